@@ -16,8 +16,9 @@ from neuronctl.batchscript.model import SCRIPT, Header
 from neuronctl.batchscript.shell_text import ShellText
 from neuronctl.batchscript.values import digits
 from neuronctl.catalog.model import Cluster
-from neuronctl.request.job import OF_SLURM, JobRequest, Origin, Source
+from neuronctl.request.job import OF_SLURM, Amounts, JobRequest, Origin, Source
 from neuronctl.sbatch_options import EARLY
+from neuronctl.units import hosts
 
 GPU_OPTIONS = ("gpus-per-node", "gpus", "gres")
 # These say how the job is submitted, and nothing about it.
@@ -97,26 +98,33 @@ def _modules(shell: ShellText) -> Iterator[str]:
 
 
 def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:
-    """Settle nodes, tasks, cores and GPUs as Slurm would."""
+    """Settle nodes, tasks, cores and GPUs as Slurm would on nodes that are alike.
+
+    What was said in all stays as ``amounts``.
+    """
     tasks, each = fields.get("ntasks"), fields.get("ntasks_per_node")
     nodes: Optional[int] = fields.get("nodes")
+    names = ("nodes", "max_nodes", "ntasks", "ntasks_per_node", "cpus_per_task", "gpus")
+    said = {name: fields.get(name) for name in (*names, "gpus_per_node")}
+    fields["amounts"] = Amounts(**said)
     cores, gpus_a_node = _of_partition(fields.get("partition"), cluster)
     per_task = header.count("gpus-per-task")
     per_gpu = header.count("cpus-per-gpu")
-    if nodes is None and fields.get("nodelist") is None:
-        nodes = 1
+    if nodes is None:
+        named = fields.get("nodelist") is not None
+        nodes = max(1, len(set(hosts(fields.get("nodelist")))))
         if tasks is not None:
             cpus = fields.get("cpus_per_task", 1)
             fitting = max(1, cores // cpus) if cores else tasks
-            nodes = -(-tasks // min(fitting, each or fitting))
+            nodes = max(nodes, -(-tasks // min(fitting, each or fitting)))
         total = fields.get("gpus") or (per_task or 0) * (tasks or 1)
         gpus_a_node = fields.get("gpus_per_node") or gpus_a_node
         if total and gpus_a_node:
             nodes = max(nodes, -(-total // gpus_a_node))
-        fields["nodes"] = nodes
-    elif nodes is not None and tasks is not None and tasks < nodes:
+        if not named or nodes > 1:
+            fields["nodes"] = nodes
+    elif tasks is not None and tasks < nodes:
         fields["nodes"] = nodes = tasks  # sbatch reduces them, with a warning
-    nodes = nodes or 1
     if tasks is not None:
         fields.pop("ntasks_per_node", None)
         each = max(1, -(-tasks // nodes)) if each is None else min(each, -(-tasks // nodes))

@@ -56,7 +56,7 @@ def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
     reserved, own = reserved_nodes(on_cluster), own_nodes(on_cluster)
     fitting = names_of(group for group in on_cluster.pool if is_large_enough(group, on_cluster))
     fitting -= set(hosts(on_cluster.plan.request.exclude))
-    if len(on_cluster.named_hosts) >= on_cluster.plan.nodes:
+    if on_cluster.named_hosts and len(on_cluster.named_hosts) >= on_cluster.room_for_hosts:
         fitting &= on_cluster.named_hosts
     if on_cluster.choices is not None:
         fitting &= frozenset().union(*(part for way in on_cluster.choices for part, _ in way.parts))
@@ -83,7 +83,7 @@ def _where_not_known(on_cluster: PlanOnCluster) -> Optional[Doubt]:
 
 def is_large_enough(group: NodeGroup, on_cluster: PlanOnCluster) -> bool:
     """Whether one node's share of the job fits on each, if nothing else runs there."""
-    return _has_room(replace(group, cores_used=0, gpus_used=0, memory_mb_used=0), on_cluster)
+    return on_cluster.share(group, empty=True)[0] > 0
 
 
 def _with_room(on_cluster: PlanOnCluster, more: Mapping[str, Tuple[int, int]]) -> Set[str]:
@@ -93,31 +93,15 @@ def _with_room(on_cluster: PlanOnCluster, more: Mapping[str, Tuple[int, int]]) -
     """
     found: Set[str] = set()
     for group in filter(is_usable, on_cluster.pool):
-        if _has_room(group, on_cluster):
+        if not on_cluster.may_use(group):
+            continue
+        if on_cluster.share(group)[0]:
             found.update(group.names)
         for name in more.keys() & group.names:
             found.discard(name)
-            if _has_room(group, on_cluster, *more[name]):
+            if on_cluster.share(group, *more[name])[0]:
                 found.add(name)
-    return found
-
-
-def _has_room(
-    group: NodeGroup, on_cluster: PlanOnCluster, more_cores: int = 0, more_gpus: int = 0
-) -> bool:
-    plan = on_cluster.plan
-    memory = 0
-    if on_cluster.snapshot.limits.config.memory_counts and on_cluster.partition is not None:
-        memory = on_cluster.size.node.get("mem", 0)
-    cores = max(0, group.cores_used + more_cores)
-    # What each job holds of the memory is not known; together they hold it all.
-    all_ended = more_cores < 0 and not cores
-    return (
-        group.cores - cores >= plan.cores_per_node
-        and group.gpus - max(0, group.gpus_used + more_gpus) >= plan.gpus_per_node
-        and group.memory_mb - (0 if all_ended else group.memory_mb_used) >= memory
-        and (not plan.request.exclusive or not cores)
-    )
+    return found & on_cluster.mine_alone if on_cluster.needs.whole == "user" else found
 
 
 def check_nodes(search: NodeSearch) -> Iterator[Outcome]:
@@ -129,7 +113,8 @@ def check_nodes(search: NodeSearch) -> Iterator[Outcome]:
             yield doubt
     elif on_cluster.lacking(search.free):
         up = search.suitable & names_of(filter(is_up, on_cluster.pool))
-        yield _not_available(search) if on_cluster.lacking(up) else _busy(search, search.free)
+        out = on_cluster.lacking(up, empty=True)
+        yield _not_available(search) if out else _busy(search, search.free)
     else:
         yield from _room_doubts(search, search.free)
 
@@ -148,7 +133,9 @@ def _busy(search: NodeSearch, free: FrozenSet[str]) -> Wait:
     have = "no node" if not free else counted(len(free), "node")
     words = f"{have} of {plan.partition.name} {'have' if len(free) > 1 else 'has'} {share} free now"
     words += f"; requested {plan.nodes}"
-    if len(free) >= plan.nodes:
+    if on_cluster.needs.is_spread:
+        words = f"the free nodes of {plan.partition.name} do not hold {on_cluster.needs.in_all} now"
+    elif len(free) >= plan.nodes:
         names = sorted(on_cluster.required_hosts - free)
         verb = "do not have" if len(names) > 1 else "does not have"
         words += f", too few for --constraint={plan.request.constraint}"
@@ -219,7 +206,7 @@ def _frees(search: NodeSearch) -> Optional[MyJob]:
             cores, gpus = ended.get(host, (0, 0))
             cores -= job.count * (job.cores or 0) // job.nodes
             ended[host] = cores, gpus - job.count * (job.gpus or 0) // job.nodes
-        if not on_cluster.lacking(search.suitable & _with_room(on_cluster, ended)):
+        if not on_cluster.lacking(search.suitable & _with_room(on_cluster, ended), ended):
             return job
     return None
 
@@ -256,13 +243,13 @@ def _room_doubts(search: NodeSearch, free: FrozenSet[str]) -> Iterator[Doubt]:
             "they are not delayed",
             cause="Priority",
         )
-    elif on_cluster.lacking(free & _with_room(on_cluster, young.taken)):
+    elif on_cluster.lacking(free & _with_room(on_cluster, young.taken), young.taken):
         yield Doubt(
             f"{room} your job {young.jobs[0].id} was submitted earlier and comes first; "
             "whether enough nodes remain is not known",
             cause="Resources",
         )
-    elif on_cluster.lacking(free & _with_room(on_cluster, reserved)):
+    elif on_cluster.lacking(free & _with_room(on_cluster, reserved), reserved):
         yield Doubt(
             f"{room} a reservation keeps cores of some nodes; how many are left is not known"
         )
@@ -336,11 +323,5 @@ def _crowded(on_cluster: PlanOnCluster, free: FrozenSet[str]) -> str:
         return (
             f"jobs of {partition.name} may use {most} cores per node together (MaxCPUsPerNode); "
             "how many are left is not known"
-        )
-    idle = names_of(group for group in on_cluster.pool if not group.cores_used)
-    if partition.whole == "user" and on_cluster.lacking(free & idle):
-        return (
-            f"on a node of {partition.name} only one user's jobs run at a time (ExclusiveUser), "
-            "and whose run there is not known"
         )
     return ""

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import AbstractSet, Callable, Dict, Optional, Sequence, Set, Tuple
+from typing import (
+    AbstractSet,
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterator,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from neuronctl import units
 from neuronctl.catalog.model import Citation
 from neuronctl.forecast.features import NodeChoice, choices
-from neuronctl.forecast.snapshot import Snapshot
+from neuronctl.forecast.snapshot import Snapshot, running
 from neuronctl.forecast.unscheduled import Unscheduled, unscheduled
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
+from neuronctl.planning.needs import Needs, needs_of
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Counts, Limit, Per, Scope
 from neuronctl.slurm.sacctmgr import Association, Qos, association_in
@@ -169,19 +182,48 @@ class PlanOnCluster:
         return self.snapshot.says(limit.command)
 
     @cached_property
+    def needs(self) -> Needs:
+        """What Slurm looks for, its own defaults included."""
+        asked, partition = needs_of(self.plan), self.partition
+        if partition is None:
+            return asked
+        config = self.snapshot.limits.config
+        changed: Dict[str, Any] = {"whole": asked.whole or partition.whole}
+        has_gpus = bool(asked.all_gpus or self.plan.gpus_per_node)
+        if has_gpus and not asked.asks_cores and not asked.cores_per_gpu:
+            changed["cores_per_gpu"] = partition.cores_per_gpu or 0
+        if not asked.asks_memory:
+            of_core, of_node = partition.memory_mb_per_cpu, partition.memory_mb_per_node
+            if not of_core and not of_node:
+                of_core, of_node = config.memory_mb_per_cpu, config.memory_mb_per_node
+            if has_gpus and partition.memory_mb_per_gpu:
+                changed["memory_per_gpu"] = partition.memory_mb_per_gpu
+            elif of_core or of_node:
+                changed["memory_per_core"], changed["memory_per_node"] = of_core or 0, of_node or 0
+            else:
+                changed["whole_memory"] = True
+        if not config.memory_counts:
+            changed.update(memory_per_core=0, memory_per_gpu=0, whole_memory=False)
+        return replace(asked, **changed)
+
+    @cached_property
     def size(self) -> JobSize:
         """What Slurm will count for the job."""
-        plan = self.plan
-        cores, gpus = plan.cores_per_node, plan.gpus_per_node
+        plan, needs = self.plan, self.needs
+        nodes = plan.nodes
+        cores, gpus = -(-needs.all_cores // nodes), plan.gpus_per_node
         if plan.request.exclusive:
             cores = max(cores, min(plan.partition.cores_per_node, default=0))
-            gpus = gpus_held(plan) // plan.nodes
+            gpus = gpus_held(plan) // nodes
         node = {"cpu": cores, "gres/gpu": gpus}
-        memory = self._memory(cores)
+        memory = needs.memory_per_node or cores * needs.memory_per_core
+        memory = memory or gpus * needs.memory_per_gpu
         if memory:
             node["mem"] = memory
         node["node"] = 1
-        job = {tres: plan.nodes * count for tres, count in node.items()}
+        job = {tres: nodes * count for tres, count in node.items()}
+        if not plan.request.exclusive:
+            job.update({"cpu": needs.all_cores, "gres/gpu": needs.all_gpus})
         return JobSize(job, node)
 
     @property
@@ -191,19 +233,6 @@ class PlanOnCluster:
         if seconds is None and self.partition is not None:
             seconds = self.partition.default_time
         return None if seconds == units.UNLIMITED else seconds
-
-    def _memory(self, cores: int) -> Optional[int]:
-        """MB per node; None or 0: not known."""
-        request = self.plan.request
-        if any(request.sbatch_value(name) is not None for name in ("mem-per-cpu", "mem-per-gpu")):
-            return None
-        if request.mem is not None:
-            return units.parse_memory(request.mem)
-        if self.partition is None or not self.partition.memory_mb_per_cpu:
-            return None
-        if not self.snapshot.limits.config.memory_counts:
-            return None
-        return self.partition.memory_mb_per_cpu * cores
 
     @property
     def array_size(self) -> int:
@@ -229,24 +258,117 @@ class PlanOnCluster:
     @property
     def required_hosts(self) -> Set[str]:
         """Those of them that the job must get: of more than it has nodes, any will do."""
-        return self.named_hosts if len(self.named_hosts) <= self.plan.nodes else set()
+        return self.named_hosts if len(self.named_hosts) <= self.room_for_hosts else set()
+
+    @property
+    def room_for_hosts(self) -> int:
+        """How many hosts it can be made to get, by the number of its nodes."""
+        if self.plan.request.amounts is None:
+            return self.plan.nodes
+        return self.needs.most_nodes or len(self.named_hosts) + 1
 
     @cached_property
     def choices(self) -> Optional[Tuple[NodeChoice, ...]]:
         """The ways to meet ``--constraint`` with nodes of the pool; None: that is not known."""
-        text, count = self.plan.request.constraint, self.plan.nodes
+        text, count = self.plan.request.constraint, self._fewest
         found = choices(text, self.pool, count)
         # With hosts named too, Slurm may give a job more nodes than it asks for.
         plain = found is not None and len(found) == 1 and len(found[0].parts) == 1
         return found if plain or not found or not self.named_hosts else None
 
-    def lacking(self, names: AbstractSet[str]) -> bool:
+    def lacking(
+        self,
+        names: AbstractSet[str],
+        more: Optional[Mapping[str, Tuple[int, int]]] = None,
+        *,
+        empty: bool = False,
+    ) -> bool:
         """Whether these nodes are too few, or one that ``--nodelist`` requires is not among them.
 
-        Of nodes for a constraint that is not known, whether they are too few for any job.
+        Of nodes for a constraint that is not known, whether they are too few for any job. more:
+        cores and GPUs that are used there besides. empty: as if nothing ran on them.
         """
-        ways = choices(None, self.pool, self.plan.nodes) if self.choices is None else self.choices
-        return not self.required_hosts <= names or not any(way.met_by(names) for way in ways or ())
+        ways = choices(None, self.pool, self._fewest) if self.choices is None else self.choices
+        if not self.required_hosts <= names or not any(way.met_by(names) for way in ways or ()):
+            return True
+        if not self.needs.is_spread:
+            return False
+        required = self.required_hosts
+        first = list(self._shares(names & required, more or {}, empty))
+        rest = self._shares(names - required, more or {}, empty)
+        return not self.needs.met_by([*first, *rest], sum(count for count, _ in first))
+
+    @property
+    def _fewest(self) -> int:
+        return self.needs.nodes if self.plan.request.amounts is not None else self.plan.nodes
+
+    def _shares(
+        self, names: AbstractSet[str], more: Mapping[str, Tuple[int, int]], empty: bool
+    ) -> Iterator[Tuple[int, Tuple[int, int]]]:
+        """How many of these nodes have which share to give."""
+        for group in self.pool:
+            some = (
+                names & {*group.names}
+                if len(group.names) < len(names)
+                else {name for name in group.names if name in names}
+            )
+            apart = more.keys() & some
+            if len(some) > len(apart):
+                yield len(some) - len(apart), self.share(group, empty=empty)
+            for name in apart:
+                yield 1, self.share(group, *more[name])
+
+    def share(
+        self, group: NodeGroup, more_cores: int = 0, more_gpus: int = 0, *, empty: bool = False
+    ) -> Tuple[int, int]:
+        """How many of the job's tasks and GPUs each node of a group can take; 0 tasks: no share.
+
+        more_…: what is used there besides; below 0, so much of it is free. empty: as if nothing ran
+        there.
+        """
+        needs = self.needs
+        cores_used, gpus_used = group.cores_used + more_cores, group.gpus_used + more_gpus
+        if empty:
+            cores_used = gpus_used = 0
+        cores_used, gpus_used = max(0, cores_used), max(0, gpus_used)
+        # What each job holds of the memory is not known; together they hold it all.
+        all_ended = empty or (more_cores < 0 and not cores_used)
+        memory_used = 0 if all_ended else group.memory_mb_used
+        gpus = group.gpus - gpus_used
+        for kind, count in needs.gpu_types:
+            there, held = group.gpus_of(kind)
+            some = there - (0 if empty else held if group.gpu_types else gpus_used)
+            if some < max(1, count):
+                return 0, 0
+            gpus = gpus if count else some
+        if needs.whole == "nodes":
+            memory = group.gpus * needs.memory_per_gpu
+            if cores_used or group.memory_mb < memory:
+                return 0, 0
+        if needs.whole_memory and memory_used:
+            return 0, 0
+        memory = group.memory_mb - memory_used
+        if not self.snapshot.limits.config.memory_counts:
+            memory = group.memory_mb
+        return needs.share(group.cores - cores_used, gpus, memory)
+
+    @cached_property
+    def mine_alone(self) -> FrozenSet[str]:
+        """The nodes of the pool on which no jobs but the user's run."""
+        own: Dict[str, int] = {}
+        for job in running(self.snapshot.jobs):
+            for host in units.hosts(job.node_list):
+                own[host] = own.get(host, 0) + job.count * (job.cores or 0) // job.nodes
+        return frozenset(
+            name
+            for group in self.pool
+            for name in group.names
+            if own.get(name, 0) >= group.cores_used
+        )
+
+    def may_use(self, group: NodeGroup) -> bool:
+        """Whether no other user has the nodes to himself (``--exclusive=user``)."""
+        return group.owner in ("", self.snapshot.user)
 
 
 def _same(one: str, other: str) -> bool:

@@ -37,6 +37,18 @@ _HARMLESS = {
     "gpu-bind": r".+",
     "mem-bind": r".+",
 }
+# Those of which the nodes that it needs are known (planning/needs.py).
+_SIZES = {
+    "cpus-per-gpu": r"[1-9]\d{0,8}",
+    "exclusive": r"user",
+    "gpus-per-task": r"(gpu:)?([A-Za-z][\w.-]*:)?[1-9]\d{0,8}",
+    "mem-per-cpu": r"\d{1,9}[KMGTkmgt]?[Bb]?",
+    "mem-per-gpu": r"[1-9]\d{0,8}[KMGTkmgt]?[Bb]?",
+    "mincpus": r"[1-9]\d{0,8}",
+    "ntasks-per-gpu": r"[1-9]\d{0,8}",
+    "overcommit": r"",
+}
+_JUDGED = {**_HARMLESS, **_SIZES}
 
 
 def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
@@ -49,8 +61,14 @@ def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     begin = request.sbatch_value("begin")
     if begin is not None:
         yield from _begin(begin, on_cluster.snapshot.asked_at)
-    if request.gres:
-        words = f"--gres={','.join(request.gres)} is not judged here: Slurm may refuse it"
+    others = [item for item in request.gres if not item.startswith("gpu:")]
+    if others:
+        words = f"--gres={','.join(others)} is not judged here: Slurm may refuse it"
+        yield Doubt(words, refusable=True)
+    needs, release = on_cluster.needs, on_cluster.snapshot.limits.config.release
+    spreads = needs.most_nodes != needs.nodes and not needs.gpus_per_node
+    if needs.tasks_per_gpu > 1 and spreads and release < (24, 11):
+        words = "how this Slurm spreads --ntasks-per-gpu over nodes is not known: request nodes too"
         yield Doubt(words, refusable=True)
     for option in request.sbatch:
         name, _, value = option.partition("=")
@@ -58,7 +76,7 @@ def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
             name == "licenses" and licenses_asked(on_cluster) is not None
         ):
             continue
-        if name not in _HARMLESS or not re.fullmatch(_HARMLESS[name], value, re.ASCII):
+        if name not in _JUDGED or not re.fullmatch(_JUDGED[name], value, re.ASCII):
             words = f"--sbatch {option} is not judged here: Slurm may refuse it, or wait for it"
             yield Doubt(words, refusable=True)
 

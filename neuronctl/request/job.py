@@ -69,6 +69,19 @@ class StepRequest:
     together: Tuple[StepRequest, ...] = ()
 
 
+@dataclass(frozen=True)
+class Amounts:
+    """What somebody's script says of its size, which Slurm divides over nodes; None: nothing."""
+
+    nodes: Optional[int] = None
+    max_nodes: Optional[int] = None
+    ntasks: Optional[int] = None
+    ntasks_per_node: Optional[int] = None
+    cpus_per_task: Optional[int] = None
+    gpus: Optional[int] = None
+    gpus_per_node: Optional[int] = None
+
+
 # sbatch reads these from a script too, and then does not simply submit it.
 _NOT_IN_A_SCRIPT = {
     "wait": "use 'neuronctl submit --wait'",
@@ -306,6 +319,8 @@ class JobRequest:
     )
     """Never quoted."""
 
+    amounts: Optional[Amounts] = None
+    """Of somebody's script; None: nodes, tasks, cores, and GPUs are as planned."""
     origins: Mapping[str, Origin] = frozen.field(default_factory=dict, compare=False)
     """Field name -> where its value came from, for every requested field."""
 
@@ -317,6 +332,11 @@ class JobRequest:
         """The value of an option in ``sbatch``; "" for a flag, None where it is not given."""
         options = (text.partition("=") for text in self.sbatch)
         return next((value for option, _, value in options if option == name), None)
+
+    def sbatch_number(self, name: str) -> int:
+        """The number in it, without a type of GPUs; 0 where it is not given."""
+        match = re.search(r"(?:^|[:=])([0-9]{1,9})[KMGTkmgt]?$", self.sbatch_value(name) or "")
+        return 0 if match is None else int(match[1])
 
     def from_here(self, path: str) -> str:
         """A path of the job's, which begins in its directory, as this process reaches it."""

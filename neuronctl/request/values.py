@@ -112,6 +112,8 @@ def nodes(text: str, strict: bool) -> Fields:
         raise ValueError(f"'{text}' is not a whole number of nodes of at least 1")
     if strict and most > _MOST:
         raise ValueError(f"'{text}' is more than {_MOST} nodes")
+    if most < 1:
+        raise ValueError(f"'{text}' is not a whole number of nodes of at least 1")
     least = max(1, least)
     return {"nodes": least, **({"max_nodes": most} if most > least else {})}
 
@@ -130,15 +132,15 @@ def _typed_gpus(text: str) -> Fields:
 
 
 def _if_read(read: Callable[[str], Fields]) -> Reader:
-    """Of what sbatch takes and ``read`` does not, such as two types, nothing is known."""
+    """Of what sbatch takes and ``read`` does not, such as two types, only sbatch has a word."""
 
-    def reader(text: str, strict: bool) -> Fields:
+    def reader(text: str, strict: bool) -> Optional[Fields]:
         try:
             return read(text)
         except ValueError:
             if strict:
                 raise
-            return {}
+            return None
 
     return reader
 
@@ -184,11 +186,15 @@ def _generic_resources(text: str) -> Fields:
     return fields
 
 
-def gres(text: str, strict: bool) -> Fields:
+def gres(text: str, strict: bool) -> Optional[Fields]:
     """Generic resources, GPUs among them."""
     if text.lower() in ("help", "list"):
         raise ValueError(f"'{text}' lists the resources instead of submitting the job")
-    fields: Fields = _generic_resources(text, strict)
+    fields: Optional[Fields] = _generic_resources(text, strict)
+    items = text.replace("gres:", "").replace("=", ":").split(",")
+    found = [re.fullmatch(r"gpu:[A-Za-z][\w.-]*:([0-9]{1,9})", item) for item in items]
+    if fields is None and None not in found:  # several types
+        fields = {"gpus_per_node": sum(int(one[1]) for one in found if one), "gres": tuple(items)}
     return fields
 
 

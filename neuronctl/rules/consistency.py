@@ -8,6 +8,7 @@ from typing import Iterator, List
 from neuronctl import units
 from neuronctl.launch import launchers
 from neuronctl.launch.launchers import option_name
+from neuronctl.planning.needs import contradictions
 from neuronctl.planning.software import called_launcher, python_file, python_module
 from neuronctl.request.options import unknown_to_sbatch
 from neuronctl.rule_codes import ERROR, WARNING
@@ -44,6 +45,19 @@ def tasks_and_nodes(context: RuleContext) -> Iterator[Violation]:
             f"{counted(plan.ntasks_per_node, 'task')} per node = {counted(total, 'task')}",
             f"use -N and --ntasks-per-node only, or --ntasks={total}",
         )
+
+
+@rule(
+    ERROR,
+    "NC315",
+    "numbers that Slurm refuses together",
+    about="ntasks nodes ntasks-per-node gpus gpus-per-task ntasks-per-gpu cpus-per-gpu mem-per-gpu",
+)
+def numbers_together(context: RuleContext) -> Iterator[Violation]:
+    asked = context.on_cluster
+    release = () if asked is None else asked.snapshot.limits.config.release
+    for words in contradictions(context.plan, release):
+        yield Violation(f"Slurm refuses the job: {words}", "change one of them", EVERY_SLURM)
 
 
 @rule(ERROR, "NC302", "launcher starts its own processes", "of_step")

@@ -9,6 +9,7 @@ from neuronctl.catalog.model import Citation, Partition
 from neuronctl.frozen import replace
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
+from neuronctl.planning.needs import needs_of
 from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import UNCITED, RuleContext, Violation, nearest, rule
 from neuronctl.rules.hints import fewer_cores, gpus_over_nodes, most_cores, most_gpus, most_nodes
@@ -153,7 +154,8 @@ def nodes_a_job(context: RuleContext) -> Iterator[Violation]:
 @rule(ERROR, "NC121", "more GPUs per node than it has", "resizable of_nodes", about=_GPUS)
 def gpus_a_node(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, _known(context)
-    if partition is None or plan.gpus_per_node <= partition.gpus_per_node:
+    _, least = needs_of(plan).largest_share
+    if partition is None or least <= partition.gpus_per_node:
         return
     has = partition.gpus_per_node
     others = ", ".join(_open(plan, lambda one: one.gpus_per_node >= plan.gpus_per_node))
@@ -162,6 +164,9 @@ def gpus_a_node(context: RuleContext) -> Iterator[Violation]:
     asked = f"requested {counted(plan.gpus_per_node, 'GPU')} per node"
     if total is not None:
         asked += f" (-G {total} on {counted(plan.nodes, 'node')})"
+    elif plan.request.amounts is not None and plan.request.amounts.gpus:
+        asked = f"requested {counted(least, 'GPU')} or more on one node"
+        asked += f" (-G {plan.request.amounts.gpus})"
     yield Violation(
         f"{asked}; nodes in {partition.name} have {has}",
         hint,
@@ -253,7 +258,8 @@ def _cores_asked(plan: JobPlan) -> str:
 def cores_a_node(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
     largest = partition.max_cores_per_node
-    if largest is not None and plan.cores_per_node > largest:
+    least, _ = needs_of(plan).largest_share
+    if largest is not None and least > largest:
         # Where the site caps them (NC132), the hint shall hold there too.
         allowed = min(largest, most_cores(plan, plan.gpus_per_node) or largest)
         yield Violation(
@@ -262,7 +268,7 @@ def cores_a_node(context: RuleContext) -> Iterator[Violation]:
             context.cite_partition("cores_per_node"),
         )
         return
-    sizes = partition.cores_per_node
+    sizes = partition.cores_per_node if plan.request.amounts is None else ()
     fitting = sum(1 for cores in sizes if cores >= plan.cores_per_node)
     # With more nodes than there are it is NC111 that says so.
     if len(sizes) == partition.nodes and len(sizes) > 1 and fitting < min(plan.nodes, len(sizes)):
@@ -300,6 +306,8 @@ def cores_for_gpus(context: RuleContext) -> Iterator[Violation]:
         return  # NC121 has said it
     # A whole node comes with all its cores, whatever is asked for; 0 leaves them to Slurm.
     unknown = plan.request.exclusive or plan.request.cpus_per_task == 0
+    if plan.request.amounts is not None and not plan.request.amounts.cpus_per_task:
+        return  # nor does a script that says nothing of cores
     if plan.gpus_per_node > plan.cores_per_node and not unknown:
         yield Violation(
             f"requested {plan.gpus_per_node} GPUs per node but "

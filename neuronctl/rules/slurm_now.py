@@ -11,7 +11,6 @@ from typing import Iterator
 
 from neuronctl.forecast import reservations
 from neuronctl.forecast.features import feature_names
-from neuronctl.forecast.free_nodes import is_large_enough
 from neuronctl.forecast.limits import group_of
 from neuronctl.forecast.outcomes import Refusal, Refused, Wait
 from neuronctl.forecast.plan_on_cluster import PlanOnCluster
@@ -402,14 +401,17 @@ def features(context: RuleContext) -> Iterator[Violation]:
     there &= reservations.own_nodes(on_cluster) or there
     few = len(there) < context.plan.nodes or not on_cluster.required_hosts <= there
     # Too few nodes, whatever they are like, are the matter of other rules; so is a share of a node
-    # that is too large for any of them.
-    if not any(is_large_enough(group, on_cluster) for group in pool):
+    # with more than any of them has of one thing.
+    if not pool or _is_beyond_any(on_cluster):
         return
-    if unknown or few or not on_cluster.lacking(fitting):
+    if unknown or few or not on_cluster.lacking(fitting, empty=True):
         return
     missing = sorted(on_cluster.required_hosts - fitting)
     count, meets = len(fitting), "meets" if len(fitting) < 2 else "meet"
     what = "" if text is None else f"{meets} --constraint={text} and "
+    kinds = " and ".join(dict(on_cluster.needs.gpu_types))
+    if kinds and not count:
+        what += f"has GPUs of type {kinds} and "
     words = f"{count or 'no'} {'node' if count < 2 else 'nodes'} of {name} {what}"
     words += f"{verb(count or 1)} large enough for the job; requested {context.plan.nodes}"
     if missing:
@@ -418,9 +420,29 @@ def features(context: RuleContext) -> Iterator[Violation]:
         words = (
             f"{', '.join(missing)} (--nodelist) {verb(len(missing))} too small for the job{what}"
         )
+    elif on_cluster.needs.is_spread and count >= on_cluster.needs.nodes:
+        needs, said = on_cluster.needs, context.plan.request.amounts
+        most = needs.most_nodes if said is not None and said.nodes else 0
+        words = f"the nodes of {name} {'that ' + what[:-5] if what else ''}do not hold "
+        words += f"{on_cluster.needs.in_all} together" + (
+            f" on {counted(most, 'node')}" * bool(most)
+        )
     elif len(fitting) >= context.plan.nodes:
         words = f"--constraint={text}: too few nodes of {name} have it for -N {context.plan.nodes}"
     yield Violation(words, hint if text else "request less per node, or fewer nodes", source)
+
+
+def _is_beyond_any(on_cluster: PlanOnCluster) -> bool:
+    """Whether one of its nodes needs more than any has, which other rules say."""
+    needs, pool, request = on_cluster.needs, on_cluster.pool, on_cluster.plan.request
+    cores, gpus = needs.largest_share
+    model = on_cluster.plan.partition.gpu
+    return (
+        cores > max(group.cores for group in pool)
+        or gpus > max(group.gpus for group in pool)
+        or (request.mem is not None and needs.memory_per_node > max(one.memory_mb for one in pool))
+        or (model is not None and request.gpu_type not in (None, model))
+    )
 
 
 @rule(ERROR, "NC525", "excluded nodes", "of_nodes of_cluster", about="exclude")

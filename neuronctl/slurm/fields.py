@@ -106,6 +106,15 @@ def parse_gres_model(text: str) -> str:
 
 
 @_remembered
+def parse_gres_types(text: str) -> Mapping[str, int]:
+    """How many GPUs of each type; "" for those without one."""
+    found: Dict[str, int] = {}
+    for match in re.finditer(_GPUS, text):
+        found[match[1] or ""] = found.get(match[1] or "", 0) + int(match[2] or 1)
+    return found
+
+
+@_remembered
 def parse_tres(text: str) -> Mapping[str, int]:
     """``cpu=8,mem=62.50G,node=2,gres/gpu:a100=4`` by TRES, memory in MB; GPUs of any model too."""
     found: Dict[str, int] = {}

@@ -14,6 +14,7 @@ from neuronctl.slurm.fields import (
     parse_count,
     parse_gres_gpus,
     parse_gres_model,
+    parse_gres_types,
     parse_minutes,
     parse_seconds,
     parse_timestamp,
@@ -33,6 +34,7 @@ class SitePartition:
     one may submit, "": anywhere. max_cores_per_node: of all its jobs together. whole: a job gets
     ``"nodes"``, or beside its ``"user"`` nobody else's, or "". over_time: for how long a job may
     go on after its time limit, ``UNLIMITED`` where for ever; None: as in the whole cluster.
+    memory_mb_per_node, memory_mb_per_gpu, cores_per_gpu: what a job gets that asks for none.
     """
 
     name: str
@@ -59,6 +61,9 @@ class SitePartition:
     max_memory_mb_per_cpu: Optional[int] = None
     whole: str = ""
     over_time: Optional[int] = None
+    memory_mb_per_node: Optional[int] = None
+    memory_mb_per_gpu: Optional[int] = None
+    cores_per_gpu: Optional[int] = None
 
     @property
     def limits(self) -> Tuple[Limit, ...]:
@@ -100,7 +105,8 @@ class NodeGroup:
     """Compute nodes that are alike in all but their names; the figures are those of each.
 
     state: Slurm's words, ``IDLE``, ``MIXED+DRAIN``. cores, cores_used: Slurm's CPUs, of which a
-    core has ``threads``.
+    core has ``threads``. owner: the user whose jobs alone may run there now, "": anybody's.
+    gpu_types: (type, how many, how many in use) where a node has several types.
     """
 
     names: Tuple[str, ...]
@@ -116,6 +122,14 @@ class NodeGroup:
     arch: str
     features: Tuple[str, ...]
     threads: int = 1
+    owner: str = ""
+    gpu_types: Tuple[Tuple[str, int, int], ...] = ()
+
+    def gpus_of(self, kind: str) -> Tuple[int, int]:
+        """How many GPUs of a type each node has, and how many of them are in use."""
+        if self.gpu_types:
+            return next((one[1:] for one in self.gpu_types if one[0] == kind), (0, 0))
+        return (self.gpus, self.gpus_used) if self.gpu == kind else (0, 0)
 
 
 def names_of(groups: Iterable[NodeGroup]) -> FrozenSet[str]:
@@ -136,6 +150,9 @@ class SiteConfig:
     """Whether memory is a resource that jobs hold."""
     over_time: int = 0
     """Seconds for which a job may go on after its time limit; ``UNLIMITED``: for ever."""
+    memory_mb_per_cpu: Optional[int] = None
+    memory_mb_per_node: Optional[int] = None
+    """What a job gets that asks for none, where its partition does not say; None: all."""
     kill_wait: int = 30
     """Seconds from then on until Slurm kills the processes that have not ended."""
 
@@ -184,6 +201,8 @@ def parse_config(text: str) -> SiteConfig:
         memory_counts="MEMORY" in found.get("SelectTypeParameters", "").upper(),
         over_time=parse_minutes(found.get("OverTimeLimit", "").partition(" ")[0]) or 0,
         kill_wait=parse_count(found.get("KillWait", "")) or 0,
+        memory_mb_per_cpu=count(found.get("DefMemPerCPU", "")),
+        memory_mb_per_node=count(found.get("DefMemPerNode", "")),
     )
 
 
@@ -217,6 +236,9 @@ def parse_partitions(text: str) -> Tuple[SitePartition, ...]:
             max_memory_mb_per_cpu=count(line.get("MaxMemPerCPU", "")),
             whole=_whole(line),
             over_time=parse_minutes(line.get("OverTimeLimit", "")),
+            memory_mb_per_node=count(line.get("DefMemPerNode", "")),
+            memory_mb_per_gpu=_job_default(line, "DefMemPerGPU"),
+            cores_per_gpu=_job_default(line, "DefCpuPerGPU"),
         )
         for line in _lines(text, "PartitionName")
     )
@@ -228,6 +250,11 @@ def _default_time(one: Mapping[str, str]) -> Optional[int]:
     return parse_seconds(one.get("MaxTime", "")) if found is None else found
 
 
+def _job_default(one: Mapping[str, str], name: str) -> Optional[int]:
+    match = re.search(rf"\b{name}=(\d+)", one.get("JobDefaults", ""))
+    return None if match is None else count(match[1])
+
+
 def _whole(one: Mapping[str, str]) -> str:
     if one.get("OverSubscribe") == "EXCLUSIVE":
         return "nodes"
@@ -236,7 +263,7 @@ def _whole(one: Mapping[str, str]) -> str:
 
 _OF_NODES = re.compile(
     " (?:ActiveFeatures|AllocMem|AllocTRES|Arch|CPUAlloc|CPUEfctv|CPUTot|Gres|GresUsed|Partitions"
-    r"|RealMemory|State|ThreadsPerCore)=\S*"
+    r"|Owner|RealMemory|State|ThreadsPerCore)=\S*"
 )
 
 
@@ -247,7 +274,7 @@ def parse_nodes(text: str) -> Tuple[Tuple[NodeGroup, ...], str]:
     """
     alike: Dict[str, List[str]] = {}
     for line in re.finditer(r"^NodeName=(\S+)(.*)", text, re.MULTILINE):
-        # Which of its GPUs are in use, in parentheses, does not matter.
+        # Which of its GPUs are in use, in parentheses, and an owner's number do not matter.
         figures = re.sub(r"\([^()]*\)", "", "".join(_OF_NODES.findall(line[2])))
         alike.setdefault(figures, []).append(line[1])
     groups = []
@@ -271,9 +298,18 @@ def parse_nodes(text: str) -> Tuple[Tuple[NodeGroup, ...], str]:
                 arch=fields.get("Arch", ""),
                 features=words(fields.get("ActiveFeatures", "")),
                 threads=count(fields.get("ThreadsPerCore", "")) or 1,
+                owner="" if fields.get("Owner", "N/A") == "N/A" else fields["Owner"],
+                gpu_types=_gpu_types(fields.get("Gres", ""), fields.get("GresUsed", "")),
             )
         )
     return tuple(groups), re.sub(r"^NodeName=.*\n?", "", text, flags=re.MULTILINE)
+
+
+def _gpu_types(there: str, used: str) -> Tuple[Tuple[str, int, int], ...]:
+    """(type, how many, how many in use) of a node with several types; none for one type."""
+    have, held = parse_gres_types(there), parse_gres_types(used)
+    some = [(kind, number, held.get(kind, 0)) for kind, number in have.items()]
+    return tuple(some) if len(some) > 1 else ()
 
 
 def parse_reservations(text: str) -> Tuple[Reservation, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import time
 from collections import Counter
 from datetime import datetime, timezone
@@ -15,7 +16,17 @@ from random import Random
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from harness import PATIENT, Sandbox, wait_until
-from states import LICENSES, OTHERS, State, ending_state, random_request, random_state
+from states import (
+    LICENSES,
+    OTHERS,
+    SALLOC,
+    SCRIPT,
+    SUBMIT,
+    State,
+    ending_state,
+    random_request,
+    random_state,
+)
 
 from neuronctl.forecast.free_nodes import UNAVAILABLE
 
@@ -30,12 +41,15 @@ QUEUE = "squeue -h --array -o '%F|%T|%r'"
 EVERY = 16
 """One state of so many is of jobs that end, to see when the next one starts."""
 
+ANY = "any"
+"""The cause of a verdict that names none."""
+
 EITHER = ({"Resources", "Priority"}, {"ReqNodeNotAvail", UNAVAILABLE})
 """Slurm's two words for a partition without room (for the first in the queue, and behind it), and
 for one with too few nodes in service (its two schedulers choose differently)."""
 
-SAME_NODES = ("-p gpu ", "-p short ")
-"""Two partitions of the same nodes: of a job in one Slurm says so while one waits in the other."""
+SAME_NODES = tuple(f"-p {name} " for name in ("gpu", "short", "mix", "ga", "gb"))
+"""Partitions that share nodes: of a job in one Slurm says so while one waits in another."""
 
 ASKED = {"JobHeldUser", "BeginTime", "Dependency"}
 """What a job waits for because it was asked to."""
@@ -53,6 +67,18 @@ WORST_FIRST = (
 )
 
 
+_DRY = ("submit", "--force", "--dry-run")
+
+SAID = {
+    "forced": ("refused", ""),
+    "will wait": ("will wait", ANY),
+    "can start now": ("can start now", ""),
+    "not known": ("not known", ""),
+}
+"""What salloc says first on its standard error, and the verdict, whose cause it does not name."""
+VERDICT = rf"^neuronctl: ({'|'.join(SAID)}): (.*)"
+
+
 class Comparison:
     """A sandbox of the cluster ``wide``, brought from one state into the next."""
 
@@ -64,7 +90,8 @@ class Comparison:
             f"sacctmgr -i add user {name} account={account}" for name, account in OTHERS.items()
         )
         self._root(
-            f"sed -i 's/^MaxArraySize/Licenses={LICENSES}\\n&/' /etc/slurm/slurm.conf; "
+            f"sed -i 's/^MaxArraySize/Licenses={LICENSES}\\n&/; /^JobSubmitPlugins/d' "
+            "/etc/slurm/slurm.conf; "
             f"scontrol reconfigure; {accounts}; {others}; sacctmgr -i add qos hi; "
             "sacctmgr -i add qos lo"
         )
@@ -80,7 +107,7 @@ class Comparison:
             rng = Random(f"{seed}-{number}")
             ending = number % EVERY == EVERY - 1
             state = (ending_state if ending else random_state)(rng, self.user)
-            asked = state.hints if ending else []
+            asked = [[SUBMIT, *hint] for hint in state.hints] if ending else []
             asked = asked or [random_request(rng, state) for _ in range(requests)]
             try:
                 jobs = self._prepare(state)
@@ -179,9 +206,22 @@ class Comparison:
         """Ask neuronctl."""
         for number, job in enumerate(jobs):
             words = [word.replace(f"JOB{number}", str(job)) for word in words]
-        command = ["submit", "--force", "--dry-run", "--json", "--no-preflight", "-o", "x.out"]
-        result = self.sandbox.exec([*PATIENT, *command, *words, "sleep", "1"], check=False)
+        kind, *options = words
         row: Row = {"request": " ".join(words), "happened": None, "alone": None}
+        asked = {
+            SUBMIT: [*_DRY, "--json", "--no-preflight", "-o", "x.out", *options, "sleep", "1"],
+            SCRIPT: [*_DRY, "--json", "job.sh"],
+            SALLOC: ["salloc", "--force", "--dry-run", "--no-shell", *options],
+        }
+        if kind == SCRIPT:
+            self.sandbox.write("job.sh", _as_script(["-o", "x.out", *options]))
+        result = self.sandbox.exec([*PATIENT, *asked[kind]], check=False)
+        if kind == SALLOC:
+            told = re.findall(VERDICT, result.stderr, re.MULTILINE)
+            if not told or result.returncode != 0:
+                return {**row, "said": ["no verdict", "", result.stderr, None, []], "script": None}
+            own = _as_script(shlex.split(result.stdout)[1:-1])
+            return {**row, "said": [*SAID[told[-1][0]], told[-1][1], None, []], "script": own}
         try:
             answer = json.loads(result.stdout)
         except ValueError:
@@ -243,6 +283,8 @@ def disagreement(row: Row) -> str:
         return "" if what == "refused" or alone[0] != "starts" else FALSE_REFUSAL
     if what != "waits":
         return "missed refusal" if what == "refused" else FALSE_WAIT
+    if cause == ANY:
+        return ""
     named = {_plain(one) for one in (cause, *row["said"][4])}
     if row["alone"] is not None and row["alone"][0] == "waits" and cause not in ASKED:
         # Where several things stand against it, one of them may remain.
@@ -258,6 +300,15 @@ def disagreement(row: Row) -> str:
     if _plain(reason) == UNAVAILABLE and in_service and same_nodes:
         either = {*either, "Resources"}
     return "" if named & either else "reason"
+
+
+def _as_script(words: Sequence[str]) -> str:
+    """A script with these options as its directives."""
+    lines = ["#!/bin/bash"]
+    for word in words:
+        lines += [f"#SBATCH {word}"] if word.startswith("-") else []
+        lines[-1] += "" if word.startswith("-") else f" {word}"
+    return "\n".join([*lines, "srun sleep 1", ""])
 
 
 def _plain(reason: str) -> str:

@@ -11,13 +11,19 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Callable, Dict, List, Tuple
 
-NODES = {"gpu": 4, "short": 4, "cpu": 3}
+NODES = {"gpu": 4, "short": 4, "cpu": 3, "ga": 2, "gb": 2, "mix": 4}
+"""The partitions: ``mix`` has the nodes of ``ga`` and the smaller ones of ``gb``."""
+NAMES = {"cpu": "c1 c2 c3", "ga": "m1 m2", "gb": "m3 m4", "mix": "m1 m2 m3 m4"}
+TYPES = {"gb": ["a100"], "mix": ["v100", "a100"]}
 CORES = 8
 GPUS = 4
 LICENSES = "foo:2,bar:1"
 OTHERS = {"games": "sandbox", "daemon": "acct2"}
 """Other users, and the account of each."""
 ACCOUNTS = ("sandbox", "acct2", "acct3")
+
+SUBMIT, SALLOC, SCRIPT = "submit", "salloc", "script"
+"""How a job is asked for: a generated one, an allocation, or somebody's own script."""
 
 NODE = "scontrol update NodeName"
 PARTITION = "scontrol update PartitionName"
@@ -40,12 +46,12 @@ class State:
 
 def hosts(partition: str) -> List[str]:
     """The names of a partition's nodes."""
-    return [f"{'c' if partition == 'cpu' else 'g'}{n}" for n in range(1, NODES[partition] + 1)]
+    return NAMES.get(partition, "g1 g2 g3 g4").split()
 
 
 def random_state(rng: Random, user: str) -> State:
     """One to four things out of the ordinary."""
-    state = State(rng.choice(["gpu", "gpu", "gpu", "short", "cpu"]))
+    state = State(rng.choice(["gpu", "gpu", "gpu", "short", "cpu", "mix", "mix", "mix", "gb"]))
     for theme in dict.fromkeys(rng.sample(THEMES, rng.choice([1, 2, 2, 3, 4]))):
         theme(rng, state, user)
     return state
@@ -91,8 +97,52 @@ def _job(rng: Random, partition: str) -> List[str]:
     if rng.random() < 0.2:
         words += ["-N", "2"]
     if partition != "cpu" and rng.random() < 0.7:
-        words.append(f"--gres=gpu:{rng.randint(1, GPUS)}")
+        words.append(f"--gres=gpu:{_type(rng, partition)}{rng.randint(1, GPUS)}")
+    if rng.random() < 0.1:
+        words.append("--exclusive=user")
     return [*words, "-c", str(rng.choice([1, 1, 2, 4, CORES]))]
+
+
+def _type(rng: Random, partition: str) -> str:
+    """``v100:``, or "" for any."""
+    return rng.choice(["", *(f"{one}:" for one in TYPES.get(partition, ["v100"]))])
+
+
+def _big_jobs(rng: Random, state: State, user: str) -> None:
+    """Somebody's job waits for more nodes than are free, while some are."""
+    names = hosts(state.partition)
+    busy = ["-p", state.partition, "-c", str(rng.choice([2, 4])), "-t", "600"]
+    state.jobs += [("games", busy)] * rng.randint(1, len(names) - 1)
+    who = rng.choice(["daemon", "daemon", "games", ""])
+    size = rng.choice([["--exclusive"], ["--exclusive"], ["--ntasks-per-node=4"]])
+    nodes = str(rng.choice([len(names), len(names), max(1, len(names) - 1)]))
+    time = rng.choice(["30", "600", "2-00:00:00"])
+    state.jobs.append((who, ["-p", state.partition, "-N", nodes, "-t", time, *size]))
+    state.hints += [["-t", "5"], ["-t", "2:00:00"], ["-t", "1-00:00:00"], ["-N", "1"]]
+
+
+def _defaults(rng: Random, state: State, user: str) -> None:
+    """What a job gets without asking for it."""
+    name = state.partition
+    text = rng.choice(["DefMemPerNode=8000", "DefMemPerNode=20000", "DefMemPerCPU=8000"])
+    step = f"{PARTITION}={name} {text}", "scontrol reconfigure"
+    if rng.random() < 0.6 and name != "cpu":
+        per_gpu = ["DefMemPerGPU=9000", "DefMemPerGPU=2000", "DefCpuPerGPU=2", "DefCpuPerGPU=3"]
+        text = rng.choice(per_gpu)
+        edit, file = f"sed -i '/^PartitionName={name} /s", "/etc/slurm/slurm.conf"
+        edits = f"{edit}/$/ {text}/' {file}", f"{edit}/ {text}$//' {file}"
+        step = f"{edits[0]}; scontrol reconfigure", f"{edits[1]}; scontrol reconfigure"
+    state.steps.append(step)
+    state.jobs += [("games", ["-p", name, "-t", "60"])] * rng.choice([0, 0, 1, 2])
+    state.hints += [["--mem", "4000"], ["-c", "4"], ["--gpus-per-node", "2"], ["-N", "2"]]
+
+
+def _of_one_user(rng: Random, state: State, user: str) -> None:
+    """Nodes that one user has to himself, and requests for such."""
+    for who in rng.sample(["games", "daemon", ""], rng.randint(1, 2)):
+        job = _job(rng, state.partition)
+        state.jobs.append((who, [*job, rng.choice(["--exclusive=user", "--exclusive=user", "-Q"])]))
+    state.hints += [["--sbatch", "exclusive=user"]] * 2
 
 
 # Nobody's job is taken then, or only one with a reservation.
@@ -262,7 +312,8 @@ def _reservation(rng: Random, state: State, user: str) -> None:
 
 THEMES: List[Callable[[Random, State, str], None]] = [
     *[_nodes_out, _others, _own, _partition, _qos_limits, _association_limits] * 4,
-    *[_accounts, _qos_access, _features, _reservation] * 3,
+    *[_big_jobs, _defaults] * 4,
+    *[_accounts, _qos_access, _features, _reservation, _of_one_user] * 3,
     *[_licenses] * 3,
 ]
 
@@ -290,7 +341,75 @@ def ending_state(rng: Random, user: str) -> State:
 
 
 def random_request(rng: Random, state: State) -> List[str]:
-    """The options of a request: sizes that mostly fit, some of the state's hints, and a few more.
+    """SUBMIT, SALLOC, or SCRIPT, and the options of such a request."""
+    kind = rng.choice([SUBMIT, SUBMIT, SUBMIT, SUBMIT, SCRIPT, SCRIPT, SCRIPT, SALLOC])
+    if kind == SCRIPT:
+        return [kind, *_script(rng, state)]
+    words = _options(rng, state)
+    if kind == SALLOC and "-a" in words:  # which is no array
+        del words[words.index("-a") : words.index("-a") + 2]
+    return [kind, *words]
+
+
+def _script(rng: Random, state: State) -> List[str]:
+    """The options of somebody's own script, in the many ways in which people size a job."""
+    partition = state.partition if rng.random() < 0.85 else rng.choice(list(NODES))
+    names, most = hosts(partition), 4 if partition == "gb" else CORES
+    some = str(rng.randint(1, len(names)))
+    words = ["-p", partition, "-t", rng.choice(["5", "10", "30", "2:00:00"])]
+    tasks = str(rng.choice([1, 2, 2, 3, 4, 5, 8, 12, 16, 20]))
+    words += rng.choice(
+        [
+            [],
+            ["-n", tasks],
+            ["-n", tasks],
+            ["-N", some],
+            ["-N", some, "-n", tasks],
+            ["-N", some, "-n", tasks],
+            ["-N", some, "--ntasks-per-node", str(rng.randint(1, most))],
+            ["-n", tasks, "--ntasks-per-node", str(rng.randint(1, most))],
+            ["-N", some, "-n", tasks, "--ntasks-per-node", str(rng.randint(1, most))],
+            ["-N", f"1-{some}", "-n", tasks],
+        ]
+    )
+    cores = ["-c", str(rng.choice([1, 2, 2, 3, 4]))] if rng.random() < 0.4 else []
+    memory = [["--mem", str(rng.choice([0, 2000, 9000, 16000, 20000]))]]
+    memory.append(["--mem-per-cpu", str(rng.choice([0, 1000, 4000, 8000]))])
+    if partition != "cpu" and rng.random() < 0.75:
+        each, all = str(rng.randint(1, GPUS)), str(rng.randint(1, 2 * GPUS))
+        kind, other = _type(rng, partition), _type(rng, partition)
+        words += rng.choice(
+            [
+                [f"--gres=gpu:{kind}{each}"],
+                [f"--gres=gpu:{kind}{each}"],
+                [f"--gpus-per-node={kind}{each}"],
+                ["-G", kind + all],
+                ["-G", kind + all],
+                [f"--gpus-per-task={kind}{rng.choice('112')}"],
+                [f"--gpus-per-node={each}", "-G", all],
+                [f"--gres=gpu:{kind or 'v100:'}1,gpu:{other or 'a100:'}1"],
+            ]
+        )
+        if rng.random() < 0.15:
+            cores = ["--cpus-per-gpu", rng.choice("1234")]
+        if rng.random() < 0.1:
+            words += ["--ntasks-per-gpu", rng.choice("12")]
+        memory.append(["--mem-per-gpu", str(rng.choice([2000, 8000, 9000]))])
+    words += cores
+    if rng.random() < 0.35:
+        words += rng.choice(memory)
+    for probability, more in ((0.06, "--exclusive"), (0.05, "--exclusive=user"), (0.02, "-N0")):
+        words += [more] if rng.random() < probability else []
+    if rng.random() < 0.08:
+        words += [rng.choice(["-w", "-x"]), rng.choice(names)]
+    for hint in rng.sample(state.hints, min(len(state.hints), rng.choice([0, 0, 1]))):
+        if hint[0] not in ("-N", "-n", "-c", "--mem", "--gpus-per-node"):
+            words += [f"--{hint[1]}"] if hint[0] == "--sbatch" else hint
+    return words
+
+
+def _options(rng: Random, state: State) -> List[str]:
+    """Those of neuronctl: sizes that mostly fit, some of the state's hints, and a few more.
 
     Of an option that is given twice, the later one counts.
     """
@@ -309,7 +428,7 @@ def random_request(rng: Random, state: State) -> List[str]:
     add(["-p", partition, "-t", rng.choice(["5", "10", "30", "2:00:00"])])
     add(["--ntasks-per-node", "1", "-c", str(cores)])
     if gpus:
-        add(["--gpus-per-node", str(gpus)])
+        add(["--gpus-per-node", f"{_type(rng, partition)}{gpus}"])
     for words in rng.sample(state.hints, min(len(state.hints), rng.choice([0, 1, 1, 2]))):
         add(words)
     names = hosts(partition)
@@ -332,7 +451,10 @@ def random_request(rng: Random, state: State) -> List[str]:
         (0.01, [["--sbatch", "licenses=foo:1"]]),
         (0.01, [["-C", "nosuch"], ["--reservation", "nosuch"]]),
         (0.06, [["--sbatch", "nice=0"], ["--sbatch", "open-mode=append"]]),
-        (0.01, [["--sbatch", "mem-per-cpu=1000"], ["--sbatch", "contiguous"]]),
+        (0.01, [["--sbatch", "contiguous"]]),
+        (0.05, [["--sbatch", f"mem-per-cpu={each}"] for each in (1000, 4000, 8000)]),
+        (0.03, [["--sbatch", f"mem-per-gpu={each}"] for each in (2000, 9000)]),
+        (0.03, [["--sbatch", "exclusive=user"]]),
     ):
         if rng.random() < probability:
             add(rng.choice(choices))

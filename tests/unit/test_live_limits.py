@@ -68,7 +68,7 @@ HALF = tuple(node(f"n{number}", 2) for number in range(1, 5))
         ),
         (
             {"limited_groups": (shared("QOS", "p_gpu", memory=(600, 0)),)},
-            {"sbatch": ("mem-per-gpu=9",)},
+            {"mem": "0"},
             "how much the job takes of that is not known",
         ),
         (
@@ -90,11 +90,6 @@ HALF = tuple(node(f"n{number}", 2) for number in range(1, 5))
             "how much the job takes of MaxTRESMins cpu=9 of QOS p_gpu is not known",
         ),
         ({"limits": with_partition(whole="nodes")}, {}, "allocates whole nodes"),
-        (
-            {"limits": with_partition(whole="user"), "nodes": HALF},
-            {},
-            "whose run there is not known",
-        ),
         (
             {"limits": with_partition(max_cores_per_node=16), "nodes": HALF},
             {},

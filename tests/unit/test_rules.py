@@ -21,6 +21,7 @@ from neuronctl.catalog.model import (
     Partition,
     path_key,
 )
+from neuronctl.request.job import Amounts
 from neuronctl.rule_codes import CODES
 from neuronctl.rules import LocalFacts, RuleContext, apply_rules, every_rule
 from neuronctl.rules.base import Copies, Fault, Kind
@@ -225,6 +226,12 @@ CASES: List[Case] = [
         {"nodes": 2, "max_nodes": 3, "ntasks": 4},
         ["on 2 to 3 nodes", "--ntasks-per-node"],
         {"nodes": 2, "max_nodes": 3, "ntasks_per_node": 2},
+    ),
+    (
+        "NC315",
+        {"amounts": Amounts(nodes=1, ntasks=2, ntasks_per_node=1)},
+        ["-n 2 is more than -N 1 with --ntasks-per-node=1"],
+        {"amounts": Amounts(nodes=1, ntasks=2, ntasks_per_node=2)},
     ),
     (
         "NC314",

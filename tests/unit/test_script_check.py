@@ -268,13 +268,16 @@ def test_what_is_not_known_or_not_meant_is_not_reported(
     assert codes - {"NC122", "NC605"} == found
 
 
+_BOTH = {("NC601", "warning"), ("NC601", "error")}
+
+
 @pytest.mark.parametrize(
     ("directives", "body", "found"),
     [
         # options that a site's plugin may add, and those that nobody adds
         ("--image=nersc/pytorch:24.08.01", "./x", {("NC601", "warning")}),
         ("--container-image nvcr.io#x --ear=on", "./x", {("NC601", "warning")}),
-        ("--environment=ngc.toml\n#SBATCH -J x --nodes=0", "./x", {("NC601", "warning")}),
+        ("--environment=ngc.toml\n#SBATCH -J x --nodes=0", "./x", _BOTH),
         ("--workdir=/x", "./x", {("NC601", "error")}),
         ("--share", "./x", {("NC601", "error")}),
         ("--cpus_per_task=4", "./x", {("NC601", "error")}),
@@ -299,7 +302,8 @@ def test_what_is_not_known_or_not_meant_is_not_reported(
         ("-J x", "cat <<EOF > a\nx\n  EOF\n./x", {("NC643", "warning")}),
         ("-J x", "torchrun --standalone --rdzv-endpoint=localhost:0 t.py", set()),
         ("--gres=gpu:0", "./x", set()),
-        ("--gpus-per-task=1 --gres=none", "export CUDA_VISIBLE_DEVICES=3,2,1,0", set()),
+        ("--gpus-per-task=1 --gres=none", "CUDA_VISIBLE_DEVICES=3,2 ./x", {("NC315", "error")}),
+        ("--gpus-per-task=1", "./x", {("NC315", "error")}),
         # what most people mean by a number
         ("--time=30:00", "./x", {("NC612", "note")}),
         ("--time=24:00", "./x", {("NC612", "warning")}),

@@ -1,0 +1,254 @@
+"""What Slurm looks for on nodes to place a job, as its options say. Pure.
+
+A job of neuronctl's own has the same share on each of its nodes. Somebody's script may only say how
+many tasks or GPUs it wants in all; Slurm then takes from each node what that has to give.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Iterable, Iterator, List, Optional, Tuple
+
+from neuronctl import units
+from neuronctl.frozen import dataclass
+from neuronctl.planning.model import JobPlan
+from neuronctl.request.job import Amounts
+from neuronctl.words import counted
+
+_MANY = 10**9
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a job needs. 0: nothing, or no bound.
+
+    nodes, most_nodes: how many it may have. tasks: in all. tasks_per_node: at most. least_cores: on
+    each node. gpus: in all, whichever nodes have them. gpu_types: how many of each type; 0 where
+    that is the number of all. memory_…: MB; whole_memory: all that a node has. whole: it shares its
+    nodes with no other job (``"nodes"``), or only with the same user's (``"user"``).
+    """
+
+    nodes: int
+    most_nodes: int
+    tasks: int
+    cores_per_task: int
+    least_cores: int
+    tasks_per_node: int = 0
+    gpus: int = 0
+    gpus_per_node: int = 0
+    gpus_per_task: int = 0
+    tasks_per_gpu: int = 0
+    cores_per_gpu: int = 0
+    gpu_types: Tuple[Tuple[str, int], ...] = ()
+    memory_per_node: int = 0
+    memory_per_core: int = 0
+    memory_per_gpu: int = 0
+    whole_memory: bool = False
+    whole: str = ""
+    asks_memory: bool = False
+    asks_cores: bool = False
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether nodes that are large enough for a share may still be too few in all."""
+        sure = max(1, self.least_cores // self.cores_per_task)
+        return self.gpus > 0 or self.tasks > self.nodes * sure
+
+    @property
+    def in_all(self) -> str:
+        """``12 tasks x 2 cores and 8 GPUs``, for messages."""
+        text = counted(self.tasks, "task")
+        if self.cores_per_task > 1:
+            text += f" x {self.cores_per_task} cores"
+        return text + (f" and {counted(self.gpus, 'GPU')}" if self.gpus else "")
+
+    @property
+    def all_gpus(self) -> int:
+        return self.gpus or self.nodes * self.gpus_per_node
+
+    @property
+    def all_cores(self) -> int:
+        """The cores that Slurm gives it at least."""
+        of_tasks, of_gpus = self.tasks * self.cores_per_task, self.all_gpus * self.cores_per_gpu
+        return max(of_tasks, of_gpus, self.nodes * self.least_cores)
+
+    @property
+    def largest_share(self) -> Tuple[int, int]:
+        """The cores and GPUs that at least one of its nodes must have."""
+        most = self.most_nodes or _MANY
+        cores = max(self.least_cores, -(-self.tasks // most) * self.cores_per_task)
+        return cores, max(self.gpus_per_node, -(-self.gpus // most))
+
+    def share(self, cores: int, gpus: int, memory: int) -> Tuple[int, int]:
+        """How many tasks and GPUs a node with so much to give holds; 0 tasks: it cannot be used."""
+        if memory < self.memory_per_node:
+            return 0, 0
+        if self.memory_per_core:
+            cores = min(cores, memory // self.memory_per_core)
+        if self.memory_per_gpu:
+            gpus = min(gpus, memory // self.memory_per_gpu)
+        if self.cores_per_gpu:
+            gpus = min(gpus, cores // self.cores_per_gpu)
+        if gpus < self.gpus_per_node or cores < self.least_cores or (self.gpus and not gpus):
+            return 0, 0
+        tasks = min(cores // self.cores_per_task, self.tasks_per_node or _MANY)
+        gpus = self.gpus_per_node or gpus
+        if self.gpus_per_task:
+            tasks = min(tasks, gpus // self.gpus_per_task)
+        if self.tasks_per_gpu:
+            tasks = min(tasks, gpus * self.tasks_per_gpu)
+        return tasks, gpus
+
+    def met_by(self, shares: Iterable[Tuple[int, Tuple[int, int]]], required: int = 0) -> bool:
+        """Whether nodes with these shares are enough: (how many nodes, (tasks, GPUs) of each).
+
+        The first ones, ``required`` nodes, are among the job's in any case.
+        """
+        given = list(shares)
+        sums = [self._most(given, kind, required) for kind in (0, 1)]
+        return sums[0] >= self.tasks and sums[1] >= self.gpus
+
+    def _most(self, shares: List[Tuple[int, Tuple[int, int]]], kind: int, required: int) -> int:
+        left, total, others = self.most_nodes or _MANY, 0, []
+        for count, share in shares:
+            first = min(count, required)
+            required -= first
+            left -= first
+            total += first * share[kind]
+            others.append((share[kind], count - first))
+        for each, count in sorted(others, reverse=True):
+            taken = max(0, min(count, left))
+            left -= taken
+            total += taken * each
+        return total
+
+
+def needs_of(plan: JobPlan) -> Needs:
+    """What the plan asks for; what it leaves to Slurm's defaults is 0."""
+    request, own = plan.request, _amounts(plan)
+    number = request.sbatch_number
+    nodes, most, tasks, gpus = own.nodes or 1, own.max_nodes or own.nodes or 0, 0, own.gpus or 0
+    per_task, per_gpu = number("gpus-per-task"), number("ntasks-per-gpu")
+    each, per_node = own.ntasks_per_node or 0, own.gpus_per_node or 0
+    if own.nodes is None:
+        nodes = max(nodes, len(set(units.hosts(request.nodelist))))
+    if gpus and per_node:
+        nodes = most = max(1, gpus // per_node)
+        gpus = 0
+    if per_task and per_node:
+        each = max(1, per_node // per_task)
+    elif per_gpu and per_node:
+        each = per_node * per_gpu
+    if own.ntasks:
+        tasks = own.ntasks
+        nodes, most = min(nodes, tasks), min(most or tasks, tasks)
+    elif per_task and gpus:
+        tasks = max(1, gpus // per_task)
+    elif per_gpu:
+        tasks = gpus * per_gpu
+    tasks = tasks or nodes * max(1, each)
+    if per_task and not gpus and not per_node:
+        gpus = tasks * per_task
+    elif per_gpu and not gpus and not per_node:
+        gpus = tasks // per_gpu
+    cores = own.cpus_per_task or 1
+    sure = each if per_gpu and per_node else own.ntasks_per_node or 1
+    least = max(sure * cores, number("mincpus"))
+    if request.sbatch_value("overcommit") is not None:
+        tasks, cores, least = nodes, 1, 1
+    memory = None if request.mem is None else units.parse_memory(request.mem)
+    of_core, of_gpu = (_memory(request.sbatch_value(f"mem-per-{one}")) for one in ("cpu", "gpu"))
+    whole = "user" if (request.sbatch_value("exclusive") or "").lower() == "user" else ""
+    return Needs(
+        nodes=nodes,
+        most_nodes=most,
+        tasks=tasks,
+        cores_per_task=cores,
+        least_cores=least,
+        tasks_per_node=each,
+        gpus=gpus,
+        gpus_per_node=per_node,
+        gpus_per_task=per_task,
+        tasks_per_gpu=per_gpu,
+        cores_per_gpu=number("cpus-per-gpu"),
+        gpu_types=tuple(_types(plan)),
+        memory_per_node=memory or 0,
+        memory_per_core=of_core or 0,
+        memory_per_gpu=of_gpu or 0,
+        whole_memory=0 in (memory, of_core),
+        whole="nodes" if request.exclusive else whole,
+        asks_memory=any(one is not None for one in (memory, of_core, of_gpu)),
+        asks_cores=bool(own.cpus_per_task),
+    )
+
+
+def _amounts(plan: JobPlan) -> Amounts:
+    request = plan.request
+    if request.amounts is not None:
+        return request.amounts
+    return Amounts(
+        nodes=plan.nodes,
+        max_nodes=plan.most_nodes,
+        ntasks_per_node=plan.ntasks_per_node,
+        cpus_per_task=plan.cpus_per_task if request.cpus_per_task != 0 else None,
+        gpus_per_node=plan.gpus_per_node or None,
+    )
+
+
+def _memory(text: Optional[str]) -> Optional[int]:
+    try:
+        return None if text is None else units.parse_memory(text)
+    except ValueError:
+        return None
+
+
+def _types(plan: JobPlan) -> Iterator[Tuple[str, int]]:
+    request = plan.request
+    kind, _, _ = (request.sbatch_value("gpus-per-task") or "").rpartition(":")
+    kind = request.gpu_type or kind.replace("gpu:", "")
+    if kind:
+        yield kind, 0
+    for item in request.gres:
+        match = re.fullmatch(r"gpu:([^:]+):([0-9]{1,9})", item)
+        if match is not None:
+            yield match[1], int(match[2])
+
+
+def contradictions(plan: JobPlan, release: Tuple[int, ...]) -> Iterator[str]:
+    """What Slurm refuses of a script's numbers, whatever its nodes are like.
+
+    Source: Slurm 22.05.8 and 24.11.5, tried. release: () where it is not known.
+    """
+    own, request = plan.request.amounts, plan.request
+    if own is None:
+        return
+    number = request.sbatch_number
+    per_task, per_gpu, cores = map(number, ("gpus-per-task", "ntasks-per-gpu", "cpus-per-gpu"))
+    nodes, tasks, each = own.nodes or 0, own.ntasks or 0, own.ntasks_per_node or 0
+    gpus, per_node = own.gpus or 0, own.gpus_per_node or 0
+    most = own.max_nodes or nodes
+    if tasks and each and most and tasks > most * each:
+        yield f"-n {tasks} is more than -N {most} with --ntasks-per-node={each} allows"
+    if gpus and min(nodes, tasks or nodes) > gpus:
+        yield f"-G {gpus} is less than one GPU for each of {nodes} nodes"
+    newer = release >= (24, 11)
+    if per_task and not (gpus or tasks or nodes or (each and not newer)):
+        yield "--gpus-per-task needs -n or -G"
+    share = per_node // (per_task or 1) or 1
+    if newer and per_task and per_node and nodes > -(-(tasks or nodes) // share):
+        yield f"{per_node} GPUs per node with --gpus-per-task={per_task} are for {share} tasks each"
+    if per_task and per_node and (per_node % per_task or each not in (0, per_node // per_task)):
+        yield f"{per_node} GPUs per node contradict --gpus-per-task={per_task}"
+    if per_gpu and each:
+        yield "--ntasks-per-gpu excludes --ntasks-per-node"
+    if per_gpu and tasks % per_gpu:
+        yield f"-n {tasks} is no multiple of --ntasks-per-gpu={per_gpu}"
+    any_gpu = gpus or per_node or per_task or any(one.startswith("gpu") for one in request.gres)
+    if per_gpu and not (any_gpu or tasks or nodes):
+        yield "--ntasks-per-gpu needs GPUs, nodes, or tasks"
+    if cores and own.cpus_per_task:
+        yield "--cpus-per-gpu excludes --cpus-per-task"
+    if cores and not (any_gpu or per_gpu) and newer:
+        yield "--cpus-per-gpu needs GPUs"
+    if number("mem-per-gpu") and not (any_gpu or per_gpu):
+        yield "--mem-per-gpu needs GPUs"

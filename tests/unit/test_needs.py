@@ -1,0 +1,222 @@
+"""What a script's numbers need of nodes of two sizes and two GPU types, as Slurm itself said.
+
+The answers are those of Slurm 22.05.8 and 24.11.5 to the same options on the same idle nodes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Tuple
+
+import pytest
+from slurm_answers import CONFIG, LIMITS, PARTITION, job, live
+
+from neuronctl.batchscript.as_request import as_request
+from neuronctl.batchscript.header import read_header
+from neuronctl.catalog.model import Catalog, Cluster, Partition
+from neuronctl.forecast.snapshot import Snapshot
+from neuronctl.gate.judgement import judge
+from neuronctl.planning import plan
+from neuronctl.rules import RuleContext
+from neuronctl.slurm.scontrol import NodeGroup, parse_nodes, parse_partitions
+
+RUNS, REFUSED, WAITS = "can start now", "refused", "will wait"
+
+
+def nodes(*names: str, cores: int, gpu: str, gpus: int, **fields: Any) -> NodeGroup:
+    group = NodeGroup(
+        names, "IDLE", ("mix",), cores, 0, 4000 * cores, 0, gpus, 0, gpu, "x86_64", ()
+    )
+    return dataclasses.replace(group, **fields)
+
+
+LARGE = nodes("m1", "m2", cores=8, gpu="v100", gpus=4)
+SMALL = nodes("m3", "m4", cores=4, gpu="a100", gpus=2)
+MIX = dataclasses.replace(
+    PARTITION, name="mix", qos="", node_list="m[1-4]", memory_mb_per_cpu=4000, max_time=None
+)
+
+
+def said(
+    options: str,
+    version: str = "22.05.8",
+    groups: Tuple[NodeGroup, ...] = (LARGE, SMALL),
+    jobs: Tuple[Any, ...] = (),
+    **partition: Any,
+) -> str:
+    """The kind of verdict on a script with these options."""
+    cluster = Cluster(
+        "toy",
+        "Toy",
+        "tests",
+        "2026-11-20",
+        default_partition="mix",
+        partitions={"mix": Partition("mix")},
+    )
+    header = read_header("#!/bin/bash\n", command_line=["-p", "mix", "-t", "5", *options.split()])
+    made = plan(as_request(header, "job.sh", cluster), cluster)
+    limits = dataclasses.replace(
+        LIMITS,
+        config=dataclasses.replace(CONFIG, version=version),
+        partitions=(dataclasses.replace(MIX, **partition),),
+        nodes=groups,
+    )
+    snapshot: Snapshot = live(jobs, limits, user="kim", reservations=())
+    context = RuleContext(made, Catalog({"toy": cluster}, "toy", ()), of_script=True)
+    return judge(context, snapshot).verdict.kind
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ("-n 24", RUNS),
+        ("-n 25", REFUSED),
+        ("-N1 -n9", REFUSED),
+        ("-N2 -n16", RUNS),
+        ("-N3 -n20", RUNS),
+        ("-N3 -n21", REFUSED),
+        ("-N4 -n10", RUNS),
+        ("-N5 -n50", REFUSED),
+        ("-N1 -n2 --ntasks-per-node=1", REFUSED),
+        ("-n2 --ntasks-per-node=1", RUNS),
+        ("-n 10 --ntasks-per-node=4", RUNS),
+        ("-N2 -n 3 --ntasks-per-node=2", RUNS),
+        ("-N3 -n 5 --ntasks-per-node=8", REFUSED),
+        ("-N1-4 -n 24", RUNS),
+        ("-N2-3 -n 18", RUNS),
+        ("-N1-3 -n 21", REFUSED),
+        ("-n6 -c3", RUNS),
+        ("-n6 -c4", RUNS),
+        ("-n7 -c4", REFUSED),
+        ("-N3 --ntasks-per-node=4 -c2", REFUSED),
+        ("-G 4", RUNS),
+        ("-G 12", RUNS),
+        ("-G 13", REFUSED),
+        ("-G v100:8", RUNS),
+        ("-G v100:9", REFUSED),
+        ("-G a100:4", RUNS),
+        ("-G a100:5", REFUSED),
+        ("-G 1 -N2", REFUSED),
+        ("-G 5 -N2", RUNS),
+        ("-G 9 -N2", REFUSED),
+        ("-n 2 -G 12", REFUSED),
+        ("--gres=gpu:v100:1,gpu:a100:1", REFUSED),
+        ("--gres=gpu:v100:1,gpu:v100:1", RUNS),
+        ("--gres=gpu:4 -N2", RUNS),
+        ("--gres=gpu:4 -N3", REFUSED),
+        ("--gres=gpu:v100:4 -N3", REFUSED),
+        ("--gres=gpu:a100:2 -N2", RUNS),
+        ("--gres=gpu:a100:3", REFUSED),
+        ("--gres=gpu:V100:1", REFUSED),
+        ("--gpus-per-node=2 -G 4", RUNS),
+        ("--gpus-per-task=1 -n4", RUNS),
+        ("--gpus-per-task=1 -n13", REFUSED),
+        ("--gpus-per-task=2 -n3 -N1", REFUSED),
+        ("--gpus-per-task=v100:2 -n4", RUNS),
+        ("--gpus-per-task=v100:2 -n5", REFUSED),
+        ("--gpus-per-task=1", REFUSED),
+        ("--gpus-per-task=1 --gpus-per-node=2 -n3", RUNS),
+        ("--gpus-per-task=2 --gpus-per-node=3 -n2", REFUSED),
+        ("--ntasks-per-gpu=2 --gpus-per-node=4", RUNS),
+        ("--ntasks-per-gpu=3 --gpus-per-node=4", REFUSED),
+        ("--ntasks-per-gpu=2 -n 5", REFUSED),
+        ("--cpus-per-gpu=2 --gpus-per-node=4", RUNS),
+        ("--cpus-per-gpu=3 --gpus-per-node=4", REFUSED),
+        ("--cpus-per-gpu=4 -G6", RUNS),
+        ("--cpus-per-gpu=4 -G7", REFUSED),
+        ("--cpus-per-gpu=2 -c2 -G4", REFUSED),
+        ("--mem=32000 -N2", RUNS),
+        ("--mem=32000 -N3", REFUSED),
+        ("--mem=0 -N4", RUNS),
+        ("--mem-per-cpu=8000 -c4", RUNS),
+        ("--mem-per-cpu=8000 -c5", REFUSED),
+        ("--mem-per-cpu=8000 -n 12", RUNS),
+        ("--mem-per-cpu=8000 -n 13", REFUSED),
+        ("--mem-per-cpu=32000 -N3", REFUSED),
+        ("--mem-per-gpu=9000 --gpus-per-node=4", REFUSED),
+        ("--mem-per-gpu=9000 -G4", RUNS),
+        ("--mem-per-gpu=9000", REFUSED),
+        ("-w m3 -n 12", RUNS),
+        ("-w m3 -N1 -n 8", REFUSED),
+        ("-w m3 --gres=gpu:v100:1", REFUSED),
+        ("--mincpus=6 -N3", REFUSED),
+        ("-N1 -O -n 40", RUNS),
+    ],
+)
+@pytest.mark.parametrize("version", ["22.05.8", "24.11.5"])
+def test_on_idle_nodes(options: str, kind: str, version: str) -> None:
+    assert said(options, version) == kind
+
+
+@pytest.mark.parametrize(
+    ("options", "older", "newer"),
+    [
+        ("--cpus-per-gpu=2", RUNS, REFUSED),
+        ("--gpus-per-task=1 --ntasks-per-node=2", RUNS, REFUSED),
+        ("--gpus-per-task=1 --gpus-per-node=2 -N2 -n2", RUNS, REFUSED),
+        ("--ntasks-per-gpu=2 -G 8", "not known", RUNS),
+    ],
+)
+def test_where_versions_differ(options: str, older: str, newer: str) -> None:
+    assert (said(options, "22.05.8"), said(options, "24.11.5")) == (older, newer)
+
+
+@pytest.mark.parametrize(
+    ("options", "busy", "kind"),
+    [
+        # The one node of that type that is free has too few of them, the other type's are free.
+        ("--gres=gpu:v100:4", {"gpus_used": 1, "cores_used": 1}, WAITS),
+        ("--gres=gpu:2", {"gpus_used": 4, "cores_used": 1}, RUNS),
+        ("-n 20", {"cores_used": 4}, WAITS),
+        ("-n 16", {"cores_used": 4}, RUNS),
+        ("-G 8", {"gpus_used": 2, "cores_used": 1}, RUNS),
+        ("-G 9", {"gpus_used": 2, "cores_used": 1}, WAITS),
+        ("--mem=20000", {"cores_used": 1, "memory_mb_used": 16000}, WAITS),
+        ("--mem=0 -N3", {"cores_used": 1, "memory_mb_used": 1}, WAITS),
+        ("--exclusive=user -N2", {"cores_used": 1}, RUNS),
+        ("--exclusive=user -N3", {"cores_used": 1}, WAITS),
+        ("-N3", {"cores_used": 1, "owner": "lee"}, WAITS),
+        ("-N3", {"cores_used": 1, "owner": "kim"}, RUNS),
+    ],
+)
+def test_where_the_large_nodes_are_busy(options: str, busy: Any, kind: str) -> None:
+    assert said(options, "24.11.5", (dataclasses.replace(LARGE, **busy), SMALL)) == kind
+
+
+def test_the_users_own_jobs_leave_a_node_to_him() -> None:
+    mine = job(7, cores=2, nodes=2, node_list="m[1-2]")
+    groups = (dataclasses.replace(LARGE, cores_used=1), SMALL)
+    assert said("--exclusive=user -N3", "24.11.5", groups, (mine,)) == RUNS
+
+
+@pytest.mark.parametrize(
+    ("options", "defaults", "kind"),
+    [
+        ("--gpus-per-node=4", {"cores_per_gpu": 2}, RUNS),
+        ("--gpus-per-node=4", {"cores_per_gpu": 3}, REFUSED),
+        ("--gpus-per-node=4 -c 2", {"cores_per_gpu": 3}, RUNS),
+        ("--gpus-per-node=4", {"memory_mb_per_gpu": 9000}, REFUSED),
+        ("--gpus-per-node=4 --mem=1000", {"memory_mb_per_gpu": 9000}, RUNS),
+        ("--gpus-per-node=1 --exclusive -w m1", {"memory_mb_per_gpu": 9000}, REFUSED),
+        ("-N2", {"memory_mb_per_cpu": None, "memory_mb_per_node": 20000}, RUNS),
+        ("-N3", {"memory_mb_per_cpu": None, "memory_mb_per_node": 20000}, REFUSED),
+        ("-N3", {"memory_mb_per_cpu": None}, RUNS),
+    ],
+)
+def test_what_a_job_gets_without_asking_counts(options: str, defaults: Any, kind: str) -> None:
+    assert said(options, **defaults) == kind
+
+
+def test_what_slurm_tells_of_nodes_and_partitions() -> None:
+    line = (
+        "NodeName=m1 Arch=x86_64 CPUAlloc=1 CPUTot=8 Gres=gpu:v100:2,gpu:a100:1 "
+        "GresUsed=gpu:v100:1(IDX:0),gpu:a100:0(IDX:N/A) RealMemory=32000 AllocMem=4000 State=MIXED "
+        "Owner=lee(1001) Partitions=mix\n"
+    )
+    (group,), _ = parse_nodes(line)
+    assert (group.owner, group.gpus, group.gpus_of("v100"), group.gpus_of("a100")) == (
+        *("lee", 3, (2, 1), (1, 0)),
+    )
+    line = "PartitionName=mix JobDefaults=DefCpuPerGPU=2,DefMemPerGPU=9000 DefMemPerNode=8000\n"
+    (one,) = parse_partitions(line)
+    assert (one.cores_per_gpu, one.memory_mb_per_gpu, one.memory_mb_per_node) == (2, 9000, 8000)

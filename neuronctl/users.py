@@ -1,4 +1,4 @@
-"""The name of the current user."""
+"""The name of the current user, and the uid of any."""
 
 from __future__ import annotations
 
@@ -15,3 +15,15 @@ def login_name() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return os.environ.get("USER", str(os.getuid()))
+
+
+def uid_of(user: str) -> int:
+    """The uid of a login name, as far as this machine knows it; else -1."""
+    import pwd
+
+    if user == login_name():
+        return os.getuid()
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return -1

@@ -8,6 +8,7 @@ from typing import Dict, Iterable, Optional, Sequence, Tuple
 
 from neuronctl.errors import SlurmError
 from neuronctl.frozen import replace
+from neuronctl.slurm.job_states import HOLDING, WAITING
 from neuronctl.slurm.limits import KINDS, Counts, Limit, Per, Scope, reasons
 from neuronctl.slurm.pending_reasons import ALLOWS_NONE, NEVER, OWN_JOBS, Explained, explain
 from neuronctl.slurm.sacctmgr import LimitedGroup, association_in
@@ -26,34 +27,43 @@ _SHARED = frozenset(
 _WHOM = {Per.JOB: "a job", Per.NODE: "a node", Per.USER: "a user", Per.ACCOUNT: "an account"}
 
 
-def explained(jobs: Sequence[JobStatus]) -> Dict[str, Explained]:
+def explained(jobs: Sequence[JobStatus], *, some: bool = False) -> Dict[str, Explained]:
     """Job id -> its limit, for the jobs that wait for one whose figures are known.
 
-    jobs: also those that count against the limits.
+    some: whether ``jobs`` lacks others of the user that count against the limits.
     """
-    waiting = [job for job in jobs if job.state == "PENDING" and job.reason in reasons()]
+    waiting = [job for job in jobs if job.state in WAITING and job.reason in reasons()]
     known = _known_limits(shared=any(job.reason in _SHARED for job in waiting)) if waiting else None
     if known is None:
         return {}
     limits, groups = known
     others = replace(limits, associations=())
+    all_jobs, now = list(jobs), int(time.time())
+    if some:
+        with contextlib.suppress(SlurmError):
+            all_jobs = [job for user in {one.user for one in waiting} for job in _jobs_of(user)]
     found = {}
     for job in waiting:
-        own = [other for other in jobs if other.user == job.user]
+        own = [other for other in all_jobs if other.user == job.user]
         mine = job.user == login_name()
-        found[str(job.id)] = explain_limit(job, own, limits if mine else others, groups)
+        found[str(job.id)] = explain_limit(job, own, limits if mine else others, groups, now=now)
     return found
+
+
+def _jobs_of(user: str) -> Sequence[JobStatus]:
+    from neuronctl.slurm.squeue import squeue
+
+    return merge(None, squeue(user=user))
 
 
 def explain_now(status: JobStatus) -> Explained:
     """The limit that a job waits for, with Slurm's figures of this moment where it tells them."""
     from neuronctl.gate.ask import ask_limits
-    from neuronctl.slurm.squeue import squeue
 
     with contextlib.suppress(SlurmError):
         limits, groups = ask_limits(status.user, timeout=10.0)
-        own = merge(None, squeue(user=status.user))
-        return explain_limit(status, own, limits, groups)
+        own = _jobs_of(status.user)
+        return explain_limit(status, own, limits, groups, now=int(time.time()))
     return explain(status.reason, str(status.id.job))
 
 
@@ -77,11 +87,16 @@ def _known_limits(*, shared: bool) -> Optional[Tuple[Limits, _Groups]]:
 
 
 def explain_limit(
-    status: JobStatus, own: Iterable[JobStatus], limits: Limits, groups: _Groups = ()
+    status: JobStatus,
+    own: Sequence[JobStatus],
+    limits: Limits,
+    groups: _Groups = (),
+    *,
+    now: int,
 ) -> Explained:
     """The reason of a job that waits for a limit, with the limit's figures where it is known.
 
-    own: the jobs of its user. limits: as they hold for that user. Pure.
+    own: the jobs of its user. limits: as they hold for that user. now: epoch seconds. Pure.
     """
     known = explain(status.reason, str(status.id.job))
     candidates = [one for one in _in_force(status, limits, groups) if one.reason == status.reason]
@@ -92,7 +107,8 @@ def explain_limit(
     if not candidates:
         return known
     limit = candidates[0]
-    held = _held(limit, status, own, limits)
+    here = _counted_by(limit, status, own, limits)
+    held = None if here is None else limit.held_by(here)
     per = limit.about.per
     used = limit.used if per == Per.GROUP else used_of_each(limit, status.account, groups)
     if used is None and per == Per.USER:
@@ -101,6 +117,8 @@ def explain_limit(
     figure = f"limit {limit.amount(limit.figure)}"
     if used is not None:
         figure = f"{used} of {limit.amount(limit.figure)}"
+    if used is not None and here is not None and per == Per.USER:
+        figure += _until(replace(limit, used=used), status, here, now)
     advice = known.advice
     if whole and held is not None and held >= whole:
         advice = OWN_JOBS
@@ -132,19 +150,40 @@ def _wanted(limit: Limit, status: JobStatus) -> Optional[int]:
     return limit.taken(status.tres, None if seconds == UNLIMITED else seconds)
 
 
-def _held(
+def _counted_by(
     limit: Limit, status: JobStatus, own: Iterable[JobStatus], limits: Limits
-) -> Optional[int]:
-    """What the user's jobs hold of a limit; None: not known."""
+) -> Optional[Sequence[JobStatus]]:
+    """The user's jobs that a limit counts; None: not known."""
+    if limit.about.counts not in (Counts.SUBMITTED, Counts.RUNNING, Counts.TRES):
+        return None
     if limit.scope == Scope.QOS:
         # A QOS counts its own jobs, and if it is a partition's, those in the partition.
         name, partitions = limit.name.lower(), limits.partitions_of(limit.name)
         here = [job for job in own if job.qos.lower() == name or job.partition in partitions]
     else:
         here = [job for job in own if job.account == status.account]
-    if limit.about.counts not in (Counts.SUBMITTED, Counts.RUNNING, Counts.TRES):
-        return None
-    return limit.held_by(job for job in here if not job.ended)
+    return [job for job in here if not job.ended]
+
+
+def _until(limit: Limit, status: JobStatus, here: Sequence[JobStatus], now: int) -> str:
+    """Until when the user's own jobs keep this one from starting; in the words of a submission."""
+    from neuronctl.forecast.limits import until
+
+    running = limit.about.counts == Counts.RUNNING
+    wanted = 1 if running else _wanted(limit, status)
+    if limit.about.counts == Counts.SUBMITTED or not wanted:
+        return ""
+    ends = [
+        (job.start + job.time_limit, job)
+        for job in here
+        if job.state in HOLDING
+        and job.start is not None
+        and job.time_limit not in (None, UNLIMITED)
+    ]
+    ahead = [job for job in here if job.state in WAITING and job.reason == status.reason]
+    before = sum(job.count for job in ahead if job.job_id < status.job_id)
+    words, _ = until(limit, ends, limit.used + wanted - limit.figure, before, now)
+    return f"; {'it' if running else f'{wanted} more'} must wait until {words}"
 
 
 def _in_force(status: JobStatus, limits: Limits, groups: _Groups) -> Sequence[Limit]:

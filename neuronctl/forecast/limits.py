@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 from neuronctl import units
 from neuronctl.forecast.outcomes import Doubt, Outcome, Refusal, Refused, Wait
@@ -11,7 +11,10 @@ from neuronctl.forecast.snapshot import running
 from neuronctl.frozen import dataclass, replace
 from neuronctl.slurm.limits import KINDS, TRES_NAMES, Counts, Limit, Per, Scope
 from neuronctl.slurm.snapshot import MyJob
-from neuronctl.words import counted
+from neuronctl.words import counted, verb
+
+if TYPE_CHECKING:
+    from neuronctl.slurm.limits import CountedJob
 
 _GPU = "gres/gpu"
 _WHEN_UNKNOWN = "when is not known"
@@ -177,26 +180,28 @@ def _until(
     now: Usage, on_cluster: PlanOnCluster, excess: int, first: Sequence[MyJob]
 ) -> Tuple[str, Optional[int]]:
     """(until when a limit holds the job, in words; epoch seconds, None: not known)."""
-    ahead = _ahead(now)
-    if ahead and not first:
-        # With each of those that end, one of these starts, and holds the limit in its place.
-        before = f"{counted(ahead, 'other job')} of yours {'is' if ahead == 1 else 'are'} ahead"
-        return f"some of your jobs end; {_WHEN_UNKNOWN}: {before}", None
-    job = _ends(now, excess)
-    if first or job is None or job.end is None:
-        return f"some of your jobs end; {_WHEN_UNKNOWN}", None
-    left = units.format_time(max(0, job.end - on_cluster.snapshot.asked_at))
-    return f"job {job.id} ends, in at most {left}", job.end
+    # With each of those ahead of it that end, one of the first ones starts in its place.
+    ends = [(job.end, job) for job in running(now.jobs) if job.end is not None and not first]
+    ahead = 0 if first else _ahead(now)
+    return until(now.limit, ends, excess, ahead, on_cluster.snapshot.asked_at)
 
 
-def _ends(now: Usage, excess: int) -> Optional[MyJob]:
-    """The running job with whose end ``excess`` of the limit are free again."""
-    jobs = [job for job in running(now.jobs) if job.end is not None]
-    for job in sorted(jobs, key=lambda job: job.end or 0):
-        excess -= job.count * now.limit.taken_by(job)
+def until(
+    limit: Limit, ends: Sequence[Tuple[int, CountedJob]], excess: int, ahead: int, now: int
+) -> Tuple[str, Optional[int]]:
+    """Until when a user's running jobs keep the user at a limit, in words and as a time.
+
+    ends: when each ends at the latest. excess: how much has to be free again. ahead: how many of
+    the user's jobs wait for the same before this one.
+    """
+    unknown = f"some of your jobs end; {_WHEN_UNKNOWN}"
+    if ahead:
+        return f"{unknown}: {counted(ahead, 'other job')} of yours {verb(ahead)} ahead", None
+    for end, job in sorted(ends, key=lambda one: one[0]):
+        excess -= job.count * limit.taken_by(job)
         if excess <= 0:
-            return job
-    return None
+            return f"job {job.id} ends, in at most {units.format_time(max(0, end - now))}", end
+    return unknown, None
 
 
 def _ahead(now: Usage) -> int:

@@ -75,6 +75,11 @@ class JobId:
         """The number of tasks: 2 for ``4711_[1,5%1]``, 1 for a single job or task."""
         return 1 if self.tasks is None else len(_Tasks(self.tasks))
 
+    @property
+    def with_log(self) -> JobId:
+        """The job whose log has its output: of a heterogeneous job the first component's."""
+        return self if self.het is None else JobId(self.job, het=0)
+
     def covers(self, other: JobId) -> bool:
         """Whether ``other`` is this job or part of it: 4711 and 4711_[1-5] cover 4711_3."""
         if self.job != other.job:

@@ -51,6 +51,10 @@ _STATES = (
     JobState("CANCELLED", "ended", "dim", exit_status=143),
 )
 
+PENDING, RUNNING, COMPLETED = "PENDING", "RUNNING", "COMPLETED"
+CANCELLED, FAILED, OUT_OF_MEMORY = "CANCELLED", "FAILED", "OUT_OF_MEMORY"
+"""Those that are named outside of this table."""
+
 STATES = {state.name: state for state in _STATES}
 """By name; of several jobs on one line, the first of these is the one that matters most."""
 
@@ -58,6 +62,9 @@ STATES = {state.name: state for state in _STATES}
 def _in(phase: str) -> FrozenSet[str]:
     return frozenset(state.name for state in _STATES if state.phase == phase)
 
+
+WAITING = _in("waits")
+"""A job in one of these has not started, or waits to start again."""
 
 HOLDING = _in("holds")
 """A job in one of these holds its nodes, and counts for limits on running jobs."""
@@ -70,6 +77,9 @@ ENDED = _in("ended")
 
 ACTIVE = frozenset(STATES) - ENDED
 """A job in one of these has not ended."""
+
+GOOD = frozenset(state.name for state in _STATES if state.exit_status == 0)
+"""A job in one of these has ended as it should."""
 
 UNKNOWN = "UNKNOWN"
 """Not one of Slurm's states: it is unknown what became of the job."""

@@ -16,6 +16,7 @@ from neuronctl.slurm.limits import (
     read_limits,
 )
 from neuronctl.slurm.scontrol import words
+from neuronctl.users import uid_of
 
 
 @dataclass(frozen=True)
@@ -111,10 +112,11 @@ def parse_groups(text: str, user: str) -> Tuple[LimitedGroup, ...]:
         for account, told in re.findall(r"([^ ,={}]+)=\{([^}]*)\}", of_accounts):
             limits = read_group_limits(told, scope, name)
             groups.append(LimitedGroup(scope, name, parent, partition, limits, account))
-        # All users who had a job are in it: " kim(1000)={MaxJobsPU=4(1) …} lee(1001)={…}".
-        _, found, told = of_users.partition(f" {user}(")
-        if found:
-            limits = read_group_limits(told.partition("={")[2].partition("}")[0], scope, name)
+        # All users who had a job are in it: " kim(1000)={MaxJobsPU=4(1) …} lee(1001)={…}". Where
+        # slurmctld cannot name them, " 1000={…}" is what it has.
+        told = re.search(rf" (?:{re.escape(user)}\(\d+\)|{uid_of(user)})={{([^}}]*)}}", of_users)
+        if told is not None:
+            limits = read_group_limits(told[1], scope, name)
             groups.append(LimitedGroup(scope, name, parent, partition, limits, user=user))
     return tuple(groups)
 

@@ -225,6 +225,18 @@ def test_jobs_that_wait_and_run(sandbox: Sandbox) -> None:
     assert data["log"]["line"] == "loss 0.5"
 
 
+def test_a_heterogeneous_job_has_one_log(sandbox: Sandbox) -> None:
+    head = f"#SBATCH -p amd_a100nv_8 -n1 -c1 --gres=gpu:1 -t5\n#SBATCH {COMMENT}\n"
+    sandbox.write("het.sh", f"#!/bin/bash\n{head}#SBATCH hetjob\n{head}echo both\nexit 3\n")
+    job = sandbox.exec(["sbatch", "--parsable", "het.sh"]).stdout.strip()
+    wait_for(sandbox, job, "FAILED")
+    for name in (job, f"{job}+0", f"{job}+1"):
+        assert sandbox.exec(["neuronctl", "logs", name]).stdout == "both\n"
+    (data,) = json.loads(sandbox.exec(["neuronctl", "why", "--json", job]).stdout)["jobs"]
+    assert data["tasks"] == [f"{job}+0", f"{job}+1"] and data["log"]["line"] == "both"
+    assert f"2 components of job {job}" in sandbox.exec(["neuronctl", "why", job]).stdout
+
+
 def test_an_array_is_grouped(sandbox: Sandbox) -> None:
     job = submit(sandbox, "--array=0-3", "--wrap=exit $((SLURM_ARRAY_TASK_ID % 2 * 9))")
     wait_for(sandbox, job, "COMPLETED", "FAILED")
@@ -335,6 +347,18 @@ def test_only_ones_own_jobs_are_in_the_way_of_a_shared_limit(sandbox: Sandbox) -
         text = why(sandbox, job)[1]
         assert "your account has reached its core limit: 2 of 2 cores." in text
         assert "it starts when other jobs of yours end" in text
+
+
+def test_who_holds_a_users_own_limit_and_until_when(sandbox: Sandbox) -> None:
+    with changed(sandbox, f"{QOS} MaxTRESPerUser=gres/gpu=2"):
+        first = submit(sandbox, "--gres=gpu:2", "--wrap=sleep 300")
+        wait_for(sandbox, first, "RUNNING")
+        job = submit(sandbox, "--wrap=true")
+        assert reason_of(sandbox, job) == "QOSMaxGRESPerUser"
+        words = f"2 of 2 GPUs; 1 more must wait until job {first} ends, in at most 00:0"
+        for command in (["why", job], ["status", job], ["status"]):
+            told = " ".join(sandbox.exec(["neuronctl", *command]).stdout.split())
+            assert words in told, command
 
 
 def test_a_singleton_names_the_jobs_it_waits_for(sandbox: Sandbox) -> None:

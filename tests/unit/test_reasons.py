@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Dict, Sequence, Tuple
 
 import pytest
@@ -14,6 +15,7 @@ from neuronctl.slurm.sacctmgr import Association, LimitedGroup, Qos, parse_group
 from neuronctl.slurm.scontrol import SiteConfig, SitePartition
 from neuronctl.slurm.snapshot import Limits
 from neuronctl.tracking.job_status import JobStatus
+from neuronctl.users import login_name
 
 
 def status(
@@ -116,12 +118,18 @@ LIMITS = limits_of({"MaxJobsPU": "2", "MaxTRESPU": "gres/gpu=4"})
 
 
 def told(job: JobStatus, limits: Known, own: Sequence[JobStatus] = BUSY) -> Explained:
-    return explain_limit(job, own, *limits)
+    return explain_limit(job, own, *limits, now=1000)
 
 
 def test_figures_of_limits() -> None:
-    assert told(status(3, reason="QOSMaxGRESPerUser"), LIMITS).words.endswith(": 4 of 4 GPUs")
-    assert told(status(3, reason="QOSMaxJobsPerUserLimit"), LIMITS).words.endswith(": 2 of 2 jobs")
+    assert (
+        ": 4 of 4 GPUs; 1 more must wait until some"
+        in told(status(3, reason="QOSMaxGRESPerUser", gpus=1), LIMITS).words
+    )
+    assert (
+        ": 2 of 2 jobs; it must wait until some of your jobs end; when is not known"
+        in told(status(3, reason="QOSMaxJobsPerUserLimit"), LIMITS).words
+    )
     for unknown in ("QOSMaxSubmitJobPerUserLimit", "Priority"):
         assert told(status(3, reason=unknown), LIMITS) == explain(unknown, "3")
 
@@ -216,6 +224,26 @@ def test_figures_of_a_limit_on_each_account_or_user(
     explained = told(status(3, reason=reason), (limits, parse_groups(line, "kim")))
     assert explained.words == f"{words}33 of 50 core-minutes"
     assert told(status(3, reason=reason), (limits, ())).words == f"{words}limit 50 core-minutes"
+
+
+def test_a_user_whom_slurmctld_cannot_name() -> None:
+    used = "{MaxTRESRunMinsPU=cpu=9(4)}"
+    line = f"QOS=p_gpu(1) Account Limits= lab={{}} User Limits= {os.getuid()}={used}"
+    (group,) = [one for one in parse_groups(line, login_name()) if one.user]
+    assert [(one.kind, one.used) for one in group.limits] == [("MaxTRESRunMinsPU", 4)]
+
+
+def test_until_when_a_users_own_jobs_hold_a_limit() -> None:
+    busy = [
+        status(1, "RUNNING", gpus=3, start=900, time_limit=700),
+        status(2, "RUNNING", gpus=1, start=900, time_limit=400),
+    ]
+    job = status(9, reason="QOSMaxGRESPerUser", gpus=2)
+    words = told(job, LIMITS, [*busy, job]).words
+    assert words.endswith(": 4 of 4 GPUs; 2 more must wait until job 1 ends, in at most 00:10:00")
+    ahead = status(8, reason="QOSMaxGRESPerUser")
+    words = told(job, LIMITS, [*busy, ahead, job]).words
+    assert words.endswith("when is not known: 1 other job of yours is ahead")
 
 
 def test_a_limit_of_another_account_is_not_the_jobs() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from typing import Any, Dict, List, Optional, Sequence
@@ -12,10 +13,11 @@ from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.cli.job_table import STATE_STYLES, state_style
 from neuronctl.cli.say import notify
 from neuronctl.console import Column, print_json, print_line, print_table, shortened
-from neuronctl.errors import RecordError
+from neuronctl.errors import RecordError, UsageError
 from neuronctl.records.store import JobRecord, RecordStore
+from neuronctl.shell import join
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_states import UNKNOWN
+from neuronctl.slurm.job_states import FAILED, UNKNOWN
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus, from_record, state_counts
 from neuronctl.tracking.lookup import is_named, look_up, mine
@@ -108,11 +110,12 @@ def _print(records: Sequence[JobRecord], states: Dict[str, List[JobStatus]]) -> 
         for key, known in states.items()
         if key in words and len(known) > 1
     }
-    styles = {**of_arrays, **STATE_STYLES, "REFUSED": STATE_STYLES["FAILED"]}
+    styles = {**of_arrays, **STATE_STYLES, "REFUSED": STATE_STYLES[FAILED]}
     columns = [
         Column("JOB", no_wrap=True, style="bold"),
         Column("SUBMITTED", no_wrap=True),
         Column("NAME", priority=1, no_wrap=True),
+        Column("ARGUMENTS", priority=5, no_wrap=True),
         Column("PARTITION", priority=3, no_wrap=True),
         Column("NODES", justify="right", priority=4),
         Column("STATE", no_wrap=True, styles=styles),
@@ -128,6 +131,7 @@ def _print(records: Sequence[JobRecord], states: Dict[str, List[JobStatus]]) -> 
                 "-" if record.job_id is None else str(record.job_id),
                 time.strftime("%m-%d %H:%M", time.localtime(record.begun_at)),
                 shortened(record.job_name, 16),
+                shortened(_arguments(record), 24),
                 record.partition,
                 "" if record.nodes is None else str(record.nodes),
                 words[record.key],
@@ -136,6 +140,15 @@ def _print(records: Sequence[JobRecord], states: Dict[str, List[JobStatus]]) -> 
             ]
         )
     print_table(columns, rows)
+
+
+def _arguments(record: JobRecord) -> str:
+    """The program's arguments; "" where there are none, or its record cannot be read."""
+    from neuronctl.submission.resubmission import arguments_of
+
+    with contextlib.suppress(RecordError, UsageError, ValueError):
+        return join(arguments_of(record))
+    return ""
 
 
 def state_word(record: JobRecord, known: Sequence[JobStatus]) -> str:

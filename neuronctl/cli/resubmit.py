@@ -5,12 +5,18 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 import click
 
 from neuronctl.cli import submission
-from neuronctl.cli.job_options import JobCommand, catalog_option, force_option, job_options
+from neuronctl.cli.job_options import (
+    BEHIND_DASHES,
+    JobCommand,
+    catalog_option,
+    force_option,
+    job_options,
+)
 from neuronctl.cli.jobs import recorded_job
 from neuronctl.cli.say import notify, say
 from neuronctl.console import print_diff
@@ -19,6 +25,7 @@ from neuronctl.paths import working_directory
 from neuronctl.records.job_record import JobRecord
 from neuronctl.records.store import RecordStore
 from neuronctl.request.job import OPTIONS
+from neuronctl.shell import join
 from neuronctl.submission.pipeline import submit_job
 
 if TYPE_CHECKING:
@@ -29,6 +36,7 @@ _SHOWN = 40  # lines of a difference that are shown before a submission
 
 @click.command("resubmit", cls=JobCommand)
 @click.argument("job", metavar="JOB")
+@click.argument("words", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED)
 @click.option("--script-as-recorded", is_flag=True, help="Run the program as it was then.")
 @click.option("--script-as-is", is_flag=True, help="Run the program as it is now.")
 @submission.submission_options
@@ -37,6 +45,7 @@ _SHOWN = 40  # lines of a difference that are shown before a submission
 @job_options([option.long for option in OPTIONS])
 def command(
     job: str,
+    words: Tuple[str, ...],
     script_as_recorded: bool,
     script_as_is: bool,
     mode: submission.SubmitMode,
@@ -48,7 +57,8 @@ def command(
 
     JOB is a job id, or the name of a job that neuronctl submitted (the newest of that name).
     Without further options, the recorded script is submitted byte for byte from the same
-    directory. Options override the recorded request; the job is then planned and checked anew.
+    directory. Options override the recorded request, and ARGS after -- the program's arguments
+    (-- alone: none); the job is then planned and checked anew.
     Changes in the directory since (the git commit, the program) are shown. Where the program
     itself has changed, --script-as-recorded or --script-as-is selects the version to run.
 
@@ -58,6 +68,12 @@ def command(
 
     if script_as_recorded and script_as_is:
         raise UsageError("--script-as-recorded cannot be combined with --script-as-is")
+    args = words if click.get_current_context().meta[BEHIND_DASHES] else None
+    if words and args is None:
+        raise UsageError(
+            f"'{words[0]}' is no option of resubmit",
+            f"put the program's arguments after --: neuronctl resubmit {job} -- {words[0]} …",
+        )
     store = RecordStore.default()
     record = recorded_job(job, store)
     notify(*store.warnings)
@@ -72,13 +88,17 @@ def command(
         record, changes, as_recorded=script_as_recorded, as_is=script_as_is
     )
     changed = any(value not in (None, ()) for value in options.values())
+    if args is not None:
+        before = resubmission.arguments_of(record)
+        notify(f"arguments: {join(before) or 'none'} -> {join(args) or 'none'}")
+        changed = True
     reporter = submission.TerminalReporter(mode, before=record.draft.decisions)
     submit = functools.partial(submit_job, reporter=reporter, force=force, dry_run=mode.dry_run)
     if record.draft.sbatch:
         from neuronctl.submission.existing_job import UnchangedJob, existing_job
         from neuronctl.submission.existing_script import read_existing
 
-        words, text = resubmission.existing_again(record, from_record=from_record)
+        words, text = resubmission.existing_again(record, args, from_record=from_record)
         if changed:
             again = existing_job(words, options, stdin=text, catalog_file=catalog)
             return submission.watch(mode, submit(again))
@@ -91,11 +111,12 @@ def command(
         recorded = resubmission.RecordedJob(record, variables)
         _say_unchanged(record, record.cwd)
         return submission.watch(mode, submit(recorded))
-    resubmission.check_unmasked(record)
+    resubmission.check_unmasked(record, args is not None)
     with resubmission.program_as_recorded(record, program, notify, keep=not mode.dry_run):
         planned = resubmission.plan_again(
             record,
             options,
+            args=args,
             variables=variables,
             program=program,
             catalog_file=catalog,

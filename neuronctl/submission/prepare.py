@@ -296,6 +296,12 @@ def options_layer(
             values[name], origins[name] = given, Origin(Source.ASKED, f"--{name}")
     if sum(name in values for name in ("script", "body", "steps")) > 1:
         raise UsageError("SCRIPT, --body, and steps contradict each other", "keep one of them")
+    check_utf8(words)
+    return Layer(values, origins)
+
+
+def check_utf8(words: Sequence[str]) -> None:
+    """Raise UsageError for a word that no script could hold."""
     for text in words:
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise UsageError(
@@ -303,7 +309,6 @@ def options_layer(
                 "a job script is UTF-8 text: rename the file, or let the program read the value "
                 "from a file",
             )
-    return Layer(values, origins)
 
 
 def refuse_other_dash(word: str) -> None:

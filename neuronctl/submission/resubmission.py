@@ -18,9 +18,9 @@ from neuronctl.masking import MASK, Masker
 from neuronctl.records import provenance, recorded
 from neuronctl.records.job_record import JobRecord, RecordDraft
 from neuronctl.records.provenance import Provenance
-from neuronctl.request.job import Layer
+from neuronctl.request.job import Layer, Origin, Source
 from neuronctl.slurm.sbatch import Submitted, sbatch
-from neuronctl.submission.prepare import PlannedJob, PreparedJob, plan_job
+from neuronctl.submission.prepare import PlannedJob, PreparedJob, check_utf8, plan_job
 from neuronctl.submission.transaction import Notify
 
 
@@ -109,15 +109,33 @@ def program_copy(record: JobRecord) -> str:
     return script if script.endswith(".py") else f"./{script}"
 
 
+def arguments_of(record: JobRecord) -> Sequence[str]:
+    """The arguments of the recorded program; raises UsageError where it takes none."""
+    draft = record.draft
+    if draft.sbatch:
+        line = read_line(draft.sbatch[1:])
+        if line.file or line.reads_stdin:
+            return line.args
+    elif draft.request.get("script") is not None:
+        return tuple(draft.request.get("args", ()))
+    raise UsageError(
+        f"job {record.job_id} runs shell text or several programs, which take no arguments",
+        "options such as --env can be changed",
+    )
+
+
 def existing_again(
-    record: JobRecord, *, from_record: bool
+    record: JobRecord, args: Optional[Sequence[str]] = None, *, from_record: bool
 ) -> Tuple[Tuple[str, ...], Optional[str]]:
     """sbatch's words for a recorded script, and its text where sbatch gets it by standard input.
 
-    from_record: the recorded text, in place of the file. Raises UsageError where a secret was
-    masked.
+    args: other arguments than the recorded ones. from_record: the recorded text, in place of the
+    file. Raises UsageError where a secret was masked.
     """
     words = record.draft.sbatch[1:]
+    if args is not None:
+        old = len(arguments_of(record))
+        words = (*words[: len(words) - old], *args)
     if any(MASK in word for word in words):
         raise UsageError(
             f"the record of job {record.job_id} does not hold the words of its sbatch: a secret in "
@@ -205,6 +223,7 @@ def plan_again(
     record: JobRecord,
     options: Mapping[str, Any],
     *,
+    args: Optional[Sequence[str]] = None,
     variables: Sequence[str] = (),
     program: Optional[str] = None,
     catalog_file: Optional[str] = None,
@@ -212,9 +231,15 @@ def plan_again(
 ) -> PlannedJob:
     """Plan the recorded request anew, with ``options`` laid over it.
 
-    variables: from masked_variables(). program: from program_copy(). submit_dir: as in PlannedJob.
+    args: the program's, in place of the recorded ones. variables: from masked_variables(). program:
+    from program_copy(). submit_dir: as in PlannedJob.
     """
     layer = recorded.request_layer(record)
+    if args is not None:
+        arguments_of(record)
+        check_utf8(args)
+        origins = {**layer.origins, "args": Origin(Source.ASKED, "ARGS")}
+        layer = Layer({**layer.values, "args": tuple(args)}, origins)
     if program is not None:
         # The job keeps the program's name, not the copy's.
         values = {"job_name": record.job_name, **layer.values, "script": program}
@@ -245,10 +270,14 @@ def as_today(record: JobRecord) -> Tuple[Sequence[Tuple[str, ...]], str]:
     return decisions, Masker().text(planned.script())
 
 
-def check_unmasked(record: JobRecord) -> None:
-    """Raise UsageError where something other than a variable was masked in the request."""
+def check_unmasked(record: JobRecord, other_args: bool = False) -> None:
+    """Raise UsageError where something other than a variable was masked in the request.
+
+    other_args: whether it runs with other arguments than the recorded ones.
+    """
+    given = ("env", "args") if other_args else ("env",)
     request = record.draft.request
-    fields = [name for name, value in request.items() if name != "env" and MASK in str(value)]
+    fields = [name for name, value in request.items() if name not in given and MASK in str(value)]
     if fields:
         raise UsageError(
             f"the record of job {record.job_id} does not hold {', '.join(fields)}: a secret in it "

@@ -238,6 +238,50 @@ def test_resubmit_with_overrides(
     assert fake_slurm.stdin() == changed
 
 
+def test_resubmit_with_other_arguments(
+    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], tmp_path: Path
+) -> None:
+    script = submitted(7)
+    fake_slurm.answer("sbatch", "8\n")
+    result = run("resubmit", "7", "--force", "--", "--lr", "0.2", "it")
+    assert "arguments: 'a b' -> --lr 0.2 it" in result.stderr
+    assert fake_slurm.stdin() == script.replace("'a b'", "--lr 0.2 it")
+    lines = run("history").stdout.splitlines()
+    assert "--lr 0.2" in lines[1] and "'a b'" in lines[2]
+    run("resubmit", "7", "--force", "-t", "9", "--")
+    assert fake_slurm.stdin() == script.replace(" 'a b'", "").replace("00:05:00", "00:09:00")
+    said = run("resubmit", "7", "0.2", code=2).stderr
+    assert "neuronctl resubmit 7 -- 0.2" in said
+    fake_slurm.answer("sbatch", "9\n")
+    run("submit", *JOB, "--body", "-", input="echo x\n")
+    assert "take no arguments" in run("resubmit", "9", "--force", "--", "x", code=2).stderr
+    (tmp_path / "job.sh").write_text("#!/bin/bash\n#SBATCH -p amd_a100nv_8\necho $1\n")
+    fake_slurm.answer("sbatch", "10\n")
+    run("submit", "--force", "-t", "5", "job.sh", "a", "b")
+    run("resubmit", "10", "--force", "--", "c")
+    assert fake_slurm.calls("sbatch")[-1][-2:] == ["job.sh", "c"]
+
+
+@pytest.mark.parametrize("word", ["prep", "pr*"])
+def test_a_dependency_on_a_name(
+    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], word: str
+) -> None:
+    submitted(7, "--job-name", "prep")
+    fake_slurm.queue(queue_row("9", name="prep"), queue_row("5", name="other"))
+    said = run("submit", *JOB, "-d", f"afterok:{word}:5?afterany:4_2", "--dry-run", "train.py")
+    assert "#SBATCH --dependency=afterok:9:5?afterany:4_2" in said.stdout
+    assert f"{word} is job 9" in said.stderr
+    fake_slurm.queue()
+    said = run("submit", *JOB, "-d", f"afterok:{word}", "--dry-run", "train.py")
+    assert "--dependency=afterok:7" in said.stdout and "the newest of that name" in said.stderr
+    fake_slurm.queue(queue_row("9", name="prep"), queue_row("11", name="prep"))
+    said = run("submit", *JOB, "-d", f"afterok:{word}", "--dry-run", "train.py", code=2)
+    assert f"{word} is the name of 2 jobs in the queue: 9, 11" in said.stderr
+    assert "afterok:11" in said.stderr
+    said = run("submit", *JOB, "-d", "afterok:nothing", "--dry-run", "train.py", code=8)
+    assert "'nothing' is neither a job id nor the name" in said.stderr
+
+
 def test_resubmit_after_the_program_changed(
     run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -16,10 +16,15 @@ from neuronctl.diagnosis.gather import examine
 from neuronctl.errors import RecordError, SlurmUnavailableError
 from neuronctl.records.store import RecordStore
 from neuronctl.rule_codes import ROW
-from neuronctl.slurm.job_states import ENDED
+from neuronctl.slurm.job_states import ENDED, GOOD, OUT_OF_MEMORY
 from neuronctl.tracking.job_status import JobStatus
 
 _MOST = 4  # kinds of ends of one array that are explained
+_LOOKED_AT, _ASKED_FOR = 100, 5
+"""Tasks of one state whose logs are read; those of them whose logs Slurm has to be asked for."""
+
+Told = Tuple[List[JobStatus], Evidence, Diagnosis]
+"""Tasks that ended for the same reason, with the first one's evidence and diagnosis."""
 
 
 @click.command("why")
@@ -34,8 +39,8 @@ def command(job: str, as_json: bool) -> None:
     """
     store = RecordStore.default()
     found = found_job(one_job(job, store), store)
-    groups = _groups(found.jobs)
-    shown = [(same, *examine(same[0])) for same in groups[:_MOST]]
+    groups = [part for same in _groups(found.jobs) for part in _by_cause(same)]
+    shown = groups[:_MOST]
     if as_json:
         print_json("neuronctl.why/1", {"jobs": [_data(*group) for group in shown]})
     else:
@@ -57,8 +62,25 @@ def _groups(jobs: Sequence[JobStatus]) -> List[List[JobStatus]]:
     groups: Dict[Tuple[Any, ...], List[JobStatus]] = {}
     for status in jobs:
         groups.setdefault((status.state, status.exit, status.stated_reason), []).append(status)
-    order = {"COMPLETED": 2, **dict.fromkeys(ENDED - {"COMPLETED"}, 0)}
+    order = {**dict.fromkeys(ENDED, 0), **dict.fromkeys(GOOD, 2)}
     return sorted(groups.values(), key=lambda same: order.get(same[0].state, 1))
+
+
+def _by_cause(same: List[JobStatus]) -> List[Told]:
+    """Tasks that ended alike, by what their logs say; the largest has those not looked at too."""
+    most = _LOOKED_AT if same[0].record is not None else _ASKED_FOR
+    failed = same[0].ended and same[0].state not in GOOD
+    groups: Dict[Tuple[str, str], Told] = {}
+    for status in same[: most if failed else 1]:
+        evidence, diagnosis = examine(status)
+        raised = diagnosis.kind == "exception" and diagnosis.line is not None
+        name = diagnosis.line.text.partition(":")[0] if raised and diagnosis.line else ""
+        told = groups.setdefault((diagnosis.kind, name), ([], evidence, diagnosis))
+        told[0].append(status)
+    rest = same[sum(len(told[0]) for told in groups.values()) :]
+    largest = max(groups.values(), key=lambda told: len(told[0]))
+    largest[0].extend(rest)
+    return sorted(groups.values(), key=lambda told: -len(told[0]))
 
 
 def _print(same: Sequence[JobStatus], evidence: Evidence, diagnosis: Diagnosis) -> None:
@@ -103,7 +125,9 @@ def paragraph(same: Sequence[JobStatus], diagnosis: Diagnosis) -> str:
     status = same[0]
     name = f"Job {status.id} ({status.name})"
     if len(same) > 1:
-        name = f"{sum(one.id.count for one in same)} tasks of job {status.id.job} ({status.name})"
+        unit = "tasks" if status.id.het is None else "components"
+        count = sum(one.id.count for one in same)
+        name = f"{count} {unit} of job {status.id.job} ({status.name})"
         name += f", such as {status.id}"
     parts = [f"{name}: {diagnosis.what}."]
     if diagnosis.cause:
@@ -120,7 +144,7 @@ def _state_words(evidence: Evidence) -> str:
     if status.stated_reason:
         words.append(f"reason {status.stated_reason}")
     # Slurm marks OUT_OF_MEMORY with 0:125, which is no signal that anything was sent.
-    if status.exit is not None and status.ended and status.state != "OUT_OF_MEMORY":
+    if status.exit is not None and status.ended and status.state != OUT_OF_MEMORY:
         words.append(f"exit code {status.exit.code}, signal {status.exit.signal}")
     return f"{', '.join(words)} (from {status.source})"
 

@@ -22,8 +22,9 @@ from neuronctl.diagnosis.log_patterns import CRASHES
 from neuronctl.diagnosis.waiting import running, waiting
 from neuronctl.frozen import replace
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_states import UNKNOWN
+from neuronctl.slurm.job_states import CANCELLED, COMPLETED, FAILED, PENDING, UNKNOWN
 from neuronctl.tracking import endings
+from neuronctl.units import format_time
 from neuronctl.words import duration
 
 
@@ -44,8 +45,8 @@ def _diagnose(evidence: Evidence) -> Diagnosis:
             line=found[0] if found is not None else last_line(evidence),
         )
     if not status.ended:
-        return waiting(evidence) if status.state == "PENDING" else running(evidence)
-    if status.state == "COMPLETED":
+        return waiting(evidence) if status.state == PENDING else running(evidence)
+    if status.state == COMPLETED:
         return _completed(evidence)
     if endings.is_launch_failure(status):
         return _launch_failure(evidence)
@@ -56,14 +57,12 @@ def _diagnose(evidence: Evidence) -> Diagnosis:
 
 _AGAIN = "resubmit it; if it happens again, contact your site's support"
 
-# state -> (kind, what, remedy); {limit}, {nodes}, {by} and {memory} are filled in.
+# state -> (kind, what, remedy); {limit}, {nodes}, {by}, {time}, {memory} and {id} are filled in.
 _BY_STATE: Dict[str, Tuple[str, str, str]] = {
     "TIMEOUT": (
         "time-limit",
         "Slurm ended it at its time limit{limit}",
-        "request more with -t ('neuronctl partitions' shows each partition's maximum), or save "
-        "checkpoints: --signal B:USR1@120 --setup \"trap 'touch save-now' USR1\" creates a file "
-        "two minutes before the limit, which your program can check for",
+        "{time}",
     ),
     "DEADLINE": (
         "deadline",
@@ -87,7 +86,8 @@ _BY_STATE: Dict[str, Tuple[str, str, str]] = {
     "PREEMPTED": (
         "preempted",
         "preempted by a job with higher priority",
-        "resubmit it; with --requeue, Slurm does this automatically, and checkpoints save the work",
+        "resubmit it ('neuronctl resubmit {id}'); with --requeue, Slurm does this automatically, "
+        "and checkpoints save the work",
     ),
     "REVOKED": ("revoked", "it runs on another cluster of the federation", "check its state there"),
     "CANCELLED": ("cancelled", "cancelled{by}", ""),
@@ -102,7 +102,7 @@ def _by_state(evidence: Evidence) -> Diagnosis:
     by = f" by {evidence.canceller}" if evidence.canceller else ""
     if not by and status.cancelled_by is not None:
         by = f" by the user with uid {status.cancelled_by}"
-    if status.state == "CANCELLED":
+    if status.state == CANCELLED:
         by += f" after {duration(status.elapsed)}" if began(status) else " before it started"
         if status.reason.startswith("DependencyNeverSatisfied"):
             kind, by = "dependency", f"{by}: the job it depends on did not end as required"
@@ -112,12 +112,35 @@ def _by_state(evidence: Evidence) -> Diagnosis:
         elif evidence.canceller and evidence.canceller != "you":
             remedy = f"ask {evidence.canceller} why"
     what = what.format(limit=limit, nodes=nodes, by=by)
+    remedy = remedy.replace("{time}", _more_time(evidence))
     line = None
     if began(status):
         slurms = {"OUT_OF_MEMORY": "oom", "TIMEOUT": "time limit", "NODE_FAIL": "node failure"}
         word = slurms.get(status.state)
         line = (word and line_with(evidence, word)) or last_line(evidence)
     return Diagnosis(kind, what, remedy=remedy.replace("{id}", _again(status.id)), line=line)
+
+
+def _more_time(evidence: Evidence) -> str:
+    """What to do about the time limit: not what the job had already."""
+    status, most = evidence.status, evidence.most_time
+    again = f"'neuronctl resubmit {_again(status.id)}"
+    save = (
+        "let it save checkpoints"
+        if evidence.warned
+        else "let it save checkpoints: --signal B:USR1@120 --setup \"trap 'touch save-now' USR1\" "
+        "creates a file two minutes before the limit, which your program can check for"
+    )
+    if most is not None and status.time_limit is not None and status.time_limit >= most:
+        go_on = (
+            f"{again}' goes on from the last one" if status.record else "submit it again to go on"
+        )
+        return f"it had all the time that {status.partition} allows: {save}; {go_on}"
+    upto = "'neuronctl partitions' shows each partition's maximum"
+    if most is not None:
+        upto = f"{status.partition} allows {format_time(most)}"
+    more = f"{again} -t TIME'" if status.record else "submit it again with a longer -t"
+    return f"request more time: {more} ({upto}); or {save}, and resubmit it to go on"
 
 
 def _again(id: JobId) -> str:
@@ -222,7 +245,7 @@ def _failed(evidence: Evidence) -> Diagnosis:
         what = f"failed with exit code {exit.code}{form}"
         if number:
             what += f": a program in it was killed by {endings.signal_name(number)}"
-    if status.state != "FAILED":
+    if status.state != FAILED:
         what = f"{status.state}: {what}"
     line, sign = (last_line(evidence), None) if found is None else found
     code = 0 if exit is None else exit.code

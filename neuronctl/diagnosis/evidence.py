@@ -34,7 +34,8 @@ class Evidence:
     this machine. queue: for a pending job, the jobs of its partition. limit: the limit that it
     waits for, with its figures. same_name: for a singleton, the jobs that it waits for. earlier:
     its runs before a requeue, newest first. more_memory: how to request more memory on this
-    cluster. now: epoch seconds.
+    cluster. most_time: the partition's maximum in seconds. warned: whether a signal told it before
+    its limit. now: epoch seconds.
     """
 
     status: JobStatus
@@ -47,6 +48,8 @@ class Evidence:
     limit: Optional[Explained] = None
     same_name: Tuple[JobId, ...] = ()
     earlier: Tuple[AccountingJob, ...] = ()
+    most_time: Optional[int] = None
+    warned: bool = False
     more_memory: str = "request more memory with --mem (or more cores, if memory comes with them)"
 
 

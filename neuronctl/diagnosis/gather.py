@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
-from typing import List, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import recognise
+from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Diagnosis, Evidence, began
 from neuronctl.diagnosis.limit_figures import explain_now
@@ -19,7 +21,7 @@ from neuronctl.frozen import replace
 from neuronctl.masking import Masker, secret_values
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_states import ENDED, UNKNOWN
+from neuronctl.slurm.job_states import ENDED, PENDING, UNKNOWN
 from neuronctl.slurm.limits import reasons
 from neuronctl.slurm.sacct import AccountingJob, sacct
 from neuronctl.slurm.squeue import PartitionJob, partition_queue, squeue
@@ -55,9 +57,9 @@ def gather(status: JobStatus) -> Evidence:
     queue: Tuple[PartitionJob, ...] = ()
     limit = None
     same_name: Tuple[JobId, ...] = ()
-    if status.state == "PENDING" and status.source == "squeue" and status.reason in reasons():
+    if status.state == PENDING and status.source == "squeue" and status.reason in reasons():
         limit = explain_now(status)
-    elif status.state == "PENDING" and status.source == "squeue" and status.partition:
+    elif status.state == PENDING and status.source == "squeue" and status.partition:
         # The reason is known all the same.
         with contextlib.suppress(SlurmError):
             queue = partition_queue(status.partition)
@@ -75,25 +77,45 @@ def gather(status: JobStatus) -> Evidence:
         same_name=same_name,
         earlier=_earlier(status),
         more_memory=_more_memory(status),
+        most_time=_most_time(status),
+        warned=bool(_requested(status, "signal")),
     )
+
+
+def _requested(status: JobStatus, name: str) -> Any:
+    """A value of the recorded request; None where there is none."""
+    with contextlib.suppress(RecordError):
+        return None if status.record is None else status.record.draft.request.get(name)
+    return None
 
 
 def _steps_may_fail(status: JobStatus) -> bool:
     """Whether the job goes on where one of its steps fails."""
-    with contextlib.suppress(RecordError):
-        steps = () if status.record is None else status.record.draft.request.get("steps") or ()
-        return any(step.get("allow_failure") for step in steps)
-    return False
+    return any(step.get("allow_failure") for step in _requested(status, "steps") or ())
+
+
+@functools.cache  # an array's tasks are many
+def _cluster() -> Optional[Cluster]:
+    with contextlib.suppress(NeuronctlError):
+        return recognise(load(), configured_cluster())[0]
+    return None
+
+
+def _partition(status: JobStatus) -> Optional[Partition]:
+    cluster = _cluster()
+    return None if cluster is None else cluster.partitions.get(status.partition)
+
+
+def _most_time(status: JobStatus) -> Optional[int]:
+    """The longest time that the catalog allows in the job's partition."""
+    partition = _partition(status)
+    return None if partition is None else partition.wall_time.maximum
 
 
 def _more_memory(status: JobStatus) -> str:
     """How to request more memory on this cluster, according to its catalog."""
-    try:
-        cluster, _ = recognise(load(), configured_cluster())
-    except NeuronctlError:
-        return Evidence.more_memory
-    partition = cluster.partitions.get(status.partition)
-    if partition is None or "mem" not in cluster.policy.forbidden_options:
+    cluster, partition = _cluster(), _partition(status)
+    if cluster is None or partition is None or "mem" not in cluster.policy.forbidden_options:
         return Evidence.more_memory
     most = ""
     if partition.gpus_per_node and cluster.policy.cores.rule == "cap":
@@ -121,7 +143,7 @@ def _same_name(status: JobStatus) -> Tuple[JobId, ...]:
         if row.name == status.name
         and row.job_id != status.job_id
         and row.state not in ENDED
-        and (row.state != "PENDING" or row.job_id < status.job_id)
+        and (row.state != PENDING or row.job_id < status.job_id)
     )
 
 

@@ -6,7 +6,7 @@ from typing import Sequence, Tuple
 
 from neuronctl.diagnosis.evidence import Diagnosis, Evidence, last_line, search
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_states import STATES
+from neuronctl.slurm.job_states import PENDING, RUNNING, STATES
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import PartitionJob
 from neuronctl.tracking.job_status import JobStatus
@@ -124,14 +124,14 @@ def _dependency_words(dependency: str, same_name: Sequence[JobId]) -> str:
 
 def _turn(evidence: Evidence, own: PartitionJob, reason: str) -> str:
     # Jobs that wait for another job, or are held (priority 0), are ahead of nobody.
-    waiting = [row for row in evidence.queue if row.state == "PENDING" and not row.dependency]
+    waiting = [row for row in evidence.queue if row.state == PENDING and not row.dependency]
     # Of two jobs with the same priority (all, without priority weights), the older one is first.
     ahead = sum(
         1
         for row in waiting
         if row.priority and (row.priority, own.job_id) > (own.priority or 0, row.job_id)
     )
-    running = [row for row in evidence.queue if row.state == "RUNNING"]
+    running = [row for row in evidence.queue if row.state == RUNNING]
     others = [row for row in evidence.queue if row.user != own.user]
     if not others and not (running if reason == "Resources" else ahead):
         return (

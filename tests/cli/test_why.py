@@ -15,10 +15,11 @@ Run = Callable[..., Any]
 
 
 def record(job_id: int, directory: Path, **given: Any) -> None:
-    draft = RecordDraft(
-        cwd=str(directory), command_line=(), script="", request={}, job_name="train",
-        partition="cpu", output=f"{directory}/%j.out", **given,
-    )  # fmt: skip
+    values = {
+        "cwd": str(directory), "command_line": (), "script": "", "request": {}, "job_name": "train",
+        "partition": "cpu", "output": f"{directory}/%j.out", **given,
+    }  # fmt: skip
+    draft = RecordDraft(**values)
     store = RecordStore.default()
     store.complete(store.begin(draft), job_id)
 
@@ -108,7 +109,44 @@ def test_an_array_of_many_tasks_is_few_processes(run: Run, fake_slurm: FakeSlurm
     words = " ".join(result.stdout.split())
     assert "100 tasks of job 7 (train), such as 7_900: failed with exit code 1" in words
     assert "900 tasks of job 7 (train), such as 7_0: completed" in words
-    assert len(fake_slurm.calls()) == 4, "and one for the log of each kind of end"
+    assert len(fake_slurm.calls()) == 8, "and one for the log of some tasks of each kind of end"
+
+
+def test_tasks_that_failed_for_different_reasons(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    record(7, tmp_path, array="0-5", output=f"{tmp_path}/%A_%a.out")
+    for task in range(6):
+        (tmp_path / f"7_{task}.out").write_text(
+            "Traceback (most recent call last):\n  File\n"
+            + ("ModuleNotFoundError: No module named 'einops'\n", "ValueError: nan\n")[task % 2]
+        )
+    rows = [
+        accounting_row(f"7_{n}", own=str(100 + n), state="FAILED", exit="1:0") for n in range(6)
+    ]
+    forget(fake_slurm)
+    fake_slurm.accounting(*rows)
+    told = json.loads(run("why", "7", "--json").stdout)["jobs"]
+    assert [(one["kind"], one["tasks"]) for one in told] == [
+        ("missing-module", ["7_0", "7_2", "7_4"]),
+        ("exception", ["7_1", "7_3", "7_5"]),
+    ]
+
+
+def test_a_time_limit_and_what_the_job_had(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    ended = {"state": "TIMEOUT", "partition": "amd_a100nv_8", "name": "train", "exit": "0"}
+    fake_slurm.queue(queue_row("7", limit="10:00", **ended))
+    text = " ".join(run("why", "7").stdout.split())
+    assert "submit it again with a longer -t (amd_a100nv_8 allows 2-00:00:00)" in text
+    record(7, tmp_path)
+    text = " ".join(run("why", "7").stdout.split())
+    assert "'neuronctl resubmit 7 -t TIME' (amd_a100nv_8 allows 2-00:00:00)" in text
+    assert "--signal B:USR1@120" in text
+    record(8, tmp_path, request={"signal": "B:USR1@60"})
+    fake_slurm.queue(queue_row("8", limit="2-00:00:00", **ended))
+    text = " ".join(run("why", "8").stdout.split())
+    assert "it had all the time that amd_a100nv_8 allows: let it save checkpoints" in text
+    assert "'neuronctl resubmit 8' goes on" in text and "--signal" not in text and "-t" not in text
 
 
 def test_a_limit_and_a_turn(run: Run, fake_slurm: FakeSlurm) -> None:

@@ -38,6 +38,7 @@ from neuronctl.request.options import Option
 from neuronctl.request.values import shell_text
 from neuronctl.rules import Finding
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.job_states import COMPLETED
 from neuronctl.submission.pipeline import submit_job
 from neuronctl.submission.prepare import PlannedJob, PreparedJob, judge_plan, plan_job
 from neuronctl.submission.transaction import Submission
@@ -54,12 +55,14 @@ __all__ = ["CatalogError", "Diagnosis", "Finding", "Job", "JobFileError", "JobPl
 class Job:
     """A job in Slurm: ``Job(4711)``, ``Job("4711_3")`` for an array task, or what submit() returns.
 
+    ``Job("prep")`` is the newest job of that name that neuronctl submitted.
+
     submission: what is known of it since it was submitted; None where this program did not do that.
     Its methods raise NoSuchJobError where nobody knows the job, and SlurmUnavailableError.
     """
 
     def __init__(self, id: Union[int, str], submission: Optional[Submission] = None) -> None:
-        self._id = JobId.parse(str(id))
+        self._id = _job_id(id)
         self.submission = submission
 
     def __str__(self) -> str:
@@ -100,7 +103,7 @@ class Job:
         return examine(self._worst())[1]
 
     def _worst(self) -> JobStatus:
-        return min(status(self), key=lambda one: (not one.ended, one.state == "COMPLETED"))
+        return min(status(self), key=lambda one: (not one.ended, one.state == COMPLETED))
 
 
 def plan(
@@ -204,7 +207,7 @@ def status(*jobs: Union[int, str, Job], since: Optional[str] = None) -> Tuple[Jo
 
     if jobs and since is not None:
         raise UsageError("job ids cannot be combined with since")
-    asked = [JobId.parse(str(job)) for job in jobs]
+    asked = [_job_id(job) for job in jobs]
     found = look_up(asked) if asked else mine(since=_moment(since))
     if found.unavailable is not None:
         raise found.unavailable
@@ -225,6 +228,13 @@ def history(*, since: Optional[str] = None, limit: Optional[int] = None) -> List
     return list(itertools.islice(records, limit))
 
 
+def _job_id(job: Union[int, str, Job]) -> JobId:
+    from neuronctl.tracking.lookup import is_name, newest
+
+    word = str(job)
+    return newest(word, RecordStore.default()) if is_name(word) else JobId.parse(word)
+
+
 def _moment(since: Optional[str]) -> Optional[int]:
     return None if since is None else parse_since(since, int(time.time()), "since")
 
@@ -238,6 +248,12 @@ def _texts(options: Mapping[str, Any]) -> Dict[str, Any]:
             raise UsageError(f"no such option: {name}", did_you_mean(name, _names()))
         if value is not None:
             texts[name] = _text(option, value)
+    if "dependency" in texts:
+        from neuronctl.tracking.lookup import with_ids
+
+        texts["dependency"] = with_ids(
+            texts["dependency"], RecordStore.default(), lambda told: None
+        )
     return texts
 
 

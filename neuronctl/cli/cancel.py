@@ -7,6 +7,7 @@ from typing import List, Mapping, Optional, Sequence, Tuple
 
 import click
 
+from neuronctl.cli.jobs import state_name
 from neuronctl.cli.say import notify, say
 from neuronctl.console import print_json, print_line
 from neuronctl.errors import SlurmRefusedError, UsageError, did_you_mean
@@ -54,7 +55,10 @@ def command(
         raise UsageError("no job given", "give a job id, a name or --state")
     if batch and signal is None:
         raise UsageError("--batch needs --signal", "name the signal, such as --signal USR1")
-    choice = Choice(state and _state_name(state), signal and _signal_name(signal), batch)
+    if state is not None:
+        active = [one.name for one in STATES.values() if one.short]
+        state = state_name(state, active, "in which a job can be cancelled")
+    choice = Choice(state, signal and _signal_name(signal), batch)
     words: List[JobOrName] = [
         word if is_name(word) else JobId.parse(word) for word in dict.fromkeys(jobs)
     ]
@@ -117,16 +121,4 @@ def _signal_name(text: str) -> str:
     word = next((name for name, number in names.items() if number == word), word)
     if word not in names:
         raise UsageError(f"--signal: '{text}' is not a signal", did_you_mean(word, names))
-    return word
-
-
-def _state_name(text: str) -> str:
-    word = text.strip().upper()
-    named = {state.short: state.name for state in STATES.values() if state.short}
-    word = named.get(word, word)
-    if word not in named.values():
-        raise UsageError(
-            f"--state: '{text}' is not a state in which a job can be cancelled",
-            did_you_mean(word.lower(), [name.lower() for name in named.values()]),
-        )
     return word

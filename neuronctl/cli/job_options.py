@@ -181,4 +181,18 @@ def _click_option(option: Option) -> Decorator:
     several = option.kind == "list"
     known = f" Known: {', '.join(launchers.names())}." if option.long == "launcher" else ""
     shown = option.help + known
-    return click.option(*names, metavar=option.metavar, multiple=several, help=shown)
+    callback = _with_ids if option.long == "dependency" else None
+    return click.option(
+        *names, metavar=option.metavar, multiple=several, help=shown, callback=callback
+    )
+
+
+def _with_ids(ctx: click.Context, parameter: click.Parameter, text: Optional[str]) -> Optional[str]:
+    """``afterok:prep`` with the id of that job."""
+    if text is None or not re.search(r":[^:,?]*[^\W\d_]", text):
+        return text
+    from neuronctl.cli.say import notify
+    from neuronctl.records.store import RecordStore
+    from neuronctl.tracking.lookup import with_ids
+
+    return with_ids(text, RecordStore.default(), notify)

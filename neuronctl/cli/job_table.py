@@ -14,7 +14,7 @@ from neuronctl.console import (
     terminal_width,
 )
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.job_states import ENDED, STATES, UNKNOWN
+from neuronctl.slurm.job_states import COMPLETED, ENDED, PENDING, STATES, UNKNOWN
 from neuronctl.slurm.pending_reasons import Explained
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus, state_counts
@@ -55,7 +55,7 @@ def live_first(lines: Sequence[Line]) -> List[Line]:
     def place(line: Line) -> Tuple[int, int, int]:
         if line.ended:
             return (2, -max(job.end or job.submit or 0 for job in line.jobs), -line.first.id.job)
-        return (int(all(job.state == "PENDING" or job.ended for job in line.jobs)), 0, 0)
+        return (int(all(job.state == PENDING or job.ended for job in line.jobs)), 0, 0)
 
     return sorted(lines, key=place)
 
@@ -164,12 +164,12 @@ def _row(line: Line, limits: Mapping[str, Explained], name_width: int) -> List[s
 def _lead(line: Line) -> str:
     states = {job.state for job in line.jobs}
     active = [state for state in STATES if state in states - ENDED]
-    return (active or sorted(states - {"COMPLETED"}) or ["COMPLETED"])[0]
+    return (active or sorted(states - {COMPLETED}) or [COMPLETED])[0]
 
 
 def _counts(line: Line, limits: Mapping[str, Explained]) -> str:
     text = state_counts(line.jobs)
-    waiting = [job for job in line.jobs if job.state == "PENDING" and job.stated_reason]
+    waiting = [job for job in line.jobs if job.state == PENDING and job.stated_reason]
     reasons = sorted({_explained(job, limits).words for job in waiting})
     return f"{text} ({'; '.join(reasons)})" if reasons else text
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Iterable
 
 from neuronctl.cli.say import notify
-from neuronctl.errors import UsageError
+from neuronctl.errors import UsageError, did_you_mean
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.job_states import STATES
 
 if TYPE_CHECKING:
     from neuronctl.records.store import JobRecord, RecordStore
@@ -49,3 +50,16 @@ def found_job(asked: JobId, store: RecordStore) -> Found:
     if not found.jobs:
         raise found.unavailable or no_such_job([asked], store)
     return found
+
+
+def state_name(text: str, known: Iterable[str] = STATES, what: str = "of a job") -> str:
+    """``running``, ``pd`` or ``PENDING`` as Slurm names the state in full; of --state."""
+    word = text.strip().upper()
+    word = next((state.name for state in STATES.values() if word and state.short == word), word)
+    names = list(known)
+    if word not in names:
+        raise UsageError(
+            f"--state: '{text}' is not a state {what}",
+            did_you_mean(word.lower(), [name.lower() for name in names]),
+        )
+    return word

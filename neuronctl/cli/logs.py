@@ -132,7 +132,7 @@ def _copy(
 def _explain(place: LogPlace, path: str) -> None:
     """Say why there is no log at ``path``; NoSuchJobError where there will never be one."""
     from neuronctl.slurm.fields import ExitCode
-    from neuronctl.slurm.job_states import ENDED, UNKNOWN
+    from neuronctl.slurm.job_states import ENDED, PENDING, UNKNOWN
     from neuronctl.slurm.pending_reasons import explain
     from neuronctl.tracking.job_status import JobStatus
 
@@ -142,7 +142,7 @@ def _explain(place: LogPlace, path: str) -> None:
             f"job {id} is interactive ({state}) and has no log: its output goes to "
             "the terminal of salloc"
         )
-    if state == "PENDING":
+    if state == PENDING:
         job = place.job
         explained = job.explained if isinstance(job, JobStatus) else explain(job.reason)
         words = explained.words or "no reason given"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, List, Optional, TextIO, Tuple
 
 import click
 
+from neuronctl.cli.jobs import state_name
 from neuronctl.cli.say import notify
 from neuronctl.console import is_terminal, print_json, print_line, printable
 from neuronctl.errors import NoSuchJobError, SlurmUnavailableError, UsageError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     "--all", "everybody", is_flag=True, help="Include the jobs of all users in the queue."
 )
 @click.option("--since", metavar="WHEN", help="All yours since 12h, 7d, or a day (2026-11-01).")
+@click.option("--state", metavar="STATE", help="Only jobs in this state: running, pending, …")
 @click.option("--tasks", is_flag=True, help="Show each array task on its own line.")
 @click.option("--watch", "watching", is_flag=True, help="Refresh until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.status/1).")
@@ -33,6 +35,7 @@ def command(
     jobs: Tuple[str, ...],
     everybody: bool,
     since: Optional[str],
+    state: Optional[str],
     tasks: bool,
     watching: bool,
     as_json: bool,
@@ -44,7 +47,7 @@ def command(
     such as 'train*'. FROM is the source: squeue, sacct (accounting) or neuronctl's own record.
     With job ids, --watch ends when the jobs have ended.
     """
-    question = _Question(jobs, everybody, since)
+    question = _Question(jobs, everybody, since, state)
     if watching:
         if as_json:
             raise UsageError("--watch cannot be combined with --json", "call it repeatedly")
@@ -55,12 +58,12 @@ def command(
         from neuronctl.cli.json_data import status_data
         from neuronctl.diagnosis.limit_figures import explained
 
-        limits = explained(found.jobs)
+        limits = explained(found.jobs, some=question.some)
         data = [status_data(status, limits.get(str(status.id))) for status in found.jobs]
         print_json("neuronctl.status/1", {"jobs": data})
     elif found.jobs:
         _print(_lines(found, question, tasks), found, question, sys.stdout)
-    elif not jobs and found.unavailable is None:
+    elif (not jobs or state) and found.unavailable is None:
         print_line(question.nothing)
     if found.unavailable is not None:
         raise SlurmUnavailableError(
@@ -94,7 +97,9 @@ def _watch(question: _Question, tasks: bool) -> int:
 class _Question:
     """Which jobs were asked for, by id or by name."""
 
-    def __init__(self, words: Tuple[str, ...], everybody: bool, since: Optional[str]) -> None:
+    def __init__(
+        self, words: Tuple[str, ...], everybody: bool, since: Optional[str], state: Optional[str]
+    ) -> None:
         from neuronctl.slurm.job_id import JobId
         from neuronctl.tracking.lookup import is_name
 
@@ -109,17 +114,31 @@ class _Question:
             raise UsageError("--all cannot be combined with --since", "--all shows the queue now")
         self.everybody = everybody
         self.since = since
+        self.state = None if state is None else state_name(state)
+
+    @property
+    def some(self) -> bool:
+        """Whether not all of the user's jobs are asked for."""
+        return bool(self.ids or self.names or self.state)
 
     @property
     def nothing(self) -> str:
         """What to say where there is no job."""
+        kind = f"{self.state} " if self.state else ""
         if self.everybody:
-            return "no jobs in the queue"
+            return f"no {kind}jobs in the queue"
         when = f"since {self.since}" if self.since else "in the last 24 hours"
-        return f"no jobs of yours, in the queue or {when}"
+        return f"no {kind}jobs of yours, in the queue or {when}"
 
     def ask(self) -> Found:
-        """Ask the records, squeue and sacct."""
+        """Ask the records, squeue and sacct; raises NoSuchJobError for what nobody knows."""
+        found = self._ask()
+        if self.state is None:
+            return found
+        self._check(found)
+        return replace(found, jobs=tuple(job for job in found.jobs if job.state == self.state))
+
+    def _ask(self) -> Found:
         from neuronctl.tracking.lookup import is_named, look_up, mine
 
         if self.ids:
@@ -132,6 +151,10 @@ class _Question:
 
     def check(self, found: Found) -> None:
         """Raises NoSuchJobError for what was asked for and nobody knows."""
+        if self.state is None:
+            self._check(found)
+
+    def _check(self, found: Found) -> None:
         from neuronctl.tracking.lookup import is_named, no_such_job
 
         unmatched = [n for n in self.names if not any(is_named(j.name, n) for j in found.jobs)]
@@ -201,7 +224,7 @@ def _print(lines: List[Line], found: Found, question: _Question, file: TextIO) -
     print_jobs(
         lines,
         users=question.everybody,
-        limits=explained(found.jobs),
+        limits=explained(found.jobs, some=question.some),
         advise=bool(question.ids) or is_terminal(file),
         bars=is_terminal(file),
         file=file,

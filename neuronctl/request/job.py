@@ -201,7 +201,9 @@ class JobRequest:
         "--comment TEXT", "Comment, if the site requires one: see 'neuronctl partitions --comment'."
     )
     dependency: Optional[str] = option(
-        "-d, --dependency LIST", "Jobs to wait for, such as afterok:4711.", values.dependency
+        "-d, --dependency LIST",
+        "Jobs to wait for: afterok:4711, or afterok:NAME.",
+        values.dependency,
     )
     array: Optional[str] = option(
         "-a, --array INDEXES",

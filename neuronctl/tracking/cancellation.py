@@ -9,6 +9,7 @@ from neuronctl.errors import NoSuchJobError
 from neuronctl.frozen import dataclass, replace
 from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.job_states import PENDING
 from neuronctl.slurm.sacct import sacct
 from neuronctl.tracking.job_status import JobStatus, merge, state_counts
 from neuronctl.tracking.lookup import is_named, look_up, matches, newest, queued
@@ -45,7 +46,7 @@ class Choice:
 
     def takes(self, status: JobStatus) -> bool:
         """Whether it is to be done to this job, which has a process where a signal is sent."""
-        if not is_active(status) or (self.signal is not None and status.state == "PENDING"):
+        if not is_active(status) or (self.signal is not None and status.state == PENDING):
             return False
         return self.state is None or status.state == self.state
 

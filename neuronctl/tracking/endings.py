@@ -8,7 +8,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from neuronctl.slurm.fields import ExitCode
-from neuronctl.slurm.job_states import STATES
+from neuronctl.slurm.job_states import CANCELLED, STATES
 
 if TYPE_CHECKING:
     from neuronctl.tracking.job_status import JobStatus
@@ -30,7 +30,7 @@ def canceller(status: JobStatus) -> str:
 def ending_words(status: JobStatus) -> str:
     """How a job ended: ``exit code 1:0``, ``signal 9, SIGKILL``, ``time limit reached``."""
     cause = ending_cause(status)
-    if status.state == "CANCELLED":
+    if status.state == CANCELLED:
         return cause or "cancelled"
     code = status.exit is not None and (status.exit.code or is_launch_failure(status))
     return ", ".join(filter(None, (cause, exit_words(status) if code or not cause else "")))
@@ -38,7 +38,7 @@ def ending_words(status: JobStatus) -> str:
 
 def ending_cause(status: JobStatus) -> str:
     """What ended the job beside its own exit code: ``time limit reached``; "" where nothing did."""
-    if status.state == "CANCELLED":
+    if status.state == CANCELLED:
         uid = "" if status.cancelled_by is None else f"uid {status.cancelled_by}"
         who = canceller(status) or uid
         return f"cancelled by {who}" if who else ""

@@ -18,7 +18,7 @@ from neuronctl.files import open_regular
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_states import UNKNOWN
+from neuronctl.slurm.job_states import PENDING, RUNNING, UNKNOWN
 from neuronctl.slurm.process import installed
 from neuronctl.slurm.sacct import sacct
 from neuronctl.slurm.squeue import squeue
@@ -100,7 +100,7 @@ class JobWatch:
     @property
     def waiting(self) -> bool:
         """Whether all of it was pending when last asked."""
-        return all(status.state == "PENDING" for status in self.statuses)
+        return all(status.state == PENDING for status in self.statuses)
 
     def _ask(self) -> None:
         rows = squeue([self.job])
@@ -149,14 +149,17 @@ class JobWatch:
 
     def log_path(self, err: bool) -> Optional[str]:
         """The log path, as soon as it is known; None for an array."""
-        if len(self.statuses) != 1 or self.statuses[0].id.tasks is not None:
+        if not self.statuses:
             return None
         status = self.statuses[0]
+        is_array = len(self.statuses) > 1 and status.id.het is None
+        if is_array or status.id.tasks is not None:
+            return None
         path = status.stderr if err else status.stdout
         if path is None:
             if err not in self._paths:
                 with contextlib.suppress(NeuronctlError):
-                    pages = scontrol_show_job(self.job)
+                    pages = scontrol_show_job(status.id.with_log)
                     if len(pages) == 1 and "%N" not in pages[0].stdout + pages[0].stderr:
                         self._paths = {False: pages[0].stdout, True: pages[0].stderr}
             path = self._paths.get(err)
@@ -188,7 +191,7 @@ def _summary(statuses: Sequence[JobStatus]) -> str:
     """``PENDING (waiting for free nodes)``, ``RUNNING on gpu1``, ``3 COMPLETED, 1 RUNNING``."""
     if len(statuses) == 1 and statuses[0].id.tasks is None:
         status = statuses[0]
-        if status.state == "RUNNING" and status.node_list:
+        if status.state == RUNNING and status.node_list:
             return f"RUNNING on {status.node_list}"
         if status.stated_reason and not status.ended:
             return f"{status.state} ({status.explained.words})"

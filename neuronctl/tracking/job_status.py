@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 from neuronctl.frozen import dataclass, field, replace
 from neuronctl.slurm.fields import CLOCK_SKEW, ExitCode
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_states import ENDED, UNKNOWN
+from neuronctl.slurm.job_states import COMPLETED, ENDED, PENDING, UNKNOWN
 from neuronctl.slurm.pending_reasons import Explained, explain, is_planned
 
 if TYPE_CHECKING:
@@ -294,7 +294,7 @@ def _from_queue(
     if record is not None and record.states and exit is None and ended:
         last = record.states[-1]
         exit = ExitCode.parse(last.exit) if last.state == row.state else None
-    if exit is None and row.state == "COMPLETED":
+    if exit is None and row.state == COMPLETED:
         exit = ExitCode(0, 0)  # by definition
     if record is not None and gpus is None and record.gpus_per_node is not None:
         gpus = record.gpus_per_node * (row.nodes or 1)
@@ -304,8 +304,8 @@ def _from_queue(
         exit=exit,
         exit_low=exit_low,
         cancelled_by=cancelled_by,
-        start=row.start if row.node_list and row.state != "PENDING" else None,
-        expected=row.start if row.state == "PENDING" and is_planned(row.reason) else None,
+        start=row.start if row.node_list and row.state != PENDING else None,
+        expected=row.start if row.state == PENDING and is_planned(row.reason) else None,
         end=row.end if ended else None,
         elapsed=elapsed,
         gpus=gpus,

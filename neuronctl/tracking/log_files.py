@@ -32,9 +32,12 @@ class LogPlace:
 def find_logs(asked: JobId, record: Optional[JobRecord]) -> LogPlace:
     """Ask the controller, and accounting about a job it has forgotten.
 
-    Raises UsageError for an array of several tasks, NoSuchJobError, SlurmUnavailableError.
+    A heterogeneous job has one, its first component's. Raises UsageError for an array of several
+    tasks, NoSuchJobError, SlurmUnavailableError.
     """
-    pages = scontrol_show_job(asked)
+    pages = scontrol_show_job(asked.with_log)
+    if pages and pages[0].id.het is not None:
+        pages = tuple(page for page in pages if page.id == page.id.with_log)
     if len(pages) > 1 or (pages and pages[0].id.tasks is not None):
         raise _which_task(asked, [page.id for page in pages])
     if pages:
@@ -47,6 +50,8 @@ def find_logs(asked: JobId, record: Optional[JobRecord]) -> LogPlace:
         return LogPlace(page, (out, error))
     told = merge(record, accounting=sacct([asked]).jobs)
     past = [status for status in told if matches(asked, status)]
+    if past and past[0].id.het is not None:
+        past = [replace(past[0], id=past[0].id.with_log)]
     if not past:
         raise no_such_job([asked], RecordStore.default())
     status = past[0]

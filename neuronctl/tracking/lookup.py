@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import os
+import re
 import time
 from typing import (
     TYPE_CHECKING,
+    Callable,
     Dict,
     Iterable,
     Iterator,
     List,
+    Match,
     Optional,
     Sequence,
     Set,
@@ -31,7 +34,7 @@ from neuronctl.errors import (
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_states import ENDED
+from neuronctl.slurm.job_states import ENDED, RUNNING
 from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct, sacct_logs
 from neuronctl.slurm.squeue import Queue, QueueJob, squeue
 from neuronctl.tracking import endings
@@ -123,6 +126,35 @@ def newest(word: str, store: RecordStore) -> JobId:
     )
 
 
+def with_ids(dependency: str, store: RecordStore, tell: Callable[[str], None]) -> str:
+    """``afterok:prep`` as ``afterok:4711``: the job of that name in the queue, or else the newest.
+
+    tell: is told which job a name stands for. Raises UsageError where several are in the queue,
+    NoSuchJobError where no job has the name.
+    """
+    mine: Optional[Sequence[JobStatus]] = None
+
+    def id_of(match: Match[str]) -> str:
+        nonlocal mine
+        word = match[0]
+        if mine is None:
+            mine = ()
+            with contextlib.suppress(SlurmError):
+                mine = [job for job in queued() if not job.ended]
+        numbers = sorted({job.id.job for job in mine if is_named(job.name, word)})
+        if len(numbers) > 1:
+            listed = ", ".join(map(str, numbers))
+            raise UsageError(
+                f"--dependency: {word} is the name of {len(numbers)} jobs in the queue: {listed}",
+                f"name one by its id, such as {match.string.partition(':')[0]}:{numbers[-1]}",
+            )
+        found = JobId(numbers[0]) if numbers else newest(word, store)
+        tell(f"{word} is job {found}" + ("" if numbers else ", the newest of that name"))
+        return str(found)
+
+    return re.sub(r"(?<=:)[^:,?+]*[^\W\d_][^:,?+]*", id_of, dependency)
+
+
 def queued() -> Tuple[JobStatus, ...]:
     """The user's own jobs that slurmctld knows, from one squeue."""
     rows = _by_number(squeue(user=str(os.getuid())))
@@ -141,7 +173,7 @@ def running_job(word: str) -> JobStatus:
         if found.unavailable is not None:
             raise found.unavailable
         jobs = found.jobs
-    running = [status for status in jobs if status.state == "RUNNING"]
+    running = [status for status in jobs if status.state == RUNNING]
     if len(running) > 1:
         names = ", ".join(str(status.id) for status in running)
         raise UsageError(f"{word} is {len(running)} running jobs or tasks", f"name one: {names}")
@@ -187,14 +219,14 @@ def log_paths(status: JobStatus) -> Tuple[str, str, bool]:
     """
     if status.stdout is not None:
         return status.stdout, status.stderr or status.stdout, False
-    told = None
+    told, id = None, status.id.with_log
     with contextlib.suppress(SlurmError):
         if status.source == "squeue":
-            pages = scontrol_show_job(status.id)
+            pages = scontrol_show_job(id)
             told = (pages[0].stdout, pages[0].stderr) if len(pages) == 1 else None
         elif status.source == "sacct":
-            told = sacct_logs(status.id)
-    guess = f"slurm-{status.id}.out"
+            told = sacct_logs(id)
+    guess = f"slurm-{id if id.het is None else id.job}.out"
     # An interactive job has none.
     out, err = (path and os.path.join(status.work_dir, path) for path in told or (guess, guess))
     return out, err, told is None

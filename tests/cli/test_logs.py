@@ -131,6 +131,18 @@ def test_only_accounting_knows(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) 
     assert "accounting does not say where its log is; sbatch's default is" in result.stderr
 
 
+@pytest.mark.parametrize("asked", ["7", "7+0", "7+1"])
+def test_the_one_log_of_a_heterogeneous_job(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path, asked: str
+) -> None:
+    forget(fake_slurm)
+    where = {"work_dir": str(tmp_path)}
+    rows = [accounting_row(f"7+{n}", own=str(7 + n), **where) for n in (0, 1)]
+    fake_slurm.accounting(*rows)
+    (tmp_path / "slurm-7.out").write_text("both\n")
+    assert run("logs", asked).stdout == "both\n"
+
+
 def test_newer_accounting_knows_the_log(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     forget(fake_slurm)
     (tmp_path / "my.out").write_text("here\n")

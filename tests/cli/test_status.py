@@ -42,6 +42,19 @@ def test_no_jobs(run: Run, fake_slurm: FakeSlurm) -> None:
     assert not [word for word in second if word.startswith("--user")]
 
 
+def test_only_those_in_a_state(run: Run, fake_slurm: FakeSlurm) -> None:
+    waits = {"state": "PENDING", "reason": "Priority", "start": "N/A", "node_list": ""}
+    fake_slurm.queue(queue_row("1"), queue_row("2", **waits), queue_row("3_[1-3]", **waits))
+    for word, ids in (("running", ["1"]), ("pd", ["2", "3_[1-3]"]), ("Failed", [])):
+        told = jobs(run("status", "--state", word, "--json").stdout)
+        assert [one["job_id"] for one in told] == ids
+    assert "no FAILED jobs of yours" in run("status", "--state", "failed").stdout
+    assert len(run("status", "--state", "running").stdout.splitlines()) == 2
+    said = run("status", "--state", "runing", code=2).stderr
+    assert "'runing' is not a state of a job" in said and "running" in said
+    assert "no matching jobs: none" in run("status", "--state", "running", "none", code=8).stderr
+
+
 def test_queue_accounting_and_record_in_one_table(run: Run, fake_slurm: FakeSlurm) -> None:
     for job_id in (1, 2, 3):
         record(job_id)

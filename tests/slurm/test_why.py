@@ -351,7 +351,7 @@ def test_only_ones_own_jobs_are_in_the_way_of_a_shared_limit(sandbox: Sandbox) -
 
 def test_who_holds_a_users_own_limit_and_until_when(sandbox: Sandbox) -> None:
     with changed(sandbox, f"{QOS} MaxTRESPerUser=gres/gpu=2"):
-        first = submit(sandbox, "--gres=gpu:2", "--wrap=sleep 300")
+        first = submit(sandbox, "-c2", "--gres=gpu:2", "--wrap=sleep 300")
         wait_for(sandbox, first, "RUNNING")
         job = submit(sandbox, "--wrap=true")
         assert reason_of(sandbox, job) == "QOSMaxGRESPerUser"

@@ -194,5 +194,6 @@ def _in_force(status: JobStatus, limits: Limits, groups: _Groups) -> Sequence[Li
     ]
     association = association_in(status.partition, own)
     qos = limits.qos_in_force("" if partition is None else partition.qos, status.qos)
-    of_partition = () if partition is None else partition.limits
-    return (*of_partition, *limits_in_force(qos, association, groups))
+    own_qos = limits.qos_named(status.qos)
+    flags = () if own_qos is None else own_qos.flags
+    return limits_in_force(partition, flags, qos, association, groups)

@@ -12,6 +12,7 @@ from neuronctl.forecast.reservations import (
     ReservedNodes,
     check_reservation,
     in_words,
+    magnetic,
     own_nodes,
     reserved_nodes,
     shorter,
@@ -52,7 +53,23 @@ class NodeSearch:
 
 
 def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
-    """Look through the nodes of the job's partition."""
+    """Look through the nodes of the job's partition, and of reservations that attract the job."""
+    outside = _search(on_cluster)
+    if not _too_few(outside):
+        return outside
+    for one in magnetic(on_cluster):
+        request = replace(on_cluster.plan.request, reservation=one.name)
+        inside = _search(replace(on_cluster, plan=replace(on_cluster.plan, request=request)))
+        if inside.free is not None and not _too_few(inside):
+            return inside
+    return outside
+
+
+def _too_few(search: NodeSearch) -> bool:
+    return search.free is not None and search.on_cluster.lacking(search.free)
+
+
+def _search(on_cluster: PlanOnCluster) -> NodeSearch:
     reserved, own = reserved_nodes(on_cluster), own_nodes(on_cluster)
     fitting = names_of(group for group in on_cluster.pool if is_large_enough(group, on_cluster))
     fitting -= set(hosts(on_cluster.plan.request.exclude))
@@ -113,10 +130,45 @@ def check_nodes(search: NodeSearch) -> Iterator[Outcome]:
             yield doubt
     elif on_cluster.lacking(search.free):
         up = search.suitable & names_of(filter(is_up, on_cluster.pool))
-        out = on_cluster.lacking(up, empty=True)
-        yield _not_available(search) if out else _busy(search, search.free)
+        room = _may_be_made(search)
+        if on_cluster.lacking(up, empty=True):
+            yield _not_available(search)
+        else:
+            yield Doubt(room, cause="Resources") if room else _busy(search, search.free)
     else:
         yield from _room_doubts(search, search.free)
+
+
+def _may_be_made(search: NodeSearch) -> str:
+    """How Slurm may make room for the job where jobs hold what it needs, or ""."""
+    on_cluster, partition = search.on_cluster, search.on_cluster.partition
+    preempted = _preempted(on_cluster)
+    if preempted:
+        return (
+            f"jobs hold what it needs; whether those of {' and '.join(preempted)}, which it may "
+            "preempt, hold enough of it is not known"
+        )
+    if partition is not None and partition.jobs_per_core > 1 and not on_cluster.needs.whole:
+        empty = [replace(group, cores_used=0) for group in on_cluster.pool if is_usable(group)]
+        shared = names_of(group for group in empty if on_cluster.share(group)[0])
+        if not on_cluster.lacking(search.suitable & shared, empty=True):
+            return (
+                f"{partition.name} gives each core to up to {partition.jobs_per_core} jobs "
+                "(OverSubscribe=FORCE); whether enough of those in use take one more is not known"
+            )
+    return ""
+
+
+def _preempted(on_cluster: PlanOnCluster) -> Tuple[str, ...]:
+    """The QOS, or the partitions of the same nodes, whose jobs it may preempt."""
+    limits, partition = on_cluster.snapshot.limits, on_cluster.partition
+    qos = limits.qos_named(on_cluster.job_qos)
+    if limits.config.preempts_by == "qos":
+        return () if qos is None else qos.preempts
+    if limits.config.preempts_by != "partition_prio" or partition is None:
+        return ()
+    here = {name for group in on_cluster.pool for name in group.partitions}
+    return tuple(x.name for x in limits.partitions if x.name in here and x.tier < partition.tier)
 
 
 def _busy(search: NodeSearch, free: FrozenSet[str]) -> Wait:

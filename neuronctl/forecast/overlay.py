@@ -54,11 +54,12 @@ def _partition(
         put("nodes", site.nodes, show)
     if site.node_list:
         put("node_list", site.node_list, show)
-    put("max_nodes", site.max_nodes, show)
     closed = site.allow_groups and not set(site.allow_groups) & set(snapshot.groups)
-    put("open", not closed and not site.root_only and site.state in ("UP", "DOWN", ""), show)
+    put("open", not closed and not site.root_only and site.takes_jobs, show)
     # What holds for this job there: its QOS, its association.
     on_cluster = PlanOnCluster(replace(plan, partition=base), snapshot, lambda key: Citation(""))
+    most_nodes = on_cluster.limit("MaxNodes", "node")
+    put("max_nodes", None if most_nodes is None else most_nodes.figure, show)
     shortest = on_cluster.wall_time
     if shortest is not None or site.max_time is not None:
         maximum = units.UNLIMITED if shortest is None else shortest.figure

@@ -139,6 +139,18 @@ class PlanOnCluster:
         of_partition = "" if self.partition is None else self.partition.qos
         return self.snapshot.limits.qos_in_force(of_partition, self.job_qos)
 
+    @property
+    def qos_flags(self) -> Tuple[str, ...]:
+        """The flags of the job's own QOS."""
+        own = self.snapshot.limits.qos_named(self.job_qos)
+        return () if own is None else own.flags
+
+    @property
+    def min_nodes(self) -> int:
+        """The fewest nodes that a job may have in the partition."""
+        lifted = "PartitionMinNodes" in self.qos_flags
+        return 0 if self.partition is None or lifted else self.partition.min_nodes
+
     @cached_property
     def limits(self) -> Tuple[Limit, ...]:
         """The limits in force, the ones that count first in front.
@@ -146,15 +158,27 @@ class PlanOnCluster:
         Where Slurm does not hold to limits, or does not tell them, those of the catalog are all
         there is.
         """
-        found = list(self.partition.limits) if self.partition is not None else []
         if self.snapshot.enforced:
-            groups = self.snapshot.limited_groups
-            return (*found, *limits_in_force(self.qos_in_force, self.association, groups))
+            return limits_in_force(
+                *(self.partition, self.qos_flags, self.qos_in_force, self.association),
+                self.snapshot.limited_groups,
+            )
+        found = list(self.partition.limits) if self.partition is not None else []
         for kind, tres, key in CATALOG_LIMITS:
             figure = getattr(self.plan.partition, key)
             if figure is not None:
                 found.append(Limit(kind, tres, figure, Scope.CATALOG, self.plan.partition.name))
         return tuple(found)
+
+    def passes_over(self, limit: Limit) -> bool:
+        """Whether Slurm, of several partitions, leaves out the one where the job is over a limit.
+
+        It refuses the job for the others: those on jobs in the queue, and a partition's own.
+        """
+        if limit.scope == Scope.PARTITION:
+            return limit.kind == "MaxCPUsPerNode"
+        deny = any("DenyOnLimit" in qos.flags for qos in self.qos_in_force)
+        return limit.about.counts != Counts.SUBMITTED and not deny
 
     def used_of_each(self, limit: Limit) -> Optional[int]:
         """What the account, or the user, uses of a QOS' limit on each; None: not told."""

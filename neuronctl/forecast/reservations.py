@@ -62,6 +62,38 @@ def _is_whole(reservation: Reservation, snapshot: Snapshot) -> bool:
     return reservation.cores is None or reservation.cores >= total
 
 
+def barred(
+    reservation: Reservation, on_cluster: PlanOnCluster
+) -> Iterator[Tuple[str, Tuple[str, ...], Tuple[str, ...]]]:
+    """For whom it is where that is not this job: (user, group or account, the job's, those)."""
+    snapshot = on_cluster.snapshot
+    for kind, own, allowed in (
+        ("user", (snapshot.user,), reservation.users),
+        ("group", snapshot.groups, reservation.groups),
+        ("account", (on_cluster.account,), reservation.accounts),
+    ):
+        denied = any(f"-{one}" in allowed for one in own)
+        only = any(not word.startswith("-") for word in allowed)
+        if any(own) and (denied or (only and set(own).isdisjoint(allowed))):
+            yield kind, own, allowed
+
+
+def magnetic(on_cluster: PlanOnCluster) -> Tuple[Reservation, ...]:
+    """The reservations with the flag MAGNETIC that a job without ``--reservation`` may run in.
+
+    Slurm tries it in each of them, and outside.
+    """
+    if on_cluster.plan.request.reservation is not None:
+        return ()
+    return tuple(
+        one
+        for one in on_cluster.snapshot.reservations or ()
+        if "MAGNETIC" in one.flags
+        and one.end > on_cluster.snapshot.asked_at
+        and not any(barred(one, on_cluster))
+    )
+
+
 def own_names(on_cluster: PlanOnCluster) -> List[str]:
     return (on_cluster.plan.request.reservation or "").split(",")
 

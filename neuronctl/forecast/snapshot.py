@@ -32,8 +32,8 @@ class Snapshot:
     """One look at Slurm. Times are seconds since the epoch.
 
     limits, limits_at: the cluster's figures and when they were read. nodes: those of the job's
-    partition, or all, as they are now. groups: the user's; empty where every partition admits
-    everybody. job_states: by the ids asked about.
+    partition, or all, as they are now. groups: the user's; empty where nothing is for some groups
+    only. job_states: by the ids asked about.
     """
 
     limits: Limits

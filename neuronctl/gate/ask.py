@@ -15,6 +15,7 @@ from neuronctl.frozen import replace
 from neuronctl.gate import limits_cache
 from neuronctl.planning import JobPlan
 from neuronctl.slurm.sacctmgr import LimitedGroup
+from neuronctl.slurm.scontrol import Reservation
 from neuronctl.slurm.snapshot import Limits, ask_now, latest_ends
 from neuronctl.users import login_name
 
@@ -82,7 +83,7 @@ def ask_slurm(
         nodes=now.nodes,
         job_states=now.job_states,
         asked_at=asked_at,
-        groups=_groups() if any(partition.allow_groups for partition in limits.partitions) else (),
+        groups=_groups() if _of_groups(limits, now.reservations) else (),
         limited_groups=now.limited_groups,
         reservations=now.reservations,
         licenses=now.licenses,
@@ -155,11 +156,18 @@ def _check_cluster(plan: JobPlan, name: str) -> None:
         )
 
 
+def _of_groups(limits: Limits, reservations: Optional[Tuple[Reservation, ...]]) -> bool:
+    """Whether a partition or a reservation is for some groups only."""
+    return any(one.allow_groups for one in limits.partitions) or any(
+        one.groups for one in reservations or ()
+    )
+
+
 def _groups() -> Tuple[str, ...]:
     import grp
 
     names = []
-    for number in os.getgroups():
+    for number in {os.getgid(), *os.getgroups()}:
         with contextlib.suppress(KeyError):
             names.append(grp.getgrgid(number).gr_name)
     return tuple(names)

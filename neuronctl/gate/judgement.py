@@ -199,19 +199,15 @@ def _doubt(fewest: Judgement, most: Judgement) -> str:
 
 
 def _together(each: Sequence[Judgement]) -> Judgement:
-    """A job that several partitions may take, judged in each; it starts where it can first.
-
-    Slurm passes over a partition whose nodes do not suit the job. By EnforcePartLimits=ALL, any
-    other reason in one of them refuses the job.
-    """
+    """A job that several partitions may take, judged in each; it starts where it can first."""
     best = min(each, key=lambda one: ORDER.index(one.verdict.kind))
-    suited = any(not any(found.rule.of_nodes for found in one.refusals) for one in each)
+    suited = any(not one.refusals for one in each)
     findings: Dict[Tuple[str, str], Finding] = {}
     for one in each:
         for found in (*one.refusals, *one.warnings):
             of_all = all(found in (*other.refusals, *other.warnings) for other in each)
             words = "" if of_all else f"in {one.plan.partition.name}: "
-            passed_over = suited and found.refuses and found.rule.of_nodes
+            passed_over = suited and found.refuses and _passes_over(found, one)
             findings[found.code, words + found.message] = replace(
                 found,
                 message=words + found.message,
@@ -223,3 +219,23 @@ def _together(each: Sequence[Judgement]) -> Judgement:
         refusals=tuple(found for found in told if found.refuses),
         warnings=tuple(found for found in told if not found.refuses),
     )
+
+
+def _passes_over(found: Finding, judgement: Judgement) -> bool:
+    """Whether Slurm leaves a partition out for this, and takes the job for others that it names.
+
+    It refuses the job if EnforcePartLimits is ALL, or the partition is not there at all; and by ANY
+    if the user may not submit to it, where a later Slurm counts groups among the limits.
+    """
+    if found.passed_over or judgement.forecast is None:
+        return found.passed_over
+    on_cluster = judgement.forecast.on_cluster
+    partition, config = on_cluster.partition, on_cluster.snapshot.limits.config
+    if partition is None:
+        return False
+    if not partition.takes_jobs:
+        return True
+    of_group = found.rule.closes_partition and not partition.root_only
+    if found.rule.bars and not (of_group and config.release >= (24, 11)):
+        return config.enforce_partitions == "NO"
+    return found.rule.of_partition and config.enforce_partitions != "ALL"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from neuronctl.batchscript.model import Edit, SourceSpan
     from neuronctl.forecast.forecast import Forecast
     from neuronctl.forecast.plan_on_cluster import PlanOnCluster
+    from neuronctl.slurm.limits import Limit
 
 UNCITED = Citation("")
 EVERY_SLURM = Citation("Slurm itself, whatever the site allows", by_slurm=True)
@@ -32,7 +33,8 @@ class Finding:
     does. doubtful: it would be an error if Slurm were known to enforce it (catalog.Evidence).
     about: the options of a batch script that it is about. instead: sbatch's option (without dashes)
     and the only value of it that mends this; None if there is not one. word: the word of the
-    request that it is about, of several.
+    request that it is about, of several. passed_over: of several partitions, Slurm leaves out the
+    one that has this against the job.
     """
 
     code: str
@@ -47,6 +49,7 @@ class Finding:
     about: Tuple[str, ...] = ()
     instead: Optional[Tuple[str, str]] = None
     word: str = ""
+    passed_over: bool = False
 
     @property
     def row(self) -> Tuple[str, ...]:
@@ -195,6 +198,11 @@ class RuleContext:
         """The plan held against what Slurm said; None where it said nothing."""
         return None if self.forecast is None else self.forecast.on_cluster
 
+    def passes_over(self, limit: Optional[Limit]) -> bool:
+        """Whether Slurm, of several partitions, leaves out the one where a job is over a limit."""
+        on_cluster = self.on_cluster
+        return limit is not None and on_cluster is not None and on_cluster.passes_over(limit)
+
     def cite(self, *path: str) -> Citation:
         """Who says a cluster's value: Slurm, or its file and line and its source with the date."""
         if path in self.sources:
@@ -211,8 +219,8 @@ class Violation:
     """What a rule's function yields: the rest of a Finding is the rule's own.
 
     hint: what to type instead; elsewhere: where else the job fits, which follows the hint.
-    severity: only if it differs from the rule's. about, instead, word: as of Finding. place, edits:
-    where a script has it, and what mends it if there is exactly one way.
+    severity: only if it differs from the rule's. about, instead, word, passed_over: as of Finding.
+    place, edits: where a script has it, and what mends it if there is exactly one way.
     """
 
     message: str
@@ -223,6 +231,7 @@ class Violation:
     about: Tuple[str, ...] = ()
     instead: Optional[Tuple[str, str]] = None
     word: str = ""
+    passed_over: bool = False
     place: Optional[SourceSpan] = None
     edits: Tuple[Edit, ...] = ()
 
@@ -268,6 +277,9 @@ class Rule:
     """It stands against a job of any size in that partition."""
     of_nodes: bool = False
     """It stands against the nodes of a partition: Slurm passes over that one if it has others."""
+    bars: bool = False
+    """It bars the user from a partition: no job may name it, whatever others it names, unless
+    EnforcePartLimits is NO."""
     resizable: bool = False
     """Another size of the job mends it."""
     of_limit: bool = False
@@ -292,6 +304,7 @@ class Rule:
             about=violation.about or self.about or (),
             instead=violation.instead,
             word=violation.word,
+            passed_over=violation.passed_over or self.of_nodes,
         )
 
 

@@ -296,18 +296,20 @@ def node_list(context: RuleContext) -> Iterator[Violation]:
             )
     if not names:
         return
-    wanted = names.get("nodelist", set())
-    both = sorted(wanted & names.get("exclude", set()))
-    if both:
+    wanted, excluded = names.get("nodelist", set()), names.get("exclude", set())
+    on_cluster = context.on_cluster
+    release = () if on_cluster is None else on_cluster.snapshot.limits.config.release
+    # A later sbatch takes more names than nodes, for those among which Slurm chooses.
+    more = len(wanted) > plan.most_nodes
+    both = sorted(wanted & excluded)
+    chooses = more and release > (22, 5) and len(wanted - excluded) >= plan.nodes
+    if both and not chooses:
         yield Violation(
             f"{', '.join(both)} {verb(len(both))} in both --nodelist and --exclude",
             "remove them from one",
             EVERY_SLURM,
         )
-    on_cluster = context.on_cluster
-    release = () if on_cluster is None else on_cluster.snapshot.limits.config.release
-    # A later sbatch takes more names than nodes, for those among which Slurm chooses.
-    if len(wanted) > plan.most_nodes and release <= (22, 5):
+    if more and release <= (22, 5):
         yield Violation(
             f"--nodelist names {len(wanted)} nodes; requested {plan.nodes}",
             f"request -N {len(wanted)}, or name fewer",

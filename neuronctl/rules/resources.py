@@ -117,7 +117,7 @@ def partition_in_catalog(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule(ERROR, "NC102", "partition is closed to users", "closes_partition", about="partition")
+@rule(ERROR, "NC102", "partition is closed to users", "closes_partition bars", about="partition")
 def partition_is_open(context: RuleContext) -> Iterator[Violation]:
     if not context.plan.partition.open:
         yield Violation(
@@ -245,6 +245,7 @@ def gpus_a_user(context: RuleContext) -> Iterator[Violation]:
             f"{partition.name} allows at most {partition.max_gpus}: it would wait forever",
             hint,
             context.cite_partition("max_gpus"),
+            passed_over=True,
         )
 
 
@@ -355,6 +356,7 @@ def wall_time(context: RuleContext) -> Iterator[Violation]:
         "it but never start it",
         f"request at most -t {units.format_time(limit)}",
         _cite_wall_time(context, key),
+        passed_over=context.passes_over(sets),
     )
 
 

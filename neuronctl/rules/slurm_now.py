@@ -48,6 +48,7 @@ def jobs_in_queue(context: RuleContext) -> Iterator[Violation]:
                 f"({limit.named}): {'Slurm refuses it' if submitted else _NEVER}",
                 "use another partition, QOS or account",
                 refusal.source,
+                passed_over=context.passes_over(limit),
             )
             continue
         left = max(0, limit.figure - limit.used)
@@ -86,6 +87,7 @@ def more_than_a_group(context: RuleContext) -> Iterator[Violation]:
                 f"may have {limit.figure} ({limit.kind}): it would never start",
                 "request less, or use another QOS or account",
                 refusal.source,
+                passed_over=context.passes_over(limit),
             )
 
 
@@ -104,6 +106,7 @@ def size_of_no_job(context: RuleContext) -> Iterator[Violation]:
             f"{figure}{each}{named}: {_NEVER}",
             "change the size, or use another QOS",
             refusal.source,
+            passed_over=context.passes_over(limit),
         )
 
 
@@ -288,19 +291,12 @@ def _reservation_faults(on_cluster: PlanOnCluster) -> Iterator[Violation]:
             yield fault(f"no reservation '{name}'", f"there are: {', '.join(known) or 'none'}")
             continue
         reservation = known[name]
-        for kind, own, allowed in (
-            ("user", snapshot.user, reservation.users),
-            ("account", on_cluster.account, reservation.accounts),
-        ):
-            out = f"-{own}" in allowed or (
-                own not in allowed and any(not word.startswith("-") for word in allowed)
+        for kind, own, allowed in reservations.barred(reservation, on_cluster):
+            yield fault(
+                f"reservation {name} is for {kind} {', '.join(allowed)}; this job's {kind} is "
+                f"{' or '.join(own)}",
+                "leave --reservation out, or ask its owner",
             )
-            if own and out:
-                yield fault(
-                    f"reservation {name} is for {kind} {', '.join(allowed)}; this job's {kind} is "
-                    f"{own}",
-                    "leave --reservation out, or ask its owner",
-                )
         yield from _too_small(reservation, on_cluster)
         if reservation.end <= snapshot.asked_at:
             yield fault(f"reservation {name} ended at {moment(reservation.end)}", "leave it out")
@@ -331,7 +327,7 @@ def _too_small(reservation: Reservation, on_cluster: PlanOnCluster) -> Iterator[
     yield Violation(words, hint, reservations.SOURCE)
 
 
-@rule(ERROR, "NC526", "reservation that cannot be used", "of_cluster", about="reservation")
+@rule(ERROR, "NC526", "reservation that cannot be used", "of_cluster bars", about="reservation")
 def reservation(on_cluster: PlanOnCluster) -> Iterator[Violation]:
     yield from _reservation_faults(on_cluster)
     partition, named = on_cluster.partition, on_cluster.plan.request.reservation
@@ -340,6 +336,12 @@ def reservation(on_cluster: PlanOnCluster) -> Iterator[Violation]:
             f"partition {partition.name} takes only jobs with a reservation",
             "name yours with --reservation, or use another partition",
             on_cluster.snapshot.says(f"scontrol show partition {partition.name}"),
+        )
+    if "RequiresReservation" in on_cluster.qos_flags and named is None:
+        yield Violation(
+            f"QOS {on_cluster.job_qos} takes only jobs with a reservation (RequiresReservation)",
+            "name yours with --reservation, or use another QOS",
+            on_cluster.snapshot.says(f"sacctmgr show qos {on_cluster.job_qos}"),
         )
 
 
@@ -351,13 +353,13 @@ def reservation(on_cluster: PlanOnCluster) -> Iterator[Violation]:
     about="nodes ntasks nodelist",
 )
 def fewest_nodes(on_cluster: PlanOnCluster) -> Iterator[Violation]:
-    nodes, partition = on_cluster.plan.nodes, on_cluster.partition
-    if partition is not None and nodes < partition.min_nodes:
+    nodes, name = on_cluster.plan.nodes, on_cluster.plan.partition.name
+    fewest = on_cluster.min_nodes
+    if nodes < fewest:
         yield Violation(
-            f"requested {counted(nodes, 'node')}; a job in {partition.name} must have at least "
-            f"{partition.min_nodes}",
-            f"request -N {partition.min_nodes}, or use another partition",
-            on_cluster.snapshot.says(f"scontrol show partition {partition.name}"),
+            f"requested {counted(nodes, 'node')}; a job in {name} must have at least {fewest}",
+            f"request -N {fewest}, or use another partition",
+            on_cluster.snapshot.says(f"scontrol show partition {name}"),
         )
 
 
@@ -365,7 +367,7 @@ def fewest_nodes(on_cluster: PlanOnCluster) -> Iterator[Violation]:
     ERROR,
     "NC528",
     "partition takes no job from this machine",
-    "of_partition of_cluster",
+    "of_partition of_cluster bars",
     about="partition",
 )
 def submit_host(on_cluster: PlanOnCluster) -> Iterator[Violation]:
@@ -387,16 +389,19 @@ def features(context: RuleContext) -> Iterator[Violation]:
         return
     text = context.plan.request.constraint
     on_cluster, name = context.forecast.on_cluster, context.plan.partition.name
-    pool = on_cluster.pool
+    pool, fitting = on_cluster.pool, context.forecast.nodes.fitting
     known = {feature for group in pool for feature in group.features}
-    names = feature_names(text) if text and pool else []
-    unknown = [one for one in names if one not in known]
+    # Slurm refuses a name that no node of the cluster has, whatever else would do.
+    anywhere = {x for group in on_cluster.snapshot.limits.nodes for x in group.features} | known
+    names = dict.fromkeys(feature_names(text) if text and pool else ())
+    unknown = [one for one in names if one not in anywhere]
+    if on_cluster.lacking(names_of(pool)):
+        unknown = [one for one in names if one not in known]
     source = on_cluster.snapshot.says("scontrol show node")
     hint = f"features there: {', '.join(sorted(known)) or 'none'}"
-    for one in dict.fromkeys(unknown):
+    for one in unknown:
         words = f"--constraint={text}: no node of {name} has the feature '{one}'"
         yield Violation(words, hint, source)
-    fitting = context.forecast.nodes.fitting
     there = names_of(pool) - set(hosts(context.plan.request.exclude))
     there &= reservations.own_nodes(on_cluster) or there
     few = len(there) < context.plan.nodes or not on_cluster.required_hosts <= there
@@ -450,7 +455,10 @@ def excluded(on_cluster: PlanOnCluster) -> Iterator[Violation]:
     plan, text = on_cluster.plan, on_cluster.plan.request.exclude
     source = on_cluster.snapshot.says("scontrol show node")
     known = names_of(on_cluster.snapshot.limits.nodes)
-    strangers = [name for name in hosts(text) if name not in known]
+    named = hosts(text)
+    if on_cluster.snapshot.limits.config.release >= (24, 11):
+        named = named[-1:]  # it passes over any other that it does not know
+    strangers = [name for name in named if name not in known]
     if strangers and known:
         yield Violation(
             f"--exclude={text}: Slurm has no node {', '.join(strangers)}",

@@ -84,8 +84,8 @@ class LimitKind:
     name: sacctmgr's name in a QOS, or scontrol's in a partition. reasons: TRES ("" where it counts
     none) -> Slurm's pending reason (job_reason_string in Slurm's source), without the "QOS" or
     "Assoc" in front of it, which those of ``bare`` do not have. association: sacctmgr's name of it
-    in an association, "" where there is none there. assoc_mgr: the name under which Slurm tells
-    what is used of it, "" where that is not read.
+    in an association, "" where there is none there. assoc_mgr: the name under which slurmctld tells
+    it (in an association, if there is such) and what is used of it, "" where that is not read.
     """
 
     name: str
@@ -131,9 +131,12 @@ def _run_minutes(whom: str) -> Dict[str, str]:
 
 _KINDS = (
     LimitKind(
-        "MaxSubmitPU", Per.USER, Counts.SUBMITTED, {"": "MaxSubmitJob{user}Limit"}, "MaxSubmit"
+        *("MaxSubmitPU", Per.USER, Counts.SUBMITTED, {"": "MaxSubmitJob{user}Limit"}),
+        *("MaxSubmit", "MaxSubmitJobs"),
     ),
-    LimitKind("MaxJobsPU", Per.USER, Counts.RUNNING, {"": "MaxJobs{user}Limit"}, "MaxJobs"),
+    LimitKind(
+        "MaxJobsPU", Per.USER, Counts.RUNNING, {"": "MaxJobs{user}Limit"}, "MaxJobs", "MaxJobs"
+    ),
     _of_group("GrpJobs", Counts.RUNNING, {"": "GrpJobsLimit"}),
     LimitKind(
         "MaxTRESPU",
@@ -160,15 +163,18 @@ _KINDS = (
         Per.JOB,
         Counts.TRES,
         _by_tres("MaxCpuPerJobLimit", "Max{mem}PerJob", "MaxNodePerJobLimit", "MaxGRESPerJob"),
-        "MaxTRES",
+        *("MaxTRES", "MaxTRESPJ"),
     ),
-    LimitKind("MaxWall", Per.JOB, Counts.TIME, {"": "MaxWallDurationPerJobLimit"}, "MaxWall"),
+    LimitKind(
+        *("MaxWall", Per.JOB, Counts.TIME, {"": "MaxWallDurationPerJobLimit"}),
+        *("MaxWall", "MaxWallPJ"),
+    ),
     LimitKind(
         "MaxTRESPerNode",
         Per.NODE,
         Counts.TRES,
         {"cpu": "MaxCpuPerNode", "mem": "Max{mem}PerNode", "gres/gpu": "MaxGRESPerNode"},
-        "MaxTRESPerNode",
+        *("MaxTRESPerNode", "MaxTRESPN"),
     ),
     LimitKind(
         "MinTRES",
@@ -206,7 +212,7 @@ _KINDS = (
             "MaxNodeMinutesPerJob",
             "MaxGRESMinutesPerJob",
         ),
-        "MaxTRESMins",
+        *("MaxTRESMins", "MaxTRESMinsPJ"),
     ),
     _of_group("GrpSubmitJobs", Counts.SUBMITTED, {"": "GrpSubmitJobsLimit"}),
     _of_group("GrpWall", Counts.SPENT, {"": "GrpWallLimit"}),
@@ -365,7 +371,8 @@ def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:
     """Those in a line of ``scontrol --oneliner show assoc_mgr``.
 
     ``GrpJobs=30(2) GrpTRES=cpu=N(4),gres/gpu=8(1)`` is 30 jobs, of which 2 run, and 8 GPUs; ``N``
-    is no limit.
+    is no limit. Those on each job or user are read of an association only: an account hands them
+    down, and of a QOS sacctmgr tells them.
     """
     told = {name: text for name, _, text in (word.partition("=") for word in line.split())}
     running = {tres: used for tres, _, used in _used(told.get("GrpTRESRunMins", ""))}
@@ -373,24 +380,25 @@ def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:
         Limit(
             kind.name,
             tres,
-            figure,
+            figure * 60 if kind.counts == Counts.TIME else figure,
             scope,
             name,
             used,
             running.get(tres, 0) if kind.name == "GrpTRESMins" else 0,
         )
         for kind in _KINDS
-        if kind.assoc_mgr
+        if kind.assoc_mgr and (not kind.association or scope == Scope.ASSOCIATION)
         for tres, figure, used in _used(told.get(kind.assoc_mgr, ""))
         if figure is not None
     )
 
 
 def _used(text: str) -> Iterator[Tuple[str, Optional[int], int]]:
-    """(TRES, figure, used) in ``cpu=N(4),gres/gpu=8(1)`` or ``30(2)``; figure None: no limit."""
+    """(TRES, figure, used) in ``cpu=N(4),gres/gpu=8(1)``, ``30(2)`` or ``30``; None: no limit."""
     for part in text.split(","):
         tres, _, figures = part.rpartition("=")
         figure, _, rest = figures.partition("(")
+        rest = rest or "0)"
         used = count(rest[:-1].partition(".")[0])
         if used is not None and rest.endswith(")") and "(" not in tres:
             yield tres, count(figure), used

@@ -21,11 +21,17 @@ from neuronctl.users import uid_of
 
 @dataclass(frozen=True)
 class Qos:
-    """A QOS and its limits, but for those of all its jobs together (``LimitedGroup``)."""
+    """A QOS and its limits, but for those of all its jobs together (``LimitedGroup``).
+
+    factor: LimitFactor, what it multiplies limits of its jobs' associations by; None: by nothing.
+    preempts: the names of the QOS whose jobs its own may preempt.
+    """
 
     name: str
     flags: Tuple[str, ...]
     limits: Tuple[Limit, ...] = ()
+    factor: Optional[float] = None
+    preempts: Tuple[str, ...] = ()
 
     def limit(self, kind: str, tres: str = "") -> Optional[int]:
         """The figure of one of its limits; None where it has none."""
@@ -76,7 +82,7 @@ class LimitedGroup:
     user: str = ""
 
 
-_QOS_ASKED = ("Name", "Flags", *QOS_FIELDS)
+_QOS_ASKED = ("Name", "Flags", "LimitFactor", "Preempt", *QOS_FIELDS)
 _OF_ASSOCIATION = ("Account", "Partition", "QOS", "DefaultQOS", "DefaultAccount")
 _ASSOCIATION_ASKED = (*_OF_ASSOCIATION, *ASSOCIATION_FIELDS)
 
@@ -149,6 +155,10 @@ def parse_qos(text: str) -> Tuple[Qos, ...]:
             row["Name"],
             words(row["Flags"]),
             read_limits({kind: row[kind] for kind in QOS_FIELDS}, Scope.QOS, row["Name"]),
+            float(row["LimitFactor"])
+            if re.fullmatch(r"[0-9.]*[0-9]", row["LimitFactor"])
+            else None,
+            words(row["Preempt"]),
         )
         for row in _rows(text, _QOS_ASKED)
     )

@@ -35,6 +35,7 @@ class SitePartition:
     ``"nodes"``, or beside its ``"user"`` nobody else's, or "". over_time: for how long a job may
     go on after its time limit, ``UNLIMITED`` where for ever; None: as in the whole cluster.
     memory_mb_per_node, memory_mb_per_gpu, cores_per_gpu: what a job gets that asks for none.
+    jobs_per_core: how many get each core, whether they like it or not. tier: its PriorityTier.
     """
 
     name: str
@@ -64,6 +65,13 @@ class SitePartition:
     memory_mb_per_node: Optional[int] = None
     memory_mb_per_gpu: Optional[int] = None
     cores_per_gpu: Optional[int] = None
+    jobs_per_core: int = 1
+    tier: int = 1
+
+    @property
+    def takes_jobs(self) -> bool:
+        """Whether anybody may submit there."""
+        return self.state in ("UP", "DOWN", "")
 
     @property
     def limits(self) -> Tuple[Limit, ...]:
@@ -85,8 +93,8 @@ class SitePartition:
 class Reservation:
     """Nodes kept for some from ``start`` to ``end`` (epoch seconds), or so planned.
 
-    users, accounts: who may use it, empty: not said so; "-name" is who may not. cores: how many
-    of its nodes' cores it keeps; None: not told. licenses: those it keeps, such as ("foo:2",).
+    users, groups, accounts: who may use it, empty: not said so; "-name" is who may not. cores: how
+    many of its nodes' cores it keeps; None: not told. licenses: those it keeps, such as ("foo:2",).
     """
 
     name: str
@@ -98,6 +106,7 @@ class Reservation:
     users: Tuple[str, ...]
     accounts: Tuple[str, ...]
     licenses: Tuple[str, ...] = ()
+    groups: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -155,6 +164,10 @@ class SiteConfig:
     """What a job gets that asks for none, where its partition does not say; None: all."""
     kill_wait: int = 30
     """Seconds from then on until Slurm kills the processes that have not ended."""
+    enforce_partitions: str = "ALL"
+    """EnforcePartLimits: ``NO``, ``ANY`` or ``ALL`` of the partitions that a job names."""
+    preempts_by: str = ""
+    """What decides which jobs a job may preempt: ``qos``, ``partition_prio``, or ``none``."""
 
     @property
     def release(self) -> Tuple[int, ...]:
@@ -203,6 +216,8 @@ def parse_config(text: str) -> SiteConfig:
         kill_wait=parse_count(found.get("KillWait", "")) or 0,
         memory_mb_per_cpu=count(found.get("DefMemPerCPU", "")),
         memory_mb_per_node=count(found.get("DefMemPerNode", "")),
+        enforce_partitions=found.get("EnforcePartLimits", "ALL"),
+        preempts_by=found.get("PreemptType", "").rpartition("/")[2],
     )
 
 
@@ -239,6 +254,8 @@ def parse_partitions(text: str) -> Tuple[SitePartition, ...]:
             memory_mb_per_node=count(line.get("DefMemPerNode", "")),
             memory_mb_per_gpu=_job_default(line, "DefMemPerGPU"),
             cores_per_gpu=_job_default(line, "DefCpuPerGPU"),
+            jobs_per_core=count(line.get("OverSubscribe", "").partition("FORCE:")[2]) or 1,
+            tier=count(line.get("PriorityTier", "")) or 1,
         )
         for line in _lines(text, "PartitionName")
     )
@@ -329,6 +346,7 @@ def parse_reservations(text: str) -> Tuple[Reservation, ...]:
                     users=words(line.get("Users", "")),
                     accounts=words(line.get("Accounts", "")),
                     licenses=words(line.get("Licenses", "")),
+                    groups=words(line.get("Groups", "")),
                 )
             )
     return tuple(found)

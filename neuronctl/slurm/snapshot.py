@@ -93,27 +93,38 @@ class Limits:
 
     def qos_in_force(self, partition_qos: str, job_qos: str) -> Tuple[database.Qos, ...]:
         """The QOS of these names whose limits hold, the one that counts first in front."""
-        of_partition, of_job = self._qos(partition_qos), self._qos(job_qos)
+        of_partition, of_job = self.qos_named(partition_qos), self.qos_named(job_qos)
         both = [qos for qos in (of_partition, of_job) if qos is not None]
         if of_job is not None and "OverPartQOS" in of_job.flags:
             both.reverse()
         return tuple(both)
 
-    def _qos(self, name: str) -> Optional[database.Qos]:
+    def qos_named(self, name: str) -> Optional[database.Qos]:
+        """The QOS of that name, in whatever case."""
         return next((one for one in self.qos or () if one.name.lower() == name.lower()), None)
 
 
+_LIFTED = {"MaxTime": "PartitionTimeLimit", "MaxNodes": "PartitionMaxNodes"}
+"""A partition's limits, and the flag of a QOS whose jobs may pass it."""
+
+_MULTIPLIED = ("GrpTRES", "MaxTRES")
+"""Limits of associations that the LimitFactor of a QOS multiplies."""
+
+
 def limits_in_force(
+    partition: Optional[site.SitePartition],
+    flags: Sequence[str],
     qos: Sequence[database.Qos],
     association: Optional[database.Association],
     groups: Sequence[database.LimitedGroup],
 ) -> Tuple[Limit, ...]:
-    """The limits of QOS, an association and the accounts above it, what counts first in front.
+    """The limits of a partition, QOS, an association and the accounts above it.
 
-    groups: all that are known. What a QOS limits, neither the next QOS nor an association limits
-    again.
+    What counts first is in front. flags: of the job's own QOS. groups: all that are known. What a
+    QOS limits, neither the next QOS nor an association limits again.
     """
-    found: List[Limit] = []
+    of_partition = () if partition is None else partition.limits
+    found = [limit for limit in of_partition if _LIFTED.get(limit.kind) not in flags]
     seen: Set[Tuple[str, str]] = set()
     for one in qos:
         of_all = [x.limits for x in _of_qos(one.name, groups) if not (x.account or x.user)]
@@ -123,17 +134,27 @@ def limits_in_force(
         found += fresh
     if association is None:
         return tuple(found)
-    others = list(association.limits)
     account = association.account
-    for group in groups:
-        own = (group.scope, group.name) == (Scope.ASSOCIATION, account)
-        others += group.limits if own and group.partition == association.partition else ()
+    where = Scope.ASSOCIATION, account, association.partition
+    own = [group for group in groups if (group.scope, group.name, group.partition) == where]
+    # What the database has, slurmctld may not have taken over.
+    others = [limit for one in own or (association,) for limit in one.limits]
     above = {group.name: group for group in groups if group.scope == Scope.ACCOUNT}
     while account in above:
         group = above.pop(account)
         others += group.limits
         account = group.parent
-    return (*found, *(limit for limit in others if (limit.kind, limit.tres) not in seen))
+    factor = next((one.factor for one in qos if one.factor is not None), 1)
+    return (
+        *found,
+        *(
+            replace(limit, figure=int(limit.figure * factor))
+            if limit.kind in _MULTIPLIED
+            else limit
+            for limit in others
+            if (limit.kind, limit.tres) not in seen
+        ),
+    )
 
 
 def _of_qos(name: str, groups: Sequence[database.LimitedGroup]) -> Sequence[database.LimitedGroup]:

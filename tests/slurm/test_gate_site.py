@@ -1,0 +1,289 @@
+"""What a site sets up beyond sizes: flags of QOS, EnforcePartLimits, preemption, and so on.
+
+Each case is a batch script as a user writes it: what is said of it is what Slurm then does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Iterator, List, Sequence, Tuple
+
+import pytest
+from harness import PATIENT, Sandbox, sandbox_up, wait_until
+
+CPU = "scontrol update PartitionName=cpu"
+SHORT = "scontrol update PartitionName=short"
+HI = "sacctmgr -i modify qos hi set"
+P_CPU = "sacctmgr -i modify qos p_cpu set"
+OWN = "sacctmgr -i modify user neuron where account=sandbox set"
+RESERVE = "scontrol create reservation ReservationName=rs Duration=120 StartTime=now"
+FAST = "scontrol update NodeName=c1 AvailableFeatures=fast"
+SLOW = "scontrol update NodeName=g1 AvailableFeatures=slow"
+LATER = (24, 11)
+
+
+def enforce(word: str) -> str:
+    """Set EnforcePartLimits; what was set by scontrol is gone then."""
+    edit = f"s/^EnforcePartLimits=.*/EnforcePartLimits={word}/"
+    return f"sed -i '{edit}' /etc/slurm/slurm.conf; scontrol reconfigure"
+
+
+def preempting(by: str) -> str:
+    """Set PreemptType; what was set by scontrol is gone then."""
+    lines = f"PreemptType=preempt/{by}\\nPreemptMode=REQUEUE"
+    edit = f"sed -i 's,^MaxArraySize,{lines}\\n&,' /etc/slurm/slurm.conf"
+    return f"{edit}; scontrol reconfigure"
+
+
+def busy(partition: str) -> str:
+    """A job on all nodes of a partition, with all their cores."""
+    nodes = 3 if partition == "cpu" else 4
+    job = f"-p {partition} -N{nodes} -n{nodes} -c8 --mem=1000 -t 60 --wrap='sleep 900'"
+    started = "until squeue -h -u games -t R | grep -q .; do sleep 0.3; done"
+    return f"sbatch --uid=games -A sandbox -D/tmp -o/dev/null {job}; {started}"
+
+
+@pytest.fixture(scope="module")
+def site(slurm_there: None) -> Iterator[Sandbox]:
+    """The cluster of the comparison, whose user has a second QOS."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NEURONCTL_CATALOG", str(Path(__file__).with_name("wide.yaml")))
+        nodes = [word for one in ("gpu=4", "short=4", "cpu=3") for word in ("--nodes", one)]
+        with sandbox_up("site", *nodes) as made:
+            qos = "sacctmgr -i add qos hi; sacctmgr -i modify user neuron set qos+=hi"
+            others = "sacctmgr -i add user games account=sandbox"
+            made.root("sh", "-c", f"{qos}; {others}")
+            made.root("cp", "/etc/slurm/slurm.conf", "/etc/slurm/as-it-was")
+            yield made
+
+
+# What the administrator does; sbatch's options; what is said; what Slurm does, and a later one
+# where that differs.
+Case = Tuple[Sequence[str], str, str, str]
+
+QOS_FLAGS: List[Case] = [
+    ([f"{HI} Flags=RequiresReservation"], "-p cpu -q hi", "refused NC526", "Invalid qos"),
+    (
+        [f"{HI} Flags=PartitionTimeLimit", f"{CPU} MaxTime=20"],
+        "-p cpu -q hi -t 30",
+        "can",
+        "starts",
+    ),
+    (
+        [f"{HI} Flags=PartitionTimeLimit", f"{CPU} MaxTime=20"],
+        "-p cpu -t 30",
+        "refused NC141",
+        "time limit is invalid",
+    ),
+    ([f"{HI} Flags=PartitionMaxNodes", f"{CPU} MaxNodes=1"], "-p cpu -q hi -N2", "can", "starts"),
+    ([f"{HI} Flags=PartitionMinNodes", f"{CPU} MinNodes=2"], "-p cpu -q hi -N1", "can", "starts"),
+    # Those of a partition's QOS do nothing.
+    ([f"{P_CPU} Flags=RequiresReservation"], "-p cpu", "can", "starts"),
+    (
+        [f"{P_CPU} Flags=PartitionTimeLimit", f"{CPU} MaxTime=20"],
+        "-p cpu -t 30",
+        "refused NC141",
+        "time limit is invalid",
+    ),
+    ([f"{HI} LimitFactor=1.5", f"{OWN} GrpTRES=cpu=3"], "-p cpu -q hi -c4", "can", "starts"),
+    ([f"{HI} LimitFactor=1.5", f"{OWN} GrpTRES=cpu=3"], "-p cpu -q hi -c5", "refused NC508", "Grp"),
+    ([f"{HI} LimitFactor=2", f"{OWN} MaxTRESPerJob=cpu=2"], "-p cpu -q hi -c4", "can", "starts"),
+    (
+        [f"{HI} LimitFactor=2", f"{OWN} MaxTRESPerNode=cpu=2"],
+        "-p cpu -q hi -c4",
+        "refused NC509",
+        "AssocMaxCpuPerNode",
+    ),
+    # Of two, the partition's counts.
+    (
+        [f"{P_CPU} LimitFactor=2", f"{HI} LimitFactor=3", f"{OWN} GrpTRES=cpu=2"],
+        "-p cpu -q hi -c5",
+        "refused NC508",
+        "AssocGrpCpuLimit",
+    ),
+]
+
+LISTS: List[Case] = [
+    *(
+        ([f"{CPU} State={state}"], "-p cpu,gpu", "can", "starts")
+        for state in ("INACTIVE", "DRAIN", "DOWN")
+    ),
+    ([f"{CPU} MaxCPUsPerNode=2"], "-p cpu,gpu -c4", "can", "starts"),
+    ([f"{CPU} MaxTime=3"], "-p cpu,gpu", "refused NC141", "time limit is invalid"),
+    ([enforce("ANY"), f"{CPU} MaxTime=3"], "-p cpu,gpu", "can", "starts"),
+    ([enforce("ANY"), f"{CPU} MaxTime=3"], "-p cpu", "refused NC141", "time limit is invalid"),
+    ([enforce("NO"), f"{CPU} MaxTime=3"], "-p cpu,gpu", "can", "starts"),
+    ([enforce("NO"), f"{CPU} MaxTime=3"], "-p cpu", "refused NC141", "PartitionTimeLimit"),
+    ([enforce("NO")], "-p cpu,nosuch", "refused NC101", "invalid partition"),
+    ([enforce("ANY")], "-p cpu,gpu -w c1", "can", "starts"),
+    ([], "-p cpu,gpu -w c1", "refused NC312", "not in this partition"),
+    *(
+        ([enforce("ANY"), f"{CPU} {change}"], "-p cpu,gpu", "refused", "ermission denied")
+        for change in ("RootOnly=YES", "ReqResv=YES", "AllocNodes=g1")
+    ),
+    *(
+        ([enforce("NO"), f"{CPU} {change}"], "-p cpu,gpu", "can", "starts")
+        for change in ("RootOnly=YES", "ReqResv=YES", "AllocNodes=g1", "AllowGroups=games")
+    ),
+    # A limit that Slurm only holds when it schedules the job; one on the queue refuses it.
+    *(
+        ([f"{P_CPU} {limit}"], "-p cpu,gpu -c2", "can", "starts")
+        for limit in ("MaxTRESPerJob=cpu=1", "MaxWall=3", "GrpTRES=cpu=1", "MaxJobsPerUser=0")
+    ),
+    ([f"{P_CPU} MaxSubmitJobsPerUser=0"], "-p gpu,cpu", "refused NC501", "MaxSubmitJob"),
+    (
+        [f"{P_CPU} MaxTRESPerJob=cpu=1", f"{P_CPU} Flags=DenyOnLimit"],
+        "-p cpu,gpu -c2",
+        "refused NC509",
+        "QOSMaxCpuPerJobLimit",
+    ),
+]
+
+RESERVATIONS: List[Case] = [
+    ([f"{RESERVE} Groups=neuron Nodes=c1"], "-p cpu --reservation=rs", "can", "starts"),
+    ([f"{RESERVE} Groups=games Nodes=c1"], "-p cpu --reservation=rs", "refused NC526", "denied"),
+    ([f"{RESERVE} Users=neuron Nodes=c[1-3] Flags=MAGNETIC"], "-p cpu -N3", "can", "starts"),
+    ([f"{RESERVE} Users=neuron Nodes=c1 Flags=MAGNETIC"], "-p cpu -w c1", "can", "starts"),
+    # Inside or outside: not with nodes of both.
+    ([f"{RESERVE} Users=neuron Nodes=c1 Flags=MAGNETIC"], "-p cpu -N3", "will wait", "ReqNode"),
+    ([f"{RESERVE} Groups=games Nodes=c1 Flags=MAGNETIC"], "-p cpu -w c1", "will wait", "ReqNode"),
+]
+
+NODES: List[Case] = [
+    *(
+        ([FAST, SLOW], f"-p cpu -C {text}", "can", "starts")
+        for text in ("fast|slow", "[fast|slow]", "(fast|slow)&fast")
+    ),
+    ([FAST, SLOW], "-p cpu -C fast|nosuch", "refused NC524", "Invalid feature"),
+    ([FAST, SLOW], "-p cpu -C slow", "refused NC524", "not available"),
+    ([FAST, SLOW], "-p cpu,gpu -C slow", "can", "starts"),
+]
+
+ROOM: List[Case] = [
+    ([f"{CPU} OverSubscribe=FORCE:2", busy("cpu")], "-p cpu --mem=1000", "not known", "starts"),
+    ([f"{CPU} OverSubscribe=FORCE:2", busy("cpu")], "-p cpu --mem=16000", "will wait", "Resources"),
+    (
+        [preempting("qos"), f"{HI} Preempt=normal", busy("cpu")],
+        "-p cpu -q hi",
+        "not known",
+        "starts",
+    ),
+    ([preempting("qos"), f"{HI} Preempt=normal", busy("cpu")], "-p cpu", "will wait", "Resources"),
+    (
+        [preempting("partition_prio"), f"{SHORT} PriorityTier=5", busy("gpu")],
+        "-p short",
+        "not known",
+        "starts",
+    ),
+    (
+        [preempting("partition_prio"), f"{SHORT} PriorityTier=5", busy("short")],
+        "-p gpu",
+        "will wait",
+        "Resources",
+    ),
+]
+
+BY_VERSION: List[Tuple[str, Tuple[str, str], Tuple[str, str]]] = [
+    ("-p cpu -x nosuch,c2", ("refused NC525", "Invalid node name"), ("can", "starts")),
+    ("-p cpu -x c2,nosuch", ("refused NC525", "Invalid node"), ("refused NC525", "Invalid node")),
+    ("-p cpu -x nosuch", ("refused NC525", "Invalid node"), ("refused NC525", "Invalid node")),
+    ("-p cpu -N1 -w c1,c2 -x c1", ("refused NC312", "invalid number"), ("can", "starts")),
+    ("-p cpu -N2 -w c[1-3] -x c[1-2]", ("refused NC312", "invalid"), ("refused NC312", "not avai")),
+]
+
+
+def judged(site: Sandbox, options: str) -> str:
+    """The verdict on a script with these options, and its cause."""
+    site.write("own.sh", script(options))
+    words = [*PATIENT, "submit", "--force", "--dry-run", "--json", "own.sh"]
+    verdict = json.loads(site.exec(words).stdout)["verdict"]
+    return f"{verdict['kind']} {verdict['cause']}".strip()
+
+
+def script(options: str) -> str:
+    """A script with these options, and such that keep it small where they do not."""
+    lines = ["-t 5", "-o /dev/null", *(["-N1", "-n1"] if "-N" not in options else [])]
+    return "\n".join(
+        ["#!/bin/bash", *(f"#SBATCH {one}" for one in [*lines, options]), "sleep 600\n"]
+    )
+
+
+def happened(site: Sandbox, options: str) -> str:
+    """What Slurm does with it: "starts", or why it refuses it or does not start it."""
+    result = site.exec(["sbatch", "--parsable"], input=script(options), check=False)
+    if result.returncode:
+        return result.stderr
+    look = f"squeue -h -j {result.stdout.strip()} -o '%T %r'; sdiag | grep 'Total cycles'"
+    first = 0
+
+    def outcome() -> str:
+        """Of a job that waits, once Slurm's scheduler has looked: sbatch gives it a reason, too."""
+        nonlocal first
+        row, main, _ = site.root("sh", "-c", look).stdout.splitlines()
+        cycles = int(main.split(":")[1])
+        first = first or cycles
+        state, _, reason = row.partition(" ")
+        return "starts" if state == "RUNNING" else reason if cycles >= first + 3 else ""
+
+    return wait_until(outcome)
+
+
+@contextlib.contextmanager
+def set_up(site: Sandbox, steps: Sequence[str]) -> Iterator[None]:
+    """The site as its administrator has set it up, and as it was after that."""
+    site.root("sh", "-c", "; ".join(steps) or "true")
+    forget = 'rm -f "${XDG_CACHE_HOME:-$HOME/.cache}"/neuronctl/limits-*'
+    site.exec(["sh", "-c", forget])
+    try:
+        yield
+    finally:
+        back = ["squeue -h -o %A | xargs -r scancel", "scontrol delete ReservationName=rs"]
+        back += [f"{one} Flags=-1 LimitFactor=-1" for one in (HI, P_CPU)]
+        none = "GrpTRES=cpu=-1 MaxTRESPerJob=cpu=-1 MaxTRESPerNode=cpu=-1"
+        back += [f"{OWN} {none}", f"{P_CPU} {none} MaxWall=-1 MaxJobsPerUser=-1"]
+        back += [f"{P_CPU} MaxSubmitJobsPerUser=-1", f"{HI} Preempt="]
+        back += ["cp /etc/slurm/as-it-was /etc/slurm/slurm.conf", "scontrol reconfigure"]
+        site.root("sh", "-c", "; ".join(back), check=False)
+        look = ["sh", "-c", "squeue -h; sinfo -h -o %t | grep -v idle"]
+        wait_until(lambda: not site.root(*look, check=False).stdout)
+
+
+@pytest.mark.parametrize(
+    ("steps", "options", "said", "happens"),
+    [*QOS_FLAGS, *LISTS, *RESERVATIONS, *NODES, *ROOM],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value)[-40:],
+)
+def test_what_is_said_is_what_slurm_does(
+    site: Sandbox, steps: Sequence[str], options: str, said: str, happens: str
+) -> None:
+    with set_up(site, steps):
+        assert judged(site, options).startswith(said)
+        assert happens in happened(site, options)
+
+
+@pytest.mark.parametrize(("options", "earlier", "later"), BY_VERSION)
+def test_what_versions_of_slurm_take_differently(
+    site: Sandbox, options: str, earlier: Tuple[str, str], later: Tuple[str, str]
+) -> None:
+    said, happens = later if site.version >= LATER else earlier
+    with set_up(site, []):
+        assert judged(site, options).startswith(said)
+        assert happens in happened(site, options)
+
+
+def test_a_limit_that_slurmctld_does_not_hold(site: Sandbox) -> None:
+    """Slurm 24.11 hands a limit down by one account only, until it starts again."""
+    accounts = "add account top; add account mid parent=top; add user neuron account=mid"
+    names = [f"sacctmgr -i {one}" for one in accounts.split("; ")]
+    site.root("sh", "-c", "; ".join([*names, "sacctmgr -i modify account top set MaxWall=3"]))
+    try:
+        with set_up(site, []):
+            later = site.version >= LATER
+            assert judged(site, "-p cpu -A mid") == ("can start now" if later else "refused NC141")
+            expected = "starts" if later else "AssocMaxWallDurationPerJobLimit"
+            assert happened(site, "-p cpu -A mid") == expected
+    finally:
+        gone = ["delete user neuron account=mid", "delete account mid", "delete account top"]
+        site.root("sh", "-c", "; ".join(f"sacctmgr -i {one}" for one in gone))

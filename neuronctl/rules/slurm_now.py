@@ -395,7 +395,7 @@ def features(context: RuleContext) -> Iterator[Violation]:
     anywhere = {x for group in on_cluster.snapshot.limits.nodes for x in group.features} | known
     names = dict.fromkeys(feature_names(text) if text and pool else ())
     unknown = [one for one in names if one not in anywhere]
-    if on_cluster.lacking(names_of(pool)):
+    if on_cluster.lacking(names_of(pool), empty=True):
         unknown = [one for one in names if one not in known]
     source = on_cluster.snapshot.says("scontrol show node")
     hint = f"features there: {', '.join(sorted(known)) or 'none'}"

@@ -16,6 +16,7 @@ from random import Random
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from harness import PATIENT, Sandbox, wait_until
+from site_states import site_state
 from states import (
     LICENSES,
     OTHERS,
@@ -106,7 +107,8 @@ class Comparison:
         for number in numbers:
             rng = Random(f"{seed}-{number}")
             ending = number % EVERY == EVERY - 1
-            state = (ending_state if ending else random_state)(rng, self.user)
+            kinds = [random_state, random_state, site_state]
+            state = (ending_state if ending else kinds[number % 3])(rng, self.user)
             asked = [[SUBMIT, *hint] for hint in state.hints] if ending else []
             asked = asked or [random_request(rng, state) for _ in range(requests)]
             try:

@@ -10,6 +10,7 @@ from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.frozen import replace
 from neuronctl.planning import JobPlan
+from neuronctl.request.job import Amounts
 from neuronctl.slurm.limits import Scope
 from neuronctl.slurm.scontrol import NodeGroup, SitePartition
 
@@ -30,7 +31,19 @@ def overlay(plan: JobPlan, snapshot: Snapshot) -> Tuple[JobPlan, Mapping[Path, C
     }
     cluster = replace(plan.cluster, partitions=partitions)
     partition = partitions.get(plan.partition.name, Partition(plan.partition.name))
-    return replace(plan, cluster=cluster, partition=partition), sources
+    there = replace(plan, cluster=cluster, partition=partition)
+    fewest = PlanOnCluster(there, snapshot, lambda key: Citation("")).raised_nodes
+    return _raised(there, fewest) if fewest > 1 else there, sources
+
+
+def _raised(plan: JobPlan, fewest: int) -> JobPlan:
+    """The plan with so many nodes at least, which its script left to Slurm."""
+    own = plan.request.amounts or Amounts()
+    tasks = None if own.ntasks is None else max(own.ntasks, fewest)
+    most = max(fewest, plan.partition.nodes or 0)
+    amounts = replace(own, nodes=fewest, max_nodes=most, ntasks=tasks)
+    nodes, request = max(plan.nodes, fewest), replace(plan.request, amounts=amounts)
+    return replace(plan, nodes=nodes, most_nodes=max(nodes, plan.most_nodes), request=request)
 
 
 def _partition(

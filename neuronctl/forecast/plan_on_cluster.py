@@ -146,6 +146,23 @@ class PlanOnCluster:
         return () if own is None else own.flags
 
     @property
+    def says_nodes(self) -> bool:
+        """Whether the job says how many nodes it needs; a script of somebody's own may not."""
+        own, named = self.plan.request.amounts, self.plan.request.nodelist
+        return own is None or own.nodes is not None or bool(named)
+
+    @property
+    def raised_nodes(self) -> int:
+        """The nodes that a job gets at least that does not say how many; 0: no more for that.
+
+        A later Slurm refuses it instead, unless its QOS lifts the limit (rule NC527).
+        """
+        lifted = self.min_nodes == 0 or self.snapshot.limits.config.release <= (22, 5)
+        if self.says_nodes or self.partition is None or not lifted:
+            return 0
+        return self.partition.min_nodes
+
+    @property
     def min_nodes(self) -> int:
         """The fewest nodes that a job may have in the partition."""
         lifted = "PartitionMinNodes" in self.qos_flags
@@ -173,10 +190,12 @@ class PlanOnCluster:
     def passes_over(self, limit: Limit) -> bool:
         """Whether Slurm, of several partitions, leaves out the one where the job is over a limit.
 
-        It refuses the job for the others: those on jobs in the queue, and a partition's own.
+        It refuses the job for the others: those on jobs in the queue, and a partition's own, but
+        for MaxCPUsPerNode where all nodes together could give that many cores.
         """
         if limit.scope == Scope.PARTITION:
-            return limit.kind == "MaxCPUsPerNode"
+            every = 0 if self.partition is None else (self.partition.nodes or 0) * limit.figure
+            return limit.kind == "MaxCPUsPerNode" and self.size.job["cpu"] <= every
         deny = any("DenyOnLimit" in qos.flags for qos in self.qos_in_force)
         return limit.about.counts != Counts.SUBMITTED and not deny
 

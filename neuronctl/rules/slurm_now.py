@@ -355,9 +355,12 @@ def reservation(on_cluster: PlanOnCluster) -> Iterator[Violation]:
 def fewest_nodes(on_cluster: PlanOnCluster) -> Iterator[Violation]:
     nodes, name = on_cluster.plan.nodes, on_cluster.plan.partition.name
     fewest = on_cluster.min_nodes
-    if nodes < fewest:
+    # A later Slurm wants so many requested, and not only needed.
+    unsaid = not on_cluster.says_nodes and on_cluster.snapshot.limits.config.release > (22, 5)
+    if nodes < fewest or (unsaid and fewest > 1):
+        requested = "no number of nodes" if unsaid else counted(nodes, "node")
         yield Violation(
-            f"requested {counted(nodes, 'node')}; a job in {name} must have at least {fewest}",
+            f"requested {requested}; a job in {name} must have at least {fewest}",
             f"request -N {fewest}, or use another partition",
             on_cluster.snapshot.says(f"scontrol show partition {name}"),
         )

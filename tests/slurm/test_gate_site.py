@@ -111,6 +111,7 @@ LISTS: List[Case] = [
         for state in ("INACTIVE", "DRAIN", "DOWN")
     ),
     ([f"{CPU} MaxCPUsPerNode=2"], "-p cpu,gpu -c4", "can", "starts"),
+    ([f"{CPU} MaxCPUsPerNode=2"], "-p cpu,gpu -c8", "refused NC509", "More processors"),
     ([f"{CPU} MaxTime=3"], "-p cpu,gpu", "refused NC141", "time limit is invalid"),
     ([enforce("ANY"), f"{CPU} MaxTime=3"], "-p cpu,gpu", "can", "starts"),
     ([enforce("ANY"), f"{CPU} MaxTime=3"], "-p cpu", "refused NC141", "time limit is invalid"),
@@ -194,6 +195,16 @@ BY_VERSION: List[Tuple[str, Tuple[str, str], Tuple[str, str]]] = [
 ]
 
 
+MIN_NODES: List[Tuple[str, Tuple[str, str], Tuple[str, str]]] = [
+    ("-p cpu", ("can", "starts"), ("refused NC527", "Node count")),
+    ("-p cpu -n 1", ("can", "starts"), ("refused NC527", "Node count")),
+    ("-p cpu -n 3 -c 8", ("can", "starts"), ("refused NC527", "Node count")),
+    ("-p cpu -n 2 -x c[1-2]", ("refused NC525", "not available"), ("refused", "Node count")),
+    ("-p cpu -N 1", ("refused NC527", "Node count"), ("refused NC527", "Node count")),
+    ("-p cpu -w c1", ("refused NC527", "Node count"), ("refused NC527", "Node count")),
+]
+
+
 def judged(site: Sandbox, options: str) -> str:
     """The verdict on a script with these options, and its cause."""
     site.write("own.sh", script(options))
@@ -203,8 +214,8 @@ def judged(site: Sandbox, options: str) -> str:
 
 
 def script(options: str) -> str:
-    """A script with these options, and such that keep it small where they do not."""
-    lines = ["-t 5", "-o /dev/null", *(["-N1", "-n1"] if "-N" not in options else [])]
+    """A script with these options."""
+    lines = ["-t 5", "-o /dev/null"]
     return "\n".join(
         ["#!/bin/bash", *(f"#SBATCH {one}" for one in [*lines, options]), "sleep 600\n"]
     )
@@ -271,6 +282,20 @@ def test_what_versions_of_slurm_take_differently(
     with set_up(site, []):
         assert judged(site, options).startswith(said)
         assert happens in happened(site, options)
+
+
+@pytest.mark.parametrize(("options", "earlier", "later"), MIN_NODES)
+def test_a_script_without_a_number_of_nodes_where_one_is_required(
+    site: Sandbox, options: str, earlier: Tuple[str, str], later: Tuple[str, str]
+) -> None:
+    said, happens = later if site.version >= LATER else earlier
+    with set_up(site, [f"{CPU} MinNodes=2"]):
+        assert judged(site, options).startswith(said)
+        assert happens in happened(site, options)
+    if "-N" not in options and "-w" not in options:
+        with set_up(site, [f"{CPU} MinNodes=2", f"{HI} Flags=PartitionMinNodes"]):
+            assert judged(site, f"{options} -q hi")[:3] == earlier[0][:3]
+            assert earlier[1] in happened(site, f"{options} -q hi")
 
 
 def test_a_limit_that_slurmctld_does_not_hold(site: Sandbox) -> None:

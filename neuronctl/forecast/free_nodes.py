@@ -194,7 +194,11 @@ def _busy(search: NodeSearch, free: FrozenSet[str]) -> Wait:
         if names:
             words = f"{', '.join(names)} (--nodelist) {verb} {share} free now"
     end = None if job is None else job.end
-    return Wait("NC504", "Resources", f"{words}; {until}", _SAID_OF_NODES, end)
+    # Behind others that wait for nodes of the partition, or of one that counts before it.
+    also = ["Priority"]
+    if any(len(group.partitions) > 1 for group in on_cluster.pool):
+        also.append(UNAVAILABLE)
+    return Wait(*("NC504", "Resources", f"{words}; {until}", _SAID_OF_NODES, end), also=tuple(also))
 
 
 def _not_available(search: NodeSearch) -> Wait:
@@ -234,7 +238,9 @@ def _not_available(search: NodeSearch) -> Wait:
             option = f"what --constraint={plan.request.constraint} needs"
         words = f"not all of {option} is available"
     source = SOURCE if reserved.by else _SAID_OF_NODES
-    return Wait("NC504", cause, "; ".join([words, *said]), source, until)
+    # Its two schedulers choose differently between these.
+    also = ("ReqNodeNotAvail", UNAVAILABLE)
+    return Wait("NC504", cause, "; ".join([words, *said]), source, until, also=also)
 
 
 def _frees(search: NodeSearch) -> Optional[MyJob]:

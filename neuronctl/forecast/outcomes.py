@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional, Union
+from typing import Optional, Tuple, Union
 
 from neuronctl.catalog.model import Citation
 from neuronctl.frozen import dataclass
@@ -38,7 +38,7 @@ class Wait:
 
     code: the rule's. cause: Slurm's reason. until: epoch seconds by which it ends at the latest
     where nothing else of the user's waits before it; None: not known. of_jobs: whether it is for a
-    limit on running jobs.
+    limit on running jobs. also: reasons that Slurm may give instead.
     """
 
     code: str
@@ -47,6 +47,7 @@ class Wait:
     source: Citation = Citation("")
     until: Optional[int] = None
     of_jobs: bool = False
+    also: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,8 @@ class Judgement:
         if waits:
             known = [wait.until for wait in waits]
             until = None if None in known else max(at for at in known if at is not None)
-            cause, *others = dict.fromkeys(wait.cause for wait in waits)
+            causes = [wait.cause for wait in waits]
+            cause, *others = dict.fromkeys([*causes, *(x for wait in waits for x in wait.also)])
             words = "; ".join(wait.words for wait in waits)
             return Verdict(WILL_WAIT, words, cause, until, also=tuple(others))
         free = self.free_nodes

@@ -29,8 +29,6 @@ from states import (
     random_state,
 )
 
-from neuronctl.forecast.free_nodes import UNAVAILABLE
-
 Row = Dict[str, Any]
 """state, request: how it came about. said: [verdict, cause, words, until, also]; happened:
 ["refused", message], ["starts", ""] or ["waits", reason]. wrong: what disagrees, "" where nothing
@@ -44,13 +42,6 @@ EVERY = 16
 
 ANY = "any"
 """The cause of a verdict that names none."""
-
-EITHER = ({"Resources", "Priority"}, {"ReqNodeNotAvail", UNAVAILABLE})
-"""Slurm's two words for a partition without room (for the first in the queue, and behind it), and
-for one with too few nodes in service (its two schedulers choose differently)."""
-
-SAME_NODES = tuple(f"-p {name} " for name in ("gpu", "short", "mix", "ga", "gb"))
-"""Partitions that share nodes: of a job in one Slurm says so while one waits in another."""
 
 ASKED = {"JobHeldUser", "BeginTime", "Dependency"}
 """What a job waits for because it was asked to."""
@@ -296,12 +287,7 @@ def disagreement(row: Row) -> str:
         at = datetime.strptime(until, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
         if row["started"] > at.timestamp():
             return "late start"
-    either = next((words for words in EITHER if _plain(reason) in words), {_plain(reason)})
-    in_service = not any("State=" in one or "reservation" in one for one in row["state"])
-    same_nodes = any(one in row["request"] for one in SAME_NODES)
-    if _plain(reason) == UNAVAILABLE and in_service and same_nodes:
-        either = {*either, "Resources"}
-    return "" if named & either else "reason"
+    return "" if _plain(reason) in named else "reason"
 
 
 def _as_script(words: Sequence[str]) -> str:

@@ -11,6 +11,9 @@ from slurm_answers import (
     BUSY,
     CONFIG,
     LIMITS,
+    NORMAL,
+    OTHER,
+    PARTITION,
     codes,
     job,
     judged,
@@ -26,7 +29,7 @@ from neuronctl.catalog.model import Catalog
 from neuronctl.gate.judgement import judge
 from neuronctl.rules import RuleContext
 from neuronctl.slurm.limits import Limit, Scope
-from neuronctl.slurm.sacctmgr import LimitedGroup
+from neuronctl.slurm.sacctmgr import LimitedGroup, parse_groups
 from neuronctl.slurm.snapshot import Limits
 
 
@@ -333,3 +336,29 @@ def test_a_job_submitted_a_moment_before_takes_of_an_accounts_or_users_limit_fir
         other = dataclasses.replace(first, account="other")
         said = judged(live((other,), limits, limited_groups=tuple(groups)), gpus_per_node=1)
         assert said.verdict.kind == "can start now"
+
+
+def test_limits_of_an_association_are_those_that_slurmctld_holds() -> None:
+    """The database may have one that it has not taken over."""
+    told = "ClusterName=toy Account=lab UserName=kim(7) Partition= MaxJobs= "
+    held = parse_groups(f"{told} MaxTRESPJ=cpu=9 MaxWallPJ=\n", "kim")
+    assert [(one.kind, one.figure) for group in held for one in group.limits] == [("MaxTRES", 9)]
+    limits = with_mine("MaxWall 00:05:00", "MaxTRES cpu=7")
+    for groups, figures in ((held, [9]), ((), [300, 7])):
+        made = judged(live(limits=limits, limited_groups=groups)).forecast
+        assert made is not None
+        mine = [one for one in made.on_cluster.limits if one.scope == Scope.ASSOCIATION]
+        assert [one.figure for one in mine] == figures
+
+
+def test_a_qos_lifts_limits_of_a_partition_and_multiplies_those_of_an_association() -> None:
+    short = dataclasses.replace(PARTITION, max_time=60, max_nodes=1, qos="")
+    limits = dataclasses.replace(with_mine("MaxTRES cpu=3"), partitions=(short, OTHER))
+    flags = ("PartitionTimeLimit", "PartitionMaxNodes")
+    for qos, expected in (
+        (NORMAL, {"MaxTime": 60, "MaxNodes": 1, "MaxTRES": 3}),
+        (dataclasses.replace(NORMAL, flags=flags, factor=1.5), {"MaxTRES": 4}),
+    ):
+        made = judged(live(limits=dataclasses.replace(limits, qos=(qos,)))).forecast
+        assert made is not None
+        assert {one.kind: one.figure for one in made.on_cluster.limits} == expected

@@ -13,6 +13,8 @@ from slurm_answers import (
     LIMITS,
     NODES,
     NOW,
+    OTHER,
+    PARTITION,
     codes,
     job,
     judged,
@@ -330,3 +332,27 @@ def test_nodes_that_slurm_plans_for_another_job() -> None:
 def test_a_limit_on_nodes_per_node() -> None:
     look = live(limits=with_more("MaxTRESPerNode node=2"))
     assert judged(look, gpus_per_node=1).verdict.kind == "can start now"
+
+
+@pytest.mark.parametrize(
+    ("fields", "enforced", "kind"),
+    [
+        ({"state": "INACTIVE"}, "ALL", "can start now"),
+        ({"max_time": 60}, "ALL", "refused"),
+        ({"max_time": 60}, "ANY", "can start now"),
+        ({"max_time": 60}, "NO", "can start now"),
+        ({"root_only": True}, "ANY", "refused"),
+        ({"root_only": True}, "NO", "can start now"),
+        ({"allow_groups": ("lee",)}, "ANY", "refused"),
+    ],
+)
+def test_what_one_of_several_partitions_does_not_take(
+    fields: Dict[str, Any], enforced: str, kind: str
+) -> None:
+    closed = dataclasses.replace(OTHER, name="old", **fields)
+    config = dataclasses.replace(CONFIG, enforce_partitions=enforced)
+    limits = dataclasses.replace(LIMITS, config=config, partitions=(PARTITION, OTHER, closed))
+    both = tuple(node(f"n{n}", partitions=("gpu", "old")) for n in range(1, 5))
+    snapshot = live(limits=dataclasses.replace(limits, nodes=both))
+    judgement = judged(snapshot, partition="old,gpu", gpus_per_node=1, time_limit="10")
+    assert judgement.verdict.kind == kind

@@ -1,7 +1,8 @@
-"""Files written as a whole or not at all, and read back only if they are the user's own.
+"""Files written as a whole or not at all, and read only where it is safe to.
 
-Nobody ever reads a half-written one, on NFS and Lustre too; what is read back could have been
-written by nobody but this user.
+Nobody ever reads a half-written one, on NFS and Lustre too. What neuronctl finds by itself is read
+only if nobody but this user, or root, could have written it; a file that the user names need only
+be a regular one.
 """
 
 from __future__ import annotations
@@ -9,52 +10,172 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
-from typing import BinaryIO, Iterator, Union
+from typing import BinaryIO, Iterator, Optional, Union
 
 _LARGEST = 64 * 1024 * 1024  # bytes of a file that is read back
+_LARGEST_TRUSTED = 1024 * 1024
+_MOST_LINKS = 40  # as for the kernel
+
+
+class UntrustedFileError(PermissionError):
+    """A file that somebody else wrote or could write. hint: what its user can do."""
+
+    def __init__(self, problem: str, hint: str) -> None:
+        super().__init__(errno.EPERM, problem)
+        self.hint = hint
+
+
+# ------------------------------------------------------------------------------- writing
 
 
 def write_private(
     path: str, content: Union[str, bytes], *, mode: int = 0o600, sync: bool = False
 ) -> None:
-    """Write a file next to ``path`` and rename it; create missing directories with mode 0700.
+    """Write a file of the user's own into a directory of their own, which becomes private (0700).
+
+    Missing directories are made. No link that another user made is followed, so that root, with
+    that user's home directory, changes nothing elsewhere. Otherwise as ``write_whole``.
+    """
+    directory, name = os.path.split(os.path.abspath(path))
+    with _closing(_own_directory(directory)) as place:
+        _write(place, name, content, mode=mode, sync=sync)
+
+
+def write_whole(
+    path: str, content: Union[str, bytes], *, mode: int = 0o600, sync: bool = False
+) -> None:
+    """Write a file beside ``path``, in whosever directory, and rename it.
 
     mode: the file's, whatever the umask. sync makes it survive a crash of the machine. Several
     login nodes may write the same file at once. Raises OSError and then leaves the old file as it
     was.
     """
-    make_private(os.path.dirname(path))
-    with _replacing(path, sync=sync) as file:
+    directory, name = os.path.split(os.path.abspath(path))
+    with _closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY)) as place:
+        _write(place, name, content, mode=mode, sync=sync)
+
+
+def _write(place: int, name: str, content: Union[str, bytes], *, mode: int, sync: bool) -> None:
+    with _replacing(place, name, sync=sync) as file:
         os.fchmod(file.fileno(), mode)
         file.write(content.encode("utf-8") if isinstance(content, str) else content)
 
 
 @contextlib.contextmanager
-def _replacing(path: str, *, sync: bool) -> Iterator[BinaryIO]:
-    """A private file beside ``path`` that takes its place at the end of the block."""
-    directory, name = os.path.split(path)
-    aside = os.path.join(directory, f".{name}.{os.urandom(6).hex()}")
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+def _closing(descriptor: int) -> Iterator[int]:
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _replacing(place: int, name: str, *, sync: bool) -> Iterator[BinaryIO]:
+    """A private file beside ``name`` in ``place``, whose place it takes at the end of the block."""
+    aside = f".{name}.{os.urandom(6).hex()}"
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=place)
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
             if sync:
                 file.flush()
                 os.fsync(file.fileno())
-        os.replace(aside, path)
+        os.replace(aside, name, src_dir_fd=place, dst_dir_fd=place)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(aside)
+            os.unlink(aside, dir_fd=place)
         raise
     if sync:
         # The new name has to survive too; not every file system supports this.
         with contextlib.suppress(OSError):
-            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+            os.fsync(place)
+
+
+def _own_directory(path: str) -> int:
+    """Open a directory of this user's, which becomes private; what is missing of it is made."""
+    flags = os.O_DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_PATH", os.O_RDONLY)
+    place = os.open("/", flags)
+    left = path.split("/")[::-1]
+    links = 0
+    try:
+        while left:
+            name = left.pop()
+            if name in ("", "."):
+                continue
             try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+                status = os.stat(name, dir_fd=place, follow_symlinks=False)
+            except FileNotFoundError:
+                # What root makes in another user's home would be in that user's way.
+                if os.geteuid() == 0:
+                    _refuse_others(os.fstat(place), "the directory above")
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, 0o700, dir_fd=place)
+                status = os.stat(name, dir_fd=place, follow_symlinks=False)
+            if stat.S_ISLNK(status.st_mode):
+                links += 1
+                if links > _MOST_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                _refuse_others(status, f"the link '{name}'")
+                target = os.readlink(name, dir_fd=place)
+                left += target.split("/")[::-1]
+                name = "/" if target.startswith("/") else "."
+            inner = os.open(name, flags, dir_fd=place)
+            os.close(place)
+            place = inner
+        status = os.fstat(place)
+        _refuse_others(status, "its directory", root=False)
+        opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=place)
+    finally:
+        os.close(place)
+    if status.st_mode & 0o077:
+        os.fchmod(opened, 0o700)
+    return opened
+
+
+def rewrite(path: str, before: bytes, after: bytes) -> None:
+    """Replace the content of a user's own file, of which only the content is to change.
+
+    A symbolic link stays one. The file is replaced in one moment, except where it has several names
+    (hard links), which all show the new content. What is checked is what is written, whatever the
+    names lead to meanwhile. Raises OSError, whose text says why, for a file of somebody else, one
+    without the user's write permission, and one that is no longer ``before``.
+    """
+    directory, name = os.path.split(os.path.realpath(path))
+    with _closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY)) as place:
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
+        with _regular(os.open(name, flags, dir_fd=place)) as file:
+            status = os.fstat(file.fileno())
+            _refuse_others(status, "it", root=False)
+            if not status.st_mode & stat.S_IWUSR:
+                raise PermissionError(errno.EACCES, "its mode does not let you write it")
+            if file.read(len(before) + 1) != before:
+                raise OSError(errno.EBUSY, "it has changed meanwhile")
+            if status.st_nlink > 1:
+                with open(f"/proc/self/fd/{file.fileno()}", "r+b") as again:
+                    again.write(after)
+                    again.truncate()
+                return
+            with _replacing(place, name, sync=True) as new:
+                new.write(after)
+                if status.st_gid != os.fstat(new.fileno()).st_gid:
+                    os.chown(new.fileno(), -1, status.st_gid)
+                os.fchmod(new.fileno(), stat.S_IMODE(status.st_mode))
+                _copy_attributes(file.fileno(), new.fileno())
+                now = os.stat(name, dir_fd=place, follow_symlinks=False)
+                if not os.path.samestat(now, status):
+                    raise OSError(errno.EBUSY, "another file has taken its place meanwhile")
+
+
+def _copy_attributes(file: int, new: int) -> None:
+    with contextlib.suppress(OSError, AttributeError):  # macOS and some disks have none
+        for attribute in os.listxattr(file):  # an access control list is one
+            with contextlib.suppress(OSError):
+                os.setxattr(new, attribute, os.getxattr(file, attribute))
+
+
+# ------------------------------------------------------------------------------- reading
 
 
 def read_private(path: str) -> bytes:
@@ -62,24 +183,47 @@ def read_private(path: str) -> bytes:
 
     Raises OSError, whose text says why, for any other file, and for one of more than 64 MiB.
     """
-    directory, name = os.path.split(path)
-    place = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        _check_owner(os.fstat(place))
-        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=place)
-    finally:
-        os.close(place)
+    return _read(path, _LARGEST, root=False)
+
+
+def read_trusted(path: str) -> bytes:
+    """As ``read_private``, of a file of up to 1 MiB that may also be root's, or be a link.
+
+    For what becomes part of the user's jobs without being named. Raises UntrustedFileError where
+    somebody else wrote it or could have.
+    """
+    return _read(path, _LARGEST_TRUSTED, root=True)
+
+
+def _read(path: str, most: int, *, root: bool) -> bytes:
+    directory, name = os.path.split(os.path.abspath(path))
+    with _closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY)) as place:
+        _check_writers(place, "its directory", directory, root=root)
+        flags = os.O_RDONLY | os.O_NONBLOCK | (0 if root else os.O_NOFOLLOW)
+        file = os.open(name, flags, dir_fd=place)
     with _regular(file) as stream:
-        status = os.fstat(file)
-        _check_owner(status)
-        if status.st_size > _LARGEST:
-            raise OSError(errno.EFBIG, f"it has more than {_LARGEST >> 20} MiB")
-        return stream.read()
+        _check_writers(file, "it", path, root=root)
+        content = stream.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most >> 20} MiB")
+    return content
 
 
 def open_regular(path: str) -> BinaryIO:
     """Open anybody's regular file to read; OSError for a directory, a pipe, or a device."""
     return _regular(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+
+
+def open_named(path: str) -> BinaryIO:
+    """Open a file that the user names: a regular one, or what their shell has opened.
+
+    ``-`` is standard input; ``/dev/fd/63`` is what ``<(…)`` becomes. Raises OSError.
+    """
+    if path == "-":
+        return open(0, "rb", closefd=False)
+    if re.fullmatch(r"/dev/stdin|(?:/dev|/proc/self)/fd/[0-9]+", path):
+        return open(path, "rb")
+    return open_regular(path)
 
 
 def _regular(descriptor: int) -> BinaryIO:
@@ -89,50 +233,60 @@ def _regular(descriptor: int) -> BinaryIO:
     raise OSError(errno.EINVAL, "not a regular file")
 
 
-def _check_owner(status: os.stat_result) -> None:
-    if status.st_uid != os.geteuid():
-        raise PermissionError(errno.EPERM, f"it belongs to user {status.st_uid}")
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise PermissionError(errno.EPERM, "other users can write it")
+# ------------------------------------------------------------------- who could have written it
 
 
-def make_private(directory: str) -> None:
-    """Create a directory and its missing parents for this user only. Raises OSError."""
-    # makedirs(mode) would apply the mode to the last of them only.
-    if not directory or os.path.isdir(directory):
-        return
-    make_private(os.path.dirname(directory))
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(directory, 0o700)
+def _check_writers(descriptor: int, what: str, path: str, *, root: bool) -> None:
+    """Refuse a file or directory that another user wrote or could write.
 
-
-def rewrite(path: str, before: bytes, after: bytes) -> None:
-    """Replace the content of a user's own file, of which only the content is to change.
-
-    A symbolic link stays one. The file is replaced in one moment, except where it has several names
-    (hard links), which all show the new content. Raises OSError, whose text says why, for a file
-    of somebody else, one without the user's write permission, and one that is no longer ``before``.
+    root: whether root may have written it, and the user's private group may write it.
     """
-    path = os.path.realpath(path)
-    with open_regular(path) as file:
-        status = os.fstat(file.fileno())
-        if status.st_uid != os.geteuid():
-            raise PermissionError(errno.EPERM, f"it belongs to user {status.st_uid}")
-        if not status.st_mode & stat.S_IWUSR:
-            raise PermissionError(errno.EACCES, "its mode does not let you write it")
-        if file.read(len(before) + 1) != before:
-            raise OSError(errno.EBUSY, "it has changed meanwhile")
-    if status.st_nlink > 1:
-        with open(path, "r+b") as file:
-            file.write(after)
-            file.truncate()
+    status = os.fstat(descriptor)
+    _refuse_others(status, what, root=root)
+    own_group = root and _is_own_group(status, descriptor)
+    if status.st_mode & (stat.S_IWOTH if own_group else stat.S_IWOTH | stat.S_IWGRP):
+        raise UntrustedFileError(f"other users can write {what}", f"chmod go-w {path}")
+
+
+def _refuse_others(status: os.stat_result, what: str, *, root: bool = True) -> None:
+    owner = status.st_uid
+    if owner == os.geteuid() or (root and (owner == 0 or owner == _unmapped())):
         return
-    with _replacing(path, sync=True) as file:
-        file.write(after)
-        if status.st_gid != os.fstat(file.fileno()).st_gid:
-            os.chown(file.fileno(), -1, status.st_gid)
-        os.chmod(file.fileno(), stat.S_IMODE(status.st_mode))
-        with contextlib.suppress(OSError, AttributeError):  # macOS and some disks have none
-            for attribute in os.listxattr(path):  # an access control list is one
-                with contextlib.suppress(OSError):
-                    os.setxattr(file.fileno(), attribute, os.getxattr(path, attribute))
+    raise UntrustedFileError(
+        f"{what} belongs to user {owner}", "use a copy in a directory of your own"
+    )
+
+
+def _is_own_group(status: os.stat_result, descriptor: int) -> bool:
+    """Whether a file that the group can write has the user's private group, as with umask 002.
+
+    That is their own group, of their own name, without other members. An access control list may
+    name others.
+    """
+    if not status.st_mode & stat.S_IWGRP:
+        return False
+    import grp
+    import pwd
+
+    try:
+        user = pwd.getpwuid(os.geteuid())
+        group = grp.getgrgid(status.st_gid)
+    except KeyError:
+        return False
+    own = (group.gr_gid, group.gr_name) == (user.pw_gid, user.pw_name)
+    if not own or not set(group.gr_mem) <= {user.pw_name}:
+        return False
+    with contextlib.suppress(OSError, AttributeError):
+        return "system.posix_acl_access" not in os.listxattr(descriptor)
+    return True
+
+
+def _unmapped() -> Optional[int]:
+    """To whom root's files belong in a user namespace that has no number for root."""
+    with contextlib.suppress(OSError, ValueError):
+        with open("/proc/self/uid_map", encoding="ascii") as file:
+            if file.read().split()[:3] == ["0", "0", "4294967295"]:
+                return None
+        with open("/proc/sys/kernel/overflowuid", encoding="ascii") as file:
+            return int(file.read())
+    return None

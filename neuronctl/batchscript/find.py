@@ -6,6 +6,8 @@ import os
 import re
 from typing import Iterator, List
 
+from neuronctl.files import open_regular
+
 MAX_BYTES = 4 * 1024 * 1024
 """The longest script that slurmctld takes where the site does not say otherwise."""
 
@@ -41,7 +43,7 @@ def _below(folder: str) -> Iterator[str]:
 def is_batch_script(path: str) -> bool:
     """Whether it is a script with directives: of another language's, those that sbatch reads."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             first = file.read(4096)
             if not first.startswith((b"#!", b"\xef\xbb\xbf#!", b"#SBATCH")):
                 return False

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 
 from neuronctl.batchscript.find import MAX_BYTES
-from neuronctl.files import open_regular
+from neuronctl.files import open_named
 
 MOST_CHARACTERS = 50_000
 """So much of a script is read: that of a thousand lines has about 40,000."""
@@ -31,12 +30,7 @@ def read_file(path: str) -> str:
     Bytes that are not UTF-8 become surrogates. Raises OSError, also for what is no regular file but
     for what the shell has opened: ``/dev/fd/63`` of ``<(…)``.
     """
-    opened = re.fullmatch(r"-|/dev/stdin|(?:/dev|/proc/self)/fd/[0-9]+", path) is not None
-    with (
-        open(0 if path == "-" else path, "rb", closefd=path != "-")
-        if opened
-        else open_regular(path) as file
-    ):
+    with open_named(path) as file:
         return file.read(MAX_BYTES + 1).decode("utf-8", "surrogateescape")
 
 

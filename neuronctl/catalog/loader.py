@@ -28,7 +28,7 @@ def load(option_file: Optional[str] = None) -> Catalog:
     named by ``--catalog`` or $NEURONCTL_CATALOG must exist.
     """
     files = layer_files(option_file)
-    texts = [yamlfile.text_of(file, CatalogError) for file in files]
+    texts = [text_of(file) for file in files]
     name, source = "\0".join(files), "\0".join([_made_by(), *texts])
     try:
         return restored(Catalog, cache.read("catalog", name, source))
@@ -46,12 +46,20 @@ def load(option_file: Optional[str] = None) -> Catalog:
 def layer_files(option_file: Optional[str] = None) -> List[str]:
     """The files that load() merges, lowest first."""
     files = [data_path("partitions.yaml")]
-    own = os.path.join(config_dir(), "partitions.yaml")
-    files += [file for file in (SITE_FILE, own) if present(file)]
+    files += [file for file in (SITE_FILE, _own_file()) if present(file)]
     if option_file == "":
         raise CatalogError("--catalog: empty file name", "name a file, or omit the option")
     named = [os.environ.get("NEURONCTL_CATALOG"), option_file]
     return files + [os.path.expanduser(name) for name in named if name]
+
+
+def text_of(file: str) -> str:
+    """The text of a layer. The site's and the user's must be theirs; the rest was named."""
+    return yamlfile.text_of(file, CatalogError, found=file in (SITE_FILE, _own_file()))
+
+
+def _own_file() -> str:
+    return os.path.join(config_dir(), "partitions.yaml")
 
 
 def _made_by() -> str:

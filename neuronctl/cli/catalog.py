@@ -59,7 +59,7 @@ def import_(write: Optional[str], force: bool) -> None:
     cluster the default.
     """
     from neuronctl import yamlfile
-    from neuronctl.catalog.loader import layer_files
+    from neuronctl.catalog.loader import layer_files, text_of
     from neuronctl.catalog.merging import merge
     from neuronctl.cli.job_output import write_text
     from neuronctl.cli.say import print_script, say
@@ -69,7 +69,7 @@ def import_(write: Optional[str], force: bool) -> None:
     target = None if write is None else os.path.realpath(write)
     files = (file for file in layer_files() if os.path.realpath(file) != target)
     files = (file for file in files if not os.path.isfile(file) or os.path.getsize(file))
-    layers = [yamlfile.read(file, CatalogError) for file in files]
+    layers = [yamlfile.parse(text_of(file), file, CatalogError) for file in files]
     below = [merge(layers[: number + 1]) for number in range(len(layers))]
     text = _catalog_text(_ask(), below)
     if write is None:

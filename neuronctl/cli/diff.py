@@ -7,6 +7,7 @@ from typing import List, Optional
 
 import click
 
+from neuronctl.batchscript.script_file import read_file
 from neuronctl.cli.jobs import recorded_job
 from neuronctl.cli.say import notify
 from neuronctl.console import Column, print_diff, print_json, print_line, print_table
@@ -73,7 +74,6 @@ def _second(word: str, store: RecordStore) -> JobRecord:
 
 def _read(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
+        return read_file(path)
     except OSError as error:
         raise UsageError(f"cannot read '{path}': {error.strerror}") from None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 import click
 
 from neuronctl.errors import UsageError
+from neuronctl.files import open_named
 from neuronctl.launch import launchers
 from neuronctl.request.job import OPTIONS, Body
 from neuronctl.request.options import Option
@@ -129,7 +130,7 @@ def _shell_text(
         return None
     name = "standard input" if file == "-" else f"'{file}'"
     try:
-        with open(0 if file == "-" else file, "rb", closefd=file != "-") as stream:
+        with open_named(file) as stream:
             text = stream.read(_LONGEST + 1).decode("utf-8-sig")
     except (OSError, ValueError) as error:
         problem = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"

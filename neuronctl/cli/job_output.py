@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Optional, Sequence, TextIO, Tuple
 from neuronctl.cli.say import notify, say
 from neuronctl.console import Column, print_line, print_table
 from neuronctl.errors import UsageError
-from neuronctl.files import write_private
+from neuronctl.files import write_whole
 from neuronctl.words import moment
 
 if TYPE_CHECKING:
@@ -99,7 +99,6 @@ def write_text(path: str, text: str, *, force: bool, mode: int = 0o700) -> None:
     if os.path.isfile(path) and not force:
         raise UsageError(f"'{path}' already exists", "use --force to overwrite it")
     try:
-        os.stat(os.path.join(os.path.dirname(path), "."))  # write_private would make it
-        write_private(path, text, mode=mode)
+        write_whole(path, text, mode=mode)
     except OSError as error:
         raise UsageError(f"'{path}' cannot be written: {error.strerror}") from None

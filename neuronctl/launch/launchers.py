@@ -11,11 +11,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import stat
 from string import Template
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from neuronctl.errors import TemplateError, UsageError, did_you_mean
+from neuronctl.files import read_trusted
 from neuronctl.frozen import dataclass
 from neuronctl.paths import config_dir, data_path
 
@@ -218,7 +218,7 @@ def _read(name: str, places: Sequence[str]) -> Tuple[str, str]:
         file = os.path.join(directory, f"{name}.j2")
         try:
             if directory != directories()[-1]:
-                _check_owner(directory, file)
+                return file, read_trusted(file).decode("utf-8")
             with open(file, encoding="utf-8") as stream:
                 return file, stream.read()
         except (FileNotFoundError, NotADirectoryError):
@@ -226,26 +226,11 @@ def _read(name: str, places: Sequence[str]) -> Tuple[str, str]:
         except UnicodeDecodeError:
             raise TemplateError(f"{file}: not UTF-8 text") from None
         except OSError as error:
-            raise TemplateError(f"{file}: {error.strerror}") from None
+            hint = getattr(error, "hint", "")
+            raise TemplateError(f"cannot read {file}: {error.strerror}", hint) from None
     raise UsageError(
         f"--launcher: unknown launcher '{name}'", "launchers are: " + ", ".join(names())
     )
-
-
-def _check_owner(directory: str, file: str) -> None:
-    """Refuse a launcher that another user wrote or could write: it runs as this user."""
-    for path in (file, directory):
-        status = os.stat(path)
-        if status.st_uid not in (0, os.getuid()):
-            raise TemplateError(
-                f"{path} belongs to user {status.st_uid}: a launcher must belong to you or root",
-                "copy the file into a directory of your own",
-            )
-        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise TemplateError(
-                f"{path} is writable by other users, who could run commands as you",
-                f"chmod go-w {path}",
-            )
 
 
 def _traits(file: str, text: str) -> Dict[str, Any]:

@@ -12,6 +12,7 @@ from neuronctl.batchscript.command_wrappers import (
     python_runs,
 )
 from neuronctl.catalog.model import Cluster
+from neuronctl.files import open_regular
 from neuronctl.launch.calls import called
 from neuronctl.launch.environments import (
     Conda,
@@ -122,7 +123,7 @@ def starts_once(request: JobRequest) -> str:
 def _interpreter(path: str) -> str:
     """The name of the program that a script's first line calls; "" where it calls none."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             line = file.read(200).partition(b"\n")[0].decode("utf-8", "replace")
     except OSError:
         return ""

@@ -344,8 +344,6 @@ class RecordStore:
 
     def _write(self, name: str, record: JobRecord) -> None:
         try:
-            if os.path.isdir(self.directory) and os.stat(self.directory).st_mode & 0o077:
-                os.chmod(self.directory, 0o700)
             write_private(self._file(name), encode(record), sync=True)
         except OSError as error:
             raise RecordError(

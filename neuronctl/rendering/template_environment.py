@@ -17,7 +17,7 @@ import jinja2
 from jinja2.bccache import Bucket
 
 from neuronctl.errors import NeuronctlError, TemplateError
-from neuronctl.files import make_private, write_private
+from neuronctl.files import open_regular, read_private, read_trusted, write_private
 from neuronctl.paths import cache_dir, config_dir, data_path
 from neuronctl.shell import quote
 from neuronctl.version import __version__
@@ -27,6 +27,9 @@ _SYNTAX: Dict[str, Any] = {
     "lstrip_blocks": True,
     "keep_trailing_newline": True,
 }
+
+
+_LONGEST = 1024 * 1024  # bytes of a template
 
 
 def shipped_directory() -> str:
@@ -83,32 +86,57 @@ def _quoted(value: object) -> str:
 
 
 class _Files(jinja2.FileSystemLoader):
-    """Template files; one that is not text is named."""
+    """Template files; nobody but the user, or root, may have written those of the user's own.
+
+    Of the others, the user has named the file or its directory, or they ship with neuronctl.
+    """
 
     def get_source(
         self, environment: jinja2.Environment, template: str
     ) -> Tuple[str, str, Callable[[], bool]]:
-        try:
-            return super().get_source(environment, template)
-        except UnicodeDecodeError as error:
-            paths = [os.path.join(directory, template) for directory in self.searchpath]
-            path = next((path for path in paths if os.path.isfile(path)), template)
-            raise TemplateError(
-                f"{path}: a template is UTF-8 text, and byte {error.start + 1} of this file is "
-                f"{error.object[error.start]:#04x}",
-                "name a text file, or save it as UTF-8",
-            ) from None
+        parts = jinja2.loaders.split_template_path(template)
+        own = directories()[0]
+        for directory in self.searchpath:
+            file = os.path.join(directory, *parts)
+            if os.path.exists(file):
+                text = _text(file, own=directory == own)
+                changed = os.path.getmtime(file)
+                return text, file, functools.partial(_is_as_old, file, changed)
+        raise jinja2.TemplateNotFound(template)
+
+
+def _text(file: str, *, own: bool) -> str:
+    try:
+        if own:
+            content = read_trusted(file)
+        else:
+            with open_regular(file) as stream:
+                content = stream.read(_LONGEST)
+        # As in a file that is opened as text.
+        return content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        raise TemplateError(
+            f"{file}: a template is UTF-8 text, and byte {error.start + 1} of this file is "
+            f"{error.object[error.start]:#04x}",
+            "name a text file, or save it as UTF-8",
+        ) from None
+    except OSError as error:
+        hint = getattr(error, "hint", "")
+        raise TemplateError(f"cannot read {file}: {error.strerror}", hint) from None
+
+
+def _is_as_old(file: str, changed: float) -> bool:
+    with contextlib.suppress(OSError):
+        return os.path.getmtime(file) == changed
+    return False
 
 
 def _cache() -> Optional[str]:
-    """The directory of compiled templates; None unless it belongs to this user alone."""
+    """The directory of compiled templates; None where there is no home directory."""
     try:
-        directory = os.path.join(cache_dir(), "templates")
-        make_private(directory)
-        status = os.stat(directory)
-    except (NeuronctlError, OSError):
+        return os.path.join(cache_dir(), "templates")
+    except NeuronctlError:
         return None
-    return directory if status.st_uid == os.getuid() and not status.st_mode & 0o077 else None
 
 
 class _Bytecode(jinja2.FileSystemBytecodeCache):
@@ -120,10 +148,10 @@ class _Bytecode(jinja2.FileSystemBytecodeCache):
         super().__init__(directory, f"{kind}-{versions}-{settings:08x}-%s.bin")
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        with contextlib.suppress(OSError), open(self._get_cache_filename(bucket), "rb") as file:
-            checksum, code = file.read(4), file.read()
-            if checksum == _checksum(code):
-                bucket.bytecode_from_string(code)
+        with contextlib.suppress(OSError):
+            content = read_private(self._get_cache_filename(bucket))
+            if content[:4] == _checksum(content[4:]):
+                bucket.bytecode_from_string(content[4:])
 
     def dump_bytecode(self, bucket: Bucket) -> None:
         code = bucket.bytecode_to_string()

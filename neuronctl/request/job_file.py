@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import JobFileError, did_you_mean
+from neuronctl.files import open_regular
 from neuronctl.frozen import dataclass
 from neuronctl.paths import defaults_file, present
 from neuronctl.request.job import BY_NAME, Layer, Origin, Source, StepRequest, find
@@ -74,7 +75,7 @@ def _read(path: str, source: Source, program_keys: Sequence[str]) -> Layer:
 
     # Most commands read the configuration, so it is cached.
     config = source is Source.CONFIG
-    document = yamlfile.read(path, JobFileError, keep=config, private=_PRIVATE_KEYS)
+    document = yamlfile.read(path, JobFileError, found=config, private=_PRIVATE_KEYS)
     return _layer(document, source, program_keys)
 
 
@@ -154,7 +155,7 @@ def _is_program(path: str) -> bool:
     if os.path.splitext(path)[1] in (".py", ".sh", ".sbatch", ".slurm"):
         return True
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             return file.read(2) == b"#!"
     except OSError:
         return False  # the YAML reader reports why

@@ -14,7 +14,6 @@ import pickle
 import pwd
 import select
 import socket
-import struct
 import subprocess
 import sys
 import time
@@ -24,13 +23,13 @@ from typing import Any, Dict, List, Optional, Tuple
 import neuronctl
 from neuronctl import paths, yamlfile
 from neuronctl.error_details import write_error_details
-from neuronctl.errors import JobFileError, SlurmUnavailableError, UsageError
+from neuronctl.errors import CatalogError, JobFileError, SlurmUnavailableError, UsageError
+from neuronctl.files import read_trusted
 from neuronctl.sandbox import requirements
 from neuronctl.sandbox.layout import Layout
-from neuronctl.sandbox.requirements import SubIds
 from neuronctl.sandbox.setup import NAMED_CATALOG, Running, Setup, User, config_text
 from neuronctl.sandbox.view import View
-from neuronctl.sandbox_address import NAME_VARIABLE, address
+from neuronctl.sandbox_address import NAME_VARIABLE, SubIds, address, is_ours, peer
 
 _ANSWER_TIMEOUT = 90.0
 _MADE_USER = "neuron"
@@ -43,8 +42,8 @@ def find() -> Optional[Running]:
         connection.settimeout(_ANSWER_TIMEOUT)
         try:
             connection.connect(address())
-            pid, uid = _peer(connection)
-            if not _is_ours(uid):
+            pid, uid = peer(connection)
+            if not is_ours(uid):
                 raise SlurmUnavailableError(
                     f"the sandbox's socket name is in use by process {pid} of uid {uid}",
                     f"set {NAME_VARIABLE} to another name",
@@ -79,21 +78,6 @@ def require() -> Running:
     if running is None:
         raise SlurmUnavailableError("no sandbox is running", "start one: 'neuronctl sandbox up'")
     return running
-
-
-def _peer(connection: socket.socket) -> Tuple[int, int]:
-    size = struct.calcsize("3i")
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-    pid, uid, _ = struct.unpack("3i", credentials)
-    return pid, uid
-
-
-def _is_ours(uid: int) -> bool:
-    """Whether ``uid`` can be our own sandbox's; root in our user namespace has a subordinate id."""
-    if uid == os.getuid():
-        return True
-    ids = requirements.sub_ids("/etc/subuid", os.getuid()) if os.getuid() else None
-    return ids is not None and ids.first <= uid < ids.first + ids.count
 
 
 # ------------------------------------------------------------------------------------- up
@@ -240,17 +224,23 @@ def _config(layout: Layout) -> Dict[str, str]:
     """The user's configuration, as far as it holds in the sandbox, and the catalog."""
     own = Path(paths.config_dir())
     files = [own / "partitions.yaml", *own.glob("templates/**/*")]
-    found = {str(file.relative_to(own)): _text(file) for file in files if file.is_file()}
+    found = {str(file.relative_to(own)): _own_text(file) for file in files if file.is_file()}
     named = os.environ.get("NEURONCTL_CATALOG")
     if named:
-        found[NAMED_CATALOG] = _text(Path(named).expanduser())
+        found[NAMED_CATALOG] = yamlfile.text_of(
+            os.path.expanduser(named), CatalogError, found=False
+        )
     config = own / "config.yaml"
-    document = yamlfile.read(config, JobFileError) if config.exists() else None
+    document = yamlfile.read(config, JobFileError, found=True) if config.exists() else None
     return {**found, "config.yaml": config_text(layout.cluster, document)}
 
 
-def _text(file: Path) -> str:
-    return file.read_text(encoding="utf-8", errors="surrogateescape")
+def _own_text(file: Path) -> str:
+    try:
+        return read_trusted(str(file)).decode("utf-8", "surrogateescape")
+    except OSError as error:
+        hint = getattr(error, "hint", "")
+        raise UsageError(f"cannot read {file}: {error.strerror}", hint) from None
 
 
 def _package_root() -> str:
@@ -291,12 +281,13 @@ def down() -> bool:
     disappear with the last of them.
     """
     with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(1)
         try:
             connection.connect(address())
         except OSError:
             return False
-        pid, uid = _peer(connection)
-        if not _is_ours(uid):
+        pid, uid = peer(connection)
+        if not is_ours(uid):
             return False
         try:
             handle = os.pidfd_open(pid)

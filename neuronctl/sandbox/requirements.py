@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import shlex
 import shutil
@@ -14,6 +13,7 @@ from typing import Dict, List, Optional, Tuple
 
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.sandbox import modules, ssh
+from neuronctl.sandbox_address import SubIds, sub_id_ranges, sub_ids, user_name
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where to find daemons and their tools; an ordinary user's PATH lacks the sbin directories."""
@@ -44,14 +44,6 @@ _ON_THE_MACHINE = ("util-linux", "uidmap")
 
 # Packages without programs are detected by a file.
 _FILES = {"slurm-wlm-basic-plugins": "slurm-wlm/job_submit_lua.so"}
-
-
-@dataclass(frozen=True)
-class SubIds:
-    """A user's range of subordinate ids, from /etc/subuid or /etc/subgid."""
-
-    first: int
-    count: int
 
 
 def missing_packages(*, as_root: bool, root: str = "/") -> List[str]:
@@ -114,27 +106,11 @@ def _library(name: str, root: str = "/") -> Optional[Path]:
     return next((path for path in Path(root, "usr/lib").glob(f"*/{name}")), None)
 
 
-def sub_ids(file: str, uid: int) -> Optional[SubIds]:
-    """The largest range that ``/etc/subuid`` or ``/etc/subgid`` assigns to a user, or None."""
-    names = {str(uid), _user_name(uid)}
-    mine = (ids for owner, ids in _ranges(file) if owner in names)
-    return max(mine, key=lambda ids: ids.count, default=None)
-
-
 def free_range(*files: str) -> str:
     """An unassigned range of ids, in the form that usermod expects."""
-    ends = [ids.first + ids.count for file in files for _, ids in _ranges(file)]
+    ends = [ids.first + ids.count for file in files for _, ids in sub_id_ranges(file)]
     first = max([100_000, *ends])
     return f"{first}-{first + _LOT - 1}"
-
-
-def _ranges(file: str) -> List[Tuple[str, SubIds]]:
-    try:
-        text = Path(file).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return []
-    found = re.findall(r"^(.*?):(\d+):(\d+)$", text, re.ASCII | re.MULTILINE)
-    return [(owner, SubIds(int(first), int(count))) for owner, first, count in found]
 
 
 _FEWEST_IDS = 1000  # the ids of the system users
@@ -162,7 +138,7 @@ def check(uid: int, root: str = "/") -> Tuple[Optional[SubIds], Optional[SubIds]
     users = groups = None
     if uid != 0:
         users, groups = sub_ids("/etc/subuid", uid), sub_ids("/etc/subgid", uid)
-        name = _user_name(uid)
+        name = user_name(uid)
         for file, found, option in (
             ("/etc/subuid", users, "--add-subuids"),
             ("/etc/subgid", groups, "--add-subgids"),
@@ -180,13 +156,6 @@ def check(uid: int, root: str = "/") -> Tuple[Optional[SubIds], Optional[SubIds]
             "the sandbox cannot start: " + "; ".join(problems), "as root: " + " && ".join(remedies)
         )
     return users, groups
-
-
-def _user_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def _user_namespaces_forbidden() -> Optional[Tuple[str, str]]:

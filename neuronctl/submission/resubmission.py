@@ -12,7 +12,7 @@ from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.sbatch_line import STDIN, read_line
 from neuronctl.errors import NeuronctlError, SlurmUnavailableError, UsageError
-from neuronctl.files import write_private
+from neuronctl.files import write_whole
 from neuronctl.frozen import dataclass, replace
 from neuronctl.masking import MASK, Masker
 from neuronctl.records import provenance, recorded
@@ -305,7 +305,8 @@ def program_as_recorded(
     except OSError:
         mode = 0o700
     try:
-        write_private(path, text, mode=mode)
+        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        write_whole(path, text, mode=mode)
     except OSError as error:
         raise UsageError(f"'{path}' cannot be written: {error.strerror}") from None
     stays = True  # also where it is not known whether Slurm has the job

@@ -15,6 +15,7 @@ from typing import Any, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from neuronctl import cache
 from neuronctl.errors import NeuronctlError
+from neuronctl.files import open_named, read_trusted
 from neuronctl.frozen import dataclass
 
 MAX_BYTES = 1_000_000
@@ -48,36 +49,40 @@ def read(
     path: Union[str, os.PathLike[str]],
     error: Type[NeuronctlError],
     *,
-    keep: bool = False,
+    found: bool = False,
     private: Sequence[str] = (),
 ) -> Document:
     """Read one YAML file whose top level is a mapping with at least one key.
 
-    keep: cache the content in the user's cache directory, so that the next read needs no parser;
-    not for a job file, which may contain a secret. private: top-level keys that may contain one
-    too; a file with any of them is not cached.
+    found: neuronctl has found the file itself; nobody but the user, or root, may have written it.
+    Its content is cached in the user's cache directory, so that the next read needs no parser. The
+    user names other files, such as a job file, which may contain a secret. private: top-level keys
+    that may contain one too; a file with any of them is not cached.
 
     Raises ``error`` with file and line for anything else, and if the file cannot be read.
     """
     file = os.fspath(path)
-    text = text_of(file, error)
-    kept = _read_kept(file, text) if keep else None
+    text = text_of(file, error, found=found)
+    kept = _read_kept(file, text) if found else None
     if kept is not None:
         return kept
     document = parse(text, file, error)
-    if keep and not any(key in document.data for key in private):
+    if found and not any(key in document.data for key in private):
         _keep(document, text)
     return document
 
 
-def text_of(file: str, error: Type[NeuronctlError]) -> str:
-    """The text of a YAML file; raises ``error`` where it has none, or too much."""
+def text_of(file: str, error: Type[NeuronctlError], *, found: bool) -> str:
+    """The text of a YAML file; raises ``error`` where it has none, or too much. found: see read."""
     try:
-        with open(file, "rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
+        if found:
+            content = read_trusted(file)
+        else:
+            with open_named(file) as stream:
+                content = stream.read(MAX_BYTES + 1)
     except (OSError, ValueError) as problem:  # ValueError: a NUL in the name
         reason = getattr(problem, "strerror", None) or str(problem)
-        raise error(f"cannot read {file}: {reason}") from None
+        raise error(f"cannot read {file}: {reason}", getattr(problem, "hint", "")) from None
     if len(content) > MAX_BYTES:
         raise error(f"{file}: larger than {MAX_BYTES} bytes", "check that this is a YAML file")
     try:

@@ -135,13 +135,12 @@ def test_not_text(own: Path) -> None:
         launchers.load("mine")
 
 
-@pytest.mark.parametrize("mode", [0o664, 0o646])
 @pytest.mark.parametrize("what", ["file", "directory"])
-def test_file_that_others_can_write(what: str, mode: int, own: Path) -> None:
+def test_file_that_others_can_write(what: str, own: Path) -> None:
     file = write(own, HEADER)
     path = file if what == "file" else own
-    path.chmod(mode | (0 if what == "file" else 0o111))
-    with pytest.raises(TemplateError, match=r"writable by other users") as caught:
+    path.chmod(0o646 | (0 if what == "file" else 0o111))
+    with pytest.raises(TemplateError, match=r"other users can write it") as caught:
         launchers.load("mine")
     assert caught.value.hint == f"chmod go-w {path}"
 
@@ -151,8 +150,8 @@ def test_file_of_another_user(own: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     if os.getuid() == 0:
         os.chown(own / "mine.j2", 4711, -1)
     else:
-        monkeypatch.setattr(os, "getuid", lambda: 4711)
-    with pytest.raises(TemplateError, match=r"must belong to you or root"):
+        monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    with pytest.raises(TemplateError, match=r"belongs to user"):
         launchers.load("mine")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 from neuronctl.errors import NeuronctlError, SlurmUnavailableError, UsageError
 from neuronctl.sandbox import client, enter
 from neuronctl.sandbox.setup import Running
-from neuronctl.sandbox_address import NAME_VARIABLE
+from neuronctl.sandbox_address import NAME_VARIABLE, address, is_up
 
 RUNNING = Running(  # noqa: S604 (a login shell is no shell=True)
     pid=1,
@@ -76,3 +78,33 @@ def test_python_and_neuronctl_are_exposed() -> None:
     for path in (sys.prefix, sys.base_prefix, str(Path(client.__file__).parents[2])):
         assert any(Path(place) in (Path(path), *Path(path).parents) for place in exposed)
     assert "/" not in exposed
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
+def test_a_sandbox_of_somebody_else_under_our_name_is_not_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(NAME_VARIABLE, "squatted")
+    ready, is_ready = os.pipe()
+    done, is_done = os.pipe()
+    squatter = os.fork()
+    if squatter == 0:
+        os.close(is_done)
+        os.setresuid(12345, 12345, 12345)
+        with socket.socket(socket.AF_UNIX) as taken:
+            taken.bind(address().replace("/12345/", "/0/"))
+            taken.listen(16)
+            os.write(is_ready, b"+")
+            os.read(done, 1)
+        os._exit(0)
+    try:
+        assert os.read(ready, 1) == b"+"
+        assert not is_up()
+        assert client.down() is False
+        with pytest.raises(SlurmUnavailableError, match=f"in use by process {squatter} of uid"):
+            client.find()
+    finally:
+        os.close(is_done)
+        os.waitpid(squatter, 0)
+        for end in (ready, is_ready, done):
+            os.close(end)

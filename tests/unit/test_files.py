@@ -1,0 +1,341 @@
+"""Attacks on files: what others can write is not read, what others have swapped is not written."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+from pathlib import Path
+from typing import Any, Callable, Dict
+
+import pytest
+from plan_builders import plan_of
+
+from neuronctl import files
+from neuronctl.catalog import loader
+from neuronctl.errors import CatalogError, JobFileError, NeuronctlError, RecordError, TemplateError
+from neuronctl.launch import launchers
+from neuronctl.records.store import RecordDraft, RecordStore
+from neuronctl.rendering import template_environment
+from neuronctl.rendering.render import render_job
+from neuronctl.request.job_file import configuration, read_job_file
+
+MALLORY = 12345
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
+
+
+def render() -> str:
+    template_environment._environment.cache_clear()
+    return render_job(plan_of(launcher="python"))
+
+
+# ------------------------------------------------------------- what becomes part of a job
+
+FOUND: Dict[str, Any] = {
+    "config.yaml": ("partition: cpu\n", configuration, JobFileError),
+    "partitions.yaml": ("default_cluster: neuron\n", loader.load, CatalogError),
+    "templates/job.sh.j2": ("hello\n", render, TemplateError),
+    "templates/launchers/mine.j2": (
+        "{#\ndistributed: no\none_task_per_node: no\n#}\n",
+        lambda: launchers.load("mine"),
+        TemplateError,
+    ),
+}
+"""Files that neuronctl finds by itself: what may be in them, and who reads them."""
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "config" / "neuronctl"
+
+
+@pytest.fixture(params=FOUND)
+def found(config: Path, request: pytest.FixtureRequest) -> Path:
+    file = config / str(request.param)
+    file.parent.mkdir(parents=True)
+    file.write_text(FOUND[str(request.param)][0])
+    file.chmod(0o644)
+    return file
+
+
+@pytest.fixture
+def read(found: Path, config: Path) -> Callable[[], object]:
+    return FOUND[str(found.relative_to(config))][1]  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def refused(found: Path, config: Path) -> Callable[[], NeuronctlError]:
+    _, function, kind = FOUND[str(found.relative_to(config))]
+
+    def call() -> NeuronctlError:
+        with pytest.raises(kind) as caught:
+            function()
+        assert str(found) in caught.value.message
+        error: NeuronctlError = caught.value
+        return error
+
+    return call
+
+
+def test_the_users_own_files_are_read(found: Path, read: Callable[[], object]) -> None:
+    read()
+
+
+def test_a_link_to_a_file_of_the_users_own_is_read(
+    found: Path, read: Callable[[], object], tmp_path: Path
+) -> None:
+    (tmp_path / "dotfiles").mkdir()
+    found.rename(tmp_path / "dotfiles" / "file")
+    found.symlink_to(tmp_path / "dotfiles" / "file")
+    read()
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o602])
+def test_what_others_can_write_is_not_read(
+    found: Path, refused: Callable[[], NeuronctlError], mode: int
+) -> None:
+    found.chmod(mode)
+    error = refused()
+    assert error.message.endswith(": other users can write it")
+    assert error.hint == f"chmod go-w {found}"
+
+
+def test_nor_in_a_directory_that_others_can_write(
+    found: Path, refused: Callable[[], NeuronctlError]
+) -> None:
+    found.parent.chmod(0o777)
+    error = refused()
+    assert error.message.endswith(": other users can write its directory")
+    assert error.hint == f"chmod go-w {found.parent}"
+
+
+def test_the_group_may_write_only_where_it_is_the_users_alone(
+    found: Path,
+    read: Callable[[], object],
+    refused: Callable[[], NeuronctlError],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the umask is 002, all of a user's files are such."""
+    found.chmod(0o664)
+    user, group = pwd.getpwuid(os.geteuid()), found.stat().st_gid
+    kim = pwd.struct_passwd(("kim", "x", os.geteuid(), group, *user[4:]))
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: kim)
+
+    def group_is(name: str, *members: str) -> None:
+        made = grp.struct_group((name, "x", group, list(members)))
+        monkeypatch.setattr(grp, "getgrgid", lambda gid: made)
+
+    group_is("kim")
+    read()
+    for name, members in (("lab", ()), ("kim", ("lee",)), ("kim", ("kim", "lee"))):
+        group_is(name, *members)
+        assert "other users can write it" in refused().message
+    group_is("kim", "kim")
+    monkeypatch.setattr(os, "listxattr", lambda file: ["system.posix_acl_access"])
+    assert "other users can write it" in refused().message
+
+
+@needs_root
+@pytest.mark.parametrize("what", ["file", "directory", "target"])
+def test_a_file_of_somebody_else_is_not_read(
+    found: Path, refused: Callable[[], NeuronctlError], tmp_path: Path, what: str
+) -> None:
+    path = found.parent if what == "directory" else found
+    if what == "target":
+        path = tmp_path / "theirs"
+        found.rename(path)
+        found.symlink_to(path)
+    os.chown(path, MALLORY, -1)
+    assert f"belongs to user {MALLORY}" in refused().message
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path, 0o600)
+
+
+def _socket(path: Path) -> None:
+    os.mknod(path, stat.S_IFSOCK | 0o600)
+
+
+ODD: Dict[str, Callable[[Path], None]] = {
+    "pipe": _pipe,
+    "socket": _socket,
+    "folder": lambda path: path.mkdir(),
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "endless": lambda path: path.symlink_to("/proc/self/pagemap"),
+    "loop": lambda path: path.symlink_to(path.name),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_what_is_no_file_is_refused_at_once(
+    found: Path, config: Path, refused: Callable[[], NeuronctlError], odd: str
+) -> None:
+    name = str(found.relative_to(config))
+    found.unlink()
+    ODD[odd](found)
+    if odd == "loop" and name.startswith("templates/"):
+        return  # as if there was none, and the shipped one is there
+    refused()
+
+
+@pytest.mark.parametrize("odd", ["pipe", "socket", "device"])
+def test_nor_where_the_user_names_it(tmp_path: Path, odd: str) -> None:
+    ODD[odd](tmp_path / "job.yaml")
+    with pytest.raises(JobFileError, match="cannot read"):
+        read_job_file(tmp_path / "job.yaml")
+    with pytest.raises(CatalogError, match="cannot read"):
+        loader.load(str(tmp_path / "job.yaml"))
+    with pytest.raises(TemplateError):
+        render_job(plan_of(launcher="python"), template=str(tmp_path / "job.yaml"))
+
+
+def test_what_the_shell_has_opened_is_read(tmp_path: Path) -> None:
+    """``-f <(…)`` is a pipe."""
+    end, other = os.pipe()
+    os.write(other, b"nodes: 2\n")
+    os.close(other)
+    try:
+        assert read_job_file(f"/dev/fd/{end}").values == {"nodes": 2}
+    finally:
+        os.close(end)
+
+
+def test_a_file_that_is_named_may_be_anybodys(tmp_path: Path) -> None:
+    """What a colleague shares with the group: naming it is trusting it."""
+    (tmp_path / "job.yaml").write_text("nodes: 2\n")
+    (tmp_path / "job.yaml").chmod(0o666)
+    assert read_job_file(tmp_path / "job.yaml").values == {"nodes": 2}
+
+
+def test_a_pipe_as_a_compiled_template(config: Path, tmp_path: Path) -> None:
+    before = render()
+    cache = tmp_path / "cache" / "neuronctl" / "templates"
+    for file in list(cache.iterdir()):
+        file.unlink()
+        _pipe(file)
+    assert render() == before
+
+
+@needs_root
+def test_a_compiled_template_of_somebody_else_never_runs(config: Path, tmp_path: Path) -> None:
+    before = render()
+    for file in (tmp_path / "cache" / "neuronctl" / "templates").iterdir():
+        os.chown(file, MALLORY, -1)
+    assert render() == before
+
+
+# ---------------------------------------------------------- root in another user's home
+
+
+@needs_root
+@pytest.mark.parametrize(
+    "part", [".local/state/neuronctl/jobs", ".local/state/neuronctl", ".local"]
+)
+def test_root_follows_no_link_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """As with ``sudo -E``: HOME is still the user's."""
+    home, target = tmp_path / "mallory", tmp_path / "etc"
+    for made in (home, target):
+        made.mkdir()
+    target.chmod(0o755)
+    link = home / part
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(target)
+    for path in (home, *home.rglob("*")):
+        os.chown(path, MALLORY, -1, follow_symlinks=False)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    with pytest.raises(RecordError, match=f"link '.*' belongs to user {MALLORY}"):
+        RecordStore.default().begin(_draft())
+    assert stat.S_IMODE(target.stat().st_mode) == 0o755 and not list(target.iterdir())
+
+
+@needs_root
+def test_root_makes_nothing_in_another_users_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mallory").mkdir()
+    os.chown(tmp_path / "mallory", MALLORY, -1)
+    monkeypatch.setenv("HOME", str(tmp_path / "mallory"))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    with pytest.raises(RecordError, match=f"the directory above belongs to user {MALLORY}"):
+        RecordStore.default().begin(_draft())
+    assert not list((tmp_path / "mallory").iterdir())
+
+
+def test_a_link_of_the_users_own_is_followed(tmp_path: Path) -> None:
+    """``~/.cache`` is often one, to a larger disk."""
+    (tmp_path / "scratch").mkdir(mode=0o755)
+    (tmp_path / "home").symlink_to("scratch")
+    files.write_private(str(tmp_path / "home" / "a" / ".." / "a" / "b" / "file"), "text")
+    assert (tmp_path / "scratch" / "a" / "b" / "file").read_text() == "text"
+    assert stat.S_IMODE((tmp_path / "scratch" / "a" / "b").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "scratch").stat().st_mode) == 0o755
+
+
+def test_links_without_end(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(OSError, match=r"(?i)symbolic links"):
+        files.write_private(str(tmp_path / "a" / "file"), "text")
+
+
+def _draft() -> RecordDraft:
+    return RecordDraft(
+        cwd="/",
+        command_line=("neuronctl", "submit"),
+        script="#!/bin/bash\n",
+        request={},
+        job_name="x",
+        partition="cpu",
+        output="x.out",
+    )
+
+
+# ------------------------------------------------------------------- check --fix --write
+
+
+@pytest.mark.parametrize("names", [1, 2])
+@pytest.mark.parametrize("swapped", ["file", "link", "directory"])
+def test_a_name_that_is_swapped_meanwhile_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: int, swapped: str
+) -> None:
+    """Where others can write the directory, a name may lead elsewhere at any moment."""
+    shared, victim = tmp_path / "shared", tmp_path / "home"
+    for made in (shared, victim):
+        made.mkdir()
+    (shared / "job.sh").write_bytes(b"old")
+    (victim / "job.sh").write_bytes(b"precious")
+    if names == 2:
+        os.link(shared / "job.sh", tmp_path / "second")
+    real = os.fstat
+    done = []
+
+    def fstat(descriptor: int) -> os.stat_result:
+        status = real(descriptor)
+        if stat.S_ISREG(status.st_mode) and not done:
+            done.append(1)
+            if swapped == "directory":
+                shared.rename(tmp_path / "aside")
+                shared.symlink_to(victim)
+            else:
+                (shared / "job.sh").rename(tmp_path / "aside")
+                if swapped == "link":
+                    (shared / "job.sh").symlink_to(victim / "job.sh")
+                else:
+                    os.link(victim / "job.sh", shared / "job.sh")
+        return status
+
+    monkeypatch.setattr(os, "fstat", fstat)
+    try:
+        files.rewrite(str(shared / "job.sh"), b"old", b"new")
+    except OSError as error:
+        assert error.strerror == "another file has taken its place meanwhile"
+    assert done and (victim / "job.sh").read_bytes() == b"precious"
+    assert os.listdir(victim) == ["job.sh"]

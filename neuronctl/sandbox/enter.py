@@ -9,11 +9,12 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
-from typing import Dict, List, NoReturn, Sequence
+from typing import Dict, List, NoReturn, Optional, Sequence
 
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.sandbox import kernel
 from neuronctl.sandbox.setup import CONFIG, STATE, Running
+from neuronctl.sandbox.terminal import Terminal
 
 _KINDS = ("mnt", "uts", "ipc", "net", "pid")
 
@@ -44,8 +45,10 @@ def environment(running: Running) -> Dict[str, str]:
 
 
 def run(running: Running, argv: Sequence[str]) -> int:
-    """Run ``argv`` on this process's terminal and files; return its exit code (128+n for signal n).
+    """Run ``argv`` on this process's files; return its exit code (128+n for signal n).
 
+    It has a session of its own, no other descriptor than the first three, and, where one of these
+    is a terminal, a terminal of its own: nothing in the sandbox can type into the caller's shell.
     Signals sent to this process are passed on; if it is killed, the command is killed too. As in a
     shell, the exit code is 127 if the command is not found and 126 if it cannot be started.
     """
@@ -62,43 +65,133 @@ def run(running: Running, argv: Sequence[str]) -> int:
         ) from error
     sys.stdout.flush()
     sys.stderr.flush()
-    passed = {
-        signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1,
-        signal.SIGUSR2, signal.SIGCONT, signal.SIGWINCH, signal.SIGALRM,
-    }  # fmt: skip
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*passed, signal.SIGCHLD})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     env = environment(running)
+    terminals = [fd for fd in range(3) if os.isatty(fd)]
+    terminal = Terminal(terminals, running.uid) if terminals else None
     child = os.fork()
     if child == 0:
-        _become(running, namespaces[:-1], argv, env)
+        _become(running, namespaces[:-1], argv, env, terminal)
     try:
-        return _wait(child, {*passed, signal.SIGCHLD})
+        if terminal is None:
+            return _wait(child, _Outside(child, None))
+        terminal.start(_AWAITED)
+        try:
+            return _wait(child, _Outside(child, terminal))
+        finally:
+            terminal.end()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _wait(child: int, signals: set[signal.Signals]) -> int:
+_AWAITED = {
+    signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2,
+    signal.SIGCONT, signal.SIGWINCH, signal.SIGALRM, signal.SIGTSTP, signal.SIGCHLD,
+}  # fmt: skip
+
+
+_OF_TERMINAL = {signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTSTP, signal.SIGWINCH}
+"""Those that a terminal sends, to all of a job's processes."""
+
+
+class _Inside:
+    """What the session's first process does about signals and about a command that stops."""
+
+    def __init__(self, child: int) -> None:
+        self.child = child
+
+    def next_signal(self) -> int:
+        return signal.sigwait(_AWAITED)
+
+    def stopped(self) -> None:
+        """The command has been stopped: so is this process, until it is to go on."""
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self.send(signal.SIGCONT, group=True)
+
+    def arrived(self, number: int) -> None:
+        """Pass a signal on; those of the session's terminal reach the command by themselves."""
+        if number not in _OF_TERMINAL:
+            self.send(number)
+
+    def send(self, number: int, *, group: bool = False) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            (os.killpg if group else os.kill)(self.child, number)
+
+
+class _Outside(_Inside):
+    """The same for the process that the caller started, of whose session the command is not."""
+
+    def __init__(self, child: int, terminal: Optional[Terminal]) -> None:
+        super().__init__(child)
+        self.terminal = terminal
+
+    def next_signal(self) -> int:
+        return super().next_signal() if self.terminal is None else self.terminal.next_signal()
+
+    def stopped(self) -> None:
+        if self.terminal is not None:
+            self.terminal.give_back()
+        # With all of the caller's job, as by its terminal; nothing happens if nobody could go on.
+        handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTSTP})
+        os.killpg(0, signal.SIGTSTP)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGTSTP, handler)
+        self.arrived(signal.SIGCONT)
+
+    def arrived(self, number: int) -> None:
+        if self.terminal is None:
+            # The command's group is alone in its session, and ignores SIGTSTP.
+            stop = signal.SIGSTOP if number == signal.SIGTSTP else number
+            self.send(stop, group=number in {*_OF_TERMINAL, signal.SIGCONT})
+            return
+        if number in (signal.SIGWINCH, signal.SIGCONT):
+            self.terminal.take()
+            self.terminal.resize()
+        if number == signal.SIGWINCH:
+            return
+        group = self.terminal.foreground() if number in _OF_TERMINAL else None
+        if group is None:
+            self.send(number)
+        else:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, number)
+
+
+def _wait(child: int, here: _Inside) -> int:
     while True:
         # Also before the first wait: the child may have exited already.
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
+        pid, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
+        if pid and os.WIFSTOPPED(status):
+            here.stopped()
+        elif pid:
             code = os.waitstatus_to_exitcode(status)
             return code if code >= 0 else 128 - code
-        arrived = signal.sigwaitinfo(signals)
-        # Signals from the terminal (si_code above zero, from the kernel) reach the child directly.
-        if arrived.si_signo != signal.SIGCHLD and arrived.si_code <= 0:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, arrived.si_signo)
+        else:
+            number = here.next_signal()
+            if number != signal.SIGCHLD:
+                here.arrived(number)
 
 
 def _become(
-    running: Running, namespaces: List[int], argv: Sequence[str], env: Dict[str, str]
+    running: Running,
+    namespaces: List[int],
+    argv: Sequence[str],
+    env: Dict[str, str],
+    terminal: Optional[Terminal],
 ) -> NoReturn:
     """In the child: enter the sandbox, become the user, and run the command."""
     code = 126
     try:
+        # Whatever the caller's shell had open stays outside.
+        for name in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):
+                os.set_inheritable(int(name), int(name) < 3)
+        os.setsid()
         for namespace in namespaces:
             kernel.join(namespace)
+        if terminal is not None:
+            terminal.become()
         os.setgroups([running.gid])
         os.setresgid(running.gid, running.gid, running.gid)
         os.setresuid(running.uid, running.uid, running.uid)
@@ -108,6 +201,15 @@ def _become(
             os.chdir(running.scratch)
         except OSError:  # the user removed it
             os.chdir("/")
+        if terminal is not None:
+            # Ctrl-Z stops no command whose parent is of another session.
+            command = os.fork()
+            if command:
+                os.closerange(0, 256)
+                os._exit(_wait(command, _Inside(command)))
+            os.setpgid(0, 0)
+            terminal.to_foreground()
+            kernel.die_with_parent()
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these
             signal.signal(number, signal.SIG_DFL)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Dict, List, Optional, Set, Tuple
+from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 import pytest
 from harness import (
@@ -169,6 +169,55 @@ def test_the_shell_has_a_terminal_with_job_control(sandbox: Sandbox) -> None:
         (b"code=130", b""),
     ]
     assert _on_terminal(sandbox, typed) == 5
+
+
+def test_a_program_in_there_cannot_type_into_the_callers_shell(sandbox: Sandbox) -> None:
+    """TIOCSTI puts a line among the keys of a terminal, as if somebody had typed it."""
+    types = (
+        "import fcntl, termios; "
+        "[fcntl.ioctl(fd, termios.TIOCSTI, bytes([c])) for fd in (0, 1, 2) for c in b'evil\\n']"
+    )
+    script = (
+        f'"{sys.executable}" -m neuronctl sandbox exec -- python3 -c "{types}"; '
+        'echo ended; IFS= read -r line; echo "got=$line."'
+    )
+    typed = [(b"evil\r\nevil\r\nevil\r\n", b""), (b"ended", b"mine\n"), (b"got=mine.", b"")]
+    assert _on_terminal(sandbox, typed, ["bash", "-c", script]) == 0
+
+
+def test_a_terminal_of_its_own_works_as_the_callers(sandbox: Sandbox) -> None:
+    """Its size, and Ctrl-Z for a command that no shell inside has started."""
+    argv = ["bash", "--norc", "-i"]
+    exec_ = f'"{sys.executable}" -m neuronctl sandbox exec --'.encode()
+    typed = [
+        (b"bash-", b"PS1='outer$ '; stty rows 33 cols 111\n"),
+        (b"outer$ ", exec_ + b" stty size\n"),
+        (b"33 111", b""),
+        (b"outer$ ", exec_ + b" sh -c 'echo g\"\"o; exec sleep 300'\n"),
+        (b"go\r\n", b"\x1a"),
+        (b"Stopped", b""),
+        (b"outer$ ", b"fg\n"),
+        (b"sleep 300", b"\x03"),
+        (b"outer$ ", b"echo code=$?\n"),
+        (b"code=130", b""),
+        (b"outer$ ", exec_ + b" seq 2 | tr 12 ab\n"),
+        (b"a\r\nb\r\n", b""),
+        (b"outer$ ", b"exit 3\n"),
+    ]
+    assert _on_terminal(sandbox, typed, argv) == 3
+
+
+def test_what_the_caller_has_open_stays_outside(sandbox: Sandbox) -> None:
+    with open("/etc/hostname", "rb") as secret:
+        result = subprocess.run(
+            [sys.executable, "-m", "neuronctl", *("sandbox", "exec", "--", "ls"), "/proc/self/fd"],
+            env=sandbox.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            pass_fds=[secret.fileno()],
+            timeout=300,
+        )
+    assert result.stdout.split() == [b"0", b"1", b"2", b"3"]  # 3 is the directory
 
 
 def test_copy_brings_files_in(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -654,15 +703,19 @@ def _exec(sandbox: Sandbox, script: str) -> subprocess.Popen[str]:
     )
 
 
-def _on_terminal(sandbox: Sandbox, typed: List[Tuple[bytes, bytes]]) -> int:
-    """The exit code of ``sandbox shell``, when keys are typed as soon as the screen shows a text.
+def _on_terminal(
+    sandbox: Sandbox, typed: List[Tuple[bytes, bytes]], argv: Sequence[str] = ()
+) -> int:
+    """The exit code of ``sandbox shell``, or of ``argv``.
 
-    Each text is looked for in what came after the one before it.
+    Keys are typed as soon as the screen shows a text, which is looked for in what came after the
+    one before it.
     """
     child, terminal = pty.fork()
     if child == 0:
         env = {**sandbox.environment(), "TERM": "dumb"}
-        os.execve(sys.executable, [sys.executable, "-m", "neuronctl", "sandbox", "shell"], env)
+        words = argv or [sys.executable, "-m", "neuronctl", "sandbox", "shell"]
+        os.execvpe(words[0], words, env)
     shown = b""
     for wanted, keys in typed:
         while wanted not in shown:

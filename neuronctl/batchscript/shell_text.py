@@ -278,6 +278,8 @@ def _mistakes(root: Node) -> Iterator[Node]:
 
 def _characters(line: bytes, byte: int) -> int:
     """How many characters of a line are before a byte."""
+    if line.isascii():
+        return min(byte, len(line))
     return len(line[:byte].decode("utf-8", "surrogateescape"))
 
 

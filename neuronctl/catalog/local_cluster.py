@@ -6,9 +6,12 @@ import os
 import re
 from typing import TYPE_CHECKING, Optional, Tuple
 
+from neuronctl.files import open_regular
+
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Catalog, Cluster
 
+_LONGEST = 4 * 1024 * 1024  # bytes of a slurm.conf
 _PLACES = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-llnl/slurm.conf")
 
 
@@ -21,8 +24,8 @@ def local_cluster() -> Optional[str]:
     if path is None:
         return None
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return parse_cluster_name(file.read())
+        with open_regular(path) as file:
+            return parse_cluster_name(file.read(_LONGEST).decode("utf-8", "replace"))
     except OSError:
         return None
 

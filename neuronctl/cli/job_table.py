@@ -70,7 +70,7 @@ def fold(jobs: Sequence[JobStatus]) -> List[Line]:
         tasks = [job for job in group if job.id.task is not None or job.id.tasks is not None]
         if len(tasks) > 1:
             lines.append(Line(tuple(tasks)))
-            group = [job for job in group if job not in tasks]
+            group = [job for job in group if job.id.task is None and job.id.tasks is None]
         lines += [Line((job,)) for job in group]
     return lines
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Collection, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from neuronctl.batchscript.bash_syntax import syntax_problem
 from neuronctl.batchscript.command_wrappers import interpreter
 from neuronctl.batchscript.directive_words import DIRECTIVE
 from neuronctl.batchscript.header import read_header
 from neuronctl.batchscript.model import Header
+from neuronctl.batchscript.script_file import MOST_CHARACTERS
 from neuronctl.batchscript.shell_text import ShellText, read_shell
 from neuronctl.batchscript.statements import (
     NAME_BEGINS,
@@ -59,7 +60,24 @@ def draft_job_file(
     return _Importer(text, name, cluster, header, key).draft()
 
 
+_LONG = 5000
+"""Characters of shell text of which bash itself is asked first."""
+
+
+def _readable(lines: Sequence[str]) -> int:
+    """How many lines the grammar reads: its time grows fast over text that is not bash."""
+    text = "\n".join(lines)
+    problem = syntax_problem(text) if len(text) > _LONG else None
+    return len(lines) if problem is None or problem.warning else problem.place.line - 1
+
+
 def _refuse(header: Header, name: str, text: str) -> None:
+    if len(text) > MOST_CHARACTERS:
+        raise UsageError(
+            f"{name}: has more than {MOST_CHARACTERS:,} characters, of which a job file cannot be "
+            "made",
+            "submit the script itself: neuronctl submit FILE",
+        )
     if header.refusals:
         first = header.refusals[0]
         raise UsageError(
@@ -136,7 +154,8 @@ class _Importer:
         ]
         self.first = max([1, *last]) + 1
         shell_lines = lines[self.first - 1 :]
-        comments = read_shell("\n".join(shell_lines)).comments
+        readable = _readable(shell_lines)
+        comments = read_shell("\n".join(shell_lines[:readable])).comments
         late = [number for number in comments if shell_lines[number - 1].startswith("#SBATCH")]
         self.directives = Directives(header, name, cluster, [self._line(one) for one in late])
         for number in late:
@@ -146,21 +165,23 @@ class _Importer:
             for line in lines[1 : self.first - 1]
             if line.startswith("#") and not line.startswith(DIRECTIVE)
         ]
-        self.text = self._without_secrets("\n".join(shell_lines))
+        self.text = self._without_secrets(shell_lines, comments)
         self.prelude = _of_shebang(header, cluster)
-        shell = read_shell(self.text)
-        self.functions = functions(self.text)
+        cut = readable < len(shell_lines)
+        text = "\n".join(self.text.split("\n")[:readable]) if cut else self.text
+        shell = read_shell(text)
+        self.functions = functions(text)
         self.constants = _constants(shell)
         self.has_trap = any(one.name == "trap" for one in shell.commands)
-        one_word = _one_word(self.text, shell)
-        self.units = [] if shell.broken else units(self.text, one_word)
-        problem = syntax_problem(self.text) if shell.broken else None
+        one_word = _one_word(text, shell)
+        self.units = [] if cut or shell.broken else units(text, one_word)
+        problem = syntax_problem(self.text) if cut or shell.broken else None
         if problem is not None:
             message = f"bash says: {problem.message}; this is carried over as it is"
             self._say(min(problem.place.line, len(shell_lines)), message)
         if interpreter(header.shebang) == "sh":
             self.remarks.append(Remark(1, "a script for sh: bash runs the job"))
-        line = uses_arguments(self.text)
+        line = uses_arguments(text)
         if line is not None:
             self._say(
                 line,
@@ -178,18 +199,17 @@ class _Importer:
 
     # ------------------------------------------------------------------ the text
 
-    def _without_secrets(self, text: str) -> str:
-        lines = text.split("\n")
+    def _without_secrets(self, shell_lines: Sequence[str], comments: Collection[int]) -> str:
+        lines = list(shell_lines)
         masker = Masker()
-        comments = read_shell(text).comments
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(shell_lines, 1):
             if not is_secret_value(line):
                 continue
             if number in comments and line.lstrip().startswith("#"):
                 lines[number - 1] = masker.text(line)
                 continue
-            shell = read_shell(line)
-            if shell.broken or shell.commands or len(shell.assignments) != 1:
+            shell = read_shell(line[:_LONG])
+            if len(line) > _LONG or shell.broken or shell.commands or len(shell.assignments) != 1:
                 raise self._secret(number)
             variable = shell.assignments[0].name
             indent = line[: len(line) - len(line.lstrip())]

@@ -35,7 +35,9 @@ def request_layer(record: JobRecord) -> Layer:
     origin = Origin(Source.ASKED, f"record of job {record.job_id}")
     known = {field.name for field in dataclasses.fields(JobRequest)} - {"origins"}
     values = {
-        name: _from_json(value) for name, value in record.draft.request.items() if name in known
+        name: _from_json(value)
+        for name, value in record.draft.request.items()
+        if name in known and value != MASK  # of an option; a secret in text leaves the rest of it
     }
     if "env" in values:
         values["env"] = tuple(pair for pair in values["env"] if MASK not in pair[1])

@@ -72,12 +72,15 @@ def cores(text: str, strict: bool) -> int:
     return whole_number(text, 0 if strict else 1, strict=strict)
 
 
+_SIZES = r"[0-9]{1,9}(?:-[0-9]{1,9}(?::[0-9]{1,9})?)?"
+
+
 def node_count(text: str) -> Tuple[int, int]:
     """The least and the most nodes of ``--nodes``: ``4``, ``2-4``, ``1k``; raises ValueError.
 
     Of a list of sizes (``1,2,4``, since Slurm 23.02), the least and the most.
     """
-    if re.fullmatch(r"[0-9]+(?:-[0-9]+(?::[0-9]+)?)?(?:,[0-9]+(?:-[0-9]+(?::[0-9]+)?)?)*", text):
+    if re.fullmatch(rf"{_SIZES}(?:,{_SIZES})*", text):
         numbers = [int(number) for number in re.findall(r"(?<!:)\b[0-9]+", text)]
         if "," in text or ":" in text:
             return min(numbers), max(numbers)

@@ -148,7 +148,7 @@ def array_index(on_cluster: PlanOnCluster) -> Iterator[Violation]:
         return
     size = on_cluster.snapshot.limits.config.max_array_size
     # Behind "-" stands an end, behind ":" a step, behind "%" how many at a time.
-    indexes = [int(digits) for digits in re.findall(r"(?<![:%\d])\d+", text)]
+    indexes = [int(digits) for digits in re.findall(r"(?<![:%\d])\d{1,18}", text)]
     highest = max(indexes, default=0)
     if size is not None and highest >= size:
         yield Violation(

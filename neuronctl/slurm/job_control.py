@@ -8,11 +8,14 @@ import re
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.errors import SlurmUnavailableError
+from neuronctl.files import open_regular
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.fields import ExitCode, count, parse_gres_gpus
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import answer, failure, run
 from neuronctl.units import first_host, hosts
+
+_LONGEST_SCRIPT = 64 * 1024 * 1024  # bytes
 
 # Keys whose value is the rest of the line, including spaces.
 _WHOLE_LINE = ("StdErr", "StdIn", "StdOut", "WorkDir", "Command", "Comment", "JobName", "Reason")
@@ -139,8 +142,8 @@ def batch_script(job_id: int) -> Optional[bytes]:
         file = os.path.join(directory, "script")
         with contextlib.suppress(SlurmUnavailableError, OSError):
             if run(["scontrol", "write", "batch_script", str(job_id), file]).returncode == 0:
-                with open(file, "rb") as stream:
-                    return stream.read()
+                with open_regular(file) as stream:
+                    return stream.read(_LONGEST_SCRIPT)
     return None
 
 

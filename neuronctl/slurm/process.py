@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import selectors
 import signal
 import subprocess
 import threading
@@ -106,6 +107,9 @@ def clean_environment(environ: Mapping[str, str], *, for_job: bool) -> Dict[str,
 TIMEOUT = 10.0
 """Seconds for Slurm to answer a query."""
 
+_LONGEST_ANSWER = 64 * 1024 * 1024
+"""Bytes: an answer about 100,000 jobs has less."""
+
 
 def run(
     argv: Sequence[str],
@@ -193,7 +197,8 @@ class RunningCommand:
             raise self._started
         left = max(0.01, self._deadline - time.monotonic())
         try:
-            stdout, stderr = self._started.communicate(timeout=left)
+            stdout, stderr = _outputs(self._started, self._argv[0], left)
+            self._started.wait(max(0.01, self._deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             raise SlurmUnavailableError(
                 f"{self._argv[0]} did not respond within {self._timeout:g} s",
@@ -204,6 +209,36 @@ class RunningCommand:
     def close(self) -> None:
         if isinstance(self._started, subprocess.Popen) and self._started.returncode is None:
             _kill(self._started)
+
+
+def _outputs(process: subprocess.Popen[bytes], name: str, timeout: float) -> List[bytes]:
+    """All that a command prints, on standard output and on standard error."""
+    deadline = time.monotonic() + timeout
+    with selectors.DefaultSelector() as selector:
+        assert process.stdout and process.stderr
+        pipes = {pipe.fileno(): pipe for pipe in (process.stdout, process.stderr)}
+        parts: Dict[int, List[bytes]] = {fd: [] for fd in pipes}
+        for pipe in pipes.values():
+            selector.register(pipe, selectors.EVENT_READ)
+        left = _LONGEST_ANSWER
+        while selector.get_map():
+            ready = selector.select(max(0, deadline - time.monotonic()))
+            if not ready:
+                raise subprocess.TimeoutExpired(name, timeout)
+            for key, _ in ready:
+                part = os.read(key.fd, 65536)
+                left -= len(part)
+                if not part:
+                    pipes[selector.unregister(key.fileobj).fd].close()
+                elif left < 0:
+                    most = _LONGEST_ANSWER >> 20
+                    raise SlurmUnavailableError(
+                        f"{name} printed more than {most} MiB",
+                        f"look at what '{name}' is: which {name}",
+                    )
+                else:
+                    parts[key.fd].append(part)
+        return [b"".join(some) for some in parts.values()]
 
 
 def _start(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import Dict, List, Tuple
 
@@ -598,3 +599,15 @@ def test_gpus_of_several_options(options: str, told: str) -> None:
     said = [one for one in remarks if "GPUs with a type" in one or "which wins" in one]
     assert len(said) == bool(told)
     assert all(told in one for one in said)
+
+
+@pytest.mark.parametrize("odd", [")", ")(", "a|", "a=(", "<", "'", "$(", "if ", "`", "{", "a;"])
+def test_text_that_is_not_bash_takes_no_time(odd: str) -> None:
+    """The grammar's time grows with the square of its length."""
+    text = f"#!/bin/bash\n#SBATCH -p cpu\npython train.py\n{odd * 50_000}"
+    before = time.process_time()
+    made = imported(text[:50_000])
+    assert time.process_time() - before < 5
+    assert "python train.py" in made.text
+    with pytest.raises(UsageError, match=r"more than 50,000 characters"):
+        imported(text)

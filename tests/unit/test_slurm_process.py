@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -218,6 +219,21 @@ def test_scancel_words_about_no_job(command: Command) -> None:
 def test_output_that_is_not_text(command: Command) -> None:
     command("squeue", "printf '\\377\\036'")
     assert squeue() == ()
+
+
+@pytest.mark.parametrize("where", ["", ">&2"])
+def test_an_answer_without_end(command: Command, where: str) -> None:
+    """It took all memory within the time that Slurm has to answer."""
+    command("squeue", f"cat /dev/zero {where}")
+    limit = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm", encoding="ascii") as statm:
+        held = int(statm.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (held + 400 * 2**20, limit[1]))
+    try:
+        with pytest.raises(SlurmUnavailableError, match="squeue printed more than 64 MiB"):
+            squeue()
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limit)
 
 
 def test_interactive(command: Command, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.command_wrappers import names_python, program_at, python_runs
 from neuronctl.batchscript.model import SourceSpan
-from neuronctl.batchscript.shell_text import Command, ShellWord, read_shell
+from neuronctl.batchscript.shell_text import Command, Piece, ShellWord, read_shell
 from neuronctl.frozen import dataclass, field, replace
 from neuronctl.launch.calls import called
 from neuronctl.launch.launchers import Launcher, every
@@ -81,11 +81,16 @@ class Launch:
             yield from one.below()
 
 
-def launches(commands: Iterable[Command]) -> Tuple[Launch, ...]:
-    """What commands start; nothing for what is no program, such as ``cd``."""
-    launchers = every()
+def launches(
+    commands: Iterable[Command], exported: Mapping[str, Tuple[Piece, ...]] = {}
+) -> Tuple[Launch, ...]:
+    """What commands start; nothing for what is no program, such as ``cd``.
+
+    exported: variables that the programs get, as far as they are known.
+    """
+    known = _Known(every(), exported)
     return tuple(
-        found for command in commands for found in _Starts(command, launchers).of(command.words)
+        found for command in commands for found in _Starts(command, known).of(command.words)
     )
 
 
@@ -124,12 +129,20 @@ minutes."""
 _DEEPEST = 8
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What is the same for all commands."""
+
+    launchers: Tuple[Launcher, ...]
+    exported: Mapping[str, Tuple[Piece, ...]]
+
+
 class _Starts:
     """What the words of one command start."""
 
-    def __init__(self, command: Command, launchers: Sequence[Launcher], depth: int = 0) -> None:
+    def __init__(self, command: Command, known: _Known, depth: int = 0) -> None:
         self.command = command
-        self.launchers = launchers
+        self.known = known
         self.depth = depth
 
     def of(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
@@ -168,11 +181,11 @@ class _Starts:
 
     def below(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
         """What words behind others start."""
-        return _Starts(self.command, self.launchers, self.depth + 1).of(words)
+        return _Starts(self.command, self.known, self.depth + 1).of(words)
 
     def launcher(self, called_as: Sequence[str], words: Sequence[ShellWord]) -> Optional[Launch]:
         """called_as: the values of the words, which may be fewer than those."""
-        call = called(called_as, self.launchers)
+        call = called(called_as, self.known.launchers)
         if call is None:
             return None
         options = {one.name: one.value for one in call.options}
@@ -187,7 +200,7 @@ class _Starts:
     def srun(self, words: Sequence[ShellWord]) -> Launch:
         """Whose options are those of Slurm."""
         plain = replace(_NONE, name="srun")
-        launcher = next((one for one in self.launchers if one.name == "srun"), plain)
+        launcher = next((one for one in self.known.launchers if one.name == "srun"), plain)
         try:
             parsed, end = getopt_with_plugins(_texts(words[1:]), SRUN)
         except GetoptError:
@@ -237,9 +250,9 @@ class _Starts:
         if len(text.text) > _LONGEST_TEXT:
             return ()
         started: List[Launch] = []
-        for inner in read_shell(text.text).commands:
+        for inner in read_shell(text.text, partly=self.known.exported).commands:
             # Positions within the text mean nothing to a reader of the script.
             placed = tuple(replace(word, place=text.place) for word in inner.words)
             command = replace(inner, words=placed, place=text.place)
-            started += _Starts(command, self.launchers, self.depth + 1).of(placed)
+            started += _Starts(command, self.known, self.depth + 1).of(placed)
         return tuple(started)

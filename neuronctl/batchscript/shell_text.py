@@ -88,6 +88,7 @@ class Command:
     assigned: the variables before it. background: it ends with ``&``. sure: it runs once, whatever
     happens. looped: it is in a loop or in a function, which may run any number of times. captured:
     its output is the value of something. piped: it reads what the command before it writes.
+    in_loop: it is in a loop, and in no function.
     """
 
     words: Tuple[ShellWord, ...]
@@ -98,6 +99,7 @@ class Command:
     looped: bool
     captured: bool
     piped: bool = False
+    in_loop: bool = False
 
     @property
     def name(self) -> str:
@@ -132,7 +134,8 @@ class ShellText:
 
     broken: the first place that is not bash, None where all of it is. comments: the lines that
     begin with a comment of the shell's, and not of a here-document's. placeholders: each
-    ``<NAME>``, which bash takes for redirections.
+    ``<NAME>``, which bash takes for redirections. written: the variables that are expanded in
+    here-documents.
     """
 
     commands: Tuple[Command, ...]
@@ -141,10 +144,20 @@ class ShellText:
     comments: FrozenSet[int]
     placeholders: Tuple[SourceSpan, ...] = ()
     loops: Tuple[Loop, ...] = ()
+    written: Tuple[ShellWord, ...] = ()
 
     def assigned(self, name: str) -> Tuple[Assignment, ...]:
         """Every place that sets a variable."""
         return tuple(one for one in self.assignments if one.name == name)
+
+    @property
+    def exported(self) -> Dict[str, Tuple[Piece, ...]]:
+        """What the shells that it starts know of the variables that it sets once."""
+        return {
+            one.name: one.word.pieces
+            for one in self.assignments
+            if one.exported and one.sure and len(self.assigned(one.name)) == 1
+        }
 
     def calls(self, *names: str) -> Tuple[Command, ...]:
         """The commands of these names."""
@@ -161,6 +174,7 @@ class _Where:
     background: bool = False
     depth: int = 0
     piped: bool = False
+    in_loop: bool = False
 
 
 _DECLARED = re.compile(r"\$\(declare -f ((?:\w+ ?)+)\)")
@@ -174,19 +188,29 @@ _LONGEST_VALUE = 1000
 _INITIALIZES = re.compile(r"activate|(conda|mamba|profile|bashrc|bash|modules|lmod)(\.sh)?")
 """Files that change no variable of the script's: their names, without a leading dot."""
 
-_PLACEHOLDER = re.compile(rb"<[A-Za-z][A-Za-z0-9_ -]{0,60}>(?![A-Za-z0-9(>&])")
+_PLACEHOLDER = re.compile(
+    rb"<([A-Za-z][A-Za-z0-9_ -]{0,60}|[^<>\s]{0,60}(path|your|name|here)[^<>\s]{0,60})>"
+    rb"(?![A-Za-z0-9(>&])"
+)
 
 _parser: Optional[Parser] = None
 
 
-def read_shell(text: str, known: Mapping[str, str] = {}, *, split: bool = True) -> ShellText:
+def read_shell(
+    text: str,
+    known: Mapping[str, str] = {},
+    *,
+    partly: Mapping[str, Tuple[Piece, ...]] = {},
+    split: bool = True,
+) -> ShellText:
     """Read shell text.
 
-    known: variables that are set when it begins. split: whether ``$NAME`` is as many words as its
-    value has; else it is one, of an unknown value.
+    known, partly: variables that are set when it begins, and the pieces of others. split: whether
+    ``$NAME`` is as many words as its value has; else it is one, of an unknown value.
     """
     root, data = _parsed(text)
-    return _Reader(text.encode("utf-8", "surrogateescape"), data, known, split).read(root)
+    values = {**partly, **{name: ((value, True),) for name, value in known.items()}}
+    return _Reader(text.encode("utf-8", "surrogateescape"), data, values, split).read(root)
 
 
 def syntax_tree(text: str) -> Node:
@@ -294,14 +318,14 @@ def _before(line: bytes, parsed: bytes, column: int) -> int:
 class _Reader:
     """Walks one tree; holds the variables that are known so far."""
 
-    def __init__(self, text: bytes, data: bytes, known: Mapping[str, str], split: bool) -> None:
+    def __init__(
+        self, text: bytes, data: bytes, values: Mapping[str, Tuple[Piece, ...]], split: bool
+    ) -> None:
         """text: the file's; data: what the tree is of."""
         self.data = data
         self.lines = text.split(b"\n")
         self.parsed_lines = self.lines if data == text else data.split(b"\n")
-        self.values: Dict[str, Tuple[Piece, ...]] = {
-            name: ((value, True),) for name, value in known.items()
-        }
+        self.values = dict(values)
         """Of the variables that are known so far, at least in part."""
         self.arrays: Dict[str, Tuple[ShellWord, ...]] = {}
         self.origins: Dict[str, Tuple[str, ...]] = {}
@@ -310,6 +334,7 @@ class _Reader:
         self.commands: List[Command] = []
         self.assignments: List[Assignment] = []
         self.loops: List[Loop] = []
+        self.written: List[ShellWord] = []
         self.unexported: Dict[str, List[int]] = {}
         """Name -> which of the assignments an ``export`` of that name would export."""
         self.often: Set[str] = set()
@@ -332,15 +357,16 @@ class _Reader:
         comments = frozenset(self.comments)
         unfilled = tuple(self.placeholders(root))
         shown = tuple(self.commands), tuple(self.assignments), broken, comments, unfilled
-        return ShellText(*shown, tuple(self.loops))
+        return ShellText(*shown, tuple(self.loops), tuple(self.written))
 
     def placeholders(self, root: Node) -> Iterator[SourceSpan]:
         """Where ``<NAME>`` is two redirections."""
         for match in _PLACEHOLDER.finditer(self.data):
             node = root.descendant_for_byte_range(match.start(), match.start() + 1)
-            while node is not None and node.type != "file_redirect":
-                node = node.parent
-            if node is not None and node.start_byte == match.start():
+            parent = None if node is None else node.parent
+            if node is None or parent is None or node.type != "<":
+                continue
+            if parent.type in ("file_redirect", "ERROR"):
                 place = self.place(node)
                 yield replace(place, end=place.column + len(match[0]))
 
@@ -374,6 +400,9 @@ class _Reader:
         kind = node.type
         if kind == "while_statement":
             self.loops.append(self.loop(node))
+        if kind == "heredoc_body":
+            expanded = (one for one in node.children if "expansion" in one.type)
+            self.written += [self.word(one, node) for one in expanded]
         if kind == "comment":
             self.comments.add(node.start_point[0] + 1)
         elif kind == "command":
@@ -429,6 +458,7 @@ class _Reader:
                 background=after == "&" or (where.background and kind != "program"),
                 depth=where.depth + 1,
                 piped=where.piped if kind != "pipeline" else number > 0,
+                in_loop=(where.in_loop or kind in _LOOPS) and kind != "function_definition",
             )
             if child.is_named:
                 self.visit(child, below)
@@ -457,6 +487,7 @@ class _Reader:
                 where.looped,
                 where.captured,
                 where.piped,
+                where.in_loop,
             )
         )
         self.substitutions(node, where)

@@ -56,10 +56,13 @@ def check_script(
         for finding, one in findings(facts)
     ]
     told = {one.finding.code for one in found}
+    refused = {one.place.line for one in found if one.finding.code in ("NC601", "NC606")}
     for finding in _that_hold(facts, of_plan, now=now):
         if finding.code == "NC411" and told & {"NC606", "NC634"}:
             continue  # said better already
         given = facts.given(*finding.about)
+        if finding.code in ("NC122", "NC123") and given is not None and given.place.line in refused:
+            continue  # so it is here
         missing = not finding.rule.only_now and not facts.has(*finding.about)
         place = facts.top if missing or not now else NOWHERE
         place = place if given is None else given.place

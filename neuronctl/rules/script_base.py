@@ -31,9 +31,9 @@ class Start:
     outer: Tuple[Launch, ...] = ()
 
     @property
-    def by_batch_shell(self) -> bool:
-        """Whether the batch shell starts it, as such or by another shell: once, on one node."""
-        return not any(one.is_launcher for one in self.outer)
+    def launched(self) -> bool:
+        """Whether a launcher starts it that gives its processes their ranks, unlike srun."""
+        return any(one.is_launcher and not one.is_srun for one in self.outer)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class ScriptFacts:
     @cached_property
     def launches(self) -> Tuple[Launch, ...]:
         """What the commands of the script start."""
-        return launches(self.shell.commands)
+        return launches(self.shell.commands, self.shell.exported)
 
     @cached_property
     def every_launch(self) -> Tuple[Launch, ...]:

@@ -71,30 +71,43 @@ def refused_directive(facts: ScriptFacts) -> Iterator[Violation]:
         )
 
 
+_ODD_GRES = re.compile(
+    r"gpu(=[^0-9].*|:|:[^:]+:|:[0-9]+:[^0-9].*|:[^:]+:[0-9]+:.*|[0-9]+|/.*)|(?!gpu\b)gpus?\b.*",
+    re.IGNORECASE,
+)
+_ODD_COUNT = re.compile(r"gpu[:=].*|[0-9]+:.+", re.IGNORECASE)
+
+
 def _odd_gpus(facts: ScriptFacts) -> Iterator[Violation]:
-    """``--gres=gpu=2``, and what no release of Slurm reads (tried with 22.05, 24.11, and 26.05)."""
-    given = facts.given("gres")
-    for item in () if given is None else (given.value or "").split(","):
-        count = re.fullmatch(r"gpu=([0-9]+)", item)
-        if given is None:
+    """``--gres=gpu=2``, and what no release of Slurm takes (tried with 22.05, 24.11, and 26.05)."""
+    for name in (*GPU_OPTIONS, "gpus-per-task"):
+        given = facts.given(name)
+        if given is None or not given.value:
             continue
-        place = given.value_place
-        if item.startswith("gres:"):
-            message = f"Slurm 24.11 refuses '{item}', which 22.05 takes"
-            hint = f"write {item[5:]}"
-            yield Violation(message, hint, place=place, severity=WARNING)
-            continue
-        if not (count or re.fullmatch(r"gpu(=[^0-9].*|:|:[^:]+:)", item)):
-            continue
-        edits: Tuple[Edit, ...] = ()
-        message, hint = f"sbatch refuses '{item}'", "write gpu:N, or gpu:TYPE:N"
-        if count:
-            message, hint = f"{message} before Slurm 24.11", f"write gpu:{count[1]}"
+        value, place = given.value, given.value_place
+        count = re.fullmatch("gpu=([0-9]+)", value) if name == "gres" else None
+        if count is not None:
             at = facts.lines[place.line - 1].find("gpu=", place.column - 1, place.end)
-            edits = (Edit(SourceSpan(place.line, at + 4, at + 5), ":"),) if at >= 0 else ()
-        yield Violation(
-            message, hint, place=place, severity=WARNING if count else None, edits=edits
-        )
+            yield Violation(
+                f"sbatch refuses '{value}' before Slurm 24.11",
+                f"write gpu:{count[1]}",
+                place=place,
+                severity=WARNING,
+                edits=(Edit(SourceSpan(place.line, at + 4, at + 5), ":"),) if at >= 0 else (),
+            )
+        elif name == "gres" and value.startswith("gres:"):
+            yield Violation(
+                f"Slurm 24.11 refuses '{value}', which 22.05 takes",
+                f"write {value[5:]}",
+                place=place,
+                severity=WARNING,
+            )
+        elif name == "gres" and any(map(_ODD_GRES.fullmatch, value.split(","))):
+            yield Violation(
+                f"Slurm refuses --gres={value}", "write gpu:N, or gpu:TYPE:N", place=place
+            )
+        elif name != "gres" and _ODD_COUNT.fullmatch(value):
+            yield Violation(f"Slurm refuses --{name}={value}", "write N, or TYPE:N", place=place)
 
 
 @script_rule(ERROR, "NC602", "file that sbatch does not take for a batch script")

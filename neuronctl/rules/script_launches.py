@@ -289,7 +289,8 @@ def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
     for start in found[-1:]:
         one = start.launch
         count = one.count(*one.launcher.nodes)
-        waits = count is not None and 1 < count <= plan.nodes
+        asks = {*one.launcher.nodes} & {*one.launcher.joins}
+        waits = bool(asks) and count is not None and 1 < count <= plan.nodes
         rank = one.count(*one.launcher.node_rank)
         if rank and one.has(*one.launcher.address):
             continue  # somebody else is the first
@@ -301,7 +302,7 @@ def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
         joins = [f"--{name}".replace("_", "-") for name in one.launcher.joins[:2]]
         needs = "" if one.has(*one.launcher.joins) else f", with {' and '.join(joins)}"
         each = f"start it on each: {srun} {one.kind} …{needs}"
-        if not {*one.launcher.nodes} & {*one.launcher.joins}:
+        if not asks:
             each = f"name the nodes with {joins[0]}"
         yield Violation(
             f"{one.kind} starts once, on the first node of {plan.nodes}: {effect}",
@@ -313,15 +314,13 @@ def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
 
 def _for_one_node(start: Start) -> bool:
     """Whether it is the only start of a launcher that starts the processes of its node."""
-    one, times = start.launch, (start.nodes, start.each)
-    if not one.launcher.starts_processes() or times != (1, 1):
+    one = start.launch
+    if not one.launcher.starts_processes() or any(outer.is_launcher for outer in start.outer):
         return False
     # torchrun goes to no other node by itself, whatever options a variable may hold.
     if not one.certain and not one.launcher.endpoint:
         return False
     if one.command.captured or one.has("help", "h"):
-        return False
-    if any(outer.is_launcher and not outer.is_srun for outer in start.outer):
         return False
     # With a file of hosts, or of settings, it may go to the other nodes by itself.
     return not any("host" in name or "config" in name for name in one.options)
@@ -434,7 +433,17 @@ def steps_in_turn(facts: ScriptFacts) -> Iterator[Violation]:
     sruns = [one for one in facts.launches if one.is_srun and not one.command.captured]
     for at, first in enumerate(sruns):
         what = _takes_all(facts, first)
-        if not what or not first.command.background or not first.command.sure:
+        if not what or not first.command.background:
+            continue
+        own = first.command.in_loop and not any(one.in_loop for one in facts.shell.calls("wait"))
+        if own and _same_nodes(facts, first, first):
+            yield Violation(
+                f"the steps of this loop wait for one another: each has all {what} of the job",
+                _SHARES,
+                place=first.place,
+            )
+            return
+        if not first.command.sure:
             continue
         # A wait that is surely reached before the next step ends this one.
         for second in sruns[at + 1 :]:
@@ -445,13 +454,13 @@ def steps_in_turn(facts: ScriptFacts) -> Iterator[Violation]:
                 yield Violation(
                     f"this step waits until the one of line {first.place.line} has ended, which "
                     f"has all {what} of the job",
-                    "write srun --overlap in both if they share them; or give each its share: srun "
-                    "--exact --ntasks=… --cpus-per-task=… --gpus=…",
+                    f"write srun --overlap in both if they share them; or {_SHARES}",
                     place=second.place,
                 )
                 return
 
 
+_SHARES = "give each its share: srun --exact --ntasks=… --cpus-per-task=… --gpus=…"
 _ITS_CORES = ("exact", "exclusive", "cpus_per_task", "threads_per_core", "cpus_per_gpu")
 _ITS_GPUS = ("gres", "gpus", "gpus_per_task", "gpus_per_node", "gpus_per_socket", "tres_per_task")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Iterator, List
 
-from neuronctl.batchscript.launches import PYTHON, Launch
+from neuronctl.batchscript.launches import PYTHON, SHELL, Launch
 from neuronctl.batchscript.model import Edit, SourceSpan
 from neuronctl.batchscript.shell_text import Assignment
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
@@ -15,30 +15,55 @@ from neuronctl.words import counted
 
 _FOR_PROGRAMS = re.compile(
     r"(MASTER_(ADDR|PORT)|WORLD_SIZE|(LOCAL_|NODE_)?RANK|CUDA_VISIBLE_DEVICES"
-    r"|(OMP|MKL|OPENBLAS|NCCL|GLOO|UCX|HF|WANDB|TORCH|PYTORCH|TRANSFORMERS|TOKENIZERS|TF)_[A-Z_]+)"
+    r"|(OMP|MKL|OPENBLAS|NCCL|GLOO|UCX)_[A-Z_]+|(HF|TORCH)_HOME|HF_(TOKEN|HUB_\w+|DATASETS_CACHE)"
+    r"|WANDB_(API_KEY|MODE|DIR|PROJECT|ENTITY)|PYTORCH_\w*ALLOC\w*|TRANSFORMERS_(CACHE|OFFLINE)"
+    r"|TORCH_(DISTRIBUTED_DEBUG|NCCL\w+)|TOKENIZERS_PARALLELISM)"
 )
 """Variables that programs read, and that no shell exports by itself."""
+_OF_LAUNCHERS = re.compile(r"MASTER_(ADDR|PORT)|WORLD_SIZE|\w*RANK")
 
 
 @script_rule(WARNING, "NC644", "variable that is not exported")
 def not_exported(facts: ScriptFacts) -> Iterator[Violation]:
     shell = facts.shell
-    everything = [
-        one for one in shell.calls("set") if one.arguments[:1] in (("-a",), ("-o",), ("-ae",))
-    ]
+    if any(one.arguments[:1] in (("-a",), ("-o",), ("-ae",)) for one in shell.calls("set")):
+        return  # all are
+    # A launcher sets what its processes meet by.
+    own = any(
+        start.launch.kind == PYTHON and not start.launched and not start.launch.has("c")
+        for start in facts.starts
+    )
     for one in shell.assignments:
-        if everything or one.exported or not _FOR_PROGRAMS.fullmatch(one.name):
-            continue
         others = shell.assigned(one.name)
-        after = [run for run in facts.launches if run.command.place.line > one.place.line]
-        if any(other.exported for other in others) or not any(map(_works, after)):
+        if one is not others[0] or any(other.exported for other in others):
             continue
-        if one is others[0] and not _is_used(facts, one):
+        after = [run for run in facts.launches if run.command.place.line > one.place.line]
+        awaited = any(_awaits(run, one.name) for run in after)
+        read = _FOR_PROGRAMS.fullmatch(one.name) and any(map(_works, after))
+        if _OF_LAUNCHERS.fullmatch(one.name) and not own:
+            read = None
+        if awaited or (read and not _is_used(facts, one)):
+            who = "the shell that is to expand it does not get" if awaited else "no program gets"
             yield Violation(
-                f"{one.name} is not exported: no program gets it",
+                f"{one.name} is not exported: {who} it",
                 f"write export {one.name}=…",
                 place=one.place,
             )
+
+
+def _awaits(run: Launch, name: str) -> bool:
+    """Whether another shell that is started is to expand a variable."""
+    shells = [one for one in (run, *run.below()) if one.kind == SHELL and one.has("c")]
+    if not shells or any(
+        word.raw.startswith("--export") and name in word.raw for word in run.command.words
+    ):
+        return False
+    kept = re.compile(rf"(^'.*|\\)\$\{{?{name}\b", re.DOTALL)
+    own = re.compile(rf"\b{name}=|\b(read|for) {name}\b")
+    return any(
+        kept.search(word.raw) and name not in word.names and not own.search(word.raw)
+        for word in run.command.words
+    )
 
 
 def _works(one: Launch) -> bool:
@@ -93,6 +118,9 @@ def own_directory(facts: ScriptFacts) -> Iterator[Violation]:
         return
 
 
+_SAYS = ("echo", "date", "printf", "deactivate", "exit", "wait")
+
+
 @script_rule(WARNING, "NC646", "exit code that a pipe hides")
 def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
     if re.search(r"pipefail|PIPESTATUS", facts.text):
@@ -108,11 +136,13 @@ def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
         own = [run for run in facts.launches if run.command is one]
         if not shows or not any(map(_works, own)) or one.background:
             continue
-        if strict or at + 2 == len(commands):
+        rest = [one for one in commands[at + 2 :] if one.name not in _SAYS and not one.piped]
+        if strict or not rest:
             ends = "and the script goes on" if strict else "and the job ends as COMPLETED"
+            last = "-o" if strict or at + 2 == len(commands) else "-eo"
             yield Violation(
                 f"the exit code here is that of {beside.name}: {own[0].word.raw} may fail, {ends}",
-                "write set -o pipefail before it",
+                f"write set {last} pipefail before it",
                 place=beside.place,
             )
             return
@@ -169,7 +199,7 @@ def slow_network(facts: ScriptFacts) -> Iterator[Violation]:
 @script_rule(ERROR, "NC649", "options without their command")
 def lost_options(facts: ScriptFacts) -> Iterator[Violation]:
     """What follows a line whose backslash is missing, or is not the last character."""
-    for one in facts.shell.commands:
+    for one in facts.shell.commands if facts.header.for_bash else ():
         first = one.words[0] if one.words else None
         if first is None or not re.match(r"--?[A-Za-z]", first.raw) or one.place.line < 2:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal as signals
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import Iterator, List, Optional, Sequence, Set, Tuple
 
 from neuronctl.batchscript.launches import PYTHON, SHELL, Launch
 from neuronctl.batchscript.model import SCRIPT, SourceSpan
@@ -15,7 +15,7 @@ from neuronctl.launch.launchers import option_name
 from neuronctl.masking import MASK, Masker, is_secret, is_secret_value, listed_variables
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
-from neuronctl.rules.script_base import ScriptFacts, script_rule
+from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
 from neuronctl.units import split_signal
 from neuronctl.users import login_name
 from neuronctl.words import counted
@@ -43,9 +43,11 @@ def ranks(facts: ScriptFacts) -> Iterator[Violation]:
         # With such an option, torchrun takes no notice of --node_rank.
         if any(inner.has(*inner.launcher.endpoint) for inner in (one, *one.below())):
             continue
+        told: Set[SourceSpan] = set()  # a variable may be many words
         for word in one.command.words:
             name = _expanded(word.names, times[0])
-            if name is not None:
+            if name is not None and word.place not in told:
+                told.add(word.place)
                 # It may come by another variable, which was set from it.
                 known = name in word.raw
                 where = f"expands ${name} here" if known else f"has set {word.raw} from ${name}"
@@ -55,10 +57,26 @@ def ranks(facts: ScriptFacts) -> Iterator[Violation]:
                     f"\\${name}",
                     place=word.place,
                 )
+    nodes = 1 if facts.plan is None else facts.plan.nodes
+    launched = any(one.is_launcher for one in facts.launches)
+    for word in facts.shell.written if launched else ():
+        name = _expanded(word.names, nodes)
+        if name is not None:
+            yield Violation(
+                f"the batch shell expands ${name} in this here-document, and it is 0",
+                f"write \\${name}, or quote the word behind <<",
+                place=word.place,
+                severity=WARNING,
+            )
     for assigned in facts.shell.assignments:
         name = _expanded(assigned.word.names, 1 if facts.plan is None else facts.plan.nodes)
         # Whether the program reads it cannot be seen.
-        if name is not None and assigned.exported and assigned.sure:
+        if (
+            name is not None
+            and assigned.exported
+            and assigned.sure
+            and not _handed(facts, assigned)
+        ):
             yield Violation(
                 f"the batch shell expands ${name} here, and it is 0: {assigned.name} is the same "
                 "in every process",
@@ -66,6 +84,11 @@ def ranks(facts: ScriptFacts) -> Iterator[Violation]:
                 place=assigned.place,
                 severity=WARNING,
             )
+
+
+def _handed(facts: ScriptFacts, one: Assignment) -> bool:
+    """Whether the batch shell uses a variable in a command, where its value is judged."""
+    return any(one.name in word.names for each in facts.launches for word in each.command.words)
 
 
 def _shared(facts: ScriptFacts) -> bool:
@@ -417,7 +440,24 @@ def errexit(facts: ScriptFacts) -> Iterator[Violation]:
         )
 
 
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_LOOPBACK = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
+_OWN_NAME = re.compile(r"\$\(hostname[^)]*\)|`hostname[^`]*`|\$\{?(HOSTNAME|SLURMD_NODENAME)\}?")
+
+
+def _quoted(start: Start) -> bool:
+    """Whether it is in text that the batch shell leaves as it is: bash -c '…'."""
+    shells = [one for one in start.outer if one.kind == SHELL]
+    words = (word for one in start.outer[:1] for word in one.command.words)
+    return bool(shells) and any(word.raw.startswith("'") for word in words)
+
+
+def _given(one: Launch, option: str) -> str:
+    """The value of an option as it is written."""
+    words = one.command.words
+    for word, following in zip(words, (*words[1:], None)):
+        if option_name(word.raw) == option:
+            return (word.raw.partition("=")[2] or (following.raw if following else "")).strip('"')
+    return ""
 
 
 @script_rule(ERROR, "NC642", "every node its own first node")
@@ -436,8 +476,11 @@ def first_node(facts: ScriptFacts) -> Iterator[Violation]:
             named = launch.options.get(option, "").partition(":")[0]
             # What the batch shell starts is on one node (NC624).
             several = launch.count(*launch.launcher.nodes) != 1 and start.nodes != 1
-            if named in _LOOPBACK and several:
-                found.append((named, launch.place, f'write {hint}, and "$MASTER_ADDR" here'))
+            # What each task asks for its own name; the batch shell would ask on the first node.
+            own = _OWN_NAME.match(_given(launch, option)) if _quoted(start) else None
+            if several and (named in _LOOPBACK or own):
+                what = own[0] if own else named
+                found.append((what, launch.place, f'write {hint}, and "$MASTER_ADDR" here'))
     for named, place, what in found:
         yield Violation(
             f"{named} is another machine on each of the {facts.plan.nodes} nodes: they never find "
@@ -449,13 +492,18 @@ def first_node(facts: ScriptFacts) -> Iterator[Violation]:
 
 @script_rule(ERROR, "NC643", "shell text that cannot be read")
 def syntax(facts: ScriptFacts) -> Iterator[Violation]:
-    for place in facts.shell.placeholders[:1]:
+    for place in facts.shell.placeholders[:1] if facts.header.for_bash else ():
         named = facts.lines[place.line - 1][place.column - 1 : place.end - 1]
+        line = facts.lines[place.line - 1]
+        # Two redirections, perhaps: sort <names> sorted
+        alone = line[place.column - 2 : place.column - 1].isspace()
+        plain = re.fullmatch("<[a-z]+>", named) and re.match(" *[a-z.]", line[place.end - 1 :])
         yield Violation(
             f"nobody has filled in {named}: bash reads from a file '{named[1:-1]}' here, and this "
             "command does not run",
             f"write the value in the place of {named}",
             place=place,
+            severity=WARNING if alone and plain else None,
         )
     if facts.unreadable is not None and not (facts.unmerged or facts.shell.placeholders):
         problem = facts.unreadable

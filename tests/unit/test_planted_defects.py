@@ -18,6 +18,7 @@ from neuronctl.submission.script_check import check_text
 GPU = "#SBATCH -p gpu --gpus-per-node=1 -N 1"
 GPUS = "#SBATCH -p gpu --gpus-per-node=4 -N 1 --ntasks-per-node=4"
 NODES = "#SBATCH -p gpu --gpus-per-node=4 -N 2 --ntasks-per-node=4"
+TWO = "#SBATCH -p gpu --gpus-per-node=4 -N 2"
 ONE_EACH = "#SBATCH -p gpu --gpus-per-node=4 -N 3 --ntasks-per-node=1"
 EACH = "#SBATCH -p gpu --gpus-per-node=4 -N 2 --ntasks-per-node=1"
 RUN = "srun python train.py"
@@ -133,7 +134,15 @@ DEFECTS: List[Tuple[str, str, str]] = [
     ("NC644", ONE_EACH, "MASTER_ADDR=$(hostname)@@\necho $MASTER_ADDR\nsrun python t.py"),
     ("NC644", ONE_EACH, "MASTER_ADDR=$(hostname)@@\nsrun bash -c 'python t.py $MASTER_ADDR'"),
     ("NC644", GPU, "HF_HOME=/scratch/x@@\npython t.py"),
+    ("NC644", ONE_EACH, "L='python t.py'@@\nsrun bash -c '$L --rank $SLURM_PROCID'"),
+    ("NC644", ONE_EACH, 'MASTER_ADDR=$(hostname)@@\nsrun bash -c "python t.py \\$MASTER_ADDR"'),
+    (
+        "NC631",
+        ONE_EACH,
+        "cat >r.sh <<E\ntorchrun --node_rank $SLURM_NODEID@@ t.py\nE\nsrun bash r.sh",
+    ),
     # Steps that wait for one another.
+    ("NC627", GPUS, "for i in 0 1; do\n  srun -n1 --gres=gpu:1 ./a $i &@@\ndone\nwait"),
     ("NC627", GPU, "srun python serve.py &\nsleep 9\nsrun python ask.py@@"),
     ("NC627", GPUS, "srun -n1 --gres=gpu:1 ./a &\nsrun -n1 --gres=gpu:1 ./b &@@\nwait"),
     ("NC627", ONE_EACH, "srun nvidia-smi -l 5 > log &\nsrun python t.py@@"),
@@ -142,6 +151,9 @@ DEFECTS: List[Tuple[str, str, str]] = [
     ("NC601", "#SBATCH -p gpu -N 1\n#SBATCH --gres=gpu=1@@", RUN),
     ("NC601", "#SBATCH -p gpu -N 1\n#SBATCH --gres=gpu=a100:1@@", RUN),
     ("NC601", "#SBATCH -p gpu -N 1\n#SBATCH --gres=gres:gpu:1@@", RUN),
+    ("NC601", "#SBATCH -p gpu -N 1\n#SBATCH --gres=gpus:1@@", RUN),
+    ("NC601", "#SBATCH -p gpu -N 1\n#SBATCH --gres=gpu:1:a100@@", RUN),
+    ("NC601", "#SBATCH -p gpu -N 1\n#SBATCH --gpus-per-node=gpu:1@@", RUN),
     ("NC606", "#SBATCH -p gpu -N 1\n#SBATCH --gpus-per-node=${X}@@", RUN),
     ("NC606", "#SBATCH --gres=gpu:1\n#SBATCH --partition=$P@@", RUN),
     ("NC612", f"{GPU}\n#SBATCH --time=00:00:05@@", RUN),
@@ -164,6 +176,7 @@ DEFECTS: List[Tuple[str, str, str]] = [
     ("NC623", "#SBATCH -p gpu --gpus-per-node=4 -N 1", "python t.py --gpus 3@@"),
     ("NC642", ONE_EACH, "srun torchrun --nnodes=3 --rdzv_endpoint=localhost:$P t.py@@"),
     ("NC642", ONE_EACH, 'H=localhost\nsrun torchrun --nnodes=3 --rdzv-endpoint "$H:$P" t.py@@'),
+    ("NC642", ONE_EACH, "srun bash -c 'torchrun --nnodes=3 --rdzv_endpoint=$(hostname):1 t.py'@@"),
     # Log directories.
     ("NC634", f"{GPU}\n#SBATCH -o logs/%j.txt", f'mkdir -p "$SLURM_SUBMIT_DIR/logs"@@\n{RUN}'),
     ("NC634", f"{GPU}\n#SBATCH -o logs/%j.txt", f"mkdir -p logs/a@@\n{RUN}"),
@@ -173,10 +186,13 @@ DEFECTS: List[Tuple[str, str, str]] = [
     ("NC643", GPU, "python x.py --name <NAME>@@"),
     ("NC643", GPU, "python x.py --name <your_name> --more 1@@"),
     ("NC643", GPU, "cd /scratch/<user>/code@@"),
+    ("NC643", GPU, "export HF_TOKEN=<your-token>@@ # from the site"),
+    ("NC643", GPU, "python t.py --data </path/to/data>@@"),
     ("NC645", GPU, 'source "$(dirname "$0")/env.sh"@@\npython t.py'),
     ("NC645", GPU, 'D="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"@@\npython $D/t.py'),
     ("NC645", GPU, "cd ${0%/*}@@\npython t.py"),
     ("NC646", GPU, "set -e\npython t.py | tee log@@"),
+    ("NC646", GPU, "python t.py | tee log@@"),
     ("NC646", GPU, "set -eu\nsrun python t.py 2>&1 | tee -a log@@"),
     ("NC647", GPU, "until curl -s localhost:8000; do@@\n  sleep 5\ndone"),
     ("NC647", GPU, "while ! nc -z localhost 80; do sleep 1; done@@"),
@@ -200,6 +216,17 @@ RIGHT: List[Tuple[str, str, str]] = [
         "for h in $HOSTS; do\n  ssh $h torchrun --nnodes=3 t.py &\ndone\ntorchrun t.py",
     ),
     ("NC624", ONE_EACH, "deepspeed --hostfile hosts t.py"),
+    (
+        "NC624",
+        ONE_EACH,
+        "for n in $N; do\n  srun -N1 -n1 -w $n bash -c "
+        "'torchrun --nnodes=3 --node_rank=$i t.py' &\ndone",
+    ),
+    (
+        "NC624",
+        TWO,
+        "srun -N1 -n1 -w a torchrun --nnodes 2 &\nsrun -N1 -n1 -w b torchrun --nnodes 2",
+    ),
     ("NC624", ONE_EACH, "accelerate launch --config_file x.yaml t.py"),
     ("NC624", ONE_EACH, "f() {\n  torchrun --nnodes=3 t.py\n}\nexport -f f\nsrun bash -c f"),
     ("NC624", "#SBATCH -p gpu --gpus-per-node=4 -N 1", "torchrun --nproc_per_node 4 t.py"),
@@ -227,6 +254,14 @@ RIGHT: List[Tuple[str, str, str]] = [
     ),
     ("NC627", ONE_EACH, "srun -N1 -n1 ./a &\nsrun -N2 -n2 ./b"),
     ("NC627", ONE_EACH, "srun -N1 -n1 -w $A ray start &\nsrun -N2 -n2 -x $A ray start &\nwait"),
+    ("NC627", GPUS, "for i in 0 1; do\n  srun -n1 --gres=gpu:1 ./a &\n  wait\ndone"),
+    ("NC627", GPUS, "for i in 0 1; do\n  srun --exact -n1 -c1 --gpus=1 ./a $i &\ndone\nwait"),
+    ("NC631", ONE_EACH, "cat >r.sh <<'E'\npython t.py $SLURM_NODEID\nE\nsrun bash r.sh"),
+    ("NC642", ONE_EACH, 'srun bash -c "torchrun --nnodes=3 --rdzv_endpoint=$(hostname):1 t.py"'),
+    ("NC644", ONE_EACH, "srun bash -c 'for i in 1 2; do python t.py $i; done'"),
+    ("NC644", ONE_EACH, "L=1\nsrun --export=ALL,L bash -c 'python t.py $L'"),
+    ("NC644", ONE_EACH, "WORLD_SIZE=12\nsrun torchrun --nnodes=3 --rdzv_endpoint=$H:1 t.py"),
+    ("NC601", "#SBATCH -p gpu --gres=gpu:a100:1,nvme:2", RUN),
     ("NC606", "#SBATCH -p gpu --gres=gpu:a100:1", RUN),
     ("NC612", f"{GPU} --time=00:05:00", RUN),
     ("NC628", f"{GPU} --constraint=a100", RUN),

@@ -14,6 +14,7 @@ from neuronctl.batchscript.launches import (
 )
 from neuronctl.batchscript.model import Edit, SourceSpan
 from neuronctl.batchscript.shell_text import UNKNOWN, ShellWord
+from neuronctl.batchscript.values import digits
 from neuronctl.launch.launchers import ALL, every
 from neuronctl.planning import JobPlan
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
@@ -128,6 +129,7 @@ def larger_than_the_job(facts: ScriptFacts) -> Iterator[Violation]:
                 severity=WARNING if alone or one.command.looped else None,
             )
     yield from _told_of_nodes(facts)
+    yield from _told_of_processes(facts)
 
 
 def _too_few_slots(facts: ScriptFacts, one: Launch) -> Iterator[Violation]:
@@ -147,6 +149,33 @@ def _too_few_slots(facts: ScriptFacts, one: Launch) -> Iterator[Violation]:
             place=one.place,
             severity=WARNING,
         )
+
+
+def _own_ranks(facts: ScriptFacts) -> Iterator[Start]:
+    """The programs that srun alone starts, several times, so that they find their own ranks."""
+    for start in facts.starts:
+        known = start.nodes is not None and start.each is not None
+        program = _plain(start.launch) and not start.launched and start.outer
+        if program and known and (start.nodes or 0) * (start.each or 0) > 1:
+            yield start
+
+
+def _told_of_processes(facts: ScriptFacts) -> Iterator[Violation]:
+    """A WORLD_SIZE that is not the number of processes."""
+    set_once = facts.shell.assigned("WORLD_SIZE")
+    count = digits(set_once[0].word.value) if len(set_once) == 1 else None
+    if count is None or not set_once[0].exported:
+        return
+    for start in [*_own_ranks(facts)][:1]:
+        runs = (start.nodes or 0) * (start.each or 0)
+        if count not in (runs, 1):
+            yield Violation(
+                f"WORLD_SIZE={count}, and srun starts {counted(runs, 'process')}: they wait for "
+                "one another, or some fail",
+                'write WORLD_SIZE="$SLURM_NTASKS"',
+                place=set_once[0].place,
+                severity=WARNING,
+            )
 
 
 _NODES_OF_A_PROGRAM = re.compile(
@@ -210,6 +239,15 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Violation]:
             place=one.place,
         )
     yield from _told_of_gpus(facts, plan)
+    # A training; other programs may well share a GPU.
+    for start in _own_ranks(facts) if facts.shell.assigned("MASTER_ADDR") else ():
+        if (start.each or 0) > plan.gpus_per_node:
+            yield Violation(
+                f"srun starts {counted(start.each or 0, 'process')} on each node, and the job has "
+                f"{counted(plan.gpus_per_node, 'GPU')} there: some of them share a GPU or fail",
+                f"start {plan.gpus_per_node} per node, or request more GPUs",
+                place=start.outer[0].place,
+            )
 
 
 _GPUS_OF_A_PROGRAM = re.compile(

@@ -289,25 +289,29 @@ def threads(facts: ScriptFacts) -> Iterator[Violation]:
     plan = facts.plan
     if plan is None or facts.has("exclusive", "cpus-per-gpu", "mincpus"):
         return
+    programs = [start for start in facts.starts if start.launch.kind == PYTHON and start.outer]
+    each = max((start.each or 1 for start in programs), default=1)
+    cores = plan.cores_per_node
     for one in _assigned(facts):
         if one.name != "OMP_NUM_THREADS":
             continue
-        value = one.word.value or ""
+        count = digits(one.word.value) or 0
         # One task may use all cores of its node.
-        most = plan.cpus_per_task if facts.tasks == 1 else plan.cores_per_node
         in_front = one not in facts.shell.assignments
-        if (digits(value) or 0) > most and (one.sure or in_front):
-            # Where nobody says how many cores, the site may give whole nodes.
-            told = facts.has("cpus-per-task")
-            alone = "" if told else ", unless the job has its nodes alone"
-            yield Violation(
-                f"{value} threads per process, and a task has "
-                f"{counted(plan.cpus_per_task, 'core')}: they take turns{alone}",
-                f"request #SBATCH --cpus-per-task={value}, or write "
-                "OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK",
-                place=one.place,
-                severity=WARNING if told else NOTE,
-            )
+        if count * each <= cores or not (one.sure or in_front):
+            continue
+        # Where nobody says how many cores, the site may give whole nodes.
+        told = facts.has("cpus-per-task")
+        alone = "" if told else ", unless the job has its nodes alone"
+        several = f"{counted(each, 'process')} on each node, with {count} threads each, and"
+        yield Violation(
+            (several if each > 1 else f"{count} threads, and")
+            + f" the job has {counted(cores, 'core')} there: they take turns{alone}",
+            f"request #SBATCH --cpus-per-task={-(-count * each // plan.ntasks_per_node)}, or write "
+            f"OMP_NUM_THREADS={max(1, cores // each)}",
+            place=one.place,
+            severity=WARNING if told else NOTE,
+        )
 
 
 def _reads_profile(facts: ScriptFacts) -> bool:

@@ -181,3 +181,58 @@ def test_what_the_rules_say_of_slurm_is_so(sandbox: Sandbox, no_jobs: None) -> N
     bare = output(sandbox, alone, *text)
     home = sandbox.exec(["sh", "-c", "echo $HOME"]).stdout.strip()
     assert f"{home} none" in bare and "missing" in bare, bare
+
+
+STEPS = f"""\
+#!/bin/bash
+#SBATCH -p cas_v100nv_4 -N 1 --ntasks-per-node=2 -c 2 --gres=gpu:2 {COMMENT}
+#SBATCH -o steps-%j.out
+srun FIRST sleep 6 &
+sleep 1
+began=$SECONDS
+srun LATER true
+echo "waited $((SECONDS - began > 3))"
+wait
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "waits"),
+    [
+        ("", "", True),
+        ("-n1", "-n1", True),
+        ("-n1 --gres=gpu:1", "-n1 --gres=gpu:1", True),  # all cores
+        ("-n1 -c1", "-n1 -c1", True),  # all GPUs
+        ("-n1 -c1 --gres=gpu:1", "-n1 -c1 --gres=gpu:1", False),
+        ("--exact -n1 --gpus=1", "--exact -n1 --gpus=1", False),
+        ("--overlap", "--overlap", False),
+    ],
+)
+def test_steps_that_wait_for_one_another(
+    sandbox: Sandbox, no_jobs: None, first: str, second: str, waits: bool
+) -> None:
+    sandbox.write("steps.sh", STEPS.replace("FIRST", first).replace("LATER", second))
+    said = sandbox.exec([*PATIENT, "check", "--json", "steps.sh"]).stdout
+    codes = [one["code"] for one in json.loads(said)["files"][0]["findings"]]
+    job = sandbox.exec(["sbatch", "--parsable", "--wait", "steps.sh"]).stdout.strip()
+    log = sandbox.exec(["cat", f"steps-{job}.out"]).stdout
+    assert ("NC627" in codes, f"waited {int(waits)}" in log) == (waits, True), log
+
+
+@pytest.mark.parametrize(
+    ("line", "starts"),
+    [
+        ("#!/bin/bash -l", True),
+        ("#!/bin/bash –l", False),
+        ("#!/bin/bash -l -e", False),
+        ("#!/usr/bin/env bash -l", False),
+        ("#!bin/bash", False),
+        ("#!/bin/bsh", False),
+    ],
+)
+def test_first_line(sandbox: Sandbox, no_jobs: None, line: str, starts: bool) -> None:
+    text = SCRIPT.replace("-5000000", "-0").replace("#SBATCH --qos", "#")
+    sandbox.write("job.sh", text.replace("#!/bin/bash", line))
+    codes = [code for code, _ in found(sandbox, "job.sh")]
+    ended = sandbox.exec(["sbatch", "--wait", "job.sh"], check=False).returncode == 0
+    assert (ended, codes) == (starts, [] if starts else ["NC617"])

@@ -72,7 +72,8 @@ def _make(cls: type) -> type:
         **_SHARED,
     }
     for name, method in methods.items():
-        setattr(cls, name, method)
+        if name != "__repr__" or name not in own:
+            setattr(cls, name, method)
     return cls
 
 

@@ -11,7 +11,7 @@ import itertools
 import os
 import sys
 import time
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.catalog.loader import load
 from neuronctl.diagnosis.evidence import Diagnosis
@@ -45,11 +45,16 @@ from neuronctl.submission.transaction import Submission
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import parse_since
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from neuronctl.request.keywords import JobKeywords
+
 __all__ = ["CatalogError", "Diagnosis", "Finding", "Job", "JobFileError", "JobPlan", "JobRecord",
            "JobStatus", "Judgement", "NeuronctlError", "NoSuchJobError", "PolicyError",
            "RecordError", "SlurmRefusedError", "SlurmUnavailableError", "Submission",
            "TemplateError", "UsageError", "history", "judge", "plan", "render", "status",
-           "submit"]  # fmt: skip
+           "submit", "wait_any"]  # fmt: skip
 
 
 class Job:
@@ -76,15 +81,30 @@ class Job:
         """Its state as Slurm names it; of an array, that of the first task in the worst state."""
         return self._worst().state
 
-    def wait(self) -> int:
+    def wait(self, timeout: Optional[float] = None) -> int:
         """Wait until it ends; its exit code, the worst of an array's tasks.
 
         The code is the batch script's own, 124 for a time limit, 137 for memory, 143 for a
-        cancelled job and 128 + N for signal N.
+        cancelled job and 128 + N for signal N. timeout: in seconds; raises TimeoutError.
         """
         from neuronctl.tracking import follow
 
-        return follow.wait(self._id)
+        return follow.wait(self._id, timeout=timeout)
+
+    def cancel(self) -> None:
+        """Cancel it; nothing happens where it has ended. Raises SlurmRefusedError."""
+        from neuronctl.slurm.job_control import scancel
+        from neuronctl.tracking.cancellation import Choice, known_jobs
+        from neuronctl.tracking.lookup import no_such_job
+
+        store = RecordStore.default()
+        known = known_jobs([self._id], store)[0][self._id]
+        if not known:
+            raise no_such_job([self._id], store)
+        chosen = Choice().targets(self._id, known)
+        refused = scancel(list(chosen)) if chosen else {}
+        for message in refused.values():
+            raise SlurmRefusedError(f"scancel refused the request: {message}")
 
     def log(self, *, err: bool = False) -> str:
         """What it has written so far; "" where there is no log yet.
@@ -106,15 +126,26 @@ class Job:
         return min(status(self), key=lambda one: (not one.ended, one.state == COMPLETED))
 
 
+def wait_any(jobs: Sequence[Job], *, timeout: Optional[float] = None) -> Job:
+    """Wait until one of several jobs has ended, all tasks of an array; the first such job.
+
+    timeout: in seconds; raises TimeoutError.
+    """
+    from neuronctl.tracking import follow
+
+    ended = follow.wait_any([JobId.parse(str(job)) for job in jobs], timeout)
+    return next(job for job in jobs if str(job) == str(ended))
+
+
 def plan(
-    script: Optional[str] = None,
+    script: Union[str, os.PathLike[str], None] = None,
     args: Sequence[str] = (),
     *,
     body: Optional[str] = None,
     steps: Sequence[Mapping[str, Any]] = (),
     job_file: Optional[str] = None,
     catalog: Optional[str] = None,
-    **options: Any,
+    **options: Unpack[JobKeywords],
 ) -> JobPlan:
     """Plan a job: every value that its script needs, each with its reason.
 
@@ -126,7 +157,12 @@ def plan(
     ``requeue=True``. They override the job file, which overrides the user's configuration.
     ``partition="auto"`` asks Slurm. Raises UsageError, JobFileError, CatalogError, PolicyError.
     """
-    words = [] if script is None else [script, *args]
+    if isinstance(args, str):
+        raise UsageError(f"args: expected a list of texts, got {args!r}", 'give ["A", "B"]')
+    words = [] if script is None else [os.fspath(script), *args]
+    for word in words:
+        if not isinstance(word, str):
+            raise UsageError(f"args: expected texts, got {word!r}", f"give it as '{word}'")
     if not isinstance(body, (str, type(None))):
         raise UsageError(f"body: expected text, got {body!r}")
     try:

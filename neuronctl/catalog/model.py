@@ -48,18 +48,20 @@ class CommentPolicy:
     """The required form of ``--comment``.
 
     form: ``"any"`` is free text; ``"word"`` is one word, one of ``values`` if there are any;
-    ``"fields"`` is ``key=value`` pairs joined by ``;``, in the order of ``fields``. meanings: what
-    a value stands for, where its name does not say it.
+    ``"fields"`` is ``key=value`` pairs joined by ``;``, in the order of ``fields``. pattern: a
+    regular expression for all of it. meanings: what a value stands for, where its name does not say
+    it.
     """
 
     required: bool = False
     form: str = "any"
     values: Tuple[str, ...] = ()
     fields: Tuple[CommentField, ...] = ()
+    pattern: Optional[str] = None
     meanings: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def pattern(self) -> str:
+    def parts(self) -> str:
         """``field=FIELD;appl=APPL``: the form of structured comments."""
         return ";".join(f"{one.key}={one.key.upper()}" for one in self.fields)
 

@@ -217,13 +217,6 @@ def _partition(name: str, node: CheckedMapping, wall_time: WallTime, arch: str) 
 
 def _check_against_node_size(partition: Partition, node: CheckedMapping) -> None:
     gpus, largest = partition.gpus_per_node, partition.max_cores_per_node
-    if partition.max_gpus is not None and partition.max_gpus < gpus:
-        node.refuse(
-            "max_gpus",
-            f"{partition.max_gpus} is less than the {gpus} GPUs per node",
-            "max_gpus is the limit per user over all nodes; correct it or gpus_per_node",
-            ("gpus_per_node",),
-        )
     for key in ("max_gpus", "gpu", "interconnect"):
         if node.given(key) and not gpus:
             node.refuse(
@@ -263,6 +256,10 @@ def _cores_per_node(node: CheckedMapping) -> Tuple[int, ...]:
 
 
 def _wall_time(around: CheckedMapping, inherited: WallTime) -> WallTime:
+    time = around.data.get("wall_time")
+    if isinstance(time, (int, str)):
+        around.refuse("wall_time", f"{show(time)} is not allowed", f"write {{maximum: {time}}}")
+        return inherited
     node = around.mapping("wall_time", *fields(WallTime))
     values: Dict[str, Optional[int]] = {
         # null means "no such limit here", whatever the cluster says.
@@ -346,6 +343,12 @@ def _comment(node: CheckedMapping) -> CommentPolicy:
     if form == "fields" and not parts and not node.has_errors():
         hint = "list them under 'fields:'"
         node.refuse("", "'form: fields' has no fields", hint, ("fields",), ("form",))
+    try:
+        re.compile(node.text("pattern", ""))
+    except re.error as error:
+        node.refuse(
+            "pattern", f"not a regular expression: {error}", "write, for example, 'p-[0-9]+'"
+        )
     meanings = node.mapping("meanings")
     return _made(
         CommentPolicy,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from neuronctl import units
@@ -104,7 +105,9 @@ class CheckedMapping:
         value = self.data.get(key)
         # bool is an int to Python, but not to a person who writes `nodes: true`.
         if value is not None and (type(value) is not kind):
-            self.refuse(key, f"{show(value)} is not allowed", f"write {allowed}")
+            self.refuse(
+                key, f"{show(value)} is not allowed", _instead(key, value) or f"write {allowed}"
+            )
             return None
         return value
 
@@ -179,6 +182,14 @@ class CheckedMapping:
             self.refuse(key, "0 is not a time limit", "write UNLIMITED if there is no limit")
             return None
         return seconds
+
+
+def _instead(key: str, value: object) -> str:
+    """What 192G means where a number of MB is wanted; "" for anything else."""
+    match = re.fullmatch(r"([0-9]{1,9})([GT])I?B?", str(value).upper())
+    if match is None or "_mb_" not in key:
+        return ""
+    return f"write it in MB: {int(match[1]) * (1024 if match[2] == 'G' else 1024**2)}"
 
 
 def show(value: object) -> str:

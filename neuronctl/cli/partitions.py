@@ -295,8 +295,8 @@ def _rules(catalog: Catalog, cluster: Cluster) -> List[Tuple[str, str]]:
     if policy.submit_from:
         lines.append(("submit from", ", ".join(policy.submit_from)))
     if policy.comment.required:
-        forms = {"any": "any text", "word": "one word", "fields": policy.comment.pattern}
-        form = forms[policy.comment.form]
+        forms = {"any": "any text", "word": "one word", "fields": policy.comment.parts}
+        form = policy.comment.pattern or forms[policy.comment.form]
         lines.append(("--comment", f"mandatory, {form}"))
     words = "mandatory; 'neuronctl partitions --live' lists yours"
     lines += [(option, words) for option in _mandatory(cluster)]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
 import click
 
+from neuronctl.cli.job_options import file_option
 from neuronctl.console import print_json, print_line
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ def command() -> None:
 @click.option(
     "--cluster", metavar="NAME", help="Cluster of the catalog (default: its default cluster)."
 )
+@file_option("--catalog", help="Catalog file, which also holds inside.")
 @click.option(
     "--nodes",
     "counts",
@@ -60,8 +63,16 @@ def command() -> None:
     help="Make a directory of this machine visible inside, at its own path or at PLACE; "
     "repeatable.",
 )
-def up(cluster: Optional[str], counts: Dict[str, int], root: str, binds: Tuple[str, ...]) -> None:
+def up(
+    cluster: Optional[str],
+    catalog: Optional[str],
+    counts: Dict[str, int],
+    root: str,
+    binds: Tuple[str, ...],
+) -> None:
     """Bring the sandbox up, unless it is up already."""
+    if catalog is not None:
+        os.environ["NEURONCTL_CATALOG"] = catalog  # which goes into the sandbox
     from neuronctl.catalog.loader import load
     from neuronctl.sandbox import client, layout
     from neuronctl.sandbox.view import view

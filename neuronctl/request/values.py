@@ -162,6 +162,10 @@ def gpus_in_all(text: str) -> Fields:
 def gpu_models(text: str, strict: bool) -> Tuple[str, ...]:
     """GPU models."""
     names = tuple(name for name in one_line(text).split(",") if name)
+    if text.isdecimal():
+        raise ValueError(
+            f"'{text}' is no GPU model; for {text} on each node: --gpus-per-node {text}"
+        )
     for name in names:
         if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
             raise ValueError(f"'{name}' is not a GPU model; write, for example, a100 or a100,h200")

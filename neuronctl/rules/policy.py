@@ -15,10 +15,10 @@ def _comment_form(context: RuleContext) -> str:
     """What to type for a valid comment."""
     policy = context.plan.cluster.policy.comment
     if policy.form == "fields" and context.of_script:
-        return f'--comment="{policy.pattern}"'
+        return f'--comment="{policy.parts}"'
     if policy.form == "fields":
         return " ".join(f"--{one.key} {one.key.upper()}" for one in policy.fields)
-    return "--comment WORD"
+    return f"--comment TEXT that matches {policy.pattern}" if policy.pattern else "--comment WORD"
 
 
 _SHOWN = 6
@@ -168,6 +168,10 @@ def _wrong_comment(context: RuleContext) -> Iterator[Violation]:
     if not comment:
         return
     source = context.cite("policy", "comment")
+    if policy.pattern and not re.fullmatch(policy.pattern, comment):
+        told = context.cite("policy", "comment", "pattern")
+        yield Violation(f"comment '{comment}' does not match {policy.pattern}", "", told)
+        return
     if policy.form == "word":
         if len(comment.split()) != 1:
             yield Violation(
@@ -198,7 +202,7 @@ def _wrong_comment(context: RuleContext) -> Iterator[Violation]:
             values = tuple(value for one in policy.fields for value in one.values)
             close = nearest(comment, values)
             yield Violation(
-                f"comment '{comment}' does not have the form {policy.pattern}",
+                f"comment '{comment}' does not have the form {policy.parts}",
                 f"use {_comment_form(context)} instead"
                 + (f"; closest to '{comment}': {' '.join(dict.fromkeys(close))}" if close else "")
                 + _values(context, close),
@@ -230,7 +234,7 @@ def _wrong_comment(context: RuleContext) -> Iterator[Violation]:
             )
     if keys != list(known) and set(keys) == set(known):
         yield Violation(
-            f"comment '{comment}' must have each part once, in the order {policy.pattern}",
+            f"comment '{comment}' must have each part once, in the order {policy.parts}",
             "write " + ";".join(f"{key}={pairs[key]}" for key in known),
             source,
         )

@@ -181,10 +181,11 @@ def gpus_where_there_are(context: RuleContext) -> Iterator[Violation]:
     if partition is None or not partition.gpus_per_node or plan.gpus_per_node:
         return
     required = plan.cluster.policy.gpus_required
+    most = min(partition.gpus_per_node, partition.max_gpus or partition.gpus_per_node)
     yield Violation(
         f"requested no GPU; {partition.name} is a GPU partition"
         + (", where the site requires one" if required else ""),
-        f"request --gpus-per-node 1 to {partition.gpus_per_node}",
+        f"request --gpus-per-node 1{f' to {most}' if most > 1 else ''}",
         context.cite("policy", "gpus_required") if required else UNCITED,
         None if required else WARNING,
     )

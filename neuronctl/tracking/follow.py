@@ -25,7 +25,7 @@ from neuronctl.slurm.squeue import squeue
 from neuronctl.tracking import endings
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.tracking.lookup import matches, remember
+from neuronctl.tracking.lookup import look_up, matches, no_such_job, remember
 from neuronctl.tracking.rank_filter import Sink
 
 _FIRST, _LONGEST_RUNNING, _LONGEST_WAITING = 1.0, 5.0, 10.0  # seconds between squeues
@@ -34,20 +34,58 @@ _ACCOUNTING_LAG = 10.0  # seconds by which sacct may lag after slurmctld has for
 
 
 def wait(
-    job: JobId, record: Optional[JobRecord] = None, tell: Optional[Callable[[str], None]] = None
+    job: JobId,
+    record: Optional[JobRecord] = None,
+    tell: Optional[Callable[[str], None]] = None,
+    *,
+    timeout: Optional[float] = None,
 ) -> int:
     """Wait until a job ends; return its exit code.
 
-    tell: is told at the end how it ended. Ctrl-C raises KeyboardInterrupt; the job continues.
+    tell: is told at the end how it ended. timeout: in seconds; raises TimeoutError. Ctrl-C raises
+    KeyboardInterrupt; the job continues.
     """
     watch = JobWatch(job, record)
+    sleep = _Until(timeout, f"job {job} has not ended")
     while not watch.ended:
         watch.poll()
         if not watch.ended:
-            time.sleep(watch.interval)
+            sleep(watch.interval)
     if tell is not None:
         tell(watch.last_words())
     return watch.exit_status
+
+
+def wait_any(jobs: Sequence[JobId], timeout: Optional[float]) -> JobId:
+    """Wait until one of the jobs has ended, with one query for all of them; timeout as above."""
+    sleep = _Until(timeout, f"none of the jobs {', '.join(map(str, jobs))} has ended")
+    interval = _FIRST
+    while True:
+        found = look_up(list(jobs))
+        if found.missing:
+            raise no_such_job(found.missing, RecordStore.default())
+        if found.unavailable is not None and not installed():
+            raise found.unavailable
+        for job in jobs:
+            parts = [status for status in found.jobs if matches(job, status)]
+            if parts and all(status.ended for status in parts):
+                return job
+        sleep(interval)
+        interval = min(interval * _GROWTH, _LONGEST_WAITING)
+
+
+class _Until:
+    """Sleeps, until a time has passed: then it raises TimeoutError."""
+
+    def __init__(self, timeout: Optional[float], what: str) -> None:
+        self.end = float("inf") if timeout is None else time.monotonic() + timeout
+        self.message = f"{what} within {timeout} s"
+
+    def __call__(self, seconds: float) -> None:
+        left = self.end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(self.message)
+        time.sleep(min(seconds, left))
 
 
 class JobWatch:

@@ -66,6 +66,9 @@ class JobStatus:
     absent: str = ""
     last_seen: str = ""
 
+    def __repr__(self) -> str:
+        return f"JobStatus({self.id}, {self.name!r}, {self.state!r})"
+
     @property
     def stated_reason(self) -> str:
         """Slurm's reason, or why it gives none (any more)."""

@@ -26,7 +26,7 @@ def test_a_good_layer(run: Run, tmp_path: Path) -> None:
         ("{max_gpu: 3}", "max_gpu: unknown key"),
         ("{max_running_jobs: -1}", "-1 is less than 1"),
         ("{max_running_jobs: 3, max_running_jobs: 4}", "duplicate key"),
-        ("{gpus_per_node: 8, max_gpus: 4}", "4 is less than the 8 GPUs per node"),
+        ("{memory_mb_per_node: 192G}", "write it in MB: 196608"),
     ],
 )
 def test_a_wrong_one(run: Run, tmp_path: Path, partition: str, words: str) -> None:
@@ -34,6 +34,20 @@ def test_a_wrong_one(run: Run, tmp_path: Path, partition: str, words: str) -> No
     result = run("catalog", "check", "a.yaml", code=3)
     assert result.stderr.startswith("neuronctl: a.yaml:1: ")
     assert words in result.stderr
+
+
+def test_a_user_may_have_fewer_gpus_than_a_node(run: Run, tmp_path: Path) -> None:
+    """As of a QOS for tests: one GPU each, on nodes of two."""
+    site = "partitions: {debug: {nodes: 2, gpus_per_node: 2, max_gpus: 1, cores_per_node: 8}}"
+    policy = "policy: {gpus_required: true}"
+    (tmp_path / "lab.yaml").write_text(
+        f"default_cluster: lab\nclusters: {{lab: {{source: x, date: '2026', {site}, {policy}}}}}\n"
+    )
+    generate = ("generate", "--catalog", "lab.yaml", "-p", "debug", "-t", "5")
+    run(*generate, "--gpus-per-node", "1", "true")
+    said = run(*generate, "--gpus-per-node", "2", "true", code=4).stderr
+    assert "NC124" in said and "request at most 1 GPU in all" in said
+    assert "request --gpus-per-node 1\n" in run(*generate, "true", code=4).stderr
 
 
 def test_all_that_is_wrong(run: Run, tmp_path: Path) -> None:

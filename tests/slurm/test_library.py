@@ -74,3 +74,49 @@ def test_one_task_of_an_array_is_waited_for_alone(sandbox: Sandbox, no_jobs: Non
     neuron = ["neuronctl", "submit", *JOB, "--gpus-per-node=1", "--array=0-1", "--body", "-"]
     told = sandbox.exec(neuron, input=f"{body}\n").stdout
     assert sandbox.exec(["python", "library/one.py", told.split()[3]]).stdout == "0\n"
+
+
+SEVERAL = """
+import json
+import neuronctl
+
+def submit(command):
+    return neuronctl.submit(neuronctl.plan(
+        "bash", ["-c", command], partition="amd_a100nv_8", gpus_per_node=1, time=5,
+        field="misc", appl="pytorch",
+    ))
+
+long, short = submit("sleep 300"), submit("true")
+told = {"first": neuronctl.wait_any([long, short], timeout=120) is short}
+for name in ("wait", "any"):
+    try:
+        long.wait(timeout=2) if name == "wait" else neuronctl.wait_any([long], timeout=2)
+    except TimeoutError as error:
+        told[name] = str(error)
+(status,) = neuronctl.status(long)
+told["repr"], told["id"] = repr(status), str(long)
+long.cancel()
+told["code"] = long.wait(timeout=60)
+long.cancel()
+try:
+    neuronctl.Job(999999).cancel()
+except neuronctl.NoSuchJobError as error:
+    told["unknown"] = error.message
+print(json.dumps(told))
+"""
+
+
+def test_a_program_waits_for_several_jobs_and_cancels(sandbox: Sandbox, no_jobs: None) -> None:
+    sandbox.write("library/several.py", SEVERAL)
+    result = sandbox.exec(["sh", "-c", "cd library && python several.py"])
+    assert result.stderr == ""
+    told = json.loads(result.stdout)
+    job = told.pop("id")
+    assert told == {
+        "first": True,
+        "wait": f"job {job} has not ended within 2 s",
+        "any": f"none of the jobs {job} has ended within 2 s",
+        "repr": f"JobStatus({job}, 'bash', 'RUNNING')",
+        "code": 143,
+        "unknown": "no matching jobs: 999999",
+    }

@@ -57,11 +57,11 @@ OWN = ("JobId", "SubmitTime", "EligibleTime", "AccrueTime", "StartTime", "EndTim
 
 
 @pytest.fixture
-def lenient(slurm_there: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
+def lenient(slurm_there: None) -> Iterator[Sandbox]:
     """A cluster without rules of its own."""
-    monkeypatch.setenv("NEURONCTL_CATALOG", str(Path(__file__).with_name("wide.yaml")))
+    catalog = str(Path(__file__).with_name("wide.yaml"))
     options = [word for name, count in NODES.items() for word in ("--nodes", f"{name}={count}")]
-    with sandbox_up("headers", *options) as made:
+    with sandbox_up("headers", "--catalog", catalog, *options) as made:
         yield made
 
 

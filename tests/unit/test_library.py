@@ -94,12 +94,23 @@ def test_a_plan_from_a_job_file(tmp_path: Path) -> None:
         ({"nodes": "many"}, "--nodes: 'many' is not a whole number"),
         ({"requeue": "yes"}, "requeue: expected True or False, got 'yes'"),
         ({"env": {"1A": "x"}}, "--env: "),
+        ({"gpu": "2"}, "'2' is no GPU model; for 2 on each node: --gpus-per-node 2"),
     ],
 )
 def test_wrong_options(options: Any, message: str) -> None:
     with pytest.raises(neuronctl.UsageError) as caught:
         neuronctl.plan("train.py", **{**OPTIONS, **options})
     assert message in caught.value.message
+
+
+@pytest.mark.parametrize("args", [[1, 2], ["--lr", 0.1], "--lr 0.1"])
+def test_arguments_that_are_no_texts(args: Any) -> None:
+    with pytest.raises(neuronctl.UsageError, match=r"^args: expected "):
+        neuronctl.plan("train.py", args, **OPTIONS)
+
+
+def test_a_program_may_be_a_path() -> None:
+    assert neuronctl.plan(Path("train.py"), **OPTIONS).request.script == "train.py"
 
 
 def test_a_judgement_without_slurm(monkeypatch: pytest.MonkeyPatch) -> None:

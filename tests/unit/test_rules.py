@@ -30,6 +30,7 @@ HERE = LocalFacts(user="kim", directory="/scratch/kim/run")
 BROKEN = SyntaxProblem(SourceSpan(1, 2, 3), "syntax error", False, False)
 FORBIDDEN = policy(forbidden_options={"mem": "it is unusable", "exclusive": "nodes are shared"})
 WORD = policy(comment=CommentPolicy(required=True, form="word", values=("pytorch", "python")))
+PROJECT = policy(comment=CommentPolicy(required=True, pattern="proj-[0-9]+"))
 PYXIS: Dict[str, Any] = {"container": "x.sif", "container_runtime": "pyxis", "launcher": "srun"}
 ARM = cluster(partitions={"arm": Partition("arm", arch="aarch64", module_prefix="ARM_")})
 
@@ -201,6 +202,13 @@ CASES: List[Case] = [
     ),
     ("NC202", on(WORD, comment="two words"), ["not one word"], on(WORD, comment="pytorch")),
     ("NC202", on(WORD, comment="torch"), ["'torch'", "pytorch"], on(WORD, comment="python")),
+    (
+        "NC202",
+        on(PROJECT, comment="proj-12x"),
+        ["'proj-12x' does not match proj-[0-9]+"],
+        on(PROJECT, comment="proj-12"),
+    ),
+    ("NC201", on(PROJECT), ["--comment TEXT that matches proj-"], on(PROJECT, comment="proj-1")),
     ("NC203", {"field": "nlp"}, ["--field", "toy"], {"comment": "nlp"}),
     ("NC203", on(WORD, field="nlp", appl="python"), ["--field"], on(WORD, appl="python")),
     (

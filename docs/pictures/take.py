@@ -133,6 +133,7 @@ def on_terminal(command: str, interrupt_after: Optional[float] = None) -> str:
     """What a command prints on a terminal, interrupted by Ctrl-C after so many seconds."""
     child, terminal = pty.fork()
     if child == 0:
+        os.environ.pop("NO_COLOR", None)
         os.environ.update(TERM="xterm-256color", COLUMNS=str(COLUMNS))
         os.execvp("sh", ["sh", "-c", command])
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, COLUMNS, 0, 0))

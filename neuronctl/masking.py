@@ -34,12 +34,9 @@ _SHORT_PASSWORDS = (
 )
 _TOKENS = r"""\w*token|\w*secrets?|credentials?|creds?|jwt
     |(?:api|access|secret|private|auth|account|master|signing|ssh)key""".replace("\n    ", "")
-_KINDS_OF_KEYS = frozenset(
-    """
-    api access secret private account auth encryption decryption signing signature master
-    shared subscription service deploy license client consumer app application admin function
-    hmac aes ssh storage rsa gpg pgp root user
-    """.split()  # noqa: SIM905
+_KINDS_OF_KEYS = (
+    *("api", "access", "secret", "private", "account", "auth"),
+    *("encryption", "decryption", "signing", "master"),
 )
 _OWNERS = frozenset(
     """
@@ -164,7 +161,7 @@ def _random(value: str, longest: int = 20) -> bool:
 
     longest: of letters that may be a word.
     """
-    if re.fullmatch(_UUID, value):
+    if re.fullmatch(rf"{_UUID}|0x[0-9a-fA-F]{{1,16}}", value):
         return False
     return any(_odd(piece, longest) for piece in re.findall(r"[^\W_]{8,}", value))
 
@@ -436,9 +433,13 @@ class _Name:
             return []
         ends = re.match(r"\s*(?:$|#|[,}\])'\"])", rest[len(word) :]) is not None
         if self.kind == _PASSWORD:
-            whole = not self.quote and not self.before.strip(" \t-")
-            last = place + len(re.split(r"\s#|\s*$", rest)[0]) if whole else bare.end()
-            return self._judged(place, last, sure=False)
+            inside = rest.partition(self.quote)[0] if self.quote else rest
+            whole = re.split(r"\s#|[,;\s]*$", inside)[0]
+            alone = not self.quote and not self.before.strip(" \t-")
+            in_code = "=" in sign[0] and (" " in whole or self.before.rstrip().endswith(","))
+            if in_code or (self.quote and not ends):  # code, or prose
+                return self._judged(*bare.span(), sure=True) if _random(word) else []
+            return self._judged(place, place + len(whole) if alone else bare.end(), sure=False)
         if (self.name.isupper() and ends) or (self.is_closed and word.isdigit()) or _random(word):
             return self._judged(*bare.span(), sure=True)
         return []
@@ -467,7 +468,8 @@ class _Name:
         option = _at(r"--\w+[ =]", text, place)  # gh secret set NAME --body V
         if option is not None and not self.name.startswith("-"):
             place = option.end()
-        word = _at(_WORD, text, place)
+        quoted = self.quote and text[place : place + 1] not in "'\"\\"
+        word = _at(rf"[^\s`{self.quote}]{{1,5000}}" if quoted else _WORD, text, place)
         if word is None or text[place] == "-":
             return []
         return self._judged(*word.span(), sure=sure)

@@ -287,6 +287,7 @@ default login anonymous password §swordfish§
 ENV HF_TOKEN §x8Kd02mQz7LpT4vN§
 ENV HF_TOKEN=§x8Kd02mQz7LpT4vN§
 setenv("HF_TOKEN", "§x8Kd02mQz7LpT4vN§")
+echo "python t.py --token §x8Kd02mQz7LpT4vN§"; echo "done"
 cat > ~/.netrc <<E¶machine h.org login kim password §swordfish§¶E
 export REPLICATE_API_TOKEN="§r8_Qm4Zx9Tb2Lw7Kc5Vn8Hd3§"
 export LANGCHAIN_API_KEY=§lsv2_pt_9f8e7d6c5b4a39281706f5e4d3c2b1a0_abcdef1234§
@@ -631,6 +632,13 @@ logger.info("key: %s, token: %d", key, token)
 {"key": "image", "value": "jpg"}
 {"name": "key_dim", "value": 64}
 HfFolder token: not found
+username, password = split
+userpass = username + b":" + password
+    strip_user_password: bool = True,
+raise TypeError("pwd: expected bytes, got %s" % type(pwd).__name__)
+SAVE_STORAGE_KEY = 'save_storage'
+PHILOX_KEY_A = 0x9E3779B9
+USER_KEY = f"{USER_DIRECTORY}/id_ed25519"
 Warning: the secret key is deprecated
 """
 

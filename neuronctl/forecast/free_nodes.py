@@ -211,6 +211,8 @@ def _not_available(search: NodeSearch) -> Wait:
     cause = "ReqNodeNotAvail"
     if len(up) < plan.nodes and not down & on_cluster.named_hosts:
         cause = UNAVAILABLE
+    if on_cluster.needs.is_spread and len(search.suitable & up) >= on_cluster.needs.nodes:
+        cause = "Resources"
     down = search.fitting & (down if reserved.by else down | reserved.nodes)
     down = down & on_cluster.named_hosts or down
     said = []
@@ -290,9 +292,7 @@ def _room_doubts(search: NodeSearch, free: FrozenSet[str]) -> Iterator[Doubt]:
                 "Slurm has not looked at it yet, or other jobs are before both"
             )
         yield Doubt(words, cause="Priority")
-    elif on_cluster.lacking(
-        free - names_of(group for group in on_cluster.pool if "PLANNED" in group.state)
-    ):
+    elif not _plans_known(on_cluster) and on_cluster.lacking(free - _planned(on_cluster)):
         words = "Slurm plans another job for some of these nodes; it starts earlier only if that "
         yield Doubt(f"{room} {words}job is not delayed", cause="Priority")
     elif on_cluster.lacking(_left_by_others(on_cluster, free)):
@@ -333,12 +333,25 @@ def _ahead(on_cluster: PlanOnCluster) -> Tuple[MyJob, ...]:
 
 
 def may_be_planned_for_others(search: NodeSearch) -> bool:
-    """Whether it depends on nodes that others' jobs may wait for without a word from scontrol.
+    """Whether there is room for it, but on nodes that others' jobs may wait for.
 
-    Slurm 22.05 marks only nodes as PLANNED where nothing runs; 24.11 marks others, too.
+    Slurm marks such nodes as PLANNED; 22.05 does so only where nothing runs.
     """
-    idle = names_of(group for group in search.on_cluster.pool if not group.cores_used)
-    return search.on_cluster.lacking(idle & (search.free or set()))
+    on_cluster, free = search.on_cluster, search.free
+    if free is None or on_cluster.lacking(free):
+        return False
+    idle = names_of(group for group in on_cluster.pool if not group.cores_used)
+    return on_cluster.lacking((idle & free) - _planned(on_cluster))
+
+
+def _planned(on_cluster: PlanOnCluster) -> FrozenSet[str]:
+    return names_of(group for group in on_cluster.pool if "PLANNED" in group.state)
+
+
+def _plans_known(on_cluster: PlanOnCluster) -> bool:
+    """Whether the queue tells for which jobs Slurm keeps nodes, and until when."""
+    waiting = [job for job in on_cluster.snapshot.queue or () if _waits_for_nodes(job)]
+    return any(job.planned_nodes for job in waiting)
 
 
 def _left_by_others(on_cluster: PlanOnCluster, free: FrozenSet[str]) -> FrozenSet[str]:

@@ -227,7 +227,8 @@ class PlanOnCluster:
     @cached_property
     def needs(self) -> Needs:
         """What Slurm looks for, its own defaults included."""
-        asked, partition = needs_of(self.plan), self.partition
+        release = self.snapshot.limits.config.release
+        asked, partition = needs_of(self.plan, release), self.partition
         if partition is None:
             return asked
         config = self.snapshot.limits.config
@@ -385,7 +386,8 @@ class PlanOnCluster:
                 return 0, 0
             gpus = gpus if count else some
         if needs.whole == "nodes":
-            memory = group.gpus * needs.memory_per_gpu
+            # It gets all cores and GPUs, each with its memory.
+            memory = group.gpus * needs.memory_per_gpu + group.cores * needs.memory_per_core
             if cores_used or group.memory_mb < memory:
                 return 0, 0
         if needs.whole_memory and memory_used:

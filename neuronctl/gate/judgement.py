@@ -98,7 +98,8 @@ class Judgement:
     @property
     def may_be_behind_others(self) -> bool:
         """Whether only the queue of its nodes tells if the job can start where there is room."""
-        if self.forecast is None or self.verdict.kind != CAN_START:
+        verdict = self.verdict
+        if self.forecast is None or (verdict.kind != CAN_START and verdict.cause != "Priority"):
             return False
         return may_be_planned_for_others(self.forecast.nodes)
 

@@ -123,7 +123,11 @@ class Needs:
         return total
 
 
-def needs_of(plan: JobPlan) -> Needs:
+NEWER = (24, 11)
+"""The release from which Slurm reads some numbers in another way."""
+
+
+def needs_of(plan: JobPlan, release: Tuple[int, ...] = ()) -> Needs:
     """What the plan asks for; what it leaves to Slurm's defaults is 0."""
     request, own = plan.request, _amounts(plan)
     number = request.sbatch_number
@@ -132,9 +136,8 @@ def needs_of(plan: JobPlan) -> Needs:
     each, per_node = own.ntasks_per_node or 0, own.gpus_per_node or 0
     if own.nodes is None:
         nodes = max(nodes, len(set(units.hosts(request.nodelist))))
-    if gpus and per_node:
-        nodes = most = max(1, gpus // per_node)
-        gpus = 0
+    by_gpus = max(1, gpus // per_node) if gpus and per_node else 0
+    gpus = 0 if by_gpus else gpus
     if per_task and per_node:
         each = max(1, per_node // per_task)
     elif per_gpu and per_node:
@@ -146,7 +149,10 @@ def needs_of(plan: JobPlan) -> Needs:
         tasks = max(1, gpus // per_task)
     elif per_gpu:
         tasks = gpus * per_gpu
+    nodes, most = by_gpus or nodes, by_gpus or most
     tasks = tasks or nodes * max(1, each)
+    if by_gpus and release >= NEWER:
+        each = -(-tasks // nodes)
     if per_task and not gpus and not per_node:
         gpus = tasks * per_task
     elif per_gpu and not gpus and not per_node:
@@ -231,7 +237,9 @@ def contradictions(plan: JobPlan, release: Tuple[int, ...]) -> Iterator[str]:
         yield f"-n {tasks} is more than -N {most} with --ntasks-per-node={each} allows"
     if gpus and min(nodes, tasks or nodes) > gpus:
         yield f"-G {gpus} is less than one GPU for each of {nodes} nodes"
-    newer = release >= (24, 11)
+    newer = release >= NEWER
+    if newer and gpus and per_node and 0 < tasks < gpus // per_node:
+        yield f"-n {tasks} is less than one task for each of {gpus // per_node} nodes"
     if per_task and not (gpus or tasks or nodes or (each and not newer)):
         yield "--gpus-per-task needs -n or -G"
     share = per_node // (per_task or 1) or 1

@@ -317,7 +317,7 @@ def cores_for_gpus(context: RuleContext) -> Iterator[Violation]:
             f"request at least -c {-(-plan.gpus_per_node // plan.ntasks_per_node)}",
             context.cite("policy", "cores", "rule") if policy.cores.rule == "cap" else UNCITED,
             # Slurm itself takes it: it is a rule of sites that count cores by GPUs.
-            severity=None if not context.of_script or policy.cores.rule == "cap" else WARNING,
+            severity=None if policy.cores.rule == "cap" else WARNING,
         )
 
 

@@ -155,6 +155,9 @@ def test_on_idle_nodes(options: str, kind: str, version: str) -> None:
         ("--gpus-per-task=1 --ntasks-per-node=2", RUNS, REFUSED),
         ("--gpus-per-task=1 --gpus-per-node=2 -N2 -n2", RUNS, REFUSED),
         ("--ntasks-per-gpu=2 -G 8", "not known", RUNS),
+        ("-n 20 --gpus-per-node=1 -G 4", RUNS, REFUSED),
+        ("-n 17 --gpus-per-node=1 -G 4", RUNS, RUNS),
+        ("-n 2 --gpus-per-node=1 -G 4", RUNS, REFUSED),
     ],
 )
 def test_where_versions_differ(options: str, older: str, newer: str) -> None:
@@ -198,6 +201,7 @@ def test_the_users_own_jobs_leave_a_node_to_him() -> None:
         ("--gpus-per-node=4", {"memory_mb_per_gpu": 9000}, REFUSED),
         ("--gpus-per-node=4 --mem=1000", {"memory_mb_per_gpu": 9000}, RUNS),
         ("--gpus-per-node=1 --exclusive -w m1", {"memory_mb_per_gpu": 9000}, REFUSED),
+        ("-N1 --exclusive", {"memory_mb_per_cpu": 8000}, REFUSED),
         ("-N2", {"memory_mb_per_cpu": None, "memory_mb_per_node": 20000}, RUNS),
         ("-N3", {"memory_mb_per_cpu": None, "memory_mb_per_node": 20000}, REFUSED),
         ("-N3", {"memory_mb_per_cpu": None}, RUNS),

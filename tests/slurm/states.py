@@ -142,6 +142,9 @@ def _of_one_user(rng: Random, state: State, user: str) -> None:
     for who in rng.sample(["games", "daemon", ""], rng.randint(1, 2)):
         job = _job(rng, state.partition)
         state.jobs.append((who, [*job, rng.choice(["--exclusive=user", "--exclusive=user", "-Q"])]))
+    if rng.random() < 0.3:
+        kept = f"{PARTITION}={state.partition} ExclusiveUser=YES"
+        state.steps.append((kept, f"{PARTITION}={state.partition} ExclusiveUser=NO"))
     state.hints += [["--sbatch", "exclusive=user"]] * 2
 
 

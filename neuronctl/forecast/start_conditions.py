@@ -14,6 +14,7 @@ from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.snapshot import slurm_says
 from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
+from neuronctl.planning.needs import NEWER
 from neuronctl.slurm.job_states import ACTIVE, ENDED
 from neuronctl.slurm.snapshot import Limits
 from neuronctl.words import counted, moment, verb
@@ -67,7 +68,9 @@ def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
         yield Doubt(words, refusable=True)
     needs, release = on_cluster.needs, on_cluster.snapshot.limits.config.release
     spreads = needs.most_nodes != needs.nodes and not needs.gpus_per_node
-    if needs.tasks_per_gpu > 1 and spreads and release < (24, 11):
+    too_many = needs.gpus and needs.tasks > needs.gpus * needs.tasks_per_gpu
+    odd = needs.tasks_per_gpu > 1 and spreads and release < NEWER
+    if odd or (needs.tasks_per_gpu and too_many):
         words = "how this Slurm spreads --ntasks-per-gpu over nodes is not known: request nodes too"
         yield Doubt(words, refusable=True)
     for option in request.sbatch:

@@ -143,8 +143,8 @@ def needs_of(plan: JobPlan, release: Tuple[int, ...] = ()) -> Needs:
     elif per_gpu and per_node:
         each = per_node * per_gpu
     if own.ntasks:
-        tasks = own.ntasks
-        nodes, most = min(nodes, tasks), min(most or tasks, tasks)
+        tasks = max(own.ntasks, gpus * per_gpu)
+        nodes, most = min(nodes, own.ntasks), min(most or own.ntasks, own.ntasks)
     elif per_task and gpus:
         tasks = max(1, gpus // per_task)
     elif per_gpu:
@@ -240,7 +240,8 @@ def contradictions(plan: JobPlan, release: Tuple[int, ...]) -> Iterator[str]:
     newer = release >= NEWER
     if newer and gpus and per_node and 0 < tasks < gpus // per_node:
         yield f"-n {tasks} is less than one task for each of {gpus // per_node} nodes"
-    if per_task and not (gpus or tasks or nodes or (each and not newer)):
+    fixed = nodes and nodes == most and not own.cpus_per_task
+    if per_task and not (gpus or tasks or fixed or (each and (nodes or not newer))):
         yield "--gpus-per-task needs -n or -G"
     share = per_node // (per_task or 1) or 1
     if newer and per_task and per_node and nodes > -(-(tasks or nodes) // share):
@@ -249,9 +250,9 @@ def contradictions(plan: JobPlan, release: Tuple[int, ...]) -> Iterator[str]:
         yield f"{per_node} GPUs per node contradict --gpus-per-task={per_task}"
     if per_gpu and each:
         yield "--ntasks-per-gpu excludes --ntasks-per-node"
-    if per_gpu and tasks % per_gpu:
-        yield f"-n {tasks} is no multiple of --ntasks-per-gpu={per_gpu}"
     any_gpu = gpus or per_node or per_task or any(one.startswith("gpu") for one in request.gres)
+    if per_gpu and not any_gpu and tasks % per_gpu:
+        yield f"-n {tasks} is no multiple of --ntasks-per-gpu={per_gpu}"
     if per_gpu and not (any_gpu or tasks or nodes):
         yield "--ntasks-per-gpu needs GPUs, nodes, or tasks"
     if cores and own.cpus_per_task:

@@ -9,7 +9,7 @@ import dataclasses
 from typing import Any, Tuple
 
 import pytest
-from slurm_answers import CONFIG, LIMITS, PARTITION, job, live
+from slurm_answers import CONFIG, LIMITS, NOW, PARTITION, job, live
 
 from neuronctl.batchscript.as_request import as_request
 from neuronctl.batchscript.header import read_header
@@ -18,7 +18,9 @@ from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.gate.judgement import judge
 from neuronctl.planning import plan
 from neuronctl.rules import RuleContext
+from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.scontrol import NodeGroup, parse_nodes, parse_partitions
+from neuronctl.slurm.squeue import PartitionJob
 
 RUNS, REFUSED, WAITS = "can start now", "refused", "will wait"
 
@@ -32,6 +34,12 @@ def nodes(*names: str, cores: int, gpu: str, gpus: int, **fields: Any) -> NodeGr
 
 LARGE = nodes("m1", "m2", cores=8, gpu="v100", gpus=4)
 SMALL = nodes("m3", "m4", cores=4, gpu="a100", gpus=2)
+BIG = PartitionJob(
+    *(JobId(9), 9, "PENDING", 1, None, "lee", "", "Resources"),
+    start=NOW + 3600,
+    planned_nodes="m[1-4]",
+)
+"""Another user's job that waits for all nodes."""
 MIX = dataclasses.replace(
     PARTITION, name="mix", qos="", node_list="m[1-4]", memory_mb_per_cpu=4000, max_time=None
 )
@@ -42,6 +50,7 @@ def said(
     version: str = "22.05.8",
     groups: Tuple[NodeGroup, ...] = (LARGE, SMALL),
     jobs: Tuple[Any, ...] = (),
+    queue: Any = None,
     **partition: Any,
 ) -> str:
     """The kind of verdict on a script with these options."""
@@ -53,7 +62,7 @@ def said(
         default_partition="mix",
         partitions={"mix": Partition("mix")},
     )
-    header = read_header("#!/bin/bash\n", command_line=["-p", "mix", "-t", "5", *options.split()])
+    header = read_header("#!/bin/bash\n", command_line=["-p", "mix", *options.split()])
     made = plan(as_request(header, "job.sh", cluster), cluster)
     limits = dataclasses.replace(
         LIMITS,
@@ -61,7 +70,7 @@ def said(
         partitions=(dataclasses.replace(MIX, **partition),),
         nodes=groups,
     )
-    snapshot: Snapshot = live(jobs, limits, user="kim", reservations=())
+    snapshot: Snapshot = live(jobs, limits, user="kim", reservations=(), queue=queue)
     context = RuleContext(made, Catalog({"toy": cluster}, "toy", ()), of_script=True)
     return judge(context, snapshot).verdict.kind
 
@@ -120,6 +129,14 @@ def said(
         ("--ntasks-per-gpu=2 --gpus-per-node=4", RUNS),
         ("--ntasks-per-gpu=3 --gpus-per-node=4", REFUSED),
         ("--ntasks-per-gpu=2 -n 5", REFUSED),
+        ("-N1 -n 1 --ntasks-per-gpu=2 --gpus-per-node=2", RUNS),
+        ("-N1 -n 5 --ntasks-per-gpu=2 --gpus-per-node=2", REFUSED),
+        ("-N1 -n 3 --ntasks-per-gpu=2 -G 4", RUNS),
+        ("-n 2 -N2 -c 4 --ntasks-per-gpu=2 -G 4", REFUSED),
+        ("-N1 --gpus-per-task=1", RUNS),
+        ("-N1 --gpus-per-task=1 -c 1", REFUSED),
+        ("-N1-2 --gpus-per-task=1", REFUSED),
+        ("-N1 --gpus-per-task=1 --ntasks-per-node=2 -c 1", RUNS),
         ("--cpus-per-gpu=2 --gpus-per-node=4", RUNS),
         ("--cpus-per-gpu=3 --gpus-per-node=4", REFUSED),
         ("--cpus-per-gpu=4 -G6", RUNS),
@@ -224,3 +241,17 @@ def test_what_slurm_tells_of_nodes_and_partitions() -> None:
     line = "PartitionName=mix JobDefaults=DefCpuPerGPU=2,DefMemPerGPU=9000 DefMemPerNode=8000\n"
     (one,) = parse_partitions(line)
     assert (one.cores_per_gpu, one.memory_mb_per_gpu, one.memory_mb_per_node) == (2, 9000, 8000)
+
+
+@pytest.mark.parametrize(
+    ("queued", "time", "kind"),
+    [
+        ((), "5", "not known"),
+        ((BIG,), "5", RUNS),
+        ((BIG,), "2:00:00", "not known"),
+        ((dataclasses.replace(BIG, start=None, planned_nodes=""),), "5", "not known"),
+    ],
+)
+def test_nodes_that_are_planned_for_a_job(queued: Any, time: str, kind: str) -> None:
+    planned = (dataclasses.replace(LARGE, state="IDLE+PLANNED"), SMALL)
+    assert said(f"-N3 -t {time}", "22.05.8", planned, queue=queued) == kind

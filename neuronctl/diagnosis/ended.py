@@ -251,12 +251,10 @@ def _failed(evidence: Evidence) -> Diagnosis:
     code = 0 if exit is None else exit.code
     if sign is not None and sign.exit:
         # A launcher ends with a code of its own, and names the process that failed first.
-        if sign.exit < 0 and number != -sign.exit:
-            what += f": {sign.who} failed first, killed by {endings.signal_name(-sign.exit)}"
-        elif sign.exit == code:
+        if sign.exit == code:
             line = last_line(evidence)
-        elif sign.exit > 0:
-            what += f": {sign.who} failed first, with exit code {sign.exit}"
+        elif number != -sign.exit:
+            what += f": {sign.cause}"
         number, code, sign = max(-sign.exit, 0), max(sign.exit, 0), None
     # An explicit log message outweighs the usual meaning of a signal, unless a process dies of that
     # signal without a word and the log only shows what came of it.

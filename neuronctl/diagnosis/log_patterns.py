@@ -12,6 +12,7 @@ import signal
 from typing import Dict, FrozenSet, List, Optional, Pattern, Sequence, Set, Tuple
 
 from neuronctl.frozen import dataclass, replace
+from neuronctl.tracking.endings import signal_name
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,7 @@ class LogMatch:
     """A sign found in a log: ``line`` is its text, ``number`` counts from the end (1: last line).
 
     consequence: another process probably failed first. exit: of a launcher's report, the exit code
-    of the process that failed first, or the negative number of the signal that it died of; who:
-    which process that was.
+    of the process that failed first, or the negative number of the signal that it died of.
     """
 
     kind: str
@@ -44,7 +44,6 @@ class LogMatch:
     number: int
     consequence: bool = False
     exit: int = 0
-    who: str = ""
 
 
 def _log_pattern(kind: str, pattern: str, cause: str, remedy: str) -> LogPattern:
@@ -284,6 +283,9 @@ _REPORTS = tuple(
         r"^\S+: line \d+: +\d+ (?P<name>[A-Z][a-z ]+?)(?: +\(core dumped\))?  ",
     )
 )
+_OF_SHELL = "shell"
+"""The kind of bash's own report: what a script kills at its end did not fail before the rest."""
+
 _NO_NEWS = frozenset((0, 1, 255, -1, -2, -15))
 """What says little: 1 is any Python exception, 255 ssh's own code, and SIGTERM ends the others."""
 
@@ -331,6 +333,8 @@ def _first_failure(group: Sequence[_Mark]) -> Optional[_Mark]:
     known = [mark for mark in group if mark.known]
     raised = [mark for mark in group if mark.raised and not mark.match.consequence]
     reports = [mark for mark in group if mark.match.exit not in _NO_NEWS]
+    begun = min((mark.index for mark in raised), default=len(group) + group[-1].index)
+    reports = [mark for mark in reports if mark.match.kind != _OF_SHELL or mark.index < begun]
     crashed = [mark for mark in reports if -mark.match.exit in CRASHES]
     by_slurm = [mark for mark in known if mark.match.line.startswith(("slurmstepd", "srun"))]
     by_preflight = [mark for mark in known if mark.match.kind == "preflight"]
@@ -420,7 +424,10 @@ def _report(lines: Sequence[str], index: int, line: str) -> Optional[LogMatch]:
             who = f"rank {above[1]}"
         if "local" in named:
             who = _torch_rank(lines[index:]) or f"the process with local rank {named['local']}"
-        return LogMatch("exit", "", "", line, 0, exit=code, who=who or "a process")
+        how = f"with exit code {code}" if code > 0 else f"killed by {signal_name(-code)}"
+        kind = _OF_SHELL if pattern is _REPORTS[-1] else "exit"
+        cause = f"{who or 'a process'} failed first, {how}"
+        return LogMatch(kind, cause, "", line, 0, exit=code)
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Optional, Sequence
 
@@ -30,6 +31,7 @@ class Attempt:
         self._recording: Optional[Recording] = None
         self._line = b""
         self._began = time.monotonic()
+        self._waits = False  # whether its exit code is the job's
 
     def begin(self, words: Sequence[str]) -> None:
         """Read the script, and write the intent to submit it."""
@@ -48,6 +50,7 @@ class Attempt:
         if "test-only" in script.header.options:
             return
         self._script = script
+        self._waits = "wait" in (*line.names, *script.header.options) or "SBATCH_WAIT" in os.environ
         self._began = time.monotonic()
         from neuronctl.submission.transaction import Recording
 
@@ -88,4 +91,4 @@ class Attempt:
             by_signal = f"sbatch was ended by signal {-code}"
             how = by_signal if code < 0 else f"sbatch ended with exit code {code}"
             answered = code > 0 and time.monotonic() - self._began < _ANSWERED
-            self._recording.failed(how, certain=answered)
+            self._recording.failed(how, certain=answered and not self._waits)

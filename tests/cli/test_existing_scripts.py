@@ -296,6 +296,16 @@ def test_a_refusal_is_final(run: Run, fake_slurm: FakeSlurm, script: Path) -> No
     assert (record["status"], record["job_id"]) == ("failed", None)
 
 
+@pytest.mark.parametrize("env", [{}, {"SBATCH_WAIT": "1"}])
+def test_the_exit_code_of_a_job_is_no_refusal(
+    run: Run, fake_slurm: FakeSlurm, env: Dict[str, str]
+) -> None:
+    fake_slurm.answer("sbatch", code=3)
+    run("sbatch", "--quiet", *([] if env else ["--wait"]), "job.sh", code=3, env=env)
+    (record,) = records()
+    assert record["status"] == "intent"
+
+
 def test_an_answer_that_never_came_is_no_refusal(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("sbatch", stderr="sbatch: error: Socket timed out\n", code=1, delay=5.2)
     run("sbatch", "job.sh", code=1)

@@ -334,3 +334,22 @@ def test_beside_plain_sbatch_of_the_same_script(own: Sandbox) -> None:
     assert "'one'" not in own.exec(["neuronctl", "status"]).stderr
     (job,) = shell(own, "squeue -h -n one -o %A").split()
     assert record(own, job)["status"] == "submitted"
+
+
+def test_a_refusal_takes_no_other_job(own: Sandbox) -> None:
+    """Neither the older one nor the later one that plain sbatch submitted from the same script."""
+    older = own.exec(["sbatch", "--parsable", "held.sh"]).stdout.strip()
+    limit = ["sacctmgr", "-i", "modify", "qos", "p_cas_v100nv_4", "set"]
+    own.root(*limit, "MaxSubmitJobsPerUser=1")
+    try:
+        result = own.exec(["neuronctl", "sbatch", "held.sh"], check=False)
+    finally:
+        own.root(*limit, "MaxSubmitJobsPerUser=-1")
+    assert result.returncode == 1 and "Batch job submission failed" in result.stderr
+    later = own.exec(["sbatch", "--parsable", "held.sh"]).stdout.strip()
+    told = json.loads(own.exec(["neuronctl", "status", "--json"]).stdout)["jobs"]
+    jobs = {one["job_id"]: one["record"] for one in told}
+    assert jobs[older] is None and jobs[later] is None
+    listed = json.loads(own.exec(["neuronctl", "history", "-n", "1", "--json"]).stdout)
+    (newest,) = listed["submissions"]
+    assert (newest["name"], newest["status"], newest["job_id"]) == ("held.sh", "failed", None)

@@ -137,6 +137,8 @@ def test_running() -> None:
     assert made.what == "RUNNING on gpu[1-2] for 1 min 2 s; 8 min 58 s left"
     made = diagnose(evidence("RUNNING", "NCCL WARN something", time_limit=UNLIMITED))
     assert "with no time limit" in made.what and "already shows an error" in made.cause
+    made = diagnose(evidence("RUNNING", "Process 3 exit with status code 137."))
+    assert made.cause.endswith("an error: rank 3 failed first, killed by signal 9, SIGKILL")
 
 
 def waiting(*rows: Tuple[int, str, int, int], **given: Any) -> str:
@@ -401,6 +403,8 @@ FIRST = [
       "srun: error: gpu35: tasks 0-2: Killed"], 3, "exit-code", "code 3"),
     (["job.sh: line 30:  6383 Killed                  python a.py", "no checkpoint"], 1, "signal",
      "SIGKILL"),
+    ([*TRACE, "ValueError: nan", "job.sh: line 30:  6383 Killed                  ./server"], 1,
+     "exception", "nan"),
     (["[1,3]<stderr>:" + line for line in [*TRACE, "ValueError: nan"]]
      + ["[1,0]<stderr>:" + line for line in NCCL], 1, "exception", "nan"),
     (["preflight: all is well", "preflight: the model: is read", *TRACE, "ValueError: nan"],

@@ -204,7 +204,10 @@ _FORMS = (
     (("eyJ",), r"[\w-]{17,}(?:\.[\w-]+){0,4}={0,2}"),  # JSON in base64: JWT, Neptune
 )
 _IN_FORMS = tuple(prefix for prefixes, _ in _FORMS for prefix in prefixes)
-_NEVER_WORDS = ("AKIA", "ASIA", "hooks.", "discord.", "AGE-")
+_NEVER_WORDS = (
+    *("AKIA", "ASIA", "hooks.", "discord.", "AGE-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
+    *("github_pat_", "glpat-", "xoxb-", "xoxp-", "AIza", "dckr_pat_", "hvs."),
+)
 _WELL_KNOWN = "(?<![A-Za-z0-9])(?:{})".format(
     "|".join(
         "(?:{}){}".format("|".join(map(re.escape, prefixes)), rest) for prefixes, rest in _FORMS

@@ -241,9 +241,10 @@ def _failed(evidence: Evidence) -> Diagnosis:
         number = exit.signal
         what = f"killed by {endings.signal_name(number)}"
     else:
-        number, form = _signal_of(evidence, exit.code, found[1].exit if found is not None else 0)
+        told = 0 if found is None else found[1].exit
+        number, form = _signal_of(evidence, exit.code, told)
         what = f"failed with exit code {exit.code}{form}"
-        if number:
+        if number and told in (0, exit.code, -number):
             what += f": a program in it was killed by {endings.signal_name(number)}"
     if status.state != FAILED:
         what = f"{status.state}: {what}"

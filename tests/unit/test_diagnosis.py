@@ -386,6 +386,8 @@ FIRST = [
     ([*TRACE, "ValueError: nan", *TRACE, "RuntimeError: rank 0 misses 3"], 1, "exception", "nan"),
     ([*TRACE, *TRACE, "ValueError: nan", "KeyError: 3"], 1, "exception", "nan"),
     ([*NCCL, TORCHRUN.format(-9), *NCCL], 1, "signal", "SIGKILL"),
+    (["0: step 1", "srun: error: gpu36: task 3: Killed", "srun: launch/slurm: _step_signal: x"],
+     143, "signal", "exit code 143: task 3 failed first, killed by signal 9, SIGKILL"),
     ([*NCCL, TORCHRUN.format(-9), "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0."],
      1, "out-of-memory", "memory"),
     ([*TRACE, "torch.OutOfMemoryError: CUDA out of memory.", TORCHRUN.format(1), *NCCL],

@@ -65,8 +65,11 @@ class SlurmError(NeuronctlError):
     """What Slurm could not, or would not, do: one of the next three.
 
     said: what Slurm itself printed; the message ends with it. short: the message with the last
-    line of that only: Slurm's commands print all that they tried, and the cause last.
+    line of that only: Slurm's commands print all that they tried, and the cause last. certain:
+    whether Slurm surely has not done what it was asked.
     """
+
+    certain = False
 
     def __init__(self, message: str, hint: str = "", said: str = "") -> None:
         super().__init__(f"{message}: {said}" if said else message, hint)
@@ -91,6 +94,7 @@ class SlurmRefusedError(SlurmError):
     """Slurm rejected the request; the message quotes Slurm."""
 
     exit_code = 7
+    certain = True
 
 
 class NoSuchJobError(NeuronctlError):

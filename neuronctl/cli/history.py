@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import click
 
@@ -46,15 +46,21 @@ def command(
 
     Submissions that Slurm refused, or that were interrupted, are listed too.
     """
-    store = RecordStore.default()
+    store = RecordStore.default(heads_only=not as_json)
     after = 0 if since is None else parse_since(since, int(time.time()))
 
+    arguments: Dict[str, str] = {}  # of the programs, by the record's key
+
+    def is_wanted(record: JobRecord) -> bool:
+        return name is None or is_named(record.job_name, name)
+
+    def look(record: JobRecord) -> None:
+        if is_wanted(record):
+            arguments[record.key] = shortened(_arguments(record), 24)
+
     def choose() -> List[JobRecord]:
-        records = (
-            record
-            for record in itertools.takewhile(lambda record: record.begun_at >= after, store.iter())
-            if name is None or is_named(record.job_name, name)
-        )
+        late = itertools.takewhile(lambda record: record.begun_at >= after, store.iter(look))
+        records = filter(is_wanted, late)
         return list(records if everything else itertools.islice(records, limit))
 
     chosen = choose()
@@ -67,7 +73,7 @@ def command(
         rows = [_data(record, states.get(record.key, [])) for record in chosen]
         print_json("neuronctl.history/1", {"submissions": rows})
     elif chosen:
-        _print(chosen, states)
+        _print(chosen, states, arguments)
     else:
         print_line("no matching submissions" if name or since else "no submissions recorded")
 
@@ -102,7 +108,11 @@ def _states(
     return states
 
 
-def _print(records: Sequence[JobRecord], states: Dict[str, List[JobStatus]]) -> None:
+def _print(
+    records: Sequence[JobRecord],
+    states: Dict[str, List[JobStatus]],
+    arguments: Mapping[str, str],
+) -> None:
     words = {record.key: state_word(record, states.get(record.key, [])) for record in records}
     # Of an array the state that matters most.
     of_arrays = {
@@ -131,7 +141,7 @@ def _print(records: Sequence[JobRecord], states: Dict[str, List[JobStatus]]) -> 
                 "-" if record.job_id is None else str(record.job_id),
                 time.strftime("%m-%d %H:%M", time.localtime(record.begun_at)),
                 shortened(record.job_name, 16),
-                shortened(_arguments(record), 24),
+                arguments.get(record.key, ""),
                 record.partition,
                 "" if record.nodes is None else str(record.nodes),
                 words[record.key],

@@ -55,20 +55,27 @@ class Recovery:
             if self._may_be_here(record) and not self._in_flight(record)
         }
         self._maybe: Dict[str, List[Row]] = {}
+        self._of_other_times: Dict[str, List[Row]] = {}
+        """Alike, but only a job of the record's if the clock was wrong."""
 
     def _may_be_here(self, record: JobRecord) -> bool:
         # Clusters may share a home directory, and know nothing of each other's jobs.
         return None in (record.cluster, self.cluster) or record.cluster == self.cluster
 
     def _in_flight(self, record: JobRecord) -> bool:
-        if self.now - record.begun_at > IN_FLIGHT:
+        if not -CLOCK_SKEW <= self.now - record.begun_at <= IN_FLIGHT:
             return False
         return record.host != os.uname().nodename or _is_alive(record.pid)
 
     @property
     def since(self) -> int:
         """The start of the period to query sacct for (epoch seconds)."""
-        return min(record.begun_at for record in self.open.values()) - CLOCK_SKEW
+        first = min(record.begun_at for record in self.open.values()) - CLOCK_SKEW
+        # What a clock wrote that was ahead says nothing of when that was.
+        return first if max(self._begun()) <= self.now + CLOCK_SKEW else 0
+
+    def _begun(self) -> List[int]:
+        return [record.begun_at for record in self.open.values()]
 
     def match(self, rows: Iterable[Row]) -> None:
         """Complete the records of the jobs among these rows."""
@@ -103,10 +110,11 @@ class Recovery:
                 row.name == record.job_name
                 and row.work_dir == record.cwd
                 and row.submit is not None
-                and -CLOCK_SKEW <= row.submit - record.begun_at <= SETTLED
                 and _may_be_its_command(record, row.command)
             ):
-                self._maybe.setdefault(record.key, []).append(row)
+                near = -CLOCK_SKEW <= row.submit - record.begun_at <= SETTLED
+                maybe = self._maybe if near else self._of_other_times
+                maybe.setdefault(record.key, []).append(row)
 
     def look_closer(self) -> None:
         """Ask sacct about similar jobs in the queue: newer Slurm versions have the mark only there.
@@ -168,9 +176,16 @@ class Recovery:
         if alike:
             names = ", ".join(map(str, alike[:_SHOWN])) + ", …" * (len(alike) > _SHOWN)
             return f"{start}; {len(alike)} jobs have the same name and directory: {names}"
-        if self.now - record.begun_at < SETTLED:
+        if -CLOCK_SKEW <= self.now - record.begun_at < SETTLED:
             return f"{start}; Slurm does not list the job yet: check again before you resubmit"
-        if not accounting.off:
+        others = sorted({row.id.job for row in self._of_other_times.get(record.key, ())})
+        others = [number for number in others if number not in self.store.find(others)]
+        if not accounting.off and others:
+            words = (
+                "neither squeue nor sacct lists a job of that time. If the clock was wrong, it may "
+                f"be job {others[-1]}, which has the same name and directory"
+            )
+        elif not accounting.off:
             words = "it never reached Slurm: neither squeue nor sacct lists the job"
         elif accounting.disabled:
             words = (

@@ -62,17 +62,20 @@ _SETTLED = 2.0  # seconds after which a directory's modification time reveals an
 class RecordStore:
     """The records in one directory, which is created (0700) on the first write."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, *, heads_only: bool = False) -> None:
+        """heads_only: what is listed has no ``details``, for tables of many thousands of jobs."""
         self.directory = directory
+        self.heads_only = heads_only
+        self._heads: Dict[str, JobRecord] = {}
         self.warnings: List[str] = []
         self._listed: Optional[Tuple[float, List[str]]] = None
 
     @classmethod
-    def default(cls) -> RecordStore:
+    def default(cls, *, heads_only: bool = False) -> RecordStore:
         """The user's own store: ``$XDG_STATE_HOME/neuronctl/jobs``."""
         from neuronctl.paths import state_dir
 
-        return cls(os.path.join(state_dir(), "jobs"))
+        return cls(os.path.join(state_dir(), "jobs"), heads_only=heads_only)
 
     # ------------------------------------------------------------------ writing
 
@@ -194,7 +197,9 @@ class RecordStore:
         assert record.job_id is not None
         name = _name(record.key, record.cluster, record.job_id)
         # Another neuronctl process may have added states meanwhile.
-        kept = self._read(name) or record
+        kept = self._read(name) or (None if self.heads_only else record)
+        if kept is None:
+            return record
         fresh = add(kept)
         if fresh is not kept:
             self._write(name, fresh)
@@ -219,7 +224,7 @@ class RecordStore:
             entry = re.fullmatch(_NAME, name) if word in wanted else None
             if entry is None or not _same_cluster(entry["cluster"], cluster):
                 continue
-            record = self._read(name)
+            record = self._listed_one(name)
             if record is not None:
                 found[wanted.pop(word)] = record
                 if not wanted:
@@ -242,7 +247,7 @@ class RecordStore:
             id = entry.group("cluster", "job")
             if entry["job"] is None or id in ids or not _same_cluster(entry["cluster"], cluster):
                 continue
-            record = self._read(entry.string)
+            record = self._listed_one(entry.string)
             if record is not None:
                 ids.add(id)
                 found.append(record)
@@ -262,10 +267,13 @@ class RecordStore:
                 intents += [record] if record is not None else []
         return intents
 
-    def iter(self) -> Iterator[JobRecord]:
-        """Every record, newest first, including intents and failed submissions."""
+    def iter(self, look: Optional[Callable[[JobRecord], None]] = None) -> Iterator[JobRecord]:
+        """Every record, newest first, including intents and failed submissions.
+
+        look: sees each before its details are left out, with ``heads_only``.
+        """
         for entry in self._entries():
-            record = self._read(entry.string)
+            record = self._listed_one(entry.string, look)
             if record is not None:
                 yield record
 
@@ -315,6 +323,20 @@ class RecordStore:
 
     def _file(self, name: str) -> str:
         return f"{self.directory}/{name}"
+
+    def _listed_one(
+        self, name: str, look: Optional[Callable[[JobRecord], None]] = None
+    ) -> Optional[JobRecord]:
+        if not self.heads_only:
+            return self._read(name)
+        if name not in self._heads:
+            record = self._read(name)
+            if record is None:
+                return None
+            if look is not None:
+                look(record)
+            self._heads[name] = replace(record, details=b"")
+        return self._heads[name]
 
     def _read(self, name: str) -> Optional[JobRecord]:
         try:

@@ -16,6 +16,9 @@ _PATIENCE = 30.0  # seconds to wait for sbatch
 # slurmctld may have accepted the job although its answer was lost.
 _ANSWER_LOST = r"(?i)socket timed out|zero bytes|connection reset"
 
+# slurmctld has heard nothing of the job.
+_NOT_SENT = r"(?i)connect failure|connection refused|establish a configuration source"
+
 
 @dataclass(frozen=True)
 class Submitted:
@@ -92,6 +95,8 @@ def _submit(argv: Sequence[str], **how: Any) -> Submitted:
         error = failure(result)
         if isinstance(error, SlurmUnavailableError) and re.search(_ANSWER_LOST, result.words):
             error.hint = unknown
+        elif re.search(_NOT_SENT, result.words):
+            error.certain = True
         raise error
     submitted = parse_submitted(result.stdout, result.stderr)
     if submitted is None:

@@ -6,7 +6,7 @@ import contextlib
 from typing import Callable, Iterator, List, Optional, Tuple
 
 from neuronctl.catalog.local_cluster import local_cluster
-from neuronctl.errors import RecordError, SlurmError, SlurmRefusedError
+from neuronctl.errors import RecordError, SlurmError
 from neuronctl.frozen import dataclass, replace
 from neuronctl.records.provenance import read_provenance
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
@@ -133,7 +133,7 @@ def submit_draft(
         raise
     except SlurmError as error:
         # Only then is it certain that there is no job; any other error leaves the intent.
-        if isinstance(error, SlurmRefusedError) or not installed():
+        if error.certain or not installed():
             recording.failed(error.message, certain=True)
         raise
     # First of all: a terminal that is gone must not keep the job out of its record.

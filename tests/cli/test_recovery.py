@@ -194,3 +194,39 @@ def test_the_next_submission_looks_first(
     (submission,) = fake_slurm.calls("sbatch")
     mark = submission[-1].partition("-")[2]
     assert submission[-2] == "/dev/stdin" and [n for n in files() if n.startswith(mark)]
+
+
+def test_a_clock_that_was_wrong(run: Run, fake_slurm: FakeSlurm) -> None:
+    """By 400 days when it was submitted: its mark is dropped, and its time says nothing."""
+    key = cut_off(age=400 * 86400)
+    fake_slurm.accounting(sacct_with_mark("7", "sbatch job.sh"))
+    said = run("status", "--since", "500d").stderr
+    assert "it never reached Slurm" not in said
+    assert "If the clock was wrong, it may be job 7, which has the same name and directory" in said
+    assert files() == [f"{key}.failed.json"]
+
+
+def test_a_clock_that_was_ahead(run: Run, fake_slurm: FakeSlurm) -> None:
+    """Accounting is asked for all, and the job is found by its mark."""
+    key = cut_off(age=-400 * 86400)
+    fake_slurm.queue()
+    fake_slurm.accounting(sacct_with_mark("7", f"sbatch --parsable {marked(key)}"))
+    assert "is job 7: its record is now complete" in run("status", "--since", "30d").stderr
+    assert files() == [f"{key}.-.7.json"]
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        ("Unable to contact slurm controller (connect failure)", "failed"),
+        ("Socket timed out on send/recv operation", "intent"),
+    ],
+)
+def test_what_slurmctld_never_heard_of_was_not_interrupted(
+    run: Run, fake_slurm: FakeSlurm, words: str, kept: str
+) -> None:
+    fake_slurm.answer(
+        "sbatch", stderr=f"sbatch: error: Batch job submission failed: {words}", code=1
+    )
+    run("submit", "-p", "cas_v100_2", "--force", "-t", "10", "t.py", code=6)
+    assert [name.split(".")[1] for name in files()] == [kept]

@@ -7,6 +7,7 @@ as far as the text shows its value. What cannot be known is None, and never gues
 from __future__ import annotations
 
 import re
+import signal as signals
 from functools import cached_property
 from typing import (
     TYPE_CHECKING,
@@ -162,6 +163,21 @@ class ShellText:
     def calls(self, *names: str) -> Tuple[Command, ...]:
         """The commands of these names."""
         return tuple(one for one in self.commands if one.name in names)
+
+    def traps(self, name: str) -> Tuple[Command, ...]:
+        """The traps for a signal; those whose signals are not known count for every one.
+
+        name: "" for any signal, which what the shell itself tells is not, such as its EXIT.
+        """
+        number = getattr(signals, f"SIG{name}", None) if name else None
+        spelled = {name, f"SIG{name}", *([] if number is None else [str(int(number))])}
+
+        def is_meant(word: Optional[str]) -> bool:
+            if word is None or name:
+                return word is None or word.upper() in spelled
+            return word.upper() not in ("EXIT", "0", "ERR", "DEBUG", "RETURN")
+
+        return tuple(one for one in self.calls("trap") if any(map(is_meant, one.arguments[1:])))
 
 
 @dataclass(frozen=True)

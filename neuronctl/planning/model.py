@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import re
+from functools import lru_cache
 from typing import Dict, Optional, Tuple
 
 from neuronctl import masking
@@ -58,6 +58,22 @@ class Signal:
     to_batch_shell: bool
     trapped_by_setup: bool
     trapped_by_body: bool = False
+
+
+class Ending:
+    """What the batch shell does at TERM, with which Slurm ends a job before it kills.
+
+    Slurm sends TERM to this shell and to srun's tasks; on some sites to every process.
+    """
+
+    EXEC = "exec"
+    """Nothing: the program has taken its place."""
+    WAITS = "waits"
+    """It waits for srun, whose tasks receive TERM from Slurm."""
+    TELLS = "tells"
+    """It hands TERM on to what it has started, and waits."""
+    USERS = "users"
+    """What a trap in the user's lines says."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +171,8 @@ class JobPlan:
     decisions: Tuple[Decision, ...]
     steps: Tuple[JobStep, ...] = ()
     """What runs one after the other; empty where it is one launch, which is the plan itself."""
+    ending: str = Ending.WAITS
+    """What the batch shell does when Slurm ends the job: of Ending."""
     own_step: bool = False
     """Whether it needs a step of Slurm's even for one process: it has a share of its own."""
     step: str = ""
@@ -250,7 +268,7 @@ class JobPlan:
     def in_background(self) -> bool:
         """Whether the batch shell only waits for what it starts, so that a signal reaches it."""
         signal = self.signal
-        if self.passes_signal or self.steps:
+        if self.passes_signal or self.ending == Ending.TELLS:
             return True
         return signal is not None and signal.to_batch_shell and not signal.trapped_by_body
 
@@ -318,10 +336,22 @@ def signal_of(request: JobRequest) -> Optional[Signal]:
     with contextlib.suppress(ValueError):
         name = signals.Signals(int(name)).name[3:]
     number = int(name) if name.isdigit() else int(getattr(signals, f"SIG{name}"))
-    trap = rf"\btrap\b.*\b((SIG)?{re.escape(name)}|{number})\b"
-    by_setup = to_shell and any(re.search(trap, line) for line in request.setup)
-    by_body = to_shell and re.search(trap, request.body or "") is not None
+    by_setup = to_shell and has_trap("\n".join(request.setup), name)
+    by_body = to_shell and has_trap(request.body or "", name)
     return Signal(name, number, to_shell, by_setup, by_body)
+
+
+@lru_cache(maxsize=64)
+def has_trap(text: str, signal: str = "") -> bool:
+    """Whether shell text has a trap for a signal, or for any but the shell's own such as EXIT."""
+    if "trap" not in text:
+        return False
+    from neuronctl.batchscript.shell_text import read_shell  # here, as few jobs have a trap
+
+    shell = read_shell(text)
+    # What eval makes of its words is not read; where they have the word, it may be a trap.
+    hidden = any("trap" in word.raw for one in shell.calls("eval") for word in one.words)
+    return hidden or bool(shell.traps(signal))
 
 
 def passes(signal: Signal, launcher: Launcher, has_steps: bool) -> bool:

@@ -29,6 +29,7 @@ from neuronctl.planning.model import (
 )
 from neuronctl.planning.software import (
     activation,
+    ending,
     exports,
     named_after,
     program,
@@ -172,6 +173,7 @@ class _PlanBuilder:
         for number, step in enumerate(steps, start=1):
             says = "; ".join(launch.starts for launch in step.launches)
             self.derived(f"step {number}", says)
+        wrapping = self._wrapping()
         sharing = processes if launcher.distributed else 1
         settled: Dict[str, Optional[str]] = {
             "job-name": job_name,
@@ -205,7 +207,7 @@ class _PlanBuilder:
             launcher=launcher,
             rendezvous=holds(launcher.rendezvous) or any(launch.rendezvous for launch in launches),
             srun_options=self.cluster.policy.srun_options + (place.step_options if place else ()),
-            wrapping=self._wrapping(),
+            wrapping=wrapping,
             program=program(request, launcher, macros=holds(launcher.macros)),
             preflight=request.preflight is not False and not self.interactive,
             hosts=place.hosts if place else (),
@@ -221,6 +223,7 @@ class _PlanBuilder:
             ),
             decisions=tuple(self.decisions.values()),
             steps=steps,
+            ending=ending(request, launcher, by_srun=launcher.by_srun or bool(wrapping.srun)),
             own_step=place is not None and place.is_share,
         )
 

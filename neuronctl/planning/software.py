@@ -23,7 +23,7 @@ from neuronctl.launch.environments import (
     load_modules,
 )
 from neuronctl.launch.launchers import Launcher, not_a_macro
-from neuronctl.planning.model import Export, is_secret
+from neuronctl.planning.model import Ending, Export, has_trap, is_secret, signal_of
 from neuronctl.request.job import JobRequest
 from neuronctl.shell import CommandWord, Shell, expanded
 from neuronctl.words import counted
@@ -105,19 +105,41 @@ def starts_once(request: JobRequest) -> str:
 
     Looks at the first line of a program that is a file here.
     """
-    script, (name, _) = _command(request)[0], _called(request)
+    name, _ = _called(request)
     if request.steps:
         return "the steps have launchers of their own"
     if request.body is not None:
         return "shell text"
-    if name in _SHELLS or name.endswith((".sh", ".bash")):
+    if runs_shell(request):
         return "a shell script"
     if name.partition(".")[0] in _STARTS_OTHERS or called_launcher(request) is not None:
         return f"{name} starts the processes itself"
-    here = request.from_here(script)
-    if "/" in script and os.path.isfile(here) and _interpreter(here) in _SHELLS:
-        return "a shell script"
     return ""
+
+
+def runs_shell(request: JobRequest) -> bool:
+    """Whether the program is a shell script, by its name or, if it is here, its first line."""
+    script, (name, _) = _command(request)[0], _called(request)
+    if name in _SHELLS or name.endswith((".sh", ".bash")):
+        return True
+    here = request.from_here(script)
+    return "/" in script and os.path.isfile(here) and _interpreter(here) in _SHELLS
+
+
+def ending(request: JobRequest, launcher: Launcher, *, by_srun: bool) -> str:
+    """What the batch shell does when Slurm ends the job: of Ending.
+
+    by_srun: whether srun starts the program.
+    """
+    lines = "\n".join((*request.setup_first, *request.setup))
+    if has_trap(lines) or has_trap(request.body or ""):
+        return Ending.USERS
+    if by_srun and not request.steps:
+        return Ending.WAITS
+    alone = not (launcher.distributed or request.steps or request.body is not None)
+    # The user's lines may define what is called, and a trap of EXIT is to run.
+    plain = alone and not lines and signal_of(request) is None
+    return Ending.EXEC if plain and not runs_shell(request) else Ending.TELLS
 
 
 def _interpreter(path: str) -> str:

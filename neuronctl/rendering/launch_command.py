@@ -137,7 +137,9 @@ def launch_of(plan: JobPlan, parts: LaunchParts, step: str = "") -> Launch:
     stays = signal is not None or (parts.differs_by_task and several)
     name = "on_each_node" if plan.launcher.one_task_per_node else "each_task"
     name = f"{step}_{name}" if step else name
-    helpers = (("supervise",) if stays else ()) + (("pass_on",) if signal else ())
+    helpers: Tuple[str, ...] = ()
+    helpers += ("supervise", "wait_for_process") if stays else ()
+    helpers += ("pass_on",) if signal else ()
     call = [*helpers[:1], *([plan.launcher.marks] if signal else []), name]
     given: Tuple[CommandWord, ...] = ()
     if sum(map(len, map(os.fsencode, program))) > _LONGEST or any(

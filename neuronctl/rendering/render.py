@@ -11,6 +11,7 @@ from neuronctl.console import printable
 from neuronctl.errors import TemplateError
 from neuronctl.frozen import dataclass, replace
 from neuronctl.planning import Directive, JobPlan
+from neuronctl.planning.model import Ending
 from neuronctl.rendering import template_environment
 from neuronctl.rendering.launch_command import Launch, launch_of, launch_parts
 from neuronctl.rendering.preflight import checks, once_per_node
@@ -31,8 +32,18 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
     launch = Launch(()) if steps or plan.inline else launch_of(plan, parts)
     launches = [run.launch for step in steps for run in step.runs] or [launch]
     helpers = {helper for one in launches for helper in one.helpers}
-    if plan.passes_signal and (steps or not plan.launcher.by_srun):
-        helpers.add("pass_on")
+    own = os.path.exists(os.path.join(template_environment.directories()[0], "job.sh.j2"))
+    ending = plan.ending
+    if ending == Ending.EXEC and (own or template is not None):
+        ending = Ending.TELLS  # what such a template adds behind the launch is to run
+    ends = plan.signal is None or plan.signal.name != "TERM"
+    in_background = plan.in_background or ending == Ending.TELLS
+    by_srun = plan.launcher.by_srun or bool(plan.wrapping.srun)
+    tells = ending == Ending.TELLS or plan.passes_signal
+    own_processes = bool(steps) or (tells and not by_srun)
+    marked = "pass_on" in helpers
+    helpers |= {"wait_for_process"} if in_background else set()
+    helpers |= {"pass_on", "to_processes"} if own_processes else set()
     looks = plan.preflight and any(
         (checked.srun, checked.programs, checked.files, checked.binds, checked.gpus)
         + (plan.request.venv is not None, plan.request.conda is not None)
@@ -43,7 +54,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
     monitor = plan.monitor_interval
     calls += ["monitor_nodes"] if monitor else []
     calls += [step.call for step in steps]
-    calls_later = plan.in_background or bool(launch.helpers)
+    calls_later = in_background or bool(launch.helpers)
     inside = _inside(
         rendezvous=meets,
         preflight=looks and (checked.srun or calls_later or monitor),
@@ -78,6 +89,10 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
         launch=command,
         functions=functions,
         helpers=helpers,
+        ending=ending,
+        ends=ends,
+        own_processes=own_processes,
+        marked=marked,
         steps=steps,
         starts=starts,
     )

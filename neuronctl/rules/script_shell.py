@@ -9,7 +9,7 @@ from typing import Iterator, List, Optional, Sequence, Set, Tuple
 
 from neuronctl.batchscript.launches import PYTHON, SHELL, Launch
 from neuronctl.batchscript.model import SCRIPT, SourceSpan
-from neuronctl.batchscript.shell_text import Assignment, Command
+from neuronctl.batchscript.shell_text import Assignment
 from neuronctl.batchscript.values import digits
 from neuronctl.launch.launchers import option_name
 from neuronctl.masking import MASK, Masker, is_secret, is_secret_value, listed_variables
@@ -220,17 +220,6 @@ def _signal(facts: ScriptFacts) -> Optional[str]:
     return next((one.name[3:] for one in signals.Signals if one == number), None)
 
 
-def _traps(facts: ScriptFacts, name: str) -> Tuple[Command, ...]:
-    """The traps for a signal; those whose signals are not known count for every one."""
-    number = getattr(signals, f"SIG{name}", None)
-    spelled = {name, f"SIG{name}", *([] if number is None else [str(int(number))])}
-    return tuple(
-        command
-        for command in facts.shell.calls("trap")
-        if any(one is None or one.upper() in spelled for one in command.arguments[1:])
-    )
-
-
 def _not_for_the_shell(facts: ScriptFacts) -> Iterator[Violation]:
     """A trap of the batch shell's for a signal that goes to srun's processes alone."""
     given = facts.given("signal")
@@ -238,7 +227,7 @@ def _not_for_the_shell(facts: ScriptFacts) -> Iterator[Violation]:
     flags, name, seconds = split_signal(value)
     if "B" in flags or not name[:1].isalpha():
         return
-    for trap in _traps(facts, name.upper())[:1]:
+    for trap in facts.shell.traps(name.upper())[:1]:
         yield Violation(
             f"this trap does not run: without B:, --signal={value} goes to the processes "
             "that srun started, not to the batch shell",
@@ -254,7 +243,7 @@ def no_trap(facts: ScriptFacts) -> Iterator[Violation]:
     if name is None or given is None or name in ("CONT", "URG", "CHLD", "KILL", "STOP"):
         return
     # exec puts the program in the shell's place; a sourced file may set a trap.
-    if not _traps(facts, name) and not facts.shell.calls("exec", "source", ".", "eval"):
+    if not facts.shell.traps(name) and not facts.shell.calls("exec", "source", ".", "eval"):
         yield Violation(
             f"--signal={given.value} sends {name} to the batch shell alone, which has no trap for "
             "it: the signal ends the job at once, and the program never sees it",
@@ -267,7 +256,7 @@ def no_trap(facts: ScriptFacts) -> Iterator[Violation]:
 @script_rule(WARNING, "NC636", "trap that waits for the program's end", "by_absence")
 def trap_waits(facts: ScriptFacts) -> Iterator[Violation]:
     name = _signal(facts)
-    traps = () if name is None else _traps(facts, name)
+    traps = () if name is None else facts.shell.traps(name)
     if not traps or facts.shell.calls("wait"):
         return
     own = [
@@ -427,7 +416,7 @@ def errexit(facts: ScriptFacts) -> Iterator[Violation]:
         and any(word and re.fullmatch(r"-[a-zA-Z]*e[a-zA-Z]*", word) for word in one.arguments[:1])
     ]
     name = _signal(facts)
-    if not strict or name is None or not _traps(facts, name):
+    if not strict or name is None or not facts.shell.traps(name):
         return
     waits = [one for one in facts.shell.calls("wait") if one.sure and not one.looped]
     if any(one.arguments[:1] == ("+e",) for one in facts.shell.calls("set")):

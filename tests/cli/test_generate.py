@@ -28,14 +28,14 @@ def program(tmp_path: Path) -> Path:
 def test_prints_the_script_and_nothing_else(run: Run) -> None:
     result = run("generate", *ONE, "train.py")
     assert result.stdout.startswith("#!/bin/bash\n#SBATCH --job-name=train\n")
-    assert result.stdout.endswith("\npython train.py\n")
+    assert result.stdout.endswith("\nexec python train.py\n")
     assert result.stderr == ""
 
 
 def test_everything_after_the_script_belongs_to_it(run: Run) -> None:
     words = ["train.py", "--help", "-p", "foo", "--", "-N", "3", "--version", "--force"]
     result = run("generate", *ONE, *words)
-    assert result.stdout.endswith("\npython " + " ".join(words) + "\n")
+    assert result.stdout.endswith("\nexec python " + " ".join(words) + "\n")
     assert "#SBATCH --nodes=1\n" in result.stdout
 
 
@@ -55,20 +55,20 @@ def test_korean_names(run: Run, tmp_path: Path) -> None:
 def test_program_of_this_directory(run: Run, tmp_path: Path) -> None:
     (tmp_path / "solver").write_text("#!/bin/sh\n")
     (tmp_path / "solver").chmod(0o755)
-    assert run("generate", *ONE, "solver", "x").stdout.endswith("\n./solver x\n")
-    assert run("generate", *ONE, "hostname").stdout.endswith("\nhostname\n")
+    assert "; ./solver x) &" in run("generate", *ONE, "solver", "x").stdout
+    assert run("generate", *ONE, "hostname").stdout.endswith("\nexec hostname\n")
 
 
 def test_a_byte_order_mark_before_shell_text(run: Run, tmp_path: Path) -> None:
     (tmp_path / "body.sh").write_text("\ufeffecho one\n")
-    assert run("generate", *ONE, "--body", "body.sh").stdout.endswith("\n\necho one\n")
+    assert run("generate", *ONE, "--body", "body.sh").stdout.find("() {\necho one\n") > 0
 
 
 @pytest.mark.parametrize("signal", ["INT@60", "2@60", "SIGQUIT@60"])
 def test_a_signal_that_bash_ignores_in_the_background(run: Run, signal: str) -> None:
     script = run("generate", *ONE, "--signal", signal, "train.py").stdout
     assert re.search(
-        r"\n    \(trap - INT QUIT; python train.py\) &  #.*\n    program=\$!\n", script
+        r"\n    \(trap - INT QUIT; trap exit TERM; python train.py\) &  # bash ignores", script
     )
 
 
@@ -98,7 +98,7 @@ def test_job_file_and_what_overrides_it(run: Run, tmp_path: Path, clean_home: Pa
     for line in ("--account=config", "--comment=file", "--time=3:00:00", "--gres=gpu:1"):
         assert f"#SBATCH {line}\n" in over
     assert "export A=file\n" in over and "export B=line\n" in over
-    assert over.endswith("\npython train.py --lr 1\n")
+    assert over.endswith("\nexec python train.py --lr 1\n")
 
 
 def test_variable_of_this_shell(run: Run) -> None:
@@ -163,7 +163,7 @@ def test_shell_text_names_the_job_after_its_file(run: Run, tmp_path: Path) -> No
     (tmp_path / "prepare data.sh").write_text("#!/bin/bash\n\n# first\nhostname\n")
     script = run("generate", *ONE, "--body", "prepare data.sh").stdout
     assert "#SBATCH --job-name=prepare_data\n" in script
-    assert script.endswith("\n\n# first\nhostname\n")
+    assert script.find("() {\n# first\nhostname\n") > 0
     assert (
         "--job-name=mine\n"
         in run("generate", *ONE, "-J", "mine", "--body", "prepare data.sh").stdout

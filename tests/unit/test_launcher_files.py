@@ -293,7 +293,7 @@ def test_example_of_the_documentation(own: Path) -> None:
     write(own, (ROOT / "examples/launchers/mpirun_wrapper.j2").read_text(), "mpirun_wrapper")
     made = plan_of(launcher="mpirun_wrapper", nodes=2, gpus_per_node=2, args=("a b",))
     script = render_job(made)
-    assert "\n    mpirun_wrapper python train.py 'a b'\n}\n" in script
+    assert "; mpirun_wrapper python train.py 'a b') &" in script
     assert "#SBATCH --ntasks-per-node=2" in script
 
 

@@ -226,7 +226,7 @@ def test_venv_below_home_in_a_job_file(bin_dir: Path) -> None:
 SIGNALLED = """
 trap 'echo saved >"$RECORD/saved"; exit 0' USR1
 sleep 0.5
-kill -s USR1 $PPID
+kill -s USR1 $(sed -n 's/^PPid:[[:blank:]]*//p' /proc/$PPID/status)
 for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 0.1; done
 exit 3
 """
@@ -343,3 +343,34 @@ def test_own_name_that_is_a_loopback(bin_dir: Path) -> None:
         (bin_dir / "ip").unlink()
     assert (seen["MASTER_ADDR"], seen["GLOO_SOCKET_IFNAME"]) == ("10.1.2.3", "ib0")
     assert own["GLOO_SOCKET_IFNAME"] == "eth1"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"launcher": "torchrun", "nodes": 2},
+        {"launcher": "srun", "nodes": 2, "signal": "USR1@60"},
+        {"launcher": "torchrun", "nodes": 2, "signal": "USR1@60"},
+        {"launcher": "python"},
+        {"launcher": "mpirun", "ntasks_per_node": 2},
+        {"launcher": "python", "setup": ("x=1",), "signal": "USR1@60"},
+        {"script": None, "body": "prog a"},
+        {"script": None, "body": "prog a", "signal": "TERM@60", "gpus_per_node": 1},
+    ],
+)
+def test_a_shell_with_options_of_the_user(fields: Dict[str, Any], bin_dir: Path) -> None:
+    """SHELLOPTS is in the environment of every bash of the job."""
+    made = plan_of(**{"script": "prog", "preflight": False, **fields})
+    options = {"SHELLOPTS": "nounset:errexit:pipefail"}
+    for code in (0, 7):
+        ran = run_script(render_job(made), bin_dir, PROGRAM_EXIT=str(code), **options)
+        assert (ran[0], ran[3]) == (code, "")
+
+
+def test_the_preflight_leaves_variables_alone(bin_dir: Path) -> None:
+    for more in ({}, {"signal": "USR1@60"}):
+        made = plan_of(launcher="python", script="prog", gpus_per_node=2, **more)
+        given = {"gpus": "mine", "failed": "mine", "CUDA_VISIBLE_DEVICES": "0,1"}
+        code, _, seen, errors = run_script(render_job(made), bin_dir, **given)
+        assert (code, errors) == (0, "")
+        assert (seen["gpus"], seen["failed"]) == ("mine", "mine")

@@ -253,7 +253,7 @@ def test_a_program_and_not_two() -> None:
         with pytest.raises(UsageError, match="contradict"):
             library.plan("train.py", partition="p", **more)  # type: ignore[arg-type]
     made = library.plan(body="echo $SLURM_JOB_ID\r\n", partition="amd_a100nv_8", appl="pytorch")
-    assert library.render(made).endswith("\necho $SLURM_JOB_ID\n")
+    assert "\necho $SLURM_JOB_ID\n" in library.render(made)
     for body in (5, b"x", ["x"]):
         with pytest.raises(UsageError, match="body: expected text"):
             library.plan(body=body)  # type: ignore[arg-type]

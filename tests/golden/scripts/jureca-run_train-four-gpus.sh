@@ -21,7 +21,7 @@ export TRANSFORMERS_OFFLINE=1                  # jureca wants it
 source "$HOME/course/$USER/sc_venv_template/activate.sh"
 
 # Check the node first, and report each defect.
-failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+(failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
 command -v torchrun_jsc >/dev/null || defect 'no program on PATH: torchrun_jsc'
 [ -r train.py ] || defect 'cannot read train.py'
 gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")  # 0: no list, all are seen
@@ -29,13 +29,15 @@ gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES
 if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
 elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || defect 'rocm-smi finds no GPU'
 fi >/dev/null
-[ "$failed" -eq 0 ] || exit 1
+exit "$failed") || exit 1
 
 on_each_node() {  # exec: signals reach the program itself
     exec torchrun_jsc --nnodes=1 --nproc-per-node=4 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
         --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
         train.py
 }
+# At scancel and at the time limit, Slurm signals the tasks: this shell waits until they have saved.
+trap : TERM
 # torchrun_jsc starts 4 processes of train.py.
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=128 --cpu-bind=none \
     --kill-on-bad-exit=1 bash -c "$(declare -f on_each_node); on_each_node"

@@ -19,13 +19,71 @@ export TRANSFORMERS_OFFLINE=1  # jureca wants it
 
 source "$HOME/course/$USER/sc_venv_template/activate.sh"
 
-# Check the node first, and report each defect.
-failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
-command -v python >/dev/null || defect 'no program on PATH: python'
-[ -r train.py ] || defect 'cannot read train.py'
-if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
-elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || defect 'rocm-smi finds no GPU'
-fi >/dev/null
-[ "$failed" -eq 0 ] || exit 1
+job() {
+    check_node || exit 1           # programs, files, GPUs
+    # At scancel and at the time limit, Slurm signals this shell: TERM goes on to each process that handles it.
+    trap save_and_end TERM
+    (trap - INT QUIT; trap exit TERM; python train.py) &  # bash ignores both in the background
+    job_processes=("$!")
+    wait_for_process "$!"
+}
 
-python train.py
+# ---- Helpers, the same in every script of this kind: nothing below is yours. The last line starts job. ----
+
+# Check the node, and report each defect.
+check_node() {
+    local failed=0
+    defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+    command -v python >/dev/null || defect 'no program on PATH: python'
+    [ -r train.py ] || defect 'cannot read train.py'
+    if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
+    elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || defect 'rocm-smi finds no GPU'
+    fi >/dev/null
+    return "$failed"
+}
+job_processes=()
+# Slurm sends TERM to this shell and to srun's tasks, and KILL after its KillWait: what else runs here receives TERM, too.
+save_and_end() {
+    [ "$?" -gt 128 ] || to_processes TERM || exit 143  # above 128: Slurm has told every process, the 'sleep' below too
+    kill -s TERM "${job_processes[@]}" 2>/dev/null || true  # shells of this script, which end when their program has
+}
+# Send a signal to those of the processes that this shell has started that handle it.
+to_processes() {
+    local job_process unheard=1
+    for job_process in ${job_processes[@]+"${job_processes[@]}"}; do
+        ! pass_on "$1" "$job_process" || unheard=0
+    done
+    return "$unheard"
+}
+# Wait for a process, looking often at first, and end with its exit code.
+wait_for_process() {
+    set -- "$1" 0.01 0.02 0.05 0.1 0.2 0.5
+    while kill -0 "$1" 2>/dev/null; do  # a signal to 'wait' as it ends would lose its exit code
+        sleep "$2" || true
+        [ $# -eq 2 ] || set -- "$1" "${@:3}"
+    done
+    wait "$1"
+}
+# Send the signal $1 to the processes below $2: to each that handles it, or else to those below that one, as a shell
+# that merely waits for one would die of it. With $3: only to those that have this variable. Fails if none handles it.
+pass_on() {
+    local IFS=$'\n' child handled number=$1 unheard=1
+    [[ $1 == [0-9]* ]] || number=$(kill -l "$1")
+    for child in $(grep -ls "^PPid:[[:blank:]]$2\$" /proc/[0-9]*/status | sed 's/[^0-9]//g'); do
+        ! grep -qsx srun "/proc/$child/comm" || { unheard=0; continue; }  # whose tasks are Slurm's to signal
+        handled=0
+        if [ -z "${3-}" ] || grep -qsz "^$3=" "/proc/$child/environ"; then
+            handled=$(sed -n 's/^Sig\(Blk\|Cgt\):[[:blank:]]*/0x/p' "/proc/$child/status" 2>/dev/null | paste -sd '|') || true
+            : "${handled:=0}"
+        fi
+        if ((handled >> number - 1 & 1)); then
+            kill -s "$1" "$child" 2>/dev/null && unheard=0
+            # A shell catches INT while it merely waits for a program: that one gets it, too.
+            [[ $1 == INT && "$(readlink "/proc/$child/exe")" == *sh ]] || continue
+        fi
+        ! pass_on "$1" "$child" "${3-}" || unheard=0
+    done
+    return "$unheard"
+}
+
+job

@@ -4,7 +4,7 @@ job() {
     export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 32 cores / 4 processes, unless you exported it
     exec srun --nodes=4 --nodelist=gpu32,gpu33,gpu34,gpu35 --ntasks=16 --ntasks-per-node=4 \
         --cpus-per-task=8 --kill-on-bad-exit=1 \
-        bash -c "$(declare -f each_task supervise); supervise each_task"
+        bash -c "$(declare -f each_task supervise wait_for_process); supervise each_task"
 }
 
 each_task() {  # exec: signals reach the program itself
@@ -35,13 +35,22 @@ supervise() {
     local slurm_stops='' supervised supervised_code
     send() { kill -s "$1" "$supervised" 2>/dev/null; }
     trap 'send HUP' HUP; trap 'send INT' INT; trap 'send USR1' USR1; trap 'send USR2' USR2
-    trap 'slurm_stops=1; send TERM' TERM  # by Slurm: not to hide the exit code of another that failed
+    # By Slurm: not to hide the exit code of another that failed. Above 128: every process has it, the 'sleep' below too.
+    trap '[ "$?" -gt 128 ] || send TERM; slurm_stops=1' TERM
     (trap - INT QUIT; "$@") <&0 &  # bash ignores INT and QUIT in the background
     supervised=$!
-    while kill -0 "$supervised"; do sleep 0.5; done 2>/dev/null  # a signal to 'wait' as it ends would lose its exit code
-    wait "$supervised"; supervised_code=$?
+    wait_for_process "$supervised"; supervised_code=$?
     ((supervised_code <= 128 || slurm_stops)) || sleep 1  # Slurm signals one process after the other, this shell perhaps last
     exit "$((slurm_stops && supervised_code > 128 ? 1 : supervised_code))"
+}
+# Wait for a process, looking often at first, and end with its exit code.
+wait_for_process() {
+    set -- "$1" 0.01 0.02 0.05 0.1 0.2 0.5
+    while kill -0 "$1" 2>/dev/null; do  # a signal to 'wait' as it ends would lose its exit code
+        sleep "$2" || true
+        [ $# -eq 2 ] || set -- "$1" "${@:3}"
+    done
+    wait "$1"
 }
 
 job

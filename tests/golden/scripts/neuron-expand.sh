@@ -17,10 +17,12 @@ job() {
     export PATH="/opt/x/bin:$PATH"
     export COST='5$ &'
     check_nodes || exit 1                         # programs, files, GPUs, the way to the first node
+    # At scancel and at the time limit, Slurm signals the tasks: this shell waits until they have saved.
+    trap : TERM
     # torchrun starts 2 processes of train.py on each of 2 nodes.
     srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 \
-        bash -c "$(declare -f on_each_node supervise); supervise on_each_node \"\$@\"" bash \
-        train.py "--id=${SLURM_JOB_ID//\$/\$\$}" \
+        bash -c "$(declare -f on_each_node supervise wait_for_process); supervise on_each_node \"\$@\"" \
+        bash train.py "--id=${SLURM_JOB_ID//\$/\$\$}" \
         "${SLURM_JOB_USER//\$/\$\$}_\$\$x \"two\" words" '$'
 }
 
@@ -55,7 +57,8 @@ check_nodes() {
     echo "preflight: all is well"
 }
 check_node() {
-    failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+    local failed=0 gpus
+    defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
     if [ "$SLURM_NODEID" -eq 0 ]; then
         # A node that could not come (124: the time is over) says so itself.
         timeout 12 python3 -c 'import os, socket, sys
@@ -88,13 +91,22 @@ supervise() {
     local slurm_stops='' supervised supervised_code
     send() { kill -s "$1" "$supervised" 2>/dev/null; }
     trap 'send HUP' HUP; trap 'send INT' INT; trap 'send USR1' USR1; trap 'send USR2' USR2
-    trap 'slurm_stops=1; send TERM' TERM  # by Slurm: not to hide the exit code of another that failed
+    # By Slurm: not to hide the exit code of another that failed. Above 128: every process has it, the 'sleep' below too.
+    trap '[ "$?" -gt 128 ] || send TERM; slurm_stops=1' TERM
     (trap - INT QUIT; "$@") <&0 &  # bash ignores INT and QUIT in the background
     supervised=$!
-    while kill -0 "$supervised"; do sleep 0.5; done 2>/dev/null  # a signal to 'wait' as it ends would lose its exit code
-    wait "$supervised"; supervised_code=$?
+    wait_for_process "$supervised"; supervised_code=$?
     ((supervised_code <= 128 || slurm_stops)) || sleep 1  # Slurm signals one process after the other, this shell perhaps last
     exit "$((slurm_stops && supervised_code > 128 ? 1 : supervised_code))"
+}
+# Wait for a process, looking often at first, and end with its exit code.
+wait_for_process() {
+    set -- "$1" 0.01 0.02 0.05 0.1 0.2 0.5
+    while kill -0 "$1" 2>/dev/null; do  # a signal to 'wait' as it ends would lose its exit code
+        sleep "$2" || true
+        [ $# -eq 2 ] || set -- "$1" "${@:3}"
+    done
+    wait "$1"
 }
 
 job

@@ -16,14 +16,15 @@ export PYTHONUNBUFFERED=1  # lines reach the log as printed
 job() {
     check_node || exit 1       # programs, files, GPUs
     monitor_nodes              # use of GPUs, cores, and memory, every 30 s
-    python train.py
+    exec python train.py
 }
 
 # ---- Helpers, the same in every script of this kind: nothing below is yours. The last line starts job. ----
 
 # Check the node, and report each defect.
 check_node() {
-    failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+    local failed=0
+    defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
     command -v python >/dev/null || defect 'no program on PATH: python'
     [ -r train.py ] || defect 'cannot read train.py'
     if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'

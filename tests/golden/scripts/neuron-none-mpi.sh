@@ -14,7 +14,7 @@ job() {
     export PYTHONUNBUFFERED=1  # lines reach the log as printed
     check_node || exit 1       # programs, files, GPUs
     # mpirun starts once, on the first node.
-    mpirun -n 2 ./solver
+    exec mpirun -n 2 ./solver
 }
 
 # ---- Helpers, the same in every script of this kind: nothing below is yours. The last line starts job. ----
@@ -36,7 +36,8 @@ meet_on_first_node() {
 address_of() { getent ahostsv4 "$1" | awk '{ print $1; exit }'; }
 # Check the node, and report each defect.
 check_node() {
-    failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+    local failed=0
+    defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
     command -v mpirun >/dev/null || defect 'no program on PATH: mpirun'
     return "$failed"
 }

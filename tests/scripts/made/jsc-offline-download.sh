@@ -21,7 +21,7 @@ export HF_HOME=$PWD/hf
 source sc_venv_template/activate.sh
 
 # Check the node first, and report each defect.
-failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+(failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
 command -v python >/dev/null || defect 'no program on PATH: python'
 [ -r evaluate.py ] || defect 'cannot read evaluate.py'
 gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")  # 0: no list, all are seen
@@ -29,12 +29,14 @@ gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES
 if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
 elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || defect 'rocm-smi finds no GPU'
 fi >/dev/null
-[ "$failed" -eq 0 ] || exit 1
+exit "$failed") || exit 1
 
 each_task() {  # exec: signals reach the program itself
     export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
         LOCAL_WORLD_SIZE=1
     exec python evaluate.py --offline
 }
+# At scancel and at the time limit, Slurm signals the tasks: this shell waits until they have saved.
+trap : TERM
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 --cpu-bind=none \
     --kill-on-bad-exit=1 bash -c "$(declare -f each_task); each_task"

@@ -17,12 +17,14 @@ unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # of 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 
 # Check the node first, and report each defect.
-failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+(failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
 command -v singularity >/dev/null || defect 'no program on PATH: singularity'
 if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
 elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || defect 'rocm-smi finds no GPU'
 fi >/dev/null
-[ "$failed" -eq 0 ] || exit 1
+exit "$failed") || exit 1
 
+# At scancel and at the time limit, Slurm signals the tasks: this shell waits until they have saved.
+trap : TERM
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=7 --kill-on-bad-exit=1 \
     singularity run --rocm --writable-tmpfs torch.sif train.py

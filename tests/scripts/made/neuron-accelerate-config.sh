@@ -14,7 +14,7 @@ export PYTHONUNBUFFERED=1                     # lines reach the log as printed
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless you exported it
 
 # Check the node first, and report each defect.
-failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+(failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
 command -v accelerate >/dev/null || defect 'no program on PATH: accelerate'
 [ -r train.py ] || defect 'cannot read train.py'
 gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")  # 0: no list, all are seen
@@ -22,8 +22,10 @@ gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES
 if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
 elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || defect 'rocm-smi finds no GPU'
 fi >/dev/null
-[ "$failed" -eq 0 ] || exit 1
+exit "$failed") || exit 1
 
+# At scancel and at the time limit, Slurm signals the tasks: this shell waits until they have saved.
+trap : TERM
 # accelerate starts 2 processes of train.py.
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 \
     accelerate launch --num_processes=2 --num_machines=1 --main_process_port=0 \

@@ -14,8 +14,8 @@ export PYTHONUNBUFFERED=1  # lines reach the log as printed
 export FLASK_APP=app.py
 
 # Check the node first, and report each defect.
-failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+(failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
 command -v flask >/dev/null || defect 'no program on PATH: flask'
-[ "$failed" -eq 0 ] || exit 1
+exit "$failed") || exit 1
 
-flask run --host "$HOSTNAME" --port 5050
+exec flask run --host "$HOSTNAME" --port 5050

@@ -16,12 +16,12 @@ export GRADIO_SERVER_NAME=0.0.0.0
 export GRADIO_SERVER_PORT=7860
 
 # Check the node first, and report each defect.
-failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+(failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
 command -v python >/dev/null || defect 'no program on PATH: python'
 [ -r app.py ] || defect 'cannot read app.py'
 if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
 elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || defect 'rocm-smi finds no GPU'
 fi >/dev/null
-[ "$failed" -eq 0 ] || exit 1
+exit "$failed") || exit 1
 
-python app.py --share
+exec python app.py --share

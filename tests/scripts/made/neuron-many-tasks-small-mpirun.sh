@@ -19,9 +19,9 @@ unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # of 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 
 # Check the node first, and report each defect.
-failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+(failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
 command -v mpirun >/dev/null || defect 'no program on PATH: mpirun'
-[ "$failed" -eq 0 ] || exit 1
+exit "$failed") || exit 1
 
 # mpirun starts once, on the first node.
-mpirun -n 2 --bind-to none ./solver INCAR
+exec mpirun -n 2 --bind-to none ./solver INCAR

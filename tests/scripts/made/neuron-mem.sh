@@ -14,9 +14,9 @@ unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # of 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 
 # Check the node first, and report each defect.
-failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+(failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
 command -v python >/dev/null || defect 'no program on PATH: python'
 [ -r assemble.py ] || defect 'cannot read assemble.py'
-[ "$failed" -eq 0 ] || exit 1
+exit "$failed") || exit 1
 
-python assemble.py --threads 4
+exec python assemble.py --threads 4

@@ -15,6 +15,8 @@ export PYTHONUNBUFFERED=1  # lines reach the log as printed
 
 job() {
     check_node || exit 1       # programs, files, GPUs
+    # At scancel and at the time limit, Slurm signals this shell: TERM goes on to each process that handles it.
+    trap save_and_end TERM
     run_step 1 step_1          # prepare.py starts once
     run_step 2 step_2          # fail.py starts once
     run_step 3 step_3          # evaluate.py starts once
@@ -36,7 +38,8 @@ step_3() {  # evaluate.py starts once
 
 # Check the node, and report each defect.
 check_node() {
-    failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+    local failed=0
+    defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
     command -v python >/dev/null || defect 'no program on PATH: python'
     [ -r prepare.py ] || defect 'cannot read prepare.py'
     if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
@@ -52,15 +55,60 @@ run_step() {
 }
 start_and_wait() {
     local step_function step_process step_failed
-    step_code=0 step_processes=()
+    step_code=0 job_processes=()
     for step_function in "${@:2}"; do
-        (trap - INT QUIT; "$step_function") &  # bash ignores both in the background
-        step_processes+=("$!")
+        (trap - INT QUIT; trap exit TERM; "$step_function") &  # bash ignores both in the background
+        job_processes+=("$!")
     done
-    for step_process in "${step_processes[@]}"; do
-        while kill -0 "$step_process" 2>/dev/null; do sleep 0.5 || true; done  # a signal to 'wait' as it ends would lose its exit code
-        wait "$step_process" || { step_failed=$?; [ "$step_code" -ne 0 ] || step_code=$step_failed; }
+    for step_process in "${job_processes[@]}"; do
+        wait_for_process "$step_process" || { step_failed=$?; [ "$step_code" -ne 0 ] || step_code=$step_failed; }
     done
+    [ -z "$job_ends" ] || exit "$step_code"
+}
+job_ends='' job_processes=()
+# Slurm sends TERM to this shell and to srun's tasks, and KILL after its KillWait: what else runs here receives TERM, too.
+save_and_end() {
+    [ "$?" -gt 128 ] || to_processes TERM || exit 143  # above 128: Slurm has told every process, the 'sleep' below too
+    kill -s TERM "${job_processes[@]}" 2>/dev/null || true  # shells of this script, which end when their program has
+    job_ends=yes
+}
+# Send a signal to those of the processes that this shell has started that handle it.
+to_processes() {
+    local job_process unheard=1
+    for job_process in ${job_processes[@]+"${job_processes[@]}"}; do
+        ! pass_on "$1" "$job_process" || unheard=0
+    done
+    return "$unheard"
+}
+# Wait for a process, looking often at first, and end with its exit code.
+wait_for_process() {
+    set -- "$1" 0.01 0.02 0.05 0.1 0.2 0.5
+    while kill -0 "$1" 2>/dev/null; do  # a signal to 'wait' as it ends would lose its exit code
+        sleep "$2" || true
+        [ $# -eq 2 ] || set -- "$1" "${@:3}"
+    done
+    wait "$1"
+}
+# Send the signal $1 to the processes below $2: to each that handles it, or else to those below that one, as a shell
+# that merely waits for one would die of it. With $3: only to those that have this variable. Fails if none handles it.
+pass_on() {
+    local IFS=$'\n' child handled number=$1 unheard=1
+    [[ $1 == [0-9]* ]] || number=$(kill -l "$1")
+    for child in $(grep -ls "^PPid:[[:blank:]]$2\$" /proc/[0-9]*/status | sed 's/[^0-9]//g'); do
+        ! grep -qsx srun "/proc/$child/comm" || { unheard=0; continue; }  # whose tasks are Slurm's to signal
+        handled=0
+        if [ -z "${3-}" ] || grep -qsz "^$3=" "/proc/$child/environ"; then
+            handled=$(sed -n 's/^Sig\(Blk\|Cgt\):[[:blank:]]*/0x/p' "/proc/$child/status" 2>/dev/null | paste -sd '|') || true
+            : "${handled:=0}"
+        fi
+        if ((handled >> number - 1 & 1)); then
+            kill -s "$1" "$child" 2>/dev/null && unheard=0
+            # A shell catches INT while it merely waits for a program: that one gets it, too.
+            [[ $1 == INT && "$(readlink "/proc/$child/exe")" == *sh ]] || continue
+        fi
+        ! pass_on "$1" "$child" "${3-}" || unheard=0
+    done
+    return "$unheard"
 }
 
 job

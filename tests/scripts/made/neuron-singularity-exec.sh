@@ -22,7 +22,7 @@ export PYTHONUNBUFFERED=1  # lines reach the log as printed
 export BINDS="/scratch/$USER"; [ "$PWD" = "$BINDS" ] || BINDS+=",$PWD"
 
 # Check the node first, and report each defect.
-failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+(failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
 command -v singularity >/dev/null || defect 'no program on PATH: singularity'
 [ -r train.py ] || defect 'cannot read train.py'
 [ -r llama.sif ] || defect 'cannot read llama.sif'
@@ -31,7 +31,7 @@ command -v singularity >/dev/null || defect 'no program on PATH: singularity'
 if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
 elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || defect 'rocm-smi finds no GPU'
 fi >/dev/null
-[ "$failed" -eq 0 ] || exit 1
+exit "$failed") || exit 1
 
-singularity exec --nv --bind "$BINDS" --bind data:/data --bind out:/out --pwd "$PWD" llama.sif \
+exec singularity exec --nv --bind "$BINDS" --bind data:/data --bind out:/out --pwd "$PWD" llama.sif \
     python train.py --data /data

@@ -1,0 +1,122 @@
+"""Programs that save at TERM, with which Slurm ends a job: they have its KillWait, on every node.
+
+At scancel and at the time limit, proctrack/cgroup signals the tasks alone (the batch shell is one),
+and proctrack/linuxproc, the sandbox's, every process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import List, Mapping, Tuple
+
+import pytest
+import yaml
+from harness import Sandbox, parent, processes, wait_until
+
+SAVE = """
+import os, signal, socket, sys, time
+
+def save(number, frame):
+    signal.signal(number, signal.SIG_IGN)
+    end = time.monotonic() + (1 if os.environ["FIRST"] == socket.gethostname() else 8)
+    while time.monotonic() < end:
+        time.sleep(0.1)
+    open("saved-%s-%d" % (os.environ["SLURM_JOB_ID"], os.getpid()), "w").close()
+    sys.exit(0)
+
+signal.signal(signal.SIGTERM, save)
+open("ready-%s-%d" % (os.environ["SLURM_JOB_ID"], os.getpid()), "w").close()
+while True:
+    time.sleep(0.2)
+"""
+WRAPPER = "#!/bin/bash\npython save.py\n"
+LINES = "set -e\npython save.py | cat\necho after\n"
+
+# What runs, in how many processes.
+FORMS: Mapping[str, Tuple[int, List[str]]] = {
+    "python": (1, ["--launcher", "python", "save.py"]),
+    "none": (1, ["--launcher", "none", "python", "save.py"]),
+    "body": (1, ["--body", "lines.sh"]),
+    "wrapper": (1, ["./wrapper.sh"]),
+    "steps": (1, ["-f", "steps.yaml"]),
+    "srun": (4, ["-N", "2", "--launcher", "srun", "save.py"]),
+    "torchrun": (4, ["-N", "2", "--launcher", "torchrun", "save.py"]),
+    "accelerate": (4, ["-N", "2", "--launcher", "accelerate", "save.py"]),
+    "horovodrun": (2, ["--launcher", "horovodrun", "save.py"]),
+}
+
+
+def of_slurm(sandbox: Sandbox, job: str) -> List[int]:
+    """The processes that slurmstepd has started: tasks, and the batch shell."""
+    inside = processes(sandbox.running.pid)
+    daemons = [pid for pid, words in inside.items() if words and f"slurmstepd: [{job}." in words[0]]
+    return [pid for pid in inside if pid not in daemons and parent(pid) in daemons]
+
+
+def saved(sandbox: Sandbox, venv: Path, form: str, how: str, *more: str) -> None:
+    sandbox.write("save.py", SAVE)
+    sandbox.write("wrapper.sh", WRAPPER)
+    sandbox.write("lines.sh", LINES)
+    steps = [{"run": "python save.py"}, {"run": "touch never"}]
+    sandbox.write("steps.yaml", yaml.safe_dump({"steps": steps}))
+    sandbox.exec(["sh", "-c", "chmod +x wrapper.sh; rm -f never saved-* ready-*"])
+    count, words = FORMS[form]
+    options = ["-p", "amd_a100nv_8", "--field", "misc", "--appl", "pytorch", "--gpus-per-node"]
+    options += ["2", "-t", "1" if how == "limit" else "20", "--no-preflight", f"--venv={venv}"]
+    options += ["--env", "FIRST=gpu35", "--nodelist", "gpu35" if count < 4 else "gpu[35-36]"]
+    made = sandbox.exec(["neuronctl", "submit", *options, *more, "-o", "log", "--json", *words])
+    job = str(json.loads(made.stdout)["job_id"])
+
+    def files(kind: str) -> int:
+        return int(sandbox.exec(["sh", "-c", f"ls {kind}-{job}-* 2>/dev/null | wc -l"]).stdout)
+
+    try:
+        wait_until(lambda: files("ready") == count, seconds=400)
+        if how == "tasks":
+            # The batch shell is the last: what it does is not to hang on Slurm's order.
+            for pid in sorted(of_slurm(sandbox, job), reverse=True):
+                os.kill(pid, signal.SIGTERM)
+        elif how == "scancel":
+            sandbox.exec(["scancel", job])
+        wait_until(lambda: not sandbox.exec(["squeue", "-h"]).stdout.strip())
+    finally:
+        sandbox.cancel_all()
+    assert files("saved") == count, sandbox.exec(["cat", "log"]).stdout
+    assert sandbox.exec(["sh", "-c", "ls never 2>/dev/null || true"]).stdout == ""
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_where_slurm_signals_the_tasks_alone(form: str, bench: Sandbox, horovod_venv: Path) -> None:
+    saved(bench, horovod_venv, form, "tasks")
+
+
+# A shell script without a trap dies of TERM, which it receives from Slurm.
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "wrapper"])
+def test_where_slurm_signals_every_process(form: str, bench: Sandbox, horovod_venv: Path) -> None:
+    saved(bench, horovod_venv, form, "scancel")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("form", ["body", "torchrun"])
+def test_at_the_time_limit(form: str, bench: Sandbox, horovod_venv: Path) -> None:
+    saved(bench, horovod_venv, form, "limit")
+
+
+@pytest.mark.parametrize("form", ["python", "torchrun"])
+def test_with_another_signal_requested(form: str, bench: Sandbox, horovod_venv: Path) -> None:
+    saved(bench, horovod_venv, form, "tasks", "--signal", "USR1@60")
+
+
+def test_what_handles_nothing_ends_at_once(bench: Sandbox) -> None:
+    bench.write("sleep.sh", "#!/bin/bash\ntouch begun\nsleep 300\n")
+    options = ["-p", "amd_a100nv_8", "--field", "misc", "--appl", "pytorch", "-t", "5"]
+    options += ["--gpus-per-node", "1", "--no-preflight", "--json", "bash", "sleep.sh"]
+    bench.exec(["rm", "-f", "begun"])
+    job = str(json.loads(bench.exec(["neuronctl", "submit", *options]).stdout)["job_id"])
+    wait_until(lambda: bench.exec(["test", "-e", "begun"], check=False).returncode == 0)
+    for pid in of_slurm(bench, job):
+        os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: not bench.exec(["squeue", "-h"]).stdout.strip(), seconds=15)

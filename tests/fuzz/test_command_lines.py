@@ -77,9 +77,12 @@ class Answered:
     def __init__(self, stdout: str, returncode: int) -> None:
         self.stdout, self.returncode = stdout, returncode
 
-    def communicate(self, timeout: float) -> tuple[bytes, bytes]:
+    def wait(self, timeout: float) -> int:
+        return self.returncode
+
+    def outputs(self) -> list[bytes]:
         wrong = b"sbatch: error: Invalid job id specified\n" if self.returncode else b""
-        return content(self.stdout), wrong
+        return [content(self.stdout), wrong]
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +120,7 @@ def command(
     (jobs / f"{KEY}.neuron.4711.json").write_bytes(content(record))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(process, "_start", start)
+        patch.setattr(process, "_outputs", lambda made, name, timeout: made.outputs())
         with bounded(), pytest.raises(SystemExit):
             cli.main(line)
 

@@ -124,8 +124,9 @@ LISTS: List[Case] = [
         ([enforce("ANY"), f"{CPU} {change}"], "-p cpu,gpu", "refused", "ermission denied")
         for change in ("RootOnly=YES", "ReqResv=YES", "AllocNodes=g1")
     ),
+    # Without a number of nodes, 22.05 takes such a job and never starts it.
     *(
-        ([enforce("NO"), f"{CPU} {change}"], "-p cpu,gpu", "can", "starts")
+        ([enforce("NO"), f"{CPU} {change}"], "-p cpu,gpu -N1", "can", "starts")
         for change in ("RootOnly=YES", "ReqResv=YES", "AllocNodes=g1", "AllowGroups=games")
     ),
     # A limit that Slurm only holds when it schedules the job; one on the queue refuses it.

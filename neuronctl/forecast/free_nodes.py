@@ -241,8 +241,11 @@ def _not_available(search: NodeSearch) -> Wait:
         words = f"not all of {option} is available"
     source = SOURCE if reserved.by else _SAID_OF_NODES
     # Its two schedulers choose differently between these.
-    also = ("ReqNodeNotAvail", UNAVAILABLE)
-    return Wait("NC504", cause, "; ".join([words, *said]), source, until, also=also)
+    also = ["ReqNodeNotAvail", UNAVAILABLE]
+    also += (
+        ["Reservation"] if any(x.start > snapshot.asked_at for x in magnetic(on_cluster)) else []
+    )
+    return Wait("NC504", cause, "; ".join([words, *said]), source, until, also=tuple(also))
 
 
 def _frees(search: NodeSearch) -> Optional[MyJob]:

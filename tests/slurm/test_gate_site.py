@@ -151,6 +151,12 @@ RESERVATIONS: List[Case] = [
     # Inside or outside: not with nodes of both.
     ([f"{RESERVE} Users=neuron Nodes=c1 Flags=MAGNETIC"], "-p cpu -N3", "will wait", "ReqNode"),
     ([f"{RESERVE} Groups=games Nodes=c1 Flags=MAGNETIC"], "-p cpu -w c1", "will wait", "ReqNode"),
+    (
+        [f"{RESERVE.replace('now', 'now+1hour')} Users=neuron Nodes=c[1-3] Flags=MAGNETIC"],
+        "-p cpu -t 2:00:00",
+        "will wait",
+        "eserv",  # Reservation, or "Nodes … are … reserved for …"
+    ),
 ]
 
 NODES: List[Case] = [

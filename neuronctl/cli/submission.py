@@ -14,6 +14,7 @@ from neuronctl.console import print_json
 from neuronctl.errors import PolicyError, SlurmRefusedError, UsageError
 from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
+from neuronctl.planning.model import gpus_held
 from neuronctl.request.job import Source
 from neuronctl.shell import join
 from neuronctl.words import counted
@@ -175,6 +176,9 @@ def _summary(judged: PreparedJob) -> str:
     plan = judged.plan
     launches = () if judged.existing_script else plan.launches
     gpus = f" x {counted(plan.gpus_per_node, 'GPU')}" if plan.gpus_per_node else ""
+    held = gpus_held(plan) // plan.nodes
+    if held > plan.gpus_per_node:
+        gpus += f" ({held} allocated: --exclusive)"
     ranged = f"{plan.nodes} to {plan.most_nodes} nodes"
     parts = [(ranged if plan.most_nodes > plan.nodes else counted(plan.nodes, "node")) + gpus]
     tasks, cores = counted(plan.ntasks_per_node, "task"), counted(plan.cpus_per_task, "core")

@@ -409,6 +409,19 @@ def horovod_directory(context: RuleContext) -> Iterator[Violation]:
         )
 
 
+@rule(ERROR, "NC324", "container in a directory with a comma", "of_machine of_launch of_step")
+def container_directory(context: RuleContext) -> Iterator[Violation]:
+    directory = context.local.directory
+    sign = next((one for one in ",:" if one in directory), "")
+    runtime = context.plan.wrapping.prefix[:1]
+    if sign and runtime:
+        yield Violation(
+            f"{runtime[0]} reads a '{sign}' in --bind as the end of a path, and "
+            f"the working directory '{directory}' has one",
+            "submit from a directory without one, or rename it",
+        )
+
+
 @rule(ERROR, "NC331", "container and environment exclude each other")
 def container_and_environment(context: RuleContext) -> Iterator[Violation]:
     request = context.plan.request

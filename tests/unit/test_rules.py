@@ -640,6 +640,12 @@ CASES: List[Case] = [
         },
     ),
     (
+        "NC324",
+        {"container": "/a.sif", **here(directory="/scratch/kim/a,b")},
+        ["singularity reads a ',' in --bind", "'/scratch/kim/a,b'"],
+        {"container": "/a.sif", "container_runtime": "pyxis", **here(directory="/scratch/a,b")},
+    ),
+    (
         "NC310",
         {"nodes": 2, "gpus_per_node": 2, **here(copies=Copies.ALONE)},
         ["2 processes of train.py on each of 2 nodes, and train.py trains alone: 4 copies"]

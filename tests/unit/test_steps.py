@@ -190,6 +190,15 @@ def test_the_summary_names_all_that_starts_several_times() -> None:
     ]
 
 
+def test_all_gpus_of_an_exclusive_node_are_the_jobs() -> None:
+    for exclusive, words in (
+        (None, "1 node x 2 GPUs,"),
+        (True, "1 node x 2 GPUs (8 allocated: --exclusive),"),
+    ):
+        made = plan_of(gpus_per_node=2, exclusive=exclusive)
+        assert words in summary(PreparedJob(made, ()))
+
+
 def test_steps_side_by_side_share_evenly() -> None:
     for count, nodes, gpus in ((4, 1, 1), (2, 1, 2), (3, 1, 1), (4, 2, 2), (8, 2, 1), (5, 1, 1)):
         steps = tuple(StepRequest(body="x") for _ in range(count))

@@ -478,8 +478,9 @@ class _Name:
         return self._judged(*word.span(), sure=sure)
 
     def _xml(self) -> Optional[_Spans]:
-        """As in <name>V</name>."""
-        if not self.before.endswith("<"):
+        """As in <name>V</name> and <x key="name">V</x>."""
+        in_tag = self.is_closed and re.search(r"<[^<>]*\Z", self.before)
+        if not (in_tag or self.before.endswith("<")):
             return None
         value = _at(_CONTENT, self.text, self.end)
         return None if value is None else self._judged(*value.span("value"), sure=False)

@@ -378,6 +378,54 @@ spring.datasource.password=§letmein99§
 <clientSecret>§9bQ~8sXk2LmN4pR6tV8yZ1§</clientSecret>
 machine github.com login kim password §ghp_Qm4Zx9Tb2Lw7Kc5Vn8Hd3Jf6Rg1Yp0§
 //registry.npmjs.org/:_authToken=§npm_Qm4Zx9Tb2Lw7Kc5Vn8Hd3Jf6Rg1Yp0§
+export CLOUDFLARE_API_TOKEN='§v1qZ8pLk3mN7tR2wX5yB9cD4fG6hJ0sA1eU8iO3z§'
+export FOO_TOKEN=§12345678901234567890§
+export "DB_PASSWORD"=§letmein99§
+typeset -x HF_TOKEN=§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§
+declare -r API_TOKEN="§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§"
+HF_TOKEN=$'§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§' ./run
+TOKENS+=(§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§)
+keys[prod_secret]=§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§
+export HF_TOKEN=${1:-§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§}
+srun --container-env=HF_TOKEN env HF_TOKEN=§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§ python t.py
+#SBATCH --export=WANDB_API_KEY=§8f14e45fceea467f9b2b1b2c3d4e5f6012345678§,HF_TOKEN=§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§
+sbatch --export ALL,DB_PASSWORD=§letmein99§ j.sh
+python t.py --hub.token=§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§
+python t.py -Dapi.secret=§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§
+python t.py --wandbApiKey=§8f14e45fceea467f9b2b1b2c3d4e5f6012345678§
+python t.py --s3.secretAccessKey §Zm9vYmFyYmF6cXV4§
+python t.py --credentials='{"user":"kim","password":"§letmein99§"}'
+python t.py --config '{"api_key": "§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§", "lr": 1}'
+python t.py --db-url postgresql://kim:§letmein99§@h/db
+python t.py --webhook https://hooks.slack.com/services/§T0AB12CD3/B0AB12CD3/x8Kd02mQz7LpT4vN§
+curl -sSL -u "kim:§letmein99§" h.org
+curl -H "Authorization:Bearer §Qm4Zx9Tb2Lw7Kc5Vn8Hd3§" h.org
+curl -H 'X-Figma-Token: §Qm4Zx9Tb2Lw7Kc5Vn8Hd3§' h.org
+curl --cookie "session_token=§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§" h.org
+curl -X POST --data-urlencode "password=§letmein99§" h.org
+os.environ |= {"HF_TOKEN": "§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§"}
+os.environ['OPENAI_API_KEY'] = r'§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§'
+API_TOKEN: Final[str] = "§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§"
+self._password = "§letmein99§"
+client = Client(url, token="§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§")
+db.connect("h", user="kim", passwd="§letmein99§")
+args = parser.parse_args(["--token", "§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§"])
+p.add_argument("--token", default="§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§", type=str)
+trainer = Trainer(hub_token="§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§")
+TrainingArguments(push_to_hub=True, hub_token='§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§')
+"hub_token": "§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§",
+{"password":"§letmein99§","user":"kim"}
+{"pin_secret": §4827193746§}
+  api-key: "§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§"
+  secretKey: §Zm9vYmFyYmF6cXV4§
+stringData:¶  password: §letmein99§
+env:¶- name: WANDB_API_KEY¶  value: §8f14e45fceea467f9b2b1b2c3d4e5f6012345678§
+[mysql]¶password="§letmein99§"
+[wandb]¶api_key: §8f14e45fceea467f9b2b1b2c3d4e5f6012345678§
+[remote "x"]¶  url = https://kim:§letmein99§@h.org/x.git
+<setting name="ApiToken">§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§</setting>
+<entry key="password">§letmein99§</entry>
+machine h¶login kim¶password §letmein99§
 """
 
 HARMLESS = r"""

@@ -127,7 +127,7 @@ def _that_hold(facts: ScriptFacts, of_plan: Iterable[Finding], *, now: bool) -> 
         if finding.code == "NC122" and any(re.search("(^|:)0$", one) for one in gpus):
             continue
         # The plan names cores and tasks, whether the script does or not.
-        if finding.code in ("NC133", "NC211") and not facts.has(*finding.about):
+        if finding.code == "NC211" and not facts.has(*finding.about):
             continue
         # Slurm chooses the nodes of so many tasks.
         if finding.code in ("NC131", "NC132") and facts.tasks > 1 and not facts.has("nodes"):

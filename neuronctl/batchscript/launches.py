@@ -127,6 +127,7 @@ _LONGEST_TEXT = 10_000
 """Characters of ``bash -c TEXT`` that are read: for more that is not bash, the grammar takes
 minutes."""
 _DEEPEST = 8
+_PER_NODE = re.compile(r"--n(um)?_?proc(esses)?[_-]per[_-]node\b")
 
 
 @dataclass(frozen=True)
@@ -230,7 +231,10 @@ class _Starts:
             return self.found(PYTHON, words, {"c": ""})
         on_path = _FOUND_ON_PATH.fullmatch(words[at - 1].raw) if at <= len(words) else None
         started = self.launcher([on_path[1], *texts[at:]], words) if on_path else None
-        return started or self.found(PYTHON, words, {"script": name})
+        # NVIDIA's multiproc.py, and others that start processes themselves.
+        starts_more = any(_PER_NODE.match(text) for text in texts[at:])
+        behind = None if starts_more else ()
+        return started or self.found(PYTHON, words, {"script": name}, behind=behind)
 
     def shell(self, words: Sequence[ShellWord]) -> Launch:
         """``bash -c TEXT``: what the text starts."""

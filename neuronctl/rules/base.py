@@ -290,10 +290,11 @@ class Rule:
     def finding(self, violation: Violation, step: str = "", *, reviewed: bool = False) -> Finding:
         """What it says of a job, or of the launch whose messages begin with ``step``."""
         severity = violation.severity or self.severity
-        doubtful = severity == ERROR and violation.source.doubtful
+        doubtful = self.severity == ERROR and violation.source.doubtful
+        softer = severity == ERROR and doubtful
         return Finding(
             code=self.code,
-            severity=WARNING if doubtful or (reviewed and self.of_machine) else severity,
+            severity=WARNING if softer or (reviewed and self.of_machine) else severity,
             title=self.title,
             message=step + violation.message,
             source=violation.source.text,

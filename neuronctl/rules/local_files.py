@@ -6,7 +6,7 @@ import re
 from typing import Iterator, Tuple
 
 from neuronctl.launch.environments import CONDA_PLACES
-from neuronctl.rule_codes import ERROR, WARNING
+from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Kind, RuleContext, Violation, rule
 from neuronctl.shell import quote
 from neuronctl.words import verb
@@ -169,7 +169,7 @@ def _version(module: str) -> Tuple[str, Tuple[int, ...]]:
     return (match[1], tuple(map(int, match[2].split(".")))) if match else (module, ())
 
 
-@rule(WARNING, "NC408", "modules older than the cluster's", about="")
+@rule(NOTE, "NC408", "modules older than the cluster's", about="")
 def old_module(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     older = {}

@@ -10,7 +10,7 @@ from neuronctl.frozen import replace
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
 from neuronctl.planning.needs import needs_of
-from neuronctl.rule_codes import ERROR, WARNING
+from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import UNCITED, RuleContext, Violation, nearest, rule
 from neuronctl.rules.hints import fewer_cores, gpus_over_nodes, most_cores, most_gpus, most_nodes
 from neuronctl.words import counted
@@ -293,11 +293,13 @@ def cores_a_gpu(context: RuleContext) -> Iterator[Violation]:
     if largest is not None and plan.cores_per_node > largest:
         return  # NC131 has said it
     come = "comes" if plan.gpus_per_node == 1 else "come"
+    source = context.cite("policy", "cores", "rule")
     yield Violation(
         f"{_cores_asked(plan)}; {counted(plan.gpus_per_node, 'GPU')} in {partition.name} {come} "
         f"with {allowed} ({plan.cluster.cores_per_gpu(partition)} per GPU)",
         f"{fewer_cores(plan, allowed)}, or request more GPUs",
-        context.cite("policy", "cores", "rule"),
+        source,
+        NOTE if source.doubtful else None,
     )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Callable, Dict, Iterable, Iterator, Set, Tuple
+from typing import Callable, Dict, FrozenSet, Iterable, Iterator, Set, Tuple
 
-from neuronctl.batchscript.model import NOWHERE, Edit, SourceSpan
+from neuronctl.batchscript.model import AFTER_COMMAND, MISSPELLED, NOWHERE, Edit, SourceSpan
 from neuronctl.frozen import dataclass, replace
 from neuronctl.masking import Masker
 from neuronctl.rule_codes import WARNING
@@ -15,10 +15,12 @@ from neuronctl.rules import (  # noqa: F401
     script_directives,
     script_launches,
     script_lines,
+    script_results,
     script_shell,
 )
 from neuronctl.rules.base import Finding, findings
 from neuronctl.rules.script_base import ScriptFacts
+from neuronctl.rules.script_shell import submits_itself
 from neuronctl.words import clipped
 
 _GPUS = ("gpus", "gpus-per-node", "gpus-per-task")
@@ -58,8 +60,8 @@ def check_script(
     told = {one.finding.code for one in found}
     refused = {one.place.line for one in found if one.finding.code in ("NC601", "NC606")}
     for finding in _that_hold(facts, of_plan, now=now):
-        if finding.code == "NC411" and told & {"NC606", "NC634"}:
-            continue  # said better already
+        if finding.code == "NC411" and (told & {"NC606", "NC634"} or submits_itself(facts)):
+            continue  # said better already, or it makes the directory before
         given = facts.given(*finding.about)
         if finding.code in ("NC122", "NC123") and given is not None and given.place.line in refused:
             continue  # so it is here
@@ -110,12 +112,17 @@ def _with_option(facts: ScriptFacts, name: str, value: str) -> Tuple[Edit, ...]:
 def _that_hold(facts: ScriptFacts, of_plan: Iterable[Finding], *, now: bool) -> Iterator[Finding]:
     """The findings on the plan that are about what the script says."""
     of_plan = tuple(of_plan)
+    meant = _meant(facts)
     # Whoever names another cluster's partition keeps to another cluster's rules.
     elsewhere = any(one.code == "NC101" and one.doubtful for one in of_plan)
     for finding in of_plan:
         if elsewhere and finding.refuses and finding.source and not finding.by_slurm:
             finding = replace(finding, severity=WARNING, doubtful=True)
         if finding.rule.only_now and not now:
+            continue
+        if finding.code == "NC122" and meant.intersection(("gres", *_GPUS)):
+            continue
+        if not facts.has(*finding.about) and meant.intersection(finding.about):
             continue
         unread = facts.header.unread
         if unread.intersection(finding.about) and not facts.has(*finding.about):
@@ -133,6 +140,14 @@ def _that_hold(facts: ScriptFacts, of_plan: Iterable[Finding], *, now: bool) -> 
         if finding.code in ("NC131", "NC132") and facts.tasks > 1 and not facts.has("nodes"):
             continue
         yield finding
+
+
+def _meant(facts: ScriptFacts) -> FrozenSet[str]:
+    """The options of directives that sbatch does not read, for a reason that is a finding."""
+    text = " ".join(
+        one.text for one in facts.header.ignored if one.reason in (AFTER_COMMAND, MISSPELLED)
+    )
+    return frozenset(re.findall(r"--([a-z][a-z-]+)", text))
 
 
 _IGNORE = re.compile(r"#\s*neuronctl:\s*ignore=(NC\d{3}(?:\s*,\s*NC\d{3})*)")

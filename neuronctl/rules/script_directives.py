@@ -62,6 +62,8 @@ def refused_directive(facts: ScriptFacts) -> Iterator[Violation]:
     for given in facts.header.given:
         if not is_of_a_plugin(given.name) or given.source != SCRIPT or given.name in here:
             continue
+        if given.name in ("image", "module", "volume") and re.search(r"\bshifter\b", facts.text):
+            continue
         without = "" if here else " unless one of the site's plugins adds it"
         yield Violation(
             f"sbatch has no option '--{given.name}' of its own, and refuses the script{without}",
@@ -129,14 +131,21 @@ def _ignored(facts: ScriptFacts, reason: str) -> Iterator[Ignored]:
 
 @script_rule(WARNING, "NC603", "directive after the first command")
 def late_directive(facts: ScriptFacts) -> Iterator[Violation]:
-    for one in _ignored(facts, AFTER_COMMAND):
-        if one.place.line in facts.shell.comments:  # else it is text of a here-document
-            yield Violation(
-                f"sbatch ignores this line: it stops at line {facts.header.first_command}, the "
-                "first one that is neither blank nor a comment",
-                f"move it above line {facts.header.first_command}",
-                place=one.place,
-            )
+    if any(one.whole for one in facts.header.refusals):
+        return  # NC602 says why
+    # Others are text of a here-document.
+    late = [one for one in _ignored(facts, AFTER_COMMAND) if one.place.line in facts.shell.comments]
+    lines = list(dict.fromkeys(one.place.line for one in late))
+    for one in late[:1]:
+        which = "this line"
+        if len(lines) > 1:
+            which += f" and {counted(len(lines) - 1, 'more line')}, up to line {lines[-1]}"
+        yield Violation(
+            f"sbatch ignores {which}: it stops at line {facts.header.first_command}, the first one "
+            "that is neither blank nor a comment",
+            f"move {'it' if len(lines) == 1 else 'them'} above line {facts.header.first_command}",
+            place=one.place,
+        )
 
 
 @script_rule(WARNING, "NC604", "line or remark that only looks like a directive")
@@ -251,7 +260,7 @@ def foreign(facts: ScriptFacts) -> Iterator[Violation]:
         )
 
 
-@script_rule(WARNING, "NC609", "job of several components")
+@script_rule(NOTE, "NC609", "job of several components")
 def components(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.header.components > 1:
         separators = (
@@ -374,8 +383,12 @@ def hidden_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     given = facts.given("gpus-per-task")
     plan = facts.plan
     # NCCL is what Python's programs use; whoever binds tasks to GPUs has chosen.
+    # Only srun binds tasks to GPUs.
     programs = [
-        one for one in facts.every_launch if not one.is_launcher or one.launcher.starts_processes()
+        start.launch
+        for start in facts.starts
+        if any(outer.is_srun for outer in start.outer)
+        and (not start.launch.is_launcher or start.launch.launcher.starts_processes())
     ]
     if facts.has("gpu-bind") or all(one.kind == PROGRAM and one.certain for one in programs):
         return

@@ -106,6 +106,8 @@ def larger_than_the_job(facts: ScriptFacts) -> Iterator[Violation]:
         count = one.count(*one.launcher.nodes) if one.is_srun or waits else None
         if count is None or one.has("jobid"):
             continue
+        if waits and start.each != 1:
+            continue  # each of the tasks of a node may stand for a node
         # With a rank and an address of its own, it may be one of several jobs.
         rank = one.count(*one.launcher.node_rank)
         of_several = rank is not None and one.has(*one.launcher.address)
@@ -229,6 +231,8 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Violation]:
         if one.launcher.processes and not one_node:
             has, where = plan.nodes * plan.gpus_per_node, "in all"
         count = one.count(*one.launcher.counts)
+        if count == 1:
+            count = start.each  # more would be NC621
         if count is None or count == has or (count < has and not alone):
             continue
         effect = "some of them share a GPU or fail" if count > has else "the other GPUs stay idle"
@@ -265,9 +269,12 @@ def _told_of_gpus(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
             continue
         for word, count in _counts_of_program(start.launch, _GPUS_OF_A_PROGRAM):
             one_too_few = count == has - 1 and has > 2 and start.each == 1
+            # Of as many tasks as GPUs, each is told of all.
+            other = start.each == has and 1 < count < has
             beside = start.launch.command.background
-            if (count > has and count != every_gpu) or (one_too_few and not beside):
-                short = "it fails, or waits for the others" if count > has else "1 GPU stays idle"
+            if (count > has and count != every_gpu) or ((one_too_few or other) and not beside):
+                fails = count > has or other
+                short = "it fails, or waits for the others" if fails else "1 GPU stays idle"
                 yield Violation(
                     f"the program is told of {counted(count, 'GPU')}, and the job has {has} per "
                     f"node: {short}",
@@ -284,7 +291,7 @@ timeit unittest venv virtualenv wheel zipfile
 
 def _plain(one: Launch) -> bool:
     """Whether it is a program of the user's, started as it is and on purpose alone."""
-    known = one.kind == PYTHON and one.options.get("script") != UNKNOWN
+    known = one.kind == PYTHON and one.options.get("script") not in ("", UNKNOWN)
     tool = one.options.get("m", "").partition(".")[0] in _TOOLS
     return known and not one.has("c") and not tool and not one.command.captured
 
@@ -378,7 +385,7 @@ def _reaches_others(one: Launch) -> bool:
     return any(_reaches_others(inner) for inner in one.inside)
 
 
-@script_rule(WARNING, "NC625", "GPUs without a process", "by_absence")
+@script_rule(NOTE, "NC625", "GPUs without a process", "by_absence")
 def idle_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     plan = facts.plan
     if plan is None or plan.gpus_per_node * plan.nodes < 2:

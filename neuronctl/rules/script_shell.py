@@ -41,10 +41,11 @@ def ranks(facts: ScriptFacts) -> Iterator[Violation]:
         if times is None or times[0] * times[1] < 2:
             continue
         # With such an option, torchrun takes no notice of --node_rank.
-        if any(inner.has(*inner.launcher.endpoint) for inner in (one, *one.below())):
-            continue
+        meets = any(inner.has(*inner.launcher.endpoint) for inner in (one, *one.below()))
         told: Set[SourceSpan] = set()  # a variable may be many words
         for word in one.command.words:
+            if meets and "is_host=" not in word.raw:
+                continue
             name = _expanded(word.names, times[0])
             if name is not None and word.place not in told:
                 told.add(word.place)
@@ -151,10 +152,14 @@ def gpus_by_hand(facts: ScriptFacts) -> Iterator[Violation]:
     has = facts.plan.gpus_per_node
     found = [one for one in _assigned(facts) if one.name == "CUDA_VISIBLE_DEVICES"]
     several = len(found) > 1 + len(facts.shell.assigned("CUDA_VISIBLE_DEVICES"))
+    asks = [one for one in facts.shell.calls("nvidia-smi", "rocm-smi") if one.captured]
+    counted_here = bool(asks or re.search(r"SLURM_GPUS|SLURM_JOB_GPUS|device_count", facts.text))
     for one in found:
         if not re.fullmatch(r"\d+(,\d+)*", one.word.value or ""):
             continue
         numbers = [int(text) for text in (one.word.value or "").split(",")]
+        if counted_here and max(numbers) < has and not one.sure:
+            continue
         if sorted(numbers) == list(range(has)) or (several and max(numbers) < has):
             continue
         effect = "it may name GPUs of other jobs, or hide this one's"
@@ -183,6 +188,14 @@ def _path(text: str) -> str:
     return os.path.normpath(text)
 
 
+def submits_itself(facts: ScriptFacts, behind: int = 0) -> bool:
+    """Whether a line behind that one calls sbatch."""
+    return any(
+        one.place.line > behind and any(word.value == "sbatch" for word in one.words[:2])
+        for one in facts.shell.commands
+    )
+
+
 @script_rule(WARNING, "NC634", "log directory made too late")
 def late_directory(facts: ScriptFacts) -> Iterator[Violation]:
     for name in ("output", "error"):
@@ -194,8 +207,7 @@ def late_directory(facts: ScriptFacts) -> Iterator[Violation]:
         for command in facts.shell.calls("mkdir"):
             made = [_path(word.text) for word in command.words[1:]]
             # Outside of a job, such a script makes the directory and submits itself.
-            submits = [one.place.line for one in facts.shell.calls("sbatch")]
-            if not command.sure and any(line > command.place.line for line in submits):
+            if not command.sure and submits_itself(facts, command.place.line):
                 continue
             wanted = _path(directory)
             if any(f"{path}/".startswith(f"{wanted}/") for path in made):
@@ -236,14 +248,28 @@ def _not_for_the_shell(facts: ScriptFacts) -> Iterator[Violation]:
         )
 
 
+_SETS_NO_TRAP = re.compile(r".*(\bactivate|conda\.sh|/(mamba|micromamba)\.sh|bashrc|profile|/bash)")
+"""Files that activate software."""
+
+
+def _may_trap(facts: ScriptFacts) -> bool:
+    """Whether exec puts the program in the shell's place, or a file that is read may set a trap."""
+    if facts.shell.calls("exec"):
+        return True
+    for one in facts.shell.calls("source", ".", "eval"):
+        text = one.words[1].raw.strip("\"'") if len(one.words) > 1 else ""
+        if not _SETS_NO_TRAP.fullmatch(text) and not re.match(r"\$\((conda|mamba|micro)", text):
+            return True
+    return False
+
+
 @script_rule(WARNING, "NC635", "signal without a trap", "by_absence")
 def no_trap(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _not_for_the_shell(facts)
     name, given = _signal(facts), facts.given("signal")
     if name is None or given is None or name in ("CONT", "URG", "CHLD", "KILL", "STOP"):
         return
-    # exec puts the program in the shell's place; a sourced file may set a trap.
-    if not facts.shell.traps(name) and not facts.shell.calls("exec", "source", ".", "eval"):
+    if not facts.shell.traps(name) and not _may_trap(facts):
         yield Violation(
             f"--signal={given.value} sends {name} to the batch shell alone, which has no trap for "
             "it: the signal ends the job at once, and the program never sees it",
@@ -306,7 +332,7 @@ def threads(facts: ScriptFacts) -> Iterator[Violation]:
 def _reads_profile(facts: ScriptFacts) -> bool:
     """Whether the script's own shell reads the profile, or .bashrc as an interactive one does."""
     words = facts.header.shebang.split()[1:]
-    return any(re.fullmatch(r"-[a-z]*[li][a-z]*|--login", word) for word in words)
+    return any(re.fullmatch(r"[-–—][a-z]*[li][a-z]*|--login", word) for word in words)
 
 
 @script_rule(WARNING, "NC638", "conda without its hook")
@@ -353,10 +379,13 @@ def modules(facts: ScriptFacts) -> Iterator[Violation]:
 
 _PLACEHOLDER = re.compile(
     r"[<{[].*|\W*(your|insert|replace|change|paste|put)(?![a-z]).*|\w{0,4}[xX*.#]{4,}"
-    r"|(?=[^0-9]*(your?|my|key|token|here))[^0-9]*",
+    r"|(?=[^0-9]*(your?|my|key|token|here))[^0-9]*"
+    r"|((sk|hf|key|token|api|my|local(host)?|dummy|empty|fake|test|none|null|no|not|needed|required"
+    r"|used|unused|example|sample|abc|1234?|ollama|vllm|lm|studio)[-_ ]?)+",
     re.IGNORECASE,
 )
-"""What stands in a template for a secret: ``<your token>``, ``hf_xxxxxxxx``."""
+"""What stands for a secret in a template, or where a server of one's own asks for none:
+``<your token>``, ``hf_xxxxxxxx``, ``sk-local``."""
 
 
 @script_rule(WARNING, "NC640", "secret in the script")

@@ -15,7 +15,6 @@ from typing import Dict, Iterator, List, Tuple
 
 from neuronctl.catalog.loader import load
 from neuronctl.console import print_line
-from neuronctl.rule_codes import NOTE
 from neuronctl.rules.script import ScriptFinding
 from neuronctl.submission.script_check import check_text
 
@@ -23,7 +22,7 @@ HERE = Path(__file__).parent
 DEFAULT = "neuron"
 
 KINDS: Dict[str, str] = {
-    "account": "NC211 NC201",
+    "account": "NC231",
     "alone": "NC621",
     "arm": "NC405",
     "array-index": "",
@@ -49,8 +48,8 @@ KINDS: Dict[str, str] = {
     "literal": "NC606",
     "logs": "NC634",
     "loopback": "NC642",
-    "lost": "",
-    "mem": "NC203",
+    "lost": "NC652",
+    "mem": "NC211",
     "minutes": "NC612",
     "misspelled": "NC604",
     "module": "NC639",
@@ -58,12 +57,12 @@ KINDS: Dict[str, str] = {
     "no-gpu": "NC122 NC628",
     "no-ib": "NC648",
     "no-trap": "NC635",
-    "no-wait": "",
+    "no-wait": "NC651",
     "nodes": "NC111",
     "nodes-tasks": "NC611",
     "once": "NC624",
     "one-element": "NC650",
-    "one-log": "",
+    "one-log": "NC653",
     "open-notebook": "",
     "overridden": "NC605",
     "own-dir": "NC645",
@@ -165,12 +164,16 @@ def main() -> None:
     found = list(outcomes(scripts()))
     named = [one for outcome in found for one in outcome.script.named]
     missed = [one for outcome in found for one in outcome.missed]
-    print_line(f"{len(found)} scripts, {sum(not one.script.named for one in found)} without defects")
+    print_line(
+        f"{len(found)} scripts, {sum(not one.script.named for one in found)} without defects"
+    )
     for degree in ("severe", "moderate", "minor"):
         total = sum(one.degree == degree for one in named)
         hits = total - sum(one.degree == degree for one in missed)
         print_line(f"{degree:9}{hits:4} of {total:3} found, {100 * hits / max(1, total):.0f} %")
-    every = Counter((one.finding.severity, one.finding.code) for two in found for one in two.findings)
+    every = Counter(
+        (one.finding.severity, one.finding.code) for two in found for one in two.findings
+    )
     wrong = Counter((one.finding.severity, one.finding.code) for two in found for one in two.wrong)
     for severity in ("error", "warning", "note"):
         total = sum(n for (of, _), n in every.items() if of == severity)

@@ -210,6 +210,25 @@ DEFECTS: List[Tuple[str, str, str]] = [
     ("NC649", GPU, "python t.py \\\n  --a 1 \\\n  # --b 2 \\\n  --lr 2@@"),
     ("NC650", ONE_EACH, 'n=$(scontrol show hostnames $SLURM_JOB_NODELIST)\na=("$n")@@'),
     ("NC650", ONE_EACH, 'a=( "$(scontrol show hostnames)" )@@'),
+    # What is lost when the job ends.
+    ("NC651", GPU, "python t.py &@@"),
+    ("NC651", GPU, "nohup python t.py > log 2>&1 &@@\necho started\nsleep 5"),
+    ("NC651", GPU, "for i in 1 2; do\n  ./simulate $i &@@\ndone"),
+    ("NC651", GPU, "python t.py --fold 1 &@@\npython t.py --fold 2"),
+    ("NC651", GPU, "tmux new-session -d -s a 'python t.py'@@"),
+    ("NC652", GPU, "python t.py --data /tmp/in --output-dir=/tmp/out@@"),
+    ("NC652", GPU, "O=$TMPDIR/run\nmkdir -p $O\npython t.py --save_dir $O@@"),
+    ("NC652", GPU, "cp -r data /dev/shm/data\ntorchrun t.py --ckpt_dir /dev/shm/ckpt@@"),
+    ("NC653", f"{GPU}\n#SBATCH --array=0-9\n#SBATCH -o all.txt@@", RUN),
+    ("NC653", f"{GPU}\n#SBATCH --array=1,3\n#SBATCH -o %x-%A.txt@@", RUN),
+    ("NC627", GPUS, "for i in 1 2; do\n  srun -n1 python t.py $i &@@\ndone\nwait"),
+    ("NC623", GPUS, "srun python t.py --devices 2@@"),
+    (
+        "NC631",
+        ONE_EACH,
+        'srun bash -c "torchrun --nnodes 3 --rdzv_endpoint=$H:1'
+        ' --rdzv_conf=is_host=$((SLURM_NODEID == 0)) t.py"@@',
+    ),
 ]
 
 # (code that must not be found, directives, commands): right, and almost one of the above.
@@ -306,6 +325,23 @@ RIGHT: List[Tuple[str, str, str]] = [
     ("NC649", GPU, "python t.py \\\n  --a 1 \\\n  --lr 2"),
     ("NC649", GPU, "python t.py --a 1\ncat <<END\n  --lr 2\nEND"),
     ("NC650", ONE_EACH, "a=($(scontrol show hostnames $SLURM_JOB_NODELIST))"),
+    ("NC651", GPU, "python serve.py &\npython ask.py"),
+    ("NC651", GPU, "for i in 1 2; do\n  ./simulate $i &\ndone\nwait"),
+    ("NC651", GPU, "python serve.py &\nsleep infinity"),
+    ("NC651", GPU, "python serve.py &\nwhile sleep 60; do date; done"),
+    ("NC651", GPU, "nvidia-smi dmon > log &\npython t.py"),
+    ("NC652", GPU, "python t.py --output-dir=/tmp/out\ncp -r /tmp/out ~/"),
+    ("NC652", GPU, "python t.py --data_dir $TMPDIR/in --output-dir runs"),
+    ("NC652", GPU, "trap 'mv $TMPDIR/* runs/' EXIT\npython t.py --out $TMPDIR/run"),
+    ("NC653", f"{GPU} --array=0-9 -o log/%x-%4a.txt", RUN),
+    ("NC653", f"{GPU} --array=7 -o log.txt", RUN),
+    ("NC653", f"{GPU} --array=0-9 -o log.txt --open-mode=append", RUN),
+    ("NC624", GPUS, "python multiproc.py --nproc_per_node 4 t.py"),
+    ("NC614", "#SBATCH -p gpu -N 1 -n 4 --gpus-per-task=1", "torchrun --nproc_per_node=4 t.py"),
+    ("NC622", NODES, "srun torchrun --nnodes 8 --nproc_per_node 1 --rdzv_endpoint=$H:$P t.py"),
+    ("NC633", f"{GPUS}", "[ $(nvidia-smi -L | wc -l) = 4 ] && export CUDA_VISIBLE_DEVICES=0,1"),
+    ("NC640", GPU, "export OPENAI_API_KEY=sk-local VLLM_API_KEY=token-abc123"),
+    ("NC635", f"{GPU}\n#SBATCH --signal=B:USR1@60", "source lib.sh\npython t.py"),
     ("NC133", "#SBATCH -p gpu -N 1 --gpus-per-node=4", "torchrun --nproc_per_node 4 t.py"),
 ]
 

@@ -818,8 +818,9 @@ def test_advice_and_observations_warn() -> None:
     plan = plan_of(site, gpus_per_node=1, cpus_per_task=9, mem="8G", time_limit="1")
     catalog = Catalog({"toy": site}, "toy", ("toy.yaml",), places)
     found = {one.code: one for one in apply_rules(RuleContext(plan, catalog, HERE))}
-    for code, source in (("NC132", "observation: gpu, 2026"), ("NC211", "advice")):
-        assert (found[code].severity, found[code].doubtful) == ("warning", True)
+    expected = [("NC132", "note", "observation: gpu, 2026"), ("NC211", "warning", "advice")]
+    for code, severity, source in expected:
+        assert (found[code].severity, found[code].doubtful) == (severity, True)
         assert found[code].source == f"toy.yaml:1: {source}"
     assert "should not be used" in found["NC211"].message
     assert found["NC201"].severity == "error"

@@ -289,7 +289,7 @@ _BOTH = {("NC601", "warning"), ("NC601", "error")}
         ("-J x # hours, or '#SBATCH -t 10'", "./x", set()),
         # the script submits itself, once the directory is there
         ("-o logs/%j.out", 'if [ -z "$SLURM_JOB_ID" ]; then\n  mkdir -p logs\n  sbatch $0\nfi',
-         {("NC411", "warning")}),
+         set()),
         ("-o logs/%j.out", "mkdir -p logs\nsbatch $0", {("NC634", "warning")}),
         # what Slurm forgives, and what undoes a directive
         ("--array=[1-3],,5%", "./x", set()),

@@ -1,0 +1,152 @@
+"""NC651 to NC653: what is lost when a job ends."""
+
+from __future__ import annotations
+
+import re
+from typing import Iterator, List, Optional, Tuple
+
+from neuronctl.batchscript.launches import PYTHON, SHELL, Launch
+from neuronctl.batchscript.shell_text import Command, ShellWord
+from neuronctl.rule_codes import WARNING
+from neuronctl.rules.base import Violation
+from neuronctl.rules.script_base import ScriptFacts, script_rule
+
+_SHORT = frozenset(
+    """
+    : [ [[ cat cd date deactivate df disown du echo env exit export free hostname kill ls mkdir
+    module nvidia-smi printenv printf ps pwd set sleep squeue test touch trap true umask unset
+    """.split()  # noqa: SIM905
+)
+"""What does not keep a job alive."""
+_LONG_SLEEP = re.compile(r"inf(inity)?|\d+[dh]|\d{2,}m|\d{4,}s?")
+
+
+@script_rule(WARNING, "NC651", "nothing waits for the program", "by_absence")
+def nothing_waits(facts: ScriptFacts) -> Iterator[Violation]:
+    """As Slurm does it: with the batch shell, it ends everything that the shell started."""
+    if re.search(r"\b(wait|exec|fg)\b", facts.text):
+        return
+    commands = [one for one in facts.shell.commands if not one.captured]
+    beside = [at for at, one in enumerate(commands) if _goes_on(facts, one)]
+    if not beside:
+        return
+    last = commands[beside[-1]]
+    if any(loop.place.line > last.place.line for loop in facts.shell.loops):
+        return
+    after = [one for one in commands[beside[-1] + 1 :] if _keeps_alive(one)]
+    found: Optional[Command] = last
+    if after:
+        # Of a server and its client, the client ends the job; of two of a kind, the last one.
+        started = [(_program(one), one) for one in map(commands.__getitem__, beside)]
+        names = {_program(one) for one in after} - {""}
+        found = next((one for name, one in started if name in names), None)
+    if found is not None:
+        what = "this ends when the job does, which is at once: nothing waits for it"
+        if after:
+            what = f"this ends when line {after[-1].place.line} has: nothing waits for it"
+        hint = "write wait as the last line"
+        if not found.background:
+            hint = "start the program itself, in the foreground"
+        yield Violation(what, hint, place=found.place)
+
+
+def _goes_on(facts: ScriptFacts, one: Command) -> bool:
+    """Whether a program goes on when the shell has gone to the next line."""
+    if one.name in ("tmux", "screen"):
+        words = " ".join(word.raw for word in one.words[1:])
+        return re.search(r"(^| )-d|new.* -d", words) is not None
+    return one.background and bool(one.words) and one.name not in _SHORT
+
+
+def _keeps_alive(one: Command) -> bool:
+    if one.background or not one.words:
+        return False
+    if one.name == "sleep":
+        return any(value is None or _LONG_SLEEP.fullmatch(value) for value in one.arguments)
+    return one.name not in _SHORT
+
+
+def _program(one: Command) -> str:
+    """The script that a command of Python's runs."""
+    words = [word.value or "" for word in one.words]
+    return next((word for word in words if word.endswith(".py")), "")
+
+
+_RESULTS = re.compile(
+    r"--?(\w+[_.-])*(out(put)?s?|save|ckpts?|checkpoints?|results?|run|default_root|log|work)"
+    r"([_-]?(dir|path|folder|to|root))?(?P<value>=.*)?",
+    re.IGNORECASE,
+)
+_OF_THE_NODE = re.compile(
+    r"(/tmp|/var/tmp|/dev/shm|/local(_?scratch)?|\$\{?(SLURM_)?TMPDIR\b\}?"
+    r"|\$\{?LOCAL_?SCRATCH\b\}?)(/|$)"
+)
+"""Directories of a node, or of a job on it: other nodes have none of their files."""
+_COPIES = re.compile(r"\b(cp|mv|rsync|tar|scp|rclone|zip|install|gsutil|aws|find|sgather)\b")
+
+
+@script_rule(WARNING, "NC652", "results on the node alone", "by_absence")
+def left_on_the_node(facts: ScriptFacts) -> Iterator[Violation]:
+    for one in facts.launches:
+        if one.command.captured or not (one.is_launcher or one.kind in (PYTHON, SHELL)):
+            continue
+        for word, path in _written(one):
+            head = _OF_THE_NODE.match(path)
+            if head is None or _copied(facts, one, path, head[1]):
+                continue
+            yield Violation(
+                f"{path} is on the node alone, and nothing copies it from there: when the job has "
+                "ended, what the program wrote is out of reach, or deleted",
+                "write to a directory that all nodes share, or copy the results at the end: cp -r "
+                f'{path} "$SLURM_SUBMIT_DIR"/',
+                place=word.place,
+            )
+            return
+
+
+def _written(one: Launch) -> Iterator[Tuple[ShellWord, str]]:
+    """The words that name where a program writes, with the paths."""
+    words = one.command.words
+    own = words[words.index(one.word) + 1 :]
+    for word, following in zip(own, (*own[1:], None)):
+        match = _RESULTS.fullmatch(word.text)
+        if match is not None:
+            path = match["value"][1:] if match["value"] else following and following.text
+            if path:
+                yield word, path
+
+
+def _copied(facts: ScriptFacts, one: Launch, path: str, head: str) -> bool:
+    """Whether a later command, a trap, or a function seems to copy what is below a directory."""
+    name = head.strip("${}")
+    lines: List[str] = list(facts.lines)
+    if any("trap" in line and re.search(name, line) for line in lines):
+        return True
+    for number, line in enumerate(lines, 1):
+        if _COPIES.search(line) and (path in line or (number > one.place.line and name in line)):
+            return True
+    # A program of the script's own may do it.
+    later = [run for run in facts.launches if run.place.line > one.place.line]
+    return any(name in word.text for run in later for word in run.command.words)
+
+
+@script_rule(WARNING, "NC653", "one log for all tasks of an array")
+def one_log(facts: ScriptFacts) -> Iterator[Violation]:
+    array, output = facts.given("array"), facts.given("output")
+    if array is None or output is None or facts.header.value("open-mode") in ("a", "append"):
+        return
+    path = output.value or ""
+    if re.search(r"%\d*[aj]|\\|[$]", path) or path == "/dev/null":
+        return
+    if re.search("[-,]", array.value or ""):
+        yield Violation(
+            f"every task of the array writes {path}: each begins the file anew, and what others "
+            "have written is lost",
+            f"write --output={_with_index(path)}",
+            place=output.place,
+        )
+
+
+def _with_index(path: str) -> str:
+    head, dot, tail = path.rpartition(".")
+    return f"{head}-%a.{tail}" if dot and head and "/" not in tail else f"{path}-%a"

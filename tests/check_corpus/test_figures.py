@@ -1,0 +1,51 @@
+"""What check finds of the defects in the corpus, and how seldom it is wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+from typing import Tuple
+
+import pytest
+from measure import KINDS, Outcome, outcomes, scripts
+
+from neuronctl.rule_codes import CODES
+
+
+@lru_cache(maxsize=1)
+def corpus() -> Tuple[Outcome, ...]:
+    return tuple(outcomes(scripts()))
+
+
+@pytest.mark.parametrize(("degree", "least"), [("severe", 95), ("moderate", 75)])
+def test_so_many_defects_are_found(degree: str, least: int) -> None:
+    named = [one for two in corpus() for one in two.script.named if one.degree == degree]
+    missed = [one for two in corpus() for one in two.missed if one.degree == degree]
+    assert len(named) > 30
+    assert 100 * (len(named) - len(missed)) >= least * len(named), missed
+
+
+def test_no_error_and_hardly_a_warning_is_wrong() -> None:
+    for severity, most in (("error", 0), ("warning", 3)):
+        every = [
+            one for two in corpus() for one in two.findings if one.finding.severity == severity
+        ]
+        wrong = [one for two in corpus() for one in two.wrong if one.finding.severity == severity]
+        assert 100 * len(wrong) <= most * len(every), wrong
+
+
+def test_a_rule_that_is_wrong_once_in_twenty_only_notes() -> None:
+    every = Counter(one.finding.code for two in corpus() for one in two.findings)
+    wrong = Counter(
+        one.finding.code for two in corpus() for one in two.wrong if one.finding.severity != "note"
+    )
+    assert [code for code, count in wrong.items() if 20 * count > every[code]] == []
+
+
+def test_the_corpus_is_as_it_says() -> None:
+    every = scripts()
+    assert len(every) >= 200
+    assert len({one.name for one in every}) == len(every)
+    assert sum(not one.named for one in every) > 80  # without a defect
+    assert {one.kind for script in every for one in script.named} == set(KINDS)
+    assert {code for codes in KINDS.values() for code in codes.split()} <= set(CODES)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--fix", is_flag=True, help="Show as a diff what has exactly one right answer.")
 @click.option("--write", is_flag=True, help="With --fix, change the files.")
 @job_options(["field", "appl"])
+@click.option("--starts", is_flag=True, help="Show what the scripts start, where, and how often.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.check/1).")
 @click.option("--sarif", is_flag=True, help="Print SARIF 2.1.0, which code hosts and editors read.")
 def command(
@@ -41,6 +42,7 @@ def command(
     write: bool,
     field: Optional[str],
     appl: Optional[str],
+    starts: bool,
     as_json: bool,
     sarif: bool,
 ) -> int:
@@ -59,7 +61,7 @@ def command(
     if not files and line is None:
         raise UsageError("nothing to check", "name batch scripts, or a command with --line")
     forms = [name for name, given in (("--json", as_json), ("--sarif", sarif)) if given]
-    forms += ["--fix"] if fix else []
+    forms += ["--fix"] if fix else ["--starts"] if starts and forms != ["--json"] else []
     if len(forms) > 1:
         raise UsageError(f"{' and '.join(forms)} exclude each other", "leave one of them out")
     if (write and not fix) or (fix and line is not None) or (write and "-" in files):
@@ -90,7 +92,10 @@ def command(
         from neuronctl.cli.json_data import check_data
         from neuronctl.console import print_json
 
-        print_json("neuronctl.check/1", check_data(checked, chosen.name))
+        print_json("neuronctl.check/1", check_data(checked, chosen.name, starts=starts))
+    elif starts:
+        for script in checked:
+            _print_starts(script)
     elif checked:
         _print(checked)
     return _exit_code(checked, unread)
@@ -202,6 +207,39 @@ def _print(checked: Sequence[CheckedScript]) -> None:
         clean = sum(1 for script in checked if not script.findings)
         every = [finding for script in checked for finding in script.findings]
         print_line(f"{len(checked)} scripts, {clean} of them clean: {_summary(every)}")
+
+
+def _print_starts(script: CheckedScript) -> None:
+    """The table of what a script starts."""
+    from neuronctl.console import Column, print_table
+    from neuronctl.rules.script_starts import started
+
+    rows = () if script.facts is None else started(script.facts)
+    plan = script.plan
+    job = "its directives cannot be read as a job"
+    if plan is not None:
+        tasks, gpus = counted(plan.ntasks_per_node, "task"), counted(plan.gpus_per_node, "GPU")
+        job = f"{counted(plan.nodes, 'node')}, each with {tasks} and {gpus}"
+    print_line(f"{script.name}: {job}")
+    if not rows:
+        print_line("  starts nothing that neuronctl can see")
+        return
+    of_nodes = "" if plan is None else f" of {plan.nodes}"
+    of_tasks = "" if plan is None else f" of {plan.nodes * plan.ntasks_per_node}"
+    remarks = ((" (in a loop)", "looped"), (" &", "background"))
+    cells = [
+        [
+            str(one.line),
+            one.what + "".join(text for text, name in remarks if getattr(one, name)),
+            "?" if one.nodes is None else f"{one.nodes}{of_nodes}",
+            "?" if one.tasks is None else f"{one.tasks}{of_tasks}",
+            "?" if one.processes is None else str(one.processes),
+            one.gpus_each,
+        ]
+        for one in rows
+    ]
+    headers = ["LINE", "STARTS", "NODES", "TASKS", "PROCESSES", "GPUS EACH"]
+    print_table([Column(name) for name in headers], cells)
 
 
 def _summary(findings: Sequence[ScriptFinding]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Union
 
 from neuronctl.frozen import asdict
 from neuronctl.rule_codes import ROW
@@ -97,8 +97,10 @@ def submission_data(
     }
 
 
-def check_data(checked: Sequence[CheckedScript], cluster: str) -> Dict[str, Any]:
-    """What was found in scripts, checked for this cluster of the catalog."""
+def check_data(
+    checked: Sequence[CheckedScript], cluster: str, *, starts: bool = False
+) -> Dict[str, Any]:
+    """What was found in scripts, checked for this cluster of the catalog, and what they start."""
     told = ("code", "severity", "title", "message", "hint", "source")
 
     def finding(one: ScriptFinding) -> Dict[str, Any]:
@@ -106,9 +108,15 @@ def check_data(checked: Sequence[CheckedScript], cluster: str) -> Dict[str, Any]
         said = {name: getattr(one.finding, name) for name in told}
         return {**said, **_columns(one.place), "edits": edits}
 
-    files = [
+    files: List[Dict[str, Any]] = [
         {"file": script.name, "findings": [*map(finding, script.findings)]} for script in checked
     ]
+    if starts:
+        from neuronctl.rules.script_starts import started
+
+        for data, script in zip(files, checked):
+            rows = () if script.facts is None else started(script.facts)
+            data["starts"] = [asdict(one) for one in rows]
     return {"cluster": cluster, "files": files}
 
 

@@ -38,7 +38,8 @@ class CheckedScript:
     """One script and what was found. name: the file's, ``<stdin>`` for standard input.
 
     plan: what its directives ask for, None where it is not judged as a job. verdict: what would
-    happen to it now, None where Slurm was not asked.
+    happen to it now, None where Slurm was not asked. facts: as it was read; None for a command
+    line.
     """
 
     name: str
@@ -46,6 +47,7 @@ class CheckedScript:
     findings: Tuple[ScriptFinding, ...]
     plan: Optional[JobPlan] = None
     verdict: Optional[Verdict] = None
+    facts: Optional[ScriptFacts] = None
 
     @property
     def has_errors(self) -> bool:
@@ -163,7 +165,7 @@ def _checked(
         refusals = tuple(one for one in held if one.refuses)
         warnings = tuple(one for one in held if not one.refuses and not one.rule.waits)
         verdict = replace(assessed, refusals=refusals, warnings=warnings).verdict
-    return CheckedScript(name, text, found, made, verdict)
+    return CheckedScript(name, text, found, made, verdict, facts)
 
 
 def _known_options(header: Header) -> FrozenSet[str]:

@@ -1,0 +1,141 @@
+"""What a script starts: where, how often, and with how many GPUs."""
+
+from __future__ import annotations
+
+from typing import Iterator, Optional, Tuple
+
+from neuronctl.batchscript.launches import PYTHON, Launch
+from neuronctl.frozen import dataclass
+from neuronctl.launch.launchers import ALL, ONE
+from neuronctl.rules.script_base import ScriptFacts, Start
+
+_NO_PROGRAM = frozenset(
+    """
+    : . [ [[ alias awk basename break cat cd chmod conda continue cp curl cut date deactivate
+    declare df dirname du echo eval exec exit export false find free grep head hostname id kill let
+    ln local
+    ls mamba micromamba mkdir mktemp ml module mv nvidia-smi popd printenv printf ps pushd pwd read
+    readlink realpath return rm rocm-smi rsync sbatch scancel scontrol sed seq set shift shopt sleep
+    sort source squeue tail tar tee test touch tr trap true type ulimit umask unset wait wc wget
+    which
+    """.split()  # noqa: SIM905
+)
+"""Commands that only prepare, or look."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """One line of the table. None: not known.
+
+    what: the launchers, from the outside, and the program. tasks: Slurm's, of which each starts it.
+    processes: in all.
+    """
+
+    line: int
+    what: str
+    nodes: Optional[int]
+    tasks: Optional[int]
+    processes: Optional[int]
+    gpus_each: str
+    looped: bool
+    background: bool
+
+
+def started(facts: ScriptFacts) -> Tuple[Started, ...]:
+    """The programs that a script starts, in the order of its lines."""
+    return tuple(_rows(facts))
+
+
+def _rows(facts: ScriptFacts) -> Iterator[Started]:
+    for start in facts.starts:
+        one = start.launch
+        name = (one.word.value or "").rpartition("/")[2]
+        works = one.is_launcher or one.kind == PYTHON or name not in _NO_PROGRAM
+        if one.inside or one.command.captured or not works:
+            continue
+        tasks_each, processes_each = _per_node(facts, start)
+        nodes = start.nodes
+        whole = [each for each in start.outer if _starts_all(each)]
+        if nodes is None and whole and facts.plan:
+            nodes = facts.plan.nodes
+        if one.is_launcher and one.is_srun:
+            nodes, tasks_each = facts.times(one) or (None, None)
+            processes_each = tasks_each
+        yield Started(
+            one.place.line,
+            " ".join(_name(each) for each in (*start.outer, one)),
+            nodes,
+            _times(nodes, tasks_each),
+            _times(nodes, processes_each),
+            _gpus(facts, start, processes_each),
+            one.command.looped,
+            one.command.background,
+        )
+
+
+def _times(nodes: Optional[int], each: Optional[int]) -> Optional[int]:
+    return None if nodes is None or each is None else nodes * each
+
+
+def _per_node(facts: ScriptFacts, start: Start) -> Tuple[Optional[int], Optional[int]]:
+    """(tasks, processes) on each node."""
+    launchers = [one for one in (*start.outer, start.launch) if one.is_launcher]
+    tasks: Optional[int] = 1
+    processes: Optional[int] = 1
+    for one in launchers:
+        if one.launcher.starts_processes():
+            processes = _processes(facts, one, start.nodes)
+        else:
+            tasks = (facts.times(one) or (None, None))[1]
+            if tasks is None and _starts_all(one) and facts.plan:
+                tasks = facts.plan.ntasks_per_node
+    return tasks, None if tasks is None or processes is None else tasks * processes
+
+
+def _starts_all(one: Launch) -> bool:
+    """Whether it starts one process for each task of the job, as mpirun does without a number."""
+    uncounted = one.launcher.uncounted == ALL and not one.is_srun
+    return uncounted and not one.has(*one.launcher.counts, *one.launcher.places)
+
+
+def _processes(facts: ScriptFacts, one: Launch, nodes: Optional[int]) -> Optional[int]:
+    """How many processes a launcher starts on its node."""
+    gpus = facts.plan.gpus_per_node if facts.plan else None
+    for name in one.launcher.processes_per_node:
+        if one.options.get(name.lstrip("-").replace("-", "_")) in ("gpu", "auto"):
+            return gpus or None
+    each = one.count(*one.launcher.processes_per_node)
+    total = one.count(*one.launcher.processes)
+    if total is not None:
+        return total // max(1, one.count(*one.launcher.nodes) or nodes or 1)
+    if each is None and not one.has(*one.launcher.counts) and one.launcher.uncounted == ONE:
+        return 1
+    return each
+
+
+def _gpus(facts: ScriptFacts, start: Start, processes: Optional[int]) -> str:
+    """The GPUs that a process has to itself; ``1/2`` if two share one."""
+    if facts.plan is None:
+        return "?"
+    has = facts.plan.gpus_per_node
+    for variable in start.launch.command.assigned:
+        if variable.name == "CUDA_VISIBLE_DEVICES" and variable.word.raw:
+            return str(variable.word.raw.count(",") + 1)
+    srun = next((one for one in (start.launch, *start.outer) if one.is_srun), None)
+    if srun is not None and srun.has("gpus", "gres", "gpus_per_task", "gpus_per_node"):
+        own = srun.count("gpus_per_task", "gpus_per_node", "gpus")
+        return "?" if own is None else str(own)
+    if not has or not processes:
+        return "0" if not has else "?"
+    whole, rest = divmod(has, processes)
+    return str(whole) if not rest else f"{has}/{processes}"
+
+
+def _name(one: Launch) -> str:
+    if one.kind == PYTHON and not one.has("c"):
+        module = one.options.get("m", "")
+        script = one.options.get("script") or one.word.value or one.word.raw
+        return f"-m {module}" if module else script.rpartition("/")[2].replace("\0", "…")
+    if one.is_launcher:
+        return one.kind
+    return (one.word.value or one.word.raw).rpartition("/")[2]

@@ -136,6 +136,9 @@ def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:
         fields.pop("gpus", None)
     elif per_task and "gpus_per_node" not in fields:
         fields["gpus_per_node"] = per_task * each
+        kind = (header.value("gpus-per-task") or "").rpartition(":")[0]
+        if kind:
+            fields["gpu_type"] = kind
     if "cpus_per_task" not in fields:
         held = fields.get("gpus_per_node", 0)
         fields["cpus_per_task"] = max(1, (per_gpu or 0) * held // each)

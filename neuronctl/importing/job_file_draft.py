@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from shlex import quote
 from typing import Collection, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from neuronctl.batchscript.bash_syntax import syntax_problem
@@ -166,7 +167,7 @@ class _Importer:
             if line.startswith("#") and not line.startswith(DIRECTIVE)
         ]
         self.text = self._without_secrets(shell_lines, comments)
-        self.prelude = _of_shebang(header, cluster)
+        self.prelude = [*_of_shebang(header, cluster), *self._slurms_variable(header)]
         cut = readable < len(shell_lines)
         text = "\n".join(self.text.split("\n")[:readable]) if cut else self.text
         shell = read_shell(text)
@@ -188,6 +189,44 @@ class _Importer:
                 "refers to the arguments of the script, and shell text in a job file has none",
                 "write the values themselves",
             )
+
+    def _slurms_variable(self, header: Header) -> List[str]:
+        """What sets a variable of sbatch's, which is set by an option that the job has not."""
+        given = header.options.get("gpus-per-node")
+        name = "SLURM_GPUS_PER_NODE"
+        if self.cluster.policy.gpu_option == "gpus-per-node" or given is None or not given.value:
+            return []
+        if name not in self.text:
+            return []
+        what = f"${name} is set by --gpus-per-node, and jobs on {self.cluster.name} have --gres"
+        self.remarks.append(Remark(given.place.line, f"{what}: the job file sets it itself"))
+        return [f"export {name}={quote(given.value)}"]
+
+    def _unused(self, made: str) -> List[Remark]:
+        """What the script sets for a launcher's options that neuronctl writes itself now."""
+        lines = self.text.split("\n")
+        sets = {
+            one.name: one.place.line
+            for one in read_shell(self.text).assignments
+            if one.sure and not one.exported and lines[one.place.line - 1].strip() in made
+        }
+        needless: Dict[str, int] = {}
+        found = sets
+        while found:
+            found = {}
+            for name, number in sets.items():
+                used, rest = _use_of(name), made.replace(lines[number - 1].strip(), "", 1)
+                if name in needless or not re.search(used, self.text) or re.search(used, rest):
+                    continue
+                found[name] = number
+            for number in found.values():
+                made = made.replace(lines[number - 1].strip(), "", 1)
+            needless.update(found)
+        hint = "remove it from the job file"
+        return [
+            Remark(self._line(number), f"nothing uses {name} any more", hint)
+            for name, number in needless.items()
+        ]
 
     def _say(self, number: int, message: str, hint: str = "") -> None:
         """Remark on a line of the shell part, counted from 1."""
@@ -267,7 +306,7 @@ class _Importer:
     def _made(self, entries: Sequence[Entry]) -> JobFileDraft:
         text = self._written(entries)
         differ = differences(self.directives, self._planned(text))
-        remarks = [*self.directives.remarks, *self.remarks, *differ]
+        remarks = [*self.directives.remarks, *self.remarks, *self._unused(text), *differ]
         return JobFileDraft(text, tuple(sorted(remarks, key=lambda one: one.line)))
 
     def _written(self, entries: Sequence[Entry]) -> str:
@@ -459,6 +498,11 @@ class _Importer:
         if expand:
             entries.append(Entry("expand", True))
         return [*entries, Entry("run", self._body(behind, prelude=False))]
+
+
+def _use_of(name: str) -> str:
+    """The form of a variable that is used; in arithmetic, it needs no dollar."""
+    return rf"\$\{{?[#!]?{name}\b|\(\([^)]*\b{name}\b|\[[^\]=]*\b{name}\b[^\]]*\]"
 
 
 def _is_bad(line: str) -> bool:

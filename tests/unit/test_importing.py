@@ -310,6 +310,53 @@ def test_a_secret_is_never_written() -> None:
     assert data(made)["setup"] == ': "${HF_TOKEN:?is a secret: export it before you submit}"\n'
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "max_token_len=$(( 512 * 4 ))",
+        "# token: from the environment, see HF_TOKEN",
+        "cat > a.py <<END\ntoken=os.getenv('HF')\nEND",
+        "num_key_heads=4",
+    ],
+)
+def test_what_tells_nothing_is_carried_over(line: str) -> None:
+    made = imported(script(f"{line}\nfor i in 1 2; do ./x; done"))
+    assert line.partition("\n")[0] in made.text and "***" not in made.text
+
+
+def test_a_variable_that_sbatch_sets_by_another_option() -> None:
+    text = script("torchrun --nproc_per_node=$SLURM_GPUS_PER_NODE t.py", "--gpus-per-node=a100:4")
+    made = imported(text)
+    assert "export SLURM_GPUS_PER_NODE=a100:4" in render_job(planned(made))
+    (told,) = made.remarks
+    assert told.line == 5 and "--gres" in told.message
+    lumi = draft_job_file(text.replace("all", "small-g"), "job.sh", cluster("lumi"))
+    assert "export SLURM_GPUS_PER_NODE" not in lumi.text
+    assert "SLURM_GPUS" not in imported(script("./x", "--gpus-per-node=4")).text
+
+
+def test_the_model_of_gpus_per_task_stays() -> None:
+    made = imported(script("srun ./x", "--ntasks-per-node=2", "--gpus-per-task=v100:1"))
+    assert "#SBATCH --gres=gpu:v100:2" in render_job(planned(made))
+
+
+def test_what_nothing_uses_any_more_is_told() -> None:
+    lines = """\
+    nodes=( $(scontrol show hostnames $SLURM_JOB_NODELIST) )
+    head=${nodes[0]}
+    port=$((10000 + SLURM_JOB_ID % 20000))
+    data=/x
+    unused=1
+    srun torchrun --nnodes 2 --nproc_per_node 4 --rdzv_id 1 --rdzv_backend c10d
+    """
+    lines = "\n".join(line.strip() for line in lines.splitlines()).strip()
+    lines += " --rdzv_endpoint $head:$port t.py --data $data"
+    made = imported(script(lines, "-N 2", "--ntasks-per-node=1", "--gres=gpu:4", "-c 16"))
+    assert data(made)["launcher"] == "torchrun"
+    told = [one.message for one in made.remarks if "any more" in one.message]
+    assert told == [f"nothing uses {name} any more" for name in ("nodes", "head", "port")]
+
+
 @pytest.mark.parametrize("given", ["=", " "])
 def test_a_list_with_a_secret_is_not_carried_over(given: str) -> None:
     made = imported(script("date", f"--export{given}ALL,DB_PASSWORD=swordfish99"))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import click
 
@@ -73,11 +74,17 @@ def command(
     _check_parts(parts, chosen)
     asked = AskedOnce()
 
-    def check(name: str, text: str) -> CheckedScript:
-        return check_text(name, text, loaded, chosen, asked=asked, comment_parts=parts)
+    def check(name: str, text: str, more: Mapping[str, str] = {}) -> CheckedScript:
+        comment = {**parts, **more}
+        return check_text(name, text, loaded, chosen, asked=asked, comment_parts=comment)
 
     if fix:
-        return _fix(files, check, write)
+        missing = {
+            one.key: one.values[0]
+            for one in chosen.policy.comment.fields
+            if one.key not in parts and one.values
+        }
+        return _fix(files, check, write, missing)
     texts, unread = _texts(files)
     checked = [check(shown_name(name), text) for name, text in texts.items()]
     if line is not None:
@@ -122,8 +129,16 @@ def _exit_code(checked: Sequence[CheckedScript], unread: Sequence[UsageError]) -
     return PolicyError.exit_code if any(script.has_errors for script in checked) else 0
 
 
-def _fix(files: Sequence[str], check: Callable[[str, str], CheckedScript], write: bool) -> int:
-    """Show what check's mends change, or change the files; returns the exit code."""
+def _fix(
+    files: Sequence[str],
+    check: Callable[..., CheckedScript],
+    write: bool,
+    missing: Mapping[str, str],
+) -> int:
+    """Show what check's mends change, or change the files; returns the exit code.
+
+    missing: the parts of a comment that no option gives, each with a value that it may have.
+    """
     from neuronctl.batchscript.edits import unified_diff
     from neuronctl.cli.say import notify, print_script
     from neuronctl.files import rewrite
@@ -131,6 +146,7 @@ def _fix(files: Sequence[str], check: Callable[[str, str], CheckedScript], write
 
     tell: Callable[[str], None] = print_line if write else notify
     changed = 0
+    more: Counter[str] = Counter()
     left: List[CheckedScript] = []
     texts, unread = _texts(files)
     for name, text in texts.items():
@@ -157,9 +173,24 @@ def _fix(files: Sequence[str], check: Callable[[str, str], CheckedScript], write
             summary = f"{before.name}: {verb} {codes}; {rest}"
         tell(summary)
         left.append(after if write else before)
+        wrong = _comments(after)
+        if wrong:
+            options = [
+                name
+                for name, value in missing.items()
+                if len(_comments(check(after.name, after.text, {name: value}), edits=True))
+            ]
+            more.update(options[:1])
     how = "changed" if write else "to change; --write does it" if changed else "to change"
-    tell(f"{changed} of {counted(len(texts), 'script')} {how}")
+    with_more = "".join(f"; {count} more with --{name} NAME" for name, count in more.items())
+    tell(f"{changed} of {counted(len(texts), 'script')} {how}{with_more}")
     return _exit_code(left, unread)
+
+
+def _comments(script: CheckedScript, *, edits: bool = False) -> List[ScriptFinding]:
+    """The findings about the comment, those without edits or those with them."""
+    found = [one for one in script.findings if one.finding.about == ("comment",)]
+    return [one for one in found if bool(one.edits) == edits]
 
 
 def _bytes(text: str) -> bytes:
@@ -198,15 +229,55 @@ def _raise_last(errors: Sequence[UsageError]) -> None:
 
 
 def _print(checked: Sequence[CheckedScript]) -> None:
+    cured = _print_causes(checked) if len(checked) > 1 else set()
     for script in checked:
-        for finding in script.findings:
-            _print_finding(script, finding)
+        for finding, others in _by_cause(script.findings):
+            _print_finding(script, finding, cure=finding.finding.code not in cured, others=others)
         mends = f"; 'neuronctl check --fix' mends {len(script.mends)}" if script.mends else ""
         print_line(f"{script.name}: {_summary(script.findings)}{mends}")
     if len(checked) > 1:
         clean = sum(1 for script in checked if not script.findings)
         every = [finding for script in checked for finding in script.findings]
         print_line(f"{len(checked)} scripts, {clean} of them clean: {_summary(every)}")
+
+
+def _by_cause(findings: Sequence[ScriptFinding]) -> List[Tuple[ScriptFinding, List[int]]]:
+    """The findings, those that say the same once, with the lines of the others."""
+    found: Dict[Tuple[str, ...], Tuple[ScriptFinding, List[int]]] = {}
+    for one in findings:
+        key = one.finding.row
+        if key in found:
+            found[key][1].append(one.place.line)
+        else:
+            found[key] = (one, [])
+    return list(found.values())
+
+
+def _print_causes(checked: Sequence[CheckedScript]) -> Set[str]:
+    """What is wrong in several scripts, the worst first; returns the codes whose cure is told."""
+    every: Dict[Tuple[str, str, str], List[Tuple[str, ScriptFinding]]] = {}
+    for script in checked:
+        for one in script.findings:
+            key = (one.finding.severity, one.finding.code, one.finding.title)
+            every.setdefault(key, []).append((script.name, one))
+    several = {key: found for key, found in every.items() if len({name for name, _ in found}) > 1}
+    severities = (ERROR, WARNING, NOTE)
+    cured: Set[str] = set()
+    for key in sorted(several, key=lambda key: (severities.index(key[0]), -len(several[key]))):
+        severity, code, title = key
+        where = counted(len({name for name, _ in several[key]}), "script")
+        times = counted(len(several[key]), "finding")
+        print_line(f"{severity} {code} in {where} ({times}): {title}")
+        hints = {one.finding.hint for _, one in several[key]}
+        mends = sum(bool(one.edits) for _, one in several[key])
+        if len(hints) == 1 and hints != {""}:
+            print_line(f"  hint: {hints.pop()}")
+            cured.add(code)
+        if mends:
+            print_line(f"  'neuronctl check --fix' mends {mends} of them")
+    if several:
+        print_line()
+    return cured
 
 
 def _print_starts(script: CheckedScript) -> None:
@@ -252,7 +323,10 @@ _SHOWN, _BEFORE = 300, 100
 """Characters of a line that are shown where it is longer, and those of them before the place."""
 
 
-def _print_finding(script: CheckedScript, one: ScriptFinding) -> None:
+def _print_finding(
+    script: CheckedScript, one: ScriptFinding, *, cure: bool = True, others: Sequence[int] = ()
+) -> None:
+    """cure: whether to say what to do. others: the lines where the same is found again."""
     from neuronctl.console import cell_width
 
     finding, place = one.finding, one.place
@@ -285,7 +359,9 @@ def _print_finding(script: CheckedScript, one: ScriptFinding) -> None:
         print_line(f"  {number} | {text}")
         if not masked:  # the columns would be others
             print_line(f"  {' ' * len(number)} | {' ' * before}{'^' * marked}")
-    if finding.hint:
+    if finding.hint and cure:
         print_line(f"  hint: {finding.hint}")
-    if finding.source:
+    if finding.source and cure:
         print_line(f"  from: {finding.source}")
+    if others:
+        print_line(f"  the same in line{'s' * (len(others) > 1)} {', '.join(map(str, others))}")

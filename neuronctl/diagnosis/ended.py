@@ -224,7 +224,8 @@ _CODES: Dict[int, Tuple[str, str, str]] = {
     127: (
         "command-not-found",
         "a program was not found on the node",
-        "load its module with --module, or activate its environment with --conda or --venv",
+        "load its module (in a script, module load NAME; else --module NAME), or activate its "
+        "environment",
     ),
 }
 

@@ -129,7 +129,7 @@ CAUSES: Tuple[LogPattern, ...] = (
         "missing-library",
         r"([\w.+-]+\.so[\w.]*): cannot open shared object file",
         "the library {0} was not found on the node",
-        "load the module that provides it with --module",
+        "load the module that provides it: in a script, module load NAME; else --module NAME",
     ),
     _log_pattern(
         "environment-module",
@@ -181,7 +181,8 @@ CAUSES: Tuple[LogPattern, ...] = (
         r"(?:\d+: )([^\s:]+): (?:command )?not found$|execve\(\): ([^\s:]+): No such file"
         r"|exec: \"?([^\s:\"]+)\"?: executable file not found",
         "the program '{0}' was not found on the node",
-        "load its module with --module, or activate its environment with --conda or --venv",
+        "load its module (in a script, module load NAME; else --module NAME), or activate its "
+        "environment",
     ),
     _log_pattern("missing-file", r"(?:^|: )([^\s:]+): No such file or directory", *_NO_FILE),
     _log_pattern(

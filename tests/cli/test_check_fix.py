@@ -159,6 +159,16 @@ def test_json_and_sarif_have_the_replacements(run: Run, job: Path) -> None:
     }
 
 
+def test_what_a_field_would_mend_is_told(run: Run, tmp_path: Path) -> None:
+    old = "#!/bin/bash\n#SBATCH -p cas_v100_4 --gres=gpu:1 --comment={}\n./x\n"
+    for name, comment in (("a", "pytorch"), ("b", "pytorch"), ("c", "misc"), ("d", "nothing")):
+        (tmp_path / f"{name}.sh").write_text(old.format(comment), encoding="utf-8")
+    last = run("check", "--fix", ".", code=4).stderr.splitlines()[-1]
+    assert last == "neuronctl: 0 of 4 scripts to change; 3 more with --field NAME"
+    last = run("check", "--fix", "--field", "cv", ".", code=4).stderr.splitlines()[-1]
+    assert last.endswith(": 3 of 4 scripts to change; --write does it; 1 more with --appl NAME")
+
+
 def test_check_says_what_fix_mends(run: Run, job: Path) -> None:
     assert run("check", "job.sh", code=4).stdout.endswith(
         "\njob.sh: 3 errors; 'neuronctl check --fix' mends 2\n"

@@ -128,7 +128,7 @@ def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
     strict = any(
         word and re.fullmatch(r"-[a-zA-Z]*e[a-zA-Z]*", word)
         for one in facts.shell.calls("set")
-        for word in one.arguments[:1]
+        for word in one.arguments
     ) or re.search(r"\s-[a-z]*e[a-z]*$", facts.header.shebang)
     commands = [one for one in facts.shell.commands if not one.captured]
     for at, (one, beside) in enumerate(zip(commands, commands[1:])):

@@ -97,7 +97,9 @@ def _shared(facts: ScriptFacts) -> bool:
     plan = facts.plan
     if plan is None or facts.has("exclusive"):
         return False
-    return not 0 < plan.partition.gpus_per_node <= plan.gpus_per_node
+    # Whoever asks for several nodes has whole ones, as a rule: four GPUs, or eight.
+    whole = plan.partition.gpus_per_node or (4 if plan.nodes > 1 else 0)
+    return not 0 < whole <= plan.gpus_per_node
 
 
 def _assigned(facts: ScriptFacts) -> List[Assignment]:
@@ -304,7 +306,7 @@ def threads(facts: ScriptFacts) -> Iterator[Violation]:
     plan = facts.plan
     if plan is None or facts.has("exclusive", "cpus-per-gpu", "mincpus"):
         return
-    programs = [start for start in facts.starts if start.launch.kind == PYTHON and start.outer]
+    programs = [start for start in facts.starts if start.outer and not start.launch.is_launcher]
     each = max((start.each or 1 for start in programs), default=1)
     cores = plan.cores_per_node
     for one in _assigned(facts):
@@ -378,7 +380,7 @@ def modules(facts: ScriptFacts) -> Iterator[Violation]:
 
 
 _PLACEHOLDER = re.compile(
-    r"[<{[].*|\W*(your|insert|replace|change|paste|put)(?![a-z]).*|\w{0,4}[xX*.#]{4,}"
+    r"[<{[].*|\W*(your|insert|replace|change|paste|put)(?![a-z]).*|\w{0,4}[xX*.#]{3,}"
     r"|(?=[^0-9]*(your?|my|key|token|here))[^0-9]*"
     r"|((sk|hf|key|token|api|my|local(host)?|dummy|empty|fake|test|none|null|no|not|needed|required"
     r"|used|unused|example|sample|abc|1234?|ollama|vllm|lm|studio)[-_ ]?)+",
@@ -442,7 +444,7 @@ def errexit(facts: ScriptFacts) -> Iterator[Violation]:
         one
         for one in facts.shell.calls("set")
         if one.sure
-        and any(word and re.fullmatch(r"-[a-zA-Z]*e[a-zA-Z]*", word) for word in one.arguments[:1])
+        and any(word and re.fullmatch(r"-[a-zA-Z]*e[a-zA-Z]*", word) for word in one.arguments)
     ]
     name = _signal(facts)
     if not strict or name is None or not facts.shell.traps(name):

@@ -354,6 +354,9 @@ def reservation(on_cluster: PlanOnCluster) -> Iterator[Violation]:
 )
 def fewest_nodes(on_cluster: PlanOnCluster) -> Iterator[Violation]:
     nodes, name = on_cluster.plan.nodes, on_cluster.plan.partition.name
+    own = on_cluster.plan.request.amounts
+    if own is not None and own.nodes is None and on_cluster.named_hosts:
+        nodes = len(on_cluster.named_hosts)  # whatever its tasks need
     fewest = on_cluster.min_nodes
     # A later Slurm wants so many requested, and not only needed.
     unsaid = not on_cluster.says_nodes and on_cluster.snapshot.limits.config.release > (22, 5)

@@ -209,6 +209,7 @@ MIN_NODES: List[Tuple[str, Tuple[str, str], Tuple[str, str]]] = [
     ("-p cpu -n 2 -x c[1-2]", ("refused NC525", "not available"), ("refused", "Node count")),
     ("-p cpu -N 1", ("refused NC527", "Node count"), ("refused NC527", "Node count")),
     ("-p cpu -w c1", ("refused NC527", "Node count"), ("refused NC527", "Node count")),
+    ("-p cpu -n3 -c8 -w c1", ("refused NC527", "Node count"), ("refused NC527", "Node count")),
 ]
 
 

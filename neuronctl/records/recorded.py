@@ -33,7 +33,7 @@ def record_of(store: RecordStore, job_id: int) -> JobRecord:
 def request_layer(record: JobRecord) -> Layer:
     """The recorded request, as the lowest layer of a new one, without its masked variables."""
     origin = Origin(Source.ASKED, f"record of job {record.job_id}")
-    known = {field.name for field in dataclasses.fields(JobRequest)} - {"origins"}
+    known = {field.name for field in dataclasses.fields(JobRequest)} - {"origins", "amounts"}
     values = {
         name: _from_json(value)
         for name, value in record.draft.request.items()

@@ -136,8 +136,8 @@ def _that_hold(facts: ScriptFacts, of_plan: Iterable[Finding], *, now: bool) -> 
         # The plan names cores and tasks, whether the script does or not.
         if finding.code == "NC211" and not facts.has(*finding.about):
             continue
-        # Slurm chooses the nodes of so many tasks.
-        if finding.code in ("NC131", "NC132") and facts.tasks > 1 and not facts.has("nodes"):
+        # How many GPUs a node gives, Slurm decides with how many tasks it takes there.
+        if finding.code == "NC132" and facts.tasks > 1 and not facts.has("nodes"):
             continue
         yield finding
 

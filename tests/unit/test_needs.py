@@ -97,6 +97,7 @@ def said(
         ("-n6 -c3", RUNS),
         ("-n6 -c4", RUNS),
         ("-n7 -c4", REFUSED),
+        ("-n 12 --ntasks-per-node=6 -c 3", REFUSED),
         ("-N3 --ntasks-per-node=4 -c2", REFUSED),
         ("-G 4", RUNS),
         ("-G 12", RUNS),

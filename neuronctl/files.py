@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import re
 import stat
-from typing import BinaryIO, Iterator, Optional, Union
+from typing import Any, BinaryIO, Iterator, Optional, TypeVar, Union
+
+T = TypeVar("T")
 
 _LARGEST = 64 * 1024 * 1024  # bytes of a file that is read back
 _LARGEST_TRUSTED = 1024 * 1024
@@ -203,7 +206,7 @@ def _read(path: str, most: int, *, root: bool) -> bytes:
         file = os.open(name, flags, dir_fd=place)
     with _regular(file) as stream:
         _check_writers(file, "it", path, root=root)
-        content = stream.read(most + 1)
+        content = stream.read(min(most, max(os.fstat(file).st_size, 1024 * 1024)) + 1)
     if len(content) > most:
         raise OSError(errno.EFBIG, f"it has more than {most >> 20} MiB")
     return content
@@ -226,9 +229,26 @@ def open_named(path: str) -> BinaryIO:
     return open_regular(path)
 
 
+class _Regular(io.FileIO):
+    """A file that is read without waiting: some of /proc are regular, and yet have nothing yet."""
+
+    def readinto(self, buffer: Any) -> int:
+        count: Optional[int] = super().readinto(buffer)
+        return _there(count)
+
+    def readall(self) -> bytes:
+        return b"".join(iter(lambda: _there(super(_Regular, self).read(65536)), b""))
+
+
+def _there(read: Optional[T]) -> T:
+    if read is None:
+        raise OSError(errno.EAGAIN, "nothing to read yet")
+    return read
+
+
 def _regular(descriptor: int) -> BinaryIO:
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return os.fdopen(descriptor, "rb")
+        return io.BufferedReader(_Regular(descriptor, "rb"))
     os.close(descriptor)
     raise OSError(errno.EINVAL, "not a regular file")
 

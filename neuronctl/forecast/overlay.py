@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Citation, Partition, Path
@@ -20,20 +20,53 @@ def overlay(plan: JobPlan, snapshot: Snapshot) -> Tuple[JobPlan, Mapping[Path, C
 
     What was planned stays as it is; only what it is held against is newer.
     """
-    sources: Dict[Path, Citation] = {("partitions",): snapshot.says("scontrol show partition")}
+    # The same for each partition that the job might go to.
+    asked = (plan.request.account, plan.request.qos, plan.cluster.name)
+    known = snapshot.laid.get(asked)
+    if known is None or known[0] is not plan.cluster:
+        sources: Dict[Path, Citation] = {("partitions",): snapshot.says("scontrol show partition")}
+        known = snapshot.laid[asked] = plan.cluster, _lay_all(plan, snapshot, sources), sources
+    _, partitions, sources = known
+    partition = partitions.get(plan.partition.name, Partition(plan.partition.name))
+    there = replace(plan, cluster=replace(plan.cluster, partitions=partitions), partition=partition)
+    fewest = PlanOnCluster(there, snapshot, lambda key: Citation("")).raised_nodes
+    return _raised(there, fewest) if fewest > 1 else there, sources
+
+
+def _lay_all(plan: JobPlan, snapshot: Snapshot, sources: Dict[Path, Citation]) -> _Laid:
     groups: Dict[str, List[NodeGroup]] = {}
     for group in snapshot.limits.nodes:
         for name in group.partitions:
             groups.setdefault(name, []).append(group)
-    partitions = {
-        site.name: _partition(site, groups.get(site.name, ()), plan, snapshot, sources)
-        for site in snapshot.limits.partitions
-    }
-    cluster = replace(plan.cluster, partitions=partitions)
-    partition = partitions.get(plan.partition.name, Partition(plan.partition.name))
-    there = replace(plan, cluster=cluster, partition=partition)
-    fewest = PlanOnCluster(there, snapshot, lambda key: Citation("")).raised_nodes
-    return _raised(there, fewest) if fewest > 1 else there, sources
+    sites = {site.name: site for site in snapshot.limits.partitions}
+
+    def lay(name: str) -> Partition:
+        return _partition(sites[name], groups.get(name, ()), plan, snapshot, sources)
+
+    return _Laid(tuple(sites), lay)
+
+
+class _Laid(Mapping[str, Partition]):
+    """Partitions that are worked out where a rule asks for them: most jobs are about one."""
+
+    def __init__(self, names: Tuple[str, ...], lay: Callable[[str], Partition]) -> None:
+        self._laid: Dict[str, Optional[Partition]] = dict.fromkeys(names)
+        self._lay = lay
+
+    def __getitem__(self, name: str) -> Partition:
+        known = self._laid[name]
+        if known is None:
+            known = self._laid[name] = self._lay(name)
+        return known
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._laid
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._laid)
+
+    def __len__(self) -> int:
+        return len(self._laid)
 
 
 def _raised(plan: JobPlan, fewest: int) -> JobPlan:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Mapping, Optional, Tuple
+import functools
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Citation
 from neuronctl.frozen import dataclass
@@ -59,6 +60,11 @@ class Snapshot:
     def enforced(self) -> bool:
         """Whether Slurm tells the users' limits and holds to them."""
         return self.limits.qos is not None and "limits" in self.limits.config.enforce
+
+    @functools.cached_property
+    def laid(self) -> Dict[Any, Any]:
+        """What ``overlay`` has worked out with it."""
+        return {}
 
     def says(self, command: str) -> Citation:
         """A citation of the cluster's figures."""

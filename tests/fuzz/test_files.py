@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
+import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable, Dict
 
 import pytest
 from bounds import bounded, inputs
@@ -16,6 +18,8 @@ from hypothesis import strategies as st
 from slurm_answers import LIMITS
 
 from neuronctl import cache, yamlfile
+from neuronctl.batchscript.find import scripts_at
+from neuronctl.batchscript.script_file import read_file
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.merging import merge
 from neuronctl.catalog.model import Catalog
@@ -189,6 +193,40 @@ def test_configuration(text: str, again: bool) -> None:
     for _ in range(1 + again):  # the second time from the cache
         with bounded():
             use(words=("train.py",))
+
+
+ODD: Dict[str, Callable[[str], None]] = {
+    "pipe": os.mkfifo,
+    "socket": lambda file: os.mknod(file, stat.S_IFSOCK | 0o600),
+    "folder": os.mkdir,
+    **{
+        target: functools.partial(os.symlink, target)
+        for target in (
+            *("/dev/zero", "/dev/tty", "/dev/null", "/proc/self/mem", "/proc/self/pagemap"),
+            *("/proc/self/environ", "/proc/kmsg", "/etc", "nowhere"),
+        )
+    },
+}
+
+
+@inputs(0.2)
+@given(
+    st.sampled_from(("config.yaml", "partitions.yaml", "templates/job.sh.j2", "templates/task.j2")),
+    st.sampled_from(sorted(ODD)),
+    st.booleans(),
+)
+def test_what_is_no_file(name: str, odd: str, named: bool) -> None:
+    """In place of the user's own files, or where the user names one."""
+    file = os.path.join(config_dir(), name)
+    os.makedirs(os.path.dirname(file), exist_ok=True)
+    ODD[odd](file)
+    try:
+        with bounded():
+            use(file if named else None, file if named else None, words=("t.py",))
+        with bounded(OSError):
+            list(scripts_at(file)), read_file(file)
+    finally:
+        (os.rmdir if odd == "folder" else os.unlink)(file)
 
 
 @inputs(1)

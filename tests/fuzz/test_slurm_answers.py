@@ -18,6 +18,7 @@ from neuronctl.slurm.allocation import from_environment
 from neuronctl.slurm.job_control import parse_job_gpus, parse_scancel, parse_show_job
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import ASSOCIATION_FIELDS, QOS_FIELDS
+from neuronctl.slurm.process import answer
 from neuronctl.slurm.sacct import parse_sacct
 from neuronctl.slurm.sacctmgr import parse_associations, parse_groups, parse_qos
 from neuronctl.slurm.sbatch import parse_predicted, parse_submitted
@@ -214,6 +215,13 @@ def test_sbatch_scancel_and_slurm_conf(text: str) -> None:
 @given(st.dictionaries(st.sampled_from(sorted(VARIABLES)), texts(tuple(VARIABLES.values()))))
 def test_variables_of_an_allocation(changed: dict[str, str]) -> None:
     read(from_environment, {**VARIABLES, **changed})  # type: ignore[arg-type]
+
+
+@inputs(0.01)
+@given(st.sampled_from(QUEUE + PAST + SITE), st.sampled_from(("", ">&2", ">&2 2>&1")))
+def test_an_answer_without_end(text: str, where: str) -> None:
+    with bounded():
+        answer(["sh", "-c", f'yes "$1" {where}', "sh", text])
 
 
 FIELDS = [

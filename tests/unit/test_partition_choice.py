@@ -134,3 +134,18 @@ def test_the_verdict_reads_what_slurm_said_for_the_choice(monkeypatch: pytest.Mo
     job = PlannedJob(made, catalog, Choice(made, (), said)).judge()
     assert job.verdict is not None
     assert job.verdict.judged_by == "Slurm"
+
+
+def test_a_partition_is_worked_out_once_for_all_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """400 partitions took 19 s."""
+    from neuronctl.forecast import overlay
+
+    real, worked_out = overlay._partition, []
+
+    def partition(site: Any, *rest: Any) -> Any:
+        worked_out.append(site.name)
+        return real(site, *rest)
+
+    monkeypatch.setattr(overlay, "_partition", partition)
+    judged(live(limits=THREE), gpus_per_node=4)
+    assert len(worked_out) == len(set(worked_out)) >= 2

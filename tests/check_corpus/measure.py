@@ -180,11 +180,13 @@ def main() -> None:
         bad = sum(n for (of, _), n in wrong.items() if of == severity)
         print_line(f"{severity:9}{bad:4} of {total:3} wrong, {100 * bad / max(1, total):.0f} %")
     print_line("")
-    print_line("code   said  wrong")
+    print_line("code   said  wrong  named  found")
     for code in sorted({code for _, code in every}):
         said = sum(n for (_, of), n in every.items() if of == code)
         bad = sum(n for (_, of), n in wrong.items() if of == code)
-        print_line(f"{code}{said:6}{bad:7}")
+        about = sum(code in KINDS[one.kind].split() for one in named)
+        left = sum(code in KINDS[one.kind].split() for one in missed)
+        print_line(f"{code}{said:6}{bad:7}{about:7}{about - left:7}")
     print_line("")
     for outcome in found:
         for one in outcome.missed:

@@ -423,7 +423,7 @@ def secrets(facts: ScriptFacts) -> Iterator[Violation]:
         places += [
             word.place
             for word, value, masked in shown
-            if value != masked and not _PLACEHOLDER.fullmatch(value)
+            if word.value and value != masked and not _PLACEHOLDER.fullmatch(value)
         ]
     for number, line in enumerate(facts.lines, 1):  # here-documents
         masked = "" if line.lstrip().startswith("#") else masker.text(line)

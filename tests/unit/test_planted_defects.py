@@ -275,6 +275,7 @@ RIGHT: List[Tuple[str, str, str]] = [
         "MASTER_ADDR=$(hostname)\nsrun torchrun --nnodes=3 --rdzv-endpoint=$H:1 t.py",
     ),
     ("NC640", GPU, "export HF_TOKEN=hf_xxx"),
+    ("NC640", GPU, 'singularity exec --nv --pwd "$PWD" a.sif python t.py --api-key "$KEY"'),
     ("NC632", "#SBATCH -p other -N 2 --gpus-per-node=4", "MASTER_PORT=29500 srun python t.py"),
     ("NC644", ONE_EACH, "set -a\nMASTER_ADDR=$(hostname)\nsrun python t.py"),
     ("NC644", ONE_EACH, "declare -x MASTER_ADDR=$(hostname)\nsrun python t.py"),

@@ -56,7 +56,7 @@ def as_request(
             origins[field] = Origin(Source.JOB_FILE, where)
     fields["sbatch"] = tuple(others)
     if shell is not None:
-        fields["modules"] = tuple(_modules(shell))
+        fields["modules"] = modules(shell)
     _size(header, fields, cluster)
     return JobRequest(script=file, launcher="srun", cluster=cluster.name, origins=origins, **fields)
 
@@ -84,8 +84,12 @@ def job_variables(header: Header) -> Dict[str, str]:
     return {name: str(value) for name, value in known.items() if value is not None}
 
 
-def _modules(shell: ShellText) -> Iterator[str]:
+def modules(shell: ShellText) -> Tuple[str, ...]:
     """The modules that the commands load, as far as the text names them."""
+    return tuple(_modules(shell))
+
+
+def _modules(shell: ShellText) -> Iterator[str]:
     for command in shell.calls("module", "ml"):
         verb, *names = [word or "" for word in command.arguments] or [""]
         if command.name == "ml" and "/" in verb:

@@ -32,8 +32,8 @@ def command(
 ) -> int:
     """Check a job, submit it with sbatch, and record it.
 
-    Where SCRIPT is a batch script, with #SBATCH lines, sbatch gets it as it is, with ARGS; the
-    Slurm options go to sbatch, over those of the script.
+    If SCRIPT is a batch script, with #SBATCH lines, sbatch gets it unchanged, with ARGS; Slurm
+    options given here override those of the script.
 
     With --follow or --wait, neuronctl exits with the job's own exit code. Only a job that was
     submitted has its id printed on standard output: a refusal prints nothing there.

@@ -104,9 +104,9 @@ def is_large_enough(group: NodeGroup, on_cluster: PlanOnCluster) -> bool:
 
 
 def _with_room(on_cluster: PlanOnCluster, more: Mapping[str, Tuple[int, int]]) -> Set[str]:
-    """The nodes with room for the job's share now; more: cores and GPUs that are used there too.
+    """The nodes with room for the job's share now.
 
-    Below 0, so many of those in use are free.
+    more: cores and GPUs to add to those in use on a node; a negative number counts as free.
     """
     found: Set[str] = set()
     for group in filter(is_usable, on_cluster.pool):

@@ -95,8 +95,9 @@ def _running(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     if now.used + sum(job.count for job in first) < limit.figure:
         return
     until, end = _until(now, on_cluster, now.used - limit.figure + 1, first)
+    start = _about_to(first, "start") + "," * bool(first)
     words = (
-        f"you have {counted(now.used, 'job')} running{_about_to(first, 'start')} and may have "
+        f"you have {counted(now.used, 'job')} running{start} and may have "
         f"{limit.figure}; the job must wait until {until}"
     )
     yield Wait("NC502", limit.reason, words, on_cluster.source(limit), end, of_jobs=True)
@@ -173,7 +174,7 @@ def _about_to(jobs: Sequence[MyJob], what: str) -> str:
         return ""
     count = sum(job.count for job in jobs)
     who = f"job {jobs[0].id} is" if count == 1 else f"{count} jobs from {jobs[0].id} on are"
-    return f", {who} about to {what},"
+    return f", {who} about to {what}"
 
 
 def _until(

@@ -41,8 +41,8 @@ class Judgement:
     forecast: Optional[Forecast]
     unasked_because: str = ""
     doubt: str = ""
-    """Why its start is not known: of a range of nodes, what stands against the most of them, which
-    Slurm may try first.
+    """Why the start is not known. For ``--nodes=2-8``, Slurm may try 8 first: what speaks against 8
+    nodes, and not against 2.
     """
 
     @cached_property

@@ -39,8 +39,8 @@ def called(
     """The launcher that the first of these words call; None where they call none.
 
     words: of a command, or of what follows ``python -m``; None for one that is not known.
-    launchers: those to choose from, by default every one. akin: whether programs count that only
-    do as a launcher does.
+    launchers: those to choose from, by default every one. akin: whether to recognise
+    also programs that start processes as a launcher does but are not it, such as mpiexec.hydra.
     """
     found: Optional[Call] = None
     for launcher in every() if launchers is None else launchers:

@@ -114,9 +114,9 @@ def submit_job(
 def _judge_refused(job: Submittable, judged: Optional[PreparedJob]) -> Optional[PreparedJob]:
     """Judge anew a job that sbatch refused although nothing stood against it.
 
-    None where this does not tell why: another job may have taken the last place under a limit, or
-    the limit may be new, but a site's own plugin may refuse for reasons of its own, and of a job
-    that was forced, all was said before.
+    A second look may explain the refusal: another job may have taken the last place under a limit,
+    or the limit may be new. None if it does not (a plugin of the site's may have refused), or if
+    the job was forced, since its errors were shown already.
     """
     if judged is not None and judged.errors:
         return None

@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Callable, FrozenSet, Iterable, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.batchscript.as_request import as_request, job_variables
+from neuronctl.batchscript.as_request import as_request, job_variables, modules
 from neuronctl.batchscript.edits import edited
 from neuronctl.batchscript.header import read_command, read_header
 from neuronctl.batchscript.model import Header
@@ -107,8 +107,9 @@ def check_submission(
     """Check a script that is about to be submitted.
 
     header, request: of the script with the command line that submits it; without a request it is
-    not judged as a job. now: by all that judges a job, with what Slurm says, as the catalog alone
-    otherwise. fresh: read Slurm's limits anew. said: what Slurm has said a moment ago.
+    not judged as a job. now: judge it with Slurm's current answers and every rule, those about this
+    user and machine included; otherwise by the catalog alone. fresh: read Slurm's limits anew.
+    said: what Slurm has said a moment ago.
     """
     asking = _Asking(catalog, cluster, now, None, now=now, fresh=fresh, said=said)
     return _checked(name, text, header, asking, known=request is not None, request=request)
@@ -150,7 +151,10 @@ def _checked(
     made: Optional[JobPlan] = None
     assessed: Optional[Judgement] = None
     if known and not header.foreign and header.components == 1 and "\0" not in text:
-        request = request or as_request(header, name, asking.cluster, shell)
+        if request is None:
+            request = as_request(header, name, asking.cluster, shell)
+        else:
+            request = replace(request, modules=modules(shell))
         made, judged, assessed = _judged(request, asking)
     if header.unread & SIZE:
         made = None

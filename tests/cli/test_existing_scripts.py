@@ -589,3 +589,13 @@ def test_a_script_goes_again_as_it_was_whatever_the_catalog(
     (Path(os.environ["XDG_CONFIG_HOME"]) / "neuronctl" / "config.yaml").write_text("cluster: no\n")
     run("resubmit", "7")
     assert len(fake_slurm.calls("sbatch")) == 2
+
+
+def test_modules_of_a_script_are_judged_as_by_check(
+    run: Run, fake_slurm: FakeSlurm, script: Path
+) -> None:
+    """What a request has of the commands, and not of the directives."""
+    script.write_text(SCRIPT.replace("python", "module load gcc/4.8.5 cuda/0.1\npython"))
+    found = run("check", "job.sh").stdout
+    told = run("submit", "--dry-run", "--force", "job.sh").stderr
+    assert "NC408" in found and "NC408" in told

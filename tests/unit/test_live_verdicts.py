@@ -65,7 +65,10 @@ def test_a_job_that_slurm_has_not_looked_at_yet_takes_its_share_first() -> None:
     for waiting in ((one, two), (one, late)):
         verdict = judged(live(waiting), gpus_per_node=8).verdict
         assert (verdict.kind, verdict.cause) == ("will wait", "QOSMaxGRESPerUser")
-        assert "you hold 0 of 16 GPUs, 2 jobs from 8 on are about to take 16," in verdict.words
+        assert (
+            "you hold 0 of 16 GPUs, 2 jobs from 8 on are about to take 16; 8 more must"
+            in verdict.words
+        )
         assert verdict.until is None
     verdict = judged(live((*BUSY[:2], job(9, 1, "PENDING"))), gpus_per_node=1).verdict
     assert (verdict.kind, verdict.cause) == ("will wait", "QOSMaxJobsPerUserLimit")

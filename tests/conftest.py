@@ -27,6 +27,8 @@ Result = subprocess.CompletedProcess
 
 
 def pytest_configure() -> None:
+    # Launchers that a job finds on PATH; those that are installed come first.
+    os.environ["PATH"] += f"{os.pathsep}{ROOT}/tests/on_path"
     # What a shell starts in the background ignores Ctrl-C, and so would all that we start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -58,6 +58,12 @@ _NO_FILE = (
 
 CAUSES: Tuple[LogPattern, ...] = (
     _log_pattern(
+        "command-not-found",
+        r"^preflight: [\w.-]+: no program on PATH: (\S+)",
+        "'{0}' is not on the job's PATH, which is that of the submitting shell",
+        "name the environment that has it with --conda, --venv, or --module",
+    ),
+    _log_pattern(
         "preflight",
         r"^preflight: ([\w.-]+: .+)",
         "the preflight check failed: {0}",

@@ -39,6 +39,7 @@ def gather_local_facts(plan: JobPlan) -> LocalFacts:
         config_file=defaults_file(),
         chdir=chdir,
         program=None if chdir else _program_fault(plan),
+        not_on_path=() if chdir else tuple(_not_on_path(plan)),
         image=None if chdir else _image_fault(plan),
         environment=None if chdir else _environment_fault(plan),
         log=None if chdir else _log_fault(plan),
@@ -119,22 +120,13 @@ def _directory_fault(plan: JobPlan) -> Optional[Fault]:
 
 def _program_fault(plan: JobPlan) -> Optional[Fault]:
     request, script = plan.request, plan.request.script
-    # A bare name may be one of the image's, or of what the job itself brings to PATH.
-    brought = request.container or request.setup or request.conda or "PATH" in dict(request.env)
-    if script is None or ((brought or _may_bring(plan)) and not _is_file_name(script)):
+    if script is None or (_brings_programs(plan) and not _is_file_name(script)):
         return None
     path = request.from_here(script)
     if os.path.isdir(path):
         return Fault(Kind.DIRECTORY)
     if not _is_file_name(script):
-        places = []
-        if request.venv is not None:
-            places.append(request.from_here(os.path.expanduser(f"{request.venv}/bin")))
-        places.append(os.environ.get("PATH", os.defpath))
-        from shutil import which  # with bz2 and lzma, which few submissions need
-
-        found = which(script, path=os.pathsep.join(places))
-        return Fault(Kind.NOT_ON_PATH) if found is None else None
+        return None if _on_path(script, request) else Fault(Kind.NOT_ON_PATH)
     if not os.path.exists(path):
         return Fault(Kind.MISSING, more=_like(path))
     if not os.path.isfile(path):
@@ -146,6 +138,32 @@ def _program_fault(plan: JobPlan) -> Optional[Fault]:
     executable = script.endswith(".py") or os.access(path, os.X_OK)
     # Directives are a rule of their own.
     return None if executable or _has_directives(request) else Fault(Kind.NOT_EXECUTABLE)
+
+
+def _brings_programs(plan: JobPlan) -> bool:
+    """Whether a bare name may be one of the image's, or of what the job itself brings to PATH."""
+    request = plan.request
+    brought = request.container or request.setup or request.conda or "PATH" in dict(request.env)
+    return bool(brought) or _may_bring(plan)
+
+
+def _on_path(name: str, request: JobRequest) -> bool:
+    places = [os.environ.get("PATH", os.defpath)]
+    if request.venv is not None:
+        places.insert(0, request.from_here(os.path.expanduser(f"{request.venv}/bin")))
+    from shutil import which  # with bz2 and lzma, which few submissions need
+
+    return which(name, path=os.pathsep.join(places)) is not None
+
+
+def _not_on_path(plan: JobPlan) -> Iterator[str]:
+    """The programs that start the user's; srun is Slurm's own, which the gate asks anyway."""
+    if plan.interactive or plan.steps or _brings_programs(plan):
+        return
+    called = plan.launcher.programs[0][0] if plan.launcher.programs else "srun"
+    names = [called] if called != "srun" else []
+    names += plan.launcher.python if is_python(plan.request) else ()
+    yield from (name for name in names if not _on_path(name, plan.request))
 
 
 _RANK = r"['\"](?:LOCAL_)?(?:RANK|WORLD_SIZE)['\"]"

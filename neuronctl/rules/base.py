@@ -122,6 +122,8 @@ class LocalFacts:
     """The user's configuration file, which may not exist."""
     chdir: Optional[Fault] = None
     program: Optional[Fault] = None
+    not_on_path: Tuple[str, ...] = ()
+    """The launcher and the interpreter, if PATH, which the job inherits, does not lead to them."""
     image: Optional[Fault] = None
     environment: Optional[Fault] = None
     log: Optional[Fault] = None

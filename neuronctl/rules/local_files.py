@@ -29,6 +29,12 @@ def job_directory(context: RuleContext) -> Iterator[Violation]:
 @rule(ERROR, "NC401", "program cannot be run", "of_machine of_launch of_step first")
 def program(context: RuleContext) -> Iterator[Violation]:
     fault, request = context.local.program, context.plan.request
+    for name in context.local.not_on_path:
+        yield Violation(
+            f"no program '{name}' on PATH, which the job inherits: it would fail at its start",
+            "name the environment that has it: --conda NAME, --venv DIR, or --module NAME",
+            severity=WARNING,
+        )
     if fault is None:
         return
     script, near = request.script or "", f"; did you mean {fault.more}?" if fault.more else ""

@@ -26,7 +26,10 @@ class FakeSlurm:
     @property
     def env(self) -> Dict[str, str]:
         """To be added to the environment of the command line."""
-        return {"PATH": f"{FAKES}:/usr/bin:/bin", "FAKE_SLURM": str(self.directory)}
+        return {
+            "PATH": f"{FAKES}:/usr/bin:/bin:{FAKES.parents[1]}/on_path",
+            "FAKE_SLURM": str(self.directory),
+        }
 
     def answer(
         self, name: str, stdout: str = "", stderr: str = "", *, code: int = 0, delay: float = 0

@@ -131,7 +131,7 @@ def test_needs_neither_slurm_nor_heavy_modules(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        env={**os.environ, "PATH": ""},
+        env={**os.environ, "PATH": str(Path(__file__).parents[1] / "on_path")},
     )
     assert (result.returncode, result.stderr) == (0, "[]\n")
 

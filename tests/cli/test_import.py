@@ -79,7 +79,7 @@ def test_what_generate_makes_of_it(run: Run, tmp_path: Path) -> None:
     assert "#SBATCH --output=slurm-%j.out" in directives
     assert not any("--error" in line for line in directives)
     assert "module load gcc/11.5.0 || stop" in made
-    assert made.endswith("\npython train.py --lr 0.10\n")
+    assert made.endswith("\nexec python train.py --lr 0.10\n")
     subprocess.run(["bash", "-n"], input=made, text=True, check=True)
     (tmp_path / "made.sh").write_text(made)
     assert "error" not in run("check", "made.sh").stdout

@@ -263,6 +263,8 @@ LINES = [
      "out-of-memory", "memory"),
     (["slurmstepd-gpu35: error: *** JOB 7 Exceeded job memory limit at some point"],
      "out-of-memory", "memory"),
+    (["preflight: gpu36: no program on PATH: torchrun"], "command-not-found",
+     "'torchrun' is not on the job's PATH"),
     (["preflight: gpu36: cannot reach 10.0.0.1 port 12345, the first node"],
      "preflight", "gpu36: cannot reach"),
     (["gpu35 has no address that other nodes can reach: '127.0.1.1'"], "no-address", "gpu35"),

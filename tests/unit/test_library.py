@@ -70,7 +70,7 @@ def test_values_that_refer_to_variables(tmp_path: Path, monkeypatch: pytest.Monk
     script = neuronctl.render(plan)
     assert f"#SBATCH --chdir={tmp_path}/sub\n" in script
     assert 'export A="x:$A"\nexport B="$HOME"\nexport MINE=\'a$PATH\'\n' in script
-    assert script.endswith('\n./own "$B"\n'), "a program of the job's directory"
+    assert script.endswith('\nexec ./own "$B"\n'), "a program of the job's directory"
     decision = plan.decision("expand")
     assert decision is not None and decision.value == "$A, $HOME, $B"
     assert "first node" in decision.reason

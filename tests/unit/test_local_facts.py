@@ -405,3 +405,23 @@ def test_shell_text_that_bash_reads_is_no_finding() -> None:
     ]
     assert len(texts) > 110
     assert [text for text in texts + odd if syntax_problem(text)] == []
+
+
+def test_what_starts_the_program_is_on_path(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(here / "bin"))
+    several = {"launcher": "torchrun", "gpus_per_node": 2}
+    assert seen(**several).not_on_path == ("torchrun",)
+    assert seen(launcher="python").not_on_path == ("python",)
+    assert seen(launcher="srun", nodes=2).not_on_path == ("python",)
+    assert seen(launcher="mpirun", nodes=2).not_on_path == ("mpirun", "python")
+    assert seen(script="python", args=("train.py",), launcher="none").not_on_path == ()  # NC401
+    message, hint = told("NC401", **several)
+    assert "no program 'torchrun' on PATH" in message
+    assert all(word in hint for word in ("--conda", "--venv", "--module"))
+    for brought in ({"modules": ("cuda",)}, {"conda": "nlp"}, {"container": "/x.sif"}):
+        assert seen(**several, **brought).not_on_path == ()
+    for name in ("bin/torchrun", "env/bin/python"):
+        (here / name).parent.mkdir(parents=True)
+        (here / name).touch(0o755)
+    assert seen(**several).not_on_path == ()
+    assert seen(launcher="python", venv="env").not_on_path == ()

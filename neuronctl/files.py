@@ -247,9 +247,12 @@ def _there(read: Optional[T]) -> T:
 
 
 def _regular(descriptor: int) -> BinaryIO:
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
         return io.BufferedReader(_Regular(descriptor, "rb"))
     os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     raise OSError(errno.EINVAL, "not a regular file")
 
 

@@ -286,7 +286,7 @@ def test_the_cache_of_yaml(changed: Any) -> None:
     file.write_text(text, encoding="utf-8")
     _keep("yaml", str(file), changed, text)
     with bounded():
-        document = yamlfile.read(file, CatalogError, keep=True)
+        document = yamlfile.read(file, CatalogError, found=True)
         assert document.where(("a", "0"))
 
 

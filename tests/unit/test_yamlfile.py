@@ -225,10 +225,10 @@ def kept_files() -> List[Path]:
 def test_kept_document_equals_the_parsed_one(tmp_path: Path, monkeypatch: Any) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("a: 1.10\nb: {c: [x, 24:00:00, true, null], '한글': 1}\n")
-    first = yamlfile.read(file, CatalogError, keep=True)
+    first = yamlfile.read(file, CatalogError, found=True)
     assert len(kept_files()) == 1
     monkeypatch.setattr(yamlfile, "parse", None)  # it must not be needed any more
-    again = yamlfile.read(file, CatalogError, keep=True)
+    again = yamlfile.read(file, CatalogError, found=True)
     assert again == first
     assert again.where(("b", "c", "1")) == f"{file}:2"
 
@@ -237,19 +237,19 @@ def test_kept_document_is_never_stale(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("a: 1\n")
     os.utime(file, (1, 1))
-    assert yamlfile.read(file, CatalogError, keep=True).data == {"a": 1}
+    assert yamlfile.read(file, CatalogError, found=True).data == {"a": 1}
     file.write_text("a: 2\n")  # of the same size and time
     os.utime(file, (1, 1))
-    assert yamlfile.read(file, CatalogError, keep=True).data == {"a": 2}
+    assert yamlfile.read(file, CatalogError, found=True).data == {"a": 2}
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", "null", '{"text": 1}', '{"text": "a: 1\\n"}'])
 def test_damaged_cache_is_passed_over(tmp_path: Path, damage: str) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("a: 1\n")
-    yamlfile.read(file, CatalogError, keep=True)
+    yamlfile.read(file, CatalogError, found=True)
     kept_files()[0].write_text(damage)
-    assert yamlfile.read(file, CatalogError, keep=True).data == {"a": 1}
+    assert yamlfile.read(file, CatalogError, found=True).data == {"a": 1}
 
 
 def test_only_what_is_to_be_kept_is_kept_and_privately(tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_only_what_is_to_be_kept_is_kept_and_privately(tmp_path: Path) -> None:
     file.write_text("env: {HF_TOKEN: hf_x}\n")
     yamlfile.read(file, JobFileError)
     assert kept_files() == []
-    yamlfile.read(file, JobFileError, keep=True)
+    yamlfile.read(file, JobFileError, found=True)
     assert kept_files()[0].stat().st_mode & 0o777 == 0o600
 
 
@@ -266,7 +266,7 @@ def test_no_place_for_the_cache_is_no_error(tmp_path: Path, monkeypatch: Any) ->
     file.write_text("a: 1\n")
     (tmp_path / "flat").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "flat"))
-    assert yamlfile.read(file, CatalogError, keep=True).data == {"a": 1}
+    assert yamlfile.read(file, CatalogError, found=True).data == {"a": 1}
 
 
 def test_a_configuration_is_kept_unless_a_secret_may_stand_in_it(

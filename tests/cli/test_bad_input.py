@@ -283,7 +283,8 @@ def test_force(run: Run, fake_slurm: FakeSlurm) -> None:
 
 def test_no_slurm(run: Run, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
-    result = run("submit", *ONE, "train.py", code=6, env={"PATH": str(tmp_path / "bin")})
+    path = f"{tmp_path}/bin:{Path(__file__).parents[1]}/on_path"
+    result = run("submit", *ONE, "train.py", code=6, env={"PATH": path})
     one_error(result, "sbatch not found", "neuronctl generate")
 
 

@@ -73,7 +73,8 @@ def units(text: str, one_word: Collection[str] = ()) -> List[Unit]:
         last = max(last, node.start_point[0])
         if spans and node.start_point[0] <= spans[-1][1]:
             start, end, nodes = spans[-1]
-            spans[-1] = (start, max(end, last), [*nodes, node])
+            nodes.append(node)
+            spans[-1] = (start, max(end, last), nodes)
         else:
             spans.append((node.start_point[0], last, [node]))
     found: List[Unit] = []
@@ -100,8 +101,14 @@ def units(text: str, one_word: Collection[str] = ()) -> List[Unit]:
 _SIMPLE = ("command", "declaration_command", "variable_assignment", "variable_assignments")
 
 
+_MOST_ON_A_LINE = 200
+"""Statements; more stay shell text, since each is read anew."""
+
+
 def _simple(nodes: List[Node], one_word: Collection[str]) -> Optional[Tuple[Simple, ...]]:
     found = []
+    if len(nodes) > _MOST_ON_A_LINE:
+        return None
     for node in nodes:
         if node.type in ("comment", ";", "\n"):
             continue
@@ -129,9 +136,8 @@ def _one(text: str, kind: str, one_word: Collection[str]) -> Optional[Simple]:
         several = {
             name: f"{whole[name]} " if name not in one_word else whole[name] for name in names
         }
-        split = next(
-            one for one in read_shell(text, several, split=False).commands if not one.captured
-        )
+        again = read_shell(text, several, split=False).commands if names else commands
+        split = next(one for one in again if not one.captured)
         return Simple(tuple(map(_word, commands[0].words, split.words)))
     exported = text.split(None, 1)[0] == "export"
     if (kind == "declaration_command" and not exported) or not re.match(

@@ -17,6 +17,7 @@ from neuronctl.console import (
     print_line,
     print_table,
     print_text,
+    printable,
 )
 from neuronctl.errors import NoSuchJobError, UsageError
 from neuronctl.words import amount, counted, duration, moment, percent
@@ -54,11 +55,11 @@ def command(jobs: Sequence[str], html: Optional[str], as_csv: bool, as_json: boo
     elif as_csv:
         _print_csv(used)
     elif html is not None:
-        from neuronctl.files import write_private
+        from neuronctl.files import write_whole
         from neuronctl.monitoring.page import report_page
 
         try:
-            write_private(html, report_page(used[0], _figures(used[0])))
+            write_whole(html, report_page(used[0], _figures(used[0])))
         except OSError as error:
             raise UsageError(
                 f"cannot write {html}: {error.strerror}", "name another file"
@@ -82,13 +83,12 @@ def _use_of(word: str) -> JobUse:
     asked = one_job(word, store)
     found = found_job(asked, store)
     if len(found.jobs) > 1 or found.jobs[0].count > 1:
-        raise UsageError(
-            f"job {asked} has several tasks", f"name one of them: neuronctl report {asked.job}_1"
-        )
+        task = next((job.id for job in found.jobs if job.id.task is not None), f"{asked.job}_1")
+        raise UsageError(f"job {asked} has several tasks", f"name one: neuronctl report {task}")
     status = found.jobs[0]
     folder = folder_of(log_paths(status)[0])
     try:
-        nodes = read_samples(folder)
+        nodes = read_samples(folder, status.job_id, status.start or 0)
     except OSError as error:
         raise NoSuchJobError(f"cannot read the samples in {folder}: {error.strerror}") from None
     accounted = None if nodes else read_usage(status.id)
@@ -101,7 +101,8 @@ def _print(job: JobUse) -> None:
 
     status = job.status
     how = ending_words(status) if status.ended else ""
-    print_text(f"Job {status.id} ({status.name}): {status.state}{how and f', {how}'}", "bold")
+    head = f"Job {status.id} ({status.name}): {status.state}{how and f', {how}'}"
+    print_text(printable(head), "bold")
     rows = _figures(job)
     width = max(len(name) for name, _ in rows)
     for name, text in rows:
@@ -116,10 +117,11 @@ def _print(job: JobUse) -> None:
     for text in advice:
         print_line()
         _print_wrapped(text)
-    if not job.nodes:
+    if not job.nodes and status.start is not None:
         print_line()
         _print_wrapped(
-            "it wrote no samples: submit with --monitor for the use of GPUs and for curves"
+            "there are no samples of it beside its log: --monitor takes them, for the use of GPUs "
+            "and for curves"
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Callable, List, Optional, Sequence, Tuple
 
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.monitoring.samples import POWER_LIMIT, GpuUse, NodeUse
 from neuronctl.slurm.job_usage import AccountedUse
 from neuronctl.tracking.job_status import JobStatus
@@ -244,4 +244,12 @@ def advise(job: JobUse, limits: Thresholds = LIMITS) -> List[str]:
     """All that there is to say of a job; of its samples only where there are enough."""
     enough = max((node.samples for node in job.nodes), default=0) >= limits.samples
     known = ADVICE if enough else (_early,)
+    # nvidia-smi may have ended long before the job.
+    job = replace(
+        job,
+        nodes=tuple(
+            replace(node, gpus=tuple(gpu for gpu in node.gpus if gpu.samples >= limits.samples))
+            for node in job.nodes
+        ),
+    )
     return [text for one in known if (text := one(job, limits))]

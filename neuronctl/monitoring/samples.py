@@ -1,8 +1,8 @@
 """The samples that a job's nodes wrote beside its log, read in one pass and in little memory.
 
-templates/monitor.j2 writes them. ``NODE.csv`` has the node's figures, one line a sample, and
-``NODE.gpus.csv`` what nvidia-smi printed, one line a GPU and sample. Columns are found by the names
-in each file's header, with their units.
+templates/monitor.j2 writes them. ``JOB.NODE.csv`` has the node's figures, one line a sample, and
+``JOB.NODE.gpus.csv`` what nvidia-smi printed, one line a GPU and sample. Columns are found by the
+names in each file's header, with their units. Several jobs may share a log, and so a folder.
 """
 
 from __future__ import annotations
@@ -114,23 +114,28 @@ class NodeUse:
 
 
 def folder_of(log: str) -> str:
-    """Where the samples of the job with this log lie."""
-    return f"{log}.samples"
+    """Where the samples of the job with this log lie; a job sees what a link leads to."""
+    return f"{os.path.realpath(log)}.samples"
 
 
-def read_samples(folder: str) -> Tuple[NodeUse, ...]:
-    """All nodes that wrote samples, by name; empty where there are none. Raises OSError."""
+def read_samples(folder: str, job: int, start: float = 0) -> Tuple[NodeUse, ...]:
+    """All nodes that wrote samples of a job, by name; empty where there are none.
+
+    job: its own number, as $SLURM_JOB_ID. start: what a node wrote of a run that ended before is
+    left out; a requeued job has several. Raises OSError.
+    """
+    own = re.compile(rf"{job}\.[A-Za-z0-9][A-Za-z0-9_.-]*\.csv")
     try:
-        names = sorted(name for name in os.listdir(folder) if name.endswith(".csv"))
+        names = sorted(name for name in os.listdir(folder) if own.fullmatch(name))
     except (FileNotFoundError, NotADirectoryError):
         return ()
     names = [name for name in names if not name.endswith(".gpus.csv")][:_MOST_NODES]
-    paths = [os.path.join(folder, name) for name in names]
-    spans = [span for span in map(_span, paths) if span is not None]
-    if not spans:
+    spans = {path: _span(path) for path in (os.path.join(folder, name) for name in names)}
+    known = {path: span for path, span in spans.items() if span is not None and span[1] >= start}
+    if not known:
         return ()
-    axis = _Axis(min(first for first, _ in spans), max(last for _, last in spans))
-    found = (_read_node(path, axis) for path in paths)
+    axis = _Axis(min(first for first, _ in known.values()), max(last for _, last in known.values()))
+    found = (_read_node(path, axis) for path in known)
     return tuple(sorted((node for node in found if node is not None), key=lambda one: one.node))
 
 
@@ -142,6 +147,7 @@ class _Axis:
 
     def __init__(self, first: float, last: float) -> None:
         self.first = first
+        self.last = last
         self.scale = PARTS / (max(last - first, 1) + 1)
 
     def curve_of(self, times: Sequence[float], values: Sequence[float]) -> Curve:
@@ -157,20 +163,23 @@ class _Axis:
 
 
 class _Numbers(Dict[str, float]):
-    """The numbers of texts, each read once; NaN for a text that is none, such as ``[N/A]``."""
+    """The numbers of texts, each read once; NaN for what is no figure, such as ``[N/A]``."""
 
     def __missing__(self, text: str) -> float:
         try:
             number = float(int(text, 16)) if text[:2] == "0x" else float(text)
         except (OverflowError, ValueError):
             number = math.nan
-        if math.isinf(number):
+        if not 0 <= number < _TOO_MUCH:
             number = math.nan
         if len(self) > _MOST_TEXTS:
             self.clear()
         self[text] = number
         return number
 
+
+_TOO_MUCH = 1e18
+"""For any figure; sums of what is less stay finite."""
 
 _MOST_TEXTS = 100_000
 """More than a file of samples has; there may be anything in it."""
@@ -256,7 +265,12 @@ def _read_node(path: str, axis: _Axis) -> Optional[NodeUse]:
     if not node.samples:
         return None
     gpus = _read_gpus(path[: -len(".csv")] + ".gpus.csv", node, axis)
-    return node.result(os.path.basename(path)[: -len(".csv")], gpus)
+    return node.result(_node_of(path), gpus)
+
+
+def _node_of(path: str) -> str:
+    """``gpu30`` of ``4711.gpu30.csv`` and of ``4711.gpu30.gpus.csv``."""
+    return re.sub(r"^[0-9]+\.|(\.gpus)?\.csv$", "", os.path.basename(path))
 
 
 class _Node:
@@ -278,7 +292,7 @@ class _Node:
             return
         values = {name: self.numbers[row[place]] for name, place in self.columns.items()}
         now, memory = values["time"], values["memory"]
-        if not (memory == memory and now >= self.last):
+        if not (memory == memory and max(self.last, self.axis.first) <= now <= self.axis.last):
             return
         passed = now - self.last if self.samples else 0.0
         grown = {name: self._grown(name, values.get(name, math.nan)) for name in _COUNTERS}
@@ -346,7 +360,7 @@ def _positive(text: Optional[str]) -> Optional[float]:
         number = float(text or "")
     except ValueError:
         return None
-    return number if math.isfinite(number) and number > 0 else None
+    return number if 0 < number < _TOO_MUCH else None
 
 
 def _bytes(text: str) -> Optional[int]:
@@ -362,7 +376,6 @@ def _bytes(text: str) -> Optional[int]:
 def _read_gpus(path: str, node: _Node, axis: _Axis) -> List[GpuUse]:
     """A million lines take seconds here: they are taken apart a block at a time."""
     gpus: Dict[str, _Gpu] = {}
-    name = os.path.basename(path)[: -len(".gpus.csv")]
     minutes = _Minutes(_positive(node.facts.get("start")) or node.first, axis.first)
     numbers = _Numbers()
     columns: Dict[str, int] = {}
@@ -380,20 +393,16 @@ def _read_gpus(path: str, node: _Node, axis: _Axis) -> List[GpuUse]:
                 for row in rows:
                     by_gpu.setdefault(row[columns["index"]], []).append(row)
                 for index, own in by_gpu.items():
-                    if index in gpus or len(gpus) < _MOST_GPUS:
+                    if index in gpus or (_INDEX.fullmatch(index) and len(gpus) < _MOST_GPUS):
                         gpus.setdefault(index, _Gpu(index)).add(own, columns, numbers, minutes)
     except OSError:
         return []
-    return [
-        gpu.result(name, axis) for _, gpu in sorted(gpus.items(), key=lambda item: _order(item[0]))
-    ]
-
-
-def _order(index: str) -> Tuple[int, str]:
-    return (int(index) if index.isdigit() else 1 << 30, index)
+    in_order = sorted(gpus.values(), key=lambda gpu: int(gpu.index))
+    return [gpu.result(_node_of(path), axis) for gpu in in_order]
 
 
 _MOST_GPUS = 256
+_INDEX = re.compile("[0-9]{1,4}")
 
 _FIGURES = {
     "use": ("utilization.gpu",),
@@ -455,10 +464,7 @@ class _Gpu:
     ) -> None:
         texts = list(zip(*rows))
         stamps = texts[columns["timestamp"]]
-        try:
-            self.times.extend([minutes[stamp[:16]] + float(stamp[17:]) for stamp in stamps])
-        except ValueError:
-            self.times.extend([minutes[stamp[:16]] + numbers[stamp[17:]] for stamp in stamps])
+        self.times.extend([minutes[stamp[:16]] + numbers[stamp[17:]] for stamp in stamps])
         for name, titles in _FIGURES.items():
             place = next((columns[title] for title in titles if title in columns), None)
             if place is None:
@@ -469,10 +475,7 @@ class _Gpu:
                     if bits == bits:
                         self.reasons[int(bits)] = self.reasons.get(int(bits), 0) + times
             else:
-                try:
-                    self.figures[name].extend(array("f", map(float, texts[place])))
-                except (OverflowError, ValueError):  # [N/A], [Not Supported]
-                    self.figures[name].extend(map(numbers.__getitem__, texts[place]))
+                self.figures[name].extend(map(numbers.__getitem__, texts[place]))
 
     def result(self, node: str, axis: _Axis) -> GpuUse:
         figures = {name: _told(values) for name, values in self.figures.items()}

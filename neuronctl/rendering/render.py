@@ -82,7 +82,8 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
         checks=checked,
         looks=looks,
         monitor=monitor,
-        monitor_srun=once_per_node(plan) if monitor and plan.most_nodes > 1 else "",
+        # --mem=0: it gets none of the memory that the program's step may have taken before.
+        monitor_srun=f"{once_per_node(plan)} --mem=0" if monitor and plan.most_nodes > 1 else "",
         inside=inside,
         calls=calls,
         setup=_users_lines(setup) if setup and "environment" in inside else setup,

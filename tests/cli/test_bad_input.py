@@ -229,8 +229,8 @@ def test_a_word_that_sbatch_does_not_know(run: Run, fake_slurm: FakeSlurm) -> No
 
 def test_no_gpus_are_explained(run: Run) -> None:
     for option in ("--gres=gpu:0", "--gpus-per-node=0", "--gpus=0"):
-        said = run("generate", "-p", "amd_a100nv_8", *NEURON[:4], option, "train.py", code=4).stderr
-        assert "error NC122: requested no GPU; amd_a100nv_8 is a GPU partition" in said
+        said = run("generate", "-p", "amd_a100nv_8", *NEURON[:4], option, "train.py").stderr
+        assert "warning NC122: requested no GPU; amd_a100nv_8 is a GPU partition" in said
         out = run("generate", "-p", "cpu", *NEURON[:4], option, "train.py").stdout
         assert "gpu" not in out
 

@@ -116,10 +116,10 @@ def test_the_same_process_number_on_both(tmp_path: Path, monkeypatch: pytest.Mon
     path = tmp_path / "record.json"
     replace = os.replace
 
-    def meanwhile(source: str, target: str) -> None:
+    def meanwhile(source: str, target: str, **places: int) -> None:
         monkeypatch.setattr(os, "replace", replace)
         private.write_private(str(path), "of the other")
-        replace(source, target)
+        replace(source, target, **places)
 
     monkeypatch.setattr(os, "replace", meanwhile)
     private.write_private(str(path), "of the one")

@@ -154,15 +154,15 @@ def test_more_than_the_wall_time_is_refused(sandbox: Sandbox) -> None:
 
 def test_what_was_only_seen_or_advised_is_slurms_to_refuse(sandbox: Sandbox) -> None:
     """The sandbox's Slurm enforces what two users saw, and what the guide advises."""
-    for options, code, words in (
-        (["-c", "11"], "NC132", "observation: amd_a100nv_8, refusals that two users quote, 2026"),
-        (["--mem", "8G"], "NC211", "advice: KISTI Neuron user guide"),
+    for options, severity, code, words in (
+        (["-c", "11"], "note", "NC132", "observation: amd_a100nv_8, refusals that two users quote"),
+        (["--mem", "8G"], "warning", "NC211", "advice: KISTI Neuron user guide"),
     ):
         told = submit(sandbox, "--gpus-per-node", "1", *options, "--dry-run")
-        assert f"warning {code}: " in told.stderr and words in told.stderr
+        assert f"{severity} {code}: " in told.stderr and words in told.stderr
         assert f"not known: Slurm may refuse it: see {code}" in told.stderr
         refused = submit(sandbox, "--gpus-per-node", "1", *options, code=7)
-        assert f"warning {code}: " in refused.stderr
+        assert f"{severity} {code}: " in refused.stderr
         assert "sbatch refused the request" in refused.stderr
 
 

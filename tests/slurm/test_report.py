@@ -95,15 +95,23 @@ def test_known_use_is_told(sandbox: Sandbox) -> None:
 def test_two_nodes_signals_and_exit_codes_are_as_without(sandbox: Sandbox) -> None:
     sandbox.write(
         "hears.py",
-        "import signal, time\n"
-        "signal.signal(signal.SIGUSR1, lambda *_: (print('heard', flush=True), exit(9)))\n"
+        "import os, signal, subprocess, time\n"
+        "def heard(*_):\n"
+        "    print('heard', flush=True)\n"
+        "    os._exit(9)\n"
+        "signal.signal(signal.SIGUSR1, heard)\n"
+        "time.sleep(6)\n"
+        "if os.environ['SLURM_PROCID'] == '0':\n"
+        "    subprocess.run(['scancel', '--signal=USR1', os.environ['SLURM_JOB_ID']])\n"
         "time.sleep(120)\n",
     )
     words = ["-N", "2", "--gpus-per-node", "2", "--launcher", "srun", "-J", "two"]
-    job = submitted(sandbox, *words, "--signal", "USR1@285", "hears.py", code=9)
+    job = submitted(sandbox, *words, "hears.py", code=9)
     log = sandbox.exec(["cat", f"two_{job}.out"]).stdout
-    assert log.count("heard") == 4
-    assert [node["node"] for node in report(sandbox, job)["nodes_sampled"]] == ["gpu35", "gpu36"]
+    assert log.count("heard") >= 4  # where Slurm signals every process, some hear it twice
+    nodes = report(sandbox, job)["nodes_sampled"]
+    assert [node["node"] for node in nodes] == ["gpu35", "gpu36"]
+    assert min(node["samples"] for node in nodes) >= 4
 
 
 HANGS = "#!/bin/sh\nexec sleep 600\n"

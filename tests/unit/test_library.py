@@ -75,7 +75,7 @@ def test_values_that_refer_to_variables(tmp_path: Path, monkeypatch: pytest.Monk
     assert decision is not None and decision.value == "$A, $HOME, $B"
     assert "first node" in decision.reason
     plan = neuronctl.plan("train.py", ["$B"], env={"A": "x:$A"}, **OPTIONS)
-    assert neuronctl.render(plan).endswith("\npython train.py '$B'\n")
+    assert neuronctl.render(plan).endswith("\nexec python train.py '$B'\n")
     decision = plan.decision("expand")
     assert decision is not None and decision.value == "no" and "$A, $B as typed" in decision.reason
 

@@ -20,7 +20,7 @@ from neuronctl.tracking.job_status import JobStatus
 
 START = 1_795_000_000
 GIB = 1 << 30
-HEAD = "# node=gpu30 job=1 cores=16 memory=65536M every=10 start={start}\n"
+HEAD = "# node=gpu30 job=4711 cores=16 memory=65536M every=10 start={start}\n"
 COLUMNS = "time [s],cpu [s],memory [B],read [B],written [B],received [B],sent [B]\n"
 OF_535 = (
     "timestamp, index, utilization.gpu [%], memory.used [MiB], memory.total [MiB], power.draw [W], "
@@ -40,7 +40,7 @@ def node(folder: Path, name: str = "gpu30", samples: int = 60, **more: str) -> N
         f"{START + 10 * n},{40.0 * n:.2f},{GIB + n * (1 << 20)},{n * 1000},{n * 10},{5000 + n},7\n"
         for n in range(samples)
     ]
-    (folder / f"{name}.csv").write_text(HEAD.format(start=START) + COLUMNS + "".join(lines))
+    (folder / f"4711.{name}.csv").write_text(HEAD.format(start=START) + COLUMNS + "".join(lines))
 
 
 def stamp(seconds: float, zone: int = 9 * 3600) -> str:
@@ -49,12 +49,12 @@ def stamp(seconds: float, zone: int = 9 * 3600) -> str:
 
 
 def gpus(folder: Path, rows: List[str], header: str = OF_535, name: str = "gpu30") -> None:
-    (folder / f"{name}.gpus.csv").write_text(header + "".join(f"{row}\n" for row in rows))
+    (folder / f"4711.{name}.gpus.csv").write_text(header + "".join(f"{row}\n" for row in rows))
 
 
 def test_a_node(tmp_path: Path) -> None:
     node(tmp_path)
-    (one,) = read_samples(str(tmp_path))
+    (one,) = read_samples(str(tmp_path), 4711)
     assert (one.node, one.samples, one.cores, one.memory) == ("gpu30", 60, 16, 64 * GIB)
     assert one.cores_busy == pytest.approx(4.0)
     assert one.memory_peak == GIB + 59 * (1 << 20)
@@ -74,7 +74,7 @@ def test_gpus_of_two_drivers(tmp_path: Path, header: str, errors: str) -> None:
         facts = f"95, 70000, 81559, [N/A], 88, 990, 1980, {0x40:#018x}{errors}"
         rows.append(f"{stamp(10 * n + 0.4)}, 1, {facts}")
     gpus(tmp_path, rows, header)
-    (one,) = read_samples(str(tmp_path))
+    (one,) = read_samples(str(tmp_path), 4711)
     first, second = one.gpus
     assert (first.use, first.idle, first.longest_idle) == (40.0, 0.5, 100)
     assert first.idle_since is not None and (first.idle_since - START) % 200 == 100
@@ -88,19 +88,19 @@ def test_what_is_not_told_is_not_known(tmp_path: Path) -> None:
     node(tmp_path)
     header = "timestamp, index, utilization.gpu [%], memory.used [GB]\n"
     gpus(tmp_path, [f"{stamp(10 * n)}, 0, [N/A], 40" for n in range(20)], header)
-    (gpu,) = read_samples(str(tmp_path))[0].gpus
+    (gpu,) = read_samples(str(tmp_path), 4711)[0].gpus
     assert (gpu.samples, gpu.use, gpu.idle, gpu.memory_peak) == (20, None, None, None)
     gpus(tmp_path, [], "Unable to determine the device handle for GPU 0000:01:00.0\n")
-    assert read_samples(str(tmp_path))[0].gpus == ()
+    assert read_samples(str(tmp_path), 4711)[0].gpus == ()
 
 
 def test_a_gap_is_told_and_a_node_in_another_time_zone_is_in_place(tmp_path: Path) -> None:
     node(tmp_path, samples=10)
-    with (tmp_path / "gpu30.csv").open("a") as file:
+    with (tmp_path / "4711.gpu30.csv").open("a") as file:
         file.write(f"{START + 1000},400,{GIB},0,0,0,0\n")
     rows = [f"{stamp(10 * n, -5 * 3600)}, 0, {n}" for n in range(10)]
     gpus(tmp_path, rows, "timestamp, index, utilization.gpu [%]\n")
-    (one,) = read_samples(str(tmp_path))
+    (one,) = read_samples(str(tmp_path), 4711)
     assert one.silent == 910
     known = [place for place, value in enumerate(one.gpus[0].curve) if value is not None]
     assert known[0] == 0 and known[-1] < 240 / 10
@@ -111,19 +111,21 @@ def test_a_gap_is_told_and_a_node_in_another_time_zone_is_in_place(tmp_path: Pat
     [b"", b"\0" * 5000, b"x" * (3 << 20), b"# node=a\n", b"#\ntime [s],cpu [s],memory [B]\n1,2\n"],
 )
 def test_broken_files(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "a.csv").write_bytes(content)
-    assert read_samples(str(tmp_path)) == ()
+    (tmp_path / "4711.a.csv").write_bytes(content)
+    assert read_samples(str(tmp_path), 4711) == ()
     node(tmp_path)
-    (tmp_path / "gpu30.gpus.csv").write_bytes(content)
-    assert [one.gpus for one in read_samples(str(tmp_path))] == [()]
-    (tmp_path / "gpu30.gpus.csv").write_bytes(OF_535.encode() + content + b"\n, , \n1, 2, nan\n")
-    assert len(read_samples(str(tmp_path))) == 1
+    (tmp_path / "4711.gpu30.gpus.csv").write_bytes(content)
+    assert [one.gpus for one in read_samples(str(tmp_path), 4711)] == [()]
+    (tmp_path / "4711.gpu30.gpus.csv").write_bytes(
+        OF_535.encode() + content + b"\n, , \n1, 2, nan\n"
+    )
+    assert len(read_samples(str(tmp_path), 4711)) == 1
 
 
 def test_pipes_and_no_folder(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "a.csv")
-    assert read_samples(str(tmp_path)) == ()
-    assert read_samples(str(tmp_path / "none")) == ()
+    os.mkfifo(tmp_path / "4711.a.csv")
+    assert read_samples(str(tmp_path), 4711) == ()
+    assert read_samples(str(tmp_path / "none"), 4711) == ()
 
 
 STATUS = JobStatus(
@@ -176,8 +178,10 @@ def test_advice(job: JobUse, advice: List[str]) -> None:
 
 def test_the_page_escapes_names(tmp_path: Path) -> None:
     node(tmp_path)
-    gpus(tmp_path, [f"{stamp(10 * n)}, <b>, {n}" for n in range(60)], OF_535[:41] + "\n")
-    job = JobUse(replace(STATUS, name="<script>alert(1)</script>"), read_samples(str(tmp_path)))
+    gpus(tmp_path, [f"{stamp(10 * n)}, 0, {n}" for n in range(60)], OF_535[:41] + "\n")
+    job = JobUse(
+        replace(STATUS, name="<script>alert(1)</script>"), read_samples(str(tmp_path), 4711)
+    )
     page = report_page(job, [("<i>", "&")])
     assert "<script" not in page and "<b>" not in page and "<i>" not in page
     assert "http" not in page  # it needs no network
@@ -196,3 +200,19 @@ def test_what_accounting_has() -> None:
     assert (use.cpu, use.cores, use.elapsed) == (86410.0, 32, 100)
     assert use.largest_task == int(1.5 * GIB)
     assert parse_usage("") is None
+
+
+def test_only_the_jobs_own_run_and_what_can_be_figures(tmp_path: Path) -> None:
+    node(tmp_path)
+    node(tmp_path, "gpu31", samples=2)  # of a run that was requeued
+    (tmp_path / "4712.gpu32.csv").write_bytes((tmp_path / "4711.gpu30.csv").read_bytes())
+    (tmp_path / "4711.\x1b[31m.csv").write_bytes((tmp_path / "4711.gpu30.csv").read_bytes())
+    rows = [f"{stamp(10 * n)}, 0, 50" for n in range(60)]
+    rows += [f"{stamp(600)}, \x1b[31m, 5", f"{stamp(600)}, 0, inf", f"{stamp(0)[:17]}inf, 0, 1e39"]
+    gpus(tmp_path, rows, "timestamp, index, utilization.gpu [%]\n")
+    (one,) = read_samples(str(tmp_path), 4711, START + 100)
+    assert [(gpu.index, gpu.use) for gpu in one.gpus] == [("0", 50.0)]
+
+
+def test_a_gpu_with_few_samples_gets_no_advice() -> None:
+    assert advise(used(GPU, replace(UNUSED, samples=3))) == []

@@ -35,15 +35,16 @@ check_node() {
 # Sample the use of GPUs, cores, and memory on each node into files beside the log, for neuronctl report.
 monitor_nodes() {
     local log
-    log=$(readlink "/proc/$$/fd/1")
-    [ -f "$log" ] || return 0
-    (sample_node "$log.samples" 30 "$$" </dev/null &>/dev/null &)
+    log=$(readlink "/proc/$$/fd/1") && [ -f "$log" ] || return 0
+    (bash -c "$(declare -f sample_node sample_gpus); sample_node \"\$@\"" bash \
+        "$log.samples" 30 "$$" </dev/null &>/dev/null &)
 }
 sample_node() {
     local folder=$1 every=$2 batch_shell=${3-} name=${SLURMD_NODENAME:-$(hostname -s)} own=$BASHPID
     local controllers path group cpu_file=/dev/null memory_file=/dev/null limit_file=/dev/null limit='' processes gpus pause
     trap '' HUP INT QUIT USR1 USR2 ALRM XCPU
-    mkdir -p "$folder" && exec {pause}<> <(:) && exec >"$folder/$name.csv" || return 0
+    local file=$folder/$SLURM_JOB_ID.$name
+    mkdir -p "$folder" && exec {pause}<> <(:) && exec >"$file.csv" || return 0
     # The job's control group, of version 2 or 1, where Slurm uses them.
     while IFS=: read -r _ controllers path; do
         [[ $path =~ ^/.*/job_[0-9]+ ]] || continue
@@ -62,14 +63,14 @@ sample_node() {
     printf '# node=%s job=%s cores=%s memory=%s every=%s start=%(%s)T\n' \
         "$name" "$SLURM_JOB_ID" "${cores%%[(,]*}" "$limit" "$every" -1
     echo 'time [s],cpu [s],memory [B],read [B],written [B],received [B],sent [B]'
-    sample_gpus "$every" >"$folder/$name.gpus.csv" &
+    sample_gpus "$every" >"$file.gpus.csv" &
     gpus=$!
     while [ -z "$batch_shell" ] || kill -0 "$batch_shell"; do
         processes=$(grep -lz "^SLURM_JOB_ID=$SLURM_JOB_ID\$" /proc/[0-9]*/environ)
         processes=${processes/\/proc\/$own\/environ/}
         cat "$cpu_file" "$memory_file" ${processes//environ/stat} ${processes//environ/io} ${processes//environ/status} /proc/net/dev |
             awk -v now="$(printf '%(%s)T' -1)" -v ticks="$(getconf CLK_TCK)" '
-                NF == 1 { grouped = $1 / 1e9 }  # cpuacct.usage; in version 2, cpu.stat
+                NF == 1 && $1 + 0 > 0 { grouped = $1 / 1e9 }  # cpuacct.usage; in version 2, cpu.stat
                 $1 == "usage_usec" { grouped = $2 / 1e6 }
                 $1 == "anon" || $1 == "shmem" || $1 == "total_rss" || $1 == "total_shmem" { parts[$1] = $2 }
                 $1 == "RssAnon:" { resident += $2 * 1024 }
@@ -95,6 +96,7 @@ sample_gpus() {
         unknown=${BASH_REMATCH[1]}
         case $unknown in
             clocks_event_reasons.active) fields=${fields/$unknown/clocks_throttle_reasons.active} ;;
+            timestamp | index) return 0 ;;
             *) fields=${fields/,$unknown/} ;;
         esac
     done

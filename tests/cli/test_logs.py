@@ -159,7 +159,7 @@ def test_nobody_knows(run: Run, fake_slurm: FakeSlurm) -> None:
 
 def test_a_log_that_cannot_be_read(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     record(7, str(tmp_path))
-    assert "cannot be read: not a regular file" in run("logs", "7", code=8).stderr
+    assert "cannot be read: Is a directory" in run("logs", "7", code=8).stderr
 
 
 def test_a_task_that_the_controller_does_not_have(run: Run, fake_slurm: FakeSlurm) -> None:

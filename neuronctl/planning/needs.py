@@ -226,9 +226,12 @@ def contradictions(plan: JobPlan, release: Tuple[int, ...]) -> Iterator[str]:
     Source: Slurm 22.05.8 and 24.11.5, tried. release: () where it is not known.
     """
     own, request = plan.request.amounts, plan.request
-    if own is None:
-        return
     number = request.sbatch_number
+    if own is None:
+        typed = any(one.startswith("gpu") for one in request.gres)
+        if number("mem-per-gpu") and not (plan.gpus_per_node or typed):
+            yield "--mem-per-gpu needs GPUs"
+        return
     per_task, per_gpu, cores = map(number, ("gpus-per-task", "ntasks-per-gpu", "cpus-per-gpu"))
     nodes, tasks, each = own.nodes or 0, own.ntasks or 0, own.ntasks_per_node or 0
     gpus, per_node = own.gpus or 0, own.gpus_per_node or 0
@@ -248,6 +251,10 @@ def contradictions(plan: JobPlan, release: Tuple[int, ...]) -> Iterator[str]:
         yield f"{per_node} GPUs per node with --gpus-per-task={per_task} are for {share} tasks each"
     if per_task and per_node and (per_node % per_task or each not in (0, per_node // per_task)):
         yield f"{per_node} GPUs per node contradict --gpus-per-task={per_task}"
+    if per_task and 0 < tasks < each:
+        yield f"--ntasks-per-node={each} with --gpus-per-task wants more tasks than -n {tasks}"
+    if per_task and per_gpu:
+        yield "--gpus-per-task excludes --ntasks-per-gpu"
     if per_gpu and each:
         yield "--ntasks-per-gpu excludes --ntasks-per-node"
     any_gpu = gpus or per_node or per_task or any(one.startswith("gpu") for one in request.gres)

@@ -242,6 +242,12 @@ CASES: List[Case] = [
         {"amounts": Amounts(nodes=1, ntasks=2, ntasks_per_node=2)},
     ),
     (
+        "NC315",
+        {"sbatch": ("mem-per-gpu=9000",), "gpus_per_node": 0},
+        ["--mem-per-gpu needs GPUs"],
+        {"sbatch": ("mem-per-gpu=9000",), "gpus_per_node": 1},
+    ),
+    (
         "NC314",
         {"sbatch": ("het-group=1",)},
         ["sbatch has no option --het-group"],

@@ -156,7 +156,9 @@ class _Importer:
         self.first = max([1, *last]) + 1
         shell_lines = lines[self.first - 1 :]
         readable = _readable(shell_lines)
-        comments = read_shell("\n".join(shell_lines[:readable])).comments
+        as_written = "\n".join(shell_lines[:readable])
+        read = read_shell(as_written)
+        comments = read.comments
         late = [number for number in comments if shell_lines[number - 1].startswith("#SBATCH")]
         self.directives = Directives(header, name, cluster, [self._line(one) for one in late])
         for number in late:
@@ -170,7 +172,7 @@ class _Importer:
         self.prelude = [*_of_shebang(header, cluster), *self._slurms_variable(header)]
         cut = readable < len(shell_lines)
         text = "\n".join(self.text.split("\n")[:readable]) if cut else self.text
-        shell = read_shell(text)
+        shell = self.shell = read if text == as_written else read_shell(text)
         self.functions = functions(text)
         self.constants = _constants(shell)
         self.has_trap = any(one.name == "trap" for one in shell.commands)
@@ -209,7 +211,7 @@ class _Importer:
         lines = self.text.split("\n")
         sets = {
             one.name: one.place.line
-            for one in read_shell(self.text).assignments
+            for one in self.shell.assignments
             if one.sure and not one.exported and lines[one.place.line - 1].strip() in made
         }
         needless: Dict[str, int] = {}

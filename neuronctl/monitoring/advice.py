@@ -212,7 +212,8 @@ def _fills(job: JobUse, limits: Thresholds) -> Optional[str]:
             on = f" on {node.node}" if len(job.nodes) > 1 else ""
             return (
                 f"memory{on} grows by {amount(node.grows)} an hour, to {amount(node.memory_peak)} "
-                f"of {amount(node.memory)}: full in {duration(int(max(seconds, 0)))}"
+                f"of {amount(node.memory)}; at this rate it is full after another "
+                f"{duration(int(max(seconds, 0)))}"
             )
     return None
 

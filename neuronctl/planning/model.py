@@ -18,7 +18,7 @@ from neuronctl.units import split_signal
 from neuronctl.words import counted
 
 MONITOR_INTERVAL = 10
-"""Seconds: the sampler then takes about 0.2 % of a core (docs/how-to/gpu-use.md)."""
+"""Seconds: the sampler then takes about 0.12 % of a core (docs/how-to/gpu-use.md)."""
 
 
 @dataclass(frozen=True)

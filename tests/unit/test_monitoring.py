@@ -160,7 +160,7 @@ def used(*of: GpuUse, status: JobStatus = STATUS, **of_node: Optional[float]) ->
         (used(replace(GPU, clock=0.5, slowed={"power limit": 0.9})), []),
         (used(replace(GPU, errors=2)), ["had 2 uncorrected memory errors"]),
         (used(replace(GPU, use=30.0, memory_peak=8_000)), ["a larger batch"]),
-        (used(GPU, grows=4.0 * GIB, memory_peak=20.0 * GIB), ["full in 11 h"]),
+        (used(GPU, grows=4.0 * GIB, memory_peak=20.0 * GIB), ["full after another 11 h"]),
         (used(GPU, grows=0.1 * GIB, memory_peak=20.0 * GIB), []),
         (
             used(GPU, status=replace(STATUS, elapsed=7800, time_limit=172800)),

@@ -10,8 +10,8 @@ from neuronctl.catalog.local_cluster import is_cluster
 from neuronctl.catalog.model import Catalog, Cluster, Partition
 from neuronctl.catalog.schema import ARCHITECTURES
 from neuronctl.frozen import dataclass
+from neuronctl.slurm.answers import ClusterFigures
 from neuronctl.slurm.scontrol import NodeGroup, SitePartition
-from neuronctl.slurm.snapshot import Limits
 from neuronctl.yamlfile.writer import Entry, write
 
 Data = Dict[str, Any]
@@ -27,7 +27,7 @@ class Difference:
     slurm: str
 
 
-def catalog_text(limits: Limits, date: str, below: Sequence[Catalog] = ()) -> str:
+def catalog_text(limits: ClusterFigures, date: str, below: Sequence[Catalog] = ()) -> str:
     """The text of a catalog file; ``date`` (2026-08-12) is when Slurm was queried.
 
     below: catalogs that the file may be laid over; the draft removes what any of them sets for this
@@ -80,7 +80,7 @@ def catalog_text(limits: Limits, date: str, below: Sequence[Catalog] = ()) -> st
     return write(entries, above=[*head, *remarks])
 
 
-def untold(limits: Limits) -> Tuple[str, ...]:
+def untold(limits: ClusterFigures) -> Tuple[str, ...]:
     """The partition keys that Slurm did not report: without sacctmgr, the limits per user."""
     return ("max_submit_jobs", "max_running_jobs", "max_gpus") if limits.qos is None else ()
 
@@ -103,7 +103,7 @@ def _take_out(data: Data, below: Partition, spared: Sequence[str]) -> None:
         data["note"] = None
 
 
-def _partition(site: SitePartition, limits: Limits, remarks: List[str]) -> Data:
+def _partition(site: SitePartition, limits: ClusterFigures, remarks: List[str]) -> Data:
     groups = [group for group in limits.nodes if site.name in group.partitions]
     data: Data = {}
     if site.nodes:
@@ -164,7 +164,7 @@ def _sizes(site: SitePartition, groups: Sequence[NodeGroup], remarks: List[str])
     return data
 
 
-def _memory_fraction(limits: Limits) -> Optional[float]:
+def _memory_fraction(limits: ClusterFigures) -> Optional[float]:
     """The fraction of a core's share of node memory that a job gets, if all partitions agree."""
     found = set()
     for site in limits.partitions:

@@ -16,8 +16,8 @@ from neuronctl.frozen import dataclass
 from neuronctl.paths import cache_dir, defaults_file, state_dir
 from neuronctl.records.store import RecordStore
 from neuronctl.request.job_file import configuration, configured_cluster
+from neuronctl.slurm.answers import ask_now
 from neuronctl.slurm.process import installed, run, where_slurm_is
-from neuronctl.slurm.snapshot import ask_now
 from neuronctl.users import login_name
 from neuronctl.version import __version__
 from neuronctl.words import counted, moment

@@ -40,7 +40,7 @@ from neuronctl.rules import Finding
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import COMPLETED
 from neuronctl.submission.pipeline import submit_job
-from neuronctl.submission.prepare import PlannedJob, PreparedJob, judge_plan, plan_job
+from neuronctl.submission.planned_job import JudgedJob, PlannedJob, judge_plan, plan_job
 from neuronctl.submission.transaction import Submission
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import parse_since
@@ -226,7 +226,7 @@ class _Silent:
     tell = judged = ready = refused = submitted = _ignore
 
     def refusal(
-        self, draft: RecordDraft, judged: PreparedJob, by: Optional[SlurmRefusedError] = None
+        self, draft: RecordDraft, judged: JudgedJob, by: Optional[SlurmRefusedError] = None
     ) -> PolicyError:
         errors = "; ".join(f"{finding.code}: {finding.message}" for finding in judged.errors)
         return PolicyError(f"refused: {errors}", judged.errors[0].hint)

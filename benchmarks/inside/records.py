@@ -18,7 +18,7 @@ from neuronctl.frozen import replace
 from neuronctl.planning import plan
 from neuronctl.records.store import RecordDraft, RecordStore
 from neuronctl.request.job import JobRequest
-from neuronctl.submission.prepare import PlannedJob, PreparedJob
+from neuronctl.submission.planned_job import JudgedJob, PlannedJob
 
 OLD_FIRST = 1_000_000
 """The first id of a job that is over: an earlier numbering, so that no two jobs have the same."""
@@ -41,7 +41,7 @@ def main() -> None:
     made = plan(request, catalog.cluster(asked["cluster"]))
     job = PlannedJob(made, catalog)
     draft = replace(
-        job.draft(PreparedJob(made, findings=())),
+        job.draft(JudgedJob(made, findings=())),
         script=job.script(),
         command_line=("neuronctl", "submit", "-p", "cas_v100nv_8", "train.py"),
     )

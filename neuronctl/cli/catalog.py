@@ -15,7 +15,7 @@ from neuronctl.words import counted
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Catalog
-    from neuronctl.slurm.snapshot import Limits
+    from neuronctl.slurm.answers import ClusterFigures
 
 _TIMEOUT = 20.0
 
@@ -141,8 +141,8 @@ def schema() -> None:
     print_text(json.dumps(catalog_schema(), indent=2))
 
 
-def _ask() -> Limits:
-    from neuronctl.slurm.snapshot import ask_now
+def _ask() -> ClusterFigures:
+    from neuronctl.slurm.answers import ask_now
     from neuronctl.users import login_name
 
     limits = ask_now(limits_of=(login_name(), ""), timeout=_TIMEOUT).limits
@@ -150,7 +150,7 @@ def _ask() -> Limits:
     return limits
 
 
-def _catalog_text(limits: Limits, below: Sequence[Catalog]) -> str:
+def _catalog_text(limits: ClusterFigures, below: Sequence[Catalog]) -> str:
     from neuronctl.catalog_import import catalog_text
 
     return catalog_text(limits, time.strftime("%Y-%m-%d"), below)

@@ -16,7 +16,7 @@ from neuronctl.masking import MASK, Masker
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.script import ScriptFinding
-from neuronctl.submission.script_check import CheckedScript
+from neuronctl.submission.judged_script import JudgedScript
 from neuronctl.words import counted
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def command(
     from neuronctl.catalog.loader import load
     from neuronctl.catalog.local_cluster import recognise
     from neuronctl.gate.ask import AskedOnce
-    from neuronctl.submission.script_check import check_line, check_text
+    from neuronctl.submission.judged_script import judge_line, judge_text
 
     if files and line is not None:
         raise UsageError("--line cannot be combined with files", "check one of them")
@@ -74,9 +74,9 @@ def command(
     _check_parts(parts, chosen)
     asked = AskedOnce()
 
-    def check(name: str, text: str, more: Mapping[str, str] = {}) -> CheckedScript:
+    def check(name: str, text: str, more: Mapping[str, str] = {}) -> JudgedScript:
         comment = {**parts, **more}
-        return check_text(name, text, loaded, chosen, asked=asked, comment_parts=comment)
+        return judge_text(name, text, loaded, chosen, asked=asked, comment_parts=comment)
 
     if fix:
         missing = {
@@ -88,7 +88,7 @@ def command(
     texts, unread = _texts(files)
     checked = [check(shown_name(name), text) for name, text in texts.items()]
     if line is not None:
-        checked.append(check_line(line, loaded, chosen))
+        checked.append(judge_line(line, loaded, chosen))
     if sarif:
         import json
 
@@ -122,7 +122,7 @@ def _check_parts(parts: Mapping[str, str], cluster: Cluster) -> None:
             raise UsageError(problem, did_you_mean(value, allowed[key]))
 
 
-def _exit_code(checked: Sequence[CheckedScript], unread: Sequence[UsageError]) -> int:
+def _exit_code(checked: Sequence[JudgedScript], unread: Sequence[UsageError]) -> int:
     """The exit code; raises UsageError where a file could not be read, whatever others have."""
     if unread:
         _raise_last(unread)
@@ -131,7 +131,7 @@ def _exit_code(checked: Sequence[CheckedScript], unread: Sequence[UsageError]) -
 
 def _fix(
     files: Sequence[str],
-    check: Callable[..., CheckedScript],
+    check: Callable[..., JudgedScript],
     write: bool,
     missing: Mapping[str, str],
 ) -> int:
@@ -142,12 +142,12 @@ def _fix(
     from neuronctl.batchscript.edits import unified_diff
     from neuronctl.cli.say import notify, print_script
     from neuronctl.files import rewrite
-    from neuronctl.submission.script_check import mended
+    from neuronctl.submission.judged_script import mended
 
     tell: Callable[[str], None] = print_line if write else notify
     changed = 0
     more: Counter[str] = Counter()
-    left: List[CheckedScript] = []
+    left: List[JudgedScript] = []
     texts, unread = _texts(files)
     for name, text in texts.items():
         before = check(shown_name(name), text)
@@ -187,7 +187,7 @@ def _fix(
     return _exit_code(left, unread)
 
 
-def _comments(script: CheckedScript, *, edits: bool = False) -> List[ScriptFinding]:
+def _comments(script: JudgedScript, *, edits: bool = False) -> List[ScriptFinding]:
     """The findings about the comment, those without edits or those with them."""
     found = [one for one in script.findings if one.finding.about == ("comment",)]
     return [one for one in found if bool(one.edits) == edits]
@@ -228,7 +228,7 @@ def _raise_last(errors: Sequence[UsageError]) -> None:
     raise errors[-1]
 
 
-def _print(checked: Sequence[CheckedScript]) -> None:
+def _print(checked: Sequence[JudgedScript]) -> None:
     cured = _print_causes(checked) if len(checked) > 1 else set()
     for script in checked:
         for finding, others in _by_cause(script.findings):
@@ -253,7 +253,7 @@ def _by_cause(findings: Sequence[ScriptFinding]) -> List[Tuple[ScriptFinding, Li
     return list(found.values())
 
 
-def _print_causes(checked: Sequence[CheckedScript]) -> Set[str]:
+def _print_causes(checked: Sequence[JudgedScript]) -> Set[str]:
     """What is wrong in several scripts, the worst first; returns the codes whose cure is told."""
     every: Dict[Tuple[str, str, str], List[Tuple[str, ScriptFinding]]] = {}
     for script in checked:
@@ -280,7 +280,7 @@ def _print_causes(checked: Sequence[CheckedScript]) -> Set[str]:
     return cured
 
 
-def _print_starts(script: CheckedScript) -> None:
+def _print_starts(script: JudgedScript) -> None:
     """The table of what a script starts."""
     from neuronctl.console import Column, print_table
     from neuronctl.rules.script_starts import started
@@ -324,7 +324,7 @@ _SHOWN, _BEFORE = 300, 100
 
 
 def _print_finding(
-    script: CheckedScript, one: ScriptFinding, *, cure: bool = True, others: Sequence[int] = ()
+    script: JudgedScript, one: ScriptFinding, *, cure: bool = True, others: Sequence[int] = ()
 ) -> None:
     """cure: whether to say what to do. others: the lines where the same is found again."""
     from neuronctl.console import cell_width

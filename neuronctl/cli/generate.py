@@ -10,7 +10,7 @@ from neuronctl.cli.say import print_script, say
 from neuronctl.cli.submission import TerminalReporter
 from neuronctl.request.job import Body
 from neuronctl.submission.pipeline import judge_job
-from neuronctl.submission.prepare import plan_job
+from neuronctl.submission.planned_job import plan_job
 
 
 @job_command("generate")

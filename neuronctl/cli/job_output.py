@@ -13,7 +13,7 @@ from neuronctl.words import moment
 
 if TYPE_CHECKING:
     from neuronctl.gate.partition_choice import Candidate, Choice
-    from neuronctl.submission.prepare import PreparedJob
+    from neuronctl.submission.planned_job import JudgedJob
     from neuronctl.submission.transaction import Submission
 
 
@@ -37,7 +37,7 @@ def _candidate(candidate: Candidate) -> str:
     return words
 
 
-def show_findings(job: PreparedJob) -> None:
+def show_findings(job: JudgedJob) -> None:
     """Say what the rules found, and what else was noticed."""
     for warning in job.warnings:
         notify(warning)
@@ -60,7 +60,7 @@ def print_decisions(decisions: Sequence[Tuple[str, ...]], file: TextIO) -> None:
     print_table(columns, rows, file=file)
 
 
-def show_verdict(job: Optional[PreparedJob]) -> None:
+def show_verdict(job: Optional[JudgedJob]) -> None:
     """Say what would happen to the job if it were submitted now."""
     if job is None or job.verdict is None:
         return

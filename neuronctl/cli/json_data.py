@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from neuronctl.records.job_record import RecordDraft
     from neuronctl.rules.script import ScriptFinding
     from neuronctl.slurm.pending_reasons import Explained
-    from neuronctl.submission.prepare import PreparedJob
-    from neuronctl.submission.script_check import CheckedScript
+    from neuronctl.submission.judged_script import JudgedScript
+    from neuronctl.submission.planned_job import JudgedJob
     from neuronctl.submission.transaction import Submission
     from neuronctl.tracking.job_status import JobStatus
 
@@ -58,7 +58,7 @@ def verdict_data(verdict: Optional[Verdict]) -> Optional[Dict[str, Any]]:
 
 def submission_data(
     draft: RecordDraft,
-    job: Optional[PreparedJob],
+    job: Optional[JudgedJob],
     submission: Optional[Submission],
     verdict: Optional[Verdict],
 ) -> Dict[str, Any]:
@@ -98,7 +98,7 @@ def submission_data(
 
 
 def check_data(
-    checked: Sequence[CheckedScript], cluster: str, *, starts: bool = False
+    checked: Sequence[JudgedScript], cluster: str, *, starts: bool = False
 ) -> Dict[str, Any]:
     """What was found in scripts, checked for this cluster of the catalog, and what they start."""
     told = ("code", "severity", "title", "message", "hint", "source")
@@ -124,7 +124,7 @@ def _columns(place: SourceSpan) -> Dict[str, int]:
     return {"line": place.line, "column": place.column, "end_column": place.end}
 
 
-def sarif_data(checked: Sequence[CheckedScript]) -> Dict[str, Any]:
+def sarif_data(checked: Sequence[JudgedScript]) -> Dict[str, Any]:
     """What was found in scripts as SARIF 2.1.0."""
     from neuronctl.version import __version__
 

@@ -14,7 +14,7 @@ from neuronctl.errors import UsageError
 from neuronctl.request.job import JobRequest
 from neuronctl.shell import expanded, join, positional
 from neuronctl.submission.pipeline import judge_job
-from neuronctl.submission.prepare import plan_job, refuse_other_dash
+from neuronctl.submission.planned_job import plan_job, refuse_other_dash
 
 # The shell of the interactive step reads its wiring from a variable: no file has to be shared
 # with the node, and no argument list shows it to other users.

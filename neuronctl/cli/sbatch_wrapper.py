@@ -21,7 +21,7 @@ from neuronctl.slurm.sbatch_passthrough import (
     die_of,
     find_sbatch,
 )
-from neuronctl.submission.sbatch_wrapper import Attempt
+from neuronctl.submission.sbatch_attempt import Attempt
 
 _PATIENCE = 5.0
 """Seconds for which sbatch's answer waits for the findings, which come before it."""

@@ -22,7 +22,7 @@ from neuronctl.words import counted
 if TYPE_CHECKING:
     from neuronctl.gate.verdict import Verdict
     from neuronctl.records.job_record import RecordDraft
-    from neuronctl.submission.prepare import PreparedJob
+    from neuronctl.submission.planned_job import JudgedJob
     from neuronctl.submission.transaction import Submission
 
 
@@ -80,7 +80,7 @@ class TerminalReporter:
         """Say it on standard error."""
         notify(message)
 
-    def judged(self, judged: PreparedJob) -> None:
+    def judged(self, judged: JudgedJob) -> None:
         """Say what was found, and with ``--explain`` what was decided."""
         job_output.show_choice(judged.choice)
         if self._explain:
@@ -92,7 +92,7 @@ class TerminalReporter:
         job_output.show_findings(judged)
 
     def refusal(
-        self, draft: RecordDraft, judged: PreparedJob, by: Optional[SlurmRefusedError] = None
+        self, draft: RecordDraft, judged: JudgedJob, by: Optional[SlurmRefusedError] = None
     ) -> PolicyError:
         """The error with the number of findings; with ``--json`` the data is printed."""
         if by is not None:
@@ -102,14 +102,14 @@ class TerminalReporter:
         return judged.refusal("use --force to override")
 
     def refused(
-        self, draft: RecordDraft, judged: Optional[PreparedJob], by: SlurmRefusedError
+        self, draft: RecordDraft, judged: Optional[JudgedJob], by: SlurmRefusedError
     ) -> None:
         """With ``--json``, print the data; sbatch's message is printed as the error."""
         from neuronctl.gate.verdict import REFUSED, Verdict
 
         self._print_data(draft, judged, verdict=Verdict(REFUSED, by.message))
 
-    def ready(self, draft: RecordDraft, judged: Optional[PreparedJob]) -> None:
+    def ready(self, draft: RecordDraft, judged: Optional[JudgedJob]) -> None:
         """Say what is submitted and what would happen to it; with ``--dry-run`` print it."""
         if judged is not None and self._before is not None:
             from neuronctl.records.recorded import changed_decisions
@@ -130,9 +130,7 @@ class TerminalReporter:
         if draft.sbatch:
             notify(f"the command is: {join(draft.sbatch)}")
 
-    def submitted(
-        self, draft: RecordDraft, judged: Optional[PreparedJob], done: Submission
-    ) -> None:
+    def submitted(self, draft: RecordDraft, judged: Optional[JudgedJob], done: Submission) -> None:
         """Print the job's id and its logs."""
         with said_if_possible(f"job {done.job_id} is submitted"):
             if self._mode.as_json:
@@ -143,7 +141,7 @@ class TerminalReporter:
     def _print_data(
         self,
         draft: RecordDraft,
-        judged: Optional[PreparedJob],
+        judged: Optional[JudgedJob],
         done: Optional[Submission] = None,
         verdict: Optional[Verdict] = None,
     ) -> None:
@@ -171,7 +169,7 @@ def watch(mode: SubmitMode, done: Optional[Submission]) -> int:
     return wait(job, done.record, notify)
 
 
-def _summary(judged: PreparedJob) -> str:
+def _summary(judged: JudgedJob) -> str:
     """``2 nodes x 2 GPUs, 1 task x 16 cores per node, at most 00:10:00``, and what starts."""
     plan = judged.plan
     launches = () if judged.existing_script else plan.launches

@@ -9,7 +9,7 @@ from neuronctl.cli import submission
 from neuronctl.cli.job_options import body_option, job_command, program_arguments
 from neuronctl.request.job import Body
 from neuronctl.submission.pipeline import submit_job
-from neuronctl.submission.prepare import plan_job
+from neuronctl.submission.planned_job import plan_job
 
 if TYPE_CHECKING:
     from neuronctl.submission.pipeline import Submittable

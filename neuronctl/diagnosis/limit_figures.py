@@ -8,11 +8,11 @@ from typing import Dict, Iterable, Optional, Sequence, Tuple
 
 from neuronctl.errors import SlurmError
 from neuronctl.frozen import replace
+from neuronctl.slurm.answers import ClusterFigures, limits_in_force, used_of_each
 from neuronctl.slurm.job_states import HOLDING, WAITING
 from neuronctl.slurm.limits import KINDS, Counts, Limit, Per, Scope, reasons
 from neuronctl.slurm.pending_reasons import ALLOWS_NONE, NEVER, OWN_JOBS, Explained, explain
 from neuronctl.slurm.sacctmgr import LimitedGroup, association_in
-from neuronctl.slurm.snapshot import Limits, limits_in_force, used_of_each
 from neuronctl.tracking.job_status import JobStatus, merge
 from neuronctl.units import UNLIMITED
 from neuronctl.users import login_name
@@ -70,7 +70,7 @@ def explain_now(status: JobStatus) -> Explained:
 _Groups = Sequence[LimitedGroup]
 
 
-def _known_limits(*, shared: bool) -> Optional[Tuple[Limits, _Groups]]:
+def _known_limits(*, shared: bool) -> Optional[Tuple[ClusterFigures, _Groups]]:
     """The cluster's limits as they were a minute ago at most; None where Slurm does not answer.
 
     shared: with what groups hold of theirs at this moment.
@@ -89,7 +89,7 @@ def _known_limits(*, shared: bool) -> Optional[Tuple[Limits, _Groups]]:
 def explain_limit(
     status: JobStatus,
     own: Sequence[JobStatus],
-    limits: Limits,
+    limits: ClusterFigures,
     groups: _Groups = (),
     *,
     now: int,
@@ -151,7 +151,7 @@ def _wanted(limit: Limit, status: JobStatus) -> Optional[int]:
 
 
 def _counted_by(
-    limit: Limit, status: JobStatus, own: Iterable[JobStatus], limits: Limits
+    limit: Limit, status: JobStatus, own: Iterable[JobStatus], limits: ClusterFigures
 ) -> Optional[Sequence[JobStatus]]:
     """The user's jobs that a limit counts; None: not known."""
     if limit.about.counts not in (Counts.SUBMITTED, Counts.RUNNING, Counts.TRES):
@@ -186,7 +186,7 @@ def _until(limit: Limit, status: JobStatus, here: Sequence[JobStatus], now: int)
     return f"; {'it' if running else f'{wanted} more'} must wait until {words}"
 
 
-def _in_force(status: JobStatus, limits: Limits, groups: _Groups) -> Sequence[Limit]:
+def _in_force(status: JobStatus, limits: ClusterFigures, groups: _Groups) -> Sequence[Limit]:
     """Those that may hold for a job, its partition's in front."""
     partition = limits.partition(status.partition)
     own = [

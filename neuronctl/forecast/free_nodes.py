@@ -19,8 +19,8 @@ from neuronctl.forecast.reservations import (
 )
 from neuronctl.forecast.snapshot import is_up, is_usable, running, slurm_says
 from neuronctl.frozen import dataclass, replace
+from neuronctl.slurm.answers import MyJob
 from neuronctl.slurm.scontrol import NodeGroup, names_of
-from neuronctl.slurm.snapshot import MyJob
 from neuronctl.units import hosts
 from neuronctl.words import counted
 

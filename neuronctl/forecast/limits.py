@@ -9,8 +9,8 @@ from neuronctl.forecast.outcomes import Doubt, Outcome, Refusal, Refused, Wait
 from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.snapshot import running
 from neuronctl.frozen import dataclass, replace
+from neuronctl.slurm.answers import MyJob
 from neuronctl.slurm.limits import KINDS, TRES_NAMES, Counts, Limit, Per, Scope
-from neuronctl.slurm.snapshot import MyJob
 from neuronctl.words import counted, verb
 
 if TYPE_CHECKING:

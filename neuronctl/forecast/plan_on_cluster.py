@@ -26,11 +26,11 @@ from neuronctl.frozen import dataclass, replace
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
 from neuronctl.planning.needs import Needs, needs_of
+from neuronctl.slurm.answers import limits_in_force, used_of_each
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Counts, Limit, Per, Scope
 from neuronctl.slurm.sacctmgr import Association, Qos, association_in
 from neuronctl.slurm.scontrol import NodeGroup, SitePartition
-from neuronctl.slurm.snapshot import limits_in_force, used_of_each
 
 CATALOG_LIMITS = (
     ("MaxSubmitPU", "", "max_submit_jobs"),

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Citation
 from neuronctl.frozen import dataclass
+from neuronctl.slurm.answers import ClusterFigures, MyJob
 from neuronctl.slurm.job_states import HOLDING
 from neuronctl.slurm.sacctmgr import LimitedGroup
 from neuronctl.slurm.scontrol import NodeGroup, Reservation
-from neuronctl.slurm.snapshot import Limits, MyJob
 from neuronctl.words import moment
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Snapshot:
     only. job_states: by the ids asked about.
     """
 
-    limits: Limits
+    limits: ClusterFigures
     limits_at: int
     jobs: Tuple[MyJob, ...]
     nodes: Tuple[NodeGroup, ...]

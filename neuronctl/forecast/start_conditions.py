@@ -15,8 +15,8 @@ from neuronctl.forecast.snapshot import slurm_says
 from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
 from neuronctl.planning.needs import NEWER
+from neuronctl.slurm.answers import ClusterFigures
 from neuronctl.slurm.job_states import ACTIVE, ENDED
-from neuronctl.slurm.snapshot import Limits
 from neuronctl.words import counted, moment, verb
 
 # Those that change nothing in when a job starts, as long as their values are such.
@@ -191,7 +191,7 @@ def unknown_dependencies(on_cluster: PlanOnCluster) -> Iterator[Tuple[int, Optio
             yield term.job_id, _taken(term, on_cluster.snapshot.limits)
 
 
-def _taken(term: _Term, limits: Limits) -> Optional[bool]:
+def _taken(term: _Term, limits: ClusterFigures) -> Optional[bool]:
     """Of a dependency on an unknown job. Source: Slurm 22.05.8, 24.11.5, and 26.05.5, tried."""
     release = limits.config.release
     if term.kind not in ("afterok", "afternotok") or () < release <= (22, 5):

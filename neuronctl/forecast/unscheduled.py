@@ -9,7 +9,7 @@ from typing import Dict, Iterator, List, Mapping, Tuple
 
 from neuronctl.forecast.snapshot import Snapshot, is_reserved, is_usable
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.snapshot import MyJob
+from neuronctl.slurm.answers import MyJob
 
 _Room = Tuple[int, int, int, int, Tuple[str, ...]]
 """A node's free GPUs and cores, all its GPUs and cores, and its partitions."""

@@ -14,9 +14,9 @@ from neuronctl.forecast.start_conditions import dependency_ids, is_singleton
 from neuronctl.frozen import replace
 from neuronctl.gate import limits_cache
 from neuronctl.planning import JobPlan
+from neuronctl.slurm.answers import ClusterFigures, ask_now, latest_ends
 from neuronctl.slurm.sacctmgr import LimitedGroup
 from neuronctl.slurm.scontrol import Reservation
-from neuronctl.slurm.snapshot import Limits, ask_now, latest_ends
 from neuronctl.users import login_name
 
 if TYPE_CHECKING:
@@ -131,7 +131,9 @@ class AskedOnce:
         return answer
 
 
-def ask_limits(user: str, *, timeout: float = TIMEOUT) -> Tuple[Limits, Tuple[LimitedGroup, ...]]:
+def ask_limits(
+    user: str, *, timeout: float = TIMEOUT
+) -> Tuple[ClusterFigures, Tuple[LimitedGroup, ...]]:
     """The cluster's limits as they hold for a user, and what groups hold of theirs now.
 
     timeout: seconds. Raises SlurmError.
@@ -143,7 +145,7 @@ def ask_limits(user: str, *, timeout: float = TIMEOUT) -> Tuple[Limits, Tuple[Li
     return now.limits, now.limited_groups
 
 
-def _keep(key: str, limits: Limits, at: int) -> None:
+def _keep(key: str, limits: ClusterFigures, at: int) -> None:
     # Half an answer is good for now, but not for an hour.
     if limits.qos is not None or "limits" not in limits.config.enforce:
         limits_cache.write(key, limits, at)
@@ -156,7 +158,7 @@ def _check_cluster(plan: JobPlan, name: str) -> None:
         )
 
 
-def _of_groups(limits: Limits, reservations: Optional[Tuple[Reservation, ...]]) -> bool:
+def _of_groups(limits: ClusterFigures, reservations: Optional[Tuple[Reservation, ...]]) -> bool:
     """Whether a partition or a reservation is for some groups only."""
     return any(one.allow_groups for one in limits.partitions) or any(
         one.groups for one in reservations or ()

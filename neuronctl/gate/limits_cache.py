@@ -10,8 +10,8 @@ from typing import Optional, Tuple
 from neuronctl import cache
 from neuronctl.from_json import NOT_RESTORED, restored
 from neuronctl.frozen import asdict
+from neuronctl.slurm.answers import ClusterFigures
 from neuronctl.slurm.limits import KINDS
-from neuronctl.slurm.snapshot import Limits
 
 MAX_AGE = 3600
 """Seconds after which the limits are read anew."""
@@ -30,14 +30,14 @@ def key() -> str:
     return "\n".join(parts)
 
 
-def read(key: str, *, now: Optional[float] = None) -> Optional[Tuple[Limits, int]]:
+def read(key: str, *, now: Optional[float] = None) -> Optional[Tuple[ClusterFigures, int]]:
     """The limits and when Slurm gave them (epoch seconds); None if they are old or not kept."""
     try:
         kept = cache.read("limits", key)
         age = (time.time() if now is None else now) - kept["at"]
         if not 0 <= age < MAX_AGE:
             return None
-        limits = restored(Limits, kept["limits"])
+        limits = restored(ClusterFigures, kept["limits"])
         found = [one.limits for one in limits.qos or ()]
         found += [association.limits for association in limits.associations]
         if any(limit.kind not in KINDS for one in found for limit in one):
@@ -47,6 +47,6 @@ def read(key: str, *, now: Optional[float] = None) -> Optional[Tuple[Limits, int
         return None
 
 
-def write(key: str, limits: Limits, at: int) -> None:
+def write(key: str, limits: ClusterFigures, at: int) -> None:
     """Keep the limits that Slurm gave at this moment (epoch seconds)."""
     cache.write("limits", key, {"at": at, "limits": asdict(limits)})

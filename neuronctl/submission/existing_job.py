@@ -15,8 +15,8 @@ from neuronctl.planning import plan
 from neuronctl.request.job import OPTIONS, JobRequest, Origin, Source
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.submission.existing_script import ExistingScript, read_existing
-from neuronctl.submission.prepare import PreparedJob, options_layer
-from neuronctl.submission.script_check import check_submission
+from neuronctl.submission.judged_script import check_submission
+from neuronctl.submission.planned_job import JudgedJob, options_layer
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Catalog, Cluster
@@ -36,7 +36,7 @@ class _GivenToSbatch:
     def slurm_cluster(self) -> Optional[str]:
         return self.existing.slurm_cluster
 
-    def draft(self, judged: Optional[PreparedJob]) -> RecordDraft:
+    def draft(self, judged: Optional[JudgedJob]) -> RecordDraft:
         """The record as it is before sbatch."""
         return self.existing.draft(judged)
 
@@ -69,7 +69,7 @@ class UnchangedJob(_GivenToSbatch):
     def judge(self, *, fresh: bool = False) -> None:
         """Say nothing of it: neither a catalog nor Slurm is asked."""
 
-    def judge_anew(self) -> PreparedJob:
+    def judge_anew(self) -> JudgedJob:
         """Judge it by what Slurm says at this moment. Raises CatalogError."""
         catalog = load(self.catalog_file)
         return job_of(self.existing, catalog, configured_cluster()).judge_anew()
@@ -90,19 +90,19 @@ class ExistingJob(_GivenToSbatch):
     request: JobRequest
     choice: Optional[Choice] = None
 
-    def judge(self, *, fresh: bool = False) -> PreparedJob:
+    def judge(self, *, fresh: bool = False) -> JudgedJob:
         """Judge it as it is submitted here and now."""
         return self._judged(ask_slurm=True, fresh=fresh)
 
-    def judge_anew(self) -> PreparedJob:
+    def judge_anew(self) -> JudgedJob:
         """Judge it by what Slurm says at this moment."""
         return replace(self, choice=None)._judged(ask_slurm=True, fresh=True)
 
-    def judge_by_catalog(self) -> PreparedJob:
+    def judge_by_catalog(self) -> JudgedJob:
         """Judge it without Slurm."""
         return self._judged(ask_slurm=False, fresh=False)
 
-    def _judged(self, *, ask_slurm: bool, fresh: bool) -> PreparedJob:
+    def _judged(self, *, ask_slurm: bool, fresh: bool) -> JudgedJob:
         """Judge it by a script's own rules and by those of a job; findings name their lines."""
         script = self.existing
         checked = check_submission(
@@ -131,7 +131,7 @@ class ExistingJob(_GivenToSbatch):
                 made = plan(self.request, self.cluster)
             except NeuronctlError:
                 made = plan(JobRequest(script=script.name, launcher="srun"), self.cluster)
-        return PreparedJob(made, tuple(findings), verdict, self.choice, existing_script=True)
+        return JudgedJob(made, tuple(findings), verdict, self.choice, existing_script=True)
 
     def _not_judged(self) -> str:
         named = self.slurm_cluster

@@ -18,7 +18,7 @@ from neuronctl.records.job_record import RecordDraft
 from neuronctl.sbatch_options import GetoptError
 
 if TYPE_CHECKING:
-    from neuronctl.submission.prepare import PreparedJob
+    from neuronctl.submission.planned_job import JudgedJob
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class ExistingScript:
         words = (*self.line.options, *more, *self.line.script)
         return _script(words, read_line(words), self.text, self.path, self.seen)
 
-    def draft(self, judged: Optional[PreparedJob] = None) -> RecordDraft:
+    def draft(self, judged: Optional[JudgedJob] = None) -> RecordDraft:
         """The record of its job as it is before sbatch. judged: None: not yet, or not at all."""
         here, header = working_directory(), self.header
         error, array = header.value("error"), header.value("array")
@@ -98,7 +98,7 @@ class ExistingScript:
         return draft if judged is None else with_judgement(draft, judged)
 
 
-def with_judgement(draft: RecordDraft, judged: PreparedJob) -> RecordDraft:
+def with_judgement(draft: RecordDraft, judged: JudgedJob) -> RecordDraft:
     """The draft of a script with what is known of it once it is judged."""
     known = judged.recorded()
     return replace(draft, **{**known, "request": {**known["request"], **draft.request}})

@@ -18,7 +18,7 @@ from neuronctl.request.job_file import configuration
 from neuronctl.rules import RuleContext, apply_rules
 from neuronctl.slurm.allocation import Allocation, from_environment
 from neuronctl.slurm.job_control import job_gpus
-from neuronctl.submission.prepare import PreparedJob, located, merged, options_layer
+from neuronctl.submission.planned_job import JudgedJob, located, merged, options_layer
 from neuronctl.words import counted, verb
 
 
@@ -28,7 +28,7 @@ def prepare_launch(
     *,
     catalog_file: Optional[str] = None,
     reviewed: bool = False,
-) -> PreparedJob:
+) -> JudgedJob:
     """Plan and check a launch on this process's allocation.
 
     What is not asked for is what the allocation has. reviewed: the launch is only shown. Raises
@@ -83,7 +83,7 @@ def prepare_launch(
     findings = apply_rules(RuleContext(made, catalog, gather_local_facts(made), reviewed=reviewed))
     # The other rules are about a job, and this allocation is one already.
     of_launch = tuple(finding for finding in findings if finding.rule.of_launch)
-    return PreparedJob(made, of_launch, warnings=warnings)
+    return JudgedJob(made, of_launch, warnings=warnings)
 
 
 def _gpus_asked(request: JobRequest, fewest: Optional[int]) -> Optional[int]:

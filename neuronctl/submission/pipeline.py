@@ -14,7 +14,7 @@ from neuronctl.frozen import replace
 if TYPE_CHECKING:
     from neuronctl.records.job_record import RecordDraft
     from neuronctl.slurm.sbatch import Submitted
-    from neuronctl.submission.prepare import PreparedJob
+    from neuronctl.submission.planned_job import JudgedJob
     from neuronctl.submission.transaction import Submission
 
 
@@ -24,13 +24,13 @@ class Submittable(Protocol):
     @property
     def slurm_cluster(self) -> Optional[str]: ...
 
-    def judge(self, *, fresh: bool = False) -> Optional[PreparedJob]:
+    def judge(self, *, fresh: bool = False) -> Optional[JudgedJob]:
         """Judge it; None where it is submitted as it was. fresh: read Slurm's limits anew."""
 
-    def judge_anew(self) -> PreparedJob:
+    def judge_anew(self) -> JudgedJob:
         """Judge it by what Slurm says at this moment."""
 
-    def draft(self, judged: Optional[PreparedJob]) -> RecordDraft:
+    def draft(self, judged: Optional[JudgedJob]) -> RecordDraft:
         """The record as far as it is known before there is a script."""
 
     def script(self) -> str:
@@ -49,31 +49,29 @@ class Reporter(Protocol):
     def tell(self, message: str) -> None:
         """Say what a person should hear of."""
 
-    def judged(self, judged: PreparedJob) -> None:
+    def judged(self, judged: JudgedJob) -> None:
         """Say which partition was chosen, and what was found."""
 
     def refusal(
-        self, draft: RecordDraft, judged: PreparedJob, by: Optional[SlurmRefusedError] = None
+        self, draft: RecordDraft, judged: JudgedJob, by: Optional[SlurmRefusedError] = None
     ) -> PolicyError:
         """What to raise where errors refuse the job. by: sbatch, which refused it first."""
 
     def refused(
-        self, draft: RecordDraft, judged: Optional[PreparedJob], by: SlurmRefusedError
+        self, draft: RecordDraft, judged: Optional[JudgedJob], by: SlurmRefusedError
     ) -> None:
         """Say that sbatch refuses the job, for a reason that is not known here."""
 
-    def ready(self, draft: RecordDraft, judged: Optional[PreparedJob]) -> None:
+    def ready(self, draft: RecordDraft, judged: Optional[JudgedJob]) -> None:
         """Say what is submitted, or would be."""
 
-    def submitted(
-        self, draft: RecordDraft, judged: Optional[PreparedJob], done: Submission
-    ) -> None:
+    def submitted(self, draft: RecordDraft, judged: Optional[JudgedJob], done: Submission) -> None:
         """Say which job it is."""
 
 
 def judge_job(
     job: Submittable, reporter: Reporter, *, force: bool = False, fresh: bool = False
-) -> Optional[PreparedJob]:
+) -> Optional[JudgedJob]:
     """Judge a job; raises PolicyError for errors without ``force``. fresh: as for Submittable."""
     judged = job.judge(fresh=fresh)
     if judged is not None:
@@ -111,7 +109,7 @@ def submit_job(
     return done
 
 
-def _judge_refused(job: Submittable, judged: Optional[PreparedJob]) -> Optional[PreparedJob]:
+def _judge_refused(job: Submittable, judged: Optional[JudgedJob]) -> Optional[JudgedJob]:
     """Judge anew a job that sbatch refused although nothing stood against it.
 
     A second look may explain the refusal: another job may have taken the last place under a limit,

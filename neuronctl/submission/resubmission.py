@@ -20,7 +20,7 @@ from neuronctl.records.job_record import JobRecord, RecordDraft
 from neuronctl.records.provenance import Provenance
 from neuronctl.request.job import Layer, Origin, Source
 from neuronctl.slurm.sbatch import Submitted, sbatch
-from neuronctl.submission.prepare import PlannedJob, PreparedJob, check_utf8, plan_job
+from neuronctl.submission.planned_job import JudgedJob, PlannedJob, check_utf8, plan_job
 from neuronctl.submission.transaction import Notify
 
 
@@ -184,11 +184,11 @@ class RecordedJob:
     def judge(self, *, fresh: bool = False) -> None:
         """Nothing is judged before sbatch refuses it."""
 
-    def judge_anew(self) -> PreparedJob:
+    def judge_anew(self) -> JudgedJob:
         """Judge its request by what Slurm says at this moment."""
         return plan_again(self.record, {"env": self.variables}).judge_anew()
 
-    def draft(self, judged: Optional[PreparedJob]) -> RecordDraft:
+    def draft(self, judged: Optional[JudgedJob]) -> RecordDraft:
         """The recorded draft, without what was found then."""
         return replace(self.record.draft, findings=(), forced=False, verdict="")
 

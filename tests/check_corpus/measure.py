@@ -16,7 +16,7 @@ from typing import Dict, Iterator, List, Tuple
 from neuronctl.catalog.loader import load
 from neuronctl.console import print_line
 from neuronctl.rules.script import ScriptFinding
-from neuronctl.submission.script_check import check_text
+from neuronctl.submission.judged_script import judge_text
 
 HERE = Path(__file__).parent
 DEFAULT = "neuron"
@@ -150,7 +150,7 @@ def outcomes(every: List[Script], catalog: Path = HERE / "catalog.yaml") -> Iter
     loaded = load(str(catalog))
     for script in every:
         cluster = loaded.cluster(script.cluster)
-        found = check_text(f"{script.name}.sh", script.text, loaded, cluster).findings
+        found = judge_text(f"{script.name}.sh", script.text, loaded, cluster).findings
         codes = {one.finding.code for one in found}
         said = {code for one in script.named for code in KINDS[one.kind].split()}
         agreed = {code for _, code in script.agreed}

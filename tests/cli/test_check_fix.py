@@ -115,7 +115,7 @@ def test_a_file_that_may_not_be_written_is_left(run: Run, tmp_path: Path, job: P
 
 def test_a_file_that_changes_meanwhile_is_left(tmp_path: Path, job: Path) -> None:
     text = (
-        "import neuronctl.submission.script_check as check; real = check.mended\n"
+        "import neuronctl.submission.judged_script as check; real = check.mended\n"
         "def mended(*words):\n    open('job.sh', 'a').write('exit 3\\n'); return real(*words)\n"
         "check.mended = mended; from neuronctl.cli import program; program()"
     )

@@ -32,7 +32,7 @@ from neuronctl.records.job_record import JobRecord, RecordDraft, SeenState, deco
 from neuronctl.records.store import RecordStore
 from neuronctl.rendering.render import render_job
 from neuronctl.request.job_file import read_config
-from neuronctl.submission import prepare
+from neuronctl.submission import planned_job
 from neuronctl.submission.resubmission import RecordedJob, masked_variables
 
 JOBS = (
@@ -143,7 +143,7 @@ RECORD_TEXTS = (encode(RECORD).decode("ascii"), json.dumps(RECORDS[0], indent=1)
 
 def use(job_file: Any = None, catalog_file: Any = None, words: Any = (), **options: Any) -> None:
     """A plan, what the rules say of it, and its script, as ``generate`` makes them."""
-    job = prepare.plan_job(
+    job = planned_job.plan_job(
         options, words=words, job_file=job_file, catalog_file=catalog_file, ask_slurm=False
     )
     job.judge()

@@ -14,7 +14,7 @@ from neuronctl.errors import UsageError
 from neuronctl.importing.job_file_draft import draft_job_file
 from neuronctl.masking import is_secret_value
 from neuronctl.request.job_file import parse_job_file
-from neuronctl.submission.script_check import CheckedScript, check_line, check_text, mended
+from neuronctl.submission.judged_script import JudgedScript, judge_line, judge_text, mended
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = [
@@ -80,8 +80,8 @@ def test_any_script(text: str) -> None:
     text = text.encode("utf-8", "replace").decode() if "\udcff" not in text else text
     catalog = load(None)
 
-    def check(text: str) -> CheckedScript:
-        return check_text(
+    def check(text: str) -> JudgedScript:
+        return judge_text(
             *("job.sh", text, catalog, catalog.cluster()),
             comment_parts={"field": "nlp", "appl": "vllm"},
         )
@@ -124,4 +124,4 @@ def test_any_script_is_imported_or_refused(text: str) -> None:
 def test_any_command_line(words: str) -> None:
     catalog = load(None)
     with bounded():
-        check_line(f"salloc {words}", catalog, catalog.cluster())
+        judge_line(f"salloc {words}", catalog, catalog.cluster())

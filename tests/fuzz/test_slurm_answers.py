@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from neuronctl.catalog.local_cluster import parse_cluster_name
 from neuronctl.slurm import fields
 from neuronctl.slurm.allocation import from_environment
+from neuronctl.slurm.answers import parse_mine
 from neuronctl.slurm.job_control import parse_job_gpus, parse_scancel, parse_show_job
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import ASSOCIATION_FIELDS, QOS_FIELDS
@@ -29,7 +30,6 @@ from neuronctl.slurm.scontrol import (
     parse_partitions,
     parse_reservations,
 )
-from neuronctl.slurm.snapshot import parse_mine
 from neuronctl.slurm.squeue import parse_partition_queue, parse_squeue
 from neuronctl.slurm.srun import parse_node_usage
 

@@ -29,7 +29,7 @@ from neuronctl.catalog.model import Cluster
 from neuronctl.errors import UsageError
 from neuronctl.importing.job_file_draft import draft_job_file
 from neuronctl.rendering.render import render_job
-from neuronctl.submission.prepare import plan_job
+from neuronctl.submission.planned_job import plan_job
 
 SEED = 20261122
 STATES = 6

@@ -22,7 +22,7 @@ from neuronctl.catalog.loader import load
 from neuronctl.frozen import dataclass
 from neuronctl.importing.job_file_draft import draft_job_file
 from neuronctl.rendering.render import render_job
-from neuronctl.submission.prepare import plan_job
+from neuronctl.submission.planned_job import plan_job
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 NAMES = sorted(path.stem for path in SCRIPTS.glob("*.yaml") if path.stem != "catalog")

@@ -11,11 +11,11 @@ from neuronctl.catalog.model import Catalog, Policy
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.gate.judgement import Judgement, judge
 from neuronctl.rules import RuleContext
+from neuronctl.slurm.answers import ClusterFigures, MyJob
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Limit, Scope, read_limits
 from neuronctl.slurm.sacctmgr import Association, LimitedGroup, Qos
 from neuronctl.slurm.scontrol import NodeGroup, Reservation, SiteConfig, SitePartition
-from neuronctl.slurm.snapshot import Limits, MyJob
 
 NOW = 1_800_000_000
 PARTITION = SitePartition(
@@ -40,7 +40,7 @@ def node(name: str, used: int = 0, **fields: Any) -> NodeGroup:
 
 
 NODES = tuple(node(f"n{number}") for number in range(1, 5))
-LIMITS = Limits(CONFIG, (PARTITION, OTHER), NODES, (NORMAL, QOS), (MINE,))
+LIMITS = ClusterFigures(CONFIG, (PARTITION, OTHER), NODES, (NORMAL, QOS), (MINE,))
 
 
 def job(number: int, gpus: int = 0, state: str = "RUNNING", **fields: Any) -> MyJob:
@@ -48,7 +48,7 @@ def job(number: int, gpus: int = 0, state: str = "RUNNING", **fields: Any) -> My
     return dataclasses.replace(base, **fields)
 
 
-def live(jobs: Tuple[MyJob, ...] = (), limits: Limits = LIMITS, **fields: Any) -> Snapshot:
+def live(jobs: Tuple[MyJob, ...] = (), limits: ClusterFigures = LIMITS, **fields: Any) -> Snapshot:
     return dataclasses.replace(Snapshot(limits, NOW, jobs, limits.nodes, {}, NOW), **fields)
 
 
@@ -64,7 +64,7 @@ def judged(
     return judge(RuleContext(made, catalog), snapshot, unasked_because)
 
 
-def with_partition(**fields: Any) -> Limits:
+def with_partition(**fields: Any) -> ClusterFigures:
     changed = dataclasses.replace(PARTITION, **fields)
     return dataclasses.replace(LIMITS, partitions=(changed, OTHER))
 
@@ -75,7 +75,7 @@ def reserved(nodes: str, **fields: Any) -> Reservation:
     return dataclasses.replace(base, **fields)
 
 
-def with_more(*more: str) -> Limits:
+def with_more(*more: str) -> ClusterFigures:
     """Further limits of the partition's QOS, as ``"MaxTRES cpu=8"``; they replace its own."""
     kinds = [text.partition(" ")[0] for text in more]
     own = {kind: text for kind, text in LIMITED.items() if kind not in kinds}
@@ -88,7 +88,7 @@ def qos_with(fields: Dict[str, str]) -> Qos:
     return dataclasses.replace(QOS, limits=read_limits(fields, Scope.QOS, "p_gpu"))
 
 
-def with_mine(*more: str) -> Limits:
+def with_mine(*more: str) -> ClusterFigures:
     """Limits of the user's association."""
     mine = dataclasses.replace(MINE, limits=read_limits(fields_of(more), Scope.ASSOCIATION, "lab"))
     return dataclasses.replace(LIMITS, associations=(mine,))
@@ -100,14 +100,14 @@ OTHERS = Association("group", "", ("fast",), "")
 """In another account, which is not the default one."""
 
 
-def newer(limits: Limits) -> Limits:
+def newer(limits: ClusterFigures) -> ClusterFigures:
     """The same of Slurm 24.11, and the user's account is below another one."""
     mine = dataclasses.replace(MINE, above=("faculty", "root"))
     config = dataclasses.replace(CONFIG, version="24.11.5")
     return dataclasses.replace(limits, associations=(mine,), config=config)
 
 
-def with_accounts(*associations: Association) -> Limits:
+def with_accounts(*associations: Association) -> ClusterFigures:
     """A user of these accounts, on a cluster that has their QOS."""
     more = tuple(Qos(name, ()) for name in ("fast", "long"))
     return dataclasses.replace(LIMITS, associations=associations, qos=(NORMAL, QOS, *more))

@@ -18,10 +18,10 @@ from neuronctl.catalog.model import Cluster
 from neuronctl.catalog_import import Difference, catalog_text, differences, untold
 from neuronctl.errors import CatalogError
 from neuronctl.paths import data_path
-from neuronctl.slurm.snapshot import Limits
+from neuronctl.slurm.answers import ClusterFigures
 
 
-def read(limits: Limits) -> Cluster:
+def read(limits: ClusterFigures) -> Cluster:
     text = catalog_text(limits, "2026-11-21")
     return merge([yamlfile.parse(text, "draft", CatalogError)]).cluster()
 
@@ -62,7 +62,7 @@ clusters:
         assert found.clusters["lab"].slurm_cluster_names == ("other", "TOY")
 
 
-def lay_over_shipped(limits: Limits, **below: Any) -> Cluster:
+def lay_over_shipped(limits: ClusterFigures, **below: Any) -> Cluster:
     """The draft of ``limits`` over the shipped neuron, with a partition ``gpu`` that says much."""
     lower = {
         "clusters": {
@@ -144,7 +144,7 @@ def test_every_figure_of_slurms_is_in_the_draft() -> None:
 
 def test_what_slurm_does_not_tell_is_not_in_it() -> None:
     bare = dataclasses.replace(PARTITION, max_time=-1, default_time=None, nodes=None, node_list="")
-    cluster = read(Limits(LIMITS.config, (bare,), (), None, ()))
+    cluster = read(ClusterFigures(LIMITS.config, (bare,), (), None, ()))
     gpu = cluster.partitions["gpu"]
     assert (gpu.nodes, gpu.cores_per_node, gpu.gpus_per_node, gpu.max_gpus) == (None, (), 0, None)
     assert (gpu.wall_time.default, gpu.wall_time.maximum) == (None, -1)

@@ -17,7 +17,7 @@ from neuronctl.sbatch_options import GetoptError
 from neuronctl.slurm import sbatch_passthrough
 from neuronctl.submission.existing_job import ExistingJob, job_of
 from neuronctl.submission.existing_script import read_existing
-from neuronctl.submission.prepare import PreparedJob
+from neuronctl.submission.planned_job import JudgedJob
 
 SCRIPT = """\
 #!/bin/bash
@@ -39,7 +39,7 @@ def of_words(*words: str, asked: Optional[str] = "neuron-2022") -> ExistingJob:
     return job_of(read_existing(words), load(), asked)
 
 
-def judged(*words: str) -> PreparedJob:
+def judged(*words: str) -> JudgedJob:
     found = of_words(*words).judge()
     assert found is not None
     return found

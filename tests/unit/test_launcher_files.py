@@ -20,7 +20,7 @@ from neuronctl.launch.calls import called
 from neuronctl.rendering.launch_command import BLOCKS, launch_of, launch_parts
 from neuronctl.rendering.render import render_job
 from neuronctl.sbatch_options import SRUN
-from neuronctl.submission.script_check import check_text
+from neuronctl.submission.judged_script import judge_text
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = "{#\ndistributed: yes\none_task_per_node: no\n#}\n"
@@ -247,7 +247,7 @@ def test_a_launcher_is_one_file(own: Path) -> None:
     cluster = catalog.cluster("anywhere")
 
     def codes(count: int) -> Set[str]:
-        script = check_text("job.sh", SCRIPT.format(count=count), catalog, cluster)
+        script = judge_text("job.sh", SCRIPT.format(count=count), catalog, cluster)
         return {one.finding.code for one in script.findings}
 
     assert "NC623" not in codes(2)

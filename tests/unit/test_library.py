@@ -14,7 +14,7 @@ from plan_builders import layer
 import neuronctl
 from neuronctl import library
 from neuronctl.request.job import Source
-from neuronctl.submission import prepare
+from neuronctl.submission import planned_job
 
 OPTIONS = {
     "cluster": "neuron-2022",
@@ -139,5 +139,5 @@ def test_a_recorded_request_replaces_the_configuration(tmp_path: Path) -> None:
     config.mkdir(parents=True)
     (config / "config.yaml").write_text("nodes: 3\n")
     recorded = layer(Source.ASKED, script="train.py", cluster="neuron-2022", partition="cpu")
-    assert prepare.plan_job({}, recorded=recorded).plan.nodes == 1
+    assert planned_job.plan_job({}, recorded=recorded).plan.nodes == 1
     assert neuronctl.plan("train.py", cluster="neuron-2022", partition="cpu").nodes == 3

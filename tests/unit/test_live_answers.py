@@ -11,6 +11,7 @@ from slurm_answers import CONFIG, LIMITS, NOW, job, judged, live, shared, with_p
 
 from neuronctl.cache import path_of, write
 from neuronctl.gate import limits_cache as cache
+from neuronctl.slurm.answers import latest_ends, parse_mine
 from neuronctl.slurm.sacctmgr import (
     LimitedGroup,
     limits_stamp,
@@ -25,7 +26,6 @@ from neuronctl.slurm.scontrol import (
     parse_partitions,
     parse_reservations,
 )
-from neuronctl.slurm.snapshot import latest_ends, parse_mine
 from neuronctl.units import UNLIMITED
 
 

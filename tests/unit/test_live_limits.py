@@ -28,9 +28,9 @@ from slurm_answers import (
 from neuronctl.catalog.model import Catalog
 from neuronctl.gate.judgement import judge
 from neuronctl.rules import RuleContext
+from neuronctl.slurm.answers import ClusterFigures
 from neuronctl.slurm.limits import Limit, Scope
 from neuronctl.slurm.sacctmgr import LimitedGroup, parse_groups
-from neuronctl.slurm.snapshot import Limits
 
 
 def test_slurms_own_figures_count_instead_of_the_catalogs() -> None:
@@ -151,7 +151,7 @@ def test_what_a_job_takes_nothing_of_may_be_used_up() -> None:
         (with_more("MaxTRESPU gres/gpu=0"), "gpu allows at most 0"),
     ],
 )
-def test_where_no_job_may_run_none_waits_for_others(limits: Limits, words: str) -> None:
+def test_where_no_job_may_run_none_waits_for_others(limits: ClusterFigures, words: str) -> None:
     result = judged(live(limits=limits), gpus_per_node=1)
     assert (result.verdict.kind, result.waits) == ("refused", ())
     assert words in result.verdict.words
@@ -215,7 +215,7 @@ def test_a_partition_that_slurm_does_not_have() -> None:
 
 
 def test_the_wall_time_is_cited_from_where_it_stands() -> None:
-    def found(limits: Limits) -> Tuple[str, str]:
+    def found(limits: ClusterFigures) -> Tuple[str, str]:
         all_found = judged(live(limits=limits), time_limit="11").findings
         (one,) = (one for one in all_found if one.code == "NC141")
         said = one.message.partition("; batch jobs in gpu")[2].partition(":00: ")[0]

@@ -36,10 +36,10 @@ from slurm_answers import (
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.rule_codes import CODES
 from neuronctl.rules import every_rule
-from neuronctl.slurm.snapshot import Limits
+from neuronctl.slurm.answers import ClusterFigures
 
 # the limit, what is more, words of it, what just is not
-SIZES: List[Tuple[Limits, Any, List[str], Any]] = [
+SIZES: List[Tuple[ClusterFigures, Any, List[str], Any]] = [
     (
         with_more("MaxTRES cpu=8"),
         {"cpus_per_task": 9},

@@ -16,7 +16,7 @@ from neuronctl.gate.partition_choice import Candidate, Choice, candidates, choos
 from neuronctl.planning import JobPlan
 from neuronctl.rules import LocalFacts
 from neuronctl.slurm.sbatch import parse_predicted
-from neuronctl.submission.prepare import PlannedJob
+from neuronctl.submission.planned_job import PlannedJob
 
 HERE = LocalFacts(user="kim", directory="/scratch/kim")
 OLD = dataclasses.replace(PARTITION, name="old", qos="", node_list="o[1-2]", nodes=2)

@@ -13,7 +13,7 @@ from test_script_rules import CATALOG
 
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Catalog
-from neuronctl.submission.script_check import check_text
+from neuronctl.submission.judged_script import judge_text
 
 GPU = "#SBATCH -p gpu --gpus-per-node=1 -N 1"
 GPUS = "#SBATCH -p gpu --gpus-per-node=4 -N 1 --ntasks-per-node=4"
@@ -379,7 +379,7 @@ def test_defect(
     code, directives, commands = DEFECTS[number]
     marked = CARRIERS[carrier].format(directives=directives, commands=commands)
     line = marked[: marked.index("@@")].count("\n") + 1
-    checked = check_text(
+    checked = judge_text(
         "job.sh",
         marked.replace("@@", ""),
         small,
@@ -398,7 +398,7 @@ def test_right_neighbour(
     monkeypatch.chdir(tmp_path)
     code, directives, commands = RIGHT[number]
     text = CARRIERS[carrier].format(directives=directives, commands=commands)
-    findings = check_text("job.sh", text, small, small.clusters["small"]).findings
+    findings = judge_text("job.sh", text, small, small.clusters["small"]).findings
     assert code not in {one.finding.code for one in findings}
 
 
@@ -422,12 +422,12 @@ def test_right_neighbour(
 )
 def test_first_line(line: str, severity: str, small: Catalog) -> None:
     text = f"{line}\n{GPU}\nsource env.sh\npython t.py\n"
-    found = check_text("job.sh", text, small, small.clusters["small"]).findings
+    found = judge_text("job.sh", text, small, small.clusters["small"]).findings
     assert "".join(one.finding.severity for one in found if one.finding.code == "NC617") == severity
 
 
 @pytest.mark.parametrize(("before", "found"), [("", True), ("PATH=$HOME/conda/bin:$PATH\n", False)])
 def test_source_activate(before: str, found: bool, small: Catalog) -> None:
     text = f"#!/bin/bash\n{GPU}\n{before}source activate pt\npython t.py\n"
-    findings = check_text("job.sh", text, small, small.clusters["small"]).findings
+    findings = judge_text("job.sh", text, small, small.clusters["small"]).findings
     assert ("NC638" in {one.finding.code for one in findings}) == found

@@ -8,12 +8,12 @@ from typing import Any, Dict, Sequence, Tuple
 import pytest
 
 from neuronctl.diagnosis.limit_figures import explain_limit
+from neuronctl.slurm.answers import ClusterFigures
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import read_group_limits, read_limits
 from neuronctl.slurm.pending_reasons import REASONS, Explained, explain
 from neuronctl.slurm.sacctmgr import Association, LimitedGroup, Qos, parse_groups
 from neuronctl.slurm.scontrol import SiteConfig, SitePartition
-from neuronctl.slurm.snapshot import Limits
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.users import login_name
 
@@ -31,7 +31,7 @@ def status(
 PARTITION = SitePartition("gpu", "UP", "g[1-2]", 2, 7200, None, 2, "P_gpu", True, None)
 
 
-Known = Tuple[Limits, Tuple[LimitedGroup, ...]]
+Known = Tuple[ClusterFigures, Tuple[LimitedGroup, ...]]
 
 
 def limits_of(qos: Dict[str, str], *groups: LimitedGroup, **own: str) -> Known:
@@ -39,7 +39,7 @@ def limits_of(qos: Dict[str, str], *groups: LimitedGroup, **own: str) -> Known:
     of_qos = Qos("p_gpu", (), read_limits(qos, "QOS", "p_gpu"))
     mine = Association("lab", "", (), "", read_limits(own, "association", "lab"))
     config = SiteConfig("c", "23", None, ("limits",), False)
-    return Limits(config, (PARTITION,), (), (of_qos,), (mine,)), groups
+    return ClusterFigures(config, (PARTITION,), (), (of_qos,), (mine,)), groups
 
 
 def group(scope: str, name: str, limits: str) -> LimitedGroup:

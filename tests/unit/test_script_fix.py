@@ -13,7 +13,7 @@ from test_script_rules import CATALOG
 from neuronctl.batchscript.edits import unified_diff
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Catalog, CommentField, CommentPolicy
-from neuronctl.submission.script_check import CheckedScript, check_text, mended
+from neuronctl.submission.judged_script import JudgedScript, judge_text, mended
 
 TOP = "#!/bin/bash -l\n#SBATCH -p gpu --gpus-per-node=1 -N 1\n"
 
@@ -25,14 +25,14 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     return load(str(path))
 
 
-def checked(text: str, catalog: Catalog, **parts: str) -> CheckedScript:
-    return check_text(
+def checked(text: str, catalog: Catalog, **parts: str) -> JudgedScript:
+    return judge_text(
         *("job.sh", text, catalog, catalog.clusters["small"]),
         comment_parts=parts,
     )
 
 
-def fixed(text: str, catalog: Catalog, **parts: str) -> CheckedScript:
+def fixed(text: str, catalog: Catalog, **parts: str) -> JudgedScript:
     after = mended(checked(text, catalog, **parts), lambda new: checked(new, catalog, **parts))
     again = mended(after, lambda new: checked(new, catalog, **parts))
     assert again.text == after.text, "a second run changes something"
@@ -202,7 +202,7 @@ def test_a_diff_is_of_lines_that_end_with_a_line_feed() -> None:
 
 def test_a_mark_before_a_directive_shifts_no_other_mend() -> None:
     catalog = load()
-    check = partial(check_text, catalog=catalog, cluster=catalog.clusters["neuron"])
+    check = partial(judge_text, catalog=catalog, cluster=catalog.clusters["neuron"])
     text = "\ufeff#SBATCH \u2014nodes=1\n#SBATCH -t 10\necho hi\n"
     after = mended(check("job.sh", text), lambda text: check("job.sh", text))
     assert after.text == "#SBATCH --nodes=1\n#SBATCH -t 10\necho hi\n"
@@ -212,7 +212,7 @@ def test_a_mark_before_a_directive_shifts_no_other_mend() -> None:
 def test_a_long_script_is_checked_a_few_times_only(lines: int, most: int, small: Catalog) -> None:
     calls = 0
 
-    def check(text: str) -> CheckedScript:
+    def check(text: str) -> JudgedScript:
         nonlocal calls
         calls += 1
         return checked(text, small)

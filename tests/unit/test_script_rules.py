@@ -11,7 +11,7 @@ import pytest
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Catalog
 from neuronctl.rule_codes import CODES
-from neuronctl.submission.script_check import CheckedScript, check_text
+from neuronctl.submission.judged_script import JudgedScript, judge_text
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "script-rules.md"
@@ -48,8 +48,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     return load(str(path))
 
 
-def checked(text: str, catalog: Catalog) -> CheckedScript:
-    return check_text("job.sh", text, catalog, catalog.clusters["small"])
+def checked(text: str, catalog: Catalog) -> JudgedScript:
+    return judge_text("job.sh", text, catalog, catalog.clusters["small"])
 
 
 def found(text: str, catalog: Catalog) -> List[Tuple[str, int]]:

@@ -16,7 +16,7 @@ from neuronctl.cli.submission import _summary as summary
 from neuronctl.errors import JobFileError, NeuronctlError, UsageError
 from neuronctl.request.job import StepRequest
 from neuronctl.request.job_file import parse_steps, read_job_file
-from neuronctl.submission.prepare import PreparedJob
+from neuronctl.submission.planned_job import JudgedJob
 
 
 def launches(*steps: StepRequest, **more: Any) -> List[str]:
@@ -181,7 +181,7 @@ def test_the_job_has_the_cores_that_a_step_requests() -> None:
 def test_the_summary_names_all_that_starts_several_times() -> None:
     once, several = StepRequest(body="x"), StepRequest(script="a.out", launcher="srun")
     said = summary(
-        PreparedJob(plan_of(steps=(once, once, several, once, several), nodes=2), ())
+        JudgedJob(plan_of(steps=(once, once, several, once, several), nodes=2), ())
     ).split("; ")[1:]
     assert said == [
         "srun starts 1 task of a.out on each of 2 nodes",
@@ -196,7 +196,7 @@ def test_all_gpus_of_an_exclusive_node_are_the_jobs() -> None:
         (True, "1 node x 2 GPUs (8 allocated: --exclusive),"),
     ):
         made = plan_of(gpus_per_node=2, exclusive=exclusive)
-        assert words in summary(PreparedJob(made, ()))
+        assert words in summary(JudgedJob(made, ()))
 
 
 def test_steps_side_by_side_share_evenly() -> None:

@@ -1,4 +1,4 @@
-"""What Slurm says just now, for the gate before a submission: two processes at the same time.
+"""What Slurm answers now, for the gate before a submission: two processes at the same time.
 
 One squeue for the user's own jobs and one scontrol for the nodes; where the limits have to be
 read too, a sacctmgr beside them.
@@ -70,7 +70,7 @@ class MyJob:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ClusterFigures:
     """The cluster's own figures, which change seldom; qos None: the database did not answer."""
 
     config: site.SiteConfig
@@ -180,8 +180,8 @@ def used_of_each(
 
 
 @dataclass(frozen=True)
-class Now:
-    """Slurm's answer.
+class Answers:
+    """What squeue, scontrol, and sacctmgr answered.
 
     limits: only where they were asked for. job_states: of the ids asked about. stamp: of the limits
     as they are now, where group limits were asked for. partition: the one asked for, as it is now.
@@ -191,7 +191,7 @@ class Now:
     jobs: Tuple[MyJob, ...]
     nodes: Tuple[site.NodeGroup, ...]
     job_states: Dict[int, str]
-    limits: Optional[Limits]
+    limits: Optional[ClusterFigures]
     limited_groups: Tuple[database.LimitedGroup, ...] = ()
     stamp: int = 0
     partition: Optional[site.SitePartition] = None
@@ -204,7 +204,7 @@ _ENDING = 60
 has to clean up after the job, and to start the next one."""
 
 
-def latest_ends(jobs: Sequence[MyJob], limits: Limits) -> Tuple[MyJob, ...]:
+def latest_ends(jobs: Sequence[MyJob], limits: ClusterFigures) -> Tuple[MyJob, ...]:
     """The jobs, ``end`` being when each has ended at the latest if nobody prolongs it."""
     config = limits.config
     over = {partition.name: partition.over_time for partition in limits.partitions}
@@ -286,7 +286,7 @@ def ask_now(
     names: bool = False,
     timeout: float,
     meanwhile: Optional[Callable[[], None]] = None,
-) -> Now:
+) -> Answers:
     """Ask squeue and scontrol, and sacctmgr where limits are wanted, at the same time.
 
     nodes: the host list to look at (all nodes where limits are asked for). partition: the one to
@@ -319,7 +319,7 @@ def ask_now(
         said = answers[2]
         known = isinstance(said, Result) and said.returncode == 0
         accounting = said.stdout if isinstance(said, Result) and known else ""
-        limits = Limits(
+        limits = ClusterFigures(
             config=site.parse_config(told),
             partitions=site.parse_partitions(told),
             nodes=seen,
@@ -335,7 +335,7 @@ def ask_now(
         reservations = site.parse_reservations(told)
     states = site.parse_job_states(told) if job_ids else {}
     licenses = site.parse_licenses(told)
-    return Now(jobs, seen, states, limits, limited_groups, stamp, here, reservations, licenses)
+    return Answers(jobs, seen, states, limits, limited_groups, stamp, here, reservations, licenses)
 
 
 def _good(answer: object, *, part: bool = False) -> Result:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class PreparedJob:
+class JudgedJob:
     """A planned and judged job. Nothing has been done with it yet.
 
     verdict: what would happen to the job now; None where Slurm is not asked (``generate``). choice:
@@ -105,7 +105,7 @@ class PreparedJob:
 class PlannedJob:
     """A job whose script neuronctl writes: its plan, and the catalog it was made from.
 
-    choice: as in PreparedJob. ask_slurm: whether it is judged by what Slurm says, and not as a
+    choice: as in JudgedJob. ask_slurm: whether it is judged by what Slurm says, and not as a
     script that is only shown. template: the user's own. submit_dir: where to submit from, "" for
     this directory.
     """
@@ -119,7 +119,7 @@ class PlannedJob:
 
     slurm_cluster = None
 
-    def judge(self, *, fresh: bool = False) -> PreparedJob:
+    def judge(self, *, fresh: bool = False) -> JudgedJob:
         """Judge it by what Slurm says now; by the catalog alone where Slurm does not answer.
 
         fresh: read Slurm's limits anew, whatever is kept of them. What Slurm said for the choice of
@@ -130,21 +130,21 @@ class PlannedJob:
                 self.plan, self.catalog, gather_local_facts(self.plan), reviewed=True
             )
             if not self.plan.alternatives:
-                return PreparedJob(self.plan, apply_rules(context), choice=self.choice)
+                return JudgedJob(self.plan, apply_rules(context), choice=self.choice)
             from neuronctl.gate.judgement import judge
 
-            return PreparedJob(self.plan, judge(context, None).findings)
+            return JudgedJob(self.plan, judge(context, None).findings)
         said = None if self.choice is None else self.choice.said
         return self._judged(judge_plan(self.plan, self.catalog, fresh=fresh, said=said))
 
-    def judge_anew(self) -> PreparedJob:
+    def judge_anew(self) -> JudgedJob:
         """As judge(), by what Slurm says at this moment."""
         return self._judged(judge_plan(self.plan, self.catalog, fresh=True))
 
-    def _judged(self, judgement: Judgement) -> PreparedJob:
-        return PreparedJob(self.plan, judgement.findings, judgement.verdict, self.choice)
+    def _judged(self, judgement: Judgement) -> JudgedJob:
+        return JudgedJob(self.plan, judgement.findings, judgement.verdict, self.choice)
 
-    def draft(self, judged: Optional[PreparedJob]) -> RecordDraft:
+    def draft(self, judged: Optional[JudgedJob]) -> RecordDraft:
         """The record as far as it is known before there is a script."""
         from neuronctl.records.job_record import RecordDraft
 

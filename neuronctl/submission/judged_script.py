@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CheckedScript:
+class JudgedScript:
     """One script and what was found. name: the file's, ``<stdin>`` for standard input.
 
     plan: what its directives ask for, None where it is not judged as a job. verdict: what would
@@ -69,7 +69,7 @@ class CheckedScript:
         return self.text.split("\n")
 
 
-def check_text(
+def judge_text(
     name: str,
     text: str,
     catalog: Catalog,
@@ -78,7 +78,7 @@ def check_text(
     asked: Optional[AskedOnce] = None,
     command_line: Optional[Sequence[str]] = None,
     comment_parts: Mapping[str, str] = {},
-) -> CheckedScript:
+) -> JudgedScript:
     """Check a script for a cluster, by what the Slurm of this machine says where there is one.
 
     asked: what it has said of the scripts before this one. command_line: options of sbatch's; None
@@ -103,7 +103,7 @@ def check_submission(
     now: bool,
     fresh: bool = False,
     said: Optional[Snapshot] = None,
-) -> CheckedScript:
+) -> JudgedScript:
     """Check a script that is about to be submitted.
 
     header, request: of the script with the command line that submits it; without a request it is
@@ -137,7 +137,7 @@ def _checked(
     *,
     known: bool = True,
     request: Optional[JobRequest] = None,
-) -> CheckedScript:
+) -> JudgedScript:
     text = "" if is_too_long(text) else text
     text_read = beginning(text.replace("\r\n", "\n"))
     for_grammar = _for_grammar(text_read, header)
@@ -169,7 +169,7 @@ def _checked(
         refusals = tuple(one for one in held if one.refuses)
         warnings = tuple(one for one in held if not one.refuses and not one.rule.waits)
         verdict = replace(assessed, refusals=refusals, warnings=warnings).verdict
-    return CheckedScript(name, text, found, made, verdict, facts)
+    return JudgedScript(name, text, found, made, verdict, facts)
 
 
 def _known_options(header: Header) -> FrozenSet[str]:
@@ -224,8 +224,8 @@ def _unreadable(text: str, header: Header, shell: ShellText) -> Optional[SyntaxP
     return found
 
 
-def mended(script: CheckedScript, check: Callable[[str], CheckedScript]) -> CheckedScript:
-    """The script with all its mends. check: what check_text() finds in another text of the file."""
+def mended(script: JudgedScript, check: Callable[[str], JudgedScript]) -> JudgedScript:
+    """The script with all its mends. check: what judge_text() finds in another text of the file."""
     for _ in range(_MOST_ROUNDS):
         text = edited(script.text, [edit for one in script.mends for edit in one.edits])
         if text == script.text:
@@ -240,7 +240,7 @@ _MOST_ROUNDS = 20
 _COMMANDS = {"salloc": SALLOC, "srun": SRUN}
 
 
-def check_line(line: str, catalog: Catalog, cluster: Cluster) -> CheckedScript:
+def judge_line(line: str, catalog: Catalog, cluster: Cluster) -> JudgedScript:
     """Check a command line of salloc, srun or sbatch; of sbatch's, the script with these options.
 
     Raises UsageError for any other line, and where the script cannot be read.
@@ -264,7 +264,7 @@ def check_line(line: str, catalog: Catalog, cluster: Cluster) -> CheckedScript:
         except OSError as error:
             raise UsageError(f"cannot read '{file}': {error.strerror}") from None
         options = [text for text, _ in words[:end]]
-        return check_text(file, text, catalog, cluster, command_line=options)
+        return judge_text(file, text, catalog, cluster, command_line=options)
     judged: Sequence[Finding] = ()
     made: Optional[JobPlan] = None
     if not header.refusals:
@@ -272,7 +272,7 @@ def check_line(line: str, catalog: Catalog, cluster: Cluster) -> CheckedScript:
         request = as_request(header, name, cluster)
         made, judged, _ = _judged(request, asking, interactive=name != "sbatch")
     facts = ScriptFacts(line, header, ShellText((), (), None, frozenset()), made)
-    return CheckedScript("command line", line, check_script(facts, judged))
+    return JudgedScript("command line", line, check_script(facts, judged))
 
 
 _MOST_PARTITIONS = 100

@@ -10,7 +10,7 @@ from typing import List, Set, Tuple
 import pytest
 
 from neuronctl.catalog.loader import load
-from neuronctl.submission.script_check import CheckedScript, check_text
+from neuronctl.submission.judged_script import JudgedScript, judge_text
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "golden" / "scripts"
 OURS = sorted(
@@ -52,9 +52,9 @@ time srun python3 gpu_training.py
 """
 
 
-def checked(text: str, cluster: str) -> CheckedScript:
+def checked(text: str, cluster: str) -> JudgedScript:
     catalog = load(None)
-    return check_text("job.sh", text, catalog, catalog.clusters[cluster])
+    return judge_text("job.sh", text, catalog, catalog.clusters[cluster])
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -81,7 +81,7 @@ def test_what_is_made_of_job_files_has_no_errors(
         named = re.search(r"(?m)^cluster: *(\S+)", job)
         cluster = catalog.clusters[named[1] if named else "neuron"]
         text = path.read_text(encoding="utf-8")
-        found = check_text(path.name, text, catalog, cluster)
+        found = judge_text(path.name, text, catalog, cluster)
         assert not found.has_errors, path.name
 
 
@@ -184,7 +184,7 @@ def test_a_partition_is_missing_for_sure_only_where_the_list_is_slurms(
     catalog = load(str(path))
     for partition in ("#SBATCH -p koni", "#SBATCH -J x"):
         text = f"#!/bin/bash\n{partition}\npython x.py\n"
-        (one,) = check_text(*("job.sh", text, catalog, catalog.clusters["mine"])).findings
+        (one,) = judge_text(*("job.sh", text, catalog, catalog.clusters["mine"])).findings
         assert (one.finding.code, one.finding.severity) == ("NC101", severity)
 
 
@@ -230,7 +230,7 @@ def test_without_a_directive_the_options_are_on_a_command_line() -> None:
     text = "#!/bin/bash\nsrun -N2 python train.py\n"
     assert checked(text, "neuron").findings == ()
     catalog = load(None)
-    submitted = check_text(
+    submitted = judge_text(
         *("job.sh", text, catalog, catalog.clusters["neuron"]),
         command_line=[],
     )
@@ -362,14 +362,14 @@ def test_an_interactive_shell_knows_conda() -> None:
 
 
 def test_a_plugins_option_where_sbatch_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    import neuronctl.submission.script_check as script_check
+    from neuronctl.submission import judged_script
 
     catalog = load(None)
-    monkeypatch.setattr(script_check, "_known_options", lambda _: frozenset(("image", "nodes")))
+    monkeypatch.setattr(judged_script, "_known_options", lambda _: frozenset(("image", "nodes")))
     lines = "#SBATCH -p amd_a100nv_8 --gres=gpu:1 --comment=field=misc;appl=pytorch"
     for option, codes in (("image", []), ("module", [("NC601", "error")])):
         text = f"#!/bin/bash\n{lines}\n#SBATCH --{option}=x\n./x\n"
-        script = check_text("job.sh", text, catalog, catalog.clusters["neuron"])
+        script = judge_text("job.sh", text, catalog, catalog.clusters["neuron"])
         found = [(one.finding.code, one.finding.severity) for one in script.findings]
         assert found == codes
 
@@ -433,7 +433,7 @@ def test_what_may_be_meant_is_no_error(body: str) -> None:
 def test_what_stands_behind_the_end_is_not_read() -> None:
     def codes(text: str) -> List[str]:
         catalog = load()
-        found = check_text("job.sh", text, catalog, catalog.clusters["neuron"])
+        found = judge_text("job.sh", text, catalog, catalog.clusters["neuron"])
         return [one.finding.code for one in found.findings if one.finding.code == "NC643"]
 
     head = "#!/bin/bash\n#SBATCH -p cpu\n./a\n"
@@ -457,7 +457,7 @@ def test_the_name_of_the_file_changes_no_finding(name: str) -> None:
     text += "export MASTER_PORT=1234\nsrun ./a\n"
 
     def codes(name: str) -> List[str]:
-        found = check_text(name, text, catalog, catalog.clusters["neuron"])
+        found = judge_text(name, text, catalog, catalog.clusters["neuron"])
         return [one.finding.code for one in found.findings]
 
     assert codes(name) == codes("job.sh")
@@ -468,7 +468,7 @@ def test_odd_digits_are_no_numbers(text: str) -> None:
     catalog = load()
     script = f"#!/bin/bash\n#SBATCH -p cpu\n#SBATCH --gpus-per-task={text}\n"
     script += f"export OMP_NUM_THREADS={text} MASTER_PORT={text}\n./a\n"
-    assert check_text("job.sh", script, catalog, catalog.clusters["neuron"])
+    assert judge_text("job.sh", script, catalog, catalog.clusters["neuron"])
 
 
 @pytest.mark.parametrize(

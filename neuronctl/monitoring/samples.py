@@ -19,6 +19,7 @@ from typing import BinaryIO, Dict, Iterator, List, Mapping, Optional, Sequence, 
 
 from neuronctl.files import open_regular
 from neuronctl.frozen import dataclass, field
+from neuronctl.slurm.nvidia_smi import SAMPLED, columns, gpu_columns
 
 PARTS = 240
 """Into how many equal parts of time a curve is divided."""
@@ -136,7 +137,7 @@ def read_samples(folder: str, job: int, start: float = 0) -> Tuple[NodeUse, ...]
         return ()
     axis = _Axis(min(first for first, _ in known.values()), max(last for _, last in known.values()))
     found = (_read_node(path, axis) for path in known)
-    return tuple(sorted((node for node in found if node is not None), key=lambda one: one.node))
+    return tuple(sorted((node for node in found if node is not None), key=lambda node: node.node))
 
 
 # ------------------------------------------------------------------------- reading
@@ -159,7 +160,7 @@ class _Axis:
                 if 0 <= part < PARTS:
                     sums[part] += value
                     counts[part] += 1
-        return tuple(round(one / count, 4) if count else None for one, count in zip(sums, counts))
+        return tuple(round(sum_ / n, 4) if n else None for sum_, n in zip(sums, counts))
 
 
 class _Numbers(Dict[str, float]):
@@ -206,25 +207,11 @@ def _lines(file: BinaryIO) -> Iterator[str]:
     return itertools.chain.from_iterable(_blocks(file))
 
 
-def _columns(line: str) -> Dict[str, int]:
-    """``{"power.draw": 3}``: where a header has which figure, without units that are as expected.
+_COUNTERS = ("cpu", "read", "written", "received", "sent")
 
-    A column in another unit counts as absent.
-    """
-    found = {}
-    for place, title in enumerate(line.split(",")):
-        match = re.fullmatch(r" *([\w.]+)(?: \[(.*)\])? *", title)
-        if match is not None and match[2] in (None, _UNITS.get(match[1])):
-            found[match[1]] = place
-    return found
-
-
-_UNITS = {
-    **{name: "s" for name in ("time", "cpu")},
-    **{name: "B" for name in ("memory", "read", "written", "received", "sent")},
-    **{"utilization.gpu": "%", "memory.used": "MiB", "memory.total": "MiB", "power.draw": "W"},
-    **{name: "MHz" for name in ("clocks.sm", "clocks.current.sm", "clocks.max.sm")},
-}
+_OF_NODE = {"time": ("time", "s"), "memory": ("memory", "B")}
+_OF_NODE.update({name: (name, "s" if name == "cpu" else "B") for name in _COUNTERS})
+"""What a node tells of itself."""
 
 
 def _span(path: str) -> Optional[Tuple[float, float]]:
@@ -254,10 +241,10 @@ def _read_node(path: str, axis: _Axis) -> Optional[NodeUse]:
         with open_regular(path) as file:
             lines = _lines(file)
             facts = _facts(next(lines, ""))
-            columns = _columns(next(lines, ""))
-            if not {"time", "cpu", "memory"} <= set(columns):
+            places = columns(next(lines, ""), _OF_NODE)
+            if not {"time", "cpu", "memory"} <= set(places):
                 return None
-            node = _Node(facts, columns, axis)
+            node = _Node(facts, places, axis)
             for line in lines:
                 node.add(line)
     except OSError:
@@ -276,8 +263,8 @@ def _node_of(path: str) -> str:
 class _Node:
     """A node's figures while its samples are added."""
 
-    def __init__(self, facts: Mapping[str, str], columns: Mapping[str, int], axis: _Axis) -> None:
-        self.facts, self.columns, self.axis = facts, columns, axis
+    def __init__(self, facts: Mapping[str, str], places: Mapping[str, int], axis: _Axis) -> None:
+        self.facts, self.places, self.axis = facts, places, axis
         self.every = _positive(facts.get("every")) or 10.0
         self.samples, self.first, self.last = 0, 0.0, 0.0
         self.before: Dict[str, float] = {}
@@ -288,9 +275,9 @@ class _Node:
 
     def add(self, line: str) -> None:
         row = line.split(",")
-        if len(row) < len(self.columns):
+        if len(row) <= max(self.places.values()):
             return
-        values = {name: self.numbers[row[place]] for name, place in self.columns.items()}
+        values = {name: self.numbers[row[place]] for name, place in self.places.items()}
         now, memory = values["time"], values["memory"]
         if not (memory == memory and max(self.last, self.axis.first) <= now <= self.axis.last):
             return
@@ -337,9 +324,6 @@ class _Node:
         )
 
 
-_COUNTERS = ("cpu", "read", "written", "received", "sent")
-
-
 def _growth(curve: Curve, an_hour: float) -> Optional[float]:
     """The slope of the second half of a curve, in its unit an hour, where it is a steady one."""
     points = [(place, value) for place, value in enumerate(curve) if value is not None]
@@ -378,23 +362,23 @@ def _read_gpus(path: str, node: _Node, axis: _Axis) -> List[GpuUse]:
     gpus: Dict[str, _Gpu] = {}
     minutes = _Minutes(_positive(node.facts.get("start")) or node.first, axis.first)
     numbers = _Numbers()
-    columns: Dict[str, int] = {}
+    places: Dict[str, int] = {}
+    last = 0
     try:
         with open_regular(path) as file:
             for block in _blocks(file):
-                if not columns:
-                    columns = _columns(block.pop(0))
-                    if not {"timestamp", "index", "utilization.gpu"} <= set(columns):
+                if not places:
+                    places = gpu_columns(block.pop(0))
+                    if not {"timestamp", "index", "use"} <= set(places):
                         return []
-                rows = [
-                    row for row in (line.split(", ") for line in block) if len(row) >= len(columns)
-                ]
+                    last = max(places.values())
+                rows = [row for row in (line.split(", ") for line in block) if len(row) > last]
                 by_gpu: Dict[str, List[List[str]]] = {}
                 for row in rows:
-                    by_gpu.setdefault(row[columns["index"]], []).append(row)
+                    by_gpu.setdefault(row[places["index"]], []).append(row)
                 for index, own in by_gpu.items():
                     if index in gpus or (_INDEX.fullmatch(index) and len(gpus) < _MOST_GPUS):
-                        gpus.setdefault(index, _Gpu(index)).add(own, columns, numbers, minutes)
+                        gpus.setdefault(index, _Gpu(index)).add(own, places, numbers, minutes)
     except OSError:
         return []
     in_order = sorted(gpus.values(), key=lambda gpu: int(gpu.index))
@@ -404,18 +388,8 @@ def _read_gpus(path: str, node: _Node, axis: _Axis) -> List[GpuUse]:
 _MOST_GPUS = 256
 _INDEX = re.compile("[0-9]{1,4}")
 
-_FIGURES = {
-    "use": ("utilization.gpu",),
-    "memory": ("memory.used",),
-    "whole": ("memory.total",),
-    "power": ("power.draw",),
-    "heat": ("temperature.gpu",),
-    "clock": ("clocks.sm", "clocks.current.sm"),
-    "most": ("clocks.max.sm",),
-    "reasons": ("clocks_event_reasons.active", "clocks_throttle_reasons.active"),
-    "errors": ("ecc.errors.uncorrected.volatile.total",),
-}
-"""What is read of a GPU, and the names in a header that drivers have for it."""
+_KEPT = [figure for figure in SAMPLED if figure not in ("timestamp", "index", "reasons")]
+"""The figures of which each sample is kept."""
 
 
 class _Minutes(Dict[str, float]):
@@ -452,30 +426,25 @@ class _Gpu:
     def __init__(self, index: str) -> None:
         self.index = index
         self.times = array("f")
-        self.figures = {name: array("f") for name in _FIGURES}
+        self.figures = {name: array("f") for name in _KEPT}
         self.reasons: Dict[int, int] = {}
 
     def add(
         self,
         rows: Sequence[Sequence[str]],
-        columns: Mapping[str, int],
+        places: Mapping[str, int],
         numbers: _Numbers,
         minutes: _Minutes,
     ) -> None:
         texts = list(zip(*rows))
-        stamps = texts[columns["timestamp"]]
+        stamps = texts[places["timestamp"]]
         self.times.extend([minutes[stamp[:16]] + numbers[stamp[17:]] for stamp in stamps])
-        for name, titles in _FIGURES.items():
-            place = next((columns[title] for title in titles if title in columns), None)
-            if place is None:
-                continue
-            if name == "reasons":
-                for text, times in Counter(texts[place]).items():
-                    bits = numbers[text]
-                    if bits == bits:
-                        self.reasons[int(bits)] = self.reasons.get(int(bits), 0) + times
-            else:
-                self.figures[name].extend(map(numbers.__getitem__, texts[place]))
+        for name in places.keys() & self.figures.keys():
+            self.figures[name].extend(map(numbers.__getitem__, texts[places[name]]))
+        for text, times in Counter(texts[places["reasons"]] if "reasons" in places else ()).items():
+            bits = numbers[text]
+            if bits == bits:
+                self.reasons[int(bits)] = self.reasons.get(int(bits), 0) + times
 
     def result(self, node: str, axis: _Axis) -> GpuUse:
         figures = {name: _told(values) for name, values in self.figures.items()}
@@ -492,7 +461,7 @@ class _Gpu:
             index=self.index,
             samples=samples,
             use=_mean(use),
-            idle=sum(one <= IDLE for one in use) / len(use) if use else None,
+            idle=sum(value <= IDLE for value in use) / len(use) if use else None,
             longest_idle=int(stretch),
             idle_since=int(axis.first + since) if stretch else None,
             memory_peak=max(memory, default=None),

@@ -8,6 +8,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.fields import count
+from neuronctl.slurm.nvidia_smi import SURVEYED, gpu_columns, query
 from neuronctl.slurm.process import failure, run
 from neuronctl.units import compress_hostlist
 
@@ -15,8 +16,7 @@ from neuronctl.units import compress_hostlist
 # find no GPU. Load, cores, and memory are those of the whole node; GPU memory is in MiB.
 _SURVEY = r"""printf '@node\t%s\n' "${SLURMD_NODENAME:-$(hostname -s)}"
 if command -v nvidia-smi >/dev/null; then
-    facts=index,name,utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu
-    nvidia-smi --query-gpu="$facts" --format=csv,noheader,nounits 2>/dev/null |
+    nvidia-smi --query-gpu="$1" --format=csv,nounits 2>/dev/null |
         while IFS= read -r line; do printf '@gpu\t%s\n' "$line"; done
 fi
 read -r load rest </proc/loadavg
@@ -89,26 +89,34 @@ def parse_node_usage(text: str) -> List[NodeUsage]:
 
 
 def _node(facts: Sequence[Tuple[str, str]]) -> NodeUsage:
-    one = dict(facts)
-    total, free = count(one.get("MemTotal", "")), count(one.get("MemAvailable", ""))
+    told = dict(facts)
+    total, free = count(told.get("MemTotal", "")), count(told.get("MemAvailable", ""))
     used = None if total is None or free is None else (total - free) // 1024
     return NodeUsage(
-        node=one.get("node", ""),
-        gpus=tuple(gpu for kind, text in facts if kind == "gpu" and (gpu := _gpu(text))),
-        load=_number(one.get("load", "")),
-        cores=count(one.get("cores", "")),
+        node=told.get("node", ""),
+        gpus=_gpus([text for kind, text in facts if kind == "gpu"]),
+        load=_number(told.get("load", "")),
+        cores=count(told.get("cores", "")),
         memory_used=used,
         memory=None if total is None else total // 1024,
         processes=tuple(p for kind, text in facts if kind == "process" and (p := _process(text))),
     )
 
 
-def _gpu(text: str) -> Optional[Gpu]:
-    fields = [field.strip() for field in text.split(",")]
-    if len(fields) != 7:
-        return None
-    use, used, memory, power, heat = (_number(field) for field in fields[2:])
-    return Gpu(fields[0], fields[1], _whole(use), _whole(used), _whole(memory), power, _whole(heat))
+def _gpus(lines: Sequence[str]) -> Tuple[Gpu, ...]:
+    """nvidia-smi's answer: a header, and one line a GPU."""
+    places = gpu_columns(lines[0]) if lines else {}
+    if not set(SURVEYED) <= set(places):
+        return ()
+    gpus = []
+    for line in lines[1:]:
+        row = [text.strip() for text in line.split(",")]
+        if len(row) > max(places.values()):
+            index, name, *figures = (row[places[figure]] for figure in SURVEYED)
+            use, used, whole, power, heat = map(_number, figures)
+            parts = (_whole(use), _whole(used), _whole(whole))
+            gpus.append(Gpu(index, name, *parts, power, _whole(heat)))
+    return tuple(gpus)
 
 
 def _process(text: str) -> Optional[Process]:
@@ -138,7 +146,7 @@ def read_node_usage(job_id: int, nodes: Sequence[str]) -> Tuple[NodeUsage, ...]:
 
     Raises SlurmUnavailableError, and SlurmRefusedError with Slurm's message.
     """
-    argv = overlap_argv(job_id, nodes, ["bash", "-c", _SURVEY])
+    argv = overlap_argv(job_id, nodes, ["bash", "-c", _SURVEY, "bash", query(*SURVEYED)])
     # Each line begins with its task number.
     result = run([argv[0], "--label", *argv[1:]], timeout=30)
     usages = tuple(parse_node_usage(result.stdout))

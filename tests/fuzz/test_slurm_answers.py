@@ -96,7 +96,9 @@ DATABASE = (
     + "\n",
 )  # fmt: skip
 LOOK = (
-    "0: @node\tn1\n0: @gpu\t0, NVIDIA A100, 97, 1024, 40536, 250.3, 61\n0: @load\t3.5\n"
+    "0: @node\tn1\n0: @gpu\tindex, name, utilization.gpu [%], memory.used [MiB], "
+    "memory.total [MiB], power.draw [W], temperature.gpu\n"
+    "0: @gpu\t0, NVIDIA A100, 97, 1024, 40536, 250.3, 61\n0: @load\t3.5\n"
     "0: @cores\t64\n0: @MemTotal\t1000000\n0: @MemAvailable\t400000\n"
     "0: @process\t 4711 99.5 20480 python train.py\n1: @node\tn2\n",
 )

@@ -72,7 +72,9 @@ def test_top(sandbox: Sandbox, job: str) -> None:
 
 def test_top_with_gpus(sandbox: Sandbox, job: str) -> None:
     """An nvidia-smi that stands in for the real one, on the nodes' PATH."""
-    fake = '#!/bin/sh\necho "0, NVIDIA A100, 97, 40000, 81920, 311.5, 61"\n'
+    fake = '#!/bin/sh\necho "index, name, utilization.gpu [%], memory.used [MiB], memory.total '
+    fake += '[MiB], power.draw [W], temperature.gpu"\n'
+    fake += 'echo "0, NVIDIA A100, 97, 40000, 81920, 311.5, 61"\n'
     fake += 'echo "1, NVIDIA A100, [N/A], 3, 81920, [N/A], 30"\n'
     sandbox.write("bin/nvidia-smi", fake)
     show = 'chmod +x bin/nvidia-smi; PATH=$PWD/bin:$PATH exec neuronctl top "$@"'

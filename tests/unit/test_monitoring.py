@@ -16,6 +16,7 @@ from neuronctl.monitoring.page import report_page
 from neuronctl.monitoring.samples import GpuUse, NodeUse, read_samples
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_usage import parse_usage
+from neuronctl.slurm.srun import parse_node_usage
 from neuronctl.tracking.job_status import JobStatus
 
 START = 1_795_000_000
@@ -216,3 +217,13 @@ def test_only_the_jobs_own_run_and_what_can_be_figures(tmp_path: Path) -> None:
 
 def test_a_gpu_with_few_samples_gets_no_advice() -> None:
     assert advise(used(GPU, replace(UNUSED, samples=3))) == []
+
+
+def test_top_reads_nvidia_smi_by_its_header() -> None:
+    """Another order is no other figure, and another unit is none."""
+    said = "0: @node\tn1\n0: @gpu\tname, index, memory.total [MiB], memory.used [MiB], "
+    said += "utilization.gpu [%], temperature.gpu, power.draw [kW]\n"
+    rows = "0: @gpu\tNVIDIA A100, 3, 81920, 7, [N/A], 61, 3\n"
+    assert parse_node_usage(said + rows)[0].gpus == ()
+    (gpu,) = parse_node_usage(said.replace("[kW]", "[W]") + rows)[0].gpus
+    assert (gpu.index, gpu.memory, gpu.memory_used, gpu.use, gpu.power) == ("3", 81920, 7, None, 3)

@@ -140,8 +140,7 @@ sample_node() {
     kill "$gpus"
 }
 sample_gpus() {
-    local fields=timestamp,index,utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu,clocks.sm,clocks.max.sm
-    fields+=,clocks_event_reasons.active,ecc.errors.uncorrected.volatile.total
+    local fields=timestamp,index,utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu,clocks.sm,clocks.max.sm,clocks_event_reasons.active,ecc.errors.uncorrected.volatile.total
     local query=(nvidia-smi ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} "--format=csv,nounits") answer unknown
     until answer=$(timeout 30 "${query[@]}" --query-gpu="$fields"); do  # not every driver knows each of them
         [[ $answer =~ \"([a-z._]+)\"\ is\ not\ a\ valid\ field ]] || return 0

@@ -1,0 +1,59 @@
+"""What nvidia-smi is asked about GPUs, and the columns of its answer. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, Mapping, Optional, Tuple
+
+FIGURES: Mapping[str, Tuple[str, Optional[str]]] = {
+    "timestamp": ("timestamp", None),
+    "index": ("index", None),
+    "name": ("name", None),
+    "use": ("utilization.gpu", "%"),
+    "memory": ("memory.used", "MiB"),
+    "whole": ("memory.total", "MiB"),
+    "power": ("power.draw", "W"),
+    "heat": ("temperature.gpu", None),
+    "clock": ("clocks.sm", "MHz"),
+    "most": ("clocks.max.sm", "MHz"),
+    "reasons": ("clocks_event_reasons.active", None),
+    "errors": ("ecc.errors.uncorrected.volatile.total", None),
+}
+"""Each figure by the name of its field, and the unit in which it is read."""
+
+_OTHER_NAMES = {
+    "clocks.current.sm": "clock",
+    "clocks_throttle_reasons.active": "reasons",  # before driver 535
+}
+
+SAMPLED = tuple(figure for figure in FIGURES if figure != "name")
+"""What --monitor samples."""
+
+SURVEYED = ("index", "name", "use", "memory", "whole", "power", "heat")
+"""What every driver tells."""
+
+
+def query(*figures: str) -> str:
+    """The figures as --query-gpu takes them."""
+    return ",".join(FIGURES[figure][0] for figure in figures)
+
+
+def gpu_columns(header: str) -> Dict[str, int]:
+    """The place of each figure in the rows below a header of nvidia-smi's CSV."""
+    known = {field: (figure, unit) for figure, (field, unit) in FIGURES.items()}
+    known.update({name: (figure, FIGURES[figure][1]) for name, figure in _OTHER_NAMES.items()})
+    return columns(header, known)
+
+
+def columns(header: str, known: Mapping[str, Tuple[str, Optional[str]]]) -> Dict[str, int]:
+    """``{"power": 3}``: where a header such as ``index, power.draw [W]`` has which figure.
+
+    known: of each title, the figure and its unit. A column in another unit counts as absent.
+    """
+    found: Dict[str, int] = {}
+    for place, title in enumerate(header.split(",")):
+        match = re.fullmatch(r" *([\w.]+)(?: \[(.*)\])? *", title)
+        figure, unit = known.get(match[1], ("", None)) if match is not None else ("", None)
+        if match is not None and figure and match[2] in (None, unit):
+            found.setdefault(figure, place)
+    return found

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.local_cluster import is_cluster
-from neuronctl.catalog.model import Catalog, Cluster, Partition
-from neuronctl.catalog.schema import ARCHITECTURES
+from neuronctl.catalog.model import LIFTING, Catalog, Cluster, Partition, Qos
+from neuronctl.catalog.schema import ARCHITECTURES, fields
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.answers import ClusterFigures
+from neuronctl.slurm.sacctmgr import Qos as SlurmQos
 from neuronctl.slurm.scontrol import NodeGroup, SitePartition
 from neuronctl.yamlfile.writer import Entry, write
 
@@ -19,7 +20,10 @@ Data = Dict[str, Any]
 
 @dataclass(frozen=True)
 class Difference:
-    """One value on which the catalog and Slurm disagree; "" if one of them has none."""
+    """One value on which the catalog and Slurm disagree; "" if one of them has none.
+
+    partition: its name, or ``QOS`` and the name of one.
+    """
 
     partition: str
     key: str
@@ -63,7 +67,17 @@ def catalog_text(limits: ClusterFigures, date: str, below: Sequence[Catalog] = (
     if drafted.pop("auto", None) is not None:
         remarks.append("auto: omitted, because '-p auto' lets neuronctl choose a partition.")
     cluster["partitions"] = drafted
+    every_qos: Data = {} if limits.qos is None else _every_qos(limits, remarks)
+    if every_qos:
+        cluster["qos"] = every_qos
+        cluster["evidence"]["qos"] = "slurm"
     for entry in lower:
+        for key, own in entry.qos.items() if limits.qos is not None else ():
+            said = [name for name in fields(Qos) if getattr(own, name) != getattr(Qos(key), name)]
+            if key in every_qos:
+                every_qos[key] = {**dict.fromkeys(said), **every_qos[key]}
+            else:
+                cluster.setdefault("qos", every_qos)[key] = None
         for key, data in drafted.items():
             inherited = Partition(key, arch=entry.arch, wall_time=entry.wall_time)
             _take_out(data, entry.partitions.get(key) or inherited, untold(limits))
@@ -82,7 +96,7 @@ def catalog_text(limits: ClusterFigures, date: str, below: Sequence[Catalog] = (
 
 def untold(limits: ClusterFigures) -> Tuple[str, ...]:
     """The partition keys that Slurm did not report: without sacctmgr, the limits per user."""
-    return ("max_submit_jobs", "max_running_jobs", "max_gpus") if limits.qos is None else ()
+    return LIFTING["OverPartQOS"] if limits.qos is None else ()
 
 
 def _take_out(data: Data, below: Partition, spared: Sequence[str]) -> None:
@@ -112,17 +126,13 @@ def _partition(site: SitePartition, limits: ClusterFigures, remarks: List[str]) 
         data["node_list"] = site.node_list
     if groups:
         data.update(_sizes(site, groups, remarks))
-    qos = next((one for one in limits.qos or () if one.name.lower() == site.qos.lower()), None)
+    qos = limits.qos_named(site.qos)
     if qos is not None and site.qos:
-        found = (qos.limit("MaxSubmitPU"), qos.limit("MaxJobsPU"))
-        for key, value in zip(("max_submit_jobs", "max_running_jobs"), found):
-            # A limit above the limit on submitted jobs has no effect, and the catalog rejects it.
-            if value and value <= data.get("max_submit_jobs", value):
-                data[key] = value
+        own = _limits_per_user(qos)
         gpus = data.get("gpus_per_node", 0)
-        most = qos.limit("MaxTRESPU", "gres/gpu")
-        if most and gpus and most >= gpus:
-            data["max_gpus"] = most
+        if not gpus or own.get("max_gpus", 0) < gpus:
+            own.pop("max_gpus", None)
+        data.update(own)
     if site.max_nodes and site.max_nodes <= (site.nodes or site.max_nodes):
         data["max_nodes"] = site.max_nodes
     times = {"default": site.default_time, "maximum": site.max_time}
@@ -132,6 +142,48 @@ def _partition(site: SitePartition, limits: ClusterFigures, remarks: List[str]) 
     if site.allow_groups or site.root_only or site.state in ("DRAIN", "INACTIVE"):
         data["open"] = False
     return data
+
+
+def _limits_per_user(qos: SlurmQos) -> Dict[str, int]:
+    found = (qos.limit("MaxSubmitPU"), qos.limit("MaxJobsPU"), qos.limit("MaxTRESPU", "gres/gpu"))
+    own = {key: figure for key, figure in zip(LIFTING["OverPartQOS"], found) if figure}
+    # A limit above the limit on submitted jobs has no effect, and the catalog rejects it.
+    if own.get("max_running_jobs", 0) > own.get("max_submit_jobs", float("inf")):
+        del own["max_running_jobs"]
+    return own
+
+
+def _every_qos(limits: ClusterFigures, remarks: List[str]) -> Data:
+    """The QOS that a job may name: those that no partition has for its own limits."""
+    of_partitions = [
+        qos for qos in map(limits.qos_named, (p.qos for p in limits.partitions)) if qos
+    ]
+    found: Data = {}
+    for qos in limits.qos or ():
+        if qos in of_partitions:
+            continue
+        data: Data = {"priority": qos.priority or 0}
+        flags = [flag for flag in LIFTING if flag in qos.flags]
+        own = _limits_per_user(qos)
+        # Slurm takes the limit of a partition's QOS before that of the job's.
+        hidden = {key for one in of_partitions for key in _limits_per_user(one)}
+        hidden &= own.keys() if "OverPartQOS" not in flags else set()
+        if hidden:
+            names = ", ".join(f"{key} {own.pop(key)}" for key in sorted(hidden))
+            remarks.append(f"QOS {qos.name}: {names} omitted: partitions' own limits come first.")
+        data.update(own)
+        nodes, longest = qos.limit("MaxTRES", "node"), qos.limit("MaxWall")
+        if nodes:
+            data["max_nodes"] = nodes
+        if longest:
+            data["wall_time"] = {"maximum": units.format_time(longest)}
+        takes = [site.name for site in limits.partitions if site.takes_qos(qos.name)]
+        if len(takes) < len(limits.partitions):
+            data["partitions"] = takes
+        if flags:
+            data["flags"] = flags
+        found[qos.name] = data
+    return found
 
 
 def _sizes(site: SitePartition, groups: Sequence[NodeGroup], remarks: List[str]) -> Data:
@@ -174,42 +226,56 @@ def _memory_fraction(limits: ClusterFigures) -> Optional[float]:
         # Calculated as in Cluster.memory_mb(), from the draft's figures.
         share = max(node.memory_mb for node in nodes) / max(node.cores for node in nodes)
         found.add(round(site.memory_mb_per_cpu / share, 2))
-    (one,) = found if len(found) == 1 else (None,)
-    return one if one is not None and 0 < one <= 1 else None
+    fraction = found.pop() if len(found) == 1 else 0
+    return fraction if 0 < fraction <= 1 else None
 
 
 # ---------------------------------------------------------------------------- difference
 
 _KEYS = (
     *("nodes", "node_list", "cores_per_node", "memory_mb_per_node", "gpus_per_node", "gpu", "arch"),
-    *("max_submit_jobs", "max_running_jobs", "max_gpus", "max_nodes", "open"),
+    *(*LIFTING["OverPartQOS"], "max_nodes", "open"),
 )
+
+_QOS_KEYS = (*LIFTING["OverPartQOS"], "max_nodes", "priority", "partitions", "flags")
 
 
 def differences(
     catalog: Cluster, slurm: Cluster, spared: Sequence[str] = ()
 ) -> Tuple[Difference, ...]:
     """The differences, value by value, except for the keys in ``spared``."""
-    found: List[Difference] = []
-    for name in dict.fromkeys([*catalog.partitions, *slurm.partitions]):
-        ours, theirs = catalog.partitions.get(name), slurm.partitions.get(name)
+    # Nor does it report QOS then.
+    of_qos = bool(catalog.qos) and spared != LIFTING["OverPartQOS"]
+    return (
+        *_all_differences("partition", catalog.partitions, slurm.partitions, _KEYS, spared),
+        *(_all_differences("QOS", catalog.qos, slurm.qos, _QOS_KEYS, ()) if of_qos else ()),
+    )
+
+
+def _all_differences(
+    kind: str,
+    every: Mapping[str, Any],
+    of_slurm: Mapping[str, Any],
+    keys: Sequence[str],
+    spared: Sequence[str],
+) -> Iterator[Difference]:
+    for name in dict.fromkeys([*every, *of_slurm]):
+        ours, theirs = every.get(name), of_slurm.get(name)
+        shown = name if kind == "partition" else f"{kind} {name}"
         if ours is None or theirs is None:
             there = ("present" if ours else "", "present" if theirs else "")
-            found.append(Difference(name, "partition", *there))
+            yield Difference(shown, kind, *there)
             continue
-        for key, mine, its in _figures(ours, theirs):
+        for key, mine, its in _figures(ours, theirs, keys):
             if mine != its and key not in spared:
-                found.append(Difference(name, key, mine, its))
-    return tuple(found)
+                yield Difference(shown, key, mine, its)
 
 
-def _figures(ours: Partition, theirs: Partition) -> List[Tuple[str, str, str]]:
-    rows = [
-        (key, _show(key, getattr(ours, key)), _show(key, getattr(theirs, key))) for key in _KEYS
-    ]
+def _figures(ours: Any, theirs: Any, keys: Sequence[str]) -> List[Tuple[str, str, str]]:
+    rows = [(key, _show(key, getattr(ours, key)), _show(key, getattr(theirs, key))) for key in keys]
     for key in ("default", "maximum"):
-        both = (getattr(one.wall_time, key) for one in (ours, theirs))
-        mine, its = ("" if one is None else units.format_time(one) for one in both)
+        both = (getattr(side.wall_time, key) for side in (ours, theirs))
+        mine, its = ("" if time is None else units.format_time(time) for time in both)
         rows.append((f"wall_time.{key}", mine, its))
     return rows
 
@@ -217,8 +283,8 @@ def _figures(ours: Partition, theirs: Partition) -> List[Tuple[str, str, str]]:
 def _show(key: str, value: Any) -> str:
     if value is None:
         return ""
-    if key == "cores_per_node":
-        return ", ".join(str(one) for one in value)
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
     if key == "node_list":
         return units.compress_hostlist(units.expand_hostlist(value))
     return str(value).lower() if isinstance(value, bool) else str(value)

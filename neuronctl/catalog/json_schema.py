@@ -76,6 +76,16 @@ def catalog_schema() -> Schema:
         gpus_per_node={"type": "integer", "minimum": 0},
         wall_time=wall_time,
     )
+    qos = _object(
+        model.Qos,
+        priority={"type": "integer", "minimum": 0},
+        flags={"type": "array", "items": {"enum": list(model.LIFTING)}, "uniqueItems": True},
+        wall_time={
+            "type": ["object", "null"],
+            "properties": {"maximum": {"anyOf": [_TIME, _NULL]}},
+            "additionalProperties": False,
+        },
+    )
     cluster = _object(
         model.Cluster,
         date={"type": ["string", "integer"]},
@@ -86,6 +96,7 @@ def catalog_schema() -> Schema:
         network=_object(model.Network, interface=_PLAIN, host_suffix=_PLAIN),
         containers=_object(model.Containers, image_dirs=directories),
         scratch={"type": "string", "pattern": f"^/[/{{}}{PLAIN}]*$"},
+        qos=_by_name(qos),
         evidence=_by_name({"type": ["string", "null"], "pattern": f"^{EVIDENCE}$"}),
     )
     return {

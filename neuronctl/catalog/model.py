@@ -6,10 +6,11 @@ All times are whole seconds, all memory sizes are in MB as Slurm counts it (1 MB
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
+from neuronctl import units
 from neuronctl.errors import CatalogError, PolicyError, did_you_mean
-from neuronctl.frozen import dataclass, field
+from neuronctl.frozen import dataclass, field, replace
 
 Path = Tuple[str, ...]
 """The path of a catalog value: ``("neuron", "partitions", "amd_a100nv_8", "max_gpus")``."""
@@ -33,6 +34,17 @@ class WallTime:
     default: Optional[int] = None
     maximum: Optional[int] = None
     interactive_maximum: Optional[int] = None
+
+    def shortened(self, maximum: Optional[int], lifted: bool) -> WallTime:
+        """The same where a job may run for ``maximum`` at most; lifted: not the own maximum."""
+
+        def shorter(time: Optional[int]) -> Optional[int]:
+            known = [one for one in (time, maximum) if one not in (None, units.UNLIMITED)]
+            return min(known, default=time if maximum is None else maximum)
+
+        longest = maximum if lifted else shorter(self.maximum)
+        default = self.default if self.default is None else shorter(self.default)
+        return WallTime(default, longest, shorter(self.interactive_maximum))
 
 
 @dataclass(frozen=True)
@@ -205,6 +217,54 @@ class Partition:
 
 
 @dataclass(frozen=True)
+class Qos:
+    """A QOS and its limits, named as a partition's are; a partition's own hold too.
+
+    So the smaller figure counts, unless one of ``flags`` lifts the partition's: a key of LIFTING.
+    """
+
+    name: str
+    max_submit_jobs: Optional[int] = None
+    max_running_jobs: Optional[int] = None
+    max_gpus: Optional[int] = None
+    max_nodes: Optional[int] = None
+    wall_time: WallTime = WallTime()
+    """Only the maximum."""
+    priority: Optional[int] = None
+    partitions: Tuple[str, ...] = ()
+    """Those that take its jobs; empty: all."""
+    flags: Tuple[str, ...] = ()
+    note: str = ""
+
+    def takes(self, partition: str) -> bool:
+        return not self.partitions or partition in self.partitions
+
+    def limited(self, partition: Partition) -> Partition:
+        """The partition as it limits jobs of this QOS."""
+        changed: Dict[str, Any] = {}
+        for flag, keys in LIFTING.items():
+            for key in keys:
+                its, own = getattr(partition, key), getattr(self, key)
+                lifted = flag in self.flags
+                if isinstance(its, WallTime):
+                    changed[key] = its.shortened(own.maximum, lifted)
+                elif own is not None and (lifted or its is None or own < its):
+                    changed[key] = own
+                elif lifted and flag != "OverPartQOS":
+                    changed[key] = None
+        return replace(partition, **changed)
+
+
+LIFTING: Mapping[str, Tuple[str, ...]] = {
+    "OverPartQOS": ("max_submit_jobs", "max_running_jobs", "max_gpus"),
+    "PartitionMaxNodes": ("max_nodes",),
+    "PartitionTimeLimit": ("wall_time",),
+}
+"""Slurm's flag of a QOS -> the limits of a partition that do not hold for its jobs then: of the
+first one those that the QOS sets itself, of the others any."""
+
+
+@dataclass(frozen=True)
 class Cluster:
     """One cluster, as described by a dated source."""
 
@@ -228,6 +288,7 @@ class Cluster:
     scratch: Optional[str] = None
     """The user's scratch directory; ``{user}`` stands for the login name."""
     default_partition: Optional[str] = None
+    qos: Mapping[str, Qos] = field(default_factory=dict)
     evidence: Mapping[str, Evidence] = field(default_factory=dict)
     """Path of a value or a mapping below the cluster, joined by dots -> what it rests on."""
 
@@ -240,6 +301,17 @@ class Cluster:
                 did_you_mean(name, self.partitions),
             )
         return partition
+
+    def qos_named(self, name: Optional[str]) -> Optional[Qos]:
+        """The QOS of that name, in whatever case; None if it is not known."""
+        return next(
+            (qos for qos in self.qos.values() if qos.name.lower() == (name or "").lower()), None
+        )
+
+    def partition_for(self, name: str, qos: Optional[str]) -> Partition:
+        """The partition as it limits a job of that QOS; an empty one if it is not known."""
+        partition, limiting = self.partitions.get(name) or Partition(name), self.qos_named(qos)
+        return partition if limiting is None else limiting.limited(partition)
 
     def cores_per_gpu(self, partition: Partition) -> Optional[int]:
         """Cores per GPU: the policy's fixed number, or cores per node / GPUs per node."""

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Type, Ty
 
 from neuronctl import units
 from neuronctl.catalog.model import (
+    LIFTING,
     Cluster,
     CommentField,
     CommentPolicy,
@@ -22,6 +23,7 @@ from neuronctl.catalog.model import (
     Network,
     Partition,
     Policy,
+    Qos,
     WallTime,
 )
 from neuronctl.catalog.yaml_mapping import EMPTY_HINT, CheckedMapping, show
@@ -128,8 +130,35 @@ def cluster(name: str, node: CheckedMapping) -> Cluster:
         network=_made(Network, network),
         containers=_made(Containers, containers, image_dirs=_directories(containers, "image_dirs")),
         scratch=_directory(node, "scratch"),
+        qos=_all_qos(node.mapping("qos"), None if partitions_node.wrong() else partitions),
         evidence=_evidence(node.mapping("evidence"), node),
     )
+
+
+def _all_qos(node: CheckedMapping, partitions: Optional[Mapping[str, Partition]]) -> Dict[str, Qos]:
+    return {name: _qos(name, node.mapping(name), partitions) for name in node.present()}
+
+
+def _qos(name: str, node: CheckedMapping, partitions: Optional[Mapping[str, Partition]]) -> Qos:
+    _check_name(name, node)
+    node.check_keys(fields(Qos))
+    result = _made(
+        Qos,
+        node,
+        name=name,
+        priority=node.whole("priority", 0),
+        wall_time=_wall_time(node, WallTime(), "maximum"),
+    )
+    unknown = [] if partitions is None else [p for p in result.partitions if p not in partitions]
+    for partition in unknown:
+        words = f"the cluster has no partition {partition!r}"
+        node.refuse("partitions", words, did_you_mean(partition, partitions or ()))
+    for flag in result.flags:
+        if flag not in LIFTING:
+            hint = f"write {', '.join(LIFTING)}; other flags have no meaning here"
+            node.refuse("flags", f"{flag!r} is not allowed", hint)
+    _check_parts(result, node, ("max_running_jobs", "max_submit_jobs"))
+    return result
 
 
 EVIDENCE = r"(guide|advice|observation|slurm)(?: \((.+)\))?"
@@ -232,8 +261,13 @@ def _check_against_node_size(partition: Partition, node: CheckedMapping) -> None
             "cores_total is the sum over all nodes; correct it or cores_per_node",
             ("cores_per_node",),
         )
-    for key, whole in (("max_running_jobs", "max_submit_jobs"), ("max_nodes", "nodes")):
-        part, most = getattr(partition, key), getattr(partition, whole)
+    pairs = (("max_running_jobs", "max_submit_jobs"), ("max_nodes", "nodes"))
+    _check_parts(partition, node, *pairs)
+
+
+def _check_parts(limits: object, node: CheckedMapping, *pairs: Tuple[str, str]) -> None:
+    for key, whole in pairs:
+        part, most = getattr(limits, key), getattr(limits, whole)
         # If a higher layer lowers the total, a part from a lower layer merely loses its effect.
         if part is not None and most is not None and part > most and node.as_high(key, whole):
             node.refuse(key, f"{part} is more than {whole}, {most}", "correct one of the two")
@@ -255,12 +289,12 @@ def _cores_per_node(node: CheckedMapping) -> Tuple[int, ...]:
     return tuple(figures)
 
 
-def _wall_time(around: CheckedMapping, inherited: WallTime) -> WallTime:
+def _wall_time(around: CheckedMapping, inherited: WallTime, *keys: str) -> WallTime:
     time = around.data.get("wall_time")
     if isinstance(time, (int, str)):
         around.refuse("wall_time", f"{show(time)} is not allowed", f"write {{maximum: {time}}}")
         return inherited
-    node = around.mapping("wall_time", *fields(WallTime))
+    node = around.mapping("wall_time", *(keys or fields(WallTime)))
     values: Dict[str, Optional[int]] = {
         # null means "no such limit here", whatever the cluster says.
         key: node.duration(key) if key in node.data else getattr(inherited, key)

@@ -54,7 +54,7 @@ def check(file: str) -> None:
 def import_(write: Optional[str], force: bool) -> None:
     """Draft a catalog file from what Slurm reports.
 
-    It has the partitions with their nodes, GPUs, cores, memory and limits. As
+    It has the partitions with their nodes, GPUs, cores, memory and limits, and the QOS. As
     ~/.config/neuronctl/partitions.yaml, or a site's /etc/neuronctl/partitions.yaml, it makes this
     cluster the default.
     """

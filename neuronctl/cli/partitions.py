@@ -255,6 +255,8 @@ def _print_overview(catalog: Catalog, cluster: Cluster) -> None:
     console.print_text("")
     legend = "CORES, GPUS: per node. SUBMIT, RUN, MAX GPUS: limits per user."
     console.print_text(legend, "dim")
+    if cluster.qos:
+        _print_qos(cluster)
     lines = _rules(catalog, cluster)
     for partition in cluster.partitions.values():
         remarks = [partition.note] if partition.note else []
@@ -264,10 +266,51 @@ def _print_overview(catalog: Catalog, cluster: Cluster) -> None:
             remarks.append("closed to ordinary users")
         if remarks:
             lines.append((partition.name, "; ".join(remarks)))
+    for qos in cluster.qos.values():
+        remarks = [qos.note] if qos.note else []
+        remarks += [f"{flag}: not held to the partition's {_LIFTED[flag]}" for flag in qos.flags]
+        if remarks:
+            lines.append((f"QOS {qos.name}", "; ".join(remarks)))
     if lines:
         console.print_text("")
         headers = [console.Column("ABOUT", no_wrap=True), console.Column("RULES AND NOTES")]
         console.print_table(headers, lines)
+
+
+_LIFTED = {
+    "OverPartQOS": "limits per user",
+    "PartitionMaxNodes": "limit of nodes",
+    "PartitionTimeLimit": "time limit",
+}
+
+
+def _print_qos(cluster: Cluster) -> None:
+    columns = [
+        console.Column("QOS", style="bold", no_wrap=True),
+        console.Column("PRIORITY", "right", no_wrap=True, priority=3),
+        console.Column("SUBMIT", "right", no_wrap=True, priority=1),
+        console.Column("RUN", "right", no_wrap=True, priority=1),
+        console.Column("MAX GPUS", "right", no_wrap=True),
+        console.Column("MAX NODES", "right", no_wrap=True),
+        console.Column("TIME LIMIT", "right", no_wrap=True),
+        console.Column("PARTITIONS"),
+    ]
+    rows = [
+        [
+            qos.name,
+            _text(qos.priority),
+            *(_text(figure) for figure in (qos.max_submit_jobs, qos.max_running_jobs)),
+            *(_text(figure) for figure in (qos.max_gpus, qos.max_nodes)),
+            _time(qos.wall_time.maximum),
+            ", ".join(qos.partitions) or "all",
+        ]
+        for qos in cluster.qos.values()
+    ]
+    console.print_text("")
+    console.print_table(columns, rows)
+    console.print_text("")
+    legend = "MAX NODES: per job. Of a QOS' limit and the partition's, the smaller one counts."
+    console.print_text(legend, "dim")
 
 
 def _overview_row(partition: Partition) -> List[str]:
@@ -408,6 +451,8 @@ def _json(catalog: Catalog, cluster: Cluster, partitions: Sequence[Partition]) -
     described = asdict(replace(cluster, partitions={}))
     del described["partitions"]
     described["wall_time"] = _json_time(cluster.wall_time)
+    for name, qos in cluster.qos.items():
+        described["qos"][name]["wall_time"] = _json_time(qos.wall_time)
     return {
         "files": list(catalog.files),
         "default_cluster": catalog.default_cluster,

@@ -125,13 +125,7 @@ class PlanOnCluster:
             of_partitions = {partition.qos.lower() for partition in limits.partitions}
             named = [one.name for one in limits.qos or ()]
             own = tuple(name for name in named if name.lower() not in of_partitions)
-        allowed = () if partition is None else tuple(name.lower() for name in partition.allow_qos)
-        denied = () if partition is None else tuple(name.lower() for name in partition.deny_qos)
-        return tuple(
-            name
-            for name in own
-            if name.lower() not in denied and (not allowed or name.lower() in allowed)
-        )
+        return tuple(name for name in own if partition is None or partition.takes_qos(name))
 
     @cached_property
     def qos_in_force(self) -> Tuple[Qos, ...]:

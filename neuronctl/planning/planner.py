@@ -273,7 +273,7 @@ class _PlanBuilder:
         else:
             name = ""
         names = list(dict.fromkeys(filter(None, name.split(",")))) or [""]
-        return [self.cluster.partitions.get(name) or Partition(name) for name in names]
+        return [self.cluster.partition_for(name, self.request.qos) for name in names]
 
     def _nodes(self) -> int:
         nodes = self.request.nodes
@@ -439,7 +439,10 @@ class _PlanBuilder:
         if default is None:
             return None, None
         text = units.format_time(default)
-        self.decide("time", text, Source.CLUSTER, f"the default of {self.cluster.name}")
+        qos, whose = self.cluster.qos_named(self.request.qos), "the default of"
+        if qos is not None and qos.wall_time.maximum == default:
+            whose = f"the most that QOS {qos.name} allows on"
+        self.decide("time", text, Source.CLUSTER, f"{whose} {self.cluster.name}")
         return default, text
 
     def _comment(self) -> Optional[str]:

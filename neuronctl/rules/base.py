@@ -212,8 +212,20 @@ class RuleContext:
         return self.catalog.cite(self.plan.cluster.name, *path)
 
     def cite_partition(self, key: str) -> Citation:
-        """Who says a value of the job's partition."""
-        return self.cite("partitions", self.plan.partition.name, key)
+        """Who says a value of the job's partition, or a smaller one of its QOS."""
+        qos = self.limiting_qos(key)
+        return self.cite(*(("qos", qos) if qos else ("partitions", self.plan.partition.name)), key)
+
+    def limiting_qos(self, key: str) -> str:
+        """The QOS whose limit, as the catalog has it, counts in the job's partition; or ""."""
+        partition = self.plan.partition
+        qos = self.plan.cluster.qos_named(self.plan.request.qos)
+        if qos is None or ("partitions", partition.name, key) in self.sources:
+            return ""
+        own, in_force = getattr(qos, key, None), getattr(partition, key)
+        if own is not None and key == "wall_time":
+            own, in_force = own.maximum, in_force.maximum
+        return qos.name if own is not None and own == in_force else ""
 
 
 @dataclass(frozen=True)

@@ -308,6 +308,8 @@ def _named(context: RuleContext, option: str, key: str, article: str) -> Iterato
         on_cluster = context.on_cluster
         if on_cluster is not None:
             usable = on_cluster.usable_qos if key == "qos" else on_cluster.usable_accounts
+        elif key == "qos":
+            usable = _qos_of_catalog(context)
         yield Violation(
             f"{plan.cluster.name} rejects jobs without {article}",
             _how_to_name(context, option, key, usable),
@@ -323,3 +325,50 @@ def account(context: RuleContext) -> Iterator[Violation]:
 @rule(ERROR, "NC232", "QOS is mandatory", about="qos")
 def qos(context: RuleContext) -> Iterator[Violation]:
     return _named(context, "-q", "qos", "a QOS")
+
+
+def _qos_of_catalog(context: RuleContext) -> Tuple[str, ...]:
+    """Those that the job's partition takes, as the catalog has it."""
+    plan = context.plan
+    return tuple(qos.name for qos in plan.cluster.qos.values() if qos.takes(plan.partition.name))
+
+
+def _slurm_told_qos(context: RuleContext) -> bool:
+    on_cluster = context.on_cluster
+    return on_cluster is not None and on_cluster.snapshot.limits.qos is not None
+
+
+@rule(ERROR, "NC233", "QOS is not in the catalog", about="qos")
+def qos_in_catalog(context: RuleContext) -> Iterator[Violation]:
+    cluster, asked = context.plan.cluster, context.plan.request.qos
+    # Several ("a,b") are one text, and Slurm takes any of them.
+    if asked is None or not cluster.qos or _slurm_told_qos(context):
+        return
+    unknown = [name for name in asked.split(",") if cluster.qos_named(name) is None]
+    if unknown:
+        # A guide's list need not have all of them.
+        sure = context.catalog.evidence(cluster.name, "qos").kind == "slurm"
+        usable = _qos_of_catalog(context)
+        close = nearest(unknown[0], usable)
+        yield Violation(
+            f"QOS '{unknown[0]}' is not in the catalog's list of {cluster.name}",
+            f"did you mean {' or '.join(close)}?" if close else f"there are: {', '.join(usable)}",
+            context.cite("qos"),
+            None if sure else WARNING,
+        )
+
+
+@rule(ERROR, "NC234", "partition does not take this QOS", "closes_partition", about="qos partition")
+def qos_in_partition(context: RuleContext) -> Iterator[Violation]:
+    plan = context.plan
+    known = plan.cluster.qos_named(plan.request.qos)
+    if known is None or _slurm_told_qos(context):
+        return
+    if not known.takes(plan.partition.name):
+        usable = _qos_of_catalog(context)
+        other = f", or -q {' or -q '.join(usable)}" if usable else ""
+        yield Violation(
+            f"partition {plan.partition.name} does not take jobs of QOS {known.name}",
+            f"use -p {' or '.join(known.partitions)}{other}",
+            context.cite("qos", known.name, "partitions"),
+        )

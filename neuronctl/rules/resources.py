@@ -138,14 +138,21 @@ def nodes_in_partition(context: RuleContext) -> Iterator[Violation]:
         )
 
 
+def _of_qos(context: RuleContext, key: str) -> str:
+    """The end of "a job in gpu of QOS debug", where the catalog's limit is that QOS' own."""
+    qos = context.limiting_qos(key)
+    return f" of QOS {qos}" if qos else ""
+
+
 @rule(ERROR, "NC112", "more nodes than a job may have", "resizable", about=_NODES)
 def nodes_a_job(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
     # Of a range, Slurm holds the end against this limit.
     if partition.max_nodes is not None and plan.most_nodes > partition.max_nodes:
         yield Violation(
-            f"requested {counted(plan.most_nodes, 'node')}; a job in {partition.name} may have "
-            f"{partition.max_nodes}: it would wait forever",
+            f"requested {counted(plan.most_nodes, 'node')}; a job in {partition.name}"
+            f"{_of_qos(context, 'max_nodes')} may have {partition.max_nodes}: "
+            "it would wait forever",
             f"request at most -N {partition.max_nodes}",
             context.cite_partition("max_nodes"),
         )
@@ -243,7 +250,8 @@ def gpus_a_user(context: RuleContext) -> Iterator[Violation]:
             hint += "" if whole else f" --gpus-per-node {each}"
         yield Violation(
             f"requested {counted(held, 'GPU')} ({counted(plan.nodes, 'node')} x {each}{whole}); "
-            f"{partition.name} allows at most {partition.max_gpus}: it would wait forever",
+            f"{partition.name}{_of_qos(context, 'max_gpus')} allows at most {partition.max_gpus}: "
+            "it would wait forever",
             hint,
             context.cite_partition("max_gpus"),
             passed_over=True,
@@ -355,6 +363,8 @@ def wall_time(context: RuleContext) -> Iterator[Violation]:
     sets = None if context.on_cluster is None else context.on_cluster.wall_time
     if sets is not None and not sets.about.of_partition:
         jobs += f" of {sets.holder}"
+    elif key == "maximum":
+        jobs += _of_qos(context, "wall_time")
     yield Violation(
         f"requested {asked}; {jobs} may run at most {units.format_time(limit)}: Slurm may accept "
         "it but never start it",
@@ -368,6 +378,9 @@ def _cite_wall_time(context: RuleContext, key: str) -> Citation:
     place = ("partitions", context.plan.partition.name, "wall_time")
     if key == "maximum" and place in context.sources:
         return context.sources[place]
+    qos = context.limiting_qos("wall_time")
+    if qos and key == "maximum":
+        return context.cite("qos", qos, "wall_time", key)
     # Most partitions have it from their cluster.
     if context.catalog.has(context.plan.cluster.name, *place, key):
         return context.cite(*place, key)

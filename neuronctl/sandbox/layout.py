@@ -20,7 +20,7 @@ ACCOUNT = "sandbox"
 """The only account, which is the user's default."""
 
 QOS = "normal"
-"""The only QOS that the user may name; Slurm itself creates it."""
+"""The QOS that the user may name beside the catalog's; Slurm itself creates it."""
 
 RUN = "/run/neuronctl"
 """The directory, inside the namespace, for everything that the daemons write."""

@@ -159,7 +159,8 @@ def config_text(cluster: Cluster, own: Optional[Document]) -> str:
         ("account", ACCOUNT, policy.account_required),
         ("qos", QOS, policy.qos_required),
     ):
-        if required or key in config:
+        of_catalog = key == "qos" and cluster.qos_named(str(config.get(key)))
+        if (required or key in config) and not of_catalog:
             config[key] = only
     return json.dumps({**config, "cluster": cluster.name}, indent=2) + "\n"
 

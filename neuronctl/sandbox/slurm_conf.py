@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import List, Tuple
+from typing import List, Tuple, Union
 
 from neuronctl import units
-from neuronctl.catalog.model import Partition
-from neuronctl.sandbox.layout import RUN, Layout, Node, SandboxPartition, cores_per_gpu
+from neuronctl.catalog.model import LIFTING, Partition, Qos
+from neuronctl.sandbox.layout import QOS, RUN, Layout, Node, SandboxPartition, cores_per_gpu
 
 GPU_DEVICE = f"{RUN}/dev/nvidia"
 """Followed by the GPU's number on its node; Slurm derives CUDA_VISIBLE_DEVICES from it."""
@@ -102,6 +102,12 @@ def _partition_line(layout: Layout, each: SandboxPartition, with_qos: bool) -> s
         words.append("AllowGroups=root")
     if layout.cluster.default_partition == partition.name:
         words.append("Default=YES")
+    every = {
+        QOS: True,
+        **{qos.name: qos.takes(partition.name) for qos in layout.cluster.qos.values()},
+    }
+    if with_qos and not all(every.values()):
+        words.append(f"AllowQos={','.join(name for name, taken in every.items() if taken)}")
     if with_qos:
         words.append(f"QOS={qos_name(partition.name)}")
     return " ".join(words)
@@ -154,18 +160,44 @@ def slurmdbd_conf(layout: Layout) -> str:
     return "\n".join(lines) + "\n"
 
 
-def qos_limits(partition: Partition) -> List[str]:
-    """A partition's limits per user, as sacctmgr arguments.
+def qos_limits(limiting: Union[Partition, Qos]) -> List[str]:
+    """A partition's limits per user, or those of a QOS, as sacctmgr arguments.
 
     There is no DenyOnLimit flag: a job that exceeds the limits on running jobs or GPUs waits, and
     only a job that exceeds the limit on submitted jobs is rejected, as the clusters' guides say.
     """
     limits = (
-        ("MaxSubmitJobsPerUser", partition.max_submit_jobs),
-        ("MaxJobsPerUser", partition.max_running_jobs),
-        ("MaxTRESPerUser=gres/gpu", partition.max_gpus),
+        ("MaxSubmitJobsPerUser", limiting.max_submit_jobs),
+        ("MaxJobsPerUser", limiting.max_running_jobs),
+        ("MaxTRESPerUser=gres/gpu", limiting.max_gpus),
     )
     return [f"{name}={figure}" for name, figure in limits if figure is not None]
+
+
+def _job_qos(qos: Qos, layout: Layout) -> List[str]:
+    """A QOS that a job may name.
+
+    Slurm holds its jobs to the limits of a partition's QOS first; where its own are smaller, as the
+    catalog means it, they come first.
+    """
+    words = qos_limits(qos)
+    if qos.max_nodes is not None:
+        words.append(f"MaxTRESPerJob=node={qos.max_nodes}")
+    if qos.wall_time.maximum is not None and qos.wall_time.maximum != units.UNLIMITED:
+        words.append(f"MaxWall={units.format_time(qos.wall_time.maximum)}")
+    if qos.priority is not None:
+        words.append(f"Priority={qos.priority}")
+    flags = dict.fromkeys(qos.flags)
+    if any(_limits_more(qos, each.partition) for each in layout.partitions):
+        flags["OverPartQOS"] = None
+    return words + ([f"Flags={','.join(flags)}"] if flags else [])
+
+
+def _limits_more(qos: Qos, partition: Partition) -> bool:
+    """Whether it lowers a limit per user that the partition has."""
+    limited = qos.limited(partition)
+    pairs = ((getattr(partition, key), getattr(limited, key)) for key in LIFTING["OverPartQOS"])
+    return any(its is not None and its != lower for its, lower in pairs)
 
 
 def sacctmgr_commands(layout: Layout, user: str, account: str) -> List[List[str]]:
@@ -175,6 +207,16 @@ def sacctmgr_commands(layout: Layout, user: str, account: str) -> List[List[str]
         for each in layout.partitions
     ]
     cluster = layout.cluster.name
+    names = [QOS]
+    for qos in layout.cluster.qos.values():
+        name, words = qos.name.lower(), _job_qos(qos, layout)
+        if name != QOS:
+            names.append(name)
+            commands.append(["add", "qos", name, *words])
+        elif words:  # Slurm has made it
+            commands.append(["modify", "qos", name, "set", *words])
     commands.append(["add", "account", account, f"Cluster={cluster}"])
     commands.append(["add", "user", user, f"Account={account}", f"Cluster={cluster}"])
+    if names[1:]:
+        commands[-1].append(f"QOS={','.join(names)}")
     return [["sacctmgr", "--immediate", *command] for command in commands]

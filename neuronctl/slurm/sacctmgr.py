@@ -7,6 +7,7 @@ import zlib
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
+from neuronctl.slurm.fields import count
 from neuronctl.slurm.limits import (
     ASSOCIATION_FIELDS,
     QOS_FIELDS,
@@ -32,6 +33,7 @@ class Qos:
     limits: Tuple[Limit, ...] = ()
     factor: Optional[float] = None
     preempts: Tuple[str, ...] = ()
+    priority: Optional[int] = None
 
     def limit(self, kind: str, tres: str = "") -> Optional[int]:
         """The figure of one of its limits; None where it has none."""
@@ -82,7 +84,7 @@ class LimitedGroup:
     user: str = ""
 
 
-_QOS_ASKED = ("Name", "Flags", "LimitFactor", "Preempt", *QOS_FIELDS)
+_QOS_ASKED = ("Name", "Flags", "LimitFactor", "Preempt", "Priority", *QOS_FIELDS)
 _OF_ASSOCIATION = ("Account", "Partition", "QOS", "DefaultQOS", "DefaultAccount")
 _ASSOCIATION_ASKED = (*_OF_ASSOCIATION, *ASSOCIATION_FIELDS)
 
@@ -159,6 +161,7 @@ def parse_qos(text: str) -> Tuple[Qos, ...]:
             if re.fullmatch(r"[0-9.]*[0-9]", row["LimitFactor"])
             else None,
             words(row["Preempt"]),
+            count(row["Priority"]),
         )
         for row in _rows(text, _QOS_ASKED)
     )

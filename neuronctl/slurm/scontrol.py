@@ -73,6 +73,13 @@ class SitePartition:
         """Whether anybody may submit there."""
         return self.state in ("UP", "DOWN", "")
 
+    def takes_qos(self, name: str) -> bool:
+        """Whether a job of that QOS, in whatever case, may be submitted there."""
+        allowed, denied = (
+            {one.lower() for one in names} for names in (self.allow_qos, self.deny_qos)
+        )
+        return name.lower() in allowed if allowed else name.lower() not in denied
+
     @property
     def limits(self) -> Tuple[Limit, ...]:
         """What it limits itself; its QOS may limit more."""

@@ -224,3 +224,29 @@ def test_on_a_narrow_terminal_it_says_what_is_left_out(tmp_path: Path) -> None:
 def test_colour_only_on_a_terminal_that_has_it(tmp_path: Path) -> None:
     assert "\x1b[1m" in in_terminal(["partitions"], tmp_path, 80)
     assert "\x1b" not in in_terminal(["partitions"], tmp_path, 80, TERM="dumb")
+
+
+WITH_QOS = """
+clusters:
+  neuron:
+    qos:
+      debug: {max_gpus: 1, max_nodes: 1, wall_time: {maximum: 60}, priority: 100, partitions: [cpu]}
+      long: {wall_time: {maximum: UNLIMITED}, flags: [PartitionTimeLimit], note: for theses}
+"""
+
+
+def test_qos_are_shown(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(WITH_QOS)
+    lines = run("partitions", "--catalog", "mine.yaml").stdout.splitlines()
+    rows = {line.split()[0]: line.split() for line in lines if line}
+    assert rows["debug"] == ["debug", "100", "-", "-", "1", "1", "01:00:00", "cpu"]
+    assert rows["long"][-2:] == ["UNLIMITED", "all"]
+    about = [line for line in lines if line.startswith("QOS long ")]
+    assert about[0].endswith(
+        "for theses; PartitionTimeLimit: not held to the partition's time limit"
+    )
+    answer = json.loads(run("partitions", "--json", "--catalog", "mine.yaml").stdout)
+    assert answer["cluster"]["qos"]["long"]["wall_time"]["maximum"] == "UNLIMITED"
+    where = run("partitions", "--where", "--catalog", "mine.yaml").stdout
+    assert "qos.debug.max_gpus" in where and "mine.yaml:5" in where
+    assert "QOS" not in run("partitions").stdout.replace("--qos", "")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 import pytest
+import yaml
 from harness import (
     COMMENT,
     SYSTEM,
@@ -539,7 +540,11 @@ clusters:
     source: by hand
     date: 2026
     policy: {submit_from: ["/labs/{user}"], account_required: true}
-    partitions: {small: {nodes: 1, cores_per_node: 4}, gone: {nodes: 2}}
+    partitions: {small: {nodes: 2, cores_per_node: 4}, gone: {nodes: 2}}
+    qos:
+      quick: {max_running_jobs: 1, max_nodes: 1, wall_time: {maximum: 10}, priority: 5,
+              partitions: [small]}
+      elsewhere: {max_submit_jobs: 1, partitions: [gone]}
 """
 
 
@@ -550,7 +555,9 @@ def test_a_cluster_and_settings_of_ones_own(
     own = tmp_path / "neuronctl"
     (own / "templates").mkdir(parents=True)
     (own / "partitions.yaml").write_text(OWN_CLUSTER)
-    (own / "config.yaml").write_text("cluster: neuron\naccount: mine\ntime: 7\npartition: small\n")
+    (own / "config.yaml").write_text(
+        "cluster: neuron\naccount: mine\nqos: quick\ntime: 7\npartition: small\n"
+    )
     template = '{% extends "job.sh.j2" %}{% block launch %}echo of my own{% endblock %}\n'
     (own / "templates" / "own.j2").write_text(template)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -560,11 +567,33 @@ def test_a_cluster_and_settings_of_ones_own(
             ["neuronctl", "submit", "-o", "log", "--wait", "--template", "own.j2", "sleep", "0"]
         )
         assert made.exec(["cat", "log"]).stdout == "of my own\n"
-        assert made.exec(["squeue", "-h", "-t", "all", "-o", "%l %a"]).stdout == "7:00 sandbox\n"
+        form = ["squeue", "-h", "-t", "all", "-o", "%l %a %q"]
+        assert made.exec(form).stdout == "7:00 sandbox quick\n"
+        # The catalog's QOS are Slurm's: what a plan says of them without Slurm, Slurm says too.
+        for options in (["-t", "11"], ["-N", "2"], ["-q", "elsewhere"]):
+            told = [
+                made.exec(["neuronctl", command, *options, "sleep", "0"], check=False)
+                for command in ("generate", "submit")
+            ]
+            assert [result.returncode for result in told] == [4, 4], told
+            assert "quick" in told[0].stderr or "elsewhere" in told[0].stderr
+        accepted = made.exec(
+            ["sbatch", *("-A", "sandbox", "-p", "small"), "-q", "elsewhere", "--wrap=true"],
+            check=False,
+        )
+        assert "Invalid qos" in accepted.stderr
         # Slurm has one of the two partitions, and so has what is drafted over the user's file.
         made.exec(["neuronctl", "catalog", "import", "--write", "draft.yaml"])
         checked = made.exec(["neuronctl", "catalog", "check", "draft.yaml"]).stdout
         assert "lab: 1 partition, Slurm" in checked
+        differ = made.exec(["neuronctl", "catalog", "diff", "--catalog", "draft.yaml"]).stdout
+        assert differ == "lab: the catalog agrees with Slurm\n"
+        draft = made.exec(["cat", "draft.yaml"]).stdout
+        drafted = yaml.safe_load(draft)["clusters"]["lab"]["qos"]["quick"]
+        assert {**drafted, "partitions": None} == {
+            **{"priority": 5, "max_running_jobs": 1, "max_nodes": 1, "partitions": None},
+            "wall_time": {"maximum": "00:10:00"},
+        }
 
 
 # ------------------------------------------------------- what the machine has to fear

@@ -16,6 +16,7 @@ from neuronctl.yamlfile import parse, read
 TABLES = {
     "## A cluster": model.Cluster,
     "## A partition": model.Partition,
+    "## A QOS": model.Qos,
     "## Wall time": model.WallTime,
     "## Policy": model.Policy,
     "`comment`:": model.CommentPolicy,
@@ -45,7 +46,7 @@ def test_every_key_has_its_row(page: str) -> None:
 def test_its_examples_load(page: str) -> None:
     shipped = read(loader.data_path("partitions.yaml"), CatalogError)
     examples = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    assert len(examples) == 3
+    assert len(examples) == 4
     for example in examples:
         catalog = merge([shipped, parse(example, "catalog.md", CatalogError)])
         assert "catalog.md" in {place.file for place in catalog.locations().values()}

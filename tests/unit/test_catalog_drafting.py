@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping
 
 import pytest
-from slurm_answers import LIMITS, NODES, PARTITION, qos_with
+from slurm_answers import LIMITS, NODES, NORMAL, PARTITION, QOS, qos_with
 
 from neuronctl import yamlfile
 from neuronctl.catalog.json_schema import catalog_schema
@@ -19,6 +19,8 @@ from neuronctl.catalog_import import Difference, catalog_text, differences, unto
 from neuronctl.errors import CatalogError
 from neuronctl.paths import data_path
 from neuronctl.slurm.answers import ClusterFigures
+from neuronctl.slurm.limits import Scope, read_limits
+from neuronctl.slurm.sacctmgr import Qos
 
 
 def read(limits: ClusterFigures) -> Cluster:
@@ -251,3 +253,64 @@ def test_the_schema_refuses_what_the_reader_refuses(partition: Dict[str, Any]) -
     shipped = yamlfile.read(Path(data_path("partitions.yaml")), CatalogError)
     with pytest.raises(CatalogError):
         merge([shipped, layer])
+
+
+FAST = Qos(
+    "fast",
+    ("OverPartQOS", "DenyOnLimit"),
+    read_limits(
+        {"MaxTRESPU": "gres/gpu=2", "MaxTRES": "node=1", "MaxWall": "01:00:00"}, Scope.QOS, "fast"
+    ),
+    priority=100,
+)
+SLOW = Qos("slow", (), read_limits({"MaxSubmitPU": "1", "MaxWall": "10:00"}, Scope.QOS, "slow"))
+
+
+def with_qos(*takes: str) -> ClusterFigures:
+    """LIMITS with two QOS to name; only those of ``takes`` are taken in the first partition."""
+    picky = dataclasses.replace(PARTITION, allow_qos=takes)
+    partitions = (picky, *LIMITS.partitions[1:])
+    return dataclasses.replace(LIMITS, partitions=partitions, qos=(NORMAL, QOS, FAST, SLOW))
+
+
+def test_the_qos_that_a_job_may_name_are_drafted() -> None:
+    found = read(with_qos("FAST", "normal"))
+    assert list(found.qos) == ["normal", "fast", "slow"]  # and not the partition's own
+    fast = found.qos["fast"]
+    assert (fast.max_gpus, fast.max_nodes, fast.wall_time.maximum) == (2, 1, 3600)
+    assert (fast.priority, fast.flags, fast.partitions) == (100, ("OverPartQOS",), ())
+    # The partition's own limit comes first, so that of this QOS may not count.
+    assert found.qos["slow"].max_submit_jobs is None
+    assert "# QOS slow: max_submit_jobs 1 omitted" in catalog_text(with_qos(), "2026-11-21")
+    assert found.qos["slow"].partitions == ("cpu",)
+    assert read(dataclasses.replace(LIMITS, qos=None)).qos == {}
+
+
+def test_qos_of_the_files_below_differ_from_slurm_in_nothing_afterwards() -> None:
+    limits = with_qos()
+    lower = {
+        "fast": {"max_submit_jobs": 9, "max_gpus": 7, "note": "x", "partitions": ["gpu"]},
+        "gone": {"max_gpus": 1},
+    }
+    cluster = {"qos": lower, "partitions": {"gpu": {}}}
+    text = json.dumps({"clusters": {"neuron": cluster}})
+    layers = [
+        yamlfile.read(data_path("partitions.yaml"), CatalogError),
+        yamlfile.parse(text, "lower", CatalogError),
+    ]
+    config = dataclasses.replace(limits.config, cluster="neuron")
+    here = dataclasses.replace(limits, config=config)
+    before = merge(layers).clusters["neuron"]
+    changes = differences(before, read(here))
+    assert Difference("QOS fast", "max_gpus", "7", "2") in changes
+    assert Difference("QOS gone", "QOS", "present", "") in changes
+    assert Difference("QOS slow", "QOS", "", "present") in changes
+    draft = catalog_text(here, "2026-11-21", [merge(layers)])
+    layers.append(yamlfile.parse(draft, "draft", CatalogError))
+    after = merge(layers)
+    assert differences(after.clusters["neuron"], read(here)) == ()
+    assert after.clusters["neuron"].qos["fast"].note == ""
+    assert after.evidence("neuron", "qos").kind == "slurm"
+    # A catalog that describes none is not behind Slurm in that.
+    bare = dataclasses.replace(before, qos={})
+    assert not any(one.partition.startswith("QOS") for one in differences(bare, read(here)))

@@ -187,13 +187,14 @@ def test_scontrol_and_sacctmgr_rows() -> None:
     )
     (qos,) = parse_qos(
         "sacctmgr: show qos\n"
-        "p||||10|4|cpu=1,gres/gpu=8||1-00:00:00||gres/gpu=2|node=4|||3||cpu=60\nx|y\n"
+        "p||||100|10|4|cpu=1,gres/gpu=8||1-00:00:00||gres/gpu=2|node=4|||3||cpu=60\nx|y\n"
     )
     assert (
         qos.limit("MaxSubmitPU"),
         qos.limit("MaxJobsPU"),
         qos.limit("MaxTRESPU", "gres/gpu"),
     ) == (10, 4, 8)
+    assert qos.priority == 100
     assert (qos.limit("MaxTRES", "gres/gpu"), qos.limit("MaxWall")) == (None, 86400)
     assert [(one.kind, one.tres, one.figure) for one in qos.limits[2:]] == [
         ("MaxTRESPU", "cpu", 1),

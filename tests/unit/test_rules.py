@@ -11,6 +11,7 @@ from plan_builders import FIELDS, STRICT, V100, cluster, findings, plan_of, poli
 from neuronctl.batchscript.bash_syntax import SyntaxProblem
 from neuronctl.batchscript.model import SourceSpan
 from neuronctl.catalog.model import (
+    LIFTING,
     Catalog,
     Citation,
     Cluster,
@@ -19,6 +20,8 @@ from neuronctl.catalog.model import (
     CorePolicy,
     Evidence,
     Partition,
+    Qos,
+    WallTime,
     path_key,
 )
 from neuronctl.request.job import Amounts
@@ -42,6 +45,16 @@ Case = Tuple[str, Dict[str, Any], List[str], Dict[str, Any]]
 def on(site: Any, **fields: Any) -> Dict[str, Any]:
     """Keywords of findings() for a request on a cluster of this policy."""
     return {"where": cluster(site), **fields}
+
+
+def with_qos(**fields: Any) -> Dict[str, Any]:
+    """A request on a cluster whose catalog describes QOS."""
+    every = (
+        Qos("debug", 2, 1, 2, 2, WallTime(maximum=1800), partitions=("gpu",)),
+        Qos("long", max_gpus=99, wall_time=WallTime(maximum=7 * 86400), flags=tuple(LIFTING)),
+        Qos("big", max_gpus=99, max_nodes=99, wall_time=WallTime(maximum=7 * 86400)),
+    )
+    return {"where": cluster(qos={qos.name: qos for qos in every}), **fields}
 
 
 def here(**fields: Any) -> Dict[str, Any]:
@@ -291,6 +304,54 @@ CASES: List[Case] = [
         on(STRICT, account="x"),
     ),
     ("NC232", on(STRICT), ["QOS", "add -q QOS; or set 'qos: QOS' once in"], on(STRICT, qos="x")),
+    (
+        "NC233",
+        with_qos(qos="debgu"),
+        ["'debgu'", "toy", "did you mean debug"],
+        with_qos(qos="DEBUG"),
+    ),
+    (
+        "NC234",
+        with_qos(qos="debug", partition="old"),
+        ["partition old does not take jobs of QOS debug", "use -p gpu, or -q long or -q big"],
+        with_qos(qos="debug"),
+    ),
+    (
+        "NC112",
+        with_qos(qos="debug", nodes=3),
+        ["a job in gpu of QOS debug may have 2"],
+        with_qos(qos="debug", nodes=2),
+    ),
+    (
+        "NC112",
+        with_qos(qos="big", nodes=4),
+        ["a job in gpu may have 3"],
+        with_qos(qos="long", nodes=4),
+    ),
+    (
+        "NC124",
+        with_qos(qos="debug", gpus_per_node=3),
+        ["gpu of QOS debug allows at most 2", "request at most 2 GPUs in all"],
+        with_qos(qos="debug", gpus_per_node=2),
+    ),
+    (
+        "NC124",
+        with_qos(qos="big", gpus_per_node=8, nodes=4),
+        ["gpu allows at most 24"],
+        with_qos(qos="long", gpus_per_node=8, nodes=4),
+    ),
+    (
+        "NC141",
+        with_qos(qos="debug", time_limit="31:00"),
+        ["batch jobs in gpu of QOS debug may run at most 00:30:00"],
+        with_qos(qos="debug", time_limit="30:00"),
+    ),
+    (
+        "NC141",
+        with_qos(qos="big", time_limit="3-0"),
+        ["batch jobs in gpu may run at most 2-00:00:00"],
+        with_qos(qos="long", time_limit="3-0"),
+    ),
     (
         "NC301",
         {"nodes": 2, "ntasks": 5},

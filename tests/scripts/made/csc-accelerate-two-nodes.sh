@@ -92,8 +92,9 @@ supervise() {
     (trap - INT QUIT; "$@") <&0 &  # bash ignores INT and QUIT in the background
     supervised=$!
     wait_for_process "$supervised"; supervised_code=$?
-    ((supervised_code <= 128 || slurm_stops)) || sleep 1  # Slurm signals one process after the other, this shell perhaps last
-    exit "$((slurm_stops && supervised_code > 128 ? 1 : supervised_code))"
+    # Slurm may signal this shell after its program, and a task that has yet to set its trap would die of that signal.
+    ((supervised_code == 0 || slurm_stops || supervised_code != 143 && SECONDS > 3)) || sleep 3
+    exit "$((slurm_stops && supervised_code == 143 ? 1 : supervised_code))"
 }
 # Wait for a process, looking often at first, and end with its exit code.
 wait_for_process() {

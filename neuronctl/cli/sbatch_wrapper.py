@@ -21,6 +21,7 @@ from neuronctl.slurm.sbatch_passthrough import (
     die_of,
     find_sbatch,
 )
+from neuronctl.submission.monitored_script import monitored
 from neuronctl.submission.sbatch_attempt import Attempt
 
 _PATIENCE = 5.0
@@ -32,6 +33,7 @@ _IN_SPITE_OF_ERRORS = contextlib.suppress(Exception)
 def call(words: Sequence[str]) -> int:
     """Run ``sbatch WORDS``, and record its job; returns sbatch's exit code, or dies as it did."""
     path = find_sbatch()
+    words = monitored(words)
     attempt = Attempt(["neuronctl", *sys.argv[1:]], _tell)
     try:
         if claimed_sbatches():  # a neuronctl above this process records the job

@@ -78,16 +78,20 @@ def checks(plan: JobPlan, known: LaunchParts) -> Checks:
 
 
 def once_per_node(plan: JobPlan) -> str:
-    """The srun that starts something once on each node of the job, beside its other steps.
+    """The srun that starts something once on each node of the job, beside its other steps."""
+    return once_on_each(plan.node_count, plan.cluster.policy.srun_options)
+
+
+def once_on_each(nodes: str, options: Sequence[str] = ()) -> str:
+    """The same for ``nodes``, which are shell text.
 
     --overlap: the step holds no resources. On Slurm 22.05, one launch in eight was refused
     ("Invalid generic resource") right after a step that had held the GPUs.
     """
-    nodes = plan.node_count
     srun: List[CommandWord] = ["srun", Shell(f"--nodes={nodes}"), Shell(f"--ntasks={nodes}")]
     srun += ["--ntasks-per-node=1", "--cpus-per-task=1", "--overlap"]
     srun.append("--kill-on-bad-exit=0")  # no node's failure is another's
-    return join([*srun, *plan.cluster.policy.srun_options])
+    return join([*srun, *options])
 
 
 def _program(words: Sequence[str]) -> List[CommandWord]:

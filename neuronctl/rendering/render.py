@@ -14,7 +14,7 @@ from neuronctl.planning import Directive, JobPlan
 from neuronctl.planning.model import Ending
 from neuronctl.rendering import template_environment
 from neuronctl.rendering.launch_command import Launch, launch_of, launch_parts
-from neuronctl.rendering.preflight import checks, once_per_node
+from neuronctl.rendering.preflight import checks, once_on_each, once_per_node
 from neuronctl.rendering.template_errors import refuse_what_vanishes, reported
 from neuronctl.shell import quote
 
@@ -82,8 +82,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
         checks=checked,
         looks=looks,
         monitor=monitor,
-        # --mem=0: it gets none of the memory that the program's step may have taken before.
-        monitor_srun=f"{once_per_node(plan)} --mem=0" if monitor and plan.most_nodes > 1 else "",
+        monitor_srun=once_per_node(plan) + _NO_MEMORY if monitor and plan.most_nodes > 1 else "",
         inside=inside,
         calls=calls,
         setup=_users_lines(setup) if setup and "environment" in inside else setup,
@@ -97,6 +96,17 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
         steps=steps,
         starts=starts,
     )
+
+
+_NO_MEMORY = " --mem=0"
+"""The sampler's step gets none of the memory that the program's step may have taken before."""
+
+
+def render_sampler(interval: int, before: Optional[str]) -> str:
+    """What bash reads before somebody's own script, for its samples; before: its own BASH_ENV."""
+    template = template_environment.for_scripts().get_template("shipped/monitor_script.sh.j2")
+    each = once_on_each('"$SLURM_JOB_NUM_NODES"') + _NO_MEMORY
+    return template.render(interval=interval, before=before, srun=each)
 
 
 def render_shell(

@@ -128,3 +128,39 @@ def test_a_tool_that_hangs_a_body_that_waits_and_no_place_for_samples(sandbox: S
     assert data["nodes_sampled"] == [] and data["accounted"]["cores"] == 8
     left = sandbox.root("pgrep", "-f", "sample_node", check=False)
     assert left.stdout == ""
+
+
+OWN = """\
+#!/bin/bash -eu
+echo "BASH_ENV=${BASH_ENV-none} own=${OWN-none} functions=$(declare -F | wc -l)"
+jobs
+srun bash -c 'sleep 8'
+wait
+exit 3
+"""
+
+
+def test_a_script_of_ones_own_is_sampled_unchanged(sandbox: Sandbox) -> None:
+    sandbox.write("bin/nvidia-smi", NVIDIA_SMI)
+    sandbox.write("own.sh", OWN)
+    sandbox.write("before.sh", "OWN=read\n")
+    call = 'chmod 755 bin/nvidia-smi; PATH=$PWD/bin:$PATH exec neuronctl sbatch "$@"'
+    options = ["-p", "amd_a100nv_8", "-N2", "--ntasks-per-node=1", "-c2", "--gres=gpu:2", "-t5"]
+    options += [COMMENT, "--parsable", "--wait", "-o", "own_%j.out"]
+    sampled = [*options, "--monitor", "--monitor-interval", "1"]
+    for before, more in (("", sampled), ("before.sh", [*sampled, "-N1"]), ("", options)):
+        own = f"export BASH_ENV={before}; " if before else ""
+        done = sandbox.exec(["sh", "-c", own + call, "sh", *more, "own.sh"], check=False)
+        assert done.returncode == 3, done.stderr
+        job = done.stdout.strip()
+        log = sandbox.exec(["cat", f"own_{job}.out"]).stdout
+        is_read = "read" if before else "none"
+        assert f"BASH_ENV={before or 'none'} own={is_read} functions=0\n" == log
+        sandbox.exec(["sh", "-c", f"scontrol write batch_script {job} - | cmp - own.sh"])
+        nodes = report(sandbox, job)["nodes_sampled"]
+        count = 0 if more == options else 1 if before else 2
+        assert len(nodes) == count
+        assert all(node["samples"] >= 5 and len(node["gpus"]) == 4 for node in nodes)
+    wrapped = ["sh", "-c", call, "sh", *options, "--monitor", "--wrap", "true"]
+    refused = sandbox.exec(wrapped, check=False)
+    assert refused.returncode == 2 and "only bash can start the sampler" in refused.stderr

@@ -497,44 +497,51 @@ _INTERPRETERS = ("bash", "sh", "zsh", "dash", "ksh", "tcsh", "csh", "fish", "env
 
 @script_rule(ERROR, "NC617", "first line that starts no shell")
 def first_line(facts: ScriptFacts) -> Iterator[Violation]:
-    """What Linux makes of ``#!``: a path, and all the rest as one word."""
     line = facts.lines[0].rstrip("\r")
+    wrong, place = _no_shell(line), SourceSpan(1, 1, len(line) + 1)
+    if wrong is not None:
+        plain = "".join("-" if other_dash(one) else one for one in line)
+        mends = plain != line and _no_shell(plain) is None
+        edits = (Edit(place, plain),) if mends else ()
+        yield Violation(*wrong, place=place, edits=edits)
+    if re.match(r"#!\s*/\S*\bsh(\s|$)", line):
+        yield from _beyond_sh(facts)
+
+
+def _no_shell(line: str) -> Optional[Tuple[str, str]]:
+    """What is wrong with a first line, as Linux reads it: a path, and all the rest as one word."""
     match = re.match(r"#!\s*(\S+)[ \t]*(.*?)\s*$", line)
     if match is None:
-        return
+        return None
     path, rest = match.groups()
     name = path.rpartition("/")[2]
-    told = partial(Violation, place=SourceSpan(1, 1, len(line) + 1))
     odd = next((one for one in line if not one.isascii()), "")
     if odd:
-        plain = "".join("-" if other_dash(one) else one for one in line)
-        yield told(
+        return (
             f"the first line has {other_dash(odd) or f'U+{ord(odd):04X}'}, and {name} takes it for "
             "the name of a file: the job fails at once",
             "retype the line: #!/bin/bash -l",
-            edits=(Edit(SourceSpan(1, 1, len(line) + 1), plain),) if plain.isascii() else (),
         )
-    elif not path.startswith("/"):
-        yield told(
+    if not path.startswith("/"):
+        return (
             f"'{path}' is no absolute path: Slurm looks for it in the job's directory, and the job "
             "fails at once",
             f"write #!/{path.lstrip('./')}",
         )
-    elif name not in _INTERPRETERS and nearest(name, ("bash", "sh")) and "/bin/" in path:
-        yield told(f"there is no {path}: the job fails at once", "write #!/bin/bash")
-    elif name == "env" and " " in rest and not rest.startswith("-S"):
-        yield told(
+    if name not in _INTERPRETERS and nearest(name, ("bash", "sh")) and "/bin/" in path:
+        return f"there is no {path}: the job fails at once", "write #!/bin/bash"
+    if name == "env" and " " in rest and not rest.startswith("-S"):
+        return (
             f"env looks for a program with the name '{rest}': the job fails at once",
             f"write #!/usr/bin/env -S {rest}, or #!/bin/{rest}",
         )
-    elif name in ("bash", "sh") and re.search(r"\s", rest):
-        yield told(
+    if name in ("bash", "sh") and re.search(r"\s", rest):
+        return (
             f"Linux passes '{rest}' to {name} as one word, which is no option: the job fails at "
             "once",
             "write one word of options, such as -le, and no remark",
         )
-    elif name == "sh":
-        yield from _beyond_sh(facts)
+    return None
 
 
 def _beyond_sh(facts: ScriptFacts) -> Iterator[Violation]:

@@ -199,6 +199,7 @@ def slow_network(facts: ScriptFacts) -> Iterator[Violation]:
 @script_rule(ERROR, "NC649", "options without their command")
 def lost_options(facts: ScriptFacts) -> Iterator[Violation]:
     """What follows a line whose backslash is missing, or is not the last character."""
+    told = False
     for one in facts.shell.commands if facts.header.for_bash else ():
         first = one.words[0] if one.words else None
         if first is None or not re.match(r"--?[A-Za-z]", first.raw) or one.place.line < 2:
@@ -207,6 +208,9 @@ def lost_options(facts: ScriptFacts) -> Iterator[Violation]:
         if facts.lines[one.place.line - 1][: one.place.column - 1].strip():
             continue
         blanks = re.search(r"\\([ \t]+)$", before)
+        if blanks is None and told:
+            continue  # all of them follow from the first
+        told = told or blanks is None
         why = "the line above does not end with a backslash"
         edits: List[Edit] = []
         if blanks is not None:
@@ -220,7 +224,6 @@ def lost_options(facts: ScriptFacts) -> Iterator[Violation]:
             place=one.place,
             edits=tuple(edits),
         )
-        return
 
 
 @script_rule(WARNING, "NC650", "list of nodes in one word")

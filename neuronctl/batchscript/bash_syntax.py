@@ -51,8 +51,10 @@ def _place(text: str, number: int, message: str) -> SourceSpan:
 
     lines = text.split("\n")[:number]
     line = "".join(lines[number - 1 :])
-    # The grammar would take minutes for a very long line.
-    broken = read_shell("\n".join(lines)).broken if len(line) < 1000 else None
+    before = "\n".join(lines)
+    # The grammar would take minutes for a very long line, or for much that is not bash.
+    short = len(line) < 1000 and len(before) < 10_000
+    broken = read_shell(before).broken if short else None
     start = broken.column if broken is not None and broken.line == number else 1
     token = re.search(r"near unexpected token `(.+)'", message)
     quote = re.search(r"matching `(['\"`])'", message)

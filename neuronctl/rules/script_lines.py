@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Iterator, List
+from typing import Iterator
 
+from neuronctl.batchscript.edits import edited
 from neuronctl.batchscript.launches import PYTHON, SHELL, Launch
 from neuronctl.batchscript.model import Edit, SourceSpan
-from neuronctl.batchscript.shell_text import Assignment
+from neuronctl.batchscript.shell_text import Assignment, read_shell
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
@@ -208,14 +209,18 @@ def lost_options(facts: ScriptFacts) -> Iterator[Violation]:
         if facts.lines[one.place.line - 1][: one.place.column - 1].strip():
             continue
         blanks = re.search(r"\\([ \t]+)$", before)
-        if blanks is None and told:
+        edits = (
+            [Edit(SourceSpan(number, blanks.start(1) + 1, len(before) + 1), "")] if blanks else []
+        )
+        after = read_shell(edited(facts.text, edits)) if edits else facts.shell
+        if any(each.place.line == one.place.line for each in after.commands):
+            edits = []  # such as that of a comment, which goes on in no other line
+        if not edits and told:
             continue  # all of them follow from the first
-        told = told or blanks is None
+        told = told or not edits
         why = "the line above does not end with a backslash"
-        edits: List[Edit] = []
-        if blanks is not None:
+        if edits:
             why = f"a blank follows the backslash of line {number}"
-            edits = [Edit(SourceSpan(number, blanks.start(1) + 1, blanks.end(1) + 1), "")]
         elif before.lstrip().startswith("#"):
             why = f"the comment of line {number} ends the command before it"
         yield Violation(

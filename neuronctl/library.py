@@ -28,7 +28,7 @@ from neuronctl.errors import (
     UsageError,
     did_you_mean,
 )
-from neuronctl.gate.judgement import Judgement
+from neuronctl.gate.judgement import JudgeBy, Judgement, judge_plan
 from neuronctl.planning import JobPlan
 from neuronctl.records.job_record import JobRecord, RecordDraft
 from neuronctl.records.store import RecordStore
@@ -40,7 +40,7 @@ from neuronctl.rules import Finding
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import COMPLETED
 from neuronctl.submission.pipeline import submit_job
-from neuronctl.submission.planned_job import JudgedJob, PlannedJob, judge_plan, plan_job
+from neuronctl.submission.planned_job import JudgedJob, PlannedJob, plan_job
 from neuronctl.submission.transaction import Submission
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import parse_since
@@ -185,7 +185,7 @@ def judge(plan: JobPlan, *, catalog: Optional[str] = None) -> Judgement:
     Where Slurm does not answer, the catalog alone judges, and the verdict says so. Raises
     CatalogError.
     """
-    return judge_plan(plan, load(catalog), fresh=True)
+    return judge_plan(plan, JudgeBy(load(catalog), fresh=True))
 
 
 def render(plan: JobPlan, *, template: Optional[str] = None) -> str:

@@ -6,15 +6,11 @@ It is made once, from the plan, the catalog, and what Slurm says now.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Callable, Dict, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import SlurmError
-from neuronctl.forecast.forecast import Forecast, forecast
-from neuronctl.forecast.free_nodes import may_be_planned_for_others
-from neuronctl.forecast.outcomes import Wait
-from neuronctl.forecast.overlay import overlay
-from neuronctl.forecast.snapshot import Snapshot
-from neuronctl.frozen import dataclass, replace
+from neuronctl.frozen import dataclass, field, replace
+from neuronctl.gate.local_facts import gather_local_facts
 from neuronctl.gate.verdict import CAN_START, NOT_KNOWN, ORDER, REFUSED, SLURM, WILL_WAIT, Verdict
 from neuronctl.planning import JobPlan
 from neuronctl.rule_codes import WARNING
@@ -22,6 +18,10 @@ from neuronctl.rules import RULES, Finding, RuleContext, apply_rules, order
 from neuronctl.words import counted
 
 if TYPE_CHECKING:
+    from neuronctl.catalog.model import Catalog
+    from neuronctl.forecast.forecast import Forecast
+    from neuronctl.forecast.outcomes import Wait
+    from neuronctl.forecast.snapshot import Snapshot
     from neuronctl.gate.ask import AskedOnce
 
 
@@ -95,12 +95,23 @@ class Judgement:
         warnings = sorted([*self.warnings, *waits], key=lambda finding: finding.code)
         return (*self.refusals, *warnings)
 
+    def with_rules(self, findings: Iterable[Finding]) -> Judgement:
+        """The same, but for what the rules found."""
+        found = tuple(one for one in findings if not one.rule.waits)
+        return replace(
+            self,
+            refusals=tuple(one for one in found if one.refuses),
+            warnings=tuple(one for one in found if not one.refuses),
+        )
+
     @property
     def may_be_behind_others(self) -> bool:
         """Whether only the queue of its nodes tells if the job can start where there is room."""
         verdict = self.verdict
         if self.forecast is None or (verdict.kind != CAN_START and verdict.cause != "Priority"):
             return False
+        from neuronctl.forecast.free_nodes import may_be_planned_for_others
+
         return may_be_planned_for_others(self.forecast.nodes)
 
     @property
@@ -109,31 +120,50 @@ class Judgement:
         return 0 if self.forecast is None else len(self.forecast.nodes.free or ())
 
 
-def judge_now(
-    context: RuleContext,
-    meanwhile: Optional[Callable[[], None]] = None,
-    *,
-    fresh: bool = False,
-    asked: Optional[AskedOnce] = None,
-    said: Optional[Snapshot] = None,
-) -> Judgement:
-    """Judge a plan with Slurm's own figures; by the catalog alone where it does not answer.
+@dataclass(frozen=True)
+class JudgeBy:
+    """By what a plan is judged.
 
-    meanwhile: called while Slurm is asked. fresh: read its limits anew. asked: what it has said of
-    the plans before this one. said: what Slurm has said a moment ago, in place of asking it.
+    ask_slurm: whether Slurm is asked; otherwise a script is only reviewed, by the catalog. fresh:
+    read Slurm's limits anew, whatever is kept of them. snapshot: what Slurm has said a moment ago,
+    in place of asking it. asked: what it has said of the plans before this one. meanwhile: called
+    while Slurm is asked. of_script: whether the plan is that of somebody's batch script.
+    comment_parts: what its comment is to say where it is wrong, such as {"field": "nlp"}.
     """
+
+    catalog: Catalog
+    ask_slurm: bool = True
+    fresh: bool = False
+    snapshot: Optional[Snapshot] = None
+    asked: Optional[AskedOnce] = None
+    meanwhile: Optional[Callable[[], None]] = None
+    of_script: bool = False
+    comment_parts: Mapping[str, str] = field(default_factory=dict)
+
+
+def judge_plan(plan: JobPlan, by: JudgeBy) -> Judgement:
+    """Judge a plan on this machine; by the catalog alone where Slurm is not asked or silent."""
+    local = gather_local_facts(plan, elsewhere=by.of_script and not by.ask_slurm)
+    context = RuleContext(
+        *(plan, by.catalog, local),
+        reviewed=not by.ask_slurm,
+        of_script=by.of_script,
+        comment_parts=by.comment_parts,
+    )
+    if not by.ask_slurm:
+        return judge(context, None)
     from neuronctl.gate.ask import ask_queue, ask_slurm
 
-    ask, plan = asked or ask_slurm, context.plan
+    ask = by.asked or ask_slurm
     try:
-        snapshot = said or ask(plan, fresh=fresh, meanwhile=meanwhile)
+        snapshot = by.snapshot or ask(plan, fresh=by.fresh, meanwhile=by.meanwhile)
         judgement = judge(context, snapshot)
         old = snapshot.limits_at < snapshot.asked_at
         if old and any(finding.by_slurm for finding in judgement.refusals):
             # Nothing is refused by a limit that was read an hour ago.
             snapshot = ask(plan, fresh=True)
             judgement = judge(context, snapshot)
-        if asked is None and judgement.may_be_behind_others:
+        if by.asked is None and judgement.may_be_behind_others:
             try:
                 queue = ask_queue(snapshot)
             except SlurmError as error:
@@ -173,20 +203,17 @@ def _judge(context: RuleContext, snapshot: Optional[Snapshot], unasked_because: 
     waits: Tuple[Wait, ...] = ()
     found: Optional[Forecast] = None
     if snapshot is not None:
+        # Here: only a job that Slurm is asked about needs them.
+        from neuronctl.forecast.forecast import forecast
+        from neuronctl.forecast.overlay import overlay
+
         plan, sources = overlay(context.plan, snapshot)
         context = replace(context, plan=plan, sources=sources)
         found = forecast(plan, snapshot, context.cite_partition)
         context = replace(context, forecast=found)
         waits = tuple(wait for wait in found.waits if wait.code not in off)
-    findings = apply_rules(context)
-    return Judgement(
-        context.plan,
-        tuple(finding for finding in findings if finding.refuses),
-        tuple(finding for finding in findings if not finding.refuses),
-        waits,
-        found,
-        unasked_because,
-    )
+    judged = Judgement(context.plan, (), (), waits, found, unasked_because)
+    return judged.with_rules(apply_rules(context))
 
 
 def _doubt(fewest: Judgement, most: Judgement) -> str:
@@ -215,12 +242,7 @@ def _together(each: Sequence[Judgement]) -> Judgement:
                 message=words + found.message,
                 severity=WARNING if passed_over else found.severity,
             )
-    told = sorted(findings.values(), key=order)
-    return replace(
-        best,
-        refusals=tuple(found for found in told if found.refuses),
-        warnings=tuple(found for found in told if not found.refuses),
-    )
+    return best.with_rules(sorted(findings.values(), key=order))
 
 
 def _passes_over(found: Finding, judgement: Judgement) -> bool:

@@ -26,8 +26,11 @@ if TYPE_CHECKING:
     from neuronctl.batchscript.bash_syntax import SyntaxProblem
 
 
-def gather_local_facts(plan: JobPlan) -> LocalFacts:
-    """What the rules may know of this machine; raises UsageError where it cannot be looked at."""
+def gather_local_facts(plan: JobPlan, *, elsewhere: bool = False) -> LocalFacts:
+    """What the rules may know of this machine; raises UsageError where it cannot be looked at.
+
+    elsewhere: the job may be meant for another machine, with file systems that are not here.
+    """
     # salloc changes the directory of its command; the job is submitted from here.
     given = None if plan.interactive else plan.request.chdir
     directory = os.path.realpath(given or working_directory())
@@ -42,7 +45,7 @@ def gather_local_facts(plan: JobPlan) -> LocalFacts:
         not_on_path=() if chdir else tuple(_not_on_path(plan)),
         image=None if chdir else _image_fault(plan),
         environment=None if chdir else _environment_fault(plan),
-        log=None if chdir else _log_fault(plan),
+        log=None if chdir or (elsewhere and _logs_elsewhere(plan)) else _log_fault(plan),
         needs_ranks=_needs_ranks(text),
         uses_several_gpus=bool(text) and re.search(_SEVERAL_GPUS, text) is not None,
         copies=_copies(plan),
@@ -296,6 +299,12 @@ def _head(path: str, size: int = 64) -> bytes:
             return file.read(size)
     except OSError:
         return b""
+
+
+def _logs_elsewhere(plan: JobPlan) -> bool:
+    """Whether a log is on a file system that this machine does not have."""
+    paths = [path for path in (plan.output, plan.error) if path and path.startswith("/")]
+    return any(not os.path.isdir(os.path.join("/", path.split("/")[1])) for path in paths)
 
 
 def _log_fault(plan: JobPlan) -> Optional[Fault]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 from typing import Callable, List, Optional, Sequence, Tuple
 
-from neuronctl.catalog.model import Catalog, Cluster
+from neuronctl.catalog.model import Catalog
 from neuronctl.errors import PolicyError, SlurmError
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.frozen import dataclass, replace
 from neuronctl.gate.judgement import Judgement, judge
+from neuronctl.gate.local_facts import gather_local_facts
 from neuronctl.gate.verdict import NOT_KNOWN, ORDER, Verdict
 from neuronctl.planning import JobPlan, plan
-from neuronctl.request.job import JobRequest
 from neuronctl.rules import RULES, Finding, LocalFacts, RuleContext
 
 MAX_PREDICTIONS = 6
@@ -96,28 +96,27 @@ class Choice:
     """The job's in the best partition."""
     candidates: Tuple[Candidate, ...]
     """Those that can hold the job, best first, then the rest."""
-    said: Optional[Snapshot] = None
+    snapshot: Optional[Snapshot] = None
     """What Slurm said; None where it was not asked or did not answer."""
 
 
 def candidates(
-    request: JobRequest,
+    made: JobPlan,
     catalog: Catalog,
-    cluster: Cluster,
     local: LocalFacts,
     snapshot: Optional[Snapshot],
     *,
-    interactive: bool = False,
     of_script: bool = False,
 ) -> Tuple[Candidate, ...]:
-    """Every partition of the cluster, judged. Pure."""
-    asked = (replace(request, partition=name) for name in cluster.partitions)
-    plans = [plan(one, cluster, interactive=interactive) for one in asked]
-    contexts = (
-        RuleContext(one, catalog, local, reviewed=snapshot is None, of_script=of_script)
-        for one in plans
-    )
-    return tuple(Candidate(one.plan, judge(one, snapshot)) for one in contexts)
+    """The plan in every partition of its cluster, judged. Pure."""
+    cluster = made.cluster
+    found = []
+    for name in cluster.partitions:
+        request = replace(made.request, partition=name)
+        here = plan(request, cluster, interactive=made.interactive)
+        context = RuleContext(here, catalog, local, reviewed=snapshot is None, of_script=of_script)
+        found.append(Candidate(here, judge(context, snapshot)))
+    return tuple(found)
 
 
 def rank(
@@ -143,17 +142,8 @@ def _with_start(one: Candidate, start: Optional[int]) -> Candidate:
     return replace(one, start=start)
 
 
-def choose(
-    request: JobRequest,
-    catalog: Catalog,
-    cluster: Cluster,
-    local: LocalFacts,
-    *,
-    interactive: bool,
-    ask: bool,
-    of_script: bool = False,
-) -> Choice:
-    """Choose among the partitions of a cluster.
+def choose(made: JobPlan, catalog: Catalog, *, ask: bool, of_script: bool = False) -> Choice:
+    """Choose among the partitions of a plan's cluster.
 
     ask: whether to ask Slurm. of_script: whether the job is somebody's batch script. Raises
     PolicyError if no partition can hold it.
@@ -163,17 +153,16 @@ def choose(
         from neuronctl.gate.ask import ask_slurm
 
         with contextlib.suppress(SlurmError):
-            snapshot = ask_slurm(plan(request, cluster, interactive=interactive), fresh=True)
-    found = candidates(
-        *(request, catalog, cluster, local, snapshot), interactive=interactive, of_script=of_script
-    )
+            snapshot = ask_slurm(made, fresh=True)
+    local = gather_local_facts(made)
+    found = candidates(made, catalog, local, snapshot, of_script=of_script)
     best = rank(found, _predict if snapshot is not None else None)
-    others = [one for one in found if not one.fits]
+    others = [other for other in found if not other.fits]
     if not best:
         reasons = "\n".join(f"  {other.name}: {other.exclusion}" for other in others)
         hints = [f"with -p {other.name}: {other.resize}" for other in others if other.resize]
         raise PolicyError(
-            f"no partition of {cluster.name} can hold the job:\n{reasons}",
+            f"no partition of {made.cluster.name} can hold the job:\n{reasons}",
             hints[0] if hints else "request less, or name a partition with -p",
         )
     return Choice(best[0].plan, (*best, *others), snapshot)

@@ -9,13 +9,13 @@ from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import is_cluster, local_cluster, recognise
 from neuronctl.errors import NeuronctlError, UsageError
 from neuronctl.frozen import dataclass, replace
-from neuronctl.gate.local_facts import gather_local_facts
+from neuronctl.gate.judgement import JudgeBy
 from neuronctl.gate.verdict import NOT_KNOWN, REFUSED, Verdict
 from neuronctl.planning import plan
 from neuronctl.request.job import OPTIONS, JobRequest, Origin, Source
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.submission.existing_script import ExistingScript, read_existing
-from neuronctl.submission.judged_script import check_submission
+from neuronctl.submission.judged_script import judge_script
 from neuronctl.submission.planned_job import JudgedJob, options_layer
 
 if TYPE_CHECKING:
@@ -66,13 +66,12 @@ class UnchangedJob(_GivenToSbatch):
     existing: ExistingScript
     catalog_file: Optional[str] = None
 
-    def judge(self, *, fresh: bool = False) -> None:
-        """Say nothing of it: neither a catalog nor Slurm is asked."""
-
-    def judge_anew(self) -> JudgedJob:
-        """Judge it by what Slurm says at this moment. Raises CatalogError."""
-        catalog = load(self.catalog_file)
-        return job_of(self.existing, catalog, configured_cluster()).judge_anew()
+    def judge(self, *, fresh: bool = False, anew: bool = False) -> Optional[JudgedJob]:
+        """Say nothing of it before sbatch refuses it. Raises CatalogError."""
+        if not anew:
+            return None
+        job = job_of(self.existing, load(self.catalog_file), configured_cluster())
+        return job.judge(anew=True)
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,8 @@ class ExistingJob(_GivenToSbatch):
     """The job of an existing script: what it asks for, of which cluster.
 
     request: with sbatch's defaults, each value with its line or option. where: whether the cluster
-    is this machine's, another, or unknown to the catalog. choice: of its partition.
+    is this machine's, another, or unknown to the catalog. choice: of its partition. ask_slurm: as
+    of PlannedJob.
     """
 
     existing: ExistingScript
@@ -89,39 +89,30 @@ class ExistingJob(_GivenToSbatch):
     where: str
     request: JobRequest
     choice: Optional[Choice] = None
+    ask_slurm: bool = True
 
-    def judge(self, *, fresh: bool = False) -> JudgedJob:
-        """Judge it as it is submitted here and now."""
-        return self._judged(ask_slurm=True, fresh=fresh)
-
-    def judge_anew(self) -> JudgedJob:
-        """Judge it by what Slurm says at this moment."""
-        return replace(self, choice=None)._judged(ask_slurm=True, fresh=True)
-
-    def judge_by_catalog(self) -> JudgedJob:
-        """Judge it without Slurm."""
-        return self._judged(ask_slurm=False, fresh=False)
-
-    def _judged(self, *, ask_slurm: bool, fresh: bool) -> JudgedJob:
-        """Judge it by a script's own rules and by those of a job; findings name their lines."""
-        script = self.existing
-        checked = check_submission(
-            script.name,
-            script.text,
-            script.header,
-            None if self.where == _UNKNOWN else self.request,
+    def judge(self, *, fresh: bool = False, anew: bool = False) -> JudgedJob:
+        """Judge it as it is submitted here and now; findings name their lines."""
+        script, here = self.existing, self.where == _HERE
+        snapshot = None if anew or self.choice is None else self.choice.snapshot
+        by = JudgeBy(
             self.catalog,
-            self.cluster,
-            now=ask_slurm and self.where == _HERE,
-            fresh=fresh,
-            said=None if self.choice is None else self.choice.said,
+            ask_slurm=self.ask_slurm and here,
+            fresh=fresh or anew,
+            snapshot=snapshot,
+            of_script=True,
+        )
+        request = None if self.where == _UNKNOWN else self.request
+        judged = judge_script(
+            *(script.name, script.text, script.header, request, self.cluster, by),
+            now=by.ask_slurm,
         )
         findings = []
-        for found in checked.findings:
+        for found in judged.findings:
             line = f"{script.name}:{found.place.line}: " if found.place.line else ""
             findings.append(replace(found.finding, message=line + found.finding.message))
-        verdict, made = checked.verdict, checked.plan
-        if verdict is None and ask_slurm:
+        verdict, made = judged.verdict, judged.plan
+        if verdict is None and self.ask_slurm:
             refused = next((finding for finding in findings if finding.refuses), None)
             verdict = Verdict(NOT_KNOWN, self._not_judged())
             if refused is not None:
@@ -252,8 +243,5 @@ def _chosen_partition(job: ExistingJob) -> Choice:
     """The partition where a script goes best. Raises PolicyError."""
     from neuronctl.gate.partition_choice import choose
 
-    request = replace(job.request, partition="auto")
-    local = gather_local_facts(plan(request, job.cluster))
-    return choose(
-        request, job.catalog, job.cluster, local, interactive=False, ask=True, of_script=True
-    )
+    made = plan(replace(job.request, partition="auto"), job.cluster)
+    return choose(made, job.catalog, ask=True, of_script=True)

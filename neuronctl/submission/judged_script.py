@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Callable, FrozenSet, Iterable, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, FrozenSet, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.as_request import as_request, job_variables, modules
 from neuronctl.batchscript.edits import edited
@@ -16,20 +16,17 @@ from neuronctl.batchscript.shell_text import ShellText, read_shell
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.errors import NeuronctlError, UsageError
-from neuronctl.frozen import dataclass, field, replace
-from neuronctl.gate.local_facts import gather_local_facts
+from neuronctl.frozen import dataclass, replace
+from neuronctl.gate.judgement import JudgeBy, Judgement, judge_plan
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import JobRequest
-from neuronctl.rules import Finding, RuleContext, apply_rules
 from neuronctl.rules.script import SIZE, ScriptFinding, check_script
 from neuronctl.rules.script_base import ScriptFacts
 from neuronctl.sbatch_options import SALLOC, SBATCH, SRUN, is_of_a_plugin
 
 if TYPE_CHECKING:
     from neuronctl.batchscript.bash_syntax import SyntaxProblem
-    from neuronctl.forecast.snapshot import Snapshot
     from neuronctl.gate.ask import AskedOnce
-    from neuronctl.gate.judgement import Judgement
     from neuronctl.gate.verdict import Verdict
 
 
@@ -79,65 +76,44 @@ def judge_text(
     command_line: Optional[Sequence[str]] = None,
     comment_parts: Mapping[str, str] = {},
 ) -> JudgedScript:
-    """Check a script for a cluster, by what the Slurm of this machine says where there is one.
+    """Judge a script for a cluster, by what the Slurm of this machine says where there is one.
 
     asked: what it has said of the scripts before this one. command_line: options of sbatch's; None
     where it is not known. A script without any option is then not judged as a job: its options are
-    on that command line. comment_parts: what its comment is to say where it is wrong, such as
-    {"field": "nlp"}.
+    on that command line. comment_parts: as of JudgeBy.
     """
     header = read_header(text, environment=os.environ, command_line=command_line or ())
     known = bool(header.given) or command_line is not None
-    asking = _Asking(catalog, cluster, True, asked, comment_parts=comment_parts)
-    return _checked(name, text, header, asking, known=known)
+    request = as_request(header, name, cluster) if known else None
+    by = _for_review(catalog, asked, comment_parts)
+    return judge_script(name, text, header, request, cluster, by)
 
 
-def check_submission(
+def _for_review(
+    catalog: Catalog, asked: Optional[AskedOnce] = None, comment_parts: Mapping[str, str] = {}
+) -> JudgeBy:
+    here = local_cluster() is not None
+    return JudgeBy(
+        catalog, ask_slurm=here, asked=asked, of_script=True, comment_parts=comment_parts
+    )
+
+
+def judge_script(
     name: str,
     text: str,
     header: Header,
     request: Optional[JobRequest],
-    catalog: Catalog,
     cluster: Cluster,
+    by: JudgeBy,
     *,
-    now: bool,
-    fresh: bool = False,
-    said: Optional[Snapshot] = None,
+    now: bool = False,
 ) -> JudgedScript:
-    """Check a script that is about to be submitted.
+    """Judge a script by a script's own rules and by those of a job.
 
     header, request: of the script with the command line that submits it; without a request it is
-    not judged as a job. now: judge it with Slurm's current answers and every rule, those about this
-    user and machine included; otherwise by the catalog alone. fresh: read Slurm's limits anew.
-    said: what Slurm has said a moment ago.
+    not judged as a job. now: as it is about to be submitted, by all rules, those about this user
+    and this hour included.
     """
-    asking = _Asking(catalog, cluster, now, None, now=now, fresh=fresh, said=said)
-    return _checked(name, text, header, asking, known=request is not None, request=request)
-
-
-@dataclass(frozen=True)
-class _Asking:
-    """By what scripts are judged. now: as they are submitted, by all that Slurm says."""
-
-    catalog: Catalog
-    cluster: Cluster
-    ask_slurm: bool
-    asked: Optional[AskedOnce]
-    now: bool = False
-    fresh: bool = False
-    said: Optional[Snapshot] = None
-    comment_parts: Mapping[str, str] = field(default_factory=dict)
-
-
-def _checked(
-    name: str,
-    text: str,
-    header: Header,
-    asking: _Asking,
-    *,
-    known: bool = True,
-    request: Optional[JobRequest] = None,
-) -> JudgedScript:
     text = "" if is_too_long(text) else text
     text_read = beginning(text.replace("\r\n", "\n"))
     for_grammar = _for_grammar(text_read, header)
@@ -146,35 +122,28 @@ def _checked(
     if for_grammar != text_read and not header.for_bash:
         ends.append(for_grammar.count("\n") + 1)
     left_out = min(ends, default=0)
-    known = known and not (left_out and left_out < header.first_command)
-    judged: Sequence[Finding] = ()
     made: Optional[JobPlan] = None
-    assessed: Optional[Judgement] = None
-    if known and not header.foreign and header.components == 1 and "\0" not in text:
-        if request is None:
-            request = as_request(header, name, asking.cluster, shell)
-        else:
-            request = replace(request, modules=modules(shell))
-        made, judged, assessed = _judged(request, asking)
+    judgement: Optional[Judgement] = None
+    one_job = not header.foreign and header.components == 1 and "\0" not in text
+    if request is not None and one_job and not 0 < left_out < header.first_command:
+        request = replace(request, modules=modules(shell))
+        made, judgement = _judge_request(request, cluster, by, together=now)
     if header.unread & SIZE:
         made = None
     broken = _unreadable(text_read, header, shell)
-    options = _known_options(header) if asking.ask_slurm else frozenset()
+    options = _known_options(header, by)
     facts = ScriptFacts(text_read, header, shell, made, broken, options, left_out)
-    found = check_script(facts, judged, now=asking.now)
+    found = check_script(facts, () if judgement is None else judgement.findings, now=now)
     verdict = None
-    if assessed is not None and asking.now:
+    if judgement is not None and now:
         # Only what holds for the script stands against it.
-        held = [one.finding for one in found]
-        refusals = tuple(one for one in held if one.refuses)
-        warnings = tuple(one for one in held if not one.refuses and not one.rule.waits)
-        verdict = replace(assessed, refusals=refusals, warnings=warnings).verdict
+        verdict = judgement.with_rules(one.finding for one in found).verdict
     return JudgedScript(name, text, found, made, verdict, facts)
 
 
-def _known_options(header: Header) -> FrozenSet[str]:
+def _known_options(header: Header, by: JudgeBy) -> FrozenSet[str]:
     """The options of this machine's sbatch; it is asked only where one may be a plugin's."""
-    if local_cluster() is None or not any(is_of_a_plugin(one.name) for one in header.given):
+    if not (by.ask_slurm and any(is_of_a_plugin(given.name) for given in header.given)):
         return frozenset()
     from neuronctl.slurm.sbatch import known_options
 
@@ -265,61 +234,41 @@ def judge_line(line: str, catalog: Catalog, cluster: Cluster) -> JudgedScript:
             raise UsageError(f"cannot read '{file}': {error.strerror}") from None
         options = [text for text, _ in words[:end]]
         return judge_text(file, text, catalog, cluster, command_line=options)
-    judged: Sequence[Finding] = ()
     made: Optional[JobPlan] = None
+    judgement: Optional[Judgement] = None
     if not header.refusals:
-        asking = _Asking(catalog, cluster, True, None)
         request = as_request(header, name, cluster)
-        made, judged, _ = _judged(request, asking, interactive=name != "sbatch")
+        interactive = name != "sbatch"
+        made, judgement = _judge_request(
+            request, cluster, _for_review(catalog), interactive=interactive
+        )
     facts = ScriptFacts(line, header, ShellText((), (), None, frozenset()), made)
-    return JudgedScript("command line", line, check_script(facts, judged))
+    found = check_script(facts, () if judgement is None else judgement.findings)
+    return JudgedScript("command line", line, found)
 
 
 _MOST_PARTITIONS = 100
 """Of those that a script names, so many are looked at."""
 
-_Judged = Tuple[Optional[JobPlan], Sequence[Finding], "Optional[Judgement]"]
 
-
-def _judged(request: JobRequest, asking: _Asking, *, interactive: bool = False) -> _Judged:
-    """The plan, and what the rules have against it: of several partitions, in the best one."""
+def _judge_request(
+    request: JobRequest,
+    cluster: Cluster,
+    by: JudgeBy,
+    *,
+    together: bool = False,
+    interactive: bool = False,
+) -> Tuple[Optional[JobPlan], Optional[Judgement]]:
+    """The plan, and how it is judged: ``together``, or in the best of the partitions it names."""
     named = dict.fromkeys((request.partition or "").split(","))
-    partitions: Iterable[str] = islice(named, _MOST_PARTITIONS)
-    if asking.now:
-        partitions = (request.partition or "",)
-    best: _Judged = (None, (), None)
+    best: Tuple[Optional[JobPlan], Optional[Judgement]] = (None, None)
     least = None
-    for partition in partitions:
-        one = replace(request, partition=partition or None)
+    for name in [request.partition] if together else islice(named, _MOST_PARTITIONS):
         try:
-            judged = _judge_one(one, asking, interactive)
+            made = plan(replace(request, partition=name or None), cluster, interactive=interactive)
+            judgement = judge_plan(made, by)
         except NeuronctlError:
             continue  # what cannot be planned, such as a name with a control character
-        count = sum(1 for finding in judged[1] if finding.refuses)
-        if least is None or count < least:
-            best, least = judged, count
+        if least is None or len(judgement.refusals) < least:
+            best, least = (made, judgement), len(judgement.refusals)
     return best
-
-
-def _judge_one(request: JobRequest, asking: _Asking, interactive: bool) -> _Judged:
-    made = plan(request, asking.cluster, interactive=interactive)
-    context = RuleContext(
-        *(made, asking.catalog, gather_local_facts(made)),
-        of_script=True,
-        comment_parts=asking.comment_parts,
-    )
-    here = local_cluster() if asking.ask_slurm else None
-    if here is None and not asking.now:
-        if _logs_elsewhere(made):
-            context = replace(context, local=replace(context.local, log=None))
-        return made, apply_rules(replace(context, reviewed=True)), None
-    from neuronctl.gate.judgement import judge_now
-
-    judgement = judge_now(context, fresh=asking.fresh, asked=asking.asked, said=asking.said)
-    return made, judgement.findings, judgement
-
-
-def _logs_elsewhere(made: JobPlan) -> bool:
-    """Whether its logs are on a file system that this machine, without a Slurm, does not have."""
-    paths = [path for path in (made.output, made.error) if path and path.startswith("/")]
-    return any(not os.path.isdir(os.path.join("/", path.split("/")[1])) for path in paths)

@@ -24,11 +24,12 @@ class Submittable(Protocol):
     @property
     def slurm_cluster(self) -> Optional[str]: ...
 
-    def judge(self, *, fresh: bool = False) -> Optional[JudgedJob]:
-        """Judge it; None where it is submitted as it was. fresh: read Slurm's limits anew."""
+    def judge(self, *, fresh: bool = False, anew: bool = False) -> Optional[JudgedJob]:
+        """Judge it; None where it is submitted as it was.
 
-    def judge_anew(self) -> JudgedJob:
-        """Judge it by what Slurm says at this moment."""
+        fresh: read Slurm's limits anew. anew: sbatch has refused it; judge it by what Slurm says at
+        this moment, also where it is submitted as it was.
+        """
 
     def draft(self, judged: Optional[JudgedJob]) -> RecordDraft:
         """The record as far as it is known before there is a script."""
@@ -119,8 +120,8 @@ def _judge_refused(job: Submittable, judged: Optional[JudgedJob]) -> Optional[Ju
     if judged is not None and judged.errors:
         return None
     try:
-        now = job.judge_anew()
+        now = job.judge(anew=True)
     except NeuronctlError:
         return None
     # What the catalog alone has against it was known before, or was not asked.
-    return now if any(finding.by_slurm for finding in now.errors) else None
+    return now if now and any(finding.by_slurm for finding in now.errors) else None

@@ -10,7 +10,7 @@ from neuronctl.catalog.local_cluster import recognise
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.errors import PolicyError, UsageError
 from neuronctl.frozen import asdict, dataclass, replace
-from neuronctl.gate.local_facts import gather_local_facts
+from neuronctl.gate.judgement import JudgeBy, judge_plan
 from neuronctl.launch.containers import find_image
 from neuronctl.launch.environments import find_conda
 from neuronctl.paths import defaults_file, present, working_directory
@@ -26,12 +26,10 @@ from neuronctl.request.job import (
     StepRequest,
     build_request,
 )
-from neuronctl.rules import Finding, RuleContext, apply_rules
+from neuronctl.rules import Finding
 from neuronctl.words import counted, other_dash, with_plain_dashes
 
 if TYPE_CHECKING:
-    from neuronctl.forecast.snapshot import Snapshot
-    from neuronctl.gate.judgement import Judgement
     from neuronctl.gate.partition_choice import Choice
     from neuronctl.gate.verdict import Verdict
     from neuronctl.records.job_record import RecordDraft
@@ -119,30 +117,21 @@ class PlannedJob:
 
     slurm_cluster = None
 
-    def judge(self, *, fresh: bool = False) -> JudgedJob:
-        """Judge it by what Slurm says now; by the catalog alone where Slurm does not answer.
+    def judge(self, *, fresh: bool = False, anew: bool = False) -> JudgedJob:
+        """Judge it, as of Submittable.
 
-        fresh: read Slurm's limits anew, whatever is kept of them. What Slurm said for the choice of
-        the partition holds for the verdict too.
+        What Slurm said for the choice of the partition holds for the verdict too.
         """
-        if not self.ask_slurm:
-            context = RuleContext(
-                self.plan, self.catalog, gather_local_facts(self.plan), reviewed=True
-            )
-            if not self.plan.alternatives:
-                return JudgedJob(self.plan, apply_rules(context), choice=self.choice)
-            from neuronctl.gate.judgement import judge
-
-            return JudgedJob(self.plan, judge(context, None).findings)
-        said = None if self.choice is None else self.choice.said
-        return self._judged(judge_plan(self.plan, self.catalog, fresh=fresh, said=said))
-
-    def judge_anew(self) -> JudgedJob:
-        """As judge(), by what Slurm says at this moment."""
-        return self._judged(judge_plan(self.plan, self.catalog, fresh=True))
-
-    def _judged(self, judgement: Judgement) -> JudgedJob:
-        return JudgedJob(self.plan, judgement.findings, judgement.verdict, self.choice)
+        by = JudgeBy(
+            self.catalog,
+            ask_slurm=self.ask_slurm,
+            fresh=fresh or anew,
+            snapshot=None if anew or self.choice is None else self.choice.snapshot,
+            meanwhile=_load_the_rest,
+        )
+        judgement = judge_plan(self.plan, by)
+        verdict = judgement.verdict if self.ask_slurm else None
+        return JudgedJob(self.plan, judgement.findings, verdict, self.choice)
 
     def draft(self, judged: Optional[JudgedJob]) -> RecordDraft:
         """The record as far as it is known before there is a script."""
@@ -221,9 +210,7 @@ def plan_job(
         return PlannedJob(made, catalog, None, ask_slurm, template, submit_dir)
     from neuronctl.gate.partition_choice import choose
 
-    choice = choose(
-        request, catalog, cluster, gather_local_facts(made), interactive=interactive, ask=ask_slurm
-    )
+    choice = choose(made, catalog, ask=ask_slurm)
     origins = {**request.origins, "partition": Origin(Source.DERIVED, "-p auto")}
     request = replace(request, partition=choice.plan.partition.name, origins=origins)
     made = plan(request, cluster, interactive=interactive, recognised=how, conda=conda)
@@ -366,16 +353,6 @@ def _checked(script: str) -> str:
             "submit such a job with sbatch itself",
         )
     return script
-
-
-def judge_plan(
-    plan: JobPlan, catalog: Catalog, *, fresh: bool = False, said: Optional[Snapshot] = None
-) -> Judgement:
-    """Judge a plan as PlannedJob.judge() does. said: what Slurm has said a moment ago."""
-    from neuronctl.gate.judgement import judge_now
-
-    context = RuleContext(plan, catalog, gather_local_facts(plan))
-    return judge_now(context, _load_the_rest, fresh=fresh, said=said)
 
 
 def _load_the_rest() -> None:

@@ -181,12 +181,11 @@ class RecordedJob:
 
     slurm_cluster = None
 
-    def judge(self, *, fresh: bool = False) -> None:
-        """Nothing is judged before sbatch refuses it."""
-
-    def judge_anew(self) -> JudgedJob:
-        """Judge its request by what Slurm says at this moment."""
-        return plan_again(self.record, {"env": self.variables}).judge_anew()
+    def judge(self, *, fresh: bool = False, anew: bool = False) -> Optional[JudgedJob]:
+        """Judge its request, but not before sbatch refuses it."""
+        if not anew:
+            return None
+        return plan_again(self.record, {"env": self.variables}).judge(anew=True)
 
     def draft(self, judged: Optional[JudgedJob]) -> RecordDraft:
         """The recorded draft, without what was found then."""
@@ -263,7 +262,7 @@ def as_today(record: JobRecord) -> Tuple[Sequence[Tuple[str, ...]], str]:
         from neuronctl.submission.existing_script import read_existing
 
         script = read_existing(draft.sbatch[1:], draft.script)
-        judged = job_of(script, load(), configured_cluster()).judge_by_catalog()
+        judged = job_of(script, load(), configured_cluster(), ask_slurm=False).judge()
         return judged.decisions, Masker().text(script.text)
     planned = plan_job({}, recorded=recorded.request_layer(record), ask_slurm=False)
     decisions = [(decision.name, decision.value) for decision in planned.plan.decisions]

@@ -68,7 +68,7 @@ class Attempt:
         from neuronctl.submission.existing_job import job_of
         from neuronctl.submission.existing_script import with_judgement
 
-        judged = job_of(script, load(), configured_cluster()).judge_by_catalog()
+        judged = job_of(script, load(), configured_cluster(), ask_slurm=False).judge()
         recording.draft = with_judgement(recording.draft, judged)
         for finding in judged.findings:
             self._tell(f"{finding.severity} {finding.code}: {finding.message}")

@@ -13,6 +13,7 @@ import pytest
 from neuronctl.batchscript.sbatch_line import read_line
 from neuronctl.catalog.loader import load
 from neuronctl.errors import UsageError
+from neuronctl.frozen import replace
 from neuronctl.sbatch_options import GetoptError
 from neuronctl.slurm import sbatch_passthrough
 from neuronctl.submission.existing_job import ExistingJob, job_of
@@ -111,7 +112,7 @@ def test_what_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SBATCH_ACCOUNT", "lab")
     job = of_words("-t", "5", "-D", "sub", "-e", "err", "job.sh")
     here = os.getcwd()
-    drafted = job.draft(job.judge_by_catalog())
+    drafted = job.draft(replace(job, ask_slurm=False).judge())
     assert (drafted.time_limit, drafted.request["account"]) == (300, "lab")
     assert (drafted.cwd, drafted.submit_dir) == (f"{here}/sub", here)
     assert (drafted.output, drafted.error) == (f"{here}/sub/slurm-%j.out", f"{here}/sub/err")

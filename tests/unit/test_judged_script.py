@@ -365,7 +365,7 @@ def test_a_plugins_option_where_sbatch_can_be_asked(monkeypatch: pytest.MonkeyPa
     from neuronctl.submission import judged_script
 
     catalog = load(None)
-    monkeypatch.setattr(judged_script, "_known_options", lambda _: frozenset(("image", "nodes")))
+    monkeypatch.setattr(judged_script, "_known_options", lambda *_: frozenset(("image", "nodes")))
     lines = "#SBATCH -p amd_a100nv_8 --gres=gpu:1 --comment=field=misc;appl=pytorch"
     for option, codes in (("image", []), ("module", [("NC601", "error")])):
         text = f"#!/bin/bash\n{lines}\n#SBATCH --{option}=x\n./x\n"

@@ -13,7 +13,7 @@ from neuronctl.catalog.model import Catalog
 from neuronctl.errors import PolicyError
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.gate.partition_choice import Candidate, Choice, candidates, choose, rank
-from neuronctl.planning import JobPlan
+from neuronctl.planning import JobPlan, plan
 from neuronctl.rules import LocalFacts
 from neuronctl.slurm.sbatch import parse_predicted
 from neuronctl.submission.planned_job import PlannedJob
@@ -27,8 +27,8 @@ THREE = dataclasses.replace(LIMITS, partitions=(PARTITION, OLD, OTHER), nodes=(*
 def judged(snapshot: Any, **fields: Any) -> Dict[str, Candidate]:
     where = cluster()
     catalog = Catalog({"toy": where}, "toy", ())
-    asked = request(partition="auto", **fields)
-    return {one.name: one for one in candidates(asked, catalog, where, HERE, snapshot)}
+    made = plan(request(partition="auto", **fields), where)
+    return {one.name: one for one in candidates(made, catalog, HERE, snapshot)}
 
 
 def names(found: Dict[str, Candidate], predict: Any = None) -> List[str]:
@@ -110,9 +110,9 @@ def test_what_is_wrong_anywhere_leaves_none_out() -> None:
 )
 def test_no_partition_at_all(fields: Dict[str, Any], hint: str) -> None:
     where = cluster(partitions={one.name: one for one in (GPU, V100, CPU)})
-    asked = request(partition="auto", **fields)
+    made = plan(request(partition="auto", **fields), where)
     with pytest.raises(PolicyError, match="no partition of toy can hold the job") as caught:
-        choose(asked, Catalog({"toy": where}, "toy", ()), where, HERE, interactive=False, ask=False)
+        choose(made, Catalog({"toy": where}, "toy", ()), ask=False)
     assert "gpu: NC121: " in caught.value.message
     assert caught.value.hint == hint
 

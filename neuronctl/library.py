@@ -176,6 +176,7 @@ def plan(
         steps=parse_steps(list(steps)) if steps else (),
         catalog_file=catalog,
         job_file=job_file,
+        with_ids=_with_ids,
     ).plan
 
 
@@ -284,13 +285,13 @@ def _texts(options: Mapping[str, Any]) -> Dict[str, Any]:
             raise UsageError(f"no such option: {name}", did_you_mean(name, _names()))
         if value is not None:
             texts[name] = _text(option, value)
-    if "dependency" in texts:
-        from neuronctl.tracking.lookup import with_ids
-
-        texts["dependency"] = with_ids(
-            texts["dependency"], RecordStore.default(), lambda told: None
-        )
     return texts
+
+
+def _with_ids(dependency: str) -> str:
+    from neuronctl.tracking.lookup import with_ids
+
+    return with_ids(dependency, RecordStore.default(), lambda told: None)
 
 
 def _text(option: Option, value: Any) -> Any:

@@ -337,11 +337,12 @@ def check_dependency(text: str) -> None:
 
     TYPE:JOB[:JOB…] or ``singleton``, separated by ``,`` (all) or ``?`` (any). A job may have a
     delay in minutes (``after:17+5``) or be one task of an array (``17_3``); a bare job means
-    afterany.
+    afterany. What has a letter is the name of a job, of which neuronctl makes an id.
     """
     if "," in text and "?" in text:
         raise ValueError("use either ',' (all of the jobs) or '?' (any of the jobs), not both")
     job = r" ?\d{1,10}(?:_\d{1,9}|_\*)?(?:\+\d{1,9})?"
+    name = r"[^+]*[^\W\d_][^+]*(?:\+\d{1,9})?"
     for item in re.split("[,?]", text):
         kind, colon, jobs = item.partition(":")
         if not colon and (kind.lower() == "singleton" or re.fullmatch(job, item, re.ASCII)):
@@ -353,7 +354,7 @@ def check_dependency(text: str) -> None:
         if not jobs:
             raise ValueError(f"'{item}' has no job id")
         for word in jobs.split(":"):
-            if not re.fullmatch(job, word, re.ASCII):
+            if not re.fullmatch(job, word, re.ASCII) and not re.fullmatch(name, word):
                 raise ValueError(f"'{word}' in '{item}' is not a job id")
 
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any, Optional, Tuple
 
 from neuronctl.cli import job_output
-from neuronctl.cli.job_options import body_option, file_option, job_command, program_arguments
+from neuronctl.cli.job_options import (
+    body_option,
+    file_option,
+    job_command,
+    program_arguments,
+    with_ids,
+)
 from neuronctl.cli.say import print_script, say
 from neuronctl.cli.submission import TerminalReporter
 from neuronctl.request.job import Body
@@ -40,6 +46,7 @@ def command(
         body=body,
         ask_slurm=False,
         template=template,
+        with_ids=with_ids,
     )
     judge_job(planned, TerminalReporter(explain=explain), force=force)
     script = planned.script()

@@ -189,11 +189,15 @@ def _click_option(option: Option) -> Decorator:
 
 
 def _with_ids(ctx: click.Context, parameter: click.Parameter, text: Optional[str]) -> Optional[str]:
-    """``afterok:prep`` with the id of that job."""
-    if text is None or not re.search(r":[^:,?]*[^\W\d_]", text):
-        return text
+    return None if text is None else with_ids(text)
+
+
+def with_ids(dependency: str) -> str:
+    """``afterok:prep`` with the id of that job, which is said."""
+    if not re.search(r":[^:,?]*[^\W\d_]", dependency):
+        return dependency
     from neuronctl.cli.say import notify
     from neuronctl.records.store import RecordStore
-    from neuronctl.tracking.lookup import with_ids
+    from neuronctl.tracking import lookup
 
-    return with_ids(text, RecordStore.default(), notify)
+    return lookup.with_ids(dependency, RecordStore.default(), notify)

@@ -7,7 +7,7 @@ from typing import Any, Optional, Tuple
 import click
 
 from neuronctl.cli import job_output
-from neuronctl.cli.job_options import BEHIND_DASHES, job_command
+from neuronctl.cli.job_options import BEHIND_DASHES, job_command, with_ids
 from neuronctl.cli.say import notify, print_script
 from neuronctl.cli.submission import SubmitMode, TerminalReporter
 from neuronctl.errors import UsageError
@@ -63,7 +63,9 @@ def command(
         )
     if words and no_shell:
         raise UsageError("--no-shell starts nothing, and CMD is given", "keep one of them")
-    planned = plan_job(options, catalog_file=catalog, job_file=job_file, interactive=True)
+    planned = plan_job(
+        options, catalog_file=catalog, job_file=job_file, interactive=True, with_ids=with_ids
+    )
     reporter = TerminalReporter(SubmitMode(dry_run=dry_run), explain=explain)
     judged = judge_job(planned, reporter, force=force, fresh=dry_run)
     plan = planned.plan

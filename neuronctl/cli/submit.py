@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 from neuronctl.cli import submission
-from neuronctl.cli.job_options import body_option, job_command, program_arguments
+from neuronctl.cli.job_options import body_option, job_command, program_arguments, with_ids
 from neuronctl.request.job import Body
 from neuronctl.submission.pipeline import submit_job
 from neuronctl.submission.planned_job import plan_job
@@ -53,6 +53,7 @@ def command(
             job_file=job_file,
             body=body,
             template=template,
+            with_ids=with_ids,
         )
     reporter = submission.TerminalReporter(mode, explain=explain)
     return submission.watch(mode, submit_job(job, reporter, force=force, dry_run=mode.dry_run))

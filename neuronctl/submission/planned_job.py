@@ -179,12 +179,14 @@ def plan_job(
     ask_slurm: bool = True,
     template: Optional[str] = None,
     submit_dir: str = "",
+    with_ids: Callable[[str], str] = str,
 ) -> PlannedJob:
     """Plan a job from options, a job file and the user's configuration, in this order of weight.
 
     options, words, body, steps: as in options_layer(). recorded: a recorded request, in place of
     the user's configuration, which it includes. ask_slurm: whether ``-p auto`` and the judgement go
     by what Slurm says now, and not by the catalog alone. template, submit_dir: as in PlannedJob.
+    with_ids: makes ids of the names of jobs in a dependency.
     """
     layers = [recorded or _defaults()]
     if job_file is not None:
@@ -193,6 +195,8 @@ def plan_job(
         layers.append(read_job_file(job_file))
     layers.append(options_layer(options, words, body, steps))
     request = merged(layers, options)
+    if request.dependency is not None:
+        request = replace(request, dependency=with_ids(request.dependency))
     if interactive:
         request = replace(request, body=None, steps=(), text_file=None)
     elif request.script is None and request.body is None and not request.steps:

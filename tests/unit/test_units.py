@@ -271,7 +271,7 @@ def test_dependencies(text: str) -> None:
         ("ok:17", "'ok' is not a dependency type; use after, afterany"),
         ("afterok", "'afterok' has no job id"),
         ("afterok:", "'afterok:' has no job id"),
-        ("afterok:x", "'x' in 'afterok:x' is not a job id"),
+        ("afterok:1-2", "'1-2' in 'afterok:1-2' is not a job id"),
         ("afterok:17:", "'' in 'afterok:17:' is not a job id"),
         ("after:17+x", r"'17\+x' in"),
         ("17:18", "'17' is not a dependency type"),

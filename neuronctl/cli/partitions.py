@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import click
 
 from neuronctl import console, units
 from neuronctl.catalog.loader import load
-from neuronctl.catalog.local_cluster import recognise
+from neuronctl.catalog.local_cluster import is_cluster, local_cluster, recognise
 from neuronctl.catalog.model import Catalog, Cluster, CommentPolicy, Partition, WallTime
 from neuronctl.cli.job_options import catalog_option
-from neuronctl.errors import PolicyError, UsageError, did_you_mean
+from neuronctl.errors import PolicyError, SlurmError, UsageError, did_you_mean
 from neuronctl.frozen import asdict, replace
 from neuronctl.request.job import JobRequest
 from neuronctl.request.job_file import configured_cluster
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _BAR = 16
 _SHORT_BAR = 6
 _TIMEOUT = 20.0
+_BRIEFLY = 1.5
+"""Seconds for what can also be shown without Slurm."""
 
 
 @click.command(name="partitions")
@@ -45,8 +47,8 @@ def command(
 ) -> None:
     """Show the partitions of a cluster, or those NAMEd in detail.
 
-    The figures are the catalog's, from the guide and date shown. With --live they are Slurm's own,
-    as of now.
+    The figures are the catalog's, from the guide and date shown; where the cluster's Slurm is here,
+    only partitions that it has are listed. With --live the figures are Slurm's own, as of now.
     """
     known = load(catalog)
     cluster = cluster or configured_cluster()
@@ -60,6 +62,8 @@ def command(
     places = _places(known, chosen, names)
     if as_json:
         answer = _json(known, chosen, partitions or list(chosen.partitions.values()))
+        there = _there(chosen)
+        answer.update({} if there is None else _only(chosen, there))
         if where:
             answer["where"] = {".".join(path): place for path, place in places.items()}
             answer["evidence"] = {
@@ -86,7 +90,10 @@ def command(
         for partition in partitions:
             _print_partition(chosen, partition)
     else:
-        _print_overview(known, chosen)
+        there = _there(chosen)
+        _print_overview(known, chosen, there)
+        if there is not None:
+            _print_only(chosen, there)
 
 
 # ---------------------------------------------------------------------------- live
@@ -109,8 +116,6 @@ def _live(
             hint = did_you_mean(wanted, there)
             raise PolicyError(f"Slurm has no partition '{wanted}'{known}", hint)
     partitions = partitions_now(list(dict.fromkeys(names)), cluster, catalog, look)
-    only_catalog = [name for name in cluster.partitions if name not in there]
-    only_slurm = [name for name in there if name not in cluster.partitions]
     if as_json:
         rows = [
             {**asdict(partition), "next": verdict_data(partition.next)} for partition in partitions
@@ -123,16 +128,42 @@ def _live(
             for association in look.limits.associations
         ]
         data = {"cluster": cluster.name, "partitions": rows, "accounts": accounts}
-        only = {"only_in_catalog": only_catalog, "only_in_slurm": only_slurm}
-        console.print_json("neuronctl.partitions-live/1", {**data, **only})
+        console.print_json("neuronctl.partitions-live/1", {**data, **_only(cluster, there)})
         return
     _print_live(partitions, look.asked_at)
-    if only_catalog and not names:
-        _print_note(f"In the catalog, not in this Slurm: {', '.join(only_catalog)}")
-    if only_slurm and not names:
-        _print_note(f"In this Slurm, not in the catalog: {', '.join(only_slurm)}")
     if not names:
+        _print_only(cluster, there)
         _print_accounts(cluster, look.limits.associations)
+
+
+def _there(cluster: Cluster) -> Optional[Collection[str]]:
+    """The names of Slurm's partitions, if the cluster's Slurm is here and answers; else None."""
+    here = local_cluster()
+    if here is None or not is_cluster(cluster, here):
+        return None
+    from neuronctl.slurm.process import answer
+    from neuronctl.slurm.scontrol import PARTITIONS_ARGV, parse_partitions
+
+    try:
+        sites = parse_partitions(answer(PARTITIONS_ARGV, timeout=_BRIEFLY))
+    except SlurmError:
+        return None
+    return [site.name for site in sites]
+
+
+def _only(cluster: Cluster, there: Collection[str]) -> Dict[str, List[str]]:
+    return {
+        "only_in_catalog": [name for name in cluster.partitions if name not in there],
+        "only_in_slurm": [name for name in there if name not in cluster.partitions],
+    }
+
+
+def _print_only(cluster: Cluster, there: Collection[str]) -> None:
+    of_catalog, of_slurm = _only(cluster, there).values()
+    if of_catalog:
+        _print_note(f"In the catalog, not in this Slurm: {', '.join(of_catalog)}")
+    if of_slurm:
+        _print_note(f"In this Slurm, not in the catalog: {', '.join(of_slurm)}")
 
 
 def _print_live(partitions: Sequence[PartitionNow], now: int) -> None:
@@ -239,7 +270,7 @@ def _print_header(catalog: Catalog, cluster: Cluster) -> None:
     console.print_text("")
 
 
-def _print_overview(catalog: Catalog, cluster: Cluster) -> None:
+def _print_overview(catalog: Catalog, cluster: Cluster, there: Optional[Collection[str]]) -> None:
     columns = [
         console.Column("PARTITION", style="bold", no_wrap=True),
         console.Column("NODES", "right", no_wrap=True, priority=3),
@@ -250,7 +281,9 @@ def _print_overview(catalog: Catalog, cluster: Cluster) -> None:
         console.Column("MAX GPUS", "right", no_wrap=True),
         console.Column("TIME LIMIT", "right", no_wrap=True),
     ]
-    rows = [_overview_row(partition) for partition in cluster.partitions.values()]
+    every = cluster.partitions.values()
+    shown = [partition for partition in every if there is None or partition.name in there]
+    rows = [_overview_row(partition) for partition in shown]
     console.print_table(columns, rows)
     console.print_text("")
     legend = "CORES, GPUS: per node. SUBMIT, RUN, MAX GPUS: limits per user."
@@ -258,7 +291,7 @@ def _print_overview(catalog: Catalog, cluster: Cluster) -> None:
     if cluster.qos:
         _print_qos(cluster)
     lines = _rules(catalog, cluster)
-    for partition in cluster.partitions.values():
+    for partition in shown:
         remarks = [partition.note] if partition.note else []
         if partition.arch != cluster.arch and not partition.note:
             remarks.append(partition.arch)

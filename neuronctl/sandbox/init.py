@@ -23,7 +23,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any, List, Sequence, Tuple
+from typing import Any, List, Mapping, Sequence, Tuple
 
 from neuronctl.sandbox import kernel, modules, rootfs, ssh
 from neuronctl.sandbox import slurm_conf as slurmconf
@@ -170,17 +170,27 @@ def _prepare(setup: Setup) -> Found:
     user = setup.user
     rootfs.own_directory(setup.scratch, user.uid, user.gid)
     rootfs.own_directory(f"{RUN}/user", user.uid, user.gid)
-    for directory in (CONFIG, f"{CONFIG}/neuronctl"):
-        rootfs.own_directory(directory, user.uid, user.gid)
-    rootfs.write_files(f"{CONFIG}/neuronctl", setup.config)
-    if user.made:
-        rootfs.own_directory(user.home, user.uid, user.gid)
+    _prepare_home(user, setup.config)
     if has.ssh:
         _prepare_ssh(user)
     if has.modules:
         _prepare_modules(setup.layout.cluster.modules)
     socket.sethostname(setup.layout.login_node)
     return has
+
+
+def _prepare_home(user: User, config: Mapping[str, str]) -> None:
+    """The user's copy of the configuration, which is in ~/.config/neuronctl too."""
+    copy, usual = Path(CONFIG, "neuronctl"), Path(user.home, ".config/neuronctl")
+    rootfs.write_files(str(copy), config)
+    for path in (copy.parent, copy, *copy.rglob("*")):
+        os.chown(path, user.uid, user.gid)
+    if user.made:
+        for directory in (user.home, str(usual.parent)):
+            rootfs.own_directory(directory, user.uid, user.gid)
+        usual.symlink_to(copy)
+    elif usual.is_dir():  # the user's own, which stays as it is
+        kernel.bind(str(copy), str(usual))
 
 
 def _prepare_ssh(user: User) -> None:

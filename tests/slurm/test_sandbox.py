@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pty
 import select
@@ -567,6 +568,11 @@ def test_a_cluster_and_settings_of_ones_own(
             ["neuronctl", "submit", "-o", "log", "--wait", "--template", "own.j2", "sleep", "0"]
         )
         assert made.exec(["cat", "log"]).stdout == "of my own\n"
+        shown = made.exec(["neuronctl", "partitions"]).stdout.splitlines()
+        assert not any(line.startswith("gone ") for line in shown)
+        assert "In the catalog, not in this Slurm: gone" in shown
+        answer = json.loads(made.exec(["neuronctl", "partitions", "--json"]).stdout)
+        assert (answer["only_in_catalog"], answer["only_in_slurm"]) == (["gone"], [])
         form = ["squeue", "-h", "-t", "all", "-o", "%l %a %q"]
         assert made.exec(form).stdout == "7:00 sandbox quick\n"
         # The catalog's QOS are Slurm's: what a plan says of them without Slurm, Slurm says too.
@@ -582,6 +588,9 @@ def test_a_cluster_and_settings_of_ones_own(
             check=False,
         )
         assert "Invalid qos" in accepted.stderr
+        made.exec(["sh", "-c", "sed -i s/7/6/ ~/.config/neuronctl/config.yaml"])
+        drafted = made.exec(["neuronctl", "generate", "sleep", "0"]).stdout
+        assert "#SBATCH --time=00:06:00" in drafted or "#SBATCH --time=6:00" in drafted
         # Slurm has one of the two partitions, and so has what is drafted over the user's file.
         made.exec(["neuronctl", "catalog", "import", "--write", "draft.yaml"])
         checked = made.exec(["neuronctl", "catalog", "check", "draft.yaml"]).stdout
@@ -695,7 +704,12 @@ def test_an_ordinary_user_needs_no_root(slurm_there: None) -> None:
     srun = f"srun -p amd_a100nv_8 -N2 --gres=gpu:1 -t 5 '{COMMENT}'"
     script = f"""
 set -e
+mkdir -p .config/neuronctl
+echo 'time: 9' >.config/neuronctl/config.yaml
 neuronctl sandbox up
+neuronctl sandbox exec -- sh -c 'echo "time: 8" >~/.config/neuronctl/config.yaml'
+neuronctl sandbox exec -- neuronctl generate --force -p amd_a100nv_8 true | grep -- --time=
+cat .config/neuronctl/config.yaml
 trap 'neuronctl sandbox down' EXIT
 neuronctl sandbox exec -- id -un
 neuronctl sandbox exec -- sh -c "{srun} sh -c 'id -u; hostname; touch ~/made-on-\\$(hostname)'"
@@ -714,6 +728,8 @@ stat -c '%n %U' made-on-*
     assert result.stdout.splitlines()[-1] == "sandbox down"
     assert "--comment is mandatory" in result.stderr
     lines = result.stdout.splitlines()
+    # Her configuration in the sandbox is a copy, which she may change.
+    assert "#SBATCH --time=8" in lines or "#SBATCH --time=00:08:00" in lines
     for line in ("alice", "gpu35", "gpu36", "made-on-gpu35 alice", "made-on-gpu36 alice"):
         assert line in lines
     assert lines.count("20101") == 2

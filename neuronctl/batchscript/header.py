@@ -261,6 +261,12 @@ def _refused(line: str, number: int) -> Optional[Refusal]:
     return None
 
 
+_MEANT = re.compile(
+    r"[ \t]+#SBATCH\b|#[ \t]*(?i:sbatch)[ \t]+-|#(SBACTH|SBATHC|SBTACH|SABTCH|BSATCH|SBATH|SBTCH)\b"
+)
+"""What is meant for a directive, and is none."""
+
+
 def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
     """Lines that look like directives, and that sbatch does not read."""
     found = []
@@ -268,8 +274,8 @@ def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
         text, reason = line.rstrip(BLANKS), ""
         if line.startswith("#SBATCH"):
             reason = AFTER_COMMAND if number > first_command else ""
-        elif number < first_command and re.match(r"[ \t]+#SBATCH\b|#(?i:sbatch)[ \t]+-", line):
-            reason = MISSPELLED  # of `##SBATCH` and `# SBATCH` the writer knows it
+        elif number < first_command and _MEANT.match(line):
+            reason = MISSPELLED  # of `##SBATCH` the writer knows it
         if reason:
             found.append(Ignored(reason, text.lstrip(BLANKS), SourceSpan(number, 1, len(text) + 1)))
     return found

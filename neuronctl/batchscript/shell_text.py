@@ -101,6 +101,7 @@ class Command:
     captured: bool
     piped: bool = False
     in_loop: bool = False
+    writes: Tuple[ShellWord, ...] = ()
 
     @property
     def name(self) -> str:
@@ -120,6 +121,7 @@ class Loop:
     """A ``while`` or ``until``. asks, does: the commands of its condition and of its body.
 
     until: whether it goes on while the condition fails. counts: whether something in it counts.
+    ends: whether it may end by itself. background: it ends with ``&``.
     """
 
     place: SourceSpan
@@ -127,6 +129,8 @@ class Loop:
     asks: Tuple[str, ...]
     does: Tuple[str, ...]
     counts: bool
+    ends: bool
+    background: bool
 
 
 @dataclass(frozen=True)
@@ -193,8 +197,9 @@ class _Where:
     in_loop: bool = False
 
 
-_DECLARED = re.compile(r"\$\(declare -f ((?:\w+ ?)+)\)")
+_DECLARED = re.compile(r"\$\(declare -f (\w+(?: \w+)*) ?\)")
 _COUNTING = ("variable_assignment", "test_command", "binary_expression", "postfix_expression")
+_ENDS_A_LOOP = frozenset(("break", "exit", "return", "exec", "kill"))
 _LOOPS = ("while_statement", "for_statement", "c_style_for_statement", "function_definition")
 _CHOICES = ("if_statement", "case_statement", "list", "pipeline", "subshell", "ternary_expression")
 _DEEPEST = 150
@@ -415,7 +420,7 @@ class _Reader:
             return
         kind = node.type
         if kind == "while_statement":
-            self.loops.append(self.loop(node))
+            self.loops.append(self.loop(node, where))
         if kind == "heredoc_body":
             expanded = (one for one in node.children if "expansion" in one.type)
             self.written += [self.word(one, node) for one in expanded]
@@ -437,19 +442,25 @@ class _Reader:
             self.visit_all(node.children, kind, where)
             self.values, self.arrays = before
 
-    def loop(self, node: Node) -> Loop:
+    def loop(self, node: Node, where: _Where) -> Loop:
         """A loop with a condition."""
         body = node.child_by_field_name("body")
         parts = [one for one in node.children if one.is_named]
         within = [one for part in parts if part != body for one in below(part)]
         inner = [] if body is None else [*below(body)]
         negated = any(one.type == "negated_command" for one in within)
+        asks = tuple(text_of(one) for one in within if one.type == "command_name")
+        does = tuple(text_of(one) for one in inner if one.type == "command_name")
+        until = (node.children[0].type == "until") != negated
+        always = asks == ("false",) if until else asks in (("true",), (":",))
         return Loop(
             self.place(node),
-            (node.children[0].type == "until") != negated,
-            tuple(text_of(one) for one in within if one.type == "command_name"),
-            tuple(text_of(one) for one in inner if one.type == "command_name"),
+            until,
+            asks,
+            does,
             any(one.type in _COUNTING for one in (*within, *inner)),
+            not always or not _ENDS_A_LOOP.isdisjoint(does),
+            where.background,
         )
 
     def is_read_elsewhere(self, function: Node) -> bool:
@@ -504,6 +515,7 @@ class _Reader:
                 where.captured,
                 where.piped,
                 where.in_loop,
+                tuple(self.written_by(node)),
             )
         )
         self.substitutions(node, where)
@@ -512,6 +524,15 @@ class _Reader:
             body = self.functions[words[0].value or ""].child_by_field_name("body")
             if body is not None and where.depth <= _DEEPEST:
                 self.visit_all(body.children, body.type, replace(where, depth=where.depth + 1))
+
+    def written_by(self, node: Node) -> Iterator[ShellWord]:
+        """The files that ``>`` gives a command's output to."""
+        parent = node.parent
+        around = [] if parent is None or parent.type != "redirected_statement" else parent.children
+        for redirect in (*node.children, *around):
+            kinds = [child.type for child in redirect.children]
+            if redirect.type == "file_redirect" and kinds[0] in (">", "&>", ">|"):
+                yield self.word(redirect.children[-1], redirect)
 
     def forget(self, words: Sequence[ShellWord]) -> None:
         """What a sourced file sets cannot be known; Slurm's variables are no such file's."""

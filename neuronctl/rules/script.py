@@ -10,8 +10,9 @@ from neuronctl.frozen import dataclass, replace
 from neuronctl.masking import Masker
 from neuronctl.rule_codes import WARNING
 
-# The first four register their rules.
+# These register their rules.
 from neuronctl.rules import (  # noqa: F401
+    script_arrays,
     script_directives,
     script_launches,
     script_lines,

@@ -33,7 +33,7 @@ from neuronctl.request.values import node_count
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation, nearest
 from neuronctl.rules.script_base import ScriptFacts, script_rule
-from neuronctl.sbatch_options import is_of_a_plugin
+from neuronctl.sbatch_options import SBATCH, is_of_a_plugin
 from neuronctl.words import counted, duration, other_dash
 
 
@@ -150,12 +150,22 @@ def late_directive(facts: ScriptFacts) -> Iterator[Violation]:
 
 @script_rule(WARNING, "NC604", "line or remark that only looks like a directive")
 def like_a_directive(facts: ScriptFacts) -> Iterator[Violation]:
+    remarks = 0
     for one in _ignored(facts, MISSPELLED):
+        name, _, options = one.text.lstrip("# \t").partition(" ")
+        severity = WARNING
+        if one.text.startswith(("# ", "#\t")):
+            # Many switch a directive off in this way, and give another one.
+            given = re.match("-(-[a-z-]+|[A-Za-z])", options.strip())
+            remarks += 1
+            if remarks > 1 or (given and _has_option(facts, given[0])):
+                continue
+            severity = NOTE if facts.header.given else WARNING
         yield Violation(
             "sbatch ignores this line: a directive begins with #SBATCH in the first column",
-            f"write {re.sub('(?i)#sbatch', '#SBATCH', one.text, count=1)}; or ##SBATCH to switch "
-            "it off",
+            f"write #SBATCH {options.strip()}; or ##{name} to switch it off",
             place=one.place,
+            severity=severity,
         )
     for one in _ignored(facts, REMARK):
         if one.text.startswith("#SBATCH"):  # of ##SBATCH, the writer knows it
@@ -170,6 +180,12 @@ def like_a_directive(facts: ScriptFacts) -> Iterator[Violation]:
             "remove the empty quotes or the backslash",
             place=one.place,
         )
+
+
+def _has_option(facts: ScriptFacts, spelled: str) -> bool:
+    """Whether a directive gives an option of this name: ``--nodes``, ``-N``."""
+    names = (one.name for one in SBATCH if spelled in (f"--{one.long}", f"-{one.short}"))
+    return facts.has(*names)
 
 
 @script_rule(WARNING, "NC605", "directive that is overridden")
@@ -209,7 +225,7 @@ def _with_patterns(facts: ScriptFacts, given: GivenOption) -> Tuple[Edit, ...]:
     return tuple(found)
 
 
-_REFUSED_WITH_A_VARIABLE = ("partition", "qos", "gres", *GPU_OPTIONS, "gpus-per-task")
+_REFUSED_WITH_A_VARIABLE = ("partition", "qos", "gres", *GPU_OPTIONS)
 
 
 @script_rule(WARNING, "NC606", "variable in a directive")
@@ -225,6 +241,8 @@ def variable(facts: ScriptFacts) -> Iterator[Violation]:
         severity, hint = WARNING, "write the value itself"
         if one.name in _REFUSED_WITH_A_VARIABLE:
             severity, message = ERROR, f"{message}, and Slurm refuses the job"
+        elif one.name == "gpus-per-task":
+            message += ", and Slurm 22.05 refuses the job"
         edits: Tuple[Edit, ...] = ()
         if one.name in ("output", "error"):
             pattern = _PATTERNS.get(name)

@@ -1,4 +1,4 @@
-"""NC621 to NC628: what a script starts, how often, and with which share of the job."""
+"""NC621 to NC628, and NC656: what a script starts, how often, and with which share of the job."""
 
 from __future__ import annotations
 
@@ -143,13 +143,15 @@ def _too_few_slots(facts: ScriptFacts, one: Launch) -> Iterator[Violation]:
     if one.has("oversubscribe", "map_by", "use_hwthread_cpus", *one.launcher.places):
         return
     told = facts.has("ntasks", "ntasks-per-node") and facts.has("nodes", "ntasks")
-    if told and count > facts.tasks and not facts.has("exclusive", "overcommit"):
+    # Else, Slurm may count the tasks that fit the node, where jobs get whole ones.
+    known = told or facts.has("nodes")
+    if known and count > facts.tasks and not facts.has("exclusive", "overcommit"):
         yield Violation(
             f"{one.kind} starts {counted(count, 'process')}, and the job has "
             f"{counted(facts.tasks, 'task')}: Open MPI has a slot for each task, and refuses more",
             f"request #SBATCH --ntasks={count}, or start {facts.tasks} here",
             place=one.place,
-            severity=WARNING,
+            severity=WARNING if told else NOTE,
         )
 
 
@@ -222,7 +224,11 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     plan = facts.plan
     if plan is None or not plan.gpus_per_node:
         return
-    starters = [one for one in facts.starts if one.launch.launcher.starts_processes()]
+    starters = [
+        start
+        for start in facts.starts
+        if start.launch.launcher.starts_processes() or start.launch.launcher.ssh
+    ]
     alone = len(starters) == 1 and not starters[0].launch.command.background
     for start in starters:
         one = start.launch
@@ -578,5 +584,41 @@ def no_gpu(facts: ScriptFacts) -> Iterator[Violation]:
                 "request them: #SBATCH --gpus-per-node=1",
                 place=command.place,
                 severity=None if known else NOTE,
+            )
+            return
+
+
+_HOSTS = re.compile("-*(H|hosts?|hostfile|machinefile)")
+
+
+@script_rule(WARNING, "NC656", "nodes that are not the job's")
+def fixed_hosts(facts: ScriptFacts) -> Iterator[Violation]:
+    if facts.plan is None or facts.has("nodelist", "nodefile"):
+        return
+    for one in facts.every_launch:
+        options = one.options.items() if one.is_launcher and not one.is_srun else ()
+        for name, value in options:
+            place = one.place_of(name)
+            raw = facts.lines[place.line - 1][place.column - 1 : place.end - 1]
+            if not _HOSTS.fullmatch(name) or not value or UNKNOWN in value or "$" in raw:
+                continue
+            file = "file" in name
+            made = (
+                file
+                and len(re.findall(rf"\b{re.escape(value.rpartition('/')[2])}\b", facts.text)) > 1
+            )
+            here = not file and re.match("localhost|127", value)
+            if made or (here and facts.plan.nodes < 2):
+                continue
+            what = f"the nodes of {value} are" if file else f"{value} is"
+            yield Violation(
+                f"{what} the same for every job, and the job gets other nodes"
+                if not here
+                else f"{value} is the first node: nothing starts on the other "
+                + counted(facts.plan.nodes - 1, "node"),
+                f"remove it: {one.kind} asks Slurm for the nodes"
+                if not one.launcher.ssh and not one.launcher.starts_processes()
+                else "make the list in the job, of scontrol show hostnames",
+                place=place,
             )
             return

@@ -1,4 +1,4 @@
-"""NC644 to NC650: lines of a script that do something else than they seem to."""
+"""NC644 to NC650, NC657, and NC658: lines of a script that do something else than they seem to."""
 
 from __future__ import annotations
 
@@ -122,8 +122,9 @@ def own_directory(facts: ScriptFacts) -> Iterator[Violation]:
 _SAYS = ("echo", "date", "printf", "deactivate", "exit", "wait")
 
 
-@script_rule(WARNING, "NC646", "exit code that a pipe hides")
+@script_rule(WARNING, "NC646", "exit code that is hidden")
 def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
+    yield from _thrown_away(facts)
     if re.search(r"pipefail|PIPESTATUS", facts.text):
         return
     strict = any(
@@ -149,7 +150,36 @@ def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
             return
 
 
-_ASKS = {"curl", "wget", "nc", "ncat"}
+def _thrown_away(facts: ScriptFacts) -> Iterator[Violation]:
+    """The program's failure, of which ``|| true`` or ``exit 0`` makes a success."""
+    commands = [one for one in facts.shell.commands if not one.captured]
+    works = {id(run.command) for run in facts.launches if _works(run) and run.command.sure}
+    strict = any("e" in (word or "") for one in facts.shell.calls("set") for word in one.arguments)
+    for command, beside in zip(commands, commands[1:]):
+        if id(command) not in works or command.background:
+            continue
+        rest = commands[commands.index(beside) :]
+        before = facts.lines[beside.place.line - 1][: beside.place.column - 1].rstrip()
+        forgives = beside.name in ("true", ":") and before.endswith("||")
+        last = rest[-1]
+        exits = last.name == "exit" and last.arguments == ("0",) and last.sure and not strict
+        text = "".join(facts.lines[command.place.line - 1 : last.place.line])
+        looks = re.search(r"\|\||&&|\$\?", text) or any(
+            other.name not in _SAYS for other in rest[:-1]
+        )
+        if (forgives and all(other.name in _SAYS for other in rest[1:])) or (exits and not looks):
+            place = beside.place if forgives else last.place
+            hides = f"|| {beside.name}" if forgives else "exit 0"
+            yield Violation(
+                f"the job ends as COMPLETED, even if {command.words[0].raw} has failed: {hides} "
+                "hides its exit code",
+                "remove it: the script ends with the exit code of its last command",
+                place=place,
+            )
+            return
+
+
+_ASKS = {"curl", "wget", "nc", "ncat", "grep"}
 _PASSES_TIME = {"sleep", "echo", "printf", "date", ":", "true", "break", "timeout"}
 
 
@@ -160,7 +190,7 @@ def endless_wait(facts: ScriptFacts) -> Iterator[Violation]:
             continue
         # until curl …; or while true, and curl … && break
         asks = {*loop.asks} & _ASKS if loop.until else {*loop.does} & _ASKS
-        rest = _ASKS | {"grep", "timeout"} if loop.until else {"true", ":"}
+        rest = _ASKS | {"timeout"} if loop.until else {"true", ":"}
         if not asks or not set(loop.asks) <= rest or (loop.until and "break" in loop.does):
             continue
         yield Violation(
@@ -169,6 +199,61 @@ def endless_wait(facts: ScriptFacts) -> Iterator[Violation]:
             "end with the server, too: until curl …; do kill -0 $PID || exit 1; sleep 5; done",
             place=loop.place,
         )
+    yield from _never_over(facts)
+
+
+_WATCHES = re.compile(r"(-l|-lms|--loop|--loop-ms)(=.*|\d+)?|dmon|pmon")
+_SERVERS = re.compile(
+    r"(vllm (serve|.*entrypoints)|.*(vllm\.entrypoints|sglang\.launch_server|http\.server)"
+    r"|ollama serve|(redis|mlflow|code)-?server|mongod|tensorboard|jupyter"
+    r"|text-generation-launcher)\b.*"
+)
+
+
+def _never_over(facts: ScriptFacts) -> Iterator[Violation]:
+    """A loop without an end, or a ``wait`` for what has none."""
+    shell = facts.shell
+    beside = [one.place.line for one in shell.commands if one.background]
+    for loop in shell.loops:
+        works = any(name.rpartition("/")[2] not in _PASSES_TIME | _LOOKS for name in loop.does)
+        alone = not any(line < loop.place.line for line in beside)
+        if not loop.ends and not loop.background and works and alone:
+            yield Violation(
+                "this loop has no end: the job runs until its time limit, and nothing below is "
+                "reached",
+                "end it with break, or count: for i in $(seq 10); do",
+                place=loop.place,
+            )
+    waits = [one.place.line for one in shell.calls("wait") if not one.arguments and one.sure]
+    if not waits or shell.calls("kill", "pkill", "scancel"):
+        return
+    runs = [run for run in facts.launches if not run.command.captured]
+    clients = [run.place.line for run in runs if _works(run) and not run.command.background]
+    endless = [loop.place for loop in shell.loops if loop.background and not loop.ends]
+    for run in runs:
+        for each in (run, *run.below()) if run.command.background else ():
+            words = [word.text for word in each.command.words]
+            watches = (each.word.value or "").endswith("nvidia-smi") and any(
+                _WATCHES.fullmatch(word) for word in words
+            )
+            own = words[each.command.words.index(each.word) :]
+            asked = any(run.place.line < line < waits[-1] for line in clients)
+            if (watches and "-c" not in words) or (asked and _SERVERS.match(" ".join(own))):
+                endless.append(each.place)
+    for place in sorted(endless, key=lambda one: one.line)[:1]:
+        if place.line < waits[-1]:
+            yield Violation(
+                f"the wait of line {waits[-1]} waits for this, too, which does not end: the job "
+                "runs until its time limit",
+                "end it before: PID=$! behind it, and kill $PID in the place of wait; or wait for "
+                "the others by their numbers",
+                place=place,
+            )
+
+
+_LOOKS = frozenset(
+    ("nvidia-smi", "ps", "squeue", "free", "top", "tail", "ls", "df", "cat", "[", "tee")
+)
 
 
 _SLOW = {
@@ -247,4 +332,51 @@ def one_word(facts: ScriptFacts) -> Iterator[Violation]:
                 f"write {one.name}=({name[1]}), or mapfile -t {one.name} < <(scontrol show "
                 "hostnames)",
                 place=one.place,
+            )
+
+
+_NO_SECRET = re.compile(
+    r"--\w+(App|Provider)\.(?P<what>token|password|hashed_password)=(?P<value>.*)"
+)
+
+
+@script_rule(WARNING, "NC657", "notebook that is open to all")
+def open_notebook(facts: ScriptFacts) -> Iterator[Violation]:
+    for run in facts.launches:
+        for each in (run, *run.below()):
+            words = each.command.words
+            own = [word.text for word in words[words.index(each.word) :]]
+            given = [match for match in map(_NO_SECRET.fullmatch, own) if match is not None]
+            open_token = any(one["what"] == "token" and not one["value"] for one in given)
+            guarded = any(one["what"] != "token" and one["value"] for one in given)
+            none = "code-server" in own[0] and re.search(r"--auth[= ]none", " ".join(own))
+            if (open_token and not guarded) or none:
+                yield Violation(
+                    "whoever reaches the port of this server, such as every user of the cluster, "
+                    "runs commands as you: it asks for no password",
+                    "remove the option: the server writes a token into its log",
+                    place=each.place,
+                )
+                return
+
+
+@script_rule(WARNING, "NC658", "interactive command in a batch script")
+def interactive(facts: ScriptFacts) -> Iterator[Violation]:
+    for command in facts.shell.calls("salloc") if facts.header.given else ():
+        if command.sure and not command.captured:
+            yield Violation(
+                "salloc asks for a second allocation, and waits for it within this job",
+                "write what the job needs as #SBATCH lines, and start the program with srun",
+                place=command.place,
+            )
+    for run in facts.launches:
+        shells = [each for each in run.inside if each.kind == SHELL and not each.has("c")]
+        bare = any(
+            len(run.command.words) == run.command.words.index(one.word) + 1 for one in shells
+        )
+        if run.is_srun and run.has("pty") and bare and run.command.sure:
+            yield Violation(
+                "a batch script has no terminal: this shell ends at once, or waits for nobody",
+                "call the program itself: srun python …",
+                place=run.place,
             )

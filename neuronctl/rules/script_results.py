@@ -1,4 +1,4 @@
-"""NC651 to NC653: what is lost when a job ends."""
+"""NC651 and NC652: what is lost when a job ends."""
 
 from __future__ import annotations
 
@@ -128,25 +128,3 @@ def _copied(facts: ScriptFacts, one: Launch, path: str, head: str) -> bool:
     # A program of the script's own may do it.
     later = [run for run in facts.launches if run.place.line > one.place.line]
     return any(name in word.text for run in later for word in run.command.words)
-
-
-@script_rule(WARNING, "NC653", "one log for all tasks of an array")
-def one_log(facts: ScriptFacts) -> Iterator[Violation]:
-    array, output = facts.given("array"), facts.given("output")
-    if array is None or output is None or facts.header.value("open-mode") in ("a", "append"):
-        return
-    path = output.value or ""
-    if re.search(r"%\d*[aj]|\\|[$]", path) or path == "/dev/null":
-        return
-    if re.search("[-,]", array.value or ""):
-        yield Violation(
-            f"every task of the array writes {path}: each begins the file anew, and what others "
-            "have written is lost",
-            f"write --output={_with_index(path)}",
-            place=output.place,
-        )
-
-
-def _with_index(path: str) -> str:
-    head, dot, tail = path.rpartition(".")
-    return f"{head}-%a.{tail}" if dot and head and "/" not in tail else f"{path}-%a"

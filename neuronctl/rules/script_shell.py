@@ -97,8 +97,11 @@ def _shared(facts: ScriptFacts) -> bool:
     plan = facts.plan
     if plan is None or facts.has("exclusive"):
         return False
+    cores = plan.partition.max_cores_per_node
+    if facts.header.value("mem") == "0" or (cores and plan.cores_per_node >= cores):
+        return False  # all memory, or all cores: there is room for nobody else
     # Whoever asks for several nodes has whole ones, as a rule: four GPUs, or eight.
-    whole = plan.partition.gpus_per_node or (4 if plan.nodes > 1 else 0)
+    whole = plan.partition.gpus_per_node or (4 if plan.nodes > 1 else 8)
     return not 0 < whole <= plan.gpus_per_node
 
 
@@ -127,13 +130,16 @@ def _ports(one: Launch) -> Iterator[Tuple[str, SourceSpan]]:
 def fixed_port(facts: ScriptFacts) -> Iterator[Violation]:
     if not _shared(facts):
         return
+    # Such as in both branches of a choice, or if nothing else has given one.
+    chosen = len(facts.shell.assigned("MASTER_PORT")) > 1 or "{MASTER_PORT:" in facts.text
     found: List[Tuple[str, SourceSpan]] = [
         (one.word.value, one.place)
         for one in _assigned(facts)
-        if one.name == "MASTER_PORT" and one.word.value is not None
+        if one.name == "MASTER_PORT" and one.word.value is not None and not chosen
     ]
     for one in facts.every_launch:
-        found += _ports(one)
+        if not one.has("standalone"):  # it meets on a port of its own
+            found += _ports(one)
     for port, place in found[:1]:
         if digits(port):
             yield Violation(

@@ -222,6 +222,40 @@ DEFECTS: List[Tuple[str, str, str]] = [
     ("NC652", GPU, "cp -r data /dev/shm/data\ntorchrun t.py --ckpt_dir /dev/shm/ckpt@@"),
     ("NC653", f"{GPU}\n#SBATCH --array=0-9\n#SBATCH -o all.txt@@", RUN),
     ("NC653", f"{GPU}\n#SBATCH --array=1,3\n#SBATCH -o %x-%A.txt@@", RUN),
+    ("NC653", f"{GPU} --array=0-9", "python t.py --seed $SLURM_ARRAY_TASK_ID > log@@"),
+    (
+        "NC653",
+        GPUS,
+        "for g in 0 1; do\n  CUDA_VISIBLE_DEVICES=$g python t.py > t.log &@@\ndone\nwait",
+    ),
+    ("NC654", GPU, "python t.py --seed $SLURM_ARRAY_TASK_ID@@"),
+    ("NC654", GPU, "f=$(sed -n ${SLURM_ARRAY_TASK_ID}p list)@@\npython t.py $f"),
+    ("NC655", f"{GPU} --array=0-3", "a=(x y z)\npython t.py ${a[$SLURM_ARRAY_TASK_ID]}@@"),
+    ("NC655", f"{GPU} --array=1-3", "a=(x 'y z' w)\nb=${a[SLURM_ARRAY_TASK_ID]}@@\npython t.py $b"),
+    ("NC655", f"{GPU} --array=0-2%1", "a=(x y z)\ni=$((SLURM_ARRAY_TASK_ID - 1))\necho ${a[$i]}@@"),
+    ("NC655", f"{GPU} --array=0-2", 'f=$(sed -n "${SLURM_ARRAY_TASK_ID}p" list)@@\npython t.py $f'),
+    ("NC656", EACH, "mpirun -np 2 --hostfile hosts python t.py@@"),
+    ("NC656", EACH, "horovodrun -np 8 -H localhost:8 python t.py@@"),
+    ("NC656", EACH, "horovodrun -np 8 -H gpu1:4,gpu2:4 python t.py@@"),
+    ("NC657", GPU, "jupyter notebook --ip=0.0.0.0 --NotebookApp.token=''@@"),
+    ("NC657", GPU, "srun jupyter-lab --ip=* --IdentityProvider.token=@@"),
+    ("NC657", GPU, "code-server --bind-addr 0.0.0.0:8080 --auth none@@"),
+    ("NC658", GPU, f"salloc -p gpu --gpus=1@@\n{RUN}"),
+    ("NC658", GPU, "srun --pty bash@@"),
+    ("NC604", f"{GPU}\n# SBATCH --time=10@@", RUN),
+    ("NC604", f"{GPU}\n#SBACTH --time=10@@", RUN),
+    ("NC646", GPU, f"{RUN} || true@@"),
+    ("NC647", GPU, "while true; do@@\n  python t.py\ndone"),
+    ("NC647", GPU, "while :; do nvidia-smi; sleep 9; done &@@\npython t.py &\nwait"),
+    ("NC647", GPU, "nvidia-smi dmon > gpu.log &@@\npython t.py &\nwait"),
+    ("NC647", GPU, "vllm serve model &@@\npython ask.py\nwait"),
+    ("NC647", GPU, "until grep -q ready log; do@@\n  sleep 1\ndone"),
+    ("NC622", "#SBATCH -p cpu -N 2 -c 2", "mpirun -n 8 ./x@@"),
+    (
+        "NC623",
+        "#SBATCH -p gpu --gpus-per-node=2 -N 1",
+        "horovodrun -np 4 -H localhost:4 python t.py@@",
+    ),
     ("NC627", GPUS, "for i in 1 2; do\n  srun -n1 python t.py $i &@@\ndone\nwait"),
     ("NC623", GPUS, "srun python t.py --devices 2@@"),
     (
@@ -234,6 +268,50 @@ DEFECTS: List[Tuple[str, str, str]] = [
 
 # (code that must not be found, directives, commands): right, and almost one of the above.
 RIGHT: List[Tuple[str, str, str]] = [
+    ("NC604", f"{GPU}\n# SBATCH --time=10\n#SBATCH -t 20", RUN),
+    ("NC604", f"{GPU}\n##SBATCH --time=10\n# SBATCH is Slurm's", RUN),
+    ("NC632", f"{GPU} --mem=0", "torchrun --nproc_per_node=1 --master_port 29501 t.py"),
+    ("NC632", GPU, "torchrun --standalone --master_port 29501 t.py"),
+    ("NC632", GPU, "export MASTER_PORT=${MASTER_PORT:-29500}\npython t.py"),
+    ("NC646", GPU, f"set -e\n{RUN}\nexit 0"),
+    ("NC646", GPU, f"{RUN} || exit 1\nexit 0"),
+    ("NC646", GPU, f"{RUN} || true\npython evaluate.py"),
+    ("NC646", GPU, f"{RUN}\ncode=$?\necho $code\nexit 0"),
+    ("NC647", GPU, "while true; do\n  python t.py && break\ndone"),
+    ("NC647", GPU, "./server &\nwhile true; do\n  ./report\n  sleep 5\ndone"),
+    ("NC647", GPU, "nvidia-smi -l 5 > log &\npython t.py"),
+    ("NC647", GPU, "nvidia-smi -l 5 > log &\nP=$!\npython t.py\nkill $P\nwait"),
+    ("NC647", GPU, "vllm serve model &\nwait"),
+    ("NC653", f"{GPU} --array=0-9", "python t.py > log-$SLURM_ARRAY_TASK_ID"),
+    ("NC653", f"{GPU} --array=0-9", "python t.py >> log"),
+    ("NC653", f"{GPU} --array=0-9", "python t.py > /dev/null 2>&1"),
+    ("NC653", f"{GPU} --array=0-9", "cd run$SLURM_ARRAY_TASK_ID\npython t.py > log"),
+    ("NC653", GPU, "for i in 1 2; do\n  python t.py $i > log\ndone"),
+    ("NC654", f"{GPU} --array=0-9", "python t.py $SLURM_ARRAY_TASK_ID"),
+    ("NC654", GPU, "python t.py ${SLURM_ARRAY_TASK_ID:-0}"),
+    (
+        "NC654",
+        GPU,
+        'if [ -n "$SLURM_ARRAY_TASK_ID" ]; then\n  python t.py $SLURM_ARRAY_TASK_ID\nfi',
+    ),
+    ("NC654", GPU, "echo task $SLURM_ARRAY_TASK_ID\npython t.py"),
+    ("NC655", f"{GPU} --array=0-2", "a=(x y z)\npython t.py ${a[$SLURM_ARRAY_TASK_ID]}"),
+    ("NC655", f"{GPU} --array=1-3", "a=(x y z)\npython t.py ${a[$SLURM_ARRAY_TASK_ID-1]}"),
+    ("NC655", f"{GPU} --array=0-9", "a=(x y z)\npython t.py ${a[$((SLURM_ARRAY_TASK_ID % 3))]}"),
+    ("NC655", f"{GPU} --array=0-9", "a=(x*)\npython t.py ${a[$SLURM_ARRAY_TASK_ID]}"),
+    ("NC655", f"{GPU} --array=0-9", "a=(x)\na+=(y)\npython t.py ${a[$SLURM_ARRAY_TASK_ID]}"),
+    ("NC655", f"{GPU} --array=0-2", 'sed -n "$((SLURM_ARRAY_TASK_ID + 1))p" list'),
+    ("NC656", EACH, "scontrol show hostnames > hosts\nmpirun -np 2 --hostfile hosts python t.py"),
+    ("NC656", EACH, 'horovodrun -np 8 -H "$hosts" python t.py'),
+    (
+        "NC656",
+        "#SBATCH -p gpu --gpus-per-node=4 -N 1",
+        "horovodrun -np 4 -H localhost:4 python t.py",
+    ),
+    ("NC657", GPU, "jupyter lab --ip=0.0.0.0 --no-browser"),
+    ("NC657", GPU, "jupyter lab --NotebookApp.token='' --NotebookApp.password='sha1:ab'"),
+    ("NC658", GPU, "srun --pty python t.py"),
+    ("NC658", GPU, "if [ -z $SLURM_JOB_ID ]; then\n  salloc -p gpu\nfi"),
     ("NC624", ONE_EACH, "srun torchrun --nnodes=3 --nproc_per_node 4 --rdzv_endpoint=$H:$P t.py"),
     ("NC624", ONE_EACH, "torchrun --nproc_per_node 4 prepare.py\nsrun python t.py"),
     (
@@ -432,3 +510,19 @@ def test_source_activate(before: str, found: bool, small: Catalog) -> None:
     text = f"#!/bin/bash\n{GPU}\n{before}source activate pt\npython t.py\n"
     findings = judge_text("job.sh", text, small, small.clusters["small"]).findings
     assert ("NC638" in {one.finding.code for one in findings}) == found
+
+
+@pytest.mark.parametrize(
+    ("commands", "found"),
+    [
+        (f"{RUN}\necho end\nexit 0", True),
+        (f"{RUN}\nexit 0", True),
+        (f"{RUN}\nexit $?", False),
+        (f"set -eu\n{RUN}\nexit 0", False),
+        (f"{RUN}\npython evaluate.py || exit 3\nexit 0", False),
+    ],
+)
+def test_exit_0(commands: str, found: bool, small: Catalog) -> None:
+    text = f"#!/bin/bash\n{GPU}\n{commands}\n"
+    findings = judge_text("job.sh", text, small, small.clusters["small"]).findings
+    assert ("NC646" in {one.finding.code for one in findings}) == found

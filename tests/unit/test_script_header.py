@@ -144,7 +144,7 @@ def test_what_has_no_effect(line: str, why: str, text: str) -> None:
 
 
 def test_lines_that_are_switched_off_are_no_mistake() -> None:
-    assert head("##SBATCH -n 1", "# SBATCH -n 1", "### SBATCH").ignored == ()
+    assert head("##SBATCH -n 1", "## SBATCH -n 1", "### SBATCH").ignored == ()
 
 
 def test_environment_and_command_line_go_over_the_script() -> None:

@@ -1,0 +1,183 @@
+"""NC653 to NC655: the tasks of an array, their indexes, and their files."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Iterator, Optional
+
+from neuronctl.batchscript.launches import PYTHON
+from neuronctl.batchscript.model import SourceSpan
+from neuronctl.rule_codes import NOTE, WARNING
+from neuronctl.rules.base import Violation
+from neuronctl.rules.script_base import ScriptFacts, script_rule
+from neuronctl.slurm.job_id import JobId
+from neuronctl.words import counted
+
+_INDEX = "SLURM_ARRAY_TASK_ID"
+_NO_FILE = re.compile(r"/dev/\w+|&?\d|-")
+
+
+@script_rule(WARNING, "NC653", "one file for all tasks of an array")
+def one_file(facts: ScriptFacts) -> Iterator[Violation]:
+    """The log of a directive, and what the output of a program goes to."""
+    array, output = facts.given("array"), facts.given("output")
+    if array is not None and not re.search("[-,]", array.value or ""):
+        return
+    path = "" if output is None else output.value or ""
+    appends = facts.header.value("open-mode") in ("a", "append")
+    told = re.search(r"%\d*[aj]|\\|[$]", path) or path in ("", "/dev/null")
+    if array is not None and output is not None and not appends and not told:
+        yield Violation(
+            f"every task of the array writes {path}: each begins the file anew, and what others "
+            "have written is lost",
+            f"write --output={_with_index(path)}",
+            place=output.place,
+        )
+    yield from _same_file(facts, array is not None)
+
+
+def _same_file(facts: ScriptFacts, array: bool) -> Iterator[Violation]:
+    """What the output of several programs at once goes to."""
+    moves = [one for one in facts.shell.calls("cd", "pushd") if None in one.arguments]
+    for start in facts.starts:
+        command = start.launch.command
+        works = start.launch.is_launcher or start.launch.kind == PYTHON
+        if not works or command.captured or (start.outer and not start.outer[0].command.looped):
+            continue
+        at_once = command.in_loop and command.background
+        if not (array or at_once):
+            continue
+        for word in command.writes:
+            if word.value is None or _NO_FILE.fullmatch(word.value) or moves:
+                continue
+            who = "every task of the array" if array else "every program of this loop"
+            own = _with_index(word.value, f"${{{_INDEX}}}") if array else "a name of its own"
+            yield Violation(
+                f"{who} writes {word.value}: each begins the file anew, and what others have "
+                "written is lost",
+                f"write > {own}" if array else f"give each of them {own}",
+                place=word.place,
+            )
+            return
+
+
+def _with_index(path: str, index: str = "%a") -> str:
+    head, dot, tail = path.rpartition(".")
+    return f"{head}-{index}.{tail}" if dot and head and "/" not in tail else f"{path}-{index}"
+
+
+@script_rule(WARNING, "NC654", "array index without an array", "by_absence")
+def no_array(facts: ScriptFacts) -> Iterator[Violation]:
+    # Whoever gives it a default, or asks whether there is one, knows.
+    knows = (
+        rf"{_INDEX}(:?[-=+?]|[^\n]*\]\])|(\[|test) -[nz] \S*{_INDEX}|-v {_INDEX}"
+        rf"|^\s*(export )?{_INDEX}="
+    )
+    if facts.has("array") or not facts.header.given or re.search(knows, facts.text, re.MULTILINE):
+        return
+    words = (
+        word
+        for command in facts.shell.commands
+        if command.name not in ("echo", "printf", "export")
+        for word in command.words[1:]
+    )
+    set_from = (one.word for one in facts.shell.assignments)
+    places = [word.place for word in (*words, *set_from) if _INDEX in word.names]
+    if places:
+        # It may come with the command line; a remark that shows it says so.
+        shown = re.search(r"--array|sbatch\b.* -a", facts.text)
+        yield Violation(
+            f"nothing here makes an array of the job: ${_INDEX} is empty, unless sbatch gets "
+            "--array on its command line",
+            "write #SBATCH --array=0-9",
+            place=min(places, key=lambda place: (place.line, place.column)),
+            severity=NOTE if shown else None,
+        )
+
+
+@script_rule(WARNING, "NC655", "array index beyond its list")
+def beyond_the_list(facts: ScriptFacts) -> Iterator[Violation]:
+    array = facts.given("array")
+    tasks = _tasks(array.value or "") if array is not None else None
+    if array is None or tasks is None:
+        return
+    for number, line in enumerate(facts.lines, 1):
+        if line.lstrip().startswith("#"):
+            continue
+        for match in re.finditer(r"\$\{(\w+)\[([^]]+)\]\}", line):
+            count, offset = _elements(facts, match[1]), _offset(facts, match[2])
+            if count is None or offset is None:
+                continue
+            first, last = -offset, count - 1 - offset
+            few = tasks.overlaps(_span(last + 1, _HIGHEST))
+            low = first > 0 and tasks.overlaps(_span(0, first - 1))
+            if few or low:
+                which = "the highest" if few else "the lowest"
+                yield Violation(
+                    f"{match[1]} has {counted(count, 'element')}, for indexes from {first} to "
+                    f"{last}: {which} of --array={array.value} finds nothing there"
+                    + ("" if few else ", or the last one"),
+                    f"write #SBATCH --array={max(first, 0)}-{last}",
+                    place=SourceSpan(number, match.start() + 1, match.end() + 1),
+                )
+                return
+    yield from _line_zero(facts, tasks)
+
+
+def _line_zero(facts: ScriptFacts, tasks: JobId) -> Iterator[Violation]:
+    """``sed -n "${SLURM_ARRAY_TASK_ID}p"``: the first line of a file is line 1."""
+    if not tasks.overlaps(_span(0, 0)):
+        return
+    plain = rf"\$\{{?{_INDEX}\}}?"
+    for command in facts.shell.calls("sed", "awk", "head"):
+        for word in command.words[1:]:
+            line = rf"[\"']?({plain}[pq].*|NR\s*==\s*[\"']*{plain}.*|-?n?\s*{plain}[\"']?)"
+            if re.fullmatch(line, word.raw):
+                yield Violation(
+                    "index 0 of the array finds nothing there: lines count from 1",
+                    "let --array begin with 1, or add 1 to the index",
+                    place=word.place,
+                )
+                return
+
+
+_HIGHEST = 99_999_999
+
+
+def _span(first: int, last: int) -> JobId:
+    return JobId(1, tasks=f"{max(0, first)}-{max(0, last)}")
+
+
+def _tasks(text: str) -> Optional[JobId]:
+    """The indexes of an array; None where they cannot be read."""
+    plain = re.sub(r"%.*|[\[\]]", "", text)
+    if not re.fullmatch(r"\d{1,8}(-\d{1,8}(:\d{1,8})?)?(,\d{1,8}(-\d{1,8}(:\d{1,8})?)?)*", plain):
+        return None
+    return JobId(1, tasks=plain)
+
+
+def _elements(facts: ScriptFacts, name: str) -> Optional[int]:
+    """How many elements a list has that is set once, and as a list of plain words."""
+    found = facts.shell.assigned(name)
+    raw = found[0].word.raw if len(found) == 1 else ""
+    if not raw.startswith("(") or not raw.endswith(")") or f"{name}+=" in facts.text:
+        return None
+    lexer = shlex.shlex(raw[1:-1], posix=False, punctuation_chars=False)
+    lexer.whitespace_split = True
+    try:
+        words = [*lexer]
+    except ValueError:
+        return None
+    several = re.compile(r"""[^"'].*[$*?{`]|[$*?{`\[].*|"(.*[`]|.*\$\(|.*@\]).*""")
+    return None if any(several.match(word) for word in words) else len(words)
+
+
+def _offset(facts: ScriptFacts, expression: str) -> Optional[int]:
+    """What is added to the task's index; None where it is something else."""
+    plain = re.sub(r"[\s${}()\"]", "", expression)
+    one = facts.shell.assigned(plain) if plain != _INDEX and plain.isidentifier() else ()
+    if len(one) == 1:
+        plain = re.sub(r"[\s${}()\"]", "", one[0].word.raw)
+    match = re.fullmatch(rf"{_INDEX}([+-]\d{{1,6}})?", plain)
+    return None if match is None else int(match[1] or 0)

@@ -95,6 +95,7 @@ def catalog_schema() -> Schema:
         environment=_by_name({"type": ["string", "integer", "null"]}),
         network=_object(model.Network, interface=_PLAIN, host_suffix=_PLAIN),
         containers=_object(model.Containers, image_dirs=directories),
+        report=_object(model.ReportPolicy),
         scratch={"type": "string", "pattern": f"^/[/{{}}{PLAIN}]*$"},
         qos=_by_name(qos),
         evidence=_by_name({"type": ["string", "null"], "pattern": f"^{EVIDENCE}$"}),

@@ -140,6 +140,36 @@ class Containers:
 
 
 @dataclass(frozen=True)
+class ReportPolicy:
+    """Prices, and from when on something that a job did is worth a word. Shares are of 1.
+
+    The shares for GPUs and time are those of Princeton's jobstats (its config.py, 2026).
+    """
+
+    gpu_hour: Optional[float] = None
+    """The price of a GPU for an hour."""
+    node_hour: Optional[float] = None
+    currency: str = ""
+    samples: float = 10
+    """There is no advice from fewer."""
+    gpu_use: float = 0.15
+    gpu_idle: float = 0.3
+    idle_stretch: float = 600
+    """Seconds."""
+    apart: float = 0.3
+    """By how much the use of one GPU is below the others'."""
+    clock: float = 0.8
+    slowed: float = 0.1
+    gpu_memory: float = 0.15
+    cores_busy: float = 0.25
+    time_used: float = 0.1
+    least_limit: float = 3600
+    """A time limit below this many seconds is never too long."""
+    full_in: float = 48 * 3600
+    """Seconds until memory is full."""
+
+
+@dataclass(frozen=True)
 class Evidence:
     """What a figure rests on, where that is not the word of the cluster's source.
 
@@ -285,6 +315,7 @@ class Cluster:
     """Variables that every job on this cluster exports (JSC: HF_HUB_OFFLINE=1)."""
     network: Network = Network()
     containers: Containers = Containers()
+    report: ReportPolicy = ReportPolicy()
     scratch: Optional[str] = None
     """The user's scratch directory; ``{user}`` stands for the login name."""
     default_partition: Optional[str] = None

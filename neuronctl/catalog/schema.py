@@ -24,6 +24,7 @@ from neuronctl.catalog.model import (
     Partition,
     Policy,
     Qos,
+    ReportPolicy,
     WallTime,
 )
 from neuronctl.catalog.yaml_mapping import EMPTY_HINT, CheckedMapping, show
@@ -45,6 +46,7 @@ CHOICES: Mapping[str, Tuple[str, ...]] = {
 """The keys whose value is one of these words."""
 
 _TEXT = {"type": "string"}
+_NUMBER = {"type": "number", "minimum": 0}
 
 KINDS: Mapping[str, Tuple[Callable[[CheckedMapping, str, Any], Any], Mapping[str, Any]]] = {
     "str": (CheckedMapping.text, _TEXT),
@@ -53,6 +55,8 @@ KINDS: Mapping[str, Tuple[Callable[[CheckedMapping, str, Any], Any], Mapping[str
         lambda node, key, default: node.whole(key, 1),
         {"type": "integer", "minimum": 1},
     ),
+    "float": (CheckedMapping.number, _NUMBER),
+    "Optional[float]": (CheckedMapping.number, _NUMBER),
     "bool": (CheckedMapping.boolean, {"type": "boolean"}),
     "Tuple[str, ...]": (
         lambda node, key, default: node.texts(key),
@@ -129,6 +133,7 @@ def cluster(name: str, node: CheckedMapping) -> Cluster:
         environment=_environment(node.mapping("environment")),
         network=_made(Network, network),
         containers=_made(Containers, containers, image_dirs=_directories(containers, "image_dirs")),
+        report=_made(ReportPolicy, node.mapping("report", *fields(ReportPolicy))),
         scratch=_directory(node, "scratch"),
         qos=_all_qos(node.mapping("qos"), None if partitions_node.wrong() else partitions),
         evidence=_evidence(node.mapping("evidence"), node),

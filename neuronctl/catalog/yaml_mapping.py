@@ -149,6 +149,16 @@ class CheckedMapping:
             return None
         return value
 
+    def number(self, key: str, default: Optional[float]) -> Optional[float]:
+        """A finite number of at least 0."""
+        value = self.data.get(key)
+        if value is None:
+            return default
+        if type(value) not in (int, float) or not 0 <= value < 1e15:
+            self.refuse(key, f"{show(value)} is not allowed", "write a number of at least 0")
+            return default
+        return float(value)
+
     def texts(self, key: str) -> Tuple[str, ...]:
         items = self.typed(key, list, "a list of words: [one, two]") or []
         for number, item in enumerate(items):

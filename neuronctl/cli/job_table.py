@@ -14,7 +14,7 @@ from neuronctl.console import (
     terminal_width,
 )
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.job_states import COMPLETED, ENDED, PENDING, STATES, UNKNOWN
+from neuronctl.slurm.job_states import COMPLETED, ENDED, PENDING, RUNNING, STATES, UNKNOWN
 from neuronctl.slurm.pending_reasons import Explained
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus, state_counts
@@ -109,6 +109,11 @@ def print_jobs(
         for row, line in zip(rows, lines):
             if len(line.jobs) == 1:
                 row[5] = bar(line.first, unicode=unicode, cells=6 if narrow else 8) or row[5]
+    uses = [_gpu_use(line) for line in lines]
+    if any(uses):
+        columns.insert(8, Column("GPU USE", justify="right", no_wrap=True, priority=3))
+        for row, use in zip(rows, uses):
+            row.insert(8, use)
     if users:
         columns.insert(1, Column("USER", no_wrap=True))
         for row, line in zip(rows, lines):
@@ -159,6 +164,17 @@ def _row(line: Line, limits: Mapping[str, Explained], name_width: int) -> List[s
         "" if gpus is None else str(gpus),
         job.source,
     ]
+
+
+def _gpu_use(line: Line) -> str:
+    """By the last samples of a job that runs with --monitor."""
+    from neuronctl.monitoring.samples import folder_of, last_use
+
+    job = line.first
+    if job.state != RUNNING or job.stdout is None or len(line.jobs) > 1:
+        return ""
+    use = last_use(folder_of(job.stdout), job.job_id)
+    return "" if use is None else f"{use:.0f} %"
 
 
 def _lead(line: Line) -> str:

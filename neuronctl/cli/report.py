@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import functools
 import sys
+import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import click
@@ -18,40 +21,77 @@ from neuronctl.console import (
     print_table,
     print_text,
     printable,
+    shortened,
 )
 from neuronctl.errors import NoSuchJobError, UsageError
+from neuronctl.frozen import replace
 from neuronctl.words import amount, counted, duration, moment, percent
 
 if TYPE_CHECKING:
+    from neuronctl.catalog.model import ReportPolicy
     from neuronctl.monitoring.advice import JobUse
     from neuronctl.monitoring.samples import Curve, GpuUse
+    from neuronctl.monitoring.totals import Total
+    from neuronctl.slurm.job_id import JobId
+    from neuronctl.tracking.job_status import JobStatus
 
 _GPUS = 16
-"""Above so many GPUs, the table has the worst ones."""
+"""Above so many GPUs, the table has the worst ones; of jobs, those that took most."""
+
+_COMPARED = 3
+"""Jobs that have room side by side."""
 
 _WIDE = 30
 """Characters of a curve."""
 
 
 @click.command("report")
-@click.argument("jobs", metavar="JOB...", nargs=-1, required=True)
+@click.argument("jobs", metavar="[JOB]...", nargs=-1)
+@click.option("--since", metavar="WHEN", help="Your jobs since 12h, 7d, or a day (2026-11-01).")
+@click.option("--name", metavar="PATTERN", help="With --since: only jobs of this name: 'train*'.")
+@click.option("--all-users", is_flag=True, help="With --since: all jobs that Slurm shows you.")
+@click.option("--watch", "watching", is_flag=True, help="Refresh until the jobs have ended.")
 @file_option("--html", metavar="FILE", help="Write a page with all curves, which needs no network.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print the curves as CSV.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.report/1).")
-def command(jobs: Sequence[str], html: Optional[str], as_csv: bool, as_json: bool) -> None:
+def command(
+    jobs: Sequence[str],
+    since: Optional[str],
+    name: Optional[str],
+    all_users: bool,
+    watching: bool,
+    html: Optional[str],
+    as_csv: bool,
+    as_json: bool,
+) -> Optional[int]:
     """Show what jobs did with their GPUs, cores, and memory, and what could be better.
 
     JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
-    newest of that name); several are compared. The figures are those of a job that was submitted
-    with --monitor; of any other, there is only what accounting has.
+    newest of that name). Two or three are compared; of more, of an array, and with --since, the
+    hours, use, and cost are summed up by partition and name. The figures are those of a job that
+    was submitted with --monitor; of any other, there is only what accounting has.
     """
-    if html is not None and (len(jobs) > 1 or as_csv or as_json):
-        raise UsageError("--html takes one JOB, and neither --csv nor --json", "name one job")
-    if as_csv and as_json:
-        raise UsageError("--csv and --json cannot be combined", "keep one of them")
-    used = [_use_of(word) for word in jobs]
+    forms = {"--html": html is not None, "--csv": as_csv, "--json": as_json, "--watch": watching}
+    given = [form for form, is_given in forms.items() if is_given]
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} and {given[1]} cannot be combined", "keep one of them")
+    if bool(jobs) == (since is not None):
+        raise UsageError("report needs JOB or --since", "such as --since 7d")
+    if since is None and (name is not None or all_users):
+        raise UsageError("--name and --all-users belong to --since", "add --since 7d")
+    if watching and since is not None:
+        raise UsageError("--watch cannot be combined with --since", "name the jobs")
+    if watching:
+        return _watch(jobs)
+    found = _named(jobs) if since is None else _since(since, name, all_users)
+    if html is not None and len(found) != 1:
+        raise UsageError("--html is for one job", _name_one(found))
+    used = use_of(found)
     if as_json:
-        print_json("neuronctl.report/1", {"jobs": [_data(one) for one in used]})
+        data: Dict[str, Any] = {"jobs": [_data(job) for job in used]}
+        if len(used) != 1:
+            data["totals"] = {by: _rows(used, key) for by, key in _GROUPS.items()}
+        print_json("neuronctl.report/1", data)
     elif as_csv:
         _print_csv(used)
     elif html is not None:
@@ -65,34 +105,200 @@ def command(jobs: Sequence[str], html: Optional[str], as_csv: bool, as_json: boo
                 f"cannot write {html}: {error.strerror}", "name another file"
             ) from None
         notify(f"wrote {html}: open it in a browser")
-    elif len(used) > 1:
-        _print_compared(used)
     else:
-        _print(used[0])
+        _show(used, compared=len(jobs) > 1)
+    return None
 
 
-def _use_of(word: str) -> JobUse:
-    from neuronctl.cli.jobs import found_job, one_job
-    from neuronctl.monitoring.advice import JobUse
-    from neuronctl.monitoring.samples import folder_of, read_samples
+def _name_one(found: Sequence[JobStatus]) -> str:
+    return f"name one: neuronctl report {found[0].id} --html FILE" if found else "name one"
+
+
+def _ids(words: Sequence[str]) -> List[JobId]:
+    from neuronctl.cli.jobs import one_job
     from neuronctl.records.store import RecordStore
-    from neuronctl.slurm.job_usage import read_usage
-    from neuronctl.tracking.lookup import log_paths
 
     store = RecordStore.default()
-    asked = one_job(word, store)
-    found = found_job(asked, store)
-    if len(found.jobs) > 1 or found.jobs[0].count > 1:
-        task = next((job.id for job in found.jobs if job.id.task is not None), f"{asked.job}_1")
-        raise UsageError(f"job {asked} has several tasks", f"name one: neuronctl report {task}")
-    status = found.jobs[0]
-    folder = folder_of(log_paths(status)[0])
+    return [one_job(word, store) for word in words]
+
+
+def _named(words: Sequence[str]) -> List[JobStatus]:
+    from neuronctl.records.store import RecordStore
+    from neuronctl.tracking.lookup import look_up, no_such_job
+
+    ids = _ids(words)
+    found = look_up(ids)
+    notify(*found.notes)
+    if found.missing:
+        raise found.unavailable or no_such_job(found.missing, RecordStore.default())
+    order = {id.job: place for place, id in reversed(list(enumerate(ids)))}
+    return sorted(found.jobs, key=lambda status: order.get(status.id.job, 0))
+
+
+def _since(since: str, name: Optional[str], all_users: bool) -> List[JobStatus]:
+    from neuronctl.tracking.lookup import is_named, mine
+    from neuronctl.units import parse_since
+    from neuronctl.users import login_name
+
+    after = parse_since(since, int(time.time()))
+    found = mine(everybody=all_users, since=after)
+    if found.unavailable is not None:
+        raise found.unavailable
+    notify(*found.notes)
+    jobs = [status for status in found.jobs if status.submit is None or status.submit >= after]
+    if all_users and all(status.user == login_name() for status in jobs):
+        notify("Slurm shows no other user's jobs: there are none, or PrivateData hides them")
+    return [status for status in jobs if name is None or is_named(status.name, name)]
+
+
+def use_of(statuses: Sequence[JobStatus]) -> List[JobUse]:
+    """What is known of each job; one question to sacct for all that wrote no samples."""
+    from neuronctl.slurm.job_usage import read_usage
+
+    sampled = [sampled_use(status, ask=len(statuses) == 1) for status in statuses]
+    accounted = read_usage([job.status.id for job in sampled if not job.nodes])
+    return [replace(job, accounted=accounted.get(job.status.id)) for job in sampled]
+
+
+def sampled_use(status: JobStatus, *, ask: bool) -> JobUse:
+    """What a job's samples say. ask: whether to ask Slurm where a log is that is not recorded."""
+    from neuronctl.monitoring.advice import JobUse
+    from neuronctl.monitoring.samples import folder_of, read_samples
+    from neuronctl.tracking.lookup import log_paths
+
+    log = log_paths(status)[0] if ask else status.stdout
+    if log is None:
+        return JobUse(status, policy=_policy())
+    folder = folder_of(log)
     try:
-        nodes = read_samples(folder, status.job_id, status.start or 0)
+        return JobUse(
+            status, read_samples(folder, status.job_id, status.start or 0), policy=_policy()
+        )
     except OSError as error:
         raise NoSuchJobError(f"cannot read the samples in {folder}: {error.strerror}") from None
-    accounted = None if nodes else read_usage(status.id)
-    return JobUse(status, nodes, accounted)
+
+
+@functools.lru_cache(maxsize=1)
+def _policy() -> ReportPolicy:
+    from neuronctl.catalog.loader import load
+    from neuronctl.catalog.local_cluster import recognise
+    from neuronctl.request.job_file import configured_cluster
+
+    return recognise(load(), configured_cluster())[0].report
+
+
+def _show(used: Sequence[JobUse], *, compared: bool) -> None:
+    if len(used) == 1:
+        _print(used[0])
+    elif compared and len(used) <= _COMPARED:
+        _print_compared(used)
+    else:
+        _print_many(used)
+
+
+def _watch(words: Sequence[str]) -> int:
+    from neuronctl.cli.watch import canvas, watch
+    from neuronctl.records.store import RecordStore
+    from neuronctl.tracking.lookup import Found, look_up, no_such_job
+
+    ids = _ids(words)
+
+    def find_jobs() -> Found:
+        found = look_up(ids)
+        if not found.jobs and found.unavailable is None:
+            raise no_such_job(ids, RecordStore.default())
+        return found
+
+    def drawn_jobs(found: Found, height: Optional[int]) -> List[str]:
+        used = use_of(found.jobs)
+        with contextlib.redirect_stdout(canvas()) as drawing:
+            _show(used, compared=len(words) > 1)
+        return drawing.getvalue().splitlines()
+
+    return watch(find_jobs, drawn_jobs, until_ended=True)
+
+
+def _rows(used: Sequence[JobUse], key: Callable[[JobUse], str]) -> List[Dict[str, Any]]:
+    from neuronctl.frozen import asdict
+    from neuronctl.monitoring.totals import totals
+
+    return [asdict(part) for part in totals(used, key)]
+
+
+_GROUPS: Dict[str, Callable[[JobUse], str]] = {
+    "user": lambda job: job.status.user,
+    "partition": lambda job: job.status.partition,
+    "name": lambda job: job.status.name,
+}
+
+
+def _print_many(used: Sequence[JobUse]) -> None:
+    """The sums, and the jobs that took most."""
+    from neuronctl.monitoring.totals import total, totals
+
+    if not used:
+        print_line("no matching jobs")
+        return
+    whole = total("", used)
+    words = f"{counted(whole.jobs, 'job')}: {whole.node_hours:.1f} node hours"
+    words += f", {whole.gpu_hours:.1f} GPU hours" if whole.gpu_hours else ""
+    words += f", {_cost(used[0], whole.cost)}" if whole.cost is not None else ""
+    print_text(words, "bold")
+    if whole.gpu_hours:
+        told = f"the use of GPUs is known for {whole.gpu_hours_sampled:.1f} of the GPU hours"
+        print_text(f"{told} (--monitor)")
+    for by, key in _GROUPS.items():
+        parts = totals(used, key)
+        if by == "user" and len(parts) == 1:
+            continue
+        print_line()
+        print_table([Column(by.upper(), no_wrap=True), *_SUMS], [_sums(used[0], p) for p in parts])
+    print_line()
+    most = sorted(used, key=lambda job: (-job.gpu_hours, -job.node_hours))[:_GPUS]
+    columns = [
+        Column("JOB", no_wrap=True, style="bold"),
+        Column("NAME", no_wrap=True, priority=1),
+        Column("STATE", no_wrap=True, priority=2),
+        Column("TIME", no_wrap=True, justify="right"),
+        *_SUMS[1:],
+    ]
+    rows = []
+    for job in most:
+        status = job.status
+        figures = _sums(job, total("", [job]))[2:]
+        time_used = duration(status.elapsed)
+        rows.append([str(status.id), shortened(status.name, 20), status.state, time_used, *figures])
+    print_table(columns, rows)
+    if len(used) > _GPUS:
+        print_line(f"the {_GPUS} that took most of {len(used)}; --json has all")
+
+
+_SUMS = [
+    Column("JOBS", justify="right"),
+    Column("NODE H", justify="right", no_wrap=True),
+    Column("GPU H", justify="right", no_wrap=True),
+    Column("GPU USE", justify="right", no_wrap=True),
+    Column("GPU IDLE", justify="right", no_wrap=True, priority=3),
+    Column("CORES BUSY", justify="right", no_wrap=True, priority=4),
+    Column("COST", justify="right", no_wrap=True, priority=5),
+]
+
+
+def _sums(job: JobUse, part: Total) -> List[str]:
+    return [
+        shortened(part.name, 24),
+        str(part.jobs),
+        f"{part.node_hours:.1f}",
+        f"{part.gpu_hours:.1f}",
+        _or_unknown(part.gpu_use, lambda use: f"{use:.0f} %") if part.gpu_hours else "",
+        _or_unknown(part.gpu_idle, percent) if part.gpu_hours else "",
+        _or_unknown(part.cores_busy, percent),
+        "" if part.cost is None else _cost(job, part.cost),
+    ]
+
+
+def _cost(job: JobUse, cost: Optional[float]) -> str:
+    return f"{cost:,.2f} {job.policy.currency}".strip()
 
 
 def _print(job: JobUse) -> None:
@@ -303,6 +509,9 @@ def _data(job: JobUse) -> Dict[str, Any]:
 
     return {
         **status_data(job.status),
+        "gpu_hours": job.gpu_hours,
+        "node_hours": job.node_hours,
+        "cost": job.cost,
         "gpu_use": job.use,
         "gpu_idle": job.idle,
         "cores_busy": job.cores_busy,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 import time
 from typing import TYPE_CHECKING, List, Optional, TextIO, Tuple
@@ -198,16 +197,12 @@ def _picture(
 
 
 def _drawn(lines: List[Line], found: Found, question: _Question) -> List[str]:
-    class Canvas(io.StringIO):
-        encoding = sys.stdout.encoding
+    from neuronctl.cli.watch import canvas
 
-        def isatty(self) -> bool:
-            return is_terminal()
-
-    canvas = Canvas()
+    drawing = canvas()
     if lines:
-        _print(lines, found, question, canvas)
-    return canvas.getvalue().splitlines()
+        _print(lines, found, question, drawing)
+    return drawing.getvalue().splitlines()
 
 
 def _lines(found: Found, question: _Question, tasks: bool) -> List[Line]:

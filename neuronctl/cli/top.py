@@ -12,6 +12,7 @@ from neuronctl.frozen import asdict
 
 if TYPE_CHECKING:
     from neuronctl.slurm.srun import NodeUsage
+    from neuronctl.tracking.job_status import JobStatus
 
 
 @click.command("top")
@@ -38,6 +39,20 @@ def command(job: str, as_json: bool) -> None:
         _print(usages)
     if silent:
         notify(f"no answer from {', '.join(silent)}")
+    notify(*_idle(status))
+
+
+def _idle(status: JobStatus) -> List[str]:
+    """GPUs that are held and have not been used for long, as far as the job is sampled."""
+    from neuronctl.cli.report import sampled_use
+    from neuronctl.words import duration
+
+    job = sampled_use(status, ask=True)
+    return [
+        f"{job.place(gpu)} has been idle for {duration(gpu.idle_for)}"
+        for gpu in job.told
+        if gpu.idle_for >= job.policy.idle_stretch
+    ]
 
 
 def _print(usages: Sequence[NodeUsage]) -> None:

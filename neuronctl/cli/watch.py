@@ -8,6 +8,7 @@ in place and keeps the last one; elsewhere each table that differs from the one 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shutil
 import signal
@@ -42,6 +43,19 @@ def watch(find_jobs: Callable[[], Found], draw: Draw, *, until_ended: bool) -> i
     if full:
         sys.stdout.write("".join(line + "\n" for line in picture.lines()))
     return 0
+
+
+def canvas() -> io.StringIO:
+    """Text that is written as standard output would be, with its colours and characters."""
+    terminal = is_terminal()
+
+    class Canvas(io.StringIO):
+        encoding = sys.stdout.encoding
+
+        def isatty(self) -> bool:
+            return terminal
+
+    return Canvas()
 
 
 class _Picture:

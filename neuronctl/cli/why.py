@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 import click
 
@@ -14,10 +14,14 @@ from neuronctl.console import is_terminal, print_json, print_line, print_text, t
 from neuronctl.diagnosis.evidence import Diagnosis, Evidence
 from neuronctl.diagnosis.gather import examine
 from neuronctl.errors import RecordError, SlurmUnavailableError
+from neuronctl.frozen import asdict
 from neuronctl.records.store import RecordStore
 from neuronctl.rule_codes import ROW
 from neuronctl.slurm.job_states import ENDED, GOOD, OUT_OF_MEMORY
 from neuronctl.tracking.job_status import JobStatus
+
+if TYPE_CHECKING:
+    from neuronctl.monitoring.samples import LastMemory
 
 _MOST = 4  # kinds of ends of one array that are explained
 _LOOKED_AT, _ASKED_FOR = 100, 5
@@ -103,8 +107,34 @@ def _print(same: Sequence[JobStatus], evidence: Evidence, diagnosis: Diagnosis) 
             "interactive job has neither)"
         )
         print_text(_wrap(words, width, "  log    ", later))
+    memory = _memory(evidence, diagnosis)
+    if memory is not None:
+        print_text(_wrap(_memory_words(memory), width, "  memory ", later))
     for code, severity, _, message, *_ in _found(evidence.status):
         print_text(_wrap(f"{severity} {code}: {message}", width, "  check  ", later))
+
+
+def _memory(evidence: Evidence, diagnosis: Diagnosis) -> Optional[LastMemory]:
+    """The last minutes of a job that died of memory, if it was sampled."""
+    log = evidence.status.stdout
+    if diagnosis.kind != "out-of-memory" or log is None:
+        return None
+    from neuronctl.monitoring.samples import folder_of, last_memory
+
+    status = evidence.status
+    with contextlib.suppress(OSError):
+        return last_memory(folder_of(log), status.job_id, status.start or 0)
+    return None
+
+
+def _memory_words(memory: LastMemory) -> str:
+    from neuronctl.words import amount, duration
+
+    (begun, first), (ended, last) = memory.samples[0], memory.samples[-1]
+    held = "" if memory.limit is None else f" of {amount(memory.limit)}"
+    most = amount(max(size for _, size in memory.samples))
+    words = f"on {memory.node}, at most {most}{held} in the last {duration(int(ended - begun))}"
+    return f"{words} that were sampled: {amount(first)} at first, {amount(last)} at last"
 
 
 def _found(status: JobStatus) -> Sequence[Tuple[str, ...]]:
@@ -162,10 +192,12 @@ _OF_STATUS = ("job_id", "name", "state", "reason", "exit_code", "signal", "cance
 
 def _data(same: Sequence[JobStatus], evidence: Evidence, diagnosis: Diagnosis) -> Dict[str, Any]:
     status, line = status_data(evidence.status), diagnosis.line
+    memory = _memory(evidence, diagnosis)
     return {
         **{key: status[key] for key in _OF_STATUS},
         "tasks": [str(task.id) for task in same],
         **{key: getattr(diagnosis, key) for key in ("kind", "what", "cause", "certain", "remedy")},
         "findings": [dict(zip(ROW, row)) for row in _found(evidence.status)],
+        "memory": None if memory is None else asdict(memory),
         "log": line and {"path": line.path, "line": line.text, "from_end": line.number},
     }

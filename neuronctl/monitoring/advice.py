@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Callable, List, Optional, Sequence, Tuple
 
+from neuronctl.catalog.model import ReportPolicy
 from neuronctl.frozen import dataclass, replace
 from neuronctl.monitoring.samples import POWER_LIMIT, GpuUse, NodeUse
 from neuronctl.slurm.job_usage import AccountedUse
@@ -13,33 +14,29 @@ from neuronctl.words import amount, counted, duration, percent
 
 
 @dataclass(frozen=True)
-class Thresholds:
-    """From when on something is worth a word. Shares are of 1, times are seconds.
-
-    The shares for GPUs and time are those of Princeton's jobstats (its config.py, 2026).
-    """
-
-    samples: int = 10
-    gpu_use: float = 0.15
-    gpu_idle: float = 0.3
-    idle_stretch: int = 600
-    apart: float = 0.3
-    clock: float = 0.8
-    slowed: float = 0.1
-    gpu_memory: float = 0.15
-    cores_busy: float = 0.25
-    time_used: float = 0.1
-    least_limit: int = 3600
-    full_in: int = 48 * 3600
-
-
-@dataclass(frozen=True)
 class JobUse:
     """A job and what its nodes wrote of it. accounted: what Slurm has of one that wrote nothing."""
 
     status: JobStatus
     nodes: Tuple[NodeUse, ...] = ()
     accounted: Optional[AccountedUse] = None
+    policy: ReportPolicy = ReportPolicy()
+
+    @property
+    def gpu_hours(self) -> float:
+        return (self.status.elapsed or 0) * (self.status.gpus or 0) / 3600
+
+    @property
+    def node_hours(self) -> float:
+        return (self.status.elapsed or 0) * (self.status.nodes or 0) / 3600
+
+    @property
+    def cost(self) -> Optional[float]:
+        """None where the catalog has no prices."""
+        prices = (self.policy.gpu_hour, self.policy.node_hour)
+        if prices == (None, None):
+            return None
+        return self.gpu_hours * (prices[0] or 0) + self.node_hours * (prices[1] or 0)
 
     @property
     def gpus(self) -> Tuple[GpuUse, ...]:
@@ -90,10 +87,10 @@ def mean(values: Sequence[float]) -> Optional[float]:
     return sum(values) / len(values) if values else None
 
 
-Advice = Callable[[JobUse, Thresholds], Optional[str]]
+Advice = Callable[[JobUse], Optional[str]]
 
 
-def _unused(job: JobUse, limits: Thresholds) -> Optional[str]:
+def _unused(job: JobUse) -> Optional[str]:
     unused, known = [gpu for gpu in job.told if gpu.never_used], len(job.told)
     if not 0 < len(unused) < known:
         return None
@@ -104,7 +101,7 @@ def _unused(job: JobUse, limits: Thresholds) -> Optional[str]:
     )
 
 
-def _no_gpu(job: JobUse, limits: Thresholds) -> Optional[str]:
+def _no_gpu(job: JobUse) -> Optional[str]:
     if not job.told or not all(gpu.never_used for gpu in job.told):
         return None
     return (
@@ -113,13 +110,13 @@ def _no_gpu(job: JobUse, limits: Thresholds) -> Optional[str]:
     )
 
 
-def _data_loading(job: JobUse, limits: Thresholds) -> Optional[str]:
+def _data_loading(job: JobUse) -> Optional[str]:
     used = [gpu for gpu in job.told if not gpu.never_used]
     idle = mean([gpu.idle for gpu in used if gpu.idle is not None])
     busy = job.cores_busy
-    if idle is None or idle < limits.gpu_idle or busy is None or not job.cores:
+    if idle is None or idle < job.policy.gpu_idle or busy is None or not job.cores:
         return None
-    if busy > limits.cores_busy * job.cores:
+    if busy > job.policy.cores_busy * job.cores:
         return (
             f"the GPUs in use were idle {percent(idle)} of the time while {busy:.1f} of "
             f"{job.cores} cores were busy: they wait for the CPU, so prepare the data beforehand"
@@ -131,10 +128,10 @@ def _data_loading(job: JobUse, limits: Thresholds) -> Optional[str]:
     )
 
 
-def _idle_stretch(job: JobUse, limits: Thresholds) -> Optional[str]:
+def _idle_stretch(job: JobUse) -> Optional[str]:
     used = [gpu for gpu in job.told if not gpu.never_used]
     longest = max(used, key=lambda gpu: gpu.longest_idle, default=None)
-    if longest is None or longest.longest_idle < limits.idle_stretch:
+    if longest is None or longest.longest_idle < job.policy.idle_stretch:
         return None
     if not job.nodes or longest.idle_since is None:
         return None
@@ -145,13 +142,13 @@ def _idle_stretch(job: JobUse, limits: Thresholds) -> Optional[str]:
     )
 
 
-def _apart(job: JobUse, limits: Thresholds) -> Optional[str]:
+def _apart(job: JobUse) -> Optional[str]:
     used = sorted((gpu for gpu in job.told if not gpu.never_used), key=lambda gpu: gpu.use or 0.0)
     if len(used) < 2:
         return None
     worst, middle = used[0], used[len(used) // 2]
     apart = ((middle.use or 0) - (worst.use or 0)) / 100
-    if apart < limits.apart:
+    if apart < job.policy.apart:
         return None
     return (
         f"{job.place(worst)} was used {worst.use:.0f} % of the time, the others about "
@@ -159,14 +156,14 @@ def _apart(job: JobUse, limits: Thresholds) -> Optional[str]:
     )
 
 
-def _slow(job: JobUse, limits: Thresholds) -> Optional[str]:
+def _slow(job: JobUse) -> Optional[str]:
     bad = [
         (gpu, {name: share for name, share in gpu.slowed.items() if name != POWER_LIMIT})
         for gpu in job.gpus
-        if gpu.clock is not None and gpu.clock < limits.clock
+        if gpu.clock is not None and gpu.clock < job.policy.clock
     ]
     for gpu, reasons in bad:
-        if reasons and max(reasons.values()) > limits.slowed:
+        if reasons and max(reasons.values()) > job.policy.slowed:
             why = max(reasons, key=lambda name: reasons[name])
             heat = "" if gpu.temperature is None else f"; {gpu.temperature:.0f} C at most"
             return (
@@ -177,7 +174,7 @@ def _slow(job: JobUse, limits: Thresholds) -> Optional[str]:
     return None
 
 
-def _errors(job: JobUse, limits: Thresholds) -> Optional[str]:
+def _errors(job: JobUse) -> Optional[str]:
     for gpu in job.gpus:
         if gpu.errors:
             return (
@@ -188,13 +185,13 @@ def _errors(job: JobUse, limits: Thresholds) -> Optional[str]:
     return None
 
 
-def _small(job: JobUse, limits: Thresholds) -> Optional[str]:
+def _small(job: JobUse) -> Optional[str]:
     used = [gpu for gpu in job.told if not gpu.never_used and gpu.memory and gpu.memory_peak]
     shares = [(gpu.memory_peak or 0) / (gpu.memory or 1) for gpu in used]
     use = mean([gpu.use or 0.0 for gpu in used])
-    if not shares or use is None or max(shares) > limits.gpu_memory:
+    if not shares or use is None or max(shares) > job.policy.gpu_memory:
         return None
-    if use > 100 * (1 - limits.gpu_use):
+    if use > 100 * (1 - job.policy.gpu_use):
         return None
     return (
         f"at most {percent(max(shares))} of the GPUs' memory was used, and the GPUs "
@@ -202,13 +199,13 @@ def _small(job: JobUse, limits: Thresholds) -> Optional[str]:
     )
 
 
-def _fills(job: JobUse, limits: Thresholds) -> Optional[str]:
+def _fills(job: JobUse) -> Optional[str]:
     for node in job.nodes:
         if not node.grows or node.memory is None:
             continue
         left = node.memory - node.memory_peak
         seconds = left / node.grows * 3600
-        if node.grows > 0 and seconds < limits.full_in:
+        if node.grows > 0 and seconds < job.policy.full_in:
             on = f" on {node.node}" if len(job.nodes) > 1 else ""
             return (
                 f"memory{on} grows by {amount(node.grows)} an hour, to {amount(node.memory_peak)} "
@@ -218,12 +215,12 @@ def _fills(job: JobUse, limits: Thresholds) -> Optional[str]:
     return None
 
 
-def _early(job: JobUse, limits: Thresholds) -> Optional[str]:
+def _early(job: JobUse) -> Optional[str]:
     status = job.status
     used, limit = status.elapsed, status.time_limit
     if status.state != "COMPLETED" or not used or not limit or limit == UNLIMITED:
         return None
-    if limit < limits.least_limit or used > limits.time_used * limit:
+    if limit < job.policy.least_limit or used > job.policy.time_used * limit:
         return None
     enough = max(600, -(-used * 2 // 600) * 600)
     return (
@@ -238,19 +235,16 @@ ADVICE: Tuple[Advice, ...] = (
 )
 
 
-LIMITS = Thresholds()
-
-
-def advise(job: JobUse, limits: Thresholds = LIMITS) -> List[str]:
+def advise(job: JobUse) -> List[str]:
     """All that there is to say of a job; of its samples only where there are enough."""
-    enough = max((node.samples for node in job.nodes), default=0) >= limits.samples
+    enough = max((node.samples for node in job.nodes), default=0) >= job.policy.samples
     known = ADVICE if enough else (_early,)
     # nvidia-smi may have ended long before the job.
     job = replace(
         job,
         nodes=tuple(
-            replace(node, gpus=tuple(gpu for gpu in node.gpus if gpu.samples >= limits.samples))
+            replace(node, gpus=tuple(gpu for gpu in node.gpus if gpu.samples >= job.policy.samples))
             for node in job.nodes
         ),
     )
-    return [text for one in known if (text := one(job, limits))]
+    return [text for advice in known if (text := advice(job))]

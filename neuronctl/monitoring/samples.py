@@ -52,7 +52,8 @@ class GpuUse:
     """One GPU of a job. None: nvidia-smi did not say.
 
     use: mean percent of time in which a kernel ran; idle: share of the samples without one;
-    longest_idle: seconds, from idle_since (epoch). memory_peak, memory: MiB. power: mean in W.
+    longest_idle: seconds, from idle_since (epoch). idle_for: seconds without use until the last
+    sample. memory_peak, memory: MiB. power: mean in W.
     temperature: the highest in C. clock: mean share of its highest clock while it was in use.
     slowed: share of the samples by reason. errors: uncorrected ECC errors since the first sample.
     """
@@ -64,6 +65,7 @@ class GpuUse:
     idle: Optional[float] = None
     longest_idle: int = 0
     idle_since: Optional[int] = None
+    idle_for: int = 0
     memory_peak: Optional[float] = None
     memory: Optional[float] = None
     power: Optional[float] = None
@@ -125,13 +127,7 @@ def read_samples(folder: str, job: int, start: float = 0) -> Tuple[NodeUse, ...]
     job: its own number, as $SLURM_JOB_ID. start: what a node wrote of a run that ended before is
     left out; a requeued job has several. Raises OSError.
     """
-    own = re.compile(rf"{job}\.[A-Za-z0-9][A-Za-z0-9_.-]*\.csv")
-    try:
-        names = sorted(name for name in os.listdir(folder) if own.fullmatch(name))
-    except (FileNotFoundError, NotADirectoryError):
-        return ()
-    names = [name for name in names if not name.endswith(".gpus.csv")][:_MOST_NODES]
-    spans = {path: _span(path) for path in (os.path.join(folder, name) for name in names)}
+    spans = {path: _span(path) for path in _files(folder, job)[:_MOST_NODES]}
     known = {path: span for path, span in spans.items() if span is not None and span[1] >= start}
     if not known:
         return ()
@@ -139,6 +135,81 @@ def read_samples(folder: str, job: int, start: float = 0) -> Tuple[NodeUse, ...]
     found = (_read_node(path, axis) for path in known)
     return tuple(sorted((node for node in found if node is not None), key=lambda node: node.node))
 
+
+def _files(folder: str, job: int, end: str = ".csv") -> List[str]:
+    """The files that a job's nodes wrote: of their own figures, or with ``.gpus.csv`` of GPUs."""
+    own = re.compile(rf"{job}\.[A-Za-z0-9][A-Za-z0-9_.-]*?(\.gpus)?\.csv")
+    try:
+        names = sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    gpus = end != ".csv"
+    matches = ((name, own.fullmatch(name)) for name in names)
+    return [
+        os.path.join(folder, name) for name, match in matches if match and bool(match[1]) == gpus
+    ]
+
+
+@dataclass(frozen=True)
+class LastMemory:
+    """The memory of the node that had least left, in the last minutes: (time, bytes) by sample.
+
+    limit: what the job could use there, in bytes; None: not known.
+    """
+
+    node: str
+    samples: Tuple[Tuple[float, float], ...]
+    limit: Optional[int]
+
+    @property
+    def left(self) -> float:
+        most = max(size for _, size in self.samples)
+        return -most if self.limit is None else self.limit - most
+
+
+def last_memory(
+    folder: str, job: int, start: float = 0, seconds: int = 600
+) -> Optional[LastMemory]:
+    """start: as for read_samples(). Reads only the ends of files. Raises OSError."""
+    found: List[LastMemory] = []
+    for path in _files(folder, job)[:_MOST_SHOWN]:
+        head, tail = _ends(path)
+        places = columns(head[1] if len(head) > 1 else "", _OF_NODE)
+        if not {"time", "memory"} <= places.keys():
+            continue
+        numbers, last = _Numbers(), max(places.values())
+        rows = [row for row in (line.split(",") for line in tail) if len(row) > last]
+        both = [(numbers[row[places["time"]]], numbers[row[places["memory"]]]) for row in rows]
+        known = [(now, size) for now, size in both if now >= start and size == size]
+        if known:
+            end = max(now for now, _ in known)
+            recent = tuple((now, size) for now, size in known if now >= end - seconds)
+            found.append(
+                LastMemory(_node_of(path), recent, _bytes(_facts(head[0]).get("memory", "")))
+            )
+    return min(found, key=lambda node: node.left, default=None)
+
+
+def last_use(folder: str, job: int) -> Optional[float]:
+    """Percent of use, over all GPUs of a job, by each node's last samples; reads little."""
+    uses: List[float] = []
+    numbers = _Numbers()
+    try:
+        for path in _files(folder, job, ".gpus.csv")[:_MOST_SHOWN]:
+            head, tail = _ends(path)
+            places = gpu_columns(head[0])
+            if {"index", "use"} <= places.keys():
+                rows = [line.split(", ") for line in tail]
+                rows = [row for row in rows if len(row) > max(places["index"], places["use"])]
+                last = {row[places["index"]]: row for row in rows}
+                uses += [numbers[row[places["use"]]] for row in last.values()]
+    except OSError:
+        return None
+    return _mean(_told(uses))
+
+
+_MOST_SHOWN = 64
+"""Nodes whose last samples are looked at."""
 
 # ------------------------------------------------------------------------- reading
 
@@ -217,16 +288,24 @@ _OF_NODE.update({name: (name, "s" if name == "cpu" else "B") for name in _COUNTE
 def _span(path: str) -> Optional[Tuple[float, float]]:
     """When a node's first and last samples were taken."""
     try:
-        with open_regular(path) as file:
-            head = file.read(_LONGEST_LINE).decode("ascii", "replace").split("\n")
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _LONGEST_LINE))
-            tail = file.read(_LONGEST_LINE).decode("ascii", "replace").split("\n")
+        head, tail = _ends(path)
     except OSError:
         return None
-    times = [float(match[0]) for line in (*head[:-1], *tail[:-1]) if (match := _TIME.match(line))]
+    times = [float(match[0]) for line in (*head, *tail) if (match := _TIME.match(line))]
     return (min(times), max(times)) if times else None
 
+
+def _ends(path: str) -> Tuple[List[str], List[str]]:
+    """Lines at the beginning and at the end of a file, the last without what is being written."""
+    with open_regular(path) as file:
+        head = file.read(_LONGEST_LINE).decode("ascii", "replace").split("\n")
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL))
+        tail = file.read(_TAIL).decode("ascii", "replace").split("\n")
+    return head[: max(1, len(head) - 1)], tail[size > _TAIL : -1]
+
+
+_TAIL = 16 * 1024
 
 _TIME = re.compile(r"[0-9]{9,11}(?=,)")
 
@@ -449,7 +528,7 @@ class _Gpu:
     def result(self, node: str, axis: _Axis) -> GpuUse:
         figures = {name: _told(values) for name, values in self.figures.items()}
         use, memory, errors = figures["use"], figures["memory"], figures["errors"]
-        stretch, since = self._longest_idle()
+        stretch, since, at_last = self._idle_stretches()
         samples = len(self.times)
         slowed = {}
         for bit, name in SLOWED.items():
@@ -464,6 +543,7 @@ class _Gpu:
             idle=sum(value <= IDLE for value in use) / len(use) if use else None,
             longest_idle=int(stretch),
             idle_since=int(axis.first + since) if stretch else None,
+            idle_for=int(at_last),
             memory_peak=max(memory, default=None),
             memory=max(figures["whole"], default=None),
             power=_mean(figures["power"]),
@@ -475,20 +555,18 @@ class _Gpu:
             memory_curve=axis.curve_of(self.times, self.figures["memory"]),
         )
 
-    def _longest_idle(self) -> Tuple[float, float]:
-        """How long it was not used at a stretch, and from when on."""
-        longest, since, begun = 0.0, 0.0, math.nan
+    def _idle_stretches(self) -> Tuple[float, float, float]:
+        """How long it was not used at a stretch, from when on, and how long at the end."""
+        longest, since, begun, now = 0.0, 0.0, math.nan, 0.0
         for now, use in zip(self.times, self.figures["use"]):
-            if use <= IDLE:
-                if begun != begun:
-                    begun = now
-                elif now - begun > longest:
-                    longest, since = now - begun, begun
-            elif begun == begun:
-                if now - begun > longest:
-                    longest, since = now - begun, begun
+            if now - begun > longest:
+                longest, since = now - begun, begun
+            if use > IDLE:
                 begun = math.nan
-        return longest, since
+            elif begun != begun:
+                begun = now
+        at_last = now - begun
+        return longest, since, at_last if at_last == at_last else 0.0
 
     def _clock(self) -> Optional[float]:
         rows = zip(*(self.figures[name] for name in ("use", "clock", "most")))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import List, Optional
+from typing import Dict, List, Optional, Sequence
 
 from neuronctl.errors import SlurmError
 from neuronctl.frozen import dataclass
@@ -11,7 +11,7 @@ from neuronctl.slurm.fields import SEPARATOR, count
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import run
 
-_FIELDS = ("TotalCPU", "NCPUS", "ElapsedRaw", "MaxRSS")
+_FIELDS = ("JobID", "TotalCPU", "NCPUS", "ElapsedRaw", "MaxRSS")
 
 
 @dataclass(frozen=True)
@@ -33,26 +33,34 @@ class AccountedUse:
         return self.cpu / self.elapsed if self.cpu and self.elapsed else None
 
 
-def parse_usage(text: str) -> Optional[AccountedUse]:
-    """Of sacct's rows, the first is the job's, and the others are those of its steps."""
-    rows: List[List[str]] = [line.split(SEPARATOR) for line in text.splitlines()]
-    rows = [row for row in rows if len(row) == len(_FIELDS)]
-    if not rows:
-        return None
-    cpu, cores, elapsed, _ = rows[0]
-    sizes = [size for size in (_memory(row[3]) for row in rows) if size is not None]
-    largest = max(sizes, default=None)
-    return AccountedUse(_seconds(cpu) or None, count(cores), count(elapsed), largest)
+def parse_usage(text: str) -> Dict[JobId, AccountedUse]:
+    """sacct's rows by job: the first of each is its own, the others are those of its steps."""
+    rows: Dict[JobId, List[List[str]]] = {}
+    for line in text.splitlines():
+        row = line.split(SEPARATOR)
+        job = JobId.read(row[0].partition(".")[0])
+        if len(row) == len(_FIELDS) and job is not None:
+            rows.setdefault(job, []).append(row)
+    used = {}
+    for job, steps in rows.items():
+        _, cpu, cores, elapsed, _ = steps[0]
+        sizes = [size for size in (_memory(row[-1]) for row in steps) if size is not None]
+        largest = max(sizes, default=None)
+        used[job] = AccountedUse(_seconds(cpu) or None, count(cores), count(elapsed), largest)
+    return used
 
 
-def read_usage(job: JobId) -> Optional[AccountedUse]:
-    """Ask sacct of one job or array task; None where accounting does not know it or is off."""
+def read_usage(jobs: Sequence[JobId]) -> Dict[JobId, AccountedUse]:
+    """Ask sacct once; those are missing that it does not know, all of them where it is off."""
+    if not jobs:
+        return {}
     argv = ["sacct", "--noheader", "--parsable2", f"--delimiter={SEPARATOR}"]
+    asked = ",".join(dict.fromkeys(job.asked for job in jobs))
     try:
-        result = run([*argv, f"--format={','.join(_FIELDS)}", f"--jobs={job.asked}"])
+        result = run([*argv, f"--format={','.join(_FIELDS)}", f"--jobs={asked}"])
     except SlurmError:
-        return None
-    return parse_usage(result.stdout) if result.returncode == 0 else None
+        return {}
+    return parse_usage(result.stdout) if result.returncode == 0 else {}
 
 
 def _seconds(text: str) -> Optional[float]:

@@ -113,7 +113,8 @@ def sacct_argv(
 ) -> List[str]:
     """One sacct for all ``job_ids``, or for a user's jobs since a time (epoch seconds).
 
-    duplicates: include the runs before a requeue, and other jobs that had the same job id.
+    user: None: everybody's, as far as Slurm shows them (PrivateData). duplicates: include the runs
+    before a requeue, and other jobs that had the same job id.
     """
     argv = ["sacct", "--allocations", "--noheader", "--parsable2", f"--delimiter={SEPARATOR}"]
     if duplicates:
@@ -123,6 +124,8 @@ def sacct_argv(
         argv.append("--jobs=" + ",".join(dict.fromkeys(job.asked for job in job_ids)))
     if user is not None:
         argv.append("--user=" + user)
+    elif not job_ids:
+        argv.append("--allusers")
     if since is not None:
         argv.append("--starttime=" + time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(since)))
     return argv

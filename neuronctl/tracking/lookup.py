@@ -197,7 +197,7 @@ def mine(
 ) -> Found:
     """The user's jobs in the queue and those recorded in the last day; optionally everybody's.
 
-    since: also all of the user's jobs in accounting from then on (epoch seconds).
+    since: also all of the same users' jobs in accounting from then on (epoch seconds).
     """
     return _search((), store, user=None if everybody else str(os.getuid()), since=since)
 
@@ -293,13 +293,18 @@ def _search(
         # Import the record code and read the records while squeue runs.
         from neuronctl.records.store import RecordStore
 
-        return _Search(store or RecordStore.default(), accounting, since).run(asked, queue)
+        search = _Search(store or RecordStore.default(), accounting, since, user)
+        return search.run(asked, queue)
 
 
 class _Search:
-    def __init__(self, store: RecordStore, accounting: bool, since: Optional[int]) -> None:
+    def __init__(
+        self, store: RecordStore, accounting: bool, since: Optional[int], user: Optional[str]
+    ) -> None:
         self.store = store
         self.since = since
+        # Everybody's jobs of some time are asked for only where the time is.
+        self.user = str(os.getuid()) if since is None else user
         self.accounting = accounting
         self.cluster = local_cluster()
         self.notes: List[str] = []
@@ -390,7 +395,7 @@ class _Search:
                 since = min([self.since or int(time.time()) - RECENT, *begun])
                 if lost is not None:
                     since = min(since, lost.since)
-                accounting = sacct(user=str(os.getuid()), since=since, marks=lost is not None)
+                accounting = sacct(user=self.user, since=since, marks=lost is not None)
             else:
                 accounting = sacct([JobId(number) for number in sorted(wanted)])
         except SlurmError as error:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Dict, List
 
 import pytest
-from harness import COMMENT, Sandbox
+from harness import COMMENT, Sandbox, wait_until
 
 pytestmark = pytest.mark.usefixtures("no_jobs")
 
@@ -164,3 +165,59 @@ def test_a_script_of_ones_own_is_sampled_unchanged(sandbox: Sandbox) -> None:
     wrapped = ["sh", "-c", call, "sh", *options, "--monitor", "--wrap", "true"]
     refused = sandbox.exec(wrapped, check=False)
     assert refused.returncode == 2 and "only bash can start the sampler" in refused.stderr
+
+
+def test_arrays_and_all_jobs_since(sandbox: Sandbox) -> None:
+    sandbox.write("bin/nvidia-smi", NVIDIA_SMI)
+    sandbox.exec(["chmod", "755", "bin/nvidia-smi"])
+    sandbox.write("catalog.yaml", "clusters: {neuron: {report: {gpu_hour: 3600, currency: SU}}}\n")
+    options = ["-p", "amd_a100nv_8", "-N1", "--ntasks-per-node=1", "-c2", "--gres=gpu:2", "-t5"]
+    options += [COMMENT, "--parsable", "--wait", "-J", "swept", "-o", "swept_%A_%a.out"]
+    sandbox.write("swept.sh", "#!/bin/bash\nsleep 8\n")
+    call = ["sh", "-c", 'PATH=$PWD/bin:$PATH exec neuronctl sbatch "$@"', "sh", *options]
+    sampled = [*call, "--monitor", "--monitor-interval=1", "--array=1-2", "swept.sh"]
+    array = sandbox.exec(sampled).stdout.split()[0]
+    single = sandbox.exec(
+        [*call, "-N2", "-J", "alone", "-o", "/dev/null", "swept.sh"]
+    ).stdout.split()[0]
+
+    def told(*words: str) -> Any:
+        with_prices = ["env", "NEURONCTL_CATALOG=catalog.yaml", "neuronctl", "report", *words]
+        return sandbox.exec(with_prices).stdout
+
+    data = json.loads(told(array, "--json"))
+    assert [job["job_id"] for job in data["jobs"]] == [f"{array}_1", f"{array}_2"]
+    assert all(len(job["nodes_sampled"]) == 1 for job in data["jobs"])
+    (total,) = data["totals"]["name"]
+    held = sum(2 * job["elapsed"] for job in data["jobs"])
+    assert (total["name"], total["jobs"], total["cost"]) == ("swept", 2, pytest.approx(held))
+    assert total["gpu_hours"] == pytest.approx(held / 3600) == total["gpu_hours_sampled"]
+    text = told("--since", "1h")
+    assert f"{array}_2" in text and single in text and "SU" in text and "PARTITION" in text
+    text = told("--since", "1h", "--name", "alone*")
+    assert "1 job" in text or single in text
+    assert f"{array}_1" not in text
+    others = sandbox.exec(["neuronctl", "report", "--since", "1h", "--all-users", "--json"])
+    assert "no other user's jobs" in others.stderr
+    assert {f"{array}_1", single} <= {job["job_id"] for job in json.loads(others.stdout)["jobs"]}
+    live = sandbox.exec(["neuronctl", "report", "--watch", f"{array}_1"]).stdout  # it has ended
+    assert "as of" in live and "USE" in live
+
+
+def test_top_and_status_of_a_job_that_is_sampled(sandbox: Sandbox) -> None:
+    sandbox.write("bin/nvidia-smi", NVIDIA_SMI)
+    sandbox.exec(["chmod", "755", "bin/nvidia-smi"])
+    sandbox.write("catalog.yaml", "clusters: {neuron: {report: {idle_stretch: 6}}}\n")
+    sandbox.write("long.sh", "#!/bin/bash\nsleep 300\n")
+    call = ["env", "NEURONCTL_CATALOG=catalog.yaml", "sh", "-c"]
+    call += ['PATH=$PWD/bin:$PATH exec neuronctl "$@"', "sh"]
+    options = ["-p", "amd_a100nv_8", "-N1", "--ntasks-per-node=1", "-c2", "--gres=gpu:2", "-t10"]
+    options += [COMMENT, "--parsable", "--monitor", "--monitor-interval=1", "-J", "long"]
+    job = sandbox.exec([*call, "sbatch", *options, "long.sh"]).stdout.strip()
+    wait_until(
+        lambda: "GPU 1 has been idle for" in sandbox.exec([*call, "top", job], check=False).stderr
+    )
+    text = sandbox.exec([*call, "status", job]).stdout
+    assert "GPU USE" in text and re.search(r" (49|74) %", text), text
+    wait_until(lambda: "GPU 2 ran at 50 %" in sandbox.exec([*call, "report", job]).stdout)
+    sandbox.exec(["scancel", job])

@@ -9,7 +9,7 @@ import time
 from typing import Any, Dict, Iterator, List, Tuple
 
 import pytest
-from harness import COMMENT, Sandbox
+from harness import COMMENT, Sandbox, wait_until
 
 JOB = ["sbatch", "--parsable", "-p", "amd_a100nv_8", "-n1", "-c1", "--gres=gpu:1", "-t5", COMMENT]
 
@@ -183,8 +183,12 @@ sys.exit(slurm.slurm_complete_job(job, ctypes.c_uint32(253)))
 
 
 def test_out_of_memory(sandbox: Sandbox) -> None:
-    job = submit(sandbox, "--wrap=echo loading; sleep 300")
+    sandbox.write("loads.sh", "#!/bin/bash\necho loading\nsleep 300\n")
+    sampled = ["neuronctl", "sbatch", "--monitor", "--monitor-interval=1", "--parsable"]
+    options = ["-p", "amd_a100nv_8", "--gres=gpu:1", "-c2", "-n1", "-t5", COMMENT, "-o", "%j.txt"]
+    job = sandbox.exec([*sampled, *options, "loads.sh"]).stdout.strip()
     wait_for(sandbox, job, "RUNNING")
+    wait_until(lambda: "without caches" in sandbox.exec(["neuronctl", "report", job]).stdout)
     form = "number" if sandbox.version < (25,) else "step id"
     sandbox.exec([sys.executable, "-c", OUT_OF_MEMORY, job, form])
     wait_for(sandbox, job, "OUT_OF_MEMORY")
@@ -199,6 +203,7 @@ def test_out_of_memory(sandbox: Sandbox) -> None:
     )
     assert "the job exceeded its memory limit on a node" in text
     assert "--mem" in text and "signal 125" not in text
+    assert data["memory"]["samples"] and " memory on gpu35, at most " in text
 
 
 def test_jobs_that_wait_and_run(sandbox: Sandbox) -> None:

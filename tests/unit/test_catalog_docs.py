@@ -23,6 +23,7 @@ TABLES = {
     "`cores`:": model.CorePolicy,
     "## Network": model.Network,
     "## Containers": model.Containers,
+    "## Report": model.ReportPolicy,
 }
 
 

@@ -9,13 +9,15 @@ from typing import List, Optional
 
 import pytest
 
+from neuronctl.catalog.model import ReportPolicy
 from neuronctl.cli.report import drawn
 from neuronctl.frozen import replace
 from neuronctl.monitoring.advice import JobUse, advise
 from neuronctl.monitoring.page import report_page
-from neuronctl.monitoring.samples import GpuUse, NodeUse, read_samples
+from neuronctl.monitoring.samples import GpuUse, NodeUse, last_memory, last_use, read_samples
+from neuronctl.monitoring.totals import total, totals
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_usage import parse_usage
+from neuronctl.slurm.job_usage import AccountedUse, parse_usage
 from neuronctl.slurm.srun import parse_node_usage
 from neuronctl.tracking.job_status import JobStatus
 
@@ -78,6 +80,8 @@ def test_gpus_of_two_drivers(tmp_path: Path, header: str, errors: str) -> None:
     (one,) = read_samples(str(tmp_path), 4711)
     first, second = one.gpus
     assert (first.use, first.idle, first.longest_idle) == (40.0, 0.5, 100)
+    assert (first.idle_for, second.idle_for) == (90, 0)
+    assert last_use(str(tmp_path), 4711) == 47.5 and last_use(str(tmp_path), 471) is None
     assert first.idle_since is not None and (first.idle_since - START) % 200 == 100
     assert first.slowed == {"power limit": 0.5}
     assert (second.clock, second.power, second.temperature) == (0.5, None, 88)
@@ -121,6 +125,7 @@ def test_broken_files(tmp_path: Path, content: bytes) -> None:
         OF_535.encode() + content + b"\n, , \n1, 2, nan\n"
     )
     assert len(read_samples(str(tmp_path), 4711)) == 1
+    assert last_use(str(tmp_path), 4711) in (None, 0.0, 2.0)
 
 
 def test_pipes_and_no_folder(tmp_path: Path) -> None:
@@ -195,12 +200,40 @@ def test_a_curve_in_characters() -> None:
 
 
 def test_what_accounting_has() -> None:
-    text = "1-00:00:10\x1f32\x1f100\x1f\n00:11.557\x1f32\x1f41\x1f114168K\n\x1f32\x1f41\x1f1.5G\n"
-    use = parse_usage(text)
-    assert use is not None
+    text = "4711\x1f1-00:00:10\x1f32\x1f100\x1f\n4711.batch\x1f00:11.557\x1f32\x1f41\x1f114168K\n"
+    text += "4711.0\x1f\x1f32\x1f41\x1f1.5G\n4712_3\x1f00:50.5\x1f2\x1f100\x1f\n"
+    used = parse_usage(text)
+    use, task = used[JobId(4711)], used[JobId(4712, 3)]
     assert (use.cpu, use.cores, use.elapsed) == (86410.0, 32, 100)
     assert use.largest_task == int(1.5 * GIB)
-    assert parse_usage("") is None
+    assert (task.cpu, task.cores_busy, task.largest_task) == (50.5, 0.505, None)
+    assert parse_usage("") == {}
+
+
+def test_sums_are_weighted_by_hours() -> None:
+    hour = replace(STATUS, elapsed=3600, nodes=1, gpus=2, user="kim", time_limit=None)
+    prices = ReportPolicy(gpu_hour=2.5, node_hour=1.0)
+    busy = JobUse(hour, (replace(NODE, gpus=(GPU,)),), policy=prices)
+    idle = replace(
+        busy, status=replace(hour, elapsed=3 * 3600, name="eval"), nodes=used(UNUSED).nodes
+    )
+    silent = JobUse(replace(hour, name="eval"), (), AccountedUse(1800, 2, 3600, None), prices)
+    whole = total("", [busy, idle, silent])
+    assert (whole.jobs, whole.node_hours, whole.gpu_hours, whole.gpu_hours_sampled) == (3, 5, 10, 8)
+    assert whole.gpu_use == pytest.approx(90 / 4) and whole.cost == 5 + 25
+    assert [
+        (part.name, part.jobs) for part in totals([busy, idle, silent], lambda j: j.status.name)
+    ] == [
+        ("eval", 2),
+        ("train", 1),
+    ]
+    assert total("", [silent]).cores_busy == 0.25 and total("", [silent]).gpu_use is None
+    assert total("", [replace(silent, policy=ReportPolicy())]).cost is None
+
+
+def test_a_site_changes_from_when_on_there_is_advice() -> None:
+    job = used(replace(GPU, use=50.0, idle=0.4), cpu=600)
+    assert advise(job) and not advise(replace(job, policy=ReportPolicy(gpu_idle=0.5)))
 
 
 def test_only_the_jobs_own_run_and_what_can_be_figures(tmp_path: Path) -> None:
@@ -227,3 +260,16 @@ def test_top_reads_nvidia_smi_by_its_header() -> None:
     assert parse_node_usage(said + rows)[0].gpus == ()
     (gpu,) = parse_node_usage(said.replace("[kW]", "[W]") + rows)[0].gpus
     assert (gpu.index, gpu.memory, gpu.memory_used, gpu.use, gpu.power) == ("3", 81920, 7, None, 3)
+
+
+def test_the_last_minutes_of_memory(tmp_path: Path) -> None:
+    node(tmp_path, samples=500)
+    node(tmp_path, "gpu31", samples=2)
+    memory = last_memory(str(tmp_path), 4711)
+    assert memory is not None and (memory.node, memory.limit) == ("gpu30", 64 * GIB)
+    assert [size for _, size in memory.samples] == [GIB + n * (1 << 20) for n in range(439, 500)]
+    assert memory.samples[-1][0] - memory.samples[0][0] == 600
+    short = last_memory(str(tmp_path), 4711, seconds=0)
+    assert short is not None and len(short.samples) == 1
+    assert last_memory(str(tmp_path), 4711, START + 5000) is None
+    assert last_memory(str(tmp_path / "none"), 4711) is None

@@ -357,6 +357,7 @@ def test_sacct_argv() -> None:
     assert argv[:4] == ["sacct", "--allocations", "--noheader", "--parsable2"]
     assert argv[-3:] == ["--jobs=4_3,5", "--user=1000", "--starttime=2026-11-21T00:52:43"]
     assert argv[5].endswith(",JobName")
+    assert sacct_argv(since=1795222363)[-2] == "--allusers"
 
 
 # ------------------------------------------------------------------ scontrol, scancel

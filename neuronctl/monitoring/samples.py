@@ -19,7 +19,7 @@ from typing import BinaryIO, Dict, Iterator, List, Mapping, Optional, Sequence, 
 
 from neuronctl.files import open_regular
 from neuronctl.frozen import dataclass, field
-from neuronctl.slurm.nvidia_smi import SAMPLED, columns, gpu_columns
+from neuronctl.slurm.nvidia_smi import columns, gpu_columns
 
 PARTS = 240
 """Into how many equal parts of time a curve is divided."""
@@ -467,9 +467,6 @@ def _read_gpus(path: str, node: _Node, axis: _Axis) -> List[GpuUse]:
 _MOST_GPUS = 256
 _INDEX = re.compile("[0-9]{1,4}")
 
-_KEPT = [figure for figure in SAMPLED if figure not in ("timestamp", "index", "reasons")]
-"""The figures of which each sample is kept."""
-
 
 class _Minutes(Dict[str, float]):
     """The time of ``2026/11/24 18:40`` as seconds since the first sample of the job.
@@ -505,7 +502,10 @@ class _Gpu:
     def __init__(self, index: str) -> None:
         self.index = index
         self.times = array("f")
-        self.figures = {name: array("f") for name in _KEPT}
+        self.figures = {name: array("f") for name in ("use", "memory", "clock")}
+        self.peaks: Dict[str, float] = {}
+        self.first_errors = math.nan
+        self.power = [0.0, 0]  # the sum, and of how many samples
         self.reasons: Dict[int, int] = {}
 
     def add(
@@ -517,17 +517,26 @@ class _Gpu:
     ) -> None:
         texts = list(zip(*rows))
         stamps = texts[places["timestamp"]]
-        self.times.extend([minutes[stamp[:16]] + numbers[stamp[17:]] for stamp in stamps])
-        for name in places.keys() & self.figures.keys():
-            self.figures[name].extend(map(numbers.__getitem__, texts[places[name]]))
-        for text, times in Counter(texts[places["reasons"]] if "reasons" in places else ()).items():
-            bits = numbers[text]
-            if bits == bits:
-                self.reasons[int(bits)] = self.reasons.get(int(bits), 0) + times
+        self.times.extend([minutes[stamp[:16]] + numbers[stamp[17:19]] for stamp in stamps])
+        for name, place in places.items():
+            if name in self.figures:
+                self.figures[name].extend(map(numbers.__getitem__, texts[place]))
+            elif name in ("whole", "most", "heat", "errors"):
+                for value in _told([numbers[text] for text in set(texts[place])]):
+                    self.peaks[name] = max(value, self.peaks.get(name, 0.0))
+            elif name in ("power", "reasons"):
+                for text, times in Counter(texts[place]).items():
+                    value = numbers[text]
+                    if value == value and name == "power":
+                        self.power = [self.power[0] + value * times, self.power[1] + times]
+                    elif value == value:
+                        self.reasons[int(value)] = self.reasons.get(int(value), 0) + times
+        if self.first_errors != self.first_errors and "errors" in places:
+            known = _told([numbers[text] for text in texts[places["errors"]]])
+            self.first_errors = known[0] if known else math.nan
 
     def result(self, node: str, axis: _Axis) -> GpuUse:
-        figures = {name: _told(values) for name, values in self.figures.items()}
-        use, memory, errors = figures["use"], figures["memory"], figures["errors"]
+        use, memory = _told(self.figures["use"]), _told(self.figures["memory"])
         stretch, since, at_last = self._idle_stretches()
         samples = len(self.times)
         slowed = {}
@@ -545,12 +554,12 @@ class _Gpu:
             idle_since=int(axis.first + since) if stretch else None,
             idle_for=int(at_last),
             memory_peak=max(memory, default=None),
-            memory=max(figures["whole"], default=None),
-            power=_mean(figures["power"]),
-            temperature=max(figures["heat"], default=None),
+            memory=self.peaks.get("whole"),
+            power=self.power[0] / self.power[1] if self.power[1] else None,
+            temperature=self.peaks.get("heat"),
             clock=self._clock(),
             slowed=slowed,
-            errors=int(max(errors) - errors[0]) if errors else 0,
+            errors=int(self.peaks["errors"] - self.first_errors) if "errors" in self.peaks else 0,
             curve=axis.curve_of(self.times, self.figures["use"]),
             memory_curve=axis.curve_of(self.times, self.figures["memory"]),
         )
@@ -569,8 +578,11 @@ class _Gpu:
         return longest, since, at_last if at_last == at_last else 0.0
 
     def _clock(self) -> Optional[float]:
-        rows = zip(*(self.figures[name] for name in ("use", "clock", "most")))
-        return _mean([clock / most for use, clock, most in rows if use > IDLE and clock * most > 0])
+        most = self.peaks.get("most")
+        if not most:
+            return None
+        rows = zip(self.figures["use"], self.figures["clock"])
+        return _mean([clock / most for use, clock in rows if use > IDLE and clock > 0])
 
 
 def _told(values: Sequence[float]) -> List[float]:

@@ -224,9 +224,9 @@ class _Silent:
     def _ignore(self, *told: object) -> None:
         pass
 
-    tell = judged = ready = refused = submitted = _ignore
+    tell = judged = submitting = unexplained = submitted = _ignore
 
-    def refusal(
+    def refused(
         self, draft: RecordDraft, judged: JudgedJob, by: Optional[SlurmRefusedError] = None
     ) -> PolicyError:
         errors = "; ".join(f"{finding.code}: {finding.message}" for finding in judged.errors)

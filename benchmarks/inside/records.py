@@ -41,7 +41,7 @@ def main() -> None:
     made = plan(request, catalog.cluster(asked["cluster"]))
     job = PlannedJob(made, catalog)
     draft = replace(
-        job.draft(JudgedJob(made, findings=())),
+        JudgedJob(made, findings=()).recorded(job.draft),
         script=job.script(),
         command_line=("neuronctl", "submit", "-p", "cas_v100nv_8", "train.py"),
     )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Iterator, List
+from typing import Iterator, List, Optional, Tuple
 
 from neuronctl.files import open_regular
+from neuronctl.frozen import dataclass
 
 MAX_BYTES = 4 * 1024 * 1024
 """The longest script that slurmctld takes where the site does not say otherwise."""
@@ -36,21 +37,39 @@ def _below(folder: str) -> Iterator[str]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             path = os.path.join(here, name)
-            if os.path.isfile(path) and is_batch_script(path):
+            if os.path.isfile(path) and batch_script(path) is not None:
                 yield path
 
 
-def is_batch_script(path: str) -> bool:
-    """Whether it is a script with directives: of another language's, those that sbatch reads."""
+@dataclass(frozen=True)
+class ScriptFile:
+    """A file as it was read. text: bytes that are not UTF-8 as surrogates. state: file_state()."""
+
+    text: str
+    state: Tuple[int, ...]
+
+
+def batch_script(path: str) -> Optional[ScriptFile]:
+    """A script with directives: of another language's, those that sbatch reads; None if not one."""
+    state = file_state(path)
     try:
         with open_regular(path) as file:
             first = file.read(4096)
             if not first.startswith((b"#!", b"\xef\xbb\xbf#!", b"#SBATCH")):
-                return False
+                return None
             text = first + file.read(MAX_BYTES)
     except OSError:
-        return False
-    if re.match(_SHELL, text):
-        return re.search(_DIRECTIVE, text) is not None
-    top = re.match(rb"(?:[ \t]*(?:#[^\n]*)?\n)*", text)
-    return top is not None and re.search(_DIRECTIVE, top[0]) is not None
+        return None
+    head = None if re.match(_SHELL, text) else re.match(rb"(?:[ \t]*(?:#[^\n]*)?\n)*", text)
+    if re.search(_DIRECTIVE, text if head is None else head[0]) is None:
+        return None
+    return ScriptFile(text.decode("utf-8", "surrogateescape"), state)
+
+
+def file_state(path: str) -> Tuple[int, ...]:
+    """What differs once a file is another one, or is written to; () where there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Optional, Tuple
 
 from neuronctl.files import open_regular
@@ -21,13 +22,17 @@ def local_cluster() -> Optional[str]:
     None if no such file can be read (a configless login node without slurmd's copy).
     """
     path = config_file()
-    if path is None:
-        return None
     try:
-        with open_regular(path) as file:
-            return parse_cluster_name(file.read(_LONGEST).decode("utf-8", "replace"))
+        return None if path is None else _cluster_name(path, os.stat(path).st_mtime_ns)
     except OSError:
         return None
+
+
+@lru_cache(maxsize=1)
+def _cluster_name(path: str, changed: int) -> Optional[str]:
+    """The ClusterName of a file that was changed at that time, which is read once."""
+    with open_regular(path) as file:
+        return parse_cluster_name(file.read(_LONGEST).decode("utf-8", "replace"))
 
 
 def config_file() -> Optional[str]:

@@ -13,7 +13,6 @@ from neuronctl.cli.job_options import (
     with_ids,
 )
 from neuronctl.cli.say import print_script, say
-from neuronctl.cli.submission import TerminalReporter
 from neuronctl.request.job import Body
 from neuronctl.submission.pipeline import judge_job
 from neuronctl.submission.planned_job import plan_job
@@ -48,7 +47,7 @@ def command(
         template=template,
         with_ids=with_ids,
     )
-    judge_job(planned, TerminalReporter(explain=explain), force=force)
+    judge_job(planned, job_output.TerminalReporter(explain=explain), force=force)
     script = planned.script()
     if write is None:
         decisions = planned.plan.decisions if explain else ()

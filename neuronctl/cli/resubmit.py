@@ -17,6 +17,7 @@ from neuronctl.cli.job_options import (
     force_option,
     job_options,
 )
+from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.jobs import recorded_job
 from neuronctl.cli.say import notify, say
 from neuronctl.console import print_diff
@@ -48,7 +49,7 @@ def command(
     words: Tuple[str, ...],
     script_as_recorded: bool,
     script_as_is: bool,
-    mode: submission.SubmitMode,
+    mode: SubmitMode,
     force: bool,
     catalog: Optional[str],
     **options: Any,
@@ -92,7 +93,7 @@ def command(
         before = resubmission.arguments_of(record)
         notify(f"arguments: {join(before) or 'none'} -> {join(args) or 'none'}")
         changed = True
-    reporter = submission.TerminalReporter(mode, before=record.draft.decisions)
+    reporter = TerminalReporter(mode, before=record.draft.decisions)
     submit = functools.partial(submit_job, reporter=reporter, force=force, dry_run=mode.dry_run)
     if record.draft.sbatch:
         from neuronctl.submission.existing_job import UnchangedJob, existing_job
@@ -101,16 +102,16 @@ def command(
         words, text = resubmission.existing_again(record, args, from_record=from_record)
         if changed:
             again = existing_job(words, options, stdin=text, catalog_file=catalog)
-            return submission.watch(mode, submit(again))
+            return submission.wait_or_follow(mode, submit(again))
         script = read_existing(words, text)
         _say_unchanged(record, working_directory())
-        return submission.watch(mode, submit(UnchangedJob(script, catalog)))
+        return submission.wait_or_follow(mode, submit(UnchangedJob(script, catalog)))
     program = resubmission.program_copy(record) if from_record else None
     variables = resubmission.masked_variables(record, options)
     if program is None and not changed:
         recorded = resubmission.RecordedJob(record, variables)
         _say_unchanged(record, record.cwd)
-        return submission.watch(mode, submit(recorded))
+        return submission.wait_or_follow(mode, submit(recorded))
     resubmission.check_unmasked(record, args is not None)
     with resubmission.program_as_recorded(record, program, notify, keep=not mode.dry_run):
         planned = resubmission.plan_again(
@@ -123,7 +124,7 @@ def command(
             submit_dir=record.draft.submit_dir or record.cwd,
         )
         done = submit(planned)
-    return submission.watch(mode, done)
+    return submission.wait_or_follow(mode, done)
 
 
 def _say_unchanged(record: JobRecord, place: str) -> None:

@@ -9,7 +9,6 @@ import click
 from neuronctl.cli import job_output
 from neuronctl.cli.job_options import BEHIND_DASHES, job_command, with_ids
 from neuronctl.cli.say import notify, print_script
-from neuronctl.cli.submission import SubmitMode, TerminalReporter
 from neuronctl.errors import UsageError
 from neuronctl.request.job import JobRequest
 from neuronctl.shell import expanded, join, positional
@@ -66,7 +65,7 @@ def command(
     planned = plan_job(
         options, catalog_file=catalog, job_file=job_file, interactive=True, with_ids=with_ids
     )
-    reporter = TerminalReporter(SubmitMode(dry_run=dry_run), explain=explain)
+    reporter = job_output.TerminalReporter(job_output.SubmitMode(dry_run=dry_run), explain=explain)
     judged = judge_job(planned, reporter, force=force, fresh=dry_run)
     plan = planned.plan
     # Not before: it is imported while Slurm answers.

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 from neuronctl.cli import submission
 from neuronctl.cli.job_options import body_option, job_command, program_arguments, with_ids
+from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.request.job import Body
 from neuronctl.submission.pipeline import submit_job
 from neuronctl.submission.planned_job import plan_job
 
 if TYPE_CHECKING:
+    from neuronctl.batchscript.find import ScriptFile
     from neuronctl.submission.pipeline import Submittable
 
 
@@ -27,7 +29,7 @@ def command(
     template: Optional[str],
     force: bool,
     explain: bool,
-    mode: submission.SubmitMode,
+    mode: SubmitMode,
     **options: Any,
 ) -> int:
     """Check a job, submit it with sbatch, and record it.
@@ -39,12 +41,13 @@ def command(
     submitted has its id printed on standard output: a refusal prints nothing there.
     """
     job: Submittable
-    if words and _is_batch_script(words[0]):
+    file = _batch_script(words[0]) if words else None
+    if file is not None:
         from neuronctl.submission.existing_job import existing_job
 
         given = (("--file", job_file), ("--body", body), ("--template", template))
         others = [name for name, value in given if value]
-        job = existing_job(words, options, others=others, catalog_file=catalog)
+        job = existing_job(words, options, file=file, others=others, catalog_file=catalog)
     else:
         job = plan_job(
             options,
@@ -55,13 +58,15 @@ def command(
             template=template,
             with_ids=with_ids,
         )
-    reporter = submission.TerminalReporter(mode, explain=explain)
-    return submission.watch(mode, submit_job(job, reporter, force=force, dry_run=mode.dry_run))
+    reporter = TerminalReporter(mode, explain=explain)
+    return submission.wait_or_follow(
+        mode, submit_job(job, reporter, force=force, dry_run=mode.dry_run)
+    )
 
 
-def _is_batch_script(file: str) -> bool:
+def _batch_script(file: str) -> Optional[ScriptFile]:
     if not os.path.isfile(file) or not os.access(file, os.R_OK):
-        return False
-    from neuronctl.batchscript.find import is_batch_script
+        return None
+    from neuronctl.batchscript.find import batch_script
 
-    return is_batch_script(file)
+    return batch_script(file)

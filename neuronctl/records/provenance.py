@@ -35,11 +35,14 @@ class Provenance:
     program_text: Optional[str] = None
 
 
-def read_provenance(script: Optional[str], cwd: str) -> Provenance:
-    """The current provenance of a job that runs ``script`` and is submitted from ``cwd``."""
+def read_provenance(script: Optional[str], cwd: str, content: Optional[bytes] = None) -> Provenance:
+    """The current provenance of a job that runs ``script`` and is submitted from ``cwd``.
+
+    content: the script's, where it was read already.
+    """
     commit, dirty = repository.state(cwd)
     path = os.path.join(cwd, script) if script else ""
-    data = _content(path) if path else None
+    data = (content or _content(path)) if path else None
     if data is None:
         return Provenance(commit, dirty)
     import hashlib

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.as_request import as_request
 from neuronctl.catalog.loader import load
@@ -19,44 +19,31 @@ from neuronctl.submission.judged_script import judge_script
 from neuronctl.submission.planned_job import JudgedJob, options_layer
 
 if TYPE_CHECKING:
+    from neuronctl.batchscript.find import ScriptFile
     from neuronctl.catalog.model import Catalog, Cluster
     from neuronctl.gate.partition_choice import Choice
     from neuronctl.records.job_record import RecordDraft
-    from neuronctl.slurm.sbatch import Submitted
 
 _HERE, _ELSEWHERE, _UNKNOWN = "here", "elsewhere", "unknown"
 
 
 class _GivenToSbatch:
-    """What sbatch gets of an existing script."""
+    """What sbatch gets of an existing script, by its own command line and without a key."""
 
     existing: ExistingScript
+    secrets: Mapping[str, str] = {}
 
     @property
     def slurm_cluster(self) -> Optional[str]:
         return self.existing.slurm_cluster
 
-    def draft(self, judged: Optional[JudgedJob]) -> RecordDraft:
-        """The record as it is before sbatch."""
-        return self.existing.draft(judged)
+    @property
+    def draft(self) -> RecordDraft:
+        return self.existing.draft
 
     def script(self) -> str:
         """The script as it is."""
         return self.existing.text
-
-    def send(self, draft: RecordDraft, key: str, warn: Callable[[str], None]) -> Submitted:
-        """Give it to sbatch by its own command line; the key stays out of it. Raises SlurmError."""
-        from neuronctl.slurm.sbatch import sbatch_existing
-
-        script = self.existing
-        stdin = script.text if script.line.reads_stdin else None
-        submitted = sbatch_existing(draft.sbatch, stdin, cwd=draft.submit_dir or draft.cwd)
-        if script.has_changed():
-            warn(
-                f"warning: {script.name} was changed while it was submitted: the record may have "
-                "another text than the job"
-            )
-        return submitted
 
 
 @dataclass(frozen=True)
@@ -171,16 +158,17 @@ def existing_job(
     options: Mapping[str, Any],
     *,
     stdin: Optional[str] = None,
+    file: Optional[ScriptFile] = None,
     others: Sequence[str] = (),
     catalog_file: Optional[str] = None,
 ) -> ExistingJob:
     """The job of the script that ``sbatch WORDS`` would submit from here, with options over it.
 
     options: long names to values, as in options_layer(). others: further options that were given.
-    stdin: as for read_existing(). Raises UsageError for what cannot be applied to a script, and
-    where sbatch would not return with a job.
+    stdin, file: as for read_existing(). Raises UsageError for what cannot be applied to a script,
+    and where sbatch would not return with a job.
     """
-    script = read_existing(words, stdin, _as_words(options, others))
+    script = read_existing(words, stdin, _as_words(options, others), file)
     endless = {"wait", "test-only"} & set(script.header.options)
     if endless:
         name = "--" + endless.pop()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Optional, Sequence, Tuple
+from typing import Optional, Sequence, Tuple
 
 from neuronctl import units
+from neuronctl.batchscript.find import ScriptFile, file_state
 from neuronctl.batchscript.header import read_header
 from neuronctl.batchscript.model import Header
 from neuronctl.batchscript.sbatch_line import WRAPPED, SbatchLine, read_line
@@ -16,9 +17,6 @@ from neuronctl.frozen import dataclass, replace
 from neuronctl.paths import working_directory
 from neuronctl.records.job_record import RecordDraft
 from neuronctl.sbatch_options import GetoptError
-
-if TYPE_CHECKING:
-    from neuronctl.submission.planned_job import JudgedJob
 
 
 @dataclass(frozen=True)
@@ -62,17 +60,23 @@ class ExistingScript:
         array = self.header.value("array") is not None
         return self.header.value("output") or ("slurm-%A_%a.out" if array else "slurm-%j.out")
 
+    @property
+    def stdin(self) -> Optional[str]:
+        """What sbatch reads from its standard input."""
+        return self.text if self.line.reads_stdin else None
+
     def has_changed(self) -> bool:
         """Whether the file is no longer the one that was read."""
-        return bool(self.path) and _file_state(self.path) != self.seen
+        return bool(self.path) and file_state(self.path) != self.seen
 
     def with_words(self, *more: str) -> ExistingScript:
         """The same script with more options, over those that it has."""
         words = (*self.line.options, *more, *self.line.script)
         return _script(words, read_line(words), self.text, self.path, self.seen)
 
-    def draft(self, judged: Optional[JudgedJob] = None) -> RecordDraft:
-        """The record of its job as it is before sbatch. judged: None: not yet, or not at all."""
+    @property
+    def draft(self) -> RecordDraft:
+        """The record of its job as far as it is known before it is judged."""
         here, header = working_directory(), self.header
         error, array = header.value("error"), header.value("array")
         time_limit = None
@@ -82,7 +86,7 @@ class ExistingScript:
             units.check_array(array or "0")
         except ValueError:  # which sbatch refuses too
             array = None
-        draft = RecordDraft(
+        return RecordDraft(
             cwd=self.chdir,
             script=self.text,
             request={"script": self.path} if self.path else {},
@@ -95,22 +99,19 @@ class ExistingScript:
             submit_dir="" if self.chdir == here else here,
             sbatch=("sbatch", *self.words),
         )
-        return draft if judged is None else with_judgement(draft, judged)
-
-
-def with_judgement(draft: RecordDraft, judged: JudgedJob) -> RecordDraft:
-    """The draft of a script with what is known of it once it is judged."""
-    known = judged.recorded()
-    return replace(draft, **{**known, "request": {**known["request"], **draft.request}})
 
 
 def read_existing(
-    words: Sequence[str], stdin: Optional[str] = None, over: Sequence[str] = ()
+    words: Sequence[str],
+    stdin: Optional[str] = None,
+    over: Sequence[str] = (),
+    file: Optional[ScriptFile] = None,
 ) -> ExistingScript:
     """Read the script that ``sbatch WORDS`` would submit from here.
 
     stdin: the text of standard input, which is not read. over: options over those among the words.
-    Raises UsageError where sbatch refuses the words, and where the script cannot be read.
+    file: the script where it was read already. Raises UsageError where sbatch refuses the words,
+    and where the script cannot be read.
     """
     try:
         line = read_line(words)
@@ -124,8 +125,9 @@ def read_existing(
         path = line.path(working_directory())
         if not path:
             raise FileNotFoundError(f"no file '{line.file}'")
-        seen = _file_state(path)
-        return _script(words, line, read_file(path), path, seen)
+        seen = file_state(path)
+        text = read_file(path) if file is None else file.text
+        return _script(words, line, text, path, seen if file is None else file.state)
     except GetoptError as error:
         raise UsageError(f"sbatch does not take these words: {error}") from None
     except OSError as error:
@@ -140,11 +142,3 @@ def _script(
         header = replace(header, components=line.components)
     name = "--wrap" if line.wrap is not None else "<stdin>" if line.reads_stdin else line.file
     return ExistingScript(tuple(words), line, name, text, path, seen, header)
-
-
-def _file_state(path: str) -> Tuple[int, ...]:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return ()
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

@@ -6,23 +6,36 @@ the library are each a Reporter.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, Optional, Protocol, Sequence
+from typing import TYPE_CHECKING, Mapping, Optional, Protocol, Sequence
 
 from neuronctl.errors import NeuronctlError, PolicyError, SlurmRefusedError
 from neuronctl.frozen import replace
 
 if TYPE_CHECKING:
     from neuronctl.records.job_record import RecordDraft
-    from neuronctl.slurm.sbatch import Submitted
+    from neuronctl.submission.existing_script import ExistingScript
     from neuronctl.submission.planned_job import JudgedJob
     from neuronctl.submission.transaction import Submission
 
 
 class Submittable(Protocol):
-    """A job that can be submitted, whoever wrote its script. slurm_cluster: None: this one."""
+    """A job that can be submitted, whoever wrote its script.
+
+    existing: the script, where it is somebody's own. secrets: variables that the job inherits.
+    slurm_cluster: None: this one. draft: its record as far as it is known before it is judged.
+    """
+
+    @property
+    def existing(self) -> Optional[ExistingScript]: ...
+
+    @property
+    def secrets(self) -> Mapping[str, str]: ...
 
     @property
     def slurm_cluster(self) -> Optional[str]: ...
+
+    @property
+    def draft(self) -> RecordDraft: ...
 
     def judge(self, *, fresh: bool = False, anew: bool = False) -> Optional[JudgedJob]:
         """Judge it; None where it is submitted as it was.
@@ -31,14 +44,8 @@ class Submittable(Protocol):
         this moment, also where it is submitted as it was.
         """
 
-    def draft(self, judged: Optional[JudgedJob]) -> RecordDraft:
-        """The record as far as it is known before there is a script."""
-
     def script(self) -> str:
         """The script that sbatch gets."""
-
-    def send(self, draft: RecordDraft, key: str, warn: Callable[[str], None]) -> Submitted:
-        """Give it to sbatch. key: of its record. warn: is told what a person should hear of."""
 
 
 class Reporter(Protocol):
@@ -53,17 +60,17 @@ class Reporter(Protocol):
     def judged(self, judged: JudgedJob) -> None:
         """Say which partition was chosen, and what was found."""
 
-    def refusal(
+    def refused(
         self, draft: RecordDraft, judged: JudgedJob, by: Optional[SlurmRefusedError] = None
     ) -> PolicyError:
         """What to raise where errors refuse the job. by: sbatch, which refused it first."""
 
-    def refused(
+    def unexplained(
         self, draft: RecordDraft, judged: Optional[JudgedJob], by: SlurmRefusedError
     ) -> None:
         """Say that sbatch refuses the job, for a reason that is not known here."""
 
-    def ready(self, draft: RecordDraft, judged: Optional[JudgedJob]) -> None:
+    def submitting(self, draft: RecordDraft, judged: Optional[JudgedJob]) -> None:
         """Say what is submitted, or would be."""
 
     def submitted(self, draft: RecordDraft, judged: Optional[JudgedJob], done: Submission) -> None:
@@ -78,7 +85,7 @@ def judge_job(
     if judged is not None:
         reporter.judged(judged)
         if judged.errors and not force:
-            raise reporter.refusal(job.draft(judged), judged)
+            raise reporter.refused(judged.recorded(job.draft), judged)
     return judged
 
 
@@ -92,19 +99,26 @@ def submit_job(
     """
     judged = judge_job(job, reporter, force=force, fresh=dry_run)
     command_line = tuple(reporter.command_line)
-    draft = replace(job.draft(judged), script=job.script(), command_line=command_line)
-    reporter.ready(draft, judged)
+    draft = replace(job.draft, script=job.script(), command_line=command_line)
+    if judged is not None:
+        draft = judged.recorded(draft)
+    reporter.submitting(draft, judged)
     if dry_run:
         return None
     from neuronctl.submission.transaction import submit_draft
 
     try:
-        done = submit_draft(draft, job.send, reporter.tell, cluster=job.slurm_cluster)
+        done = submit_draft(
+            *(draft, reporter.tell),
+            existing=job.existing,
+            secrets=job.secrets,
+            cluster=job.slurm_cluster,
+        )
     except SlurmRefusedError as error:
         now = _judge_refused(job, judged)
         if now is not None:
-            raise reporter.refusal(draft, now, error) from error
-        reporter.refused(draft, judged, error)
+            raise reporter.refused(draft, now, error) from error
+        reporter.unexplained(draft, judged, error)
         raise
     reporter.submitted(draft, judged, done)
     return done

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from neuronctl.gate.partition_choice import Choice
     from neuronctl.gate.verdict import Verdict
     from neuronctl.records.job_record import RecordDraft
-    from neuronctl.slurm.sbatch import Submitted
 
 
 @dataclass(frozen=True)
@@ -75,28 +74,30 @@ class JudgedJob:
         final = any(finding.by_slurm for finding in self.errors)
         return PolicyError(f"refused: {count}; nothing was done", "" if final else hint)
 
-    def recorded(self) -> Dict[str, Any]:
-        """The fields of a RecordDraft that are settled by now."""
+    def recorded(self, draft: RecordDraft) -> RecordDraft:
+        """The record of a job with what is known of it once it is judged."""
         plan = self.plan
         request = asdict(replace(plan.request, origins={}))
         left_out = {"origins"} | ({"launcher", "script"} if self.existing_script else set())
-        return {
-            "request": {
-                name: value
-                for name, value in request.items()
-                if value not in (None, ()) and name not in left_out
-            },
-            "partition": plan.partition_list,
-            "nodes": plan.nodes,
-            "gpus_per_node": plan.gpus_per_node,
-            "time_limit": plan.time_limit,
-            "catalog_cluster": plan.cluster.name,
-            "catalog_date": plan.cluster.date,
-            "decisions": self.decisions,
-            "findings": tuple(finding.row for finding in self.findings),
-            "forced": bool(self.errors),
-            "verdict": "" if self.verdict is None else str(self.verdict),
+        known = {
+            name: value
+            for name, value in request.items()
+            if value not in (None, ()) and name not in left_out
         }
+        return replace(
+            draft,
+            request={**known, **draft.request},
+            partition=plan.partition_list,
+            nodes=plan.nodes,
+            gpus_per_node=plan.gpus_per_node,
+            time_limit=plan.time_limit,
+            catalog_cluster=plan.cluster.name,
+            catalog_date=plan.cluster.date,
+            decisions=self.decisions,
+            findings=tuple(finding.row for finding in self.findings),
+            forced=bool(self.errors),
+            verdict="" if self.verdict is None else str(self.verdict),
+        )
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ class PlannedJob:
     template: Optional[str] = None
     submit_dir: str = ""
 
-    slurm_cluster = None
+    existing = slurm_cluster = None
 
     def judge(self, *, fresh: bool = False, anew: bool = False) -> JudgedJob:
         """Judge it, as of Submittable.
@@ -133,22 +134,26 @@ class PlannedJob:
         verdict = judgement.verdict if self.ask_slurm else None
         return JudgedJob(self.plan, judgement.findings, verdict, self.choice)
 
-    def draft(self, judged: Optional[JudgedJob]) -> RecordDraft:
-        """The record as far as it is known before there is a script."""
+    @property
+    def secrets(self) -> Mapping[str, str]:
+        return self.plan.secrets
+
+    @property
+    def draft(self) -> RecordDraft:
         from neuronctl.records.job_record import RecordDraft
 
-        assert judged is not None
         plan = self.plan
         submit_dir = self.submit_dir or working_directory()
         cwd = plan.request.chdir or submit_dir
         return RecordDraft(
             cwd=cwd,
+            request={},
             job_name=plan.job_name,
+            partition=plan.partition_list,
             output=os.path.join(cwd, plan.output or "slurm-%j.out"),
             error=None if plan.error is None else os.path.join(cwd, plan.error),
             array=plan.request.array,
             submit_dir="" if submit_dir == cwd else submit_dir,
-            **judged.recorded(),
         )
 
     def script(self) -> str:
@@ -157,13 +162,6 @@ class PlannedJob:
         from neuronctl.rendering.render import render_job
 
         return render_job(self.plan, template=self.template)
-
-    def send(self, draft: RecordDraft, key: str, warn: Callable[[str], None]) -> Submitted:
-        """Give it to sbatch, with the key of its record; raises SlurmError."""
-        from neuronctl.slurm.sbatch import sbatch
-
-        place = draft.submit_dir or draft.cwd
-        return sbatch(draft.script, mark=key, cwd=place, environment=self.plan.secrets)
 
 
 def plan_job(

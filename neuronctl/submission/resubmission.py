@@ -19,7 +19,6 @@ from neuronctl.records import provenance, recorded
 from neuronctl.records.job_record import JobRecord, RecordDraft
 from neuronctl.records.provenance import Provenance
 from neuronctl.request.job import Layer, Origin, Source
-from neuronctl.slurm.sbatch import Submitted, sbatch
 from neuronctl.submission.planned_job import JudgedJob, PlannedJob, check_utf8, plan_job
 from neuronctl.submission.transaction import Notify
 
@@ -179,7 +178,7 @@ class RecordedJob:
     record: JobRecord
     variables: Sequence[str] = ()
 
-    slurm_cluster = None
+    existing = slurm_cluster = None
 
     def judge(self, *, fresh: bool = False, anew: bool = False) -> Optional[JudgedJob]:
         """Judge its request, but not before sbatch refuses it."""
@@ -187,19 +186,18 @@ class RecordedJob:
             return None
         return plan_again(self.record, {"env": self.variables}).judge(anew=True)
 
-    def draft(self, judged: Optional[JudgedJob]) -> RecordDraft:
+    @property
+    def secrets(self) -> Mapping[str, str]:
+        return {name: os.environ[name] for name in self.variables}
+
+    @property
+    def draft(self) -> RecordDraft:
         """The recorded draft, without what was found then."""
         return replace(self.record.draft, findings=(), forced=False, verdict="")
 
     def script(self) -> str:
         """The recorded script; raises UsageError where a secret in it was masked."""
         return _whole_script(self.record)
-
-    def send(self, draft: RecordDraft, key: str, warn: Notify) -> Submitted:
-        """Give it to sbatch, with the key of its record; raises SlurmError."""
-        secrets = {name: os.environ[name] for name in self.variables}
-        place = draft.submit_dir or draft.cwd
-        return sbatch(draft.script, mark=key, cwd=place, environment=secrets)
 
 
 def _whole_script(record: JobRecord) -> str:

@@ -54,7 +54,7 @@ class Attempt:
         self._began = time.monotonic()
         from neuronctl.submission.transaction import Recording
 
-        draft = replace(script.draft(), command_line=tuple(self._command_line))
+        draft = replace(script.draft, command_line=tuple(self._command_line))
         cluster = script.slurm_cluster
         self._recording = Recording(draft, self._tell, cluster=cluster, ask_slurm=False)
 
@@ -66,10 +66,9 @@ class Attempt:
         from neuronctl.catalog.loader import load
         from neuronctl.request.job_file import configured_cluster
         from neuronctl.submission.existing_job import job_of
-        from neuronctl.submission.existing_script import with_judgement
 
         judged = job_of(script, load(), configured_cluster(), ask_slurm=False).judge()
-        recording.draft = with_judgement(recording.draft, judged)
+        recording.draft = judged.recorded(recording.draft)
         for finding in judged.findings:
             self._tell(f"{finding.severity} {finding.code}: {finding.message}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Callable, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Iterator, Mapping, Optional, Tuple
 
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.errors import RecordError, SlurmError
@@ -11,9 +11,12 @@ from neuronctl.frozen import dataclass, replace
 from neuronctl.records.provenance import read_provenance
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.slurm.process import installed
-from neuronctl.slurm.sbatch import Submitted
+from neuronctl.slurm.sbatch import Submitted, sbatch, sbatch_existing
 from neuronctl.units import expand_log_pattern
 from neuronctl.users import login_name
+
+if TYPE_CHECKING:
+    from neuronctl.submission.existing_script import ExistingScript
 
 Notify = Callable[[str], None]
 """Is told, while the work is done, what a person should hear of: one message, with its hint."""
@@ -60,7 +63,9 @@ class Recording:
         self.store: Optional[RecordStore] = None
         self.cluster = cluster or local_cluster()
         self._warn = warn
-        surroundings = read_provenance(draft.request.get("script"), draft.cwd)
+        # Somebody's own script was read already.
+        content = draft.script.encode("utf-8", "surrogateescape") if draft.sbatch else None
+        surroundings = read_provenance(draft.request.get("script"), draft.cwd, content)
         self.draft = self._begun = replace(draft, surroundings=surroundings)
         with self._tolerant():
             self.store = RecordStore.default()
@@ -104,16 +109,18 @@ class Recording:
 
 def submit_draft(
     draft: RecordDraft,
-    send: Callable[[RecordDraft, str, Notify], Submitted],
     notify: Notify,
     *,
+    existing: Optional[ExistingScript] = None,
+    secrets: Mapping[str, str] = {},
     cluster: Optional[str] = None,
 ) -> Submission:
     """Submit a draft's script. A record that cannot be kept is only a warning.
 
-    send: gives it to sbatch, with the key of its record. cluster: as for Recording. Raises
-    SlurmRefusedError, and SlurmUnavailableError, after which it may not be known whether Slurm has
-    the job.
+    existing: the script, where it is somebody's own: it is submitted by its own command line, and
+    otherwise with the key of its record. secrets: variables that the job inherits. cluster: as for
+    Recording. Raises SlurmRefusedError, and SlurmUnavailableError, after which it may not be known
+    whether Slurm has the job.
     """
     warnings = []
 
@@ -122,9 +129,12 @@ def submit_draft(
         notify(text)
 
     recording = Recording(draft, warn, cluster=cluster)
-    remarks: List[str] = []
+    place = draft.submit_dir or draft.cwd
     try:
-        submitted = send(draft, recording.key, remarks.append)
+        if existing is not None:
+            submitted = sbatch_existing(draft.sbatch, existing.stdin, cwd=place)
+        else:
+            submitted = sbatch(draft.script, mark=recording.key, cwd=place, environment=secrets)
     except KeyboardInterrupt:
         warn(
             "interrupted while sbatch was running: the job may be in the queue "
@@ -138,10 +148,13 @@ def submit_draft(
         raise
     # First of all: a terminal that is gone must not keep the job out of its record.
     record = recording.taken(submitted)
+    if existing is not None and existing.has_changed():
+        warn(
+            f"warning: {existing.name} was changed while it was submitted: the record may have "
+            "another text than the job"
+        )
     if submitted.warnings:
-        remarks.append(f"sbatch: {submitted.warnings}")
-    for remark in remarks:
-        warn(remark)
+        warn(f"sbatch: {submitted.warnings}")
     return Submission(
         job_id=submitted.job_id,
         partition=draft.partition,

@@ -333,7 +333,7 @@ def _use_record(file: bytes) -> None:
     with bounded():
         record.draft, recorded.request_layer(record), masked_variables(record, {})
     with bounded():
-        RecordedJob(record).draft(None), RecordedJob(record).script()
+        RecordedJob(record).draft, RecordedJob(record).script()
     if record.job_id is not None:
         with bounded():
             record.log_path(), record.log_path(3, err=True)

@@ -112,7 +112,7 @@ def test_what_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SBATCH_ACCOUNT", "lab")
     job = of_words("-t", "5", "-D", "sub", "-e", "err", "job.sh")
     here = os.getcwd()
-    drafted = job.draft(replace(job, ask_slurm=False).judge())
+    drafted = replace(job, ask_slurm=False).judge().recorded(job.draft)
     assert (drafted.time_limit, drafted.request["account"]) == (300, "lab")
     assert (drafted.cwd, drafted.submit_dir) == (f"{here}/sub", here)
     assert (drafted.output, drafted.error) == (f"{here}/sub/slurm-%j.out", f"{here}/sub/err")
@@ -131,7 +131,7 @@ def test_a_cluster_that_the_catalog_does_not_know(monkeypatch: pytest.MonkeyPatc
 def test_a_draft_needs_no_judgement(script: Path) -> None:
     """It is what the record begins with, before anything can go wrong."""
     script.write_text(SCRIPT.replace("-n 2", "-n two -t never -a 1-x"))
-    drafted = read_existing(["job.sh"]).draft()
+    drafted = read_existing(["job.sh"]).draft
     assert drafted.sbatch == ("sbatch", "job.sh")
     assert (drafted.job_name, drafted.array, drafted.time_limit) == ("job.sh", None, None)
     errors = judged("job.sh").errors

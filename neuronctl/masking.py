@@ -191,7 +191,7 @@ _FORMS = (
     (("hooks.slack.com/services/", "discord.com/api/webhooks/"), r"[\w/-]{16,}"),
     (("AKIA", "ASIA"), r"[A-Z0-9]{16}"),  # AWS
     (("AIza",), r"[\w-]{30,}"),  # Google
-    (("ya29.", "GOCSPX-"), r"[\w-]{16,}"),
+    (("ya29.", "1//0", "GOCSPX-"), r"[\w-]{16,}"),
     (("wandb_v",), r"\d_\w{20,}"),
     (("nvapi-", "gsk_", "xai-", "r8_", "pplx-", "fw_", "tvly-", "jina_"), r"[\w-]{20,}"),
     (("npm_", "dckr_pat_", "dop_v1_", "shpat_", "ntn_", "lin_api_", "rpa_"), r"[\w-]{20,}"),
@@ -213,7 +213,8 @@ _WELL_KNOWN = "(?<![A-Za-z0-9])(?:{})".format(
         "(?:{}){}".format("|".join(map(re.escape, prefixes)), rest) for prefixes, rest in _FORMS
     )
 )
-_TELEGRAM = r"(?<=bot)[0-9]{6,12}:[\w-]{30,}"
+# Telegram's, and that of a conda channel.
+_IN_PATH = r"(?<=/bot)[0-9]{6,12}:[\w-]{30,}|(?<=/t/)[a-z]{2}-[0-9a-f-]{20,}"
 _PEM = "-----BEGIN "
 _PRIVATE_KEY = (
     r"(?s)(?P<head>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)"
@@ -221,6 +222,9 @@ _PRIVATE_KEY = (
 )
 # To the last @: the password may contain one, and a slash.
 _URL = r"""(?x) (?<=://) (?P<user> [^\s/:@'"]{0,200} ) (?P<value> : [^\s'"]{0,1000} )? @"""
+# user:password@tcp(host:3306)/x, as Go's drivers take it.
+_DSN = r"""(?x) (?<![\w/:.-]) (?P<user> [\w.-]{1,60} : ) (?P<value> [^\s'"`]{1,200} )
+    (?P<host> @ (?: tcp6? | unix | cloudsql ) \( )"""
 _URL_SIGNATURE = (
     r"(?i)(?P<head>[?&](?:sig|(?:x-(?:amz|goog)-)?signature)=)(?P<value>[\w%+/=-]{16,})"
 )
@@ -234,6 +238,17 @@ _IN_HEADERS = ("bearer", "authorization", "cookie:")
 # An option that is a password, of programs by their names.
 _ON = r"\b [^\n|;&]{0,300}? \s"
 _ANY = r"""['"]? (?P<value> [^\s'"]{1,500} )"""
+_SMB_USER = r"""(?: -U \s{0,9} | --user[ =\x1f] ) ['"]? [^\s%'"]{1,200} %"""
+_REGISTRIES = (
+    "docker | podman | helm | oras | az | apptainer | singularity | nerdctl | buildah | crane"
+)
+_GAP = r"\s{1,9}"
+_ONE = rf"{_GAP} \S{{1,300}}"
+# What reads a password from its standard input.
+_READERS = r"""(?: sudo \s [^\n|;&]{0,80} -\w{0,3}S | kinit | (?: ch | smb )?passwd | cryptsetup
+    | (?: wandb | huggingface-cli | hf \s auth | vault ) \s login
+    | [^\n|;&]{1,200} (?: password_stdin | --(?: pass(?:word)?-stdin | with-token | passphrase-fd
+    | stdin ) ) ) \b"""
 _PROGRAMS = {
     "wandb": r"""wandb \s{1,20} login \s{1,20} (?: --? \S{1,200} \s{1,20} ){0,5}
         ['"]? (?P<value> [A-Za-z0-9] [\w-]{19,200} )""",
@@ -241,12 +256,38 @@ _PROGRAMS = {
     "wget": rf"wget {_ON} --user[ =\x1f] ['\"]? [^\s:'\"]{{1,200}} : {_ANY}",
     "http": rf"https? {_ON} -a \s{{0,20}} ['\"]? [^\s:'\"]{{1,200}} : {_ANY}",
     "sshpass": rf"sshpass {_ON} -p \s{{0,9}} {_ANY}",
-    "login": rf"(?: docker | podman | helm | oras | az ) {_ON}? login {_ON} -p \s{{1,9}} {_ANY}",
+    "login": rf"(?: {_REGISTRIES} ) {_ON}? login {_ON} -p \s{{1,9}} {_ANY}",
     "mongo": rf"mongo\w* {_ON} -p \s{{1,9}} {_ANY}",
     "mysql": rf"mysql\w* {_ON} -p {_ANY}",
     "7z": rf"7z\w? {_ON} -p {_ANY}",
+    "rar": rf"(?: un )? rar {_ON} -h?p (?!-) {_ANY}",
     "zip": rf"(?: un )? zip {_ON} -P \s{{0,9}} {_ANY}",
     "redis-cli": rf"redis-cli {_ON} -a \s{{1,9}} {_ANY}",
+    "mc": rf"""mc {_ON} (?: alias \s{{1,9}} set | host \s{{1,9}} add ) [^\n|;&]{{1,200}}?
+        \w:// \S{{1,300}} {_ONE} {_GAP} {_ANY}""",
+    "rclone": rf"rclone {_ON}? obscure {_GAP} {_ANY}",
+    "sqlcmd": rf"sqlcmd {_ON} -P \s{{0,9}} {_ANY}",
+    "mosquitto": rf"mosquitto_ [ps]ub {_ON} -P {_GAP} {_ANY}",
+    "ipmi": rf"ipmi[\w-]{{1,9}} {_ON} -[Pp] \s{{0,9}} {_ANY}",
+    "snmp": rf"snmp\w{{1,9}} {_ON} -A \s{{0,9}} {_ANY}",
+    "-X": rf"snmp\w{{1,9}} {_ON} -X \s{{0,9}} {_ANY}",
+    "ldap": rf"ldap\w{{1,9}} {_ON} -w \s{{0,9}} {_ANY}",
+    "htpasswd": rf"htpasswd {_ON} -\w{{0,9}}b\w{{0,9}} {_ONE} {_ONE} {_GAP} {_ANY}",
+    "openssl enc": rf"openssl \s enc {_ON} -k {_GAP} {_ANY}",
+    "gcloud": rf"gcloud {_ON} activate-refresh-token {_ONE} {_GAP} {_ANY}",
+    "expect": r"""expect \b [^\n]{0,80} (?i: passw | passphrase ) [^\n;]{0,60} [\n;\s})]{1,60}
+        [\w.]{0,30} send (?: line )? \s? \(? (?: -- \s )? ['"]
+        (?P<value> [^'"\\\s]{1,200} ) (?= \\ [rn] | ['"] )""",
+    "|": rf"""(?: echo | printf ) \s (?: (?: -\w{{1,3}} | ['"]?%s(?:\\n)?['"]? ) {_GAP} ){{0,3}}
+        ['"]? (?P<value> [^\s'"|;]{{1,500}} | (?<=['"]) [^'"\n|]{{1,500}} )
+        (?= ['"]? \s{{0,9}} \| \s{{0,9}} {_READERS} )""",
+    "<<<": rf"{_READERS} [^\n|;&]{{0,200}} <<< \s{{0,9}} {_ANY}",
+    "(": r"""(?: [\w.]{1,60} \. )? (?: login | authenticate | \w{0,9}BasicAuth ) \(
+        \s{0,9} [\w.'"@=]{1,100} \s{0,9} , \s{0,9} ['"] (?P<value> [^\s'"]{4,200} ) (?=['"])""",
+    "lftp": rf"lftp {_ON} -u \s{{0,9}} ['\"]? [^\s,'\"]{{1,200}} , {_ANY}",
+    "smb": rf"smb\w{{1,9}} {_ON} {_SMB_USER} {_ANY}",
+    "rpcclient": rf"rpcclient {_ON} {_SMB_USER} {_ANY}",
+    "sqlplus": rf"sqlplus {_ON}? [^\s/'\"]{{1,60}} / (?P<value> [^\s'\"@]{{1,200}} ) (?=@)",
     "openssl": rf"openssl {_ON} -pass (?: in | out )? \s{{1,9}} ['\"]? pass: {_ANY}",
 }
 
@@ -275,7 +316,8 @@ _CONTENT = r"[^<>]{0,200}>(?P<value>[^<>\n]{1,500})</"
 # <name>K</name><value>V</value>, name="K" value="V", add_argument("--k", default="V")
 _NAMED = r"""(?xs) (?: </\w{1,20}> \s{0,20} < | ['"]? (?: [\s,}]{1,20}
     | , (?:(?! \b(?: add_argument | option | name | key )\b ).){0,300}? \b ) )
-    ['"]? (?: value | default ) \b ['"]? \s{0,9} [=:>] \s{0,9}"""
+    ['"]? (?: value | default ) \b ['"]? \s{0,9} [=:>] \s{0,9}
+    | ['"]? \s{1,9} (?: -v | --value ) [ =]"""
 # Commands that take a name and then its value, with what is between them.
 _SETTERS = {
     **dict.fromkeys(("setenv", "SetEnv", "ENV", "ARG", "set", "config"), r"[ \t]{1,100}"),
@@ -336,7 +378,7 @@ class _Name:
             found = form()
             if found is not None:
                 return found
-        return self._listed() or self._described()
+        return self._listed() or self._described() or self._called()
 
     def _judged(self, first: int, last: int, *, sure: bool) -> _Spans:
         """A value's span if it is a secret. sure: no syntax that often means something else."""
@@ -474,7 +516,7 @@ class _Name:
         quoted = self.quote and text[place : place + 1] not in "'\"\\"
         word = _at(rf"[^\s`{self.quote}]{{1,5000}}" if quoted else _WORD, text, place)
         if word is None or text[place] == "-":
-            return []
+            return None
         return self._judged(*word.span(), sure=sure)
 
     def _xml(self) -> Optional[_Spans]:
@@ -496,9 +538,18 @@ class _Name:
         sure = sure or (self.name.startswith("-") and not value.startswith("-"))
         return self._judged(*literal.span("value"), sure=False) if sure or _random(value) else []
 
+    def _called(self) -> _Spans:
+        """As in set_token("V")."""
+        begin = _at(r"\(\s{0,9}", self.text, self.end)
+        literal = _at(_LITERAL, self.text, begin.end()) if begin is not None else None
+        found = literal is not None and not literal["call"] and _random(literal["value"])
+        return self._judged(*literal.span("value"), sure=True) if literal and found else []
+
     def _described(self) -> _Spans:
         """As in name: NAME, value: V."""
-        if not (self.is_closed or re.search(r"(?:\bname\s?[:=]|>)\s*\Z", self.before)):
+        if not (
+            self.is_closed or re.search(r"(?:\bname\s?[:=]|>|(?:--name|-n)[ =])\s*\Z", self.before)
+        ):
             return []
         sign = _at(_NAMED, self.text, self.end)
         if sign is None:
@@ -699,7 +750,9 @@ def _without_forms(text: str) -> str:
     if "://" in text:
         text = re.sub(_URL, _in_url, text) if "@" in text else text
         text = re.sub(_URL_SIGNATURE, rf"\g<head>{MASK}", text)
-        text = re.sub(_TELEGRAM, MASK, text) if "/bot" in text else text
+        text = re.sub(_IN_PATH, MASK, text)
+    if "(" in text and "@" in text:
+        text = re.sub(_DSN, _in_dsn, text)
     folded = text.casefold()
     if any(map(folded.__contains__, _IN_HEADERS)):
         text = re.sub(_HEADER, _in_header, text)
@@ -726,6 +779,11 @@ def _in_url(match: re.Match[str]) -> str:
     user, value = match["user"], match["value"] or ""
     user = MASK if _random(user) else user
     return f"{user}{value if _says_nothing(value[1:]) else ':' + MASK}@"
+
+
+def _in_dsn(match: re.Match[str]) -> str:
+    shown = match["value"] if _says_nothing(match["value"]) else MASK
+    return f"{match['user']}{shown}{match['host']}"
 
 
 def _in_header(match: re.Match[str]) -> str:

@@ -426,6 +426,107 @@ env:¶- name: WANDB_API_KEY¶  value: §8f14e45fceea467f9b2b1b2c3d4e5f6012345678
 <setting name="ApiToken">§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§</setting>
 <entry key="password">§letmein99§</entry>
 machine h¶login kim¶password §letmein99§
+mc alias set minio https://h:9000 KEYNAME §letmein99§
+mc --insecure alias set --api S3v4 minio https://h:9000 KEYNAME '§letmein99§'
+mc config host add minio http://h KEYNAME §letmein99§
+kaggle config set -n key -v §0123456789abcdef0123456789abcdef§
+aws ssm put-parameter --name DB_PASSWORD --value §letmein99§
+lftp -u kim,§letmein99§ ftp.h.org
+lftp -e "open -u kim,§letmein99§ ftp.h.org; ls"
+smbclient //h/x -U kim%§letmein99§ -c ls
+smbclient -U 'WG/kim%§letmein99§' //h/x
+smbget --user=kim%§letmein99§ smb://h/x
+export DSN="kim:§letmein99§@tcp(h:3306)/x"
+db, err := sql.Open("mysql", "kim:§let@me99§@tcp(127.0.0.1:3306)/x")
+sqlplus kim/§letmein99§@//h:1521/x
+rclone config create s3 s3 access_key_id=AKIAIOSFODNN7EXAMPLE secret_access_key=§wJalrXUtnFEMIbPxRfiCYzz9§
+rclone obscure §letmein99§
+export RCLONE_CONFIG_S3_SECRET_ACCESS_KEY=§wJalrXUtnFEMIbPxRfiCYzz9§
+export RCLONE_WEBDAV_PASS=§qT9xv2LmPz81§
+s3cmd --access_key=AKIAIOSFODNN7EXAMPLE --secret_key=§wJalrXUtnFEMIbPxRfiCYzz9§ ls
+mc config host add minio http://h:9000 minioadmin §sesame-9Xq2§
+s3fs bucket /mnt -o passwd=§AKIDX:seKritValue99§
+psql "host=h dbname=x user=kim password=§letmein99§"
+psql postgresql://kim:§letmein99§@h/x
+export DATABASE_URL="mysql+pymysql://kim:§letmein99§@h:3306/x?charset=utf8"
+sqlcmd -S h -U kim -P §letmein99§ -Q 'select 1'
+mysqladmin -u root --password=§letmein99§ status
+export MYSQL_ROOT_PASSWORD=§letmein99§
+ldapsearch -D cn=kim -w §letmein99§ -b dc=x
+kinit kim <<< §letmein99§
+echo §letmein99§ | sudo -S mount /x
+echo '§letmein99§' | docker login -u kim --password-stdin
+echo "§hunter2x§" | kinit kim@REALM
+printf '%s' §Qm4Zx9Tb2Lw7Kc5Vn8Hd3§ | gh auth login --with-token
+expect -c 'spawn ssh h; expect "password:"; send "§letmein99§\r"'
+ipmitool -I lanplus -H h -U admin -P §letmein99§ power status
+snmpget -v3 -u kim -A §letmein99§ -X §letmein98§ h sysUpTime.0
+ansible-playbook x.yml -e "ansible_become_pass=§letmein99§"
+vault login §hvs.CAESIJzX8Kd02mQz7LpT4vN§
+export VAULT_TOKEN=§s.iyNUhq8Ov4hIAx6snw5mB2nL§
+aws configure set aws_secret_access_key §wJalrXUtnFEMIbPxRfiCYzz9§ --profile x
+gcloud auth activate-refresh-token kim@x.org §1//0gQm4Zx9Tb2Lw7Kc5Vn8Hd3§
+az storage blob upload --account-name x --account-key §kP9xZ2vB7mQ4tR8wY1nC6sD3fG5hJ0lA==§
+azcopy copy a 'https://x.blob.core.windows.net/c?sv=2022&sig=§kP9xZ2vB7mQ4tR8wY1nC6sD3%3D§'
+huggingface-cli login --token §Qm4Zx9Tb2Lw7Kc5Vn8Hd3§ --add-to-git-credential
+huggingface-cli upload x . --token=§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§
+HfApi(token="§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§").upload_file("a")
+from_pretrained("x", use_auth_token="§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§")
+comet_ml.init(api_key="§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§", project_name="x")
+neptune.init_run(project="x/y", api_token="§eyJhcGlfYWRkcmVzcyI6Imh0dHBzOi8v§")
+run = clearml.Task.set_credentials(key="AB12", secret="§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§")
+mlflow.set_tracking_uri("https://kim:§letmein99§@mlflow.org")
+dagshub.auth.add_app_token("§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§")
+boto3.client("s3", aws_access_key_id="AKIAIOSFODNN7EXAMPLE", aws_secret_access_key="§wJalrXUtnFEMIbPxRfiCYzz9§")
+smtp.login("kim@x.org", "§letmein99§")
+ftp.login(user="kim", passwd="§letmein99§")
+paramiko.SSHClient().connect("h", username="kim", password="§letmein99§")
+pymysql.connect(host="h", user="kim", passwd='§letmein99§', db="x")
+redis.Redis(host="h", password="§letmein99§")
+requests.get(u, auth=("kim", "§letmein99§"))
+requests.post(u, headers={"Authorization": "token §Qm4Zx9Tb2Lw7Kc5Vn8Hd3§"})
+requests.get(u, params={"apikey": "§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§"})
+session.headers["X-API-Key"] = "§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§"
+curl -H "apikey: §Qm4Zx9Tb2Lw7Kc5Vn8Hd3§" https://h.org
+curl -sS --oauth2-bearer §Qm4Zx9Tb2Lw7Kc5Vn8Hd3§ https://h.org
+wget --header="X-Auth-Token: §Qm4Zx9Tb2Lw7Kc5Vn8Hd3§" https://h.org
+wget --http-user=kim --http-password=§letmein99§ https://h.org
+git -c http.extraHeader="Authorization: Basic §a2ltOmxldG1laW45OQ==§" clone https://h.org/x
+git clone https://x-access-token:§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§@github.com/x/y
+pip install --extra-index-url https://__token__:§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§@gitlab.com/api/v4/x/simple x
+conda config --set channel_alias https://h.org/t/§ab-1234abcd-12ab-34cd-56ef-1234567890ab§/conda
+jupyter lab --NotebookApp.token='§letmein99§' --no-browser
+jupyter notebook --ServerApp.password='§argon2:$argon2id$v=19$m=10240,t=10,p=8$Qm4Zx9Tb2Lw7§'
+ray start --head --redis-password='§5241590000000000§'
+openssl enc -aes-256-cbc -k §letmein99§ -in a -out b
+export SLACK_WEBHOOK=https://hooks.slack.com/services/§T024BE7LD/B024BE7LH/x8Kd02mQz7LpT4vN§
+export AZURE_CONN="DefaultEndpointsProtocol=https;AccountName=x;AccountKey=§kP9xZ2vB7mQ4tR8wY1nC6sD3==§"
+export MONGO_URI="mongodb+srv://kim:§letmein99§@cluster0.x.mongodb.net/db"
+export AMQP=amqp://kim:§letmein99§@mq:5672/vhost
+celery -A x worker --broker=redis://:§letmein99§@h:6379/0
+skopeo copy --src-creds kim:§letmein99§ docker://a docker://b
+apptainer registry login -u kim -p §letmein99§ docker://h
+singularity remote login --password §letmein99§ x
+podman login h -u kim -p §letmein99§
+enroot import docker://kim:§letmein99§@nvcr.io#x/y
+export SINGULARITY_DOCKER_PASSWORD=§letmein99§
+export APPTAINER_DOCKER_PASSWORD='§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§'
+mount -t cifs //h/x /mnt -o username=kim,password=§letmein99§
+sshfs kim@h:/x /mnt -o password_stdin <<< §letmein99§
+unzip -P §letmein99§ a.zip
+7z x -p§letmein99§ a.7z
+unrar x -p§letmein99§ a.rar
+gpg --batch --passphrase §letmein99§ -d a.gpg
+cryptsetup open /dev/x y <<< '§letmein99§'
+openai.OpenAI(api_key="§sk-proj-Qm4Zx9Tb2Lw7Kc5Vn8Hd3§")
+genai.configure(api_key="§AIzaSyD4x8Kd02mQz7LpT4vNabcdefgh1234567§")
+os.environ.setdefault("HF_TOKEN", "§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§")
+os.putenv("WANDB_API_KEY", "§0123456789abcdef0123456789abcdef01234567§")
+nats pub --creds=x --password §letmein99§ subj msg
+influx write --token §Qm4Zx9Tb2Lw7Kc5Vn8Hd3§ -b x
+curl "https://api.telegram.org/bot§123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw§/sendMessage"
+curl --user "kim:§letmein99§" https://h.org
+curl -H "Authorization: ApiKey §Qm4Zx9Tb2Lw7Kc5Vn8Hd3§" https://h
 """
 
 HARMLESS = r"""
@@ -689,6 +790,104 @@ SAVE_STORAGE_KEY = 'save_storage'
 PHILOX_KEY_A = 0x9E3779B9
 USER_KEY = f"{USER_DIRECTORY}/id_ed25519"
 Warning: the secret key is deprecated
+mc alias set minio https://h:9000 $KEY $SECRET
+mc alias list minio
+mc cp a b c d e f g
+kaggle config set -n competition -v titanic
+aws ssm put-parameter --name BATCH --value 32
+python t.py -n key -v 3
+lftp -u kim ftp.h.org
+lftp -e 'mirror a,b /x'
+smbclient -U kim //h/x
+smbclient -U kim%$PW //h/x
+listen kim:8080@tcp
+kim:$PW@tcp(h:3306)/x
+sqlplus /nolog @x.sql
+rclone copy s3:bucket/x /data --transfers 8
+mc cp -r minio/bucket/data /scratch/kim
+mc ls --recursive play/bucket
+mc alias list
+kaggle datasets download -d owner/name -p data
+kaggle competitions submit -f sub.csv -m "baseline v2" -c titanic
+lftp -c 'open ftp.h.org; mirror /pub/x'
+smbclient -L //h -N
+mount -t cifs //h/x /mnt -o credentials=/etc/cifs.cred,uid=kim
+listen tcp(0.0.0.0:8080)
+dist.init_process_group(init_method="tcp://10.0.0.1:29500")
+rsync -av --password-file=/etc/rsync.pw kim@h::x .
+ssh -i ~/.ssh/id_ed25519 kim@h
+scp -P 2222 a kim@h:/x
+ssh-keygen -t ed25519 -f key -N ''
+nc -u 10.0.0.1 5000
+mysql -u kim -h db.x.org -P 3306 x
+psql -U kim -h h -p 5432 -d x
+mongo --port 27017 --host h
+python -u train.py -p 2 -P 4 -w 8 -k 5
+pytest -p no:cacheprovider -k "token and not slow"
+grep -i password config.py
+grep -rn "api_key" src/
+sed -i 's/api_key/token/g' x.py
+awk -v key=2 '{print $key}' a
+find . -name "*token*" -delete
+jq '.key' a.json
+sort -t, -k1,1 a.csv
+join -1 2 -2 1 a b
+echo "loading tokenizer"
+echo "Password auth disabled"
+echo 12345 | python t.py
+echo done | mail -s "job finished" kim@x.org
+printf '%s\n' "$HF_TOKEN" | huggingface-cli login
+test -n "$WANDB_API_KEY" || echo "WANDB_API_KEY is not set"
+[ -z "${HF_TOKEN:-}" ] && exit 1
+if [[ -f ~/.netrc ]]; then echo ok; fi
+python t.py --key-file=/etc/ssl/key.pem --cert /etc/ssl/cert.pem
+python t.py --kv-cache-dtype fp8 --num-kv-heads 8
+python t.py --auth-mode none --auth_type ldap
+python t.py --keys image,label,mask
+python t.py --metric-key eval/loss --monitor_key=val_acc
+python t.py --passes-per-epoch 4
+python t.py --secret-santa false
+python t.py --token_dropout 0.1 --token-mixing mlp
+python t.py +trainer.max_tokens=8192 ~trainer.key
+hydra.run.dir=/scratch/kim/${now:%Y-%m-%d}/token
+accelerate launch --main_process_port 29500 t.py --push_to_hub false
+torchrun --rdzv-id 4711 --rdzv-endpoint h:29500 t.py
+model.load_state_dict(ckpt["model"], strict=False)
+tok = AutoTokenizer.from_pretrained("bert-base-uncased", use_auth_token=True)
+tokens = tokenizer(text, return_tensors="pt")["input_ids"]
+key = jax.random.PRNGKey(42)
+cache_key = f"{name}-{split}-{seed}"
+sorted(items, key=lambda kv: kv[1])
+login(user, os.environ["PASSWORD"])
+smtp.login(user, getpass.getpass())
+echo "training done" | sudo tee /var/log/x
+printf '%s\n' a b c | sort
+printf "%d %s\n" 5 tokens | awk '{print $1}'
+echo $HF_TOKEN | huggingface-cli login
+client.login(user, password)
+login(args.user, args.password)
+session.login("kim", config.password)
+ldapsearch -W -D cn=kim -b dc=x
+ldapsearch -x -b dc=x -w $PW
+snmpget -v2c -c public h sysUpTime.0
+openssl enc -d -aes-256-cbc -in a -out b
+openssl enc -k $PASS -in a
+expect "$ "; send "ls\r"
+child.expect("login:")
+ipmitool -I lan -H h -E power status
+kinit -kt /etc/kim.keytab kim
+wc -l <<< "$text"
+read -r a b <<< "1 2"
+unrar x -p- a.rar
+tar czf - x | ssh kim@h 'cat > y'
+sudo -u kim -i ls | tee log
+mc mirror --watch a b
+mc admin info minio
+vault read -field=x secret/data/y
+wandb sync --id abcd1234 run
+wandb login --host https://wandb.x.org
+cat token.txt | huggingface-cli login --token-stdin
+python t.py --optimizer.betas 0.9,0.999@tcp
 """
 
 

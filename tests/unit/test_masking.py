@@ -300,7 +300,8 @@ def test_what_is_no_secret_stays(text: str) -> None:
         "token=$'", "token=\\", "--key \\\n", "SG.aaaaaaaaaaaaaaaaaaaa.", "key=a\\",
         "wandb login --a ", "://?sig=", "&sig=a", "X-Api-Key: ", "a.token = ",
         "--export=", "--export=A_KEY=x,", "--export ", ",A_KEY='", 'a="key=', ",A_KEY=$A,",
-        "--export=A_KEY='\"", "--x=export=",
+        "--export=A_KEY='\"", "--x=export=", "echo a |", "<<< a", "a.login('b', '", "mc alias set x://",
+        "a:b@tcp", "expect passw ", "kinit -", "a.b(",
     ],
 )  # fmt: skip
 def test_a_megabyte_of_anything_takes_a_moment(piece: str) -> None:

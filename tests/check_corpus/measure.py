@@ -23,6 +23,7 @@ DEFAULT = "neuron"
 
 KINDS: Dict[str, str] = {
     "account": "NC231",
+    "blocks": "",
     "alone": "NC621",
     "arm": "NC405",
     "array-index": "NC655",
@@ -83,6 +84,11 @@ KINDS: Dict[str, str] = {
     "trap-waits": "NC636",
     "twice": "NC621",
     "unexported": "NC644",
+    "no-command": "",
+    "no-gpu-asked": "",
+    "no-limit": "",
+    "same-work": "",
+    "unfilled": "",
     "waits-for-user": "NC658",
 }
 """What a reader calls a defect, and the codes that say it; none where check does not look."""

@@ -262,7 +262,8 @@ def _refused(line: str, number: int) -> Optional[Refusal]:
 
 
 _MEANT = re.compile(
-    r"[ \t]+#SBATCH\b|#[ \t]*(?i:sbatch)[ \t]+-|#(SBACTH|SBATHC|SBTACH|SABTCH|BSATCH|SBATH|SBTCH)\b"
+    r"[ \t]+#SBATCH\b|#[ \t]*(?i:sbatch)[ \t]+-"
+    r"|#(BATCH(?=[ \t]+-)|SBACTH|SBATHC|SBTACH|SABTCH|BSATCH|SBATH|SBTCH)\b"
 )
 """What is meant for a directive, and is none."""
 

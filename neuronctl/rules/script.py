@@ -21,7 +21,7 @@ from neuronctl.rules import (  # noqa: F401
 )
 from neuronctl.rules.base import Finding, findings
 from neuronctl.rules.script_base import ScriptFacts
-from neuronctl.rules.script_shell import submits_itself
+from neuronctl.rules.script_shell import UNFILLED, submits_itself
 from neuronctl.words import clipped
 
 _GPUS = ("gpus", "gpus-per-node", "gpus-per-task")
@@ -121,6 +121,9 @@ def _that_hold(facts: ScriptFacts, of_plan: Iterable[Finding], *, now: bool) -> 
             finding = replace(finding, severity=WARNING, doubtful=True)
         if finding.rule.only_now and not now:
             continue
+        given = facts.given(*finding.about)
+        if given is not None and UNFILLED.fullmatch(given.value or ""):
+            continue  # NC643 has its say
         if finding.code == "NC122" and meant.intersection(("gres", *_GPUS)):
             continue
         if not facts.has(*finding.about) and meant.intersection(finding.about):

@@ -22,7 +22,8 @@ _NO_FILE = re.compile(r"/dev/\w+|&?\d|-")
 def one_file(facts: ScriptFacts) -> Iterator[Violation]:
     """The log of a directive, and what the output of a program goes to."""
     array, output = facts.given("array"), facts.given("output")
-    if array is not None and not re.search("[-,]", array.value or ""):
+    tasks = _tasks("" if array is None else array.value or "")
+    if array is not None and (tasks is None or tasks.count < 2):
         return
     path = "" if output is None else output.value or ""
     appends = facts.header.value("open-mode") in ("a", "append")
@@ -67,8 +68,23 @@ def _with_index(path: str, index: str = "%a") -> str:
     return f"{head}-{index}.{tail}" if dot and head and "/" not in tail else f"{path}-{index}"
 
 
-@script_rule(WARNING, "NC654", "array index without an array", "by_absence")
-def no_array(facts: ScriptFacts) -> Iterator[Violation]:
+@script_rule(WARNING, "NC654", "array without its index", "by_absence")
+def array_and_index(facts: ScriptFacts) -> Iterator[Violation]:
+    yield from _no_array(facts)
+    array = facts.given("array")
+    tasks = None if array is None else _tasks(array.value or "")
+    programs = [run for run in facts.every_launch if run.kind == PYTHON]
+    used = _INDEX in facts.text or facts.shell.calls("eval")
+    if array is not None and tasks is not None and tasks.count > 1 and programs and not used:
+        yield Violation(
+            f"no line uses ${_INDEX}: unless the program reads it, {tasks.count} tasks do the same",
+            f'hand it on: --seed "${_INDEX}"',
+            place=array.place,
+            severity=NOTE,
+        )
+
+
+def _no_array(facts: ScriptFacts) -> Iterator[Violation]:
     # Whoever gives it a default, or asks whether there is one, knows.
     knows = (
         rf"{_INDEX}(:?[-=+?]|[^\n]*\]\])|(\[|test) -[nz] \S*{_INDEX}|-v {_INDEX}"

@@ -310,7 +310,7 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.uses_launcher:
         yield from _launcher_once(facts, plan)
         return
-    programs = [one for one in facts.launches if _plain(one)]
+    programs = [one for one in facts.launches if _plain(one) or _is_mpi(one)]
     # Several side by side, or in a loop, may well be what the tasks are for.
     if programs and not any(one.command.background or one.command.looped for one in programs):
         # On one node, tasks are often asked for where cores are meant.
@@ -325,6 +325,12 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
             place=programs[-1].place,
             severity=NOTE if cores else WARNING,
         )
+
+
+def _is_mpi(one: Launch) -> bool:
+    """Whether its name says that it is built for MPI: ``gmx_mpi``, ``lmp_mpi``."""
+    name = (one.word.value or "").rpartition("/")[2]
+    return one.kind == PROGRAM and re.fullmatch(r"\w+[_.-]mpi", name) is not None
 
 
 def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
@@ -397,7 +403,7 @@ def idle_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     if plan is None or plan.gpus_per_node * plan.nodes < 2:
         return
     gpus = plan.gpus_per_node * plan.nodes
-    starts = [one for one in facts.launches if one.is_srun or one.kind == PYTHON]
+    starts = [one for one in facts.launches if one.is_launcher or one.kind == PYTHON]
     # Several side by side, or one after the other with its share each, are another matter; so is
     # the client of a server that has them.
     beside = [one for one in facts.launches if one.command.background and not _is_trifle(one)]
@@ -411,6 +417,11 @@ def idle_gpus(facts: ScriptFacts) -> Iterator[Violation]:
             if times is None or not own or shares or len(own) < len([*one.below()]):
                 continue
             count = times[0] * times[1]
+        elif one.launcher.uncounted == ALL and facts.times(one) is not None:
+            own = [inner for inner in one.below() if _plain(inner)]
+            count = one.count(*one.launcher.processes) or gpus
+            if not own:
+                continue
         elif _plain(one) and not facts.uses_launcher and facts.tasks == 1:
             own, count = [one], 1
         else:

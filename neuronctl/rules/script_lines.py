@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Iterator
+from typing import Iterator, List
 
 from neuronctl.batchscript.edits import edited
 from neuronctl.batchscript.launches import PYTHON, SHELL, Launch
@@ -205,8 +205,8 @@ def endless_wait(facts: ScriptFacts) -> Iterator[Violation]:
 _WATCHES = re.compile(r"(-l|-lms|--loop|--loop-ms)(=.*|\d+)?|dmon|pmon")
 _SERVERS = re.compile(
     r"(vllm (serve|.*entrypoints)|.*(vllm\.entrypoints|sglang\.launch_server|http\.server)"
-    r"|ollama serve|(redis|mlflow|code)-?server|mongod|tensorboard|jupyter"
-    r"|text-generation-launcher)\b.*"
+    r"|ollama serve|ray start .*--block|(redis|mlflow|code)-?server|mongod|tensorboard"
+    r"|jupyter[- ](lab|notebook|server)|text-generation-launcher)\b.*"
 )
 
 
@@ -224,21 +224,21 @@ def _never_over(facts: ScriptFacts) -> Iterator[Violation]:
                 "end it with break, or count: for i in $(seq 10); do",
                 place=loop.place,
             )
+    runs = [run for run in facts.launches if not run.command.captured]
+    yield from _behind_a_server(runs)
     waits = [one.place.line for one in shell.calls("wait") if not one.arguments and one.sure]
     if not waits or shell.calls("kill", "pkill", "scancel"):
         return
-    runs = [run for run in facts.launches if not run.command.captured]
     clients = [run.place.line for run in runs if _works(run) and not run.command.background]
     endless = [loop.place for loop in shell.loops if loop.background and not loop.ends]
     for run in runs:
         for each in (run, *run.below()) if run.command.background else ():
-            words = [word.text for word in each.command.words]
+            own = _words_of(each)
             watches = (each.word.value or "").endswith("nvidia-smi") and any(
-                _WATCHES.fullmatch(word) for word in words
+                _WATCHES.fullmatch(word) for word in own
             )
-            own = words[each.command.words.index(each.word) :]
             asked = any(run.place.line < line < waits[-1] for line in clients)
-            if (watches and "-c" not in words) or (asked and _SERVERS.match(" ".join(own))):
+            if (watches and "-c" not in own) or (asked and _SERVERS.match(" ".join(own))):
                 endless.append(each.place)
     for place in sorted(endless, key=lambda one: one.line)[:1]:
         if place.line < waits[-1]:
@@ -249,6 +249,27 @@ def _never_over(facts: ScriptFacts) -> Iterator[Violation]:
                 "the others by their numbers",
                 place=place,
             )
+
+
+def _words_of(one: Launch) -> List[str]:
+    words = one.command.words
+    return [word.text for word in words[words.index(one.word) :]]
+
+
+def _behind_a_server(runs: List[Launch]) -> Iterator[Violation]:
+    """What comes after a server that the script waits for."""
+    for run, following in zip(runs, runs[1:]):
+        if run.command.background or not run.command.sure or not _works(following):
+            continue
+        for each in (run, *run.below()):
+            if _SERVERS.match(" ".join(_words_of(each))) and not each.has("help", "version"):
+                yield Violation(
+                    f"this server does not end: line {following.place.line} is not reached before "
+                    "the time limit",
+                    "start it in the background, with & behind it, and end it with kill",
+                    place=each.place,
+                )
+                return
 
 
 _LOOKS = frozenset(
@@ -344,8 +365,7 @@ _NO_SECRET = re.compile(
 def open_notebook(facts: ScriptFacts) -> Iterator[Violation]:
     for run in facts.launches:
         for each in (run, *run.below()):
-            words = each.command.words
-            own = [word.text for word in words[words.index(each.word) :]]
+            own = _words_of(each)
             given = [match for match in map(_NO_SECRET.fullmatch, own) if match is not None]
             open_token = any(one["what"] == "token" and not one["value"] for one in given)
             guarded = any(one["what"] != "token" and one["value"] for one in given)

@@ -520,8 +520,20 @@ def first_node(facts: ScriptFacts) -> Iterator[Violation]:
         )
 
 
+UNFILLED = re.compile(r"<[A-Za-z][\w .@-]*>")
+"""The value of a directive in a template: ``<partition_name>``."""
+
+
 @script_rule(ERROR, "NC643", "shell text that cannot be read")
 def syntax(facts: ScriptFacts) -> Iterator[Violation]:
+    for given in facts.header.given:
+        if given.source == SCRIPT and UNFILLED.fullmatch(given.value or ""):
+            yield Violation(
+                f"nobody has filled in --{given.name}={given.value}",
+                "write the value in its place, or remove the option",
+                place=given.value_place,
+                severity=ERROR if given.name in ("partition", "account", "qos") else WARNING,
+            )
     for place in facts.shell.placeholders[:1] if facts.header.for_bash else ():
         named = facts.lines[place.line - 1][place.column - 1 : place.end - 1]
         line = facts.lines[place.line - 1]

@@ -23,7 +23,7 @@ DEFAULT = "neuron"
 
 KINDS: Dict[str, str] = {
     "account": "NC231",
-    "blocks": "",
+    "blocks": "NC647",
     "alone": "NC621",
     "arm": "NC405",
     "array-index": "NC655",
@@ -85,10 +85,9 @@ KINDS: Dict[str, str] = {
     "twice": "NC621",
     "unexported": "NC644",
     "no-command": "",
-    "no-gpu-asked": "",
-    "no-limit": "",
-    "same-work": "",
-    "unfilled": "",
+    "no-gpu-asked": "NC122",
+    "same-work": "NC654",
+    "unfilled": "NC643",
     "waits-for-user": "NC658",
 }
 """What a reader calls a defect, and the codes that say it; none where check does not look."""

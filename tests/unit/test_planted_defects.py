@@ -250,6 +250,13 @@ DEFECTS: List[Tuple[str, str, str]] = [
     ("NC647", GPU, "nvidia-smi dmon > gpu.log &@@\npython t.py &\nwait"),
     ("NC647", GPU, "vllm serve model &@@\npython ask.py\nwait"),
     ("NC647", GPU, "until grep -q ready log; do@@\n  sleep 1\ndone"),
+    ("NC647", GPU, "vllm serve model@@\npython ask.py"),
+    ("NC647", ONE_EACH, "srun ray start --head --block@@\nsrun python t.py"),
+    ("NC643", "#SBATCH --gres=gpu:1\n#SBATCH --partition=<partition_name>@@", RUN),
+    ("NC604", f"{GPU}\n#BATCH --time=10@@", RUN),
+    ("NC624", "#SBATCH -p cpu -N 1 -n 4", "gmx_mpi mdrun -deffnm md@@"),
+    ("NC625", NODES, "mpirun -n 3 python t.py@@"),
+    ("NC654", f"{GPU}\n#SBATCH --array=0-3@@", RUN),
     ("NC622", "#SBATCH -p cpu -N 2 -c 2", "mpirun -n 8 ./x@@"),
     (
         "NC623",
@@ -268,6 +275,11 @@ DEFECTS: List[Tuple[str, str, str]] = [
 
 # (code that must not be found, directives, commands): right, and almost one of the above.
 RIGHT: List[Tuple[str, str, str]] = [
+    ("NC647", GPU, "vllm serve model"),
+    ("NC647", GPU, "jupyter nbconvert --execute a.ipynb\npython t.py"),
+    ("NC653", f"{GPU} --array=1-1", "python t.py > log"),
+    ("NC654", f"{GPU} --array=0-3", 'eval "$(sed -n 1p commands)"'),
+    ("NC101", "#SBATCH --gres=gpu:1\n#SBATCH --partition=<partition_name>", RUN),
     ("NC604", f"{GPU}\n# SBATCH --time=10\n#SBATCH -t 20", RUN),
     ("NC604", f"{GPU}\n##SBATCH --time=10\n# SBATCH is Slurm's", RUN),
     ("NC632", f"{GPU} --mem=0", "torchrun --nproc_per_node=1 --master_port 29501 t.py"),

@@ -199,9 +199,15 @@ def gres(text: str, strict: bool) -> Optional[Fields]:
         raise ValueError(f"'{text}' lists the resources instead of submitting the job")
     fields: Optional[Fields] = _generic_resources(text, strict)
     items = text.replace("gres:", "").replace("=", ":").split(",")
-    found = [re.fullmatch(r"gpu:[A-Za-z][\w.-]*:([0-9]{1,9})", item) for item in items]
-    if fields is None and None not in found:  # several types
-        fields = {"gpus_per_node": sum(int(one[1]) for one in found if one), "gres": tuple(items)}
+    found = [re.fullmatch(r"gpu(?::([A-Za-z][\w.-]*))?(?::([0-9]{1,9}))?", item) for item in items]
+    if fields is None and None not in found:
+        counts = {one[1]: int(one[2] or 1) for one in found if one}  # of a type, the last one holds
+        if len(counts) == 1:
+            kind, count = counts.popitem()
+            fields = {"gpus_per_node": count, **({"gpu_type": kind} if kind else {})}
+        elif None not in counts:
+            several = tuple(f"gpu:{kind}:{count}" for kind, count in counts.items())
+            fields = {"gpus_per_node": sum(counts.values()), "gres": several}
     return fields
 
 

@@ -6,7 +6,17 @@ It is made once, from the plan, the catalog, and what Slurm says now.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from neuronctl.errors import SlurmError
 from neuronctl.frozen import dataclass, field, replace
@@ -242,14 +252,38 @@ def _together(each: Sequence[Judgement]) -> Judgement:
                 message=words + found.message,
                 severity=WARNING if passed_over else found.severity,
             )
+    best = replace(best, waits=(*_without_nodes(each[0]), *best.waits))
     return best.with_rules(sorted(findings.values(), key=order))
+
+
+def _without_nodes(first: Judgement) -> Iterator[Wait]:
+    """The wait where the first of several partitions bars the user, and is left out for that.
+
+    It is up to that one how many nodes a job may have that does not say it: none.
+    """
+    if first.forecast is None or not any(_bars(found, first.forecast) for found in first.refusals):
+        return
+    from neuronctl.forecast.outcomes import Wait
+
+    on_cluster, name = first.forecast.on_cluster, first.plan.partition.name
+    config = on_cluster.snapshot.limits.config
+    if config.enforce_partitions == "NO" and not on_cluster.says_nodes:
+        words = f"it gets no nodes from {name}, which comes first and takes none of your jobs"
+        yield Wait("NC505", "PartitionNodeLimit", f"{words}: request -N, or leave {name} out")
+
+
+def _bars(found: Finding, forecast: Forecast) -> bool:
+    """Whether it bars the user from a partition; a later Slurm counts groups among the limits."""
+    partition, limits = forecast.on_cluster.partition, forecast.on_cluster.snapshot.limits
+    of_group = found.rule.closes_partition and partition is not None and not partition.root_only
+    return found.rule.bars and not (of_group and limits.config.release >= (24, 11))
 
 
 def _passes_over(found: Finding, judgement: Judgement) -> bool:
     """Whether Slurm leaves a partition out for this, and takes the job for others that it names.
 
     It refuses the job if EnforcePartLimits is ALL, or the partition is not there at all; and by ANY
-    if the user may not submit to it, where a later Slurm counts groups among the limits.
+    if the user may not submit to it.
     """
     if found.passed_over or judgement.forecast is None:
         return found.passed_over
@@ -259,7 +293,6 @@ def _passes_over(found: Finding, judgement: Judgement) -> bool:
         return False
     if not partition.takes_jobs:
         return True
-    of_group = found.rule.closes_partition and not partition.root_only
-    if found.rule.bars and not (of_group and config.release >= (24, 11)):
+    if _bars(found, judgement.forecast):
         return config.enforce_partitions == "NO"
     return found.rule.of_partition and config.enforce_partitions != "ALL"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import pytest
 from slurm_answers import (
@@ -28,6 +28,7 @@ from slurm_answers import (
 
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.forecast.free_nodes import UNAVAILABLE
+from neuronctl.request.job import Amounts
 from neuronctl.slurm.job_id import JobId
 
 
@@ -359,3 +360,28 @@ def test_what_one_of_several_partitions_does_not_take(
     snapshot = live(limits=dataclasses.replace(limits, nodes=both))
     judgement = judged(snapshot, partition="old,gpu", gpus_per_node=1, time_limit="10")
     assert judgement.verdict.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("version", "fields", "partition", "nodes", "cause"),
+    [
+        ("22.05.8", {"root_only": True}, "old,gpu", None, "PartitionNodeLimit"),
+        ("22.05.8", {"root_only": True}, "old,gpu", 1, ""),
+        ("22.05.8", {"root_only": True}, "gpu,old", None, ""),
+        ("22.05.8", {"allow_groups": ("lee",)}, "old,gpu", None, "PartitionNodeLimit"),
+        ("22.05.8", {"max_time": 60}, "old,gpu", None, ""),
+        ("24.11.5", {"root_only": True}, "old,gpu", None, "PartitionNodeLimit"),
+        ("24.11.5", {"allow_groups": ("lee",)}, "old,gpu", None, ""),
+    ],
+)
+def test_a_script_gets_no_nodes_where_the_first_partition_bars_its_user(
+    version: str, fields: Dict[str, Any], partition: str, nodes: Optional[int], cause: str
+) -> None:
+    closed = dataclasses.replace(OTHER, name="old", **fields)
+    config = dataclasses.replace(CONFIG, enforce_partitions="NO", version=version)
+    limits = dataclasses.replace(LIMITS, config=config, partitions=(PARTITION, OTHER, closed))
+    both = tuple(node(f"n{n}", partitions=("gpu", "old")) for n in range(1, 5))
+    snapshot = live(limits=dataclasses.replace(limits, nodes=both))
+    wanted = Amounts(nodes=nodes)
+    judgement = judged(snapshot, partition=partition, time_limit="10", amounts=wanted)
+    assert judgement.verdict.cause == cause

@@ -20,6 +20,7 @@ from neuronctl.forecast.reservations import (
 from neuronctl.forecast.snapshot import is_up, is_usable, running, slurm_says
 from neuronctl.frozen import dataclass, replace
 from neuronctl.slurm.answers import MyJob
+from neuronctl.slurm.job_states import WAITING
 from neuronctl.slurm.scontrol import NodeGroup, names_of
 from neuronctl.units import hosts
 from neuronctl.words import counted
@@ -57,8 +58,8 @@ def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
     outside = _search(on_cluster)
     if not _too_few(outside):
         return outside
-    for one in magnetic(on_cluster):
-        request = replace(on_cluster.plan.request, reservation=one.name)
+    for reservation in magnetic(on_cluster):
+        request = replace(on_cluster.plan.request, reservation=reservation.name)
         inside = _search(replace(on_cluster, plan=replace(on_cluster.plan, request=request)))
         if inside.free is not None and not _too_few(inside):
             return inside
@@ -240,8 +241,8 @@ def _not_available(search: NodeSearch) -> Wait:
             option = f"what --constraint={plan.request.constraint} needs"
         words = f"not all of {option} is available"
     source = SOURCE if reserved.by else _SAID_OF_NODES
-    # Its two schedulers choose differently between these.
-    also = ["ReqNodeNotAvail", UNAVAILABLE]
+    # Its two schedulers choose differently between these, and others may be before it.
+    also = ["ReqNodeNotAvail", UNAVAILABLE, "Priority"]
     also += (
         ["Reservation"] if any(x.start > snapshot.asked_at for x in magnetic(on_cluster)) else []
     )
@@ -258,7 +259,7 @@ def _frees(search: NodeSearch) -> Optional[MyJob]:
     name = on_cluster.plan.partition.name
     reasons = ("", "Resources", "Priority")
     if any(
-        job.state == "PENDING" and job.reason in reasons and name in job.partitions
+        job.state in WAITING and job.reason in reasons and name in job.partitions
         for job in snapshot.jobs
     ):
         return None
@@ -374,7 +375,7 @@ def _left_by_others(on_cluster: PlanOnCluster, free: FrozenSet[str]) -> FrozenSe
 
 
 def _waits_for_nodes(job: Union[MyJob, PartitionJob]) -> bool:
-    return job.state == "PENDING" and job.reason in ("Resources", "Priority")
+    return job.state in WAITING and job.reason in ("Resources", "Priority")
 
 
 def _would_delay(on_cluster: PlanOnCluster, job: Union[MyJob, PartitionJob]) -> bool:
@@ -392,7 +393,12 @@ def _crowded(on_cluster: PlanOnCluster, free: FrozenSet[str]) -> str:
         return ""
     most = partition.max_cores_per_node
     if most is not None and on_cluster.lacking(
-        free & names_of(group for group in on_cluster.pool if group.cores_used + cores <= most)
+        free
+        & names_of(
+            group
+            for group in on_cluster.pool
+            if group.partitions == (partition.name,) or group.cores_used + cores <= most
+        )
     ):
         return (
             f"jobs of {partition.name} may use {most} cores per node together (MaxCPUsPerNode); "

@@ -10,6 +10,7 @@ from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.snapshot import running
 from neuronctl.frozen import dataclass, replace
 from neuronctl.slurm.answers import MyJob
+from neuronctl.slurm.job_states import WAITING
 from neuronctl.slurm.limits import KINDS, TRES_NAMES, Counts, Limit, Per, Scope
 from neuronctl.words import counted, verb
 
@@ -154,8 +155,8 @@ def _first(on_cluster: PlanOnCluster) -> Tuple[MyJob, ...]:
     """The user's jobs that start before this one although Slurm has not looked at them yet."""
     limits = on_cluster.limit("MaxJobsPU"), on_cluster.limit("MaxTRESPU", _GPU)
     held = [None if limit is None else usage(limit, on_cluster) for limit in limits]
-    left = [float("inf") if job is None else job.left for job in held]
-    ids = {job.id for one in held if one is not None for job in one.jobs}
+    left = [float("inf") if now is None else now.left for now in held]
+    ids = {job.id for now in held if now is not None for job in now.jobs}
     first = []
     for job in on_cluster.unscheduled.jobs:
         if job.id not in ids:
@@ -198,7 +199,7 @@ def until(
     unknown = f"some of your jobs end; {_WHEN_UNKNOWN}"
     if ahead:
         return f"{unknown}: {counted(ahead, 'other job')} of yours {verb(ahead)} ahead", None
-    for end, job in sorted(ends, key=lambda one: one[0]):
+    for end, job in sorted(ends, key=lambda end: end[0]):
         excess -= job.count * limit.taken_by(job)
         if excess <= 0:
             return f"job {job.id} ends, in at most {units.format_time(max(0, end - now))}", end
@@ -208,7 +209,7 @@ def until(
 def _ahead(now: Usage) -> int:
     """The user's own jobs that wait for the same."""
     asked = ("JobHeldUser", "JobHeldAdmin", "Dependency", "BeginTime")
-    return sum(job.count for job in now.jobs if job.state == "PENDING" and job.reason not in asked)
+    return sum(job.count for job in now.jobs if job.state in WAITING and job.reason not in asked)
 
 
 # --------------------------------------------------------------------------- one job
@@ -240,7 +241,10 @@ def _sized(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
         if _concerns(limit, on_cluster):
             yield Doubt(f"how much the job takes of {_told(limit)} is not known")
         return
-    if not limit.allows(wanted):
+    few = limit.about.minimum and wanted < limit.figure
+    if few and limit.tres != "cpu" and on_cluster.may_get_more_nodes:
+        yield Doubt(f"whether Slurm gives it nodes enough for {_told(limit)} is not known")
+    elif not limit.allows(wanted):
         yield Refusal(Refused.SIZE, limit, wanted, on_cluster.source(limit))
 
 
@@ -248,6 +252,8 @@ def _wanted(limit: Limit, on_cluster: PlanOnCluster) -> Optional[int]:
     """What the job takes of a limit; None: not known."""
     if limit.about.counts == Counts.SUBMITTED:
         return on_cluster.array_size
+    if limit.kind == "MaxCPUsPerNode" and on_cluster.may_get_more_nodes:
+        return on_cluster.needs.largest_share[0]
     size = on_cluster.size.node if limit.about.per == Per.NODE else on_cluster.size.job
     return limit.taken(size, on_cluster.time_limit)
 

@@ -113,7 +113,7 @@ class PlanOnCluster:
         """The accounts under which the user may submit to the job's partition."""
         here = ("", self.plan.partition.name)
         own = self.snapshot.limits.associations
-        return tuple(dict.fromkeys(one.account for one in own if one.partition in here))
+        return tuple(dict.fromkeys(each.account for each in own if each.partition in here))
 
     @property
     def usable_qos(self) -> Tuple[str, ...]:
@@ -123,7 +123,7 @@ class PlanOnCluster:
         if not own or "qos" not in limits.config.enforce:
             # A QOS that a partition has for itself is not meant to be asked for.
             of_partitions = {partition.qos.lower() for partition in limits.partitions}
-            named = [one.name for one in limits.qos or ()]
+            named = [qos.name for qos in limits.qos or ()]
             own = tuple(name for name in named if name.lower() not in of_partitions)
         return tuple(name for name in own if partition is None or partition.takes_qos(name))
 
@@ -161,6 +161,13 @@ class PlanOnCluster:
         """The fewest nodes that a job may have in the partition."""
         lifted = "PartitionMinNodes" in self.qos_flags
         return 0 if self.partition is None or lifted else self.partition.min_nodes
+
+    @property
+    def may_get_more_nodes(self) -> bool:
+        """Whether a script leaves it to Slurm how many nodes its tasks or GPUs are spread over."""
+        needs = self.needs
+        most = min(needs.most_nodes or needs.tasks, max(needs.tasks, needs.gpus))
+        return self.plan.request.amounts is not None and most > self.plan.nodes
 
     @cached_property
     def limits(self) -> Tuple[Limit, ...]:
@@ -230,13 +237,14 @@ class PlanOnCluster:
         has_gpus = bool(asked.all_gpus or self.plan.gpus_per_node)
         if has_gpus and not asked.asks_cores and not asked.cores_per_gpu:
             changed["cores_per_gpu"] = partition.cores_per_gpu or 0
-        if not asked.asks_memory:
+        if has_gpus and partition.memory_mb_per_gpu and not asked.memory_per_gpu:
+            # Slurm chooses nodes by it even where it gives the job --mem.
+            changed["memory_per_gpu"] = partition.memory_mb_per_gpu
+        elif not asked.asks_memory:
             of_core, of_node = partition.memory_mb_per_cpu, partition.memory_mb_per_node
             if not of_core and not of_node:
                 of_core, of_node = config.memory_mb_per_cpu, config.memory_mb_per_node
-            if has_gpus and partition.memory_mb_per_gpu:
-                changed["memory_per_gpu"] = partition.memory_mb_per_gpu
-            elif of_core or of_node:
+            if of_core or of_node:
                 changed["memory_per_core"], changed["memory_per_node"] = of_core or 0, of_node or 0
             else:
                 changed["whole_memory"] = True
@@ -254,14 +262,13 @@ class PlanOnCluster:
             cores = max(cores, min(plan.partition.cores_per_node, default=0))
             gpus = gpus_held(plan) // nodes
         node = {"cpu": cores, "gres/gpu": gpus}
-        memory = needs.memory_per_node or cores * needs.memory_per_core
-        memory = memory or gpus * needs.memory_per_gpu
-        if memory:
-            node["mem"] = memory
-        node["node"] = 1
-        job = {tres: nodes * count for tres, count in node.items()}
-        if not plan.request.exclusive:
-            job.update({"cpu": needs.all_cores, "gres/gpu": needs.all_gpus})
+        job = {"cpu": needs.all_cores, "gres/gpu": needs.all_gpus}
+        if plan.request.exclusive:
+            job = {tres: nodes * count for tres, count in node.items()}
+        for size, count in ((node, 1), (job, nodes)):
+            memory = count * needs.memory_per_node or size["cpu"] * needs.memory_per_core
+            memory = memory or size["gres/gpu"] * needs.memory_per_gpu
+            size.update({"mem": memory} if memory else {}, node=count)
         return JobSize(job, node)
 
     @property
@@ -364,11 +371,16 @@ class PlanOnCluster:
         more_…: what is used there besides; below 0, so much of it is free. empty: as if nothing ran
         there.
         """
-        needs = self.needs
+        needs, partition = self.needs, self.partition
         cores_used, gpus_used = group.cores_used + more_cores, group.gpus_used + more_gpus
         if empty:
             cores_used = gpus_used = 0
         cores_used, gpus_used = max(0, cores_used), max(0, gpus_used)
+        cores = group.cores - cores_used
+        if partition is not None and partition.max_cores_per_node is not None:
+            # Of nodes of other partitions too, it is not known which jobs are whose.
+            alone = group.partitions == (partition.name,)
+            cores = min(cores, partition.max_cores_per_node - (cores_used if alone else 0))
         # What each job holds of the memory is not known; together they hold it all.
         all_ended = empty or (more_cores < 0 and not cores_used)
         memory_used = 0 if all_ended else group.memory_mb_used
@@ -389,7 +401,7 @@ class PlanOnCluster:
         memory = group.memory_mb - memory_used
         if not self.snapshot.limits.config.memory_counts:
             memory = group.memory_mb
-        return needs.share(group.cores - cores_used, gpus, memory)
+        return needs.share(cores, gpus, memory)
 
     @cached_property
     def mine_alone(self) -> FrozenSet[str]:

@@ -22,10 +22,11 @@ _MANY = 10**9
 class Needs:
     """What a job needs. 0: nothing, or no bound.
 
-    nodes, most_nodes: how many it may have. tasks: in all. tasks_per_node: at most. least_cores: on
-    each node. gpus: in all, whichever nodes have them. gpu_types: how many of each type; 0 where
-    that is the number of all. memory_…: MB; whole_memory: all that a node has. whole: it shares its
-    nodes with no other job (``"nodes"``), or only with the same user's (``"user"``).
+    nodes, most_nodes: how many it may have. tasks: in all. tasks_per_node: at most. least_cores:
+    that each node must have; counted_cores: that the job gets there, whatever its tasks take.
+    gpus: in all, whichever nodes have them. gpu_types: how many of each type; 0 where that is the
+    number of all. memory_…: MB; whole_memory: all that a node has. whole: it shares its nodes with
+    no other job (``"nodes"``), or only with the same user's (``"user"``).
     """
 
     nodes: int
@@ -33,6 +34,7 @@ class Needs:
     tasks: int
     cores_per_task: int
     least_cores: int
+    counted_cores: int = 0
     tasks_per_node: int = 0
     gpus: int = 0
     gpus_per_node: int = 0
@@ -70,7 +72,7 @@ class Needs:
     def all_cores(self) -> int:
         """The cores that Slurm gives it at least."""
         of_tasks, of_gpus = self.tasks * self.cores_per_task, self.all_gpus * self.cores_per_gpu
-        return max(of_tasks, of_gpus, self.nodes * self.least_cores)
+        return max(of_tasks, of_gpus, self.nodes * self.counted_cores)
 
     @property
     def largest_share(self) -> Tuple[int, int]:
@@ -144,7 +146,9 @@ def needs_of(plan: JobPlan, release: Tuple[int, ...] = ()) -> Needs:
         each = per_node * per_gpu
     if own.ntasks:
         tasks = max(own.ntasks, gpus * per_gpu)
-        nodes, most = min(nodes, own.ntasks), min(most or own.ntasks, own.ntasks)
+        nodes = min(nodes, own.ntasks)
+        if release < NEWER or not (gpus and number("cpus-per-gpu")):
+            most = min(most or own.ntasks, own.ntasks)
     elif per_task and gpus:
         tasks = max(1, gpus // per_task)
     elif per_gpu:
@@ -159,11 +163,13 @@ def needs_of(plan: JobPlan, release: Tuple[int, ...] = ()) -> Needs:
         gpus = tasks // per_gpu
     cores = own.cpus_per_task or 1
     sure = each if per_gpu and per_node else own.ntasks_per_node or 1
-    least = max(sure * cores, number("mincpus"))
+    counted = least = max(sure * cores, number("mincpus"))
+    if own.ntasks_per_node and (own.ntasks == 1 or (own.ntasks and release >= NEWER)):
+        counted = number("mincpus")
     if request.sbatch_value("overcommit") is not None:
-        tasks, cores, least = nodes, 1, 1
+        tasks, cores, counted, least = nodes, 1, 1, 1
     memory = None if request.mem is None else units.parse_memory(request.mem)
-    of_core, of_gpu = (_memory(request.sbatch_value(f"mem-per-{one}")) for one in ("cpu", "gpu"))
+    of_core, of_gpu = (_memory(request.sbatch_value(f"mem-per-{unit}")) for unit in ("cpu", "gpu"))
     whole = "user" if (request.sbatch_value("exclusive") or "").lower() == "user" else ""
     return Needs(
         nodes=nodes,
@@ -171,6 +177,7 @@ def needs_of(plan: JobPlan, release: Tuple[int, ...] = ()) -> Needs:
         tasks=tasks,
         cores_per_task=cores,
         least_cores=least,
+        counted_cores=counted,
         tasks_per_node=each,
         gpus=gpus,
         gpus_per_node=per_node,
@@ -183,7 +190,7 @@ def needs_of(plan: JobPlan, release: Tuple[int, ...] = ()) -> Needs:
         memory_per_gpu=of_gpu or 0,
         whole_memory=0 in (memory, of_core),
         whole="nodes" if request.exclusive else whole,
-        asks_memory=any(one is not None for one in (memory, of_core, of_gpu)),
+        asks_memory=(memory, of_core, of_gpu) != (None, None, None),
         asks_cores=bool(own.cpus_per_task),
     )
 
@@ -227,9 +234,9 @@ def contradictions(plan: JobPlan, release: Tuple[int, ...]) -> Iterator[str]:
     """
     own, request = plan.request.amounts, plan.request
     number = request.sbatch_number
+    by_gres = any(item.startswith("gpu") for item in request.gres)
     if own is None:
-        typed = any(one.startswith("gpu") for one in request.gres)
-        if number("mem-per-gpu") and not (plan.gpus_per_node or typed):
+        if number("mem-per-gpu") and not (plan.gpus_per_node or by_gres):
             yield "--mem-per-gpu needs GPUs"
         return
     per_task, per_gpu, cores = map(number, ("gpus-per-task", "ntasks-per-gpu", "cpus-per-gpu"))
@@ -255,9 +262,12 @@ def contradictions(plan: JobPlan, release: Tuple[int, ...]) -> Iterator[str]:
         yield f"--ntasks-per-node={each} with --gpus-per-task wants more tasks than -n {tasks}"
     if per_task and per_gpu:
         yield "--gpus-per-task excludes --ntasks-per-gpu"
+    on_node = per_gpu * (per_node or gpus // (nodes or 1))
+    if newer and on_node == 2 and not tasks and (own.cpus_per_task or 1) > 1:
+        yield f"--ntasks-per-gpu={per_gpu} with 2 tasks per node and -c needs -n"
     if per_gpu and each:
         yield "--ntasks-per-gpu excludes --ntasks-per-node"
-    any_gpu = gpus or per_node or per_task or any(one.startswith("gpu") for one in request.gres)
+    any_gpu = gpus or per_node or per_task or by_gres
     if per_gpu and not any_gpu and tasks % per_gpu:
         yield f"-n {tasks} is no multiple of --ntasks-per-gpu={per_gpu}"
     if per_gpu and not (any_gpu or tasks or nodes):

@@ -200,6 +200,11 @@ class RuleContext:
         """The plan held against what Slurm said; None where it said nothing."""
         return None if self.forecast is None else self.forecast.on_cluster
 
+    @property
+    def release(self) -> Tuple[int, ...]:
+        """Slurm's, such as (22, 5); () where it said nothing."""
+        return () if self.on_cluster is None else self.on_cluster.snapshot.limits.config.release
+
     def passes_over(self, limit: Optional[Limit]) -> bool:
         """Whether Slurm, of several partitions, leaves out the one where a job is over a limit."""
         on_cluster = self.on_cluster

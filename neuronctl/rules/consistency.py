@@ -54,9 +54,7 @@ def tasks_and_nodes(context: RuleContext) -> Iterator[Violation]:
     about="ntasks nodes ntasks-per-node gpus gpus-per-task ntasks-per-gpu cpus-per-gpu mem-per-gpu",
 )
 def numbers_together(context: RuleContext) -> Iterator[Violation]:
-    asked = context.on_cluster
-    release = () if asked is None else asked.snapshot.limits.config.release
-    for words in contradictions(context.plan, release):
+    for words in contradictions(context.plan, context.release):
         yield Violation(f"Slurm refuses the job: {words}", "change one of them", EVERY_SLURM)
 
 

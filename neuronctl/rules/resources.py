@@ -161,7 +161,7 @@ def nodes_a_job(context: RuleContext) -> Iterator[Violation]:
 @rule(ERROR, "NC121", "more GPUs per node than it has", "resizable of_nodes", about=_GPUS)
 def gpus_a_node(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, _known(context)
-    _, least = needs_of(plan).largest_share
+    _, least = needs_of(plan, context.release).largest_share
     if partition is None or least <= partition.gpus_per_node:
         return
     has = partition.gpus_per_node
@@ -268,7 +268,7 @@ def _cores_asked(plan: JobPlan) -> str:
 def cores_a_node(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
     largest = partition.max_cores_per_node
-    least, _ = needs_of(plan).largest_share
+    least, _ = needs_of(plan, context.release).largest_share
     if largest is not None and least > largest:
         # Where the site caps them (NC132), the hint shall hold there too.
         allowed = min(largest, most_cores(plan, plan.gpus_per_node) or largest)

@@ -30,6 +30,12 @@ def enforce(word: str) -> str:
     return f"sed -i '{edit}' /etc/slurm/slurm.conf; scontrol reconfigure"
 
 
+def per_gpu(default: str) -> str:
+    """Set a default of the partition gpu that only slurm.conf takes."""
+    edit = f"s/^PartitionName=gpu .*/& {default}/"
+    return f"sed -i '{edit}' /etc/slurm/slurm.conf; scontrol reconfigure"
+
+
 def preempting(by: str) -> str:
     """Set PreemptType; what was set by scontrol is gone then."""
     lines = f"PreemptType=preempt/{by}\\nPreemptMode=REQUEUE"
@@ -124,7 +130,7 @@ LISTS: List[Case] = [
         ([enforce("ANY"), f"{CPU} {change}"], "-p cpu,gpu", "refused", "ermission denied")
         for change in ("RootOnly=YES", "ReqResv=YES", "AllocNodes=g1")
     ),
-    # Without a number of nodes, 22.05 takes such a job and never starts it.
+    # Without a number of nodes, Slurm takes such a job and never starts it (FIRST_BARRED).
     *(
         ([enforce("NO"), f"{CPU} {change}"], "-p cpu,gpu -N1", "can", "starts")
         for change in ("RootOnly=YES", "ReqResv=YES", "AllocNodes=g1", "AllowGroups=games")
@@ -157,6 +163,24 @@ RESERVATIONS: List[Case] = [
         "will wait",
         "eserv",  # Reservation, or "Nodes … are … reserved for …"
     ),
+]
+
+SIZES: List[Case] = [
+    # A default of memory per GPU chooses nodes, whatever other memory the job requests.
+    ([per_gpu("DefMemPerGPU=9000")], "-p gpu --gres=gpu:4 --mem=1000", "refused NC524", "not avai"),
+    ([per_gpu("DefMemPerGPU=9000")], "-p gpu --gres=gpu:3 --mem=1000", "can", "starts"),
+    ([per_gpu("DefMemPerGPU=9000")], "-p gpu --gres=gpu:4 --mem-per-gpu=1000", "can", "starts"),
+    # Of several counts of a type, the last one holds.
+    ([], "-p gpu -N2 --gres=gpu:v100:3,gpu:v100:2", "can", "starts"),
+    ([], "-p gpu --gres=gpu:v100:1,gpu:v100:5", "refused NC121", "not available"),
+    # Tasks are spread over as many nodes as it takes.
+    ([f"{CPU} MaxCPUsPerNode=4"], "-p cpu -n 12", "can", "starts"),
+    ([f"{CPU} MaxCPUsPerNode=4"], "-p cpu -N1-2 -n 5", "can", "starts"),
+    ([f"{CPU} MaxCPUsPerNode=4"], "-p cpu -N1 -n 5", "refused NC509", "not available"),
+    ([f"{CPU} MaxCPUsPerNode=4"], "-p cpu -n 13", "refused NC524", "More processors"),
+    ([f"{P_CPU} MinTRESPerJob=node=2"], "-p cpu -n 9", "can", "starts"),
+    ([f"{P_CPU} MinTRESPerJob=node=2"], "-p cpu -n 2", "not known", "QOSMinNode"),
+    ([f"{P_CPU} MinTRESPerJob=node=2"], "-p cpu -N 1 -n 2", "refused NC509", "QOSMinNode"),
 ]
 
 NODES: List[Case] = [
@@ -201,6 +225,12 @@ BY_VERSION: List[Tuple[str, Tuple[str, str], Tuple[str, str]]] = [
     ("-p cpu -N2 -w c[1-3] -x c[1-2]", ("refused NC312", "invalid"), ("refused NC312", "not avai")),
 ]
 
+
+FIRST_BARRED: List[Tuple[str, str, str]] = [
+    ("-p cpu,gpu", "will wait PartitionNodeLimit", "PartitionNodeLimit"),
+    ("-p cpu,gpu -n 2", "will wait PartitionNodeLimit", "PartitionNodeLimit"),
+    ("-p gpu,cpu", "can", "starts"),
+]
 
 MIN_NODES: List[Tuple[str, Tuple[str, str], Tuple[str, str]]] = [
     ("-p cpu", ("can", "starts"), ("refused NC527", "Node count")),
@@ -262,7 +292,7 @@ def set_up(site: Sandbox, steps: Sequence[str]) -> Iterator[None]:
         back += [f"{one} Flags=-1 LimitFactor=-1" for one in (HI, P_CPU)]
         none = "GrpTRES=cpu=-1 MaxTRESPerJob=cpu=-1 MaxTRESPerNode=cpu=-1"
         back += [f"{OWN} {none}", f"{P_CPU} {none} MaxWall=-1 MaxJobsPerUser=-1"]
-        back += [f"{P_CPU} MaxSubmitJobsPerUser=-1", f"{HI} Preempt="]
+        back += [f"{P_CPU} MaxSubmitJobsPerUser=-1 MinTRESPerJob=node=-1", f"{HI} Preempt="]
         back += ["cp /etc/slurm/as-it-was /etc/slurm/slurm.conf", "scontrol reconfigure"]
         site.root("sh", "-c", "; ".join(back), check=False)
         look = ["sh", "-c", "squeue -h; sinfo -h -o %t | grep -v idle"]
@@ -271,7 +301,7 @@ def set_up(site: Sandbox, steps: Sequence[str]) -> Iterator[None]:
 
 @pytest.mark.parametrize(
     ("steps", "options", "said", "happens"),
-    [*QOS_FLAGS, *LISTS, *RESERVATIONS, *NODES, *ROOM],
+    [*QOS_FLAGS, *LISTS, *RESERVATIONS, *SIZES, *NODES, *ROOM],
     ids=lambda value: value if isinstance(value, str) else " ".join(value)[-40:],
 )
 def test_what_is_said_is_what_slurm_does(
@@ -288,6 +318,20 @@ def test_what_versions_of_slurm_take_differently(
 ) -> None:
     said, happens = later if site.version >= LATER else earlier
     with set_up(site, []):
+        assert judged(site, options).startswith(said)
+        assert happens in happened(site, options)
+
+
+@pytest.mark.parametrize(("options", "said", "happens"), FIRST_BARRED)
+@pytest.mark.parametrize(
+    "change", ["RootOnly=YES", "ReqResv=YES", "AllocNodes=g1", "AllowGroups=games"]
+)
+def test_a_script_whose_first_partition_bars_the_user(
+    site: Sandbox, change: str, options: str, said: str, happens: str
+) -> None:
+    if "Groups" in change and site.version >= LATER:
+        said, happens = "can", "starts"
+    with set_up(site, [enforce("NO"), f"{CPU} {change}"]):
         assert judged(site, options).startswith(said)
         assert happens in happened(site, options)
 

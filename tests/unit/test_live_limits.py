@@ -53,6 +53,8 @@ def test_limits_that_slurm_does_not_enforce_are_the_catalogs() -> None:
 
 SAFE = dataclasses.replace(CONFIG, enforce=(*CONFIG.enforce, "safe"))
 HALF = tuple(node(f"n{number}", 2) for number in range(1, 5))
+SHARED = tuple(node(f"n{number}", 2, partitions=("gpu", "old")) for number in range(1, 5))
+"""The same, in two partitions."""
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,7 @@ HALF = tuple(node(f"n{number}", 2) for number in range(1, 5))
         ),
         ({"limits": with_partition(whole="nodes")}, {}, "allocates whole nodes"),
         (
-            {"limits": with_partition(max_cores_per_node=16), "nodes": HALF},
+            {"limits": with_partition(max_cores_per_node=16), "nodes": SHARED},
             {},
             "how many are left is not known",
         ),

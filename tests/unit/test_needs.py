@@ -15,7 +15,7 @@ from neuronctl.batchscript.as_request import as_request
 from neuronctl.batchscript.header import read_header
 from neuronctl.catalog.model import Catalog, Cluster, Partition
 from neuronctl.forecast.snapshot import Snapshot
-from neuronctl.gate.judgement import judge
+from neuronctl.gate.judgement import Judgement, judge
 from neuronctl.planning import plan
 from neuronctl.rules import RuleContext
 from neuronctl.slurm.job_id import JobId
@@ -54,6 +54,18 @@ def said(
     **partition: Any,
 ) -> str:
     """The kind of verdict on a script with these options."""
+    return judged(options, version, groups, jobs, queue, **partition).verdict.kind
+
+
+def judged(
+    options: str,
+    version: str,
+    groups: Tuple[NodeGroup, ...] = (LARGE, SMALL),
+    jobs: Tuple[Any, ...] = (),
+    queue: Any = None,
+    **partition: Any,
+) -> Judgement:
+    """What is said of a script with these options."""
     cluster = Cluster(
         "toy",
         "Toy",
@@ -72,7 +84,7 @@ def said(
     )
     snapshot: Snapshot = live(jobs, limits, user="kim", reservations=(), queue=queue)
     context = RuleContext(made, Catalog({"toy": cluster}, "toy", ()), of_script=True)
-    return judge(context, snapshot).verdict.kind
+    return judge(context, snapshot)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +124,11 @@ def said(
         ("-n 2 -G 12", REFUSED),
         ("--gres=gpu:v100:1,gpu:a100:1", REFUSED),
         ("--gres=gpu:v100:1,gpu:v100:1", RUNS),
+        ("--gres=gpu:v100:3,gpu:v100:2 -N2", RUNS),
+        ("--gres=gpu:v100:1,gpu:v100:5", REFUSED),
+        ("--gres=gpu:5,gpu:1", RUNS),
+        ("--gres=gpu:1,gpu:5", REFUSED),
+        ("--gres=gpu:v100,gpu:v100:2 -n9", RUNS),
         ("--gres=gpu:4 -N2", RUNS),
         ("--gres=gpu:4 -N3", REFUSED),
         ("--gres=gpu:v100:4 -N3", REFUSED),
@@ -180,6 +197,20 @@ def test_on_idle_nodes(options: str, kind: str, version: str) -> None:
         ("-n 20 --gpus-per-node=1 -G 4", RUNS, REFUSED),
         ("-n 17 --gpus-per-node=1 -G 4", RUNS, RUNS),
         ("-n 2 --gpus-per-node=1 -G 4", RUNS, REFUSED),
+        # Cores for each GPU are wanted wherever the GPUs are, with a task there or without.
+        ("-n1 -G8 --cpus-per-gpu=2", REFUSED, RUNS),
+        ("-n2 -G12 --cpus-per-gpu=1", REFUSED, RUNS),
+        ("-n1 -G8", REFUSED, REFUSED),
+        ("-n1 -N1 -G8 --cpus-per-gpu=1", REFUSED, REFUSED),
+        # It makes two tasks per node, and gives them one core each.
+        ("--ntasks-per-gpu=1 -c 2 --gres=gpu:2", RUNS, REFUSED),
+        ("--ntasks-per-gpu=1 -c 2 --gres=gpu:2 -N2", RUNS, REFUSED),
+        ("--ntasks-per-gpu=1 -c 2 -G2", RUNS, REFUSED),
+        ("--ntasks-per-gpu=2 -c 2 -G2 -N2", RUNS, REFUSED),
+        ("--ntasks-per-gpu=1 -c 2 -G2 -N2", RUNS, RUNS),
+        ("--ntasks-per-gpu=1 -c 2 --gres=gpu:3 -w m1", RUNS, RUNS),
+        ("--ntasks-per-gpu=2 -c 1 --gres=gpu:1", RUNS, RUNS),
+        ("--ntasks-per-gpu=2 -c 2 --gres=gpu:1 -n 2", RUNS, RUNS),
     ],
 )
 def test_where_versions_differ(options: str, older: str, newer: str) -> None:
@@ -221,7 +252,15 @@ def test_the_users_own_jobs_leave_a_node_to_him() -> None:
         ("--gpus-per-node=4", {"cores_per_gpu": 3}, REFUSED),
         ("--gpus-per-node=4 -c 2", {"cores_per_gpu": 3}, RUNS),
         ("--gpus-per-node=4", {"memory_mb_per_gpu": 9000}, REFUSED),
-        ("--gpus-per-node=4 --mem=1000", {"memory_mb_per_gpu": 9000}, RUNS),
+        ("--gpus-per-node=4 --mem=1000", {"memory_mb_per_gpu": 9000}, REFUSED),
+        ("--gpus-per-node=3 --mem=1000", {"memory_mb_per_gpu": 9000}, RUNS),
+        ("--gpus-per-node=4 --mem-per-cpu=1000", {"memory_mb_per_gpu": 9000}, REFUSED),
+        ("--gpus-per-node=4 --mem-per-gpu=1000", {"memory_mb_per_gpu": 9000}, RUNS),
+        ("--gpus-per-node=4 --mem=0", {"memory_mb_per_gpu": 9000}, REFUSED),
+        ("-G4 -N1 --mem=1000", {"memory_mb_per_gpu": 9000}, REFUSED),
+        ("-G4 --mem=1000", {"memory_mb_per_gpu": 9000}, RUNS),
+        ("--exclusive --mem=1000", {"memory_mb_per_gpu": 9000}, RUNS),
+        ("--gres=gpu:1 --exclusive --mem=1000 -w m1", {"memory_mb_per_gpu": 9000}, REFUSED),
         ("--gpus-per-node=1 --exclusive -w m1", {"memory_mb_per_gpu": 9000}, REFUSED),
         ("-N1 --exclusive", {"memory_mb_per_cpu": 8000}, REFUSED),
         ("-N2", {"memory_mb_per_cpu": None, "memory_mb_per_node": 20000}, RUNS),
@@ -260,3 +299,45 @@ def test_what_slurm_tells_of_nodes_and_partitions() -> None:
 def test_nodes_that_are_planned_for_a_job(queued: Any, time: str, kind: str) -> None:
     planned = (dataclasses.replace(LARGE, state="IDLE+PLANNED"), SMALL)
     assert said(f"-N3 -t {time}", "22.05.8", planned, queue=queued) == kind
+
+
+@pytest.mark.parametrize(
+    ("options", "older", "newer"),
+    [
+        ("-n5 -N2 --ntasks-per-node=4", (8, 32000), (5, 20000)),
+        ("-n5 -N3 --ntasks-per-node=4", (12, 48000), (5, 20000)),
+        ("-n2 --ntasks-per-node=5", (5, 20000), (2, 8000)),
+        ("-n1 -N3 --ntasks-per-node=2", (1, 4000), (1, 4000)),
+        ("-N3 --ntasks-per-node=2", (6, 24000), (6, 24000)),
+        ("-n5 -N2 -G a100:3 -w m4", (5, 20000), (5, 20000)),
+        ("-n5 -N2 --mem=6000", (5, 12000), (5, 12000)),
+    ],
+)
+def test_what_slurm_counts_for_a_job(
+    options: str, older: Tuple[int, int], newer: Tuple[int, int]
+) -> None:
+    for version, counted in (("22.05.8", older), ("24.11.5", newer)):
+        forecast = judged(options, version).forecast
+        assert forecast is not None
+        size = forecast.on_cluster.size.job
+        assert (size["cpu"], size["mem"]) == counted
+
+
+@pytest.mark.parametrize(
+    ("options", "used", "partitions", "kind"),
+    [
+        ("-c3", 3, ("mix",), WAITS),
+        ("-c1", 3, ("mix",), RUNS),
+        ("-n5", 3, ("mix",), WAITS),
+        ("-n4", 3, ("mix",), RUNS),
+        ("-n16", 0, ("mix",), RUNS),
+        ("-n17", 0, ("mix",), REFUSED),
+        ("-c3", 3, ("mix", "old"), "not known"),
+    ],
+)
+def test_jobs_of_a_partition_may_use_so_many_cores_per_node_together(
+    options: str, used: int, partitions: Tuple[str, ...], kind: str
+) -> None:
+    groups = [dataclasses.replace(one, cores_used=used) for one in (LARGE, SMALL)]
+    groups = [dataclasses.replace(one, partitions=partitions) for one in groups]
+    assert said(options, "24.11.5", tuple(groups), max_cores_per_node=4) == kind

@@ -72,7 +72,7 @@ def barred(
         ("group", snapshot.groups, reservation.groups),
         ("account", (on_cluster.account,), reservation.accounts),
     ):
-        denied = any(f"-{one}" in allowed for one in own)
+        denied = any(f"-{name}" in allowed for name in own)
         only = any(not word.startswith("-") for word in allowed)
         if any(own) and (denied or (only and set(own).isdisjoint(allowed))):
             yield kind, own, allowed
@@ -86,11 +86,11 @@ def magnetic(on_cluster: PlanOnCluster) -> Tuple[Reservation, ...]:
     if on_cluster.plan.request.reservation is not None:
         return ()
     return tuple(
-        one
-        for one in on_cluster.snapshot.reservations or ()
-        if "MAGNETIC" in one.flags
-        and one.end > on_cluster.snapshot.asked_at
-        and not any(barred(one, on_cluster))
+        reservation
+        for reservation in on_cluster.snapshot.reservations or ()
+        if "MAGNETIC" in reservation.flags
+        and reservation.end > on_cluster.snapshot.asked_at
+        and not any(barred(reservation, on_cluster))
     )
 
 
@@ -136,9 +136,10 @@ def in_words(reserved: ReservedNodes, snapshot: Snapshot) -> str:
 def check_reservation(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """The wait for the beginning of the first of the job's own reservations."""
     known = on_cluster.snapshot.reservations or ()
-    own = [one for one in known if one.name in own_names(on_cluster)]
-    start = min((one.start for one in own if "FLEX" not in one.flags), default=0)
-    if len(own) > 1 and any("FLEX" in one.flags for one in own):
+    own = [reservation for reservation in known if reservation.name in own_names(on_cluster)]
+    fixed = [reservation for reservation in own if "FLEX" not in reservation.flags]
+    start = min((reservation.start for reservation in fixed), default=0)
+    if len(own) > max(1, len(fixed)):
         return
     if start > on_cluster.snapshot.asked_at:
         words = f"reservation {on_cluster.plan.request.reservation} begins at {moment(start)}"
@@ -147,5 +148,5 @@ def check_reservation(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
 
 def shorter(reserved: ReservedNodes, snapshot: Snapshot) -> str:
     """The time limit with which a job is over before they begin, as -t takes it; "": none is."""
-    seconds = min((one.start for one in reserved.by), default=0) - snapshot.asked_at
+    seconds = min((reservation.start for reservation in reserved.by), default=0) - snapshot.asked_at
     return units.format_time(seconds // 60 * 60) if seconds > 0 else ""

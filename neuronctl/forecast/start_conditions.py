@@ -16,7 +16,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
 from neuronctl.planning.needs import NEWER
 from neuronctl.slurm.answers import ClusterFigures
-from neuronctl.slurm.job_states import ACTIVE, ENDED
+from neuronctl.slurm.job_states import ACTIVE, COMPLETED, CONFIGURING, ENDED, PENDING
 from neuronctl.words import counted, moment, verb
 
 # Those that change nothing in when a job starts, as long as their values are such.
@@ -120,8 +120,8 @@ def licenses_asked(on_cluster: PlanOnCluster) -> Optional[Dict[str, int]]:
 def _counts(text: str) -> Optional[Dict[str, int]]:
     """``foo:2,bar`` -> foo 2, bar 1; None where versions of Slurm may read it differently."""
     found: Dict[str, int] = {}
-    for one in re.split("[,;]", text):
-        match = re.fullmatch(r"(\w[\w.@-]*)(?::(\d+))?", one, re.ASCII)
+    for item in re.split("[,;]", text):
+        match = re.fullmatch(r"(\w[\w.@-]*)(?::(\d+))?", item, re.ASCII)
         if match is None:
             return None
         found[match[1]] = found.get(match[1], 0) + int(match[2] or 1)
@@ -203,16 +203,16 @@ def _dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     terms = _terms(text)
     states = [_state_of(term, on_cluster) for term in terms]
     order = (_MET, _OPEN, _WAITS, _NEVER) if "?" in text else (_NEVER, _WAITS, _OPEN, _MET)
-    state = next((one for one in order if one in states), _MET)
-    decisive = [term for term, one in zip(terms, states) if one == state]
+    decided = next((state for state in order if state in states), _MET)
+    decisive = [term for term, state in zip(terms, states) if state == decided]
     ids = list(dict.fromkeys(str(term.job_id) for term in decisive if term.job_id))
     jobs = ("job " if len(ids) == 1 else "jobs ") + ", ".join(ids)
     snapshot = on_cluster.snapshot
-    if state == _NEVER:
+    if decided == _NEVER:
         ended = ", ".join(dict.fromkeys(snapshot.job_states[term.job_id] for term in decisive))
         words = f"forever: --dependency={text} cannot be met, because {jobs} ended as {ended}"
         yield Wait("NC506", "DependencyNeverSatisfied", words)
-    elif state == _WAITS:
+    elif decided == _WAITS:
         said = []
         if ids:
             has = "has" if len(ids) == 1 else "have"
@@ -221,7 +221,7 @@ def _dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
             named = next(job for job in snapshot.jobs if job.name == on_cluster.plan.job_name)
             said.append(f"your job {named.id} has the same name (--dependency=singleton)")
         yield Wait("NC506", "Dependency", "; ".join(said))
-    elif state == _OPEN:
+    elif decided == _OPEN:
         # On a job that it does not know any more, Slurm may refuse to depend.
         known = all(term.job_id in (0, *snapshot.job_states) for term in decisive)
         words = f"whether it waits for --dependency={text} is not known"
@@ -241,13 +241,12 @@ def _state_of(term: _Term, on_cluster: PlanOnCluster) -> str:
     # Of an array there are several, of which this is the state of one.
     several = bool(set(snapshot.job_states) - set(dependency_ids(plan)))
     if term.kind == "after":
-        if state not in ("PENDING", "CONFIGURING"):
+        if state not in (PENDING, CONFIGURING):
             return _OPEN if term.rest or several else _MET
         return _OPEN if "_" in term.rest else _WAITS
     if state in ACTIVE:
         return _OPEN if "_" in term.rest else _WAITS
     if several or "_" in term.rest or state not in ENDED:
         return _OPEN
-    wanted = {"afterok": state == "COMPLETED", "aftercorr": state == "COMPLETED"}
-    wanted["afternotok"] = state != "COMPLETED"
-    return _MET if wanted.get(term.kind, True) else _NEVER
+    wanted = {"afterok": True, "aftercorr": True, "afternotok": False}.get(term.kind)
+    return _MET if wanted in (None, state == COMPLETED) else _NEVER

@@ -10,6 +10,7 @@ from typing import Dict, Iterator, List, Mapping, Tuple
 from neuronctl.forecast.snapshot import Snapshot, is_reserved, is_usable
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.answers import MyJob
+from neuronctl.slurm.job_states import WAITING
 
 _Room = Tuple[int, int, int, int, Tuple[str, ...]]
 """A node's free GPUs and cores, all its GPUs and cores, and its partitions."""
@@ -34,7 +35,7 @@ def unscheduled(snapshot: Snapshot) -> Unscheduled:
     Of jobs submitted at the same moment, Slurm gives the first the reason None and the rest
     Priority, which is also the reason of a job that is queued after others for nodes.
     """
-    waiting = [job for job in snapshot.jobs if job.state == "PENDING"]
+    waiting = [job for job in snapshot.jobs if job.state in WAITING]
     full = {name for job in waiting if job.reason == "Resources" for name in job.partitions}
     asked = {name for group in snapshot.nodes for name in group.partitions}
     rooms: _Rooms = {}

@@ -89,7 +89,7 @@ def clear(ids: Sequence[int] = ()) -> None:
         command("scancel", *map(str, ids))
     else:
         subprocess.run(["scancel", "--me"], check=True)
-    gone = {str(one) for one in ids}
+    gone = {str(job_id) for job_id in ids}
     while any(not ids or row[0] in gone for row in queue()) or completing():
         time.sleep(0.1)
 
@@ -124,10 +124,10 @@ def prepare(rng: random.Random, names: Dict[str, int]) -> Dict[str, Tuple[str, O
         name: [POOL.submit(fill, name, options) for options in jobs]
         for name, (_, jobs) in states.items()
     }
-    ids = {name: [one.result() for one in futures] for name, futures in put.items()}
+    ids = {name: [future.result() for future in futures] for name, futures in put.items()}
     settle()
     return {
-        name: (kind, max((one for one in ids[name] if one is not None), default=None))
+        name: (kind, max((job_id for job_id in ids[name] if job_id is not None), default=None))
         for name, (kind, _) in states.items()
     }
 
@@ -230,9 +230,11 @@ def wave(
             asked = request(rng, CLUSTER.partitions[name], hosts, held)
             made, place, said = judged(asked, live, rng)
             shown = " ".join(
-                one.option if one.value is None else f"{one.option}={one.value}"
-                for one in made.directives
-                if one.option not in ("job-name", "output", "error")
+                directive.option
+                if directive.value is None
+                else f"{directive.option}={directive.value}"
+                for directive in made.directives
+                if directive.option not in ("job-name", "output", "error")
             )
             row = {"state": f"{name}: {state}", "said": said, "request": f"{place} {shown}"}
             rows.append(row)
@@ -288,10 +290,10 @@ def ours(judged: Judgement) -> List[str]:
     if verdict.kind != "refused" and not may_be_refused:
         return [verdict.kind, verdict.cause]
     # Slurm names the first of these, and looks no further.
-    words = " ".join(one.message for one in judged.findings if one.code == "NC506")
+    words = " ".join(finding.message for finding in judged.findings if finding.code == "NC506")
     marks = {"--hold": "JobHeldUser", "--dependency": "Dependency", "--begin": "BeginTime"}
     own = next((reason for mark, reason in marks.items() if mark in words), "")
-    full = any(one.code == "NC502" for one in judged.findings)
+    full = any(finding.code == "NC502" for finding in judged.findings)
     if full and errors <= SIZE | {"NC124"}:
         return ["never starts", own or "QOSMaxJobsPerUserLimit"]
     if own == "JobHeldUser" and errors <= {"NC121", "NC123", "NC124"}:
@@ -303,7 +305,7 @@ def ours(judged: Judgement) -> List[str]:
 
 def put(made: JobPlan, place: str) -> Any:
     """The job's id, or that and why Slurm refuses it."""
-    lines = [one for one in render_job(made).splitlines() if one.startswith("#SBATCH")]
+    lines = [line for line in render_job(made).splitlines() if line.startswith("#SBATCH")]
     script = "\n".join(["#!/bin/bash", *lines, "#SBATCH --output=/dev/null", "sleep 3600", ""])
     try:
         return sbatch(script, cwd=place).job_id

@@ -115,7 +115,9 @@ class Comparison:
                 self._restore(state)
             for row in rows:
                 shown = [do for do, _ in state.steps]
-                shown += [f"{who or self.user}: sbatch {' '.join(one)}" for who, one in state.jobs]
+                shown += [
+                    f"{who or self.user}: sbatch {' '.join(options)}" for who, options in state.jobs
+                ]
                 row = {"number": number, "state": shown, **row}
                 yield {**row, "wrong": disagreement(row)}
 
@@ -279,7 +281,7 @@ def disagreement(row: Row) -> str:
         return "missed refusal" if what == "refused" else FALSE_WAIT
     if cause == ANY:
         return ""
-    named = {_plain(one) for one in (cause, *row["said"][4])}
+    named = {_plain(name) for name in (cause, *row["said"][4])}
     if row["alone"] is not None and row["alone"][0] == "waits" and cause not in ASKED:
         # Where several things stand against it, one of them may remain.
         return "" if _plain(row["alone"][1]) in named - {_plain(cause)} else "never starts"
@@ -314,11 +316,11 @@ def table(rows: List[Row]) -> str:
     across = sorted({happened for _, happened in cells})
     down = sorted({said for said, _ in cells})
     wide = max(map(len, down))
-    lines = [f"Slurm did ({number}) {one}" for number, one in enumerate(across, 1)]
+    lines = [f"Slurm did ({number}) {outcome}" for number, outcome in enumerate(across, 1)]
     head = "".join(f"{f'({number})':>6}" for number in range(1, len(across) + 1))
     lines.append(f"{'neuronctl said':{wide}}{head}")
     for said in down:
-        counts = "".join(f"{cells[said, one] or '.':>6}" for one in across)
+        counts = "".join(f"{cells[said, outcome] or '.':>6}" for outcome in across)
         lines.append(f"{said:{wide}}{counts}")
     return "\n".join(lines)
 
@@ -331,7 +333,7 @@ def _short(words: Sequence[Any]) -> str:
 
 def told(row: Row) -> str:
     """One row, with all that it takes to see it again."""
-    lines = [f"{row['wrong']}, state {row['number']}", *(f"    {one}" for one in row["state"])]
+    lines = [f"{row['wrong']}, state {row['number']}", *(f"    {step}" for step in row["state"])]
     lines += [f"  request   {row['request']}", f"  said      {row['said']}"]
     lines += [f"  happened  {row['happened']}"]
     for key in ("alone", "started"):

@@ -105,7 +105,7 @@ def _job(rng: Random, partition: str) -> List[str]:
 
 def _type(rng: Random, partition: str) -> str:
     """``v100:``, or "" for any."""
-    return rng.choice(["", *(f"{one}:" for one in TYPES.get(partition, ["v100"]))])
+    return rng.choice(["", *(f"{kind}:" for kind in TYPES.get(partition, ["v100"]))])
 
 
 def _big_jobs(rng: Random, state: State, user: str) -> None:
@@ -270,8 +270,8 @@ def _features(rng: Random, state: State, user: str) -> None:
     for feature in ("fast", "fast,ib", "slow"):
         name = names.pop(rng.randrange(len(names))) if names else ""
         if name:
-            one = f"{NODE}={name} AvailableFeatures={feature}"
-            state.steps.append((one, "scontrol reconfigure"))
+            change = f"{NODE}={name} AvailableFeatures={feature}"
+            state.steps.append((change, "scontrol reconfigure"))
     every = hosts(state.partition)
     wanted = ["fast", "slow", "fast&slow", "fast,slow", "fast&ib", "fast|slow", "nosuch", "ib"]
     for text in rng.sample(wanted, 4):

@@ -65,11 +65,11 @@ def table(rows: List[Dict[str, Any]]) -> str:
     across = sorted({happened for _, happened in cells})
     down = sorted({said for said, _ in cells})
     wide = max(map(len, down))
-    lines = [f"Slurm did ({letter}) {one}" for letter, one in zip("abcdefghij", across)]
+    lines = [f"Slurm did ({letter}) {outcome}" for letter, outcome in zip("abcdefghij", across)]
     letters = "".join(f"{f'({letter})':>6}" for letter, _ in zip("abcdefghij", across))
     lines.append(f"{'neuronctl said':{wide}}{letters}")
     for said in down:
-        counts = "".join(f"{cells[said, one] or '.':>6}" for one in across)
+        counts = "".join(f"{cells[said, outcome] or '.':>6}" for outcome in across)
         lines.append(f"{said:{wide}}{counts}")
     return "\n".join(lines)
 
@@ -94,4 +94,4 @@ def test_verdicts_agree_with_slurm(
     assert apart == []
     # Nothing is proved by requests that are all of one kind.
     kinds = Counter(row["said"][0] for row in rows)
-    assert min(kinds[one] for one in ("refused", "will wait", "can start now")) >= 40, kinds
+    assert min(kinds[kind] for kind in ("refused", "will wait", "can start now")) >= 40, kinds

@@ -54,5 +54,5 @@ def test_in_random_states_slurm_does_what_was_said(
     assert kinds["not known"] <= len(rows) / 20, kinds
     # Nothing is proved by requests that are all of one kind.
     if only is None:
-        least = min(kinds[one] for one in ("refused", "will wait", "can start now"))
+        least = min(kinds[kind] for kind in ("refused", "will wait", "can start now"))
         assert least >= len(rows) / 20, kinds

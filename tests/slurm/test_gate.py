@@ -335,7 +335,7 @@ def test_a_moment_to_begin_at_is_what_slurm_makes_of_it(sandbox: Sandbox) -> Non
         "grep -oE '(Submit|Eligible)Time=[^ ]*' | cut -d= -f2 | paste -sd' '); "
         'scancel $id; }; echo "$(date +%s) $told"; done'
     )
-    text = "".join(f"{one}\n" for one in BEGINS)
+    text = "".join(f"{begin}\n" for begin in BEGINS)
     answers = sandbox.exec(["sh", "-c", script, "sh", *RAW, "--gres=gpu:1"], input=text).stdout
     for asked, answer in zip(BEGINS, answers.splitlines()):
         now, *times = answer.split()
@@ -344,7 +344,7 @@ def test_a_moment_to_begin_at_is_what_slurm_makes_of_it(sandbox: Sandbox) -> Non
             with pytest.raises(ValueError):
                 moment(asked, int(now))
             continue
-        submitted, eligible = (time.mktime(time.strptime(one, FORM)) for one in times)
+        submitted, eligible = (time.mktime(time.strptime(moment, FORM)) for moment in times)
         read = moment(asked, int(submitted))
         assert read is not None
         assert max(read, submitted) == pytest.approx(eligible, abs=2), asked
@@ -391,7 +391,7 @@ def test_auto_takes_the_partition_where_it_starts_first(
     assert (best["partition"], second["partition"]) == (empty, full)
     assert second["verdict"]["kind"] == "will wait"
     assert second["start"] > best["start"]
-    why_not = {one["partition"]: one["why_not"] for one in others}
+    why_not = {partition["partition"]: partition["why_not"] for partition in others}
     assert "nodes in cas_v100nv_4 have 4" in why_not[PARTITION]
     assert "'cpu' is in the catalog, but the Slurm" in why_not["cpu"]  # this sandbox has none
     # Slurm is given the choice itself: the job in the chosen partition runs first.
@@ -413,25 +413,31 @@ def test_an_imported_catalog_is_what_the_sandbox_was_built_from(sandbox: Sandbox
     words = ["neuronctl", "partitions", "--catalog", "draft.yaml", "--json"]
     drafted = json.loads(sandbox.exec(words).stdout)["partitions"]
     built = sandbox.running.partitions
-    assert {one["name"]: expand_hostlist(one["node_list"]) for one in drafted} == built
-    assert {one["name"]: one["nodes"] for one in drafted} == {k: len(v) for k, v in built.items()}
+    assert {
+        partition["name"]: expand_hostlist(partition["node_list"]) for partition in drafted
+    } == built
+    assert {partition["name"]: partition["nodes"] for partition in drafted} == {
+        k: len(v) for k, v in built.items()
+    }
     guide = load().cluster("neuron").partitions
-    for one in drafted:
-        told = dataclasses.asdict(guide[one["name"]])
+    for partition in drafted:
+        told = dataclasses.asdict(guide[partition["name"]])
         for key in ("gpus_per_node", "gpu", "max_submit_jobs", "max_running_jobs", "max_gpus"):
-            assert one[key] == told[key], (one["name"], key)
-        assert tuple(one["cores_per_node"]) == told["cores_per_node"]
-        assert one["wall_time"]["maximum"] == told["wall_time"]["maximum"]
+            assert partition[key] == told[key], (partition["name"], key)
+        assert tuple(partition["cores_per_node"]) == told["cores_per_node"]
+        assert partition["wall_time"]["maximum"] == told["wall_time"]["maximum"]
     text = sandbox.exec(["neuronctl", "catalog", "diff", "--json"]).stdout
-    for one in json.loads(text)["differences"]:
+    for difference in json.loads(text)["differences"]:
         # The sandbox has fewer nodes than the cluster, and memory where no guide tells it.
-        small = one["key"] in ("nodes", "node_list", "partition")
-        assert small or (one["key"], one["catalog"]) == ("memory_mb_per_node", ""), one
+        small = difference["key"] in ("nodes", "node_list", "partition")
+        assert small or (difference["key"], difference["catalog"]) == ("memory_mb_per_node", ""), (
+            difference
+        )
 
 
 def test_doctor(sandbox: Sandbox) -> None:
     text = sandbox.exec(["neuronctl", "doctor", "--json"]).stdout
-    found = {one["name"]: one for one in json.loads(text)["checks"]}
+    found = {check["name"]: check for check in json.loads(text)["checks"]}
     assert found["slurm"]["state"] == found["accounting"]["state"] == "ok"
     assert "cluster neuron, answered in" in found["slurm"]["words"]
     assert "ClusterName in /etc/slurm/slurm.conf" in found["cluster"]["words"]

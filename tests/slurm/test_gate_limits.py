@@ -134,7 +134,7 @@ def accounts(slurm_there: None) -> Iterator[Sandbox]:
 @pytest.mark.parametrize(
     ("done", "undone", "asked", "said", "happens"),
     CASES,
-    ids=[f"{n}-{one[3]}" for n, one in enumerate(CASES)],
+    ids=[f"{n}-{case[3]}" for n, case in enumerate(CASES)],
 )
 def test_what_is_said_is_what_slurm_does(
     accounts: Sandbox, done: List[str], undone: List[str], asked: List[str], said: str, happens: str

@@ -191,7 +191,7 @@ CASES = [
 @pytest.mark.parametrize(
     ("done", "undone", "asked", "said", "happens"),
     CASES,
-    ids=[f"{n}-{one[3]}" for n, one in enumerate(CASES)],
+    ids=[f"{n}-{case[3]}" for n, case in enumerate(CASES)],
 )
 def test_what_is_said_is_what_slurm_does(
     sandbox: Sandbox,
@@ -422,7 +422,7 @@ def seen(sandbox: Sandbox, job_id: int) -> str:
             return ""
         # This one sbatch gives it already, and the scheduler may find another.
         times = [re.search(rf" {key}=(\d\S+)", told) for key in ("SubmitTime", "LastSchedEval")]
-        submitted, looked = ("" if one is None else one[1] for one in times)
+        submitted, looked = ("" if found is None else found[1] for found in times)
         return "" if NOT_THERE in row and looked <= submitted else row
 
     return wait_until(look)

@@ -56,7 +56,7 @@ def site(slurm_there: None) -> Iterator[Sandbox]:
     """The cluster of the comparison, whose user has a second QOS."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NEURONCTL_CATALOG", str(Path(__file__).with_name("wide.yaml")))
-        nodes = [word for one in ("gpu=4", "short=4", "cpu=3") for word in ("--nodes", one)]
+        nodes = [word for size in ("gpu=4", "short=4", "cpu=3") for word in ("--nodes", size)]
         with sandbox_up("site", *nodes) as made:
             qos = "sacctmgr -i add qos hi; sacctmgr -i modify user neuron set qos+=hi"
             others = "sacctmgr -i add user games account=sandbox"
@@ -255,7 +255,7 @@ def script(options: str) -> str:
     """A script with these options."""
     lines = ["-t 5", "-o /dev/null"]
     return "\n".join(
-        ["#!/bin/bash", *(f"#SBATCH {one}" for one in [*lines, options]), "sleep 600\n"]
+        ["#!/bin/bash", *(f"#SBATCH {line}" for line in [*lines, options]), "sleep 600\n"]
     )
 
 
@@ -289,7 +289,7 @@ def set_up(site: Sandbox, steps: Sequence[str]) -> Iterator[None]:
         yield
     finally:
         back = ["squeue -h -o %A | xargs -r scancel", "scontrol delete ReservationName=rs"]
-        back += [f"{one} Flags=-1 LimitFactor=-1" for one in (HI, P_CPU)]
+        back += [f"{qos} Flags=-1 LimitFactor=-1" for qos in (HI, P_CPU)]
         none = "GrpTRES=cpu=-1 MaxTRESPerJob=cpu=-1 MaxTRESPerNode=cpu=-1"
         back += [f"{OWN} {none}", f"{P_CPU} {none} MaxWall=-1 MaxJobsPerUser=-1"]
         back += [f"{P_CPU} MaxSubmitJobsPerUser=-1 MinTRESPerJob=node=-1", f"{HI} Preempt="]
@@ -353,7 +353,7 @@ def test_a_script_without_a_number_of_nodes_where_one_is_required(
 def test_a_limit_that_slurmctld_does_not_hold(site: Sandbox) -> None:
     """Slurm 24.11 hands a limit down by one account only, until it starts again."""
     accounts = "add account top; add account mid parent=top; add user neuron account=mid"
-    names = [f"sacctmgr -i {one}" for one in accounts.split("; ")]
+    names = [f"sacctmgr -i {account}" for account in accounts.split("; ")]
     site.root("sh", "-c", "; ".join([*names, "sacctmgr -i modify account top set MaxWall=3"]))
     try:
         with set_up(site, []):
@@ -363,4 +363,4 @@ def test_a_limit_that_slurmctld_does_not_hold(site: Sandbox) -> None:
             assert happened(site, "-p cpu -A mid") == expected
     finally:
         gone = ["delete user neuron account=mid", "delete account mid", "delete account top"]
-        site.root("sh", "-c", "; ".join(f"sacctmgr -i {one}" for one in gone))
+        site.root("sh", "-c", "; ".join(f"sacctmgr -i {account}" for account in gone))

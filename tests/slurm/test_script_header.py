@@ -83,16 +83,17 @@ def fields(shown: str) -> Dict[str, str]:
 
 def as_arguments(header: Header) -> Script:
     """What was read, as a command line with a script that has no directives."""
-    outside = [one for one in header.given if one.source.startswith(("SBATCH_", "SLURM_"))]
-    over = {name for one in outside for name in (one.name, *excluding(one.name))}
+    outside = [option for option in header.given if option.source.startswith(("SBATCH_", "SLURM_"))]
+    over = {name for option in outside for name in (option.name, *excluding(option.name))}
     return {
         "text": "#!/bin/bash\ntrue\n",
-        "environment": {one.source: one.value or "" for one in outside},
+        "environment": {option.source: option.value or "" for option in outside},
         # A command line goes over the environment, and a script does not.
         "arguments": [
-            one.text
-            for one in header.given
-            if one.source == COMMAND_LINE or (one.source == SCRIPT and one.name not in over)
+            option.text
+            for option in header.given
+            if option.source == COMMAND_LINE
+            or (option.source == SCRIPT and option.name not in over)
         ],
     }
 
@@ -106,7 +107,7 @@ def difference(header: Header, told: List[str], again: List[str]) -> Optional[st
     """In what neuronctl's reading and Slurm's differ; None where they do not."""
     message, shown = told
     if header.refusals:
-        ours = "; ".join(one.message for one in header.refusals)
+        ours = "; ".join(refusal.message for refusal in header.refusals)
         if not message or SERVER in message:
             return f"refused by neuronctl ({ours}), and by sbatch: {message or 'taken'}"
         return None
@@ -139,24 +140,26 @@ def test_scripts_are_read_as_sbatch_reads_them(
     rng = Random(seed)
     release = lenient.version[:2]
     here = [
-        one
-        for one in directive_options.SBATCH
-        if SINCE.get(one.long, release) <= release
-        and (one.long != "power" or release < WITHOUT_POWER)
+        option
+        for option in directive_options.SBATCH
+        if SINCE.get(option.long, release) <= release
+        and (option.long != "power" or release < WITHOUT_POWER)
     ]
     # What an abbreviation means depends on the options of the release.
     monkeypatch.setattr(directive_options, "SBATCH", tuple(here))
     if release < (23, 2):  # which lets --exclusive and --oversubscribe stand together
         monkeypatch.setattr(directive_options, "_SHARING", ())
     scripts = [random_script(rng) for _ in range(count)]
-    for one in scripts if release >= (26, 5) else []:  # where --requeue may have a value
-        one["environment"].pop("SBATCH_REQUEUE", None)
+    for script in scripts if release >= (26, 5) else []:  # where --requeue may have a value
+        script["environment"].pop("SBATCH_REQUEUE", None)
     if release >= (24, 5):  # an escaped space is a character since then
-        scripts = [one for one in scripts if "\\ " not in one["text"]]
+        scripts = [script for script in scripts if "\\ " not in script["text"]]
         count = len(scripts)
     headers = [
-        read_header(one["text"], environment=one["environment"], command_line=one["arguments"])
-        for one in scripts
+        read_header(
+            script["text"], environment=script["environment"], command_line=script["arguments"]
+        )
+        for script in scripts
     ]
     program = Path(__file__).with_name("headers.py").read_text(encoding="utf-8")
     lenient.write("headers.py", program)
@@ -199,9 +202,9 @@ def imported(text: str, folder: Path, cluster: Cluster) -> Optional[Tuple[str, F
         made = draft_job_file(text, "job.sh", cluster)
     except UsageError:
         return None
-    messages = [one.message for one in made.remarks if "has no effect" not in one.message]
-    timed = [one for one in messages if one.startswith("no --time in the script")]
-    added = [one for one in messages if one.startswith("no --partition in the script")]
+    messages = [remark.message for remark in made.remarks if "has no effect" not in remark.message]
+    timed = [message for message in messages if message.startswith("no --time in the script")]
+    added = [message for message in messages if message.startswith("no --partition in the script")]
     if len(timed) + len(added) < len(messages):
         return None
     (folder / "job.yaml").write_text(made.text)
@@ -252,7 +255,7 @@ def test_what_is_imported_asks_for_the_same(
                 # --gres and --gpus-per-node are both shown, and one of them holds.
                 gpus = (shown.get("TresPerNode", "") or shown.get("TresPerJob", "")).split(",")
                 shown["GPUs"] = ",".join(
-                    dict.fromkeys(re.sub("gpu$", "gpu:1", one) for one in gpus)
+                    dict.fromkeys(re.sub("gpu$", "gpu:1", resource) for resource in gpus)
                 )
             for name in (*SAID_OTHERWISE, *may_differ):
                 shown.pop(name, None)

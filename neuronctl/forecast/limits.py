@@ -80,14 +80,15 @@ def _closed(limit: Limit, on_cluster: PlanOnCluster) -> Refusal:
     return Refusal(Refused.CLOSED, limit, 1, on_cluster.source(limit))
 
 
-# ------------------------------------------------------------------------ a user's jobs
-
-
 def _submitted(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
-    now, size = usage(limit, on_cluster), on_cluster.array_size
-    if now.used + size > limit.figure:
-        source = on_cluster.source(limit)
-        yield Refusal(Refused.QUEUE, replace(limit, used=now.used), size, source)
+    kind, size = Refused.GROUP_QUEUE, on_cluster.array_size
+    if limit.about.per == Per.USER:
+        kind, limit = Refused.QUEUE, replace(limit, used=usage(limit, on_cluster).used)
+    if limit.used + size > limit.figure:
+        yield Refusal(kind, limit, size, on_cluster.source(limit))
+
+
+# ------------------------------------------------------------------------ a user's jobs
 
 
 def _running(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
@@ -268,12 +269,6 @@ def _concerns(limit: Limit, on_cluster: PlanOnCluster) -> bool:
 # ----------------------------------------------------------------- all jobs of a group
 
 
-def _group_submitted(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
-    size = on_cluster.array_size
-    if limit.used + size > limit.figure:
-        yield Refusal(Refused.GROUP_QUEUE, limit, size, on_cluster.source(limit))
-
-
 def _group_running(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     if limit.used < limit.figure:
         yield from taken_first(limit, on_cluster, 1)
@@ -401,7 +396,7 @@ _CHECKS: Dict[Tuple[str, str], _Check] = {
     (Per.ACCOUNT, Counts.TRES_MINUTES): _of_each,
     (Per.ACCOUNT, Counts.RUNNING): _of_each,
     (Per.ACCOUNT, Counts.SUBMITTED): _of_each,
-    (Per.GROUP, Counts.SUBMITTED): _group_submitted,
+    (Per.GROUP, Counts.SUBMITTED): _submitted,
     (Per.GROUP, Counts.RUNNING): _group_running,
     (Per.GROUP, Counts.TRES): _group_tres,
     (Per.GROUP, Counts.TRES_MINUTES): _group_tres,

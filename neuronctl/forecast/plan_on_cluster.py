@@ -352,11 +352,7 @@ class PlanOnCluster:
     ) -> Iterator[Tuple[int, Tuple[int, int]]]:
         """How many of these nodes have which share to give."""
         for group in self.pool:
-            some = (
-                names & {*group.names}
-                if len(group.names) < len(names)
-                else {name for name in group.names if name in names}
-            )
+            some = names & {*group.names}
             apart = more.keys() & some
             if len(some) > len(apart):
                 yield len(some) - len(apart), self.share(group, empty=empty)

@@ -52,6 +52,7 @@ _WIDE = 30
 @click.option("--all-users", is_flag=True, help="With --since: all jobs that Slurm shows you.")
 @click.option("--watch", "watching", is_flag=True, help="Refresh until the jobs have ended.")
 @file_option("--html", metavar="FILE", help="Write a page with all curves, which needs no network.")
+@file_option("--svg", metavar="FILE", help="Write all curves as one picture.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print the curves as CSV.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.report/1).")
 def command(
@@ -61,6 +62,7 @@ def command(
     all_users: bool,
     watching: bool,
     html: Optional[str],
+    svg: Optional[str],
     as_csv: bool,
     as_json: bool,
 ) -> Optional[int]:
@@ -71,7 +73,14 @@ def command(
     hours, use, and cost are summed up by partition and name. The figures are those of a job that
     was submitted with --monitor; of any other, there is only what accounting has.
     """
-    forms = {"--html": html is not None, "--csv": as_csv, "--json": as_json, "--watch": watching}
+    page = svg if html is None else html
+    forms = {
+        "--html": html is not None,
+        "--svg": svg is not None,
+        "--csv": as_csv,
+        "--json": as_json,
+        "--watch": watching,
+    }
     given = [form for form, is_given in forms.items() if is_given]
     if len(given) > 1:
         raise UsageError(f"{given[0]} and {given[1]} cannot be combined", "keep one of them")
@@ -84,8 +93,8 @@ def command(
     if watching:
         return _watch(jobs)
     found = _named(jobs) if since is None else _since(since, name, all_users)
-    if html is not None and len(found) != 1:
-        raise UsageError("--html is for one job", _name_one(found))
+    if page is not None and len(found) != 1:
+        raise UsageError(f"{given[0]} is for one job", _name_one(found, given[0]))
     used = use_of(found)
     if as_json:
         data: Dict[str, Any] = {"jobs": [_data(job) for job in used]}
@@ -94,24 +103,24 @@ def command(
         print_json("neuronctl.report/1", data)
     elif as_csv:
         _print_csv(used)
-    elif html is not None:
+    elif page is not None:
         from neuronctl.files import write_whole
         from neuronctl.monitoring.page import report_page
 
         try:
-            write_whole(html, report_page(used[0], _figures(used[0])))
+            write_whole(page, report_page(used[0], _figures(used[0]), given[0][2:]))
         except OSError as error:
             raise UsageError(
-                f"cannot write {html}: {error.strerror}", "name another file"
+                f"cannot write {page}: {error.strerror}", "name another file"
             ) from None
-        notify(f"wrote {html}: open it in a browser")
+        notify(f"wrote {page}: open it in a browser")
     else:
         _show(used, compared=len(jobs) > 1)
     return None
 
 
-def _name_one(found: Sequence[JobStatus]) -> str:
-    return f"name one: neuronctl report {found[0].id} --html FILE" if found else "name one"
+def _name_one(found: Sequence[JobStatus], form: str) -> str:
+    return f"name one: neuronctl report {found[0].id} {form} FILE" if found else "name one"
 
 
 def _ids(words: Sequence[str]) -> List[JobId]:

@@ -1,8 +1,8 @@
-"""The page of a job's report: one file, which a browser opens without a network."""
+"""The page, or the picture, of a job's report: one file, which needs no network."""
 
 from __future__ import annotations
 
-from typing import List, Tuple
+from typing import Dict, List, Tuple
 
 from neuronctl.frozen import dataclass
 from neuronctl.monitoring.advice import JobUse, advise
@@ -19,18 +19,18 @@ _MOST_CURVES = 32
 class Line:
     """One curve of the page: of what, in words for those who do not see it, and as SVG has it.
 
-    points: polylines, one for each stretch without a gap. cells: (from, parts, share of the
-    highest), for a heat map.
+    points: polylines, one for each stretch without a gap. cells: for a heat map, (opacity, path)
+    of what is about as high; where there are no samples, there is nothing.
     """
 
     title: str
     words: str
     points: Tuple[str, ...]
-    cells: Tuple[Tuple[int, int, float], ...]
+    cells: Tuple[Tuple[float, str], ...]
 
 
-def report_page(job: JobUse, figures: List[Tuple[str, str]]) -> str:
-    """The page as HTML. figures: what is known of the whole job, in words."""
+def report_page(job: JobUse, figures: List[Tuple[str, str]], form: str = "html") -> str:
+    """The page as ``html`` or ``svg``. figures: what is known of the whole job, in words."""
     gpus = [
         _line(
             job.place(gpu),
@@ -80,7 +80,7 @@ def report_page(job: JobUse, figures: List[Tuple[str, str]]) -> str:
     ]
     return (
         for_pages()
-        .get_template("report.html.j2")
+        .get_template(f"report.{form}.j2")
         .render(
             job=job.status,
             figures=figures,
@@ -102,7 +102,7 @@ def _most(curve: Curve) -> float:
 
 def _line(title: str, words: str, curve: Curve, most: float) -> Line:
     stretches: List[List[str]] = [[]]
-    cells: List[Tuple[int, int, float]] = []
+    cells: Dict[float, str] = {}
     wide = max(1, PARTS // 60)
     for part, value in enumerate(curve):
         if value is None:
@@ -113,11 +113,13 @@ def _line(title: str, words: str, curve: Curve, most: float) -> Line:
     for start in range(0, len(curve), wide):
         known = [value for value in curve[start : start + wide] if value is not None]
         if known:
-            cells.append((start, wide, round(min(1.0, sum(known) / len(known) / most), 2)))
+            share = min(1.0, max(0.0, sum(known) / len(known) / most))
+            opacity = round(0.1 + 0.9 * share, 1)  # idle is not the same as without samples
+            cells[opacity] = cells.get(opacity, "") + f"M{start} 0h{wide}v{_TALL}h-{wide}z"
     points = tuple(
         " ".join(stretch if len(stretch) > 1 else stretch * 2) for stretch in stretches if stretch
     )
-    return Line(title, words, _joined(points, curve), tuple(cells))
+    return Line(title, words, _joined(points, curve), tuple(cells.items()))
 
 
 def _joined(points: Tuple[str, ...], curve: Curve) -> Tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import xml.dom.minidom
 from pathlib import Path
 from typing import List, Optional
 
@@ -188,9 +189,19 @@ def test_the_page_escapes_names(tmp_path: Path) -> None:
     job = JobUse(
         replace(STATUS, name="<script>alert(1)</script>"), read_samples(str(tmp_path), 4711)
     )
-    page = report_page(job, [("<i>", "&")])
-    assert "<script" not in page and "<b>" not in page and "<i>" not in page
-    assert "http" not in page  # it needs no network
+    for form in ("html", "svg"):
+        page = report_page(job, [("<i>", "&")], form)
+        assert "<script" not in page and "<b>" not in page and "<i>" not in page
+        assert "http" not in page.replace('xmlns="http://www.w3.org/2000/svg"', "")  # no network
+    xml.dom.minidom.parseString(page)
+
+
+def test_a_heat_map_tells_idle_from_without_samples() -> None:
+    half = (0.0,) * 120 + (None,) * 120
+    many = [replace(GPU, index=str(n), curve=half, memory_peak=None) for n in range(40)]
+    page = report_page(used(*many), [])
+    assert page.count('<path opacity="0.1" d="M0 0h4v40h-4zM4 0') == 40
+    assert "M116 0" in page and "M120 0" not in page
 
 
 def test_a_curve_in_characters() -> None:

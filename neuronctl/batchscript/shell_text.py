@@ -153,7 +153,14 @@ class ShellText:
 
     def assigned(self, name: str) -> Tuple[Assignment, ...]:
         """Every place that sets a variable."""
-        return tuple(one for one in self.assignments if one.name == name)
+        return tuple(self._by_name.get(name, ()))
+
+    @cached_property
+    def _by_name(self) -> Dict[str, List[Assignment]]:
+        found: Dict[str, List[Assignment]] = {}
+        for assignment in self.assignments:
+            found.setdefault(assignment.name, []).append(assignment)
+        return found
 
     @property
     def exported(self) -> Dict[str, Tuple[Piece, ...]]:

@@ -338,8 +338,8 @@ def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
     if plan.nodes < 2 or not facts.fixed_nodes:
         return
     found = [start for start in facts.starts if _for_one_node(start)]
-    tops = [start.outer[0] if start.outer else start.launch for start in found]
-    if any(_reaches_others(one) for one in facts.launches if one not in tops):
+    tops = {id(start.outer[0] if start.outer else start.launch) for start in found}
+    if any(_reaches_others(run) for run in facts.launches if id(run) not in tops):
         return
     if any(command.words and not command.name for command in facts.shell.commands):
         return  # what is not known may start something

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Iterator, List
+from typing import Dict, Iterator, List, Sequence
 
 from neuronctl.batchscript.edits import edited
 from neuronctl.batchscript.launches import PYTHON, SHELL, Launch
@@ -34,37 +34,41 @@ def not_exported(facts: ScriptFacts) -> Iterator[Violation]:
         start.launch.kind == PYTHON and not start.launched and not start.launch.has("c")
         for start in facts.starts
     )
-    for one in shell.assignments:
-        others = shell.assigned(one.name)
-        if one is not others[0] or any(other.exported for other in others):
+    awaited = _awaited_names(facts.launches)
+    last = max((run.command.place.line for run in facts.launches if _works(run)), default=0)
+    for assignment in shell.assignments:
+        name, line = assignment.name, assignment.place.line
+        others = shell.assigned(name)
+        if assignment is not others[0] or any(other.exported for other in others):
             continue
-        after = [run for run in facts.launches if run.command.place.line > one.place.line]
-        awaited = any(_awaits(run, one.name) for run in after)
-        read = _FOR_PROGRAMS.fullmatch(one.name) and any(map(_works, after))
-        if _OF_LAUNCHERS.fullmatch(one.name) and not own:
+        awaits = awaited.get(name, 0) > line
+        read = _FOR_PROGRAMS.fullmatch(name) and last > line
+        if _OF_LAUNCHERS.fullmatch(name) and not own:
             read = None
-        if awaited or (read and not _is_used(facts, one)):
-            who = "the shell that is to expand it does not get" if awaited else "no program gets"
+        if awaits or (read and not _is_used(facts, assignment)):
+            who = "the shell that is to expand it does not get" if awaits else "no program gets"
             yield Violation(
-                f"{one.name} is not exported: {who} it",
-                f"write export {one.name}=…",
-                place=one.place,
+                f"{name} is not exported: {who} it",
+                f"write export {name}=…",
+                place=assignment.place,
             )
 
 
-def _awaits(run: Launch, name: str) -> bool:
-    """Whether another shell that is started is to expand a variable."""
-    shells = [one for one in (run, *run.below()) if one.kind == SHELL and one.has("c")]
-    if not shells or any(
-        word.raw.startswith("--export") and name in word.raw for word in run.command.words
-    ):
-        return False
-    kept = re.compile(rf"(^'.*|\\)\$\{{?{name}\b", re.DOTALL)
-    own = re.compile(rf"\b{name}=|\b(read|for) {name}\b")
-    return any(
-        kept.search(word.raw) and name not in word.names and not own.search(word.raw)
-        for word in run.command.words
-    )
+def _awaited_names(launches: Sequence[Launch]) -> Dict[str, int]:
+    """The variables that another shell is to expand, with the last line that starts one."""
+    found: Dict[str, int] = {}
+    for run in launches:
+        if not any(each.kind == SHELL and each.has("c") for each in (run, *run.below())):
+            continue
+        words = run.command.words
+        exports = [word.raw for word in words if word.raw.startswith("--export")]
+        for word in words:
+            for name in {*re.findall(r"\$\{?(\w+)", word.raw)}.difference(word.names):
+                kept = re.search(rf"(^'.*|\\)\$\{{?{name}\b", word.raw, re.DOTALL)
+                own = re.search(rf"\b{name}=|\b(read|for) {name}\b", word.raw)
+                if kept and not own and not any(name in given for given in exports):
+                    found[name] = max(found.get(name, 0), run.command.place.line)
+    return found
 
 
 def _works(one: Launch) -> bool:
@@ -132,18 +136,22 @@ def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
         for one in facts.shell.calls("set")
         for word in one.arguments
     ) or re.search(r"\s-[a-z]*e[a-z]*$", facts.header.shebang)
-    commands = [one for one in facts.shell.commands if not one.captured]
-    for at, (one, beside) in enumerate(zip(commands, commands[1:])):
+    works = {id(run.command): run.word.raw for run in reversed(facts.launches) if _works(run)}
+    commands = [command for command in facts.shell.commands if not command.captured]
+    last_step = max(
+        (at for at, each in enumerate(commands) if each.name not in _SAYS and not each.piped),
+        default=-1,
+    )
+    for at, (command, beside) in enumerate(zip(commands, commands[1:])):
         shows = beside.piped and beside.name in ("tee", "ts", "grep", "sed", "awk", "cat")
-        own = [run for run in facts.launches if run.command is one]
-        if not shows or not any(map(_works, own)) or one.background:
+        if not shows or id(command) not in works or command.background:
             continue
-        rest = [one for one in commands[at + 2 :] if one.name not in _SAYS and not one.piped]
-        if strict or not rest:
+        if strict or last_step < at + 2:
             ends = "and the script goes on" if strict else "and the job ends as COMPLETED"
             last = "-o" if strict or at + 2 == len(commands) else "-eo"
             yield Violation(
-                f"the exit code here is that of {beside.name}: {own[0].word.raw} may fail, {ends}",
+                f"the exit code here is that of {beside.name}: {works[id(command)]} may fail, "
+                f"{ends}",
                 f"write set {last} pipefail before it",
                 place=beside.place,
             )

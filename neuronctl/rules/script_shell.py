@@ -315,13 +315,14 @@ def threads(facts: ScriptFacts) -> Iterator[Violation]:
     programs = [start for start in facts.starts if start.outer and not start.launch.is_launcher]
     each = max((start.each or 1 for start in programs), default=1)
     cores = plan.cores_per_node
-    for one in _assigned(facts):
-        if one.name != "OMP_NUM_THREADS":
+    in_shell = {id(assignment) for assignment in facts.shell.assignments}
+    for assignment in _assigned(facts):
+        if assignment.name != "OMP_NUM_THREADS":
             continue
-        count = digits(one.word.value) or 0
+        count = digits(assignment.word.value) or 0
         # One task may use all cores of its node.
-        in_front = one not in facts.shell.assignments
-        if count * each <= cores or not (one.sure or in_front):
+        unsure = id(assignment) in in_shell and not assignment.sure
+        if count * each <= cores or unsure:
             continue
         # Where nobody says how many cores, the site may give whole nodes.
         told = facts.has("cpus-per-task")
@@ -332,7 +333,7 @@ def threads(facts: ScriptFacts) -> Iterator[Violation]:
             + f" the job has {counted(cores, 'core')} there: they take turns{alone}",
             f"request #SBATCH --cpus-per-task={-(-count * each // plan.ntasks_per_node)}, or write "
             f"OMP_NUM_THREADS={max(1, cores // each)}",
-            place=one.place,
+            place=assignment.place,
             severity=WARNING if told else NOTE,
         )
 

@@ -12,8 +12,11 @@ from typing import Callable, Iterator, Mapping, Optional
 import hypothesis
 import pytest
 
-# No test asserts a time, and none depends on examples that an earlier run kept.
-hypothesis.settings.register_profile("neuronctl", deadline=None, database=None)
+# The same examples in every run, so that a failure is the work of a change; `make fuzz` draws
+# others. No test depends on how fast the machine is, or on examples that an earlier run kept.
+hypothesis.settings.register_profile(
+    "neuronctl", deadline=None, database=None, derandomize=True, print_blob=True
+)
 hypothesis.settings.load_profile("neuronctl")
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -22,6 +25,12 @@ ROOT = Path(__file__).resolve().parents[1]
 # Slurm's own commands take their defaults from these; a test must not depend on who runs it.
 SCRUBBED = ("SLURM_", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_")
 KEPT = ("NEURONCTL_REQUIRE_SLURM",)
+
+PATIENT = (
+    "from neuronctl.gate.ask import ask_slurm; ask_slurm.__kwdefaults__['timeout'] = {}; "
+    "from neuronctl.cli import program; program()"
+)
+"""``neuronctl`` with so many seconds, instead of 1.5, for Slurm to answer."""
 
 Result = subprocess.CompletedProcess
 
@@ -130,7 +139,8 @@ def run(tmp_path: Path) -> Callable[..., Result[str]]:
 
     It runs in the test's ``tmp_path`` unless ``cwd`` is given, without a terminal; ``env`` adds
     to the environment. An exit code that is not ``code`` fails the test and shows all output;
-    ``code=None`` takes any.
+    ``code=None`` takes any. ``patience``: the seconds that the gate waits for Slurm's answers,
+    for tests of answers that a busy machine may delay beyond the usual 1.5 s.
     """
 
     def call(
@@ -140,9 +150,11 @@ def run(tmp_path: Path) -> Callable[..., Result[str]]:
         cwd: Optional[Path] = None,
         input: Optional[str] = None,
         timeout: float = 600,
+        patience: Optional[float] = None,
     ) -> Result[str]:
+        program = ["-m", "neuronctl"] if patience is None else ["-c", PATIENT.format(patience)]
         result = subprocess.run(
-            [sys.executable, "-m", "neuronctl", *argv],
+            [sys.executable, *program, *argv],
             stdin=subprocess.DEVNULL if input is None else None,
             input=input,
             capture_output=True,

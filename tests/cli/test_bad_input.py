@@ -325,7 +325,7 @@ def test_sbatch_hangs(fake_slurm: FakeSlurm, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        timeout=50,
+        timeout=500,
     )
     assert result.returncode == 6
     one_error(result, "sbatch did not respond within 0.5 s", "unknown whether", "neuronctl status")
@@ -348,7 +348,7 @@ def test_ctrl_c_during_sbatch(fake_slurm: FakeSlurm, tmp_path: Path) -> None:
         while not fake_slurm.calls("sbatch") and process.poll() is None:
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=50)
+        stdout, stderr = process.communicate(timeout=500)
     assert (process.returncode, stdout) == (130, "")
     assert "interrupted" in stderr and "may be in the queue" in stderr
     assert "Traceback" not in stderr

@@ -226,9 +226,9 @@ def test_a_file_that_is_too_long_is_not_read_to_its_end(run: Run, tmp_path: Path
 def test_only_a_regular_file_or_what_the_shell_has_opened_is_read(run: Run, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.sh")
     for endless in ("pipe.sh", "/dev/zero", "."):
-        stderr = run("check", "--line", f"sbatch {endless}", code=2, timeout=60).stderr
+        stderr = run("check", "--line", f"sbatch {endless}", code=2).stderr
         assert f"cannot read '{endless}'" in stderr
-    assert "not a regular file" in run("check", "pipe.sh", code=2, timeout=60).stderr
+    assert "not a regular file" in run("check", "pipe.sh", code=2).stderr
     scripts(tmp_path, right=RIGHT)
     line = f"{sys.executable} -m neuronctl check <(sleep 0.2; cat right.sh) /dev/stdin < right.sh"
     shell = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any, Callable, Dict
 
@@ -54,7 +53,7 @@ RUNNING = (
 
 def test_without_accounting_the_catalogs_limits_count(run: Run, slurm: FakeSlurm) -> None:
     slurm.answer("squeue", held(RUNNING))  # and there is no sacctmgr
-    result = run(*[word for word in ASKED if word != "--json"])
+    result = run(*[word for word in ASKED if word != "--json"], patience=60)
     assert "will wait: you hold 12 of 12 GPUs; 4 more must wait until job 7 ends" in result.stderr
     assert "partitions.yaml:" in result.stderr  # who says 12
 
@@ -75,7 +74,7 @@ def test_a_fault_is_said_and_the_catalog_judges(
     run: Run, slurm: FakeSlurm, command: str, said: Dict[str, Any], words: str
 ) -> None:
     slurm.answer(command, **said)
-    verdict = answer(run, timeout=30)
+    verdict = answer(run, patience=None if "delay" in said else 60)
     assert verdict["kind"] == "not known"
     assert verdict["judged_by"].startswith("the catalog alone: ")
     assert words in verdict["judged_by"]
@@ -84,7 +83,7 @@ def test_a_fault_is_said_and_the_catalog_judges(
 def test_a_refusal_says_too_who_judged(run: Run, slurm: FakeSlurm) -> None:
     slurm.answer("squeue", "garbage\n")
     words = [word for word in ASKED if word not in ("--json", "--force")]
-    result = run(*words[:-1], "-t", "3-0", "t.py", code=4)
+    result = run(*words[:-1], "-t", "3-0", "t.py", code=4, patience=60)
     assert "judged by the catalog alone: squeue's answer cannot be read" in result.stderr
 
 
@@ -96,26 +95,22 @@ def test_a_sacctmgr_that_hangs_leaves_the_rest_of_the_verdict(
     slow.write_text("#!/bin/sh\nsleep 60\n")
     slow.chmod(0o755)
     path = f"{tmp_path / 'bin'}:{slurm.env['PATH']}"
-    verdict = answer(run, env={"PATH": path}, timeout=30)
+    verdict = answer(run, env={"PATH": path}, patience=10)
     assert (verdict["kind"], verdict["judged_by"]) == ("not known", "Slurm")
     assert "room for its share and no limit of the catalog is in its way" in verdict["words"]
 
 
 def test_the_slurm_of_another_cluster_is_no_judge(run: Run, slurm: FakeSlurm) -> None:
     slurm.answer("scontrol", SCONTROL.replace("= neuron\n", "= other\n"))
-    verdict = answer(run)
+    verdict = answer(run, patience=60)
     assert "that of cluster 'other', and the job is for neuron" in verdict["judged_by"]
 
 
 def test_ten_thousand_jobs(run: Run, slurm: FakeSlurm) -> None:
     row = "{}|cas_v100nv_4|lab|normal|PENDING|Priority|1|cpu=1,gres/gpu=1|N/A|N/A|N/A|"
     slurm.answer("squeue", held(*(row.format(number) for number in range(1, 10_001))))
-    give_up = time.monotonic() + 180
-    while True:  # on a busy machine so many may take more than the 1.5 s there are for an answer
-        said = json.loads(run(*ASKED).stdout)
-        if said["verdict"]["judged_by"] == "Slurm":
-            break
-        assert time.monotonic() < give_up, said["verdict"]
+    said = json.loads(run(*ASKED, patience=60).stdout)
+    assert said["verdict"]["judged_by"] == "Slurm"
     assert (said["verdict"]["kind"], said["verdict"]["cause"]) == ("refused", "NC501")
     # Without a database, what the catalog says of a user's jobs is held against them.
     messages = [one["message"] for one in said["findings"]]

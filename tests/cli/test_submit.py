@@ -158,7 +158,7 @@ def test_two_submissions_at_once(fake_slurm: FakeSlurm, tmp_path: Path) -> None:
         subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for _ in range(2)
     ]
-    ended = [(process.communicate(timeout=100), process.returncode) for process in running]
+    ended = [(process.communicate(timeout=600), process.returncode) for process in running]
     for (stdout, stderr), code in ended:
         assert code == 0, stderr
         summary, verdict = stderr.decode().splitlines()

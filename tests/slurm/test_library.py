@@ -96,7 +96,7 @@ for name in ("wait", "any"):
 (status,) = neuronctl.status(long)
 told["repr"], told["id"] = repr(status), str(long)
 long.cancel()
-told["code"] = long.wait(timeout=60)
+told["code"] = long.wait(timeout=300)
 long.cancel()
 try:
     neuronctl.Job(999999).cancel()

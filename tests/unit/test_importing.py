@@ -654,7 +654,7 @@ def test_text_that_is_not_bash_takes_no_time(odd: str) -> None:
     text = f"#!/bin/bash\n#SBATCH -p cpu\npython train.py\n{odd * 50_000}"
     before = time.process_time()
     made = imported(text[:50_000])
-    assert time.process_time() - before < 5
+    assert time.process_time() - before < 20  # 2 s on a machine that does nothing else
     assert "python train.py" in made.text
     with pytest.raises(UsageError, match=r"more than 50,000 characters"):
         imported(text)

@@ -515,7 +515,7 @@ LONG = {
 def test_no_script_takes_long(name: str) -> None:
     begin = time.process_time()
     script = checked(LONG[name], "neuron")
-    assert time.process_time() - begin < 5  # less than 1 s on a machine that does nothing else
+    assert time.process_time() - begin < 20  # 1 s on a machine that does nothing else
     assert len(script.findings) < 2_000
 
 

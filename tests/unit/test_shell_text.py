@@ -133,7 +133,7 @@ def test_counts(text: str, names: Tuple[str, ...], count: Optional[int]) -> None
 def test_the_time_grows_with_the_text_only(text: str, number: int) -> None:
     begin = time.process_time()
     read = read_shell(text)
-    assert time.process_time() - begin < 5
+    assert time.process_time() - begin < 20  # 1 s on a machine that does nothing else
     assert len(read.commands) == number
     assert all(one.exported for one in read.assignments)
 

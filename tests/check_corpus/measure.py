@@ -88,6 +88,14 @@ KINDS: Dict[str, str] = {
     "no-gpu-asked": "NC122",
     "same-work": "NC654",
     "unfilled": "NC643",
+    "conda-init": "",
+    "fixed-address": "",
+    "longer-than-the-job": "",
+    "never-reached": "",
+    "no-file": "",
+    "no-step": "",
+    "no-gpu-there": "NC121 NC122 NC112 NC123",
+    "one-file": "NC653",
     "waits-for-user": "NC658",
 }
 """What a reader calls a defect, and the codes that say it; none where check does not look."""

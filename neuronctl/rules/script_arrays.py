@@ -6,7 +6,6 @@ import re
 import shlex
 from typing import Iterator, Optional
 
-from neuronctl.batchscript.launches import PYTHON
 from neuronctl.batchscript.model import SourceSpan
 from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Violation
@@ -38,12 +37,21 @@ def one_file(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _same_file(facts, array is not None)
 
 
+_PREPARES = frozenset(
+    """
+    awk cat cut date echo env find grep head hostname jq ls mkdir nvidia-smi printenv printf ps
+    scontrol sed seq sort squeue tail touch tr wc
+    """.split()  # noqa: SIM905
+)
+
+
 def _same_file(facts: ScriptFacts, array: bool) -> Iterator[Violation]:
     """What the output of several programs at once goes to."""
     moves = [one for one in facts.shell.calls("cd", "pushd") if None in one.arguments]
     for start in facts.starts:
         command = start.launch.command
-        works = start.launch.is_launcher or start.launch.kind == PYTHON
+        name = (start.launch.word.value or "").rpartition("/")[2]
+        works = start.launch.is_launcher or name not in _PREPARES
         if not works or command.captured or (start.outer and not start.outer[0].command.looped):
             continue
         at_once = command.in_loop and command.background
@@ -68,23 +76,8 @@ def _with_index(path: str, index: str = "%a") -> str:
     return f"{head}-{index}.{tail}" if dot and head and "/" not in tail else f"{path}-{index}"
 
 
-@script_rule(WARNING, "NC654", "array without its index", "by_absence")
-def array_and_index(facts: ScriptFacts) -> Iterator[Violation]:
-    yield from _no_array(facts)
-    array = facts.given("array")
-    tasks = None if array is None else _tasks(array.value or "")
-    programs = [run for run in facts.every_launch if run.kind == PYTHON]
-    used = _INDEX in facts.text or facts.shell.calls("eval")
-    if array is not None and tasks is not None and tasks.count > 1 and programs and not used:
-        yield Violation(
-            f"no line uses ${_INDEX}: unless the program reads it, {tasks.count} tasks do the same",
-            f'hand it on: --seed "${_INDEX}"',
-            place=array.place,
-            severity=NOTE,
-        )
-
-
-def _no_array(facts: ScriptFacts) -> Iterator[Violation]:
+@script_rule(WARNING, "NC654", "array index without an array", "by_absence")
+def no_array(facts: ScriptFacts) -> Iterator[Violation]:
     # Whoever gives it a default, or asks whether there is one, knows.
     knows = (
         rf"{_INDEX}(:?[-=+?]|[^\n]*\]\])|(\[|test) -[nz] \S*{_INDEX}|-v {_INDEX}"

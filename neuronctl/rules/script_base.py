@@ -161,6 +161,8 @@ class ScriptFacts:
             if nodes not in (None, self.plan.nodes):
                 return None  # an error, or a share of them: it depends on the release
             tasks = self.tasks
+        if tasks is None and self.has("ntasks-per-gpu"):
+            return None
         if tasks is not None:
             nodes = nodes or min(self.plan.nodes, tasks)
             return nodes, -(-tasks // nodes)

@@ -311,6 +311,8 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
         yield from _launcher_once(facts, plan)
         return
     programs = [one for one in facts.launches if _plain(one) or _is_mpi(one)]
+    if plan.nodes > 1 and not any(map(_may_reach, facts.launches)):
+        programs += [one for one in facts.launches if _alone(one)]
     # Several side by side, or in a loop, may well be what the tasks are for.
     if programs and not any(one.command.background or one.command.looped for one in programs):
         # On one node, tasks are often asked for where cores are meant.
@@ -331,6 +333,20 @@ def _is_mpi(one: Launch) -> bool:
     """Whether its name says that it is built for MPI: ``gmx_mpi``, ``lmp_mpi``."""
     name = (one.word.value or "").rpartition("/")[2]
     return one.kind == PROGRAM and re.fullmatch(r"\w+[_.-]mpi", name) is not None
+
+
+_ALONE = ("Rscript", "matlab", "snakemake", "ray", "vllm", "ollama", "yolo", "wandb", "gmx")
+
+
+def _alone(one: Launch) -> bool:
+    """Whether it is a program that goes to no other node by itself."""
+    name = (one.word.value or "").rpartition("/")[2]
+    return one.kind == PROGRAM and name in _ALONE and not one.command.captured
+
+
+def _may_reach(one: Launch) -> bool:
+    name = (one.word.value or "").rpartition("/")[2]
+    return name in _GO_ELSEWHERE and name != "ray"
 
 
 def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
@@ -599,6 +615,33 @@ def no_gpu(facts: ScriptFacts) -> Iterator[Violation]:
             return
 
 
+_ADDRESS = re.compile(r"(?!127\.|0\.)(\d{1,3}\.){3}\d{1,3}(:\d+)?")
+_OF_THE_FIRST = re.compile(r"(?i)MASTER_?ADDR\w*|(head|master|ip)_?(node)?_?(ip|addr|address|head)")
+
+
+def _fixed_address(facts: ScriptFacts) -> Iterator[Violation]:
+    """An address as the place where a job's processes meet."""
+    found = [
+        (assigned.word.value or "", assigned.place)
+        for assigned in facts.shell.assignments
+        if _OF_THE_FIRST.fullmatch(assigned.name)
+    ]
+    for run in facts.every_launch:
+        if run.has(*run.launcher.node_rank):
+            continue  # it may be one of several jobs, of which somebody knows the first
+        names = run.launcher.address + run.launcher.endpoint
+        found += [(run.options[name], run.place_of(name)) for name in names if run.has(name)]
+    for address, place in found:
+        if _ADDRESS.fullmatch(address):
+            yield Violation(
+                f"{address} is the same for every job, and the job gets other nodes",
+                'take the first node of the job: scontrol show hostnames "$SLURM_JOB_NODELIST" | '
+                "head -n 1",
+                place=place,
+            )
+            return
+
+
 _HOSTS = re.compile("-*(H|hosts?|hostfile|machinefile)")
 
 
@@ -606,6 +649,7 @@ _HOSTS = re.compile("-*(H|hosts?|hostfile|machinefile)")
 def fixed_hosts(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.plan is None or facts.has("nodelist", "nodefile"):
         return
+    yield from _fixed_address(facts)
     for one in facts.every_launch:
         options = one.options.items() if one.is_launcher and not one.is_srun else ()
         for name, value in options:

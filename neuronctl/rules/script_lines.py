@@ -1,4 +1,4 @@
-"""NC644 to NC650, NC657, and NC658: lines of a script that do something else than they seem to."""
+"""NC644 to NC650, NC657 to NC659: lines that do something else than they seem to."""
 
 from __future__ import annotations
 
@@ -163,28 +163,25 @@ def _thrown_away(facts: ScriptFacts) -> Iterator[Violation]:
     commands = [one for one in facts.shell.commands if not one.captured]
     works = {id(run.command) for run in facts.launches if _works(run) and run.command.sure}
     strict = any("e" in (word or "") for one in facts.shell.calls("set") for word in one.arguments)
-    for command, beside in zip(commands, commands[1:]):
-        if id(command) not in works or command.background:
-            continue
-        rest = commands[commands.index(beside) :]
-        before = facts.lines[beside.place.line - 1][: beside.place.column - 1].rstrip()
-        forgives = beside.name in ("true", ":") and before.endswith("||")
-        last = rest[-1]
-        exits = last.name == "exit" and last.arguments == ("0",) and last.sure and not strict
-        text = "".join(facts.lines[command.place.line - 1 : last.place.line])
-        looks = re.search(r"\|\||&&|\$\?", text) or any(
-            other.name not in _SAYS for other in rest[:-1]
+    at = max((at for at, one in enumerate(commands) if id(one) in works), default=len(commands))
+    rest = commands[at + 1 :]
+    if not rest or commands[at].background:
+        return
+    command, beside, last = commands[at], rest[0], rest[-1]
+    before = facts.lines[beside.place.line - 1][: beside.place.column - 1].rstrip()
+    forgives = beside.name in ("true", ":") and before.endswith("||")
+    says = all(one.name in _SAYS for one in rest[forgives:])
+    exits = last.name == "exit" and last.arguments == ("0",) and last.sure and not strict
+    text = "".join(facts.lines[command.place.line - 1 : last.place.line])
+    looks = re.search(r"\|\||&&|\$\?", text) is not None
+    if says and (forgives or (exits and not looks)):
+        hides = f"|| {beside.name}" if forgives else "exit 0"
+        yield Violation(
+            f"the job ends as COMPLETED, even if {command.words[0].raw} has failed: {hides} hides "
+            "its exit code",
+            "remove it: the script ends with the exit code of its last command",
+            place=beside.place if forgives else last.place,
         )
-        if (forgives and all(other.name in _SAYS for other in rest[1:])) or (exits and not looks):
-            place = beside.place if forgives else last.place
-            hides = f"|| {beside.name}" if forgives else "exit 0"
-            yield Violation(
-                f"the job ends as COMPLETED, even if {command.words[0].raw} has failed: {hides} "
-                "hides its exit code",
-                "remove it: the script ends with the exit code of its last command",
-                place=place,
-            )
-            return
 
 
 _ASKS = {"curl", "wget", "nc", "ncat", "grep"}
@@ -314,34 +311,43 @@ def slow_network(facts: ScriptFacts) -> Iterator[Violation]:
 @script_rule(ERROR, "NC649", "options without their command")
 def lost_options(facts: ScriptFacts) -> Iterator[Violation]:
     """What follows a line whose backslash is missing, or is not the last character."""
-    told = False
-    for one in facts.shell.commands if facts.header.for_bash else ():
-        first = one.words[0] if one.words else None
-        if first is None or not re.match(r"--?[A-Za-z]", first.raw) or one.place.line < 2:
-            continue
-        before, number = facts.lines[one.place.line - 2], one.place.line - 1
-        if facts.lines[one.place.line - 1][: one.place.column - 1].strip():
-            continue
+    lost = [
+        command
+        for command in (facts.shell.commands if facts.header.for_bash else ())
+        if command.words
+        and command.place.line > 1
+        and re.match(r"--?[A-Za-z]", command.words[0].raw)
+        and not facts.lines[command.place.line - 1][: command.place.column - 1].strip()
+    ]
+    mends = {}
+    for command in lost:
+        number, before = command.place.line - 1, facts.lines[command.place.line - 2]
         blanks = re.search(r"\\([ \t]+)$", before)
-        edits = (
-            [Edit(SourceSpan(number, blanks.start(1) + 1, len(before) + 1), "")] if blanks else []
-        )
-        after = read_shell(edited(facts.text, edits)) if edits else facts.shell
-        if any(each.place.line == one.place.line for each in after.commands):
-            edits = []  # such as that of a comment, which goes on in no other line
-        if not edits and told:
+        if blanks is not None:
+            mends[command.place.line] = Edit(
+                SourceSpan(number, blanks.start(1) + 1, len(before) + 1), ""
+            )
+    # Behind a comment, say, the line goes on no more than before.
+    after = read_shell(edited(facts.text, mends.values())).commands if mends else ()
+    for command in after:
+        mends.pop(command.place.line, None)
+    told = False
+    for command in lost:
+        number = command.place.line - 1
+        edit = mends.get(command.place.line)
+        if edit is None and told:
             continue  # all of them follow from the first
-        told = told or not edits
+        told = told or edit is None
         why = "the line above does not end with a backslash"
-        if edits:
+        if edit is not None:
             why = f"a blank follows the backslash of line {number}"
-        elif before.lstrip().startswith("#"):
+        elif facts.lines[number - 1].lstrip().startswith("#"):
             why = f"the comment of line {number} ends the command before it"
         yield Violation(
-            f"bash takes {first.raw} for a command: {why}",
-            "remove the blank" if edits else "write the command and its options without a gap",
-            place=one.place,
-            edits=tuple(edits),
+            f"bash takes {command.words[0].raw} for a command: {why}",
+            "remove the blank" if edit else "write the command and its options without a gap",
+            place=command.place,
+            edits=(edit,) if edit else (),
         )
 
 
@@ -408,3 +414,18 @@ def interactive(facts: ScriptFacts) -> Iterator[Violation]:
                 "call the program itself: srun python …",
                 place=run.place,
             )
+
+
+@script_rule(WARNING, "NC659", "lines behind exit")
+def behind_exit(facts: ScriptFacts) -> Iterator[Violation]:
+    for ends in facts.shell.calls("exit"):
+        line = ends.place.line
+        after = [run for run in facts.launches if run.command.sure and run.place.line > line]
+        before = facts.lines[line - 1][: ends.place.column - 1]
+        if ends.sure and not before.strip() and any(map(_works, after)):
+            yield Violation(
+                f"the script ends here: line {after[0].place.line} and what follows it never runs",
+                "remove the line, or what stands below it",
+                place=ends.place,
+            )
+            return

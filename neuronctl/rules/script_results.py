@@ -87,6 +87,7 @@ _COPIES = re.compile(r"\b(cp|mv|rsync|tar|scp|rclone|zip|install|gsutil|aws|find
 
 @script_rule(WARNING, "NC652", "results on the node alone", "by_absence")
 def left_on_the_node(facts: ScriptFacts) -> Iterator[Violation]:
+    yield from _written_here(facts)
     for one in facts.launches:
         if one.command.captured or not (one.is_launcher or one.kind in (PYTHON, SHELL)):
             continue
@@ -102,6 +103,38 @@ def left_on_the_node(facts: ScriptFacts) -> Iterator[Violation]:
                 place=word.place,
             )
             return
+
+
+def _written_here(facts: ScriptFacts) -> Iterator[Violation]:
+    """What a program writes beside itself, where ``cd`` has gone to a directory of the node."""
+    gone: Optional[Command] = None
+    runs = {id(run.command): run for run in facts.launches if run.kind == PYTHON}
+    for command in facts.shell.commands:
+        if command.name in ("cd", "pushd") and len(command.words) > 1 and not command.captured:
+            path = command.words[1].text
+            stays = gone is not None and not path.startswith(("/", "~", "$"))
+            node = _OF_THE_NODE.match(path) is not None
+            gone = command if node and command.sure else gone if stays else None
+            continue
+        run = None if gone is None else runs.get(id(command))
+        if gone is None or run is None or command.captured or run.has("c", "m"):
+            continue
+        elsewhere = re.compile(
+            r"(^|=)(/(?!tmp|dev/shm|local)|~|\.\./\.\.|\$\{?(HOME|SLURM_SUBMIT|SCRATCH))"
+        )
+        said = any(elsewhere.search(word.raw.strip("\"'")) for word in command.words[1:])
+        later = facts.lines[command.place.line :]
+        trapped = facts.shell.calls("trap", "source", ".", "eval") and "trap" in facts.text
+        if said or trapped or any(_COPIES.search(line) for line in later):
+            return
+        yield Violation(
+            f"this runs in {gone.words[1].raw}, on the node alone (line {gone.place.line}), and "
+            "nothing copies what it writes there: when the job has ended, it is out of reach, or "
+            "deleted",
+            'copy the results at the end: cp -r results "$SLURM_SUBMIT_DIR"/',
+            place=command.place,
+        )
+        return
 
 
 def _written(one: Launch) -> Iterator[Tuple[ShellWord, str]]:

@@ -247,6 +247,14 @@ def _not_for_the_shell(facts: ScriptFacts) -> Iterator[Violation]:
     flags, name, seconds = split_signal(value)
     if "B" in flags or not name[:1].isalpha():
         return
+    programs = [run for run in facts.launches if run.kind == PYTHON and not run.command.captured]
+    if given is not None and programs and not facts.uses_launcher and not facts.shell.traps(name):
+        yield Violation(
+            f"--signal={value} reaches nobody: without B:, it goes to the processes that srun "
+            "started, and this script starts none",
+            f"write srun before {programs[-1].word.raw}",
+            place=given.place,
+        )
     for trap in facts.shell.traps(name.upper())[:1]:
         yield Violation(
             f"this trap does not run: without B:, --signal={value} goes to the processes "
@@ -290,6 +298,8 @@ def no_trap(facts: ScriptFacts) -> Iterator[Violation]:
 @script_rule(WARNING, "NC636", "trap that waits for the program's end", "by_absence")
 def trap_waits(facts: ScriptFacts) -> Iterator[Violation]:
     name = _signal(facts)
+    if name is None and re.search(r"scontrol requeue|\bsbatch\b", facts.text):
+        name = "TERM"  # of the time limit, or of preemption
     traps = () if name is None else facts.shell.traps(name)
     if not traps or facts.shell.calls("wait"):
         return
@@ -347,6 +357,14 @@ def _reads_profile(facts: ScriptFacts) -> bool:
 @script_rule(WARNING, "NC638", "conda without its hook")
 def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
     # Whatever is sourced, evaluated or loaded before it may define conda.
+    for command in facts.shell.calls("conda", "mamba", "micromamba"):
+        if command.arguments[:1] == ("init",) and not command.captured:
+            yield Violation(
+                f"'{command.name} init' changes ~/.bashrc for the next login, and not this shell",
+                'write eval "$(conda shell.bash hook)" in its place',
+                place=command.place,
+                severity=NOTE,
+            )
     if _reads_profile(facts) or facts.has("get-user-env"):
         return
     for command in facts.shell.calls("conda", "mamba", "micromamba", "source"):
@@ -358,6 +376,10 @@ def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
             if one.place.line < command.place.line
             and one.name in ("source", ".", "eval", "module", "ml")
         ]
+        if command.name == "source":  # which conda has beside itself
+            before += [
+                one for one in facts.shell.calls("conda") if one.place.line < command.place.line
+            ]
         if not before and not (command.name == "source" and facts.shell.assigned("PATH")):
             conda = "conda" if command.name == "source" else command.name
             yield Violation(

@@ -135,7 +135,7 @@ def test_a_tutorial_with_typographic_dashes() -> None:
         "#SBATCH —--export=ALL\nmpirun -n 12 python step_horovod.py\n"
     )
     found = [(one.finding.code, one.place.line) for one in checked(text, "iris").findings]
-    assert found == [("NC601", 2), ("NC601", 5), ("NC601", 6)]
+    assert found == [("NC601", 2), ("NC601", 5), ("NC601", 6), ("NC622", 7)]
 
 
 BROKEN = """\

@@ -256,7 +256,15 @@ DEFECTS: List[Tuple[str, str, str]] = [
     ("NC604", f"{GPU}\n#BATCH --time=10@@", RUN),
     ("NC624", "#SBATCH -p cpu -N 1 -n 4", "gmx_mpi mdrun -deffnm md@@"),
     ("NC625", NODES, "mpirun -n 3 python t.py@@"),
-    ("NC654", f"{GPU}\n#SBATCH --array=0-3@@", RUN),
+    ("NC652", GPU, "cp -r code $TMPDIR\ncd $TMPDIR\npython t.py@@"),
+    ("NC624", "#SBATCH -p cpu -N 2 --ntasks-per-node=1", "Rscript fit.R@@"),
+    ("NC624", ONE_EACH, "ray start --address $H --block@@"),
+    ("NC656", ONE_EACH, "export MASTER_ADDR=10.1.2.3@@\nsrun python t.py"),
+    ("NC656", ONE_EACH, "srun torchrun --nnodes=3 --rdzv_endpoint=10.1.2.3:2950 t.py@@"),
+    ("NC635", f"{GPU}\n#SBATCH --signal=INT@60@@", "python t.py"),
+    ("NC638", GPU, "conda init bash@@\npython t.py"),
+    ("NC659", GPU, "nvidia-smi\nexit@@\npython t.py"),
+    ("NC659", GPU, "exit 0@@\nsrun python t.py"),
     ("NC622", "#SBATCH -p cpu -N 2 -c 2", "mpirun -n 8 ./x@@"),
     (
         "NC623",
@@ -275,10 +283,19 @@ DEFECTS: List[Tuple[str, str, str]] = [
 
 # (code that must not be found, directives, commands): right, and almost one of the above.
 RIGHT: List[Tuple[str, str, str]] = [
+    ("NC652", GPU, "cd $TMPDIR\npython t.py\ncp -r out $SLURM_SUBMIT_DIR"),
+    ("NC652", GPU, "cd $TMPDIR\npython t.py --out /scratch/x"),
+    ("NC652", GPU, "cd $TMPDIR\ntar xf a.tar\ncd $SLURM_SUBMIT_DIR\npython t.py"),
+    ("NC624", "#SBATCH -p cpu -N 2 --ntasks-per-node=1", "srun Rscript fit.R"),
+    ("NC656", f"{ONE_EACH} -w n[1-3]", "export MASTER_ADDR=10.1.2.3\nsrun python t.py"),
+    ("NC635", f"{GPU}\n#SBATCH --signal=INT@60", "srun python t.py"),
+    ("NC659", GPU, "if [ ! -f x ]; then\n  exit 1\nfi\npython t.py"),
+    ("NC659", GPU, "cd x || exit 1\npython t.py"),
+    ("NC659", GPU, "python t.py\nexit\nf() {\n  python u.py\n}"),
+    ("NC636", GPU, "trap 'rm -rf x' TERM\npython t.py"),
     ("NC647", GPU, "vllm serve model"),
     ("NC647", GPU, "jupyter nbconvert --execute a.ipynb\npython t.py"),
     ("NC653", f"{GPU} --array=1-1", "python t.py > log"),
-    ("NC654", f"{GPU} --array=0-3", 'eval "$(sed -n 1p commands)"'),
     ("NC101", "#SBATCH --gres=gpu:1\n#SBATCH --partition=<partition_name>", RUN),
     ("NC604", f"{GPU}\n# SBATCH --time=10\n#SBATCH -t 20", RUN),
     ("NC604", f"{GPU}\n##SBATCH --time=10\n# SBATCH is Slurm's", RUN),
@@ -538,3 +555,9 @@ def test_exit_0(commands: str, found: bool, small: Catalog) -> None:
     text = f"#!/bin/bash\n{GPU}\n{commands}\n"
     findings = judge_text("job.sh", text, small, small.clusters["small"]).findings
     assert ("NC646" in {one.finding.code for one in findings}) == found
+
+
+def test_a_trap_that_requeues_waits_for_the_program(small: Catalog) -> None:
+    text = f"#!/bin/bash\n{GPU}\ntrap 'scontrol requeue $SLURM_JOB_ID' TERM\npython t.py\n"
+    findings = judge_text("job.sh", text, small, small.clusters["small"]).findings
+    assert [(one.finding.code, one.place.line) for one in findings] == [("NC636", 3)]

@@ -253,9 +253,9 @@ def _wanted(limit: Limit, on_cluster: PlanOnCluster) -> Optional[int]:
     """What the job takes of a limit; None: not known."""
     if limit.about.counts == Counts.SUBMITTED:
         return on_cluster.array_size
-    if limit.kind == "MaxCPUsPerNode" and on_cluster.may_get_more_nodes:
-        return on_cluster.needs.largest_share[0]
     size = on_cluster.size.node if limit.about.per == Per.NODE else on_cluster.size.job
+    if (limit.scope, limit.about.per) == (Scope.PARTITION, Per.NODE):
+        size = on_cluster.least_on_node
     return limit.taken(size, on_cluster.time_limit)
 
 

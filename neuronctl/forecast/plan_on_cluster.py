@@ -141,9 +141,17 @@ class PlanOnCluster:
 
     @property
     def says_nodes(self) -> bool:
-        """Whether the job says how many nodes it needs; a script of somebody's own may not."""
+        """Whether the job says how many nodes it needs; a script of somebody's own may not.
+
+        Names of nodes say it where Slurm holds jobs to the limits of partitions at submission.
+        """
         own, named = self.plan.request.amounts, self.plan.request.nodelist
-        return own is None or own.nodes is not None or bool(named)
+        return own is None or own.nodes is not None or bool(named and not self.is_lenient)
+
+    @property
+    def is_lenient(self) -> bool:
+        """Whether Slurm takes a job that is against a limit of its partition."""
+        return self.snapshot.limits.config.enforce_partitions == "NO"
 
     @property
     def raised_nodes(self) -> int:
@@ -151,7 +159,8 @@ class PlanOnCluster:
 
         A later Slurm refuses it instead, unless its QOS lifts the limit (rule NC527).
         """
-        lifted = self.min_nodes == 0 or self.snapshot.limits.config.release <= (22, 5)
+        older = self.snapshot.limits.config.release <= (22, 5)
+        lifted = self.min_nodes == 0 or older or self.is_lenient
         if self.says_nodes or self.partition is None or not lifted:
             return 0
         return self.partition.min_nodes
@@ -265,11 +274,21 @@ class PlanOnCluster:
         job = {"cpu": needs.all_cores, "gres/gpu": needs.all_gpus}
         if plan.request.exclusive:
             job = {tres: nodes * count for tres, count in node.items()}
-        for size, count in ((node, 1), (job, nodes)):
-            memory = count * needs.memory_per_node or size["cpu"] * needs.memory_per_core
-            memory = memory or size["gres/gpu"] * needs.memory_per_gpu
-            size.update({"mem": memory} if memory else {}, node=count)
-        return JobSize(job, node)
+        return JobSize(self._with_memory(job, nodes), self._with_memory(node, 1))
+
+    @property
+    def least_on_node(self) -> Dict[str, int]:
+        """What one of its nodes must give at least, over however many nodes it is spread."""
+        if not self.may_get_more_nodes:
+            return self.size.node
+        cores, gpus = self.needs.largest_share
+        return self._with_memory({"cpu": cores, "gres/gpu": gpus}, 1)
+
+    def _with_memory(self, amounts: Dict[str, int], nodes: int) -> Dict[str, int]:
+        needs = self.needs
+        memory = nodes * needs.memory_per_node or amounts["cpu"] * needs.memory_per_core
+        memory = memory or amounts["gres/gpu"] * needs.memory_per_gpu
+        return {**amounts, **({"mem": memory} if memory else {}), "node": nodes}
 
     @property
     def time_limit(self) -> Optional[int]:
@@ -397,6 +416,8 @@ class PlanOnCluster:
         memory = group.memory_mb - memory_used
         if not self.snapshot.limits.config.memory_counts:
             memory = group.memory_mb
+        if partition is not None and partition.max_memory_mb_per_node is not None:
+            memory = min(memory, partition.max_memory_mb_per_node)
         return needs.share(cores, gpus, memory)
 
     @cached_property

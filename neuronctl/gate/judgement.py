@@ -266,8 +266,7 @@ def _without_nodes(first: Judgement) -> Iterator[Wait]:
     from neuronctl.forecast.outcomes import Wait
 
     on_cluster, name = first.forecast.on_cluster, first.plan.partition.name
-    config = on_cluster.snapshot.limits.config
-    if config.enforce_partitions == "NO" and not on_cluster.says_nodes:
+    if on_cluster.is_lenient and not on_cluster.says_nodes:
         words = f"it gets no nodes from {name}, which comes first and takes none of your jobs"
         yield Wait("NC505", "PartitionNodeLimit", f"{words}: request -N, or leave {name} out")
 
@@ -294,5 +293,5 @@ def _passes_over(found: Finding, judgement: Judgement) -> bool:
     if not partition.takes_jobs:
         return True
     if _bars(found, judgement.forecast):
-        return config.enforce_partitions == "NO"
+        return on_cluster.is_lenient
     return found.rule.of_partition and config.enforce_partitions != "ALL"

@@ -355,11 +355,12 @@ def reservation(on_cluster: PlanOnCluster) -> Iterator[Violation]:
 def fewest_nodes(on_cluster: PlanOnCluster) -> Iterator[Violation]:
     nodes, name = on_cluster.plan.nodes, on_cluster.plan.partition.name
     own = on_cluster.plan.request.amounts
-    if own is not None and own.nodes is None and on_cluster.named_hosts:
+    if own is not None and own.nodes is None and on_cluster.says_nodes:
         nodes = len(on_cluster.named_hosts)  # whatever its tasks need
     fewest = on_cluster.min_nodes
     # A later Slurm wants so many requested, and not only needed.
-    unsaid = not on_cluster.says_nodes and on_cluster.snapshot.limits.config.release > (22, 5)
+    newer = on_cluster.snapshot.limits.config.release > (22, 5) and not on_cluster.is_lenient
+    unsaid = newer and not on_cluster.says_nodes
     if nodes < fewest or (unsaid and fewest > 1):
         requested = "no number of nodes" if unsaid else counted(nodes, "node")
         yield Violation(

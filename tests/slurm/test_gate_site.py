@@ -178,6 +178,15 @@ SIZES: List[Case] = [
     ([f"{CPU} MaxCPUsPerNode=4"], "-p cpu -N1-2 -n 5", "can", "starts"),
     ([f"{CPU} MaxCPUsPerNode=4"], "-p cpu -N1 -n 5", "refused NC509", "not available"),
     ([f"{CPU} MaxCPUsPerNode=4"], "-p cpu -n 13", "refused NC524", "More processors"),
+    ([f"{CPU} MaxMemPerNode=8000"], "-p cpu -n 12", "can", "starts"),
+    ([f"{CPU} MaxMemPerNode=8000"], "-p cpu -N1 -n 5", "refused NC509", "not available"),
+    ([f"{CPU} MaxMemPerNode=8000"], "-p cpu --mem=8001", "refused NC509", "not available"),
+    # By a minimum of nodes, Slurm then raises what a job says in no number.
+    *(
+        ([enforce("NO"), f"{CPU} MinNodes=2"], f"-p cpu {options}", "can", "starts")
+        for options in ("-n 1", "-n 3 -c 8", "-w c1", "-n3 -c8 -w c1")
+    ),
+    ([enforce("NO"), f"{CPU} MinNodes=2"], "-p cpu -N 1", "refused NC527", "PartitionNodeLimit"),
     ([f"{P_CPU} MinTRESPerJob=node=2"], "-p cpu -n 9", "can", "starts"),
     ([f"{P_CPU} MinTRESPerJob=node=2"], "-p cpu -n 2", "not known", "QOSMinNode"),
     ([f"{P_CPU} MinTRESPerJob=node=2"], "-p cpu -N 1 -n 2", "refused NC509", "QOSMinNode"),
@@ -327,6 +336,7 @@ def test_a_script_whose_first_partition_bars_the_user(site: Sandbox, change: str
         for options, (said, happens) in {
             "-p cpu,gpu": no_nodes,
             "-p cpu,gpu -n 2": no_nodes,
+            "-p cpu,gpu -w g1": no_nodes,
             "-p gpu,cpu": ("can", "starts"),
         }.items():
             assert judged(site, options).startswith(said)

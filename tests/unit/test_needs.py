@@ -341,3 +341,18 @@ def test_jobs_of_a_partition_may_use_so_many_cores_per_node_together(
     groups = [dataclasses.replace(one, cores_used=used) for one in (LARGE, SMALL)]
     groups = [dataclasses.replace(one, partitions=partitions) for one in groups]
     assert said(options, "24.11.5", tuple(groups), max_cores_per_node=4) == kind
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ("-n 2", RUNS),
+        ("-n 8", RUNS),
+        ("-n 9", REFUSED),
+        ("-N1 -n 3", REFUSED),
+        ("-N1-2 -n 3", RUNS),
+        ("--mem=8001", REFUSED),
+    ],
+)
+def test_a_limit_of_memory_per_node_spreads_tasks(options: str, kind: str) -> None:
+    assert said(options, max_memory_mb_per_node=8000) == kind

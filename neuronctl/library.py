@@ -39,8 +39,9 @@ from neuronctl.request.values import shell_text
 from neuronctl.rules import Finding
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import COMPLETED
+from neuronctl.submission.judged_job import JudgedJob
 from neuronctl.submission.pipeline import submit_job
-from neuronctl.submission.planned_job import JudgedJob, PlannedJob, plan_job
+from neuronctl.submission.planned_job import PlannedJob, plan_job
 from neuronctl.submission.transaction import Submission
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import parse_since

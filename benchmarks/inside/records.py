@@ -18,7 +18,8 @@ from neuronctl.frozen import replace
 from neuronctl.planning import plan
 from neuronctl.records.store import RecordDraft, RecordStore
 from neuronctl.request.job import JobRequest
-from neuronctl.submission.planned_job import JudgedJob, PlannedJob
+from neuronctl.submission.judged_job import JudgedJob
+from neuronctl.submission.planned_job import PlannedJob
 
 OLD_FIRST = 1_000_000
 """The first id of a job that is over: an earlier numbering, so that no two jobs have the same."""

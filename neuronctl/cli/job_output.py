@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from neuronctl.gate.verdict import Verdict
     from neuronctl.planning import JobPlan
     from neuronctl.records.job_record import RecordDraft
-    from neuronctl.submission.planned_job import JudgedJob
+    from neuronctl.submission.judged_job import JudgedJob
     from neuronctl.submission.transaction import Submission
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from neuronctl.records.job_record import RecordDraft
     from neuronctl.rules.script import ScriptFinding
     from neuronctl.slurm.pending_reasons import Explained
+    from neuronctl.submission.judged_job import JudgedJob
     from neuronctl.submission.judged_script import JudgedScript
-    from neuronctl.submission.planned_job import JudgedJob
     from neuronctl.submission.transaction import Submission
     from neuronctl.tracking.job_status import JobStatus
 
@@ -92,7 +92,9 @@ def submission_data(
             }
             for candidate in (() if choice is None else choice.candidates)
         ],
-        "findings": [dict(zip(ROW, one.row)) for one in (job.findings if job is not None else ())],
+        "findings": [
+            dict(zip(ROW, finding.row)) for finding in (job.findings if job is not None else ())
+        ],
         "script": draft.script or None,
     }
 
@@ -116,7 +118,7 @@ def check_data(
 
         for data, script in zip(files, checked):
             rows = () if script.facts is None else started(script.facts)
-            data["starts"] = [asdict(one) for one in rows]
+            data["starts"] = [asdict(row) for row in rows]
     return {"cluster": cluster, "files": files}
 
 

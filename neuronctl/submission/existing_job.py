@@ -15,8 +15,9 @@ from neuronctl.planning import plan
 from neuronctl.request.job import OPTIONS, JobRequest, Origin, Source
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.submission.existing_script import ExistingScript, read_existing
+from neuronctl.submission.judged_job import JudgedJob
 from neuronctl.submission.judged_script import judge_script
-from neuronctl.submission.planned_job import JudgedJob, options_layer
+from neuronctl.submission.planned_job import options_layer
 
 if TYPE_CHECKING:
     from neuronctl.batchscript.find import ScriptFile
@@ -132,7 +133,7 @@ def job_of(
     named = script.slurm_cluster
     here = named in (None, local_cluster())
     known = () if asked is not None or here else catalog.clusters.values()
-    cluster = next((one for one in known if is_cluster(one, named or "")), None)
+    cluster = next((near for near in known if is_cluster(near, named or "")), None)
     where = _HERE if here else _ELSEWHERE if asked or cluster else _UNKNOWN
     cluster = cluster or recognise(catalog, asked)[0]
     return ExistingJob(script, catalog, cluster, where, _request(script, cluster), **given)

@@ -18,7 +18,8 @@ from neuronctl.request.job_file import configuration
 from neuronctl.rules import RuleContext, apply_rules
 from neuronctl.slurm.allocation import Allocation, from_environment
 from neuronctl.slurm.job_control import job_gpus
-from neuronctl.submission.planned_job import JudgedJob, located, merged, options_layer
+from neuronctl.submission.judged_job import JudgedJob
+from neuronctl.submission.planned_job import located, merged, options_layer
 from neuronctl.words import counted, verb
 
 

@@ -14,7 +14,7 @@ from neuronctl.frozen import replace
 if TYPE_CHECKING:
     from neuronctl.records.job_record import RecordDraft
     from neuronctl.submission.existing_script import ExistingScript
-    from neuronctl.submission.planned_job import JudgedJob
+    from neuronctl.submission.judged_job import JudgedJob
     from neuronctl.submission.transaction import Submission
 
 

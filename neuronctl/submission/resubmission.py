@@ -19,7 +19,8 @@ from neuronctl.records import provenance, recorded
 from neuronctl.records.job_record import JobRecord, RecordDraft
 from neuronctl.records.provenance import Provenance
 from neuronctl.request.job import Layer, Origin, Source
-from neuronctl.submission.planned_job import JudgedJob, PlannedJob, check_utf8, plan_job
+from neuronctl.submission.judged_job import JudgedJob
+from neuronctl.submission.planned_job import PlannedJob, check_utf8, plan_job
 from neuronctl.submission.transaction import Notify
 
 

@@ -18,7 +18,7 @@ from neuronctl.sbatch_options import GetoptError
 from neuronctl.slurm import sbatch_passthrough
 from neuronctl.submission.existing_job import ExistingJob, job_of
 from neuronctl.submission.existing_script import read_existing
-from neuronctl.submission.planned_job import JudgedJob
+from neuronctl.submission.judged_job import JudgedJob
 
 SCRIPT = """\
 #!/bin/bash

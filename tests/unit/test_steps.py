@@ -16,7 +16,7 @@ from neuronctl.cli.job_output import _summary as summary
 from neuronctl.errors import JobFileError, NeuronctlError, UsageError
 from neuronctl.request.job import StepRequest
 from neuronctl.request.job_file import parse_steps, read_job_file
-from neuronctl.submission.planned_job import JudgedJob
+from neuronctl.submission.judged_job import JudgedJob
 
 
 def launches(*steps: StepRequest, **more: Any) -> List[str]:

@@ -1,0 +1,82 @@
+"""A job that is planned and judged: what stands against it, and what its record says of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Optional, Tuple
+
+from neuronctl.errors import PolicyError
+from neuronctl.frozen import asdict, dataclass, replace
+from neuronctl.planning import JobPlan
+from neuronctl.request.job import OF_SLURM
+from neuronctl.rules import Finding
+from neuronctl.words import counted
+
+if TYPE_CHECKING:
+    from neuronctl.gate.partition_choice import Choice
+    from neuronctl.gate.verdict import Verdict
+    from neuronctl.records.job_record import RecordDraft
+
+
+@dataclass(frozen=True)
+class JudgedJob:
+    """A planned and judged job. Nothing has been done with it yet.
+
+    verdict: what would happen to the job now; None where Slurm is not asked (``generate``). choice:
+    with ``-p auto``, how its partition was chosen. existing_script: whether the script is not one
+    of neuronctl's; it then starts what it starts.
+    """
+
+    plan: JobPlan
+    findings: Tuple[Finding, ...]
+    verdict: Optional[Verdict] = None
+    choice: Optional[Choice] = None
+    warnings: Tuple[str, ...] = ()
+    existing_script: bool = False
+
+    @property
+    def errors(self) -> Tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.refuses)
+
+    @property
+    def decisions(self) -> Tuple[Tuple[str, ...], ...]:
+        """The plan's values as rows; of an existing script, those that Slurm is told."""
+        decisions = self.plan.decisions
+        return tuple(
+            decision.row
+            for decision in decisions
+            if not self.existing_script or decision.name in OF_SLURM
+        )
+
+    def refusal(self, hint: str = "") -> PolicyError:
+        """What to raise where there are errors.
+
+        hint: how to override them, left out where Slurm itself refuses the job.
+        """
+        count = counted(len(self.errors), "error")
+        final = any(finding.by_slurm for finding in self.errors)
+        return PolicyError(f"refused: {count}; nothing was done", "" if final else hint)
+
+    def recorded(self, draft: RecordDraft) -> RecordDraft:
+        """The record of a job with what is known of it once it is judged."""
+        plan = self.plan
+        request = asdict(replace(plan.request, origins={}))
+        left_out = {"origins"} | ({"launcher", "script"} if self.existing_script else set())
+        known = {
+            name: value
+            for name, value in request.items()
+            if value not in (None, ()) and name not in left_out
+        }
+        return replace(
+            draft,
+            request={**known, **draft.request},
+            partition=plan.partition_list,
+            nodes=plan.nodes,
+            gpus_per_node=plan.gpus_per_node,
+            time_limit=plan.time_limit,
+            catalog_cluster=plan.cluster.name,
+            catalog_date=plan.cluster.date,
+            decisions=self.decisions,
+            findings=tuple(finding.row for finding in self.findings),
+            forced=bool(self.errors),
+            verdict="" if self.verdict is None else str(self.verdict),
+        )

@@ -137,10 +137,10 @@ def _report(error: NeuronctlError) -> int:
     """Print an error, and those found with it, to standard error; returns its exit code."""
     from neuronctl.cli.say import say
 
-    for one in (error, *error.others):
-        say(f"neuronctl: {one.message}")
-        if one.hint:
-            say(f"  hint: {one.hint}")
+    for problem in (error, *error.others):
+        say(f"neuronctl: {problem.message}")
+        if problem.hint:
+            say(f"  hint: {problem.hint}")
     return error.exit_code
 
 

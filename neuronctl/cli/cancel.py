@@ -56,7 +56,7 @@ def command(
     if batch and signal is None:
         raise UsageError("--batch needs --signal", "name the signal, such as --signal USR1")
     if state is not None:
-        active = [one.name for one in STATES.values() if one.short]
+        active = [known.name for known in STATES.values() if known.short]
         state = state_name(state, active, "in which a job can be cancelled")
     choice = Choice(state, signal and _signal_name(signal), batch)
     words: List[JobOrName] = [

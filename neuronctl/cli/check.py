@@ -80,9 +80,9 @@ def command(
 
     if fix:
         missing = {
-            one.key: one.values[0]
-            for one in chosen.policy.comment.fields
-            if one.key not in parts and one.values
+            field.key: field.values[0]
+            for field in chosen.policy.comment.fields
+            if field.key not in parts and field.values
         }
         return _fix(files, check, write, missing)
     texts, unread = _texts(files)
@@ -189,8 +189,8 @@ def _fix(
 
 def _comments(script: JudgedScript, *, edits: bool = False) -> List[ScriptFinding]:
     """The findings about the comment, those without edits or those with them."""
-    found = [one for one in script.findings if one.finding.about == ("comment",)]
-    return [one for one in found if bool(one.edits) == edits]
+    found = [finding for finding in script.findings if finding.finding.about == ("comment",)]
+    return [finding for finding in found if bool(finding.edits) == edits]
 
 
 def _bytes(text: str) -> bytes:
@@ -244,12 +244,12 @@ def _print(checked: Sequence[JudgedScript]) -> None:
 def _by_cause(findings: Sequence[ScriptFinding]) -> List[Tuple[ScriptFinding, List[int]]]:
     """The findings, those that say the same once, with the lines of the others."""
     found: Dict[Tuple[str, ...], Tuple[ScriptFinding, List[int]]] = {}
-    for one in findings:
-        key = one.finding.row
+    for finding in findings:
+        key = finding.finding.row
         if key in found:
-            found[key][1].append(one.place.line)
+            found[key][1].append(finding.place.line)
         else:
-            found[key] = (one, [])
+            found[key] = (finding, [])
     return list(found.values())
 
 
@@ -257,9 +257,9 @@ def _print_causes(checked: Sequence[JudgedScript]) -> Set[str]:
     """What is wrong in several scripts, the worst first; returns the codes whose cure is told."""
     every: Dict[Tuple[str, str, str], List[Tuple[str, ScriptFinding]]] = {}
     for script in checked:
-        for one in script.findings:
-            key = (one.finding.severity, one.finding.code, one.finding.title)
-            every.setdefault(key, []).append((script.name, one))
+        for finding in script.findings:
+            key = (finding.finding.severity, finding.finding.code, finding.finding.title)
+            every.setdefault(key, []).append((script.name, finding))
     several = {key: found for key, found in every.items() if len({name for name, _ in found}) > 1}
     severities = (ERROR, WARNING, NOTE)
     cured: Set[str] = set()
@@ -300,14 +300,14 @@ def _print_starts(script: JudgedScript) -> None:
     remarks = ((" (in a loop)", "looped"), (" &", "background"))
     cells = [
         [
-            str(one.line),
-            one.what + "".join(text for text, name in remarks if getattr(one, name)),
-            "?" if one.nodes is None else f"{one.nodes}{of_nodes}",
-            "?" if one.tasks is None else f"{one.tasks}{of_tasks}",
-            "?" if one.processes is None else str(one.processes),
-            one.gpus_each,
+            str(row.line),
+            row.what + "".join(text for text, name in remarks if getattr(row, name)),
+            "?" if row.nodes is None else f"{row.nodes}{of_nodes}",
+            "?" if row.tasks is None else f"{row.tasks}{of_tasks}",
+            "?" if row.processes is None else str(row.processes),
+            row.gpus_each,
         ]
-        for one in rows
+        for row in rows
     ]
     headers = ["LINE", "STARTS", "NODES", "TASKS", "PROCESSES", "GPUS EACH"]
     print_table([Column(name) for name in headers], cells)

@@ -51,7 +51,9 @@ def command(
     script = planned.script()
     if write is None:
         decisions = planned.plan.decisions if explain else ()
-        reasons = {one.name: ", ".join(filter(None, one.row[2:])) for one in decisions}
+        reasons = {
+            decision.name: ", ".join(filter(None, decision.row[2:])) for decision in decisions
+        }
         print_script(script, "bash", reasons)
     else:
         job_output.write_text(write, script, force=force)

@@ -156,7 +156,7 @@ def paragraph(same: Sequence[JobStatus], diagnosis: Diagnosis) -> str:
     name = f"Job {status.id} ({status.name})"
     if len(same) > 1:
         unit = "tasks" if status.id.het is None else "components"
-        count = sum(one.id.count for one in same)
+        count = sum(each.id.count for each in same)
         name = f"{count} {unit} of job {status.id.job} ({status.name})"
         name += f", such as {status.id}"
     parts = [f"{name}: {diagnosis.what}."]

@@ -160,8 +160,8 @@ def _check_cluster(plan: JobPlan, name: str) -> None:
 
 def _of_groups(limits: ClusterFigures, reservations: Optional[Tuple[Reservation, ...]]) -> bool:
     """Whether a partition or a reservation is for some groups only."""
-    return any(one.allow_groups for one in limits.partitions) or any(
-        one.groups for one in reservations or ()
+    return any(partition.allow_groups for partition in limits.partitions) or any(
+        reservation.groups for reservation in reservations or ()
     )
 
 

@@ -101,17 +101,17 @@ class Judgement:
     def findings(self) -> Tuple[Finding, ...]:
         """All of it as findings, what refuses first; a wait is a warning of its own code."""
         rules = ((RULES[wait.code], wait) for wait in self.waits)
-        waits = (rule.finding(one) for rule, wait in rules for one in rule.judge(wait))
+        waits = (rule.finding(violation) for rule, wait in rules for violation in rule.judge(wait))
         warnings = sorted([*self.warnings, *waits], key=lambda finding: finding.code)
         return (*self.refusals, *warnings)
 
     def with_rules(self, findings: Iterable[Finding]) -> Judgement:
         """The same, but for what the rules found."""
-        found = tuple(one for one in findings if not one.rule.waits)
+        found = tuple(finding for finding in findings if not finding.rule.waits)
         return replace(
             self,
-            refusals=tuple(one for one in found if one.refuses),
-            warnings=tuple(one for one in found if not one.refuses),
+            refusals=tuple(finding for finding in found if finding.refuses),
+            warnings=tuple(finding for finding in found if not finding.refuses),
         )
 
     @property
@@ -199,7 +199,7 @@ def judge(
             for partition in (plan.partition, *plan.alternatives)
         ]
         return _together(
-            [judge(replace(context, plan=one), snapshot, unasked_because) for one in each]
+            [judge(replace(context, plan=here), snapshot, unasked_because) for here in each]
         )
     found = _judge(context, snapshot, unasked_because)
     if snapshot is None or plan.most_nodes == plan.nodes:
@@ -232,21 +232,21 @@ def _doubt(fewest: Judgement, most: Judgement) -> str:
     The job runs on as few as there are, but Slurm holds limits against the nodes that it chose.
     """
     known = {found.code for found in fewest.findings}
-    limits = [one for one in most.findings if one.rule.of_limit]
-    words = "; ".join(one.message for one in limits if one.code not in known)
+    limits = [finding for finding in most.findings if finding.rule.of_limit]
+    words = "; ".join(finding.message for finding in limits if finding.code not in known)
     return f"if Slurm chooses {most.plan.nodes} nodes: {words}" if words else ""
 
 
 def _together(each: Sequence[Judgement]) -> Judgement:
     """A job that several partitions may take, judged in each; it starts where it can first."""
-    best = min(each, key=lambda one: ORDER.index(one.verdict.kind))
-    suited = any(not one.refusals for one in each)
+    best = min(each, key=lambda judgement: ORDER.index(judgement.verdict.kind))
+    suited = any(not judgement.refusals for judgement in each)
     findings: Dict[Tuple[str, str], Finding] = {}
-    for one in each:
-        for found in (*one.refusals, *one.warnings):
+    for judgement in each:
+        for found in (*judgement.refusals, *judgement.warnings):
             of_all = all(found in (*other.refusals, *other.warnings) for other in each)
-            words = "" if of_all else f"in {one.plan.partition.name}: "
-            passed_over = suited and found.refuses and _passes_over(found, one)
+            words = "" if of_all else f"in {judgement.plan.partition.name}: "
+            passed_over = suited and found.refuses and _passes_over(found, judgement)
             findings[found.code, words + found.message] = replace(
                 found,
                 message=words + found.message,

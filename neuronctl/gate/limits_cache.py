@@ -38,9 +38,9 @@ def read(key: str, *, now: Optional[float] = None) -> Optional[Tuple[ClusterFigu
         if not 0 <= age < MAX_AGE:
             return None
         limits = restored(ClusterFigures, kept["limits"])
-        found = [one.limits for one in limits.qos or ()]
+        found = [qos.limits for qos in limits.qos or ()]
         found += [association.limits for association in limits.associations]
-        if any(limit.kind not in KINDS for one in found for limit in one):
+        if any(limit.kind not in KINDS for of_one in found for limit in of_one):
             return None  # of a version with other kinds
         return limits, int(kept["at"])
     except NOT_RESTORED:

@@ -209,7 +209,7 @@ def _copies(plan: JobPlan) -> str:
     here = request.from_here("") or "."
     first = here if name is None else os.path.dirname(os.path.realpath(request.from_here(name)))
     more = dict(request.env).get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-    search = [first, *(request.from_here(one) for one in more.split(os.pathsep) if one)]
+    search = [first, *(request.from_here(entry) for entry in more.split(os.pathsep) if entry)]
     return python_program(
         module or request.from_here(name or ""), search, module=module is not None
     )

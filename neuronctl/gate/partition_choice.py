@@ -38,7 +38,7 @@ class Candidate:
     @property
     def refusals(self) -> Tuple[Finding, ...]:
         """What stands against it here; what does anywhere is told once, after the choice."""
-        return tuple(one for one in self.judgement.refusals if one.rule.of_partition)
+        return tuple(refusal for refusal in self.judgement.refusals if refusal.rule.of_partition)
 
     @property
     def leaves_gpus_idle(self) -> bool:
@@ -78,13 +78,13 @@ class Candidate:
     def held_until(self) -> Optional[float]:
         """When its limits let it start at the latest; infinite: not known, None: there are none."""
         waits = self.judgement.waits if self.fits else ()
-        known = [one.until for one in waits if RULES[one.code].of_limit]
-        return max((float("inf") if one is None else one for one in known), default=None)
+        known = [wait.until for wait in waits if RULES[wait.code].of_limit]
+        return max((float("inf") if until is None else until for until in known), default=None)
 
     @property
     def begins(self) -> float:
         """By what is known the moment when it starts, infinite where nothing is."""
-        known = [one for one in (self.start, self.held_until) if one is not None]
+        known = [at for at in (self.start, self.held_until) if at is not None]
         return max(known, default=float("inf"))
 
 
@@ -126,12 +126,12 @@ def rank(
 
     predict: asks Slurm for a plan's start; None: nobody is asked.
     """
-    fitting = [one for one in found if one.fits]
-    fitting.sort(key=lambda one: (ORDER.index(one.verdict.kind), -one.free))
+    fitting = [candidate for candidate in found if candidate.fits]
+    fitting.sort(key=lambda candidate: (ORDER.index(candidate.verdict.kind), -candidate.free))
     if predict is not None and len(fitting) > 1:
         first, rest = fitting[:MAX_PREDICTIONS], fitting[MAX_PREDICTIONS:]
-        fitting = [_with_start(one, predict(one.plan)) for one in first] + rest
-    fitting.sort(key=lambda one: (ORDER.index(one.verdict.kind), one.begins // 60, -one.free))
+        fitting = [_with_start(candidate, predict(candidate.plan)) for candidate in first] + rest
+    fitting.sort(key=lambda each: (ORDER.index(each.verdict.kind), each.begins // 60, -each.free))
     return fitting
 
 

@@ -105,7 +105,7 @@ class _Reader:
             for part in parts:
                 place = os.path.join(place, part)
                 both = (os.path.join(place, "__init__.py"), f"{place}.py")
-                files += [one for one in both if os.path.isfile(one)][:1]
+                files += [path for path in both if os.path.isfile(path)][:1]
             if files:
                 return files
         return []
@@ -126,14 +126,14 @@ class _Reader:
             words = set(re.findall(r"\w+", text.decode("utf-8", "replace")))
             return [ast.Name(word) for word in words]
         said = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-        return [one for one in nodes if not (isinstance(one, ast.Constant) and id(one) in said)]
+        return [node for node in nodes if not (isinstance(node, ast.Constant) and id(node) in said)]
 
     def _look_at(self, node: ast.AST, file: str) -> List[str]:
         """Note what a node shows; the local files that it imports."""
         if isinstance(node, ast.Import):
-            return [path for one in node.names for path in self._imported(one.name, (), [])]
+            return [path for alias in node.names for path in self._imported(alias.name, (), [])]
         if isinstance(node, ast.ImportFrom):
-            names = [one.name for one in node.names]
+            names = [alias.name for alias in node.names]
             above = file
             for _ in range(node.level):
                 above = os.path.dirname(above)

@@ -101,7 +101,7 @@ class ClusterFigures:
 
     def qos_named(self, name: str) -> Optional[database.Qos]:
         """The QOS of that name, in whatever case."""
-        return next((one for one in self.qos or () if one.name.lower() == name.lower()), None)
+        return next((qos for qos in self.qos or () if qos.name.lower() == name.lower()), None)
 
 
 _LIFTED = {"MaxTime": "PartitionTimeLimit", "MaxNodes": "PartitionMaxNodes"}
@@ -126,9 +126,9 @@ def limits_in_force(
     of_partition = () if partition is None else partition.limits
     found = [limit for limit in of_partition if _LIFTED.get(limit.kind) not in flags]
     seen: Set[Tuple[str, str]] = set()
-    for one in qos:
-        of_all = [x.limits for x in _of_qos(one.name, groups) if not (x.account or x.user)]
-        same = (limit for limits in (one.limits, *of_all) for limit in limits)
+    for of_job in qos:
+        of_all = [x.limits for x in _of_qos(of_job.name, groups) if not (x.account or x.user)]
+        same = (limit for limits in (of_job.limits, *of_all) for limit in limits)
         fresh = [limit for limit in same if (limit.kind, limit.tres) not in seen]
         seen.update((limit.kind, limit.tres) for limit in fresh)
         found += fresh
@@ -138,13 +138,13 @@ def limits_in_force(
     where = Scope.ASSOCIATION, account, association.partition
     own = [group for group in groups if (group.scope, group.name, group.partition) == where]
     # What the database has, slurmctld may not have taken over.
-    others = [limit for one in own or (association,) for limit in one.limits]
+    others = [limit for holder in own or (association,) for limit in holder.limits]
     above = {group.name: group for group in groups if group.scope == Scope.ACCOUNT}
     while account in above:
         group = above.pop(account)
         others += group.limits
         account = group.parent
-    factor = next((one.factor for one in qos if one.factor is not None), 1)
+    factor = next((of_job.factor for of_job in qos if of_job.factor is not None), 1)
     return (
         *found,
         *(
@@ -171,7 +171,7 @@ def used_of_each(
         return None
     told = _of_qos(limit.name, groups)
     of_user = limit.about.per == Per.USER
-    own = [one for one in told if (one.user if of_user else one.account == account.lower())]
+    own = [group for group in told if (group.user if of_user else group.account == account.lower())]
     for same in (x for group in own for x in group.limits):
         if (same.kind, same.tres) == (limit.kind, limit.tres):
             return same.used
@@ -264,7 +264,7 @@ def _my_job(ids: List[str], rest: str) -> MyJob:
         qos=qos,
         state=state,
         reason="" if reason == "None" else reason,
-        count=sum(1 if one.isdigit() else JobId.parse(one).count for one in ids),
+        count=sum(1 if word.isdigit() else JobId.parse(word).count for word in ids),
         gpus=gpus,
         end=parse_timestamp(end),
         start=parse_timestamp(start),
@@ -329,7 +329,7 @@ def ask_now(
         )
         if not limits.partitions:
             raise SlurmUnavailableError("scontrol's answer cannot be read: it names no partition")
-    here = next((one for one in site.parse_partitions(told) if one.name == partition), None)
+    here = next((each for each in site.parse_partitions(told) if each.name == partition), None)
     reservations = None
     if "ReservationName=" in told or "No reservations" in told:
         reservations = site.parse_reservations(told)

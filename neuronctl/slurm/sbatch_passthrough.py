@@ -90,7 +90,7 @@ def given_environment() -> Dict[str, str]:
     given = dict(os.environ)
     with contextlib.suppress(OSError):
         with open("/proc/self/environ", "rb") as file:
-            own = not any(one.startswith(b"LC_CTYPE=") for one in file.read().split(b"\0"))
+            own = not any(pair.startswith(b"LC_CTYPE=") for pair in file.read().split(b"\0"))
         if own and given.get("LC_CTYPE") in ("C.UTF-8", "C.utf8", "UTF-8"):
             del given["LC_CTYPE"]
     return given

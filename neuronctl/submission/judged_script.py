@@ -49,12 +49,12 @@ class JudgedScript:
     @property
     def has_errors(self) -> bool:
         """Whether something in it cannot work."""
-        return any(one.finding.refuses for one in self.findings)
+        return any(found.finding.refuses for found in self.findings)
 
     @property
     def mends(self) -> Tuple[ScriptFinding, ...]:
         """The findings that have exactly one right answer."""
-        return tuple(one for one in self.findings if one.edits)
+        return tuple(found for found in self.findings if found.edits)
 
     def line(self, number: int) -> str:
         """The text of a line."""
@@ -137,7 +137,7 @@ def judge_script(
     verdict = None
     if judgement is not None and now:
         # Only what holds for the script stands against it.
-        verdict = judgement.with_rules(one.finding for one in found).verdict
+        verdict = judgement.with_rules(of_script.finding for of_script in found).verdict
     return JudgedScript(name, text, found, made, verdict, facts)
 
 
@@ -185,10 +185,10 @@ def _unreadable(text: str, header: Header, shell: ShellText) -> Optional[SyntaxP
     found = _bash_says(text, header.left_out)
     if found is None:
         return None
-    for one in shell.commands:  # bash does not read what stands behind the end
-        ends = one.name == "exit" or (one.name == "exec" and len(one.words) > 1)
-        if ends and one.sure and one.place.line < found.place.line:
-            read = text.split("\n")[: one.place.line]
+    for command in shell.commands:  # bash does not read what stands behind the end
+        ends = command.name == "exit" or (command.name == "exec" and len(command.words) > 1)
+        if ends and command.sure and command.place.line < found.place.line:
+            read = text.split("\n")[: command.place.line]
             return None if _bash_says("\n".join(read)) is None else found
     return found
 
@@ -196,7 +196,7 @@ def _unreadable(text: str, header: Header, shell: ShellText) -> Optional[SyntaxP
 def mended(script: JudgedScript, check: Callable[[str], JudgedScript]) -> JudgedScript:
     """The script with all its mends. check: what judge_text() finds in another text of the file."""
     for _ in range(_MOST_ROUNDS):
-        text = edited(script.text, [edit for one in script.mends for edit in one.edits])
+        text = edited(script.text, [edit for mend in script.mends for edit in mend.edits])
         if text == script.text:
             break
         script = check(text)

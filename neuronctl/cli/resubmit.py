@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 import click
 
-from neuronctl.cli import submission
 from neuronctl.cli.job_options import (
     BEHIND_DASHES,
     JobCommand,
@@ -20,6 +19,7 @@ from neuronctl.cli.job_options import (
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.jobs import recorded_job
 from neuronctl.cli.say import notify, say
+from neuronctl.cli.submission import submission_options
 from neuronctl.console import print_diff
 from neuronctl.errors import UsageError
 from neuronctl.paths import working_directory
@@ -31,6 +31,7 @@ from neuronctl.submission.pipeline import submit_job
 
 if TYPE_CHECKING:
     from neuronctl.submission.resubmission import Changes
+    from neuronctl.submission.transaction import Submission
 
 _SHOWN = 40  # lines of a difference that are shown before a submission
 
@@ -40,7 +41,7 @@ _SHOWN = 40  # lines of a difference that are shown before a submission
 @click.argument("words", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED)
 @click.option("--script-as-recorded", is_flag=True, help="Run the program as it was then.")
 @click.option("--script-as-is", is_flag=True, help="Run the program as it is now.")
-@submission.submission_options
+@submission_options
 @force_option
 @catalog_option
 @job_options([option.long for option in OPTIONS])
@@ -53,7 +54,7 @@ def command(
     force: bool,
     catalog: Optional[str],
     **options: Any,
-) -> int:
+) -> Optional[Submission]:
     """Submit a recorded job again.
 
     JOB is a job id, or the name of a job that neuronctl submitted (the newest of that name).
@@ -102,16 +103,16 @@ def command(
         words, text = resubmission.existing_again(record, args, from_record=from_record)
         if changed:
             again = existing_job(words, options, stdin=text, catalog_file=catalog)
-            return submission.wait_or_follow(mode, submit(again))
+            return submit(again)
         script = read_existing(words, text)
         _say_unchanged(record, working_directory())
-        return submission.wait_or_follow(mode, submit(UnchangedJob(script, catalog)))
+        return submit(UnchangedJob(script, catalog))
     program = resubmission.program_copy(record) if from_record else None
     variables = resubmission.masked_variables(record, options)
     if program is None and not changed:
         recorded = resubmission.RecordedJob(record, variables)
         _say_unchanged(record, record.cwd)
-        return submission.wait_or_follow(mode, submit(recorded))
+        return submit(recorded)
     resubmission.check_unmasked(record, args is not None)
     with resubmission.program_as_recorded(record, program, notify, keep=not mode.dry_run):
         planned = resubmission.plan_again(
@@ -123,8 +124,7 @@ def command(
             catalog_file=catalog,
             submit_dir=record.draft.submit_dir or record.cwd,
         )
-        done = submit(planned)
-    return submission.wait_or_follow(mode, done)
+        return submit(planned)
 
 
 def _say_unchanged(record: JobRecord, place: str) -> None:

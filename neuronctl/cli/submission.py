@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from neuronctl.submission.transaction import Submission
 
 
-def submission_options(function: Callable[..., int]) -> Callable[..., int]:
-    """--dry-run, --json, --follow and --wait, as the argument ``mode``."""
+def submission_options(function: Callable[..., Optional[Submission]]) -> Callable[..., int]:
+    """--dry-run, --json, --follow and --wait, as the argument ``mode``.
+
+    With the last two, the end of the job that the command submits is waited for.
+    """
 
     @functools.wraps(function)
     def call(*, dry_run: bool, as_json: bool, follow: bool, wait: bool, **rest: Any) -> int:
@@ -24,7 +27,8 @@ def submission_options(function: Callable[..., int]) -> Callable[..., int]:
             raise UsageError(
                 "--follow cannot be combined with --wait or --json", "keep one of them"
             )
-        return function(mode=SubmitMode(dry_run, as_json, follow, wait), **rest)
+        mode = SubmitMode(dry_run, as_json, follow, wait)
+        return _exit_code(mode, function(mode=mode, **rest))
 
     for name, help in (
         ("--wait", "Wait until the job ends, and say how it ended."),
@@ -37,7 +41,7 @@ def submission_options(function: Callable[..., int]) -> Callable[..., int]:
     return call
 
 
-def wait_or_follow(mode: SubmitMode, done: Optional[Submission]) -> int:
+def _exit_code(mode: SubmitMode, done: Optional[Submission]) -> int:
     """With --follow or --wait, wait for the job's end; returns the exit code."""
     if done is None or not (mode.follow or mode.wait):
         return 0

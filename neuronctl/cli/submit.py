@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Optional, Tuple
 
-from neuronctl.cli import submission
 from neuronctl.cli.job_options import body_option, job_command, program_arguments, with_ids
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
+from neuronctl.cli.submission import submission_options
 from neuronctl.request.job import Body
 from neuronctl.submission.pipeline import submit_job
 from neuronctl.submission.planned_job import plan_job
@@ -15,10 +15,11 @@ from neuronctl.submission.planned_job import plan_job
 if TYPE_CHECKING:
     from neuronctl.batchscript.find import ScriptFile
     from neuronctl.submission.pipeline import Submittable
+    from neuronctl.submission.transaction import Submission
 
 
 @job_command("submit")
-@submission.submission_options
+@submission_options
 @body_option
 @program_arguments
 def command(
@@ -31,7 +32,7 @@ def command(
     explain: bool,
     mode: SubmitMode,
     **options: Any,
-) -> int:
+) -> Optional[Submission]:
     """Check a job, submit it with sbatch, and record it.
 
     If SCRIPT is a batch script, with #SBATCH lines, sbatch gets it unchanged, with ARGS; Slurm
@@ -59,9 +60,7 @@ def command(
             with_ids=with_ids,
         )
     reporter = TerminalReporter(mode, explain=explain)
-    return submission.wait_or_follow(
-        mode, submit_job(job, reporter, force=force, dry_run=mode.dry_run)
-    )
+    return submit_job(job, reporter, force=force, dry_run=mode.dry_run)
 
 
 def _batch_script(file: str) -> Optional[ScriptFile]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from typing import Any, List, Mapping, Optional, Sequence, TextIO
+from typing import Any, Iterable, Iterator, List, Mapping, Optional, Sequence, TextIO
 
 from neuronctl.frozen import dataclass, field
 
@@ -91,7 +91,8 @@ def print_table(
     if title:
         print_text(title, "bold", file=out)
     if not is_terminal(out):
-        _write(out, "".join("".join(line).rstrip() + "\n" for line in _aligned(columns, cells)))
+        for line in _aligned(columns, cells):
+            _write(out, "".join(line).rstrip() + "\n")
         return
     width = terminal_width()
     shown = _shown(columns, cells, width)
@@ -110,6 +111,19 @@ def print_json(schema: str, data: Mapping[str, Any], *, file: Optional[TextIO] =
 
     # ASCII only: a path or name that is not valid text must not break the whole answer.
     _write(file or sys.stdout, json.dumps({"schema": schema, **data}, indent=2) + "\n")
+
+
+def print_json_list(schema: str, key: str, items: Iterable[Any]) -> None:
+    """As print_json() of a list, each item of which is written as it comes."""
+    import json
+
+    out, begun = sys.stdout, False
+    _write(out, f'{{\n  "schema": "{schema}",\n  "{key}": [')
+    for item in items:
+        text = json.dumps(item, indent=2).replace("\n", "\n    ")
+        _write(out, f"{',' if begun else ''}\n    {text}")
+        begun = True
+    _write(out, "\n  ]\n}\n" if begun else "]\n}\n")
 
 
 def print_text(text: str, style: str = "", *, file: Optional[TextIO] = None) -> None:
@@ -177,19 +191,17 @@ def _write(out: TextIO, text: str) -> None:
     out.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
-def _aligned(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> List[List[str]]:
+def _aligned(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Iterator[List[str]]:
     """The header's and each row's cells, padded to one width per column; the gap is in them."""
     table = [[column.header for column in columns], *rows]
-    widths = [max(map(cell_width, cells)) for cells in zip(*table)]
+    widths = [max(cell_width(row[n]) for row in table) for n in range(len(columns))]
     gaps = [" " * GAP] * (len(columns) - 1) + [""]
-    lines = []
     for row in table:
         line = []
         for column, cell, width, gap in zip(columns, row, widths, gaps):
             blanks = " " * (width - cell_width(cell))
             line.append((blanks + cell if column.justify == "right" else cell + blanks) + gap)
-        lines.append(line)
-    return lines
+        yield line
 
 
 def _shown(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> List[int]:
@@ -212,7 +224,7 @@ def _draw(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, out: TextIO
 ) -> None:
     console = _rich_console(out, width)
-    lines = _aligned(columns, rows)
+    lines = list(_aligned(columns, rows))
     if sum(map(cell_width, lines[0])) > width:
         console.print(_folded(columns, rows))
         return

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 import click
 
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.cli.job_table import STATE_STYLES, state_style
 from neuronctl.cli.say import notify
-from neuronctl.console import Column, print_json, print_line, print_table, shortened
+from neuronctl.console import Column, print_json_list, print_line, print_table, shortened
 from neuronctl.errors import RecordError, UsageError
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.shell import join
@@ -20,7 +20,7 @@ from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import FAILED, UNKNOWN
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus, from_record, state_counts
-from neuronctl.tracking.lookup import is_named, look_up, mine
+from neuronctl.tracking.lookup import Found, is_named, look_up, mine
 from neuronctl.units import parse_since
 from neuronctl.words import duration, utc
 
@@ -58,69 +58,86 @@ def command(
         if is_wanted(record):
             arguments[record.key] = shortened(_arguments(record), 24)
 
-    def choose() -> List[JobRecord]:
-        late = itertools.takewhile(lambda record: record.begun_at >= after, store.iter(look))
-        records = filter(is_wanted, late)
-        return list(records if everything else itertools.islice(records, limit))
-
-    chosen = choose()
-    cut_off = bool(store.open_intents())
-    states = _states(chosen, store, cut_off)
-    if cut_off:  # the look has completed what it found
-        chosen = choose()
-    notify(*store.warnings)
+    seeker = _Seeker(store)
+    late = itertools.takewhile(lambda record: record.begun_at >= after, store.iter(look))
+    records = filter(is_wanted, late)
+    chosen = records if everything else itertools.islice(records, limit)
+    # Of tens of thousands, no more than a page is held at a time.
+    looked_up = seeker.with_states(chosen)
     if as_json:
-        rows = [_data(record, states.get(record.key, [])) for record in chosen]
-        print_json("neuronctl.history/1", {"submissions": rows})
-    elif chosen:
-        _print(chosen, states, arguments)
+        rows = (_data(record, known) for record, known in looked_up)
+        print_json_list("neuronctl.history/1", "submissions", rows)
     else:
-        print_line("no matching submissions" if name or since else "no submissions recorded")
+        _print(looked_up, arguments)
+        if not seeker.found:
+            print_line("no matching submissions" if name or since else "no submissions recorded")
+    notify(*store.warnings)
 
 
-def _states(
-    records: Sequence[JobRecord], store: RecordStore, cut_off: bool
-) -> Dict[str, List[JobStatus]]:
-    """The jobs' states by the record's key, from one squeue and one sacct.
+_PAGE = 500
+"""As many records as Slurm is asked about by their ids."""
 
-    cut_off: a submission was interrupted; only an answer about all of the user's jobs can find it.
-    """
-    ids = [JobId(record.job_id) for record in records if record.job_id is not None]
-    states: Dict[str, List[JobStatus]] = {}
-    if cut_off:
-        found = mine(store, since=min(record.begun_at for record in records) if records else None)
-    elif ids:
-        found = look_up(list(dict.fromkeys(ids)), store)
-    else:
+
+class _Seeker:
+    """Asks Slurm for the states of recorded jobs."""
+
+    def __init__(self, store: RecordStore) -> None:
+        self._store = store
+        self._told: Set[str] = set()
+        self._silent = ""  # why Slurm is not asked again
+        self.found = 0
+        if store.open_intents():
+            # Only an answer about all of the user's jobs finds an interrupted submission.
+            self._tell(mine(store))
+
+    def with_states(
+        self, records: Iterator[JobRecord]
+    ) -> Iterator[Tuple[JobRecord, Sequence[JobStatus]]]:
+        """Each with its states, from one squeue and one sacct a page."""
+        while True:
+            page = list(itertools.islice(records, _PAGE))
+            if not page:
+                return
+            self.found += len(page)
+            states = self._states(page)
+            for record in page:
+                yield record, states.get(record.key, [])
+
+    def _states(self, records: Sequence[JobRecord]) -> Dict[str, List[JobStatus]]:
+        """By the record's key."""
+        submitted = [record for record in records if record.job_id is not None]
+        if self._silent:
+            return {record.key: from_record(record, self._silent) for record in submitted}
+        ids = dict.fromkeys(JobId(record.job_id) for record in submitted if record.job_id)
+        states: Dict[str, List[JobStatus]] = {}
+        if not ids:
+            return states
+        found = look_up(list(ids), self._store)
+        self._tell(found)
+        for status in found.jobs:
+            if status.key is not None:
+                states.setdefault(status.key, []).append(status)
+        here = (None, local_cluster())
+        # A controller that lost its state counts job ids from the start again.
+        shown = {status.id.job for status in found.jobs}
+        for record in records:
+            if record.job_id in shown and record.key not in states and record.cluster in here:
+                states[record.key] = from_record(record, "its job id is another job's by now")
         return states
-    notify(*(note for note in found.notes if note not in store.warnings))
-    if found.unavailable is not None:
-        notify(f"{found.unavailable.message}; states as recorded")
-    for status in found.jobs:
-        if status.key is not None:
-            states.setdefault(status.key, []).append(status)
-    here = (None, local_cluster())
-    # A controller that lost its state counts job ids from the start again.
-    shown = {status.id.job for status in found.jobs}
-    for record in records:
-        if record.job_id in shown and record.key not in states and record.cluster in here:
-            states[record.key] = from_record(record, "its job id is another job's by now")
-    return states
+
+    def _tell(self, found: Found) -> None:
+        notes = [note for note in found.notes if note not in self._store.warnings]
+        if found.unavailable is not None:
+            self._silent = "Slurm is not responding"
+            notes.append(f"{found.unavailable.message}; states as recorded")
+        notify(*(note for note in notes if note not in self._told))
+        self._told.update(notes)
 
 
 def _print(
-    records: Sequence[JobRecord],
-    states: Dict[str, List[JobStatus]],
-    arguments: Mapping[str, str],
+    looked_up: Iterable[Tuple[JobRecord, Sequence[JobStatus]]], arguments: Dict[str, str]
 ) -> None:
-    words = {record.key: state_word(record, states.get(record.key, [])) for record in records}
-    # Of an array the state that matters most.
-    of_arrays = {
-        words[key]: state_style(known)
-        for key, known in states.items()
-        if key in words and len(known) > 1
-    }
-    styles = {**of_arrays, **STATE_STYLES, "REFUSED": STATE_STYLES[FAILED]}
+    styles = {**STATE_STYLES, "REFUSED": STATE_STYLES[FAILED]}
     columns = [
         Column("JOB", no_wrap=True, style="bold"),
         Column("SUBMITTED", no_wrap=True),
@@ -133,23 +150,25 @@ def _print(
         Column("USED", justify="right", priority=2, no_wrap=True),
     ]
     rows = []
-    for record in records:
-        known = states.get(record.key, [])
+    for record, known in looked_up:
+        word = state_word(record, known)
+        if len(known) > 1:  # of an array the state that matters most
+            styles.setdefault(word, state_style(known))
         used = known[0].elapsed if len(known) == 1 else None
-        rows.append(
-            [
-                "-" if record.job_id is None else str(record.job_id),
-                time.strftime("%m-%d %H:%M", time.localtime(record.begun_at)),
-                shortened(record.job_name, 16),
-                arguments.get(record.key, ""),
-                record.partition,
-                "" if record.nodes is None else str(record.nodes),
-                words[record.key],
-                _how(record, known),
-                "" if used is None else duration(used),
-            ]
-        )
-    print_table(columns, rows)
+        cells = [
+            "-" if record.job_id is None else str(record.job_id),
+            time.strftime("%m-%d %H:%M", time.localtime(record.begun_at)),
+            shortened(record.job_name, 16),
+            arguments.pop(record.key, ""),
+            record.partition,
+            "" if record.nodes is None else str(record.nodes),
+            word,
+            _how(record, known),
+            "" if used is None else duration(used),
+        ]
+        rows.append(cells)
+    if rows:
+        print_table(columns, rows)
 
 
 def _arguments(record: JobRecord) -> str:

@@ -56,6 +56,9 @@ _NAME = (
 _INTENT = ".intent.json"
 _WORTH = {"intent": 0, "failed": 1}  # of the files of one submission; that of a job is worth more
 _STAMP = "%Y%m%dT%H%M%S"  # the beginning of a key, in UTC
+_MANY = 1000
+"""So many heads are kept at most."""
+
 _SETTLED = 2.0  # seconds after which a directory's modification time reveals another change
 
 
@@ -335,6 +338,8 @@ class RecordStore:
                 return None
             if look is not None:
                 look(record)
+            if len(self._heads) >= _MANY:
+                self._heads.clear()
             self._heads[name] = replace(record, details=b"")
         return self._heads[name]
 

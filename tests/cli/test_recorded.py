@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Callable, List
 
@@ -385,3 +387,56 @@ def test_resubmit_from_a_directory_that_is_gone(
     store = RecordStore.default()
     store.complete(store.begin(draft), 7)
     assert "cannot be entered: No such file" in run("resubmit", "7", code=2).stderr
+
+
+def test_a_long_history_is_looked_up_page_by_page(
+    run: Run,
+    fake_slurm: FakeSlurm,
+    submitted: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for number in (7, 8, 9):
+        submitted(number)
+    forget(fake_slurm)
+    fake_slurm.accounting(*(accounting_row(str(number)) for number in (7, 8, 9)))
+    before = run("history", "--json").stdout, run("history").stdout
+    asked = len(fake_slurm.calls("sacct"))
+    # As the command line is run, but with pages of two.
+    small = "import neuronctl.cli.history as h; h._PAGE = 2; from neuronctl.cli import main; main()"
+    for argv, text in zip((["history", "--json"], ["history"]), before):
+        said = subprocess.run(
+            [sys.executable, "-c", small, *argv], capture_output=True, text=True, check=True
+        )
+        assert (said.stdout, said.stderr) == (text, "")
+    assert len(fake_slurm.calls("sacct")) == asked + 4
+    # A Slurm that does not answer is not asked again for each page.
+    fake_slurm.answer("squeue", stderr="Unable to contact slurm controller", code=1)
+    asked = len(fake_slurm.calls("squeue"))
+    said = subprocess.run(
+        [sys.executable, "-c", small, "history"], capture_output=True, text=True, check=True
+    )
+    assert len(fake_slurm.calls("squeue")) == asked + 1
+    assert said.stderr.count("states as recorded") == 1 and len(said.stdout.splitlines()) == 4
+
+
+def test_diff_of_a_record_whose_time_was_masked(
+    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], tmp_path: Path
+) -> None:
+    submitted(7)
+    submitted(8)
+    (place,) = Path(RecordStore.default().directory).glob("*.7.json")
+    text = place.read_text()
+    assert '"time_limit": "5"' in text
+    place.write_text(text.replace('"time_limit": "5"', '"time_limit": "***"'))
+    for argv in (["7", "8"], ["8", "7"], ["7"]):
+        said = run("diff", *argv, code=None)
+        assert said.returncode != 1 and "internal error" not in said.stderr, said.stderr
+
+
+@pytest.mark.parametrize("digits", [4_300, 4_301, 10_000])
+def test_an_array_of_endless_numbers_is_refused(run: Run, digits: int) -> None:
+    for array in (f"0-{'9' * digits}", f"{'9' * digits}", f"0-9%{'9' * digits}"):
+        for argv in (["generate", "-a", array], ["submit", "--dry-run", "-a", array]):
+            said = run(*argv, *JOB, "train.py", code=2)
+            assert "internal error" not in said.stderr and "Traceback" not in said.stderr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Collection, Dict, FrozenSet, List, Optional, Tuple
+from typing import TYPE_CHECKING, Collection, Dict, FrozenSet, Iterator, List, Optional, Tuple
 
 from neuronctl.batchscript.shell_text import (
     ShellText,
@@ -167,18 +167,30 @@ def functions(text: str) -> FrozenSet[str]:
     return frozenset(text_of(name) for name in names if name is not None)
 
 
+def _outside_functions(text: str) -> Iterator[Node]:
+    waiting = [syntax_tree(text)]
+    while waiting:
+        node = waiting.pop()
+        if node.type != "function_definition":
+            yield node
+            waiting += reversed(node.children)
+
+
+def returns(text: str) -> bool:
+    """Whether shell text has a ``return`` outside of its functions."""
+    return any(
+        node.type == "command_name" and text_of(node) == "return"
+        for node in _outside_functions(text)
+    )
+
+
 def uses_arguments(text: str) -> Optional[int]:
     """The first line, from 1, that refers to the arguments of the script; None where none does."""
     if re.search(r"(?m)^\s*set\s+--", text):
         return None  # it has arguments of its own making
-    waiting = [syntax_tree(text)]
-    while waiting:
-        node = waiting.pop()
-        if node.type == "function_definition":
-            continue
+    for node in _outside_functions(text):
         if node.type in ("simple_expansion", "expansion"):
-            names = [text_of(one) for one in node.children if one.is_named]
+            names = [text_of(child) for child in node.children if child.is_named]
             if names and re.fullmatch("[1-9@*#]", names[0]):
                 return node.start_point[0] + 1
-        waiting += reversed(node.children)
     return None

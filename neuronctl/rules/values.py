@@ -1,4 +1,4 @@
-"""NC338 to NC342: secrets, dashes, and variables in the values of a request."""
+"""NC338 to NC343: secrets, dashes, variables, and shell text in the values of a request."""
 
 from __future__ import annotations
 
@@ -186,3 +186,21 @@ def _is_set(context: RuleContext, name: str) -> bool:
     if name == "CUDA_VISIBLE_DEVICES":
         return plan.gpus_per_node > 0
     return not context.local.directory or name in context.local.variables
+
+
+@rule(ERROR, "NC343", "return in a setup line")
+def return_in_setup(context: RuleContext) -> Iterator[Violation]:
+    request = context.plan.request
+    options = (("--setup-first", request.setup_first), ("--setup", request.setup))
+    for option, lines in options:
+        text = "\n".join(lines)
+        if "return" not in text:
+            continue
+        from neuronctl.batchscript.statements import returns  # here, as few jobs have one
+
+        if returns(text):
+            yield Violation(
+                f"{option}: 'return' outside of a function ends no script, and in some jobs it "
+                "would end the job with exit code 0 before the program starts",
+                "write 'exit 1' to end the job, or 'if …; then …; fi' to leave lines out",
+            )

@@ -142,7 +142,8 @@ def test_free_of_well_known_defects(name: str) -> None:
         if re.match(r" *(exec )?srun ", line):
             # The look before the launch goes on after a defect: all nodes shall speak.
             wanted = "0" if "check_node" in line else "1"
-            assert "--cpus-per-task=" in line and f"--kill-on-bad-exit={wanted}" in line
+            assert "--cpus-per-task=" in line
+            assert f"--kill-on-bad-exit={wanted}" in line or " --ntasks=1 " in line
     starts = [n for n, line in enumerate(body(name)) if line.startswith("#SBATCH")]
     assert starts == list(range(1, len(starts) + 1)), "directives stand together, at the top"
 

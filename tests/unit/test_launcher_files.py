@@ -106,7 +106,7 @@ def test_working_directory_does_not_count(tmp_path: Path, monkeypatch: pytest.Mo
         ("{#\nlike: torchrun_jsc\n#}\n", 1, "is like another one itself"),
         (HEADER + "{% block tsk %}x{% endblock %}", 5, "no block 'tsk'"),
         (HEADER + "\nsrun", 6, "outside of all blocks"),
-        (HEADER + '{% extends "srun_step.j2" %}', 1, "cannot extend"),
+        (HEADER + '{% extends "srun.j2" %}', 1, "cannot extend"),
         (HEADER + "{% block once %}\n{{ nodes }}{% endblock %}", 6, "'nodes' is undefined"),
         (HEADER + "{% block once %}\n{% if %}{% endblock %}", 6, "Expected an expression"),
     ],
@@ -222,7 +222,7 @@ processes_per_node: --local-processes
 uncounted: one
 sets: --coordinator
 #}
-{% block once %}{% include "srun_step.j2" %}{% endblock %}
+{% block once %}{% include "srun.j2" %}{% endblock %}
 {% block task %}
 jaxrun --local-processes={{ plan.processes_per_node }}
 {% for option in plan.launcher_options %} {{ option }} {% endfor %}

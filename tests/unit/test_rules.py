@@ -524,6 +524,12 @@ CASES: List[Case] = [
         {"args": ("$HOM",), "expand": True, "setup": ("HOM=1",), **here()},
     ),
     (
+        "NC343",
+        {"setup": ("for f in a b; do [ -e $f ] || return; done",), "nodes": 2},
+        ["--setup: 'return' outside of a function", "exit 1"],
+        {"setup": ("f() { for f in a b; do return 1; done; }", "f || echo return")},
+    ),
+    (
         "NC412",
         {"chdir": "~/x", **here(chdir=Fault(Kind.MISSING))},
         ["there is no directory '~/x'", "write the home directory out"],

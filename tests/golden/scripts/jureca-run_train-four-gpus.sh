@@ -36,8 +36,7 @@ on_each_node() {  # exec: signals reach the program itself
         --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
         train.py
 }
-# At scancel and at the time limit, Slurm signals the tasks: this shell waits until they have saved.
-trap : TERM
+trap : TERM                                    # at scancel and the time limit: wait until the tasks have saved
 # torchrun_jsc starts 4 processes of train.py.
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=128 --cpu-bind=none \
-    --kill-on-bad-exit=1 bash -c "$(declare -f on_each_node); on_each_node"
+    bash -c "$(declare -f on_each_node); on_each_node"

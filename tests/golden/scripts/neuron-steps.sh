@@ -14,8 +14,7 @@ job() {
     meet_on_first_node                     # sets MASTER_ADDR and MASTER_PORT
     export PYTHONUNBUFFERED=1              # lines reach the log as printed
     check_nodes || exit 1                  # programs, files, GPUs, the way to the first node
-    # At scancel and at the time limit, Slurm signals this shell: TERM goes on to each process that handles it.
-    trap save_and_end TERM
+    trap save_and_end TERM                 # at scancel and the time limit: TERM goes on to what handles it
     run_step 1 step_1                      # the shell text starts once, on the first node
     run_step 2 step_2                      # torchrun starts 4 processes of train.py on each of 2 nodes
     run_step 3 step_3_1 step_3_2 step_3_3  # side by side
@@ -28,35 +27,29 @@ for part in a b; do
 done
 exit  # in here, where a trap of EXIT finds the variables of these lines
 }
-
 step_2() {  # torchrun starts 4 processes of train.py on each of 2 nodes
     export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 32 cores / 4 processes, unless you exported it
     srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=32 --kill-on-bad-exit=1 \
         bash -c "$(declare -f step_2_on_each_node supervise wait_for_process); supervise step_2_on_each_node"
 }
-
 step_2_on_each_node() {  # exec: signals reach the program itself
     exec torchrun --nnodes=2 --nproc-per-node=4 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
         --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
         train.py --epochs 20 'two words'
 }
-
 step_3_1() {  # the shell text starts once
-    srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 --gres=gpu:1 --exact \
-        --kill-on-bad-exit=1 bash -c 'python eval.py --fold 1'
+    srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 --gres=gpu:1 --exact bash -c \
+        'python eval.py --fold 1'
 }
-
 step_3_2() {  # eval.py starts once
-    srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 --gres=gpu:1 --exact \
-        --kill-on-bad-exit=1 python eval.py --fold 2
+    srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 --gres=gpu:1 --exact python \
+        eval.py --fold 2
 }
-
 step_3_3() {  # torchrun starts 2 processes of eval.py
     export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless you exported it
-    srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=16 --gres=gpu:2 --exact \
-        --kill-on-bad-exit=1 torchrun --standalone --nproc-per-node=2 eval.py
+    srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=16 --gres=gpu:2 --exact torchrun \
+        --standalone --nproc-per-node=2 eval.py
 }
-
 step_4() {  # bash starts once, on the first node
     bash report.sh
 }
@@ -154,9 +147,10 @@ to_processes() {
 supervise() {
     local slurm_stops='' supervised supervised_code
     send() { kill -s "$1" "$supervised" 2>/dev/null; }
+    kill_wait() { scontrol show config 2>/dev/null | awk '/^KillWait/ { wait = $3 } END { print wait ? wait : 30 }'; }
     trap 'send HUP' HUP; trap 'send INT' INT; trap 'send USR1' USR1; trap 'send USR2' USR2
-    # By Slurm: not to hide the exit code of another that failed. Above 128: every process has it, the 'sleep' below too.
-    trap '[ "$?" -gt 128 ] || send TERM; slurm_stops=1' TERM
+    # By Slurm: end with 1, before its KILL, not to hide the exit code of another that failed. Above 128: all have it.
+    trap '[ "$?" -gt 128 ] || send TERM; slurm_stops=$((SECONDS + $(kill_wait) - 1))' TERM
     (trap - INT QUIT; "$@") <&0 &  # bash ignores INT and QUIT in the background
     supervised=$!
     wait_for_process "$supervised"; supervised_code=$?
@@ -169,28 +163,24 @@ wait_for_process() {
     set -- "$1" 0.01 0.02 0.05 0.1 0.2 0.5
     while kill -0 "$1" 2>/dev/null; do  # a signal to 'wait' as it ends would lose its exit code
         sleep "$2" || true
+        ((SECONDS < ${slurm_stops:-SECONDS + 1})) || exit 1
         [ $# -eq 2 ] || set -- "$1" "${@:3}"
     done
     wait "$1"
 }
 # Send the signal $1 to the processes below $2: to each that handles it, or else to those below that one, as a shell
-# that merely waits for one would die of it. With $3: only to those that have this variable. Fails if none handles it.
+# that merely waits for one would die of it. Fails if none handles it.
 pass_on() {
-    local IFS=$'\n' child handled number=$1 unheard=1
-    [[ $1 == [0-9]* ]] || number=$(kill -l "$1")
+    local IFS=$'\n' child handled number unheard=1
+    number=$(kill -l "$1")
     for child in $(grep -ls "^PPid:[[:blank:]]$2\$" /proc/[0-9]*/status | sed 's/[^0-9]//g'); do
         ! grep -qsx srun "/proc/$child/comm" || { unheard=0; continue; }  # whose tasks are Slurm's to signal
-        handled=0
-        if [ -z "${3-}" ] || grep -qsz "^$3=" "/proc/$child/environ"; then
-            handled=$(sed -n 's/^Sig\(Blk\|Cgt\):[[:blank:]]*/0x/p' "/proc/$child/status" 2>/dev/null | paste -sd '|') || true
-            : "${handled:=0}"
-        fi
+        handled=$(sed -n 's/^Sig\(Blk\|Cgt\):[[:blank:]]*/0x/p' "/proc/$child/status" 2>/dev/null | paste -sd '|') || true
         if ((handled >> number - 1 & 1)); then
             kill -s "$1" "$child" 2>/dev/null && unheard=0
-            # A shell catches INT while it merely waits for a program: that one gets it, too.
-            [[ $1 == INT && "$(readlink "/proc/$child/exe")" == *sh ]] || continue
+            continue
         fi
-        ! pass_on "$1" "$child" "${3-}" || unheard=0
+        ! pass_on "$1" "$child" || unheard=0
     done
     return "$unheard"
 }

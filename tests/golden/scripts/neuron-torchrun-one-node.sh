@@ -24,8 +24,7 @@ elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || de
 fi >/dev/null
 exit "$failed") || exit 1
 
-# At scancel and at the time limit, Slurm signals the tasks: this shell waits until they have saved.
-trap : TERM
+trap : TERM                                    # at scancel and the time limit: wait until the tasks have saved
 # torchrun starts 4 processes of train.py.
-srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=40 --kill-on-bad-exit=1 torchrun \
-    --standalone --nproc-per-node=4 train.py --epochs 20
+srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=40 torchrun --standalone \
+    --nproc-per-node=4 train.py --epochs 20

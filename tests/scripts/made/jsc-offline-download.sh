@@ -36,7 +36,6 @@ each_task() {  # exec: signals reach the program itself
         LOCAL_WORLD_SIZE=1
     exec python evaluate.py --offline
 }
-# At scancel and at the time limit, Slurm signals the tasks: this shell waits until they have saved.
-trap : TERM
+trap : TERM                    # at scancel and the time limit: wait until the tasks have saved
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 --cpu-bind=none \
-    --kill-on-bad-exit=1 bash -c "$(declare -f each_task); each_task"
+    bash -c "$(declare -f each_task); each_task"

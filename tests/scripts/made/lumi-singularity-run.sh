@@ -24,7 +24,6 @@ elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || de
 fi >/dev/null
 exit "$failed") || exit 1
 
-# At scancel and at the time limit, Slurm signals the tasks: this shell waits until they have saved.
-trap : TERM
-srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=7 --kill-on-bad-exit=1 \
-    singularity run --rocm --writable-tmpfs torch.sif train.py
+trap : TERM                # at scancel and the time limit: wait until the tasks have saved
+srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=7 singularity run --rocm \
+    --writable-tmpfs torch.sif train.py

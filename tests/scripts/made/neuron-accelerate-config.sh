@@ -24,9 +24,8 @@ elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || de
 fi >/dev/null
 exit "$failed") || exit 1
 
-# At scancel and at the time limit, Slurm signals the tasks: this shell waits until they have saved.
-trap : TERM
+trap : TERM                                   # at scancel and the time limit: wait until the tasks have saved
 # accelerate starts 2 processes of train.py.
-srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 \
-    accelerate launch --num_processes=2 --num_machines=1 --main_process_port=0 \
-    --config_file=zero3.yaml train.py --bf16
+srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=16 accelerate launch \
+    --num_processes=2 --num_machines=1 --main_process_port=0 --config_file=zero3.yaml train.py \
+    --bf16

@@ -15,29 +15,25 @@ export PYTHONUNBUFFERED=1                       # lines reach the log as printed
 
 job() {
     check_node || exit 1                            # programs, files, GPUs
-    # At scancel and at the time limit, Slurm signals this shell: TERM goes on to each process that handles it.
-    trap save_and_end TERM
+    trap save_and_end TERM                          # at scancel and the time limit: TERM goes on to what handles it
     run_step 1 step_1_1 step_1_2 step_1_3 step_1_4  # side by side
 }
 
 step_1_1() {  # train.py starts once
-    srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=2 --gres=gpu:1 --exact \
-        --kill-on-bad-exit=1 python train.py --lr 0.1
+    srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=2 --gres=gpu:1 --exact python \
+        train.py --lr 0.1
 }
-
 step_1_2() {  # train.py starts once
-    srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=2 --gres=gpu:1 --exact \
-        --kill-on-bad-exit=1 python train.py --lr 0.01
+    srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=2 --gres=gpu:1 --exact python \
+        train.py --lr 0.01
 }
-
 step_1_3() {  # train.py starts once
-    srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=2 --gres=gpu:1 --exact \
-        --kill-on-bad-exit=1 python train.py --lr 0.001
+    srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=2 --gres=gpu:1 --exact python \
+        train.py --lr 0.001
 }
-
 step_1_4() {  # train.py starts once
-    srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=2 --gres=gpu:1 --exact \
-        --kill-on-bad-exit=1 python train.py --lr 0.0001
+    srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=2 --gres=gpu:1 --exact python \
+        train.py --lr 0.0001
 }
 
 # ---- Helpers, the same in every script of this kind: nothing below is yours. The last line starts job. ----
@@ -98,23 +94,18 @@ wait_for_process() {
     wait "$1"
 }
 # Send the signal $1 to the processes below $2: to each that handles it, or else to those below that one, as a shell
-# that merely waits for one would die of it. With $3: only to those that have this variable. Fails if none handles it.
+# that merely waits for one would die of it. Fails if none handles it.
 pass_on() {
-    local IFS=$'\n' child handled number=$1 unheard=1
-    [[ $1 == [0-9]* ]] || number=$(kill -l "$1")
+    local IFS=$'\n' child handled number unheard=1
+    number=$(kill -l "$1")
     for child in $(grep -ls "^PPid:[[:blank:]]$2\$" /proc/[0-9]*/status | sed 's/[^0-9]//g'); do
         ! grep -qsx srun "/proc/$child/comm" || { unheard=0; continue; }  # whose tasks are Slurm's to signal
-        handled=0
-        if [ -z "${3-}" ] || grep -qsz "^$3=" "/proc/$child/environ"; then
-            handled=$(sed -n 's/^Sig\(Blk\|Cgt\):[[:blank:]]*/0x/p' "/proc/$child/status" 2>/dev/null | paste -sd '|') || true
-            : "${handled:=0}"
-        fi
+        handled=$(sed -n 's/^Sig\(Blk\|Cgt\):[[:blank:]]*/0x/p' "/proc/$child/status" 2>/dev/null | paste -sd '|') || true
         if ((handled >> number - 1 & 1)); then
             kill -s "$1" "$child" 2>/dev/null && unheard=0
-            # A shell catches INT while it merely waits for a program: that one gets it, too.
-            [[ $1 == INT && "$(readlink "/proc/$child/exe")" == *sh ]] || continue
+            continue
         fi
-        ! pass_on "$1" "$child" "${3-}" || unheard=0
+        ! pass_on "$1" "$child" || unheard=0
     done
     return "$unheard"
 }

@@ -21,9 +21,7 @@ elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || de
 fi >/dev/null
 exit "$failed") || exit 1
 
-# At scancel and at the time limit, Slurm signals the tasks: this shell waits until they have saved.
-trap : TERM
-srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 --kill-on-bad-exit=1 \
-    --container-image=./torch.sqsh \
+trap : TERM                # at scancel and the time limit: wait until the tasks have saved
+srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 --container-image=./torch.sqsh \
     --container-mounts="/scratch/$USER:/scratch/$USER,$PWD:$PWD,data:/data" \
     --container-workdir="$PWD" python train.py --data /data

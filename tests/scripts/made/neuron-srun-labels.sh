@@ -15,8 +15,7 @@ job() {
     export PYTHONUNBUFFERED=1                     # lines reach the log as printed
     export OMP_NUM_THREADS=${OMP_NUM_THREADS:-2}  # 4 cores / 2 processes, unless you exported it
     check_nodes || exit 1                         # programs, files, GPUs, the way to the first node
-    # At scancel and at the time limit, Slurm signals the tasks: this shell waits until they have saved.
-    trap : TERM
+    trap : TERM                                   # at scancel and the time limit: wait until the tasks have saved
     # srun starts 2 tasks of ./solver on each of 2 nodes.
     srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=2 --kill-on-bad-exit=1 -l \
         --cpu-bind=none \
@@ -86,9 +85,10 @@ except OSError as error:
 supervise() {
     local slurm_stops='' supervised supervised_code
     send() { kill -s "$1" "$supervised" 2>/dev/null; }
+    kill_wait() { scontrol show config 2>/dev/null | awk '/^KillWait/ { wait = $3 } END { print wait ? wait : 30 }'; }
     trap 'send HUP' HUP; trap 'send INT' INT; trap 'send USR1' USR1; trap 'send USR2' USR2
-    # By Slurm: not to hide the exit code of another that failed. Above 128: every process has it, the 'sleep' below too.
-    trap '[ "$?" -gt 128 ] || send TERM; slurm_stops=1' TERM
+    # By Slurm: end with 1, before its KILL, not to hide the exit code of another that failed. Above 128: all have it.
+    trap '[ "$?" -gt 128 ] || send TERM; slurm_stops=$((SECONDS + $(kill_wait) - 1))' TERM
     (trap - INT QUIT; "$@") <&0 &  # bash ignores INT and QUIT in the background
     supervised=$!
     wait_for_process "$supervised"; supervised_code=$?
@@ -96,12 +96,11 @@ supervise() {
     ((supervised_code == 0 || slurm_stops || supervised_code != 143 && SECONDS > 3)) || sleep 3
     exit "$((slurm_stops && supervised_code == 143 ? 1 : supervised_code))"
 }
-# Wait for a process, looking often at first, and end with its exit code.
+# Wait for a process and end with its exit code.
 wait_for_process() {
-    set -- "$1" 0.01 0.02 0.05 0.1 0.2 0.5
     while kill -0 "$1" 2>/dev/null; do  # a signal to 'wait' as it ends would lose its exit code
-        sleep "$2" || true
-        [ $# -eq 2 ] || set -- "$1" "${@:3}"
+        sleep 0.5 || true
+        ((SECONDS < ${slurm_stops:-SECONDS + 1})) || exit 1
     done
     wait "$1"
 }

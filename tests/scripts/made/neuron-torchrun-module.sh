@@ -24,8 +24,7 @@ elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || de
 fi >/dev/null
 exit "$failed") || exit 1
 
-# At scancel and at the time limit, Slurm signals the tasks: this shell waits until they have saved.
-trap : TERM
+trap : TERM                                   # at scancel and the time limit: wait until the tasks have saved
 # torchrun starts 2 processes of python.
-srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 torchrun \
-    --standalone --nproc-per-node=2 --no-python python -m pkg.train --epochs 3
+srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=16 torchrun --standalone \
+    --nproc-per-node=2 --no-python python -m pkg.train --epochs 3

@@ -24,9 +24,8 @@ elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || de
 fi >/dev/null
 exit "$failed") || exit 1
 
-# At scancel and at the time limit, Slurm signals the tasks: this shell waits until they have saved.
-trap : TERM
+trap : TERM                                   # at scancel and the time limit: wait until the tasks have saved
 # torchrun starts 2 processes of train.py.
-srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 --kill-on-bad-exit=1 torchrun \
-    --standalone --nproc-per-node=2 --role=trainer --numa-binding=node --tee=3 \
-    --log-dir=torchlogs train.py --epochs 3
+srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 torchrun --standalone \
+    --nproc-per-node=2 --role=trainer --numa-binding=node --tee=3 --log-dir=torchlogs train.py \
+    --epochs 3

@@ -13,8 +13,7 @@ unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # of 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 
 job() {
-    # At scancel and at the time limit, Slurm signals this shell: TERM goes on to each process that handles it.
-    trap save_and_end TERM
+    trap save_and_end TERM     # at scancel and the time limit: TERM goes on to what handles it
     (trap - INT QUIT; trap exit TERM; shell_text) &  # bash ignores both in the background
     job_processes=("$!")
     wait_for_process "$!"
@@ -43,33 +42,26 @@ to_processes() {
     done
     return "$unheard"
 }
-# Wait for a process, looking often at first, and end with its exit code.
+# Wait for a process and end with its exit code.
 wait_for_process() {
-    set -- "$1" 0.01 0.02 0.05 0.1 0.2 0.5
     while kill -0 "$1" 2>/dev/null; do  # a signal to 'wait' as it ends would lose its exit code
-        sleep "$2" || true
-        [ $# -eq 2 ] || set -- "$1" "${@:3}"
+        sleep 0.5 || true
     done
     wait "$1"
 }
 # Send the signal $1 to the processes below $2: to each that handles it, or else to those below that one, as a shell
-# that merely waits for one would die of it. With $3: only to those that have this variable. Fails if none handles it.
+# that merely waits for one would die of it. Fails if none handles it.
 pass_on() {
-    local IFS=$'\n' child handled number=$1 unheard=1
-    [[ $1 == [0-9]* ]] || number=$(kill -l "$1")
+    local IFS=$'\n' child handled number unheard=1
+    number=$(kill -l "$1")
     for child in $(grep -ls "^PPid:[[:blank:]]$2\$" /proc/[0-9]*/status | sed 's/[^0-9]//g'); do
         ! grep -qsx srun "/proc/$child/comm" || { unheard=0; continue; }  # whose tasks are Slurm's to signal
-        handled=0
-        if [ -z "${3-}" ] || grep -qsz "^$3=" "/proc/$child/environ"; then
-            handled=$(sed -n 's/^Sig\(Blk\|Cgt\):[[:blank:]]*/0x/p' "/proc/$child/status" 2>/dev/null | paste -sd '|') || true
-            : "${handled:=0}"
-        fi
+        handled=$(sed -n 's/^Sig\(Blk\|Cgt\):[[:blank:]]*/0x/p' "/proc/$child/status" 2>/dev/null | paste -sd '|') || true
         if ((handled >> number - 1 & 1)); then
             kill -s "$1" "$child" 2>/dev/null && unheard=0
-            # A shell catches INT while it merely waits for a program: that one gets it, too.
-            [[ $1 == INT && "$(readlink "/proc/$child/exe")" == *sh ]] || continue
+            continue
         fi
-        ! pass_on "$1" "$child" "${3-}" || unheard=0
+        ! pass_on "$1" "$child" || unheard=0
     done
     return "$unheard"
 }

@@ -72,7 +72,7 @@ def _options(
             if name not in values + pairs and (values or not flags):
                 return tuple(found), None
             value = (words[at + 1] if at + 1 < len(words) else None) or ""
-        own = tuple(one or "" for one in words[at : at + length])
+        own = tuple(own_word or "" for own_word in words[at : at + length])
         if length == 2 and not values:  # argparse takes both in one word
             own = (f"{typed}={value}",)
         found.append(LauncherOption(name, value, own))

@@ -303,10 +303,10 @@ _OWN: Mapping[str, _Read] = {
     "rendezvous": _WHEN,
     "macros": _WHEN,
     "signals": _signals,
-    "one_string": _one_of({one: one for one in (PROGRAM, PROGRAM_AND_VARIABLES)}),
+    "one_string": _one_of({kind: kind for kind in (PROGRAM, PROGRAM_AND_VARIABLES)}),
     "programs": _commands,
     "akin": _commands,
-    "uncounted": _one_of({one: one for one in (ONE, ALL)}),
+    "uncounted": _one_of({count: count for count in (ONE, ALL)}),
 }
 _OF_TYPE: Mapping[str, _Read] = {
     "bool": _YES_OR_NO,

@@ -186,7 +186,7 @@ class JobPlan:
     @property
     def launches(self) -> Tuple[JobPlan, ...]:
         """Every launch of the job, in order."""
-        return tuple(one for step in self.steps for one in step.launches) or (self,)
+        return tuple(launch for step in self.steps for launch in step.launches) or (self,)
 
     @property
     def inline(self) -> bool:
@@ -229,7 +229,7 @@ class JobPlan:
     @property
     def partition_list(self) -> str:
         """The partitions as sbatch has them: ``A,B``."""
-        return ",".join(one.name for one in (self.partition, *self.alternatives))
+        return ",".join(each.name for each in (self.partition, *self.alternatives))
 
     @property
     def launcher_options(self) -> Tuple[str, ...]:
@@ -276,8 +276,8 @@ class JobPlan:
     def salloc_options(self) -> Tuple[str, ...]:
         """The directives as arguments of salloc, without their dashes."""
         return tuple(
-            one.option if one.value is None else f"{one.option}={one.value}"
-            for one in self.directives
+            line.option if line.value is None else f"{line.option}={line.value}"
+            for line in self.directives
         )
 
     @property
@@ -322,7 +322,7 @@ class JobPlan:
 
     def decision(self, name: str) -> Optional[Decision]:
         """The decision on the value ``name`` (sbatch's long option name)."""
-        return next((one for one in self.decisions if one.name == name), None)
+        return next((decision for decision in self.decisions if decision.name == name), None)
 
 
 def signal_of(request: JobRequest) -> Optional[Signal]:
@@ -350,7 +350,7 @@ def has_trap(text: str, signal: str = "") -> bool:
 
     shell = read_shell(text)
     # What eval makes of its words is not read; where they have the word, it may be a trap.
-    hidden = any("trap" in word.raw for one in shell.calls("eval") for word in one.words)
+    hidden = any("trap" in word.raw for call in shell.calls("eval") for word in call.words)
     return hidden or bool(shell.traps(signal))
 
 

@@ -177,7 +177,7 @@ class _PlanBuilder:
         sharing = processes if launcher.distributed else 1
         settled: Dict[str, Optional[str]] = {
             "job-name": job_name,
-            "partition": ",".join(one.name for one in (partition, *alternatives)) or None,
+            "partition": ",".join(each.name for each in (partition, *alternatives)) or None,
             "nodes": f"{self.nodes}-{most_nodes}" if most_nodes > self.nodes else str(self.nodes),
             "ntasks-per-node": str(self.ntasks_per_node),
             "cpus-per-task": str(cpus_per_task) if request.cpus_per_task != 0 else None,
@@ -228,7 +228,7 @@ class _PlanBuilder:
         )
 
     def _check_left_to_slurm(self, launches: Sequence[JobPlan]) -> None:
-        told = [one.launcher.name for one in launches if one.launcher.by_srun or one.own_step]
+        told = [part.launcher.name for part in launches if part.launcher.by_srun or part.own_step]
         told += [self.launcher.name] if self.launcher.by_srun and not self.interactive else []
         if told:
             raise UsageError(
@@ -383,7 +383,7 @@ class _PlanBuilder:
         """The cores of each task that come with the GPUs, and why."""
         partitions, ntasks_per_node, gpus = self.partitions, self.ntasks_per_node, self.gpus
         # Of several partitions, Slurm may choose any.
-        shares = [(self.cluster.cores_per_gpu(one), one) for one in partitions]
+        shares = [(self.cluster.cores_per_gpu(each), each) for each in partitions]
         each, partition = min(
             ((cores, one) for cores, one in shares if cores is not None),
             key=lambda share: share[0],
@@ -429,7 +429,7 @@ class _PlanBuilder:
                 reason += "" if origin.source is Source.ASKED else f"; {origin}"
                 self.derived("time", units.format_time(seconds), reason)
             elif not plain:
-                reason = ", ".join(one for one in (origin.where, f"as {text}") if one)
+                reason = ", ".join(part for part in (origin.where, f"as {text}") if part)
                 self.decide("time", units.format_time(seconds), origin.source, reason)
             return seconds, text if plain else units.format_time(seconds)
         limits = partition.wall_time
@@ -452,7 +452,9 @@ class _PlanBuilder:
             return self.asked("comment", "comment", request.comment)
         given = {"field": request.field, "appl": request.appl}
         if policy.form == "fields":
-            pairs = [f"{one.key}={given[one.key]}" for one in policy.fields if given.get(one.key)]
+            pairs = [
+                f"{each.key}={given[each.key]}" for each in policy.fields if given.get(each.key)
+            ]
             if not pairs:
                 return None
             return self.derived("comment", ";".join(pairs), "from --field and --appl")

@@ -40,7 +40,7 @@ def checks(plan: JobPlan, known: LaunchParts) -> Checks:
     known: the launch of ``plan`` itself.
     """
     launches = plan.steps[0].launches if plan.steps else plan.launches
-    several = plan.most_nodes > 1 and any(one.launcher.distributed for one in plan.launches)
+    several = plan.most_nodes > 1 and any(part.launcher.distributed for part in plan.launches)
     srun = once_per_node(plan) if several else ""
     image = plan.request.container
     files: List[str] = []

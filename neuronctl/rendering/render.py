@@ -31,7 +31,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
     steps = _steps(plan)
     launch = Launch(()) if steps or plan.inline else launch_of(plan, parts)
     launches = [run.launch for step in steps for run in step.runs] or [launch]
-    helpers = {helper for one in launches for helper in one.helpers}
+    helpers = {helper for each in launches for helper in each.helpers}
     own = os.path.exists(os.path.join(template_environment.directories()[0], "job.sh.j2"))
     ending = plan.ending
     if ending == Ending.EXEC and (own or template is not None):

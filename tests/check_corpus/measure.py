@@ -96,6 +96,9 @@ KINDS: Dict[str, str] = {
     "no-step": "NC635",
     "no-gpu-there": "NC121 NC122 NC112 NC123",
     "one-file": "NC653",
+    "empty-variable": "",
+    "srun-option": "",
+    "too-short": "",
     "waits-for-user": "NC658",
 }
 """What a reader calls a defect, and the codes that say it; none where check does not look."""

@@ -10,6 +10,7 @@ come the variables ``SBATCH_*`` and the command line, each over what was before.
 
 from __future__ import annotations
 
+import difflib
 import re
 from functools import partial
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
@@ -261,11 +262,14 @@ def _refused(line: str, number: int) -> Optional[Refusal]:
     return None
 
 
-_MEANT = re.compile(
-    r"[ \t]+#SBATCH\b|#[ \t]*(?i:sbatch)[ \t]+-"
-    r"|#(BATCH(?=[ \t]+-)|SBACTH|SBATHC|SBTACH|SABTCH|BSATCH|SBATH|SBTCH)\b"
-)
+_MEANT = re.compile(r"[ \t]+#SBATCH\b|#[ \t]*(?i:sbatch)[ \t]+-")
 """What is meant for a directive, and is none."""
+
+
+def _is_meant(line: str) -> bool:
+    name = re.match(r"#([A-Z]{5,7})[ \t]+-", line)
+    near = name is not None and difflib.get_close_matches(name[1], ["SBATCH"], cutoff=0.8)
+    return bool(near) or _MEANT.match(line) is not None
 
 
 def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
@@ -275,7 +279,7 @@ def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
         text, reason = line.rstrip(BLANKS), ""
         if line.startswith("#SBATCH"):
             reason = AFTER_COMMAND if number > first_command else ""
-        elif number < first_command and _MEANT.match(line):
+        elif number < first_command and _is_meant(line):
             reason = MISSPELLED  # of `##SBATCH` the writer knows it
         if reason:
             found.append(Ignored(reason, text.lstrip(BLANKS), SourceSpan(number, 1, len(text) + 1)))

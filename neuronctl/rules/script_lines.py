@@ -171,14 +171,17 @@ def _thrown_away(facts: ScriptFacts) -> Iterator[Violation]:
     before = facts.lines[beside.place.line - 1][: beside.place.column - 1].rstrip()
     forgives = beside.name in ("true", ":") and before.endswith("||")
     says = all(one.name in _SAYS for one in rest[forgives:])
-    exits = last.name == "exit" and last.arguments == ("0",) and last.sure and not strict
+    code = last.arguments[0] if last.name == "exit" and len(last.words) == 2 else None
+    exits = code is not None and code.isdigit() and last.sure and not (strict and code == "0")
     text = "".join(facts.lines[command.place.line - 1 : last.place.line])
     looks = re.search(r"\|\||&&|\$\?", text) is not None
     if says and (forgives or (exits and not looks)):
-        hides = f"|| {beside.name}" if forgives else "exit 0"
+        hides = f"|| {beside.name}" if forgives else f"exit {code}"
+        ends = f"COMPLETED, even if {command.words[0].raw} has failed"
+        if not forgives and code != "0":
+            ends = f"FAILED, however {command.words[0].raw} has ended"
         yield Violation(
-            f"the job ends as COMPLETED, even if {command.words[0].raw} has failed: {hides} hides "
-            "its exit code",
+            f"the job ends as {ends}: {hides} hides its exit code",
             "remove it: the script ends with the exit code of its last command",
             place=beside.place if forgives else last.place,
         )
@@ -316,7 +319,10 @@ def lost_options(facts: ScriptFacts) -> Iterator[Violation]:
         for command in (facts.shell.commands if facts.header.for_bash else ())
         if command.words
         and command.place.line > 1
-        and re.match(r"--?[A-Za-z]", command.words[0].raw)
+        and (
+            re.match(r"--?[A-Za-z]", command.words[0].raw)
+            or re.search(r"\\[ \t]+$", facts.lines[command.place.line - 2])
+        )
         and not facts.lines[command.place.line - 1][: command.place.column - 1].strip()
     ]
     mends = {}
@@ -335,7 +341,7 @@ def lost_options(facts: ScriptFacts) -> Iterator[Violation]:
     for command in lost:
         number = command.place.line - 1
         edit = mends.get(command.place.line)
-        if edit is None and told:
+        if edit is None and (told or not command.words[0].raw.startswith("-")):
             continue  # all of them follow from the first
         told = told or edit is None
         why = "the line above does not end with a backslash"

@@ -122,7 +122,11 @@ def _written_here(facts: ScriptFacts) -> Iterator[Violation]:
         elsewhere = re.compile(
             r"(^|=)(/(?!tmp|dev/shm|local)|~|\.\./\.\.|\$\{?(HOME|SLURM_SUBMIT|SCRATCH))"
         )
-        said = any(elsewhere.search(word.raw.strip("\"'")) for word in command.words[1:])
+        said = any(
+            elsewhere.search(word.raw.strip("\"'"))
+            for word in command.words[1:]
+            if word.text != run.options.get("script")
+        )
         later = facts.lines[command.place.line :]
         trapped = facts.shell.calls("trap", "source", ".", "eval") and "trap" in facts.text
         if said or trapped or any(_COPIES.search(line) for line in later):

@@ -37,6 +37,8 @@ def ranks(facts: ScriptFacts) -> Iterator[Violation]:
         if one.command.captured or not (one.is_launcher or one.kind in (PYTHON, SHELL)):
             continue
         nodes = 1 if facts.plan is None else facts.plan.nodes
+        if one.launcher.starts_processes():
+            continue  # it starts on the first node alone (NC624)
         times = facts.times(one) if one.is_srun else (nodes, 2)
         if times is None or times[0] * times[1] < 2:
             continue

@@ -41,6 +41,12 @@ class Launch:
         """Where the program is named."""
         return self.word.place
 
+    @property
+    def own_words(self) -> Tuple[ShellWord, ...]:
+        """The words of the command from the program on."""
+        words = self.command.words
+        return words[next((at for at, word in enumerate(words) if word == self.word), len(words)) :]
+
     def count(self, *names: str) -> Optional[int]:
         """The number that one of these options gives, None where none does or it is not known."""
         for name in names:

@@ -208,8 +208,7 @@ def _told_of_nodes(facts: ScriptFacts) -> Iterator[Violation]:
 
 def _counts_of_program(one: Launch, named: Pattern[str]) -> Iterator[Tuple[ShellWord, int]]:
     """The numbers that the words of a program give to options of such a name."""
-    words = one.command.words
-    own = words[words.index(one.word) + 1 :]
+    own = one.own_words[1:]
     for word, following in zip(own, (*own[1:], None)):
         match = named.fullmatch(word.outline)
         if match is None:
@@ -460,9 +459,7 @@ _SEVERAL = re.compile(r"--?[\w.-]*(gpus|n_?gpu|num[_-]gpu|devices|parallel|world
 
 def _takes_several(program: Launch) -> bool:
     """Whether it is told how many GPUs to use."""
-    words = program.command.words
-    own = words[words.index(program.word) + 1 :]
-    return any(_SEVERAL.match(word.raw) for word in own)
+    return any(_SEVERAL.match(word.raw) for word in program.own_words[1:])
 
 
 _TRIFLES = ("hostname", "nvidia-smi", "echo", "date", "env", "printenv", "ls", "uname", "which")

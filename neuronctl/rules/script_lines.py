@@ -1,4 +1,4 @@
-"""NC644 to NC650, NC657 to NC659: lines that do something else than they seem to."""
+"""NC644 to NC650, NC657 to NC660: lines that do something else than they seem to."""
 
 from __future__ import annotations
 
@@ -260,8 +260,7 @@ def _never_over(facts: ScriptFacts) -> Iterator[Violation]:
 
 
 def _words_of(one: Launch) -> List[str]:
-    words = one.command.words
-    return [word.text for word in words[words.index(one.word) :]]
+    return [word.text for word in one.own_words]
 
 
 def _behind_a_server(runs: List[Launch]) -> Iterator[Violation]:
@@ -411,9 +410,7 @@ def interactive(facts: ScriptFacts) -> Iterator[Violation]:
             )
     for run in facts.launches:
         shells = [each for each in run.inside if each.kind == SHELL and not each.has("c")]
-        bare = any(
-            len(run.command.words) == run.command.words.index(one.word) + 1 for one in shells
-        )
+        bare = any(len(shell.own_words) == 1 for shell in shells)
         if run.is_srun and run.has("pty") and bare and run.command.sure:
             yield Violation(
                 "a batch script has no terminal: this shell ends at once, or waits for nobody",
@@ -435,3 +432,34 @@ def behind_exit(facts: ScriptFacts) -> Iterator[Violation]:
                 place=ends.place,
             )
             return
+
+
+_ONLY_WITH = {
+    "SLURM_CPUS_PER_TASK": "cpus-per-task",
+    "SLURM_NTASKS_PER_NODE": "ntasks-per-node",
+    "SLURM_GPUS_PER_NODE": "gpus-per-node",
+}
+"""Variables that Slurm sets only where the option is given (the first two tried on 22.05)."""
+
+
+@script_rule(WARNING, "NC660", "variable that Slurm does not set", "by_absence")
+def not_set(facts: ScriptFacts) -> Iterator[Violation]:
+    if facts.plan is None or not facts.header.given or facts.header.components > 1:
+        return
+    words = [
+        word
+        for command in facts.shell.commands
+        if command.name not in ("echo", "printf")
+        for word in command.words[1:]
+    ] + [assigned.word for assigned in facts.shell.assignments]
+    for name, option in _ONLY_WITH.items():
+        knows = rf"{name}:?[-=+?]|(\[|test|-v) .*{name}|(^|\s){name}="
+        if facts.has(option) or option in facts.header.unread or name not in facts.text:
+            continue
+        used = [word for word in words if name in word.names and name in word.raw]
+        if used and not re.search(knows, facts.text, re.MULTILINE):
+            yield Violation(
+                f"${name} is empty here: Slurm sets it only with --{option}",
+                f"write #SBATCH --{option}=…, or ${{{name}:-1}}",
+                place=used[0].place,
+            )

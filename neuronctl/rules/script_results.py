@@ -143,8 +143,7 @@ def _written_here(facts: ScriptFacts) -> Iterator[Violation]:
 
 def _written(one: Launch) -> Iterator[Tuple[ShellWord, str]]:
     """The words that name where a program writes, with the paths."""
-    words = one.command.words
-    own = words[words.index(one.word) + 1 :]
+    own = one.own_words[1:]
     for word, following in zip(own, (*own[1:], None)):
         match = _RESULTS.fullmatch(word.text)
         if match is not None:

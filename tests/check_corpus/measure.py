@@ -96,7 +96,7 @@ KINDS: Dict[str, str] = {
     "no-step": "NC635",
     "no-gpu-there": "NC121 NC122 NC112 NC123",
     "one-file": "NC653",
-    "empty-variable": "",
+    "empty-variable": "NC660",
     "srun-option": "",
     "too-short": "",
     "waits-for-user": "NC658",

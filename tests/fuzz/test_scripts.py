@@ -81,6 +81,7 @@ _MENDS_SHOW_MORE = {"NC601", "NC602"}
 @example(text="#!#SBATCH —time=1\n/bin/bash\n")
 @example(text="#!/bin/sh —l\n#SBATCH -n 1\n[[ a ]]\n")
 @example(text='#!/bin/bash\n#SBATCH -n 1\nbash -c "$(declare -f ' + "a" * 60 + "\n")
+@example(text="#!/bin/bash\n#SBATCH -n 1\nsrun --pty bash -c 'sh; bash'\nbash -c 'sh'\n")
 @example(text="#!/bin/bash \\ \n --a\n#SBATCH -n 1\na # \\ \n --b\n")
 @example(text="#!/bin/sh\n#SBATCH -n 1\na \\ \n --b\nc \\ \n --d\ne\n --f\n")
 def test_any_script(text: str) -> None:

@@ -7,6 +7,7 @@ from typing import Callable, List, Optional, Sequence, Tuple
 from neuronctl.catalog.model import ReportPolicy
 from neuronctl.frozen import dataclass, replace
 from neuronctl.monitoring.samples import POWER_LIMIT, GpuUse, NodeUse
+from neuronctl.slurm.job_states import COMPLETED
 from neuronctl.slurm.job_usage import AccountedUse
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import UNLIMITED, format_time, hosts
@@ -218,7 +219,7 @@ def _fills(job: JobUse) -> Optional[str]:
 def _early(job: JobUse) -> Optional[str]:
     status = job.status
     used, limit = status.elapsed, status.time_limit
-    if status.state != "COMPLETED" or not used or not limit or limit == UNLIMITED:
+    if status.state != COMPLETED or not used or not limit or limit == UNLIMITED:
         return None
     if limit < job.policy.least_limit or used > job.policy.time_used * limit:
         return None

@@ -21,7 +21,7 @@ from neuronctl.forecast.snapshot import is_up, is_usable, running, slurm_says
 from neuronctl.frozen import dataclass, replace
 from neuronctl.slurm.answers import MyJob
 from neuronctl.slurm.job_states import WAITING
-from neuronctl.slurm.scontrol import NodeGroup, names_of
+from neuronctl.slurm.scontrol import names_of
 from neuronctl.units import hosts
 from neuronctl.words import counted
 
@@ -72,7 +72,7 @@ def _too_few(search: NodeSearch) -> bool:
 
 def _search(on_cluster: PlanOnCluster) -> NodeSearch:
     reserved, own = reserved_nodes(on_cluster), own_nodes(on_cluster)
-    fitting = names_of(group for group in on_cluster.pool if is_large_enough(group, on_cluster))
+    fitting = names_of(group for group in on_cluster.pool if on_cluster.share(group, empty=True)[0])
     fitting -= set(hosts(on_cluster.plan.request.exclude))
     if on_cluster.named_hosts and len(on_cluster.named_hosts) >= on_cluster.room_for_hosts:
         fitting &= on_cluster.named_hosts
@@ -97,11 +97,6 @@ def _where_not_known(on_cluster: PlanOnCluster) -> Optional[Doubt]:
         begun = next(check_reservation(on_cluster), None) is None
         return Doubt(f"what is free in reservation {request.reservation} is not known", begun)
     return None
-
-
-def is_large_enough(group: NodeGroup, on_cluster: PlanOnCluster) -> bool:
-    """Whether one node's share of the job fits on each, if nothing else runs there."""
-    return on_cluster.share(group, empty=True)[0] > 0
 
 
 def _with_room(on_cluster: PlanOnCluster, more: Mapping[str, Tuple[int, int]]) -> Set[str]:

@@ -278,11 +278,16 @@ class PlanOnCluster:
 
     @property
     def least_on_node(self) -> Dict[str, int]:
-        """What one of its nodes must give at least, over however many nodes it is spread."""
-        if not self.may_get_more_nodes:
-            return self.size.node
-        cores, gpus = self.needs.largest_share
-        return self._with_memory({"cpu": cores, "gres/gpu": gpus}, 1)
+        """What a partition counts of one of its nodes, over however many nodes it is spread.
+
+        The memory of its GPUs is not among that.
+        """
+        needs, node = self.needs, self.size.node
+        if self.may_get_more_nodes:
+            cores, gpus = needs.largest_share
+            node = self._with_memory({"cpu": cores, "gres/gpu": gpus}, 1)
+        of_gpus = needs.memory_per_gpu and not (needs.memory_per_node or needs.memory_per_core)
+        return {**node, "mem": 0} if of_gpus else node
 
     def _with_memory(self, amounts: Dict[str, int], nodes: int) -> Dict[str, int]:
         needs = self.needs
@@ -416,8 +421,8 @@ class PlanOnCluster:
         memory = group.memory_mb - memory_used
         if not self.snapshot.limits.config.memory_counts:
             memory = group.memory_mb
-        if partition is not None and partition.max_memory_mb_per_node is not None:
-            memory = min(memory, partition.max_memory_mb_per_node)
+        if partition is not None and not needs.memory_per_gpu:
+            memory = min(memory, partition.max_memory_mb_per_node or memory)
         return needs.share(cores, gpus, memory)
 
     @cached_property

@@ -181,6 +181,7 @@ SIZES: List[Case] = [
     ([f"{CPU} MaxMemPerNode=8000"], "-p cpu -n 12", "can", "starts"),
     ([f"{CPU} MaxMemPerNode=8000"], "-p cpu -N1 -n 5", "refused NC509", "not available"),
     ([f"{CPU} MaxMemPerNode=8000"], "-p cpu --mem=8001", "refused NC509", "not available"),
+    ([f"{SHORT} MaxMemPerNode=8000"], "-p short -G2 --mem-per-gpu=9000", "can", "starts"),
     # By a minimum of nodes, Slurm then raises what a job says in no number.
     *(
         ([enforce("NO"), f"{CPU} MinNodes=2"], f"-p cpu {options}", "can", "starts")

@@ -352,6 +352,9 @@ def test_jobs_of_a_partition_may_use_so_many_cores_per_node_together(
         ("-N1 -n 3", REFUSED),
         ("-N1-2 -n 3", RUNS),
         ("--mem=8001", REFUSED),
+        ("--mem-per-gpu=9000 --gres=gpu:2", RUNS),
+        ("--mem-per-gpu=9000 -G 2", RUNS),
+        ("--mem-per-gpu=9000 --gres=gpu:4", REFUSED),
     ],
 )
 def test_a_limit_of_memory_per_node_spreads_tasks(options: str, kind: str) -> None:

@@ -163,7 +163,7 @@ def from_environment(
 
     Appends what sbatch refuses to ``refusals``.
     """
-    known: Dict[str, OptionSpec] = {one.name: one for one in SBATCH}
+    known: Dict[str, OptionSpec] = {option.name: option for option in SBATCH}
     given = []
     unset: Set[str] = set()
     for variable, name in variables().items():

@@ -42,7 +42,7 @@ def respelled(line: str, number: int) -> Iterator[List[Edit]]:
         if match.start() not in free or not re.search(f"[{_DASHES}]", match[0]):
             continue
         name = re.sub(f"[{_DASHES}]", "-", match[2])
-        is_long = len(name) > 1 and any(one.long.startswith(name) for one in SBATCH)
+        is_long = len(name) > 1 and any(option.long.startswith(name) for option in SBATCH)
         if match[1] != ("--" if is_long else "-"):
             names.append(edit(match.start(1), match.end(1), "--" if is_long else "-"))
         names += [
@@ -71,7 +71,7 @@ def respelled(line: str, number: int) -> Iterator[List[Edit]]:
 
 def explained(message: str, line: str, edits: Sequence[Edit]) -> str:
     """Why sbatch refuses a line, with what only looks like another character."""
-    text = "".join(line[one.place.column - 1 : one.place.end - 1] for one in edits)
+    text = "".join(line[edit.place.column - 1 : edit.place.end - 1] for edit in edits)
     dash = other_dash(text)
     if dash:
         return message if dash in message else f"{message}; it has {dash}, which is not '-'"
@@ -150,9 +150,9 @@ def _unquoted(line: str) -> Iterator[int]:
 def applied(line: str, edits: Sequence[Edit]) -> Tuple[str, Sequence[int]]:
     """A line with its edits, and for each of its characters, and its end, the column before."""
     text, columns, at = "", [], 0
-    for one in edits:
-        start, end = one.place.column - 1, one.place.end - 1
-        text += line[at:start] + one.text
-        columns += [*range(at + 1, start + 1), *[start + 1] * len(one.text)]
+    for edit in edits:
+        start, end = edit.place.column - 1, edit.place.end - 1
+        text += line[at:start] + edit.text
+        columns += [*range(at + 1, start + 1), *[start + 1] * len(edit.text)]
         at = end
     return text + line[at:], [*columns, *range(at + 1, len(line) + 2)]

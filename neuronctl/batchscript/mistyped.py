@@ -15,10 +15,10 @@ def meant_options(word: str) -> Tuple[str, ...]:
     if not name or name == typed:
         return ()
     if not typed.startswith("--"):
-        return tuple(one.name for one in SBATCH if one.short and one.short in name)
-    longer = tuple(one.name for one in SBATCH if one.long.startswith(name))
-    near = difflib.get_close_matches(name, [one.long for one in SBATCH], n=4, cutoff=0.6)
-    return longer or tuple(one.name for one in SBATCH if one.long in near)
+        return tuple(option.name for option in SBATCH if option.short and option.short in name)
+    longer = tuple(option.name for option in SBATCH if option.long.startswith(name))
+    near = difflib.get_close_matches(name, [option.long for option in SBATCH], n=4, cutoff=0.6)
+    return longer or tuple(option.name for option in SBATCH if option.long in near)
 
 
 def hint(word: str) -> str:
@@ -28,5 +28,7 @@ def hint(word: str) -> str:
         return f"it is called --{RENAMED[typed[2:]]} now"
     if typed.startswith("-") and not typed.startswith("--") and len(typed) > 2:
         typed = "-" + typed
-    near = difflib.get_close_matches(typed, [f"--{one.long}" for one in SBATCH], n=2, cutoff=0.7)
+    near = difflib.get_close_matches(
+        typed, [f"--{option.long}" for option in SBATCH], n=2, cutoff=0.7
+    )
     return f"did you mean {' or '.join(near)}?" if near else "'man sbatch' lists the options"

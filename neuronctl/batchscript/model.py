@@ -10,7 +10,7 @@ from neuronctl.batchscript.values import ACCUMULATED, digits, excluding
 from neuronctl.frozen import dataclass, replace
 from neuronctl.sbatch_options import SBATCH
 
-EVERY = tuple(one.name for one in SBATCH)
+EVERY = tuple(option.name for option in SBATCH)
 """The names of all options, of whatever release."""
 
 SCRIPT, COMMAND_LINE = "script", "command line"

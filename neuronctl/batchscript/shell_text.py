@@ -188,7 +188,9 @@ class ShellText:
                 return word is None or word.upper() in spelled
             return word.upper() not in ("EXIT", "0", "ERR", "DEBUG", "RETURN")
 
-        return tuple(one for one in self.calls("trap") if any(map(is_meant, one.arguments[1:])))
+        return tuple(
+            command for command in self.calls("trap") if any(map(is_meant, command.arguments[1:]))
+        )
 
 
 @dataclass(frozen=True)
@@ -429,7 +431,7 @@ class _Reader:
         if kind == "while_statement":
             self.loops.append(self.loop(node, where))
         if kind == "heredoc_body":
-            expanded = (one for one in node.children if "expansion" in one.type)
+            expanded = (child for child in node.children if "expansion" in child.type)
             self.written += [self.word(one, node) for one in expanded]
         if kind == "comment":
             self.comments.add(node.start_point[0] + 1)
@@ -452,7 +454,7 @@ class _Reader:
     def loop(self, node: Node, where: _Where) -> Loop:
         """A loop with a condition."""
         body = node.child_by_field_name("body")
-        parts = [one for one in node.children if one.is_named]
+        parts = [child for child in node.children if child.is_named]
         within = [one for part in parts if part != body for one in below(part)]
         inner = [] if body is None else [*below(body)]
         negated = any(one.type == "negated_command" for one in within)
@@ -697,7 +699,7 @@ class _Reader:
         if kind != "binary_expression" or len(parts) != 2:
             return None
         left, right = self.arithmetic(parts[0]), self.arithmetic(parts[1])
-        operator = next((text_of(one) for one in node.children if not one.is_named), "")
+        operator = next((text_of(child) for child in node.children if not child.is_named), "")
         if left is None or right is None or (operator in "/%" and not right):
             return None
         results = {"+": left + right, "-": left - right, "*": left * right}
@@ -725,7 +727,7 @@ def below(node: Node) -> Iterator[Node]:
 
 
 def _names(node: Node) -> List[str]:
-    return [text_of(one) for one in below(node) if one.type == "variable_name"]
+    return [text_of(child) for child in below(node) if child.type == "variable_name"]
 
 
 def _split(pieces: Iterable[Piece]) -> List[List[Piece]]:
@@ -768,13 +770,13 @@ def _set_often(root: Node) -> Tuple[Set[str], Set[str]]:
                 names = [text_of(name)]
                 within.update(() if _at_top(node) else names)
         elif node.type in ("for_statement", "c_style_for_statement"):
-            often.update(text_of(one) for one in node.children if one.type == "variable_name")
+            often.update(text_of(child) for child in node.children if child.type == "variable_name")
         elif node.type == "command":
-            words = [text_of(one) for one in node.children if one.is_named]
+            words = [text_of(child) for child in node.children if child.is_named]
             if words and words[0] in ("read", "mapfile", "readarray", "getopts", "printf"):
                 often.update(word for word in words[1:] if word.isidentifier())
         elif node.type == "unset_command":
-            often.update(text_of(one) for one in node.children if one.type == "variable_name")
+            often.update(text_of(child) for child in node.children if child.type == "variable_name")
         for name_text in names:
             (several if name_text in once else once).add(name_text)
     return often | (several & within), several

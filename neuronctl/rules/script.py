@@ -149,7 +149,9 @@ def _that_hold(facts: ScriptFacts, of_plan: Iterable[Finding], *, now: bool) -> 
 def _meant(facts: ScriptFacts) -> FrozenSet[str]:
     """The options of directives that sbatch does not read, for a reason that is a finding."""
     text = " ".join(
-        one.text for one in facts.header.ignored if one.reason in (AFTER_COMMAND, MISSPELLED)
+        ignored.text
+        for ignored in facts.header.ignored
+        if ignored.reason in (AFTER_COMMAND, MISSPELLED)
     )
     return frozenset(re.findall(r"--([a-z][a-z-]+)", text))
 

@@ -91,7 +91,7 @@ def no_array(facts: ScriptFacts) -> Iterator[Violation]:
         if command.name not in ("echo", "printf", "export")
         for word in command.words[1:]
     )
-    set_from = (one.word for one in facts.shell.assignments)
+    set_from = (assigned.word for assigned in facts.shell.assignments)
     places = [word.place for word in (*words, *set_from) if _INDEX in word.names]
     if places:
         # It may come with the command line; a remark that shows it says so.

@@ -99,7 +99,9 @@ class ScriptFacts:
     def uses_launcher(self) -> bool:
         """Whether anything in it is, or may be, a launcher: what is not known may be one."""
         unknown = any(command.words and not command.name for command in self.shell.commands)
-        return unknown or any(one.is_launcher or not one.certain for one in self.every_launch)
+        return unknown or any(
+            launch.is_launcher or not launch.certain for launch in self.every_launch
+        )
 
     @cached_property
     def unmerged(self) -> Tuple[int, ...]:
@@ -120,7 +122,7 @@ class ScriptFacts:
     @property
     def top(self) -> SourceSpan:
         """Where the directives begin, for what is missing."""
-        first = next((one.place.line for one in self.header.given if one.place.line), 1)
+        first = next((given.place.line for given in self.header.given if given.place.line), 1)
         return SourceSpan(first, 1, len(self.lines[first - 1]) + 1)
 
     def place_of(self, word: str) -> Optional[SourceSpan]:

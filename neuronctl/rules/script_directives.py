@@ -45,7 +45,7 @@ def refused_directive(facts: ScriptFacts) -> Iterator[Violation]:
             message = f"sbatch refuses the script: {one.message}"
             yield Violation(message, one.hint, place=place, edits=one.edits)
     yield from _odd_gpus(facts)
-    told = {one.place.line for one in facts.header.refusals}
+    told = {refusal.place.line for refusal in facts.header.refusals}
     array = facts.given("array")
     if array is not None and array.place.line not in told:
         # Slurm forgives brackets and an empty item, and reads of what follows % what it can.
@@ -118,23 +118,29 @@ def refused_file(facts: ScriptFacts) -> Iterator[Violation]:
     shell = facts.text.lstrip("\ufeff").startswith("#!")
     is_text = facts.text.strip(BLANKS) and "\0" not in facts.text
     unsure = is_text and not shell and not facts.header.given
-    for one in facts.header.refusals:
-        if one.whole:
-            message = f"sbatch refuses the script: {one.message}"
+    for refusal in facts.header.refusals:
+        if refusal.whole:
+            message = f"sbatch refuses the script: {refusal.message}"
             severity = WARNING if unsure else ERROR
-            yield Violation(message, one.hint, place=one.place, severity=severity, edits=one.edits)
+            yield Violation(
+                message, refusal.hint, place=refusal.place, severity=severity, edits=refusal.edits
+            )
 
 
 def _ignored(facts: ScriptFacts, reason: str) -> Iterator[Ignored]:
-    return (one for one in facts.header.ignored if one.reason == reason)
+    return (ignored for ignored in facts.header.ignored if ignored.reason == reason)
 
 
 @script_rule(WARNING, "NC603", "directive after the first command")
 def late_directive(facts: ScriptFacts) -> Iterator[Violation]:
-    if any(one.whole for one in facts.header.refusals):
+    if any(refusal.whole for refusal in facts.header.refusals):
         return  # NC602 says why
     # Others are text of a here-document.
-    late = [one for one in _ignored(facts, AFTER_COMMAND) if one.place.line in facts.shell.comments]
+    late = [
+        ignored
+        for ignored in _ignored(facts, AFTER_COMMAND)
+        if ignored.place.line in facts.shell.comments
+    ]
     lines = list(dict.fromkeys(one.place.line for one in late))
     for one in late[:1]:
         which = "this line"
@@ -184,15 +190,17 @@ def like_a_directive(facts: ScriptFacts) -> Iterator[Violation]:
 
 def _has_option(facts: ScriptFacts, spelled: str) -> bool:
     """Whether a directive gives an option of this name: ``--nodes``, ``-N``."""
-    names = (one.name for one in SBATCH if spelled in (f"--{one.long}", f"-{one.short}"))
+    names = (
+        option.name for option in SBATCH if spelled in (f"--{option.long}", f"-{option.short}")
+    )
     return facts.has(*names)
 
 
 @script_rule(WARNING, "NC605", "directive that is overridden")
 def overridden(facts: ScriptFacts) -> Iterator[Violation]:
-    for one in _ignored(facts, OVERRIDDEN):
-        later = one.instead
-        if later is None or later.text == one.text:
+    for ignored in _ignored(facts, OVERRIDDEN):
+        later = ignored.instead
+        if later is None or later.text == ignored.text:
             continue
         if later.place.line:
             by = f"line {later.place.line} overrides it with {later.text}"
@@ -202,7 +210,7 @@ def overridden(facts: ScriptFacts) -> Iterator[Violation]:
             hint = f"unset {later.source}"
         else:
             continue  # the command line, on purpose
-        yield Violation(f"{one.text} has no effect: {by}", hint, place=one.place)
+        yield Violation(f"{ignored.text} has no effect: {by}", hint, place=ignored.place)
 
 
 _VARIABLE = re.compile(r"\$(?:\{\w+|\w+|\()")
@@ -257,11 +265,11 @@ def variable(facts: ScriptFacts) -> Iterator[Violation]:
 
 @script_rule(WARNING, "NC607", "directive without an effect in a script")
 def early(facts: ScriptFacts) -> Iterator[Violation]:
-    for one in _ignored(facts, EARLY_ONLY):
+    for ignored in _ignored(facts, EARLY_ONLY):
         yield Violation(
-            f"{one.text} has no effect here: sbatch reads it on its command line only",
+            f"{ignored.text} has no effect here: sbatch reads it on its command line only",
             "remove it, or give it to sbatch",
-            place=one.place,
+            place=ignored.place,
         )
 
 
@@ -376,7 +384,7 @@ def export(facts: ScriptFacts) -> Iterator[Violation]:
         return
     cleared = not words.isdisjoint(("NONE", "NIL"))
     # SLURM_EXPORT_ENV, which sbatch sets then, holds for each srun.
-    bare = [one for one in facts.launches if one.is_srun and not one.has("export")]
+    bare = [launch for launch in facts.launches if launch.is_srun and not launch.has("export")]
     if bare and "SLURM_EXPORT_ENV" not in facts.text:
         path = "" if "PATH" in {one.partition("=")[0] for one in items} else ", not even PATH"
         yield Violation(
@@ -422,7 +430,7 @@ def hidden_gpus(facts: ScriptFacts) -> Iterator[Violation]:
 
 @script_rule(WARNING, "NC615", "character that only looks like another")
 def character(facts: ScriptFacts) -> Iterator[Violation]:
-    refused = {one.place.line for one in facts.header.refusals}
+    refused = {refusal.place.line for refusal in facts.header.refusals}
     looked_at: Set[int] = set()
     for one in facts.header.given:
         if one.source != SCRIPT or one.place.line in refused:
@@ -564,9 +572,11 @@ def _no_shell(line: str) -> Optional[Tuple[str, str]]:
 
 def _beyond_sh(facts: ScriptFacts) -> Iterator[Violation]:
     """What bash has, and dash, the sh of Debian and Ubuntu, has not."""
-    found = [(one.place, "source") for one in facts.shell.calls("source")]
+    found = [(command.place, "source") for command in facts.shell.calls("source")]
     found += [
-        (one.place, "an array") for one in facts.shell.assignments if one.word.raw.startswith("(")
+        (assigned.place, "an array")
+        for assigned in facts.shell.assignments
+        if assigned.word.raw.startswith("(")
     ]
     found += [
         (SourceSpan(number, line.index("[[") + 1, len(line) + 1), "[[")

@@ -309,9 +309,9 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.uses_launcher:
         yield from _launcher_once(facts, plan)
         return
-    programs = [one for one in facts.launches if _plain(one) or _is_mpi(one)]
+    programs = [launch for launch in facts.launches if _plain(launch) or _is_mpi(launch)]
     if plan.nodes > 1 and not any(map(_may_reach, facts.launches)):
-        programs += [one for one in facts.launches if _alone(one)]
+        programs += [launch for launch in facts.launches if _alone(launch)]
     # Several side by side, or in a loop, may well be what the tasks are for.
     if programs and not any(one.command.background or one.command.looped for one in programs):
         # On one node, tasks are often asked for where cores are meant.
@@ -418,10 +418,12 @@ def idle_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     if plan is None or plan.gpus_per_node * plan.nodes < 2:
         return
     gpus = plan.gpus_per_node * plan.nodes
-    starts = [one for one in facts.launches if one.is_launcher or one.kind == PYTHON]
+    starts = [launch for launch in facts.launches if launch.is_launcher or launch.kind == PYTHON]
     # Several side by side, or one after the other with its share each, are another matter; so is
     # the client of a server that has them.
-    beside = [one for one in facts.launches if one.command.background and not _is_trifle(one)]
+    beside = [
+        launch for launch in facts.launches if launch.command.background and not _is_trifle(launch)
+    ]
     if beside or any(one.command.looped for one in starts):
         return
     for one in starts:
@@ -477,24 +479,24 @@ def cores_of_tasks(facts: ScriptFacts) -> Iterator[Violation]:
         return
     if facts.shell.assigned("SRUN_CPUS_PER_TASK"):
         return
-    for one in facts.launches:
-        if not one.is_srun or not one.certain:
+    for launch in facts.launches:
+        if not launch.is_srun or not launch.certain:
             continue
-        if one.has("cpus_per_task", "exact", "exclusive", "whole", "overlap", "cpus_per_gpu"):
+        if launch.has("cpus_per_task", "exact", "exclusive", "whole", "overlap", "cpus_per_gpu"):
             continue
-        if "none" in one.options.get("cpu_bind", ""):
+        if "none" in launch.options.get("cpu_bind", ""):
             continue
-        what = [inner for inner in one.below() if inner.kind != SHELL]
+        what = [inner for inner in launch.below() if inner.kind != SHELL]
         if what and not _is_trifle(what[0]):
             edits: Tuple[Edit, ...] = ()
-            if one.word.raw.strip("'\"").endswith("srun"):  # and is no variable
-                behind = SourceSpan(one.place.line, one.place.end, one.place.end)
+            if launch.word.raw.strip("'\"").endswith("srun"):  # and is no variable
+                behind = SourceSpan(launch.place.line, launch.place.end, launch.place.end)
                 edits = (Edit(behind, ' --cpus-per-task="$SLURM_CPUS_PER_TASK"'),)
             yield Violation(
                 "since Slurm 22.05, srun does not take --cpus-per-task from the job: each task may "
                 f"get 1 core and not {facts.plan.cpus_per_task}",
                 'write srun --cpus-per-task="$SLURM_CPUS_PER_TASK"',
-                place=one.place,
+                place=launch.place,
                 edits=edits,
             )
 
@@ -504,13 +506,15 @@ def steps_in_turn(facts: ScriptFacts) -> Iterator[Violation]:
     """As Slurm 22.05, 24.11, and 26.05 do it (tried there)."""
     if facts.plan is None or facts.header.components > 1:
         return
-    waits = [one.place.line for one in facts.shell.calls("wait")]
-    sruns = [one for one in facts.launches if one.is_srun and not one.command.captured]
+    waits = [command.place.line for command in facts.shell.calls("wait")]
+    sruns = [launch for launch in facts.launches if launch.is_srun and not launch.command.captured]
     for at, first in enumerate(sruns):
         what = _takes_all(facts, first)
         if not what or not first.command.background:
             continue
-        own = first.command.in_loop and not any(one.in_loop for one in facts.shell.calls("wait"))
+        own = first.command.in_loop and not any(
+            command.in_loop for command in facts.shell.calls("wait")
+        )
         if own and _same_nodes(facts, first, first):
             yield Violation(
                 f"the steps of this loop wait for one another: each has all {what} of the job",
@@ -588,7 +592,7 @@ def no_gpu(facts: ScriptFacts) -> Iterator[Violation]:
         return
     if facts.header.unread.intersection(asked) or plan.partition.gpus_per_node:
         return  # NC122 has its say
-    if any(one.is_srun and one.has(*_ITS_GPUS) for one in facts.every_launch):
+    if any(launch.is_srun and launch.has(*_ITS_GPUS) for launch in facts.every_launch):
         return
     feature = facts.given("constraint")
     if feature is not None and _MODELS.fullmatch(feature.value or ""):
@@ -647,10 +651,10 @@ def fixed_hosts(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.plan is None or facts.has("nodelist", "nodefile"):
         return
     yield from _fixed_address(facts)
-    for one in facts.every_launch:
-        options = one.options.items() if one.is_launcher and not one.is_srun else ()
+    for launch in facts.every_launch:
+        options = launch.options.items() if launch.is_launcher and not launch.is_srun else ()
         for name, value in options:
-            place = one.place_of(name)
+            place = launch.place_of(name)
             raw = facts.lines[place.line - 1][place.column - 1 : place.end - 1]
             if not _HOSTS.fullmatch(name) or not value or UNKNOWN in value or "$" in raw:
                 continue
@@ -668,8 +672,8 @@ def fixed_hosts(facts: ScriptFacts) -> Iterator[Violation]:
                 if not here
                 else f"{value} is the first node: nothing starts on the other "
                 + counted(facts.plan.nodes - 1, "node"),
-                f"remove it: {one.kind} asks Slurm for the nodes"
-                if not one.launcher.ssh and not one.launcher.starts_processes()
+                f"remove it: {launch.kind} asks Slurm for the nodes"
+                if not launch.launcher.ssh and not launch.launcher.starts_processes()
                 else "make the list in the job, of scontrol show hostnames",
                 place=place,
             )

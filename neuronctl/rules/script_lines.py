@@ -27,7 +27,7 @@ _OF_LAUNCHERS = re.compile(r"MASTER_(ADDR|PORT)|WORLD_SIZE|\w*RANK")
 @script_rule(WARNING, "NC644", "variable that is not exported")
 def not_exported(facts: ScriptFacts) -> Iterator[Violation]:
     shell = facts.shell
-    if any(one.arguments[:1] in (("-a",), ("-o",), ("-ae",)) for one in shell.calls("set")):
+    if any(command.arguments[:1] in (("-a",), ("-o",), ("-ae",)) for command in shell.calls("set")):
         return  # all are
     # A launcher sets what its processes meet by.
     own = any(
@@ -99,9 +99,10 @@ def own_directory(facts: ScriptFacts) -> Iterator[Violation]:
     if not facts.header.given or re.search(r"scontrol show job|Command=", facts.text):
         return
     found = [
-        one.word.place
-        for one in facts.shell.assignments
-        if _ITS_DIRECTORY.search(one.word.raw) and "/" not in one.word.raw.partition("%/")[0]
+        assigned.word.place
+        for assigned in facts.shell.assignments
+        if _ITS_DIRECTORY.search(assigned.word.raw)
+        and "/" not in assigned.word.raw.partition("%/")[0]
     ]
     for one in facts.shell.commands:
         asks = one.name in ("dirname", "realpath", "readlink")
@@ -221,7 +222,7 @@ _SERVERS = re.compile(
 def _never_over(facts: ScriptFacts) -> Iterator[Violation]:
     """A loop without an end, or a ``wait`` for what has none."""
     shell = facts.shell
-    beside = [one.place.line for one in shell.commands if one.background]
+    beside = [command.place.line for command in shell.commands if command.background]
     for loop in shell.loops:
         works = any(name.rpartition("/")[2] not in _PASSES_TIME | _LOOKS for name in loop.does)
         alone = not any(line < loop.place.line for line in beside)
@@ -234,7 +235,11 @@ def _never_over(facts: ScriptFacts) -> Iterator[Violation]:
             )
     runs = [run for run in facts.launches if not run.command.captured]
     yield from _behind_a_server(runs)
-    waits = [one.place.line for one in shell.calls("wait") if not one.arguments and one.sure]
+    waits = [
+        command.place.line
+        for command in shell.calls("wait")
+        if not command.arguments and command.sure
+    ]
     if not waits or shell.calls("kill", "pkill", "scancel"):
         return
     clients = [run.place.line for run in runs if _works(run) and not run.command.background]
@@ -360,18 +365,18 @@ def lost_options(facts: ScriptFacts) -> Iterator[Violation]:
 def one_word(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.plan is not None and facts.fixed_nodes and facts.plan.nodes < 2:
         return
-    for one in facts.shell.assignments:
-        name = re.fullmatch(r'\(\s*"(\$\{?(\w+)\}?|\$\(.*\))"\s*\)', one.word.raw)
+    for assigned in facts.shell.assignments:
+        name = re.fullmatch(r'\(\s*"(\$\{?(\w+)\}?|\$\(.*\))"\s*\)', assigned.word.raw)
         if name is None:
             continue
         made = [name[1], *(other.word.raw for other in facts.shell.assigned(name[2] or ""))]
         if any("show hostname" in text for text in made):
             yield Violation(
-                f"{one.name} has a single element, which contains the names of all nodes: the "
+                f"{assigned.name} has a single element, which contains the names of all nodes: the "
                 "quotes keep them together",
-                f"write {one.name}=({name[1]}), or mapfile -t {one.name} < <(scontrol show "
-                "hostnames)",
-                place=one.place,
+                f"write {assigned.name}=({name[1]}), or mapfile -t {assigned.name} "
+                "< <(scontrol show hostnames)",
+                place=assigned.place,
             )
 
 

@@ -26,14 +26,14 @@ def nothing_waits(facts: ScriptFacts) -> Iterator[Violation]:
     """As Slurm does it: with the batch shell, it ends everything that the shell started."""
     if re.search(r"\b(wait|exec|fg)\b", facts.text):
         return
-    commands = [one for one in facts.shell.commands if not one.captured]
+    commands = [command for command in facts.shell.commands if not command.captured]
     beside = [at for at, one in enumerate(commands) if _goes_on(facts, one)]
     if not beside:
         return
     last = commands[beside[-1]]
     if any(loop.place.line > last.place.line for loop in facts.shell.loops):
         return
-    after = [one for one in commands[beside[-1] + 1 :] if _keeps_alive(one)]
+    after = [command for command in commands[beside[-1] + 1 :] if _keeps_alive(command)]
     found: Optional[Command] = last
     if after:
         # Of a server and its client, the client ends the job; of two of a kind, the last one.
@@ -88,12 +88,12 @@ _COPIES = re.compile(r"\b(cp|mv|rsync|tar|scp|rclone|zip|install|gsutil|aws|find
 @script_rule(WARNING, "NC652", "results on the node alone", "by_absence")
 def left_on_the_node(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _written_here(facts)
-    for one in facts.launches:
-        if one.command.captured or not (one.is_launcher or one.kind in (PYTHON, SHELL)):
+    for launch in facts.launches:
+        if launch.command.captured or not (launch.is_launcher or launch.kind in (PYTHON, SHELL)):
             continue
-        for word, path in _written(one):
+        for word, path in _written(launch):
             head = _OF_THE_NODE.match(path)
-            if head is None or _copied(facts, one, path, head[1]):
+            if head is None or _copied(facts, launch, path, head[1]):
                 continue
             yield Violation(
                 f"{path} is on the node alone, and nothing copies it from there: when the job has "

@@ -61,7 +61,7 @@ def ranks(facts: ScriptFacts) -> Iterator[Violation]:
                     place=word.place,
                 )
     nodes = 1 if facts.plan is None else facts.plan.nodes
-    launched = any(one.is_launcher for one in facts.launches)
+    launched = any(launch.is_launcher for launch in facts.launches)
     for word in facts.shell.written if launched else ():
         name = _expanded(word.names, nodes)
         if name is not None:
@@ -162,7 +162,7 @@ def gpus_by_hand(facts: ScriptFacts) -> Iterator[Violation]:
     has = facts.plan.gpus_per_node
     found = [one for one in _assigned(facts) if one.name == "CUDA_VISIBLE_DEVICES"]
     several = len(found) > 1 + len(facts.shell.assigned("CUDA_VISIBLE_DEVICES"))
-    asks = [one for one in facts.shell.calls("nvidia-smi", "rocm-smi") if one.captured]
+    asks = [command for command in facts.shell.calls("nvidia-smi", "rocm-smi") if command.captured]
     counted_here = bool(asks or re.search(r"SLURM_GPUS|SLURM_JOB_GPUS|device_count", facts.text))
     for one in found:
         if not re.fullmatch(r"\d+(,\d+)*", one.word.value or ""):
@@ -201,8 +201,8 @@ def _path(text: str) -> str:
 def submits_itself(facts: ScriptFacts, behind: int = 0) -> bool:
     """Whether a line behind that one calls sbatch."""
     return any(
-        one.place.line > behind and any(word.value == "sbatch" for word in one.words[:2])
-        for one in facts.shell.commands
+        command.place.line > behind and any(word.value == "sbatch" for word in command.words[:2])
+        for command in facts.shell.commands
     )
 
 
@@ -274,8 +274,8 @@ def _may_trap(facts: ScriptFacts) -> bool:
     """Whether exec puts the program in the shell's place, or a file that is read may set a trap."""
     if facts.shell.calls("exec"):
         return True
-    for one in facts.shell.calls("source", ".", "eval"):
-        text = one.words[1].raw.strip("\"'") if len(one.words) > 1 else ""
+    for command in facts.shell.calls("source", ".", "eval"):
+        text = command.words[1].raw.strip("\"'") if len(command.words) > 1 else ""
         if not _SETS_NO_TRAP.fullmatch(text) and not re.match(r"\$\((conda|mamba|micro)", text):
             return True
     return False
@@ -306,9 +306,9 @@ def trap_waits(facts: ScriptFacts) -> Iterator[Violation]:
     if not traps or facts.shell.calls("wait"):
         return
     own = [
-        one
-        for one in facts.launches
-        if (one.is_launcher or one.kind == PYTHON) and not one.command.captured
+        launch
+        for launch in facts.launches
+        if (launch.is_launcher or launch.kind == PYTHON) and not launch.command.captured
     ]
     if own and not any(one.command.background for one in own):
         yield Violation(
@@ -400,7 +400,11 @@ def modules(facts: ScriptFacts) -> Iterator[Violation]:
     first = next(iter(facts.shell.calls("module", "ml")), None)
     if first is None:
         return
-    before = (one for one in facts.shell.calls("source", ".") if one.place.line < first.place.line)
+    before = (
+        command
+        for command in facts.shell.calls("source", ".")
+        if command.place.line < first.place.line
+    )
     if next(before, None) is None:
         yield Violation(
             f"batch shells on {facts.plan.cluster.name} know 'module' only as login shells, or "
@@ -472,16 +476,18 @@ def secrets(facts: ScriptFacts) -> Iterator[Violation]:
 @script_rule(WARNING, "NC641", "set -e ends a trapped wait")
 def errexit(facts: ScriptFacts) -> Iterator[Violation]:
     strict = [
-        one
-        for one in facts.shell.calls("set")
-        if one.sure
-        and any(word and re.fullmatch(r"-[a-zA-Z]*e[a-zA-Z]*", word) for word in one.arguments)
+        command
+        for command in facts.shell.calls("set")
+        if command.sure
+        and any(word and re.fullmatch(r"-[a-zA-Z]*e[a-zA-Z]*", word) for word in command.arguments)
     ]
     name = _signal(facts)
     if not strict or name is None or not facts.shell.traps(name):
         return
-    waits = [one for one in facts.shell.calls("wait") if one.sure and not one.looped]
-    if any(one.arguments[:1] == ("+e",) for one in facts.shell.calls("set")):
+    waits = [
+        command for command in facts.shell.calls("wait") if command.sure and not command.looped
+    ]
+    if any(command.arguments[:1] == ("+e",) for command in facts.shell.calls("set")):
         return
     for one in waits[:1]:
         line = facts.lines[one.place.line - 1]
@@ -521,9 +527,9 @@ def first_node(facts: ScriptFacts) -> Iterator[Violation]:
         return
     hint = 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
     found = [
-        (one.word.value, one.place, f"write {hint}")
-        for one in facts.shell.assigned("MASTER_ADDR")
-        if one.word.value in _LOOPBACK
+        (assigned.word.value, assigned.place, f"write {hint}")
+        for assigned in facts.shell.assigned("MASTER_ADDR")
+        if assigned.word.value in _LOOPBACK
     ]
     for start in facts.starts:
         launch = start.launch

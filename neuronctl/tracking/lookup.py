@@ -82,14 +82,22 @@ def look_up(
     that squeue no longer lists.
     """
     found = _search(asked, store, accounting=accounting)
-    # Index by job id: comparing a thousand ids with thousands of rows would be too slow.
+    # Index by job and task: comparing a thousand ids with thousands of rows would be too slow.
     by_number: Dict[int, Set[JobId]] = {}
+    by_task: Dict[Tuple[int, Optional[int]], Set[JobId]] = {}
     for asked_id in asked:
         by_number.setdefault(asked_id.job, set()).add(asked_id)
+        by_task.setdefault((asked_id.job, asked_id.task), set()).add(asked_id)
     jobs = []
     answered: Set[JobId] = set()
     for status in found.jobs:
-        near = by_number.get(status.id.job, set()) | by_number.get(status.job_id, set())
+        near: Set[JobId] = set()
+        for number in {status.id.job, status.job_id}:
+            if status.id.task is None:
+                near |= by_number.get(number, set())
+            else:
+                near |= by_task.get((number, status.id.task), set())
+                near |= by_task.get((number, None), set())
         same = {asked_id for asked_id in near if matches(asked_id, status)}
         if same:
             jobs.append(status)

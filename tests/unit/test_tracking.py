@@ -16,8 +16,10 @@ from neuronctl.slurm.job_states import ENDED, STATES
 from neuronctl.slurm.pending_reasons import REASONS, explain
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import QueueJob
+from neuronctl.tracking import lookup
 from neuronctl.tracking.endings import ending_words, exit_status, exit_text
 from neuronctl.tracking.job_status import JobStatus, merge
+from neuronctl.tracking.lookup import Found, look_up
 
 NOW = 1795222363
 
@@ -328,3 +330,32 @@ def test_gpus_however_they_were_requested() -> None:
     gpus = {"cpu": 2, "gres/gpu": 3}
     (waits,) = merge(None, [queue(state="PENDING", gpus_per_node=None, tres=gpus)])
     assert waits.gpus == 3
+
+
+def test_a_lookup_compares_each_task_with_what_was_asked_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Twice as many tasks are twice as many comparisons."""
+    compared = 0
+    matches = lookup.matches
+
+    def counted(asked: JobId, status: JobStatus) -> bool:
+        nonlocal compared
+        compared += 1
+        return matches(asked, status)
+
+    monkeypatch.setattr(lookup, "matches", counted)
+    counts = []
+    for tasks in (100, 200):
+        rows = [queue(id=JobId(7, task), job_id=8 + task) for task in range(tasks)]
+        jobs = merge(None, rows)
+        monkeypatch.setattr(lookup, "_search", lambda *asked, jobs=jobs, **given: Found(jobs))
+        compared = 0
+        asked = [*(JobId(7, task) for task in range(tasks)), JobId(7, tasks), JobId(8)]
+        found = look_up(asked)
+        assert len(found.jobs) == tasks and found.missing == (JobId(7, tasks),)
+        counts.append(compared)
+    assert counts == [101, 201]
+    # A range of tasks, and a whole job, are asked of each of them.
+    assert len(look_up([JobId(7, tasks="3-5")]).jobs) == 3
+    assert len(look_up([JobId(7)]).jobs) == 200

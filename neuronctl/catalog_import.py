@@ -166,7 +166,7 @@ def _every_qos(limits: ClusterFigures, remarks: List[str]) -> Data:
         flags = [flag for flag in LIFTING if flag in qos.flags]
         own = _limits_per_user(qos)
         # Slurm takes the limit of a partition's QOS before that of the job's.
-        hidden = {key for one in of_partitions for key in _limits_per_user(one)}
+        hidden = {key for own_qos in of_partitions for key in _limits_per_user(own_qos)}
         hidden &= own.keys() if "OverPartQOS" not in flags else set()
         if hidden:
             names = ", ".join(f"{key} {own.pop(key)}" for key in sorted(hidden))

@@ -500,7 +500,7 @@ class _Name:
             place = blank.end() if blank is not None else self.end
         else:
             words = self.before.split()
-            command = next((one for one in reversed(words) if not one.startswith("-")), "")
+            command = next((word for word in reversed(words) if not word.startswith("-")), "")
             alone = not words and _at(r"(?m)[ \t]{1,100}\S+[ \t]*$", text, self.end) is not None
             pattern = _SETTERS.get(command) if command != "printf" or "-v" in words else None
             if self.name == "password" and (alone or (words[:1] and words[0] in _NETRC)):
@@ -609,9 +609,9 @@ def listed_variables(items: str) -> List[Tuple[str, str]]:
     The value is "" where it only names a secret variable; no shell reads it.
     """
     found = []
-    for one in re.finditer(_LIST_ITEM, items):
-        value = "" if _names_secret(one["value"]) else one["value"]
-        found.append((one["name"], value[1:-1] if _is_quoted(value) else value))
+    for item in re.finditer(_LIST_ITEM, items):
+        value = "" if _names_secret(item["value"]) else item["value"]
+        found.append((item["name"], value[1:-1] if _is_quoted(value) else value))
     return found
 
 

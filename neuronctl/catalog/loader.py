@@ -72,7 +72,7 @@ def _made_by() -> str:
         found = [os.stat(os.path.join(package, file)) for file in _CODE]
     except OSError:
         return ""  # installed without its source
-    return " ".join(f"{one.st_mtime_ns}:{one.st_size}" for one in found)
+    return " ".join(f"{file.st_mtime_ns}:{file.st_size}" for file in found)
 
 
 _CODE = (

@@ -39,7 +39,7 @@ class WallTime:
         """The same where a job may run for ``maximum`` at most; lifted: not the own maximum."""
 
         def shorter(time: Optional[int]) -> Optional[int]:
-            known = [one for one in (time, maximum) if one not in (None, units.UNLIMITED)]
+            known = [limit for limit in (time, maximum) if limit not in (None, units.UNLIMITED)]
             return min(known, default=time if maximum is None else maximum)
 
         longest = maximum if lifted else shorter(self.maximum)
@@ -75,7 +75,7 @@ class CommentPolicy:
     @property
     def parts(self) -> str:
         """``field=FIELD;appl=APPL``: the form of structured comments."""
-        return ";".join(f"{one.key}={one.key.upper()}" for one in self.fields)
+        return ";".join(f"{part.key}={part.key.upper()}" for part in self.fields)
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ _NOT_IN_A_SCRIPT = {
 def _others_of_sbatch(texts: Sequence[str], strict: bool) -> Tuple[str, ...]:
     from neuronctl.sbatch_options import SBATCHS_OWN, SRUN  # few jobs have such an option
 
-    only_of_srun = {one.long for one in SRUN} - SBATCHS_OWN
+    only_of_srun = {option.long for option in SRUN} - SBATCHS_OWN
     options = []
     for text in texts:
         option = one_line(text).lstrip("-")

@@ -201,7 +201,9 @@ def gres(text: str, strict: bool) -> Optional[Fields]:
     items = text.replace("gres:", "").replace("=", ":").split(",")
     found = [re.fullmatch(r"gpu(?::([A-Za-z][\w.-]*))?(?::([0-9]{1,9}))?", item) for item in items]
     if fields is None and None not in found:
-        counts = {one[1]: int(one[2] or 1) for one in found if one}  # of a type, the last one holds
+        counts = {
+            match[1]: int(match[2] or 1) for match in found if match
+        }  # of a type, the last one holds
         if len(counts) == 1:
             kind, count = counts.popitem()
             fields = {"gpus_per_node": count, **({"gpu_type": kind} if kind else {})}

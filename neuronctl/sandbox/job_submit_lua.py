@@ -32,7 +32,9 @@ def job_submit_lua(layout: Layout, user: str) -> str:
     fields = policy.comment.fields
     site = {
         "partitions": partitions,
-        "submit_from": [one.replace("{user}", user).rstrip("/") for one in policy.submit_from],
+        "submit_from": [
+            directory.replace("{user}", user).rstrip("/") for directory in policy.submit_from
+        ],
         "forbidden": policy.forbidden_options,
         "gpus_required": policy.gpus_required,
         "account_required": policy.account_required,
@@ -57,7 +59,7 @@ def literal(value: object) -> str:
         words = [f"[{literal(key)}] = {literal(one)}" for key, one in value.items()]
     else:
         assert isinstance(value, (list, tuple))
-        words = [literal(one) for one in value]
+        words = [literal(item) for item in value]
     return f"{{ {', '.join(words)} }}" if words else "{}"
 
 

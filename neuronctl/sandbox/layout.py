@@ -172,10 +172,10 @@ def scratch(layout: Layout, user: str, *, made: bool) -> str:
     sandbox, in /home, where real files are. If there is no such directory: /scratch/USER.
     """
     cluster, usual = layout.cluster, f"/scratch/{user}"
-    allowed = [_place(one, user) for one in cluster.policy.submit_from]
+    allowed = [_place(directory, user) for directory in cluster.policy.submit_from]
     for path in (_place(cluster.scratch or usual, user), *allowed):
         submits = not allowed or any(
-            f"{path}/".startswith(f"{one.rstrip('/')}/") for one in allowed
+            f"{path}/".startswith(f"{directory.rstrip('/')}/") for directory in allowed
         )
         top = path.split("/")[1]
         if submits and top not in _SYSTEM and (made or top != "home"):

@@ -177,11 +177,11 @@ class JobWatch:
     def _with_earlier(self, statuses: Sequence[JobStatus]) -> Tuple[JobStatus, ...]:
         """Add the tasks that ended earlier, which slurmctld forgets one by one."""
         gone = [
-            one
-            for one in self.statuses
-            if one.ended
-            and one.id.task is not None
-            and not any(status.id.covers(one.id) for status in statuses)
+            earlier
+            for earlier in self.statuses
+            if earlier.ended
+            and earlier.id.task is not None
+            and not any(status.id.covers(earlier.id) for status in statuses)
         ]
         return tuple(sorted([*statuses, *gone], key=jobstatus.order))
 

@@ -21,7 +21,7 @@ import os, signal, socket, sys, time
 
 def save(number, frame):
     signal.signal(number, signal.SIG_IGN)
-    end = time.monotonic() + (1 if os.environ["FIRST"] == socket.gethostname() else 8)
+    end = time.monotonic() + (1 if os.environ["FIRST"] == socket.gethostname() else 5)
     while time.monotonic() < end:
         time.sleep(0.1)
     open("saved-%s-%d" % (os.environ["SLURM_JOB_ID"], os.getpid()), "w").close()
@@ -66,7 +66,8 @@ def saved(sandbox: Sandbox, venv: Path, form: str, how: str, *more: str) -> None
     count, words = FORMS[form]
     options = ["-p", "amd_a100nv_8", "--field", "misc", "--appl", "pytorch", "--gpus-per-node"]
     options += ["2", "-t", "1" if how == "limit" else "20", "--no-preflight", f"--venv={venv}"]
-    options += ["--env", "FIRST=gpu35", "--nodelist", "gpu35" if count < 4 else "gpu[35-36]"]
+    first, nodes = ("gpu35", "gpu[35-36]") if count == 4 else ("none", "gpu35")
+    options += ["--env", f"FIRST={first}", "--nodelist", nodes]
     made = sandbox.exec(["neuronctl", "submit", *options, *more, "-o", "log", "--json", *words])
     job = str(json.loads(made.stdout)["job_id"])
 

@@ -42,7 +42,9 @@ def test_top(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("7", node_list="gpu[01-03]"))
     said = (
         "srun: a message\n"
-        "0: @node\tgpu01\n0: @gpu\t0, NVIDIA A100, 97, 40000, 81920, 311.5, 61\n0: @load\t3.5\n"
+        "0: @node\tgpu01\n0: @gpu\tindex, name, utilization.gpu [%], memory.used [MiB], "
+        "memory.total [MiB], power.draw [W], temperature.gpu\n"
+        "0: @gpu\t0, NVIDIA A100, 97, 40000, 81920, 311.5, 61\n0: @load\t3.5\n"
         "1: @node\tgpu02\n1: @load\tx\n0: @cores\t64\n0: @MemTotal\t1048576\n"
         "0: @MemAvailable\t524288\n0: @process\t12 99.5 204800 python train.py\n"
     )
@@ -56,6 +58,6 @@ def test_top(run: Run, fake_slurm: FakeSlurm) -> None:
     first, second = data["nodes"]
     assert (first["load"], first["cores"], first["memory"]) == (3.5, 64, 1024)
     assert (second["load"], second["gpus"], data["silent"]) == (None, [], ["gpu03"])
-    assert [argv[0] for argv in fake_slurm.calls()] == ["squeue", "srun"] * 2
+    assert [argv[0] for argv in fake_slurm.calls()] == ["squeue", "srun", "scontrol"] * 2
     fake_slurm.answer("srun", stderr="srun: error: Job has expired\n", code=1)
     assert "Job has expired" in run("top", "7", code=7).stderr

@@ -275,7 +275,9 @@ def _bars(found: Finding, forecast: Forecast) -> bool:
     """Whether it bars the user from a partition; a later Slurm counts groups among the limits."""
     partition, limits = forecast.on_cluster.partition, forecast.on_cluster.snapshot.limits
     of_group = found.rule.closes_partition and partition is not None and not partition.root_only
-    return found.rule.bars and not (of_group and limits.config.release >= (24, 11))
+    open_to_some = partition is None or partition.takes_jobs
+    newer = limits.config.release >= (24, 11)
+    return found.rule.bars and open_to_some and not (of_group and newer)
 
 
 def _passes_over(found: Finding, judgement: Judgement) -> bool:

@@ -370,6 +370,7 @@ def test_what_one_of_several_partitions_does_not_take(
         ("22.05.8", {"root_only": True}, "gpu,old", None, ""),
         ("22.05.8", {"allow_groups": ("lee",)}, "old,gpu", None, "PartitionNodeLimit"),
         ("22.05.8", {"max_time": 60}, "old,gpu", None, ""),
+        ("22.05.8", {"state": "DRAIN"}, "old,gpu", None, ""),
         ("24.11.5", {"root_only": True}, "old,gpu", None, "PartitionNodeLimit"),
         ("24.11.5", {"allow_groups": ("lee",)}, "old,gpu", None, ""),
     ],

@@ -143,18 +143,21 @@ class RecordStore:
         return record
 
     def failed(self, key: str, error: str) -> None:
-        """Mark the intent as failed; ``error`` is sbatch's message."""
+        """Mark the intent as failed, unless it is settled; ``error`` is sbatch's message."""
         from neuronctl.masking import Masker
 
-        intent = f"{key}.intent.json"
-        record = replace(self._first(intent), status="failed", failure=Masker().text(error))
-        self._write(_failed(key), record)
-        self._forget(intent)
+        intent = self._open_intent(key)
+        if intent is not None:
+            self._write(
+                _failed(key), replace(intent, status="failed", failure=Masker().text(error))
+            )
+            self._forget(f"{key}{_INTENT}")
 
     def doubted(self, key: str, error: str) -> None:
         """Note in the intent how sbatch failed where it may have submitted the job all the same."""
-        intent = f"{key}.intent.json"
-        self._write(intent, replace(self._first(intent), failure=error))
+        intent = self._open_intent(key)
+        if intent is not None:
+            self._write(f"{key}{_INTENT}", replace(intent, failure=error))
 
     def saw(
         self,
@@ -317,11 +320,24 @@ class RecordStore:
         if held is not None:
             yield held
 
+    def _open_intent(self, key: str) -> Optional[JobRecord]:
+        """The intent; None if another login node has meanwhile recorded what became of it.
+
+        Raises RecordError if there is no record of this key at all.
+        """
+        record = self._read(f"{key}{_INTENT}")
+        if record is None and not any(name.startswith(f"{key}.") for name in self._names()):
+            raise self._missing(f"{key}{_INTENT}")
+        return record
+
+    def _missing(self, name: str) -> RecordError:
+        return RecordError(f"record {name} in {self.directory} is missing or damaged")
+
     def _first(self, *names: str) -> JobRecord:
         """The first of these records that is there; raises RecordError if none is."""
         record = next(filter(None, map(self._read, names)), None)
         if record is None:
-            raise RecordError(f"record {names[-1]} in {self.directory} is missing or damaged")
+            raise self._missing(names[-1])
         return record
 
     def _file(self, name: str) -> str:

@@ -417,3 +417,18 @@ def test_no_secret_in_a_verdict(store: RecordStore) -> None:
     store.begin(draft(verdict=f"refused: comment '{token}' is not valid"))
     (file,) = Path(store.directory).iterdir()
     assert token not in file.read_text()
+
+
+def test_another_login_node_has_settled_the_submission(store: RecordStore) -> None:
+    """It recovered the intent between sbatch's refusal, or doubt, and the record of that."""
+    found, given_up = (store.begin(draft()) for _ in range(2))
+    store.complete(found, 7, "neuron")
+    store.failed(given_up, "never reached Slurm")
+    before = names(store)
+    for key in (found, given_up):
+        store.failed(key, "Socket timed out")
+        store.doubted(key, "Socket timed out")
+    assert names(store) == before
+    assert store.get(7) is not None
+    with pytest.raises(RecordError, match="missing or damaged"):
+        store.failed("20260101T000000000Z-00000000", "x")

@@ -184,7 +184,7 @@ def _catalog(file: Optional[str]) -> Iterator[Check]:
         yield Check("cluster", GOOD, f"{words}: {age // 86400} days old", hint)
     else:
         yield Check("cluster", GOOD, words)
-    places = [one.replace("{user}", login_name()) for one in cluster.policy.submit_from]
+    places = [directory.replace("{user}", login_name()) for directory in cluster.policy.submit_from]
     for place in places:
         if os.path.isdir(place):
             yield Check("submit from", GOOD, place)
@@ -240,7 +240,7 @@ def _writable(name: str, path: str) -> Check:
 def _software() -> Iterator[Check]:
     conda = os.environ.get("CONDA_EXE") or shutil.which("conda")
     module = os.environ.get("LMOD_CMD") or os.environ.get("MODULESHOME")
-    runtimes = (shutil.which(one) for one in ("singularity", "apptainer", "enroot"))
+    runtimes = (shutil.which(runtime) for runtime in ("singularity", "apptainer", "enroot"))
     for name, found, absent in (
         ("conda", conda, "no conda on PATH"),
         ("modules", module, "neither LMOD_CMD nor MODULESHOME is set in this shell"),

@@ -167,7 +167,7 @@ def _asdict(instance: Any) -> Dict[str, Any]:
 def _plain(value: Any) -> Any:
     kind = value.__class__
     if kind is tuple or kind is list:
-        return kind([_plain(one) for one in value])
+        return kind([_plain(item) for item in value])
     if kind is dict:
         return {key: _plain(one) for key, one in value.items()}
     return _asdict(value) if is_frozen(kind) else value

@@ -71,9 +71,10 @@ _IN_BOTH = _table(_BOTH)
 SBATCH = (*_IN_BOTH, *_table(_SBATCH))
 SRUN = (*_IN_BOTH, *_table(_SRUN))
 SALLOC = tuple(
-    one
-    for one in (*_IN_BOTH, *_table(_SALLOC))
-    if one.name not in ("error", "export", "input", "open-mode", "output", "propagate", "test-only")
+    option
+    for option in (*_IN_BOTH, *_table(_SALLOC))
+    if option.name
+    not in ("error", "export", "input", "open-mode", "output", "propagate", "test-only")
 )
 
 EARLY = frozenset(("help", "quiet", "usage", "verbose", "version", "wrap"))
@@ -182,7 +183,7 @@ RENAMED = {"workdir": "chdir", "share": "oversubscribe"}
 
 SBATCHS_OWN = frozenset(option.long for option in SBATCH)
 _NOT_SBATCHS = frozenset((*RENAMED, *(option.long for option in SRUN)))
-_WITH_VALUES = tuple(f"container-{one}" for one in ("image", "mounts", "name", "workdir", "env"))
+_WITH_VALUES = tuple(f"container-{name}" for name in ("image", "mounts", "name", "workdir", "env"))
 """Of Pyxis."""
 _MOST_OF_PLUGINS = 20
 

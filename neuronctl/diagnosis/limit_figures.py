@@ -41,7 +41,7 @@ def explained(jobs: Sequence[JobStatus], *, some: bool = False) -> Dict[str, Exp
     all_jobs, now = list(jobs), int(time.time())
     if some:
         with contextlib.suppress(SlurmError):
-            all_jobs = [job for user in {one.user for one in waiting} for job in _jobs_of(user)]
+            all_jobs = [job for user in {job.user for job in waiting} for job in _jobs_of(user)]
     found = {}
     for job in waiting:
         own = [other for other in all_jobs if other.user == job.user]
@@ -99,7 +99,9 @@ def explain_limit(
     own: the jobs of its user. limits: as they hold for that user. now: epoch seconds. Pure.
     """
     known = explain(status.reason, str(status.id.job))
-    candidates = [one for one in _in_force(status, limits, groups) if one.reason == status.reason]
+    candidates = [
+        limit for limit in _in_force(status, limits, groups) if limit.reason == status.reason
+    ]
     for limit in candidates:
         wanted = _wanted(limit, status)
         if wanted is not None and not limit.allows(wanted):
@@ -132,7 +134,7 @@ def _never(limit: Limit, wanted: int, known: Explained) -> Explained:
     if limit.scope == Scope.ASSOCIATION and whom:
         whom = "you" if about.per == Per.USER else f"{whom} of yours"
     if about.counts == Counts.RUNNING:
-        words = " ".join(one for one in (limit.holder, "allows", whom, "no running jobs") if one)
+        words = " ".join(word for word in (limit.holder, "allows", whom, "no running jobs") if word)
         return Explained(f"will never start: {words}", ALLOWS_NONE)
     most = f"allows {whom or 'all of its jobs together'} {limit.amount(limit.figure)}"
     if about.minimum:

@@ -64,9 +64,9 @@ class Directives:
     def line(self, key: str) -> int:
         """The line of the option that determines a key, 0 where none does."""
         found = [
-            self.header.options[one].place.line
-            for one in _TYPED.get(key, (key,))
-            if one in self.header.options
+            self.header.options[name].place.line
+            for name in _TYPED.get(key, (key,))
+            if name in self.header.options
         ]
         return found[0] if found else 0
 
@@ -77,9 +77,9 @@ class Directives:
         one has to know the cores of a task.
         """
         remarks = {
-            one.place.line: Masker().text(one.text[1:].strip())
-            for one in self.header.ignored
-            if one.reason == REMARK
+            ignored.place.line: Masker().text(ignored.text[1:].strip())
+            for ignored in self.header.ignored
+            if ignored.reason == REMARK
         }
         values = dict(self.values)
         if by_task and self.wanted.gpus_per_node:
@@ -92,7 +92,7 @@ class Directives:
                 made.append(Entry(key, values[key], remark=remarks.pop(self.line(key), "")))
         # The rest of a line's remark stands above everything.
         left = tuple(remarks.values())
-        return [replace(one, above=left) for one in made[:1]] + made[1:]
+        return [replace(entry, above=left) for entry in made[:1]] + made[1:]
 
     def _with_defaults(self, request: JobRequest, name: str) -> JobRequest:
         """With what sbatch takes where the script says nothing, and neuronctl takes another."""
@@ -106,20 +106,21 @@ class Directives:
         if not self.line("cpus-per-task"):
             changes["cpus_per_task"] = 0  # the partition may have a default for GPUs
         changes["sbatch"] = tuple(
-            one for one in request.sbatch if one.partition("=")[0] not in dropped
+            option for option in request.sbatch if option.partition("=")[0] not in dropped
         )
         return replace(request, **changes)  # type: ignore[arg-type]
 
     def _told(self) -> None:
         """Remarks on what no job file can say."""
         options, add = self.header.options, self._add
-        for one in self.header.ignored:
-            too_late = one.reason == AFTER_COMMAND and one.place.line in self.late
-            if too_late or one.reason in (MISSPELLED, CUT):
-                what = one.text if len(one.text) < 60 else f"{one.text[:57]}…"
+        for ignored in self.header.ignored:
+            too_late = ignored.reason == AFTER_COMMAND and ignored.place.line in self.late
+            if too_late or ignored.reason in (MISSPELLED, CUT):
+                what = ignored.text if len(ignored.text) < 60 else f"{ignored.text[:57]}…"
                 self.remarks.append(
                     Remark(
-                        one.place.line, f"'{what}' has no effect ({one.reason}): not carried over"
+                        ignored.place.line,
+                        f"'{what}' has no effect ({ignored.reason}): not carried over",
                     )
                 )
         if (self.header.value("gres") or "").startswith("gres:"):
@@ -194,7 +195,7 @@ class Directives:
     def _values(self) -> Dict[str, object]:
         values: Dict[str, object] = {}
         for key, given in self._texts().items():
-            kept = [one for one in given if self._can_stand(key, one)]
+            kept = [text for text in given if self._can_stand(key, text)]
             if kept:
                 kind = BY_NAME[key].kind
                 one = kept[0] == "true" if kind in ("flag", "switch") else kept[0]
@@ -250,7 +251,9 @@ _COMPARED = (*(BY_NAME[key].field for key in _KEYS if key != "chdir"), "max_node
 
 def differences(directives: Directives, plan: JobPlan) -> List[Remark]:
     """Where the script that is made of the job file asks Slurm for something else."""
-    made = read_header("#!/bin/bash\n", command_line=[f"--{one}" for one in plan.salloc_options])
+    made = read_header(
+        "#!/bin/bash\n", command_line=[f"--{option}" for option in plan.salloc_options]
+    )
     ours = as_request(made, "", plan.cluster)
     found = []
     for field in _COMPARED:
@@ -258,21 +261,25 @@ def differences(directives: Directives, plan: JobPlan) -> List[Remark]:
         after = _plain(field, getattr(ours, field))
         if before == after:
             continue
-        key = next((one.long for one in OPTIONS if one.field == field), field.replace("_", "-"))
+        key = next(
+            (option.long for option in OPTIONS if option.field == field), field.replace("_", "-")
+        )
         if field == "sbatch":
             wanted, made_of_it = set(directives.wanted.sbatch), set(ours.sbatch)
-            for one in sorted(made_of_it - wanted):
-                found.append(Remark(0, f"'neuronctl generate' adds --{one}"))
-            for one in sorted(wanted - made_of_it):
-                if not is_secret_value(one):  # else left out on purpose, and told
-                    found.append(Remark(0, f"--{one} is not in what 'neuronctl generate' makes"))
+            for option in sorted(made_of_it - wanted):
+                found.append(Remark(0, f"'neuronctl generate' adds --{option}"))
+            for option in sorted(wanted - made_of_it):
+                if not is_secret_value(option):  # else left out on purpose, and told
+                    found.append(Remark(0, f"--{option} is not in what 'neuronctl generate' makes"))
         elif not before:
             found.append(Remark(0, f"no --{key} in the script; 'neuronctl generate' adds {after}"))
         else:
             text = f"--{key}={before}: 'neuronctl generate' makes it {after or 'nothing'}"
             found.append(Remark(directives.line(key), text))
-    told = {one.line for one in directives.remarks}
-    return [one for one in found if one.line == 0 or one.line not in told]
+    told = {remark.line for remark in directives.remarks}
+    return [
+        difference for difference in found if difference.line == 0 or difference.line not in told
+    ]
 
 
 def _plain(field: str, value: object) -> object:

@@ -160,7 +160,7 @@ class _Importer:
         read = read_shell(as_written)
         comments = read.comments
         late = [number for number in comments if shell_lines[number - 1].startswith("#SBATCH")]
-        self.directives = Directives(header, name, cluster, [self._line(one) for one in late])
+        self.directives = Directives(header, name, cluster, [self._line(number) for number in late])
         for number in late:
             shell_lines[number - 1] = ""
         self.above = [
@@ -175,7 +175,7 @@ class _Importer:
         shell = self.shell = read if text == as_written else read_shell(text)
         self.functions = functions(text)
         self.constants = _constants(shell)
-        self.has_trap = any(one.name == "trap" for one in shell.commands)
+        self.has_trap = any(command.name == "trap" for command in shell.commands)
         one_word = _one_word(text, shell)
         self.units = [] if cut or shell.broken else units(text, one_word)
         problem = syntax_problem(self.text) if cut or shell.broken else None
@@ -210,9 +210,11 @@ class _Importer:
             return []  # it is all there
         lines = self.text.split("\n")
         sets = {
-            one.name: one.place.line
-            for one in self.shell.assignments
-            if one.sure and not one.exported and lines[one.place.line - 1].strip() in made
+            assignment.name: assignment.place.line
+            for assignment in self.shell.assignments
+            if assignment.sure
+            and not assignment.exported
+            and lines[assignment.place.line - 1].strip() in made
         }
         needless: Dict[str, int] = {}
         found = sets
@@ -314,13 +316,17 @@ class _Importer:
         return JobFileDraft(text, tuple(sorted(remarks, key=lambda one: one.line)))
 
     def _written(self, entries: Sequence[Entry]) -> str:
-        started = [one.value for one in entries if one.key == "launcher"]
-        steps = [one.value for one in entries if one.key == "steps" and isinstance(one.value, list)]
-        started += [step["launcher"] for one in steps for step in one if "launcher" in step]
-        known = [launchers.load(str(one)) for one in started]
+        started = [entry.value for entry in entries if entry.key == "launcher"]
+        steps = [
+            entry.value
+            for entry in entries
+            if entry.key == "steps" and isinstance(entry.value, list)
+        ]
+        started += [step["launcher"] for group in steps for step in group if "launcher" in step]
+        known = [launchers.load(str(each)) for each in started]
         size = self.directives.entries(
-            by_task=any(one.distributed and not one.one_task_per_node for one in known),
-            by_srun=any(one.by_srun for one in known),
+            by_task=any(each.distributed and not each.one_task_per_node for each in known),
+            by_srun=any(each.by_srun for each in known),
         )
         shown = "standard input" if self.name == "<stdin>" else self.name
         every = [*self.first_keys, *size, *entries]
@@ -354,8 +360,8 @@ class _Importer:
         if unit.is_remark:
             return True
         shell = unit.shell
-        names = [one.name for one in shell.commands if not one.captured]
-        if shell.broken or any(one.background or one.looped for one in shell.commands):
+        names = [command.name for command in shell.commands if not command.captured]
+        if shell.broken or any(command.background or command.looped for command in shell.commands):
             return False
         if not _PREPARES.issuperset(names) or (unit.simple is not None and "exit" in names):
             return False
@@ -403,7 +409,7 @@ class _Importer:
             return None
         (key, value), *others = keys.items()
         head = Entry(key, value, tuple(_remarks([*shell.idle, *shell.rest])))
-        return [*self._before(shell, expand), head, *(Entry(*one) for one in others)]
+        return [*self._before(shell, expand), head, *(Entry(*other) for other in others)]
 
     def _keys(self, started: Start, expand: bool) -> Optional[Dict[str, object]]:
         """The keys of a program; None where neuronctl sets one of the launcher's options itself."""
@@ -413,7 +419,7 @@ class _Importer:
         if started.launcher is not None:
             keys["launcher"] = started.launcher
             own = {*launchers.load(started.launcher).own_options}
-            if own & {option_name(one) for one in started.options}:
+            if own & {option_name(option) for option in started.options}:
                 return None
         elif self._starts_several(started):
             keys["launcher"] = "none"
@@ -421,14 +427,14 @@ class _Importer:
             keys["launcher-option"] = list(started.options)
         keys["script"] = started.words[0]
         if started.words[1:]:
-            keys["args"] = [_argument(one, expand) for one in started.words[1:]]
+            keys["args"] = [_argument(word, expand) for word in started.words[1:]]
         return keys
 
     def _starts_several(self, started: Start) -> bool:
         """Whether neuronctl by itself would choose a launcher that starts several processes."""
         program = [Entry("script", started.words[0])]
         if started.words[1:]:
-            program.append(Entry("args", [_argument(one, True) for one in started.words[1:]]))
+            program.append(Entry("args", [_argument(word, True) for word in started.words[1:]]))
         try:
             return self._planned(self._written(program)).launcher.distributed
         except NeuronctlError:
@@ -447,7 +453,7 @@ class _Importer:
                 waiting.append(unit)
                 continue
             notes = _remarks(waiting)
-            if not all(one.is_remark for one in waiting):
+            if not all(unit.is_remark for unit in waiting):
                 made.append(([], shell_text(_joined(waiting))))
                 notes = []
             waiting = []
@@ -458,7 +464,7 @@ class _Importer:
                 return None
             made.append(([*notes, *unit.remarks], started))
         starts = [one for _, one in made if isinstance(one, Start)]
-        launched = any(one.launcher for one in starts)
+        launched = any(each.launcher for each in starts)
         if not starts or len(made) < 2 or not (ends_at_once or launched):
             return None
         expand = _refers(shell.environment, starts)
@@ -476,13 +482,13 @@ class _Importer:
     def _stands_alone(self, unit: Unit) -> bool:
         if unit.simple is None or re.search(r"\$[?!]", unit.text):
             return False
-        return all(one.words and one.words[0] in _ALONE for one in unit.simple)
+        return all(command.words and command.words[0] in _ALONE for command in unit.simple)
 
     def _ends_at_once(self, shell: _Shell) -> bool:
         """Whether ``set -e`` holds when the programs start."""
-        first = [str(one.value) for one in shell.environment if one.key == "setup-first"]
+        first = [str(entry.value) for entry in shell.environment if entry.key == "setup-first"]
         text = "\n".join([*self.prelude, *first, _joined(shell.setup)])
-        calls = [one.arguments for one in read_shell(text).calls("set")]
+        calls = [command.arguments for command in read_shell(text).calls("set")]
         signs = [
             word[0]
             for words in calls
@@ -528,28 +534,32 @@ def _lines(text: str) -> str:
 
 
 def _remarks(parts: Sequence[Unit]) -> List[str]:
-    return [one for unit in parts for one in unit.remarks]
+    return [remark for unit in parts for remark in unit.remarks]
 
 
 def _constants(shell: ShellText) -> Dict[str, str]:
     """The variables that are set once, to a text without blanks."""
     return {
-        one.name: one.word.value
-        for one in shell.assignments
-        if one.word.value is not None
-        and one.sure
-        and re.fullmatch(r"[\w./:@%+=,-]+", one.word.value)
-        and len(shell.assigned(one.name)) == 1
+        assignment.name: assignment.word.value
+        for assignment in shell.assignments
+        if assignment.word.value is not None
+        and assignment.sure
+        and re.fullmatch(r"[\w./:@%+=,-]+", assignment.word.value)
+        and len(shell.assigned(assignment.name)) == 1
     }
 
 
 def _one_word(text: str, shell: ShellText) -> Set[str]:
     """The variables whose values have no blanks, so that they need no quotes."""
     found = {"HOME", "USER", "PWD", "HOSTNAME", *re.findall(r"(?a)\bSLURM_\w+", text)}
-    for one in shell.assignments:
-        plain = re.fullmatch(r"(\"?)[\w./:@%+=,${}-]*\1", one.word.raw) and one.sure
-        if plain and found.issuperset(one.word.names) and len(shell.assigned(one.name)) == 1:
-            found.add(one.name)
+    for assignment in shell.assignments:
+        plain = re.fullmatch(r"(\"?)[\w./:@%+=,${}-]*\1", assignment.word.raw) and assignment.sure
+        if (
+            plain
+            and found.issuperset(assignment.word.names)
+            and len(shell.assigned(assignment.name)) == 1
+        ):
+            found.add(assignment.name)
     return found
 
 
@@ -566,15 +576,17 @@ def _of_shebang(header: Header, cluster: Cluster) -> List[str]:
             '    if [ -r "$file" ]; then . "$file"; break; fi',
             "done",
         ]
-    others = "".join(one for one in "eux" if one in flags)
+    others = "".join(letter for letter in "eux" if letter in flags)
     return [*lines, f"set -{others}"] if others else lines
 
 
 def _refers(environment: Sequence[Entry], starts: Sequence[Start]) -> bool:
     """Whether a value or an argument refers to a variable."""
-    env = next((one.value for one in environment if one.key == "env"), {})
+    env = next((entry.value for entry in environment if entry.key == "env"), {})
     values = list(env.values()) if isinstance(env, Mapping) else []
-    return any(NAME_BEGINS in text for text in [*values, *(w for one in starts for w in one.words)])
+    return any(
+        NAME_BEGINS in text for text in [*values, *(w for each in starts for w in each.words)]
+    )
 
 
 _REFERENCE = re.compile(f"{REFERENCE}(?=(?a:(\\w))?)")
@@ -591,9 +603,9 @@ def _argument(word: str, expand: bool) -> str:
 
 def _expanded(environment: Sequence[Entry], expand: bool) -> List[Entry]:
     made = []
-    for one in environment:
-        value = one.value
-        if one.key == "env" and isinstance(value, Mapping):
+    for entry in environment:
+        value = entry.value
+        if entry.key == "env" and isinstance(value, Mapping):
             value = {name: _argument(text, expand) for name, text in value.items()}
-        made.append(Entry(one.key, value, one.above, one.remark))
+        made.append(Entry(entry.key, value, entry.above, entry.remark))
     return made

@@ -57,8 +57,8 @@ def software(prefix: Sequence[Unit], set_by_cluster: Collection[str]) -> Softwar
         begin, later = number, later | names
         if PURGE in names:
             break
-    found = [one for kind in kinds[begin : last + 1] for one in kind]
-    modules = [one for name, values in found if name == MODULE for one in values]
+    found = [each for kind in kinds[begin : last + 1] for each in kind]
+    modules = [module for name, values in found if name == MODULE for module in values]
     purges = [name for name, _ in found].count(PURGE)
     first = bool(found) and found[0][0] == PURGE
     if not {MODULE, CONDA, VENV} & later or (purges and not (modules and first and purges == 1)):
@@ -66,12 +66,12 @@ def software(prefix: Sequence[Unit], set_by_cluster: Collection[str]) -> Softwar
     while begin and prefix[begin - 1].is_remark and prefix[begin - 1].remarks:
         begin -= 1
     before = tuple(prefix[:begin])
-    if {one.name for unit in before for one in unit.shell.assignments} & {
+    if {assignment.name for unit in before for assignment in unit.shell.assignments} & {
         *_SET_BETWEEN,
         *set_by_cluster,
     }:
         return nothing
-    remarks = tuple(one for unit in prefix[begin : last + 1] for one in unit.remarks)
+    remarks = tuple(remark for unit in prefix[begin : last + 1] for remark in unit.remarks)
     entries = []
     if modules and not purges:
         entries.append(Entry("purge", False))
@@ -98,12 +98,12 @@ def _activates(unit: Unit) -> Kind:
     """What a unit activates; nothing where it does anything else."""
     if _HOOK.fullmatch(unit.text.strip()):
         return ((HOOK, ()),)
-    found = [_activation(one) for one in unit.simple or ()]
-    return () if None in found else tuple(one for one in found if one is not None)
+    found = [_activation(command) for command in unit.simple or ()]
+    return () if None in found else tuple(step for step in found if step is not None)
 
 
 def _activation(simple: Simple) -> Optional[Tuple[str, Tuple[str, ...]]]:
-    words = [one for one in simple.words if one is not None]
+    words = [word for word in simple.words if word is not None]
     if len(words) < 2 or len(words) != len(simple.words):
         return None
     if words[0] == "ml":
@@ -111,7 +111,7 @@ def _activation(simple: Simple) -> Optional[Tuple[str, Tuple[str, ...]]]:
     if words == ["module", "purge"]:
         return PURGE, ()
     if words[:2] in (["module", "load"], ["module", "add"]):
-        plain = all(re.fullmatch(r"(?a)\w[\w./+@:-]*", one) for one in words[2:])
+        plain = all(re.fullmatch(r"(?a)\w[\w./+@:-]*", word) for word in words[2:])
         return (MODULE, tuple(words[2:])) if words[2:] and plain else None
     if words[:2] in (["conda", "activate"], ["source", "activate"]) and len(words) == 3:
         return (CONDA, (words[2],)) if re.fullmatch(r"(?a)[\w/.][\w./+@-]*", words[2]) else None
@@ -151,12 +151,12 @@ def variables(behind: Sequence[Unit]) -> Variables:
             continue
         if unit.simple is None:
             break
-        if all(one.words and one.words[0] in _NEUTRAL for one in unit.simple):
+        if all(command.words and command.words[0] in _NEUTRAL for command in unit.simple):
             only_text = True  # `set -u` ends the job at a variable that is not there
             continue
-        pairs = [pair for one in unit.simple for pair in one.sets]
+        pairs = [pair for command in unit.simple for pair in command.sets]
         names = [name for name, _ in pairs]
-        if not all(one.exported for one in unit.simple) or len(set(names)) < len(names):
+        if not all(command.exported for command in unit.simple) or len(set(names)) < len(names):
             break
         if not all(_may_be_set(*pair, only_text=only_text) for pair in pairs):
             break
@@ -167,7 +167,7 @@ def variables(behind: Sequence[Unit]) -> Variables:
         while above and behind[above - 1].remarks and behind[above - 1].is_remark:
             above -= 1
         used += range(above, number + 1)
-    remarks = tuple(one for number in used for one in behind[number].remarks)
+    remarks = tuple(remark for number in used for remark in behind[number].remarks)
     left = [unit for number, unit in enumerate(behind) if number not in used]
     return Variables(values, remarks, tuple(left))
 

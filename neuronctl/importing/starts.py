@@ -88,7 +88,7 @@ def start(
     """
     if not words or words[0] is None or None in words:
         return None
-    given = tuple(one for one in words if one is not None)
+    given = tuple(word for word in words if word is not None)
     if _variable(given[0]) or given[0] in _SHELLS_OWN or given[0] in functions:
         return None
     if not re.fullmatch(r"[\w.+/@:-]+", given[0]) or given[0].startswith("-"):
@@ -98,7 +98,7 @@ def start(
     if found is None and any(flag in ("-c", "-lc") and " " in text for flag, text in pairs):
         return None  # text for a shell, which is easier to read where it stands
     found = found or _program(None, given)
-    if found is None or any(MAY_SPLIT in one for one in (*found.words, *found.options)):
+    if found is None or any(MAY_SPLIT in word for word in (*found.words, *found.options)):
         return None
     return found
 
@@ -136,7 +136,7 @@ def _launched(words: Tuple[str, ...], size: Size, within: str = "") -> Optional[
                 return None
             kept += option.words
     rest = words[call.length :]
-    short = any(one.startswith("-") and not one.startswith("--") for one in kept)
+    short = any(word.startswith("-") and not word.startswith("--") for word in kept)
     if not rest or any(map(_variable, kept)) or (short and not launcher.values):
         return None
     if launcher.python or _given([*map(option_name, launcher.executable)], values):
@@ -195,8 +195,11 @@ def _variable(word: str) -> bool:
 # These are so without being said.
 _SAY_NOTHING = (
     ("export", "ALL"),
-    *(("kill-on-bad-exit", one) for one in ("", "1")),
-    *(("jobid", f"{NAME_BEGINS}{one}{NAME_ENDS}") for one in ("SLURM_JOB_ID", "SLURM_JOBID")),
+    *(("kill-on-bad-exit", value) for value in ("", "1")),
+    *(
+        ("jobid", f"{NAME_BEGINS}{variable}{NAME_ENDS}")
+        for variable in ("SLURM_JOB_ID", "SLURM_JOBID")
+    ),
 )
 
 
@@ -213,10 +216,12 @@ def _srun(words: Tuple[str, ...], size: Size) -> Optional[Start]:
         "ntasks-per-node": size.tasks_per_node,
         "cpus-per-task": size.cores,
     }
-    carried = {name for one in size.launchers if one.name == "srun" for name in one.carried}
+    carried = {
+        name for launcher in size.launchers if launcher.name == "srun" for name in launcher.carried
+    }
     kept: List[str] = []
-    for one in parsed:
-        name, value = one.known.name, one.value or ""
+    for option in parsed:
+        name, value = option.known.name, option.value or ""
         if name in counts:
             if counts[name] is None or size.number(value) != counts[name]:
                 return None
@@ -224,15 +229,15 @@ def _srun(words: Tuple[str, ...], size: Size) -> Optional[Start]:
             pass
         elif name.replace("-", "_") not in carried or _variable(value):
             return None
-        elif one.known.short and len(words[one.index]) == 2:
-            kept += [words[one.index]] if not value else [f"--{name}={value}"]
+        elif option.known.short and len(words[option.index]) == 2:
+            kept += [words[option.index]] if not value else [f"--{name}={value}"]
         else:
             kept.append(f"--{name}={value}" if value else f"--{name}")
     rest = words[end:]
     if not rest:
         return None
     # Words for srun itself: those that the cluster's every srun has need not be said.
-    kept = [one for one in kept if one not in size.srun_options]
+    kept = [word for word in kept if word not in size.srun_options]
     inner = _inner(rest)
     found = None
     if not kept:
@@ -254,8 +259,8 @@ def _inner(words: Tuple[str, ...]) -> Optional[Tuple[str, ...]]:
     names = re.findall(r"(?a)\w+", text)
     # `$((SLURM_NODEID == 0))` says who the host is, which neuronctl says itself.
     of_host = r"--rdzv[-_]conf[= ]is_host=\$\(\([^()]*\)\)"
-    for one in (text, re.sub(of_host, "", text)):
-        found = [simple for unit in units(one, names) for simple in unit.simple or (None,)]
+    for form in (text, re.sub(of_host, "", text)):
+        found = [simple for unit in units(form, names) for simple in unit.simple or (None,)]
         if len(found) == 1 and found[0] is not None and None not in found[0].words:
             return tuple(word for word in found[0].words if word is not None)
     return None
@@ -284,8 +289,8 @@ def _contained(words: Tuple[str, ...], size: Size, *, by_srun: bool = False) -> 
         keys.append(("bind", binds))
     if {"cleanenv", "e"} & set(plain):
         keys.append(("cleanenv", True))
-    left = (one for one in plain if one not in ("cleanenv", "e"))
-    others = [f"--{one}" if len(one) > 1 else f"-{one}" for one in left]
+    left = (option for option in plain if option not in ("cleanenv", "e"))
+    others = [f"--{option}" if len(option) > 1 else f"-{option}" for option in left]
     if others:
         keys.append(("container-option", others))
     inside = tuple(rest[1:])

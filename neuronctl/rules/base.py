@@ -355,13 +355,13 @@ def rule(
 
 def findings(subject: Any) -> Iterator[Tuple[Finding, Violation]]:
     """What the rules find in a RuleContext, or in ScriptFacts."""
-    for one in tuple(RULES.values()):
-        for step, part in () if one.code in subject.rules_off else subject.parts(one):
-            for number, violation in enumerate(islice(one.judge(part), MOST_OF_ONE), 1):
+    for each in tuple(RULES.values()):
+        for step, part in () if each.code in subject.rules_off else subject.parts(each):
+            for number, violation in enumerate(islice(each.judge(part), MOST_OF_ONE), 1):
                 if number == MOST_OF_ONE:
                     last = f"{violation.message}; more of these are not listed"
                     violation = replace(violation, message=last)
-                yield one.finding(violation, step, reviewed=subject.reviewed), violation
+                yield each.finding(violation, step, reviewed=subject.reviewed), violation
 
 
 def nearest(word: str, known: Tuple[str, ...]) -> Tuple[str, ...]:

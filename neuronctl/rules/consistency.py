@@ -148,7 +148,7 @@ def processes_meant(context: RuleContext) -> Iterator[Violation]:
         called = called_launcher(request)
         if called is not None and called[0].starts_processes():
             launcher, name, args = called
-            program = next((one for one in args if one.endswith(".py")), "PROGRAM")
+            program = next((arg for arg in args if arg.endswith(".py")), "PROGRAM")
             yield Violation(
                 f"{name} starts once, on the first node of {plan.nodes}, and reaches no other",
                 f"to start it on every node: --launcher {launcher.name} {quote(program)}",
@@ -219,13 +219,13 @@ def launcher_without_options(context: RuleContext) -> Iterator[Violation]:
 @rule(ERROR, "NC311", "options exclude each other")
 def exclusive_options(context: RuleContext) -> Iterator[Violation]:
     request = context.plan.request
-    names = [one.partition("=")[0] for one in request.sbatch]
+    names = [option.partition("=")[0] for option in request.sbatch]
     memory: List[str] = ["mem"] if request.mem is not None else []
-    memory += [one for one in ("mem-per-cpu", "mem-per-gpu") if one in names]
+    memory += [option for option in ("mem-per-cpu", "mem-per-gpu") if option in names]
     if len(memory) > 1:
-        options = " and ".join(f"--{one}" for one in memory)
+        options = " and ".join(f"--{option}" for option in memory)
         yield Violation(f"{options} cannot be combined", "keep one of them", EVERY_SLURM)
-    exported = [one for one in request.sbatch if re.match("export=(?!ALL)", one)]
+    exported = [option for option in request.sbatch if re.match("export=(?!ALL)", option)]
     if exported and context.plan.secrets:
         kept_out = ", ".join(context.plan.secrets)
         yield Violation(
@@ -235,7 +235,7 @@ def exclusive_options(context: RuleContext) -> Iterator[Violation]:
         )
     if request.conda is not None and request.venv is not None:
         yield Violation("--conda and --venv cannot be combined", "keep one of them")
-    for name in sorted({one for one in names if names.count(one) > 1}):
+    for name in sorted({name for name in names if names.count(name) > 1}):
         yield Violation(
             f"--sbatch {name} is given more than once", "Slurm uses the last: keep that one"
         )
@@ -380,7 +380,7 @@ def horovod_command(context: RuleContext) -> Iterator[Violation]:
     variables = 0
     if plan.launcher.one_string == launchers.PROGRAM_AND_VARIABLES:
         given = (f"{name}={quote(value)}" for name, value in plan.request.env)
-        variables = _HOROVODS_OWN + sum(len(one.encode()) + 1 for one in given)
+        variables = _HOROVODS_OWN + sum(len(option.encode()) + 1 for option in given)
         variables += 0 if context.reviewed else context.local.environment_bytes
     if program + variables >= MAX_ARG_STRLEN:
         words = f"the program with its arguments has {program} bytes"
@@ -410,7 +410,7 @@ def horovod_directory(context: RuleContext) -> Iterator[Violation]:
 @rule(ERROR, "NC324", "container in a directory with a comma", "of_machine of_launch of_step")
 def container_directory(context: RuleContext) -> Iterator[Violation]:
     directory = context.local.directory
-    sign = next((one for one in ",:" if one in directory), "")
+    sign = next((mark for mark in ",:" if mark in directory), "")
     runtime = context.plan.wrapping.prefix[:1]
     if sign and runtime:
         yield Violation(
@@ -490,7 +490,7 @@ def modules_in_one_word(context: RuleContext) -> Iterator[Violation]:
                 f"'module load' reads --module '{name}' as one module's name, blanks and commas "
                 "included",
                 "use one option per module: "
-                + join([w for one in parts for w in ("--module", one)]),
+                + join([w for part in parts for w in ("--module", part)]),
             )
 
 

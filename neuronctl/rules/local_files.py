@@ -181,8 +181,8 @@ def old_module(context: RuleContext) -> Iterator[Violation]:
     older = {}
     for module in plan.request.modules:
         name, version = _version(module)
-        known = [one for one in plan.cluster.modules if _version(one)[0] == name]
-        if version and known and all(version < _version(one)[1] for one in known):
+        known = [module for module in plan.cluster.modules if _version(module)[0] == name]
+        if version and known and all(version < _version(name)[1] for name in known):
             older[module] = known
     if older:
         words = ", ".join(f"{one} (known: {', '.join(known)})" for one, known in older.items())
@@ -198,7 +198,7 @@ def old_module(context: RuleContext) -> Iterator[Violation]:
 @rule(WARNING, "NC405", "modules of another architecture", about="")
 def module_prefix(context: RuleContext) -> Iterator[Violation]:
     plan, prefix = context.plan, context.plan.partition.module_prefix
-    others = [one for one in plan.request.modules if not one.startswith(prefix)]
+    others = [module for module in plan.request.modules if not module.startswith(prefix)]
     if others:
         yield Violation(
             f"modules for the nodes of {plan.partition.name} begin with {prefix}; these do not: "

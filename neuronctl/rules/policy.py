@@ -17,7 +17,7 @@ def _comment_form(context: RuleContext) -> str:
     if policy.form == "fields" and context.of_script:
         return f'--comment="{policy.parts}"'
     if policy.form == "fields":
-        return " ".join(f"--{one.key} {one.key.upper()}" for one in policy.fields)
+        return " ".join(f"--{field.key} {field.key.upper()}" for field in policy.fields)
     return f"--comment TEXT that matches {policy.pattern}" if policy.pattern else "--comment WORD"
 
 
@@ -31,9 +31,9 @@ def _values(context: RuleContext, near: Sequence[str] = ()) -> str:
     fields = policy.fields
     if policy.form == "word":
         fields = (CommentField("word", policy.values),)
-    told = [one for one in fields if one.values and not set(near) & set(one.values)]
-    lists = [_short(context, one.key, one.values) for one in told]
-    lists += _where_all(context, *(one.values for one in told))
+    told = [field for field in fields if field.values and not set(near) & set(field.values)]
+    lists = [_short(context, part.key, part.values) for part in told]
+    lists += _where_all(context, *(part.values for part in told))
     return "".join(f"; {text}" for text in lists)
 
 
@@ -42,15 +42,15 @@ def _choices(context: RuleContext, key: str, values: Tuple[str, ...], word: str 
     close = nearest(word, values)
     # A value that contains the word, or is contained in it, is what was meant more often.
     related = tuple(
-        one
-        for one in values
-        if word and (word.lower() in one or (len(one) > 2 and one in word.lower()))
+        value
+        for value in values
+        if word and (word.lower() in value or (len(value) > 2 and value in word.lower()))
     )
     best = tuple(dict.fromkeys(related or close))[:4]
     every = _where_all(context, values)
     if best and every:
         meanings = context.plan.cluster.policy.comment.meanings
-        text = f"did you mean {' or '.join(_meant(one, meanings) for one in best)}?"
+        text = f"did you mean {' or '.join(_meant(value, meanings) for value in best)}?"
         return " ".join([text, *every])
     return "; ".join([_short(context, key, values), *every])
 
@@ -60,7 +60,7 @@ def _short(context: RuleContext, key: str, values: Tuple[str, ...]) -> str:
     meanings = context.plan.cluster.policy.comment.meanings
     few = len(values) <= _SHOWN
     name, near = ("", ()) if few else _near_program(context, values)
-    shown = ", ".join(_meant(one, meanings) for one in (near or values)[:_SHOWN])
+    shown = ", ".join(_meant(value, meanings) for value in (near or values)[:_SHOWN])
     needed_by = f" (the program imports {name})" if name else ""
     return f"{key.upper()} {'is one of' if few else 'can be'} {shown}{needed_by}"
 
@@ -103,14 +103,14 @@ def _right_comment(context: RuleContext) -> str:
     if policy.form == "word":
         word = parts.get("appl", "")
         return word if not policy.values or word in policy.values else ""
-    known = {one.key: {value.lower(): value for value in one.values} for one in policy.fields}
+    known = {field.key: {value.lower(): value for value in field.values} for field in policy.fields}
     given = {key: known[key].get(parts[key].lower(), "") for key in known if key in parts}
     found: Dict[str, str] = {}
     every = policy.form == "fields"
     for word in re.split(r"[\s;,&|]+", context.plan.comment or ""):
         key, _, value = word.rpartition("=")
-        meant = [one for one in known if one not in given and key in (one, "")]
-        meant = [one for one in meant if value.lower() in known[one]]
+        meant = [field for field in known if field not in given and key in (field, "")]
+        meant = [field for field in meant if value.lower() in known[field]]
         if len(meant) == 1 and meant[0] not in found:
             found[meant[0]] = known[meant[0]][value.lower()]
         elif word and key not in given:
@@ -143,10 +143,10 @@ def comment_given(context: RuleContext) -> Iterator[Violation]:
 
 def _separated(comment: str, policy: CommentPolicy) -> str:
     """The comment with ``;`` alone between its parts; "" where nothing else is between them."""
-    parts = [one for one in re.split(r"[\s,:&|;]+", comment) if one]
-    keys = [one.partition("=")[0] for one in parts]
+    parts = [word for word in re.split(r"[\s,:&|;]+", comment) if word]
+    keys = [part.partition("=")[0] for part in parts]
     right = ";".join(parts)
-    known = len(parts) > 1 and keys == [one.key for one in policy.fields]
+    known = len(parts) > 1 and keys == [field.key for field in policy.fields]
     return right if known and right != comment else ""
 
 
@@ -199,7 +199,7 @@ def _wrong_comment(context: RuleContext) -> Iterator[Violation]:
     for part in comment.split(";"):
         key, equals, value = part.partition("=")
         if not equals:
-            values = tuple(value for one in policy.fields for value in one.values)
+            values = tuple(value for field in policy.fields for value in field.values)
             close = nearest(comment, values)
             yield Violation(
                 f"comment '{comment}' does not have the form {policy.parts}",
@@ -211,7 +211,7 @@ def _wrong_comment(context: RuleContext) -> Iterator[Violation]:
             return
         pairs[key] = value
         keys.append(key)
-    known = {one.key: one.values for one in policy.fields}
+    known = {field.key: field.values for field in policy.fields}
     for key in pairs:
         if key not in known:
             yield Violation(
@@ -279,9 +279,9 @@ def submit_directory(context: RuleContext) -> Iterator[Violation]:
     allowed = plan.cluster.policy.submit_from
     if not here.directory or not allowed or context.reviewed:
         return
-    places = [one.replace("{user}", here.user).rstrip("/") for one in allowed]
+    places = [place.replace("{user}", here.user).rstrip("/") for place in allowed]
     directory = here.directory.rstrip("/")
-    if not any(directory == one or directory.startswith(one + "/") for one in places):
+    if not any(directory == place or directory.startswith(place + "/") for place in places):
         yield Violation(
             f"jobs on {plan.cluster.name} may be submitted only from {' or '.join(places)}; "
             f"{'this' if plan.interactive or plan.request.chdir is None else '--chdir'} is "
@@ -295,8 +295,10 @@ def _how_to_name(context: RuleContext, option: str, key: str, usable: Sequence[s
     """Where an account or QOS is named; ``usable``: those that Slurm says are the user's."""
     name = key.upper()
     if context.of_script:
-        return "add " + " or ".join(f"#SBATCH {option} {one}" for one in usable or (name,))
-    words = " or ".join(f"{option} {one}" for one in usable or (name,))
+        return "add " + " or ".join(
+            f"#SBATCH {option} {partition}" for partition in usable or (name,)
+        )
+    words = " or ".join(f"{option} {partition}" for partition in usable or (name,))
     return f"add {words}; or set '{key}: {name}' once in {context.local.config_file}"
 
 

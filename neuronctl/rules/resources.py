@@ -22,7 +22,11 @@ _GPUS = "gpus-per-node gres gpus gpus-per-task"
 
 def _open(plan: JobPlan, suits: Callable[[Partition], bool]) -> List[str]:
     """The names of the open partitions that suit, for a hint."""
-    return [one.name for one in plan.cluster.partitions.values() if one.open and suits(one)]
+    return [
+        partition.name
+        for partition in plan.cluster.partitions.values()
+        if partition.open and suits(partition)
+    ]
 
 
 def _known(context: RuleContext) -> Optional[Partition]:
@@ -55,7 +59,7 @@ def partition_exists(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     names, model = tuple(plan.cluster.partitions), plan.partition.name.lower()
     having = _open(plan, lambda one: one.gpu == model)
-    behind = [one for one in plan.request.args if one.partition("=")[0] in ("-p", "--partition")]
+    behind = [arg for arg in plan.request.args if arg.partition("=")[0] in ("-p", "--partition")]
     if not plan.partition.name and behind:
         yield Violation(
             f"{behind[0]} comes after {plan.request.script}, so it is passed to the program, as is "
@@ -65,7 +69,7 @@ def partition_exists(context: RuleContext) -> Iterator[Violation]:
     elif not plan.partition.name:
         on_cluster = context.on_cluster
         own = () if on_cluster is None else on_cluster.snapshot.limits.partitions
-        default = next((one.name for one in own if one.default), None)
+        default = next((partition.name for partition in own if partition.default), None)
         words = f"no partition requested, and the catalog has no default for {plan.cluster.name}"
         hint = "name one with -p, or use -p auto"
         if default is not None:
@@ -219,7 +223,7 @@ def gpu_model(context: RuleContext) -> Iterator[Violation]:
 def gpu_models(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, _known(context)
     models = plan.request.gpu_models
-    wanted = [one.lower() for one in models]
+    wanted = [model.lower() for model in models]
     if partition is None or not models or (partition.gpu or "").lower() in wanted:
         return
     having = _open(plan, lambda one: (one.gpu or "").lower() in wanted)

@@ -208,7 +208,7 @@ def qos_known(on_cluster: PlanOnCluster) -> Iterator[Violation]:
         yield Violation(f"Slurm has no QOS '{name}'{default}", _qos_hint(on_cluster), source)
         return
     allowed = () if on_cluster.association is None else on_cluster.association.qos
-    if enforced and allowed and name.lower() not in [one.lower() for one in allowed]:
+    if enforced and allowed and name.lower() not in [other.lower() for other in allowed]:
         yield Violation(
             f"you may not use QOS '{name}'{default}; yours in account {on_cluster.account}: "
             f"{', '.join(allowed)}",
@@ -223,7 +223,7 @@ def account_known(on_cluster: PlanOnCluster) -> Iterator[Violation]:
     enforced = limits.qos is not None and "associations" in limits.config.enforce
     if on_cluster.associations or not enforced:
         return
-    mine = tuple(dict.fromkeys(one.account for one in limits.associations))
+    mine = tuple(dict.fromkeys(association.account for association in limits.associations))
     fault = "you have no default account" if asked is None else f"you may not use account '{asked}'"
     use = " or ".join(f"-A {name}" for name in mine)
     yield Violation(
@@ -247,7 +247,7 @@ def partition_allows(on_cluster: PlanOnCluster) -> Iterator[Violation]:
     source = on_cluster.snapshot.says(f"scontrol show partition {partition.name}")
     enforced = "associations" in on_cluster.snapshot.limits.config.enforce
     if enforced and on_cluster.associations and on_cluster.association is None:
-        places = " and ".join(one.partition for one in on_cluster.associations)
+        places = " and ".join(association.partition for association in on_cluster.associations)
         yield Violation(
             f"you may use account {on_cluster.account} only in partition {places}",
             "use that partition, or another account with -A",
@@ -401,9 +401,9 @@ def features(context: RuleContext) -> Iterator[Violation]:
     # Slurm refuses a name that no node of the cluster has, whatever else would do.
     anywhere = {x for group in on_cluster.snapshot.limits.nodes for x in group.features} | known
     names = dict.fromkeys(feature_names(text) if text and pool else ())
-    unknown = [one for one in names if one not in anywhere]
+    unknown = [name for name in names if name not in anywhere]
     if on_cluster.lacking(names_of(pool), empty=True):
-        unknown = [one for one in names if one not in known]
+        unknown = [name for name in names if name not in known]
     source = on_cluster.snapshot.says("scontrol show node")
     hint = f"features there: {', '.join(sorted(known)) or 'none'}"
     for one in unknown:
@@ -452,7 +452,10 @@ def _is_beyond_any(on_cluster: PlanOnCluster) -> bool:
     return (
         cores > max(group.cores for group in pool)
         or gpus > max(group.gpus for group in pool)
-        or (request.mem is not None and needs.memory_per_node > max(one.memory_mb for one in pool))
+        or (
+            request.mem is not None
+            and needs.memory_per_node > max(group.memory_mb for group in pool)
+        )
         or (model is not None and request.gpu_type not in (None, model))
     )
 

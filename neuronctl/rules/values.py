@@ -84,7 +84,7 @@ def stands_literally(context: RuleContext) -> Iterator[Violation]:
         return
     for name, value in plan.request.env:
         linkers = _LINKERS if name.startswith("LD_") else ()
-        names = [one for one in references(value) if one not in linkers]
+        names = [reference for reference in references(value) if reference not in linkers]
         if not names or name in plan.secrets:
             continue
         to_itself = name in names
@@ -102,9 +102,12 @@ def stands_literally(context: RuleContext) -> Iterator[Violation]:
         if any(re.fullmatch(_READ_DOLLARS, program) for program in programs):
             continue
         names = [
-            one
-            for one in dict.fromkeys(one for word in words for one in references(word))
-            if one in context.local.variables or one.startswith(("SLURM_", "SLURMD_", "MASTER_"))
+            reference
+            for reference in dict.fromkeys(
+                reference for word in words for reference in references(word)
+            )
+            if reference in context.local.variables
+            or reference.startswith(("SLURM_", "SLURMD_", "MASTER_"))
         ]
         if names:
             yield Violation(
@@ -138,7 +141,7 @@ def cannot_be_expanded(context: RuleContext) -> Iterator[Violation]:
                     f"export the whole value before you submit, and pass it on with --env {name}",
                 )
             continue
-        by_task = [one for one in names if one in _TASKS]
+        by_task = [name for name in names if name in _TASKS]
         if by_task and processes > 1:
             yield Violation(
                 f"{place}: {_named(by_task)} {verb(len(by_task))} another in each of the "
@@ -147,7 +150,7 @@ def cannot_be_expanded(context: RuleContext) -> Iterator[Violation]:
                 f"'exec PROGRAM $${by_task[0]}'",
             )
         elif not _may_be_set(plan):
-            unset += [one for one in names if one != name and not _is_set(context, one)]
+            unset += [other for other in names if other != name and not _is_set(context, other)]
         if re.search(r"`|\$\(|\$\{(?![A-Za-z_]\w*\})", value):
             yield Violation(
                 f"{place}: --expand replaces $NAME and ${{NAME}} only; $(…), `…` and other forms "

@@ -60,11 +60,11 @@ def _gpus(environ: Mapping[str, str]) -> Optional[int]:
         return count
     each = environ.get("SLURM_GPUS_PER_NODE")  # "4", "a100:4" or "a100:2,h100:2"
     if each:
-        return sum(int(one.rpartition(":")[2]) for one in each.split(","))
+        return sum(int(part.rpartition(":")[2]) for part in each.split(","))
     visible = environ.get("SLURM_JOB_GPUS")
     if not visible and environ.get("SLURMD_NODENAME"):
         visible = environ.get("CUDA_VISIBLE_DEVICES")  # on other machines it is not the job's
-    return len([one for one in visible.split(",") if one]) if visible else None
+    return len([gpu for gpu in visible.split(",") if gpu]) if visible else None
 
 
 def _counts(text: str) -> Tuple[int, ...]:

@@ -122,15 +122,15 @@ _ARRAY_END = 4_000_001
 def _distinct(group: Sequence[range]) -> int:
     """The number of distinct indexes in overlapping ranges."""
     if len(group) <= 1:
-        return sum(len(one) for one in group)
-    first, end = group[0].start, max(one[-1] for one in group) + 1
-    if all(one.step == 1 for one in group):
+        return sum(len(tasks) for tasks in group)
+    first, end = group[0].start, max(tasks[-1] for tasks in group) + 1
+    if all(tasks.step == 1 for tasks in group):
         return end - first
     if end > _ARRAY_END:
-        return sum(len(one) for one in group)
+        return sum(len(tasks) for tasks in group)
     seen = bytearray(end - first)
-    for one in group:
-        seen[one.start - first : one[-1] + 1 - first : one.step] = b"\1" * len(one)
+    for tasks in group:
+        seen[tasks.start - first : tasks[-1] + 1 - first : tasks.step] = b"\1" * len(tasks)
     return sum(seen)
 
 
@@ -185,4 +185,4 @@ class _Tasks:
 
     def meets(self, other: _Tasks) -> bool:
         """Whether both have an index in common."""
-        return any(_meet(one, two) for one in self._ranges() for two in other._ranges())
+        return any(_meet(tasks, two) for tasks in self._ranges() for two in other._ranges())

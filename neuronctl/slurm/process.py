@@ -159,9 +159,9 @@ def run_together(
         ]
         if meanwhile is not None:
             meanwhile()
-        for one in asked:
+        for question in asked:
             try:
-                answers.append(one.result())
+                answers.append(question.result())
             except SlurmUnavailableError as error:
                 answers.append(error)
     return answers

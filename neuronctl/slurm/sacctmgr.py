@@ -62,7 +62,7 @@ class Association:
 
 def association_in(partition: str, own: Sequence[Association]) -> Optional[Association]:
     """Of a user's in one account, the one that holds in a partition; None: none does."""
-    here = [one for one in own if one.partition in ("", partition)]
+    here = [association for association in own if association.partition in ("", partition)]
     return max(here, key=lambda one: one.partition, default=None)
 
 

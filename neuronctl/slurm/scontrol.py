@@ -76,7 +76,7 @@ class SitePartition:
     def takes_qos(self, name: str) -> bool:
         """Whether a job of that QOS, in whatever case, may be submitted there."""
         allowed, denied = (
-            {one.lower() for one in names} for names in (self.allow_qos, self.deny_qos)
+            {name.lower() for name in names} for names in (self.allow_qos, self.deny_qos)
         )
         return name.lower() in allowed if allowed else name.lower() not in denied
 
@@ -144,7 +144,7 @@ class NodeGroup:
     def gpus_of(self, kind: str) -> Tuple[int, int]:
         """How many GPUs of a type each node has, and how many of them are in use."""
         if self.gpu_types:
-            return next((one[1:] for one in self.gpu_types if one[0] == kind), (0, 0))
+            return next((gpus[1:] for gpus in self.gpu_types if gpus[0] == kind), (0, 0))
         return (self.gpus, self.gpus_used) if self.gpu == kind else (0, 0)
 
 
@@ -399,7 +399,7 @@ def _text(text: str) -> str:
 
 def words(text: str) -> Tuple[str, ...]:
     """``a,b`` -> a, b; none for ``(null)`` and ``none``."""
-    return tuple(one for one in _text(text).split(",") if one and one != "none")
+    return tuple(part for part in _text(text).split(",") if part and part != "none")
 
 
 def _allowed(text: str) -> Tuple[str, ...]:

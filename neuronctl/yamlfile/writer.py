@@ -28,9 +28,9 @@ def write(entries: Iterable[Entry], *, above: Iterable[str] = ()) -> str:
     Values: a text, a number, a boolean, None, a list of these or of mappings, or a mapping; in a
     mapping of a list, the key "" has the comment lines above it. above: comment lines at the top.
     """
-    lines = [_comment(one) for one in above]
+    lines = [_comment(line) for line in above]
     for entry in entries:
-        lines += [_comment(one) for one in entry.above]
+        lines += [_comment(line) for line in entry.above]
         first, *others = _entry(entry.key, entry.value, "")
         if entry.remark and others:
             lines.append(_comment(entry.remark))
@@ -41,7 +41,9 @@ def write(entries: Iterable[Entry], *, above: Iterable[str] = ()) -> str:
 
 
 def _comment(text: str) -> str:
-    shown = "".join(one if one.isprintable() else "?" for one in text.replace("\t", " "))
+    shown = "".join(
+        character if character.isprintable() else "?" for character in text.replace("\t", " ")
+    )
     return f"# {shown}".rstrip()
 
 
@@ -56,15 +58,17 @@ def _entry(key: str, value: object, indent: str) -> List[str]:
         return lines
     if not isinstance(value, (list, tuple)):
         return [f"{head} {_scalar(value)}"]
-    if not any(isinstance(one, Mapping) for one in value):
-        line = f"{head} [{', '.join(_scalar(one, flow=True) for one in value)}]"
-        if len(line) <= _WIDTH or not all(isinstance(one, str) for one in value):
+    if not any(isinstance(item, Mapping) for item in value):
+        line = f"{head} [{', '.join(_scalar(item, flow=True) for item in value)}]"
+        if len(line) <= _WIDTH or not all(isinstance(item, str) for item in value):
             return [line]
-        return [head, *(f"{indent}  - {_scalar(one)}" for one in value)]
+        return [head, *(f"{indent}  - {_scalar(item)}" for item in value)]
     lines = [head]
-    for one in value:
-        below = [line for name in one if name for line in _entry(name, one[name], indent + "    ")]
-        lines += [f"{indent}  {_comment(text)}" for text in one.get("", ())]
+    for item in value:
+        below = [
+            line for name in item if name for line in _entry(name, item[name], indent + "    ")
+        ]
+        lines += [f"{indent}  {_comment(text)}" for text in item.get("", ())]
         lines += [f"{indent}  - {below[0].lstrip()}", *below[1:]]
     return lines
 
@@ -104,8 +108,8 @@ _NOT_PLAIN = ("~", "null", "true", "false", "-", "---", "...")
 def _quoted(text: str) -> str:
     quoted = json.dumps(text, ensure_ascii=False)
     return "".join(
-        one if one == " " or (one.isprintable() and one != "\ufeff") else _escape(one)
-        for one in quoted
+        text if text == " " or (text.isprintable() and text != "\ufeff") else _escape(text)
+        for text in quoted
     )
 
 

@@ -445,7 +445,7 @@ def features(context: RuleContext) -> Iterator[Violation]:
 
 
 def _is_beyond_any(on_cluster: PlanOnCluster) -> bool:
-    """Whether one of its nodes needs more than any has, which other rules say."""
+    """Whether one of its nodes needs more than any has or may give, which other rules say."""
     needs, pool, request = on_cluster.needs, on_cluster.pool, on_cluster.plan.request
     cores, gpus = needs.largest_share
     model = on_cluster.plan.partition.gpu
@@ -457,6 +457,11 @@ def _is_beyond_any(on_cluster: PlanOnCluster) -> bool:
             and needs.memory_per_node > max(group.memory_mb for group in pool)
         )
         or (model is not None and request.gpu_type not in (None, model))
+        or any(
+            on_cluster.least_on_node.get(limit.tres, 0) > limit.figure
+            for limit in on_cluster.limits
+            if limit.scope == Scope.PARTITION and limit.about.per == Per.NODE
+        )
     )
 
 

@@ -254,7 +254,7 @@ def test_what_is_said_is_what_slurm_does(
         (f"{QOS} GrpTRES=node=1", "GrpTRES=node=-1", "can start now", "R"),
         (f"{ACCOUNT} GrpTRES=node=1", "GrpTRES=node=-1", "can start now", "R"),
         (f"{QOS} MaxTRESPerUser=node=1", "MaxTRESPerUser=node=-1", "can start now", "R"),
-        (f"{UPDATE} MaxCPUsPerNode=15", NO_CORES, "not known", "PENDING Resources"),
+        (f"{UPDATE} MaxCPUsPerNode=15", NO_CORES, "will wait Resources", ""),
         (
             f"{ACCOUNT} GrpTRESRunMins=node=15",
             "GrpTRESRunMins=node=-1",

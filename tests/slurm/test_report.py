@@ -274,7 +274,7 @@ def test_a_full_disk_where_the_log_is(sandbox: Sandbox) -> None:
     try:
         sandbox.write(
             "fills.sh",
-            f"export FILES=1\n{WAITS}head -c 1M /dev/zero >tiny/fill 2>/dev/null && exit 1\n"
+            f"export FILES=2\n{WAITS}head -c 1M /dev/zero >tiny/fill 2>/dev/null && exit 1\n"
             "sleep 4\ncp -r tiny/log.txt.samples kept\nexit 5\n",
         )
         alone = ["-w", "gpu35", "--gpus-per-node", "1", "--no-preflight", "--body", "fills.sh"]

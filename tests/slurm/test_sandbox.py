@@ -164,7 +164,10 @@ def test_a_killed_exec_takes_its_command_along(sandbox: Sandbox) -> None:
 def test_the_shell_has_a_terminal_with_job_control(sandbox: Sandbox) -> None:
     typed = [
         # Ctrl-C only when the job itself says that it is in the foreground.
-        (b"$ ", b"echo flags=_$-_; sh -c 'echo g\"\"o; exec sleep 300'\n"),
+        (
+            b"$ ",
+            b'echo flags=_$-_; sh -c \'trap "echo on" CONT; echo g""o; while sleep 1; do :; done\'\n',
+        ),
         (b"m", b""),
         (b"go\r\n", b"\x03"),
         (b"$ ", b"echo code=$?; exit 5\n"),
@@ -195,11 +198,14 @@ def test_a_terminal_of_its_own_works_as_the_callers(sandbox: Sandbox) -> None:
         (b"bash-", b"PS1='outer$ '; stty rows 33 cols 111\n"),
         (b"outer$ ", exec_ + b" stty size\n"),
         (b"33 111", b""),
-        (b"outer$ ", exec_ + b" sh -c 'echo g\"\"o; exec sleep 300'\n"),
+        (
+            b"outer$ ",
+            exec_ + b' sh -c \'trap "echo on" CONT; echo g""o; while sleep 1; do :; done\'\n',
+        ),
         (b"go\r\n", b"\x1a"),
         (b"Stopped", b""),
         (b"outer$ ", b"fg\n"),
-        (b"sleep 300", b"\x03"),
+        (b"on\r\n", b"\x03"),  # what fg prints comes before the job goes on
         (b"outer$ ", b"echo code=$?\n"),
         (b"code=130", b""),
         (b"outer$ ", exec_ + b" seq 2 | tr 12 ab\n"),

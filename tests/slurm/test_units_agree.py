@@ -81,7 +81,7 @@ DEPENDENCIES = {
     True: ["JOB", "afterok:JOB", "afterok:JOB:JOB", "afterok:JOB,afterany:JOB", "singleton",
            "afterok:JOB?afterany:JOB", "after:JOB+5", "after:JOB+5:JOB", "SINGLETON", "JOB,JOB",
            "AfterOK:JOB", "afterok:JOB_1", "afterok:JOB_*", "aftercorr:JOB", "afterok: JOB"],
-    False: ["after:JOB+x", "ok:JOB", "x", "afterok:", "afterok", "afterok:x", "JOB:JOB",
+    False: ["after:JOB+x", "ok:JOB", "x", "afterok:", "afterok", "JOB:JOB",
             "singleton:JOB", "afterok:JOB,"],
 }  # fmt: skip
 MAILS = {

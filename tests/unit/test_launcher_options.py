@@ -23,7 +23,7 @@ def told(**fields: Any) -> Dict[str, str]:
 def launch(**fields: Any) -> str:
     plan = plan_of(**fields)
     launch = launch_of(plan, launch_parts(plan))
-    return f"{launch.function}\n{launch.command()}".strip().replace(" \\\n", " ")
+    return f"{launch.function}\n{launch.command()}".strip().replace(" \\\n    ", " ")
 
 
 def test_all_but_the_plain_ones_take_options() -> None:

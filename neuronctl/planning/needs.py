@@ -274,6 +274,17 @@ def contradictions(plan: JobPlan, release: Tuple[int, ...]) -> Iterator[str]:
         yield "--ntasks-per-gpu needs GPUs, nodes, or tasks"
     if cores and own.cpus_per_task:
         yield "--cpus-per-gpu excludes --cpus-per-task"
+    crowded = gpus and cores and not (each or per_node or own.cpus_per_task)
+    too_few = f"--cpus-per-gpu={cores} with -G {gpus} is too little for -n {tasks}"
+    on_node = plan.partition.gpus_per_node
+    if crowded and newer and 1 < nodes == most and nodes < tasks:
+        first = min(on_node or gpus, gpus - nodes + 1)
+        if tasks > nodes * first * cores:
+            yield f"{too_few} on {nodes} nodes"
+    # On one node it adds GPUs until each task has a core, if that comes out even.
+    uneven = cores and on_node and (tasks % cores or tasks > on_node * cores)
+    if crowded and not newer and (most or plan.nodes) == 1 and tasks > gpus * cores and uneven:
+        yield f"{too_few} on 1 node"
     if cores and not (any_gpu or per_gpu) and newer:
         yield "--cpus-per-gpu needs GPUs"
     if number("mem-per-gpu") and not (any_gpu or per_gpu):

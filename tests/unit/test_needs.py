@@ -202,6 +202,16 @@ def test_on_idle_nodes(options: str, kind: str, version: str) -> None:
         ("-n2 -G12 --cpus-per-gpu=1", REFUSED, RUNS),
         ("-n1 -G8", REFUSED, REFUSED),
         ("-n1 -N1 -G8 --cpus-per-gpu=1", REFUSED, REFUSED),
+        # Of more tasks than these cores, the older one wants whole GPUs for all on one node, and
+        # the newer one no more on each of several nodes than the first may have.
+        ("-N1 -n4 -G3 --cpus-per-gpu=1", RUNS, RUNS),
+        ("-N1 -n5 -G3 --cpus-per-gpu=1", REFUSED, RUNS),
+        ("-n5 -G3 --cpus-per-gpu=1", REFUSED, RUNS),
+        ("-N1 -n5 -G2 --cpus-per-gpu=2", REFUSED, RUNS),
+        ("-N1 -n6 -G2 --cpus-per-gpu=2", RUNS, RUNS),
+        ("-N2 -n4 -G3 --cpus-per-gpu=1", RUNS, RUNS),
+        ("-N2 -n5 -G3 --cpus-per-gpu=1", RUNS, REFUSED),
+        ("-N3 -n2 -G2 --cpus-per-gpu=1", RUNS, RUNS),
         # It makes two tasks per node, and gives them one core each.
         ("--ntasks-per-gpu=1 -c 2 --gres=gpu:2", RUNS, REFUSED),
         ("--ntasks-per-gpu=1 -c 2 --gres=gpu:2 -N2", RUNS, REFUSED),

@@ -276,14 +276,15 @@ def contradictions(plan: JobPlan, release: Tuple[int, ...]) -> Iterator[str]:
         yield "--cpus-per-gpu excludes --cpus-per-task"
     crowded = gpus and cores and not (each or per_node or own.cpus_per_task)
     too_few = f"--cpus-per-gpu={cores} with -G {gpus} is too little for -n {tasks}"
-    on_node = plan.partition.gpus_per_node
+    there = plan.partition.gpus_per_node
     if crowded and newer and 1 < nodes == most and nodes < tasks:
-        first = min(on_node or gpus, gpus - nodes + 1)
+        first = min(there or gpus, gpus - nodes + 1)
         if tasks > nodes * first * cores:
             yield f"{too_few} on {nodes} nodes"
-    # On one node it adds GPUs until each task has a core, if that comes out even.
-    uneven = cores and on_node and (tasks % cores or tasks > on_node * cores)
-    if crowded and not newer and (most or plan.nodes) == 1 and tasks > gpus * cores and uneven:
+    # On one node an older one adds GPUs until each task has a core, if that comes out even.
+    uneven = cores and there and (tasks % cores or tasks > there * cores)
+    older = release and not newer
+    if crowded and older and (most or plan.nodes) == 1 and tasks > gpus * cores and uneven:
         yield f"{too_few} on 1 node"
     if cores and not (any_gpu or per_gpu) and newer:
         yield "--cpus-per-gpu needs GPUs"

@@ -17,6 +17,7 @@ from neuronctl.catalog.model import Catalog, Cluster, Partition
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.gate.judgement import Judgement, judge
 from neuronctl.planning import plan
+from neuronctl.planning.needs import contradictions
 from neuronctl.rules import RuleContext
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.scontrol import NodeGroup, parse_nodes, parse_partitions
@@ -369,3 +370,16 @@ def test_jobs_of_a_partition_may_use_so_many_cores_per_node_together(
 )
 def test_a_limit_of_memory_per_node_spreads_tasks(options: str, kind: str) -> None:
     assert said(options, max_memory_mb_per_node=8000) == kind
+
+
+@pytest.mark.parametrize("options", ["-N1 -n5 -G3", "-N2 -n5 -G3"])
+def test_what_one_release_refuses_is_no_fault_where_none_is_known(options: str) -> None:
+    cluster = Cluster(
+        *("toy", "Toy", "tests", "2026-11-20"),
+        partitions={"mix": Partition("mix", gpus_per_node=4)},
+    )
+    words = ["-p", "mix", *options.split(), "--cpus-per-gpu=1"]
+    header = read_header("#!/bin/bash\n", command_line=words)
+    made = plan(as_request(header, "job.sh", cluster), cluster)
+    assert not list(contradictions(made, ()))
+    assert any(list(contradictions(made, release)) for release in ((22, 5, 8), (24, 11, 5)))

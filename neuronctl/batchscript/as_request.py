@@ -50,8 +50,8 @@ def as_request(
             read = None
         if read is None:
             others.append(given.text[2:])
-        for field, one in (read or {}).items():
-            fields[field] = one
+        for field, value in (read or {}).items():
+            fields[field] = value
             where = f"{file}:{given.place.line}" if given.source == SCRIPT else given.source
             origins[field] = Origin(Source.JOB_FILE, where)
     fields["sbatch"] = tuple(others)

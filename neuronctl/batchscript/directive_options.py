@@ -109,34 +109,34 @@ def _given(
 ) -> Tuple[List[GivenOption], List[Ignored]]:
     given: List[GivenOption] = []
     early: List[Ignored] = []
-    for one in options:
-        first, last = words[one.index].place, words[one.value_index].place
+    for option in options:
+        first, last = words[option.index].place, words[option.value_index].place
         end = last.end if last.line == first.line else first.end
         place = SourceSpan(first.line, first.column, end)
-        if one.known.name in EARLY:
-            early.append(Ignored(EARLY_ONLY, f"--{one.known.name}", place))
+        if option.known.name in EARLY:
+            early.append(Ignored(EARLY_ONLY, f"--{option.known.name}", place))
         else:
-            given.append(GivenOption(one.known.name, one.value, SCRIPT, place, last))
+            given.append(GivenOption(option.known.name, option.value, SCRIPT, place, last))
     return given, early
 
 
 def check_values(given: Sequence[GivenOption]) -> None:
     """Raise Refused for the first value that sbatch itself refuses at once."""
-    for one in given:
-        if one.name == "hint":
+    for option in given:
+        if option.name == "hint":
             continue  # in the end, sbatch judges the last one: see contradictions()
-        _check_value(one)
+        _check_value(option)
 
 
-def _check_value(one: GivenOption) -> None:
+def _check_value(option: GivenOption) -> None:
     try:
-        check_value(one.name, one.value)
+        check_value(option.name, option.value)
     except ValueError as error:
         hint = ""
-        if one.value is not None and re.search(r"\$\w|\$\{", one.value):
+        if option.value is not None and re.search(r"\$\w|\$\{", option.value):
             hint = "#SBATCH lines do not expand variables: write the value itself"
-        message = f"--{one.name}: {error}"
-        raise Refused(Refusal(message, one.place, hint, about=(one.name,))) from None
+        message = f"--{option.name}: {error}"
+        raise Refused(Refusal(message, option.place, hint, about=(option.name,))) from None
 
 
 def from_command_line(words: Sequence[str], refusals: List[Refusal]) -> List[GivenOption]:
@@ -144,9 +144,9 @@ def from_command_line(words: Sequence[str], refusals: List[Refusal]) -> List[Giv
     given: List[GivenOption] = []
     try:
         given += [
-            GivenOption(one.known.name, one.value, COMMAND_LINE)
-            for one in getopt_with_plugins(words, SBATCH)[0]
-            if one.known.name not in EARLY
+            GivenOption(parsed.known.name, parsed.value, COMMAND_LINE)
+            for parsed in getopt_with_plugins(words, SBATCH)[0]
+            if parsed.known.name not in EARLY
         ]
         check_values(given)
     except GetoptError as error:
@@ -193,14 +193,20 @@ _SHARING = ("exclusive", "oversubscribe")
 
 def _typed(given: Sequence[GivenOption], names: Sequence[str]) -> Dict[str, GivenOption]:
     """Those of the options that sbatch counts as typed: not what the environment sets, too."""
-    last = {one.name: one for one in given if one.name in names}
-    return {name: one for name, one in last.items() if one.source in (SCRIPT, COMMAND_LINE)}
+    last = {option.name: option for option in given if option.name in names}
+    return {
+        name: option for name, option in last.items() if option.source in (SCRIPT, COMMAND_LINE)
+    }
 
 
 def with_one_memory(given: List[GivenOption]) -> List[GivenOption]:
     """Without the environment's memory where the script or the command line says it another way."""
     typed = _typed(given, _MEMORY)
-    return [one for one in given if not typed or one.name not in _MEMORY or one.name in typed]
+    return [
+        option
+        for option in given
+        if not typed or option.name not in _MEMORY or option.name in typed
+    ]
 
 
 def contradictions(given: Sequence[GivenOption]) -> List[Refusal]:
@@ -213,7 +219,7 @@ def contradictions(given: Sequence[GivenOption]) -> List[Refusal]:
             last = list(typed.values())[-1]
             message, hint = f"{names} exclude each other", "keep one of them"
             found.append(Refusal(message, last.place, hint, about=tuple(typed)))
-    memory = {one.name: one.source for one in given if one.name in _MEMORY}
+    memory = {option.name: option.source for option in given if option.name in _MEMORY}
     if len(memory) > 1 and not _typed(given, _MEMORY):
         message = f"{' and '.join(memory.values())} exclude each other"
         found.append(Refusal(message, NOWHERE, "unset all but one of them", about=tuple(memory)))

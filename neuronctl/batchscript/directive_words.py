@@ -55,7 +55,7 @@ def words_of(
         in_file = columns.get(number)
         if in_file is not None:
             words[before:] = [
-                DirectiveWord(one.text, _moved(one.place, in_file)) for one in words[before:]
+                DirectiveWord(word.text, _moved(word.place, in_file)) for word in words[before:]
             ]
         if separator:
             end += len(line[end:].split(None, 1)[0])
@@ -71,7 +71,7 @@ def words_of(
 
 def _directive_start(line: str) -> int:
     """Where the words of a directive begin; 0 in any other line."""
-    start = next((len(one) for one in DIRECTIVE if line.startswith(one)), 0)
+    start = next((len(prefix) for prefix in DIRECTIVE if line.startswith(prefix)), 0)
     while start and line[start : start + 1] and line[start] in BLANKS:
         start += 1
     return start

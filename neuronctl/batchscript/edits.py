@@ -12,14 +12,14 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
     """The text with the edits; of those that overlap, with the first one."""
     lines = text.split("\n")
     of_lines: Dict[int, List[Edit]] = {}
-    for one in dict.fromkeys(edits):
-        of_lines.setdefault(one.place.line, []).append(one)
+    for edit in dict.fromkeys(edits):
+        of_lines.setdefault(edit.place.line, []).append(edit)
     for number, ones in of_lines.items():
         line, at, parts = lines[number - 1], 0, []
-        for one in sorted(ones, key=lambda edit: (edit.place.column, edit.place.end)):
-            start, end = one.place.column - 1, one.place.end - 1
+        for edit in sorted(ones, key=lambda edit: (edit.place.column, edit.place.end)):
+            start, end = edit.place.column - 1, edit.place.end - 1
             if start >= at:
-                parts += [line[at:start], one.text]
+                parts += [line[at:start], edit.text]
                 at = end
         lines[number - 1] = "".join([*parts, line[at:]])
     return "\n".join(lines)

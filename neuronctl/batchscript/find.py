@@ -28,7 +28,7 @@ def scripts_at(path: str) -> List[str]:
         return list(_below(path))
     if not os.path.lexists(path) and glob.has_magic(path):
         found = sorted(glob.glob(path, recursive=True))
-        return [one for one in found if os.path.isfile(one)]
+        return [name for name in found if os.path.isfile(name)]
     return [path]
 
 

@@ -79,8 +79,8 @@ def read_header(
         others.append(component)
     added, unset = from_environment(environment, refusals)
     outside = from_command_line(command_line, refusals)
-    given = [one for one in given if one.name not in unset] + added + outside
-    for component_given in (given, *([*one, *outside] for one in others)):
+    given = [option for option in given if option.name not in unset] + added + outside
+    for component_given in (given, *([*component, *outside] for component in others)):
         refusals += contradictions(component_given)
     given = with_one_memory(given)
     foreign = tuple(
@@ -88,14 +88,14 @@ def read_header(
         for number, line in enumerate(lines, 1)
         if line.startswith(("#PBS", "#BSUB"))
     )
-    if any(one.name == "ignore-pbs" for one in given):
+    if any(option.name == "ignore-pbs" for option in given):
         foreign = ()
     ignored += _unread(lines, first_command)
     ignored += _overridden(given)
     return Header(
         tuple(given),
         tuple(refusals),
-        tuple(sorted(ignored, key=lambda one: (one.place.line, one.place.column))),
+        tuple(sorted(ignored, key=lambda part: (part.place.line, part.place.column))),
         foreign,
         1 + len(others),
         first_command,
@@ -215,7 +215,7 @@ class _Directives:
             mended = [] if self.spelled else list(self.spell())
             self.spelled = True
             refusals += mended
-            self.told.update(one.place.line for one in mended)
+            self.told.update(mend.place.line for mend in mended)
             if not mended:
                 if refusal.place.line not in self.told:
                     refusals.append(refusal)
@@ -290,9 +290,9 @@ def _overridden(given: Sequence[GivenOption]) -> List[Ignored]:
     """What a later option, or one of the environment or the command line, takes the place of."""
     found = []
     following: Dict[str, GivenOption] = {}
-    for one in reversed(given):
-        later = following.get(one.name)
-        if later is not None and one.source == SCRIPT and one.name not in ACCUMULATED:
-            found.append(Ignored(OVERRIDDEN, one.text, one.place, later))
-        following.update(dict.fromkeys((one.name, *excluding(one.name)), one))
+    for option in reversed(given):
+        later = following.get(option.name)
+        if later is not None and option.source == SCRIPT and option.name not in ACCUMULATED:
+            found.append(Ignored(OVERRIDDEN, option.text, option.place, later))
+        following.update(dict.fromkeys((option.name, *excluding(option.name)), option))
     return found

@@ -82,9 +82,9 @@ class Launch:
 
     def below(self) -> Iterator[Launch]:
         """All that it starts, at any depth."""
-        for one in self.inside:
-            yield one
-            yield from one.below()
+        for launch in self.inside:
+            yield launch
+            yield from launch.below()
 
 
 def launches(
@@ -154,7 +154,9 @@ class _Starts:
 
     def of(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
         """The program that words name, or nothing."""
-        words = words[program_at([one.raw if one.value is None else one.value for one in words]) :]
+        words = words[
+            program_at([word.raw if word.value is None else word.value for word in words]) :
+        ]
         if not words or words[0].value is None or self.depth > _DEEPEST:
             return ()
         name = words[0].value.rpartition("/")[2]
@@ -166,7 +168,7 @@ class _Starts:
             return (self.python(words),)
         if name == "eval":
             text = replace(words[0], pieces=((" ".join(word.text for word in words[1:]), True),))
-            return tuple(one for one in self.of_text(text) if not one.command.captured)
+            return tuple(launch for launch in self.of_text(text) if not launch.command.captured)
         if name in ("bash", "sh", "zsh", "dash"):
             return (self.shell(words),)
         found = self.launcher([name, *_texts(words[1:])], words)
@@ -195,7 +197,7 @@ class _Starts:
         call = called(called_as, self.known.launchers)
         if call is None:
             return None
-        options = {one.name: one.value for one in call.options}
+        options = {option.name: option.value for option in call.options}
         behind = None if call.length is None else words[len(words) - len(called_as) + call.length :]
         made = self.found(call.launcher.called, words, options, call.launcher, behind)
         if not (made.certain and behind) or call.launcher.python:
@@ -207,12 +209,14 @@ class _Starts:
     def srun(self, words: Sequence[ShellWord]) -> Launch:
         """Whose options are those of Slurm."""
         plain = replace(_NONE, name="srun")
-        launcher = next((one for one in self.known.launchers if one.name == "srun"), plain)
+        launcher = next(
+            (launcher for launcher in self.known.launchers if launcher.name == "srun"), plain
+        )
         try:
             parsed, end = getopt_with_plugins(_texts(words[1:]), SRUN)
         except GetoptError:
             return self.found("srun", words, {}, launcher, None)
-        options = {_key(one.known.name): one.value or "" for one in parsed}
+        options = {_key(option.known.name): option.value or "" for option in parsed}
         return self.found("srun", words, options, launcher, words[1 + end :])
 
     def container(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
@@ -222,7 +226,7 @@ class _Starts:
         _, behind = container_options(_texts(words[2:]))
         inner = words[len(words) - len(behind) :]
         # The image's name in a variable is one word, as a rule; two in a row may be anything.
-        if all(one.may_be_several for one in inner[:2]):
+        if all(word.may_be_several for word in inner[:2]):
             return (self.found(PROGRAM, words, behind=None),)
         return self.below(inner[1:])
 

@@ -50,9 +50,9 @@ def respelled(line: str, number: int) -> Iterator[List[Edit]]:
             for at in range(match.start(2), match.end(2))
             if plain[at] in _DASHES
         ]
-    least = sorted([*blanks, *names], key=lambda one: one.place.column)
+    least = sorted([*blanks, *names], key=lambda change: change.place.column)
     yield least
-    told = {column for one in least for column in range(one.place.column, one.place.end)}
+    told = {column for change in least for column in range(change.place.column, change.place.end)}
     values = [
         edit(at, at + 1, _LOOK_ALIKE.get(plain[at], "-"))
         for at in sorted(free)
@@ -60,13 +60,13 @@ def respelled(line: str, number: int) -> Iterator[List[Edit]]:
     ]
     of_words: Dict[int, List[Edit]] = {}
     blank = before = -1
-    for one in values:
-        blank = max(blank, line.rfind(" ", max(before, 0), one.place.column))
-        before = one.place.column
-        of_words.setdefault(blank, []).append(one)
+    for change in values:
+        blank = max(blank, line.rfind(" ", max(before, 0), change.place.column))
+        before = change.place.column
+        of_words.setdefault(blank, []).append(change)
     # A dash in the name of the job, say, is left where another word is what is refused.
     for some in (*list(of_words.values())[:_MOST_WORDS], values):
-        yield sorted([*least, *some], key=lambda one: one.place.column)
+        yield sorted([*least, *some], key=lambda change: change.place.column)
 
 
 def explained(message: str, line: str, edits: Sequence[Edit]) -> str:

@@ -71,13 +71,13 @@ class GivenOption:
 def in_force(given: Iterable[GivenOption]) -> Dict[str, GivenOption]:
     """Each option's name, and what holds of it in the end."""
     found: Dict[str, GivenOption] = {}
-    for one in given:
-        for name in excluding(one.name):
+    for option in given:
+        for name in excluding(option.name):
             found.pop(name, None)
-        before = found.get(one.name)
-        if before is not None and one.name in ACCUMULATED and one.value is not None:
-            one = replace(one, value=f"{before.value},{one.value}")
-        found[one.name] = one
+        before = found.get(option.name)
+        if before is not None and option.name in ACCUMULATED and option.value is not None:
+            option = replace(option, value=f"{before.value},{option.value}")
+        found[option.name] = option
     return found
 
 
@@ -146,12 +146,12 @@ class Header:
         """The options that the script may give, with values that are not known."""
         if self.left_out and self.left_out < self.first_command:
             return frozenset(EVERY)
-        return frozenset(name for one in self.refusals for name in one.about)
+        return frozenset(name for refusal in self.refusals for name in refusal.about)
 
     def value(self, name: str) -> Optional[str]:
         """The value that holds of an option; None where it is not given, or has none."""
-        one = self.options.get(name)
-        return None if one is None else one.value
+        option = self.options.get(name)
+        return None if option is None else option.value
 
     def count(self, name: str) -> Optional[int]:
         """The number at the end of an option's value: 2 of ``a100:2``; None where there is none."""

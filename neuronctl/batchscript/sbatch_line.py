@@ -80,8 +80,10 @@ def read_line(words: Sequence[str]) -> SbatchLine:
         end -= len(mine)
         if components == 1:
             known = (*mine, *rest[:end])
-        names += [one.known.name for one in parsed]
-        wrap = next((one.value for one in reversed(parsed) if one.known.name == "wrap"), wrap)
+        names += [option.known.name for option in parsed]
+        wrap = next(
+            (option.value for option in reversed(parsed) if option.known.name == "wrap"), wrap
+        )
         rest = rest[end:]
         if rest[:1] != [":"]:
             break

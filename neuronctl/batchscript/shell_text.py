@@ -166,14 +166,14 @@ class ShellText:
     def exported(self) -> Dict[str, Tuple[Piece, ...]]:
         """What the shells that it starts know of the variables that it sets once."""
         return {
-            one.name: one.word.pieces
-            for one in self.assignments
-            if one.exported and one.sure and len(self.assigned(one.name)) == 1
+            variable.name: variable.word.pieces
+            for variable in self.assignments
+            if variable.exported and variable.sure and len(self.assigned(variable.name)) == 1
         }
 
     def calls(self, *names: str) -> Tuple[Command, ...]:
         """The commands of these names."""
-        return tuple(one for one in self.commands if one.name in names)
+        return tuple(command for command in self.commands if command.name in names)
 
     def traps(self, name: str) -> Tuple[Command, ...]:
         """The traps for a signal; those whose signals are not known count for every one.
@@ -381,9 +381,13 @@ class _Reader:
         self.often, self.changing = _set_often(root)
         self.note_functions(root)
         self.visit_all(root.children, root.type, _Where())
-        astray = (one.place for one in self.commands if one.words and one.words[0].raw in _CLOSING)
+        astray = (
+            command.place
+            for command in self.commands
+            if command.words and command.words[0].raw in _CLOSING
+        )
         found = [self.place(mistake) for mistake in _mistakes(root)]
-        broken = min((*found, *astray), key=lambda one: (one.line, one.column), default=None)
+        broken = min((*found, *astray), key=lambda place: (place.line, place.column), default=None)
         comments = frozenset(self.comments)
         unfilled = tuple(self.placeholders(root))
         shown = tuple(self.commands), tuple(self.assignments), broken, comments, unfilled
@@ -432,7 +436,7 @@ class _Reader:
             self.loops.append(self.loop(node, where))
         if kind == "heredoc_body":
             expanded = (child for child in node.children if "expansion" in child.type)
-            self.written += [self.word(one, node) for one in expanded]
+            self.written += [self.word(child, node) for child in expanded]
         if kind == "comment":
             self.comments.add(node.start_point[0] + 1)
         elif kind == "command":
@@ -455,11 +459,11 @@ class _Reader:
         """A loop with a condition."""
         body = node.child_by_field_name("body")
         parts = [child for child in node.children if child.is_named]
-        within = [one for part in parts if part != body for one in below(part)]
+        within = [child for part in parts if part != body for child in below(part)]
         inner = [] if body is None else [*below(body)]
-        negated = any(one.type == "negated_command" for one in within)
-        asks = tuple(text_of(one) for one in within if one.type == "command_name")
-        does = tuple(text_of(one) for one in inner if one.type == "command_name")
+        negated = any(child.type == "negated_command" for child in within)
+        asks = tuple(text_of(child) for child in within if child.type == "command_name")
+        does = tuple(text_of(child) for child in inner if child.type == "command_name")
         until = (node.children[0].type == "until") != negated
         always = asks == ("false",) if until else asks in (("true",), (":",))
         return Loop(
@@ -467,7 +471,7 @@ class _Reader:
             until,
             asks,
             does,
-            any(one.type in _COUNTING for one in (*within, *inner)),
+            any(child.type in _COUNTING for child in (*within, *inner)),
             not always or not _ENDS_A_LOOP.isdisjoint(does),
             where.background,
         )
@@ -565,7 +569,7 @@ class _Reader:
         """``export A=x B``, ``declare``, ``local``, ``readonly``, ``unset``."""
         first = node.children[0].type if node.children else ""
         flags = [text_of(child) for child in node.children if child.type == "word"]
-        exported = first == "export" or any(re.match("-[a-zA-Z]*x", one) for one in flags)
+        exported = first == "export" or any(re.match("-[a-zA-Z]*x", flag) for flag in flags)
         for child in node.children:
             if child.type == "variable_assignment":
                 self.assignment(child, where, exported)
@@ -611,18 +615,18 @@ class _Reader:
 
     def words(self, node: Node, around: Node) -> List[ShellWord]:
         """A word of a command, or those of the variable that it is."""
-        one = self.word(node, around)
-        array = re.fullmatch(r"\$\{(\w+)\[[@*]\]\}|\"\$\{(\w+)\[@\]\}\"", one.raw)
+        written = self.word(node, around)
+        array = re.fullmatch(r"\$\{(\w+)\[[@*]\]\}|\"\$\{(\w+)\[@\]\}\"", written.raw)
         items = self.arrays.get(array[1] or array[2]) if array is not None else None
         if items is not None and self.split:
-            return [replace(item, raw=one.raw, place=one.place) for item in items]
-        alone = re.fullmatch(r"\$(\w+)|\$\{(\w+)\}", one.raw)
+            return [replace(item, raw=written.raw, place=written.place) for item in items]
+        alone = re.fullmatch(r"\$(\w+)|\$\{(\w+)\}", written.raw)
         pieces = self.values.get(alone[1] or alone[2]) if alone is not None else None
         if pieces is None or not self.split:
-            return [one]
-        if one.value is not None and not re.search(r"\s", one.value) and one.value:
-            return [one]
-        return [replace(one, pieces=tuple(word)) for word in _split(pieces)]
+            return [written]
+        if written.value is not None and not re.search(r"\s", written.value) and written.value:
+            return [written]
+        return [replace(written, pieces=tuple(word)) for word in _split(pieces)]
 
     def word(self, node: Optional[Node], around: Node) -> ShellWord:
         """A word, or the empty value of ``A=``."""
@@ -721,9 +725,9 @@ def below(node: Node) -> Iterator[Node]:
     """A node and all below it."""
     waiting = [node]
     while waiting:
-        one = waiting.pop()
-        yield one
-        waiting += one.children
+        part = waiting.pop()
+        yield part
+        waiting += part.children
 
 
 def _names(node: Node) -> List[str]:

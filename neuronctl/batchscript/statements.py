@@ -91,7 +91,9 @@ def units(text: str, one_word: Collection[str] = ()) -> List[Unit]:
             found.append(Unit(gap, simple, (), read_shell(gap)))
         if nodes:
             content = "\n".join(lines[start : last + 1])
-            remarks = tuple(text_of(one)[1:].strip() for one in nodes if one.type == "comment")
+            remarks = tuple(
+                text_of(child)[1:].strip() for child in nodes if child.type == "comment"
+            )
             simple_ones = _simple(nodes, one_word)
             found.append(Unit(content, simple_ones, remarks, read_shell(content)))
         row = last + 1
@@ -129,7 +131,7 @@ def _one(text: str, kind: str, one_word: Collection[str]) -> Optional[Simple]:
     whole = {name: f"{NAME_BEGINS}{name}{NAME_ENDS}" for name in names}
     read = read_shell(text, whole, split=False)
     if kind == "command":
-        commands = [one for one in read.commands if not one.captured]
+        commands = [command for command in read.commands if not command.captured]
         if len(commands) != 1 or commands[0].assigned:
             return None
         # A value with a blank: where no quotes are around it, it is several words.
@@ -137,7 +139,7 @@ def _one(text: str, kind: str, one_word: Collection[str]) -> Optional[Simple]:
             name: f"{whole[name]} " if name not in one_word else whole[name] for name in names
         }
         again = read_shell(text, several, split=False).commands if names else commands
-        split = next(one for one in again if not one.captured)
+        split = next(command for command in again if not command.captured)
         return Simple(tuple(map(_word, commands[0].words, split.words)))
     exported = text.split(None, 1)[0] == "export"
     if (kind == "declaration_command" and not exported) or not re.match(
@@ -145,9 +147,9 @@ def _one(text: str, kind: str, one_word: Collection[str]) -> Optional[Simple]:
     ):
         return None
     values: Dict[str, Optional[str]] = {}
-    for one in read.assignments:
-        home = "~" in one.word.raw  # somebody's directory
-        values[one.name] = None if home else one.word.value
+    for variable in read.assignments:
+        home = "~" in variable.word.raw  # somebody's directory
+        values[variable.name] = None if home else variable.word.value
     return Simple((), tuple(values.items()), exported) if values else None
 
 

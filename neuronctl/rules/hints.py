@@ -15,7 +15,7 @@ _TRIED = 1000
 def most_nodes(partition: Partition) -> Optional[int]:
     """The nodes that one job may have; None: the catalog does not say."""
     limits = (partition.nodes, partition.max_nodes)
-    return min((one for one in limits if one is not None), default=None)
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def most_gpus(partition: Partition) -> Optional[int]:
@@ -23,7 +23,7 @@ def most_gpus(partition: Partition) -> Optional[int]:
     nodes = most_nodes(partition)
     in_nodes = None if nodes is None else nodes * partition.gpus_per_node
     limits = (in_nodes, partition.max_gpus)
-    return min((one for one in limits if one is not None), default=None)
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def most_cores(plan: JobPlan, gpus: int) -> Optional[int]:

@@ -55,11 +55,11 @@ def check_script(
     to be submitted here; what the command line or the environment gives then has no line.
     """
     found = [
-        ScriptFinding(finding, one.place or facts.top, one.edits)
-        for finding, one in findings(facts)
+        ScriptFinding(finding, violation.place or facts.top, violation.edits)
+        for finding, violation in findings(facts)
     ]
-    told = {one.finding.code for one in found}
-    refused = {one.place.line for one in found if one.finding.code in ("NC601", "NC606")}
+    told = {known.finding.code for known in found}
+    refused = {known.place.line for known in found if known.finding.code in ("NC601", "NC606")}
     for finding in _that_hold(facts, of_plan, now=now):
         if finding.code == "NC411" and (told & {"NC606", "NC634"} or submits_itself(facts)):
             continue  # said better already, or it makes the directory before
@@ -74,20 +74,20 @@ def check_script(
         found.append(ScriptFinding(finding, place, edits))
     silenced = _silenced(facts)
     kept = [
-        one
-        for one in found
-        if one.finding.code not in silenced.get(one.place.line, ())
-        and not (facts.left_out and one.finding.rule.by_absence)
+        known
+        for known in found
+        if known.finding.code not in silenced.get(known.place.line, ())
+        and not (facts.left_out and known.finding.rule.by_absence)
     ]
-    kept.sort(key=lambda one: (one.place.line, one.place.column, one.finding.code))
+    kept.sort(key=lambda known: (known.place.line, known.place.column, known.finding.code))
     mask = Masker().text if "NC640" in told else str  # a message cites values
-    return tuple(replace(one, finding=_clipped(one.finding, mask)) for one in kept)
+    return tuple(replace(known, finding=_clipped(known.finding, mask)) for known in kept)
 
 
-def _clipped(one: Finding, mask: Callable[[str], str]) -> Finding:
+def _clipped(finding: Finding, mask: Callable[[str], str]) -> Finding:
     """A finding with as much of a value as anybody reads, or may read."""
-    message, hint = (clipped(mask(text), _LONGEST) for text in (one.message, one.hint))
-    return replace(one, message=message, hint=hint)
+    message, hint = (clipped(mask(text), _LONGEST) for text in (finding.message, finding.hint))
+    return replace(finding, message=message, hint=hint)
 
 
 def _with_option(facts: ScriptFacts, name: str, value: str) -> Tuple[Edit, ...]:
@@ -97,7 +97,7 @@ def _with_option(facts: ScriptFacts, name: str, value: str) -> Tuple[Edit, ...]:
     if given is None and facts.has(name):
         return ()  # of the environment, or of the command line
     if given is None:
-        last = max((one.place.line for one in facts.header.given), default=0) or 1
+        last = max((option.place.line for option in facts.header.given), default=0) or 1
         end = len(facts.lines[last - 1]) + 1
         return (Edit(SourceSpan(last, end, end), f"\n#SBATCH --{name}={text}"),)
     place = given.value_place
@@ -115,7 +115,7 @@ def _that_hold(facts: ScriptFacts, of_plan: Iterable[Finding], *, now: bool) -> 
     of_plan = tuple(of_plan)
     meant = _meant(facts)
     # Whoever names another cluster's partition keeps to another cluster's rules.
-    elsewhere = any(one.code == "NC101" and one.doubtful for one in of_plan)
+    elsewhere = any(finding.code == "NC101" and finding.doubtful for finding in of_plan)
     for finding in of_plan:
         if elsewhere and finding.refuses and finding.source and not finding.by_slurm:
             finding = replace(finding, severity=WARNING, doubtful=True)
@@ -135,7 +135,7 @@ def _that_hold(facts: ScriptFacts, of_plan: Iterable[Finding], *, now: bool) -> 
             continue
         # None on purpose: --gres=gpu:0.
         gpus = (facts.header.value(name) or "" for name in ("gres", *_GPUS))
-        if finding.code == "NC122" and any(re.search("(^|:)0$", one) for one in gpus):
+        if finding.code == "NC122" and any(re.search("(^|:)0$", value) for value in gpus):
             continue
         # The plan names cores and tasks, whether the script does or not.
         if finding.code == "NC211" and not facts.has(*finding.about):

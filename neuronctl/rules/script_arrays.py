@@ -47,7 +47,7 @@ _PREPARES = frozenset(
 
 def _same_file(facts: ScriptFacts, array: bool) -> Iterator[Violation]:
     """What the output of several programs at once goes to."""
-    moves = [one for one in facts.shell.calls("cd", "pushd") if None in one.arguments]
+    moves = [command for command in facts.shell.calls("cd", "pushd") if None in command.arguments]
     for start in facts.starts:
         command = start.launch.command
         name = (start.launch.word.value or "").rpartition("/")[2]
@@ -185,8 +185,8 @@ def _elements(facts: ScriptFacts, name: str) -> Optional[int]:
 def _offset(facts: ScriptFacts, expression: str) -> Optional[int]:
     """What is added to the task's index; None where it is something else."""
     plain = re.sub(r"[\s${}()\"]", "", expression)
-    one = facts.shell.assigned(plain) if plain != _INDEX and plain.isidentifier() else ()
-    if len(one) == 1:
-        plain = re.sub(r"[\s${}()\"]", "", one[0].word.raw)
+    variables = facts.shell.assigned(plain) if plain != _INDEX and plain.isidentifier() else ()
+    if len(variables) == 1:
+        plain = re.sub(r"[\s${}()\"]", "", variables[0].word.raw)
     match = re.fullmatch(rf"{_INDEX}([+-]\d{{1,6}})?", plain)
     return None if match is None else int(match[1] or 0)

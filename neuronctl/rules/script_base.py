@@ -33,7 +33,7 @@ class Start:
     @property
     def launched(self) -> bool:
         """Whether a launcher starts it that gives its processes their ranks, unlike srun."""
-        return any(one.is_launcher and not one.is_srun for one in self.outer)
+        return any(launch.is_launcher and not launch.is_srun for launch in self.outer)
 
 
 @dataclass(frozen=True)
@@ -83,17 +83,17 @@ class ScriptFacts:
     @cached_property
     def starts(self) -> Tuple[Start, ...]:
         """Each of these, with where and how often it starts, in the same order."""
-        return tuple(start for one in self.launches for start in self._starts(Start(one)))
+        return tuple(start for launch in self.launches for start in self._starts(Start(launch)))
 
     def _starts(self, start: Start) -> Iterator[Start]:
         yield start
-        one, times = start.launch, (start.nodes, start.each)
-        if one.is_launcher:
-            times = self.times(one) or (None, None)
-            if one.launcher.starts_processes() and start.nodes is not None:
-                times = start.nodes, one.count(*one.launcher.processes_per_node)
-        for inner in one.inside:
-            yield from self._starts(Start(inner, *times, (*start.outer, one)))
+        launch, times = start.launch, (start.nodes, start.each)
+        if launch.is_launcher:
+            times = self.times(launch) or (None, None)
+            if launch.launcher.starts_processes() and start.nodes is not None:
+                times = start.nodes, launch.count(*launch.launcher.processes_per_node)
+        for inner in launch.inside:
+            yield from self._starts(Start(inner, *times, (*start.outer, launch)))
 
     @cached_property
     def uses_launcher(self) -> bool:
@@ -113,7 +113,7 @@ class ScriptFacts:
     def given(self, *names: str) -> Optional[GivenOption]:
         """The option that holds of these, where the script itself gives it."""
         found = [self.header.options[name] for name in names if self.has(name)]
-        return next((one for one in found if one.source == SCRIPT), None)
+        return next((option for option in found if option.source == SCRIPT), None)
 
     def has(self, *names: str) -> bool:
         """Whether one of these options holds, whoever gives it."""
@@ -127,8 +127,8 @@ class ScriptFacts:
 
     def place_of(self, word: str) -> Optional[SourceSpan]:
         """Where a command has a word; None where none has it."""
-        every = (one for command in self.shell.commands for one in command.words[1:])
-        return next((one.place for one in every if one.value == word), None)
+        words = (own for command in self.shell.commands for own in command.words[1:])
+        return next((own.place for own in words if own.value == word), None)
 
     @property
     def tasks(self) -> int:
@@ -140,23 +140,23 @@ class ScriptFacts:
         """Whether the number of nodes is known: of tasks or GPUs alone, Slurm chooses it."""
         return self.has("nodes") or not self.has("ntasks", "gpus", "nodelist", "gpus-per-task")
 
-    def times(self, one: Launch) -> Optional[Tuple[int, int]]:
+    def times(self, launch: Launch) -> Optional[Tuple[int, int]]:
         """(nodes, tasks per node) that a launcher starts in the job; None where they are not known.
 
         Those of mpirun and the like by its number of processes. Where the job has a number of
         tasks, each srun has the same (SLURM_NTASKS), and then takes no notice of
         ``--ntasks-per-node`` (tried with Slurm 22.05 and 24.11).
         """
-        if not one.is_srun:
-            total = one.count(*one.launcher.processes)
-            if total is None or one.has(*one.launcher.places):
+        if not launch.is_srun:
+            total = launch.count(*launch.launcher.processes)
+            if total is None or launch.has(*launch.launcher.places):
                 return None
             # Over ssh, it starts processes on the nodes that its options name, or on this one.
-            width = 1 if self.plan is None or one.launcher.ssh else self.plan.nodes
+            width = 1 if self.plan is None or launch.launcher.ssh else self.plan.nodes
             return (width, total // width) if total > width else (total, 1)
-        counts = {name: one.count(name) for name in ("nodes", "ntasks", "ntasks_per_node")}
-        unknown = any(one.has(name) and count is None for name, count in counts.items())
-        if self.plan is None or not one.certain or unknown or one.has("ntasks_per_gpu"):
+        counts = {name: launch.count(name) for name in ("nodes", "ntasks", "ntasks_per_node")}
+        unknown = any(launch.has(name) and count is None for name, count in counts.items())
+        if self.plan is None or not launch.certain or unknown or launch.has("ntasks_per_gpu"):
             return None
         nodes, tasks, each = counts.values()
         if tasks is None and self.has("ntasks", "ntasks-per-node"):

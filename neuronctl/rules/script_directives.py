@@ -39,11 +39,11 @@ from neuronctl.words import counted, duration, other_dash
 
 @script_rule(ERROR, "NC601", "directive that sbatch refuses")
 def refused_directive(facts: ScriptFacts) -> Iterator[Violation]:
-    for one in facts.header.refusals:
-        if not one.whole:
-            place = one.place if one.place.line else facts.top
-            message = f"sbatch refuses the script: {one.message}"
-            yield Violation(message, one.hint, place=place, edits=one.edits)
+    for refusal in facts.header.refusals:
+        if not refusal.whole:
+            place = refusal.place if refusal.place.line else facts.top
+            message = f"sbatch refuses the script: {refusal.message}"
+            yield Violation(message, refusal.hint, place=place, edits=refusal.edits)
     yield from _odd_gpus(facts)
     told = {refusal.place.line for refusal in facts.header.refusals}
     array = facts.given("array")
@@ -141,8 +141,8 @@ def late_directive(facts: ScriptFacts) -> Iterator[Violation]:
         for ignored in _ignored(facts, AFTER_COMMAND)
         if ignored.place.line in facts.shell.comments
     ]
-    lines = list(dict.fromkeys(one.place.line for one in late))
-    for one in late[:1]:
+    lines = list(dict.fromkeys(ignored.place.line for ignored in late))
+    for ignored in late[:1]:
         which = "this line"
         if len(lines) > 1:
             which += f" and {counted(len(lines) - 1, 'more line')}, up to line {lines[-1]}"
@@ -150,17 +150,17 @@ def late_directive(facts: ScriptFacts) -> Iterator[Violation]:
             f"sbatch ignores {which}: it stops at line {facts.header.first_command}, the first one "
             "that is neither blank nor a comment",
             f"move {'it' if len(lines) == 1 else 'them'} above line {facts.header.first_command}",
-            place=one.place,
+            place=ignored.place,
         )
 
 
 @script_rule(WARNING, "NC604", "line or remark that only looks like a directive")
 def like_a_directive(facts: ScriptFacts) -> Iterator[Violation]:
     remarks = 0
-    for one in _ignored(facts, MISSPELLED):
-        name, _, options = one.text.lstrip("# \t").partition(" ")
+    for ignored in _ignored(facts, MISSPELLED):
+        name, _, options = ignored.text.lstrip("# \t").partition(" ")
         severity = WARNING
-        if one.text.startswith(("# ", "#\t")):
+        if ignored.text.startswith(("# ", "#\t")):
             # Many switch a directive off in this way, and give another one.
             given = re.match("-(-[a-z-]+|[A-Za-z])", options.strip())
             remarks += 1
@@ -170,21 +170,21 @@ def like_a_directive(facts: ScriptFacts) -> Iterator[Violation]:
         yield Violation(
             "sbatch ignores this line: a directive begins with #SBATCH in the first column",
             f"write #SBATCH {options.strip()}; or ##{name} to switch it off",
-            place=one.place,
+            place=ignored.place,
             severity=severity,
         )
-    for one in _ignored(facts, REMARK):
-        if one.text.startswith("#SBATCH"):  # of ##SBATCH, the writer knows it
+    for ignored in _ignored(facts, REMARK):
+        if ignored.text.startswith("#SBATCH"):  # of ##SBATCH, the writer knows it
             yield Violation(
-                f"sbatch ignores '{one.text}': for it, a # ends the line",
+                f"sbatch ignores '{ignored.text}': for it, a # ends the line",
                 "write every #SBATCH on a line of its own",
-                place=one.place,
+                place=ignored.place,
             )
-    for one in _ignored(facts, CUT):
+    for ignored in _ignored(facts, CUT):
         yield Violation(
-            f"sbatch ignores '{one.text}': the empty word before it ends the line",
+            f"sbatch ignores '{ignored.text}': the empty word before it ends the line",
             "remove the empty quotes or the backslash",
-            place=one.place,
+            place=ignored.place,
         )
 
 
@@ -238,29 +238,29 @@ _REFUSED_WITH_A_VARIABLE = ("partition", "qos", "gres", *GPU_OPTIONS)
 
 @script_rule(WARNING, "NC606", "variable in a directive")
 def variable(facts: ScriptFacts) -> Iterator[Violation]:
-    for one in facts.header.options.values():
-        value = one.value or ""
+    for option in facts.header.options.values():
+        value = option.value or ""
         found = _VARIABLE.search(value)
-        if found is None or not one.place.line or one.name in ("wrap", "export"):
+        if found is None or not option.place.line or option.name in ("wrap", "export"):
             continue
         name = re.sub(r"\W", "", found[0])
         shown = found[0] + "}" * found[0].startswith("${")
-        message = f"sbatch does not expand variables: {shown} stays as it is in --{one.name}"
+        message = f"sbatch does not expand variables: {shown} stays as it is in --{option.name}"
         severity, hint = WARNING, "write the value itself"
-        if one.name in _REFUSED_WITH_A_VARIABLE:
+        if option.name in _REFUSED_WITH_A_VARIABLE:
             severity, message = ERROR, f"{message}, and Slurm refuses the job"
-        elif one.name == "gpus-per-task":
+        elif option.name == "gpus-per-task":
             message += ", and Slurm 22.05 refuses the job"
         edits: Tuple[Edit, ...] = ()
-        if one.name in ("output", "error"):
+        if option.name in ("output", "error"):
             pattern = _PATTERNS.get(name)
             hint = f"write {pattern} for it" if pattern else "write the path itself"
-            edits = _with_patterns(facts, one)
+            edits = _with_patterns(facts, option)
             if "/" in value[found.start() :]:
                 severity = ERROR
                 message += ", and a directory of that name does not exist: the job fails at its "
                 message += "start, without a log"
-        yield Violation(message, hint, place=one.value_place, severity=severity, edits=edits)
+        yield Violation(message, hint, place=option.value_place, severity=severity, edits=edits)
 
 
 @script_rule(WARNING, "NC607", "directive without an effect in a script")
@@ -379,14 +379,14 @@ def export(facts: ScriptFacts) -> Iterator[Violation]:
                 f"set it within the script: export {before},{item}",
                 place=given.value_place,
             )
-    words = {one.upper() for one in items}
+    words = {item.upper() for item in items}
     if "ALL" in words:
         return
     cleared = not words.isdisjoint(("NONE", "NIL"))
     # SLURM_EXPORT_ENV, which sbatch sets then, holds for each srun.
     bare = [launch for launch in facts.launches if launch.is_srun and not launch.has("export")]
     if bare and "SLURM_EXPORT_ENV" not in facts.text:
-        path = "" if "PATH" in {one.partition("=")[0] for one in items} else ", not even PATH"
+        path = "" if "PATH" in {item.partition("=")[0] for item in items} else ", not even PATH"
         yield Violation(
             f"--export={given.value} also applies to every srun: its program gets none of the "
             f"{'' if cleared else 'other '}variables that this script sets{path}",
@@ -416,7 +416,9 @@ def hidden_gpus(facts: ScriptFacts) -> Iterator[Violation]:
         if any(outer.is_srun for outer in start.outer)
         and (not start.launch.is_launcher or start.launch.launcher.starts_processes())
     ]
-    if facts.has("gpu-bind") or all(one.kind == PROGRAM and one.certain for one in programs):
+    if facts.has("gpu-bind") or all(
+        program.kind == PROGRAM and program.certain for program in programs
+    ):
         return
     some = facts.header.count("gpus-per-task") != 0
     if given is not None and some and plan is not None and plan.ntasks_per_node > 1:
@@ -432,16 +434,16 @@ def hidden_gpus(facts: ScriptFacts) -> Iterator[Violation]:
 def character(facts: ScriptFacts) -> Iterator[Violation]:
     refused = {refusal.place.line for refusal in facts.header.refusals}
     looked_at: Set[int] = set()
-    for one in facts.header.given:
-        if one.source != SCRIPT or one.place.line in refused:
+    for option in facts.header.given:
+        if option.source != SCRIPT or option.place.line in refused:
             continue
-        number = one.value_place.line
-        found = look_alike(one, facts.lines[number - 1], mend=number not in looked_at)
+        number = option.value_place.line
+        found = look_alike(option, facts.lines[number - 1], mend=number not in looked_at)
         if found is not None:
             what, place, edits = found
-            looked_at.update(() if one.name in FREE_TEXT else (number,))
+            looked_at.update(() if option.name in FREE_TEXT else (number,))
             yield Violation(
-                f"the value of --{one.name} has {what}, which sbatch takes as it is",
+                f"the value of --{option.name} has {what}, which sbatch takes as it is",
                 "retype the value",
                 place=place,
                 edits=edits,
@@ -479,11 +481,11 @@ def gpus_said_twice(facts: ScriptFacts) -> Iterator[Violation]:
     said = {name: found for name in names for found in [_gpus_of(facts, name)] if found is not None}
     if len(said) < 2 or facts.header.unread & {"nodes", "ntasks", *names}:
         return
-    last = max((one.given.place for one in said.values()), key=lambda place: place.line)
+    last = max((request.given.place for request in said.values()), key=lambda place: place.line)
     told = partial(Violation, place=last if last.line else facts.top)
     keep = "keep one of them, such as --gpus-per-node=N"
-    if len({one.typed for one in said.values()}) > 1:
-        texts = " and ".join(one.text for one in said.values())
+    if len({request.typed for request in said.values()}) > 1:
+        texts = " and ".join(request.text for request in said.values())
         message = f"{texts}: Slurm refuses GPUs with a type beside GPUs without one"
         hint = "write the type in each of them, or keep one of them"
         yield told(message, hint=hint, severity=ERROR)
@@ -526,7 +528,7 @@ def first_line(facts: ScriptFacts) -> Iterator[Violation]:
     line = facts.lines[0].rstrip("\r")
     wrong, place = _no_shell(line), SourceSpan(1, 1, len(line) + 1)
     if wrong is not None:
-        plain = "".join("-" if other_dash(one) else one for one in line)
+        plain = "".join("-" if other_dash(character) else character for character in line)
         mends = plain != line and _no_shell(plain) is None
         edits = (Edit(place, plain),) if mends else ()
         yield Violation(*wrong, place=place, edits=edits)
@@ -541,7 +543,7 @@ def _no_shell(line: str) -> Optional[Tuple[str, str]]:
         return None
     path, rest = match.groups()
     name = path.rpartition("/")[2]
-    odd = next((one for one in line if not one.isascii()), "")
+    odd = next((character for character in line if not character.isascii()), "")
     if odd:
         return (
             f"the first line has {other_dash(odd) or f'U+{ord(odd):04X}'}, and {name} takes it for "
@@ -583,7 +585,7 @@ def _beyond_sh(facts: ScriptFacts) -> Iterator[Violation]:
         for number, line in enumerate(facts.lines, 1)
         if re.match(r"\s*(if|while|elif)?\s*\[\[ ", line)
     ]
-    for place, what in sorted(found, key=lambda one: one[0].line)[:1]:
+    for place, what in sorted(found, key=lambda mention: mention[0].line)[:1]:
         yield Violation(
             f"sh need not be bash, as on Debian and Ubuntu, and then has no such thing as {what}",
             "let the first line be #!/bin/bash",

@@ -74,10 +74,10 @@ def _nested(facts: ScriptFacts, outer: Launch, inner: Launch) -> Optional[Tuple[
     return None
 
 
-def _too_many_tasks(facts: ScriptFacts, one: Launch) -> Iterator[Violation]:
+def _too_many_tasks(facts: ScriptFacts, launch: Launch) -> Iterator[Violation]:
     """An srun of more tasks than the job has cores for."""
-    count, plan = one.count("ntasks"), facts.plan
-    if not one.is_srun or count is None or plan is None or one.has("overcommit", "jobid"):
+    count, plan = launch.count("ntasks"), facts.plan
+    if not launch.is_srun or count is None or plan is None or launch.has("overcommit", "jobid"):
         return
     told = facts.has("ntasks", "ntasks-per-node") and facts.has("nodes", "ntasks")
     has = facts.tasks * plan.cpus_per_task
@@ -86,7 +86,7 @@ def _too_many_tasks(facts: ScriptFacts, one: Launch) -> Iterator[Violation]:
             f"srun starts {counted(count, 'task')}, but the job has {counted(has, 'core')}: where "
             "nodes are shared, srun refuses this",
             f"request #SBATCH --ntasks={count}, or start {facts.tasks} here",
-            place=one.place_of("ntasks"),
+            place=launch.place_of("ntasks"),
             severity=WARNING,
         )
 
@@ -100,57 +100,58 @@ def larger_than_the_job(facts: ScriptFacts) -> Iterator[Violation]:
         yield from _too_many_tasks(facts, top)
         yield from _too_few_slots(facts, top)
     for start in facts.starts:
-        one = start.launch
+        launch = start.launch
         # By any other option, it takes the nodes that there are.
-        waits = {*one.launcher.nodes} & {*one.launcher.joins}
-        count = one.count(*one.launcher.nodes) if one.is_srun or waits else None
-        if count is None or one.has("jobid"):
+        waits = {*launch.launcher.nodes} & {*launch.launcher.joins}
+        count = launch.count(*launch.launcher.nodes) if launch.is_srun or waits else None
+        if count is None or launch.has("jobid"):
             continue
         if waits and start.each != 1:
             continue  # each of the tasks of a node may stand for a node
         # With a rank and an address of its own, it may be one of several jobs.
-        rank = one.count(*one.launcher.node_rank)
-        of_several = rank is not None and one.has(*one.launcher.address)
+        rank = launch.count(*launch.launcher.node_rank)
+        of_several = rank is not None and launch.has(*launch.launcher.address)
         if facts.fixed_nodes and count > plan.nodes:
-            ends = "srun refuses it" if one.is_srun else "it waits for the others"
+            ends = "srun refuses it" if launch.is_srun else "it waits for the others"
             yield Violation(
-                f"{one.kind} is for {counted(count, 'node')}, and the job has {plan.nodes}: {ends}",
+                f"{launch.kind} is for {counted(count, 'node')}, and the job has {plan.nodes}: "
+                f"{ends}",
                 f"request #SBATCH --nodes={count}, or use {plan.nodes} here",
-                place=one.place,
+                place=launch.place,
                 severity=WARNING if of_several else None,
             )
         elif waits and start.nodes is not None and start.each == 1 and count < start.nodes:
-            option = f"--{one.launcher.nodes[0]}".replace("_", "-")
+            option = f"--{launch.launcher.nodes[0]}".replace("_", "-")
             alone = count == 1
             meet = "each trains alone" if alone else "the others wait in vain, or fail"
             yield Violation(
-                f"{start.outer[-1].kind} starts {one.kind} on {start.nodes} nodes, and each is for "
-                f"{counted(count, 'node')}: {meet}",
+                f"{start.outer[-1].kind} starts {launch.kind} on {start.nodes} nodes, and each is "
+                f"for {counted(count, 'node')}: {meet}",
                 f'write {option}="$SLURM_NNODES"',
-                place=one.place,
-                severity=WARNING if alone or one.command.looped else None,
+                place=launch.place,
+                severity=WARNING if alone or launch.command.looped else None,
             )
     yield from _told_of_nodes(facts)
     yield from _told_of_processes(facts)
 
 
-def _too_few_slots(facts: ScriptFacts, one: Launch) -> Iterator[Violation]:
+def _too_few_slots(facts: ScriptFacts, launch: Launch) -> Iterator[Violation]:
     """An mpirun of more processes than the job has tasks."""
-    count, plan = one.count(*one.launcher.processes), facts.plan
-    mpi = one.launcher.uncounted == ALL and not one.is_srun
-    if not mpi or count is None or plan is None or one.command.looped or not one.certain:
+    count, plan = launch.count(*launch.launcher.processes), facts.plan
+    mpi = launch.launcher.uncounted == ALL and not launch.is_srun
+    if not mpi or count is None or plan is None or launch.command.looped or not launch.certain:
         return
-    if one.has("oversubscribe", "map_by", "use_hwthread_cpus", *one.launcher.places):
+    if launch.has("oversubscribe", "map_by", "use_hwthread_cpus", *launch.launcher.places):
         return
     told = facts.has("ntasks", "ntasks-per-node") and facts.has("nodes", "ntasks")
     # Else, Slurm may count the tasks that fit the node, where jobs get whole ones.
     known = told or facts.has("nodes")
     if known and count > facts.tasks and not facts.has("exclusive", "overcommit"):
         yield Violation(
-            f"{one.kind} starts {counted(count, 'process')}, and the job has "
+            f"{launch.kind} starts {counted(count, 'process')}, and the job has "
             f"{counted(facts.tasks, 'task')}: Open MPI has a slot for each task, and refuses more",
             f"request #SBATCH --ntasks={count}, or start {facts.tasks} here",
-            place=one.place,
+            place=launch.place,
             severity=WARNING if told else NOTE,
         )
 
@@ -206,9 +207,9 @@ def _told_of_nodes(facts: ScriptFacts) -> Iterator[Violation]:
             )
 
 
-def _counts_of_program(one: Launch, named: Pattern[str]) -> Iterator[Tuple[ShellWord, int]]:
+def _counts_of_program(launch: Launch, named: Pattern[str]) -> Iterator[Tuple[ShellWord, int]]:
     """The numbers that the words of a program give to options of such a name."""
-    own = one.own_words[1:]
+    own = launch.own_words[1:]
     for word, following in zip(own, (*own[1:], None)):
         match = named.fullmatch(word.outline)
         if match is None:
@@ -230,22 +231,22 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     ]
     alone = len(starters) == 1 and not starters[0].launch.command.background
     for start in starters:
-        one = start.launch
+        launch = start.launch
         has, where = plan.gpus_per_node, "per node"
-        one_node = start.nodes == 1 and one.count(*one.launcher.nodes) in (None, 1)
-        if one.launcher.processes and not one_node:
+        one_node = start.nodes == 1 and launch.count(*launch.launcher.nodes) in (None, 1)
+        if launch.launcher.processes and not one_node:
             has, where = plan.nodes * plan.gpus_per_node, "in all"
-        count = one.count(*one.launcher.counts)
+        count = launch.count(*launch.launcher.counts)
         if count == 1:
             count = start.each  # more would be NC621
         if count is None or count == has or (count < has and not alone):
             continue
         effect = "some of them share a GPU or fail" if count > has else "the other GPUs stay idle"
         yield Violation(
-            f"{one.kind} starts {counted(count, 'process')}, and the job has "
+            f"{launch.kind} starts {counted(count, 'process')}, and the job has "
             f"{counted(has, 'GPU')} {where}: {effect}",
             f"start {has} here, or request {counted(count, 'GPU')}",
-            place=one.place,
+            place=launch.place,
         )
     yield from _told_of_gpus(facts, plan)
     # A training; other programs may well share a GPU.
@@ -294,11 +295,11 @@ timeit unittest venv virtualenv wheel zipfile
 """.split()  # noqa: SIM905
 
 
-def _plain(one: Launch) -> bool:
+def _plain(launch: Launch) -> bool:
     """Whether it is a program of the user's, started as it is and on purpose alone."""
-    known = one.kind == PYTHON and one.options.get("script") not in ("", UNKNOWN)
-    tool = one.options.get("m", "").partition(".")[0] in _TOOLS
-    return known and not one.has("c") and not tool and not one.command.captured
+    known = launch.kind == PYTHON and launch.options.get("script") not in ("", UNKNOWN)
+    tool = launch.options.get("m", "").partition(".")[0] in _TOOLS
+    return known and not launch.has("c") and not tool and not launch.command.captured
 
 
 @script_rule(WARNING, "NC624", "program that starts once", "by_absence")
@@ -313,7 +314,9 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
     if plan.nodes > 1 and not any(map(_may_reach, facts.launches)):
         programs += [launch for launch in facts.launches if _alone(launch)]
     # Several side by side, or in a loop, may well be what the tasks are for.
-    if programs and not any(one.command.background or one.command.looped for one in programs):
+    if programs and not any(
+        launch.command.background or launch.command.looped for launch in programs
+    ):
         # On one node, tasks are often asked for where cores are meant.
         cores = plan.nodes == 1 and facts.tasks != plan.gpus_per_node
         meant = f", or, if cores are meant, request --ntasks=1 --cpus-per-task={facts.tasks}"
@@ -328,23 +331,23 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
         )
 
 
-def _is_mpi(one: Launch) -> bool:
+def _is_mpi(launch: Launch) -> bool:
     """Whether its name says that it is built for MPI: ``gmx_mpi``, ``lmp_mpi``."""
-    name = (one.word.value or "").rpartition("/")[2]
-    return one.kind == PROGRAM and re.fullmatch(r"\w+[_.-]mpi", name) is not None
+    name = (launch.word.value or "").rpartition("/")[2]
+    return launch.kind == PROGRAM and re.fullmatch(r"\w+[_.-]mpi", name) is not None
 
 
 _ALONE = ("Rscript", "matlab", "snakemake", "ray", "vllm", "ollama", "yolo", "wandb", "gmx")
 
 
-def _alone(one: Launch) -> bool:
+def _alone(launch: Launch) -> bool:
     """Whether it is a program that goes to no other node by itself."""
-    name = (one.word.value or "").rpartition("/")[2]
-    return one.kind == PROGRAM and name in _ALONE and not one.command.captured
+    name = (launch.word.value or "").rpartition("/")[2]
+    return launch.kind == PROGRAM and name in _ALONE and not launch.command.captured
 
 
-def _may_reach(one: Launch) -> bool:
-    name = (one.word.value or "").rpartition("/")[2]
+def _may_reach(launch: Launch) -> bool:
+    name = (launch.word.value or "").rpartition("/")[2]
     return name in _GO_ELSEWHERE and name != "ray"
 
 
@@ -359,57 +362,57 @@ def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
     if any(command.words and not command.name for command in facts.shell.commands):
         return  # what is not known may start something
     for start in found[-1:]:
-        one = start.launch
-        count = one.count(*one.launcher.nodes)
-        asks = {*one.launcher.nodes} & {*one.launcher.joins}
+        launch = start.launch
+        count = launch.count(*launch.launcher.nodes)
+        asks = {*launch.launcher.nodes} & {*launch.launcher.joins}
         waits = bool(asks) and count is not None and 1 < count <= plan.nodes
-        rank = one.count(*one.launcher.node_rank)
-        if rank and one.has(*one.launcher.address):
+        rank = launch.count(*launch.launcher.node_rank)
+        if rank and launch.has(*launch.launcher.address):
             continue  # somebody else is the first
         others = counted(plan.nodes - 1, "other node")
         effect = f"the {others} of the job do nothing"
         if count is not None and waits:
             effect = f"it waits for {counted(count - 1, 'more node')}, on which nothing starts"
         srun = next((other.once_per_node for other in every() if other.name == "srun"), "srun")
-        joins = [f"--{name}".replace("_", "-") for name in one.launcher.joins[:2]]
-        needs = "" if one.has(*one.launcher.joins) else f", with {' and '.join(joins)}"
-        each = f"start it on each: {srun} {one.kind} …{needs}"
+        joins = [f"--{name}".replace("_", "-") for name in launch.launcher.joins[:2]]
+        needs = "" if launch.has(*launch.launcher.joins) else f", with {' and '.join(joins)}"
+        each = f"start it on each: {srun} {launch.kind} …{needs}"
         if not asks:
             each = f"name the nodes with {joins[0]}"
         yield Violation(
-            f"{one.kind} starts once, on the first node of {plan.nodes}: {effect}",
+            f"{launch.kind} starts once, on the first node of {plan.nodes}: {effect}",
             f"{each}; or request --nodes=1",
-            place=one.place,
-            severity=ERROR if waits and rank is None and one.command.sure else None,
+            place=launch.place,
+            severity=ERROR if waits and rank is None and launch.command.sure else None,
         )
 
 
 def _for_one_node(start: Start) -> bool:
     """Whether it is the only start of a launcher that starts the processes of its node."""
-    one = start.launch
-    if not one.launcher.starts_processes() or any(outer.is_launcher for outer in start.outer):
+    launch = start.launch
+    if not launch.launcher.starts_processes() or any(outer.is_launcher for outer in start.outer):
         return False
     # torchrun goes to no other node by itself, whatever options a variable may hold.
-    if not one.certain and not one.launcher.endpoint:
+    if not launch.certain and not launch.launcher.endpoint:
         return False
-    if one.command.captured or one.has("help", "h"):
+    if launch.command.captured or launch.has("help", "h"):
         return False
     # With a file of hosts, or of settings, it may go to the other nodes by itself.
-    return not any("host" in name or "config" in name for name in one.options)
+    return not any("host" in name or "config" in name for name in launch.options)
 
 
 _GO_ELSEWHERE = ("ssh", "pdsh", "pssh", "clush", "parallel", "ray", "dask", "flux")
 
 
-def _reaches_others(one: Launch) -> bool:
+def _reaches_others(launch: Launch) -> bool:
     """Whether it may start work of the job's on other nodes than the first."""
-    if (one.word.value or "").rpartition("/")[2] in _GO_ELSEWHERE:
+    if (launch.word.value or "").rpartition("/")[2] in _GO_ELSEWHERE:
         return True
-    if not one.certain:
+    if not launch.certain:
         return True
-    if one.is_launcher and not one.launcher.starts_processes():
-        return not one.inside or not all(_is_trifle(inner) for inner in one.below())
-    return any(_reaches_others(inner) for inner in one.inside)
+    if launch.is_launcher and not launch.launcher.starts_processes():
+        return not launch.inside or not all(_is_trifle(inner) for inner in launch.below())
+    return any(_reaches_others(inner) for inner in launch.inside)
 
 
 @script_rule(NOTE, "NC625", "GPUs without a process", "by_absence")
@@ -424,23 +427,23 @@ def idle_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     beside = [
         launch for launch in facts.launches if launch.command.background and not _is_trifle(launch)
     ]
-    if beside or any(one.command.looped for one in starts):
+    if beside or any(launch.command.looped for launch in starts):
         return
-    for one in starts:
-        if one.is_srun:
-            times = facts.times(one)
-            own = [inner for inner in one.below() if _plain(inner)]
-            shares = one.has("gpus", "gres", "gpus_per_task", "gpus_per_node", "exact")
-            if times is None or not own or shares or len(own) < len([*one.below()]):
+    for launch in starts:
+        if launch.is_srun:
+            times = facts.times(launch)
+            own = [inner for inner in launch.below() if _plain(inner)]
+            shares = launch.has("gpus", "gres", "gpus_per_task", "gpus_per_node", "exact")
+            if times is None or not own or shares or len(own) < len([*launch.below()]):
                 continue
             count = times[0] * times[1]
-        elif one.launcher.uncounted == ALL and facts.times(one) is not None:
-            own = [inner for inner in one.below() if _plain(inner)]
-            count = one.count(*one.launcher.processes) or gpus
+        elif launch.launcher.uncounted == ALL and facts.times(launch) is not None:
+            own = [inner for inner in launch.below() if _plain(inner)]
+            count = launch.count(*launch.launcher.processes) or gpus
             if not own:
                 continue
-        elif _plain(one) and not facts.uses_launcher and facts.tasks == 1:
-            own, count = [one], 1
+        elif _plain(launch) and not facts.uses_launcher and facts.tasks == 1:
+            own, count = [launch], 1
         else:
             continue
         if count < gpus and not any(_takes_several(program) for program in own):
@@ -467,9 +470,9 @@ def _takes_several(program: Launch) -> bool:
 _TRIFLES = ("hostname", "nvidia-smi", "echo", "date", "env", "printenv", "ls", "uname", "which")
 
 
-def _is_trifle(one: Launch) -> bool:
+def _is_trifle(launch: Launch) -> bool:
     """Whether it does no work of the job's."""
-    return (one.word.value or "").rpartition("/")[2] in _TRIFLES
+    return (launch.word.value or "").rpartition("/")[2] in _TRIFLES
 
 
 @script_rule(NOTE, "NC626", "srun without the cores of its tasks")
@@ -544,29 +547,29 @@ _ITS_CORES = ("exact", "exclusive", "cpus_per_task", "threads_per_core", "cpus_p
 _ITS_GPUS = ("gres", "gpus", "gpus_per_task", "gpus_per_node", "gpus_per_socket", "tres_per_task")
 
 
-def _takes_all(facts: ScriptFacts, one: Launch, like: str = "") -> str:
+def _takes_all(facts: ScriptFacts, launch: Launch, like: str = "") -> str:
     """What an srun takes all of that the job has on its nodes, or needs of it: "" for nothing.
 
     like: what another one takes all of.
     """
-    if one.has("overlap", "jobid", "het_group") or not one.certain:
+    if launch.has("overlap", "jobid", "het_group") or not launch.certain:
         return ""
-    short = [inner for inner in one.below() if _is_trifle(inner)]
+    short = [inner for inner in launch.below() if _is_trifle(inner)]
     if short and not like and not re.search(r" -l|loop| dmon", " ".join(_words(short[0]))):
         return ""
     if like == "cores":
         return like
-    no_gpus = re.fullmatch(r"(none|.*\b0)", one.options.get("gres", ""))
+    no_gpus = re.fullmatch(r"(none|.*\b0)", launch.options.get("gres", ""))
     if like:
         return "" if no_gpus else like
-    if not one.has(*_ITS_CORES) and not facts.shell.assigned("SRUN_CPUS_PER_TASK"):
+    if not launch.has(*_ITS_CORES) and not facts.shell.assigned("SRUN_CPUS_PER_TASK"):
         return "cores"
     gpus = facts.plan is not None and facts.plan.gpus_per_node
-    return "GPUs" if gpus and not one.has(*_ITS_GPUS) else ""
+    return "GPUs" if gpus and not launch.has(*_ITS_GPUS) else ""
 
 
-def _words(one: Launch) -> List[str]:
-    return [word.raw for word in one.command.words]
+def _words(launch: Launch) -> List[str]:
+    return [word.raw for word in launch.command.words]
 
 
 def _same_nodes(facts: ScriptFacts, first: Launch, second: Launch) -> bool:
@@ -574,7 +577,7 @@ def _same_nodes(facts: ScriptFacts, first: Launch, second: Launch) -> bool:
     chosen = ("nodelist", "nodefile", "exclude", "relative", "distribution", "multi_prog")
     if first.has(*chosen) or second.has(*chosen):
         return False
-    widths = [facts.times(one) for one in (first, second)]
+    widths = [facts.times(launch) for launch in (first, second)]
     if facts.plan is None or not facts.fixed_nodes or None in widths:
         return False
     return sum(width[0] for width in widths if width is not None) > facts.plan.nodes

@@ -71,21 +71,25 @@ def _awaited_names(launches: Sequence[Launch]) -> Dict[str, int]:
     return found
 
 
-def _works(one: Launch) -> bool:
+def _works(launch: Launch) -> bool:
     """Whether it is a program of the job's, or starts one."""
-    return not one.command.captured and (one.is_launcher or one.kind == PYTHON)
+    return not launch.command.captured and (launch.is_launcher or launch.kind == PYTHON)
 
 
-def _is_used(facts: ScriptFacts, one: Assignment) -> bool:
+def _is_used(facts: ScriptFacts, variable: Assignment) -> bool:
     """Whether the batch shell itself uses a variable, but to show it."""
     shown = 0
     for command in facts.shell.commands:
         for word in command.words:
-            mentions = len(re.findall(rf"\$\{{?{one.name}\b", word.raw))
-            kept = one.name not in word.names  # the program's shell is to expand it, and has it not
+            mentions = len(re.findall(rf"\$\{{?{variable.name}\b", word.raw))
+            kept = (
+                variable.name not in word.names
+            )  # the program's shell is to expand it, and has it not
             shown += mentions if kept or command.name in ("echo", "printf") else 0
-    listed = re.search(rf"--export[= ]\S*\b{one.name}\b|\benv\b.*\b{one.name}=", facts.text)
-    every = len(re.findall(rf"\$\{{?{one.name}\b|\(\([^)\n]*\b{one.name}\b", facts.text))
+    listed = re.search(
+        rf"--export[= ]\S*\b{variable.name}\b|\benv\b.*\b{variable.name}=", facts.text
+    )
+    every = len(re.findall(rf"\$\{{?{variable.name}\b|\(\([^)\n]*\b{variable.name}\b", facts.text))
     return listed is not None or every > shown
 
 
@@ -104,12 +108,12 @@ def own_directory(facts: ScriptFacts) -> Iterator[Violation]:
         if _ITS_DIRECTORY.search(assigned.word.raw)
         and "/" not in assigned.word.raw.partition("%/")[0]
     ]
-    for one in facts.shell.commands:
-        asks = one.name in ("dirname", "realpath", "readlink")
-        for word in one.words[1:]:
+    for command in facts.shell.commands:
+        asks = command.name in ("dirname", "realpath", "readlink")
+        for word in command.words[1:]:
             if _ITS_DIRECTORY.search(word.raw) or (asks and _OWN_PLACE.search(word.raw)):
-                found.append(one.place)
-    for place in sorted(found, key=lambda one: (one.line, one.column)):
+                found.append(command.place)
+    for place in sorted(found, key=lambda place: (place.line, place.column)):
         before = "\n".join(facts.lines[: place.line])
         open_ones = len(re.findall(r"^\s*if\b", before, re.MULTILINE))
         open_ones -= len(re.findall(r"^\s*fi\b", before, re.MULTILINE))
@@ -134,8 +138,8 @@ def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
         return
     strict = any(
         word and re.fullmatch(r"-[a-zA-Z]*e[a-zA-Z]*", word)
-        for one in facts.shell.calls("set")
-        for word in one.arguments
+        for command in facts.shell.calls("set")
+        for word in command.arguments
     ) or re.search(r"\s-[a-z]*e[a-z]*$", facts.header.shebang)
     works = {id(run.command): run.word.raw for run in reversed(facts.launches) if _works(run)}
     commands = [command for command in facts.shell.commands if not command.captured]
@@ -161,17 +165,21 @@ def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
 
 def _thrown_away(facts: ScriptFacts) -> Iterator[Violation]:
     """The program's failure, of which ``|| true`` or ``exit 0`` makes a success."""
-    commands = [one for one in facts.shell.commands if not one.captured]
+    commands = [command for command in facts.shell.commands if not command.captured]
     works = {id(run.command) for run in facts.launches if _works(run) and run.command.sure}
-    strict = any("e" in (word or "") for one in facts.shell.calls("set") for word in one.arguments)
-    at = max((at for at, one in enumerate(commands) if id(one) in works), default=len(commands))
+    strict = any(
+        "e" in (word or "") for command in facts.shell.calls("set") for word in command.arguments
+    )
+    at = max(
+        (at for at, command in enumerate(commands) if id(command) in works), default=len(commands)
+    )
     rest = commands[at + 1 :]
     if not rest or commands[at].background:
         return
     command, beside, last = commands[at], rest[0], rest[-1]
     before = facts.lines[beside.place.line - 1][: beside.place.column - 1].rstrip()
     forgives = beside.name in ("true", ":") and before.endswith("||")
-    says = all(one.name in _SAYS for one in rest[forgives:])
+    says = all(command.name in _SAYS for command in rest[forgives:])
     code = last.arguments[0] if last.name == "exit" and len(last.words) == 2 else None
     exits = code is not None and code.isdigit() and last.sure and not (strict and code == "0")
     text = "".join(facts.lines[command.place.line - 1 : last.place.line])
@@ -253,7 +261,7 @@ def _never_over(facts: ScriptFacts) -> Iterator[Violation]:
             asked = any(run.place.line < line < waits[-1] for line in clients)
             if (watches and "-c" not in own) or (asked and _SERVERS.match(" ".join(own))):
                 endless.append(each.place)
-    for place in sorted(endless, key=lambda one: one.line)[:1]:
+    for place in sorted(endless, key=lambda place: place.line)[:1]:
         if place.line < waits[-1]:
             yield Violation(
                 f"the wait of line {waits[-1]} waits for this, too, which does not end: the job "
@@ -264,8 +272,8 @@ def _never_over(facts: ScriptFacts) -> Iterator[Violation]:
             )
 
 
-def _words_of(one: Launch) -> List[str]:
-    return [word.text for word in one.own_words]
+def _words_of(launch: Launch) -> List[str]:
+    return [word.text for word in launch.own_words]
 
 
 def _behind_a_server(runs: List[Launch]) -> Iterator[Violation]:
@@ -301,16 +309,17 @@ def slow_network(facts: ScriptFacts) -> Iterator[Violation]:
     plan = facts.plan
     if plan is None or plan.gpus_per_node * plan.nodes < 2:
         return
-    before = (one for command in facts.shell.commands for one in command.assigned)
-    for one in (*facts.shell.assignments, *before):
-        between = one.name == "NCCL_IB_DISABLE"
+    before = (variable for command in facts.shell.commands for variable in command.assigned)
+    for variable in (*facts.shell.assignments, *before):
+        between = variable.name == "NCCL_IB_DISABLE"
         concerns = plan.nodes > 1 if between else plan.gpus_per_node > 1
-        if one.name in _SLOW and one.word.value in ("1", "true") and concerns:
+        if variable.name in _SLOW and variable.word.value in ("1", "true") and concerns:
             where = counted(plan.nodes, "node") if between else counted(plan.gpus_per_node, "GPU")
             yield Violation(
-                f"{one.name}={one.word.value} switches off {_SLOW[one.name]}, in a job of {where}",
+                f"{variable.name}={variable.word.value} switches off {_SLOW[variable.name]}, "
+                f"in a job of {where}",
                 "remove the line, unless NCCL fails without it",
-                place=one.place,
+                place=variable.place,
                 severity=None if between else NOTE,
             )
 
@@ -391,8 +400,8 @@ def open_notebook(facts: ScriptFacts) -> Iterator[Violation]:
         for each in (run, *run.below()):
             own = _words_of(each)
             given = [match for match in map(_NO_SECRET.fullmatch, own) if match is not None]
-            open_token = any(one["what"] == "token" and not one["value"] for one in given)
-            guarded = any(one["what"] != "token" and one["value"] for one in given)
+            open_token = any(match["what"] == "token" and not match["value"] for match in given)
+            guarded = any(match["what"] != "token" and match["value"] for match in given)
             none = "code-server" in own[0] and re.search(r"--auth[= ]none", " ".join(own))
             if (open_token and not guarded) or none:
                 yield Violation(

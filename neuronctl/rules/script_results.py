@@ -27,7 +27,7 @@ def nothing_waits(facts: ScriptFacts) -> Iterator[Violation]:
     if re.search(r"\b(wait|exec|fg)\b", facts.text):
         return
     commands = [command for command in facts.shell.commands if not command.captured]
-    beside = [at for at, one in enumerate(commands) if _goes_on(facts, one)]
+    beside = [at for at, command in enumerate(commands) if _goes_on(facts, command)]
     if not beside:
         return
     last = commands[beside[-1]]
@@ -37,9 +37,9 @@ def nothing_waits(facts: ScriptFacts) -> Iterator[Violation]:
     found: Optional[Command] = last
     if after:
         # Of a server and its client, the client ends the job; of two of a kind, the last one.
-        started = [(_program(one), one) for one in map(commands.__getitem__, beside)]
-        names = {_program(one) for one in after} - {""}
-        found = next((one for name, one in started if name in names), None)
+        started = [(_program(command), command) for command in map(commands.__getitem__, beside)]
+        names = {_program(command) for command in after} - {""}
+        found = next((command for name, command in started if name in names), None)
     if found is not None:
         what = "this ends when the job does, which is at once: nothing waits for it"
         if after:
@@ -50,25 +50,25 @@ def nothing_waits(facts: ScriptFacts) -> Iterator[Violation]:
         yield Violation(what, hint, place=found.place)
 
 
-def _goes_on(facts: ScriptFacts, one: Command) -> bool:
+def _goes_on(facts: ScriptFacts, command: Command) -> bool:
     """Whether a program goes on when the shell has gone to the next line."""
-    if one.name in ("tmux", "screen"):
-        words = " ".join(word.raw for word in one.words[1:])
+    if command.name in ("tmux", "screen"):
+        words = " ".join(word.raw for word in command.words[1:])
         return re.search(r"(^| )-d|new.* -d", words) is not None
-    return one.background and bool(one.words) and one.name not in _SHORT
+    return command.background and bool(command.words) and command.name not in _SHORT
 
 
-def _keeps_alive(one: Command) -> bool:
-    if one.background or not one.words:
+def _keeps_alive(command: Command) -> bool:
+    if command.background or not command.words:
         return False
-    if one.name == "sleep":
-        return any(value is None or _LONG_SLEEP.fullmatch(value) for value in one.arguments)
-    return one.name not in _SHORT
+    if command.name == "sleep":
+        return any(value is None or _LONG_SLEEP.fullmatch(value) for value in command.arguments)
+    return command.name not in _SHORT
 
 
-def _program(one: Command) -> str:
+def _program(command: Command) -> str:
     """The script that a command of Python's runs."""
-    words = [word.value or "" for word in one.words]
+    words = [word.value or "" for word in command.words]
     return next((word for word in words if word.endswith(".py")), "")
 
 
@@ -141,9 +141,9 @@ def _written_here(facts: ScriptFacts) -> Iterator[Violation]:
         return
 
 
-def _written(one: Launch) -> Iterator[Tuple[ShellWord, str]]:
+def _written(launch: Launch) -> Iterator[Tuple[ShellWord, str]]:
     """The words that name where a program writes, with the paths."""
-    own = one.own_words[1:]
+    own = launch.own_words[1:]
     for word, following in zip(own, (*own[1:], None)):
         match = _RESULTS.fullmatch(word.text)
         if match is not None:
@@ -152,15 +152,15 @@ def _written(one: Launch) -> Iterator[Tuple[ShellWord, str]]:
                 yield word, path
 
 
-def _copied(facts: ScriptFacts, one: Launch, path: str, head: str) -> bool:
+def _copied(facts: ScriptFacts, launch: Launch, path: str, head: str) -> bool:
     """Whether a later command, a trap, or a function seems to copy what is below a directory."""
     name = head.strip("${}")
     lines: List[str] = list(facts.lines)
     if any("trap" in line and re.search(name, line) for line in lines):
         return True
     for number, line in enumerate(lines, 1):
-        if _COPIES.search(line) and (path in line or (number > one.place.line and name in line)):
+        if _COPIES.search(line) and (path in line or (number > launch.place.line and name in line)):
             return True
     # A program of the script's own may do it.
-    later = [run for run in facts.launches if run.place.line > one.place.line]
+    later = [run for run in facts.launches if run.place.line > launch.place.line]
     return any(name in word.text for run in later for word in run.command.words)

@@ -25,7 +25,7 @@ _OF_A_TASK = ("SLURM_PROCID", "SLURM_NODEID", "SLURM_LOCALID", "SLURM_TASK_PID")
 
 def _expanded(names: Sequence[str], nodes: int) -> Optional[str]:
     """The first of the names that differs between tasks on so many nodes; None without one."""
-    differ = [one for one in _OF_A_TASK if one != "SLURM_NODEID" or nodes > 1]
+    differ = [variable for variable in _OF_A_TASK if variable != "SLURM_NODEID" or nodes > 1]
     return next((name for name in names if name in differ), None)
 
 
@@ -33,19 +33,19 @@ def _expanded(names: Sequence[str], nodes: int) -> Optional[str]:
 def ranks(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.tasks < 2:
         return
-    for one in facts.launches:
-        if one.command.captured or not (one.is_launcher or one.kind in (PYTHON, SHELL)):
+    for launch in facts.launches:
+        if launch.command.captured or not (launch.is_launcher or launch.kind in (PYTHON, SHELL)):
             continue
         nodes = 1 if facts.plan is None else facts.plan.nodes
-        if one.launcher.starts_processes():
+        if launch.launcher.starts_processes():
             continue  # it starts on the first node alone (NC624)
-        times = facts.times(one) if one.is_srun else (nodes, 2)
+        times = facts.times(launch) if launch.is_srun else (nodes, 2)
         if times is None or times[0] * times[1] < 2:
             continue
         # With such an option, torchrun takes no notice of --node_rank.
-        meets = any(inner.has(*inner.launcher.endpoint) for inner in (one, *one.below()))
+        meets = any(inner.has(*inner.launcher.endpoint) for inner in (launch, *launch.below()))
         told: Set[SourceSpan] = set()  # a variable may be many words
-        for word in one.command.words:
+        for word in launch.command.words:
             if meets and "is_host=" not in word.raw:
                 continue
             name = _expanded(word.names, times[0])
@@ -89,9 +89,11 @@ def ranks(facts: ScriptFacts) -> Iterator[Violation]:
             )
 
 
-def _handed(facts: ScriptFacts, one: Assignment) -> bool:
+def _handed(facts: ScriptFacts, variable: Assignment) -> bool:
     """Whether the batch shell uses a variable in a command, where its value is judged."""
-    return any(one.name in word.names for each in facts.launches for word in each.command.words)
+    return any(
+        variable.name in word.names for each in facts.launches for word in each.command.words
+    )
 
 
 def _shared(facts: ScriptFacts) -> bool:
@@ -109,23 +111,23 @@ def _shared(facts: ScriptFacts) -> bool:
 
 def _assigned(facts: ScriptFacts) -> List[Assignment]:
     """Every assignment, also those before a command."""
-    before = (one for command in facts.shell.commands for one in command.assigned)
+    before = (variable for command in facts.shell.commands for variable in command.assigned)
     return [*facts.shell.assignments, *before]
 
 
-def _ports(one: Launch) -> Iterator[Tuple[str, SourceSpan]]:
+def _ports(launch: Launch) -> Iterator[Tuple[str, SourceSpan]]:
     """The port where its processes meet, also where the address is a variable."""
-    for name in one.launcher.port:
-        if one.count(name):
-            yield str(one.count(name)), one.place_of(name)
-    endpoint = one.launcher.endpoint
-    words = one.command.words if one.has(*endpoint) else ()
+    for name in launch.launcher.port:
+        if launch.count(name):
+            yield str(launch.count(name)), launch.place_of(name)
+    endpoint = launch.launcher.endpoint
+    words = launch.command.words if launch.has(*endpoint) else ()
     for word, following in zip(words, (*words[1:], None)):
         if option_name(word.raw) in endpoint:
             value = word.raw.partition("=")[2] or (following.raw if following else "")
             port = re.search(r":([1-9][0-9]{0,4})[\"']?$", value)
             if port is not None:
-                yield port[1], one.place_of(option_name(word.raw))
+                yield port[1], launch.place_of(option_name(word.raw))
 
 
 @script_rule(WARNING, "NC632", "fixed port")
@@ -135,13 +137,13 @@ def fixed_port(facts: ScriptFacts) -> Iterator[Violation]:
     # Such as in both branches of a choice, or if nothing else has given one.
     chosen = len(facts.shell.assigned("MASTER_PORT")) > 1 or "{MASTER_PORT:" in facts.text
     found: List[Tuple[str, SourceSpan]] = [
-        (one.word.value, one.place)
-        for one in _assigned(facts)
-        if one.name == "MASTER_PORT" and one.word.value is not None and not chosen
+        (variable.word.value, variable.place)
+        for variable in _assigned(facts)
+        if variable.name == "MASTER_PORT" and variable.word.value is not None and not chosen
     ]
-    for one in facts.every_launch:
-        if not one.has("standalone"):  # it meets on a port of its own
-            found += _ports(one)
+    for launch in facts.every_launch:
+        if not launch.has("standalone"):  # it meets on a port of its own
+            found += _ports(launch)
     for port, place in found[:1]:
         if digits(port):
             yield Violation(
@@ -160,15 +162,15 @@ def gpus_by_hand(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.has("gpus-per-task") and not facts.has("ntasks", "ntasks-per-node", "gpus"):
         return  # how many tasks there are may be said on the command line
     has = facts.plan.gpus_per_node
-    found = [one for one in _assigned(facts) if one.name == "CUDA_VISIBLE_DEVICES"]
+    found = [variable for variable in _assigned(facts) if variable.name == "CUDA_VISIBLE_DEVICES"]
     several = len(found) > 1 + len(facts.shell.assigned("CUDA_VISIBLE_DEVICES"))
     asks = [command for command in facts.shell.calls("nvidia-smi", "rocm-smi") if command.captured]
     counted_here = bool(asks or re.search(r"SLURM_GPUS|SLURM_JOB_GPUS|device_count", facts.text))
-    for one in found:
-        if not re.fullmatch(r"\d+(,\d+)*", one.word.value or ""):
+    for variable in found:
+        if not re.fullmatch(r"\d+(,\d+)*", variable.word.value or ""):
             continue
-        numbers = [int(text) for text in (one.word.value or "").split(",")]
-        if counted_here and max(numbers) < has and not one.sure:
+        numbers = [int(text) for text in (variable.word.value or "").split(",")]
+        if counted_here and max(numbers) < has and not variable.sure:
             continue
         if sorted(numbers) == list(range(has)) or (several and max(numbers) < has):
             continue
@@ -176,9 +178,9 @@ def gpus_by_hand(facts: ScriptFacts) -> Iterator[Violation]:
         if max(numbers) >= has:
             effect = f"the job has {counted(has, 'GPU')}, numbered from 0"
         yield Violation(
-            f"CUDA_VISIBLE_DEVICES={one.word.value} replaces what Slurm has set: {effect}",
+            f"CUDA_VISIBLE_DEVICES={variable.word.value} replaces what Slurm has set: {effect}",
             "remove the line: Slurm sets it",
-            place=one.place,
+            place=variable.place,
         )
 
 
@@ -239,7 +241,7 @@ def _signal(facts: ScriptFacts) -> Optional[str]:
     number = digits(name)
     if number is None:
         return name.upper()
-    return next((one.name[3:] for one in signals.Signals if one == number), None)
+    return next((known.name[3:] for known in signals.Signals if known == number), None)
 
 
 def _not_for_the_shell(facts: ScriptFacts) -> Iterator[Violation]:
@@ -310,7 +312,7 @@ def trap_waits(facts: ScriptFacts) -> Iterator[Violation]:
         for launch in facts.launches
         if (launch.is_launcher or launch.kind == PYTHON) and not launch.command.captured
     ]
-    if own and not any(one.command.background for one in own):
+    if own and not any(launch.command.background for launch in own):
         yield Violation(
             f"bash runs this trap only when {own[-1].word.raw} has ended: a command in the "
             "foreground holds it back",
@@ -372,16 +374,12 @@ def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
     for command in facts.shell.calls("conda", "mamba", "micromamba", "source"):
         if command.arguments[:1] != ("activate",):
             continue
-        before = [
-            one
-            for one in facts.shell.commands
-            if one.place.line < command.place.line
-            and one.name in ("source", ".", "eval", "module", "ml")
-        ]
+        readers = ["source", ".", "eval", "module", "ml"]
         if command.name == "source":  # which conda has beside itself
-            before += [
-                one for one in facts.shell.calls("conda") if one.place.line < command.place.line
-            ]
+            readers.append("conda")
+        before = [
+            other for other in facts.shell.calls(*readers) if other.place.line < command.place.line
+        ]
         if not before and not (command.name == "source" and facts.shell.assigned("PATH")):
             conda = "conda" if command.name == "source" else command.name
             yield Violation(
@@ -431,7 +429,7 @@ def secrets(facts: ScriptFacts) -> Iterator[Violation]:
     hint = (
         "export it in the shell from which you submit, or read it from a file that is yours alone"
     )
-    directives = [one for one in facts.header.given if one.source == SCRIPT]
+    directives = [option for option in facts.header.given if option.source == SCRIPT]
     for given in directives:
         if given.name != "export" and given.value and is_secret_value(given.value):
             said = f"--{given.name} contains what looks like a secret: {told}"
@@ -442,7 +440,9 @@ def secrets(facts: ScriptFacts) -> Iterator[Violation]:
         if given.name == "export"
         for name, value in listed_variables(given.value or "")
     ]
-    in_shell = [(one.name, one.word.value or "", one.place) for one in _assigned(facts)]
+    in_shell = [
+        (variable.name, variable.word.value or "", variable.place) for variable in _assigned(facts)
+    ]
     lines = set()
     for name, value, place in (*exported, *in_shell):
         if _PLACEHOLDER.fullmatch(value):
@@ -489,15 +489,15 @@ def errexit(facts: ScriptFacts) -> Iterator[Violation]:
     ]
     if any(command.arguments[:1] == ("+e",) for command in facts.shell.calls("set")):
         return
-    for one in waits[:1]:
-        line = facts.lines[one.place.line - 1]
+    for command in waits[:1]:
+        line = facts.lines[command.place.line - 1]
         if "||" in line or re.match(r"\s*(if|while|until)\b", line):
             continue
         yield Violation(
             f"the trapped {name} ends this wait with a code above 128, and with 'set -e' (line "
             f"{strict[0].place.line}) that ends the script: what comes after it never runs",
             "write wait … || true, or set +e before it",
-            place=one.place,
+            place=command.place,
         )
 
 
@@ -507,14 +507,14 @@ _OWN_NAME = re.compile(r"\$\(hostname[^)]*\)|`hostname[^`]*`|\$\{?(HOSTNAME|SLUR
 
 def _quoted(start: Start) -> bool:
     """Whether it is in text that the batch shell leaves as it is: bash -c '…'."""
-    shells = [one for one in start.outer if one.kind == SHELL]
-    words = (word for one in start.outer[:1] for word in one.command.words)
+    shells = [launch for launch in start.outer if launch.kind == SHELL]
+    words = (word for launch in start.outer[:1] for word in launch.command.words)
     return bool(shells) and any(word.raw.startswith("'") for word in words)
 
 
-def _given(one: Launch, option: str) -> str:
+def _given(launch: Launch, option: str) -> str:
     """The value of an option as it is written."""
-    words = one.command.words
+    words = launch.command.words
     for word, following in zip(words, (*words[1:], None)):
         if option_name(word.raw) == option:
             return (word.raw.partition("=")[2] or (following.raw if following else "")).strip('"')

@@ -48,28 +48,28 @@ def started(facts: ScriptFacts) -> Tuple[Started, ...]:
 
 def _rows(facts: ScriptFacts) -> Iterator[Started]:
     for start in facts.starts:
-        one = start.launch
-        name = (one.word.value or "").rpartition("/")[2]
-        works = one.is_launcher or one.kind == PYTHON or name not in _NO_PROGRAM
-        if one.inside or one.command.captured or not works:
+        launch = start.launch
+        name = (launch.word.value or "").rpartition("/")[2]
+        works = launch.is_launcher or launch.kind == PYTHON or name not in _NO_PROGRAM
+        if launch.inside or launch.command.captured or not works:
             continue
         tasks_each, processes_each = _per_node(facts, start)
         nodes = start.nodes
         whole = [each for each in start.outer if _starts_all(each)]
         if nodes is None and whole and facts.plan:
             nodes = facts.plan.nodes
-        if one.is_launcher and one.is_srun:
-            nodes, tasks_each = facts.times(one) or (None, None)
+        if launch.is_launcher and launch.is_srun:
+            nodes, tasks_each = facts.times(launch) or (None, None)
             processes_each = tasks_each
         yield Started(
-            one.place.line,
-            " ".join(_name(each) for each in (*start.outer, one)),
+            launch.place.line,
+            " ".join(_name(each) for each in (*start.outer, launch)),
             nodes,
             _times(nodes, tasks_each),
             _times(nodes, processes_each),
             _gpus(facts, start, processes_each),
-            one.command.looped,
-            one.command.background,
+            launch.command.looped,
+            launch.command.background,
         )
 
 
@@ -79,36 +79,40 @@ def _times(nodes: Optional[int], each: Optional[int]) -> Optional[int]:
 
 def _per_node(facts: ScriptFacts, start: Start) -> Tuple[Optional[int], Optional[int]]:
     """(tasks, processes) on each node."""
-    launchers = [one for one in (*start.outer, start.launch) if one.is_launcher]
+    launchers = [launch for launch in (*start.outer, start.launch) if launch.is_launcher]
     tasks: Optional[int] = 1
     processes: Optional[int] = 1
-    for one in launchers:
-        if one.launcher.starts_processes():
-            processes = _processes(facts, one, start.nodes)
+    for launch in launchers:
+        if launch.launcher.starts_processes():
+            processes = _processes(facts, launch, start.nodes)
         else:
-            tasks = (facts.times(one) or (None, None))[1]
-            if tasks is None and _starts_all(one) and facts.plan:
+            tasks = (facts.times(launch) or (None, None))[1]
+            if tasks is None and _starts_all(launch) and facts.plan:
                 tasks = facts.plan.ntasks_per_node
     return tasks, None if tasks is None or processes is None else tasks * processes
 
 
-def _starts_all(one: Launch) -> bool:
+def _starts_all(launch: Launch) -> bool:
     """Whether it starts one process for each task of the job, as mpirun does without a number."""
-    uncounted = one.launcher.uncounted == ALL and not one.is_srun
-    return uncounted and not one.has(*one.launcher.counts, *one.launcher.places)
+    uncounted = launch.launcher.uncounted == ALL and not launch.is_srun
+    return uncounted and not launch.has(*launch.launcher.counts, *launch.launcher.places)
 
 
-def _processes(facts: ScriptFacts, one: Launch, nodes: Optional[int]) -> Optional[int]:
+def _processes(facts: ScriptFacts, launch: Launch, nodes: Optional[int]) -> Optional[int]:
     """How many processes a launcher starts on its node."""
     gpus = facts.plan.gpus_per_node if facts.plan else None
-    for name in one.launcher.processes_per_node:
-        if one.options.get(name.lstrip("-").replace("-", "_")) in ("gpu", "auto"):
+    for name in launch.launcher.processes_per_node:
+        if launch.options.get(name.lstrip("-").replace("-", "_")) in ("gpu", "auto"):
             return gpus or None
-    each = one.count(*one.launcher.processes_per_node)
-    total = one.count(*one.launcher.processes)
+    each = launch.count(*launch.launcher.processes_per_node)
+    total = launch.count(*launch.launcher.processes)
     if total is not None:
-        return total // max(1, one.count(*one.launcher.nodes) or nodes or 1)
-    if each is None and not one.has(*one.launcher.counts) and one.launcher.uncounted == ONE:
+        return total // max(1, launch.count(*launch.launcher.nodes) or nodes or 1)
+    if (
+        each is None
+        and not launch.has(*launch.launcher.counts)
+        and launch.launcher.uncounted == ONE
+    ):
         return 1
     return each
 
@@ -121,7 +125,7 @@ def _gpus(facts: ScriptFacts, start: Start, processes: Optional[int]) -> str:
     for variable in start.launch.command.assigned:
         if variable.name == "CUDA_VISIBLE_DEVICES" and variable.word.raw:
             return str(variable.word.raw.count(",") + 1)
-    srun = next((one for one in (start.launch, *start.outer) if one.is_srun), None)
+    srun = next((launch for launch in (start.launch, *start.outer) if launch.is_srun), None)
     if srun is not None and srun.has("gpus", "gres", "gpus_per_task", "gpus_per_node"):
         own = srun.count("gpus_per_task", "gpus_per_node", "gpus")
         return "?" if own is None else str(own)
@@ -131,11 +135,11 @@ def _gpus(facts: ScriptFacts, start: Start, processes: Optional[int]) -> str:
     return str(whole) if not rest else f"{has}/{processes}"
 
 
-def _name(one: Launch) -> str:
-    if one.kind == PYTHON and not one.has("c"):
-        module = one.options.get("m", "")
-        script = one.options.get("script") or one.word.value or one.word.raw
+def _name(launch: Launch) -> str:
+    if launch.kind == PYTHON and not launch.has("c"):
+        module = launch.options.get("m", "")
+        script = launch.options.get("script") or launch.word.value or launch.word.raw
         return f"-m {module}" if module else script.rpartition("/")[2].replace("\0", "…")
-    if one.is_launcher:
-        return one.kind
-    return (one.word.value or one.word.raw).rpartition("/")[2]
+    if launch.is_launcher:
+        return launch.kind
+    return (launch.word.value or launch.word.raw).rpartition("/")[2]

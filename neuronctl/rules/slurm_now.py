@@ -406,8 +406,8 @@ def features(context: RuleContext) -> Iterator[Violation]:
         unknown = [name for name in names if name not in known]
     source = on_cluster.snapshot.says("scontrol show node")
     hint = f"features there: {', '.join(sorted(known)) or 'none'}"
-    for one in unknown:
-        words = f"--constraint={text}: no node of {name} has the feature '{one}'"
+    for feature in unknown:
+        words = f"--constraint={text}: no node of {name} has the feature '{feature}'"
         yield Violation(words, hint, source)
     there = names_of(pool) - set(hosts(context.plan.request.exclude))
     there &= reservations.own_nodes(on_cluster) or there

@@ -53,7 +53,7 @@ def as_request(
         for field, value in (read or {}).items():
             fields[field] = value
             where = f"{file}:{given.place.line}" if given.source == SCRIPT else given.source
-            origins[field] = Origin(Source.JOB_FILE, where)
+            origins[field] = Origin(Source.ASKED, where)
     fields["sbatch"] = tuple(others)
     if shell is not None:
         fields["modules"] = modules(shell)

@@ -9,7 +9,7 @@ from neuronctl.batchscript.command_wrappers import names_python, program_at, pyt
 from neuronctl.batchscript.model import SourceSpan
 from neuronctl.batchscript.shell_text import Command, Piece, ShellWord, read_shell
 from neuronctl.frozen import dataclass, field, replace
-from neuronctl.launch.calls import called
+from neuronctl.launch.launcher_calls import called
 from neuronctl.launch.launchers import Launcher, every
 from neuronctl.sbatch_options import SRUN, GetoptError, getopt_with_plugins
 

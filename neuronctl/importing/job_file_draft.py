@@ -26,8 +26,8 @@ from neuronctl.catalog.model import Cluster
 from neuronctl.errors import NeuronctlError, UsageError
 from neuronctl.frozen import dataclass
 from neuronctl.importing.directives import Directives, Remark, differences
+from neuronctl.importing.programs import ImportedProgram, Size, imported_program
 from neuronctl.importing.software import software, variables
-from neuronctl.importing.starts import Size, Start, start
 from neuronctl.launch import launchers
 from neuronctl.launch.launchers import option_name
 from neuronctl.masking import Masker, is_secret_value
@@ -392,10 +392,10 @@ class _Importer:
             srun_options=self.cluster.policy.srun_options,
         )
 
-    def _started(self, unit: Unit) -> Optional[Start]:
+    def _started(self, unit: Unit) -> Optional[ImportedProgram]:
         if self.has_trap or unit.simple is None or len(unit.simple) != 1:
             return None
-        return start(unit.simple[0].words, self._size(), self.functions)
+        return imported_program(unit.simple[0].words, self._size(), self.functions)
 
     def _as_program(self, shell: _Shell) -> Optional[List[Entry]]:
         """One program at the end."""
@@ -411,7 +411,7 @@ class _Importer:
         head = Entry(key, value, tuple(_remarks([*shell.idle, *shell.rest])))
         return [*self._before(shell, expand), head, *(Entry(*other) for other in others)]
 
-    def _keys(self, started: Start, expand: bool) -> Optional[Dict[str, object]]:
+    def _keys(self, started: ImportedProgram, expand: bool) -> Optional[Dict[str, object]]:
         """The keys of a program; None where neuronctl sets one of the launcher's options itself."""
         keys: Dict[str, object] = dict(started.container)
         if keys.get("container-runtime") == self.cluster.containers.runtime:
@@ -430,7 +430,7 @@ class _Importer:
             keys["args"] = [_argument(word, expand) for word in started.words[1:]]
         return keys
 
-    def _starts_several(self, started: Start) -> bool:
+    def _starts_several(self, started: ImportedProgram) -> bool:
         """Whether neuronctl by itself would choose a launcher that starts several processes."""
         program = [Entry("script", started.words[0])]
         if started.words[1:]:
@@ -463,14 +463,14 @@ class _Importer:
             if started is None or started.container or started.words[0] in _PREPARES:
                 return None
             made.append(([*notes, *unit.remarks], started))
-        starts = [one for _, one in made if isinstance(one, Start)]
+        starts = [one for _, one in made if isinstance(one, ImportedProgram)]
         launched = any(each.launcher for each in starts)
         if not starts or len(made) < 2 or not (ends_at_once or launched):
             return None
         expand = _refers(shell.environment, starts)
         steps: List[Mapping[str, object]] = []
         for number, (remarks, what) in enumerate(made, 1):
-            keys = self._keys(what, expand) if isinstance(what, Start) else {"run": what}
+            keys = self._keys(what, expand) if isinstance(what, ImportedProgram) else {"run": what}
             if keys is None:
                 return None
             if number < len(made) and not ends_at_once:
@@ -580,7 +580,7 @@ def _of_shebang(header: Header, cluster: Cluster) -> List[str]:
     return [*lines, f"set -{others}"] if others else lines
 
 
-def _refers(environment: Sequence[Entry], starts: Sequence[Start]) -> bool:
+def _refers(environment: Sequence[Entry], starts: Sequence[ImportedProgram]) -> bool:
     """Whether a value or an argument refers to a variable."""
     env = next((entry.value for entry in environment if entry.key == "env"), {})
     values = list(env.values()) if isinstance(env, Mapping) else []

@@ -13,7 +13,6 @@ from neuronctl.batchscript.command_wrappers import (
 )
 from neuronctl.catalog.model import Cluster
 from neuronctl.files import open_regular
-from neuronctl.launch.calls import called
 from neuronctl.launch.environments import (
     Conda,
     ShellLine,
@@ -22,6 +21,7 @@ from neuronctl.launch.environments import (
     define_module,
     load_modules,
 )
+from neuronctl.launch.launcher_calls import called
 from neuronctl.launch.launchers import Launcher, not_a_macro
 from neuronctl.planning.model import Ending, Export, has_trap, is_secret, signal_of
 from neuronctl.request.job import JobRequest

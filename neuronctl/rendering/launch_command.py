@@ -101,7 +101,7 @@ def _shell_words(text: str, file: str, block: str) -> Tuple[Shell, ...]:
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchCommand:
     """The launch of a plan, as shell text.
 
     words: the command that starts the program. function: what each task runs, where that is more
@@ -117,7 +117,7 @@ class Launch:
         return _wrap(self.words, indent + "    ")
 
 
-def launch_of(plan: JobPlan, parts: LaunchParts, step: str = "") -> Launch:
+def launch_of(plan: JobPlan, parts: LaunchParts, step: str = "") -> LaunchCommand:
     """The command that starts the program.
 
     What has to be evaluated on each node, and the program's words with it, is a function that a
@@ -132,7 +132,7 @@ def launch_of(plan: JobPlan, parts: LaunchParts, step: str = "") -> Launch:
     # srun and mpirun start another command at a lone colon.
     colon = once and ":" in plan.program
     if not (forwarded or parts.differs_by_task or signal or colon):
-        return Launch((*once, *command, *program))
+        return LaunchCommand((*once, *command, *program))
     several = plan.most_nodes * plan.ntasks_per_node > 1
     stays = signal is not None or (parts.differs_by_task and several)
     name = "on_each_node" if plan.launcher.one_task_per_node else "each_task"
@@ -163,7 +163,7 @@ def launch_of(plan: JobPlan, parts: LaunchParts, step: str = "") -> Launch:
         )
     shell = f'"$(declare -f {" ".join((name, *helpers))}); {" ".join(call)}"'
     words = (*once, f"bash -c {shell}", *(["bash"] if given else []), *map(quote, given))
-    return Launch(words, text.rstrip("\n"), helpers)
+    return LaunchCommand(words, text.rstrip("\n"), helpers)
 
 
 _LONGEST = 120_000
@@ -178,7 +178,7 @@ def _of_processes(plan: JobPlan) -> Optional[Signal]:
     return signal
 
 
-def contained_launch(plan: JobPlan, words: Sequence[str]) -> Launch:
+def contained_launch(plan: JobPlan, words: Sequence[str]) -> LaunchCommand:
     """The launch that runs ``words`` once, on this node, in the container of ``plan``."""
     once: Tuple[CommandWord, ...] = ()
     if plan.wrapping.srun:

@@ -13,7 +13,7 @@ from neuronctl.frozen import dataclass, replace
 from neuronctl.planning import Directive, JobPlan
 from neuronctl.planning.model import Ending
 from neuronctl.rendering import template_environment
-from neuronctl.rendering.launch_command import Launch, launch_of, launch_parts
+from neuronctl.rendering.launch_command import LaunchCommand, launch_of, launch_parts
 from neuronctl.rendering.preflight import checks, once_on_each, once_per_node
 from neuronctl.rendering.template_errors import refuse_what_vanishes, reported
 from neuronctl.shell import quote
@@ -29,7 +29,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
     parts = launch_parts(plan)
     checked = checks(plan, parts)
     steps = _steps(plan)
-    launch = Launch(()) if steps or plan.inline else launch_of(plan, parts)
+    launch = LaunchCommand(()) if steps or plan.inline else launch_of(plan, parts)
     launches = [run.launch for step in steps for run in step.runs] or [launch]
     helpers = {helper for each in launches for helper in each.helpers}
     own = os.path.exists(os.path.join(template_environment.directories()[0], "job.sh.j2"))
@@ -113,7 +113,7 @@ def render_shell(
     plan: JobPlan,
     *,
     command: Optional[str] = None,
-    launch: Optional[Launch] = None,
+    launch: Optional[LaunchCommand] = None,
     template: Optional[str] = None,
 ) -> str:
     """What the shell on the first node of an interactive allocation reads at its start.
@@ -206,7 +206,7 @@ class Run:
 
     name: str
     says: str
-    launch: Launch
+    launch: LaunchCommand
     functions: Tuple[str, ...]
 
 
@@ -255,7 +255,9 @@ def _run(job: JobPlan, plan: JobPlan, name: str, beside: int) -> Run:
     lines = [f"    {line}" for line in (*lines, *parts.before)]
     says = printable(plan.starts)
     if plan.inline:
-        return Run(name, says, Launch(()), (_function(name, *lines, *_of_body(plan), says=says),))
+        return Run(
+            name, says, LaunchCommand(()), (_function(name, *lines, *_of_body(plan), says=says),)
+        )
     launch = launch_of(plan, parts, name)
     text = _function(name, *lines, f"    {launch.command('    ')}", says=says)
     return Run(name, says, launch, (text, *filter(None, [launch.function])))

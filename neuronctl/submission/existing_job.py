@@ -142,7 +142,6 @@ def job_of(
 def _request(script: ExistingScript, cluster: Cluster) -> JobRequest:
     """What the script asks for, sbatch's defaults included, each with its line or option."""
     request = as_request(script.header, script.name, cluster)
-    asked = {name: Origin(Source.ASKED, one.where) for name, one in request.origins.items()}
     default = Origin(Source.DERIVED, "Slurm's default")
     return replace(
         request,
@@ -150,7 +149,7 @@ def _request(script: ExistingScript, cluster: Cluster) -> JobRequest:
         output=script.output,
         chdir=script.chdir if script.header.value("chdir") else None,
         cluster=None,
-        origins={name: asked.get(name, default) for name in JobRequest.__annotations__},
+        origins={name: request.origins.get(name, default) for name in JobRequest.__annotations__},
     )
 
 

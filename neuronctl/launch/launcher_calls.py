@@ -18,7 +18,7 @@ class LauncherOption:
 
 
 @dataclass(frozen=True)
-class Call:
+class LauncherCall:
     """A launcher that is called.
 
     options: in the order of the line. length: how many of the words are before what it starts, or
@@ -35,14 +35,14 @@ def called(
     launchers: Optional[Sequence[Launcher]] = None,
     *,
     akin: bool = True,
-) -> Optional[Call]:
+) -> Optional[LauncherCall]:
     """The launcher that the first of these words call; None where they call none.
 
     words: of a command, or of what follows ``python -m``; None for one that is not known.
     launchers: those to choose from, by default every one. akin: whether to recognise
     also programs that start processes as a launcher does but are not it, such as mpiexec.hydra.
     """
-    found: Optional[Call] = None
+    found: Optional[LauncherCall] = None
     for launcher in every() if launchers is None else launchers:
         for command in (*launcher.programs, *(launcher.akin if akin else ())):
             if tuple(words[: len(command)]) != command:
@@ -51,7 +51,7 @@ def called(
             names = {option.name for option in options}
             chosen = not names.isdisjoint(launcher.chosen_by)
             if chosen or (found is None and not launcher.chosen_by):
-                found = Call(launcher, options, length)
+                found = LauncherCall(launcher, options, length)
     return found
 
 

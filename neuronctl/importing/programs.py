@@ -8,7 +8,7 @@ from typing import Collection, List, Mapping, Optional, Sequence, Tuple
 from neuronctl.batchscript.launches import CONTAINERS, container_options
 from neuronctl.batchscript.statements import MAY_SPLIT, NAME_BEGINS, NAME_ENDS, REFERENCE, units
 from neuronctl.frozen import dataclass, replace
-from neuronctl.launch.calls import called
+from neuronctl.launch.launcher_calls import called
 from neuronctl.launch.launchers import ALL, ONE, Launcher, option_name
 from neuronctl.sbatch_options import SRUN, GetoptError, getopt
 
@@ -55,7 +55,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Start:
+class ImportedProgram:
     """What is started, and how: words are the program's and its arguments.
 
     launcher: None where the batch shell starts it, once. container: the keys of a job file that
@@ -79,9 +79,9 @@ _SHELLS_OWN = frozenset(
 )
 
 
-def start(
+def imported_program(
     words: Sequence[Optional[str]], size: Size, functions: Collection[str]
-) -> Optional[Start]:
+) -> Optional[ImportedProgram]:
     """What a simple command starts; None where a job file cannot say it but as shell text.
 
     functions: names that the script defines.
@@ -103,7 +103,7 @@ def start(
     return found
 
 
-def _launched(words: Tuple[str, ...], size: Size, within: str = "") -> Optional[Start]:
+def _launched(words: Tuple[str, ...], size: Size, within: str = "") -> Optional[ImportedProgram]:
     """What one of the launchers starts as neuronctl would; None for any other.
 
     within: what starts the launcher, "srun" or "container"; "" for the batch shell.
@@ -145,7 +145,7 @@ def _launched(words: Tuple[str, ...], size: Size, within: str = "") -> Optional[
         rest = ("python", "-m", *rest)
     elif not rest[0].endswith(".py"):
         return None
-    return None if _variable(rest[0]) else Start(launcher.name, rest, tuple(kept))
+    return None if _variable(rest[0]) else ImportedProgram(launcher.name, rest, tuple(kept))
 
 
 def _given(names: Sequence[str], values: Mapping[str, str]) -> List[str]:
@@ -176,7 +176,7 @@ def _has_the_size(launcher: Launcher, values: Mapping[str, str], size: Size) -> 
 
 def _program(
     launcher: Optional[str], words: Tuple[str, ...], options: Sequence[str] = ()
-) -> Optional[Start]:
+) -> Optional[ImportedProgram]:
     """A program that is started in one of the usual ways."""
     if not words or _variable(words[0]) or words[0].startswith("-"):
         return None
@@ -185,7 +185,7 @@ def _program(
             words = words[1:]
     elif words[0].endswith(".py"):
         return None  # neuronctl would start it with python, whatever its first line says
-    return Start(launcher, words, tuple(options))
+    return ImportedProgram(launcher, words, tuple(options))
 
 
 def _variable(word: str) -> bool:
@@ -203,7 +203,7 @@ _SAY_NOTHING = (
 )
 
 
-def _srun(words: Tuple[str, ...], size: Size) -> Optional[Start]:
+def _srun(words: Tuple[str, ...], size: Size) -> Optional[ImportedProgram]:
     if size.cores is None:
         return None  # neuronctl's srun says how many
     try:
@@ -266,7 +266,9 @@ def _inner(words: Tuple[str, ...]) -> Optional[Tuple[str, ...]]:
     return None
 
 
-def _contained(words: Tuple[str, ...], size: Size, *, by_srun: bool = False) -> Optional[Start]:
+def _contained(
+    words: Tuple[str, ...], size: Size, *, by_srun: bool = False
+) -> Optional[ImportedProgram]:
     """``singularity exec``, where a job file can say all that it is told."""
     if len(words) < 4 or words[0] not in CONTAINERS or words[1] != "exec":
         return None

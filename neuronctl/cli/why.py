@@ -10,6 +10,7 @@ import click
 from neuronctl.cli.job_table import state_style
 from neuronctl.cli.jobs import found_job, one_job
 from neuronctl.cli.json_data import status_data
+from neuronctl.cli.say import notify
 from neuronctl.console import is_terminal, print_json, print_line, print_text, terminal_width
 from neuronctl.diagnosis.evidence import Diagnosis, Evidence
 from neuronctl.diagnosis.gather import examine
@@ -19,9 +20,11 @@ from neuronctl.records.store import RecordStore
 from neuronctl.rule_codes import ROW
 from neuronctl.slurm.job_states import ENDED, GOOD, OUT_OF_MEMORY
 from neuronctl.tracking.job_status import JobStatus
+from neuronctl.units import fold_ranges
 
 if TYPE_CHECKING:
     from neuronctl.monitoring.samples import LastMemory
+    from neuronctl.monitoring.stacks import ProcessStack
 
 _MOST = 4  # kinds of ends of one array that are explained
 _LOOKED_AT, _ASKED_FOR = 100, 5
@@ -33,20 +36,29 @@ Told = Tuple[List[JobStatus], Evidence, Diagnosis]
 
 @click.command("why")
 @click.argument("job", metavar="JOB")
+@click.option("--stacks", is_flag=True, help="Of a running job, also what its processes do now.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.why/1).")
-def command(job: str, as_json: bool) -> None:
+def command(job: str, stacks: bool, as_json: bool) -> None:
     """Explain why a job is waiting, or how it ended and why.
 
     JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
     newest of that name). What Slurm reports is stated as fact; what an exit code or a line in the
     last 256 KiB of the log usually means is stated as likely.
+
+    With --stacks, one srun asks each node of the job where its processes are: py-spy names the
+    functions of a Python process if the process has it on its PATH; of any other, the kernel names
+    what each thread waits in. Processes with the same stacks are shown once, the odd ones first.
     """
     store = RecordStore.default()
+    processes = _read_stacks(job) if stacks else []
     found = found_job(one_job(job, store), store)
     groups = [part for same in _groups(found.jobs) for part in _by_cause(same)]
     shown = groups[:_MOST]
     if as_json:
-        print_json("neuronctl.why/1", {"jobs": [_data(*group) for group in shown]})
+        data: Dict[str, Any] = {"jobs": [_data(*group) for group in shown]}
+        if stacks:
+            data["stacks"] = [asdict(process) for process in processes]
+        print_json("neuronctl.why/1", data)
     else:
         for number, (same, evidence, diagnosis) in enumerate(shown):
             if number:
@@ -55,10 +67,43 @@ def command(job: str, as_json: bool) -> None:
         if len(groups) > _MOST:
             print_line()
             print_line(f"{len(groups) - _MOST} more kinds of ends; name a task to see its own.")
+        _print_stacks(processes)
     if found.unavailable is not None:
         raise SlurmUnavailableError(
             f"{found.unavailable.message}; this is what neuronctl recorded", found.unavailable.hint
         )
+
+
+def _read_stacks(job: str) -> List[ProcessStack]:
+    from neuronctl.monitoring.stacks import read_stacks
+    from neuronctl.tracking.lookup import nodes_of, running_job
+
+    status = running_job(job)
+    found = read_stacks(status.job_id, nodes_of(status))
+    if not found:
+        notify(f"no process of job {status.id} that you may look at was found on its nodes")
+    elif any(process.tool == "no py-spy" for process in found):
+        notify("py-spy in the job's environment would name the functions: pip install py-spy")
+    elif any(process.tool == "py-spy failed" for process in found):
+        notify("py-spy failed on a process: the node forbids it (ptrace), or it took too long")
+    return found
+
+
+def _print_stacks(processes: Sequence[ProcessStack]) -> None:
+    """Processes that are in the same place together."""
+    from neuronctl.monitoring.stacks import alike
+
+    for same in alike(processes):
+        first = same[0]
+        ranks = sorted(int(process.rank) for process in same if process.rank)
+        words = f"{first.name}: process {first.pid} of {first.node}"
+        if len(same) > 1:
+            words += f" and {len(same) - 1} more with the same stacks"
+        if ranks:
+            words += f"; rank{'s' if len(ranks) > 1 else ''} {fold_ranges(ranks)}"
+        print_line()
+        print_text(_wrap(words, terminal_width() if is_terminal() else 80), "bold")
+        print_text("\n".join(f"  {line}" for line in first.lines))
 
 
 def _groups(jobs: Sequence[JobStatus]) -> List[List[JobStatus]]:

@@ -80,12 +80,11 @@ def overlap_argv(
 
 def parse_node_usage(text: str) -> List[NodeUsage]:
     """Parse the nodes' reports, in task order; other lines are skipped."""
-    said: Dict[int, List[Tuple[str, str]]] = {}
-    for line in text.splitlines():
-        match = re.match(r"\s*([0-9]{1,9}): @(\w+)\t(.*)", line)
-        if match:
-            said.setdefault(int(match[1]), []).append((match[2], match[3]))
-    return [_node(said[task]) for task in sorted(said)]
+    told = [
+        [(match[1], match[2]) for line in lines if (match := re.match(r"@(\w+)\t(.*)", line))]
+        for lines in of_each_task(text).values()
+    ]
+    return [_node(facts) for facts in told if facts]
 
 
 def _node(facts: Sequence[Tuple[str, str]]) -> NodeUsage:
@@ -142,14 +141,28 @@ def _whole(value: Optional[float]) -> Optional[int]:
 
 
 def read_node_usage(job_id: int, nodes: Sequence[str]) -> Tuple[NodeUsage, ...]:
-    """Survey every node of a running job with one srun.
+    """Survey every node of a running job with one srun; raises as on_each_node()."""
+    survey = ["bash", "-c", _SURVEY, "bash", query(*SURVEYED)]
+    return tuple(parse_node_usage(on_each_node(job_id, nodes, survey, timeout=30)))
 
-    Raises SlurmUnavailableError, and SlurmRefusedError with Slurm's message.
+
+def on_each_node(job_id: int, nodes: Sequence[str], program: Sequence[str], timeout: float) -> str:
+    """What a program prints on every node of a running job; each line begins with its task number.
+
+    Raises SlurmUnavailableError, and SlurmRefusedError with Slurm's message if no node answers.
     """
-    argv = overlap_argv(job_id, nodes, ["bash", "-c", _SURVEY, "bash", query(*SURVEYED)])
-    # Each line begins with its task number.
-    result = run([argv[0], "--label", *argv[1:]], timeout=30)
-    usages = tuple(parse_node_usage(result.stdout))
-    if result.returncode != 0 and not usages:
+    argv = overlap_argv(job_id, nodes, program)
+    result = run([argv[0], "--label", *argv[1:]], timeout=timeout)
+    if result.returncode != 0 and not result.stdout:
         raise failure(result)
-    return usages
+    return result.stdout
+
+
+def of_each_task(text: str) -> Dict[int, List[str]]:
+    """The lines that srun --label prints, by task, in their order; other lines are skipped."""
+    said: Dict[int, List[str]] = {}
+    for line in text.splitlines():
+        match = re.match(r"\s*([0-9]{1,9}): (.*)", line)
+        if match:
+            said.setdefault(int(match[1]), []).append(match[2])
+    return {task: said[task] for task in sorted(said)}

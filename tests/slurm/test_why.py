@@ -401,3 +401,47 @@ def test_nodes_that_are_drained(sandbox: Sandbox) -> None:
         assert "its nodes are down, drained, or reserved" in why(sandbox, job)[1]
     finally:
         sandbox.root("scontrol", "update", nodes, "state=resume")
+
+
+HANGS = """\
+import os, threading, time
+def waits_for_the_others():
+    threading.Event().wait()
+def reads_a_file_that_never_comes():
+    while True:
+        time.sleep(1)
+os.environ["SLURM_PROCID"] == "2" and reads_a_file_that_never_comes()
+waits_for_the_others()
+"""
+
+
+def test_the_stacks_of_a_job_that_hangs(sandbox: Sandbox) -> None:
+    sandbox.write("hangs.py", HANGS)
+    wrapped = "--wrap=srun --overlap sleep 1000 & exec srun --overlap python3 hangs.py"
+    job = sandbox.exec([*JOB, "-N2", "-n4", "--ntasks-per-node=2", wrapped]).stdout.strip()
+    wait_for(sandbox, job, "RUNNING")
+
+    def all_there() -> List[Dict[str, Any]]:
+        told = sandbox.exec(["neuronctl", "why", "--stacks", "--json", job]).stdout
+        found: List[Dict[str, Any]] = json.loads(told)["stacks"]
+        places = [line for process in found for line in process["lines"]]
+        waiting = [line for line in places if "waits_for_the_others (hangs.py:3)" in line]
+        sleeping = [process for process in found if process["name"] == "sleep"]
+        is_there = len(waiting) == 3 and len(sleeping) == 4
+        return found if is_there and any("(hangs.py:6)" in line for line in places) else []
+
+    found = wait_until(all_there)
+    of_python = [process for process in found if process["tool"] == "py-spy"]
+    assert sorted(process["rank"] for process in of_python) == ["0", "1", "2", "3"]
+    assert {process["node"] for process in of_python} == {"gpu35", "gpu36"}
+    of_sleep = [process["lines"] for process in found if process["name"] == "sleep"]
+    assert all(lines[0].startswith("1 thread sleep: state S") for lines in of_sleep)
+
+    def told_once() -> bool:
+        text = sandbox.exec(["neuronctl", "why", "--stacks", job]).stdout
+        alike = text.find("2 more with the same stacks; ranks 0-1,3")
+        return 0 < text.find("rank 2") < alike and text.count("waits_for_the_others") == 1
+
+    wait_until(told_once)
+    refused = sandbox.exec(["neuronctl", "why", "--stacks", "99999"], check=False)
+    assert refused.returncode == 8 and "is not running" in refused.stderr

@@ -1,0 +1,78 @@
+"""The stacks of a running job's processes: where it hangs.
+
+templates/stacks.j2 prints them on each node. A helper of a script may call the same function
+(``{% import "stacks.j2" as stacks %}{{ stacks.show_stacks() }}``) and keep what it prints in a
+file, which parse_stacks() reads back.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, List, Sequence, Tuple
+
+from neuronctl.frozen import dataclass, replace
+from neuronctl.slurm.srun import of_each_task, on_each_node
+
+_PATIENCE = 120.0  # seconds; a node stops asking py-spy after 60
+
+
+@dataclass(frozen=True)
+class ProcessStack:
+    """A process of a job. rank: of torchrun or srun, "" for what is none. state: as ps has it.
+
+    tool: what told lines, its stacks: py-spy; or the kernel, of a Python process (``no py-spy`` on
+    its PATH, ``py-spy failed``) or another ("").
+    """
+
+    node: str
+    pid: int
+    rank: str
+    state: str
+    name: str
+    tool: str
+    lines: Tuple[str, ...] = ()
+
+
+def read_stacks(job_id: int, nodes: Sequence[str]) -> List[ProcessStack]:
+    """Ask every node of a running job with one srun, beside the job's own steps.
+
+    Raises SlurmUnavailableError, and SlurmRefusedError with Slurm's message.
+    """
+    from neuronctl.rendering.template_environment import for_scripts
+
+    template = for_scripts().get_template("shipped/stacks.j2")
+    text = f"{template.module.show_stacks()}\nshow_stacks"  # type: ignore[attr-defined]
+    told = of_each_task(on_each_node(job_id, nodes, ["bash", "-c", text], _PATIENCE))
+    return [stack for lines in told.values() for stack in parse_stacks(lines)]
+
+
+_PROCESS = re.compile(r"@process\t([\w.-]+)\t([0-9]{1,9})\t([0-9]*)\t(\w?)\t(.*)\t([a-z -]*)")
+
+
+def parse_stacks(lines: Sequence[str]) -> List[ProcessStack]:
+    """What show_stacks printed on a node, or on several, one after the other."""
+    found: List[ProcessStack] = []
+    for line in lines:
+        fields = _PROCESS.fullmatch(line)
+        if fields is not None:
+            node, pid, rank, state, name, tool = fields.groups()
+            found.append(ProcessStack(node, int(pid), rank, state, name, tool))
+        elif found:
+            found[-1] = replace(found[-1], lines=(*found[-1].lines, line.rstrip()))
+    return found
+
+
+def alike(stacks: Sequence[ProcessStack]) -> List[List[ProcessStack]]:
+    """Processes with the same stacks together: the most telling, fewest and with ranks, first."""
+    groups: Dict[Tuple[str, ...], List[ProcessStack]] = {}
+    for stack in stacks:
+        groups.setdefault((stack.name, *map(_anonymous, stack.lines)), []).append(stack)
+    return sorted(
+        groups.values(),
+        key=lambda same: (not same[0].rank, same[0].tool != "py-spy", len(same)),
+    )
+
+
+def _anonymous(line: str) -> str:
+    """A line without what differs between processes that do the same."""
+    return re.sub(r"^Thread (0x)?[0-9A-Fa-f]+( \(\w+\))?", "Thread", line)

@@ -24,16 +24,21 @@ password or has letters and digits; a token; a password."""
 
 # Each name of a secret contains one of these. They are quick to look for; compiling the patterns
 # takes longer than the rest of writing a record.
-_HINTS = ("token", "pass", "pw", "secret", "cred", "auth", "key", "bearer", "_pat")
+_HINTS = (
+    *("token", "pass", "pw", "secret", "cred", "auth", "key", "bearer", "_pat"),
+    *("비밀", "비번", "암호", "패스워드", "토큰", "인증키"),
+)
 _HINT = rf"(?i){'|'.join(_HINTS)}"
-_WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+"
+_WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[가-힣]+"
 
-_PASSWORDS = r"\w*(?:password|passwd|passphrase|passcode)s?|pwd|\w*requirepass"
+_PASSWORDS = r"""\w*(?:password|passwd|passphrase|passcode)s?|pwd|\w*requirepass
+    |\w*(?:비밀번호|비번|암호|패스워드)""".replace("\n    ", "")
 _SHORT_PASSWORDS = (
     r"pass|pw|(?:ssh|db|pg|my|key|store|user|root|admin|ldap|smtp|ftp|sudo)(?:pass|pw)"
 )
 _TOKENS = r"""\w*token|\w*secrets?|credentials?|creds?|jwt
-    |(?:api|access|secret|private|auth|account|master|signing|ssh)key""".replace("\n    ", "")
+    |(?:api|access|secret|private|auth|account|master|signing|ssh)key
+    |\w*(?:토큰|인증키|비밀키)""".replace("\n    ", "")
 _KINDS_OF_KEYS = (
     *("api", "access", "secret", "private", "account", "auth"),
     *("encryption", "decryption", "signing", "master"),
@@ -120,7 +125,7 @@ _CODE = r"[A-Za-z_][\w.]*\s?(?:\(|\[(?![^]]*$)).*|not\s.*|await\s.*|f['\"].*"
 _IDENTIFIER = r"[A-Za-z_][\w.]*"
 _PROSE = r"[a-z]+(?:[ _-][a-z]+)*"
 _TYPES = ("str", "bytes", "int", "float", "bool", "object", "Any", "Optional", "Final", "Tensor")
-_LOGINS = r"[\w.@-]+:[^\s:/]{4,}|(?=.*[0-9])(?=.*[A-Za-z])[A-Za-z0-9]{8,}"
+_LOGINS = r"[\w.@-]+:[^\s:/]{4,}|(?=.*[0-9])(?=.*[A-Za-z])[A-Za-z0-9!@#$%^&*?]{8,}"
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
 
@@ -230,10 +235,17 @@ _URL_SIGNATURE = (
 )
 _HEADER = r"""(?xi) (?P<head> \b (?:
       Bearer \s{1,20}
-      | Authorization ['"]? : \s{0,20} ['"]? (?: [a-z]{1,20} \s{1,20} )?
-      | (?: Set- )? Cookie : \s{0,20} [\w.-]{1,100} = ) )
+      | Authorization ['"]? : \s{0,20} ['"]?
+        (?: [a-z]{1,20} \s{1,20} (?: ['"] \s? \+ \s? ['"] | \$\( \s? echo \s ['"]? )? )?
+      | (?: Set- )? Cookie : \s{0,20} [\w.-]{1,100} =
+      | curl \s [^\n|;&]{0,300}? (?: -b \s? | --cookie [ =] ) ['"]? [\w.-]{1,100} = ) )
     (?P<value> [\w.~+/=%-]{4,5000} )"""
-_IN_HEADERS = ("bearer", "authorization", "cookie:")
+_IN_HEADERS = ("bearer", "authorization", "cookie:", "curl")
+
+# What prints a word, and a here-document up to its text, which may be for a filter after it.
+_ECHO = r"""(?: echo | printf | yes ) \s{1,9}
+    (?: (?: -\w{1,3} | ['"]?%s(?:\\n)?['"]? ) \s{1,9} ){0,3}"""
+_HERE = r"""<< -? \s? ['"]? [A-Za-z]\w{0,40} \b [^\n]{0,300} \n \s{0,40}"""
 
 # An option that is a password, of programs by their names.
 _ON = r"\b [^\n|;&]{0,300}? \s"
@@ -247,12 +259,14 @@ _ONE = rf"{_GAP} \S{{1,300}}"
 # What reads a password from its standard input.
 _READERS = r"""(?: sudo \s [^\n|;&]{0,80} -\w{0,3}S | kinit | (?: ch | smb )?passwd | cryptsetup
     | (?: wandb | huggingface-cli | hf \s auth | vault ) \s login
+    | openssl [^\n|;&]{1,200} -pass(?:in)? \s stdin
     | [^\n|;&]{1,200} (?: password_stdin | --(?: pass(?:word)?-stdin | with-token | passphrase-fd
     | stdin ) ) ) \b"""
 _PROGRAMS = {
     "wandb": r"""wandb \s{1,20} login \s{1,20} (?: --? \S{1,200} \s{1,20} ){0,5}
         ['"]? (?P<value> [A-Za-z0-9] [\w-]{19,200} )""",
-    "curl": rf"curl {_ON} (?: -u \s{{0,20}} | --user[ =\x1f] ) ['\"]? [^\s:'\"]{{1,200}} : {_ANY}",
+    "curl": rf"""curl {_ON} (?: -[a-zA-Z]{{0,9}}[uU] \s{{0,20}} | --(?: proxy- )? user[ =\x1f] )
+        ['"]? [^\s:'"]{{1,200}} : (?!//) {_ANY}""",
     "wget": rf"wget {_ON} --user[ =\x1f] ['\"]? [^\s:'\"]{{1,200}} : {_ANY}",
     "http": rf"https? {_ON} -a \s{{0,20}} ['\"]? [^\s:'\"]{{1,200}} : {_ANY}",
     "sshpass": rf"sshpass {_ON} -p \s{{0,9}} {_ANY}",
@@ -273,14 +287,28 @@ _PROGRAMS = {
     "-X": rf"snmp\w{{1,9}} {_ON} -X \s{{0,9}} {_ANY}",
     "ldap": rf"ldap\w{{1,9}} {_ON} -w \s{{0,9}} {_ANY}",
     "htpasswd": rf"htpasswd {_ON} -\w{{0,9}}b\w{{0,9}} {_ONE} {_ONE} {_GAP} {_ANY}",
+    "ssh-keygen": rf"ssh-keygen {_ON} -[NP] {_GAP} {_ANY}",
     "openssl enc": rf"openssl \s enc {_ON} -k {_GAP} {_ANY}",
     "gcloud": rf"gcloud {_ON} activate-refresh-token {_ONE} {_GAP} {_ANY}",
     "expect": r"""expect \b [^\n]{0,80} (?i: passw | passphrase ) [^\n;]{0,60} [\n;\s})]{1,60}
         [\w.]{0,30} send (?: line )? \s? \(? (?: -- \s )? ['"]
         (?P<value> [^'"\\\s]{1,200} ) (?= \\ [rn] | ['"] )""",
-    "|": rf"""(?: echo | printf ) \s (?: (?: -\w{{1,3}} | ['"]?%s(?:\\n)?['"]? ) {_GAP} ){{0,3}}
+    "|": rf"""{_ECHO}
         ['"]? (?P<value> [^\s'"|;]{{1,500}} | (?<=['"]) [^'"\n|]{{1,500}} )
         (?= ['"]? \s{{0,9}} \| \s{{0,9}} {_READERS} )""",
+    "<<": rf"""(?: {_READERS} [^\n]{{0,200}}?
+        | cat \s (?= <<[^\n|]{{1,80}} \| \s{{0,9}} {_READERS} ) )
+        {_HERE} {_ANY}""",
+    "<(": rf"""(?: -[\w-]{{0,20}} (?: pass | token | secret | key ) [\w-]{{0,20}} | sshpass \s -f )
+        [ =\x1f]? <\( \s{{0,9}} {_ECHO} {_ANY}""",
+    "pgpass": r"""[\w.*-]{1,60} : (?: [0-9]{2,5} | \* ) : [\w*.-]{1,60} : [\w*.-]{1,60} :
+        (?P<value> [^\s'"\\]{1,200} )""",
+    "base64": r"""(?: echo | printf ) \s (?: (?: -\w{1,3} | ['"]?%s:%s['"]? ) \s{1,9} ){0,2} ['"]?
+        [\w.@-]{1,60} [: ] (?P<value> [^\s'"|;]{1,200} ) (?= ['"]? \s{0,9} \| \s{0,9} base64 )""",
+    ">": rf"""{_ECHO}
+        ['"]? (?P<value> [^\s'"|;<>]{{1,500}} ) (?= ['"]? \s{{0,9}} >{{1,2}} \s{{0,9}}
+        [^\s;|&]{{0,200}}? (?i: passw(?:or)?d | token | secret | api_?key ) (?: \.\w{{1,5}} )?
+        ['"]? (?: [\s;&)] | \Z ) )""",
     "<<<": rf"{_READERS} [^\n|;&]{{0,200}} <<< \s{{0,9}} {_ANY}",
     "(": r"""(?: [\w.]{1,60} \. )? (?: login | authenticate | \w{0,9}BasicAuth ) \(
         \s{0,9} [\w.'"@=]{1,100} \s{0,9} , \s{0,9} ['"] (?P<value> [^\s'"]{4,200} ) (?=['"])""",
@@ -302,7 +330,9 @@ _WORD = r"""(?xs) (?P<value> (?: \$\( (?: [^()] | \( [^()]{0,500} \) ){0,500} \)
 # What follows of a list of variables, --export=HF_TOKEN=x,A=1, is no longer the value.
 _ITEM = r"""(?xs) (?: '[^']*' | "[^"]*" | , (?! [A-Za-z_][\w.+-]{0,100} = ) | [^,] )+"""
 _LITERAL = r"""(?x) (?P<call> [A-Za-z_][\w.]{0,60} \( [ ]{0,9} (?: default [ ]? = [ ]? )? )?
-    [rbfuRBFU]{0,2} (?P<value> \\?' [^'\n]{0,5000} ' | \\?" [^"\n]{0,5000} " )"""
+    [rbfuRBFU]{0,2} (?P<value> \'{3} [^']{1,5000} \'{3} | "{3} [^"]{1,5000} "{3}
+    | \\?' [^'\n]{0,5000} ' (?: [ ]? ' [^'\n]{1,5000} ' )?
+    | \\?" [^"\n]{0,5000} " (?: [ ]? " [^"\n]{1,5000} " )? )"""
 _BARE = r"""(?P<value>[^\s'",;&)\]}<>]{1,5000})"""
 
 # What may be between a name and its value.
@@ -311,6 +341,16 @@ _TIGHT = r"(?:\[[^\]\s]{0,40}\])?\+?=(?![=~>\s])"
 _LOOSE = r"""(?x) [ \t]{0,20} (?:
     : [ \t]{0,20} [A-Za-z_][\w.]{0,60} (?: \[ [^=\n]{0,60} \] )? [ \t]{0,9} = (?!=)
     | [:?]? = >? (?!=) | : (?![:=]) ) [ \t]{0,20}"""
+# What prints the value: $(echo V), `printf %s V`, $(base64 -d <<< V), $(cat <<EOF.
+_PRINTS = rf"""(?x) ['"]? (?: [$<]\( | ` ) \s{{0,9}} (?: {_ECHO}
+    | [\w.-]{{1,20}} [^\n()`<]{{0,80}} (?: <<< \s{{0,9}} | {_HERE} ) )
+    (?P<value> '[^'\n]{{1,5000}}' | "[^"$`\n]{{1,5000}}" | [^\s$`'"()|;&<>]{{1,5000}} )"""
+# What a literal may follow: (V), x or V, x if y else V, as YAML has it, |, and a new line.
+_INSTEAD = r"""(?x) (?: [(\[] \s{0,9}
+    | (?! [rbfuRBFU]{0,2} ['"] ) [^\n#]{1,200}? \s (?: or | else | \?\? | \|\| ) \s{1,9} )
+    (?= [rbfuRBFU]{0,2} ['"] )"""
+_BELOW = r"""(?x) (?: [|>] [+-]? )? [ \t]{0,9} \n [ \t]{1,40} (?: (?: - | value: ) [ \t]{1,9} )?
+    (?= [^\s:]{1,5000} [ \t]{0,9} (?: \n | \Z ) )"""
 _BLANK = r"[ \t]{1,100}(?:\\\n[ \t]{0,100})?"
 _CONTENT = r"[^<>]{0,200}>(?P<value>[^<>\n]{1,500})</"
 # <name>K</name><value>V</value>, name="K" value="V", add_argument("--k", default="V")
@@ -318,13 +358,26 @@ _NAMED = r"""(?xs) (?: </\w{1,20}> \s{0,20} < | ['"]? (?: [\s,}]{1,20}
     | , (?:(?! \b(?: add_argument | option | name | key )\b ).){0,300}? \b ) )
     ['"]? (?: value | default ) \b ['"]? \s{0,9} [=:>] \s{0,9}
     | ['"]? \s{1,9} (?: -v | --value ) [ =]"""
+_ARGUMENT = r"[ \t]{1,100}(?P<value>'[^'\n]{1,5000}'|\"[^\"\n]{1,5000}\"|[^\s;&|<>]{1,5000})"
+_FORMAT = r"[=: ]{1,3}\\?['\"]?%[sbq]"
 # Commands that take a name and then its value, with what is between them.
 _SETTERS = {
     **dict.fromkeys(("setenv", "SetEnv", "ENV", "ARG", "set", "config"), r"[ \t]{1,100}"),
     "printf": r"[ \t]{1,100}\S{1,50}[ \t]{1,100}",
-    "read": r"[ \t]{0,100}<<<[ \t]{0,100}",
+    **dict.fromkeys(
+        ("read", "mapfile", "readarray"),
+        rf"""(?x) (?: [ \t]{{1,9}} \w{{1,40}} ){{0,9}} [ \t]{{0,100}}
+        (?: <<< [ \t]{{0,100}} | <[ \t](?=<\() | {_HERE} )""",
+    ),
 }
-_NETRC = ("machine", "login", "account", "default")
+_NETRC = frozenset(("machine", "login", "account", "default"))
+
+
+# The head of a list in YAML, and a value that is taken from elsewhere.
+_HEAD = r"(?:\A|\n)(?P<name>[\w.-]{1,60}):[ \t]{0,9}\n(?:[ \t]+[^\n]*\n)*\Z"
+_FROM = r"""['"]?\]?\s?[=:]?\s?['"]?[$`]"""
+# A word that nobody would choose, and no path.
+_BESIDE = r"(?<![\w./+=%$-])[A-Za-z0-9_~+-]{16,200}(?![\w/.(~+-])"
 
 
 def _at(pattern: str, text: str, place: int) -> Optional[re.Match[str]]:
@@ -337,6 +390,16 @@ _Spans = List[Tuple[int, int]]
 def _named_secrets(text: str) -> Iterator[Tuple[int, int]]:
     """Where the secrets are that the name before them gives away."""
     done = 0
+    for start, end in _names(text):
+        name = _Name(text, start, end)
+        for first, last in name.secrets() if start >= done and name.kind else ():
+            yield first, last
+            done = max(done, last)
+
+
+def _names(text: str) -> Iterator[Tuple[int, int]]:
+    """Where names are that may be those of secrets."""
+    done = 0
     for hint in re.finditer(_HINT, text):
         start, end = hint.span()
         if start < done:
@@ -344,12 +407,11 @@ def _named_secrets(text: str) -> Iterator[Tuple[int, int]]:
         first = max(done, start - 100)
         while start > first and (text[start - 1].isalnum() or text[start - 1] in "_.+-"):
             start -= 1
+        # The n of \n, as printf reads it, is no part of a name.
+        start += start < hint.start() and text[start - 1 : start + 1] in ("\\n", "\\t")
         rest = _at(r"[\w.+-]{0,100}(?<![.+-])", text, end)
         done = end = end if rest is None else rest.end()
-        name = _Name(text, start, end)
-        for first, last in name.secrets() if name.kind else ():
-            yield first, last
-            done = max(done, last)
+        yield start, end
 
 
 class _Name:
@@ -374,11 +436,12 @@ class _Name:
         close = _at(_CLOSE, text, self.end)
         self.behind = self.end if close is None else close.end()
         self.is_closed = text[self.end : self.end + 1] in ("'", '"', "\\")
-        for form in (self._array, self._default, self._tight, self._loose, self._blank, self._xml):
+        forms = (self._array, self._default, self._printed, self._unpacked, self._tight)
+        for form in (*forms, self._loose, self._blank, self._xml):
             found = form()
             if found is not None:
                 return found
-        return self._listed() or self._described() or self._called()
+        return self._listed() or self._described() or self._called() or self._compared()
 
     def _judged(self, first: int, last: int, *, sure: bool) -> _Spans:
         """A value's span if it is a secret. sure: no syntax that often means something else."""
@@ -413,6 +476,55 @@ class _Name:
         value = _at(r":?[=-](?P<value>[^}\n]{1,5000})", self.text, self.end)
         return [] if value is None else self._judged(*value.span("value"), sure=True)
 
+    def _printed(self) -> Optional[_Spans]:
+        """As in printf "NAME=%s" V."""
+        if not self.quote or _at(_FORMAT, self.text, self.end) is None:
+            return None
+        quote = self.quote
+        head = re.search(rf"printf (?:-- )?{quote}([^{quote}]*)\Z", self.before)
+        rest = _at(rf"[^{quote}\n]*{quote}", self.text, self.end)
+        if head is None or rest is None:
+            return None
+        words = _at(
+            rf"(?:{_ARGUMENT.replace('?P<value>', '?:')}){{{head[1].count('%')}}}",
+            self.text,
+            rest.end(),
+        )
+        word = None if words is None else _at(_ARGUMENT, self.text, words.end())
+        return [] if word is None else self._judged(*word.span("value"), sure=True)
+
+    def _unpacked(self) -> Optional[_Spans]:
+        """As in user, NAME = "kim", "V"."""
+        if self.quote or not re.fullmatch(r"\s*(?:[\w.]+\s*,\s*)*", self.before):
+            return None
+        sign = _at(r"(?:\s?,\s?[\w.]{1,60}){0,9}\s?=\s?(?!=)", self.text, self.end)
+        if sign is None or "," not in self.before + sign[0]:
+            return None
+        literals = self._literals(sign.end(), 1 + self.before.count(","))
+        return literals[self.before.count(",")] if len(literals) > self.before.count(",") else []
+
+    def _literals(self, place: int, most: int) -> List[_Spans]:
+        """What is secret in each of the literals of a list, the first of which begins here."""
+        found: List[_Spans] = []
+        while len(found) < most:
+            literal = _at(_LITERAL, self.text, place)
+            if literal is None:
+                break
+            found.append(self._judged(*literal.span("value"), sure=False))
+            comma = _at(r"\s{0,20},\s{0,20}", self.text, literal.end())
+            if comma is None:
+                break
+            place = comma.end()
+        return found
+
+    def _compared(self) -> _Spans:
+        """As in if NAME == "V"."""
+        sign = _at(r"\s{0,9}[=!]==?\s{0,9}", self.text, self.behind)
+        literal = None if sign is None else _at(_LITERAL, self.text, sign.end())
+        if literal is None or not (self.kind == _PASSWORD or _random(literal["value"])):
+            return []
+        return self._judged(*literal.span("value"), sure=False)
+
     def _tight(self) -> Optional[_Spans]:
         """As in NAME=V in a shell, a URL, a list of variables, or a call."""
         text, quote = self.text, self.quote
@@ -422,6 +534,9 @@ class _Name:
         if sign is None:
             return None
         first = sign.end()
+        printed = _at(_PRINTS, text, first)
+        if printed is not None:
+            return self._judged(*printed.span("value"), sure=True)
         if quote and text[first : first + 1] == quote:
             return []
         if quote and text[first : first + 1] not in "'\"\\":
@@ -448,7 +563,11 @@ class _Name:
                 return []
         if re.match(_CODE, text[first : last + 1]) and not self.name.isupper():
             return []
-        if self.before.endswith("/") and not _random(text[first:last]):
+        if (
+            self.before.endswith("/")
+            and "sed " not in self.before
+            and not _random(text[first:last])
+        ):
             return []  # a directory: /data/token=x
         return self._judged(first, last, sure=not in_call)
 
@@ -459,6 +578,9 @@ class _Name:
         if sign is None or (sign[0].startswith("=") and not self.is_closed and self.quote):
             return None
         place = sign.end()
+        in_list = text[place : place + 1] == "["
+        moved = _at(_INSTEAD if "=" in sign[0] or in_list else _BELOW, text, place)
+        place = place if moved is None else moved.end()
         follows = text[place : place + 1]
         if self.quote and not self.is_closed and follows == self.quote:
             return []
@@ -466,6 +588,8 @@ class _Name:
             return []
         literal = _at(_LITERAL, text, place)
         if literal is not None:
+            if in_list:
+                return [span for spans in self._literals(place, 99) for span in spans]
             found = self._judged(*literal.span("value"), sure=False)
             return found if not literal["call"] or _random(literal["value"]) else []
         bare = _at(_BARE, text, place)
@@ -482,9 +606,12 @@ class _Name:
             whole = re.split(r"\s#|[,;\s]*$", inside)[0]
             alone = not self.quote and not self.before.strip(" \t-")
             in_code = "=" in sign[0] and (" " in whole or self.before.rstrip().endswith(","))
+            in_code = in_code or re.search(r"[=!]=\s?['\"]\Z", self.before) is not None
             if in_code or (self.quote and not ends):  # code, or prose
                 return self._judged(*bare.span(), sure=True) if _random(word) else []
             return self._judged(place, place + len(whole) if alone else bare.end(), sure=False)
+        if self.kind == _LOGIN and ends and not self.before.strip(" \t-"):
+            return self._judged(*bare.span(), sure=True)
         if (self.name.isupper() and ends) or (self.is_closed and word.isdigit()) or _random(word):
             return self._judged(*bare.span(), sure=True)
         return []
@@ -493,7 +620,7 @@ class _Name:
         """As in --name V, setenv NAME V."""
         text = self.text
         blank = _at(_BLANK, text, self.end)
-        if blank is None and not text.startswith("<<<", self.end):
+        if blank is None and not text.startswith("<<", self.end):
             return None
         sure = self.name.startswith("-")
         if sure and self.before[-1:] in (" ", "\t", "", self.quote):
@@ -501,14 +628,19 @@ class _Name:
         else:
             words = self.before.split()
             command = next((word for word in reversed(words) if not word.startswith("-")), "")
+            reads = next((word for word in words if word in ("read", "mapfile", "readarray")), "")
+            command = reads or command
             alone = not words and _at(r"(?m)[ \t]{1,100}\S+[ \t]*$", text, self.end) is not None
             pattern = _SETTERS.get(command) if command != "printf" or "-v" in words else None
-            if self.name == "password" and (alone or (words[:1] and words[0] in _NETRC)):
+            in_netrc = not _NETRC.isdisjoint(re.split(r"\s|['\"]|\\n", self.before)[:-1])
+            if self.name == "password" and (alone or in_netrc):
                 pattern = _BLANK
             between = None if pattern is None else _at(pattern, text, self.end)
             if between is None:
                 return None
             place = between.end()
+            printed = _at(_PRINTS, text, place)
+            place = place if printed is None else printed.start("value")
             sure = command not in ("set", "config") or "." in self.name or "_" in self.name
         option = _at(r"--\w+[ =]", text, place)  # gh secret set NAME --body V
         if option is not None and not self.name.startswith("-"):
@@ -536,6 +668,10 @@ class _Name:
         value = literal["value"].strip(_AROUND)
         sure = self.name.isupper() and not re.fullmatch(r"[A-Z_0-9]+|.*\s.*", value)
         sure = sure or (self.name.startswith("-") and not value.startswith("-"))
+        sure = (
+            sure
+            or re.search(r"\b(?:set|put|add|config|option)\w*\(\s*['\"]\Z", self.before) is not None
+        )
         return self._judged(*literal.span("value"), sure=False) if sure or _random(value) else []
 
     def _called(self) -> _Spans:
@@ -698,6 +834,7 @@ class Masker:
                 parts += [text[done:first], MASK]
                 done = last
             text = "".join([*parts, text[done:]])
+            text = re.sub(_BESIDE, _beside_a_name, text)
         for value in self._known:  # a pattern of them would take time in proportion to both
             text = text.replace(value, MASK)
         return _without_forms(text)
@@ -739,6 +876,27 @@ class Masker:
                 return [self.data(data[0]), self.data(data[1], data[0])]
             return list(self.words(data))
         return data
+
+
+def _beside_a_name(match: re.Match[str]) -> str:
+    """Mask a random word that shares its line, or the head of its list, with a secret's name."""
+    word, text = match[0], match.string
+    mixed = all(len(re.findall(kind, word)) > 1 for kind in ("[0-9]", "[A-Z]", "[a-z]"))
+    if not mixed or not _random(word, 15):
+        return word
+    first = max(text.rfind("\\n", 0, match.start()) + 1, match.start() - 300)
+    end = text.find("\\n", match.end(), match.end() + 300)
+    line = text[first : end if end >= 0 else match.end() + 300]
+    if line[:1] in (" ", "\\t"):  # of a list
+        head = re.search(_HEAD, text[max(first - 300, 0) : first])
+        if head is not None and _kind(head["name"]):
+            return MASK
+    told = any(
+        _kind(line[start:stop]) >= _TOKEN and not re.match(_FROM, line[stop:])
+        for start, stop in _names(line)
+        if not line[:start].endswith(("$", "${")) and line[start:stop] not in word
+    )
+    return MASK if told else word
 
 
 def _without_forms(text: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import List, Tuple
 
-SECRETS = r"""
+SECRETS = r'''
 export HF_TOKEN=§x8Kd02mQz7LpT4vN§
 HF_TOKEN=§hunter2§ python train.py
 export HF_TOKEN="§x8Kd02mQz7LpT4vN§"
@@ -527,7 +527,224 @@ influx write --token §Qm4Zx9Tb2Lw7Kc5Vn8Hd3§ -b x
 curl "https://api.telegram.org/bot§123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw§/sendMessage"
 curl --user "kim:§letmein99§" https://h.org
 curl -H "Authorization: ApiKey §Qm4Zx9Tb2Lw7Kc5Vn8Hd3§" https://h
-"""
+DB비밀번호=§letmein77§
+비밀번호=§letmein77§
+export 비밀번호="§letmein77§"
+비밀번호: §letmein77§
+암호=§qwerty-2026§
+토큰 = "§Vn8Hd3Qm4Zx9Tb2Lw7Kc§"
+{"비밀번호": "§letmein77§"}
+python t.py --비밀번호 §letmein77§
+인증키=§Vn8Hd3Qm4Zx9Tb2Lw7Kc5Rt§
+hfToken=§Vn8Hd3Qm4Zx9Tb2Lw7Kc§
+dbPassword1=§letmein77§
+export HF_TOKEN1=§Vn8Hd3Qm4Zx9Tb2Lw7Kc§
+export password2=§letmein77§
+wandb-api-key: §Vn8Hd3Qm4Zx9Tb2Lw7Kc§
+export GITHUB_TOKEN_CI=§Vn8Hd3Qm4Zx9Tb2Lw7Kc§
+export SUDO_PASSWORD=§letmein77§ && echo $SUDO_PASSWORD | sudo -S true
+read -r PASSWORD <<< '§letmein77§'
+read -r user DB_PASSWORD <<< "kim §letmein77§"
+IFS=: read -r u password <<< "kim:§letmein77§"
+read -rsp 'token: ' HF_TOKEN < <(echo §Vn8Hd3Qm4Zx9Tb2Lw7Kc§)
+mapfile -t TOKENS <<< "§Vn8Hd3Qm4Zx9Tb2Lw7Kc§"
+HF_TOKEN=$(echo §Vn8Hd3Qm4Zx9Tb2Lw7Kc§)
+HF_TOKEN=$(echo "§VnhkM1FtNFp4OVRiMkx3N0tj§" | base64 -d)
+export DB_PASSWORD=$(printf '%s' "§letmein77§")
+DB_PASSWORD=`echo §letmein77§`
+printf 'password=%s\n' §letmein77§ > db.conf
+printf "machine api.wandb.ai\nlogin user\npassword §Vn8Hd3Qm4Zx9Tb2Lw7Kc§\n" > ~/.netrc
+echo "machine h.org login kim password §letmein77§" >> ~/.netrc
+echo -e "[client]\npassword=§letmein77§" > ~/.my.cnf
+printf '%s:%s' kim §letmein77§ | base64
+echo -n 'kim:§letmein77§' | base64
+cat <<EOF | docker login --password-stdin -u kim¶§letmein77§¶EOF
+docker login --password-stdin -u kim <<EOF¶§letmein77§¶EOF
+sudo -S mount /x <<< "§letmein77§"
+ssh kim@h "echo §letmein77§ | sudo -S reboot"
+sshpass -p "§letmein77§" rsync -a x kim@h:
+sshpass -f <(echo §letmein77§) ssh kim@h
+SSH_ASKPASS_PASS=§letmein77§ ssh kim@h
+cat > .env <<'EOF'¶HF_TOKEN=§Vn8Hd3Qm4Zx9Tb2Lw7Kc§¶A=1¶EOF
+cat > ~/.kaggle/kaggle.json <<E¶{"username":"kim","key":"§0f1e2d3c4b5a69788796a5b4c3d2e1f0§"}¶E
+echo '{"username":"kim","key":"§0f1e2d3c4b5a69788796a5b4c3d2e1f0§"}' > ~/.kaggle/kaggle.json
+cat <<E > ~/.aws/credentials¶[default]¶aws_access_key_id=§AKIAIOSFODNN7ABCDEFG§¶aws_secret_access_key=§wJalrXUtnFEMIK7MDENGbPxRfiCYzzKEYKEY99ab§¶E
+cat > ~/.pgpass <<E¶h:5432:x:kim:§letmein77§¶E
+echo "h:5432:*:kim:§letmein77§" > ~/.pgpass
+echo 'https://kim:§letmein77§@github.com' > ~/.git-credentials
+python - <<E¶import os¶os.environ["HF_TOKEN"] = "§Vn8Hd3Qm4Zx9Tb2Lw7Kc§"¶E
+python <<'PY'¶from huggingface_hub import login¶login("§hf_VnHdQmZxTbLwKcRtYuPoAsDf§")¶PY
+python - <<E¶api = HfApi(endpoint=None, token = "§Vn8Hd3Qm4Zx9Tb2Lw7Kc§")¶E
+os.environ.update(dict(WANDB_API_KEY="§Vn8Hd3Qm4Zx9Tb2Lw7Kc§"))
+os.environ["HF_" + "TOKEN"] = "§Vn8Hd3Qm4Zx9Tb2Lw7Kc§"
+TOKEN, USER = "§Vn8Hd3Qm4Zx9Tb2Lw7Kc§", "kim"
+user, password = "kim", "§letmein77§"
+token = ("§Vn8Hd3Qm4Zx9Tb2Lw7Kc§")
+password = b"§letmein77§"
+TOKEN = """§Vn8Hd3Qm4Zx9Tb2Lw7Kc§"""
+token = args.token or "§Vn8Hd3Qm4Zx9Tb2Lw7Kc§"
+token = os.environ.get("HF_TOKEN") or "§Vn8Hd3Qm4Zx9Tb2Lw7Kc§"
+api_key = os.environ["K"] if "K" in os.environ else "§Vn8Hd3Qm4Zx9Tb2Lw7Kc§"
+headers = dict(Authorization="Bearer §Vn8Hd3Qm4Zx9Tb2Lw7Kc§")
+if password == "§letmein77§":
+hf_token = str("§Vn8Hd3Qm4Zx9Tb2Lw7Kc§").strip()
+token = "§Vn8Hd3Qm4§" "§Zx9Tb2Lw7Kc§"
+curl -H "Authorization: Bearer §Vn8Hd3Qm4Zx9Tb2Lw7Kc§" -H 'Accept: x' https://h.org
+curl -H 'authorization: Token §0f1e2d3c4b5a69788796a5b4c3d2e1f0§' h.org
+curl -H "X-Access-Key: §Vn8Hd3Qm4Zx9Tb2Lw7Kc§" h.org
+curl -H x-api-key:§Vn8Hd3Qm4Zx9Tb2Lw7Kc§ h.org
+curl -ukim:§letmein77§ h.org
+curl -su kim:§letmein77§ h.org
+curl --proxy-user kim:§letmein77§ h.org
+curl -U kim:§letmein77§ -x p:3128 h.org
+curl --json '{"apiKey":"§Vn8Hd3Qm4Zx9Tb2Lw7Kc§"}' h.org
+curl -d "{\"password\":\"§letmein77§\"}" h.org
+curl -b 'sid=§Vn8Hd3Qm4Zx9Tb2Lw7Kc§' h.org
+curl --pass §letmein77§ --cert c.pem https://h.org
+http POST h.org Authorization:"Bearer §Vn8Hd3Qm4Zx9Tb2Lw7Kc§"
+http h.org X-Api-Token:§Vn8Hd3Qm4Zx9Tb2Lw7Kc§
+wget --user kim --password '§letmein77§' https://h.org
+aria2c --http-passwd=§letmein77§ https://h.org
+docker run --env=HF_TOKEN=§Vn8Hd3Qm4Zx9Tb2Lw7Kc§ img
+docker build --build-arg HF_TOKEN=§Vn8Hd3Qm4Zx9Tb2Lw7Kc§ .
+singularity exec --nv --env "WANDB_API_KEY=§Vn8Hd3Qm4Zx9Tb2Lw7Kc§,A=b" a.sif x
+SINGULARITYENV_HF_TOKEN=§Vn8Hd3Qm4Zx9Tb2Lw7Kc§ singularity run a.sif
+APPTAINERENV_DB_PASSWORD=§letmein77§ apptainer run a.sif
+srun --container-image=docker://kim:§letmein77§@h#x/y:1 python t.py
+singularity pull --docker-login --docker-password §letmein77§ docker://x
+environment:¶  - WANDB_API_KEY=§Vn8Hd3Qm4Zx9Tb2Lw7Kc§
+env:¶  WANDB_API_KEY: "§Vn8Hd3Qm4Zx9Tb2Lw7Kc§"¶  LR: 1
+password: |¶  §letmein77§
+token: >-¶  §Vn8Hd3Qm4Zx9Tb2Lw7Kc§
+credentials:¶  user: kim¶  pass: §letmein77§
+secrets: {hf: §Vn8Hd3Qm4Zx9Tb2Lw7Kc§}
+secrets:¶  hf: §Vn8Hd3Qm4Zx9Tb2Lw7Kc§
+command: python t.py --token §Vn8Hd3Qm4Zx9Tb2Lw7Kc§
+[auth]¶user=kim¶pass=§letmein77§
+ssh-keygen -t ed25519 -N '§letmein77§' -f k
+ssh -o ProxyCommand="sshpass -p §letmein77§ ssh -W %h:%p g" h
+wandb login --host=https://w.org §0f1e2d3c4b5a69788796a5b4c3d2e1f0aabbccdd§
+WANDB_API_KEY=§Vn8Hd3Qm4Zx9Tb2Lw7Kc§ srun --mpi=pmix ./a
+rsync --password-file=<(echo §letmein77§) a rsync://kim@h/x
+gpg --passphrase=§letmein77§ -c x
+export 허깅페이스_토큰=§Rt6Yp9Lw2Xc4Vb8Nm3Qa§
+데이터베이스_암호: §gimbap88!§
+export KISTI_비번='§gimbap88!§'
+디비암호 = "§gimbap88!§"
+openaiApiKey: §Rt6Yp9Lw2Xc4Vb8Nm3Qa§
+export mySecretKey2=§Rt6Yp9Lw2Xc4Vb8Nm3Qa§
+db-password=§gimbap88!§
+export GITLAB_PAT_2=§Rt6Yp9Lw2Xc4Vb8Nm3Qa§
+export HF_TOKEN_V2='§Rt6Yp9Lw2Xc4Vb8Nm3Qa§'
+export PW1=§gimbap88!§
+PASS='§gimbap88!§' ./run.sh
+export S3_SECRET=§Rt6Yp9Lw2Xc4Vb8Nm3Qa§ S3_ACCESS=§AKIAIOSFODNN7XYZXYZX§
+case $h in a) TOKEN=§Rt6Yp9Lw2Xc4Vb8Nm3Qa§;; esac
+[ -n "$TOKEN" ] || TOKEN=§Rt6Yp9Lw2Xc4Vb8Nm3Qa§
+f() { local TOKEN="§Rt6Yp9Lw2Xc4Vb8Nm3Qa§"; }
+export TOKEN; TOKEN="§Rt6Yp9Lw2Xc4Vb8Nm3Qa§"
+IFS= read -r TOKEN <<'EOF'¶§Rt6Yp9Lw2Xc4Vb8Nm3Qa§¶EOF
+read -r DB_PASSWORD <<EOF¶§gimbap88!§¶EOF
+DB_PASSWORD=$(cat <<EOF¶§gimbap88!§¶EOF¶)
+HF_TOKEN="$(base64 --decode <<< §VnhkM1FtNFp4OVRiMkx3N0tj§)"
+echo '§Rt6Yp9Lw2Xc4Vb8Nm3Qa§' > ~/.cache/huggingface/token
+echo §gimbap88!§ > $HOME/.vault_password.txt
+echo "HF_TOKEN=§Rt6Yp9Lw2Xc4Vb8Nm3Qa§" | tee -a .env
+tee ~/.netrc <<E¶machine h.org¶login kim¶password §gimbap88!§¶E
+yes §gimbap88!§ | passwd kim
+echo "kim:§gimbap88!§" | chpasswd
+printf "§gimbap88!§\n§gimbap88!§\n" | passwd kim
+echo §gimbap88!§ | cryptsetup luksOpen /dev/x y -
+echo §gimbap88!§ | openssl enc -aes-256-cbc -pass stdin -in x
+echo "§gimbap88!§" | gpg --batch --passphrase-fd 0 -d x
+git config credential.helper '!f() { echo username=kim; echo password=§gimbap88!§; }; f'
+git config --global url."https://kim:§gimbap88!§@h.org/".insteadOf https://h.org/
+curl -X POST https://h.org/login -d username=kim -d password=§gimbap88!§
+curl -H "Authorization: Bearer $(echo §Rt6Yp9Lw2Xc4Vb8Nm3Qa§)" h.org
+curl https://h.org -H 'X-Subscription-Token: §Rt6Yp9Lw2Xc4Vb8Nm3Qa§'
+curl -u 'kim@x.org:§gimbap88!§' --digest h.org
+curl ftp://kim:§gimbap88!§@h/x
+curl "https://h.org/v1?client_secret=§Rt6Yp9Lw2Xc4Vb8Nm3Qa§&grant_type=client_credentials"
+scp -o 'ProxyCommand sshpass -p §gimbap88!§ ssh g nc %h 22' a h:
+docker login -u kim --password=§gimbap88!§ r.org
+docker compose run -e POSTGRES_PASSWORD=§gimbap88!§ db
+apptainer exec --env "DB_PASSWORD=§gimbap88!§" a.sif x
+{"auth": {"username": "kim", "password": "§gimbap88!§"}}
+{"tokens": ["§Rt6Yp9Lw2Xc4Vb8Nm3Qa§"]}
+{"hf": {"token": "§Rt6Yp9Lw2Xc4Vb8Nm3Qa§", "rev": "main"}}
+{"key": "HF_TOKEN", "value": "§Rt6Yp9Lw2Xc4Vb8Nm3Qa§"}
+tokens:¶  - §Rt6Yp9Lw2Xc4Vb8Nm3Qa§
+db: {host: h, password: "§gimbap88!§"}
+variables:¶  DB_PASSWORD:¶    value: §gimbap88!§
+ssh_key: |¶  -----BEGIN OPENSSH PRIVATE KEY-----¶  §b3BlbnNzaC1rZXktdjEAAAAABG5vbmUx§¶  -----END OPENSSH PRIVATE KEY-----
+cat > k.pem <<E¶-----BEGIN EC PRIVATE KEY-----¶§MHcCAQEEIB8Kd02mQz7LpT4vNx8Kd02mQz7L§¶-----END EC PRIVATE KEY-----¶E
+class C:¶    token: str = field(default="§Rt6Yp9Lw2Xc4Vb8Nm3Qa§")
+conf.set("spark.password", "§gimbap88!§")
+os.environ.update([("HF_TOKEN", "§Rt6Yp9Lw2Xc4Vb8Nm3Qa§")])
+monkeypatch.setenv("DB_PASSWORD", "§gimbap88!§")
+getattr(x, "login")(password="§gimbap88!§")
+requests.post(u, data={"user": "kim", "pw": "§gimbap88!§"})
+requests.get(u, headers={"Authorization": "Basic " + "§a2ltOmdpbWJhcDg4IQ==§"})
+PASSWORD = '§gimbap88!§' if prod else ''
+auth = HTTPBasicAuth("kim", "§gimbap88!§")
+ADMIN_PASSWD=§tteok-1984§
+export 관리자_비밀번호=§tteok-1984§
+api토큰: §Kw3Hs8Zd1Fg6Jv4Bn9Mx§
+export slackToken='§Kw3Hs8Zd1Fg6Jv4Bn9Mx§'
+export registry-password=§tteok-1984§
+export ROOT_PASSWORD_3=§tteok-1984§
+wandbKey: §5f4dcc3b5aa765d61d8327deb882cf995f4dcc3b§
+declare -A TOKENS=([hf]=§Kw3Hs8Zd1Fg6Jv4Bn9Mx§ [wb]=§Kw3Hs8Zd1Fg6Jv4Bn9My§)
+export HF_TOKEN=§Kw3Hs8Zd1Fg§'§6Jv4Bn9Mx§'
+HF_TOKEN="${HF_TOKEN:-$(echo §Kw3Hs8Zd1Fg6Jv4Bn9Mx§)}"
+set -- --token §Kw3Hs8Zd1Fg6Jv4Bn9Mx§ --lr 1
+ARGS="--epochs 3 --password §tteok-1984§"
+ARGS+=(--token "§Kw3Hs8Zd1Fg6Jv4Bn9Mx§")
+OPTS=( --lr 1 --hub_token=§Kw3Hs8Zd1Fg6Jv4Bn9Mx§ )
+alias db='mysql -ukim -p§tteok-1984§'
+trap 'curl -H "X-Token: §Kw3Hs8Zd1Fg6Jv4Bn9Mx§" h.org' EXIT
+ssh h "export HF_TOKEN='§Kw3Hs8Zd1Fg6Jv4Bn9Mx§'; srun ./a"
+ssh h <<E¶export DB_PASSWORD=§tteok-1984§¶./run¶E
+sed -i "s/PASSWORD=.*/PASSWORD=§tteok-1984§/" .env
+perl -e '$ENV{HF_TOKEN} = "§Kw3Hs8Zd1Fg6Jv4Bn9Mx§"'
+jq -n '{token: "§Kw3Hs8Zd1Fg6Jv4Bn9Mx§"}'
+jq --arg token §Kw3Hs8Zd1Fg6Jv4Bn9Mx§ '.t=$token' a
+envsubst <<< 'password: §tteok-1984§'
+cat >> ~/.bashrc <<< 'export HF_TOKEN=§Kw3Hs8Zd1Fg6Jv4Bn9Mx§'
+cat <<< "§Kw3Hs8Zd1Fg6Jv4Bn9Mx§" > ~/.hf_token
+huggingface-cli login --token <(echo §Kw3Hs8Zd1Fg6Jv4Bn9Mx§)
+python -c "import os; os.environ['DB_PASSWORD']='§tteok-1984§'; import t"
+python t.py hydra.job.env_set.WANDB_API_KEY=§5f4dcc3b5aa765d61d8327deb882cf995f4dcc3b§
+python t.py --kwargs 'token=§Kw3Hs8Zd1Fg6Jv4Bn9Mx§;lr=1'
+python t.py --conn "host=h;password=§tteok-1984§"
+curl -H "Authorization: Bearer §Kw3Hs8Zd1Fg6Jv4Bn9Mx§" \¶  https://h.org
+curl -H "X-CSRF-Token:§Kw3Hs8Zd1Fg6Jv4Bn9Mx§" -F file=@a h.org
+curl --data @- h.org <<E¶{"password": "§tteok-1984§"}¶E
+curl "https://kim:§tteok-1984§@h.org:8443/x?y=1"
+curl --header 'Private-Token: §Kw3Hs8Zd1Fg6Jv4Bn9Mx§' h
+curl -x http://kim:§tteok-1984§@proxy:3128 https://h.org
+wget --header 'Cookie: auth=§Kw3Hs8Zd1Fg6Jv4Bn9Mx§' h.org
+docker run -e "AWS_SECRET_ACCESS_KEY=§wJalrXUtnFEMIK7MDENGbPxRfiCYzz9ab§" -v a:b img
+singularity exec --env=HF_TOKEN=§Kw3Hs8Zd1Fg6Jv4Bn9Mx§,LR=1 a.sif x
+APPTAINER_DOCKER_PASSWORD=§tteok-1984§ apptainer pull docker://h/x
+enroot import -o x.sqsh docker://'$oauthtoken':§Kw3Hs8Zd1Fg6Jv4Bn9Mx§@nvcr.io#x
+cat > ~/.config/enroot/.credentials <<E¶machine nvcr.io login $oauthtoken password §Kw3Hs8Zd1Fg6Jv4Bn9Mx§¶E
+services:¶  db:¶    environment:¶      POSTGRES_PASSWORD: §tteok-1984§
+args: ["--token", "§Kw3Hs8Zd1Fg6Jv4Bn9Mx§"]
+args:¶  - --token¶  - §Kw3Hs8Zd1Fg6Jv4Bn9Mx§
+env: [{name: HF_TOKEN, value: §Kw3Hs8Zd1Fg6Jv4Bn9Mx§}]
+password : '§tteok-1984§'
+{"env": ["HF_TOKEN=§Kw3Hs8Zd1Fg6Jv4Bn9Mx§"]}
+[section]¶Password: §tteok-1984§
+export MINIO_URL="http://admin:§tteok-1984§@h:9000"
+client = MongoClient("h", username="kim", password="§tteok-1984§")
+creds = ("kim", "§Kw3Hs8Zd1Fg6Jv4Bn9Mx§")
+wandb.login(0, "§5f4dcc3b5aa765d61d8327deb882cf995f4dcc3b§")
+os.environ.__setitem__("HF_TOKEN", "§Kw3Hs8Zd1Fg6Jv4Bn9Mx§")
+login(new_session=False, token="§Kw3Hs8Zd1Fg6Jv4Bn9Mx§")
+assert os.environ["DB_PASSWORD"] == "§tteok-1984§"
+Path("~/.hf_token").write_text("§Kw3Hs8Zd1Fg6Jv4Bn9Mx§")
+'''
 
 HARMLESS = r"""
 python t.py model.key_dim=64
@@ -888,6 +1105,149 @@ wandb sync --id abcd1234 run
 wandb login --host https://wandb.x.org
 cat token.txt | huggingface-cli login --token-stdin
 python t.py --optimizer.betas 0.9,0.999@tcp
+python t.py --tokens 4096 --key a
+token_count=$(wc -w < x.txt)
+TOKENIZER=/data/tok/llama-3
+export HF_TOKEN_PATH=$HOME/.cache/huggingface/token
+export TOKENIZER_PATH=/scratch/x/tokenizer.json
+HF_TOKEN=$(cat ~/.hf_token)
+HF_TOKEN=$(< ~/.hf_token)
+export HF_TOKEN="$(pass show hf)"
+read -rs HF_TOKEN < ~/.hf
+read -p "password: " -s DB_PASSWORD
+read -r key value <<< "alpha 0.1"
+while IFS='=' read -r key value; do export "$key=$value"; done < x.env
+: "${HF_TOKEN:?set HF_TOKEN first}"
+if [ -z "${WANDB_API_KEY:-}" ]; then echo "no WANDB_API_KEY" >&2; exit 1; fi
+echo "Set your password first."
+echo "token: $HF_TOKEN"
+echo "password: ask Kim"
+# the token is in ~/.hf_token
+# password: see the wiki
+test -n "$PASSWORD" && echo ok
+docker run -e HF_TOKEN -e WANDB_API_KEY img
+docker run --env-file secrets.env img
+singularity exec --env HF_TOKEN=$HF_TOKEN a.sif x
+curl -H "Authorization: Bearer $HF_TOKEN" h.org
+curl -H "X-Api-Key: ${API_KEY}" h.org
+curl -u "$USER:$PASS" h.org
+curl -K ~/.curlrc h.org
+curl -b cookies.txt -c cookies.txt h.org
+git clone https://oauth2:${GITLAB_TOKEN}@gitlab.org/x/y
+git clone git@github.com:kim/secret-project.git
+python t.py --secret-santa yes --n-secrets 3
+python t.py --attention-key-size 128
+python t.py --pass-through true
+python t.py --bypass-cache yes
+python t.py --compass north
+python t.py model.attn.key_proj=linear
+python t.py data.keys=[a,b] --first-key alpha-beta-gamma
+python t.py --primary-key user_id --foreign-key order_id
+ssh-keygen -t ed25519 -N '' -f k
+ssh -i ~/.ssh/id_ed25519 -o PasswordAuthentication=no h
+ssh -o PubkeyAuthentication=yes kim@h
+password = getpass.getpass()
+password = os.environ["DB_PASSWORD"]
+token = tokenizer.encode("hello world")[0]
+tokens = line.split("\t")
+token, user = parts
+for token in ("a", "b"): pass
+if token == "end": break
+key = f"{split}_{name}"
+keys = ["image", "label", "mask_rle_v2"]
+assert token == "<eos>"
+print("token:", token)
+token_type_ids: 2
+password_hash_rounds: 12
+secret_name: hf-token-secret
+secretKeyRef:¶  name: hf¶  key: token
+envFrom:¶- secretRef:¶    name: wandb-secret
+keys:¶  - image¶  - label
+cat /run/secrets/hf_token | huggingface-cli login --token-stdin
+PASSPORT=no COMPASS=north SURPASS=1 ./x
+echo done > tokens.txt
+echo "token saved to $HOME/.token"
+echo 5 > num_tokens
+printf '%s\n' "$HF_TOKEN" > ~/.cache/huggingface/token
+echo "$PASSWORD" | sudo -S true
+HF_TOKEN=$(cat <<< "$T")
+HF_TOKEN=$(echo "$LINE" | cut -d= -f2)
+token=$(echo "$1" | tr a-z A-Z)
+key=$(echo "$line" | cut -d: -f1)
+value=$(printf '%05d' 3)
+read -r host port <<< "node01 29500"
+IFS=, read -ra keys <<< "image,label"
+암호화=false
+암호화_방식: none
+비밀번호는 위키를 참조하세요
+# 토큰 수: 4096
+토큰수=4096
+python t.py --model AutoModelForSeq2SeqLM --token $HF_TOKEN
+gdown 1aBcD3FgH1jKlMn0pQrStUvWxYz12345
+wandb sync wandb/run-20261104_101112-3kq8x2ab
+python t.py --resume 3kQ8x2aBz7Lp9 --project tokens
+git checkout 8f14e45fceea467f9b2b1b2c3d4e5f6012345678
+docker pull nvcr.io/nvidia/pytorch@sha256:0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0
+curl -o x.tar https://h.org/files/x.tar.gz?download=1
+curl -sSfLu https://h.org/x
+curl -b cookies.txt -u : --negotiate h.org
+curl -fsSL https://h.org/install.sh | bash
+ssh -N -f -L 8888:localhost:8888 h
+ssh-keygen -R host.example.org
+cat <<EOF | python -¶print("password")¶EOF
+if [ "$TOKEN" = "" ]; then exit 1; fi
+if tok == "password": return
+if mode == "token": pass
+x, token = batch
+key, value = "image", "label"
+loss, tokens = model(x), x.numel()
+for key in ("train", "val"): print(key)
+tokens:¶  - <pad>¶  - <eos>
+tokens:¶  max: 4096¶  min: 16
+key: |¶  image
+pass: 2
+stages:¶  pass: first
+python t.py --tokenizer_name gpt2 --block_size 1024 --key a
+python t.py --query-key-norm --attn-key-bias false
+python t.py --lora-target-modules q_proj,k_proj --token-level-loss
+python t.py --task token-classification --labels B-PER,I-PER
+python t.py --pretrained-password-model x
+torchrun --rdzv-id=$SLURM_JOB_ID --rdzv-endpoint=h:29500 t.py --secret-key-env HF_TOKEN
+lm_eval --model hf --model_args pretrained=x,use_auth_token=True --tasks y
+export MASTER_PORT=$(shuf -i 20000-30000 -n 1)
+export NCCL_NET_AUTHOR=none
+export KEYCLOAK_URL=https://k.org/auth
+export AWS_PROFILE=kim AWS_REGION=ap-northeast-2
+export SSH_AUTH_SOCK=/run/user/1000/agent.sock
+export GIT_ASKPASS=/usr/bin/true
+export WANDB_RUN_ID=$(openssl rand -hex 8)
+export TOKENIZED_DATA=/scratch/kim/Tokenized2026V2Final/train
+source ~/secrets.sh
+. "$HOME/.tokens"
+set -a; source .env; set +a
+chmod 600 ~/.ssh/id_rsa ~/.netrc
+ls -l ~/.cache/huggingface/token
+echo "Using key file $KEY_FILE"
+echo "Password expires in 3 days"
+grep -c token log.txt
+awk -F: '/password/ {print $2}' a
+sed -e 's/token/word/g' x
+key=${line%%=*}; value=${line#*=}
+for key in a b c; do echo "$key"; done
+case "$1" in --token) TOKEN=$2; shift 2;; esac
+while getopts "p:k:" o; do case $o in p) PASSWORD=$OPTARG;; esac; done
+tokens = [t for t in text.split() if t != "pad"]
+token = tokens[0] if tokens else "unk"
+key, sub = jax.random.split(key)
+vocab["<pad>"] = 0; special_tokens = ["[CLS]", "[SEP]"]
+parser.add_argument("--token", default=os.environ.get("HF_TOKEN"))
+parser.add_argument("--key", choices=["a", "b"], default="a")
+assert "token" in batch, "token missing"
+batch["token_type_ids"] = None
+keys = ["attention_mask", "input_ids", "labels"]
+logger.info("loaded %d tokens from %s", n, path)
+secrets: []
+password: null
 """
 
 

@@ -301,7 +301,10 @@ def test_what_is_no_secret_stays(text: str) -> None:
         "wandb login --a ", "://?sig=", "&sig=a", "X-Api-Key: ", "a.token = ",
         "--export=", "--export=A_KEY=x,", "--export ", ",A_KEY='", 'a="key=', ",A_KEY=$A,",
         "--export=A_KEY='\"", "--x=export=", "echo a |", "<<< a", "a.login('b', '", "mc alias set x://",
-        "a:b@tcp", "expect passw ", "kinit -", "a.b(",
+        "a:b@tcp", "expect passw ", "kinit -", "a.b(", "echo a > ", "cat <<E\n", "token=$(echo ",
+        "read token <<E ", "token = a or ", "token, a = ", "token:\n  ", "aA1bB2cC3dD4eE5f ",
+        "pgpass a:10:",
+        "token\naA1bB2cC3dD4eE5f", " a:\n b\n", "printf 'token=%s' ", "token = ['a', ",
     ],
 )  # fmt: skip
 def test_a_megabyte_of_anything_takes_a_moment(piece: str) -> None:
@@ -366,7 +369,7 @@ def test_options_as_words(text: str) -> None:
     words = shlex.split(text.replace("\\\n", ""))
     assert not _leaks(" ".join(Masker().words(words)), values)
     assert not _leaks(str(Masker().data({"args": words})), values)
-    if not set("{:") & set(text):  # of words that are more than a name and a value
+    if not set("{:;") & set(text):  # of words that are more than a name and a value
         assert len(secret_values(words, {})) == len(values)
 
 

@@ -42,6 +42,16 @@ class Launch:
         return self.word.place
 
     @property
+    def name(self) -> str:
+        """The program's name without its directory; "" where it is not known."""
+        return (self.word.value or "").rpartition("/")[2]
+
+    @property
+    def works(self) -> bool:
+        """Whether it is a program of the job's, or starts one."""
+        return not self.command.captured and (self.is_launcher or self.kind == PYTHON)
+
+    @property
     def own_words(self) -> Tuple[ShellWord, ...]:
         """The words of the command from the program on."""
         words = self.command.words
@@ -68,6 +78,15 @@ class Launch:
     def is_srun(self) -> bool:
         """Whether it is srun, whose options are Slurm's."""
         return self.launcher.name == "srun"
+
+    def written(self, *names: str) -> Iterator[Tuple[str, SourceSpan]]:
+        """What the command gives these options, as it is written, and where."""
+        words = self.command.words
+        for word, following in zip(words, (*words[1:], None)):
+            option, equals, value = word.raw.partition("=")
+            if option.startswith("-") and _key(option) in names:
+                value = value if equals else following.raw if following else ""
+                yield value, self.place_of(option)
 
     def place_of(self, name: str) -> SourceSpan:
         """Where one of its options is given; that of the program where it is not seen."""

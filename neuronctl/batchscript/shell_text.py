@@ -162,6 +162,22 @@ class ShellText:
             found.setdefault(assignment.name, []).append(assignment)
         return found
 
+    @cached_property
+    def every_assignment(self) -> Tuple[Assignment, ...]:
+        """Those of the shell's own variables, and those before a command."""
+        before = (variable for command in self.commands for variable in command.assigned)
+        return (*self.assignments, *before)
+
+    @property
+    def errexit(self) -> Tuple[Command, ...]:
+        """The commands that end the shell where a command fails: ``set -e``."""
+        flag = re.compile(r"-[a-zA-Z]*e[a-zA-Z]*|errexit")
+        return tuple(
+            command
+            for command in self.calls("set")
+            if any(word and flag.fullmatch(word) for word in command.arguments)
+        )
+
     @property
     def exported(self) -> Dict[str, Tuple[Piece, ...]]:
         """What the shells that it starts know of the variables that it sets once."""

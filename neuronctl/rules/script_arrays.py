@@ -50,8 +50,7 @@ def _same_file(facts: ScriptFacts, array: bool) -> Iterator[Violation]:
     moves = [command for command in facts.shell.calls("cd", "pushd") if None in command.arguments]
     for start in facts.starts:
         command = start.launch.command
-        name = (start.launch.word.value or "").rpartition("/")[2]
-        works = start.launch.is_launcher or name not in _PREPARES
+        works = start.launch.is_launcher or start.launch.name not in _PREPARES
         if not works or command.captured or (start.outer and not start.outer[0].command.looped):
             continue
         at_once = command.in_loop and command.background

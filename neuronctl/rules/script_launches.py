@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Iterator, List, Optional, Pattern, Tuple
+from typing import Iterator, Optional, Pattern, Tuple
 
 from neuronctl.batchscript.launches import (
     CONTAINERS,
@@ -311,7 +311,8 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
         yield from _launcher_once(facts, plan)
         return
     programs = [launch for launch in facts.launches if _plain(launch) or _is_mpi(launch)]
-    if plan.nodes > 1 and not any(map(_may_reach, facts.launches)):
+    elsewhere = {*_GO_ELSEWHERE} - {"ray"}
+    if plan.nodes > 1 and elsewhere.isdisjoint(launch.name for launch in facts.launches):
         programs += [launch for launch in facts.launches if _alone(launch)]
     # Several side by side, or in a loop, may well be what the tasks are for.
     if programs and not any(
@@ -333,8 +334,7 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
 
 def _is_mpi(launch: Launch) -> bool:
     """Whether its name says that it is built for MPI: ``gmx_mpi``, ``lmp_mpi``."""
-    name = (launch.word.value or "").rpartition("/")[2]
-    return launch.kind == PROGRAM and re.fullmatch(r"\w+[_.-]mpi", name) is not None
+    return launch.kind == PROGRAM and re.fullmatch(r"\w+[_.-]mpi", launch.name) is not None
 
 
 _ALONE = ("Rscript", "matlab", "snakemake", "ray", "vllm", "ollama", "yolo", "wandb", "gmx")
@@ -342,13 +342,7 @@ _ALONE = ("Rscript", "matlab", "snakemake", "ray", "vllm", "ollama", "yolo", "wa
 
 def _alone(launch: Launch) -> bool:
     """Whether it is a program that goes to no other node by itself."""
-    name = (launch.word.value or "").rpartition("/")[2]
-    return launch.kind == PROGRAM and name in _ALONE and not launch.command.captured
-
-
-def _may_reach(launch: Launch) -> bool:
-    name = (launch.word.value or "").rpartition("/")[2]
-    return name in _GO_ELSEWHERE and name != "ray"
+    return launch.kind == PROGRAM and launch.name in _ALONE and not launch.command.captured
 
 
 def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
@@ -406,9 +400,7 @@ _GO_ELSEWHERE = ("ssh", "pdsh", "pssh", "clush", "parallel", "ray", "dask", "flu
 
 def _reaches_others(launch: Launch) -> bool:
     """Whether it may start work of the job's on other nodes than the first."""
-    if (launch.word.value or "").rpartition("/")[2] in _GO_ELSEWHERE:
-        return True
-    if not launch.certain:
+    if launch.name in _GO_ELSEWHERE or not launch.certain:
         return True
     if launch.is_launcher and not launch.launcher.starts_processes():
         return not launch.inside or not all(_is_trifle(inner) for inner in launch.below())
@@ -472,7 +464,7 @@ _TRIFLES = ("hostname", "nvidia-smi", "echo", "date", "env", "printenv", "ls", "
 
 def _is_trifle(launch: Launch) -> bool:
     """Whether it does no work of the job's."""
-    return (launch.word.value or "").rpartition("/")[2] in _TRIFLES
+    return launch.name in _TRIFLES
 
 
 @script_rule(NOTE, "NC626", "srun without the cores of its tasks")
@@ -555,7 +547,8 @@ def _takes_all(facts: ScriptFacts, launch: Launch, like: str = "") -> str:
     if launch.has("overlap", "jobid", "het_group") or not launch.certain:
         return ""
     short = [inner for inner in launch.below() if _is_trifle(inner)]
-    if short and not like and not re.search(r" -l|loop| dmon", " ".join(_words(short[0]))):
+    words = " ".join(word.raw for inner in short[:1] for word in inner.command.words)
+    if short and not like and not re.search(r" -l|loop| dmon", words):
         return ""
     if like == "cores":
         return like
@@ -566,10 +559,6 @@ def _takes_all(facts: ScriptFacts, launch: Launch, like: str = "") -> str:
         return "cores"
     gpus = facts.plan is not None and facts.plan.gpus_per_node
     return "GPUs" if gpus and not launch.has(*_ITS_GPUS) else ""
-
-
-def _words(launch: Launch) -> List[str]:
-    return [word.raw for word in launch.command.words]
 
 
 def _same_nodes(facts: ScriptFacts, first: Launch, second: Launch) -> bool:

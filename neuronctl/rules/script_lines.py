@@ -35,7 +35,7 @@ def not_exported(facts: ScriptFacts) -> Iterator[Violation]:
         for start in facts.starts
     )
     awaited = _awaited_names(facts.launches)
-    last = max((run.command.place.line for run in facts.launches if _works(run)), default=0)
+    last = max((run.command.place.line for run in facts.launches if run.works), default=0)
     for assignment in shell.assignments:
         name, line = assignment.name, assignment.place.line
         others = shell.assigned(name)
@@ -69,11 +69,6 @@ def _awaited_names(launches: Sequence[Launch]) -> Dict[str, int]:
                 if kept and not own and not any(name in given for given in exports):
                     found[name] = max(found.get(name, 0), run.command.place.line)
     return found
-
-
-def _works(launch: Launch) -> bool:
-    """Whether it is a program of the job's, or starts one."""
-    return not launch.command.captured and (launch.is_launcher or launch.kind == PYTHON)
 
 
 def _is_used(facts: ScriptFacts, variable: Assignment) -> bool:
@@ -136,12 +131,8 @@ def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _thrown_away(facts)
     if re.search(r"pipefail|PIPESTATUS", facts.text):
         return
-    strict = any(
-        word and re.fullmatch(r"-[a-zA-Z]*e[a-zA-Z]*", word)
-        for command in facts.shell.calls("set")
-        for word in command.arguments
-    ) or re.search(r"\s-[a-z]*e[a-z]*$", facts.header.shebang)
-    works = {id(run.command): run.word.raw for run in reversed(facts.launches) if _works(run)}
+    strict = facts.shell.errexit or re.search(r"\s-[a-z]*e[a-z]*$", facts.header.shebang)
+    works = {id(run.command): run.word.raw for run in reversed(facts.launches) if run.works}
     commands = [command for command in facts.shell.commands if not command.captured]
     last_step = max(
         (at for at, each in enumerate(commands) if each.name not in _SAYS and not each.piped),
@@ -166,10 +157,7 @@ def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
 def _thrown_away(facts: ScriptFacts) -> Iterator[Violation]:
     """The program's failure, of which ``|| true`` or ``exit 0`` makes a success."""
     commands = [command for command in facts.shell.commands if not command.captured]
-    works = {id(run.command) for run in facts.launches if _works(run) and run.command.sure}
-    strict = any(
-        "e" in (word or "") for command in facts.shell.calls("set") for word in command.arguments
-    )
+    works = {id(run.command) for run in facts.launches if run.works and run.command.sure}
     at = max(
         (at for at, command in enumerate(commands) if id(command) in works), default=len(commands)
     )
@@ -181,6 +169,7 @@ def _thrown_away(facts: ScriptFacts) -> Iterator[Violation]:
     forgives = beside.name in ("true", ":") and before.endswith("||")
     says = all(command.name in _SAYS for command in rest[forgives:])
     code = last.arguments[0] if last.name == "exit" and len(last.words) == 2 else None
+    strict = facts.shell.errexit
     exits = code is not None and code.isdigit() and last.sure and not (strict and code == "0")
     text = "".join(facts.lines[command.place.line - 1 : last.place.line])
     looks = re.search(r"\|\||&&|\$\?", text) is not None
@@ -250,7 +239,7 @@ def _never_over(facts: ScriptFacts) -> Iterator[Violation]:
     ]
     if not waits or shell.calls("kill", "pkill", "scancel"):
         return
-    clients = [run.place.line for run in runs if _works(run) and not run.command.background]
+    clients = [run.place.line for run in runs if run.works and not run.command.background]
     endless = [loop.place for loop in shell.loops if loop.background and not loop.ends]
     for run in runs:
         for each in (run, *run.below()) if run.command.background else ():
@@ -279,7 +268,7 @@ def _words_of(launch: Launch) -> List[str]:
 def _behind_a_server(runs: List[Launch]) -> Iterator[Violation]:
     """What comes after a server that the script waits for."""
     for run, following in zip(runs, runs[1:]):
-        if run.command.background or not run.command.sure or not _works(following):
+        if run.command.background or not run.command.sure or not following.works:
             continue
         for each in (run, *run.below()):
             if _SERVERS.match(" ".join(_words_of(each))) and not each.has("help", "version"):
@@ -309,8 +298,7 @@ def slow_network(facts: ScriptFacts) -> Iterator[Violation]:
     plan = facts.plan
     if plan is None or plan.gpus_per_node * plan.nodes < 2:
         return
-    before = (variable for command in facts.shell.commands for variable in command.assigned)
-    for variable in (*facts.shell.assignments, *before):
+    for variable in facts.shell.every_assignment:
         between = variable.name == "NCCL_IB_DISABLE"
         concerns = plan.nodes > 1 if between else plan.gpus_per_node > 1
         if variable.name in _SLOW and variable.word.value in ("1", "true") and concerns:
@@ -396,21 +384,20 @@ _NO_SECRET = re.compile(
 
 @script_rule(WARNING, "NC657", "notebook that is open to all")
 def open_notebook(facts: ScriptFacts) -> Iterator[Violation]:
-    for run in facts.launches:
-        for each in (run, *run.below()):
-            own = _words_of(each)
-            given = [match for match in map(_NO_SECRET.fullmatch, own) if match is not None]
-            open_token = any(match["what"] == "token" and not match["value"] for match in given)
-            guarded = any(match["what"] != "token" and match["value"] for match in given)
-            none = "code-server" in own[0] and re.search(r"--auth[= ]none", " ".join(own))
-            if (open_token and not guarded) or none:
-                yield Violation(
-                    "whoever reaches the port of this server, such as every user of the cluster, "
-                    "runs commands as you: it asks for no password",
-                    "remove the option: the server writes a token into its log",
-                    place=each.place,
-                )
-                return
+    for launch in facts.every_launch:
+        own = _words_of(launch)
+        given = [match for match in map(_NO_SECRET.fullmatch, own) if match is not None]
+        open_token = any(match["what"] == "token" and not match["value"] for match in given)
+        guarded = any(match["what"] != "token" and match["value"] for match in given)
+        none = "code-server" in own[0] and re.search(r"--auth[= ]none", " ".join(own))
+        if (open_token and not guarded) or none:
+            yield Violation(
+                "whoever reaches the port of this server, such as every user of the cluster, runs "
+                "commands as you: it asks for no password",
+                "remove the option: the server writes a token into its log",
+                place=launch.place,
+            )
+            return
 
 
 @script_rule(WARNING, "NC658", "interactive command in a batch script")
@@ -439,7 +426,7 @@ def behind_exit(facts: ScriptFacts) -> Iterator[Violation]:
         line = ends.place.line
         after = [run for run in facts.launches if run.command.sure and run.place.line > line]
         before = facts.lines[line - 1][: ends.place.column - 1]
-        if ends.sure and not before.strip() and any(map(_works, after)):
+        if ends.sure and not before.strip() and any(run.works for run in after):
             yield Violation(
                 f"the script ends here: line {after[0].place.line} and what follows it never runs",
                 "remove the line, or what stands below it",

@@ -11,7 +11,6 @@ from neuronctl.batchscript.launches import PYTHON, SHELL, Launch
 from neuronctl.batchscript.model import SCRIPT, SourceSpan
 from neuronctl.batchscript.shell_text import Assignment
 from neuronctl.batchscript.values import digits
-from neuronctl.launch.launchers import option_name
 from neuronctl.masking import MASK, Masker, is_secret, is_secret_value, listed_variables
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
@@ -109,25 +108,16 @@ def _shared(facts: ScriptFacts) -> bool:
     return not 0 < whole <= plan.gpus_per_node
 
 
-def _assigned(facts: ScriptFacts) -> List[Assignment]:
-    """Every assignment, also those before a command."""
-    before = (variable for command in facts.shell.commands for variable in command.assigned)
-    return [*facts.shell.assignments, *before]
-
-
 def _ports(launch: Launch) -> Iterator[Tuple[str, SourceSpan]]:
     """The port where its processes meet, also where the address is a variable."""
     for name in launch.launcher.port:
         if launch.count(name):
             yield str(launch.count(name)), launch.place_of(name)
     endpoint = launch.launcher.endpoint
-    words = launch.command.words if launch.has(*endpoint) else ()
-    for word, following in zip(words, (*words[1:], None)):
-        if option_name(word.raw) in endpoint:
-            value = word.raw.partition("=")[2] or (following.raw if following else "")
-            port = re.search(r":([1-9][0-9]{0,4})[\"']?$", value)
-            if port is not None:
-                yield port[1], launch.place_of(option_name(word.raw))
+    for value, place in launch.written(*endpoint) if launch.has(*endpoint) else ():
+        port = re.search(r":([1-9][0-9]{0,4})[\"']?$", value)
+        if port is not None:
+            yield port[1], place
 
 
 @script_rule(WARNING, "NC632", "fixed port")
@@ -138,7 +128,7 @@ def fixed_port(facts: ScriptFacts) -> Iterator[Violation]:
     chosen = len(facts.shell.assigned("MASTER_PORT")) > 1 or "{MASTER_PORT:" in facts.text
     found: List[Tuple[str, SourceSpan]] = [
         (variable.word.value, variable.place)
-        for variable in _assigned(facts)
+        for variable in facts.shell.every_assignment
         if variable.name == "MASTER_PORT" and variable.word.value is not None and not chosen
     ]
     for launch in facts.every_launch:
@@ -162,7 +152,8 @@ def gpus_by_hand(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.has("gpus-per-task") and not facts.has("ntasks", "ntasks-per-node", "gpus"):
         return  # how many tasks there are may be said on the command line
     has = facts.plan.gpus_per_node
-    found = [variable for variable in _assigned(facts) if variable.name == "CUDA_VISIBLE_DEVICES"]
+    every = facts.shell.every_assignment
+    found = [variable for variable in every if variable.name == "CUDA_VISIBLE_DEVICES"]
     several = len(found) > 1 + len(facts.shell.assigned("CUDA_VISIBLE_DEVICES"))
     asks = [command for command in facts.shell.calls("nvidia-smi", "rocm-smi") if command.captured]
     counted_here = bool(asks or re.search(r"SLURM_GPUS|SLURM_JOB_GPUS|device_count", facts.text))
@@ -307,11 +298,7 @@ def trap_waits(facts: ScriptFacts) -> Iterator[Violation]:
     traps = () if name is None else facts.shell.traps(name)
     if not traps or facts.shell.calls("wait"):
         return
-    own = [
-        launch
-        for launch in facts.launches
-        if (launch.is_launcher or launch.kind == PYTHON) and not launch.command.captured
-    ]
+    own = [launch for launch in facts.launches if launch.works]
     if own and not any(launch.command.background for launch in own):
         yield Violation(
             f"bash runs this trap only when {own[-1].word.raw} has ended: a command in the "
@@ -330,7 +317,7 @@ def threads(facts: ScriptFacts) -> Iterator[Violation]:
     each = max((start.each or 1 for start in programs), default=1)
     cores = plan.cores_per_node
     in_shell = {id(assignment) for assignment in facts.shell.assignments}
-    for assignment in _assigned(facts):
+    for assignment in facts.shell.every_assignment:
         if assignment.name != "OMP_NUM_THREADS":
             continue
         count = digits(assignment.word.value) or 0
@@ -441,7 +428,8 @@ def secrets(facts: ScriptFacts) -> Iterator[Violation]:
         for name, value in listed_variables(given.value or "")
     ]
     in_shell = [
-        (variable.name, variable.word.value or "", variable.place) for variable in _assigned(facts)
+        (variable.name, variable.word.value or "", variable.place)
+        for variable in facts.shell.every_assignment
     ]
     lines = set()
     for name, value, place in (*exported, *in_shell):
@@ -475,12 +463,7 @@ def secrets(facts: ScriptFacts) -> Iterator[Violation]:
 
 @script_rule(WARNING, "NC641", "set -e ends a trapped wait")
 def errexit(facts: ScriptFacts) -> Iterator[Violation]:
-    strict = [
-        command
-        for command in facts.shell.calls("set")
-        if command.sure
-        and any(word and re.fullmatch(r"-[a-zA-Z]*e[a-zA-Z]*", word) for word in command.arguments)
-    ]
+    strict = [command for command in facts.shell.errexit if command.sure]
     name = _signal(facts)
     if not strict or name is None or not facts.shell.traps(name):
         return
@@ -512,15 +495,6 @@ def _quoted(start: Start) -> bool:
     return bool(shells) and any(word.raw.startswith("'") for word in words)
 
 
-def _given(launch: Launch, option: str) -> str:
-    """The value of an option as it is written."""
-    words = launch.command.words
-    for word, following in zip(words, (*words[1:], None)):
-        if option_name(word.raw) == option:
-            return (word.raw.partition("=")[2] or (following.raw if following else "")).strip('"')
-    return ""
-
-
 @script_rule(ERROR, "NC642", "every node its own first node")
 def first_node(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.plan is None or facts.plan.nodes < 2:
@@ -538,7 +512,8 @@ def first_node(facts: ScriptFacts) -> Iterator[Violation]:
             # What the batch shell starts is on one node (NC624).
             several = launch.count(*launch.launcher.nodes) != 1 and start.nodes != 1
             # What each task asks for its own name; the batch shell would ask on the first node.
-            own = _OWN_NAME.match(_given(launch, option)) if _quoted(start) else None
+            given, _ = next(launch.written(option), ("", None))
+            own = _OWN_NAME.match(given.strip('"')) if _quoted(start) else None
             if several and (named in _LOOPBACK or own):
                 what = own[0] if own else named
                 found.append((what, launch.place, f'write {hint}, and "$MASTER_ADDR" here'))

@@ -49,8 +49,7 @@ def started(facts: ScriptFacts) -> Tuple[Started, ...]:
 def _rows(facts: ScriptFacts) -> Iterator[Started]:
     for start in facts.starts:
         launch = start.launch
-        name = (launch.word.value or "").rpartition("/")[2]
-        works = launch.is_launcher or launch.kind == PYTHON or name not in _NO_PROGRAM
+        works = launch.is_launcher or launch.kind == PYTHON or launch.name not in _NO_PROGRAM
         if launch.inside or launch.command.captured or not works:
             continue
         tasks_each, processes_each = _per_node(facts, start)

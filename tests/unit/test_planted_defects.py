@@ -557,6 +557,8 @@ def test_source_activate(before: str, found: bool, small: Catalog) -> None:
         (f"{RUN}\nexit 3", True),
         (f"{RUN}\nexit $?", False),
         (f"set -eu\n{RUN}\nexit 0", False),
+        (f"set -o errexit\n{RUN}\nexit 0", False),
+        (f"set -o pipefail\n{RUN}\nexit 0", True),
         (f"{RUN}\npython evaluate.py || exit 3\nexit 0", False),
     ],
 )

@@ -11,7 +11,7 @@ from neuronctl.catalog.model import LIFTING, Catalog, Cluster, Partition, Qos
 from neuronctl.catalog.schema import ARCHITECTURES, fields
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.answers import ClusterFigures
-from neuronctl.slurm.sacctmgr import Qos as SlurmQos
+from neuronctl.slurm.sacctmgr import SlurmQos
 from neuronctl.slurm.scontrol import NodeGroup, SitePartition
 from neuronctl.yamlfile.writer import Entry, write
 

@@ -95,14 +95,14 @@ class Job:
     def cancel(self) -> None:
         """Cancel it; nothing happens where it has ended. Raises SlurmRefusedError."""
         from neuronctl.slurm.job_control import scancel
-        from neuronctl.tracking.cancellation import Choice, known_jobs
+        from neuronctl.tracking.cancellation import JobAction, known_jobs
         from neuronctl.tracking.lookup import no_such_job
 
         store = RecordStore.default()
         known = known_jobs([self._id], store)[0][self._id]
         if not known:
             raise no_such_job([self._id], store)
-        chosen = Choice().targets(self._id, known)
+        chosen = JobAction().targets(self._id, known)
         refused = scancel(list(chosen)) if chosen else {}
         for message in refused.values():
             raise SlurmRefusedError(f"scancel refused the request: {message}")

@@ -16,7 +16,7 @@ from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_control import scancel
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import STATES
-from neuronctl.tracking.cancellation import Choice, JobOrName, Outcome, known_jobs, states_of
+from neuronctl.tracking.cancellation import JobAction, JobOrName, Outcome, known_jobs, states_of
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import is_name, no_such_job
 from neuronctl.words import counted
@@ -58,27 +58,27 @@ def command(
     if state is not None:
         active = [known.name for known in STATES.values() if known.short]
         state = state_name(state, active, "in which a job can be cancelled")
-    choice = Choice(state, signal and _signal_name(signal), batch)
+    action = JobAction(state, signal and _signal_name(signal), batch)
     words: List[JobOrName] = [
         word if is_name(word) else JobId.parse(word) for word in dict.fromkeys(jobs)
     ]
     store = RecordStore.default()
     known, notes = known_jobs(words or ["*"], store)
     notify(*notes)
-    targets = {word: choice.targets(word, statuses) for word, statuses in known.items()}
+    targets = {word: action.targets(word, statuses) for word, statuses in known.items()}
     chosen = {id: statuses for found in targets.values() for id, statuses in found.items()}
-    if len(chosen) > 1 and not yes and not _agreed(chosen, choice, targets if jobs else {}):
+    if len(chosen) > 1 and not yes and not _agreed(chosen, action, targets if jobs else {}):
         say("nothing done")
         return
-    refused = scancel(list(chosen), signal=choice.signal, batch=choice.batch) if chosen else {}
+    refused = scancel(list(chosen), signal=action.signal, batch=action.batch) if chosen else {}
     rows: List[Outcome] = []
     for word, statuses in known.items():
-        rows += choice.outcomes(word, statuses, targets[word], refused)
+        rows += action.outcomes(word, statuses, targets[word], refused)
     if not jobs and not chosen:
         rows = [Outcome(words="no matching jobs")]
     if as_json:
         data = [asdict(row) for row in rows if row.result]
-        print_json("neuronctl.cancel/1", {"signal": choice.signal, "jobs": data})
+        print_json("neuronctl.cancel/1", {"signal": action.signal, "jobs": data})
     else:
         for row in rows:
             if row.result not in ("refused", "unknown"):
@@ -93,7 +93,7 @@ def command(
 
 def _agreed(
     chosen: Mapping[JobId, Sequence[JobStatus]],
-    choice: Choice,
+    action: JobAction,
     targets: Mapping[JobOrName, Mapping[JobId, Sequence[JobStatus]]],
 ) -> bool:
     """Show all of several jobs and ask; without a terminal, no name may stand for several."""
@@ -107,7 +107,7 @@ def _agreed(
         return True
     for id, parts in chosen.items():
         say(f"  {id}  {parts[0].name}  {states_of(parts)}")
-    deed = "Cancel" if choice.signal is None else f"Send {choice.signal} to"
+    deed = "Cancel" if action.signal is None else f"Send {action.signal} to"
     return click.confirm(f"{deed} these {counted(len(chosen), 'job')}?", err=True)
 
 

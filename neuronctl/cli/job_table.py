@@ -27,7 +27,7 @@ STATE_STYLES = {state.name: state.style for state in STATES.values() if state.st
 
 
 @dataclass(frozen=True)
-class Line:
+class JobLine:
     """The jobs that one line shows: a single job, or tasks of one array."""
 
     jobs: Tuple[JobStatus, ...]
@@ -49,10 +49,10 @@ def state_style(jobs: Sequence[JobStatus]) -> str:
     return next((style for state, style in STATE_STYLES.items() if state in states), "")
 
 
-def live_first(lines: Sequence[Line]) -> List[Line]:
+def live_first(lines: Sequence[JobLine]) -> List[JobLine]:
     """Running jobs, then pending jobs, then ended jobs, newest first."""
 
-    def place(line: Line) -> Tuple[int, int, int]:
+    def place(line: JobLine) -> Tuple[int, int, int]:
         if line.ended:
             return (2, -max(job.end or job.submit or 0 for job in line.jobs), -line.first.id.job)
         return (int(all(job.state == PENDING or job.ended for job in line.jobs)), 0, 0)
@@ -60,7 +60,7 @@ def live_first(lines: Sequence[Line]) -> List[Line]:
     return sorted(lines, key=place)
 
 
-def fold(jobs: Sequence[JobStatus]) -> List[Line]:
+def fold(jobs: Sequence[JobStatus]) -> List[JobLine]:
     """A line per job, with all tasks of an array on one line."""
     by_number: Dict[int, List[JobStatus]] = {}
     for job in jobs:
@@ -69,14 +69,14 @@ def fold(jobs: Sequence[JobStatus]) -> List[Line]:
     for group in by_number.values():
         tasks = [job for job in group if job.id.task is not None or job.id.tasks is not None]
         if len(tasks) > 1:
-            lines.append(Line(tuple(tasks)))
+            lines.append(JobLine(tuple(tasks)))
             group = [job for job in group if job.id.task is None and job.id.tasks is None]
-        lines += [Line((job,)) for job in group]
+        lines += [JobLine((job,)) for job in group]
     return lines
 
 
 def print_jobs(
-    lines: Sequence[Line],
+    lines: Sequence[JobLine],
     *,
     users: bool,
     limits: Mapping[str, Explained],
@@ -126,7 +126,7 @@ def print_jobs(
             print_text(textwrap.fill(text, terminal_width()) if bars else text, "dim", file=file)
 
 
-def _advice(lines: Sequence[Line], limits: Mapping[str, Explained]) -> List[str]:
+def _advice(lines: Sequence[JobLine], limits: Mapping[str, Explained]) -> List[str]:
     """What to do about each pending reason, with the first job that has it."""
     seen: Dict[Tuple[str, str], str] = {}
     for line in lines:
@@ -142,7 +142,7 @@ def _explained(job: JobStatus, limits: Mapping[str, Explained]) -> Explained:
     return limits.get(str(job.id)) or job.explained
 
 
-def _row(line: Line, limits: Mapping[str, Explained], name_width: int) -> List[str]:
+def _row(line: JobLine, limits: Mapping[str, Explained], name_width: int) -> List[str]:
     job = line.first
     name, state, how = shortened(str(job.id), 16), job.state, state_detail(job, limits)
     elapsed, nodes, gpus = job.elapsed, job.nodes, job.gpus
@@ -166,7 +166,7 @@ def _row(line: Line, limits: Mapping[str, Explained], name_width: int) -> List[s
     ]
 
 
-def _gpu_use(line: Line) -> str:
+def _gpu_use(line: JobLine) -> str:
     """By the last samples of a job that runs with --monitor."""
     from neuronctl.monitoring.samples import folder_of, last_use
 
@@ -177,13 +177,13 @@ def _gpu_use(line: Line) -> str:
     return "" if use is None else f"{use:.0f} %"
 
 
-def _lead(line: Line) -> str:
+def _lead(line: JobLine) -> str:
     states = {job.state for job in line.jobs}
     active = [state for state in STATES if state in states - ENDED]
     return (active or sorted(states - {COMPLETED}) or [COMPLETED])[0]
 
 
-def _counts(line: Line, limits: Mapping[str, Explained]) -> str:
+def _counts(line: JobLine, limits: Mapping[str, Explained]) -> str:
     text = state_counts(line.jobs)
     waiting = [job for job in line.jobs if job.state == PENDING and job.stated_reason]
     reasons = sorted({_explained(job, limits).words for job in waiting})

@@ -16,7 +16,7 @@ from neuronctl.frozen import replace
 from neuronctl.units import parse_since
 
 if TYPE_CHECKING:
-    from neuronctl.cli.job_table import Line
+    from neuronctl.cli.job_table import JobLine
     from neuronctl.tracking.lookup import Found
 
 
@@ -196,7 +196,7 @@ def _picture(
         hidden = min(ended, hidden + over + (hidden == 0))
 
 
-def _drawn(lines: List[Line], found: Found, question: _Question) -> List[str]:
+def _drawn(lines: List[JobLine], found: Found, question: _Question) -> List[str]:
     from neuronctl.cli.watch import canvas
 
     drawing = canvas()
@@ -205,14 +205,14 @@ def _drawn(lines: List[Line], found: Found, question: _Question) -> List[str]:
     return drawing.getvalue().splitlines()
 
 
-def _lines(found: Found, question: _Question, tasks: bool) -> List[Line]:
-    from neuronctl.cli.job_table import Line, fold
+def _lines(found: Found, question: _Question, tasks: bool) -> List[JobLine]:
+    from neuronctl.cli.job_table import JobLine, fold
 
     whole = tasks or bool(question.ids)
-    return [Line((job,)) for job in found.jobs] if whole else fold(found.jobs)
+    return [JobLine((job,)) for job in found.jobs] if whole else fold(found.jobs)
 
 
-def _print(lines: List[Line], found: Found, question: _Question, file: TextIO) -> None:
+def _print(lines: List[JobLine], found: Found, question: _Question, file: TextIO) -> None:
     from neuronctl.cli.job_table import print_jobs
     from neuronctl.diagnosis.limit_figures import explained
 

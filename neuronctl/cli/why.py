@@ -12,7 +12,7 @@ from neuronctl.cli.jobs import found_job, one_job
 from neuronctl.cli.json_data import status_data
 from neuronctl.cli.say import notify
 from neuronctl.console import is_terminal, print_json, print_line, print_text, terminal_width
-from neuronctl.diagnosis.evidence import Diagnosis, Evidence
+from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence
 from neuronctl.diagnosis.gather import examine
 from neuronctl.errors import RecordError, SlurmUnavailableError
 from neuronctl.frozen import asdict
@@ -30,7 +30,7 @@ _MOST = 4  # kinds of ends of one array that are explained
 _LOOKED_AT, _ASKED_FOR = 100, 5
 """Tasks of one state whose logs are read; those of them whose logs Slurm has to be asked for."""
 
-Told = Tuple[List[JobStatus], Evidence, Diagnosis]
+Told = Tuple[List[JobStatus], JobEvidence, Diagnosis]
 """Tasks that ended for the same reason, with the first one's evidence and diagnosis."""
 
 
@@ -132,7 +132,7 @@ def _by_cause(same: List[JobStatus]) -> List[Told]:
     return sorted(groups.values(), key=lambda told: -len(told[0]))
 
 
-def _print(same: Sequence[JobStatus], evidence: Evidence, diagnosis: Diagnosis) -> None:
+def _print(same: Sequence[JobStatus], evidence: JobEvidence, diagnosis: Diagnosis) -> None:
     width = min(terminal_width(), 100) if is_terminal() else 80
     print_text(_wrap(paragraph(same, diagnosis), width))
     print_text("")
@@ -159,7 +159,7 @@ def _print(same: Sequence[JobStatus], evidence: Evidence, diagnosis: Diagnosis) 
         print_text(_wrap(f"{severity} {code}: {message}", width, "  check  ", later))
 
 
-def _memory(evidence: Evidence, diagnosis: Diagnosis) -> Optional[LastMemory]:
+def _memory(evidence: JobEvidence, diagnosis: Diagnosis) -> Optional[LastMemory]:
     """The last minutes of a job that died of memory, if it was sampled."""
     log = evidence.status.stdout
     if diagnosis.kind != "out-of-memory" or log is None:
@@ -213,7 +213,7 @@ def paragraph(same: Sequence[JobStatus], diagnosis: Diagnosis) -> str:
     return " ".join(parts)
 
 
-def _state_words(evidence: Evidence) -> str:
+def _state_words(evidence: JobEvidence) -> str:
     status = evidence.status
     words = [status.state]
     if status.stated_reason:
@@ -235,7 +235,7 @@ def _wrap(text: str, width: int, first: str = "", later: str = "") -> str:
 _OF_STATUS = ("job_id", "name", "state", "reason", "exit_code", "signal", "cancelled_by", "source")
 
 
-def _data(same: Sequence[JobStatus], evidence: Evidence, diagnosis: Diagnosis) -> Dict[str, Any]:
+def _data(same: Sequence[JobStatus], evidence: JobEvidence, diagnosis: Diagnosis) -> Dict[str, Any]:
     status, line = status_data(evidence.status), diagnosis.line
     memory = _memory(evidence, diagnosis)
     return {

@@ -11,7 +11,7 @@ from typing import Dict, Tuple
 
 from neuronctl.diagnosis.evidence import (
     Diagnosis,
-    Evidence,
+    JobEvidence,
     began,
     last_line,
     line_with,
@@ -28,12 +28,12 @@ from neuronctl.units import format_time
 from neuronctl.words import duration
 
 
-def diagnose(evidence: Evidence) -> Diagnosis:
+def diagnose(evidence: JobEvidence) -> Diagnosis:
     diagnosis = _diagnose(evidence)
     return replace(diagnosis, remedy=diagnosis.remedy.replace("{memory}", evidence.more_memory))
 
 
-def _diagnose(evidence: Evidence) -> Diagnosis:
+def _diagnose(evidence: JobEvidence) -> Diagnosis:
     status = evidence.status
     if status.state == UNKNOWN:
         found = search(evidence)
@@ -94,7 +94,7 @@ _BY_STATE: Dict[str, Tuple[str, str, str]] = {
 }
 
 
-def _by_state(evidence: Evidence) -> Diagnosis:
+def _by_state(evidence: JobEvidence) -> Diagnosis:
     status = evidence.status
     kind, what, remedy = _BY_STATE[status.state]
     limit = f" of {duration(status.time_limit)}" if status.time_limit is not None else ""
@@ -121,7 +121,7 @@ def _by_state(evidence: Evidence) -> Diagnosis:
     return Diagnosis(kind, what, remedy=remedy.replace("{id}", _again(status.id)), line=line)
 
 
-def _more_time(evidence: Evidence) -> str:
+def _more_time(evidence: JobEvidence) -> str:
     """What to do about the time limit: not what the job had already."""
     status, most = evidence.status, evidence.most_time
     again = f"'neuronctl resubmit {_again(status.id)}"
@@ -149,7 +149,7 @@ def _again(id: JobId) -> str:
     return str(id.job) if tasks is None else f"{id.job} --array {tasks}"
 
 
-def _completed(evidence: Evidence) -> Diagnosis:
+def _completed(evidence: JobEvidence) -> Diagnosis:
     status = evidence.status
     what = f"completed with exit code 0 after {duration(status.elapsed)}"
     found = search(evidence)
@@ -165,7 +165,7 @@ def _completed(evidence: Evidence) -> Diagnosis:
     return Diagnosis("completed", what)
 
 
-def _launch_failure(evidence: Evidence) -> Diagnosis:
+def _launch_failure(evidence: JobEvidence) -> Diagnosis:
     status = evidence.status
     path = status.stdout or ""
     what = "failed before its script started: Slurm reported exit code 0:53"
@@ -230,7 +230,7 @@ _CODES: Dict[int, Tuple[str, str, str]] = {
 }
 
 
-def _failed(evidence: Evidence) -> Diagnosis:
+def _failed(evidence: JobEvidence) -> Diagnosis:
     """FAILED, and states that are not in the table above."""
     status = evidence.status
     exit = status.exit
@@ -284,7 +284,7 @@ def _failed(evidence: Evidence) -> Diagnosis:
     return Diagnosis(kind, what, cause, remedy, certain=not cause, line=line)
 
 
-def _signal_of(evidence: Evidence, code: int, told: int) -> Tuple[int, str]:
+def _signal_of(evidence: JobEvidence, code: int, told: int) -> Tuple[int, str]:
     """The signal that an exit code stands for, or 0, and whose form of it that is.
 
     told: what the log says of the process that failed first, negative for a signal.

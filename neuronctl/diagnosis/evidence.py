@@ -26,7 +26,7 @@ class LogLine:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class JobEvidence:
     """What is known about one job (or one array task).
 
     canceller: login name, "you", or "" if unknown. logs: the logs that exist. log_guessed: their
@@ -69,7 +69,7 @@ class Diagnosis:
     line: Optional[LogLine] = None
 
 
-def search(evidence: Evidence) -> Optional[Tuple[LogLine, log_patterns.LogMatch]]:
+def search(evidence: JobEvidence) -> Optional[Tuple[LogLine, log_patterns.LogMatch]]:
     """The best line of all logs: causes before consequences, standard error first."""
     best = None
     alone = evidence.status.gpus == evidence.status.nodes == 1
@@ -80,20 +80,20 @@ def search(evidence: Evidence) -> Optional[Tuple[LogLine, log_patterns.LogMatch]
     return best
 
 
-def _backwards(evidence: Evidence) -> Iterator[LogLine]:
+def _backwards(evidence: JobEvidence) -> Iterator[LogLine]:
     """The lines of all logs, the last one first, those of standard error in front."""
     for log in reversed(evidence.logs):
         for number, line in enumerate(reversed(log.lines), start=1):
             yield LogLine(log.path, line, number)
 
 
-def line_with(evidence: Evidence, words: str) -> Optional[LogLine]:
+def line_with(evidence: JobEvidence, words: str) -> Optional[LogLine]:
     """The last log line from slurmstepd or srun that contains ``words``."""
     slurms = (line for line in _backwards(evidence) if re.match(_SLURMS, line.text))
     return next((line for line in slurms if words in line.text.lower()), None)
 
 
-def says_signal(evidence: Evidence, code: int) -> bool:
+def says_signal(evidence: JobEvidence, code: int) -> bool:
     """Whether a shell or srun names signal ``code`` in the last lines of a log."""
     word = signal.strsignal(code) if 0 < code < signal.NSIG else None
     return word is not None and any(
@@ -113,7 +113,7 @@ _SRUN_AFTERWARDS = (
 )
 
 
-def last_line(evidence: Evidence) -> Optional[LogLine]:
+def last_line(evidence: JobEvidence) -> Optional[LogLine]:
     """The last line that is not srun's report of a failed task; failing that, srun's report."""
     afterwards = None
     for found in _backwards(evidence):

@@ -12,7 +12,7 @@ from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import recognise
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.diagnosis.ended import diagnose
-from neuronctl.diagnosis.evidence import Diagnosis, Evidence, began
+from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, began
 from neuronctl.diagnosis.limit_figures import explain_now
 from neuronctl.diagnosis.log_text import read_tail, without_failed_steps
 from neuronctl.diagnosis.waiting import earlier_runs
@@ -30,7 +30,7 @@ from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import log_paths
 
 
-def examine(status: JobStatus) -> Tuple[Evidence, Diagnosis]:
+def examine(status: JobStatus) -> Tuple[JobEvidence, Diagnosis]:
     """Gather the evidence of a job (or of one task of an array) and diagnose it.
 
     What the diagnosis cites of a log has its secrets masked: people send such lines to others.
@@ -45,7 +45,7 @@ def examine(status: JobStatus) -> Tuple[Evidence, Diagnosis]:
     return evidence, replace(diagnosis, cause=cause, remedy=remedy, line=line)
 
 
-def gather(status: JobStatus) -> Evidence:
+def gather(status: JobStatus) -> JobEvidence:
     """Read a job's logs; ask for its partition's queue or the limit that it waits for."""
     paths, guessed = _log_paths(status)
     logs = []
@@ -65,7 +65,7 @@ def gather(status: JobStatus) -> Evidence:
             queue = partition_queue(status.partition)
             if any(row.id == status.id and "singleton" in row.dependency for row in queue):
                 same_name = _same_name(status)
-    return Evidence(
+    return JobEvidence(
         status=status,
         now=int(time.time()),
         canceller=canceller(status),
@@ -116,7 +116,7 @@ def _more_memory(status: JobStatus) -> str:
     """How to request more memory on this cluster, according to its catalog."""
     cluster, partition = _cluster(), _partition(status)
     if cluster is None or partition is None or "mem" not in cluster.policy.forbidden_options:
-        return Evidence.more_memory
+        return JobEvidence.more_memory
     most = ""
     if partition.gpus_per_node and cluster.policy.cores.rule == "cap":
         most = f" (at most {cluster.cores_per_gpu(partition)} per GPU; request more GPUs for more)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Sequence, Tuple
 
-from neuronctl.diagnosis.evidence import Diagnosis, Evidence, last_line, search
+from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, last_line, search
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import PENDING, RUNNING, STATES
 from neuronctl.slurm.sacct import AccountingJob
@@ -17,7 +17,7 @@ from neuronctl.words import counted, duration, moment, verb
 _REQUEUE_TAKES = 60
 
 
-def running(evidence: Evidence) -> Diagnosis:
+def running(evidence: JobEvidence) -> Diagnosis:
     status = evidence.status
     where = f" on {status.node_list}" if status.node_list else ""
     what = f"{status.state}{where} for {duration(status.elapsed)}"
@@ -35,7 +35,7 @@ def running(evidence: Evidence) -> Diagnosis:
     return Diagnosis("running", what, line=last_line(evidence))
 
 
-def waiting(evidence: Evidence) -> Diagnosis:
+def waiting(evidence: JobEvidence) -> Diagnosis:
     status = evidence.status
     reason = evidence.limit or status.explained
     words = reason.words or "Slurm has not considered it yet"
@@ -67,7 +67,7 @@ def waiting(evidence: Evidence) -> Diagnosis:
     return Diagnosis(kind, what, "; ".join(causes), remedy)
 
 
-def _earlier_words(evidence: Evidence) -> str:
+def _earlier_words(evidence: JobEvidence) -> str:
     """How its last run ended: ``its previous run on gpu36 ended after 3 s: a node failed``."""
     if not evidence.earlier:
         return ""
@@ -122,7 +122,7 @@ def _dependency_words(dependency: str, same_name: Sequence[JobId]) -> str:
     return "; ".join(parts)
 
 
-def _turn(evidence: Evidence, own: PartitionJob, reason: str) -> str:
+def _turn(evidence: JobEvidence, own: PartitionJob, reason: str) -> str:
     # Jobs that wait for another job, or are held (priority 0), are ahead of nobody.
     waiting = [row for row in evidence.queue if row.state == PENDING and not row.dependency]
     # Of two jobs with the same priority (all, without priority weights), the older one is first.

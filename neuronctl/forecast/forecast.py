@@ -8,7 +8,7 @@ from neuronctl.catalog.model import Citation
 from neuronctl.forecast.free_nodes import NodeSearch, check_nodes, search_nodes
 from neuronctl.forecast.limits import check_limits, wait_for_gpus
 from neuronctl.forecast.node_limits import check_node_limits
-from neuronctl.forecast.outcomes import Doubt, Outcome, Refusal, Wait
+from neuronctl.forecast.outcomes import Doubt, LimitRefusal, Outcome, Wait
 from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.reservations import check_reservation
 from neuronctl.forecast.snapshot import Snapshot
@@ -24,7 +24,7 @@ class Forecast:
 
     on_cluster: PlanOnCluster
     nodes: NodeSearch
-    refusals: Tuple[Refusal, ...]
+    refusals: Tuple[LimitRefusal, ...]
     waits: Tuple[Wait, ...]
     doubts: Tuple[Doubt, ...]
 
@@ -40,7 +40,7 @@ def forecast(plan: JobPlan, snapshot: Snapshot, cite: Callable[[str], Citation])
     return Forecast(
         on_cluster,
         nodes,
-        tuple(outcome for outcome in outcomes if isinstance(outcome, Refusal)),
+        tuple(outcome for outcome in outcomes if isinstance(outcome, LimitRefusal)),
         tuple(outcome for outcome in outcomes if isinstance(outcome, Wait)),
         tuple(outcome for outcome in outcomes if isinstance(outcome, Doubt)),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 from neuronctl import units
-from neuronctl.forecast.outcomes import Doubt, Outcome, Refusal, Refused, Wait
+from neuronctl.forecast.outcomes import Doubt, LimitRefusal, Outcome, RefusalKind, Wait
 from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.snapshot import running
 from neuronctl.frozen import dataclass, replace
@@ -75,17 +75,17 @@ def _rank(limit: Limit) -> Tuple[int, bool]:
     return _RANKS[limit.kind], limit.kind == "MaxTRESPU" and limit.tres != _GPU
 
 
-def _closed(limit: Limit, on_cluster: PlanOnCluster) -> Refusal:
+def _closed(limit: Limit, on_cluster: PlanOnCluster) -> LimitRefusal:
     """The refusal of any job, whatever its size."""
-    return Refusal(Refused.CLOSED, limit, 1, on_cluster.source(limit))
+    return LimitRefusal(RefusalKind.CLOSED, limit, 1, on_cluster.source(limit))
 
 
 def _submitted(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
-    kind, size = Refused.GROUP_QUEUE, on_cluster.array_size
+    kind, size = RefusalKind.GROUP_QUEUE, on_cluster.array_size
     if limit.about.per == Per.USER:
-        kind, limit = Refused.QUEUE, replace(limit, used=usage(limit, on_cluster).used)
+        kind, limit = RefusalKind.QUEUE, replace(limit, used=usage(limit, on_cluster).used)
     if limit.used + size > limit.figure:
-        yield Refusal(kind, limit, size, on_cluster.source(limit))
+        yield LimitRefusal(kind, limit, size, on_cluster.source(limit))
 
 
 # ------------------------------------------------------------------------ a user's jobs
@@ -246,7 +246,7 @@ def _sized(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     if few and limit.tres != "cpu" and on_cluster.may_get_more_nodes:
         yield Doubt(f"whether Slurm gives it nodes enough for {_told(limit)} is not known")
     elif not limit.allows(wanted):
-        yield Refusal(Refused.SIZE, limit, wanted, on_cluster.source(limit))
+        yield LimitRefusal(RefusalKind.SIZE, limit, wanted, on_cluster.source(limit))
 
 
 def _wanted(limit: Limit, on_cluster: PlanOnCluster) -> Optional[int]:
@@ -321,8 +321,8 @@ def _group_budget(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
         yield Doubt(f"{_held(limit)}; whether the rest is enough is not known")
 
 
-def _never(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Refusal:
-    return Refusal(Refused.GROUP_SIZE, limit, wanted, on_cluster.source(limit))
+def _never(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> LimitRefusal:
+    return LimitRefusal(RefusalKind.GROUP_SIZE, limit, wanted, on_cluster.source(limit))
 
 
 def taken_first(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Iterator[Outcome]:

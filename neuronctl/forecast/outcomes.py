@@ -9,7 +9,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.slurm.limits import Limit
 
 
-class Refused:
+class RefusalKind:
     """Why a limit refuses a job."""
 
     CLOSED = "it lets no job in"
@@ -20,10 +20,11 @@ class Refused:
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """A limit for which Slurm refuses the job, or takes it and never starts it. kind: of Refused.
+class LimitRefusal:
+    """A limit for which Slurm refuses the job, or takes it and never starts it.
 
-    limit: with what is used of it. wanted: what the job takes of it. source: who says its figure.
+    kind: of RefusalKind. limit: with what is used of it. wanted: what the job takes of it.
+    source: who says its figure.
     """
 
     kind: str
@@ -62,4 +63,4 @@ class Doubt:
     cause: str = ""
 
 
-Outcome = Union[Refusal, Wait, Doubt]
+Outcome = Union[LimitRefusal, Wait, Doubt]

@@ -29,7 +29,7 @@ from neuronctl.planning.needs import Needs, needs_of
 from neuronctl.slurm.answers import limits_in_force, used_of_each
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Counts, Limit, Per, Scope
-from neuronctl.slurm.sacctmgr import Association, Qos, association_in
+from neuronctl.slurm.sacctmgr import Association, SlurmQos, association_in
 from neuronctl.slurm.scontrol import NodeGroup, SitePartition
 
 CATALOG_LIMITS = (
@@ -128,7 +128,7 @@ class PlanOnCluster:
         return tuple(name for name in own if partition is None or partition.takes_qos(name))
 
     @cached_property
-    def qos_in_force(self) -> Tuple[Qos, ...]:
+    def qos_in_force(self) -> Tuple[SlurmQos, ...]:
         """The QOS whose limits hold, the one that counts first in front."""
         of_partition = "" if self.partition is None else self.partition.qos
         return self.snapshot.limits.qos_in_force(of_partition, self.job_qos)

@@ -21,7 +21,7 @@ from neuronctl.slurm.limits import Limit, Scope
 
 
 @dataclass(frozen=True)
-class Share:
+class LimitUse:
     """What one user holds of a limit; figure None: there is none, or it is not known."""
 
     used: int
@@ -43,9 +43,9 @@ class PartitionNow:
     free: int
     used: int
     down: int
-    my_gpus: Share
-    my_running: Share
-    my_jobs: Share
+    my_gpus: LimitUse
+    my_running: LimitUse
+    my_jobs: LimitUse
     next: Verdict
 
     def bar(self, width: int, *, signs: str = "#.x") -> str:
@@ -109,11 +109,11 @@ def _partition_now(
     assert judgement.forecast is not None
     on_cluster = judgement.forecast.on_cluster
 
-    def share(kind: str, tres: str = "") -> Share:
+    def share(kind: str, tres: str = "") -> LimitUse:
         limit = on_cluster.limit(kind, tres)
         unlimited = Limit(kind, tres, 0, Scope.CATALOG, name)
         used = usage(limit or unlimited, on_cluster).used
-        return Share(used, None if limit is None else limit.figure)
+        return LimitUse(used, None if limit is None else limit.figure)
 
     free = used = down = 0
     for group in groups:

@@ -12,7 +12,7 @@ from typing import Iterator
 from neuronctl.forecast import reservations
 from neuronctl.forecast.features import feature_names
 from neuronctl.forecast.limits import group_of
-from neuronctl.forecast.outcomes import Refusal, Refused, Wait
+from neuronctl.forecast.outcomes import LimitRefusal, RefusalKind, Wait
 from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.snapshot import slurm_says
 from neuronctl.forecast.start_conditions import (
@@ -30,7 +30,7 @@ from neuronctl.words import counted, moment, verb
 _NEVER = "Slurm may accept it but never start it"
 
 
-def _refusals(context: RuleContext, *kinds: str) -> Iterator[Refusal]:
+def _refusals(context: RuleContext, *kinds: str) -> Iterator[LimitRefusal]:
     every = () if context.forecast is None else context.forecast.refusals
     return (refusal for refusal in every if refusal.kind in kinds)
 
@@ -39,9 +39,9 @@ def _refusals(context: RuleContext, *kinds: str) -> Iterator[Refusal]:
     ERROR, "NC501", "more jobs than a user may have", "closes_partition only_now", about="partition"
 )
 def jobs_in_queue(context: RuleContext) -> Iterator[Violation]:
-    for refusal in _refusals(context, Refused.CLOSED, Refused.QUEUE):
+    for refusal in _refusals(context, RefusalKind.CLOSED, RefusalKind.QUEUE):
         limit, size = refusal.limit, refusal.wanted
-        if refusal.kind == Refused.CLOSED:
+        if refusal.kind == RefusalKind.CLOSED:
             submitted = limit.about.counts == Counts.SUBMITTED
             yield Violation(
                 f"{limit.holder} lets no job {'into the queue' if submitted else 'run'} "
@@ -72,9 +72,9 @@ _SIZE = "nodes ntasks gpus-per-node gres gpus"
 
 @rule(ERROR, "NC508", "more than a whole group may have", "of_partition of_limit", about=_SIZE)
 def more_than_a_group(context: RuleContext) -> Iterator[Violation]:
-    for refusal in _refusals(context, Refused.GROUP_QUEUE, Refused.GROUP_SIZE):
+    for refusal in _refusals(context, RefusalKind.GROUP_QUEUE, RefusalKind.GROUP_SIZE):
         limit = refusal.limit
-        if refusal.kind == Refused.GROUP_QUEUE:
+        if refusal.kind == RefusalKind.GROUP_QUEUE:
             yield Violation(
                 f"{group_of(limit)} has {limit.used} of at most {limit.amount(limit.figure)} in "
                 "the queue, those of all its users together",
@@ -93,7 +93,7 @@ def more_than_a_group(context: RuleContext) -> Iterator[Violation]:
 
 @rule(ERROR, "NC509", "a size that no job may have", "of_partition of_limit", about=_SIZE)
 def size_of_no_job(context: RuleContext) -> Iterator[Violation]:
-    for refusal in _refusals(context, Refused.SIZE):
+    for refusal in _refusals(context, RefusalKind.SIZE):
         limit, about = refusal.limit, refusal.limit.about
         whose = {Per.USER: "a user of", Per.ACCOUNT: "an account in"}.get(about.per, "a job in")
         may = "may use" if about.counts == Counts.TRES_MINUTES else "may have"

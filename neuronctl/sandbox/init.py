@@ -29,7 +29,7 @@ from neuronctl.sandbox import kernel, modules, rootfs, ssh
 from neuronctl.sandbox import slurm_conf as slurmconf
 from neuronctl.sandbox.daemons import LOGS, TIMEOUT, Failure, run, spawn, tail
 from neuronctl.sandbox.layout import ACCOUNT, RUN, Node
-from neuronctl.sandbox.requirements import SEARCH_PATH, Found, find_requirements
+from neuronctl.sandbox.requirements import SEARCH_PATH, DetectedSoftware, find_requirements
 from neuronctl.sandbox.setup import (
     CONFIG,
     DATABASE_INIT,
@@ -139,7 +139,7 @@ def _serve(listener: socket.socket, answer: bytes) -> None:
 # ------------------------------------------------------------------------ the file system
 
 
-def _prepare(setup: Setup) -> Found:
+def _prepare(setup: Setup) -> DetectedSoftware:
     top = Path(setup.scratch).parts[1]
     home = Path(setup.user.home).parts[1]
     fresh = [top, home] if setup.user.made else [top]
@@ -218,7 +218,7 @@ def _prepare_modules(names: Sequence[str]) -> None:
     rootfs.write_files("/etc", {modules.INITRC: modules.initrc()})
 
 
-def _configure_slurm(setup: Setup, has: Found, *, with_qos: bool) -> None:
+def _configure_slurm(setup: Setup, has: DetectedSoftware, *, with_qos: bool) -> None:
     rootfs.write_files("/etc/slurm", slurm_files(setup, has, with_qos=with_qos))
     Path("/etc/slurm/slurmdbd.conf").chmod(0o600)
 
@@ -226,7 +226,7 @@ def _configure_slurm(setup: Setup, has: Found, *, with_qos: bool) -> None:
 # ------------------------------------------------------------------------------ daemons
 
 
-def _start(setup: Setup, has: Found) -> Running:
+def _start(setup: Setup, has: DetectedSoftware) -> Running:
     layout = setup.layout
     database = f"{RUN}/mysql"
     install = spawn("mariadb-install-db", mariadb_install_argv(database))
@@ -303,7 +303,7 @@ class _Holder:
         self.pid = 0
         self._ours, self._its = socket.socketpair()
 
-    def fork(self, setup: Setup, has: Found) -> None:
+    def fork(self, setup: Setup, has: DetectedSoftware) -> None:
         """Start the process; it creates its namespaces and then waits for ``tell``."""
         self.pid = os.fork()
         if self.pid == 0:
@@ -325,7 +325,7 @@ class _Holder:
         with contextlib.suppress(BrokenPipeError):
             self._ours.sendall(step)
 
-    def _hold(self, setup: Setup, has: Found) -> None:
+    def _hold(self, setup: Setup, has: DetectedSoftware) -> None:
         self._ours.close()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         kernel.unshare(
@@ -352,7 +352,7 @@ class _Holder:
             os._exit(1)
 
 
-def node_services(node: Node, has: Found) -> List[Tuple[str, List[str]]]:
+def node_services(node: Node, has: DetectedSoftware) -> List[Tuple[str, List[str]]]:
     """The daemons of a compute node: the name of the log and the foreground command."""
     services = [("slurmd", ["slurmd", "-D", "-d", STEPD, "-N", node.name])]
     sshd = shutil.which("sshd", path=SEARCH_PATH)

@@ -77,7 +77,7 @@ def has_pmix() -> bool:
 
 
 @dataclass(frozen=True)
-class Found:
+class DetectedSoftware:
     """The detected software; ``slurm`` is Slurm's version, such as ``22.05.8``."""
 
     slurm: str
@@ -91,9 +91,9 @@ class Found:
         return tuple(int(number) for number in re.findall("[0-9]+", self.slurm))
 
 
-def find_requirements(slurmctld_version: str) -> Found:
+def find_requirements(slurmctld_version: str) -> DetectedSoftware:
     """Detect the software; ``slurmctld_version`` is the output of ``slurmctld -V``."""
-    return Found(
+    return DetectedSoftware(
         slurm=slurmctld_version.split()[-1],
         pmix=has_pmix(),
         ssh=all(shutil.which(name, path=SEARCH_PATH) for name in ssh.PROGRAMS),

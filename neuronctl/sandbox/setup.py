@@ -12,7 +12,7 @@ from neuronctl.catalog.model import Cluster
 from neuronctl.sandbox import job_submit_lua as joblua
 from neuronctl.sandbox import slurm_conf as slurmconf
 from neuronctl.sandbox.layout import ACCOUNT, NETWORK, PREFIX, QOS, RUN, Layout, hosts_file, scratch
-from neuronctl.sandbox.requirements import Found
+from neuronctl.sandbox.requirements import DetectedSoftware
 from neuronctl.yamlfile import Document, KeyPath
 
 
@@ -79,7 +79,7 @@ class Running:
     """The file that $NEURONCTL_CATALOG names inside, if any."""
 
 
-def slurm_files(setup: Setup, found: Found, *, with_qos: bool) -> Dict[str, str]:
+def slurm_files(setup: Setup, found: DetectedSoftware, *, with_qos: bool) -> Dict[str, str]:
     layout = setup.layout
     return {
         "slurm.conf": slurmconf.slurm_conf(layout, with_qos=with_qos, pmix=found.pmix),

@@ -76,7 +76,7 @@ class ClusterFigures:
     config: site.SiteConfig
     partitions: Tuple[site.SitePartition, ...]
     nodes: Tuple[site.NodeGroup, ...]
-    qos: Optional[Tuple[database.Qos, ...]]
+    qos: Optional[Tuple[database.SlurmQos, ...]]
     associations: Tuple[database.Association, ...]
     stamp: int = 0
     """What ``sacctmgr.limits_stamp`` made of them in slurmctld."""
@@ -91,7 +91,7 @@ class ClusterFigures:
             partition.name for partition in self.partitions if partition.qos.lower() == qos.lower()
         }
 
-    def qos_in_force(self, partition_qos: str, job_qos: str) -> Tuple[database.Qos, ...]:
+    def qos_in_force(self, partition_qos: str, job_qos: str) -> Tuple[database.SlurmQos, ...]:
         """The QOS of these names whose limits hold, the one that counts first in front."""
         of_partition, of_job = self.qos_named(partition_qos), self.qos_named(job_qos)
         both = [qos for qos in (of_partition, of_job) if qos is not None]
@@ -99,7 +99,7 @@ class ClusterFigures:
             both.reverse()
         return tuple(both)
 
-    def qos_named(self, name: str) -> Optional[database.Qos]:
+    def qos_named(self, name: str) -> Optional[database.SlurmQos]:
         """The QOS of that name, in whatever case."""
         return next((qos for qos in self.qos or () if qos.name.lower() == name.lower()), None)
 
@@ -114,7 +114,7 @@ _MULTIPLIED = ("GrpTRES", "MaxTRES")
 def limits_in_force(
     partition: Optional[site.SitePartition],
     flags: Sequence[str],
-    qos: Sequence[database.Qos],
+    qos: Sequence[database.SlurmQos],
     association: Optional[database.Association],
     groups: Sequence[database.LimitedGroup],
 ) -> Tuple[Limit, ...]:

@@ -21,7 +21,7 @@ from neuronctl.users import uid_of
 
 
 @dataclass(frozen=True)
-class Qos:
+class SlurmQos:
     """A QOS and its limits, but for those of all its jobs together (``LimitedGroup``).
 
     factor: LimitFactor, what it multiplies limits of its jobs' associations by; None: by nothing.
@@ -150,10 +150,10 @@ def _before_id(line: str, key: str) -> str:
     return f" {line}".partition(f" {key}=")[2].partition(" ")[0].partition("(")[0]
 
 
-def parse_qos(text: str) -> Tuple[Qos, ...]:
+def parse_qos(text: str) -> Tuple[SlurmQos, ...]:
     """sacctmgr's rows on QOS; rows of another length are the associations'."""
     return tuple(
-        Qos(
+        SlurmQos(
             row["Name"],
             words(row["Flags"]),
             read_limits({kind: row[kind] for kind in QOS_FIELDS}, Scope.QOS, row["Name"]),

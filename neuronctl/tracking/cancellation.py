@@ -33,7 +33,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Choice:
+class JobAction:
     """What to do, and to which of the jobs that were named: those in this state, or in any.
 
     signal: its name, without SIG, to send instead of cancelling; the job must have a process.

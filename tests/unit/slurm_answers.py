@@ -14,7 +14,7 @@ from neuronctl.rules import RuleContext
 from neuronctl.slurm.answers import ClusterFigures, MyJob
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Limit, Scope, read_limits
-from neuronctl.slurm.sacctmgr import Association, LimitedGroup, Qos
+from neuronctl.slurm.sacctmgr import Association, LimitedGroup, SlurmQos
 from neuronctl.slurm.scontrol import NodeGroup, Reservation, SiteConfig, SitePartition
 
 NOW = 1_800_000_000
@@ -23,8 +23,8 @@ PARTITION = SitePartition(
 )
 OTHER = dataclasses.replace(PARTITION, name="cpu", qos="", node_list="c1", nodes=1)
 LIMITED = {"MaxSubmitPU": "4", "MaxJobsPU": "3", "MaxTRESPU": "gres/gpu=16"}
-QOS = Qos("p_gpu", (), read_limits(LIMITED, Scope.QOS, "p_gpu"))
-NORMAL = Qos("normal", ())
+QOS = SlurmQos("p_gpu", (), read_limits(LIMITED, Scope.QOS, "p_gpu"))
+NORMAL = SlurmQos("normal", ())
 MINE = Association("lab", "", ("normal",), "normal", is_default=True)
 CONFIG = SiteConfig("toy", "22.05.8", 101, ("associations", "limits", "qos"), True)
 
@@ -83,7 +83,7 @@ def with_more(*more: str) -> ClusterFigures:
     return dataclasses.replace(LIMITS, qos=(NORMAL, qos))
 
 
-def qos_with(fields: Dict[str, str]) -> Qos:
+def qos_with(fields: Dict[str, str]) -> SlurmQos:
     """The partition's QOS with these limits, by sacctmgr's fields."""
     return dataclasses.replace(QOS, limits=read_limits(fields, Scope.QOS, "p_gpu"))
 
@@ -109,7 +109,7 @@ def newer(limits: ClusterFigures) -> ClusterFigures:
 
 def with_accounts(*associations: Association) -> ClusterFigures:
     """A user of these accounts, on a cluster that has their QOS."""
-    more = tuple(Qos(name, ()) for name in ("fast", "long"))
+    more = tuple(SlurmQos(name, ()) for name in ("fast", "long"))
     return dataclasses.replace(LIMITS, associations=associations, qos=(NORMAL, QOS, *more))
 
 

@@ -20,7 +20,7 @@ from neuronctl.errors import CatalogError
 from neuronctl.paths import data_path
 from neuronctl.slurm.answers import ClusterFigures
 from neuronctl.slurm.limits import Scope, read_limits
-from neuronctl.slurm.sacctmgr import Qos
+from neuronctl.slurm.sacctmgr import SlurmQos
 
 
 def read(limits: ClusterFigures) -> Cluster:
@@ -255,7 +255,7 @@ def test_the_schema_refuses_what_the_reader_refuses(partition: Dict[str, Any]) -
         merge([shipped, layer])
 
 
-FAST = Qos(
+FAST = SlurmQos(
     "fast",
     ("OverPartQOS", "DenyOnLimit"),
     read_limits(
@@ -263,7 +263,9 @@ FAST = Qos(
     ),
     priority=100,
 )
-SLOW = Qos("slow", (), read_limits({"MaxSubmitPU": "1", "MaxWall": "10:00"}, Scope.QOS, "slow"))
+SLOW = SlurmQos(
+    "slow", (), read_limits({"MaxSubmitPU": "1", "MaxWall": "10:00"}, Scope.QOS, "slow")
+)
 
 
 def with_qos(*takes: str) -> ClusterFigures:

@@ -10,7 +10,7 @@ import pytest
 
 from neuronctl.diagnosis import log_patterns
 from neuronctl.diagnosis.ended import diagnose
-from neuronctl.diagnosis.evidence import Evidence
+from neuronctl.diagnosis.evidence import JobEvidence
 from neuronctl.diagnosis.log_text import (
     TAIL,
     LogTail,
@@ -42,12 +42,12 @@ def status(state: str, **given: Any) -> JobStatus:
     return JobStatus(state=state, **values)
 
 
-def evidence(state: str, *lines: str, now: int = 1000, **given: Any) -> Evidence:
+def evidence(state: str, *lines: str, now: int = 1000, **given: Any) -> JobEvidence:
     logs = (LogTail("/s/7.out", lines),) if lines else ()
     canceller = given.pop("canceller", "")
     queue = given.pop("queue", ())
     more = {name: given.pop(name) for name in ("directory_problem", "same_name") if name in given}
-    return Evidence(status(state, **given), now, canceller, logs, queue=queue, **more)
+    return JobEvidence(status(state, **given), now, canceller, logs, queue=queue, **more)
 
 
 @pytest.mark.parametrize("state", sorted(ENDED))
@@ -192,13 +192,13 @@ def test_runs_before_a_requeue() -> None:
     earlier = earlier_runs(job, [other, first, second, now])
     assert earlier == (second, first)
     assert earlier_runs(job, [now, other]) == ()
-    made = diagnose(Evidence(job, 1000, earlier=earlier))
+    made = diagnose(JobEvidence(job, 1000, earlier=earlier))
     assert made.what.startswith("pending for 1 min 40 s since it was requeued")
     assert made.cause.startswith(
         "its previous run on gpu9 ended after 1 min 2 s: a node failed (NODE_FAIL); it ran 2 times"
     )
     assert "Slurm expects it to start" in made.cause
-    again = diagnose(Evidence(status("RUNNING", submit=300), 1000, earlier=(first,)))
+    again = diagnose(JobEvidence(status("RUNNING", submit=300), 1000, earlier=(first,)))
     assert "its previous run on gpu9 ended after 1 min 2 s: requeued by a user" in again.what
 
 

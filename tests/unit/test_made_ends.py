@@ -9,7 +9,7 @@ from typing import Any, Dict, Tuple
 import pytest
 
 from neuronctl.diagnosis.ended import diagnose
-from neuronctl.diagnosis.evidence import Diagnosis, Evidence
+from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence
 from neuronctl.diagnosis.log_text import LogTail, text_lines
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_id import JobId
@@ -54,7 +54,7 @@ def diagnosed(path: Path, *, by_accounting: bool = False) -> Tuple[Diagnosis, Di
     )
     canceller = "you" if facts["state"] == "CANCELLED" else ""
     logs = (LogTail("/scratch/kim/log", text_lines(log)),) if log else ()
-    return diagnose(Evidence(status, 0, canceller=canceller, logs=logs)), facts
+    return diagnose(JobEvidence(status, 0, canceller=canceller, logs=logs)), facts
 
 
 def is_right(made: Diagnosis, facts: Dict[str, Any]) -> bool:

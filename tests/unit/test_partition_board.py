@@ -8,7 +8,7 @@ from slurm_answers import BUSY, LIMITS, NODES, NOW, job, live, node
 
 from neuronctl.catalog.model import Catalog
 from neuronctl.forecast.snapshot import Snapshot
-from neuronctl.gate.partition_board import PartitionNow, Share, partitions_now
+from neuronctl.gate.partition_board import LimitUse, PartitionNow, partitions_now
 from neuronctl.gate.verdict import Verdict
 from neuronctl.slurm.job_id import JobId
 
@@ -72,7 +72,7 @@ def test_every_partition_of_slurms_is_shown() -> None:
     ],
 )
 def test_whatever_there_is_shows_in_the_bar(free: int, used: int, down: int, bar: str) -> None:
-    none = Share(0, None)
+    none = LimitUse(0, None)
     one = PartitionNow("p", "GPU", free, used, down, none, none, none, Verdict("not known", ""))
     assert one.bar(16) == bar
     assert one.bar(16, signs="█░x") == bar.replace("#", "█").replace(".", "░")

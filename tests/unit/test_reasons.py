@@ -12,7 +12,7 @@ from neuronctl.slurm.answers import ClusterFigures
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import read_group_limits, read_limits
 from neuronctl.slurm.pending_reasons import REASONS, Explained, explain
-from neuronctl.slurm.sacctmgr import Association, LimitedGroup, Qos, parse_groups
+from neuronctl.slurm.sacctmgr import Association, LimitedGroup, SlurmQos, parse_groups
 from neuronctl.slurm.scontrol import SiteConfig, SitePartition
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.users import login_name
@@ -36,7 +36,7 @@ Known = Tuple[ClusterFigures, Tuple[LimitedGroup, ...]]
 
 def limits_of(qos: Dict[str, str], *groups: LimitedGroup, **own: str) -> Known:
     """The limits of the partition's QOS, of groups, and of the user's own association."""
-    of_qos = Qos("p_gpu", (), read_limits(qos, "QOS", "p_gpu"))
+    of_qos = SlurmQos("p_gpu", (), read_limits(qos, "QOS", "p_gpu"))
     mine = Association("lab", "", (), "", read_limits(own, "association", "lab"))
     config = SiteConfig("c", "23", None, ("limits",), False)
     return ClusterFigures(config, (PARTITION,), (), (of_qos,), (mine,)), groups

@@ -9,7 +9,7 @@ import pytest
 from neuronctl.errors import SlurmUnavailableError, UsageError
 from neuronctl.sandbox import modules
 from neuronctl.sandbox import slurm_conf as slurmconf
-from neuronctl.sandbox.requirements import Found, find_requirements
+from neuronctl.sandbox.requirements import DetectedSoftware, find_requirements
 from neuronctl.sandbox.setup import User
 from neuronctl.sandbox.view import View, view
 
@@ -94,7 +94,9 @@ def test_slurms_version_is_read(said: str, version: str, release: tuple[int, ...
 
 def test_cgroups_are_off_where_slurm_can_do_without() -> None:
     def text(version: str) -> str:
-        return slurmconf.cgroup_conf(Found(version, pmix=False, ssh=False, modules=False).release)
+        return slurmconf.cgroup_conf(
+            DetectedSoftware(version, pmix=False, ssh=False, modules=False).release
+        )
 
     assert text("24.05.0") == text("24.11.5") == "CgroupPlugin=disabled\n"
     assert text("22.05.8") == text("23.11.4")

@@ -99,12 +99,17 @@ def command(
     if record.draft.sbatch:
         from neuronctl.submission.existing_job import UnchangedJob, existing_job
         from neuronctl.submission.existing_script import read_existing
+        from neuronctl.submission.monitored_script import Monitoring, in_options, monitored
 
+        request = record.draft.request
         words, text = resubmission.existing_again(record, args, from_record=from_record)
         if changed:
-            again = existing_job(words, options, stdin=text, catalog_file=catalog)
+            again = existing_job(
+                *(words, options), tell=notify, stdin=text, catalog_file=catalog, recorded=request
+            )
             return submit(again)
         script = read_existing(words, text)
+        script = monitored(script, Monitoring(), in_options(request), notify)
         _say_unchanged(record, working_directory())
         return submit(UnchangedJob(script, catalog))
     program = resubmission.program_copy(record) if from_record else None

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import threading
-from typing import List, Sequence
+from typing import List, Mapping, Sequence
 
 from neuronctl.cli.say import notify
 from neuronctl.errors import SlurmUnavailableError
@@ -21,7 +21,7 @@ from neuronctl.slurm.sbatch_passthrough import (
     die_of,
     find_sbatch,
 )
-from neuronctl.submission.monitored_script import monitored
+from neuronctl.submission.monitored_script import without_monitor
 from neuronctl.submission.sbatch_attempt import Attempt
 
 _PATIENCE = 5.0
@@ -33,14 +33,17 @@ _IN_SPITE_OF_ERRORS = contextlib.suppress(Exception)
 def call(words: Sequence[str]) -> int:
     """Run ``sbatch WORDS``, and record its job; returns sbatch's exit code, or dies as it did."""
     path = find_sbatch()
-    words = monitored(words)
+    words, said = without_monitor(words)
+    variables: Mapping[str, str] = {}
     attempt = Attempt(["neuronctl", *sys.argv[1:]], _tell)
     try:
         if claimed_sbatches():  # a neuronctl above this process records the job
             become(path, words)
+        with contextlib.nullcontext() if said.asked else _IN_SPITE_OF_ERRORS:
+            variables = attempt.read(words, said)
         with _IN_SPITE_OF_ERRORS:
-            attempt.begin(words)
-        running = PassedOn(path, words, attempt.stdin)
+            attempt.begin()
+        running = PassedOn(path, words, attempt.stdin, variables)
     except KeyboardInterrupt:
         die_of(signal.SIGINT)
         raise

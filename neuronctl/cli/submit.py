@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 from neuronctl.cli.job_options import body_option, job_command, program_arguments, with_ids
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
+from neuronctl.cli.say import notify
 from neuronctl.cli.submission import submission_options
 from neuronctl.request.job import Body
 from neuronctl.submission.pipeline import submit_job
@@ -36,7 +37,7 @@ def command(
     """Check a job, submit it with sbatch, and record it.
 
     If SCRIPT is a batch script, with #SBATCH lines, sbatch gets it unchanged, with ARGS; Slurm
-    options given here override those of the script.
+    options given here override those of the script, and --monitor samples its job.
 
     With --follow or --wait, neuronctl exits with the job's own exit code. Only a job that was
     submitted has its id printed on standard output: a refusal prints nothing there.
@@ -48,7 +49,13 @@ def command(
 
         given = (("--file", job_file), ("--body", body), ("--template", template))
         others = [name for name, value in given if value]
-        job = existing_job(words, options, file=file, others=others, catalog_file=catalog)
+        job = existing_job(
+            *(words, options),
+            tell=notify,
+            file=file,
+            others=others,
+            catalog_file=catalog,
+        )
     else:
         job = plan_job(
             options,

@@ -73,12 +73,19 @@ def sbatch(
     return _submit(argv, input=script, cwd=cwd, for_job=True, environment=environment)
 
 
-def sbatch_existing(words: Sequence[str], script: Optional[str] = None, *, cwd: str) -> Submitted:
+def sbatch_existing(
+    words: Sequence[str],
+    script: Optional[str] = None,
+    *,
+    cwd: str,
+    environment: Mapping[str, str] = {},
+) -> Submitted:
     """Submit somebody's own script by its own command line, in the environment as it is.
 
-    words: the command, ``sbatch`` first. script: for sbatch's standard input. Raises as ``sbatch``.
+    words: the command, ``sbatch`` first. script: for sbatch's standard input. environment: more
+    variables. Raises as ``sbatch``.
     """
-    return _submit(words, input=script, cwd=cwd, env=given_environment())
+    return _submit(words, input=script, cwd=cwd, env={**given_environment(), **environment})
 
 
 def _submit(argv: Sequence[str], **how: Any) -> Submitted:

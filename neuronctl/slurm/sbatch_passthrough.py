@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import threading
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.slurm.process import in_memory, where_slurm_is
@@ -113,8 +113,16 @@ class PassedOn:
     Its standard output comes back through ``parts()``. Signals to this process go to it.
     """
 
-    def __init__(self, path: str, words: Sequence[str], stdin: Optional[bytes] = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        words: Sequence[str],
+        stdin: Optional[bytes] = None,
+        environment: Mapping[str, str] = {},
+    ) -> None:
         """Start it. stdin: what to give it in place of this process's own standard input.
+
+        environment: more variables.
 
         Raises OSError.
         """
@@ -135,7 +143,7 @@ class PassedOn:
                 executable=path,
                 stdin=given,
                 stdout=subprocess.PIPE,
-                env=given_environment(),
+                env={**given_environment(), **environment},
                 close_fds=False,
                 bufsize=0,
             )

@@ -13,7 +13,7 @@ from neuronctl.gate.judgement import JudgeBy
 from neuronctl.gate.verdict import NOT_KNOWN, REFUSED, Verdict
 from neuronctl.planning import plan
 from neuronctl.request.job import OPTIONS, JobRequest, Origin, Source
-from neuronctl.request.job_file import configured_cluster
+from neuronctl.request.job_file import configuration, configured_cluster
 from neuronctl.submission.existing_script import ExistingScript, read_existing
 from neuronctl.submission.judged_job import JudgedJob
 from neuronctl.submission.judged_script import judge_script
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from neuronctl.catalog.model import Catalog, Cluster
     from neuronctl.gate.partition_choice import Choice
     from neuronctl.records.job_record import RecordDraft
+    from neuronctl.submission.transaction import Notify
 
 _HERE, _ELSEWHERE, _UNKNOWN = "here", "elsewhere", "unknown"
 
@@ -32,7 +33,14 @@ class _GivenToSbatch:
     """What sbatch gets of an existing script, by its own command line and without a key."""
 
     existing: ExistingScript
-    secrets: Mapping[str, str] = {}
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        if self.existing.monitor is None:
+            return {}
+        from neuronctl.submission.monitored_script import sampler_variables
+
+        return sampler_variables(self.existing)
 
     @property
     def slurm_cluster(self) -> Optional[str]:
@@ -157,17 +165,21 @@ def existing_job(
     words: Sequence[str],
     options: Mapping[str, Any],
     *,
+    tell: Notify,
     stdin: Optional[str] = None,
     file: Optional[ScriptFile] = None,
     others: Sequence[str] = (),
     catalog_file: Optional[str] = None,
+    recorded: Optional[Mapping[str, Any]] = None,
 ) -> ExistingJob:
     """The job of the script that ``sbatch WORDS`` would submit from here, with options over it.
 
     options: long names to values, as in options_layer(). others: further options that were given.
-    stdin, file: as for read_existing(). Raises UsageError for what cannot be applied to a script,
-    and where sbatch would not return with a job.
+    stdin, file: as for read_existing(). recorded: whether to sample it if the options do not say;
+    None: as configured. tell hears why it is not. Raises UsageError for what cannot be applied to a
+    script, and where sbatch would not return with a job.
     """
+    said = options_layer(options).values  # raises UsageError for a value that is none
     script = read_existing(words, stdin, _as_words(options, others), file)
     endless = {"wait", "test-only"} & set(script.header.options)
     if endless:
@@ -178,7 +190,13 @@ def existing_job(
             if name == "--test-only"
             else "leave it out, and use 'neuronctl submit --wait'",
         )
-    catalog, asked = load(catalog_file), options["cluster"] or configured_cluster()
+    configured = configuration().values
+    recorded = configured if recorded is None else recorded
+    if said.keys() & _MONITOR or recorded.get("monitor"):
+        from neuronctl.submission.monitored_script import in_options, monitored
+
+        script = monitored(script, in_options(said), in_options(recorded), tell)
+    catalog, asked = load(catalog_file), options["cluster"] or configured.get("cluster")
     job = job_of(script, catalog, asked)
     if options["field"] is not None or options["appl"] is not None:
         # The comment that the site wants made of them.
@@ -193,7 +211,8 @@ def existing_job(
     return job
 
 
-_BY_POLICY = ("cluster", "field", "appl")
+_MONITOR = {"monitor", "monitor_interval"}
+_NOT_SBATCHS = ("cluster", "field", "appl", "monitor", "monitor-interval")
 """Options that are not sbatch's and mean something for a script all the same."""
 
 
@@ -204,10 +223,9 @@ def _as_words(options: Mapping[str, Any], others: Sequence[str]) -> Tuple[str, .
     """
     words: List[str] = []
     shaping = list(others)
-    options_layer(options)  # raises UsageError for a value that is none
     for option in OPTIONS:
         value = options.get(option.long.replace("-", "_"))
-        if value is None or value == () or option.long in _BY_POLICY:
+        if value is None or value == () or option.long in _NOT_SBATCHS:
             continue
         if option.group != "Slurm":
             shaping.append(f"--{option.long}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Optional, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 from neuronctl import units
 from neuronctl.batchscript.find import ScriptFile, file_state
@@ -25,7 +25,8 @@ class ExistingScript:
 
     words: behind ``sbatch``. name: the script's in messages. text: bytes that are not UTF-8 as
     surrogates. path: absolute, "" where the text does not come from a file. seen: what the file
-    was like when it was read. header: with the command line and the environment over it.
+    was like when it was read. header: with the command line and the environment over it. monitor:
+    every how many seconds its job is sampled; None: it is not.
     """
 
     words: Tuple[str, ...]
@@ -35,6 +36,7 @@ class ExistingScript:
     path: str
     seen: Tuple[int, ...]
     header: Header
+    monitor: Optional[int] = None
 
     @property
     def job_name(self) -> str:
@@ -72,7 +74,8 @@ class ExistingScript:
     def with_words(self, *more: str) -> ExistingScript:
         """The same script with more options, over those that it has."""
         words = (*self.line.options, *more, *self.line.script)
-        return _script(words, read_line(words), self.text, self.path, self.seen)
+        made = _script(words, read_line(words), self.text, self.path, self.seen)
+        return replace(made, monitor=self.monitor)
 
     @property
     def draft(self) -> RecordDraft:
@@ -86,10 +89,13 @@ class ExistingScript:
             units.check_array(array or "0")
         except ValueError:  # which sbatch refuses too
             array = None
+        request: Dict[str, Any] = {"script": self.path} if self.path else {}
+        if self.monitor is not None:
+            request.update(monitor=True, monitor_interval=self.monitor)
         return RecordDraft(
             cwd=self.chdir,
             script=self.text,
-            request={"script": self.path} if self.path else {},
+            request=request,
             job_name=self.job_name,
             partition=header.value("partition") or "",
             output=os.path.join(self.chdir, self.output),

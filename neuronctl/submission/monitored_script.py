@@ -1,4 +1,4 @@
-"""``neuronctl sbatch --monitor``: the samples of somebody's own script, which stays as it is.
+"""The samples of somebody's own script, which stays as it is (--monitor).
 
 bash reads the file that BASH_ENV names before a script, and sbatch passes the variable on: so the
 sampler starts in the batch shell, within the job. Where the file is not there, bash says nothing.
@@ -9,20 +9,40 @@ from __future__ import annotations
 import os
 import re
 import zlib
-from typing import List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import UsageError
+from neuronctl.frozen import dataclass, replace
+from neuronctl.planning.model import MONITOR_INTERVAL
+
+if TYPE_CHECKING:
+    from neuronctl.submission.existing_script import ExistingScript
+    from neuronctl.submission.transaction import Notify
 
 _SWITCH, _INTERVAL = "--monitor", "--monitor-interval"
+_OWN = (_SWITCH, _INTERVAL, "--no-monitor")
 
 
-def monitored(words: Sequence[str]) -> Tuple[str, ...]:
-    """The words behind ``sbatch`` without --monitor; where that was given, BASH_ENV is set.
+@dataclass(frozen=True)
+class Monitoring:
+    """What is said of it, and not. on: whether to sample. interval: seconds between two samples."""
 
-    Raises UsageError where the script cannot be sampled.
+    on: Optional[bool] = None
+    interval: Optional[int] = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether a command line asks for it: an interval on it is for something."""
+        return self.on is True or (self.on is None and self.interval is not None)
+
+
+def without_monitor(words: Sequence[str]) -> Tuple[Tuple[str, ...], Monitoring]:
+    """The words behind ``sbatch`` without those that are not its own, and what these say.
+
+    Raises UsageError for an interval that is none.
     """
-    if not any(word.startswith(_SWITCH) for word in words):
-        return tuple(words)
+    if not any(word.startswith(_OWN) for word in words):
+        return tuple(words), Monitoring()
     from neuronctl.batchscript.sbatch_line import read_line
     from neuronctl.sbatch_options import GetoptError
 
@@ -30,56 +50,72 @@ def monitored(words: Sequence[str]) -> Tuple[str, ...]:
     try:
         line = read_line(attached)
     except GetoptError:
-        return tuple(words)  # sbatch says what is wrong
-    seconds, own = "", False
+        return tuple(words), Monitoring()  # sbatch says what is wrong
+    said = Monitoring()
     others: List[str] = []
     for word in line.options:
         name, _, value = word.partition("=")
-        if name not in (_SWITCH, _INTERVAL):
+        if name not in _OWN:
             others.append(word)
+        elif name != _INTERVAL:
+            said = replace(said, on=name == _SWITCH)
+        elif re.fullmatch(r"[1-9][0-9]{0,5}", value):
+            said = replace(said, interval=int(value))
         else:
-            own = True
-            seconds = value or seconds
-    if own:
-        rest = (*others, *line.script)
-        _start_sampler(rest, seconds)
-        return rest
-    return tuple(words)
+            raise UsageError(f"{_INTERVAL}: '{value}' is not a number of seconds", "such as 10")
+    left = (*others, *line.script)
+    return (tuple(words) if len(left) == len(attached) else left), said
 
 
-def _start_sampler(words: Sequence[str], seconds: str) -> None:
-    from neuronctl.files import write_private
-    from neuronctl.paths import state_dir
-    from neuronctl.planning.model import MONITOR_INTERVAL
-    from neuronctl.rendering.render import render_sampler
+def in_options(values: Mapping[str, Any]) -> Monitoring:
+    """What parsed options say: of a command line, a configuration, or a record."""
+    on, interval = values.get("monitor"), values.get("monitor_interval")
+    return Monitoring(on, interval if isinstance(interval, int) else None)
 
-    if seconds and not re.fullmatch(r"[1-9][0-9]{0,5}", seconds):
-        raise UsageError(f"{_INTERVAL}: '{seconds}' is not a number of seconds", "such as 10")
-    before = os.environ.get("BASH_ENV") or None
-    why = _why_not(words, before)
-    if why:
+
+def monitored(
+    script: ExistingScript, said: Monitoring, otherwise: Monitoring, tell: Notify
+) -> ExistingScript:
+    """The script as it is to be sampled. said: on the command line; otherwise: where it is not.
+
+    Where it cannot be sampled, raises UsageError if the command line asks for it; otherwise tells.
+    """
+    if said.on is False or not (said.asked or otherwise.on):
+        return script
+    why = _why_not(script)
+    if why and said.asked:
         raise UsageError(
             f"{_SWITCH} cannot sample this job: {why}",
             f"leave out {_SWITCH}; 'neuronctl report' then has what accounting knows",
         )
-    text = render_sampler(int(seconds or MONITOR_INTERVAL), before)
+    if why:
+        tell(f"the job is not sampled: {why}")
+        return script
+    return replace(script, monitor=said.interval or otherwise.interval or MONITOR_INTERVAL)
+
+
+def sampler_variables(script: ExistingScript) -> Dict[str, str]:
+    """What sbatch's environment needs so that the script is sampled. Raises UsageError."""
+    if script.monitor is None:
+        return {}
+    from neuronctl.files import write_private
+    from neuronctl.paths import state_dir
+    from neuronctl.rendering.render import render_sampler
+
+    text = render_sampler(script.monitor, os.environ.get("BASH_ENV") or None)
     # Jobs that wait still need the file that they were submitted with.
     path = os.path.join(state_dir(), "samplers", f"{zlib.crc32(text.encode()):08x}.sh")
     try:
         write_private(path, text)
     except OSError as error:
         raise UsageError(f"{_SWITCH}: cannot write {path}: {error.strerror}") from None
-    os.environ["BASH_ENV"] = path
+    return {"BASH_ENV": path}
 
 
-def _why_not(words: Sequence[str], before: Optional[str]) -> str:
+def _why_not(script: ExistingScript) -> str:
     from neuronctl.batchscript.command_wrappers import interpreter
-    from neuronctl.batchscript.sbatch_line import read_line
-    from neuronctl.submission.existing_script import read_existing
 
-    if read_line(words).reads_stdin:
-        return "its script is on standard input; name a file"
-    header = read_existing(words).header
+    header, before = script.header, os.environ.get("BASH_ENV") or None
     if interpreter(header.shebang) != "bash":
         return "only bash can start the sampler, and the script's first line names another program"
     if re.search(r"\s(--posix|-\w*p\w*)\b", header.shebang):

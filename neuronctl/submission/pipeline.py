@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class Submittable(Protocol):
     """A job that can be submitted, whoever wrote its script.
 
-    existing: the script, where it is somebody's own. secrets: variables that the job inherits.
+    existing: the script, where it is somebody's own. variables: those that the job inherits
+    beside the user's environment, secrets among them.
     slurm_cluster: None: this one. draft: its record as far as it is known before it is judged.
     """
 
@@ -29,7 +30,7 @@ class Submittable(Protocol):
     def existing(self) -> Optional[ExistingScript]: ...
 
     @property
-    def secrets(self) -> Mapping[str, str]: ...
+    def variables(self) -> Mapping[str, str]: ...
 
     @property
     def slurm_cluster(self) -> Optional[str]: ...
@@ -111,7 +112,7 @@ def submit_job(
         done = submit_draft(
             *(draft, reporter.tell),
             existing=job.existing,
-            secrets=job.secrets,
+            variables=job.variables,
             cluster=job.slurm_cluster,
         )
     except SlurmRefusedError as error:

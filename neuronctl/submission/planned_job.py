@@ -68,7 +68,7 @@ class PlannedJob:
         return JudgedJob(self.plan, judgement.findings, verdict, self.choice)
 
     @property
-    def secrets(self) -> Mapping[str, str]:
+    def variables(self) -> Mapping[str, str]:
         return self.plan.secrets
 
     @property

@@ -173,11 +173,11 @@ def masked_variables(record: JobRecord, options: Mapping[str, Any]) -> List[str]
 class RecordedJob:
     """A script of neuronctl's own that is submitted again, byte for byte.
 
-    variables: as from masked_variables().
+    masked: as from masked_variables().
     """
 
     record: JobRecord
-    variables: Sequence[str] = ()
+    masked: Sequence[str] = ()
 
     existing = slurm_cluster = None
 
@@ -185,11 +185,11 @@ class RecordedJob:
         """Judge its request, but not before sbatch refuses it."""
         if not anew:
             return None
-        return plan_again(self.record, {"env": self.variables}).judge(anew=True)
+        return plan_again(self.record, {"env": self.masked}).judge(anew=True)
 
     @property
-    def secrets(self) -> Mapping[str, str]:
-        return {name: os.environ[name] for name in self.variables}
+    def variables(self) -> Mapping[str, str]:
+        return {name: os.environ[name] for name in self.masked}
 
     @property
     def draft(self) -> RecordDraft:

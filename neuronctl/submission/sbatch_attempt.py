@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Optional, Sequence
+from typing import TYPE_CHECKING, Mapping, Optional, Sequence
 
 from neuronctl.frozen import replace
 
 if TYPE_CHECKING:
     from neuronctl.submission.existing_script import ExistingScript
+    from neuronctl.submission.monitored_script import Monitoring
     from neuronctl.submission.transaction import Notify, Recording
 
 _ANSWERED = 5.0
@@ -33,14 +34,23 @@ class Attempt:
         self._began = time.monotonic()
         self._waits = False  # whether its exit code is the job's
 
-    def begin(self, words: Sequence[str]) -> None:
-        """Read the script, and write the intent to submit it."""
+    def read(self, words: Sequence[str], said: Monitoring) -> Mapping[str, str]:
+        """Read the script; returns what sbatch's environment needs so that its job is sampled.
+
+        Raises UsageError where the job is to be sampled and cannot be.
+        """
         from neuronctl.batchscript.sbatch_line import read_line
+        from neuronctl.request.job_file import configuration
+        from neuronctl.sbatch_options import GetoptError
+        from neuronctl.submission import monitored_script
         from neuronctl.submission.existing_script import read_existing
 
-        line = read_line(words)  # an error of sbatch's, which says so itself
+        try:
+            line = read_line(words)
+        except GetoptError:  # sbatch says so itself
+            return {}
         if not line.submits:
-            return
+            return {}
         text = None
         if line.reads_stdin:
             with open(0, "rb", closefd=False) as stream:
@@ -48,9 +58,21 @@ class Attempt:
             text = self.stdin.decode("utf-8", "surrogateescape")
         script = read_existing(words, text)
         if "test-only" in script.header.options:
-            return
+            return {}
         self._script = script
-        self._waits = "wait" in (*line.names, *script.header.options) or "SBATCH_WAIT" in os.environ
+        otherwise = monitored_script.in_options(configuration().values)
+        script = monitored_script.monitored(script, said, otherwise, self._tell)
+        variables = monitored_script.sampler_variables(script)
+        self._script = script
+        return variables
+
+    def begin(self) -> None:
+        """Write the intent to submit it."""
+        script = self._script
+        if script is None:
+            return
+        named = (*script.line.names, *script.header.options)
+        self._waits = "wait" in named or "SBATCH_WAIT" in os.environ
         self._began = time.monotonic()
         from neuronctl.submission.transaction import Recording
 

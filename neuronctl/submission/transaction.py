@@ -112,13 +112,13 @@ def submit_draft(
     notify: Notify,
     *,
     existing: Optional[ExistingScript] = None,
-    secrets: Mapping[str, str] = {},
+    variables: Mapping[str, str] = {},
     cluster: Optional[str] = None,
 ) -> Submission:
     """Submit a draft's script. A record that cannot be kept is only a warning.
 
     existing: the script, where it is somebody's own: it is submitted by its own command line, and
-    otherwise with the key of its record. secrets: variables that the job inherits. cluster: as for
+    otherwise with the key of its record. variables: as for Submittable. cluster: as for
     Recording. Raises SlurmRefusedError, and SlurmUnavailableError, after which it may not be known
     whether Slurm has the job.
     """
@@ -132,9 +132,11 @@ def submit_draft(
     place = draft.submit_dir or draft.cwd
     try:
         if existing is not None:
-            submitted = sbatch_existing(draft.sbatch, existing.stdin, cwd=place)
+            submitted = sbatch_existing(
+                draft.sbatch, existing.stdin, cwd=place, environment=variables
+            )
         else:
-            submitted = sbatch(draft.script, mark=recording.key, cwd=place, environment=secrets)
+            submitted = sbatch(draft.script, mark=recording.key, cwd=place, environment=variables)
     except KeyboardInterrupt:
         warn(
             "interrupted while sbatch was running: the job may be in the queue "

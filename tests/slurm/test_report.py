@@ -165,6 +165,7 @@ def test_a_tool_that_hangs_a_body_that_waits_and_no_place_for_samples(sandbox: S
 
 OWN = """\
 #!/bin/bash -eu
+#SBATCH -c2
 echo "BASH_ENV=${BASH_ENV-none} own=${OWN-none} functions=$(declare -F | wc -l)"
 jobs
 srun true
@@ -194,6 +195,19 @@ def test_a_script_of_ones_own_is_sampled_unchanged(sandbox: Sandbox) -> None:
         nodes = report(sandbox, job)["nodes_sampled"]
         assert len(nodes) == count
         assert all(node["samples"] >= 5 and len(node["gpus"]) == 4 for node in nodes)
+    alone = [word for word in options if word not in ("--wait", "--parsable")]
+    by_submit = ["--monitor", "--monitor-interval", "1", "-N1"]
+    ways = (["submit", *alone, *by_submit], ["resubmit"], ["resubmit", "--no-monitor"])
+    for way, count in zip(ways, (1, 1, 0)):
+        last = "own.sh" if way[0] == "submit" else job
+        run = f"export FILES={2 * count}; {call.replace('sbatch', '')}"
+        words = ["sh", "-c", run, "sh", *way, "--wait", "--json", last]
+        done = sandbox.exec(words, check=False)
+        assert done.returncode == 3, done.stderr
+        job = str(json.loads(done.stdout)["job_id"])
+        assert "functions=0" in sandbox.exec(["cat", f"own_{job}.out"]).stdout
+        sandbox.exec(["sh", "-c", f"scontrol write batch_script {job} - | cmp - own.sh"])
+        assert len(report(sandbox, job)["nodes_sampled"]) == count
     wrapped = ["sh", "-c", call, "sh", *options, "--monitor", "--wrap", "true"]
     refused = sandbox.exec(wrapped, check=False)
     assert refused.returncode == 2 and "only bash can start the sampler" in refused.stderr

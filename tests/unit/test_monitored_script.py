@@ -1,21 +1,30 @@
-"""--monitor of a script of one's own: which words sbatch gets, and when it is refused."""
+"""--monitor of a script of one's own: by which words, and when it is refused."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
 from neuronctl.errors import UsageError
-from neuronctl.submission.monitored_script import monitored
+from neuronctl.request.job import OPTIONS
+from neuronctl.submission.existing_job import existing_job
+from neuronctl.submission.existing_script import ExistingScript, read_existing
+from neuronctl.submission.monitored_script import (
+    Monitoring,
+    monitored,
+    sampler_variables,
+    without_monitor,
+)
 
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("BASH_ENV", "")
     monkeypatch.delenv("SBATCH_EXPORT", raising=False)
     (tmp_path / "job.sh").write_text("#!/bin/bash\ntrue\n")
@@ -23,26 +32,81 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("words", "left", "interval"),
+    ("words", "left", "said"),
     [
-        (("--monitor", "job.sh", "--monitor"), ("job.sh", "--monitor"), " 10 "),
-        (("-N2", "--monitor", "-t", "5", "job.sh"), ("-N2", "-t", "5", "job.sh"), " 10 "),
-        (("--monitor", "--monitor-interval", "3", "--", "job.sh"), ("job.sh",), " 3 "),
+        (("--monitor", "job.sh", "--monitor"), ("job.sh", "--monitor"), Monitoring(True)),
+        (("-N2", "--monitor", "-t", "5", "job.sh"), ("-N2", "-t", "5", "job.sh"), Monitoring(True)),
+        (
+            ("--monitor", "--monitor-interval", "3", "--", "job.sh"),
+            ("job.sh",),
+            Monitoring(True, 3),
+        ),
         (
             ("--monitor-interval=3", "--export=ALL,A=1", "job.sh"),
             ("--export=ALL,A=1", "job.sh"),
-            "",
+            Monitoring(None, 3),
         ),
-        (("job.sh", "--monitor"), ("job.sh", "--monitor"), None),
-        (("-N2", "job.sh"), ("-N2", "job.sh"), None),
+        (("--no-monitor", "job.sh"), ("job.sh",), Monitoring(False)),
+        (("job.sh", "--monitor"), ("job.sh", "--monitor"), Monitoring()),
+        (("-N2", "job.sh"), ("-N2", "job.sh"), Monitoring()),
     ],
 )
-def test_words(words: Tuple[str, ...], left: Tuple[str, ...], interval: str) -> None:
-    assert monitored(words) == left
-    path = os.environ["BASH_ENV"]
-    assert bool(path) == (interval is not None)
-    if path:
-        assert f'"$log.samples"{interval}' in Path(path).read_text()
+def test_words(words: Tuple[str, ...], left: Tuple[str, ...], said: Monitoring) -> None:
+    assert without_monitor(words) == (left, said)
+
+
+TOLD: List[str] = []
+
+
+def own(*words: str, text: str = "") -> ExistingScript:
+    script = read_existing(words or ["job.sh"], text)
+    return monitored(script, Monitoring(True), Monitoring(), TOLD.append)
+
+
+@pytest.mark.parametrize(
+    ("said", "otherwise", "interval"),
+    [
+        (Monitoring(), Monitoring(), None),
+        (Monitoring(), Monitoring(False, 4), None),
+        (Monitoring(), Monitoring(True, 4), 4),
+        (Monitoring(False), Monitoring(True, 4), None),
+        (Monitoring(True), Monitoring(), 10),
+        (Monitoring(True), Monitoring(None, 4), 4),
+        (Monitoring(None, 3), Monitoring(False, 4), 3),
+    ],
+)
+def test_the_command_line_comes_before_the_configuration(
+    said: Monitoring, otherwise: Monitoring, interval: Optional[int]
+) -> None:
+    script = monitored(read_existing(["job.sh"]), said, otherwise, TOLD.append)
+    assert script.monitor == interval
+    assert script.with_words("-N1").monitor == interval
+    given = sampler_variables(script)
+    assert list(given) == ([] if interval is None else ["BASH_ENV"])
+    assert os.environ["BASH_ENV"] == ""
+    kept = {} if interval is None else {"monitor": True, "monitor_interval": interval}
+    assert script.draft.request == {"script": script.path, **kept}
+    for path in given.values():
+        assert f'"$log.samples" {interval} ' in Path(path).read_text()
+
+
+def test_the_configuration_and_the_options_of_submit(here: Path) -> None:
+    configuration = here / "config" / "neuronctl" / "config.yaml"
+    configuration.parent.mkdir(parents=True)
+    configuration.write_text("monitor: true\nmonitor-interval: 5\n")
+    nothing: Dict[str, Any] = {
+        option.long.replace("-", "_"): () if option.kind == "list" else None for option in OPTIONS
+    }
+
+    def interval(**given: Any) -> Optional[int]:
+        options = {**nothing, **given}
+        return existing_job(["job.sh"], options, tell=TOLD.append).existing.monitor
+
+    assert interval() == 5
+    assert interval(monitor=False) is None
+    assert interval(monitor_interval="2") == 2
+    with pytest.raises(UsageError, match="--monitor-interval"):
+        interval(monitor_interval="0")
 
 
 @pytest.mark.parametrize(
@@ -55,23 +119,31 @@ def test_words(words: Tuple[str, ...], left: Tuple[str, ...], interval: str) -> 
         ("#!/bin/bash\n#SBATCH --export=NONE\n", (), "--export"),
         ("#!/bin/bash\n", ("--export=HOME",), "--export"),
         ("#!/bin/bash\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N1\n", (), "heterogeneous"),
-        ("#!/bin/bash\n", ("--monitor-interval=0",), "not a number"),
     ],
 )
 def test_refused(here: Path, text: str, words: Tuple[str, ...], why: str) -> None:
     (here / "job.sh").write_text(text + "true\n")
     with pytest.raises(UsageError, match=why):
-        monitored(("--monitor", *words, "job.sh"))
-    assert os.environ["BASH_ENV"] == ""
+        own(*words, "job.sh")
+    # Who did not ask for it on this command line gets the job, and is told.
+    script = read_existing([*words, "job.sh"])
+    assert monitored(script, Monitoring(), Monitoring(True), TOLD.append) == script
+    assert why in TOLD.pop() and not TOLD
     assert not (here / "state").exists()
+
+
+def test_an_interval_that_is_none() -> None:
+    with pytest.raises(UsageError, match="not a number"):
+        without_monitor(("--monitor-interval=0", "job.sh"))
 
 
 def test_a_bash_env_that_is_no_file(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BASH_ENV", "$HOME/none.sh")
     with pytest.raises(UsageError, match="no file"):
-        monitored(("--monitor", "job.sh"))
+        own()
 
 
-def test_without_a_script(here: Path) -> None:
-    with pytest.raises(UsageError, match="standard input"):
-        monitored(("--monitor", "-N1"))
+def test_a_script_on_standard_input() -> None:
+    assert own("-N1", text="#!/bin/bash\n").monitor == 10
+    with pytest.raises(UsageError, match="only bash"):
+        own("-N1", text="#!/bin/sh\n")

@@ -141,7 +141,9 @@ def _judge(kind: int, value: str) -> bool:
         return False
     if kind == _LOGIN and re.fullmatch(_LOGINS, plain):
         return True
-    if kind in (_PERHAPS, _LOGIN) or re.fullmatch(_PLACE, plain):
+    if re.fullmatch(_PLACE, plain):
+        return _random(plain, 30)  # a directory may have several words for a name
+    if kind in (_PERHAPS, _LOGIN):
         return _random(plain)
     number = re.fullmatch(r"[\d.,eE+-]+", plain)
     return number is None or len(plain) >= (4 if kind == _PASSWORD else 6)

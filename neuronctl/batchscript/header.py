@@ -266,10 +266,14 @@ _MEANT = re.compile(r"[ \t]+#SBATCH\b|#[ \t]*(?i:sbatch)[ \t]+-")
 """What is meant for a directive, and is none."""
 
 
+_EXAMPLE = re.compile(r"#[ \t]*sbatch[ \t].*\.(sh|bash|sbatch|slurm|slrm|job|sub|batch)[ \t]*$")
+"""How to submit a script: ``# sbatch -p gpu train.sh``."""
+
+
 def _is_meant(line: str) -> bool:
     name = re.match(r"#([A-Z]{5,7})[ \t]+-", line)
     near = name is not None and difflib.get_close_matches(name[1], ["SBATCH"], cutoff=0.8)
-    return bool(near) or _MEANT.match(line) is not None
+    return bool(near) or (_MEANT.match(line) is not None and not _EXAMPLE.match(line))
 
 
 def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:

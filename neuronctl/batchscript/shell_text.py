@@ -321,14 +321,17 @@ _BEHIND_BRACE = re.compile(
 
 
 def _harmless(data: bytes) -> bytes:
-    """The text with letters of as many bytes in place of what may crash this process.
+    """The text with as many bytes in place of what may crash this process, or is misread.
 
     The grammar's scanner (0.25.1) passes whatever character follows a brace to C's isdigit(), which
-    above U+00FF reads memory beyond its table: a segmentation fault may follow.
+    above U+00FF reads memory beyond its table: a segmentation fault may follow. To it, the remark
+    in `` `# so` `` goes on to the end of the line; for bash, it ends at the backquote.
     """
-    return _BEHIND_BRACE.sub(lambda match: match[1] + _LETTERS[len(match[2])], data)
+    data = _BEHIND_BRACE.sub(lambda match: match[1] + _LETTERS[len(match[2])], data)
+    return _REMARK.sub(lambda match: b"`:" + b" " * (len(match[0]) - 3) + b"`", data)
 
 
+_REMARK = re.compile(rb"(?<![\\`'\"])`#[^`\n]*`")
 _LETTERS = {2: "é".encode(), 3: "éa".encode(), 4: "éé".encode()}
 
 

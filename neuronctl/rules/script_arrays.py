@@ -26,7 +26,7 @@ def one_file(facts: ScriptFacts) -> Iterator[Violation]:
         return
     path = "" if output is None else output.value or ""
     appends = facts.header.value("open-mode") in ("a", "append")
-    told = re.search(r"%\d*[aj]|\\|[$]", path) or path in ("", "/dev/null")
+    told = re.search(r"%\d*[ajJ]|\\|[$]", path) or path in ("", "/dev/null")
     if array is not None and output is not None and not appends and not told:
         yield Violation(
             f"every task of the array writes {path}: each begins the file anew, and what others "

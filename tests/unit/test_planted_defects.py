@@ -289,6 +289,10 @@ DEFECTS: List[Tuple[str, str, str]] = [
 # (code that must not be found, directives, commands): right, and almost one of the above.
 RIGHT: List[Tuple[str, str, str]] = [
     ("NC652", GPU, "cd $TMPDIR\npython t.py\ncp -r out $SLURM_SUBMIT_DIR"),
+    ("NC649", GPU, "python t.py a  `# first` \\\n  --b 2  `# next` \\\n  --c 3"),
+    ("NC640", GPU, "singularity exec --pwd /work/theradardetectionofall/ a.sif python t.py"),
+    ("NC653", f"{GPU} --array=0-9 -o log-%J", RUN),
+    ("NC604", f"{GPU}\n#sbatch --export=A=1 -J b train.sbatch", RUN),
     ("NC652", GPU, "cd $TMPDIR\npython t.py --out /scratch/x"),
     ("NC652", GPU, "cd $TMPDIR\ntar xf a.tar\ncd $SLURM_SUBMIT_DIR\npython t.py"),
     ("NC624", "#SBATCH -p cpu -N 2 --ntasks-per-node=1", "srun Rscript fit.R"),

@@ -286,6 +286,7 @@ class _Starts:
         for inner in read_shell(text.text, partly=self.known.exported).commands:
             # Positions within the text mean nothing to a reader of the script.
             placed = tuple(replace(word, place=text.place) for word in inner.words)
-            command = replace(inner, words=placed, place=text.place)
+            written = tuple(replace(word, place=text.place) for word in inner.writes)
+            command = replace(inner, words=placed, place=text.place, writes=written)
             started += _Starts(command, self.known, self.depth + 1).of(placed)
         return tuple(started)

@@ -231,7 +231,7 @@ _DEEPEST = 150
 """Levels of nesting to look into; nobody's script has as many."""
 _LONGEST_VALUE = 1000
 """Characters of a variable's value that is followed."""
-_INITIALIZES = re.compile(r"activate|(conda|mamba|profile|bashrc|bash|modules|lmod)(\.sh)?")
+INITIALIZES = re.compile(r"activate|(conda|mamba|profile|bashrc|bash|modules|lmod)(\.sh)?")
 """Files that change no variable of the script's: their names, without a leading dot."""
 
 _PLACEHOLDER = re.compile(
@@ -267,7 +267,7 @@ def syntax_tree(text: str) -> Node:
     return _parsed(text)[0]
 
 
-_VARIABLE = re.compile(rb"(?<!\\)\$([A-Za-z_][A-Za-z0-9_]*)")
+_VARIABLE = re.compile(rb"(?<!\\)\$([A-Za-z_][A-Za-z0-9_]*|[0-9])")
 _REST_OF_WORD = re.compile(rb"[^\s\"'`();|&<>]*")
 _MOST_ROUNDS = 4
 
@@ -570,7 +570,7 @@ class _Reader:
         """What a sourced file sets cannot be known; Slurm's variables are no such file's."""
         name = words[0].value if words else None
         file = words[1].text.rpartition("/")[2].lstrip(".") if len(words) > 1 else ""
-        if name == "eval" or (name in ("source", ".") and not _INITIALIZES.fullmatch(file)):
+        if name == "eval" or (name in ("source", ".") and not INITIALIZES.fullmatch(file)):
             self.values = {k: v for k, v in self.values.items() if k.startswith("SLURM_")}
             self.arrays, self.origins = {}, {}
 

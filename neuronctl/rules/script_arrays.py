@@ -1,4 +1,4 @@
-"""NC653 to NC655: the tasks of an array, their indexes, and their files."""
+"""NC653 to NC655, and NC661: the tasks of an array, their indexes, and their files."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import shlex
 from typing import Iterator, Optional
 
 from neuronctl.batchscript.model import SourceSpan
+from neuronctl.batchscript.shell_text import INITIALIZES
 from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
+from neuronctl.rules.script_results import OF_THE_NODE
 from neuronctl.slurm.job_id import JobId
 from neuronctl.words import counted
 
@@ -21,7 +23,7 @@ _NO_FILE = re.compile(r"/dev/\w+|&?\d|-")
 def one_file(facts: ScriptFacts) -> Iterator[Violation]:
     """The log of a directive, and what the output of a program goes to."""
     array, output = facts.given("array"), facts.given("output")
-    tasks = _tasks("" if array is None else array.value or "")
+    tasks = tasks_of("" if array is None else array.value or "")
     if array is not None and (tasks is None or tasks.count < 2):
         return
     path = "" if output is None else output.value or ""
@@ -35,12 +37,13 @@ def one_file(facts: ScriptFacts) -> Iterator[Violation]:
             place=output.place,
         )
     yield from _same_file(facts, array is not None)
+    yield from _same_file_of_a_step(facts)
 
 
 _PREPARES = frozenset(
     """
-    awk cat cut date echo env find grep head hostname jq ls mkdir nvidia-smi printenv printf ps
-    scontrol sed seq sort squeue tail touch tr wc
+    awk cat conda cut date echo env find grep head hostname jq ls mkdir nvidia-smi pip printenv
+    printf ps scontrol sed seq sort squeue tail touch tr wc
     """.split()  # noqa: SIM905
 )
 
@@ -48,7 +51,7 @@ _PREPARES = frozenset(
 def _same_file(facts: ScriptFacts, array: bool) -> Iterator[Violation]:
     """What the output of several programs at once goes to."""
     moves = [command for command in facts.shell.calls("cd", "pushd") if None in command.arguments]
-    for start in facts.starts:
+    for start in () if facts.shell.placeholders else facts.starts:
         command = start.launch.command
         works = start.launch.is_launcher or start.launch.name not in _PREPARES
         if not works or command.captured or (start.outer and not start.outer[0].command.looped):
@@ -68,6 +71,53 @@ def _same_file(facts: ScriptFacts, array: bool) -> Iterator[Violation]:
                 place=word.place,
             )
             return
+
+
+def _same_file_of_a_step(facts: ScriptFacts) -> Iterator[Violation]:
+    """What each task of srun opens itself: ``srun bash -c 'python t.py > log'``."""
+    for start in facts.starts:
+        command, tasks = start.launch.command, (start.nodes or 1) * (start.each or 1)
+        if tasks < 2 or not start.outer or command is start.outer[0].command:
+            continue
+        for word in command.writes:
+            alone = start.each == 1 and OF_THE_NODE.match(word.text)
+            if word.value and not _NO_FILE.fullmatch(word.value) and not alone:
+                yield Violation(
+                    f"each of {counted(tasks, 'task')} writes {word.value}: each begins the file "
+                    "anew, and what others have written is lost",
+                    f"write > {_with_index(word.value, '$SLURM_PROCID')}",
+                    place=word.place,
+                )
+                return
+
+
+_DIFFER = re.compile(
+    rf"{_INDEX[:-3]}|SLURM_JOB_?ID|RANDOM|\b(date|mktemp|shuf|uuidgen|eval)\b|agent|sweep|worker"
+    r"|optuna|tune|queue|lock|resum|restart|requeue|%[jJ]",
+    re.IGNORECASE,
+)
+"""What may make the tasks of an array differ, or why they need not."""
+
+
+@script_rule(NOTE, "NC661", "array whose tasks are alike", "by_absence")
+def alike(facts: ScriptFacts) -> Iterator[Violation]:
+    array = facts.given("array")
+    tasks = tasks_of("" if array is None else array.value or "")
+    if array is None or tasks is None or tasks.count < 2 or (array.value or "").endswith("%1"):
+        return
+    works = [start.launch for start in facts.starts if start.launch.options.get("script")]
+    text = "\n".join(line for line in facts.lines if not line.lstrip().startswith("#"))
+    unknown = any(command.words and not command.name for command in facts.shell.commands) or any(
+        not INITIALIZES.fullmatch(command.words[-1].text.rpartition("/")[2].lstrip("."))
+        for command in facts.shell.calls("source", ".")
+    )
+    if works and not unknown and not _DIFFER.search(text):
+        yield Violation(
+            f"nothing here uses ${_INDEX}: unless {works[-1].options['script']} reads it itself, "
+            f"{tasks.count} tasks do the same work",
+            f'pass it on: "${_INDEX}"',
+            place=array.place,
+        )
 
 
 def _with_index(path: str, index: str = "%a") -> str:
@@ -94,7 +144,7 @@ def no_array(facts: ScriptFacts) -> Iterator[Violation]:
     places = [word.place for word in (*words, *set_from) if _INDEX in word.names]
     if places:
         # It may come with the command line; a remark that shows it says so.
-        shown = re.search(r"--array|sbatch\b.* -a", facts.text)
+        shown = re.search(r"--array|sbatch\b.* -a|^#SBATCH.*%[0-9]*[aA]", facts.text, re.MULTILINE)
         yield Violation(
             f"nothing here makes an array of the job: ${_INDEX} is empty, unless sbatch gets "
             "--array on its command line",
@@ -107,7 +157,7 @@ def no_array(facts: ScriptFacts) -> Iterator[Violation]:
 @script_rule(WARNING, "NC655", "array index beyond its list")
 def beyond_the_list(facts: ScriptFacts) -> Iterator[Violation]:
     array = facts.given("array")
-    tasks = _tasks(array.value or "") if array is not None else None
+    tasks = tasks_of(array.value or "") if array is not None else None
     if array is None or tasks is None:
         return
     for number, line in enumerate(facts.lines, 1):
@@ -118,8 +168,8 @@ def beyond_the_list(facts: ScriptFacts) -> Iterator[Violation]:
             if count is None or offset is None:
                 continue
             first, last = -offset, count - 1 - offset
-            few = tasks.overlaps(_span(last + 1, _HIGHEST))
-            low = first > 0 and tasks.overlaps(_span(0, first - 1))
+            few = tasks.overlaps(span(last + 1, HIGHEST))
+            low = first > 0 and tasks.overlaps(span(0, first - 1))
             if few or low:
                 which = "the highest" if few else "the lowest"
                 yield Violation(
@@ -135,7 +185,7 @@ def beyond_the_list(facts: ScriptFacts) -> Iterator[Violation]:
 
 def _line_zero(facts: ScriptFacts, tasks: JobId) -> Iterator[Violation]:
     """``sed -n "${SLURM_ARRAY_TASK_ID}p"``: the first line of a file is line 1."""
-    if not tasks.overlaps(_span(0, 0)):
+    if not tasks.overlaps(span(0, 0)):
         return
     plain = rf"\$\{{?{_INDEX}\}}?"
     for command in facts.shell.calls("sed", "awk", "head"):
@@ -150,14 +200,14 @@ def _line_zero(facts: ScriptFacts, tasks: JobId) -> Iterator[Violation]:
                 return
 
 
-_HIGHEST = 99_999_999
+HIGHEST = 99_999_999
 
 
-def _span(first: int, last: int) -> JobId:
+def span(first: int, last: int) -> JobId:
     return JobId(1, tasks=f"{max(0, first)}-{max(0, last)}")
 
 
-def _tasks(text: str) -> Optional[JobId]:
+def tasks_of(text: str) -> Optional[JobId]:
     """The indexes of an array; None where they cannot be read."""
     plain = re.sub(r"%.*|[\[\]]", "", text)
     if not re.fullmatch(r"\d{1,8}(-\d{1,8}(:\d{1,8})?)?(,\d{1,8}(-\d{1,8}(:\d{1,8})?)?)*", plain):

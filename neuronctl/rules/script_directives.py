@@ -236,10 +236,20 @@ def _with_patterns(facts: ScriptFacts, given: GivenOption) -> Tuple[Edit, ...]:
 _REFUSED_WITH_A_VARIABLE = ("partition", "qos", "gres", *GPU_OPTIONS)
 
 
-@script_rule(WARNING, "NC606", "variable in a directive")
+@script_rule(WARNING, "NC606", "text that sbatch takes as it is")
 def variable(facts: ScriptFacts) -> Iterator[Violation]:
     for option in facts.header.options.values():
         value = option.value or ""
+        log = option.name in ("output", "error") and option.place.line
+        if log and (value.startswith("~") or value.endswith("/")):
+            why = "a directory, and no file" if value.endswith("/") else "no path: ~ stays as it is"
+            yield Violation(
+                f"--{option.name}={value} is {why}; the job fails at its start, without a log",
+                f"write {value}%x-%j.log" if value.endswith("/") else "write the path itself",
+                place=option.value_place,
+                severity=ERROR,
+            )
+            continue
         found = _VARIABLE.search(value)
         if found is None or not option.place.line or option.name in ("wrap", "export"):
             continue
@@ -340,8 +350,19 @@ def tasks_and_nodes(facts: ScriptFacts) -> Iterator[Violation]:
             )
 
 
-@script_rule(WARNING, "NC612", "time limit in minutes and seconds")
+@script_rule(WARNING, "NC612", "time or memory in another unit")
 def minutes(facts: ScriptFacts) -> Iterator[Violation]:
+    for name in ("mem", "mem-per-cpu", "mem-per-gpu"):
+        given = facts.given(name)
+        count = digits(given.value) if given is not None else None
+        many = facts.plan.cpus_per_task if facts.plan is not None and name == "mem-per-cpu" else 1
+        gpus = facts.plan is not None and facts.plan.gpus_per_node > 0
+        if given is not None and count and count * many < 1000 and gpus:
+            yield Violation(
+                f"--{name}={count} is {count} MB: a program that uses a GPU needs more",
+                f"if GB are meant, write {count}G",
+                place=given.place,
+            )
     given = facts.given("time")
     if given is None:
         return

@@ -196,8 +196,9 @@ def _told_of_nodes(facts: ScriptFacts) -> Iterator[Violation]:
     for start in facts.starts:
         if start.launch.kind != PYTHON or start.nodes != plan.nodes or start.launch.has("c"):
             continue
+        spread = plan.nodes > 1 or any(_SPREAD.search(word.raw) for word in start.launch.own_words)
         for word, count in _counts_of_program(start.launch, _NODES_OF_A_PROGRAM):
-            if count == plan.nodes or not 1 <= count <= 64:
+            if count == plan.nodes or not 1 <= count <= (64 if spread else 16):
                 continue
             yield Violation(
                 f"the program is told of {counted(count, 'node')}, and it starts on {plan.nodes}",
@@ -205,6 +206,12 @@ def _told_of_nodes(facts: ScriptFacts) -> Iterator[Violation]:
                 place=word.place,
                 severity=WARNING,
             )
+
+
+_SPREAD = re.compile(
+    r"(?i)--?[\w.]*(gpus|devices|trainer|strategy|accelerator|ddp|dist(ributed|_)|world|launcher)"
+)
+"""What a program has whose "nodes" are machines, and not those of a graph."""
 
 
 def _counts_of_program(launch: Launch, named: Pattern[str]) -> Iterator[Tuple[ShellWord, int]]:
@@ -249,6 +256,7 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Violation]:
             place=launch.place,
         )
     yield from _told_of_gpus(facts, plan)
+    yield from _numbered(facts, plan)
     # A training; other programs may well share a GPU.
     for start in _own_ranks(facts) if facts.shell.assigned("MASTER_ADDR") else ():
         if (start.each or 0) > plan.gpus_per_node:
@@ -278,6 +286,8 @@ def _told_of_gpus(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
             # Of as many tasks as GPUs, each is told of all.
             other = start.each == has and 1 < count < has
             beside = start.launch.command.background
+            if count > 16 and "gpu" not in word.raw.lower():
+                continue  # devices of another kind
             if (count > has and count != every_gpu) or ((one_too_few or other) and not beside):
                 fails = count > has or other
                 short = "it fails, or waits for the others" if fails else "1 GPU stays idle"
@@ -285,6 +295,36 @@ def _told_of_gpus(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
                     f"the program is told of {counted(count, 'GPU')}, and the job has {has} per "
                     f"node: {short}",
                     f"request {counted(count, 'GPU')}, or write {has} here",
+                    place=word.place,
+                )
+
+
+_NUMBERS = re.compile(
+    r"--?(?:[\w.]+\.)?(?P<ids>(?:gpu|device|cuda)[_-]?(?:ids?|index|list)|visible_?devices)?"
+    r"(?P<some>gpus?|devices?)?(?:=(.*))?"
+)
+
+
+def _numbered(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
+    """A program that is told the numbers of GPUs, of which the job has not so many."""
+    has, told = plan.gpus_per_node, set()
+    for launch in facts.every_launch if not facts.shell.assigned("CUDA_VISIBLE_DEVICES") else ():
+        own = launch.own_words
+        for word, following in zip(own, (*own[1:], None)):
+            match = _NUMBERS.fullmatch(word.raw)
+            if match is None or word.place in told or not (match["ids"] or match["some"]):
+                continue
+            value = (match[3] if match[3] is not None else following and following.value) or ""
+            numbers = re.fullmatch(r"""["'[]*((?:cuda:)?\d{1,2}(?:, ?\d{1,2})*)[]"',]*""", value)
+            listed = [int(number) for number in re.findall(r"\d+", numbers[1])] if numbers else []
+            named = match["ids"] or "," in value or value.startswith("cuda:")
+            if named and listed and max(listed) >= has:
+                told.add(word.place)
+                yield Violation(
+                    f"there is no GPU {max(listed)}: the job has {counted(has, 'GPU')} per node, "
+                    "numbered from 0",
+                    f"request {counted(max(listed) + 1, 'GPU')}, or write 0"
+                    + (f" to {has - 1}" if has > 1 else ""),
                     place=word.place,
                 )
 
@@ -606,6 +646,33 @@ def no_gpu(facts: ScriptFacts) -> Iterator[Violation]:
                 severity=None if known else NOTE,
             )
             return
+
+
+@script_rule(WARNING, "NC663", "container that sees no GPU", "by_absence")
+def blind_container(facts: ScriptFacts) -> Iterator[Violation]:
+    if facts.plan is None or not facts.plan.gpus_per_node:
+        return
+    runs = [
+        command
+        for command in facts.shell.commands
+        for at, word in enumerate(command.words)
+        if (word.value or "").rpartition("/")[2] in CONTAINERS
+        and command.words[at + 1 : at + 2]
+        and command.words[at + 1].value in ("exec", "run")
+    ]
+    # A container for AMD's GPUs has all that it needs, but for the devices, which are there.
+    amd = "mi" in (facts.plan.partition.gpu or "") or re.search(
+        r"(?i)rocm|\bmi\d\d|hip|amd", facts.text
+    )
+    sees = amd or re.search(r"--nv|(SINGULARITY|APPTAINER)_NV", facts.text)
+    hidden = any(word.may_be_several for command in runs for word in command.words[1:3])
+    if runs and not sees and not hidden and not runs[-1].captured:
+        yield Violation(
+            "without --nv, the container has no driver of the GPUs: the program runs on the CPU, "
+            "or fails, unless the site has set 'always use nv'",
+            "write --nv behind exec or run",
+            place=runs[-1].place,
+        )
 
 
 _ADDRESS = re.compile(r"(?!127\.|0\.)(\d{1,3}\.){3}\d{1,3}(:\d+)?")

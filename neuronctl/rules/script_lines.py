@@ -1,18 +1,20 @@
-"""NC644 to NC650, NC657 to NC660: lines that do something else than they seem to."""
+"""NC644 to NC664, where no other module has them: lines that do not do what they seem to."""
 
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterator, List, Sequence
+from difflib import get_close_matches as close_matches
+from typing import Dict, FrozenSet, Iterator, List, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.edits import edited
 from neuronctl.batchscript.launches import PYTHON, SHELL, Launch
-from neuronctl.batchscript.model import Edit, SourceSpan
-from neuronctl.batchscript.shell_text import Assignment, read_shell
+from neuronctl.batchscript.model import SCRIPT, Edit, SourceSpan
+from neuronctl.batchscript.shell_text import Assignment, Command, read_shell
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
-from neuronctl.words import counted
+from neuronctl.sbatch_options import SBATCHS_OWN, SRUN
+from neuronctl.words import counted, duration
 
 _FOR_PROGRAMS = re.compile(
     r"(MASTER_(ADDR|PORT)|WORLD_SIZE|(LOCAL_|NODE_)?RANK|CUDA_VISIBLE_DEVICES"
@@ -312,9 +314,64 @@ def slow_network(facts: ScriptFacts) -> Iterator[Violation]:
             )
 
 
-@script_rule(ERROR, "NC649", "options without their command")
+_OF_ITS_OWN = frozenset(("wait", "done", "fi", "exit", "deactivate", "date", "echo", "cd", "sleep"))
+_NEXT = frozenset(("python", "python3", "srun", "torchrun", "mpirun", "cp", "mv", "rm"))
+
+
+def _joined(facts: ScriptFacts) -> Iterator[Violation]:
+    """A command that a backslash makes part of the one before it."""
+    for run in facts.launches if facts.header.for_bash else ():
+        within = False
+        for before, word in zip(run.command.words, run.command.words[1:]):
+            name = word.value or ""
+            first = before.place.line < word.place.line and not re.search(
+                r"\S", facts.lines[word.place.line - 1][: word.place.column - 1]
+            )
+            if first and (name in _OF_ITS_OWN or (within and name in _NEXT)):
+                yield Violation(
+                    f"this is an argument of {run.word.raw}, and no command: line "
+                    f"{word.place.line - 1} ends with a backslash",
+                    "remove the backslash",
+                    place=word.place,
+                    severity=WARNING,
+                )
+                break
+            within = within or name.endswith(".py")
+
+
+def _with_blanks(facts: ScriptFacts) -> Iterator[Violation]:
+    """An assignment that bash takes for a command: ``LR = 0.1``, ``$LR=0.1``."""
+    for command in facts.shell.commands if facts.header.for_bash else ():
+        raws = [word.raw for word in command.words[:2]]
+        if command.sure and (command.name == "exit" or (command.name, len(raws)) == ("exec", 2)):
+            return
+        for word in command.writes:
+            if word.raw.startswith("=") and command.name in ("pip", "pip3", "conda", "mamba", "uv"):
+                yield Violation(
+                    f"bash writes what this says into a file '{word.raw}'",
+                    "write the requirement in quotes: 'NAME>=1.0'",
+                    place=word.place,
+                    severity=WARNING,
+                )
+        blank = len(raws) > 1 and re.fullmatch("[A-Za-z_]\\w*", raws[0]) and raws[1] == "="
+        name = re.match(r"\$(\w+)=", raws[0]) if raws else None
+        number = command.assigned and raws and re.fullmatch(r"[\d.]+(e-?\d+)?", raws[0])
+        if blank or name or number:
+            which = name[1] if name else command.assigned[0].name if number else raws[0]
+            yield Violation(
+                f"this sets no variable: bash takes {raws[0]} for a command",
+                f"write {which}=… without {'the $' if name else 'blanks'}",
+                place=command.place,
+                severity=WARNING,
+            )
+            return
+
+
+@script_rule(ERROR, "NC649", "line that bash divides otherwise")
 def lost_options(facts: ScriptFacts) -> Iterator[Violation]:
     """What follows a line whose backslash is missing, or is not the last character."""
+    yield from _joined(facts)
+    yield from _with_blanks(facts)
     lost = [
         command
         for command in (facts.shell.commands if facts.header.for_bash else ())
@@ -409,6 +466,15 @@ def interactive(facts: ScriptFacts) -> Iterator[Violation]:
                 "write what the job needs as #SBATCH lines, and start the program with srun",
                 place=command.place,
             )
+    for command in facts.shell.commands:
+        what = _asks_somebody(command)
+        if what and not command.captured:
+            yield Violation(
+                f"{what[0]}: a batch script has no terminal, and nobody to answer",
+                what[1],
+                place=command.place,
+            )
+            break
     for run in facts.launches:
         shells = [each for each in run.inside if each.kind == SHELL and not each.has("c")]
         bare = any(len(shell.own_words) == 1 for shell in shells)
@@ -420,47 +486,196 @@ def interactive(facts: ScriptFacts) -> Iterator[Violation]:
             )
 
 
-@script_rule(WARNING, "NC659", "lines behind exit")
+@script_rule(WARNING, "NC659", "lines behind the end")
 def behind_exit(facts: ScriptFacts) -> Iterator[Violation]:
-    for ends in facts.shell.calls("exit"):
+    for ends in facts.shell.calls("exit", "exec"):
         line = ends.place.line
+        if ends.name == "exec" and len(ends.words) < 2:
+            continue  # it opens a file
         after = [run for run in facts.launches if run.command.sure and run.place.line > line]
         before = facts.lines[line - 1][: ends.place.column - 1]
         if ends.sure and not before.strip() and any(run.works for run in after):
             yield Violation(
                 f"the script ends here: line {after[0].place.line} and what follows it never runs",
-                "remove the line, or what stands below it",
+                "remove the line, or what stands below it"
+                if ends.name == "exit"
+                else "remove exec: it puts the program in the place of the shell",
                 place=ends.place,
             )
             return
 
 
+def _asks_somebody(command: Command) -> Optional[Tuple[str, str]]:
+    """(what it does, what to write) of a command that asks before it does anything."""
+    words = [word.text for word in command.words[1:]]
+    plain = [word for word in words if not word.startswith("-")]
+    if command.name in ("conda", "mamba") and plain[:1] in (["install"], ["create"], ["update"]):
+        if command.piped or "CONDA_ALWAYS_YES" in words or {"-y", "--yes", "-yq", "-qy"} & {*words}:
+            return None
+        return (
+            f"'{command.name} {plain[0]}' asks whether to proceed",
+            "add -y, or prepare it before",
+        )
+    flags = [word for word in words if re.fullmatch("-[a-z]+|--\\w+", word)]
+    letters = {letter for word in flags if not word.startswith("--") for letter in word}
+    runs = command.name in ("docker", "podman") and plain[:1] == ["run"]
+    if runs and {"i", "t"} <= letters and "d" not in letters and "--detach" not in flags:
+        return f"'{command.name} run -it' fails without a terminal", "remove -it"
+    return None
+
+
+_TASKS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-socket", "ntasks-per-core")
 _ONLY_WITH = {
-    "SLURM_CPUS_PER_TASK": "cpus-per-task",
-    "SLURM_NTASKS_PER_NODE": "ntasks-per-node",
-    "SLURM_GPUS_PER_NODE": "gpus-per-node",
+    "SLURM_CPUS_PER_TASK": ("cpus-per-task",),
+    "SLURM_NTASKS_PER_NODE": ("ntasks-per-node",),
+    "SLURM_NTASKS": _TASKS,
+    "SLURM_NPROCS": _TASKS,
+    "SLURM_GPUS": ("gpus",),
+    "SLURM_GPUS_PER_NODE": ("gpus-per-node",),
+    "SLURM_GPUS_PER_TASK": ("gpus-per-task",),
+    "SLURM_CPUS_PER_GPU": ("cpus-per-gpu",),
 }
-"""Variables that Slurm sets only where the option is given (the first two tried on 22.05)."""
+"""Variables that Slurm sets only where one of the options is given (tried on 22.05)."""
+_OF_SLURM = tuple(
+    f"SLURM_{name}"
+    for name in """
+    ARRAY_JOB_ID ARRAY_TASK_COUNT ARRAY_TASK_ID ARRAY_TASK_MAX ARRAY_TASK_MIN ARRAY_TASK_STEP
+    CLUSTER_NAME CPUS_ON_NODE GPUS_ON_NODE JOBID JOB_ACCOUNT JOB_CPUS_PER_NODE JOB_GID JOB_GPUS
+    JOB_ID JOB_NAME JOB_NODELIST JOB_NUM_NODES JOB_PARTITION JOB_QOS JOB_UID JOB_USER LOCALID
+    MEM_PER_CPU MEM_PER_GPU MEM_PER_NODE NNODES NODEID NODELIST PROCID STEPID STEP_GPUS STEP_ID
+    STEP_NODELIST STEP_NUM_TASKS SUBMIT_DIR SUBMIT_HOST TASKS_PER_NODE TASK_PID TMPDIR
+    """.split()  # noqa: SIM905
+) + tuple(_ONLY_WITH)
 
 
-@script_rule(WARNING, "NC660", "variable that Slurm does not set", "by_absence")
+@script_rule(WARNING, "NC660", "variable that nothing sets", "by_absence")
 def not_set(facts: ScriptFacts) -> Iterator[Violation]:
-    if facts.plan is None or not facts.header.given or facts.header.components > 1:
-        return
     words = [
         word
         for command in facts.shell.commands
         if command.name not in ("echo", "printf")
         for word in command.words[1:]
     ] + [assigned.word for assigned in facts.shell.assignments]
-    for name, option in _ONLY_WITH.items():
-        knows = rf"{name}:?[-=+?]|(\[|test|-v) .*{name}|(^|\s){name}="
-        if facts.has(option) or option in facts.header.unread or name not in facts.text:
+    used: Dict[str, SourceSpan] = {}
+    for word in words:
+        for name in word.names:
+            if name in word.raw:
+                used.setdefault(name, word.place)
+    yield from _not_set_by_slurm(facts, used)
+    yield from _misspelled(facts, used)
+
+
+def _not_set_by_slurm(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterator[Violation]:
+    if facts.plan is None or not facts.header.given or facts.header.components > 1:
+        return
+    for name, place in used.items():
+        options = _ONLY_WITH.get(name)
+        knows = rf"{name}:?[-=+?]|(\[|test|-v) .*\b{name}\b|(^|\s){name}="
+        if not name.startswith("SLURM_") or re.search(knows, facts.text, re.MULTILINE):
             continue
-        used = [word for word in words if name in word.names and name in word.raw]
-        if used and not re.search(knows, facts.text, re.MULTILINE):
+        if options and not facts.has(*options) and not facts.header.unread.intersection(options):
             yield Violation(
-                f"${name} is empty here: Slurm sets it only with --{option}",
-                f"write #SBATCH --{option}=…, or ${{{name}:-1}}",
-                place=used[0].place,
+                f"${name} is empty here: Slurm sets it only with --{options[0]}",
+                f"write #SBATCH --{options[0]}=…, or ${{{name}:-1}}",
+                place=place,
             )
+        near = close_matches(name, _OF_SLURM, n=1, cutoff=0.88)
+        if near and name not in _OF_SLURM:
+            yield Violation(
+                f"${name} is empty here: Slurm sets no such variable",
+                f"write ${near[0]}",
+                place=place,
+            )
+
+
+_SETTERS = "for|read|mapfile|readarray|local|declare|getopts"
+
+
+def _misspelled(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterator[Violation]:
+    """A variable that nothing sets, beside one that is almost the same and that nothing uses."""
+    idle = {
+        one.name: one
+        for one in facts.shell.assignments
+        if not one.exported and len(re.findall(rf"\b{one.name}\b", facts.text)) == 1
+    }
+    for name, place in used.items() if idle else ():
+        sets = rf"\b{name}(\+?=|\[.*\]=|:?[-?+])|\b({_SETTERS})\b.*\b{name}\b"
+        if len(name) < 4 or re.search(sets, facts.text):
+            continue
+        for other, assigned in idle.items():
+            same = _plain_name(name) == _plain_name(other)
+            if assigned.place.line < place.line and (
+                same or close_matches(name, [other], cutoff=0.87)
+            ):
+                yield Violation(
+                    f"${name} is set nowhere here, and nothing uses {other} (line "
+                    f"{assigned.place.line})",
+                    f"write ${other}",
+                    place=place,
+                )
+                break
+
+
+def _plain_name(name: str) -> str:
+    return name.lower().replace("_", "").rstrip("s")
+
+
+_SRUN_LONG = frozenset(option.long for option in SRUN)
+
+
+@script_rule(WARNING, "NC662", "option with a dash too few")
+def one_dash(facts: ScriptFacts) -> Iterator[Violation]:
+    refused = {one.place.line for one in facts.header.refusals}
+    for given in facts.header.given:
+        if given.source != SCRIPT or given.place.line in refused:
+            continue
+        raw = facts.lines[given.place.line - 1][given.place.column - 1 : given.place.end - 1]
+        if _dashless(raw, SBATCHS_OWN):
+            dash = SourceSpan(given.place.line, given.place.column, given.place.column)
+            yield Violation(
+                f"sbatch takes {raw} for {given.text}",
+                f"write -{raw}",
+                place=given.place,
+                edits=(Edit(dash, "-"),),
+            )
+    for run in facts.every_launch:
+        inner = run.inside[0].word if run.inside else None
+        own = run.own_words[1:] if run.is_srun else ()
+        end = next((at for at, word in enumerate(own) if word == inner), 0)
+        for word in own[:end]:
+            mpi = re.fullmatch(r"-(pmi[12x]\w*)(=.*)?", word.raw)
+            if mpi or _dashless(word.raw, _SRUN_LONG):
+                yield Violation(
+                    f"srun takes {word.raw} for -{word.raw[1]} {word.raw[2:]}",
+                    f"write --mpi={mpi[1]}" if mpi else f"write -{word.raw}",
+                    place=word.place,
+                )
+
+
+def _dashless(raw: str, options: FrozenSet[str]) -> bool:
+    """Whether a word is a long option, but for its first dash."""
+    match = re.match(r"-([a-z][a-z-]{2,})(=|$)", raw)
+    return match is not None and match[1] in options
+
+
+@script_rule(WARNING, "NC664", "longer than the job")
+def longer(facts: ScriptFacts) -> Iterator[Violation]:
+    limit = None if facts.plan is None else facts.plan.time_limit
+    if limit is None or not facts.has("time"):
+        return
+    commands = [one for one in facts.shell.commands if not one.captured]
+    for at, command in enumerate(commands):
+        behind = [one for one in commands[at + 1 :] if one.name not in _SAYS]
+        given = next((value for value in command.arguments if value and value[0].isdigit()), "")
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", given)
+        if command.name not in ("timeout", "sleep") or match is None or not behind:
+            continue
+        seconds = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
+        if seconds > limit and not command.background:
+            yield Violation(
+                f"{command.name} {given} is longer than the job, which ends after "
+                f"{duration(limit)}: line {behind[0].place.line} is not reached",
+                "write less than --time, such that the rest has time, too",
+                place=command.place,
+            )
+            return

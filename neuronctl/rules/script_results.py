@@ -77,7 +77,7 @@ _RESULTS = re.compile(
     r"([_-]?(dir|path|folder|to|root))?(?P<value>=.*)?",
     re.IGNORECASE,
 )
-_OF_THE_NODE = re.compile(
+OF_THE_NODE = re.compile(
     r"(/tmp|/var/tmp|/dev/shm|/local(_?scratch)?|\$\{?(SLURM_)?TMPDIR\b\}?"
     r"|\$\{?LOCAL_?SCRATCH\b\}?)(/|$)"
 )
@@ -92,7 +92,7 @@ def left_on_the_node(facts: ScriptFacts) -> Iterator[Violation]:
         if launch.command.captured or not (launch.is_launcher or launch.kind in (PYTHON, SHELL)):
             continue
         for word, path in _written(launch):
-            head = _OF_THE_NODE.match(path)
+            head = OF_THE_NODE.match(path)
             if head is None or _copied(facts, launch, path, head[1]):
                 continue
             yield Violation(
@@ -113,7 +113,7 @@ def _written_here(facts: ScriptFacts) -> Iterator[Violation]:
         if command.name in ("cd", "pushd") and len(command.words) > 1 and not command.captured:
             path = command.words[1].text
             stays = gone is not None and not path.startswith(("/", "~", "$"))
-            node = _OF_THE_NODE.match(path) is not None
+            node = OF_THE_NODE.match(path) is not None
             gone = command if node and command.sure else gone if stays else None
             continue
         run = None if gone is None else runs.get(id(command))

@@ -14,6 +14,7 @@ from neuronctl.batchscript.values import digits
 from neuronctl.masking import MASK, Masker, is_secret, is_secret_value, listed_variables
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
+from neuronctl.rules.script_arrays import tasks_of
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
 from neuronctl.units import split_signal
 from neuronctl.users import login_name
@@ -144,6 +145,28 @@ def fixed_port(facts: ScriptFacts) -> Iterator[Violation]:
             )
 
 
+def _highest(facts: ScriptFacts, variable: Assignment) -> int:
+    """Up to what a variable counts that is an array's index, or a loop's; -1 where not known."""
+    name = re.fullmatch(r"[\"']?\$\{?(\w+)\}?[\"']?", variable.word.raw)
+    if name is None:
+        return -1
+    array = facts.given("array")
+    if name[1] == "SLURM_ARRAY_TASK_ID" and array is not None:
+        tasks = tasks_of(array.value or "")
+        return (
+            -1
+            if tasks is None
+            else max(map(int, re.findall(r"\d+", tasks.tasks or "")), default=-1)
+        )
+    above = "\n".join(facts.lines[: variable.place.line])
+    loops = re.findall(rf"\bfor {name[1]} in ([^;\n]+)", above)
+    words = loops[-1].replace("; do", "").strip() if loops else ""
+    span = re.fullmatch(r"\{0\.\.(\d+)\}|\$\(seq (?:0 )?(\d+)\)", words)
+    if span is not None:
+        return int(span[1] or span[2])
+    return max(map(int, words.split())) if re.fullmatch(r"\d{1,2}( \d{1,2})*", words) else -1
+
+
 @script_rule(WARNING, "NC633", "GPUs chosen by hand")
 def gpus_by_hand(facts: ScriptFacts) -> Iterator[Violation]:
     # Without a request for GPUs, Slurm sets nothing; a node may have some all the same.
@@ -158,6 +181,14 @@ def gpus_by_hand(facts: ScriptFacts) -> Iterator[Violation]:
     asks = [command for command in facts.shell.calls("nvidia-smi", "rocm-smi") if command.captured]
     counted_here = bool(asks or re.search(r"SLURM_GPUS|SLURM_JOB_GPUS|device_count", facts.text))
     for variable in found:
+        highest = _highest(facts, variable)
+        if highest >= has:
+            yield Violation(
+                f"{variable.word.raw} goes up to {highest}, and the job has {counted(has, 'GPU')}, "
+                "numbered from 0: the others find none",
+                "remove the line: Slurm sets it",
+                place=variable.place,
+            )
         if not re.fullmatch(r"\d+(,\d+)*", variable.word.value or ""):
             continue
         numbers = [int(text) for text in (variable.word.value or "").split(",")]
@@ -313,6 +344,7 @@ def threads(facts: ScriptFacts) -> Iterator[Violation]:
     plan = facts.plan
     if plan is None or facts.has("exclusive", "cpus-per-gpu", "mincpus"):
         return
+    yield from _told_of_threads(facts)
     programs = [start for start in facts.starts if start.outer and not start.launch.is_launcher]
     each = max((start.each or 1 for start in programs), default=1)
     cores = plan.cores_per_node
@@ -339,13 +371,60 @@ def threads(facts: ScriptFacts) -> Iterator[Violation]:
         )
 
 
+_THREADS = {
+    "gmx": ("-ntomp", "-nt"),
+    "gmx_mpi": ("-ntomp",),
+    **dict.fromkeys(("namd2", "namd3"), (r"\+p",)),
+    "julia": ("-t", "--threads", "-p", "--procs"),
+    "make": ("-j", "--jobs"),
+    "xargs": ("-P", "--max-procs"),
+    "parallel": ("-j", "--jobs"),
+}
+_WORKERS = re.compile(
+    r"--(?:num|n)?[_-]?(?:dataloader_|data_)?(?:workers|cpus?|threads|jobs|procs?)(?:=(\d+))?"
+)
+
+
+def _told_of_threads(facts: ScriptFacts) -> Iterator[Violation]:
+    """A program whose own words name more threads or workers than its task has cores."""
+    given, plan = facts.given("cpus-per-task"), facts.plan
+    if plan is None or given is None:
+        return
+    for start in facts.starts:
+        name = (start.launch.word.value or "").rpartition("/")[2]
+        cores = plan.cpus_per_task if start.outer else plan.cores_per_node
+        named = re.compile(f"(?:{'|'.join(_THREADS.get(name, ('--',)))})=?(\\d+)?")
+        own, ranks = start.launch.own_words[1:], 1
+        for word, following in zip(own, (*own[1:], None)):
+            match = named.fullmatch(word.raw) or _WORKERS.fullmatch(word.raw)
+            text = (match and match[1]) or (following and following.value) or ""
+            if word.raw == "-ntmpi" and following is not None:
+                ranks = digits(following.value) or 1
+            if (
+                match is None
+                or not re.fullmatch(r"[1-9]\d{0,2}", text)
+                or int(text) * ranks <= cores
+            ):
+                continue
+            told, total = name in _THREADS, int(text) * ranks
+            what = "threads" if told else word.raw.partition("=")[0].lstrip("-")
+            yield Violation(
+                f"{what} {total}, and {'the task' if start.outer else 'the job'} has "
+                f"{counted(cores, 'core')}: they take turns",
+                f"request #SBATCH --cpus-per-task={total}, or write {cores // ranks or 1}",
+                place=word.place,
+                severity=WARNING if told and total > 2 * cores else NOTE,
+            )
+            return
+
+
 def _reads_profile(facts: ScriptFacts) -> bool:
     """Whether the script's own shell reads the profile, or .bashrc as an interactive one does."""
     words = facts.header.shebang.split()[1:]
     return any(re.fullmatch(r"[-–—][a-z]*[li][a-z]*|--login", word) for word in words)
 
 
-@script_rule(WARNING, "NC638", "conda without its hook")
+@script_rule(WARNING, "NC638", "environment that is not activated")
 def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
     # Whatever is sourced, evaluated or loaded before it may define conda.
     for command in facts.shell.calls("conda", "mamba", "micromamba"):
@@ -355,6 +434,14 @@ def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
                 'write eval "$(conda shell.bash hook)" in its place',
                 place=command.place,
                 severity=NOTE,
+            )
+    for command in facts.shell.calls("activate", "bash", "sh"):
+        path = [word.text for word in command.words if word.text.endswith("bin/activate")]
+        if path[:1] and command.words[0].raw != "activate":
+            yield Violation(
+                f"{path[0]} is for this shell: a process of its own changes nothing here",
+                f"write source {path[0]}",
+                place=command.place,
             )
     if _reads_profile(facts) or facts.has("get-user-env"):
         return
@@ -368,12 +455,15 @@ def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
             other for other in facts.shell.calls(*readers) if other.place.line < command.place.line
         ]
         if not before and not (command.name == "source" and facts.shell.assigned("PATH")):
-            conda = "conda" if command.name == "source" else command.name
+            perhaps = command.name == "source"  # activate is a file there
             yield Violation(
-                f"'{command.name} activate' fails in a batch shell, which has not read "
-                f"{conda}'s shell functions",
+                "'source activate' works only if the shell that submits has conda's bin in PATH"
+                if perhaps
+                else f"'{command.name} activate' fails in a batch shell, which has not read "
+                f"{command.name}'s shell functions",
                 'put eval "$(conda shell.bash hook)" before it',
                 place=command.place,
+                severity=NOTE if perhaps else None,
             )
         return
 
@@ -495,7 +585,7 @@ def _quoted(start: Start) -> bool:
     return bool(shells) and any(word.raw.startswith("'") for word in words)
 
 
-@script_rule(ERROR, "NC642", "every node its own first node")
+@script_rule(ERROR, "NC642", "address that is not the first node's")
 def first_node(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.plan is None or facts.plan.nodes < 2:
         return
@@ -517,6 +607,18 @@ def first_node(facts: ScriptFacts) -> Iterator[Violation]:
             if several and (named in _LOOPBACK or own):
                 what = own[0] if own else named
                 found.append((what, launch.place, f'write {hint}, and "$MASTER_ADDR" here'))
+    for assigned in facts.shell.assignments:
+        listed = re.match(r"\"?\$\{?SLURM_(JOB_)?NODELIST\b(\}\"?$|\"?$|:|%|/)", assigned.word.raw)
+        about = re.search(r"(?i)addr|host|master|head|url|ip$", assigned.name)
+        if listed and about and not re.search(rf"hostnames? .*{assigned.name}\b", facts.text):
+            cut = listed[2][:1] in (":", "%", "/")
+            yield Violation(
+                "the list of nodes is written as node[01-02], or otherwise, and "
+                + ("a part of it need not be a node's name" if cut else "is no node's name"),
+                f"write {hint}".replace("MASTER_ADDR", assigned.name),
+                place=assigned.place,
+                severity=WARNING,
+            )
     for named, place, what in found:
         yield Violation(
             f"{named} is another machine on each of the {facts.plan.nodes} nodes: they never find "

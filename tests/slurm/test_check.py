@@ -181,6 +181,39 @@ def test_what_the_rules_say_of_slurm_is_so(sandbox: Sandbox, no_jobs: None) -> N
     bare = output(sandbox, alone, *text)
     home = sandbox.exec(["sh", "-c", "echo $HOME"]).stdout.strip()
     assert f"{home} none" in bare and "missing" in bare, bare
+    # NC660
+    named = output(sandbox, "-N 2 --gres=gpu:1", 'echo "${SLURM_NTASKS-no} ${SLURM_GPUS-no}"')
+    assert named == ["no no"]
+    named = output(sandbox, "-N 2 --ntasks-per-node=2 --gpus=2", 'echo "$SLURM_NTASKS $SLURM_GPUS"')
+    assert named == ["4 2"]
+    # NC653
+    both = output(
+        sandbox,
+        "-N 1 -n 2 --gres=gpu:1",
+        "srun bash -c 'echo $SLURM_PROCID > own; sleep 2'",
+        "srun bash -c 'echo $SLURM_PROCID' > one",
+        'echo "$(grep -c . own) $(grep -c . one)"',
+    )
+    assert both == ["1 2"]
+
+
+@pytest.mark.parametrize("log", ["logs/", "~/job.log"])
+def test_a_log_that_is_no_file_fails_the_job(sandbox: Sandbox, no_jobs: None, log: str) -> None:
+    """NC606: sbatch takes both as they are."""
+    sandbox.exec(["mkdir", "-p", "logs"])
+    head = f"#!/bin/bash\n#SBATCH -p cas_v100nv_4 -N 1 --gres=gpu:1 {COMMENT}\n"
+    sandbox.write("job.sh", f"{head}#SBATCH -o {log}\ntrue\n")
+    number = sandbox.exec(["sbatch", "--parsable", "--wait", "job.sh"], check=False).stdout.strip()
+    assert "ExitCode=0:53" in sandbox.exec(["scontrol", "show", "job", number]).stdout
+
+
+def test_one_dash_is_a_short_option(sandbox: Sandbox, no_jobs: None) -> None:
+    """NC662: the rest of the word is its value."""
+    text = f"#!/bin/bash\n#SBATCH -p cas_v100nv_4 -N 1 --gres=gpu:1 {COMMENT}\n#SBATCH -output=x\n"
+    sandbox.write("job.sh", f"{text}srun -pmix echo ran\nsrun -mpi=none true || echo refused\n")
+    sandbox.exec(["sbatch", "--wait", "job.sh"])
+    log = sandbox.exec(["cat", "utput=x"]).stdout.splitlines()
+    assert "ran" in log and "refused" in log
 
 
 STEPS = f"""\

@@ -17,6 +17,8 @@ FULL = 4_000
 MINE = 100
 NODES = (10, 1_000, 3_000, 10_000)
 """Nodes of the site, for the curve of the gate."""
+WAITS, WAITING = (1, 10, 50), 60
+"""So many ``neuronctl wait`` at once, and for how many seconds."""
 RECORDS = (10, 100, 1_000, 10_000)
 USUAL = 1_000
 """Job records for everything but the curve."""
@@ -182,6 +184,8 @@ def submitting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> R
             rounds,
         )
     }
+    say("waiting")
+    waits = cluster.waits(mine, WAITS, WAITING)
     say("counting processes")
     ended = _ended_job(cluster, records)
     fresh = {**records, "XDG_CACHE_HOME": f"{cluster.scratch}/no-cache"}
@@ -202,6 +206,7 @@ def submitting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> R
     }
     counted["submit, limits not yet known"] = {"argv": ["neuronctl", *submit], "env": fresh}
     more: Results = {"groups": groups, "processes": cluster.processes(counted)}
+    more["waits"] = waits
     say("profiles")
     profiled = {
         "--version": ["--version"],

@@ -91,6 +91,14 @@ class Cluster:
             )
         )
 
+    def waits(self, jobs: Sequence[int], counts: Sequence[int], seconds: int) -> Dict[str, int]:
+        """The requests to slurmctld of so many ``neuronctl wait`` at once (inside/waiting.py)."""
+        asked = {"jobs": list(jobs), "counts": list(counts), "seconds": seconds}
+        answer: Dict[str, int] = json.loads(
+            self.run(["python", f"{self.scratch}/inside/waiting.py"], asked)
+        )
+        return answer
+
     def state(self, count: int) -> str:
         """The XDG_STATE_HOME that holds ``count`` records."""
         return f"{self.scratch}/state-{count}"

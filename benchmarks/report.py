@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any, List, Mapping, Sequence
 
-from benchmarks.cases import FULL, JOBS, MINE, NODES, RECORDS, USUAL
+from benchmarks.cases import FULL, JOBS, MINE, NODES, RECORDS, USUAL, WAITING, WAITS
 from benchmarks.figures import Line, Samples, number
 from benchmarks.verdict import SUBMITTING, TERMINAL_MORE
 
@@ -52,6 +52,8 @@ def page(results: Mapping[str, Any], lines: Sequence[Line]) -> str:
         _growth(results),
         "## How the gate scales\n",
         _sites(results),
+        "## What waiting costs\n",
+        _waits(results),
         "## The floor\n",
         _floor(results),
     ]
@@ -132,6 +134,16 @@ def _sites(results: Mapping[str, Any]) -> str:
         "`submit --dry-run`, which reads the limits anew, with a scontrol that tells of so many "
         "nodes more (`benchmarks/inside/many_nodes.py`).\n\n"
         + _table(["nodes", "`submit --dry-run`", "peak memory"], rows)
+        + "\n"
+    )
+
+
+def _waits(results: Mapping[str, Any]) -> str:
+    rows = [[str(count), str(results["waits"][str(count)])] for count in WAITS]
+    return (
+        f"So many `neuronctl wait` begin at once on one login node, each for a job of its own that "
+        f"waits in the queue, and wait for {WAITING} s; sdiag counts the requests.\n\n"
+        + _table(["`wait` at once", "requests to slurmctld"], rows)
         + "\n"
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping
 
-from benchmarks import definitions
+from benchmarks import cases, definitions
 from benchmarks.cases import MINE, RECORDS
 from benchmarks.figures import (
     Line,
@@ -32,6 +32,8 @@ MEMORY = 40.0
 GATE = 100.0
 RENDERINGS = 2000.0
 PROCESSES = 2
+WAITS = 2
+"""Times the requests of one ``wait``: those that begin a little later first look every second."""
 PAGES = 3
 """history asks anew for each 500 of its records, of which there are some more than 1,000."""
 
@@ -97,6 +99,9 @@ def lines(results: Mapping[str, Any]) -> List[Line]:
         free = "sbatch" if name.startswith("submit") else ""
         limit = (PAGES if name == "history --all" else 1) * PROCESSES if known else None
         made.append(processes_line(f"Slurm processes of {name}", calls, limit, free))
+    one, many = (results["waits"][str(count)] for count in (min(cases.WAITS), max(cases.WAITS)))
+    figure = f"requests to slurmctld of {max(cases.WAITS)} `wait` at once"
+    made.append(count_line(figure, many, WAITS * one))
     most, read = max(RECORDS), results["opened"][str(max(RECORDS))]
     made.append(count_line(f"files of records that `status` reads, of {most:,}", read, MINE))
     return made

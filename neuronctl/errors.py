@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 """The exit code after Ctrl-C, where nothing else has one."""
 
+TIMED_OUT = 75
+"""The exit code of a wait whose time is over; 124 would be that of a job whose time is."""
+
 
 class NeuronctlError(Exception):
     """An error that the user sees as a message and a hint, never as a traceback.

@@ -66,6 +66,30 @@ def _write(place: int, name: str, content: Union[str, bytes], *, mode: int, sync
         file.write(content.encode("utf-8") if isinstance(content, str) else content)
 
 
+def lock_private(path: str) -> Optional[int]:
+    """Lock a file of the user's own, in a directory of their own; close the descriptor to unlock.
+
+    None where another process of the user's holds the lock. A process that ends, however it does,
+    holds it no longer. Raises OSError where the directory or its file system allows no lock.
+    """
+    import fcntl
+
+    directory, name = os.path.split(os.path.abspath(path))
+    with _closing(_own_directory(directory)) as place:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        file = os.open(name, flags, 0o600, dir_fd=place)
+    try:
+        _check_writers(file, "it", path, root=False)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        return None
+    except OSError:
+        os.close(file)
+        raise
+    return file
+
+
 @contextlib.contextmanager
 def _closing(descriptor: int) -> Iterator[int]:
     try:

@@ -134,7 +134,8 @@ def wait_any(jobs: Sequence[Job], *, timeout: Optional[float] = None) -> Job:
     """
     from neuronctl.tracking import follow
 
-    ended = follow.wait_any([JobId.parse(str(job)) for job in jobs], timeout)
+    watches = [follow.JobWatch(JobId.parse(str(job))) for job in jobs]
+    ended = follow.wait_for(watches, any_of_them=True, timeout=timeout)[0].job
     return next(job for job in jobs if str(job) == str(ended))
 
 

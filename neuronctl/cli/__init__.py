@@ -35,6 +35,7 @@ SECTIONS = {
         "logs": "Show or follow a job's log.",
         "top": "Show the GPU, CPU and memory use of a running job.",
         "attach": "Open a shell inside a running job.",
+        "wait": "Wait until jobs end.",
         "cancel": "Cancel jobs.",
     },
     "Look back": {

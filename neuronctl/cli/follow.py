@@ -60,10 +60,10 @@ def _follow(watch: JobWatch, screen: _Screen, logs: List[GrowingLog]) -> int:
         starts = watch.waiting and any(log.has_more() for log in logs)
         asks = starts or time.monotonic() >= due
         if asks:
-            for line in watch.poll():
+            for line in watch.poll(fresh=starts):
                 screen.say(line, watch.statuses)
             _find(logs, watch)
-            due = time.monotonic() + watch.interval
+            due = time.monotonic() + watch.pause
         if asks or not watch.waiting:
             screen.copy(logs)
         if watch.ended:

@@ -74,13 +74,13 @@ def command(
 
 
 def _watch(question: _Question, tasks: bool) -> int:
-    from neuronctl.cli.watch import watch
+    from neuronctl.cli.watch import FIRST, watch
 
     known = False
 
     def find_jobs() -> Found:
         nonlocal known
-        found = question.ask()
+        found = question.ask(oldest=FIRST)
         if not known and question.ids and not found.jobs and found.unavailable is None:
             question.check(found)  # later on a job may be forgotten, with its last picture shown
         known = True
@@ -129,20 +129,23 @@ class _Question:
         when = f"since {self.since}" if self.since else "in the last 24 hours"
         return f"no {kind}jobs of yours, in the queue or {when}"
 
-    def ask(self) -> Found:
-        """Ask the records, squeue and sacct; raises NoSuchJobError for what nobody knows."""
-        found = self._ask()
+    def ask(self, *, oldest: float = 0.0) -> Found:
+        """Ask the records, squeue and sacct; raises NoSuchJobError for what nobody knows.
+
+        oldest: how many seconds old squeue's answer about all of the user's jobs may be.
+        """
+        found = self._ask(oldest)
         if self.state is None:
             return found
         self._check(found)
         return replace(found, jobs=tuple(job for job in found.jobs if job.state == self.state))
 
-    def _ask(self) -> Found:
+    def _ask(self, oldest: float) -> Found:
         from neuronctl.tracking.lookup import is_named, look_up, mine
 
         if self.ids:
             return look_up(self.ids)
-        found = mine(everybody=self.everybody, since=self.after)
+        found = mine(everybody=self.everybody, since=self.after, oldest=oldest)
         if not self.names:
             return found
         named = [job for job in found.jobs if any(is_named(job.name, n) for n in self.names)]

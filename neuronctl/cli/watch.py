@@ -20,7 +20,7 @@ from neuronctl.console import is_terminal, terminal_width
 from neuronctl.slurm.process import installed
 from neuronctl.tracking.lookup import Found
 
-_FIRST, _LONGEST, _LONGEST_SILENT = 3.0, 15.0, 60.0  # seconds between two requests
+FIRST, _LONGEST, _LONGEST_SILENT = 3.0, 15.0, 60.0  # seconds between two requests
 _GROWTH = 1.3
 _TICK = 0.25  # seconds until a terminal's new width is noticed
 
@@ -67,7 +67,7 @@ class _Picture:
         self.looked_at = 0.0
         self.silent_since: Optional[float] = None
         self.silence = ""
-        self.interval = _FIRST
+        self.interval = FIRST
 
     def take(self, found: Found) -> bool:
         """Take an answer, and set how long to wait for the next; whether it shows anything new."""
@@ -84,7 +84,7 @@ class _Picture:
             return fell_silent
         came_back = self.silent_since is not None
         changed = self.found is None or _states(found) != _states(self.found)
-        self.interval = _FIRST if changed or came_back else min(self.interval * _GROWTH, _LONGEST)
+        self.interval = FIRST if changed or came_back else min(self.interval * _GROWTH, _LONGEST)
         self.found, self.looked_at, self.silent_since = found, time.time(), None
         return changed or came_back
 

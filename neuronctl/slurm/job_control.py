@@ -13,6 +13,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.slurm.fields import ExitCode, count, parse_gres_gpus
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import answer, failure, run
+from neuronctl.slurm.shared_queue import forget
 from neuronctl.units import first_host, hosts
 
 _LONGEST_SCRIPT = 64 * 1024 * 1024  # bytes
@@ -182,7 +183,10 @@ def scancel(
     of the job steps. Raises SlurmUnavailableError, and SlurmRefusedError if Slurm's message names
     no job.
     """
-    result = run(scancel_argv(job_ids, signal, batch), timeout=30)
+    try:
+        result = run(scancel_argv(job_ids, signal, batch), timeout=30)
+    finally:
+        forget()
     refused = parse_scancel(result.stderr)
     if result.returncode != 0 and not refused:
         raise failure(result)

@@ -10,6 +10,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.slurm.fields import parse_timestamp
 from neuronctl.slurm.process import failure, plain_words, run
 from neuronctl.slurm.sbatch_passthrough import claim, find_sbatch, given_environment, release
+from neuronctl.slurm.shared_queue import forget
 
 _PATIENCE = 30.0  # seconds to wait for sbatch
 
@@ -98,6 +99,7 @@ def _submit(argv: Sequence[str], **how: Any) -> Submitted:
         result = run(argv, timeout=_PATIENCE, silence=unknown, **how)
     finally:
         release(claimed)
+        forget()
     if result.returncode != 0:
         error = failure(result)
         if isinstance(error, SlurmUnavailableError) and re.search(_ANSWER_LOST, result.words):

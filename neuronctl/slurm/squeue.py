@@ -133,18 +133,22 @@ class Queue:
     def __init__(self, job_ids: Sequence[JobId] = (), user: Optional[str] = None) -> None:
         self._by_id = bool(job_ids)
         # A job's name may contain any character, so each row ends with an unguessable marker.
-        self._end = "\x1e" + os.urandom(8).hex()
-        self._asked = RunningCommand(squeue_argv(job_ids, user, end=self._end), timeout=10)
+        self.end = "\x1e" + os.urandom(8).hex()
+        self._asked = RunningCommand(squeue_argv(job_ids, user, end=self.end), timeout=10)
 
     def rows(self) -> Tuple[QueueJob, ...]:
         """Wait for the rows; raises SlurmError."""
+        return tuple(parse_squeue(self.text(), end=self.end))
+
+    def text(self) -> str:
+        """Wait for what squeue prints, each row with ``end`` behind it; raises SlurmError."""
         result = self._asked.result()
         if result.returncode != 0:
             # squeue exits with 1 for a single unknown id, and omits it silently among several.
             if self._by_id and "invalid job id" in result.stderr.lower():
-                return ()
+                return ""
             raise failure(result)
-        return tuple(parse_squeue(result.stdout, end=self._end))
+        return result.stdout
 
     def close(self) -> None:
         self._asked.close()

@@ -21,14 +21,16 @@ from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import PENDING, RUNNING, UNKNOWN
 from neuronctl.slurm.process import installed
 from neuronctl.slurm.sacct import sacct
-from neuronctl.slurm.squeue import squeue
+from neuronctl.slurm.shared_queue import OwnQueue, own_queue
+from neuronctl.slurm.squeue import QueueJob, squeue
 from neuronctl.tracking import endings
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.tracking.lookup import look_up, matches, no_such_job, remember
+from neuronctl.tracking.lookup import matches, remember
 from neuronctl.tracking.rank_filter import Sink
 
 _FIRST, _LONGEST_RUNNING, _LONGEST_WAITING = 1.0, 5.0, 10.0  # seconds between squeues
+_SHORTEST = 0.2  # seconds until the next look, where another has just asked
 _GROWTH = 1.4
 _ACCOUNTING_LAG = 10.0  # seconds by which sacct may lag after slurmctld has forgotten a job
 
@@ -40,38 +42,70 @@ def wait(
     *,
     timeout: Optional[float] = None,
 ) -> int:
-    """Wait until a job ends; return its exit code.
-
-    tell: is told at the end how it ended. timeout: in seconds; raises TimeoutError. Ctrl-C raises
-    KeyboardInterrupt; the job continues.
-    """
-    watch = JobWatch(job, record)
-    sleep = _Until(timeout, f"job {job} has not ended")
-    while not watch.ended:
-        watch.poll()
-        if not watch.ended:
-            sleep(watch.interval)
-    if tell is not None:
-        tell(watch.last_words())
+    """Wait until a job ends; return its exit code. Otherwise as ``wait_for``."""
+    (watch,) = wait_for([JobWatch(job, record)], tell=tell, timeout=timeout)
     return watch.exit_status
 
 
-def wait_any(jobs: Sequence[JobId], timeout: Optional[float]) -> JobId:
-    """Wait until one of the jobs has ended, with one query for all of them; timeout as above."""
-    sleep = _Until(timeout, f"none of the jobs {', '.join(map(str, jobs))} has ended")
-    interval = _FIRST
+def wait_for(
+    watches: Sequence[JobWatch],
+    *,
+    any_of_them: bool = False,
+    tell: Optional[Callable[[str], None]] = None,
+    timeout: Optional[float] = None,
+) -> List[JobWatch]:
+    """Wait until the jobs have ended, or any of them; those that have.
+
+    tell: is told how each ended, when it ends. timeout: in seconds; raises TimeoutError. Ctrl-C
+    raises KeyboardInterrupt; the jobs continue.
+    """
+    sleep = _Until(timeout, _waiting_for(watches, any_of_them))
+    queue = _Rounds()
+    left = list(watches)
     while True:
-        found = look_up(list(jobs))
-        if found.missing:
-            raise no_such_job(found.missing, RecordStore.default())
-        if found.unavailable is not None and not installed():
-            raise found.unavailable
-        for job in jobs:
-            parts = [status for status in found.jobs if matches(job, status)]
-            if parts and all(status.ended for status in parts):
-                return job
-        sleep(interval)
-        interval = min(interval * _GROWTH, _LONGEST_WAITING)
+        queue.next()
+        for watch in left:
+            watch.poll(queue)
+            if watch.ended and tell is not None:
+                tell(watch.last_words())
+        left = [watch for watch in left if not watch.ended]
+        if not left or (any_of_them and len(left) < len(watches)):
+            return [watch for watch in watches if watch.ended]
+        sleep(min(watch.pause for watch in left))
+
+
+def _waiting_for(watches: Sequence[JobWatch], any_of_them: bool) -> str:
+    words = ", ".join(str(watch.job) for watch in watches)
+    if any_of_them:
+        return f"none of the jobs {words} has ended"
+    if len(watches) == 1:
+        return f"job {words} has not ended"
+    return f"the jobs {words} have not all ended"
+
+
+class _Rounds:
+    """The user's queue for many watches: each round asks once, if at all."""
+
+    def __init__(self) -> None:
+        self._last: Optional[OwnQueue] = None
+        self.next()
+
+    def next(self) -> None:
+        """Begin a round."""
+        self._began = time.time()
+        self._error: Optional[SlurmUnavailableError] = None
+
+    def __call__(self, oldest: float = 0.0) -> OwnQueue:
+        if self._error is not None:
+            raise self._error
+        last = self._last
+        if last is None or (last.age > oldest and last.asked_at < self._began):
+            try:
+                self._last = last = own_queue(oldest)
+            except SlurmUnavailableError as error:
+                self._error = error
+                raise
+        return last
 
 
 class _Until:
@@ -91,7 +125,7 @@ class _Until:
 class JobWatch:
     """Poll one job (or all tasks of an array)."""
 
-    def __init__(self, job: JobId, record: Optional[JobRecord]) -> None:
+    def __init__(self, job: JobId, record: Optional[JobRecord] = None) -> None:
         self.job = job
         self.record = record
         self.store = RecordStore.default()
@@ -101,23 +135,32 @@ class JobWatch:
         self.statuses: Tuple[JobStatus, ...] = ()
         self.ended = False
         self.interval = _FIRST
+        self.pause = _FIRST  # seconds until the next look
+        self._age = 0.0
         self._before = ""
         self._silent = False
         self._absent_since: Optional[float] = None
         self._paths: Dict[bool, str] = {}
+        self._others = False  # another user's job
 
-    def poll(self) -> List[str]:
-        """Query once; return the lines to show to the user."""
+    def poll(
+        self, queue: Callable[[float], OwnQueue] = own_queue, *, fresh: bool = False
+    ) -> List[str]:
+        """Look once; return the lines to show to the user.
+
+        queue: where the user's own jobs are read, from an answer of at most so many seconds ago.
+        fresh: whether only an answer of this moment will do.
+        """
         lines = []
         try:
-            self._ask()
+            self._ask(queue, fresh)
         except SlurmUnavailableError as error:
             if not installed():
                 raise
             if not self._silent:
                 lines.append(f"{error.message}; retrying")
             self._silent = True
-            self.interval = min(self.interval * _GROWTH, _LONGEST_WAITING)
+            self.pause = self.interval = min(self.interval * _GROWTH, _LONGEST_WAITING)
             return lines
         if self._silent:
             lines.append("Slurm is responding again")
@@ -133,6 +176,7 @@ class JobWatch:
         else:
             longest = _LONGEST_WAITING if self.waiting else _LONGEST_RUNNING
             self.interval = min(self.interval * _GROWTH, longest)
+        self.pause = max(_SHORTEST, self.interval - self._age)
         return lines
 
     @property
@@ -140,14 +184,31 @@ class JobWatch:
         """Whether all of it was pending when last asked."""
         return all(status.state == PENDING for status in self.statuses)
 
-    def _ask(self) -> None:
-        rows = squeue([self.job])
+    def _ask(self, queue: Callable[[float], OwnQueue], fresh: bool) -> None:
+        rows = self._rows(queue, fresh)
         if rows:
             self._absent_since = None
             self.statuses = self._with_earlier(self._own(jobstatus.merge(self.record, rows)))
             self.ended = all(status.ended for status in self.statuses)
             return
         self._ask_accounting()
+
+    def _rows(self, queue: Callable[[float], OwnQueue], fresh: bool) -> Sequence[QueueJob]:
+        """Its rows, from squeue's answer about all of the user's own jobs where it is one."""
+        self._age = 0.0
+        if not self._others:
+            # One from before the job was submitted does not know it.
+            for oldest in (0.0,) if fresh else (self.interval, 0.0):
+                own = queue(oldest)
+                rows = [row for row in own.rows if self.job.job in (row.id.job, row.job_id)]
+                if rows:
+                    self._age = own.age
+                    return rows
+            if self.record is not None:
+                return ()
+        rows = list(squeue([self.job]))
+        self._others = bool(rows)
+        return rows
 
     def _ask_accounting(self) -> None:
         """Query sacct after slurmctld has forgotten the job (or never knew it)."""

@@ -36,7 +36,8 @@ from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED, RUNNING
 from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct, sacct_logs
-from neuronctl.slurm.squeue import Queue, QueueJob, squeue
+from neuronctl.slurm.shared_queue import AskingOwnQueue, own_queue
+from neuronctl.slurm.squeue import Queue, QueueJob
 from neuronctl.tracking import endings
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
@@ -165,7 +166,7 @@ def with_ids(dependency: str, store: RecordStore, tell: Callable[[str], None]) -
 
 def queued() -> Tuple[JobStatus, ...]:
     """The user's own jobs that slurmctld knows, from one squeue."""
-    rows = _by_number(squeue(user=str(os.getuid())))
+    rows = _by_number(own_queue().rows)
     return tuple(status for number in rows for status in jobstatus.merge(None, rows[number]))
 
 
@@ -201,13 +202,19 @@ def nodes_of(status: JobStatus) -> Tuple[str, ...]:
 
 
 def mine(
-    store: Optional[RecordStore] = None, *, everybody: bool = False, since: Optional[int] = None
+    store: Optional[RecordStore] = None,
+    *,
+    everybody: bool = False,
+    since: Optional[int] = None,
+    oldest: float = 0.0,
 ) -> Found:
     """The user's jobs in the queue and those recorded in the last day; optionally everybody's.
 
-    since: also all of the same users' jobs in accounting from then on (epoch seconds).
+    since: also all of the same users' jobs in accounting from then on (epoch seconds). oldest: how
+    many seconds old squeue's answer about the user's own jobs may be.
     """
-    return _search((), store, user=None if everybody else str(os.getuid()), since=since)
+    user = None if everybody else str(os.getuid())
+    return _search((), store, user=user, since=since, oldest=oldest)
 
 
 def matches(asked: JobId, status: JobStatus) -> bool:
@@ -295,9 +302,15 @@ def _search(
     user: Optional[str] = None,
     accounting: bool = True,
     since: Optional[int] = None,
+    oldest: float = 0.0,
 ) -> Found:
-    # Too many ids would exceed the command line's length limit, so query all jobs instead.
-    with contextlib.closing(Queue(asked if len(asked) <= _MANY_IDS else (), user)) as queue:
+    queue: Union[Queue, AskingOwnQueue]
+    if user is not None and not asked:
+        queue = AskingOwnQueue(oldest)
+    else:
+        # Too many ids would exceed the command line's length limit, so query all jobs instead.
+        queue = Queue(asked if len(asked) <= _MANY_IDS else (), user)
+    with contextlib.closing(queue):
         # Import the record code and read the records while squeue runs.
         from neuronctl.records.store import RecordStore
 
@@ -320,7 +333,7 @@ class _Search:
         self.without_record: Set[int] = set()
         self.recovery: Optional[Recovery] = None
 
-    def run(self, asked: Sequence[JobId], asking: Queue) -> Found:
+    def run(self, asked: Sequence[JobId], asking: Union[Queue, AskingOwnQueue]) -> Found:
         with self._tolerant():
             if self.store.open_intents():
                 from neuronctl.records.recovery import Recovery

@@ -128,6 +128,7 @@ def results() -> Dict[str, Any]:
         "imports": {"status": [("click", 900)], "submit": [("json", 800), ("neuronctl.cli", 9000)]},
         "functions": {"status": [("a.py:1 f", 7, 1.5)], "submit": [("b.py:2 g", 1, 0.5)]},
         "definitions": {"python3.9": {"frozen": [18.0] * 3, "dataclasses": [50.0] * 3}},
+        "waits": {str(count): 12 for count in cases.WAITS},
         "opened": {str(count): min(count, 100) for count in cases.RECORDS},
         "processes": {
             "submit": [["squeue"], ["sbatch"]],

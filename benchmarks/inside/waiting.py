@@ -1,0 +1,45 @@
+"""Counts the requests that many ``neuronctl wait`` at once send to slurmctld.
+
+Reads {"jobs": [ID, …], "counts": [N, …], "seconds": S} from standard input: for each N, so many
+wait S seconds, each for a job of its own, and sdiag counts the user's requests. Prints {N: COUNT}.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from typing import Dict
+
+
+def requests() -> int:
+    """All requests of this user so far."""
+    told = subprocess.run(["sdiag"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    found = re.search(rf"\(\s*{os.getuid()}\) count:(\d+)", told)
+    return int(found[1]) if found else 0
+
+
+def main() -> None:
+    asked = json.load(sys.stdin)
+    requests()  # of the first one nothing is counted yet
+    answer: Dict[int, int] = {}
+    for count in asked["counts"]:
+        before = requests()
+        waits = [
+            subprocess.Popen(
+                ["neuronctl", "wait", str(job), "--timeout", f"{asked['seconds']}s"],
+                stderr=subprocess.DEVNULL,
+            )
+            for job in asked["jobs"][:count]
+        ]
+        codes = {wait.wait() for wait in waits}
+        if codes != {75}:
+            sys.exit(f"benchmarks: neuronctl wait ended with {codes}")
+        answer[count] = requests() - before - 1  # sdiag is one, too
+    json.dump(answer, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""``neuronctl wait``: wait until jobs end."""
+
+from __future__ import annotations
+
+import sys
+from typing import Optional, Tuple
+
+import click
+
+from neuronctl.cli.jobs import one_job
+from neuronctl.cli.say import notify
+from neuronctl.console import print_json, print_line
+from neuronctl.errors import TIMED_OUT
+from neuronctl.units import parse_timeout
+
+
+@click.command("wait")
+@click.argument("jobs", metavar="JOB...", nargs=-1, required=True)
+@click.option("--any", "any_of_them", is_flag=True, help="Stop when one of them has ended.")
+@click.option("--timeout", metavar="TIME", help="Wait no longer: 90s, 10m, 8h, 2d.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.wait/1).")
+def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as_json: bool) -> int:
+    """Wait until jobs have ended, and say how.
+
+    JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted. The
+    exit code is the job's own; of several jobs, the highest. If the time is over first, it is 75,
+    and the jobs continue, as they do after Ctrl-C.
+
+    Slurm is asked every few seconds, once for all commands of yours on this login node that wait.
+    """
+    from neuronctl.records.store import RecordStore
+    from neuronctl.tracking.follow import JobWatch, wait_for
+
+    seconds = None if timeout is None else parse_timeout(timeout)
+    store = RecordStore.default()
+    ids = dict.fromkeys(one_job(word, store) for word in jobs)
+    watches = [JobWatch(job) for job in ids]
+    late = None
+    try:
+        wait_for(
+            watches,
+            any_of_them=any_of_them,
+            tell=None if as_json else _print_now,
+            timeout=seconds,
+        )
+    except TimeoutError as error:
+        late = str(error)
+    ended = [watch for watch in watches if watch.ended]
+    if as_json:
+        from neuronctl.cli.json_data import status_data
+
+        rows = [
+            {
+                "job_id": str(watch.job),
+                "ended": watch.ended,
+                "exit_status": watch.exit_status if watch.ended else None,
+                "jobs": [status_data(status) for status in watch.statuses],
+            }
+            for watch in watches
+        ]
+        print_json("neuronctl.wait/1", {"timed_out": late is not None, "waited_for": rows})
+    if late is not None:
+        notify(late)
+        return TIMED_OUT
+    return max(watch.exit_status for watch in ended)
+
+
+def _print_now(line: str) -> None:
+    print_line(line)
+    sys.stdout.flush()

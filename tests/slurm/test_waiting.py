@@ -1,0 +1,77 @@
+"""neuronctl wait on a real Slurm: how it ends, and how often slurmctld hears of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+import pytest
+from harness import COMMENT, Sandbox
+
+JOB = ["sbatch", "--parsable", "-p", "amd_a100nv_8", "-n1", "-c1", "--gres=gpu:1", "-t5", COMMENT]
+
+TOGETHER = """\
+for job in "$@"; do neuronctl wait "$job" --timeout 15s & done
+wait
+"""
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(no_jobs: None) -> None:
+    """Each test ends with an empty queue."""
+
+
+def submit(sandbox: Sandbox, *arguments: str) -> str:
+    return sandbox.exec([*JOB, *arguments]).stdout.strip()
+
+
+def requests(sandbox: Sandbox) -> int:
+    """How many requests of the user have reached slurmctld."""
+    told = sandbox.root("sdiag").stdout
+    found = re.search(rf"\(\s*{sandbox.running.uid}\) count:(\d+)", told)
+    return int(found[1]) if found else 0
+
+
+def test_wait_ends_as_the_jobs_do(sandbox: Sandbox) -> None:
+    good = submit(sandbox, "--wrap=true")
+    bad = submit(sandbox, "--wrap=sleep 1; exit 3")
+    array = submit(sandbox, "--array=0-2", "--wrap=exit $SLURM_ARRAY_TASK_ID")
+    assert sandbox.exec(["neuronctl", "wait", good]).stdout == (
+        f"job {good} ended: COMPLETED, exit code 0:0\n"
+    )
+    for words, code in (([good, bad], 3), ([array], 2), ([f"{array}_1"], 1), ([good, array], 2)):
+        assert sandbox.exec(["neuronctl", "wait", *words], check=False).returncode == code
+
+
+def test_wait_for_the_first_of_several_and_no_longer_than_it_may(sandbox: Sandbox) -> None:
+    held = submit(sandbox, "--hold", "--wrap=true")
+    bad = submit(sandbox, "--wrap=exit 4")
+    first = sandbox.exec(["neuronctl", "wait", "--any", held, bad, "--json"], check=False)
+    assert first.returncode == 4
+    assert [job["ended"] for job in json.loads(first.stdout)["waited_for"]] == [False, True]
+    late = sandbox.exec(["neuronctl", "wait", held, bad, "--timeout", "2s"], check=False)
+    assert late.returncode == 75
+    assert late.stdout == f"job {bad} ended: FAILED, exit code 4:0\n"
+    sandbox.exec(["scancel", held])
+    assert sandbox.exec(["neuronctl", "wait", held], check=False).returncode == 143
+
+
+def test_many_waits_cost_slurmctld_as_much_as_one(sandbox: Sandbox) -> None:
+    """An answer serves all of them for a second at least, however many there are."""
+    jobs = [submit(sandbox, "--hold", "--wrap=true") for _ in range(20)]
+    before, began = requests(sandbox), time.monotonic()
+    told = sandbox.exec(["bash", "-c", TOGETHER, "bash", *jobs])
+    took, asked = time.monotonic() - began, requests(sandbox) - before
+    assert told.stderr.count("has not ended within 15 s") == len(jobs)
+    assert 2 <= asked <= took + 2
+
+
+def test_many_who_ask_for_the_status_share_answers(sandbox: Sandbox) -> None:
+    """Ten within ten seconds are told of that moment; more have an answer of two seconds ago."""
+    job = submit(sandbox, "--hold", "--wrap=true")
+    before, began = requests(sandbox), time.monotonic()
+    told = sandbox.exec(["bash", "-c", "for i in $(seq 30); do neuronctl status & done; wait"])
+    took, asked = time.monotonic() - began, requests(sandbox) - before
+    assert told.stdout.count(f"{job} ") == 30
+    assert 1 <= asked <= 10 * (1 + took / 10) + took / 2 + 2

@@ -17,9 +17,9 @@ from neuronctl.errors import SlurmUnavailableError
 from neuronctl.slurm.sbatch_passthrough import (
     PassedOn,
     become,
-    claimed_sbatches,
     die_of,
     find_sbatch,
+    started_sbatches,
 )
 from neuronctl.submission.monitored_script import without_monitor
 from neuronctl.submission.sbatch_attempt import Attempt
@@ -37,7 +37,7 @@ def call(words: Sequence[str]) -> int:
     variables: Mapping[str, str] = {}
     attempt = Attempt(["neuronctl", *sys.argv[1:]], _tell)
     try:
-        if claimed_sbatches():  # a neuronctl above this process records the job
+        if started_sbatches():  # a neuronctl above this process records the job
             become(path, words)
         with contextlib.nullcontext() if said.asked else _IN_SPITE_OF_ERRORS:
             variables = attempt.read(words, said)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
-from typing import Any, FrozenSet, List, Mapping, Optional, Sequence
+from typing import FrozenSet, List, Mapping, Optional, Sequence
 
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.fields import parse_timestamp
-from neuronctl.slurm.process import failure, plain_words, run
-from neuronctl.slurm.sbatch_passthrough import claim, find_sbatch, given_environment, release
+from neuronctl.slurm.process import clean_environment, failure, plain_words, run
+from neuronctl.slurm.sbatch_passthrough import find_sbatch, given_environment, with_started
 from neuronctl.slurm.shared_queue import forget
 
 _PATIENCE = 30.0  # seconds to wait for sbatch
@@ -70,8 +71,8 @@ def sbatch(
     no slurmctld, or no response in time. In the last case it is unknown whether the job was
     accepted, and the error says so.
     """
-    argv = sbatch_argv(mark)
-    return _submit(argv, input=script, cwd=cwd, for_job=True, environment=environment)
+    env = {**clean_environment(os.environ, for_job=True), **(environment or {})}
+    return _submit(sbatch_argv(mark), script, cwd, env)
 
 
 def sbatch_existing(
@@ -86,19 +87,20 @@ def sbatch_existing(
     words: the command, ``sbatch`` first. script: for sbatch's standard input. environment: more
     variables. Raises as ``sbatch``.
     """
-    return _submit(words, input=script, cwd=cwd, env={**given_environment(), **environment})
+    return _submit(words, script, cwd, {**given_environment(), **environment})
 
 
-def _submit(argv: Sequence[str], **how: Any) -> Submitted:
+def _submit(
+    argv: Sequence[str], script: Optional[str], cwd: Optional[str], env: Mapping[str, str]
+) -> Submitted:
     unknown = (
         "it is unknown whether the job was accepted: check 'neuronctl status' before you "
         "submit it again"
     )
-    claimed = claim(find_sbatch())
+    env = with_started(find_sbatch(), env)
     try:
-        result = run(argv, timeout=_PATIENCE, silence=unknown, **how)
+        result = run(argv, timeout=_PATIENCE, input=script, cwd=cwd, env=env, silence=unknown)
     finally:
-        release(claimed)
         forget()
     if result.returncode != 0:
         error = failure(result)

@@ -6,17 +6,16 @@ import contextlib
 import os
 import signal
 import subprocess
-import threading
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.slurm.process import in_memory, where_slurm_is
 
-_CLAIM = "neuronctl-sbatch"
-_OWN: Set[int] = set()
-"""Claims of this process, whose other threads may submit jobs too."""
-_LOCK = threading.Lock()
-"""Held while a claim of this process is made, told apart from others', or given up."""
+_CALLED = "NEURONCTL_SBATCH"
+"""Variable for a file named sbatch that may call neuronctl itself, since it is a script: the job
+that it is called in, and the files of that name that were started, with colons between them.
+
+A job inherits the variable, but has an id of its own."""
 
 
 def find_sbatch() -> str:
@@ -32,10 +31,7 @@ def find_sbatch() -> str:
             status = os.stat(path)
             if os.path.isfile(path) and os.access(path, os.X_OK):
                 found.setdefault((status.st_dev, status.st_ino), path)
-    paths = list(found.values())
-    with _LOCK:
-        claimed = claimed_sbatches()
-    paths = [path for path in paths if path not in claimed]
+    paths = [path for path in found.values() if path not in started_sbatches()]
     if not paths:
         raise SlurmUnavailableError(
             "sbatch not found: Slurm is not on PATH",
@@ -44,42 +40,20 @@ def find_sbatch() -> str:
     return paths[0]
 
 
-def claimed_sbatches() -> Set[str]:
-    """What neuronctls above this process, or this one before it became sbatch, have started."""
-    found = set()
-    pid = os.getpid()
-    while pid > 1:
-        with contextlib.suppress(OSError):
-            for number in os.listdir(f"/proc/{pid}/fd"):
-                if pid == os.getpid() and int(number) in _OWN:
-                    continue
-                path = f"/proc/{pid}/fd/{number}"
-                with contextlib.suppress(OSError):
-                    if os.readlink(path).startswith(f"/memfd:{_CLAIM}"):
-                        with open(path, "rb") as file:
-                            found.add(os.fsdecode(file.read()))
-        try:
-            with open(f"/proc/{pid}/stat", "rb") as file:
-                pid = int(file.read().rpartition(b")")[2].split()[1])
-        except OSError:
-            break
-    return found
+def started_sbatches() -> Tuple[str, ...]:
+    """The files that neuronctls above this process have started."""
+    job, *paths = os.environ.get(_CALLED, "").split(":")
+    return tuple(paths) if job == os.environ.get("SLURM_JOB_ID", "") else ()
 
 
-def claim(path: str) -> int:
-    """A descriptor that tells a neuronctl below this process which sbatch was started."""
-    with _LOCK:
-        file = os.memfd_create(_CLAIM)
-        _OWN.add(file)
-    os.pwrite(file, os.fsencode(path), 0)
-    return file
-
-
-def release(claimed: int) -> None:
-    """Close a descriptor of claim()."""
-    with _LOCK:
-        _OWN.discard(claimed)
-        os.close(claimed)
+def with_started(path: str, environment: Mapping[str, str]) -> Dict[str, str]:
+    """The environment for an sbatch; of a script, with its name and those above this process."""
+    others = {name: value for name, value in environment.items() if name != _CALLED}
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        if file.read(2) == b"#!":
+            paths = ":".join((others.get("SLURM_JOB_ID", ""), *started_sbatches(), path))
+            return {**others, _CALLED: paths}
+    return others
 
 
 def given_environment() -> Dict[str, str]:
@@ -98,10 +72,9 @@ def given_environment() -> Dict[str, str]:
 
 def become(path: str, words: Sequence[str]) -> None:
     """Replace this process by sbatch; returns only by raising OSError."""
-    os.set_inheritable(claim(path), True)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
         signal.signal(number, signal.SIG_DFL)
-    os.execve(path, ["sbatch", *words], given_environment())
+    os.execve(path, ["sbatch", *words], with_started(path, given_environment()))
 
 
 _RELAYED = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "ALRM")
@@ -129,7 +102,6 @@ class PassedOn:
         self._waiting: List[int] = []
         self._process: Optional[subprocess.Popen[bytes]] = None
         self._before: Dict[int, Any] = {}
-        self._claim = claim(path)
         for name in _RELAYED:
             number = getattr(signal, f"SIG{name}")
             if signal.getsignal(number) is not signal.SIG_IGN:
@@ -143,7 +115,7 @@ class PassedOn:
                 executable=path,
                 stdin=given,
                 stdout=subprocess.PIPE,
-                env={**given_environment(), **environment},
+                env=with_started(path, {**given_environment(), **environment}),
                 close_fds=False,
                 bufsize=0,
             )

@@ -329,6 +329,8 @@ def test_the_environment_is_not_changed(run: Run, fake_slurm: FakeSlurm) -> None
         )
         seen[argv[0]] = fake_slurm.seen_env("sbatch")
     first, second = seen.values()
+    # This sbatch is a script: it is told by whom it was started, in case it calls neuronctl itself.
+    assert second.pop("NEURONCTL_SBATCH").startswith("3:/")
     assert first == second and first["SLURM_JOB_ID"] == "3"
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import List, Optional
 
@@ -152,30 +150,24 @@ def test_a_changed_file_is_seen(script: Path) -> None:
     assert own.has_changed()
 
 
-def test_submissions_from_several_threads_find_sbatch(
+def test_an_sbatch_that_calls_neuronctl_is_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The mark of one thread's sbatch is not taken for one above this process."""
-    sbatch = tmp_path / "sbatch"
-    sbatch.write_text("#!/bin/sh\n")
-    sbatch.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    claimed = sbatch_passthrough.claim(str(sbatch))
-    try:
-        assert sbatch_passthrough.find_sbatch() == str(sbatch)
-    finally:
-        sbatch_passthrough.release(claimed)
-    assert sbatch_passthrough.find_sbatch() == str(sbatch)
-
-    def submit(_: int) -> str:
-        claimed = sbatch_passthrough.claim(sbatch_passthrough.find_sbatch())
-        sbatch_passthrough.release(claimed)
-        return "found"
-
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        with ThreadPoolExecutor(4) as pool:
-            assert set(pool.map(submit, range(1500))) == {"found"}
-    finally:
-        sys.setswitchinterval(interval)
+    """The one that was started, in the same job only: a job inherits the variable."""
+    first, second, program = (tmp_path / name / "sbatch" for name in ("a", "b", "c"))
+    for file, text in ((first, "#!/bin/sh\n"), (second, "#!/bin/sh\n"), (program, "\x7fELF")):
+        file.parent.mkdir()
+        file.write_text(text)
+        file.chmod(0o755)
+    monkeypatch.setenv("PATH", ":".join(str(file.parent) for file in (first, second, program)))
+    find = sbatch_passthrough.find_sbatch
+    for expected in (first, second, program):
+        assert find() == str(expected)
+        environment = sbatch_passthrough.with_started(find(), os.environ)
+        name = "NEURONCTL_SBATCH"
+        monkeypatch.setenv(name, environment.get(name, "gone"))
+    assert "NEURONCTL_SBATCH" not in environment  # what no script is calls nobody
+    monkeypatch.setenv(name, f":{first}")
+    assert find() == str(second)
+    monkeypatch.setenv("SLURM_JOB_ID", "9")
+    assert find() == str(first)

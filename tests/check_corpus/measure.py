@@ -99,6 +99,10 @@ KINDS: Dict[str, str] = {
     "empty-variable": "NC660",
     "srun-option": "NC662",
     "too-short": "",
+    "blind": "NC663",
+    "env-as-program": "",
+    "joined": "",
+    "test-blank": "",
     "waits-for-user": "NC658",
 }
 """What a reader calls a defect, and the codes that say it; none where check does not look."""

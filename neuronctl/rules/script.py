@@ -61,7 +61,9 @@ def check_script(
     told = {known.finding.code for known in found}
     refused = {known.place.line for known in found if known.finding.code in ("NC601", "NC606")}
     for finding in _that_hold(facts, of_plan, now=now):
-        if finding.code == "NC411" and (told & {"NC606", "NC634"} or submits_itself(facts)):
+        if finding.code == "NC411" and (
+            told & {"NC606", "NC634", "NC643"} or submits_itself(facts)
+        ):
             continue  # said better already, or it makes the directory before
         given = facts.given(*finding.about)
         if finding.code in ("NC122", "NC123") and given is not None and given.place.line in refused:

@@ -100,7 +100,9 @@ class ScriptFacts:
         """Whether anything in it is, or may be, a launcher: what is not known may be one."""
         unknown = any(command.words and not command.name for command in self.shell.commands)
         return unknown or any(
-            launch.is_launcher or not launch.certain for launch in self.every_launch
+            (launch.is_launcher or not launch.certain)
+            and not (launch.command.captured and launch.is_srun)  # it asks a node for something
+            for launch in self.every_launch
         )
 
     @cached_property

@@ -64,6 +64,15 @@ def _nested(facts: ScriptFacts, outer: Launch, inner: Launch) -> Optional[Tuple[
         )
     if nodes < 2 or each != 1:
         return None
+    # torchrun is for one node unless it is told of more, whatever meeting place it has.
+    counts = {*inner.launcher.nodes} & {*inner.launcher.joins}
+    alone = inner.launcher.endpoint and inner.certain and not inner.has(*counts)
+    if inner.has(*inner.launcher.joins) and counts and alone and "PET_" not in facts.text:
+        return (
+            f"{inner.kind} is started on {nodes} nodes, and without --{min(counts)} each is for 1 "
+            "node: they do not train together",
+            f'write --{min(counts)}="$SLURM_NNODES"',
+        )
     if not inner.has(*inner.launcher.joins):
         options = [f"--{name}".replace("_", "-") for name in inner.launcher.joins[:2]]
         return (
@@ -342,6 +351,19 @@ def _plain(launch: Launch) -> bool:
     return known and not launch.has("c") and not tool and not launch.command.captured
 
 
+@script_rule(ERROR, "NC665", "program that is no program")
+def no_program(facts: ScriptFacts) -> Iterator[Violation]:
+    """As srun and mpirun do it (tried on 22.05): they are no shells."""
+    for launch in facts.every_launch:
+        variable = re.match(r"[A-Za-z_]\w*=", launch.word.raw)
+        if launch.kind == PROGRAM and variable and launch.word != launch.command.words[0]:
+            yield Violation(
+                f"{launch.word.raw} is taken for the name of a program, which does not exist",
+                f"write env {variable[0]}…, or set it before the command",
+                place=launch.place,
+            )
+
+
 @script_rule(WARNING, "NC624", "program that starts once", "by_absence")
 def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
     plan = facts.plan
@@ -359,7 +381,8 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
         launch.command.background or launch.command.looped for launch in programs
     ):
         # On one node, tasks are often asked for where cores are meant.
-        cores = plan.nodes == 1 and facts.tasks != plan.gpus_per_node
+        several = any(map(_takes_several, programs)) or facts.shell.assigned("CUDA_VISIBLE_DEVICES")
+        cores = plan.nodes == 1 and (facts.tasks != plan.gpus_per_node or bool(several))
         meant = f", or, if cores are meant, request --ntasks=1 --cpus-per-task={facts.tasks}"
         where = counted(plan.nodes, "node")
         yield Violation(
@@ -377,7 +400,7 @@ def _is_mpi(launch: Launch) -> bool:
     return launch.kind == PROGRAM and re.fullmatch(r"\w+[_.-]mpi", launch.name) is not None
 
 
-_ALONE = ("Rscript", "matlab", "snakemake", "ray", "vllm", "ollama", "yolo", "wandb", "gmx")
+_ALONE = ("Rscript", "matlab", "snakemake", "ray", "vllm", "ollama", "yolo", "gmx")
 
 
 def _alone(launch: Launch) -> bool:
@@ -679,6 +702,9 @@ _ADDRESS = re.compile(r"(?!127\.|0\.)(\d{1,3}\.){3}\d{1,3}(:\d+)?")
 _OF_THE_FIRST = re.compile(r"(?i)MASTER_?ADDR\w*|(head|master|ip)_?(node)?_?(ip|addr|address|head)")
 
 
+_MEETS = re.compile(r"--?(master|head|dist|init|server)[_-]?(addr(ess)?|ip|url|method|node)")
+
+
 def _fixed_address(facts: ScriptFacts) -> Iterator[Violation]:
     """An address as the place where a job's processes meet."""
     found = [
@@ -691,6 +717,12 @@ def _fixed_address(facts: ScriptFacts) -> Iterator[Violation]:
             continue  # it may be one of several jobs, of which somebody knows the first
         names = run.launcher.address + run.launcher.endpoint
         found += [(run.options[name], run.place_of(name)) for name in names if run.has(name)]
+        own = run.own_words[1:] if run.kind == PYTHON else ()
+        for word, following in zip(own, (*own[1:], None)):
+            name, equals, value = word.outline.partition("=")
+            if _MEETS.fullmatch(name):
+                value = value if equals else (following and following.outline) or ""
+                found.append((value.rpartition("//")[2], word.place))
     for address, place in found:
         if _ADDRESS.fullmatch(address):
             yield Violation(

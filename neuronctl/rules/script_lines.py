@@ -125,6 +125,7 @@ def own_directory(facts: ScriptFacts) -> Iterator[Violation]:
         return
 
 
+_FILTERS = frozenset("tee ts grep sed awk cat gzip pigz xz zstd sort tail".split())  # noqa: SIM905
 _SAYS = ("echo", "date", "printf", "deactivate", "exit", "wait")
 
 
@@ -141,7 +142,7 @@ def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
         default=-1,
     )
     for at, (command, beside) in enumerate(zip(commands, commands[1:])):
-        shows = beside.piped and beside.name in ("tee", "ts", "grep", "sed", "awk", "cat")
+        shows = beside.piped and beside.name in _FILTERS
         if not shows or id(command) not in works or command.background:
             continue
         if strict or last_step < at + 2:
@@ -339,6 +340,36 @@ def _joined(facts: ScriptFacts) -> Iterator[Violation]:
             within = within or name.endswith(".py")
 
 
+_TEST = re.compile(
+    r"(?:^|[;&|]|\b(?:if|elif|while|until)\b)\s*(!\s*)?(\[[^\s\[:\]][^\s]*)\s.*\]\s*(;|$|&|\|)"
+)
+
+
+def _grown_together(facts: ScriptFacts) -> Iterator[Violation]:
+    """Words without the blank that bash needs between them."""
+    for command in facts.shell.commands if facts.header.for_bash else ():
+        for before, word in zip(command.words, command.words[1:]):
+            line = facts.lines[before.place.line - 1]
+            next_line = word.place.line == before.place.line + 1 and word.place.column == 1
+            if next_line and word.raw.startswith("--") and re.search(r"[^\s\\]\\$", line):
+                yield Violation(
+                    f"no blank is before the backslash of line {before.place.line}: this belongs "
+                    f"to {before.raw}",
+                    "write a blank before the backslash",
+                    place=word.place,
+                    severity=WARNING,
+                )
+    for number, line in enumerate(facts.lines if facts.header.for_bash else (), 1):
+        match = _TEST.search(line)
+        if match is not None and not line.lstrip().startswith("#"):
+            yield Violation(
+                f"there is no command {match[2]}: bash needs a blank behind [",
+                "write [ and ] with blanks around them",
+                place=SourceSpan(number, match.start(2) + 1, match.end(2) + 1),
+                severity=WARNING,
+            )
+
+
 def _with_blanks(facts: ScriptFacts) -> Iterator[Violation]:
     """An assignment that bash takes for a command: ``LR = 0.1``, ``$LR=0.1``."""
     for command in facts.shell.commands if facts.header.for_bash else ():
@@ -372,6 +403,7 @@ def lost_options(facts: ScriptFacts) -> Iterator[Violation]:
     """What follows a line whose backslash is missing, or is not the last character."""
     yield from _joined(facts)
     yield from _with_blanks(facts)
+    yield from _grown_together(facts)
     lost = [
         command
         for command in (facts.shell.commands if facts.header.for_bash else ())

@@ -177,7 +177,8 @@ def gpus_by_hand(facts: ScriptFacts) -> Iterator[Violation]:
     has = facts.plan.gpus_per_node
     every = facts.shell.every_assignment
     found = [variable for variable in every if variable.name == "CUDA_VISIBLE_DEVICES"]
-    several = len(found) > 1 + len(facts.shell.assigned("CUDA_VISIBLE_DEVICES"))
+    before = [variable.word.value for variable in found if variable.exported and not variable.sure]
+    several = len({*before}) > 1  # each has its share
     asks = [command for command in facts.shell.calls("nvidia-smi", "rocm-smi") if command.captured]
     counted_here = bool(asks or re.search(r"SLURM_GPUS|SLURM_JOB_GPUS|device_count", facts.text))
     for variable in found:
@@ -635,12 +636,17 @@ UNFILLED = re.compile(r"<[A-Za-z][\w .@-]*>")
 @script_rule(ERROR, "NC643", "shell text that cannot be read")
 def syntax(facts: ScriptFacts) -> Iterator[Violation]:
     for given in facts.header.given:
-        if given.source == SCRIPT and UNFILLED.fullmatch(given.value or ""):
+        open_ones = re.findall(UNFILLED, given.value or "")
+        log = given.name in ("output", "error", "chdir")
+        if given.source == SCRIPT and open_ones and (log or open_ones[0] == given.value):
+            fails = log or given.name in ("partition", "account", "qos")
             yield Violation(
-                f"nobody has filled in --{given.name}={given.value}",
+                f"nobody has filled in {open_ones[0]} of --{given.name}={given.value}"
+                if log
+                else f"nobody has filled in --{given.name}={given.value}",
                 "write the value in its place, or remove the option",
                 place=given.value_place,
-                severity=ERROR if given.name in ("partition", "account", "qos") else WARNING,
+                severity=ERROR if fails else WARNING,
             )
     for place in facts.shell.placeholders[:1] if facts.header.for_bash else ():
         named = facts.lines[place.line - 1][place.column - 1 : place.end - 1]

@@ -100,9 +100,9 @@ KINDS: Dict[str, str] = {
     "srun-option": "NC662",
     "too-short": "",
     "blind": "NC663",
-    "env-as-program": "",
-    "joined": "",
-    "test-blank": "",
+    "env-as-program": "NC665",
+    "joined": "NC649",
+    "test-blank": "NC649",
     "waits-for-user": "NC658",
 }
 """What a reader calls a defect, and the codes that say it; none where check does not look."""

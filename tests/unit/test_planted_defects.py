@@ -287,6 +287,17 @@ DEFECTS: List[Tuple[str, str, str]] = [
 ]
 
 DEFECTS += [
+    ("NC621", ONE_EACH, "srun torchrun --nproc_per_node 4 --rdzv_endpoint=$H:1 t.py@@"),
+    ("NC624", ONE_EACH, "h=$(srun -N1 -n1 hostname)\npython t.py --host $h@@"),
+    ("NC633", GPUS, "CUDA_VISIBLE_DEVICES=1 python t.py@@\nCUDA_VISIBLE_DEVICES=1 python u.py"),
+    ("NC643", f"{GPU}\n#SBATCH -o <your-path>/logs/%j@@", RUN),
+    ("NC646", GPU, "zcat x | python t.py | gzip > y@@"),
+    ("NC649", GPU, "python t.py --a 1\\\n--b 2@@"),
+    ("NC649", GPU, "i=1\nif [$i = 1]; then@@\n  python t.py\nfi"),
+    ("NC656", ONE_EACH, "srun python t.py --master_addr 10.1.2.3@@"),
+    ("NC656", ONE_EACH, "srun python t.py --dist-url=tcp://10.1.2.3:2950@@"),
+    ("NC665", GPU, "srun OMP_NUM_THREADS=1 python t.py@@"),
+    ("NC665", EACH, "mpirun -np 2 A=1 ./x@@"),
     # What many people's scripts have.
     ("NC606", f"{GPU}\n#SBATCH -o logs/@@", RUN),
     ("NC606", f"{GPU}\n#SBATCH --error=~/x.err@@", RUN),
@@ -332,6 +343,16 @@ DEFECTS += [
 RIGHT: List[Tuple[str, str, str]] = [
     ("NC652", GPU, "cd $TMPDIR\npython t.py\ncp -r out $SLURM_SUBMIT_DIR"),
     ("NC606", f"{GPU} -o logs/x", RUN),
+    ("NC621", ONE_EACH, "export PET_NNODES=3\nsrun torchrun --rdzv_endpoint=$H:1 t.py"),
+    (
+        "NC633",
+        GPUS,
+        "CUDA_VISIBLE_DEVICES=1 python t.py &\nCUDA_VISIBLE_DEVICES=2 python u.py\nwait",
+    ),
+    ("NC643", f"{GPU} -o run-<%j>.log", RUN),
+    ("NC649", GPU, "if [ -n $A ] && [[ $A == [0-9]* ]]; then\n  python t.py\nfi"),
+    ("NC656", ONE_EACH, "srun python t.py --master_addr $MASTER_ADDR"),
+    ("NC665", GPU, "srun env A=1 python t.py\nA=1 srun python t.py x=1"),
     ("NC612", f"{GPU} --mem=64G", RUN),
     ("NC612", f"{GPU} --mem=0", RUN),
     ("NC612", f"{GPU} -c 16 --mem-per-cpu=500", RUN),

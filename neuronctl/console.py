@@ -10,6 +10,7 @@ characters are written out as ``\x1b``. NO_COLOR is respected.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import sys
 from typing import Any, Iterable, Iterator, List, Mapping, Optional, Sequence, TextIO
@@ -18,6 +19,9 @@ from neuronctl.frozen import dataclass, field
 
 GAP = 2
 """Blanks between two columns."""
+
+PAGE = 500
+"""As many rows of a table are held at a time; the first page decides which columns are shown."""
 
 
 @dataclass(frozen=True)
@@ -80,29 +84,42 @@ def printable(text: str) -> str:
 
 def print_table(
     columns: Sequence[Column],
-    rows: Sequence[Sequence[str]],
+    rows: Iterable[Sequence[str]],
     *,
     title: str = "",
     file: Optional[TextIO] = None,
 ) -> None:
     """Print rows under their headers; each row has as many cells as there are columns."""
     out = file or sys.stdout
-    cells = [[printable(cell) for cell in row] for row in rows]
     if title:
         print_text(title, "bold", file=out)
-    if not is_terminal(out):
-        for line in _aligned(columns, cells):
-            _write(out, "".join(line).rstrip() + "\n")
-        return
-    width = terminal_width()
-    shown = _shown(columns, cells, width)
-    _draw([columns[n] for n in shown], [[row[n] for n in shown] for row in cells], width, out)
+    on_terminal, left = is_terminal(out), iter(rows)
+    page = _page(left)
+    shown = _shown(columns, page, terminal_width()) if on_terminal else range(len(columns))
+    kept = [columns[n] for n in shown]
+    headers = [column.header for column in kept]
+    widths = list(map(cell_width, headers))
+    while page or headers:
+        cells = [[row[n] for n in shown] for row in page]
+        widths = [
+            max(widths[n], *(cell_width(row[n]) for row in cells), 0) for n in range(len(kept))
+        ]
+        if on_terminal:
+            _draw(kept, headers, cells, widths, out)
+        else:
+            for line in _aligned(kept, [headers, *cells] if headers else cells, widths):
+                _write(out, "".join(line).rstrip() + "\n")
+        headers, page = [], _page(left)
     left_out = [column.header for n, column in enumerate(columns) if n not in shown]
     if left_out:
         import textwrap
 
         note = f"hidden to fit the terminal: {', '.join(left_out)}"
-        print_text(textwrap.fill(note, width), "dim", file=out)
+        print_text(textwrap.fill(note, terminal_width()), "dim", file=out)
+
+
+def _page(rows: Iterator[Sequence[str]]) -> List[List[str]]:
+    return [[printable(cell) for cell in row] for row in itertools.islice(rows, PAGE)]
 
 
 def print_json(schema: str, data: Mapping[str, Any], *, file: Optional[TextIO] = None) -> None:
@@ -191,17 +208,17 @@ def _write(out: TextIO, text: str) -> None:
     out.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
-def _aligned(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Iterator[List[str]]:
-    """The header's and each row's cells, padded to one width per column; the gap is in them."""
-    table = [[column.header for column in columns], *rows]
-    widths = [max(cell_width(row[n]) for row in table) for n in range(len(columns))]
+def _aligned(
+    columns: Sequence[Column], lines: Sequence[Sequence[str]], widths: Sequence[int]
+) -> Iterator[List[str]]:
+    """The cells of each line, padded to one width per column; the gap is in them."""
     gaps = [" " * GAP] * (len(columns) - 1) + [""]
-    for row in table:
-        line = []
-        for column, cell, width, gap in zip(columns, row, widths, gaps):
+    for line in lines:
+        padded = []
+        for column, cell, width, gap in zip(columns, line, widths, gaps):
             blanks = " " * (width - cell_width(cell))
-            line.append((blanks + cell if column.justify == "right" else cell + blanks) + gap)
-        yield line
+            padded.append((blanks + cell if column.justify == "right" else cell + blanks) + gap)
+        yield padded
 
 
 def _shown(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> List[int]:
@@ -221,30 +238,41 @@ def _shown(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int)
 
 
 def _draw(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, out: TextIO
+    columns: Sequence[Column],
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    widths: Sequence[int],
+    out: TextIO,
 ) -> None:
-    console = _rich_console(out, width)
-    lines = list(_aligned(columns, rows))
-    if sum(map(cell_width, lines[0])) > width:
-        console.print(_folded(columns, rows))
+    console = _rich_console(out, terminal_width())
+    if sum(widths) + GAP * (len(widths) - 1) > console.width:
+        console.print(_folded(columns, rows, bool(headers)))
         return
     # For 100 rows this takes 4 ms, and rich's Table 120 ms.
     from rich.segment import Segment, Segments
 
-    segments = []
-    for line in lines:
+    segments: List[Segment] = []
+    lines = [headers, *rows] if headers else rows
+    for line in _aligned(columns, lines, widths):
+        is_head = bool(headers) and not segments
         for column, cell in zip(columns, line):
-            style = "bold" if line is lines[0] else column.style_of(cell.strip())
+            style = "bold" if is_head else column.style_of(cell.strip())
             segments.append(Segment(cell, console.get_style(style) if style else None))
         segments.append(Segment.line())
     console.print(Segments(segments), soft_wrap=True, end="")
 
 
-def _folded(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Any:
+def _folded(columns: Sequence[Column], rows: Sequence[Sequence[str]], with_headers: bool) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
+    table = Table(
+        box=None,
+        padding=(0, GAP, 0, 0),
+        pad_edge=False,
+        header_style="bold",
+        show_header=with_headers,
+    )
     for column in columns:
         table.add_column(
             Text(column.header),

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import time
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import click
 
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.cli.job_table import STATE_STYLES, state_style
 from neuronctl.cli.say import notify
-from neuronctl.console import Column, print_json_list, print_line, print_table, shortened
+from neuronctl.console import PAGE, Column, print_json_list, print_line, print_table, shortened
 from neuronctl.errors import RecordError, UsageError
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.shell import join
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import FAILED, UNKNOWN
+from neuronctl.slurm.squeue import Queue
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus, from_record, state_counts
 from neuronctl.tracking.lookup import Found, is_named, look_up, mine
@@ -74,8 +76,7 @@ def command(
     notify(*store.warnings)
 
 
-_PAGE = 500
-"""As many records as Slurm is asked about by their ids."""
+_PAGE = PAGE  # as many records as sacct is asked about at once
 
 
 class _Seeker:
@@ -85,6 +86,7 @@ class _Seeker:
         self._store = store
         self._told: Set[str] = set()
         self._silent = ""  # why Slurm is not asked again
+        self._queue: Optional[Queue] = None  # all of the user's, where there is more than a page
         self.found = 0
         if store.open_intents():
             # Only an answer about all of the user's jobs finds an interrupted submission.
@@ -93,12 +95,14 @@ class _Seeker:
     def with_states(
         self, records: Iterator[JobRecord]
     ) -> Iterator[Tuple[JobRecord, Sequence[JobStatus]]]:
-        """Each with its states, from one squeue and one sacct a page."""
+        """Each with its states, from one squeue, and one sacct a page."""
         while True:
             page = list(itertools.islice(records, _PAGE))
             if not page:
                 return
             self.found += len(page)
+            if len(page) == _PAGE:
+                self._queue = self._queue or Queue(user=str(os.getuid()))
             states = self._states(page)
             for record in page:
                 yield record, states.get(record.key, [])
@@ -112,7 +116,7 @@ class _Seeker:
         states: Dict[str, List[JobStatus]] = {}
         if not ids:
             return states
-        found = look_up(list(ids), self._store)
+        found = look_up(list(ids), self._store, queue=self._queue)
         self._tell(found)
         for status in found.jobs:
             if status.key is not None:
@@ -135,7 +139,7 @@ class _Seeker:
 
 
 def _print(
-    looked_up: Iterable[Tuple[JobRecord, Sequence[JobStatus]]], arguments: Dict[str, str]
+    looked_up: Iterator[Tuple[JobRecord, Sequence[JobStatus]]], arguments: Dict[str, str]
 ) -> None:
     styles = {**STATE_STYLES, "REFUSED": STATE_STYLES[FAILED]}
     columns = [
@@ -149,13 +153,13 @@ def _print(
         Column("REASON OR EXIT"),
         Column("USED", justify="right", priority=2, no_wrap=True),
     ]
-    rows = []
-    for record, known in looked_up:
+
+    def row(record: JobRecord, known: Sequence[JobStatus]) -> List[str]:
         word = state_word(record, known)
         if len(known) > 1:  # of an array the state that matters most
             styles.setdefault(word, state_style(known))
         used = known[0].elapsed if len(known) == 1 else None
-        cells = [
+        return [
             "-" if record.job_id is None else str(record.job_id),
             time.strftime("%m-%d %H:%M", time.localtime(record.begun_at)),
             shortened(record.job_name, 16),
@@ -166,9 +170,9 @@ def _print(
             _how(record, known),
             "" if used is None else duration(used),
         ]
-        rows.append(cells)
-    if rows:
-        print_table(columns, rows)
+
+    for first in looked_up:
+        print_table(columns, itertools.starmap(row, itertools.chain([first], looked_up)))
 
 
 def _arguments(record: JobRecord) -> str:

@@ -35,7 +35,7 @@ class Provenance:
     program_text: Optional[str] = None
 
 
-def read_provenance(script: Optional[str], cwd: str, content: Optional[bytes] = None) -> Provenance:
+def read_provenance(script: Optional[str], cwd: str, content: bytes = b"") -> Provenance:
     """The current provenance of a job that runs ``script`` and is submitted from ``cwd``.
 
     content: the script's, where it was read already.

@@ -15,6 +15,7 @@ import os
 import time
 from typing import Dict, Iterable, List, Tuple, Union
 
+from neuronctl.batchscript.find import MAX_BYTES
 from neuronctl.batchscript.sbatch_line import read_line
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.errors import NeuronctlError, RecordError, SlurmError
@@ -217,7 +218,9 @@ def _is_its_script(record: JobRecord, row: Row) -> bool:
     """Whether a job's script is the recorded one; of one that Slurm has forgotten, its command."""
     script = batch_script(row.id.job)
     if script is not None:
-        return hashlib.sha256(script).hexdigest() == record.script_sha256
+        # Of a file that is too long, the record has the beginning.
+        texts = (script, script[: MAX_BYTES + 1])
+        return record.script_sha256 in {hashlib.sha256(text).hexdigest() for text in texts}
     return isinstance(row, AccountingJob) and bool(row.command)
 
 

@@ -135,10 +135,13 @@ class Queue:
         # A job's name may contain any character, so each row ends with an unguessable marker.
         self.end = "\x1e" + os.urandom(8).hex()
         self._asked = RunningCommand(squeue_argv(job_ids, user, end=self.end), timeout=10)
+        self._rows: Optional[Tuple[QueueJob, ...]] = None
 
     def rows(self) -> Tuple[QueueJob, ...]:
         """Wait for the rows; raises SlurmError."""
-        return tuple(parse_squeue(self.text(), end=self.end))
+        if self._rows is None:
+            self._rows = tuple(parse_squeue(self.text(), end=self.end))
+        return self._rows
 
     def text(self) -> str:
         """Wait for what squeue prints, each row with ``end`` behind it; raises SlurmError."""

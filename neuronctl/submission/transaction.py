@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Callable, Iterator, Mapping, Optional, Tuple
 
+from neuronctl.batchscript.find import MAX_BYTES
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.errors import RecordError, SlurmError
 from neuronctl.frozen import dataclass, replace
@@ -63,8 +64,9 @@ class Recording:
         self.store: Optional[RecordStore] = None
         self.cluster = cluster or local_cluster()
         self._warn = warn
-        # Somebody's own script was read already.
-        content = draft.script.encode("utf-8", "surrogateescape") if draft.sbatch else None
+        # Somebody's own script was read already, unless it is too long.
+        content = draft.script.encode("utf-8", "surrogateescape") if draft.sbatch else b""
+        content = b"" if len(content) > MAX_BYTES else content
         surroundings = read_provenance(draft.request.get("script"), draft.cwd, content)
         self.draft = self._begun = replace(draft, surroundings=surroundings)
         with self._tolerant():

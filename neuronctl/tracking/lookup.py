@@ -75,14 +75,18 @@ class Found:
 
 
 def look_up(
-    asked: Sequence[JobId], store: Optional[RecordStore] = None, *, accounting: bool = True
+    asked: Sequence[JobId],
+    store: Optional[RecordStore] = None,
+    *,
+    accounting: bool = True,
+    queue: Optional[Queue] = None,
 ) -> Found:
     """The status of these jobs. Raises SlurmRefusedError if Slurm rejects the query.
 
     store: the records to search (default: the user's). accounting: whether to query sacct for jobs
-    that squeue no longer lists.
+    that squeue no longer lists. queue: a squeue of more jobs, read instead of one for these.
     """
-    found = _search(asked, store, accounting=accounting)
+    found = _search(asked, store, accounting=accounting, more=queue)
     # Index by job and task: comparing a thousand ids with thousands of rows would be too slow.
     by_number: Dict[int, Set[JobId]] = {}
     by_task: Dict[Tuple[int, Optional[int]], Set[JobId]] = {}
@@ -303,9 +307,12 @@ def _search(
     accounting: bool = True,
     since: Optional[int] = None,
     oldest: float = 0.0,
+    more: Optional[Queue] = None,
 ) -> Found:
     queue: Union[Queue, AskingOwnQueue]
-    if user is not None and not asked:
+    if more is not None:
+        queue = more
+    elif user is not None and not asked:
         queue = AskingOwnQueue(oldest)
     else:
         # Too many ids would exceed the command line's length limit, so query all jobs instead.
@@ -354,6 +361,9 @@ class _Search:
             if self.accounting and not asked:
                 with self._tolerant():
                     self.recovery.look_closer()
+        if asked:  # squeue may have been asked for more
+            wanted = {id.job for id in asked}
+            queue = tuple(row for row in queue if not wanted.isdisjoint((row.id.job, row.job_id)))
         numbers = {row.id.job for row in queue}
         self._find_records(numbers, records)
         accounting = self._accounting(asked, queue, records)

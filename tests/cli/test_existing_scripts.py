@@ -16,6 +16,8 @@ from typing import Any, Callable, Dict, List
 import pytest
 from fake_slurm import FakeSlurm, queue_row
 
+from neuronctl.batchscript.find import MAX_BYTES
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 SCRIPT = """\
@@ -502,6 +504,22 @@ def test_the_same_again(run: Run, fake_slurm: FakeSlurm, tmp_path: Path, script:
     assert "+# more" in run("diff", "7").stdout
 
 
+def test_a_script_that_is_too_long_is_submitted_again_as_the_file_it_was(
+    run: Run, fake_slurm: FakeSlurm, script: Path
+) -> None:
+    long = SCRIPT + "# " + "x" * MAX_BYTES + "\n"
+    script.write_text(long)  # which a site can allow
+    fake_slurm.answer("sbatch", "7\n")
+    run("sbatch", "job.sh")
+    (record,) = records()
+    assert (
+        record["draft"]["surroundings"]["program_sha256"]
+        == hashlib.sha256(long.encode()).hexdigest()
+    )
+    run("resubmit", "7")
+    assert fake_slurm.calls("sbatch")[-1] == ["sbatch", "job.sh"]
+
+
 def test_standard_input_and_wrap_again(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("sbatch", "7\n")
     run("sbatch", "-t", "5", input=SCRIPT)
@@ -551,6 +569,17 @@ def test_its_job_is_found_by_what_it_runs(run: Run, fake_slurm: FakeSlurm, tmp_p
     )
     env = scripts_of_jobs(fake_slurm, tmp_path, j5="#!/bin/sh\n", j6=SCRIPT, j7=SCRIPT, j8=SCRIPT)
     assert "is job 7: its record is now complete" in run("status", env=env).stderr
+    assert [(one["key"], one["job_id"]) for one in records()] == [(key, 7)]
+
+
+def test_a_script_that_is_too_long_is_found_by_its_beginning(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path, script: Path
+) -> None:
+    long = SCRIPT + "# " + "x" * MAX_BYTES + "\n"
+    script.write_text(long)
+    key = cut_off(run, fake_slurm, "job.sh")
+    fake_slurm.queue(row(tmp_path, "7", f"{tmp_path}/job.sh"))
+    run("status", env=scripts_of_jobs(fake_slurm, tmp_path, j7=long))
     assert [(one["key"], one["job_id"]) for one in records()] == [(key, 7)]
 
 

@@ -398,10 +398,10 @@ def test_a_long_history_is_looked_up_page_by_page(
 ) -> None:
     for number in (7, 8, 9):
         submitted(number)
-    forget(fake_slurm)
+    fake_slurm.answer("squeue")
     fake_slurm.accounting(*(accounting_row(str(number)) for number in (7, 8, 9)))
     before = run("history", "--json").stdout, run("history").stdout
-    asked = len(fake_slurm.calls("sacct"))
+    asked, queued = len(fake_slurm.calls("sacct")), len(fake_slurm.calls("squeue"))
     # As the command line is run, but with pages of two.
     small = "import neuronctl.cli.history as h; h._PAGE = 2; from neuronctl.cli import main; main()"
     for argv, text in zip((["history", "--json"], ["history"]), before):
@@ -410,6 +410,7 @@ def test_a_long_history_is_looked_up_page_by_page(
         )
         assert (said.stdout, said.stderr) == (text, "")
     assert len(fake_slurm.calls("sacct")) == asked + 4
+    assert len(fake_slurm.calls("squeue")) == queued + 2
     # A Slurm that does not answer is not asked again for each page.
     fake_slurm.answer("squeue", stderr="Unable to contact slurm controller", code=1)
     asked = len(fake_slurm.calls("squeue"))

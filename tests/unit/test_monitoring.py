@@ -89,6 +89,39 @@ def test_gpus_of_two_drivers(tmp_path: Path, header: str, errors: str) -> None:
     assert second.slowed == {"the hardware's thermal limit": 1.0}
 
 
+def test_gpus_that_are_missing_from_samples_and_broken_lines(tmp_path: Path) -> None:
+    """What is read in bulk is what a line by line would give."""
+    node(tmp_path, samples=2000)
+    rows: List[str] = []
+    uses: List[List[int]] = [[], [], []]
+    for n in range(2000):
+        for gpu in range(3):
+            if (n + gpu) % 7 == 0 and n > 100:  # so that they no longer come in turn
+                continue
+            use = (n * 7 + gpu * 31) % 101
+            reasons = 0x40 if n % 4 == 0 else 0
+            uses[gpu].append(use)
+            power = "[N/A]" if n % 3 else "300.50"
+            rows.append(
+                f"{stamp(10 * n)}, {gpu}, {use}, {gpu * 1000 + n}, 81559, {power}, {n % 70}, "
+                f"1980, 1980, {reasons:#018x}, {n // 500}"
+            )
+        rows += ["x, 1, 50", "Unable to determine", ", " * 30] if n % 50 == 0 else []
+        rows += ["2026/13/45 77:99:00.123, 9"] if n == 7 else []
+    gpus(tmp_path, rows)
+    (one,) = read_samples(str(tmp_path), 4711)
+    assert [gpu.index for gpu in one.gpus] == ["0", "1", "2"]
+    for number, gpu in enumerate(one.gpus):
+        own = uses[number]
+        assert gpu.samples == len(own)
+        assert gpu.use == pytest.approx(sum(own) / len(own))
+        assert gpu.idle == pytest.approx(sum(use <= 1 for use in own) / len(own))
+        assert (gpu.memory_peak, gpu.temperature, gpu.power) == (number * 1000 + 1999, 69, 300.5)
+        assert gpu.errors == 3 and gpu.clock == 1
+        assert gpu.slowed["the hardware's thermal limit"] == pytest.approx(0.25, abs=0.01)
+        assert sum(value is not None for value in gpu.curve) == 240
+
+
 def test_what_is_not_told_is_not_known(tmp_path: Path) -> None:
     """MIG has no use, another unit is no figure, and a tool that says nothing leaves no GPU."""
     node(tmp_path)

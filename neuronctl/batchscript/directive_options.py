@@ -40,10 +40,12 @@ def directive_options(words: Sequence[DirectiveWord]) -> Tuple[List[GivenOption]
     return given, early
 
 
-def line_options(line: str, number: int) -> List[GivenOption]:
-    """The options of a directive that stands alone; raises Refused."""
+def line_options(line: str, number: int, *, check: bool = True) -> List[GivenOption]:
+    """The options of a directive that stands alone; raises Refused. check: their values, too."""
     words, _, _ = words_of([line], -1, {}, number)
-    return directive_options(words)[0]
+    given, _ = _given(_only_options(words), words)
+    check_values(given if check else ())
+    return given
 
 
 def command_options(

@@ -232,18 +232,17 @@ class _Directives:
             if line.isascii() or not line.startswith(DIRECTIVE):
                 continue
             refusal = _refused(line, number)
-            for edits in () if refusal is None else respelled(line, number):
-                plain, columns = applied(line, edits)
-                if refusal is None or plain == line or _refused(plain, number):
-                    continue
-                self.lines[number - 1], self.columns[number] = plain, columns
-                yield Refusal(
-                    explained(refusal.message, line, edits),
-                    refusal.place,
-                    f"write {plain.strip(BLANKS)}",
-                    edits=tuple(edits),
-                )
-                break
+            edits = [] if refusal is None else respelled(line, number)
+            plain, columns = applied(line, edits)
+            if refusal is None or plain == line or _refused(plain, number):
+                continue
+            self.lines[number - 1], self.columns[number] = plain, columns
+            yield Refusal(
+                explained(refusal.message, line, edits),
+                refusal.place,
+                f"write {plain.strip(BLANKS)}",
+                edits=tuple(edits),
+            )
 
     def empty(self, place: SourceSpan) -> None:
         """Take out what sbatch refuses, and leave everything else in its column."""

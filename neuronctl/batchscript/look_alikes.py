@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Iterator, List, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.directive_options import line_options
 from neuronctl.batchscript.directive_words import Refused
@@ -19,12 +19,10 @@ _NAME = re.compile(rf"(?<![^ \t])([-{_DASHES}]+)([A-Za-z][\w{_DASHES}-]*)")
 _CURLY = {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'}
 _LOOK_ALIKE = {**_CURLY, **{chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}}
 """Typographic quotes and full-width characters, and what sbatch takes in their place."""
-_MOST_WORDS = 20
-"""So many words of a line are mended one at a time."""
 
 
-def respelled(line: str, number: int) -> Iterator[List[Edit]]:
-    """What would give a line the characters that only look so, the least first."""
+def respelled(line: str, number: int) -> List[Edit]:
+    """What gives a line the characters that only look so; the name of a job, say, keeps its own."""
 
     def edit(start: int, end: int, text: str) -> Edit:
         return Edit(SourceSpan(number, columns[start], columns[start] + end - start), text)
@@ -51,22 +49,14 @@ def respelled(line: str, number: int) -> Iterator[List[Edit]]:
             if plain[at] in _DASHES
         ]
     least = sorted([*blanks, *names], key=lambda change: change.place.column)
-    yield least
-    told = {column for change in least for column in range(change.place.column, change.place.end)}
-    values = [
-        edit(at, at + 1, _LOOK_ALIKE.get(plain[at], "-"))
-        for at in sorted(free)
-        if (plain[at] in _DASHES or plain[at] in _LOOK_ALIKE) and columns[at] not in told
-    ]
-    of_words: Dict[int, List[Edit]] = {}
-    blank = before = -1
-    for change in values:
-        blank = max(blank, line.rfind(" ", max(before, 0), change.place.column))
-        before = change.place.column
-        of_words.setdefault(blank, []).append(change)
-    # A dash in the name of the job, say, is left where another word is what is refused.
-    for some in (*list(of_words.values())[:_MOST_WORDS], values):
-        yield sorted([*least, *some], key=lambda change: change.place.column)
+    plain, columns = applied(line, least)
+    odd = {at for at in _unquoted(plain) if plain[at] in _DASHES or plain[at] in _LOOK_ALIKE}
+    with contextlib.suppress(Refused):
+        given = line_options(plain, number, check=False)
+        words = [option.value_place for option in given if option.name not in FREE_TEXT]
+        odd &= {at for word in words for at in range(word.column - 1, word.end - 1)}
+    values = [edit(at, at + 1, _LOOK_ALIKE.get(plain[at], "-")) for at in odd]
+    return sorted([*least, *values], key=lambda change: change.place.column)
 
 
 def explained(message: str, line: str, edits: Sequence[Edit]) -> str:
@@ -100,10 +90,6 @@ FREE_TEXT = frozenset(
 )
 
 
-_LONGEST_LINE = 1_000
-"""Characters of a directive in whose values characters are mended."""
-
-
 def look_alike(
     given: GivenOption, line: str, mend: bool
 ) -> Optional[Tuple[str, SourceSpan, Tuple[Edit, ...]]]:
@@ -119,14 +105,13 @@ def look_alike(
     if found is None:
         return None
     at = SourceSpan(place.line, found.start() + 1, found.end() + 1)
-    left = given.name in FREE_TEXT or len(line) > _LONGEST_LINE
-    for edits in respelled(line, place.line) if mend and not left else ():
-        with contextlib.suppress(Refused):
-            given_then = in_force(line_options(applied(line, edits)[0], place.line))
-            mended = given_then[given.name].value if given.name in given_then else None
-            if mended and not odd.search(mended):
-                return _named(found[0]), at, tuple(edits)
-    return _named(found[0]), at, ()
+    edits = respelled(line, place.line) if mend and given.name not in FREE_TEXT else []
+    try:
+        mended = in_force(line_options(applied(line, edits)[0], place.line)).get(given.name)
+    except Refused:
+        mended = None
+    right = mended is not None and not odd.search(mended.value or "")
+    return _named(found[0]), at, tuple(edits) if right else ()
 
 
 def _unquoted(line: str) -> Iterator[int]:

@@ -19,6 +19,7 @@ from neuronctl.slurm.job_states import STATES
 from neuronctl.tracking.cancellation import JobAction, JobOrName, Outcome, known_jobs, states_of
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import is_name, no_such_job
+from neuronctl.tracking.runs import mark_cancelled
 from neuronctl.words import counted
 
 
@@ -70,6 +71,8 @@ def command(
     if len(chosen) > 1 and not yes and not _agreed(chosen, action, targets if jobs else {}):
         say("nothing done")
         return
+    if action.signal is None:
+        mark_cancelled([status for statuses in chosen.values() for status in statuses])
     refused = scancel(list(chosen), signal=action.signal, batch=action.batch) if chosen else {}
     rows: List[Outcome] = []
     for word, statuses in known.items():

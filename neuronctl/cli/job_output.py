@@ -226,6 +226,9 @@ def _summary(judged: JudgedJob) -> str:
     if time is not None:
         remark = f" ({time.remark})" if time.remark and _derived(plan, "time") else ""
         parts.append(f"at most {time.value}{remark}")
+    runs, cost = plan.decision("until-done"), plan.decision("at most")
+    if runs is not None:
+        parts.append(runs.value + (f" ({cost.value})" if cost else ""))
     # What starts several times is always named.
     several = [launch.starts for launch in launches if launch.starts_several]
     once = [launch.starts for launch in launches if not launch.starts_several]

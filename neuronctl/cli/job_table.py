@@ -191,7 +191,17 @@ def _counts(line: JobLine, limits: Mapping[str, Explained]) -> str:
 
 
 def state_detail(job: JobStatus, limits: Mapping[str, Explained]) -> str:
-    """What the job waits for, where it runs, or how it ended."""
+    """What the job waits for, where it runs, or how it ended; and which of its runs that is."""
+    words = _state_detail(job, limits)
+    if job.record is None or not job.record.runs:
+        return words
+    from neuronctl.tracking.runs import runs_of
+
+    runs = runs_of(job.record, job.id.task)
+    return "; ".join(filter(None, (words, "" if runs is None else runs.words(job))))
+
+
+def _state_detail(job: JobStatus, limits: Mapping[str, Explained]) -> str:
     if job.ended:
         return ending_words(job)
     if job.node_list and not job.stated_reason:

@@ -13,12 +13,15 @@ import click
 from neuronctl.cli.jobs import one_job
 from neuronctl.cli.say import notify, say
 from neuronctl.console import print_text
-from neuronctl.errors import INTERRUPTED, NoSuchJobError
+from neuronctl.errors import INTERRUPTED, NoSuchJobError, UsageError
 from neuronctl.files import open_regular
 from neuronctl.records.store import RecordStore
 from neuronctl.tracking.rank_filter import RankFilter
+from neuronctl.words import counted
 
 if TYPE_CHECKING:
+    from neuronctl.records.job_record import JobRecord
+    from neuronctl.slurm.job_id import JobId
     from neuronctl.tracking.log_files import LogPlace
 
 
@@ -29,7 +32,12 @@ if TYPE_CHECKING:
 @click.option(
     "--rank", type=click.IntRange(0), metavar="N", help="Show only the lines of this rank."
 )
-def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[int]:
+@click.option(
+    "--run", type=click.IntRange(1), metavar="N", help="Show only this run of --until-done."
+)
+def command(
+    job: str, go_on: bool, err: bool, rank: Optional[int], run: Optional[int]
+) -> Optional[int]:
     """Show or follow a job's log.
 
     JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
@@ -42,10 +50,13 @@ def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[i
     """
     from neuronctl.catalog.local_cluster import local_cluster
 
+    if go_on and run is not None:
+        raise UsageError("--run cannot be combined with -f", "-f shows what is written from now on")
     store = RecordStore.default()
     asked = one_job(job, store)
     record = store.get(asked.job, local_cluster())
     notify(*store.warnings)
+    parts = _WHOLE if run is None else _parts(record, asked, run)
     if go_on:
         from neuronctl.cli.follow import follow
 
@@ -58,7 +69,7 @@ def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[i
         return code if code == INTERRUPTED else None
     if record is not None and record.array is None:
         paths = record.log_path(err=False), record.log_path(err=True)
-        if _show(paths, only_err=err, rank=rank):
+        if _show(paths, parts, only_err=err, rank=rank):
             return None
     from neuronctl.tracking.log_files import find_logs
 
@@ -66,7 +77,7 @@ def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[i
     path = place.paths[err]
     if place.guessed and os.path.exists(path):
         say(f"neuronctl: accounting does not say where its log is; sbatch's default is {path}")
-    if not _show(place.paths, only_err=err, rank=rank):
+    if not _show(place.paths, parts, only_err=err, rank=rank):
         _explain(place, path)
     return None
 
@@ -87,7 +98,30 @@ def _check_labels(filters: Sequence[RankFilter]) -> None:
         )
 
 
-def _show(paths: Tuple[str, str], *, only_err: bool, rank: Optional[int]) -> bool:
+_Part = Tuple[int, Optional[int]]
+"""Where a part of a file begins and ends, in bytes; None: at the file's end."""
+
+_WHOLE: Tuple[_Part, _Part] = ((0, None), (0, None))
+
+
+def _parts(record: Optional[JobRecord], asked: JobId, number: int) -> Tuple[_Part, _Part]:
+    """What one run has written to standard output's and to standard error's log."""
+    from neuronctl.tracking.runs import runs_of
+
+    found = runs_of(record, asked.task)
+    runs = () if found is None else found.runs
+    if number > len(runs):
+        had = f"{counted(len(runs), 'run')} so far" if runs else "no runs of --until-done"
+        raise NoSuchJobError(f"job {asked} has {had}")
+    after = runs[number] if number < len(runs) else None
+    out, err = runs[number - 1].log_sizes
+    ends = (None, None) if after is None else after.log_sizes
+    return (out, ends[0]), (err, ends[1])
+
+
+def _show(
+    paths: Tuple[str, str], parts: Tuple[_Part, _Part], *, only_err: bool, rank: Optional[int]
+) -> bool:
     """Write a job's logs (or a rank's lines of them), byte for byte; False where there is none.
 
     paths: standard output's log, which goes to standard output, and standard error's, which goes
@@ -95,10 +129,11 @@ def _show(paths: Tuple[str, str], *, only_err: bool, rank: Optional[int]) -> boo
     """
     out, err = paths
     filters: List[RankFilter] = []
-    sizes = [_copy(err if only_err else out, sys.stdout.buffer, rank, filters)]
+    first = (err, parts[1]) if only_err else (out, parts[0])
+    sizes = [_copy(*first, sys.stdout.buffer, rank, filters)]
     if err != out and not only_err:
         header = f"neuronctl: standard error, from {err}:"
-        sizes.append(_copy(err, sys.stderr.buffer, rank, filters, header))
+        sizes.append(_copy(err, parts[1], sys.stderr.buffer, rank, filters, header))
     if not any(sizes) and 0 in sizes:
         notify(f"{err if only_err else out} is empty: nothing was written to it")
     else:
@@ -107,16 +142,27 @@ def _show(paths: Tuple[str, str], *, only_err: bool, rank: Optional[int]) -> boo
 
 
 def _copy(
-    path: str, sink: BinaryIO, rank: Optional[int], filters: List[RankFilter], header: str = ""
+    path: str,
+    part: _Part,
+    sink: BinaryIO,
+    rank: Optional[int],
+    filters: List[RankFilter],
+    header: str = "",
 ) -> Optional[int]:
     """Write a log to a stream, after the header unless it is empty; its size in bytes, or None."""
+    begin, end = part
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
+            size = max(0, (size if end is None else min(size, end)) - begin)
+            file.seek(begin)
             if size and header:
                 say(header)
             only = None if rank is None else _through(rank, filters)(sink)
-            shutil.copyfileobj(file, only or sink)
+            if end is None:
+                shutil.copyfileobj(file, only or sink)
+            else:
+                (only or sink).write(file.read(end - begin))
             if only is not None:
                 only.finish()
     except FileNotFoundError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, List, Mapping, Optional, Tuple
+from typing import Callable, List, Mapping, Optional, Tuple, Union
 
 from neuronctl.catalog.model import Policy
 from neuronctl.planning.model import Directive
@@ -12,7 +12,7 @@ from neuronctl.request.job import OF_SLURM, JobRequest
 def directives(
     request: JobRequest,
     policy: Policy,
-    settled: Mapping[str, Optional[str]],
+    settled: Mapping[str, Union[str, bool, None]],
     *,
     gpus: int,
     interactive: bool,

@@ -50,7 +50,8 @@ class Signal:
     """What ``--signal`` asks for: its name without SIG (or its number), and who gets it.
 
     to_batch_shell: the batch shell alone (``B:``), else the job steps' tasks. trapped_by_setup,
-    trapped_by_body: that shell's own trap is among the user's lines.
+    trapped_by_body: that shell's own trap is among the user's lines. heard: what the batch shell
+    receives in its place, so that it knows its own run's end from scancel.
     """
 
     name: str
@@ -58,6 +59,31 @@ class Signal:
     to_batch_shell: bool
     trapped_by_setup: bool
     trapped_by_body: bool = False
+    heard: str = ""
+
+    @property
+    def of_shell(self) -> str:
+        """The signal for which the batch shell has a trap."""
+        return self.heard or self.name
+
+
+@dataclass(frozen=True)
+class UntilDone:
+    """How a job goes on, run after run, until its program ends with 0.
+
+    max_runs: of all. retries: runs after a node failed. max_seconds: None: no limit; no run begins
+    after. before_end: when the program is to save, in seconds before a run's end. resume_with: the
+    program's further words from the second run on. checkpoint: what changes as the program gets on;
+    "": not known. runs_file: the pattern of the file in which the runs are noted, as a log's.
+    """
+
+    max_runs: int
+    retries: int
+    max_seconds: Optional[int]
+    before_end: int
+    resume_with: Tuple[str, ...]
+    checkpoint: str
+    runs_file: str
 
 
 class Ending:
@@ -175,6 +201,8 @@ class JobPlan:
     """What the batch shell does when Slurm ends the job: of Ending."""
     own_step: bool = False
     """Whether it needs a step of Slurm's even for one process: it has a share of its own."""
+    until_done: Optional[UntilDone] = None
+    """How it goes on after its time limit; None: it does not."""
     step: str = ""
     """Which launch of a job with steps it is, for messages: ``step 2``, ``step 2, part 1``."""
 
@@ -253,6 +281,12 @@ class JobPlan:
         return "" if self.steps else self.launcher.marks
 
     @property
+    def this_job(self) -> str:
+        """The job's id for Slurm's commands; SLURM_JOB_ID of one array task is the array's id."""
+        own = "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
+        return own if self.request.array else "$SLURM_JOB_ID"
+
+    @property
     def monitor_interval(self) -> Optional[int]:
         """Seconds between two samples of what the job does with its nodes; None: no samples."""
         if not self.request.monitor:
@@ -268,7 +302,7 @@ class JobPlan:
     def in_background(self) -> bool:
         """Whether the batch shell only waits for what it starts, so that a signal reaches it."""
         signal = self.signal
-        if self.passes_signal or self.ending == Ending.TELLS:
+        if self.passes_signal or self.ending == Ending.TELLS or self.until_done:
             return True
         return signal is not None and signal.to_batch_shell and not signal.trapped_by_body
 
@@ -325,6 +359,10 @@ class JobPlan:
         return next((decision for decision in self.decisions if decision.name == name), None)
 
 
+SAVE = "USR2"
+"""What Slurm sends to the batch shell before the end of a run that another one follows."""
+
+
 def signal_of(request: JobRequest) -> Optional[Signal]:
     """The request's ``--signal``, taken apart; None without one."""
     if request.signal is None:
@@ -336,6 +374,8 @@ def signal_of(request: JobRequest) -> Optional[Signal]:
     with contextlib.suppress(ValueError):
         name = signals.Signals(int(name)).name[3:]
     number = int(name) if name.isdigit() else int(getattr(signals, f"SIG{name}"))
+    if request.until_done:
+        return Signal(name, number, True, False, heard=SAVE)
     by_setup = to_shell and has_trap("\n".join(request.setup), name)
     by_body = to_shell and has_trap(request.body or "", name)
     return Signal(name, number, to_shell, by_setup, by_body)

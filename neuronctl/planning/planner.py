@@ -6,8 +6,9 @@ A plan is made for bad requests too, so that the rules can report everything at 
 from __future__ import annotations
 
 import re
+import shlex
 from functools import partial
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar, Union
 
 from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition
@@ -23,6 +24,7 @@ from neuronctl.planning.model import (
     Decision,
     JobPlan,
     JobStep,
+    UntilDone,
     is_secret,
     passes,
     signal_of,
@@ -74,7 +76,9 @@ def plan(
 T = TypeVar("T")
 
 # Directives that get a remark with their derivation.
-_REMARKED = ("partition", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "time")
+_REMARKED = (
+    *("partition", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "time", "signal"),
+)
 
 
 class _PlanBuilder:
@@ -106,6 +110,8 @@ class _PlanBuilder:
         self.most_nodes = request.max_nodes or self.nodes
         self.gpus = self._gpus()
         self.launcher = self._launcher()
+        if request.until_done and request.signal is None:
+            self.request = replace(request, signal=next(iter(self.launcher.signals), "TERM"))
         self.steps = self._steps(request.steps)
         self.launches = [launch for step in self.steps for launch in step]
         self.ntasks_per_node = self._ntasks_per_node()
@@ -175,7 +181,8 @@ class _PlanBuilder:
             self.derived(f"step {number}", says)
         wrapping = self._wrapping()
         sharing = processes if launcher.distributed else 1
-        settled: Dict[str, Optional[str]] = {
+        until_done = self._until_done(time_limit, output)
+        settled: Dict[str, Union[str, bool, None]] = {
             "job-name": job_name,
             "partition": ",".join(each.name for each in (partition, *alternatives)) or None,
             "nodes": f"{self.nodes}-{most_nodes}" if most_nodes > self.nodes else str(self.nodes),
@@ -183,7 +190,8 @@ class _PlanBuilder:
             "cpus-per-task": str(cpus_per_task) if request.cpus_per_task != 0 else None,
             "time": time_text,
             "comment": comment,
-            "signal": self._signal(),
+            "signal": self._signal(until_done),
+            "requeue": True if until_done else request.requeue,
             "output": output,
             "error": error,
         }
@@ -225,6 +233,7 @@ class _PlanBuilder:
             steps=steps,
             ending=ending(request, launcher, by_srun=launcher.by_srun or bool(wrapping.srun)),
             own_step=place is not None and place.is_share,
+            until_done=until_done,
         )
 
     def _check_left_to_slurm(self, launches: Sequence[JobPlan]) -> None:
@@ -237,9 +246,45 @@ class _PlanBuilder:
                 "request them, such as -c 8",
             )
 
-    def _signal(self) -> Optional[str]:
+    def _until_done(self, time_limit: Optional[int], output: Optional[str]) -> Optional[UntilDone]:
+        """How the job goes on after its time limit, with what that may cost."""
+        request = self.request
+        if not request.until_done or self.interactive:
+            return None
+        _, _, seconds = units.split_signal(request.signal or "")
+        limited = time_limit is not None and time_limit != units.UNLIMITED
+        before_end = int(seconds) if seconds else 300
+        if limited and not seconds:
+            before_end = min(before_end, (time_limit or 0) // 4)
+        runs = 10 if request.max_runs is None else request.max_runs
+        hours = None if request.max_hours is None else int(float(request.max_hours) * 3600)
+        folder, slash, _ = (output or "").rpartition("/")
+        name = re.sub("[/%]", "_", request.job_name or self.decisions["job-name"].value)
+        pattern = f"{name}_{'%A_%a' if request.array else '%j'}.runs"
+        self.asked("until-done", "until_done", f"requeued; at most {counted(runs, 'run')}")
+        most = runs * (time_limit or 0) if limited else None
+        most = hours if most is None or (hours is not None and hours < most) else most
+        if most is not None:
+            nodes = self.most_nodes
+            cost = f"{most * nodes / 3600:.6g} node hours"
+            cost += f", {most * nodes * self.gpus / 3600:.6g} GPU hours" if self.gpus else ""
+            self.derived("at most", cost, f"{units.format_time(most)} on {counted(nodes, 'node')}")
+        return UntilDone(
+            max_runs=runs,
+            retries=2 if request.retries is None else request.retries,
+            max_seconds=hours,
+            before_end=before_end,
+            resume_with=tuple(shlex.split(request.resume_with or "")),
+            checkpoint=request.checkpoint or "",
+            runs_file=f"{folder}{slash}{pattern}" if "%" not in folder else pattern,
+        )
+
+    def _signal(self, until_done: Optional[UntilDone]) -> Optional[str]:
         request = self.request
         signal = signal_of(request)
+        if signal is not None and until_done is not None:
+            text = f"B:{signal.of_shell}@{until_done.before_end}"
+            return self.derived("signal", text, f"then {signal.name} goes to the program, to save")
         if signal is None or self.interactive:
             return request.signal
         if signal.to_batch_shell or not passes(signal, self.launcher, bool(request.steps)):

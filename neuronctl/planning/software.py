@@ -132,7 +132,7 @@ def ending(request: JobRequest, launcher: Launcher, *, by_srun: bool) -> str:
     by_srun: whether srun starts the program.
     """
     lines = "\n".join((*request.setup_first, *request.setup))
-    if has_trap(lines) or has_trap(request.body or ""):
+    if not request.until_done and (has_trap(lines) or has_trap(request.body or "")):
         return Ending.USERS
     if by_srun and not request.steps:
         return Ending.WAITS
@@ -170,7 +170,8 @@ def program(request: JobRequest, launcher: Launcher, *, macros: bool) -> Tuple[C
     if macros and is_python(request):
         script = not_a_macro(script)
     expand = bool(request.expand) and request.body is None  # that is bash's to read
-    return (*words, script, *(_argument(arg, expand, macros) for arg in args))
+    resume = (Shell('"${resume_with[@]}"'),) if request.resume_with else ()
+    return (*words, script, *(_argument(arg, expand, macros) for arg in args), *resume)
 
 
 def _argument(text: str, expand: bool, macros: bool) -> CommandWord:

@@ -36,7 +36,8 @@ class RecordDraft:
     (code, severity, title, message, source, hint). output, error: absolute log patterns for
     sbatch; error is None if standard error goes to output. cwd: the job's directory. submit_dir:
     where sbatch runs, "" where that is the same. sbatch: the command that submits somebody's own
-    script, () for a script that neuronctl has written.
+    script, () for a script that neuronctl has written. runs: with --until-done, the absolute
+    pattern of the file in which the runs are noted.
     """
 
     cwd: str
@@ -60,6 +61,7 @@ class RecordDraft:
     surroundings: Provenance = field(default_factory=_unknown_surroundings)
     submit_dir: str = ""
     sbatch: Tuple[str, ...] = ()
+    runs: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,7 @@ class JobRecord:
     stderr: str = ""
     states: Tuple[SeenState, ...] = ()
     tasks: Mapping[int, SeenState] = field(default_factory=dict)
+    runs: str = ""
 
     @classmethod
     def of(cls, draft: RecordDraft, **given: Any) -> JobRecord:
@@ -161,9 +164,19 @@ class JobRecord:
         err: the log of standard error, if it is separate. node_list: where the job runs, for
         ``%N``, which stays unresolved until that is known.
         """
+        pattern = self.error if err and self.error is not None else self.output
+        return self._expanded(pattern, task, own_id, node_list)
+
+    def runs_path(self, task: Optional[int]) -> str:
+        """The file in which the runs of the job, or of one array task, are noted."""
+        return self._expanded(self.runs, task)
+
+    def _expanded(
+        self, pattern: str, task: Optional[int], own_id: Optional[int] = None, node_list: str = ""
+    ) -> str:
         assert self.job_id is not None
         return expand_log_pattern(
-            self.error if err and self.error is not None else self.output,
+            pattern,
             job_id=self.job_id if own_id is None else own_id,
             array_job_id=self.job_id,
             array_task_id=task,

@@ -36,7 +36,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
     ending = plan.ending
     if ending == Ending.EXEC and (own or template is not None):
         ending = Ending.TELLS  # what such a template adds behind the launch is to run
-    ends = plan.signal is None or plan.signal.name != "TERM"
+    ends = plan.signal is None or plan.signal.of_shell != "TERM"
     in_background = plan.in_background or ending == Ending.TELLS
     by_srun = plan.launcher.by_srun or bool(plan.wrapping.srun)
     tells = ending == Ending.TELLS or plan.passes_signal
@@ -49,13 +49,16 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
         + (plan.request.venv is not None, plan.request.conda is not None)
     )
     meets = plan.rendezvous and plan.most_nodes > 1
-    calls = ["meet_on_first_node"] if meets else []
+    until_done = plan.until_done
+    calls = ["begin_run", "launched=yes"] if until_done else []
+    calls += ["meet_on_first_node"] if meets else []
     calls += ["check_nodes || exit 1"] if looks else []
     monitor = plan.monitor_interval
     calls += ["monitor_nodes"] if monitor else []
     calls += [step.call for step in steps]
     calls_later = in_background or bool(launch.helpers)
     inside = _inside(
+        runs=until_done,
         rendezvous=meets,
         preflight=looks and (checked.srun or calls_later or monitor),
         monitor=monitor,
@@ -74,13 +77,15 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
     starts = (
         printable(plan.starts) if plan.nodes * plan.ntasks_per_node * plan.processes > 1 else ""
     )
-    return _render(
+    text = _render(
         "job.sh.j2",
         plan,
         template,
         before=parts.before,
+        runs_file=_runs_file(plan) if until_done else "",
         checks=checked,
         looks=looks,
+        meets=meets,
         monitor=monitor,
         monitor_srun=once_per_node(plan) + _NO_MEMORY if monitor and plan.most_nodes > 1 else "",
         inside=inside,
@@ -96,6 +101,11 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
         steps=steps,
         starts=starts,
     )
+    if until_done and "end_run" not in text:
+        raise TemplateError(
+            "the template lacks the lines of --until-done", "let it extend shipped/job.sh.j2"
+        )
+    return text
 
 
 _NO_MEMORY = " --mem=0"
@@ -188,7 +198,16 @@ def _render(
         return text
 
 
-_BLOCKS = ("rendezvous", "environment", "preflight", "monitor", "launch")
+def _runs_file(plan: JobPlan) -> str:
+    """The file in which the runs are noted, as the script names it: it may change its directory."""
+    assert plan.until_done is not None
+    id = "%A_%a" if plan.request.array else "%j"
+    head, _, tail = plan.until_done.runs_file.partition(id)
+    here = "" if head.startswith("/") else "$PWD/"
+    return f"{here}{quote(head)}{plan.this_job}{tail}"
+
+
+_BLOCKS = ("runs", "rendezvous", "environment", "preflight", "monitor", "launch")
 
 
 def _inside(**calls_helpers: object) -> Tuple[str, ...]:

@@ -266,6 +266,40 @@ class JobRequest:
         "--[no-]preflight", "Check the nodes before the launch (the default).", batch_only=True
     )
     """None: only with several nodes."""
+    until_done: Optional[bool] = _job(
+        "--until-done",
+        "Go on in another run after the time limit, until the program ends with 0.",
+        batch_only=True,
+    )
+    max_runs: Optional[int] = _job(
+        "--max-runs N",
+        "With --until-done: at most N runs (default: 10).",
+        values.count,
+        batch_only=True,
+    )
+    max_hours: Optional[str] = _job(
+        "--max-hours HOURS",
+        "With --until-done: no new run after so many hours in all.",
+        values.hours,
+        batch_only=True,
+    )
+    retries: Optional[int] = _job(
+        "--retries N",
+        "With --until-done: new runs after a node failed (default: 2).",
+        values.count_or_none,
+        batch_only=True,
+    )
+    resume_with: Optional[str] = _job(
+        "--resume-with WORDS",
+        "With --until-done: the program's further arguments from the second run on.",
+        values.command_words,
+        batch_only=True,
+    )
+    checkpoint: Optional[str] = _job(
+        "--checkpoint PATH",
+        "With --until-done: file or directory that changes as the program gets on.",
+        batch_only=True,
+    )
     monitor: Optional[bool] = _job(
         "--[no-]monitor",
         "Sample the use of GPUs, cores, and memory for 'neuronctl report'.",
@@ -349,6 +383,10 @@ OPTIONS: Tuple[Option, ...] = tuple(DECLARED)
 BY_NAME: Mapping[str, Option] = {option.long: option for option in OPTIONS}
 OF_SLURM: Mapping[str, Option] = {name: one for name, one in BY_NAME.items() if one.of_slurm}
 """Those that sbatch has too, under the same names, in the order of a script's directives."""
+
+
+UNTIL_DONE = ("max-runs", "max-hours", "retries", "resume-with", "checkpoint")
+"""The options that only --until-done gives a meaning."""
 
 
 def find(name: str) -> Optional[Option]:

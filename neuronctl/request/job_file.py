@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import JobFileError, did_you_mean
 from neuronctl.files import open_regular
 from neuronctl.frozen import dataclass
 from neuronctl.paths import defaults_file, present
-from neuronctl.request.job import BY_NAME, Layer, Origin, Source, StepRequest, find
+from neuronctl.request.job import BY_NAME, UNTIL_DONE, Layer, Origin, Source, StepRequest, find
 from neuronctl.request.options import Option
 from neuronctl.request.values import shell_text
 from neuronctl.words import other_dash, with_plain_dashes
@@ -88,6 +89,8 @@ def _layer(document: Document, source: Source, program_keys: Sequence[str]) -> L
         read = _Reader(document, (key,))
         if key in program_keys:
             fields = _program(key, data, read)
+        elif isinstance(data, dict) and find(key) is BY_NAME["until-done"]:
+            fields = _until_done(data, read)
         else:
             option = find(key)
             if option is None:
@@ -176,6 +179,42 @@ def _program(key: str, data: Any, read: _Reader) -> Dict[str, Any]:
     if any("\0" in arg for arg in args):
         raise read.error("an argument cannot contain a NUL byte")
     return {"args": args}
+
+
+def _until_done(data: Mapping[str, Any], read: _Reader) -> Dict[str, Any]:
+    """``until-done:`` with what belongs to it; ``before-end`` and ``signal`` are one option."""
+    options = {**{name: name for name in UNTIL_DONE}, "runs": "max-runs"}
+    fields: Dict[str, Any] = {"until_done": True}
+    seconds, name = "", "TERM"
+    for given, value in data.items():
+        key, place = given.replace("_", "-"), read.below(given)
+        text = place.text(value)
+        try:
+            if key == "before-end":
+                seconds = f"@{_seconds(text)}"
+            elif key == "signal":
+                name = text
+            elif key in options:
+                fields.update(BY_NAME[options[key]].parse([text]))
+            else:
+                valid = ("runs", *UNTIL_DONE[1:], "before-end", "signal")
+                raise place.error(f"unknown key '{given}'", did_you_mean(key, valid))
+        except ValueError as error:
+            raise place.error(f"{given}: {error}") from None
+    if not {"before-end", "signal", "before_end"}.isdisjoint(data):
+        try:
+            fields.update(BY_NAME["signal"].parse([name + ("" if "@" in name else seconds)]))
+        except ValueError as error:
+            raise read.error(f"signal: {error}") from None
+    return fields
+
+
+def _seconds(text: str) -> int:
+    """``5m``, ``90s``, ``1h``, or a number of seconds; raises ValueError."""
+    match = re.fullmatch(r"([0-9]{1,5})([smh]?)", text)
+    if match is None:
+        raise ValueError(f"'{text}' is not a time such as 5m or 90s")
+    return int(match[1]) * {"m": 60, "h": 3600}.get(match[2], 1)
 
 
 def _steps(data: Any, read: _Reader) -> Tuple[StepRequest, ...]:

@@ -19,6 +19,7 @@ class JobKeywords(TypedDict, total=False):
     array: Text
     bind: Texts
     chdir: Text
+    checkpoint: Text
     cleanenv: Optional[bool]
     cluster: Text
     comment: Text
@@ -45,6 +46,8 @@ class JobKeywords(TypedDict, total=False):
     launcher_option: Texts
     mail_type: Text
     mail_user: Text
+    max_hours: Text
+    max_runs: Text
     mem: Text
     module: Texts
     monitor: Optional[bool]
@@ -60,9 +63,12 @@ class JobKeywords(TypedDict, total=False):
     qos: Text
     requeue: Optional[bool]
     reservation: Text
+    resume_with: Text
+    retries: Text
     sbatch: Texts
     setup: Texts
     setup_first: Texts
     signal: Text
     time: Text
+    until_done: Optional[bool]
     venv: Text

@@ -10,6 +10,7 @@ None for what only sbatch has a word for.
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from neuronctl import units
@@ -70,6 +71,27 @@ def count(text: str, strict: bool) -> int:
 def cores(text: str, strict: bool) -> int:
     """A number of cores; neuronctl leaves them to Slurm with 0, which sbatch refuses."""
     return whole_number(text, 0 if strict else 1, strict=strict)
+
+
+def count_or_none(text: str, strict: bool) -> int:
+    """A number, or 0 for none."""
+    return whole_number(text, 0, strict=strict)
+
+
+def hours(text: str, strict: bool) -> str:
+    """A number of hours, such as 100 or 0.5."""
+    if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,4})?", text) or not float(text):
+        raise ValueError(f"'{text}' is not a number of hours, such as 100 or 0.5")
+    return text
+
+
+def command_words(text: str, strict: bool) -> str:
+    """Words of a command line, as a shell reads them."""
+    try:
+        shlex.split(one_line(text))
+    except ValueError as error:
+        raise ValueError(f"'{text}' cannot be read as words: {error}") from None
+    return text
 
 
 _SIZES = r"[0-9]{1,9}(?:-[0-9]{1,9}(?::[0-9]{1,9})?)?"

@@ -8,8 +8,10 @@ from typing import Iterator, List
 from neuronctl import units
 from neuronctl.launch import launchers
 from neuronctl.launch.launchers import option_name
+from neuronctl.planning.model import SAVE, has_trap
 from neuronctl.planning.needs import contradictions
 from neuronctl.planning.software import called_launcher, python_file, python_module
+from neuronctl.request.job import BY_NAME, UNTIL_DONE
 from neuronctl.request.options import unknown_to_sbatch
 from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import EVERY_SLURM, Copies, RuleContext, Violation, rule
@@ -360,6 +362,61 @@ def signal_and_launcher(context: RuleContext) -> Iterator[Violation]:
             f"--signal={plan.request.signal}: {launcher.name} starts processes over ssh, and those "
             "on other nodes than the first never receive it",
             "use --launcher srun, where every process receives it",
+        )
+
+
+@rule(ERROR, "NC344", "a job that cannot go on until it is done")
+def until_done(context: RuleContext) -> Iterator[Violation]:
+    plan, request = context.plan, context.plan.request
+    if not request.until_done:
+        given = [name for name in UNTIL_DONE if getattr(request, BY_NAME[name].field) is not None]
+        if given and not plan.interactive:
+            words = f"--{given[0]} is about the runs of a job, and this one has a single run"
+            yield Violation(words, "add --until-done, or leave it out")
+        return
+    if plan.until_done is None:
+        return
+    if request.requeue is False:
+        words = "--no-requeue forbids what --until-done needs: that the job requeues itself"
+        yield Violation(words, "leave --no-requeue out")
+    if request.sbatch_value("open-mode") == "truncate":
+        words = "--open-mode=truncate would empty the log in each run of --until-done"
+        yield Violation(words, "leave it out")
+    lines = "\n".join((*request.setup_first, *request.setup))
+    if any(has_trap(lines, name) for name in ("TERM", "EXIT", SAVE)):
+        yield Violation(
+            f"a --setup line sets a trap for TERM, EXIT, or {SAVE}: with --until-done, the batch "
+            "shell needs its own",
+            "move the trap into the program, or into the shell text of --body",
+        )
+    if request.resume_with and request.script is None:
+        yield Violation(
+            "--resume-with has no program to which its words could be added",
+            "use $NEURONCTL_RUN in the shell text: it is 1 in the first run",
+        )
+    before, limit = plan.until_done.before_end, plan.time_limit
+    if limit is not None and 0 <= limit <= before:
+        yield Violation(
+            f"the program is to save {before} s before the end, and a run has {limit} s",
+            f"use --signal TERM@{max(1, limit // 4)}, or a longer --time",
+        )
+
+
+@rule(WARNING, "NC345", "a signal that the program's libraries take for themselves", "of_step")
+def signal_taken(context: RuleContext) -> Iterator[Violation]:
+    plan, signal = context.plan, context.plan.signal
+    if signal is None or signal.name != "USR1" or not plan.request.until_done:
+        return
+    names = {name.partition(".")[0] for name in context.local.imports}
+    if names & {"lightning", "pytorch_lightning", "submitit"}:
+        yield Violation(
+            "Lightning and submitit requeue the job themselves at USR1, beside --until-done",
+            "use --signal TERM, or Lightning's SLURMEnvironment(auto_requeue=False)",
+        )
+    elif plan.gpus > 1 and "torch" in names:
+        yield Violation(
+            "NCCL of 2022 caught USR1 itself, and the program then never receives it",
+            "use --signal TERM, unless your NCCL is newer",
         )
 
 

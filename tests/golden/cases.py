@@ -215,6 +215,15 @@ CASES: Dict[str, List[str]] = {
         *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--requeue", "--signal", "B:USR1@120"],
         *["--setup", "trap 'scontrol requeue \"$SLURM_JOB_ID\"' USR1", "train.py"],
     ],
+    "neuron-until-done-torchrun.sh": [
+        *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--until-done", "--max-hours", "100"],
+        *["--resume-with", "--resume 'the latest'", "--checkpoint", "my run/last.pt"],
+        *["--env", "HF_HUB_OFFLINE=1", "train.py", "--lr", "0.1"],
+    ],
+    "neuron-until-done-array-body.sh": [
+        *[*ONE_GPU, "--until-done", "-a", "0-3", "-o", "%x.%A-%a.log", "--signal", "USR1@120"],
+        *["--body", "body.sh"],
+    ],
     "neuron-conda.sh": [*ONE_GPU, "--module", "cuda/12.9.1", "--conda", "my env", "train.py"],
     "neuron-venv.sh": [*ONE_GPU, "--venv", "envs/torch", "train.py"],
     "neuron-setup.sh": [

@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
     items.sort(key=lambda item: place.get(units[item.nodeid], len(place)))
 
 
-_SHARED = ("broken", "on_the_safe_side", "accounts", "own", "ran")
+_SHARED = ("broken", "on_the_safe_side", "accounts", "own", "ran", "going")
 """Expensive fixtures, each of one file: a sandbox, or all the jobs that ran in one."""
 
 

@@ -530,6 +530,37 @@ CASES: List[Case] = [
         {"setup": ("f() { for f in a b; do return 1; done; }", "f || echo return")},
     ),
     (
+        "NC344",
+        {"max_runs": 3},
+        ["--max-runs is about the runs of a job", "add --until-done"],
+        {"max_runs": 3, "until_done": True},
+    ),
+    ("NC344", {"until_done": True, "requeue": False}, ["--no-requeue"], {"requeue": False}),
+    (
+        "NC344",
+        {"until_done": True, "setup": ("trap save TERM",)},
+        ["a --setup line sets a trap"],
+        {"until_done": True, "setup": ("trap save USR1",)},
+    ),
+    (
+        "NC344",
+        {"until_done": True, "script": None, "body": "true", "resume_with": "-r"},
+        ["$NEURONCTL_RUN"],
+        {"until_done": True, "resume_with": "-r"},
+    ),
+    (
+        "NC344",
+        {"until_done": True, "signal": "TERM@600", "time_limit": "10"},
+        ["to save 600 s before the end, and a run has 600 s", "--signal TERM@150"],
+        {"until_done": True, "signal": "TERM@60", "time_limit": "10"},
+    ),
+    (
+        "NC345",
+        {"until_done": True, "signal": "USR1@60", **here(imports=("lightning",))},
+        ["requeue the job themselves at USR1", "--signal TERM"],
+        {"until_done": True, **here(imports=("lightning",))},
+    ),
+    (
         "NC412",
         {"chdir": "~/x", **here(chdir=Fault(Kind.MISSING))},
         ["there is no directory '~/x'", "write the home directory out"],

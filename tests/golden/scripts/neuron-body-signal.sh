@@ -7,7 +7,7 @@
 #SBATCH --gres=gpu:1
 #SBATCH --time=2:00:00
 #SBATCH --comment="field=misc;appl=pytorch"
-#SBATCH --signal=B:USR1@60
+#SBATCH --signal=B:USR1@60   # the batch shell passes it on: what it starts is no step
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 

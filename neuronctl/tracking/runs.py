@@ -1,0 +1,106 @@
+"""The runs of a job that goes on until it is done, as its script notes them beside its log."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import time
+from typing import Iterator, List, Optional, Sequence, Tuple
+
+from neuronctl.frozen import dataclass, replace
+from neuronctl.records.job_record import JobRecord
+from neuronctl.slurm.job_states import PENDING
+from neuronctl.tracking.job_status import JobStatus
+from neuronctl.units import format_elapsed
+from neuronctl.words import counted
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run. begin: epoch seconds. seconds, code, cause: None and "" while it runs.
+
+    cause: ``finished``, ``saved``, ``limit``, ``failed``, ``node``, ``lost``, ``preempted``, or
+    ``requeued``. moved: whether there was progress. log_sizes: of its logs when it began, in bytes.
+    """
+
+    number: int
+    begin: int
+    nodes: str
+    log_sizes: Tuple[int, int]
+    seconds: Optional[int] = None
+    code: Optional[int] = None
+    cause: str = ""
+    moved: bool = False
+
+
+@dataclass(frozen=True)
+class Runs:
+    """All runs so far, and why no other one follows, where that is so."""
+
+    runs: Tuple[Run, ...]
+    over: str = ""
+
+    def words(self, status: JobStatus) -> str:
+        """``run 3, 5:12:04 in all, 2 requeues``; while it waits, the run that it waits for."""
+        number = len(self.runs) + (status.state == PENDING)
+        used = sum(run.seconds or 0 for run in self.runs)
+        if self.runs and self.runs[-1].seconds is None and status.state != PENDING:
+            used += status.elapsed or 0
+        requeues = counted(number - 1, "requeue") if number > 1 else ""
+        words = (f"run {number}", f"{format_elapsed(used)} in all", requeues, self.over)
+        return ", ".join(filter(None, words)) if number > 1 or self.over else ""
+
+
+def runs_of(record: Optional[JobRecord], task: Optional[int]) -> Optional[Runs]:
+    """The runs of a job; None where it is not to go on, or their file is not the user's own."""
+    with contextlib.suppress(OSError), _own_file(record, task, os.O_RDONLY) as file:
+        return read_runs(os.read(file, _LARGEST).decode("ascii", "replace"))
+    return None
+
+
+def read_runs(text: str) -> Runs:
+    """The lines of the file; one that cannot be read is left out."""
+    runs: List[Run] = []
+    over = ""
+    for line in text.splitlines():
+        number, word, _, *more = (*line.split(" "), "", "")
+        with contextlib.suppress(ValueError, IndexError):
+            if word == "begin":
+                sizes = (int(more[2]), int(more[3]))
+                runs.append(Run(int(number), int(line.split(" ")[2]), more[0], sizes))
+            elif word == "end" and runs:
+                code = None if more[0] == "-" else int(more[0])
+                seconds, moved = int(more[3]), more[2] == "moved"
+                ended = replace(runs[-1], seconds=seconds, code=code, cause=more[1], moved=moved)
+                runs[-1] = ended
+            elif word == "over":
+                over = re.sub(r"[^ -~]", "?", " ".join(more).strip())
+    return Runs(tuple(runs), over)
+
+
+def mark_cancelled(statuses: Sequence[JobStatus]) -> None:
+    """Note before scancel that no other run may begin: one may just be asking Slurm for it."""
+    for status in statuses:
+        flags, record, task = os.O_WRONLY | os.O_APPEND, status.record, status.id.task
+        with contextlib.suppress(OSError), _own_file(record, task, flags) as file:
+            os.write(file, f"- cancel {int(time.time())}\n".encode("ascii"))
+
+
+_LARGEST = 1024 * 1024
+
+
+@contextlib.contextmanager
+def _own_file(record: Optional[JobRecord], task: Optional[int], flags: int) -> Iterator[int]:
+    """The file of a job's runs, open. Raises OSError where there is none of the user's own."""
+    if record is None or not record.runs or (record.array is not None and task is None):
+        raise FileNotFoundError
+    file = os.open(record.runs_path(task), flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
+            raise PermissionError
+        yield file
+    finally:
+        os.close(file)

@@ -1,0 +1,166 @@
+#!/bin/bash
+#SBATCH --job-name=body
+#SBATCH --partition=amd_a100nv_8
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1  # one process
+#SBATCH --cpus-per-task=8    # 8 cores per GPU
+#SBATCH --gres=gpu:1
+#SBATCH --time=2:00:00
+#SBATCH --comment="field=misc;appl=pytorch"
+#SBATCH --array=0-3
+#SBATCH --requeue
+#SBATCH --open-mode=append   # a requeued job keeps its log
+#SBATCH --signal=B:USR2@120  # then USR1 goes to the program, to save
+#SBATCH --output=%x.%A-%a.log
+
+job() {
+    begin_run                  # which run it is; at its end, end_run decides whether another one follows
+    unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # of another training
+    export PYTHONUNBUFFERED=1  # lines reach the log as printed
+    check_node || exit 1       # programs, files, GPUs
+    launched=yes               # from here on, a failure is the program's
+    # Slurm signals this shell before the end: USR1 goes on to each process that handles it.
+    trap 'ask_to_save; scancel --signal=USR1 "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"; to_processes USR1 || true' USR2
+    trap save_and_end TERM     # at scancel and the time limit: TERM goes on to what handles it
+    (trap - INT QUIT; trap exit TERM; shell_text) &  # bash ignores both in the background
+    job_processes=("$!")
+    wait_for_process "$!"
+}
+
+shell_text() {
+set -euo pipefail
+cat <<EOF
+begin
+EOF
+python train.py | tee log
+exit  # in here, where a trap of EXIT finds the variables of these lines
+}
+
+# ---- Helpers, the same in every script of this kind: nothing below is yours. The last line starts job. ----
+
+# Begin a run, and note it in a file; end here if no other may follow.
+begin_run() {
+    runs_file=$PWD/body_${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID.runs asked='' launched='' slurm_stops=''
+    ((${SLURM_RESTART_COUNT:-0})) || rm -f "$runs_file"  # of another job that had this id
+    touch "$runs_file" || exit 1
+    run=$(grep -c ' begin ' "$runs_file")
+    [ "$run" -eq 0 ] || [ "$(last_of '' 2)" = end ] || note_end - "$(how_slurm_ended)"
+    [ "$run" -eq 0 ] || may_go_on || exit 1
+    export NEURONCTL_RUN=$((run += 1))
+    trap ask_to_save USR2; trap 'end_run "$?"' EXIT
+    run_ends=$(SLURM_TIME_FORMAT=%s squeue -h -j "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" -o %e)
+    export NEURONCTL_SAVE_FROM=$((${run_ends//[!0-9]/}0 / 10 - 180))  # Slurm may be a minute early
+    note begin "$SLURM_JOB_NODELIST" "$(progress)" "$(stat -L -c %s "/proc/$$/fd/1")" "$(stat -L -c %s "/proc/$$/fd/2")"
+    echo "run $run of at most 10, on $SLURM_JOB_NODELIST"
+}
+# At the end of a run: 0 is the end of all. What has saved as asked to, or says so with 75, or has met its time limit
+# goes on; so does what never got as far as the program.
+end_run() {
+    local code=$1 cause=failed
+    trap : USR2; trap 'exit "$code"' TERM
+    if [ "$code" -eq 0 ]; then cause=finished
+    elif [ "$slurm_stops" ] && ((SECONDS >= slurm_stops)); then cause=limit
+    elif [ "$asked" ] || [ "$code" -eq 75 ]; then cause=saved
+    elif [ -z "$launched" ]; then cause=node
+    fi
+    # Slurm has ended it, for scancel or another job: if it starts it again, that run finds out why.
+    [ "$cause" = finished ] || [[ $(job_state) =~ ^(RUNNING)?$ ]] || exit "$code"
+    note_end "$code" "$cause"
+    echo "run $run ended with exit code $code: $cause"
+    [[ $cause == finished || $cause == failed ]] || ! may_go_on || requeue
+    exit "$code"
+}
+# Whether another run may follow; says why if not.
+may_go_on() {
+    local last
+    last=$(awk '$2 == "end" && $5 ~ /^(saved|limit|node|lost)$/ && $6 == "still" { print $1 + 0, $5 }' "$runs_file" | tail -n 2)
+    if grep -q '^- cancel ' "$runs_file"; then says_over "it was cancelled"
+    elif [ "$run" -ge 10 ]; then says_over "that was the last of 10 runs"
+    elif [ "$last" = "$((run - 1)) ${last##* }"$'\n'"$run ${last##* }" ]; then
+        says_over "two runs without progress ended the same way: ${last##* }"
+    elif [ "$(grep -cE ' end [0-9]+ [0-9-]+ (lost|node) ' "$runs_file")" -gt 2 ]; then
+        says_over "nodes have failed more than 2 times"
+    fi
+}
+says_over() { echo "no other run follows: $1" >&2; note over "$1"; return 1; }
+# Have Slurm end this run, and start another. What was cancelled meanwhile is not to come back.
+requeue() {
+    until [ "$(job_state)" = RUNNING ] && scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"; do sleep 5; done
+    ! grep -q '^- cancel ' "$runs_file" || scancel "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
+    while sleep 1; do :; done  # until Slurm ends this shell
+}
+# Slurm says that the run is about to end. What has not ended shortly before is left to Slurm.
+ask_to_save() {
+    local left=$(((NEURONCTL_SAVE_FROM > 0 ? NEURONCTL_SAVE_FROM + 180 - $(date +%s) : 120) - 10))
+    asked=yes slurm_stops=$((SECONDS + (left > 1 ? left : 1)))
+    note asked USR1
+    echo "run $run: USR1 to the program, to save; it has $left s"
+}
+note() { echo "$run $1 $(date +%s) ${*:2}" >>"$runs_file"; }
+note_end() {
+    local moved=still seconds
+    seconds=$(($(date +%s) - $(last_of begin 3)))
+    [ "$seconds" -le 7200 ] || seconds=7200  # noted by the next one, which has waited
+    [ "$seconds" -lt 60 ] && [ -z "$(awk -v run="$run" '$1 == run && $2 == "asked"' "$runs_file")" ] || moved=moved
+    note end "$1 $2 $moved" "$seconds"
+}
+last_of() { awk -v word="$1" -v field="$2" 'word == "" || $2 == word { found = $field } END { print found }' "$runs_file"; }
+progress() { echo unknown; }
+job_state() { squeue -h -t all -j "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" -o %T; }
+# A run that could not note its end: its node died, or Slurm took it for another job.
+how_slurm_ended() {
+    case $(sacct -D -X -n -P -j "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" -o State | grep -vE 'RUNNING|PENDING' | tail -n 1) in
+        PREEMPTED*) echo preempted ;;
+        REQUEUED*) echo requeued ;;
+        *) echo lost ;;
+    esac
+}
+# Check the node, and report each defect.
+check_node() {
+    local failed=0
+    defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+    if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
+    elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || defect 'rocm-smi finds no GPU'
+    fi >/dev/null
+    return "$failed"
+}
+job_processes=()
+# Slurm sends TERM to this shell and to srun's tasks, and KILL after its KillWait: what else runs here receives TERM, too.
+save_and_end() {
+    [ "$?" -gt 128 ] || to_processes TERM || exit 143  # above 128: Slurm has told every process, the 'sleep' below too
+    kill -s TERM "${job_processes[@]}" 2>/dev/null || true  # shells of this script, which end when their program has
+}
+# Send a signal to those of the processes that this shell has started that handle it.
+to_processes() {
+    local job_process unheard=1
+    for job_process in ${job_processes[@]+"${job_processes[@]}"}; do
+        ! pass_on "$1" "$job_process" || unheard=0
+    done
+    return "$unheard"
+}
+# Wait for a process and end with its exit code.
+wait_for_process() {
+    while kill -0 "$1" 2>/dev/null; do  # a signal to 'wait' as it ends would lose its exit code
+        sleep 0.5 || true
+        ((SECONDS < ${slurm_stops:-SECONDS + 1})) || exit 1
+    done
+    wait "$1"
+}
+# Send the signal $1 to the processes below $2: to each that handles it, or else to those below that one, as a shell
+# that merely waits for one would die of it. Fails if none handles it.
+pass_on() {
+    local IFS=$'\n' child handled number unheard=1
+    number=$(kill -l "$1")
+    for child in $(grep -ls "^PPid:[[:blank:]]$2\$" /proc/[0-9]*/status | sed 's/[^0-9]//g'); do
+        ! grep -qsx srun "/proc/$child/comm" || { unheard=0; continue; }  # whose tasks are Slurm's to signal
+        handled=$(sed -n 's/^Sig\(Blk\|Cgt\):[[:blank:]]*/0x/p' "/proc/$child/status" 2>/dev/null | paste -sd '|') || true
+        if ((handled >> number - 1 & 1)); then
+            kill -s "$1" "$child" 2>/dev/null && unheard=0
+            continue
+        fi
+        ! pass_on "$1" "$child" || unheard=0
+    done
+    return "$unheard"
+}
+
+job

@@ -1,0 +1,223 @@
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --partition=amd_a100nv_8
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1  # torchrun starts the processes
+#SBATCH --cpus-per-task=16   # 2 GPUs x 8 cores per GPU
+#SBATCH --gres=gpu:2
+#SBATCH --time=1-00:00:00
+#SBATCH --comment="field=misc;appl=pytorch"
+#SBATCH --requeue
+#SBATCH --open-mode=append   # a requeued job keeps its log
+#SBATCH --signal=B:USR2@300  # then TERM goes to the program, to save
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+job() {
+    begin_run                                     # which run it is; at its end, end_run decides whether another one follows
+    meet_on_first_node                            # sets MASTER_ADDR and MASTER_PORT
+    export PYTHONUNBUFFERED=1                     # lines reach the log as printed
+    export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless you exported it
+    export HF_HUB_OFFLINE=1
+    check_nodes || exit 1                         # programs, files, GPUs, the way to the first node
+    launched=yes                                  # from here on, a failure is the program's
+    # Slurm signals this shell before the end; let it signal the tasks with TERM.
+    trap 'ask_to_save; scancel --signal=TERM "$SLURM_JOB_ID"' USR2
+    trap : TERM                                   # at scancel and the time limit: wait until the tasks have saved
+    # torchrun starts 2 processes of train.py on each of 2 nodes.
+    srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 \
+        bash -c "$(declare -f on_each_node supervise wait_for_process pass_on); supervise LOCAL_RANK on_each_node \"\$@\"" \
+        bash train.py --lr 0.1 "${resume_with[@]}" &
+    program=$!
+    wait_for_process "$program"
+}
+
+on_each_node() {  # exec: signals reach the program itself
+    exec torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
+        --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
+        "$@"
+}
+
+# ---- Helpers, the same in every script of this kind: nothing below is yours. The last line starts job. ----
+
+# Begin a run, and note it in a file; end here if no other may follow.
+begin_run() {
+    runs_file=$PWD/train_$SLURM_JOB_ID.runs asked='' launched='' slurm_stops=''
+    ((${SLURM_RESTART_COUNT:-0})) || rm -f "$runs_file"  # of another job that had this id
+    touch "$runs_file" || exit 1
+    checkpoint=$PWD/'my run/last.pt'
+    run=$(grep -c ' begin ' "$runs_file")
+    [ "$run" -eq 0 ] || [ "$(last_of '' 2)" = end ] || note_end - "$(how_slurm_ended)"
+    [ "$run" -eq 0 ] || may_go_on || exit 1
+    export NEURONCTL_RUN=$((run += 1))
+    resume_with=()
+    [ "$run" -eq 1 ] || resume_with=(--resume 'the latest')
+    trap ask_to_save USR2; trap 'end_run "$?"' EXIT
+    run_ends=$(SLURM_TIME_FORMAT=%s squeue -h -j "$SLURM_JOB_ID" -o %e)
+    export NEURONCTL_SAVE_FROM=$((${run_ends//[!0-9]/}0 / 10 - 360))  # Slurm may be a minute early
+    note begin "$SLURM_JOB_NODELIST" "$(progress)" "$(stat -L -c %s "/proc/$$/fd/1")" "$(stat -L -c %s "/proc/$$/fd/2")"
+    echo "run $run of at most 10, on $SLURM_JOB_NODELIST"
+}
+# At the end of a run: 0 is the end of all. What has saved as asked to, or says so with 75, or has met its time limit
+# goes on; so does what never got as far as the program.
+end_run() {
+    local code=$1 cause=failed
+    trap : USR2; trap 'exit "$code"' TERM
+    if [ "$code" -eq 0 ]; then cause=finished
+    elif [ "$slurm_stops" ] && ((SECONDS >= slurm_stops)); then cause=limit
+    elif [ "$asked" ] || [ "$code" -eq 75 ]; then cause=saved
+    elif [ -z "$launched" ]; then cause=node
+    fi
+    # Slurm has ended it, for scancel or another job: if it starts it again, that run finds out why.
+    [ "$cause" = finished ] || [[ $(job_state) =~ ^(RUNNING)?$ ]] || exit "$code"
+    note_end "$code" "$cause"
+    echo "run $run ended with exit code $code: $cause"
+    [[ $cause == finished || $cause == failed ]] || ! may_go_on || requeue
+    exit "$code"
+}
+# Whether another run may follow; says why if not.
+may_go_on() {
+    local last
+    last=$(awk '$2 == "end" && $5 ~ /^(saved|limit|node|lost)$/ && $6 == "still" { print $1 + 0, $5 }' "$runs_file" | tail -n 2)
+    if grep -q '^- cancel ' "$runs_file"; then says_over "it was cancelled"
+    elif [ "$run" -ge 10 ]; then says_over "that was the last of 10 runs"
+    elif [ "$last" = "$((run - 1)) ${last##* }"$'\n'"$run ${last##* }" ]; then
+        says_over "two runs without progress ended the same way: ${last##* }"
+    elif [ "$(grep -cE ' end [0-9]+ [0-9-]+ (lost|node) ' "$runs_file")" -gt 2 ]; then
+        says_over "nodes have failed more than 2 times"
+    elif [ "$(awk '$2 == "end" { used += $7 } END { print used + 0 }' "$runs_file")" -ge 360000 ]; then
+        says_over "the runs have taken 100 hours"
+    fi
+}
+says_over() { echo "no other run follows: $1" >&2; note over "$1"; return 1; }
+# Have Slurm end this run, and start another. What was cancelled meanwhile is not to come back.
+requeue() {
+    until [ "$(job_state)" = RUNNING ] && scontrol requeue "$SLURM_JOB_ID"; do sleep 5; done
+    ! grep -q '^- cancel ' "$runs_file" || scancel "$SLURM_JOB_ID"
+    while sleep 1; do :; done  # until Slurm ends this shell
+}
+# Slurm says that the run is about to end. What has not ended shortly before is left to Slurm.
+ask_to_save() {
+    local left=$(((NEURONCTL_SAVE_FROM > 0 ? NEURONCTL_SAVE_FROM + 360 - $(date +%s) : 300) - 10))
+    asked=yes slurm_stops=$((SECONDS + (left > 1 ? left : 1)))
+    note asked TERM
+    echo "run $run: TERM to the program, to save; it has $left s"
+}
+note() { echo "$run $1 $(date +%s) ${*:2}" >>"$runs_file"; }
+note_end() {
+    local moved=still seconds
+    seconds=$(($(date +%s) - $(last_of begin 3)))
+    [ "$seconds" -le 86400 ] || seconds=86400  # noted by the next one, which has waited
+    [ "$(progress)" = "$(last_of begin 5)" ] || moved=moved
+    note end "$1 $2 $moved" "$seconds"
+}
+last_of() { awk -v word="$1" -v field="$2" 'word == "" || $2 == word { found = $field } END { print found }' "$runs_file"; }
+progress() { find -L "$checkpoint" -type f -printf '%T@ %s %p\n' 2>/dev/null | sort -n | tail -n 1 | cksum | cut -d ' ' -f 1; }
+job_state() { squeue -h -t all -j "$SLURM_JOB_ID" -o %T; }
+# A run that could not note its end: its node died, or Slurm took it for another job.
+how_slurm_ended() {
+    case $(sacct -D -X -n -P -j "$SLURM_JOB_ID" -o State | grep -vE 'RUNNING|PENDING' | tail -n 1) in
+        PREEMPTED*) echo preempted ;;
+        REQUEUED*) echo requeued ;;
+        *) echo lost ;;
+    esac
+}
+# The processes meet on the first node, on this job's own port.
+meet_on_first_node() {
+    local first_node route
+    first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+    MASTER_ADDR=$(address_of "$first_node")
+    if [[ $MASTER_ADDR == 127.* ]]; then  # in the node's own /etc/hosts, as on Debian: take the route to the last
+        route=$(ip route get "$(address_of "$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tail -n 1)")")
+        MASTER_ADDR=$(sed -n 's/.* src \([^ ]*\).*/\1/p' <<<"$route")
+        export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-$(sed -n 's/.* dev \([^ ]*\).*/\1/p' <<<"$route")}"
+    fi
+    [[ $MASTER_ADDR && $MASTER_ADDR != 127.* ]] ||
+        { echo "$first_node has no address that other nodes can reach: '$MASTER_ADDR'" >&2; exit 1; }
+    export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
+}
+address_of() { getent ahostsv4 "$1" | awk '{ print $1; exit }'; }
+# Check every node and report each defect, instead of letting the training hang.
+check_nodes() {
+    echo "preflight: $SLURM_JOB_NODELIST, 2 GPUs per node"
+    srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 \
+        bash -c "$(declare -f check_node); check_node" </dev/null || return 1
+    echo "preflight: all is well"
+}
+check_node() {
+    local failed=0 gpus
+    defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+    if [ "$SLURM_NODEID" -eq 0 ]; then
+        # A node that could not come (124: the time is over) says so itself.
+        timeout 12 python3 -c 'import os, socket, sys
+try:
+    with socket.create_server((sys.argv[1], int(sys.argv[2]))) as server:
+        for _ in range(int(sys.argv[3])):
+            server.accept()[0].recv(1)
+except OSError as error:
+    why = os.strerror(error.errno) if error.errno else error
+    sys.exit(f"preflight: {socket.gethostname()}: port {sys.argv[2]} cannot be used: {why}")' \
+            "$MASTER_ADDR" "$MASTER_PORT" "$((SLURM_JOB_NUM_NODES - 1))" || [ "$?" -eq 124 ] || failed=1
+    else
+        SECONDS=0
+        until timeout 2 bash -c 'exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT"' 2>/dev/null; do
+            [ "$SECONDS" -lt 8 ] || { defect "cannot reach $MASTER_ADDR port $MASTER_PORT, the first node"; break; }
+            sleep 0.2
+        done
+    fi
+    command -v torchrun >/dev/null || defect 'no program on PATH: torchrun'
+    [ -r train.py ] || defect 'cannot read train.py'
+    gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")  # 0: no list, all are seen
+    [ "$gpus" -eq 0 ] || [ "$gpus" -ge 2 ] || defect "2 GPUs requested, $gpus available"
+    if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
+    elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || defect 'rocm-smi finds no GPU'
+    fi >/dev/null
+    return "$failed"
+}
+# Run a function in the background, hand signals on to it, and end with its exit code.
+# TERM goes to those of its processes that have the variable $1, in place of the launcher.
+supervise() {
+    local launcher_mark=$1 slurm_stops='' supervised supervised_code
+    shift
+    send() { kill -s "$1" "$supervised" 2>/dev/null; }
+    kill_wait() { scontrol show config 2>/dev/null | awk '/^KillWait/ { wait = $3 } END { print wait ? wait : 30 }'; }
+    trap 'send HUP' HUP; trap 'send INT' INT; trap 'send USR1' USR1; trap 'send USR2' USR2
+    # By Slurm: end with 1, before its KILL, not to hide the exit code of another that failed. Above 128: all have it.
+    trap '[ "$?" -gt 128 ] || pass_on TERM "$supervised" "$launcher_mark"; (($(date +%s) > NEURONCTL_SAVE_FROM)) || slurm_stops=$((SECONDS + $(kill_wait) - 1))' TERM
+    (trap - INT QUIT; "$@") <&0 &  # bash ignores INT and QUIT in the background
+    supervised=$!
+    wait_for_process "$supervised"; supervised_code=$?
+    # Slurm may signal this shell after its program, and a task that has yet to set its trap would die of that signal.
+    ((supervised_code == 0 || slurm_stops || supervised_code != 143 && SECONDS > 3)) || sleep 3
+    exit "$((slurm_stops && supervised_code == 143 ? 1 : supervised_code))"
+}
+# Wait for a process and end with its exit code.
+wait_for_process() {
+    while kill -0 "$1" 2>/dev/null; do  # a signal to 'wait' as it ends would lose its exit code
+        sleep 0.5 || true
+        ((SECONDS < ${slurm_stops:-SECONDS + 1})) || exit 1
+    done
+    wait "$1"
+}
+# Send the signal $1 to the processes below $2: to each that handles it, or else to those below that one, as a shell
+# that merely waits for one would die of it. With $3: only to those that have this variable. Fails if none handles it.
+pass_on() {
+    local IFS=$'\n' child handled number unheard=1
+    number=$(kill -l "$1")
+    for child in $(grep -ls "^PPid:[[:blank:]]$2\$" /proc/[0-9]*/status | sed 's/[^0-9]//g'); do
+        ! grep -qsx srun "/proc/$child/comm" || { unheard=0; continue; }  # whose tasks are Slurm's to signal
+        handled=0
+        if [ -z "${3-}" ] || grep -qsz "^$3=" "/proc/$child/environ"; then
+            handled=$(sed -n 's/^Sig\(Blk\|Cgt\):[[:blank:]]*/0x/p' "/proc/$child/status" 2>/dev/null | paste -sd '|') || true
+            : "${handled:=0}"
+        fi
+        if ((handled >> number - 1 & 1)); then
+            kill -s "$1" "$child" 2>/dev/null && unheard=0
+            continue
+        fi
+        ! pass_on "$1" "$child" "${3-}" || unheard=0
+    done
+    return "$unheard"
+}
+
+job

@@ -1,0 +1,225 @@
+"""``--until-done``: a job that goes on in another run, until its program ends with 0."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Dict, Iterator, List
+
+import pytest
+from harness import Sandbox, sandbox_up, wait_until
+from test_faults import Broken
+
+PROGRAM = """\
+import os, signal, sys, time
+
+run, rank, saved = os.environ["NEURONCTL_RUN"], os.environ.get("RANK", "0"), []
+signal.signal(signal.SIGTERM, lambda number, frame: saved.append(number))
+how, last = sys.argv[1], sys.argv[2]
+open("ran", "a").write("%s %s %s\\n" % (run, rank, " ".join(sys.argv[3:])))
+if how != "waits" or run == last:
+    sys.exit({"waits": 0}.get(how) if how == "waits" else int(how))
+open("ready-%s-%s" % (run, rank), "w").close()
+while not saved:
+    time.sleep(0.05)
+time.sleep(0.2)
+open("saved-%s-%s" % (run, rank), "w").close()
+sys.exit(1)
+"""
+LINES = "set -euo pipefail\npython3 goes.py waits 3 | cat\n"
+STEPS = "steps:\n- run: 'true'\n- {script: goes.py, args: [waits, 3]}\n"
+
+
+class Going:
+    """A job that goes on, and what it leaves in its directory."""
+
+    def __init__(self, sandbox: Sandbox, *words: str) -> None:
+        self.sandbox = sandbox
+        sandbox.exec(["sh", "-c", "rm -rf going; mkdir going"])
+        for name, text in (("goes.py", PROGRAM), ("lines.sh", LINES), ("steps.yaml", STEPS)):
+            sandbox.write(f"going/{name}", text)
+        options = ["-p", "amd_a100nv_8", "-t", "10", "--field", "misc", "--appl", "pytorch"]
+        options += ["--until-done", "--no-preflight", "--json", "-J", "goes"]
+        made = self.exec("neuronctl", "submit", *options, *words)
+        self.id = str(json.loads(made)["job_id"])
+
+    def exec(self, *words: str, check: bool = True) -> str:
+        inside = ["sh", "-c", 'cd going && "$@"', "sh", *words]
+        return self.sandbox.exec(inside, check=check).stdout
+
+    def lines(self, name: str) -> List[str]:
+        return self.exec("cat", name, check=False).splitlines()
+
+    @property
+    def runs(self) -> List[List[str]]:
+        """What the script has noted: run, word, time, and more."""
+        return [line.split() for line in self.lines(f"goes_{self.id}.runs")]
+
+    def causes(self) -> List[str]:
+        return [words[4] for words in self.runs if words[1] == "end"]
+
+    def state(self) -> str:
+        return self.exec("squeue", "-h", "-t", "all", "-j", self.id, "-o", "%T").strip()
+
+    def ready(self, run: int, count: int = 1) -> None:
+        """Wait until a run waits for its signal."""
+        find = ("find", ".", "-name", f"ready-{run}-*")
+        wait_until(lambda: len(self.exec(*find).split()) == count)
+
+    def soon_over(self) -> None:
+        """Tell the batch shell what slurmctld tells it before the end of a run."""
+        self.exec("scancel", "--batch", "--signal=USR2", self.id)
+
+    def begun(self, run: int) -> None:
+        """Wait for the beginning of a run."""
+        wait_until(lambda: [str(run), "begin"] in [words[:2] for words in self.runs])
+
+    def ended(self) -> str:
+        """The state in which it ends."""
+        wait_until(lambda: self.state() not in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING"))
+        return self.state()
+
+
+@pytest.fixture(scope="module")
+def going(slurm_there: None) -> Iterator[Sandbox]:
+    """A sandbox in which a requeued job begins after some seconds, and not after two minutes."""
+    with sandbox_up("going") as made:
+        made.root("sh", "-c", "echo AuthInfo=cred_expire=5 >> /etc/slurm/slurm.conf")
+        broken = Broken(made)
+        with broken.without("slurmctld"):
+            pass
+        wait_until(lambda: made.root("scontrol", "ping", check=False).returncode == 0)
+        yield made
+    for process in broken.started:
+        process.wait()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(going: Sandbox) -> Iterator[None]:
+    yield
+    going.cancel_all()
+    for node in ("gpu35", "gpu36"):
+        going.root("scontrol", "update", f"nodename={node}", "state=resume", check=False)
+
+
+FORMS: Dict[str, List[str]] = {
+    "python": ["--gpus-per-node=1", "--resume-with", "--resume 'the latest'", "goes.py waits 3"],
+    "srun": ["--gpus-per-node=2", "-N2", "--launcher=srun", "--resume-with=-r", "goes.py waits 3"],
+    "body": ["--gpus-per-node=1", "--body", "lines.sh"],
+    "steps": ["--gpus-per-node=1", "-f", "steps.yaml"],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_goes_on_until_the_program_ends_with_0(form: str, going: Sandbox) -> None:
+    *options, last = FORMS[form]
+    words = last.split() if "goes.py" in last else [last]
+    job = Going(going, *options, *words)
+    count = 4 if form == "srun" else 1
+    for run in (1, 2):
+        job.ready(run, count)
+        job.soon_over()
+        job.begun(run + 1)
+    assert job.ended() == "COMPLETED"
+    assert job.causes() == ["saved", "saved", "finished"]
+    assert len(job.exec("sh", "-c", "ls -d saved-*").split()) == 2 * count
+    more = {"python": "--resume the latest", "srun": "-r"}.get(form, "")
+    ranks = range(count)
+    wanted = [f"{run} {rank} {more if run > 1 else ''}" for run in (1, 2, 3) for rank in ranks]
+    assert sorted(job.lines("ran")) == wanted
+    assert "run 3, " in job.exec("neuronctl", "status", job.id)
+    assert ", 2 requeues" in job.exec("neuronctl", "why", job.id).replace("\n", " ")
+    second = job.exec("neuronctl", "logs", "--run", "2", job.id)
+    assert second.startswith("run 2 of at most 10, on ")
+    assert "run 1" not in second and "run 3" not in second
+
+
+@pytest.mark.parametrize(
+    ("how", "options", "causes", "says"),
+    [
+        ("3", [], ["failed"], ""),
+        ("75", [], ["saved", "saved"], "two runs without progress ended the same way: saved"),
+        ("75", ["--max-runs", "1"], ["saved"], "that was the last of 1 runs"),
+        ("75", ["--max-hours", "0.0002"], ["saved", "saved"], "two runs without progress"),
+    ],
+)
+def test_stops(how: str, options: List[str], causes: List[str], says: str, going: Sandbox) -> None:
+    job = Going(going, "--gpus-per-node=1", *options, "goes.py", how, "9")
+    job.begun(len(causes))
+    assert job.ended() == "FAILED"
+    assert job.causes() == causes
+    assert says in job.exec("neuronctl", "why", job.id).replace("\n", " ")
+    code = job.exec("sacct", "-X", "-n", "-P", "-j", job.id, "-o", "ExitCode")
+    wait_until(lambda: code.strip() in (f"{how}:0", ""))
+
+
+def test_a_checkpoint_tells_whether_anything_moved(going: Sandbox) -> None:
+    job = Going(going, "--gpus-per-node=1", "--checkpoint=ran", "goes.py", "75", "9")
+    job.begun(4)  # `ran` grows in each run
+    assert [words[5] for words in job.runs if words[1] == "end"][:3] == ["moved"] * 3
+
+
+def test_another_run_after_a_node_died(going: Sandbox) -> None:
+    job = Going(going, "--gpus-per-node=1", "--retries=1", "goes.py", "waits", "2")
+    job.ready(1)
+    node = job.exec("squeue", "-h", "-j", job.id, "-o", "%N").strip()
+    going.root("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+    job.begun(2)
+    assert job.ended() == "COMPLETED"
+    assert job.causes() == ["lost", "finished"]
+
+
+def test_no_other_run_where_nodes_die_again_and_again(going: Sandbox) -> None:
+    job = Going(going, "--gpus-per-node=1", "--retries=0", "goes.py", "waits", "9")
+    job.ready(1)
+    node = job.exec("squeue", "-h", "-j", job.id, "-o", "%N").strip()
+    going.root("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+    wait_until(lambda: [words[1] for words in job.runs][-1] == "over")
+    assert job.ended() == "FAILED"
+    assert len(job.lines("ran")) == 1
+    assert "nodes have failed more than 0 times" in job.exec("neuronctl", "status", job.id)
+
+
+def test_taken_off_its_nodes_costs_no_retry(going: Sandbox) -> None:
+    job = Going(going, "--gpus-per-node=1", "--retries=0", "goes.py", "waits", "2")
+    job.ready(1)
+    going.root("scontrol", "requeue", job.id)
+    job.begun(2)
+    assert job.ended() == "COMPLETED"
+    assert job.causes() == ["requeued", "finished"]
+
+
+def test_an_array_requeues_its_own_task_only(going: Sandbox) -> None:
+    """Also that whose job id is the array's."""
+    going.write("task.sh", 'touch "$SLURM_ARRAY_TASK_ID-$NEURONCTL_RUN"\nexit 75\n')
+    job = Going(going, "--gpus-per-node=1", "-a", "1-2", "--max-runs=2", "--body", "../task.sh")
+    wait_until(lambda: job.exec("squeue", "-h") == "")
+    assert job.exec("sh", "-c", "ls -d [12]-*").split() == ["1-1", "1-2", "2-1", "2-2"]
+    begun = job.exec("sh", "-c", f"grep -c begin goes_{job.id}_*.runs")
+    assert [line.rpartition(":")[2] for line in begun.split()] == ["2", "2"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nothing_begins_after_cancel(seed: int, going: Sandbox) -> None:
+    """Wherever it is: the first time before it starts, then while it runs, saves, or waits."""
+    moment = random.Random(seed)
+    job = Going(going, "--gpus-per-node=1", "goes.py", "waits", "99")
+    if seed:
+        job.ready(1)
+        job.soon_over()
+    wait = str(round(moment.uniform(0, 2.5), 2))
+    job.exec("sh", "-c", f"sleep {wait}; neuronctl cancel {job.id}")
+    begun = len(job.lines("ran"))
+    assert job.ended() == "CANCELLED"
+    assert job.exec("squeue", "-h") == ""
+    assert len(job.lines("ran")) == begun
+
+
+@pytest.mark.long
+def test_what_does_not_end_goes_on_after_its_time_limit(going: Sandbox) -> None:
+    going.write("deaf.sh", 'echo "$NEURONCTL_RUN"\n[ "$NEURONCTL_RUN" = 2 ] || sleep 300\n')
+    job = Going(going, "--gpus-per-node=1", "-t", "1", "--body", "../deaf.sh")
+    job.begun(2)
+    assert job.ended() == "COMPLETED"
+    assert job.causes() == ["limit", "finished"]
+    assert [words[5] for words in job.runs if words[1] == "end"][:1] == ["moved"]

@@ -83,7 +83,8 @@ parts: test-packages ## what the tests of launchers run, which takes minutes to 
 	@NEURONCTL_REQUIRE_SLURM=1 $(BIN)/python tests/slurm/bench.py
 
 test-packages: install
-	@tools/apt-install $$($(BIN)/neuronctl sandbox packages --all) $$(<tools/outside/machine.txt)
+	@tools/apt-install zsh fish \
+		$$($(BIN)/neuronctl sandbox packages --all) $$(<tools/outside/machine.txt)
 
 clean: ## remove .venv and everything built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

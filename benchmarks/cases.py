@@ -24,6 +24,12 @@ USUAL = 1_000
 """Job records for everything but the curve."""
 
 STATUS = ["neuronctl", "status"]
+COMPLETED = {
+    "a command": ("resub",),
+    "a job's name": ("why", "tr"),
+    "a partition": ("submit", "-p", "cas"),
+}
+"""What Tab is pressed behind."""
 SUBMIT = (
     "-p", SUBMITTING, "--gpus-per-node", "1", "-t", "5", "--field", "misc", "--appl", "pytorch",
 )  # fmt: skip
@@ -133,6 +139,14 @@ def watching(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Res
             rounds,
         )
         more["squeue"] = squeue
+        say("completion")
+        groups["completion"] = cluster.measure(
+            [
+                case(word, ["neuronctl", *words], env={**records, "_NEURONCTL_COMPLETE": "zsh"})
+                for word, words in COMPLETED.items()
+            ],
+            rounds,
+        )
         say("status with more and more records")
         groups["records"] = cluster.measure(
             [

@@ -103,6 +103,12 @@ def extra_line(figure: str, own: Samples, beside: str, without: Samples, at_most
     )
 
 
+def time_line(figure: str, own: Samples, at_most: float) -> Line:
+    """A median, in milliseconds."""
+    value = f"{number(own.median)} ms"
+    return Line(figure, f"{own} ms", "", value, f"at most {at_most:g} ms", own.median <= at_most)
+
+
 def memory_line(figure: str, own: Samples, at_most: float) -> Line:
     """The highest peak memory, in MB."""
     return Line(

@@ -84,6 +84,8 @@ def _conditions(results: Mapping[str, Any]) -> str:
         "- `status`: all of the user's jobs. *Its squeue* is the squeue that it starts, run alone: "
         f"`{_shown(results['squeue'])}`. On a terminal (of 160 columns, so that no line is "
         "folded) it draws a table with colors.\n"
+        "- *Completing* is what the shell waits for when Tab is pressed. Slurm's answer about the "
+        "queue may be 5 s old.\n"
         "- Only Slurm's commands are counted as processes. The site's limits are read once an "
         "hour; *limits not yet known* is the submission that reads them.\n"
         "- The classes of `status` are imported with neuronctl's own frozen dataclasses and with "

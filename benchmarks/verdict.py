@@ -16,6 +16,7 @@ from benchmarks.figures import (
     rate_line,
     ratio_line,
     sum_line,
+    time_line,
 )
 
 STARTING = 4.0
@@ -26,6 +27,7 @@ STATUS_MORE = 60.0
 """Milliseconds on top of its squeue and ``--version``."""
 TERMINAL_MORE = 50.0
 """Milliseconds on top of the bare program of ``status`` on a terminal."""
+COMPLETING = 100.0
 DEFINING = 0.75
 """Above this ratio neuronctl.frozen is not worth keeping."""
 MEMORY = 40.0
@@ -83,6 +85,10 @@ def lines(results: Mapping[str, Any]) -> List[Line]:
             [of("status", "bare")],
             TERMINAL_MORE,
         ),
+    ]
+    made += [
+        time_line(f"completing {name}", of("completion", name), COMPLETING)
+        for name in cases.COMPLETED
     ]
     for python, took in results["definitions"].items():
         own, theirs = (Samples(tuple(took[kind]), ()) for kind in definitions.KINDS)

@@ -56,6 +56,7 @@ SECTIONS = {
     },
     "Set up": {
         "catalog": "Check, draft or compare a partition catalog.",
+        "completion": "Complete commands, options, and values with the Tab key.",
         "sandbox": "Run a real Slurm on this machine.",
     },
 }
@@ -113,9 +114,9 @@ def program() -> None:
 def _run(words: List[str]) -> int:
     """Run the command line ``words``; returns the exit code."""
     if "_NEURONCTL_COMPLETE" in os.environ:
-        from neuronctl.cli.root import root
+        from neuronctl.cli.completing import answer
 
-        root.main(words, prog_name="neuronctl")  # answers the shell, and exits
+        return answer(os.environ["_NEURONCTL_COMPLETE"], words)
     if words[:1] in (["-h"], ["--help"]):
         sys.stdout.write(HELP)
         return 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Seque
 import click
 
 from neuronctl.batchscript.script_file import read_file, shown_name
-from neuronctl.cli.job_options import catalog_option, complete_files, job_options
+from neuronctl.cli.job_options import catalog_option, job_options
 from neuronctl.console import print_line, print_text, printable
 from neuronctl.errors import PolicyError, UsageError, did_you_mean
 from neuronctl.masking import MASK, Masker
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @click.command("check")
-@click.argument("files", metavar="FILE...", nargs=-1, shell_complete=complete_files)
+@click.argument("files", metavar="FILE...", nargs=-1)
 @click.option("--line", metavar="COMMAND", help="Check a command line, such as 'salloc -p gpu'.")
 @click.option("--cluster", metavar="NAME", help="Catalog cluster to check for.")
 @catalog_option

@@ -8,7 +8,7 @@ import click
 
 from neuronctl.batchscript.script_file import read_file, shown_name
 from neuronctl.cli import job_output
-from neuronctl.cli.job_options import catalog_option, complete_files
+from neuronctl.cli.job_options import catalog_option
 from neuronctl.cli.say import print_script, say
 from neuronctl.errors import UsageError
 from neuronctl.request.job_file import configured_cluster
@@ -16,10 +16,8 @@ from neuronctl.words import counted
 
 
 @click.command("import")
-@click.argument("file", metavar="FILE", shell_complete=complete_files)
-@click.option(
-    "--write", "-o", metavar="JOB.yaml", shell_complete=complete_files, help="Write it to a file."
-)
+@click.argument("file", metavar="FILE")
+@click.option("--write", "-o", metavar="JOB.yaml", help="Write it to a file.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.option(
     "--cluster", metavar="NAME", help="Catalog cluster to plan for; the job file names it."

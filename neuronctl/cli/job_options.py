@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import click
 
@@ -13,9 +13,6 @@ from neuronctl.launch import launchers
 from neuronctl.request.job import OPTIONS, Body
 from neuronctl.request.options import Option
 from neuronctl.request.values import shell_text
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
 
 BEHIND_DASHES = "neuronctl.behind_dashes"
 """Key of a click context's ``meta``: whether the remaining words follow ``--``."""
@@ -98,18 +95,9 @@ def job_command(name: str, *, batch: bool = True) -> Callable[[Callable[..., Any
     return decorate
 
 
-def complete_files(
-    ctx: click.Context, parameter: click.Parameter, incomplete: str
-) -> List[CompletionItem]:
-    """Let the shell complete the name of a file."""
-    from click.shell_completion import CompletionItem
-
-    return [CompletionItem(incomplete, type="file")]
-
-
 def file_option(*names: str, metavar: str = "FILE", **how: Any) -> Decorator:
     """An option that names a file."""
-    return click.option(*names, metavar=metavar, shell_complete=complete_files, **how)
+    return click.option(*names, metavar=metavar, **how)
 
 
 catalog_option = file_option("--catalog", help="Catalog file that overrides the others.")
@@ -119,7 +107,6 @@ program_arguments = click.argument(
     metavar="SCRIPT [ARGS]...",
     nargs=-1,
     type=click.UNPROCESSED,
-    shell_complete=complete_files,
 )
 
 

@@ -6,7 +6,6 @@ from typing import Tuple
 
 import click
 
-from neuronctl.cli.job_options import complete_files
 from neuronctl.cli.sbatch_wrapper import call
 
 
@@ -20,7 +19,6 @@ from neuronctl.cli.sbatch_wrapper import call
     metavar="[WORDS]...",
     nargs=-1,
     type=click.UNPROCESSED,
-    shell_complete=complete_files,
 )
 def command(words: Tuple[str, ...]) -> int:
     """Call sbatch with these words, and check and record what it submits.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import TYPE_CHECKING, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Iterator, Optional, Sequence, Tuple
 
 from neuronctl import cache
 from neuronctl.catalog.local_cluster import config_file
@@ -18,7 +18,7 @@ from neuronctl.errors import NeuronctlError
 from neuronctl.files import lock_private
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.process import TIMEOUT
-from neuronctl.slurm.squeue import Queue, parse_squeue
+from neuronctl.slurm.squeue import Queue, parse_names, parse_squeue
 
 if TYPE_CHECKING:
     from neuronctl.slurm.squeue import QueueJob
@@ -43,7 +43,7 @@ class OwnQueue:
 
 
 @dataclass(frozen=True)
-class _Kept:
+class Kept:
     """An answer in the cache. asked: when Slurm was asked, the last of the latest times."""
 
     asked: Sequence[float]
@@ -54,7 +54,7 @@ class _Kept:
 class AskingOwnQueue:
     """A question about the user's own jobs on its way; ``close`` it when done."""
 
-    def __init__(self, oldest: float = 0.0) -> None:
+    def __init__(self, oldest: float = 0.0, *, timeout: float = TIMEOUT) -> None:
         """Ask, unless there is an answer that is at most ``oldest`` seconds old.
 
         By default only an answer to a question that was not asked before now will do, unless many
@@ -62,29 +62,34 @@ class AskingOwnQueue:
         """
         self._oldest = oldest
         self._not_before = time.time() - oldest
-        self._deadline = time.monotonic() + TIMEOUT
+        self._timeout = timeout
+        self._deadline = time.monotonic() + timeout
         self._place = _Place.here()
         self._before: Sequence[float] = ()  # when Slurm was asked within the last seconds
         self._asked_at = 0.0
         self._lock: Optional[int] = None
         self._queue: Optional[Queue] = None
-        self._answer: Optional[_Kept] = None
+        self._answer: Optional[Kept] = None
         self._look()
 
     def result(self) -> OwnQueue:
         """Wait for the answer; raises SlurmError."""
+        kept = self.kept()
+        return OwnQueue(kept.asked[-1], tuple(parse_squeue(kept.text, end=kept.end)))
+
+    def kept(self) -> Kept:
+        """As ``result``, not yet parsed."""
         while self._answer is None and self._queue is None:
             time.sleep(_TICK)
             self._look()
         if self._answer is None:
             assert self._queue is not None
             text = self._queue.text()
-            self._answer = _Kept((*self._before, self._asked_at), self._queue.end, text)
+            self._answer = Kept((*self._before, self._asked_at), self._queue.end, text)
             if self._lock is not None:
                 self._place.keep(self._answer)
             self.close()
-        kept = self._answer
-        return OwnQueue(kept.asked[-1], tuple(parse_squeue(kept.text, end=kept.end)))
+        return self._answer
 
     def rows(self) -> Tuple[QueueJob, ...]:
         """Wait for the answer's rows; raises SlurmError."""
@@ -112,7 +117,7 @@ class AskingOwnQueue:
                 self.close()
                 return
         self._asked_at = time.time()
-        self._queue = Queue(user=_user())
+        self._queue = Queue(user=_user(), timeout=self._timeout)
 
     def _take(self) -> bool:
         kept, now = self._place.kept(), time.time()
@@ -129,11 +134,18 @@ class AskingOwnQueue:
 
 def own_queue(oldest: float = 0.0) -> OwnQueue:
     """The user's own jobs; raises SlurmError. oldest: as for ``AskingOwnQueue``."""
-    asking = AskingOwnQueue(oldest)
-    try:
+    with contextlib.closing(AskingOwnQueue(oldest)) as asking:
         return asking.result()
-    finally:
-        asking.close()
+
+
+def own_names(oldest: float, *, timeout: float) -> Iterator[Tuple[str, str, str]]:
+    """The number, name, and state of the user's own jobs; raises SlurmError.
+
+    oldest: as for ``AskingOwnQueue``. timeout: in seconds.
+    """
+    with contextlib.closing(AskingOwnQueue(oldest, timeout=timeout)) as asking:
+        kept = asking.kept()
+    return parse_names(kept.text, end=kept.end)
 
 
 def forget() -> None:
@@ -167,16 +179,16 @@ class _Place:
     def lock_file(self) -> str:
         return cache.path_of(_KIND, self.name) + ".lock"
 
-    def keep(self, answer: Optional[_Kept]) -> None:
+    def keep(self, answer: Optional[Kept]) -> None:
         value = None if answer is None else [answer.asked, answer.end, answer.text]
         cache.write(_KIND, self.name, value, self.source)
 
-    def kept(self) -> Optional[_Kept]:
+    def kept(self) -> Optional[Kept]:
         value = cache.read(_KIND, self.name, self.source)
         try:
             asked, end, text = value
             if asked and all(isinstance(moment, float) for moment in asked):
-                return _Kept(tuple(asked), end + "", text + "")
+                return Kept(tuple(asked), end + "", text + "")
         except (TypeError, ValueError):
             pass
         return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import List, Mapping, Optional, Sequence, Tuple
+from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.fields import (
@@ -127,14 +127,27 @@ def parse_squeue(text: str, *, end: str = "\x1e") -> List[QueueJob]:
     return [QueueJob(**row) for row in read_rows(rows, _COLUMNS)]
 
 
+def parse_names(text: str, *, end: str) -> Iterator[Tuple[str, str, str]]:
+    """The number, name, and state of each job in squeue's rows, and nothing else of them."""
+    state = list(_COLUMNS).index("State")
+    for line in text.split(end + "\n"):
+        cells = line.split(SEPARATOR, len(_COLUMNS) - 1)
+        if len(cells) == len(_COLUMNS):
+            id = _first_id(cells[0])
+            if id is not None:
+                yield str(id.job), cells[-1], cells[state]
+
+
 class Queue:
     """A running squeue, with the arguments of ``squeue``; ``close`` it when done."""
 
-    def __init__(self, job_ids: Sequence[JobId] = (), user: Optional[str] = None) -> None:
+    def __init__(
+        self, job_ids: Sequence[JobId] = (), user: Optional[str] = None, *, timeout: float = TIMEOUT
+    ) -> None:
         self._by_id = bool(job_ids)
         # A job's name may contain any character, so each row ends with an unguessable marker.
         self.end = "\x1e" + os.urandom(8).hex()
-        self._asked = RunningCommand(squeue_argv(job_ids, user, end=self.end), timeout=10)
+        self._asked = RunningCommand(squeue_argv(job_ids, user, end=self.end), timeout=timeout)
         self._rows: Optional[Tuple[QueueJob, ...]] = None
 
     def rows(self) -> Tuple[QueueJob, ...]:

@@ -47,33 +47,6 @@ def test_did_you_mean(run: Run, words: List[str], said: str, see: str) -> None:
     assert said in result.stderr and f"see '{see}'" in result.stderr and result.stdout == ""
 
 
-def complete(shell: str, line: str) -> str:
-    """What the shell is offered for the last word of a line."""
-    words = line.split(" ")
-    env = {**os.environ, "_NEURONCTL_COMPLETE": f"{shell}_complete", "COMP_WORDS": line}
-    env["COMP_CWORD"] = words[-1] if shell == "fish" else str(len(words) - 1)
-    program = Path(sys.executable).parent / "neuronctl"
-    done = subprocess.run([program], env=env, capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    return done.stdout
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion(shell: str) -> None:
-    assert "resubmit" in complete(shell, "neuronctl res")
-    assert "--gpus-per-node" in complete(shell, "neuronctl submit --gpus-p")
-    assert "import" in complete(shell, "neuronctl catalog imp")
-    assert "submit" not in complete(shell, "neuronctl st")
-    for line in ("neuronctl submit tra", "neuronctl submit -f jo", "neuronctl run tra"):
-        assert "file" in complete(shell, line)
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_set_up_with_what_the_program_prints(run: Run, shell: str) -> None:
-    env = {"_NEURONCTL_COMPLETE": f"{shell}_source"}
-    assert "neuronctl" in run(env=env).stdout
-
-
 @pytest.mark.parametrize("writable", [True, False])
 def test_an_internal_error_is_kept_in_a_file(tmp_path: Path, writable: bool) -> None:
     state = tmp_path / "state"

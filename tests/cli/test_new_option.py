@@ -47,7 +47,6 @@ def test_an_option_is_read_in_a_script_imported_completed_and_explained(
     (tmp_path / "train.py").touch()
     (tmp_path / "job.sh").write_text(SCRIPT)
     assert "\nwckey: my key\n" in run("import", "job.sh", env=with_entry).stdout
-    line = {"COMP_WORDS": "neuronctl submit --wck", "COMP_CWORD": "2"}
-    asked = {**with_entry, **line, "_NEURONCTL_COMPLETE": "bash_complete"}
-    assert run(env=asked).stdout.split() == ["plain,--wckey"]
+    asked = {**with_entry, "_NEURONCTL_COMPLETE": "zsh"}
+    assert run("submit", "--wck", env=asked).stdout.split("\t")[:2] == ["value", "--wckey"]
     assert "--wckey KEY" in run("submit", "--help", env=with_entry).stdout

@@ -20,6 +20,7 @@ from benchmarks.figures import (
     rate_line,
     ratio_line,
     sum_line,
+    time_line,
 )
 
 
@@ -59,6 +60,12 @@ def test_a_sum_names_its_parts() -> None:
         True,
     )
     assert sum_line("`status`", samples(122), "squeue", parts, 60).met is False
+
+
+def test_a_time_has_a_limit() -> None:
+    line = time_line("completing", samples(99, 100, 110), 100)
+    assert (line.value, line.must, line.met) == ("100 ms", "at most 100 ms", True)
+    assert time_line("completing", samples(101), 100).met is False
 
 
 def test_what_the_gate_adds_is_of_neighbours() -> None:
@@ -143,6 +150,7 @@ def results() -> Dict[str, Any]:
                 **{"status": 50, "squeue": 20, "squeue --json": 480, "--version": 24},
                 **{"on a terminal": 90, "bare": 60},
             ),
+            "completion": group(**dict.fromkeys(cases.COMPLETED, 60)),
             "start": group(
                 **{"python -c pass": 10, "--version": 24, "--help": 25, "true": 1},
                 **{"import click": 30, "import click and jinja2": 70, "import click and rich": 90},

@@ -1,0 +1,44 @@
+"""What Tab offers of a real Slurm."""
+
+from __future__ import annotations
+
+from typing import Dict
+
+import pytest
+from harness import COMMENT, Sandbox
+
+JOB = ["sbatch", "--parsable", "-p", "amd_a100nv_8", "-n1", "-c1", "--gres=gpu:1", "-t5", COMMENT]
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(no_jobs: None) -> None:
+    """Each test ends with an empty queue."""
+
+
+def offered(sandbox: Sandbox, *words: str) -> Dict[str, str]:
+    told = sandbox.exec(["env", "_NEURONCTL_COMPLETE=zsh", "neuronctl", *words])
+    assert told.stderr == ""
+    rows = [line.split("\t") for line in told.stdout.splitlines()]
+    return {word: meaning for _, word, meaning in rows}
+
+
+def test_jobs_of_this_moment(sandbox: Sandbox) -> None:
+    sandbox.exec([*JOB, "--hold", "-J", "earlier", "--wrap=true"])
+    assert "earlier" in offered(sandbox, "cancel", "")
+    array = sandbox.exec([*JOB, "--hold", "-a", "1-3", "-J", "odd name", "--wrap=true"]).stdout
+    sandbox.exec(["sleep", "5"])  # for so long, Slurm's last answer will do
+    assert offered(sandbox, "why", "odd") == {"odd name": f"{array.strip()} PENDING"}
+    assert offered(sandbox, "wait", array.strip()[:-1])[array.strip()] == "odd name PENDING"
+
+
+def test_accounts_qos_and_partitions_are_slurms(sandbox: Sandbox) -> None:
+    accounts = sandbox.exec(
+        ["sh", "-c", "sacctmgr -nP show assoc user=$(id -un) format=account"]
+    ).stdout.split()
+    assert set(accounts) <= set(offered(sandbox, "submit", "-A", "")) and accounts
+    assert set(offered(sandbox, "submit", "--qos", "")) <= set(
+        sandbox.exec(["sacctmgr", "-nP", "show", "qos", "format=name"]).stdout.split()
+    )
+    partitions = sandbox.exec(["sinfo", "-h", "-o", "%R"]).stdout.split()
+    found = offered(sandbox, "submit", "-p", "")
+    assert "amd_a100nv_8" in found and set(found) <= {*partitions, "auto"}

@@ -189,7 +189,7 @@ _MOST_OF_PLUGINS = 20
 
 
 def is_of_a_plugin(name: str) -> bool:
-    """Whether an option that sbatch may know is none of its own."""
+    """Whether an option is not one of sbatch's own, and may be a plugin's."""
     return name not in SBATCHS_OWN
 
 

@@ -176,7 +176,7 @@ def _unexpected(error: Exception) -> int:
 
 
 class _LossyStderr(io.FileIO):
-    """Standard error that drops what it cannot write: nobody reads it, or its disk is full."""
+    """Standard error that drops what it cannot write: the reader is gone, or its disk is full."""
 
     def write(self, data: Any) -> int:
         try:

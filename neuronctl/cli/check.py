@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option("--line", metavar="COMMAND", help="Check a command line, such as 'salloc -p gpu'.")
 @click.option("--cluster", metavar="NAME", help="Catalog cluster to check for.")
 @catalog_option
-@click.option("--fix", is_flag=True, help="Show as a diff what has exactly one right answer.")
+@click.option("--fix", is_flag=True, help="Show unambiguous fixes as a diff.")
 @click.option("--write", is_flag=True, help="With --fix, change the files.")
 @job_options(["field", "appl"])
 @click.option("--starts", is_flag=True, help="Show what the scripts start, where, and how often.")
@@ -320,7 +320,7 @@ def _summary(findings: Sequence[ScriptFinding]) -> str:
 
 
 _SHOWN, _BEFORE = 300, 100
-"""Characters of a line that are shown where it is longer, and those of them before the place."""
+"""Characters shown of a longer line, and how many of them precede the finding."""
 
 
 def _print_finding(

@@ -99,7 +99,7 @@ def _drain(logs: Sequence[GrowingLog], screen: _Screen) -> None:
 
 
 class _Screen:
-    """The output: each log on its stream, and messages about the job on standard error."""
+    """Where output goes: each log to its stream, messages about the job to standard error."""
 
     def __init__(self) -> None:
         self._mid_line = False

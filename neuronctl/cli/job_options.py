@@ -1,4 +1,4 @@
-"""The options of a job as click has them, for the commands that take them."""
+"""A job's options as click options, for the commands that accept them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BEHIND_DASHES = "neuronctl.behind_dashes"
 
 
 _NO_PROGRAMS = ("--dry-run", "--explain", "--follow", "--preflight", "--no-preflight", "--wait")
-"""Options that are hardly meant for the program behind which they stand."""
+"""Options that are probably not meant for the program that they follow."""
 
 _TITLES = {"Slurm": "Slurm options", "Command": "Options"}
 

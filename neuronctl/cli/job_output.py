@@ -1,4 +1,4 @@
-"""What generate, submit, resubmit, salloc and run tell of a job."""
+"""What generate, submit, resubmit, salloc, and run report about a job."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class SubmitMode:
 
 
 class TerminalReporter:
-    """Says on the terminal what becomes of a job.
+    """Reports a submission on the terminal.
 
-    before: the decisions of the job that is submitted again, where they may differ.
+    before: the decisions of the job that is being resubmitted, to show what differs.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ from neuronctl.units import UNLIMITED, format_elapsed
 _WIDE = 100  # columns of a terminal with room for long names and bars
 
 STATE_STYLES = {state.name: state.style for state in STATES.values() if state.style}
-"""How states look on a terminal, what matters most first; told apart without colors too."""
+"""Styles of states on a terminal, the most important first; they differ without colors too."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ _PLAIN = (
     *("name", "user", "partition", "qos", "state", "reason", "ended", "cancelled_by", "elapsed"),
     *("nodes", "node_list", "gpus", "work_dir", "stdout", "stderr", "source"),
 )
-"""What is in JSON as it is in a JobStatus."""
+"""Fields of JobStatus that JSON has unchanged."""
 
 
 def status_data(status: JobStatus, limit: Optional[Explained] = None) -> Dict[str, Any]:

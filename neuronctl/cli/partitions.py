@@ -25,7 +25,7 @@ _BAR = 16
 _SHORT_BAR = 6
 _TIMEOUT = 20.0
 _BRIEFLY = 1.5
-"""Seconds for what can also be shown without Slurm."""
+"""Seconds to wait for Slurm if the answer can do without it."""
 
 
 @click.command(name="partitions")

@@ -1,6 +1,6 @@
-"""sbatch itself, with a check and a record beside it.
+"""Runs sbatch, and checks and records its job alongside.
 
-Whatever goes wrong here, sbatch gets its words, and the user its answer.
+If anything fails here, sbatch still gets its arguments, and the user sbatch's output.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from neuronctl.submission.monitored_script import without_monitor
 from neuronctl.submission.sbatch_attempt import Attempt
 
 _PATIENCE = 5.0
-"""Seconds for which sbatch's answer waits for the findings, which come before it."""
+"""Seconds for which sbatch's output is held so that findings print first."""
 
 _IN_SPITE_OF_ERRORS = contextlib.suppress(Exception)
 
@@ -81,7 +81,7 @@ def _judge(attempt: Attempt) -> None:
 
 
 _UNTOLD: List[str] = []
-"""Findings, where no person reads standard error: printed only if sbatch refuses the job."""
+"""Findings for a standard error that is no terminal: printed only if sbatch refuses the job."""
 
 
 def _tell(text: str) -> None:
@@ -92,7 +92,7 @@ def _tell(text: str) -> None:
 
 
 def _print(part: bytes) -> bool:
-    """Write to standard output; whether somebody may read it. A full disk is none of sbatch's."""
+    """Write to standard output; return False if the reader is gone, and ignore a full disk."""
     try:
         while part:
             part = part[os.write(1, part) :]

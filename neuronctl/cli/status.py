@@ -177,7 +177,7 @@ def _picture(
 ) -> List[str]:
     """The table as lines, with a terminal's colours where there is one; live jobs first.
 
-    height: lines there is room for; of jobs that have ended only as many are drawn.
+    height: the lines that it may fill; ended jobs are dropped to fit.
     """
     from neuronctl.cli.job_table import live_first
 

@@ -1,4 +1,4 @@
-"""How far submit and resubmit go with a job."""
+"""The options of submit and resubmit that say how far to go with a job."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class _Picture:
         self.interval = FIRST
 
     def take(self, found: Found) -> bool:
-        """Take an answer, and set how long to wait for the next; whether it shows anything new."""
+        """Take an answer and set the time until the next; return whether it shows anything new."""
         if found.unavailable is not None:
             if not installed():
                 raise found.unavailable

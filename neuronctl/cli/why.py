@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _MOST = 4  # kinds of ends of one array that are explained
 _LOOKED_AT, _ASKED_FOR = 100, 5
-"""Tasks of one state whose logs are read; those of them whose logs Slurm has to be asked for."""
+"""The most tasks per state whose logs are read; and if Slurm must be asked where the logs are."""
 
 Told = Tuple[List[JobStatus], JobEvidence, Diagnosis]
 """Tasks that ended for the same reason, with the first one's evidence and diagnosis."""

@@ -1,5 +1,5 @@
-"""What Slurm would do with a plan now: refuse it, make it wait, or what is not known. Pure.
+"""Predicts what Slurm would do with a plan now: refuse it, let it wait, or start it. Pure.
 
-``snapshot`` is one look at Slurm, ``plan_on_cluster`` a plan held against it. ``limits``,
-``start_conditions`` and ``free_nodes`` yield outcomes; ``forecast`` gathers them, once for a job.
+A ``snapshot`` is one reading of Slurm; ``plan_on_cluster`` compares a plan with it. ``limits``,
+``start_conditions``, and ``free_nodes`` yield outcomes; ``forecast`` collects them once per job.
 """

@@ -1,4 +1,4 @@
-"""All that can come of a plan now, computed once. Pure."""
+"""Everything that Slurm could do with a plan now, computed once. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from neuronctl.planning.model import gpus_held
 
 @dataclass(frozen=True)
 class Forecast:
-    """What Slurm would do with a plan; waits: in the order in which Slurm names its reason."""
+    """What Slurm would do with a plan. waits: in the order in which Slurm reports reasons."""
 
     on_cluster: PlanOnCluster
     nodes: NodeSearch

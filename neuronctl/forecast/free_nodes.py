@@ -1,4 +1,4 @@
-"""The nodes that could take the job now, and what it waits for where they are too few. Pure."""
+"""Finds nodes that could take the job now, and what it waits for if there are too few. Pure."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _SAID_OF_NODES = slurm_says("scontrol show node")
 UNAVAILABLE = (
     "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
 )
-"""Slurm's reason where the partition has too few nodes in service, none of them named."""
+"""Slurm's reason if too few nodes of the partition are in service and the job names none."""
 
 
 @dataclass(frozen=True)
 class NodeSearch:
     """The names of nodes for a job on its cluster.
 
-    fitting: those that are large enough for the job, have its features and are of its reservation,
-    whatever runs there and whether they are up. suitable: those of them that are not reserved for
-    others. free: those with room for one node's share now; None: that is not known.
+    fitting: large enough for the job, with its features, in its reservation; they may be busy or
+    down. suitable: the fitting nodes that are not reserved for others. free: the suitable nodes
+    with room for one node's share now; None if that is unknown.
     """
 
     on_cluster: PlanOnCluster

@@ -1,4 +1,4 @@
-"""The limits in force, each held against the job and what its user's jobs hold already. Pure."""
+"""Compares each limit in force with the job and with what its user's jobs already hold. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WHEN_UNKNOWN = "when is not known"
 
 @dataclass(frozen=True)
 class Usage:
-    """A limit of one user, and what the user's jobs hold of it now; jobs: those that count."""
+    """A limit of one user, and what the user's jobs hold of it now. jobs: those that count."""
 
     limit: Limit
     used: int

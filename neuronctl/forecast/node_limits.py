@@ -1,4 +1,4 @@
-"""Limits on how many nodes the jobs of a user or a group are on, where a node counts once. Pure."""
+"""Limits on the number of nodes that a user's or group's jobs occupy; a node counts once. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can come of a plan: Slurm refuses it, it waits, or nobody can tell."""
+"""The possible outcomes of a plan: Slurm refuses it, it waits, or the outcome is unknown."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class RefusalKind:
 
 @dataclass(frozen=True)
 class LimitRefusal:
-    """A limit for which Slurm refuses the job, or takes it and never starts it.
+    """A limit for which Slurm refuses the job, or accepts it and never starts it.
 
-    kind: of RefusalKind. limit: with what is used of it. wanted: what the job takes of it.
-    source: who says its figure.
+    kind: one of RefusalKind. limit: with its current use. wanted: how much the job needs. source:
+    who states the figure.
     """
 
     kind: str
@@ -35,11 +35,11 @@ class LimitRefusal:
 
 @dataclass(frozen=True)
 class Wait:
-    """One thing a job waits for.
+    """One thing that a job waits for.
 
-    code: the rule's. cause: Slurm's reason. until: epoch seconds by which it ends at the latest
-    where nothing else of the user's waits before it; None: not known. of_jobs: whether it is for a
-    limit on running jobs. also: reasons that Slurm may give instead.
+    code: the rule's. cause: Slurm's reason. until: epoch seconds by which it ends at the latest if
+    none of the user's jobs waits before this one; None: unknown. of_jobs: whether it is for a limit
+    on running jobs. also: reasons that Slurm may report instead.
     """
 
     code: str
@@ -53,9 +53,10 @@ class Wait:
 
 @dataclass(frozen=True)
 class Doubt:
-    """What is not known.
+    """Something that is unknown.
 
-    refusable: Slurm may even refuse the job for it. cause: Slurm's reason if the job waits for it.
+    refusable: Slurm may even refuse the job because of it. cause: Slurm's reason if the job waits
+    for it.
     """
 
     words: str

@@ -1,4 +1,4 @@
-"""Slurm's own figures laid over the catalog's. Pure."""
+"""Replaces the catalog's figures in a plan with Slurm's own. Pure."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _lay_all(plan: JobPlan, snapshot: Snapshot, sources: Dict[Path, Citation]) -
 
 
 class _Laid(Mapping[str, Partition]):
-    """Partitions that are worked out where a rule asks for them: most jobs are about one."""
+    """Partitions, each computed when a rule asks for it: most jobs concern only one."""
 
     def __init__(self, names: Tuple[str, ...], lay: Callable[[str], Partition]) -> None:
         self._laid: Dict[str, Optional[Partition]] = dict.fromkeys(names)

@@ -1,4 +1,4 @@
-"""A plan held against a snapshot: what several checks need is found once. Pure."""
+"""A plan compared with a snapshot; values that several checks need are computed once. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CATALOG_LIMITS = (
 
 @dataclass(frozen=True)
 class JobSize:
-    """What Slurm will count for the job in all and on each node, by TRES, as far as it is known."""
+    """What Slurm will count for the job, in total and per node, by TRES, as far as known."""
 
     job: Dict[str, int]
     node: Dict[str, int]
@@ -50,7 +50,10 @@ class JobSize:
 
 @dataclass(frozen=True)
 class PlanOnCluster:
-    """A plan on the cluster as a snapshot shows it. cite: who says a figure of the catalog's."""
+    """A plan on the cluster as a snapshot shows it.
+
+    cite: returns the source of a catalog figure.
+    """
 
     plan: JobPlan
     snapshot: Snapshot

@@ -18,7 +18,7 @@ SOURCE = slurm_says("scontrol show reservation")
 
 @dataclass(frozen=True)
 class ReservedNodes:
-    """Nodes that reservations keep from the job, in whole or (``parts``) at most so many cores."""
+    """Nodes that reservations keep from the job, whole or (``parts``) up to a number of cores."""
 
     nodes: FrozenSet[str]
     parts: Mapping[str, int]

@@ -1,4 +1,4 @@
-"""One look at Slurm: the queue, the nodes and the cluster's own figures, read once."""
+"""One reading of Slurm: the queue, the nodes, and the cluster's own figures."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def slurm_says(command: str, asked_at: Optional[int] = None) -> Citation:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One look at Slurm. Times are seconds since the epoch.
+    """One reading of Slurm. Times are seconds since the epoch.
 
-    limits, limits_at: the cluster's figures and when they were read. nodes: those of the job's
-    partition, or all, as they are now. groups: the user's; empty where nothing is for some groups
-    only. job_states: by the ids asked about.
+    limits, limits_at: the cluster's figures and when they were read. nodes: the current state of
+    the job's partition's nodes, or of all. groups: the user's; empty if nothing is restricted to
+    groups. job_states: by the requested ids.
     """
 
     limits: ClusterFigures

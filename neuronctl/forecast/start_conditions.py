@@ -150,7 +150,7 @@ _MET, _WAITS, _OPEN, _NEVER = "met", "waits", "open", "never"
 
 @dataclass(frozen=True)
 class _Term:
-    """A job that ``--dependency`` names; of a singleton the id is 0. rest: a task or a delay."""
+    """A job that ``--dependency`` names; the id of a singleton is 0. rest: a task or a delay."""
 
     kind: str
     job_id: int

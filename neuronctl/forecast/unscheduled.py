@@ -1,4 +1,4 @@
-"""The user's own jobs that Slurm has not looked at yet, and that start before a later one. Pure."""
+"""The user's jobs that Slurm has not considered yet and that start before a later one. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Rooms = Dict[_Room, List[Tuple[int, str]]]
 
 @dataclass(frozen=True)
 class Unscheduled:
-    """jobs: those that find room now, ``count`` as many of each as do.
+    """jobs: those with room to start now; ``count`` is how many of each have room.
 
     taken: the cores and GPUs that they get, by node.
     """

@@ -1,4 +1,4 @@
-"""Asks Slurm, once, what a verdict needs: at most two processes while the limits are known."""
+"""Queries Slurm once for what a verdict needs; at most two processes if the limits are cached."""
 
 from __future__ import annotations
 
@@ -104,9 +104,9 @@ def ask_queue(snapshot: Snapshot) -> Tuple[PartitionJob, ...]:
 
 
 class AskedOnce:
-    """ask_slurm() for many plans: for those of one partition, Slurm is asked once.
+    """ask_slurm() for many plans; Slurm is queried once per partition.
 
-    What it said first, or that it did not answer, then holds for all of them.
+    Its first answer, or the fact that it did not answer, holds for all plans of that partition.
     """
 
     def __init__(self) -> None:

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What stands against a plan, and what would happen to the job now.
+    """The findings against a plan, and what would happen to the job now.
 
-    plan: on the cluster as Slurm has it. refusals, warnings: what the rules found. waits: what the
-    job would wait for, in the order in which Slurm names its reason. forecast: None where Slurm was
-    not asked or did not answer, because of ``unasked_because``.
+    plan: on the cluster as Slurm has it. refusals, warnings: findings of the rules. waits: what the
+    job would wait for, in the order in which Slurm reports reasons. forecast: None if Slurm was not
+    asked or did not answer; ``unasked_because`` says why.
     """
 
     plan: JobPlan
@@ -132,13 +132,13 @@ class Judgement:
 
 @dataclass(frozen=True)
 class JudgeBy:
-    """By what a plan is judged.
+    """How to judge a plan, and by which information.
 
-    ask_slurm: whether Slurm is asked; otherwise a script is only reviewed, by the catalog. fresh:
-    read Slurm's limits anew, whatever is kept of them. snapshot: what Slurm has said a moment ago,
-    in place of asking it. asked: what it has said of the plans before this one. meanwhile: called
-    while Slurm is asked. of_script: whether the plan is that of somebody's batch script.
-    comment_parts: what its comment is to say where it is wrong, such as {"field": "nlp"}.
+    ask_slurm: whether to query Slurm; otherwise the script is only reviewed, by the catalog. fresh:
+    read Slurm's limits again, even if they are cached. snapshot: a recent answer of Slurm, to use
+    instead of a query. asked: Slurm's answers for earlier plans. meanwhile: called while Slurm is
+    being queried. of_script: whether the plan is that of a user's batch script. comment_parts: what
+    its comment should say if it is wrong, such as {"field": "nlp"}.
     """
 
     catalog: Catalog

@@ -1,6 +1,6 @@
-"""What can be seen on this machine of a job: its program, image, environment and log directory.
+"""What this machine shows of a job: its program, image, environment, and log directory.
 
-The rules are pure; this is where the file system is looked at for them, once.
+The rules are pure; this module reads the file system for them, once.
 """
 
 from __future__ import annotations

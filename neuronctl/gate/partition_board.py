@@ -22,7 +22,7 @@ from neuronctl.slurm.limits import Limit, Scope
 
 @dataclass(frozen=True)
 class LimitUse:
-    """What one user holds of a limit; figure None: there is none, or it is not known."""
+    """How much of a limit one user holds. figure: None if there is no limit, or it is unknown."""
 
     used: int
     figure: Optional[int]

@@ -21,7 +21,7 @@ MAX_PREDICTIONS = 6
 
 @dataclass(frozen=True)
 class Candidate:
-    """A partition for the job, and how it is judged there.
+    """A partition for the job, and the judgement of the job there.
 
     start: when Slurm itself expects it to start (epoch seconds).
     """
@@ -37,7 +37,7 @@ class Candidate:
 
     @property
     def refusals(self) -> Tuple[Finding, ...]:
-        """What stands against it here; what does anywhere is told once, after the choice."""
+        """Findings specific to this partition; general ones are reported after the choice."""
         return tuple(refusal for refusal in self.judgement.refusals if refusal.rule.of_partition)
 
     @property
@@ -90,7 +90,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen."""
+    """The candidates for ``-p auto``, and the plan for the best one."""
 
     plan: JobPlan
     """The job's in the best partition."""

@@ -72,10 +72,10 @@ def python_program(name: str, search: Sequence[str], *, module: bool) -> str:
 
 
 class _Reader:
-    """Reads a program, file by file, and keeps what it has seen.
+    """Reads a program file by file, and keeps what it has found.
 
-    shared, trains: whether it has a sign of several processes, and of a training. whole: whether
-    everything was read, and nothing in it can tell one copy from another.
+    shared, trains: whether it shows signs of several processes, and of training. whole: whether
+    everything was read, and nothing in it can distinguish one copy from another.
     """
 
     def __init__(self, search: Sequence[str]) -> None:

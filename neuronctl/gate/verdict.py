@@ -20,9 +20,9 @@ ORDER = (CAN_START, NOT_KNOWN, WILL_WAIT, REFUSED)
 class Verdict:
     """kind: one of the first four words above. cause: Slurm's reason, or the codes that refuse.
 
-    until: epoch seconds by which it starts at the latest, as far as the user's own limits go;
-    None: not known. judged_by: SLURM, or why it was the catalog alone. also: further reasons
-    to wait, any of which Slurm may show in place of ``cause``.
+    until: epoch seconds by which it starts at the latest as far as the user's own limits allow;
+    None: unknown. judged_by: SLURM, or why only the catalog was used. also: other reasons to wait,
+    any of which Slurm may show instead of ``cause``.
     """
 
     kind: str

@@ -197,7 +197,7 @@ class RecordStore:
         return self._change(record, add)
 
     def _change(self, record: JobRecord, add: Callable[[JobRecord], JobRecord]) -> JobRecord:
-        """The record with what ``add`` adds; nothing is read or written where that is nothing."""
+        """Apply ``add`` to the record; no I/O if nothing changes."""
         if add(record) is record:
             return record
         assert record.job_id is not None

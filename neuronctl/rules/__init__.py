@@ -25,7 +25,7 @@ def apply_rules(context: RuleContext) -> Tuple[Finding, ...]:
 
 
 def order(finding: Finding) -> Tuple[bool, str]:
-    """By code, but what is to be said before all else comes first."""
+    """By code, but findings that make the others matter less come first."""
     return not finding.rule.first, finding.code
 
 

@@ -123,7 +123,7 @@ def launcher_as_program(context: RuleContext) -> Iterator[Violation]:
     )
 
 
-@rule(WARNING, "NC306", "other processes than may be meant", "of_launch of_step")
+@rule(WARNING, "NC306", "probably not the processes you meant", "of_launch of_step")
 def processes_meant(context: RuleContext) -> Iterator[Violation]:
     plan, here, request = context.plan, context.local, context.plan.request
     if plan.interactive:

@@ -622,8 +622,8 @@ def first_node(facts: ScriptFacts) -> Iterator[Violation]:
             )
     for named, place, what in found:
         yield Violation(
-            f"{named} is another machine on each of the {facts.plan.nodes} nodes: they never find "
-            "each other",
+            f"{named} is a different machine on each of the {facts.plan.nodes} nodes: they never "
+            "find each other",
             what,
             place=place,
         )

@@ -34,13 +34,13 @@ _FIELDS = (
 
 @dataclass(frozen=True)
 class MyJob:
-    """A job of the user's that waits or runs, or several that are alike in all but their ids.
+    """A waiting or running job of the user's, or several that differ only in their ids.
 
-    count: how many jobs and tasks of arrays it stands for, of which ``id`` is the first. gpus: of
-    one of them on all its nodes; None where Slurm does not tell. end: when its time limit is over;
-    after ``latest_ends``, when it has ended at the latest. start: when Slurm expects a waiting one
-    to start (epoch seconds). node_list: where a running one runs. cores, memory_mb: of one of them
-    on all its nodes. name: None where it was not asked for.
+    count: the number of jobs and array tasks; ``id`` is the first. gpus, cores, memory_mb: of one
+    of them on all its nodes; None if Slurm does not say. end: when its time limit expires; after
+    ``latest_ends``, the latest time at which it has ended. start: when Slurm expects a waiting job
+    to start. Times are epoch seconds. node_list: the nodes of a running job. name: None if it was
+    not requested.
     """
 
     id: JobId
@@ -71,7 +71,7 @@ class MyJob:
 
 @dataclass(frozen=True)
 class ClusterFigures:
-    """The cluster's own figures, which change seldom; qos None: the database did not answer."""
+    """The cluster's own figures, which rarely change. qos: None if the database did not answer."""
 
     config: site.SiteConfig
     partitions: Tuple[site.SitePartition, ...]
@@ -181,11 +181,11 @@ def used_of_each(
 
 @dataclass(frozen=True)
 class Answers:
-    """What squeue, scontrol, and sacctmgr answered.
+    """The answers of squeue, scontrol, and sacctmgr.
 
-    limits: only where they were asked for. job_states: of the ids asked about. stamp: of the limits
-    as they are now, where group limits were asked for. partition: the one asked for, as it is now.
-    reservations, licenses (``parse_licenses``): None where Slurm did not tell them.
+    limits: None if they were not requested. job_states: by the requested ids. stamp: of the current
+    limits, if group limits were requested. partition: the requested one, as it is now.
+    reservations, licenses (``parse_licenses``): None if Slurm did not list them.
     """
 
     jobs: Tuple[MyJob, ...]

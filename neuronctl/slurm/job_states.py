@@ -54,10 +54,10 @@ _STATES = (
 PENDING, RUNNING, COMPLETED = "PENDING", "RUNNING", "COMPLETED"
 CONFIGURING = "CONFIGURING"
 CANCELLED, FAILED, OUT_OF_MEMORY = "CANCELLED", "FAILED", "OUT_OF_MEMORY"
-"""Those that are named outside of this table."""
+"""The states that other modules name."""
 
 STATES = {state.name: state for state in _STATES}
-"""By name; of several jobs on one line, the first of these is the one that matters most."""
+"""By name, the most important first: of several jobs on one line, it is the one shown."""
 
 
 def _in(phase: str) -> FrozenSet[str]:

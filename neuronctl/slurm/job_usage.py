@@ -1,4 +1,4 @@
-"""What accounting has of a job's use of its cores and memory, for one that wrote no samples."""
+"""A job's use of cores and memory from accounting, for a job without samples."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _FIELDS = ("JobID", "TotalCPU", "NCPUS", "ElapsedRaw", "MaxRSS")
 
 @dataclass(frozen=True)
 class AccountedUse:
-    """Sums over a job's steps. None: not known, as of a step that still runs.
+    """Sums over a job's steps. None: unknown, for example because a step is still running.
 
-    cpu: CPU time in seconds. cores, elapsed (seconds): of the whole job. largest_task: bytes that
-    the largest single task of all steps held; what the job held together is not accounted for.
+    cpu: CPU time in seconds. cores, elapsed (seconds): of the whole job. largest_task: bytes used
+    by the largest single task of all steps; accounting does not record the total of all tasks.
     """
 
     cpu: Optional[float]

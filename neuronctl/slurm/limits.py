@@ -1,7 +1,7 @@
-"""What Slurm limits: each limit is one value, made where Slurm's answer is read. Pure.
+"""Slurm's limits; each is one value, created where Slurm's answer is parsed. Pure.
 
-A limit that neuronctl does not know yet is one row of ``KINDS``: sacctmgr is then asked for it, and
-whatever reads limits has it.
+To support another limit, add a row to ``KINDS``: sacctmgr is then asked for it, and all code that
+reads limits gets it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Per:
-    """What a limit is of: a job, one of its nodes, all jobs of a user, an account, or everybody."""
+    """What a limit applies to: a job, one of its nodes, or a user, an account, or a group."""
 
     JOB, NODE, USER, ACCOUNT, GROUP = "job", "node", "user", "account", "group"
 
@@ -50,7 +50,7 @@ class Counts:
 
 
 class Scope:
-    """Who sets a limit. An association is the user's own in an account."""
+    """Who sets a limit. An association is the user's own, in one account."""
 
     QOS, ASSOCIATION, ACCOUNT = "QOS", "association", "account"
     PARTITION, CATALOG = "partition", "catalog"
@@ -62,7 +62,7 @@ TRES_NAMES = {
     "gres/gpu": ("GPU", "GPUs"),
     "mem": ("MB of memory", "MB of memory"),
 }
-"""Slurm's names of what is counted here, in words: of one, of several."""
+"""Words for the TRES that are counted here: singular and plural."""
 
 _MINUTE_NAMES = {
     "cpu": ("core-minute", "core-minutes"),
@@ -81,11 +81,11 @@ _ASSOCIATION_PARTS = {"user": "", "mem": "Mem"}
 class LimitKind:
     """One of Slurm's limits.
 
-    name: sacctmgr's name in a QOS, or scontrol's in a partition. reasons: TRES ("" where it counts
-    none) -> Slurm's pending reason (job_reason_string in Slurm's source), without the "QOS" or
-    "Assoc" in front of it, which those of ``bare`` do not have. association: sacctmgr's name of it
-    in an association, "" where there is none there. assoc_mgr: the name under which slurmctld tells
-    it (in an association, if there is such) and what is used of it, "" where that is not read.
+    name: sacctmgr's name for it in a QOS, or scontrol's in a partition. reasons: TRES ("" if it
+    does not count any) -> Slurm's pending reason (job_reason_string in Slurm's source), without the
+    prefix "QOS" or "Assoc", which ``bare`` limits lack. association: sacctmgr's name for it in an
+    association, "" if there is none. assoc_mgr: the name under which slurmctld reports it (in an
+    association, if it has one) and its use; "" if that is not read.
     """
 
     name: str
@@ -224,24 +224,24 @@ _KINDS = (
 )
 
 KINDS: Mapping[str, LimitKind] = {kind.name: kind for kind in _KINDS}
-"""By name, in the order in which Slurm names one of several as the reason of a job that waits."""
+"""By name, in the order in which Slurm picks the reason of a job that waits for several."""
 
 QOS_FIELDS = tuple(kind.name for kind in _KINDS if kind.per != Per.GROUP and not kind.of_partition)
-"""What sacctmgr is asked for of a QOS."""
+"""The fields of a QOS that sacctmgr is asked for."""
 
 ASSOCIATION_FIELDS: Mapping[str, str] = {
     kind.association: kind.name for kind in _KINDS if kind.association
 }
-"""What sacctmgr is asked for of an association -> the kind it is."""
+"""The field of an association that sacctmgr is asked for -> its kind."""
 
 
 @dataclass(frozen=True)
 class Limit:
     """One limit.
 
-    kind: a key of ``KINDS``. tres: Slurm's name of what it counts, "" for jobs and time. figure:
-    memory in MB, wall time in seconds. scope, name: who sets it (the name of the QOS, account,
-    partition). used: of a group's, what its jobs hold or have used now; promised: of
+    kind: a key of ``KINDS``. tres: Slurm's name for what it counts, "" for jobs and time. figure:
+    memory in MB, wall time in seconds. scope, name: who sets it (the name of the QOS, account, or
+    partition). used: for a group's limit, what its jobs hold or have used now. promised: for
     ``GrpTRESMins``, what its running jobs may still use.
     """
 

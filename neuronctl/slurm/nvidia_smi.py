@@ -30,7 +30,7 @@ SAMPLED = tuple(figure for figure in FIGURES if figure != "name")
 """What --monitor samples."""
 
 SURVEYED = ("index", "name", "use", "memory", "whole", "power", "heat")
-"""What every driver tells."""
+"""Fields that every driver reports."""
 
 
 def query(*figures: str) -> str:

@@ -108,7 +108,7 @@ TIMEOUT = 10.0
 """Seconds for Slurm to answer a query."""
 
 _LONGEST_ANSWER = 64 * 1024 * 1024
-"""Bytes: an answer about 100,000 jobs has less."""
+"""Bytes; an answer about 100,000 jobs is smaller."""
 
 
 def run(

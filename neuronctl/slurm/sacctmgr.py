@@ -22,10 +22,10 @@ from neuronctl.users import uid_of
 
 @dataclass(frozen=True)
 class SlurmQos:
-    """A QOS and its limits, but for those of all its jobs together (``LimitedGroup``).
+    """A QOS and its limits, except those on all its jobs together (``LimitedGroup``).
 
-    factor: LimitFactor, what it multiplies limits of its jobs' associations by; None: by nothing.
-    preempts: the names of the QOS whose jobs its own may preempt.
+    factor: LimitFactor, by which limits of its jobs' associations are multiplied; None if unset.
+    preempts: the names of the QOS whose jobs it may preempt.
     """
 
     name: str
@@ -45,10 +45,10 @@ class SlurmQos:
 
 @dataclass(frozen=True)
 class Association:
-    """What the accounting database has of a user in an account; qos: the names allowed.
+    """A user's association with an account in the accounting database. qos: the allowed names.
 
-    partition: the only one that it is for, or "". is_default: whether a job that names no account
-    runs under this one. above: the accounts above its own, the nearest one first.
+    partition: the only partition that it applies to, or "". is_default: whether jobs that name no
+    account use it. above: the parent accounts, nearest first.
     """
 
     account: str
@@ -68,11 +68,11 @@ def association_in(partition: str, own: Sequence[Association]) -> Optional[Assoc
 
 @dataclass(frozen=True)
 class LimitedGroup:
-    """What all jobs of a QOS, an account or an association may have together, and have now.
+    """Limits on all jobs of a QOS, an account, or an association together, with their current use.
 
     scope: ``Scope.QOS``, ``ACCOUNT`` or ``ASSOCIATION`` (the user's own in the account ``name``).
-    parent: the account above an account, or "". account, user: the one whose jobs a QOS limits so;
-    both "": it is those of all.
+    parent: the parent of an account, or "". account, user: the one to whose jobs a QOS applies the
+    limits; both "": to all its jobs.
     """
 
     scope: str

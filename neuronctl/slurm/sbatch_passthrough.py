@@ -81,9 +81,9 @@ _RELAYED = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "ALRM")
 
 
 class PassedOn:
-    """A running sbatch that has this process's terminal, standard error and working directory.
+    """A running sbatch with this process's terminal, standard error, and working directory.
 
-    Its standard output comes back through ``parts()``. Signals to this process go to it.
+    ``parts()`` yields its standard output. Signals to this process are passed on to it.
     """
 
     def __init__(

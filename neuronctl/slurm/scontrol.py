@@ -1,6 +1,6 @@
-"""scontrol and sacctmgr: the cluster's partitions, nodes and limits as Slurm itself has them.
+"""scontrol: the cluster's configuration, partitions, nodes, and reservations as Slurm has them.
 
-Both commands read several questions from their standard input, so that one process answers all.
+scontrol reads several queries from standard input, so one process answers all of them.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ from neuronctl.units import UNLIMITED
 
 @dataclass(frozen=True)
 class SitePartition:
-    """A partition in the controller; times in seconds, None: no such limit, or not known.
+    """A partition in the controller. Times are in seconds; None: no such limit, or unknown.
 
-    state: UP, DOWN, DRAIN or INACTIVE. allow_…: empty means everybody. memory_mb_per_cpu: what a
-    core comes with. deny_…: those it does not take. root_only: users may not submit there.
-    reserved_only: it takes jobs of a reservation only. submit_hosts: the host list of those where
-    one may submit, "": anywhere. max_cores_per_node: of all its jobs together. whole: a job gets
-    ``"nodes"``, or beside its ``"user"`` nobody else's, or "". over_time: for how long a job may
-    go on after its time limit, ``UNLIMITED`` where for ever; None: as in the whole cluster.
-    memory_mb_per_node, memory_mb_per_gpu, cores_per_gpu: what a job gets that asks for none.
-    jobs_per_core: how many get each core, whether they like it or not. tier: its PriorityTier.
+    state: UP, DOWN, DRAIN or INACTIVE. allow_…: empty means everybody. deny_…: those that it
+    rejects. root_only: users may not submit there. reserved_only: it accepts only jobs with a
+    reservation. submit_hosts: the host list from which jobs may be submitted, "": anywhere.
+    max_cores_per_node: of all its jobs together. whole: ``"nodes"`` if a job gets whole nodes,
+    ``"user"`` if only jobs of the same user share a node, or "". over_time: how long a job may
+    exceed its time limit, ``UNLIMITED`` if forever; None: the cluster's default. memory_mb_per_cpu:
+    the memory that comes with a core. memory_mb_per_node, memory_mb_per_gpu, cores_per_gpu: what a
+    job gets by default. jobs_per_core: how many jobs share each core (OverSubscribe=FORCE). tier:
+    its PriorityTier.
     """
 
     name: str
@@ -98,10 +99,11 @@ class SitePartition:
 
 @dataclass(frozen=True)
 class Reservation:
-    """Nodes kept for some from ``start`` to ``end`` (epoch seconds), or so planned.
+    """Nodes reserved, now or later, from ``start`` to ``end`` (epoch seconds).
 
-    users, groups, accounts: who may use it, empty: not said so; "-name" is who may not. cores: how
-    many of its nodes' cores it keeps; None: not told. licenses: those it keeps, such as ("foo:2",).
+    users, groups, accounts: who may use it, empty: not specified; "-name" excludes somebody. cores:
+    how many of the nodes' cores it reserves; None: unknown. licenses: those it reserves, such as
+    ("foo:2",).
     """
 
     name: str
@@ -118,11 +120,11 @@ class Reservation:
 
 @dataclass(frozen=True)
 class NodeGroup:
-    """Compute nodes that are alike in all but their names; the figures are those of each.
+    """Compute nodes that differ only in their names; figures are per node.
 
-    state: Slurm's words, ``IDLE``, ``MIXED+DRAIN``. cores, cores_used: Slurm's CPUs, of which a
-    core has ``threads``. owner: the user whose jobs alone may run there now, "": anybody's.
-    gpu_types: (type, how many, how many in use) where a node has several types.
+    state: Slurm's words, ``IDLE``, ``MIXED+DRAIN``. cores, cores_used: Slurm's CPUs; a core has
+    ``threads`` of them. owner: the only user whose jobs may run there now, "": anybody. gpu_types:
+    (type, total, in use) for nodes with several types.
     """
 
     names: Tuple[str, ...]
@@ -155,7 +157,7 @@ def names_of(groups: Iterable[NodeGroup]) -> FrozenSet[str]:
 
 @dataclass(frozen=True)
 class SiteConfig:
-    """What ``scontrol show config`` says, as far as it matters here."""
+    """The values of ``scontrol show config`` that neuronctl uses."""
 
     cluster: str
     version: str

@@ -53,7 +53,7 @@ class JudgedScript:
 
     @property
     def mends(self) -> Tuple[ScriptFinding, ...]:
-        """The findings that have exactly one right answer."""
+        """The findings with an unambiguous fix."""
         return tuple(found for found in self.findings if found.edits)
 
     def line(self, number: int) -> str:

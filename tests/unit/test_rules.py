@@ -485,13 +485,13 @@ CASES: List[Case] = [
     (
         "NC342",
         {"args": ("--rank=$SLURM_PROCID",), "expand": True, "nodes": 2},
-        ["argument 1: $SLURM_PROCID is another in each of the 2 processes", "$$SLURM_PROCID"],
+        ["argument 1: $SLURM_PROCID differs in each of the 2 processes", "$$SLURM_PROCID"],
         {"args": ("--rank=$SLURM_PROCID",), "expand": True},
     ),
     (
         "NC342",
         {"env": (("MY_RANK", "${RANK}"),), "expand": True, "nodes": 2},
-        ["--env MY_RANK: $RANK is another in each"],
+        ["--env MY_RANK: $RANK differs in each"],
         {"env": (("MY_RANK", "${RANK}"),), "nodes": 2},
     ),
     (

@@ -100,6 +100,7 @@ KINDS: Dict[str, str] = {
     "srun-option": "NC662",
     "too-short": "",
     "blind": "NC663",
+    "cp-dir": "",
     "env-as-program": "NC665",
     "joined": "NC649",
     "test-blank": "NC649",

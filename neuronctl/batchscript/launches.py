@@ -44,7 +44,7 @@ class Launch:
     @property
     def name(self) -> str:
         """The program's name without its directory; "" where it is not known."""
-        return (self.word.value or "").rpartition("/")[2]
+        return self.word.basename
 
     @property
     def works(self) -> bool:
@@ -176,9 +176,9 @@ class _Starts:
         words = words[
             program_at([word.raw if word.value is None else word.value for word in words]) :
         ]
-        if not words or words[0].value is None or self.depth > _DEEPEST:
+        name = words[0].basename if words else ""
+        if not name or self.depth > _DEEPEST:
             return ()
-        name = words[0].value.rpartition("/")[2]
         if name in CONTAINERS:
             return self.container(words)
         if name == "srun":

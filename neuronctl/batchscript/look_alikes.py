@@ -13,8 +13,8 @@ from neuronctl.sbatch_options import SBATCH
 from neuronctl.words import DASHES, other_dash
 
 _DASHES = "".join(DASHES)
-_LIKE_A_SPACE = "\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
-_LIKE_NOTHING = "\u200b-\u200d\u2060\ufeff"
+LIKE_A_SPACE = "\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
+LIKE_NOTHING = "\u200b-\u200d\u2060\ufeff"
 _NAME = re.compile(rf"(?<![^ \t])([-{_DASHES}]+)([A-Za-z][\w{_DASHES}-]*)")
 _CURLY = {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'}
 _LOOK_ALIKE = {**_CURLY, **{chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}}
@@ -29,9 +29,9 @@ def respelled(line: str, number: int) -> List[Edit]:
 
     columns: Sequence[int] = range(1, len(line) + 2)
     blanks = [
-        edit(at, at + 1, " " if re.match(f"[{_LIKE_A_SPACE}]", line[at]) else "")
+        edit(at, at + 1, " " if re.match(f"[{LIKE_A_SPACE}]", line[at]) else "")
         for at in _unquoted(line)
-        if re.match(f"[{_LIKE_A_SPACE}{_LIKE_NOTHING}]", line[at])
+        if re.match(f"[{LIKE_A_SPACE}{LIKE_NOTHING}]", line[at])
     ]
     plain, columns = applied(line, blanks)
     free = set(_unquoted(plain))
@@ -75,9 +75,9 @@ def _named(character: str) -> str:
     what = "a full-width character"
     if character in _CURLY:
         what = "a typographic quote"
-    elif re.match(f"[{_LIKE_NOTHING}]", character):
+    elif re.match(f"[{LIKE_NOTHING}]", character):
         what = "an invisible character"
-    elif re.match(f"[{_LIKE_A_SPACE}]", character):
+    elif re.match(f"[{LIKE_A_SPACE}]", character):
         what = "a space that sbatch does not take for one"
     return f"{what} (U+{ord(character):04X})"
 
@@ -100,7 +100,7 @@ def look_alike(
     """
     place = given.value_place
     others = "" if given.name in FREE_TEXT else _DASHES + "".join(_LOOK_ALIKE)
-    odd = re.compile(f"[{_LIKE_A_SPACE}{_LIKE_NOTHING}{others}]")
+    odd = re.compile(f"[{LIKE_A_SPACE}{LIKE_NOTHING}{others}]")
     found = None if line.isascii() else odd.search(line, place.column - 1, place.end - 1)
     if found is None:
         return None

@@ -66,6 +66,13 @@ class ShellWord:
         return "".join(text if known else UNKNOWN for text, known in self.pieces)
 
     @property
+    def basename(self) -> str:
+        """The name of a file without its directory, which may be unknown; "" where it is not."""
+        _, slash, name = self.outline.rpartition("/")
+        known = UNKNOWN not in name and (slash or self.value is not None)
+        return name if known else ""
+
+    @property
     def may_be_several(self) -> bool:
         """Whether it may expand to no word, or to more than one."""
         return self.value is None and not self.raw.startswith(('"', "'"))
@@ -106,9 +113,7 @@ class Command:
     @property
     def name(self) -> str:
         """Without its directory; "" where it is not known."""
-        if not self.words or self.words[0].value is None:
-            return ""
-        return self.words[0].value.rpartition("/")[2]
+        return self.words[0].basename if self.words else ""
 
     @property
     def arguments(self) -> Tuple[Optional[str], ...]:

@@ -10,7 +10,7 @@ from neuronctl import units
 from neuronctl.batchscript.as_request import GPU_OPTIONS
 from neuronctl.batchscript.directive_words import BLANKS
 from neuronctl.batchscript.launches import PROGRAM
-from neuronctl.batchscript.look_alikes import FREE_TEXT, look_alike
+from neuronctl.batchscript.look_alikes import FREE_TEXT, LIKE_A_SPACE, LIKE_NOTHING, look_alike
 from neuronctl.batchscript.model import (
     AFTER_COMMAND,
     COMMAND_LINE,
@@ -469,6 +469,37 @@ def character(facts: ScriptFacts) -> Iterator[Violation]:
                 place=place,
                 edits=edits,
             )
+    yield from _in_commands(facts)
+
+
+def _in_commands(facts: ScriptFacts) -> Iterator[Violation]:
+    """What a word processor, or a web page, has made of a command."""
+    for command in facts.shell.commands if facts.header.for_bash else ():
+        for word in command.words if command.name not in ("echo", "printf") else ():
+            raw = "" if word.raw[:1] in ("'", '"') else word.raw
+            odd = re.search(
+                rf"[{LIKE_A_SPACE}{LIKE_NOTHING}]", word.raw if "${" in word.raw else raw
+            )
+            dash = re.match("[-–—−]*[–—−][-–—−]*[A-Za-z]", raw)
+            curly = re.match("[“”‘’]", raw)
+            if odd or dash or curly:
+                sign = (odd or curly or re.search("[–—−]", raw) or [" "])[0]
+                yield Violation(
+                    f"{command.words[0].raw if word is not command.words[0] else 'this command'} "
+                    f"has U+{ord(sign):04X}, which only looks like another character",
+                    "retype the word",
+                    place=word.place,
+                )
+                return
+    for number, line in enumerate(facts.lines if facts.header.for_bash else (), 1):
+        odd = re.search(rf"\$\{{[^}}]*[{LIKE_A_SPACE}{LIKE_NOTHING}]", line)
+        if odd and not line.lstrip().startswith("#"):
+            yield Violation(
+                f"bash stops at this: U+{ord(odd[0][-1]):04X} within braces is no part of a name",
+                "retype the line",
+                place=SourceSpan(number, odd.start() + 1, odd.end() + 1),
+            )
+            return
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches as close_matches
 from typing import Iterator, Optional, Pattern, Tuple
 
+from neuronctl.batchscript.command_wrappers import names_python
 from neuronctl.batchscript.launches import (
     CONTAINERS,
     PROGRAM,
@@ -169,7 +171,8 @@ def _own_ranks(facts: ScriptFacts) -> Iterator[Start]:
     """The programs that srun alone starts, several times, so that they find their own ranks."""
     for start in facts.starts:
         known = start.nodes is not None and start.each is not None
-        program = _plain(start.launch) and not start.launched and start.outer
+        own = _plain(start.launch) or start.launch.name.endswith("_perf")  # NVIDIA's tests
+        program = own and not start.launched and start.outer
         if program and known and (start.nodes or 0) * (start.each or 0) > 1:
             yield start
 
@@ -267,7 +270,8 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _told_of_gpus(facts, plan)
     yield from _numbered(facts, plan)
     # A training; other programs may well share a GPU.
-    for start in _own_ranks(facts) if facts.shell.assigned("MASTER_ADDR") else ():
+    nccl = [one for one in facts.shell.assignments if one.name.startswith(("MASTER_ADDR", "NCCL_"))]
+    for start in _own_ranks(facts) if nccl else ():
         if (start.each or 0) > plan.gpus_per_node:
             yield Violation(
                 f"srun starts {counted(start.each or 0, 'process')} on each node, and the job has "
@@ -351,6 +355,18 @@ def _plain(launch: Launch) -> bool:
     return known and not launch.has("c") and not tool and not launch.command.captured
 
 
+_USUAL = (
+    *("python", "python3", "srun", "sbatch", "mpirun", "torchrun"),
+    *("module", "conda", "source", "export", "mkdir", "nvidia-smi", "singularity", "apptainer"),
+)
+
+
+def _mixed(word: str, meant: str) -> bool:
+    """Whether a word has the letters of a command in another order, or one letter more or less."""
+    near = word[0] == meant[0] and len(word) > 5 and close_matches(word, [meant], cutoff=0.9)
+    return sorted(word) == sorted(meant) or bool(near)
+
+
 @script_rule(ERROR, "NC665", "program that is no program")
 def no_program(facts: ScriptFacts) -> Iterator[Violation]:
     """As srun and mpirun do it (tried on 22.05): they are no shells."""
@@ -361,6 +377,23 @@ def no_program(facts: ScriptFacts) -> Iterator[Violation]:
                 f"{launch.word.raw} is taken for the name of a program, which does not exist",
                 f"write env {variable[0]}…, or set it before the command",
                 place=launch.place,
+            )
+    for command in facts.shell.commands:
+        words = [word.raw for word in command.words[:2]]
+        swapped = words == ["load", "module"]
+        known = command.name in _USUAL or names_python(command.name) or words[1:] == ["="]
+        meant = [] if known or len(words) < 2 else [one for one in _USUAL if _mixed(words[0], one)]
+        defined = (
+            re.search(rf"(?m)^\s*(function |alias )?{re.escape(words[0])}\b *[(=]", facts.text)
+            if meant
+            else None
+        )
+        if swapped or (meant and not defined and command.sure):
+            yield Violation(
+                f"there is no command {command.name}",
+                "write module load" if swapped else f"write {meant[0]}",
+                place=command.place,
+                severity=WARNING,
             )
 
 

@@ -11,7 +11,7 @@ from neuronctl.rule_codes import WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 
-_SHORT = frozenset(
+SHORT = frozenset(
     """
     : [ [[ cat cd date deactivate df disown du echo env exit export free hostname kill ls mkdir
     module nvidia-smi printenv printf ps pwd set sleep squeue test touch trap true umask unset
@@ -55,7 +55,7 @@ def _goes_on(facts: ScriptFacts, command: Command) -> bool:
     if command.name in ("tmux", "screen"):
         words = " ".join(word.raw for word in command.words[1:])
         return re.search(r"(^| )-d|new.* -d", words) is not None
-    return command.background and bool(command.words) and command.name not in _SHORT
+    return command.background and bool(command.words) and command.name not in SHORT
 
 
 def _keeps_alive(command: Command) -> bool:
@@ -63,7 +63,7 @@ def _keeps_alive(command: Command) -> bool:
         return False
     if command.name == "sleep":
         return any(value is None or _LONG_SLEEP.fullmatch(value) for value in command.arguments)
-    return command.name not in _SHORT
+    return command.name not in SHORT
 
 
 def _program(command: Command) -> str:
@@ -87,6 +87,7 @@ _COPIES = re.compile(r"\b(cp|mv|rsync|tar|scp|rclone|zip|install|gsutil|aws|find
 
 @script_rule(WARNING, "NC652", "results on the node alone", "by_absence")
 def left_on_the_node(facts: ScriptFacts) -> Iterator[Violation]:
+    yield from _left_out(facts)
     yield from _written_here(facts)
     for launch in facts.launches:
         if launch.command.captured or not (launch.is_launcher or launch.kind in (PYTHON, SHELL)):
@@ -103,6 +104,22 @@ def left_on_the_node(facts: ScriptFacts) -> Iterator[Violation]:
                 place=word.place,
             )
             return
+
+
+def _left_out(facts: ScriptFacts) -> Iterator[Violation]:
+    """A directory that ``cp`` leaves out, since it has no ``-r``."""
+    for command in facts.shell.calls("cp"):
+        flags = [word.raw for word in command.words[1:] if word.raw.startswith("-")]
+        if any(re.match("-[a-zA-Z]*[rRa]|--(recursive|archive)", flag) for flag in flags):
+            continue
+        for word in command.words[1:-1]:
+            name = word.raw.strip("\"'")
+            if re.fullmatch(r"\$\{?(SLURM_|LOCAL_?)?(TMPDIR|SCRATCH)\}?/?|[^*?\-].*/", name):
+                yield Violation(
+                    f"cp leaves {word.raw} out, which is a directory: nothing of it is copied",
+                    "write cp -r",
+                    place=word.place,
+                )
 
 
 def _written_here(facts: ScriptFacts) -> Iterator[Violation]:

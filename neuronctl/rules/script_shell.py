@@ -16,6 +16,7 @@ from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_arrays import tasks_of
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
+from neuronctl.rules.script_results import SHORT
 from neuronctl.units import split_signal
 from neuronctl.users import login_name
 from neuronctl.words import counted
@@ -274,7 +275,11 @@ def _not_for_the_shell(facts: ScriptFacts) -> Iterator[Violation]:
     flags, name, seconds = split_signal(value)
     if "B" in flags or not name[:1].isalpha():
         return
-    programs = [run for run in facts.launches if run.kind == PYTHON and not run.command.captured]
+    programs = [
+        run
+        for run in facts.launches
+        if run.name not in SHORT and run.kind != SHELL and not run.command.captured
+    ]
     if given is not None and programs and not facts.uses_launcher and not facts.shell.traps(name):
         yield Violation(
             f"--signal={value} reaches nobody: without B:, it goes to the processes that srun "

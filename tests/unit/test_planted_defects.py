@@ -287,6 +287,20 @@ DEFECTS: List[Tuple[str, str, str]] = [
 ]
 
 DEFECTS += [
+    ("NC615", GPU, "python t.py \u2013-lr 1@@"),
+    ("NC615", GPU, "python\u00a0t.py@@"),
+    ("NC615", GPU, "A=${\u200bHOME}@@\npython t.py $A"),
+    (
+        "NC623",
+        "#SBATCH -p gpu -N 2 --ntasks-per-node=2 --gpus-per-node=1",
+        "NCCL_DEBUG=INFO\nsrun ./all_reduce_perf@@",
+    ),
+    ("NC624", ONE_EACH, "$VENV/bin/torchrun --nproc_per_node 4 t.py@@"),
+    ("NC635", f"{GPU}\n#SBATCH --signal=TERM@60@@", "$HOME/bin/marian -c x"),
+    ("NC652", GPU, "python t.py --out $TMPDIR/a\ncp $TMPDIR /scratch/x@@"),
+    ("NC652", GPU, "python t.py\ncp results/ /scratch/x@@"),
+    ("NC665", GPU, "pyhton t.py@@"),
+    ("NC665", GPU, "load module cuda@@\npython t.py"),
     ("NC621", ONE_EACH, "srun torchrun --nproc_per_node 4 --rdzv_endpoint=$H:1 t.py@@"),
     ("NC624", ONE_EACH, "h=$(srun -N1 -n1 hostname)\npython t.py --host $h@@"),
     ("NC633", GPUS, "CUDA_VISIBLE_DEVICES=1 python t.py@@\nCUDA_VISIBLE_DEVICES=1 python u.py"),
@@ -343,6 +357,9 @@ DEFECTS += [
 RIGHT: List[Tuple[str, str, str]] = [
     ("NC652", GPU, "cd $TMPDIR\npython t.py\ncp -r out $SLURM_SUBMIT_DIR"),
     ("NC606", f"{GPU} -o logs/x", RUN),
+    ("NC615", GPU, "echo \u201cstart\u201d \u2013 now\npython t.py --name '실험 \u2013 1'"),
+    ("NC652", GPU, "python t.py\ncp -a results/ /scratch/x\ncp results/* /scratch/x/"),
+    ("NC665", GPU, "python3.9 t.py\nsources() {\n  ls\n}\nsources x\nrun t.py"),
     ("NC621", ONE_EACH, "export PET_NNODES=3\nsrun torchrun --rdzv_endpoint=$H:1 t.py"),
     (
         "NC633",

@@ -223,11 +223,21 @@ def read_trusted(path: str) -> bytes:
 
 
 def _read(path: str, most: int, *, root: bool) -> bytes:
-    directory, name = os.path.split(os.path.abspath(path))
-    with _closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY)) as place:
-        _check_writers(place, "its directory", directory, root=root)
-        flags = os.O_RDONLY | os.O_NONBLOCK | (0 if root else os.O_NOFOLLOW)
-        file = os.open(name, flags, dir_fd=place)
+    for _ in range(_MOST_LINKS if root else 1):
+        directory, name = os.path.split(os.path.abspath(path))
+        with _closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY)) as place:
+            _check_writers(place, "its directory", directory, root=root)
+            try:
+                flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
+                file = os.open(name, flags, dir_fd=place)
+                break
+            except OSError as error:
+                if error.errno != errno.ELOOP or not root:
+                    raise
+            # Whoever can change a link chooses what is read.
+            path = os.path.join(os.path.realpath(directory), os.readlink(name, dir_fd=place))
+    else:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     with _regular(file) as stream:
         _check_writers(file, "it", path, root=root)
         content = stream.read(min(most, max(os.fstat(file).st_size, 1024 * 1024)) + 1)

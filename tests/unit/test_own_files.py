@@ -95,6 +95,30 @@ def test_a_link_to_a_file_of_the_users_own_is_read(
     read()
 
 
+@pytest.mark.parametrize("way", ["to a file there", "through a link there"])
+def test_a_link_into_a_directory_that_others_can_write_is_not_followed(
+    found: Path, refused: Callable[[], NeuronctlError], tmp_path: Path, way: str
+) -> None:
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    shared.mkdir()
+    own.mkdir()
+    real = (shared if way == "to a file there" else own) / "file"
+    found.rename(real)
+    if real.parent == own:
+        (shared / "file").symlink_to("../own/file")
+    found.symlink_to(shared / "file")
+    shared.chmod(0o777)
+    error = refused()
+    assert error.message.endswith(": other users can write its directory")
+    assert error.hint == f"chmod go-w {shared}"
+
+
+def test_a_link_to_itself_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "itself").symlink_to(tmp_path / "itself")
+    with pytest.raises(OSError, match="oo many levels of symbolic links"):
+        files.read_trusted(str(tmp_path / "itself"))
+
+
 @pytest.mark.parametrize("mode", [0o666, 0o602])
 def test_what_others_can_write_is_not_read(
     found: Path, refused: Callable[[], NeuronctlError], mode: int

@@ -101,6 +101,8 @@ KINDS: Dict[str, str] = {
     "too-short": "",
     "blind": "NC663",
     "cp-dir": "NC652",
+    "csh-set": "",
+    "python-m": "",
     "env-as-program": "NC665",
     "joined": "NC649",
     "test-blank": "NC649",

@@ -66,7 +66,11 @@ def check_script(
         ):
             continue  # said better already, or it makes the directory before
         given = facts.given(*finding.about)
-        if finding.code in ("NC122", "NC123") and given is not None and given.place.line in refused:
+        if (
+            finding.code in ("NC101", "NC122", "NC123")
+            and given is not None
+            and given.place.line in refused
+        ):
             continue  # so it is here
         missing = not finding.rule.only_now and not facts.has(*finding.about)
         place = facts.top if missing or not now else NOWHERE

@@ -378,8 +378,23 @@ def no_program(facts: ScriptFacts) -> Iterator[Violation]:
                 f"write env {variable[0]}…, or set it before the command",
                 place=launch.place,
             )
-    for command in facts.shell.commands:
+        module = launch.options.get("m", "") if launch.kind == PYTHON else ""
+        if module.endswith(".py"):
+            yield Violation(
+                f"python -m takes the name of a module: there is none of the name {module}",
+                f"write python {module}, or python -m {module[:-3]}",
+                place=launch.place,
+            )
+    for command in facts.shell.commands if facts.header.for_bash else ():
         words = [word.raw for word in command.words[:2]]
+        if words and re.match(r"[!%][a-z]", words[0]):
+            yield Violation(
+                f"there is no command {words[0]}: this is a notebook's",
+                f"write {words[0][1:]}",
+                place=command.place,
+                severity=WARNING,
+            )
+            continue
         swapped = words == ["load", "module"]
         known = command.name in _USUAL or names_python(command.name) or words[1:] == ["="]
         meant = [] if known or len(words) < 2 else [one for one in _USUAL if _mixed(words[0], one)]

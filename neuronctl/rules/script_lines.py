@@ -47,6 +47,8 @@ def not_exported(facts: ScriptFacts) -> Iterator[Violation]:
         read = _FOR_PROGRAMS.fullmatch(name) and last > line
         if _OF_LAUNCHERS.fullmatch(name) and not own:
             read = None
+        if name == "CUDA_VISIBLE_DEVICES" and facts.plan is not None and facts.plan.gpus_per_node:
+            continue  # Slurm has exported it
         if awaits or (read and not _is_used(facts, assignment)):
             who = "the shell that is to expand it does not get" if awaits else "no program gets"
             yield Violation(
@@ -387,6 +389,14 @@ def _with_blanks(facts: ScriptFacts) -> Iterator[Violation]:
         blank = len(raws) > 1 and re.fullmatch("[A-Za-z_]\\w*", raws[0]) and raws[1] == "="
         name = re.match(r"\$(\w+)=", raws[0]) if raws else None
         number = command.assigned and raws and re.fullmatch(r"[\d.]+(e-?\d+)?", raws[0])
+        of_csh = raws[:1] == ["set"] and re.match(r"([A-Za-z_]\w*)=", raws[-1])
+        if of_csh:
+            yield Violation(
+                f"this sets no variable {of_csh[1]}, but the script's first argument",
+                f"write export {raws[1]}",
+                place=command.place,
+                severity=WARNING,
+            )
         if blank or name or number:
             which = name[1] if name else command.assigned[0].name if number else raws[0]
             yield Violation(

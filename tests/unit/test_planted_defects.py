@@ -287,6 +287,9 @@ DEFECTS: List[Tuple[str, str, str]] = [
 ]
 
 DEFECTS += [
+    ("NC649", GPU, "set OMP_NUM_THREADS=2@@\npython t.py"),
+    ("NC665", GPU, "python -m train.py@@"),
+    ("NC665", GPU, "!pip install torch@@\npython t.py"),
     ("NC615", GPU, "python t.py \u2013-lr 1@@"),
     ("NC615", GPU, "python\u00a0t.py@@"),
     ("NC615", GPU, "A=${\u200bHOME}@@\npython t.py $A"),
@@ -357,6 +360,10 @@ DEFECTS += [
 RIGHT: List[Tuple[str, str, str]] = [
     ("NC652", GPU, "cd $TMPDIR\npython t.py\ncp -r out $SLURM_SUBMIT_DIR"),
     ("NC606", f"{GPU} -o logs/x", RUN),
+    ("NC101", "#SBATCH --partition=$P --gpus-per-node=1", RUN),
+    ("NC644", GPU, "CUDA_VISIBLE_DEVICES=0\npython t.py"),
+    ("NC649", GPU, "set -- A=1 b\nset -e\npython t.py"),
+    ("NC665", GPU, "! grep x y\npython -m pkg.train"),
     ("NC615", GPU, "echo \u201cstart\u201d \u2013 now\npython t.py --name '실험 \u2013 1'"),
     ("NC652", GPU, "python t.py\ncp -a results/ /scratch/x\ncp results/* /scratch/x/"),
     ("NC665", GPU, "python3.9 t.py\nsources() {\n  ls\n}\nsources x\nrun t.py"),

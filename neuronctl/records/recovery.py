@@ -144,7 +144,7 @@ class Recovery:
         """Complete the records of own scripts, where it is clear which jobs are theirs."""
         same: Dict[Tuple[int, ...], List[JobRecord]] = {}
         rows: Dict[int, Row] = {}
-        for record in sorted(self.open.values(), key=lambda one: one.key):
+        for record in sorted(self.open.values(), key=lambda record: record.key):
             if not record.draft.sbatch:
                 continue
             alike = {row.id.job: row for row in self._maybe.get(record.key, ())}

@@ -312,7 +312,7 @@ class RecordStore:
                     self._warn(name, "not a neuronctl record")
             elif held is not None and held["key"] == entry["key"]:
                 # Interrupted between two writes, or two login nodes disagree.
-                held = max(held, entry, key=lambda one: _WORTH.get(one["open"], 2))
+                held = max(held, entry, key=lambda entry: _WORTH.get(entry["open"], 2))
             else:
                 if held is not None:
                     yield held

@@ -159,7 +159,7 @@ def test_records(place: Path, line: tuple[str, ...], record: str) -> None:
 
 
 @inputs(0.05)
-@given(st.sampled_from([one for one in LINES if one[0] in ("why", "logs")]), texts(LOG))
+@given(st.sampled_from([line for line in LINES if line[0] in ("why", "logs")]), texts(LOG))
 def test_logs(place: Path, line: tuple[str, ...], log: str) -> None:
     (place / "train-4711.out").write_bytes(content(log))
     ended = {**SLURM, "squeue": ""}

@@ -61,7 +61,7 @@ def pieced(draw: st.DrawFn) -> str:
     """A script of usual lines in any order."""
     options = draw(st.lists(st.sampled_from(OPTIONS), max_size=6))
     lines = draw(st.lists(st.sampled_from(LINES), max_size=12))
-    return "\n".join(["#!/bin/bash", *(f"#SBATCH {one}" for one in options), *lines, ""])
+    return "\n".join(["#!/bin/bash", *(f"#SBATCH {option}" for option in options), *lines, ""])
 
 
 OPTIONS = (
@@ -97,19 +97,19 @@ def test_any_script(text: str) -> None:
     with bounded():
         checked = check(text)
     lines = text.split("\n")
-    for edit in (edit for one in checked.findings for edit in one.edits):
+    for edit in (edit for found in checked.findings for edit in found.edits):
         line = lines[edit.place.line - 1]
         assert 0 < edit.place.column <= edit.place.end <= len(line) + 1
         assert line[edit.place.column - 1 : edit.place.end - 1] != edit.text
     after = mended(checked, check)
     assert after.mends == ()
-    left = Counter(one.finding.code for one in after.findings)
-    without = Counter(one.finding.code for one in checked.findings if not one.edits)
-    for code in {one.finding.code for one in checked.mends} - _MENDS_SHOW_MORE:
+    left = Counter(found.finding.code for found in after.findings)
+    without = Counter(found.finding.code for found in checked.findings if not found.edits)
+    for code in {found.finding.code for found in checked.mends} - _MENDS_SHOW_MORE:
         assert left[code] <= without[code], f"{code} is there after its mend"
-    for one in checked.findings:
-        assert 0 < one.place.line <= len(lines)
-        assert 0 < one.place.column <= len(lines[one.place.line - 1]) + 1
+    for found in checked.findings:
+        assert 0 < found.place.line <= len(lines)
+        assert 0 < found.place.column <= len(lines[found.place.line - 1]) + 1
 
 
 @inputs(0.5)
@@ -125,7 +125,7 @@ def test_any_script_is_imported_or_refused(text: str) -> None:
             return
     parse_job_file(made.text, "job.yaml")
     lines = text.count("\n") + 1
-    assert all(0 <= one.line <= lines for one in made.remarks)
+    assert all(0 <= remark.line <= lines for remark in made.remarks)
     assert not any(is_secret_value(line) for line in made.text.split("\n"))
 
 

@@ -123,13 +123,13 @@ def read(parse: Callable[[str], Any], text: str, *expected: Any) -> Any:
 def use(ids: Sequence[JobId]) -> None:
     """What every command does with the ids of jobs."""
     with bounded():
-        for one in ids:
-            assert JobId.read(str(one)) == one
-            assert one.count >= 0 and one.asked
+        for id in ids:
+            assert JobId.read(str(id)) == id
+            assert id.count >= 0 and id.asked
             for other in (*ids, JobId(4711, task=3), JobId(4711, tasks="0-9%2")):
-                one.covers(other)
-                one.overlaps(other)
-                one.without([other])
+                id.covers(other)
+                id.overlaps(other)
+                id.without([other])
 
 
 @inputs(2)
@@ -186,8 +186,8 @@ def test_scontrol(text: str) -> None:
 @given(texts(DATABASE))
 def test_sacctmgr(text: str) -> None:
     with bounded():
-        for one in (*parse_qos(text), *parse_associations(text)):
-            assert all(isinstance(limit.command + limit.reason, str) for limit in one.limits)
+        for owner in (*parse_qos(text), *parse_associations(text)):
+            assert all(isinstance(limit.command + limit.reason, str) for limit in owner.limits)
 
 
 @inputs(0.5)

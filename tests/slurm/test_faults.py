@@ -271,7 +271,7 @@ def test_controller_dead_while_submitting(broken: Broken, tell: Tell) -> None:
     wait_until(lambda: "UP" in broken.root("scontrol", "ping", check=False))
     assert "nobody" not in broken.neuronctl("status").stderr
     history = json.loads(broken.neuronctl("history", "--all", "--json").stdout)["submissions"]
-    assert [one["status"] for one in history if one["name"] == "nobody"] == ["failed"]
+    assert [job["status"] for job in history if job["name"] == "nobody"] == ["failed"]
     assert jobs_named(broken, "nobody") == {}
     tell("slurmctld dead during a submission", "exit code 6; no job, and its record says so")
 
@@ -365,7 +365,7 @@ def test_requeued(broken: Broken, tell: Tell) -> None:
     then = broken.wait_for(job, "PENDING")
     assert (then["record"], then["stdout"]) == (first["record"], first["stdout"])
     (record,) = records(broken)["again"]
-    seen = [one["state"] for one in record["states"]]
+    seen = [state["state"] for state in record["states"]]
     assert "RUNNING" in seen and seen[-1] == "PENDING", seen
     broken.shell(f"scancel {job}")
     tell("requeue under the same id", "PENDING again, the same record, both states in it")
@@ -389,7 +389,7 @@ def test_out_of_memory(broken: Broken, tell: Tell) -> None:
     broken.root("scontrol", "update", "partition=amd_a100nv_8", "DefMemPerCPU=60")
     eat = f"{sys.executable} -c 'import time; x = bytearray(400 << 20); time.sleep(60)'"
     job = broken.sbatch("--acctg-freq=task=1", f"--wrap={eat}")
-    row = wait_until(lambda: [one for one in broken.status(job) if one["ended"]])[0]
+    row = wait_until(lambda: [row for row in broken.status(job) if row["ended"]])[0]
     broken.root("scontrol", "update", "partition=amd_a100nv_8", "DefMemPerCPU=1000")
     # The state OUT_OF_MEMORY takes cgroups; where Slurm's accounting ends the job, it says FAILED.
     told = broken.root("scontrol", "show", "job", job)

@@ -154,6 +154,7 @@ def _says_nothing(plain: str) -> bool:
         not plain
         or plain.lower() in _FLAGS
         or _refers(plain)
+        or (re.fullmatch("[A-Z_]+", plain) is not None and _kind(plain) > _PERHAPS)  # --token TOKEN
         or re.fullmatch(_TEMPLATE, plain) is not None
     )
 

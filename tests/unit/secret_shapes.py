@@ -744,6 +744,63 @@ os.environ.__setitem__("HF_TOKEN", "§Kw3Hs8Zd1Fg6Jv4Bn9Mx§")
 login(new_session=False, token="§Kw3Hs8Zd1Fg6Jv4Bn9Mx§")
 assert os.environ["DB_PASSWORD"] == "§tteok-1984§"
 Path("~/.hf_token").write_text("§Kw3Hs8Zd1Fg6Jv4Bn9Mx§")
+export WANDB_API_KEY="§a3f9c1d27b8e4056a3f9c1d27b8e4056a3f9c1d2§" HF_HOME=/scratch/kim
+export HF_TOKEN=§hf_QwErTyUiOpAsDfGhJkLzXcVbNm§ # kim's
+HUGGINGFACE_TOKEN=§Zt5Nq8Wb3Xk6§ python t.py
+export OPENAI_KEY=§Zt5Nq8Wb3Xk6Rd9Lp2Vf§
+export LLM_SECRET_1='§Zt5Nq8Wb3Xk6Rd9Lp2Vf§'
+export NVIDIA_API_KEY=§Zt5Nq8Wb3Xk6Rd9Lp2Vf§
+export ZENODO_ACCESS_TOKEN=§Zt5Nq8Wb3Xk6Rd9Lp2Vf§
+export PGPASS=§naengmyeon!7§
+export FTP_USER=kim FTP_PASS=§naengmyeon!7§
+export SMTP_USER_PASSWORD=§naengmyeon!7§
+export JUPYTER_TOKEN=§naengmyeon7§
+export 접속비밀번호=§naengmyeon!7§
+SECRET_TOKEN+=('§Zt5Nq8Wb3Xk6Rd9Lp2Vf§')
+declare HF_TOKEN="§Zt5Nq8Wb3Xk6Rd9Lp2Vf§" WB=1
+export HF_TOKEN=$(echo -n '§Zt5Nq8Wb3Xk6Rd9Lp2Vf§')
+export HF_TOKEN="$(cat <<'E'¶§Zt5Nq8Wb3Xk6Rd9Lp2Vf§¶E¶)"
+jupyter lab --ip=0.0.0.0 --IdentityProvider.token=§naengmyeon7§
+code-server --auth password --password §naengmyeon!7§
+PASSWORD=§naengmyeon!7§ code-server --bind-addr 0.0.0.0:8080
+rserver --auth-none=0 --password='§naengmyeon!7§'
+mlflow server --backend-store-uri mysql://kim:§naengmyeon!7§@h/m
+optuna studies --storage postgresql+psycopg2://kim:§naengmyeon7§@h:5432/o
+ray start --address=h:6379 --redis-password §naengmyeon7§
+tensorboard dev upload --auth_token §Zt5Nq8Wb3Xk6Rd9Lp2Vf§
+dvc remote modify s3 secret_access_key §Zt5Nq8Wb3Xk6Rd9Lp2Vf§
+git config --global user.password "§naengmyeon!7§"
+git -c http.extraheader="PRIVATE-TOKEN: §Zt5Nq8Wb3Xk6Rd9Lp2Vf§" pull
+git push https://kim:§Zt5Nq8Wb3Xk6Rd9Lp2Vf§@huggingface.co/kim/x main
+huggingface-cli upload kim/x . --token="§hf_QwErTyUiOpAsDfGhJkLzXcVbNm§"
+kaggle competitions download -c x --key §a3f9c1d27b8e4056a3f9c1d27b8e4056§
+gdown --cookies "token=§Zt5Nq8Wb3Xk6Rd9Lp2Vf§" x
+s5cmd --credentials-file <(printf '[default]\naws_secret_access_key=§Zt5Nq8Wb3Xk6Rd9Lp2Vf§\n') ls
+aws s3 cp a s3://b --sse-c-key §Zt5Nq8Wb3Xk6Rd9Lp2Vf12§
+rsync -e "sshpass -p '§naengmyeon!7§' ssh" a h:
+sshpass -p"§naengmyeon!7§" ssh h ls
+ssh h "sudo -S ls" <<< §naengmyeon7§
+curl -s -X POST "https://h.org/api?apiKey=§Zt5Nq8Wb3Xk6Rd9Lp2Vf§" -d @x
+curl -H "X-Auth: §Zt5Nq8Wb3Xk6Rd9Lp2Vf§" h.org
+curl -H 'Authorization: OAuth §Zt5Nq8Wb3Xk6Rd9Lp2Vf§' h.org
+curl --data-raw 'grant_type=password&username=kim&password=§naengmyeon7§' h.org
+curl https://hooks.slack.com/services/§T0AB12CD3/B0AB12CD3/Zt5Nq8Wb3Xk6Rd9L§ -d x
+curl https://discord.com/api/webhooks/§123456789012345678/Zt5Nq8Wb3Xk6Rd9Lp2Vf_Zt5Nq8Wb§ -d x
+singularity run --env DB_PASS=§naengmyeon!7§,A=1 a.sif
+docker run --rm -e MYSQL_ROOT_PASSWORD=§naengmyeon7§ -p 1:1 mysql
+srun --export=ALL,API_TOKEN=§Zt5Nq8Wb3Xk6Rd9Lp2Vf§ ./a
+#SBATCH --export=HF_TOKEN=§Zt5Nq8Wb3Xk6Rd9Lp2Vf§
+wandb.init(settings=wandb.Settings(api_key="§a3f9c1d27b8e4056a3f9c1d27b8e4056a3f9c1d2§"))
+AutoModel.from_pretrained("x", token='§Zt5Nq8Wb3Xk6Rd9Lp2Vf§')
+api = wandb.Api(api_key='§a3f9c1d27b8e4056a3f9c1d27b8e4056a3f9c1d2§')
+config = {"hub": {"private": True, "token": '§Zt5Nq8Wb3Xk6Rd9Lp2Vf§'}}
+DB = dict(user="kim", passwd="§naengmyeon!7§")
+conn = pymysql.connect("h", "kim", password="§naengmyeon!7§")
+setattr(cfg, "api_key", "§Zt5Nq8Wb3Xk6Rd9Lp2Vf§")
+smtp_password='§naengmyeon!7§'
+hub:¶  token: "§hf_QwErTyUiOpAsDfGhJkLzXcVbNm§"
+env:¶  - {name: DB_PASSWORD, value: "§naengmyeon!7§"}
+ssh-agent bash -c 'ssh-add <(echo "-----BEGIN OPENSSH PRIVATE KEY-----¶§b3BlbnNzaC1rZXktdjEAAAAABG5v§¶-----END OPENSSH PRIVATE KEY-----")'
 '''
 
 HARMLESS = r"""
@@ -1248,6 +1305,46 @@ keys = ["attention_mask", "input_ids", "labels"]
 logger.info("loaded %d tokens from %s", n, path)
 secrets: []
 password: null
+export WANDB_PROJECT=token-mixing WANDB_NAME=key-run-7
+export HF_HOME=/scratch/kim/hf HF_HUB_ENABLE_HF_TRANSFER=1
+export TOKENIZERS_PARALLELISM=true
+export CUDA_VISIBLE_DEVICES=0,1 NCCL_DEBUG=INFO
+export PASS_THROUGH_ENV=1
+export MAX_TOKENS_PER_GPU=8192 TOKEN_BUDGET=1e9
+export KEY_METRIC=val_loss
+python t.py --model.token_pooling mean --model.key_norm rms
+python t.py --data.text_key caption --data.image_key jpg
+python t.py --ignore-keys head.weight,head.bias
+python t.py --tokens_per_expert 128 --topk 2
+python t.py --pass_rate 0.5 --password_policy none
+python t.py --auth-mode none --no-auth
+python t.py --credential-helper store
+python -m vllm.entrypoints.openai.api_server --model x --max-num-batched-tokens 8192
+python -m vllm.entrypoints.openai.api_server --api-key $VLLM_KEY
+lm_eval --tasks mmlu --num_fewshot 5 --tokenizer x/y
+accelerate launch --config_file ds.yaml t.py --key_path ~/.ssh/k.pub
+echo "export HF_TOKEN before you submit" >&2
+echo "usage: $0 --token TOKEN --password PASSWORD"
+echo "wrong password" && exit 1
+[[ -z $HF_TOKEN ]] && { echo "HF_TOKEN not set"; exit 1; }
+[ -f ~/.netrc ] || echo "no ~/.netrc: wandb login first"
+unset HF_TOKEN WANDB_API_KEY
+export -n DB_PASSWORD
+env -u HF_TOKEN python3.11 t.py
+sed -n 's/^token: //p' a.yaml
+keys=$(jq -r 'keys[]' a.json)
+jq '.tokens | length' a.json
+awk '{tokens += $1} END {print tokens}' x
+sort -t, -k2,2 --key=3 x
+ssh -o StrictHostKeyChecking=no -o IdentitiesOnly=yes h
+ssh-keyscan h >> ~/.ssh/known_hosts
+ssh-keygen -lf ~/.ssh/id_ed25519.pub
+gpg --keyserver hkps://keys.openpgp.org --recv-keys 0x1A2B3C4D5E6F7A8B
+apptainer key pull 1A2B3C4D5E6F7A8B9C0D
+tokenizer.add_special_tokens({"pad_token": "[PAD]"})
+token_ids = tokenizer("a b", return_tensors="pt")["input_ids"]
+max_tokens: int = 4096
+key_dim: int = field(default=64)
 """
 
 

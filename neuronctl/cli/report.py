@@ -30,6 +30,7 @@ from neuronctl.words import amount, counted, duration, moment, percent
 if TYPE_CHECKING:
     from neuronctl.catalog.model import ReportPolicy
     from neuronctl.monitoring.advice import JobUse
+    from neuronctl.monitoring.marks import Mark
     from neuronctl.monitoring.samples import Curve, GpuUse
     from neuronctl.monitoring.totals import Total
     from neuronctl.slurm.job_id import JobId
@@ -107,8 +108,9 @@ def command(
         from neuronctl.files import write_whole
         from neuronctl.monitoring.page import report_page
 
+        drawing = report_page(used[0], _figures(used[0]), given[0][2:], _marks(used[0]))
         try:
-            write_whole(page, report_page(used[0], _figures(used[0]), given[0][2:]))
+            write_whole(page, drawing)
         except OSError as error:
             raise UsageError(
                 f"cannot write {page}: {error.strerror}", "name another file"
@@ -117,6 +119,23 @@ def command(
     else:
         _show(used, compared=len(jobs) > 1)
     return None
+
+
+def _marks(job: JobUse) -> List[Mark]:
+    """What its logs tell of the time that was sampled, and its end."""
+    from neuronctl.monitoring.marks import Mark, read_marks
+    from neuronctl.tracking.endings import ending_words
+    from neuronctl.tracking.lookup import log_paths
+
+    if not job.nodes:
+        return []
+    first, last = (min(node.first for node in job.nodes), max(node.last for node in job.nodes))
+    marks = read_marks(log_paths(job.status)[:2], first, last)
+    end = job.status.end
+    if job.status.ended and end is not None and end >= first:
+        words = ", ".join(filter(None, (job.status.state, ending_words(job.status))))
+        marks.append(Mark(end, f"the job's end: {words}"))
+    return marks
 
 
 def _name_one(found: Sequence[JobStatus], form: str) -> str:
@@ -161,11 +180,15 @@ def _since(since: str, name: Optional[str], all_users: bool) -> List[JobStatus]:
 
 
 def use_of(statuses: Sequence[JobStatus]) -> List[JobUse]:
-    """What is known of each job; one question to sacct for all that wrote no samples."""
+    """What is known of each job; sacct and sstat are asked once for all that wrote no samples."""
+    from neuronctl.slurm.job_states import RUNNING
     from neuronctl.slurm.job_usage import read_usage
 
     sampled = [sampled_use(status, ask=len(statuses) == 1) for status in statuses]
-    accounted = read_usage([job.status.id for job in sampled if not job.nodes])
+    silent = [job.status for job in sampled if not job.nodes]
+    running = {status.job_id: status.id for status in silent if status.state == RUNNING}
+    few = running if len(running) <= _COMPARED else {}  # sstat asks each job's nodes
+    accounted = read_usage([status.id for status in silent], few)
     return [replace(job, accounted=accounted.get(job.status.id)) for job in sampled]
 
 
@@ -352,8 +375,6 @@ def _print_wrapped(text: str) -> None:
 
 def _figures(job: JobUse) -> List[Tuple[str, str]]:
     """What is known of the whole job, in words."""
-    from neuronctl.monitoring.advice import mean
-
     status, gpus = job.status, job.told
     rows = [("time", f"{duration(status.elapsed)} of {duration(status.time_limit)}")]
     if status.submit is not None and status.start is not None:
@@ -382,9 +403,12 @@ def _figures(job: JobUse) -> List[Tuple[str, str]]:
         read = sum(node.read for node in job.nodes)
         written = sum(node.written for node in job.nodes)
         rows.append(("files", f"{amount(read)} read, {amount(written)} written"))
-        power = mean([gpu.power for gpu in job.gpus if gpu.power is not None])
-        if power is not None:
-            rows.append(("power", f"{power:.0f} W per GPU on average"))
+        powers = [gpu.power for gpu in job.gpus if gpu.power is not None]
+        if powers:
+            words = f"{sum(powers) / len(powers):.0f} W per GPU on average"
+            rows.append(("power", f"{words}; {_kwh(job.gpu_energy)} for the GPUs that told it"))
+        if len(job.nodes) > 1:
+            rows += _between_nodes(job)
         told = counted(len(job.nodes), "node") + f", every {job.nodes[0].every:g} s"
         told += f"; {counted(job.silent, 'node')} wrote none" if job.silent else ""
         gaps = sum(node.silent for node in job.nodes)
@@ -393,6 +417,33 @@ def _figures(job: JobUse) -> List[Tuple[str, str]]:
     elif job.accounted is not None and job.accounted.largest_task is not None:
         size = amount(job.accounted.largest_task)
         rows.append(("memory", f"{size} in the largest task; in all, not known"))
+    if job.accounted is not None and job.accounted.energy is not None:
+        rows.append(("energy", f"{_kwh(job.accounted.energy)} for its nodes, by accounting"))
+    return rows
+
+
+def _kwh(joules: float) -> str:
+    return f"{joules / 3.6e6:.2f} kWh"
+
+
+def _between_nodes(job: JobUse) -> List[Tuple[str, str]]:
+    """The nodes that did least and most: of equal ranks, all do the same."""
+    from neuronctl.monitoring.advice import mean
+
+    rows = []
+    uses = {
+        node.node: mean([gpu.use for gpu in node.gpus if gpu.use is not None]) for node in job.nodes
+    }
+    cores = {node.node: node.cores_busy for node in job.nodes}
+    for what, figures, unit in (("GPU use", uses, " %"), ("cores", cores, " busy")):
+        known = sorted((value, name) for name, value in figures.items() if value is not None)
+        if len(known) > 1:
+            (least, idlest), (most, busiest) = known[0], known[-1]
+            digits = 0 if unit == " %" else 1
+            words = (
+                f"from {least:.{digits}f}{unit} ({idlest}) to {most:.{digits}f}{unit} ({busiest})"
+            )
+            rows.append((f"{what} by node", words))
     return rows
 
 

@@ -58,6 +58,16 @@ class JobUse:
         return mean([gpu.idle for gpu in self.told if gpu.idle is not None])
 
     @property
+    def gpu_energy(self) -> float:
+        """Joules of the GPUs that told their power, over the time that was sampled."""
+        return sum(
+            gpu.power * (node.last - node.first)
+            for node in self.nodes
+            for gpu in node.gpus
+            if gpu.power is not None
+        )
+
+    @property
     def cores(self) -> int:
         """Cores held; 0 where that is not known."""
         if self.accounted is not None:

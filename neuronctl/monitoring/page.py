@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
 from neuronctl.monitoring.advice import JobUse, advise
+from neuronctl.monitoring.marks import Mark
 from neuronctl.monitoring.samples import PARTS, Curve
 from neuronctl.rendering.template_environment import for_pages
 from neuronctl.words import amount, duration, moment, percent
@@ -29,8 +30,13 @@ class Line:
     cells: Tuple[Tuple[float, str], ...]
 
 
-def report_page(job: JobUse, figures: List[Tuple[str, str]], form: str = "html") -> str:
-    """The page as ``html`` or ``svg``. figures: what is known of the whole job, in words."""
+def report_page(
+    job: JobUse, figures: List[Tuple[str, str]], form: str = "html", marks: Sequence[Mark] = ()
+) -> str:
+    """The page as ``html`` or ``svg``.
+
+    figures: what is known of the whole job, in words. marks: moments that its log tells.
+    """
     gpus = [
         _line(
             job.place(gpu),
@@ -92,8 +98,17 @@ def report_page(job: JobUse, figures: List[Tuple[str, str]], form: str = "html")
             begin=moment(first),
             end=moment(last),
             took=duration(last - first),
+            marks=[
+                (_part(mark.at, first, last), moment(mark.at, seconds=True), mark.words)
+                for mark in marks
+            ],
         )
     )
+
+
+def _part(at: float, first: float, last: float) -> float:
+    """Where in a curve a moment is."""
+    return round(min(PARTS - 0.5, (at - first) * PARTS / max(last - first, 1)), 1)
 
 
 def _most(curve: Curve) -> float:

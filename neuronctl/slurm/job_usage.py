@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import SlurmError
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.slurm.fields import SEPARATOR, count
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.process import run
+from neuronctl.slurm.process import answer, run
+from neuronctl.slurm.scontrol import parse_nodes
 
-_FIELDS = ("JobID", "TotalCPU", "NCPUS", "ElapsedRaw", "MaxRSS")
+_FIELDS = ("JobID", "TotalCPU", "NCPUS", "ElapsedRaw", "MaxRSS", "ConsumedEnergyRaw", "NodeList")
+_OF_STEPS = ("JobID", "AveCPU", "NTasks", "MaxRSS")
 
 
 @dataclass(frozen=True)
 class AccountedUse:
-    """Sums over a job's steps. None: unknown, for example because a step is still running.
+    """Sums over a job's steps. None: unknown.
 
     cpu: CPU time in seconds. cores, elapsed (seconds): of the whole job. largest_task: bytes used
     by the largest single task of all steps; accounting does not record the total of all tasks.
+    energy: joules of its nodes; None also if others may have used them at the same time.
     """
 
     cpu: Optional[float]
     cores: Optional[int]
     elapsed: Optional[int]
     largest_task: Optional[int]
+    energy: Optional[int] = None
+    node_list: str = ""
 
     @property
     def cores_busy(self) -> Optional[float]:
@@ -43,15 +48,72 @@ def parse_usage(text: str) -> Dict[JobId, AccountedUse]:
             rows.setdefault(job, []).append(row)
     used = {}
     for job, steps in rows.items():
-        _, cpu, cores, elapsed, _ = steps[0]
-        sizes = [size for size in (_memory(row[-1]) for row in steps) if size is not None]
-        largest = max(sizes, default=None)
-        used[job] = AccountedUse(_seconds(cpu) or None, count(cores), count(elapsed), largest)
+        _, cpu, cores, elapsed, _, joules, nodes = steps[0]
+        sizes = [size for size in (_memory(row[4]) for row in steps) if size is not None]
+        largest, energy = max(sizes, default=None), count(joules) or None
+        seconds = _seconds(cpu) or None
+        used[job] = AccountedUse(seconds, count(cores), count(elapsed), largest, energy, nodes)
     return used
 
 
-def read_usage(jobs: Sequence[JobId]) -> Dict[JobId, AccountedUse]:
-    """Ask sacct once; those are missing that it does not know, all of them where it is off."""
+def parse_steps(text: str) -> Dict[int, Tuple[float, Optional[int]]]:
+    """sstat's rows: by each job's own number, the CPU time and the largest task of what runs."""
+    found: Dict[int, Tuple[float, Optional[int]]] = {}
+    for line in text.splitlines():
+        row = line.split("|")
+        job = count(row[0].partition(".")[0])
+        if len(row) != len(_OF_STEPS) or job is None:
+            continue
+        each, tasks, size = _seconds(row[1]), count(row[2]), _memory(row[3])
+        cpu, largest = found.get(job, (0.0, None))
+        sizes = [known for known in (largest, size) if known is not None]
+        found[job] = (cpu + (each or 0.0) * (tasks or 0), max(sizes, default=None))
+    return found
+
+
+def read_usage(
+    jobs: Sequence[JobId], running: Mapping[int, JobId] = {}
+) -> Dict[JobId, AccountedUse]:
+    """Ask sacct once; those are missing that it does not know, all of them where it is off.
+
+    running: jobs by their own numbers; sstat is asked what their steps have used up to now, since
+    sacct knows that only of steps that have ended.
+    """
+    used = {
+        job: use if use.energy is None or _alone(use) else replace(use, energy=None)
+        for job, use in _read_ended(jobs).items()
+    }
+    for number, (cpu, largest) in _read_running(list(running)).items():
+        before = used.get(running[number], AccountedUse(None, None, None, None))
+        sizes = [size for size in (largest, before.largest_task) if size is not None]
+        used[running[number]] = replace(
+            before, cpu=(before.cpu or 0.0) + cpu, largest_task=max(sizes, default=None)
+        )
+    return used
+
+
+def _read_running(numbers: Sequence[int]) -> Dict[int, Tuple[float, Optional[int]]]:
+    if not numbers:
+        return {}
+    argv = ["sstat", "--allsteps", "--noheader", "--parsable2", f"--format={','.join(_OF_STEPS)}"]
+    try:
+        # It fails for a job without a step, and prints the others.
+        return parse_steps(run([*argv, f"--jobs={','.join(map(str, numbers))}"]).stdout)
+    except SlurmError:
+        return {}
+
+
+def _alone(use: AccountedUse) -> bool:
+    """Whether a job held all cores of its nodes: energy is measured for each node as a whole."""
+    try:
+        groups, _ = parse_nodes(answer(["scontrol", "--oneliner", "show", "node", use.node_list]))
+    except SlurmError:
+        return False
+    cores = sum(group.cores * len(group.names) for group in groups)
+    return bool(use.cores) and cores == use.cores
+
+
+def _read_ended(jobs: Sequence[JobId]) -> Dict[JobId, AccountedUse]:
     if not jobs:
         return {}
     argv = ["sacct", "--noheader", "--parsable2", f"--delimiter={SEPARATOR}"]

@@ -10,6 +10,8 @@ from typing import Any, Dict, List
 import pytest
 from harness import COMMENT, Sandbox, wait_until
 
+from neuronctl.words import duration
+
 pytestmark = pytest.mark.usefixtures("no_jobs")
 
 NVIDIA_SMI = """\
@@ -133,6 +135,8 @@ def test_two_nodes_signals_and_exit_codes_are_as_without(sandbox: Sandbox) -> No
         "    print('heard', flush=True)\n"
         "    os._exit(9)\n"
         "signal.signal(signal.SIGUSR1, heard)\n"
+        "held = b'x' * (100 << 20)\n"
+        "print(time.strftime('%Y-%m-%d %H:%M:%S'), 'saved a checkpoint', flush=True)\n"
         "wait_for_samples(2, 6, f'two_{os.environ[\"SLURM_JOB_ID\"]}.out')\n"
         "if os.environ['SLURM_PROCID'] == '0':\n"
         "    subprocess.run(['scancel', '--signal=USR1', os.environ['SLURM_JOB_ID']])\n"
@@ -145,6 +149,56 @@ def test_two_nodes_signals_and_exit_codes_are_as_without(sandbox: Sandbox) -> No
     nodes = report(sandbox, job)["nodes_sampled"]
     assert [node["node"] for node in nodes] == ["gpu35", "gpu36"]
     assert min(node["samples"] for node in nodes) >= 4
+    # Each node's own: the nodes of a sandbox are one machine.
+    first, second = (node["memory_peak"] for node in nodes)
+    assert 90 << 20 < second < first < 250 << 20
+    text = sandbox.exec(["neuronctl", "report", job]).stdout
+    assert re.search(r"cores by node +from 0\.\d busy \(gpu3", text)
+    assert re.search(r"GPU use by node +from \d+ % \(gpu3", text)
+    assert all(node["memory"] == 16 * 3800 << 20 for node in nodes)
+    page = sandbox.exec(
+        ["sh", "-c", f"neuronctl report {job} --html two.html; cat two.html"]
+    ).stdout
+    assert "saved a checkpoint" in page and "the job&#39;s end: FAILED" in page
+
+
+GROWS = f"""\
+import threading
+{SAMPLED}
+RATE, START, held = 4 << 20, time.time(), []
+def grow():
+    while True:
+        held.append(b"x" * (int((time.time() - START) * RATE) - sum(map(len, held))))
+        time.sleep(0.1)
+threading.Thread(target=grow, daemon=True).start()
+wait_for_samples(1, 40)
+"""
+
+
+def test_memory_that_grows_is_told_with_when_it_is_full(sandbox: Sandbox) -> None:
+    sandbox.write("grows.py", GROWS)
+    words = ["--gpus-per-node", "1", "--no-preflight", "--launcher", "python", "-J", "grows"]
+    data = report(sandbox, submitted(sandbox, *words, "grows.py", tool=HANGS))
+    (node,) = data["nodes_sampled"]
+    assert node["grows"] == pytest.approx(3600 * (4 << 20), rel=0.1)
+    (told,) = [text for text in data["advice"] if text.startswith("memory grows by")]
+    left = (node["memory"] - node["memory_peak"]) / node["grows"] * 3600
+    assert f"full after another {duration(int(left))}" in told
+
+
+def test_a_running_job_without_samples_is_asked_by_sstat(sandbox: Sandbox) -> None:
+    program = (
+        "import time; held = b'x' * (200 << 20)\nwhile time.process_time() < 6: pass\n"
+        "print(flush=True); time.sleep(300)"
+    )
+    options = ["-p", "amd_a100nv_8", "-n1", "-c1", "--gres=gpu:1", "-t10", COMMENT, "--parsable"]
+    sandbox.write("burns.py", program)
+    job = sandbox.exec(["sbatch", *options, "--wrap=exec python3 burns.py"]).stdout.strip()
+    told: Dict[str, Any] = wait_until(
+        lambda: (used := report(sandbox, job)["accounted"]) and (used["cpu"] or 0) >= 5 and used
+    )
+    assert told["cpu"] < 8 and 200 << 20 < told["largest_task"] < 300 << 20
+    sandbox.exec(["scancel", job])
 
 
 HANGS = "#!/bin/sh\nexec sleep 600\n"

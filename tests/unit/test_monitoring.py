@@ -14,11 +14,12 @@ from neuronctl.catalog.model import ReportPolicy
 from neuronctl.cli.report import drawn
 from neuronctl.frozen import replace
 from neuronctl.monitoring.advice import JobUse, advise
+from neuronctl.monitoring.marks import MOST, Mark, marks_of
 from neuronctl.monitoring.page import report_page
 from neuronctl.monitoring.samples import GpuUse, NodeUse, last_memory, last_use, read_samples
 from neuronctl.monitoring.totals import total, totals
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_usage import AccountedUse, parse_usage
+from neuronctl.slurm.job_usage import AccountedUse, parse_steps, parse_usage
 from neuronctl.slurm.srun import parse_node_usage
 from neuronctl.tracking.job_status import JobStatus
 
@@ -244,14 +245,19 @@ def test_a_curve_in_characters() -> None:
 
 
 def test_what_accounting_has() -> None:
-    text = "4711\x1f1-00:00:10\x1f32\x1f100\x1f\n4711.batch\x1f00:11.557\x1f32\x1f41\x1f114168K\n"
-    text += "4711.0\x1f\x1f32\x1f41\x1f1.5G\n4712_3\x1f00:50.5\x1f2\x1f100\x1f\n"
-    used = parse_usage(text)
+    text = (
+        "4711|1-00:00:10|32|100||7200000|gpu[35-36]\n4711.batch|00:11.557|32|41|114168K|0|gpu35\n"
+        "4711.0||32|41|1.5G|0|gpu[35-36]\n4712_3|00:50.5|2|100||0|gpu35\n"
+    )
+    used = parse_usage(text.replace("|", "\x1f"))
     use, task = used[JobId(4711)], used[JobId(4712, 3)]
     assert (use.cpu, use.cores, use.elapsed) == (86410.0, 32, 100)
     assert use.largest_task == int(1.5 * GIB)
-    assert (task.cpu, task.cores_busy, task.largest_task) == (50.5, 0.505, None)
+    assert (use.energy, use.node_list) == (7200000, "gpu[35-36]")
+    assert (task.cpu, task.cores_busy, task.largest_task, task.energy) == (50.5, 0.505, None, None)
     assert parse_usage("") == {}
+    steps = "4711.batch|00:00:01|1|9M\n4711.0|01:00.500|4|2G\n4712.0|00:00:00||\nsstat: error\n"
+    assert parse_steps(steps) == {4711: (1 + 4 * 60.5, 2 * GIB), 4712: (0.0, None)}
 
 
 def test_sums_are_weighted_by_hours() -> None:
@@ -317,3 +323,35 @@ def test_the_last_minutes_of_memory(tmp_path: Path) -> None:
     assert short is not None and len(short.samples) == 1
     assert last_memory(str(tmp_path), 4711, START + 5000) is None
     assert last_memory(str(tmp_path / "none"), 4711) is None
+
+
+def test_marks_of_a_log() -> None:
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(START + 50))
+    utc = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(START + 70))
+    local = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(START + 100))
+    lines = [
+        f"{at},123 INFO epoch 1, loss 0.5",
+        f"[{utc}Z] saved checkpoint to /scratch/1.pt",
+        f"{utc.replace('T', ' ')}+00:00 - resumed with token=hf_0123456789abcdefghijABCDEFGHIJ",
+        f"slurmstepd: error: *** JOB 4711 ON gpu30 CANCELLED AT {local} ***",
+        f"{at} nothing of note",
+        "1999-01-01 00:00:00 epoch 0 of another time",
+        "2026-99-99 99:99:99 epoch",
+        "epoch 3 without a time",
+    ]
+    marks = marks_of(lines, START, START + 60)
+    assert [mark.at - START for mark in marks] == [50, 70, 70, 100]
+    assert marks[0].words == "123 INFO epoch 1, loss 0.5" or "epoch 1" in marks[0].words
+    assert "hf_0123" not in marks[2].words and "CANCELLED" in marks[3].words
+    many = [f"{at} epoch {n}" for n in range(1000)] + [f"{at} error: {n}" for n in range(3)]
+    found = marks_of(many, START, START + 60)
+    assert len(found) == MOST and sum("error" in mark.words for mark in found) == 3
+    assert "epoch 999" in {mark.words for mark in found}
+
+
+@pytest.mark.parametrize("form", ["html", "svg"])
+def test_marks_are_in_the_picture(tmp_path: Path, form: str) -> None:
+    node(tmp_path)
+    job = JobUse(STATUS, read_samples(str(tmp_path), 4711))
+    page = report_page(job, [], form, [Mark(START + 295, "saved <b>")])
+    assert page.count('<line x1="120.0"') == 2 and "saved &lt;b&gt;" in page

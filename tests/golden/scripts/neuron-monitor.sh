@@ -41,9 +41,9 @@ monitor_nodes() {
 }
 sample_node() {
     local folder=$1 every=$2 batch_shell=${3-} name=${SLURMD_NODENAME:-$(hostname -s)} own=$BASHPID
-    local controllers path group cpu_file=/dev/null memory_file=/dev/null limit_file=/dev/null limit='' processes gpus pause
+    local file processes environment controllers path group cpu_file=/dev/null memory_file=/dev/null limit_file=/dev/null limit='' gpus pause
     trap '' HUP INT QUIT USR1 USR2 ALRM XCPU
-    local file=$folder/$SLURM_JOB_ID.$name
+    file=$folder/$SLURM_JOB_ID.$name
     mkdir -p "$folder" && exec {pause}<> <(:) && exec >"$file.csv" || return 0
     # The job's control group, of version 2 or 1, where Slurm uses them.
     while IFS=: read -r _ controllers path; do
@@ -58,16 +58,25 @@ sample_node() {
         esac
     done </proc/self/cgroup
     read -r limit <"$limit_file"
-    [[ $limit =~ ^[0-9]{1,15}$ ]] || limit=${SLURM_MEM_PER_NODE:+${SLURM_MEM_PER_NODE}M}
     local cores=${SLURM_JOB_CPUS_PER_NODE-}
+    cores=${cores%%[(,]*}
+    if [[ ! $limit =~ ^[0-9]{1,15}$ ]]; then
+        limit=${SLURM_MEM_PER_NODE:-0}
+        ((limit)) || limit=$((${SLURM_MEM_PER_CPU:-0} * ${cores:-0}))  # of a step with --mem=0, and what comes with cores
+        limit+=M
+    fi
     printf '# node=%s job=%s cores=%s memory=%s every=%s start=%(%s)T\n' \
-        "$name" "$SLURM_JOB_ID" "${cores%%[(,]*}" "$limit" "$every" -1
+        "$name" "$SLURM_JOB_ID" "$cores" "$limit" "$every" -1
     echo 'time [s],cpu [s],memory [B],read [B],written [B],received [B],sent [B]'
     sample_gpus "$every" >"$file.gpus.csv" &
     gpus=$!
     while [ -z "$batch_shell" ] || kill -0 "$batch_shell"; do
-        processes=$(grep -lz "^SLURM_JOB_ID=$SLURM_JOB_ID\$" /proc/[0-9]*/environ)
-        processes=${processes/\/proc\/$own\/environ/}
+        processes=''
+        for environment in $(grep -lz "^SLURM_JOB_ID=$SLURM_JOB_ID\$" /proc/[0-9]*/environ); do
+            # Of this node, where nodes are namespaces of one machine; and not the sampler.
+            [[ ${environment%environ}ns/net -ef /proc/self/ns/net && $environment != "/proc/$own/environ" ]] || continue
+            processes+=" $environment"
+        done
         cat "$cpu_file" "$memory_file" ${processes//environ/stat} ${processes//environ/io} ${processes//environ/status} /proc/net/dev |
             awk -v now="$(printf '%(%s)T' -1)" -v ticks="$(getconf CLK_TCK)" '
                 NF == 1 && $1 + 0 > 0 { grouped = $1 / 1e9 }  # cpuacct.usage; in version 2, cpu.stat

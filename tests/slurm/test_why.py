@@ -443,5 +443,9 @@ def test_the_stacks_of_a_job_that_hangs(sandbox: Sandbox) -> None:
         return 0 < text.find("rank 2") < alike and text.count("waits_for_the_others") == 1
 
     wait_until(told_once)
+    first = next(process for process in of_python if process["node"] == "gpu35")
+    record = ["py-spy", "record", "--pid", str(first["pid"]), "--duration", "1", "-o", "p.svg"]
+    sandbox.exec(["neuronctl", "attach", "-w", "gpu35", job, *record])
+    assert "<svg" in sandbox.exec(["cat", "p.svg"]).stdout
     refused = sandbox.exec(["neuronctl", "why", "--stacks", "99999"], check=False)
     assert refused.returncode == 8 and "is not running" in refused.stderr

@@ -188,7 +188,11 @@ def test_a_program_in_there_cannot_type_into_the_callers_shell(sandbox: Sandbox)
 
 
 def test_a_terminal_of_its_own_works_as_the_callers(sandbox: Sandbox) -> None:
-    """Its size, and Ctrl-Z for a command that no shell inside has started."""
+    """Its size, and Ctrl-Z for a command that no shell inside has started.
+
+    It starts no other: dash waits for vfork, and on any terminal Ctrl-Z between that and exec
+    stops the child alone.
+    """
     argv = ["bash", "--norc", "-i"]
     exec_ = f'"{sys.executable}" -m neuronctl sandbox exec --'.encode()
     typed = [
@@ -197,7 +201,7 @@ def test_a_terminal_of_its_own_works_as_the_callers(sandbox: Sandbox) -> None:
         (b"33 111", b""),
         (
             b"outer$ ",
-            exec_ + b' sh -c \'trap "echo on" CONT; echo g""o; while sleep 1; do :; done\'\n',
+            exec_ + b' sh -c \'trap "echo on" CONT; echo g""o; until read key; do :; done\'\n',
         ),
         (b"go\r\n", b"\x1a"),
         (b"Stopped", b""),

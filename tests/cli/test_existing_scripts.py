@@ -427,6 +427,7 @@ def test_a_signal_ends_it_as_it_ends_sbatch(
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # under nohup, HUP is ignored
     ) as running:
         assert running.stdout is not None
         child = int(running.stdout.readline())

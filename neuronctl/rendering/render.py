@@ -44,6 +44,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
     marked = "pass_on" in helpers
     helpers |= {"wait_for_process"} if in_background else set()
     helpers |= {"pass_on", "to_processes"} if own_processes else set()
+    helpers |= {"told_all"} if ends and ending == Ending.TELLS else set()
     looks = plan.preflight and any(
         (checked.srun, checked.programs, checked.files, checked.binds, checked.gpus)
         + (plan.request.venv is not None, plan.request.conda is not None)

@@ -97,10 +97,7 @@ def test_tutorial_script_carries_what_the_tutorial_says() -> None:
     lines = script.splitlines()
     modules = lines.index("module purge")
     assert lines[modules + 1].startswith("module load gcc/10.2.0 cuda/11.4 cudampi/openmpi-4.1.1")
-    assert (
-        'bash -c "$(declare -f each_task supervise wait_for_process); supervise each_task"\n'
-        in script
-    )
+    assert 'bash -c "$(declare -f each_task supervise told_all); supervise each_task"\n' in script
     task = script[script.index("\neach_task() {") :].partition("\n}\n")[0]
     assert task.endswith("\n    exec python train_hvd.py")
 

@@ -56,7 +56,25 @@ def of_slurm(sandbox: Sandbox, job: str) -> List[int]:
     return [pid for pid in inside if pid not in daemons and parent(pid) in daemons]
 
 
-def saved(sandbox: Sandbox, venv: Path, form: str, how: str, *more: str) -> None:
+def stop_between_sleeps(sandbox: Sandbox, job: str) -> None:
+    """Stop the tasks' shells, and let the 'sleep' that each is waiting for end.
+
+    Slurm signals TERM, CONT, and TERM: the shells hear the first TERM while they wait for nothing.
+    """
+    for pid in of_slurm(sandbox, job):
+        if processes(sandbox.running.pid)[pid][0] == "bash":
+            os.kill(pid, signal.SIGSTOP)
+
+    def asleep() -> bool:
+        inside = processes(sandbox.running.pid)
+        return any(words[:1] == ["sleep"] for words in inside.values())
+
+    wait_until(lambda: not asleep())
+
+
+def saved(
+    sandbox: Sandbox, venv: Path, form: str, how: str, *more: str, path: str = "$PATH"
+) -> None:
     sandbox.write("save.py", SAVE)
     sandbox.write("wrapper.sh", WRAPPER)
     sandbox.write("lines.sh", LINES)
@@ -65,10 +83,11 @@ def saved(sandbox: Sandbox, venv: Path, form: str, how: str, *more: str) -> None
     sandbox.exec(["sh", "-c", "chmod +x wrapper.sh; rm -f never saved-* ready-*"])
     count, words = FORMS[form]
     options = ["-p", "amd_a100nv_8", "--field", "misc", "--appl", "pytorch", "--gpus-per-node"]
-    options += ["2", "-t", "1" if how == "limit" else "20", "--no-preflight", f"--venv={venv}"]
+    options += ["2", "-t", "20", "--no-preflight", f"--venv={venv}"]
     first, nodes = ("gpu35", "gpu[35-36]") if count == 4 else ("none", "gpu35")
     options += ["--env", f"FIRST={first}", "--nodelist", nodes]
-    made = sandbox.exec(["neuronctl", "submit", *options, *more, "-o", "log", "--json", *words])
+    submit = ["sh", "-c", f'PATH="{path}" exec neuronctl submit "$@"', "sh"]
+    made = sandbox.exec([*submit, *options, *more, "-o", "log", "--json", *words])
     job = str(json.loads(made.stdout)["job_id"])
 
     def files(kind: str) -> int:
@@ -82,6 +101,10 @@ def saved(sandbox: Sandbox, venv: Path, form: str, how: str, *more: str) -> None
                 os.kill(pid, signal.SIGTERM)
         elif how == "scancel":
             sandbox.exec(["scancel", job])
+        else:  # not in the request: a busy machine may take a minute to start it
+            sandbox.exec(["scontrol", "update", f"job={job}", "TimeLimit=1"])
+            if how == "limit, between two sleeps":
+                stop_between_sleeps(sandbox, job)
         wait_until(lambda: not sandbox.exec(["squeue", "-h"]).stdout.strip())
     finally:
         sandbox.cancel_all()
@@ -106,9 +129,34 @@ def test_at_the_time_limit(form: str, bench: Sandbox, horovod_venv: Path) -> Non
     saved(bench, horovod_venv, form, "limit")
 
 
+@pytest.mark.long
+def test_at_the_time_limit_a_shell_that_runs_no_sleep_signals_no_more(
+    bench: Sandbox, horovod_venv: Path
+) -> None:
+    saved(bench, horovod_venv, "torchrun", "limit, between two sleeps")
+
+
 @pytest.mark.parametrize("form", ["python", "torchrun"])
 def test_with_another_signal_requested(form: str, bench: Sandbox, horovod_venv: Path) -> None:
     saved(bench, horovod_venv, form, "tasks", "--signal", "USR1@60")
+
+
+ASKS = """#!/bin/sh
+[ -z "$SLURM_JOB_ID" ] || echo "$*" >> asked
+exec /usr/bin/scontrol "$@"
+"""
+
+
+def test_a_job_asks_once_when_slurm_kills(bench: Sandbox, horovod_venv: Path) -> None:
+    """And not each of its tasks, all at the same moment."""
+    bench.write("bin/scontrol", ASKS)
+    bench.exec(["sh", "-c", "chmod +x bin/scontrol; rm -f asked"])
+    try:
+        saved(bench, horovod_venv, "srun", "tasks", path="$PWD/bin:$PATH")
+    finally:
+        bench.exec(["rm", "bin/scontrol"])
+    asked = bench.exec(["cat", "asked"]).stdout.splitlines()
+    assert asked.count("show config") == 1
 
 
 def test_what_handles_nothing_ends_at_once(bench: Sandbox) -> None:

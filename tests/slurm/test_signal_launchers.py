@@ -39,11 +39,17 @@ def tasks_of(sandbox: Sandbox, job: str) -> List[int]:
     return [pid for pid in inside if pid not in daemons and parent(pid) in daemons]
 
 
-def saved(sandbox: Sandbox, venv: Path, launcher: str, signal: str, nodes: int, only: bool) -> None:
+def saved(
+    sandbox: Sandbox,
+    venv: Path,
+    launcher: str,
+    signal: str,
+    nodes: int,
+    only: bool,
+    seconds: int = 0,
+) -> None:
     """Run a job with two processes per node to its end; only: signal nothing but its tasks."""
     sandbox.write("save.py", SAVE)
-    # At these, horovodrun itself sends its processes TERM, and kills them 5 s later.
-    seconds = 7 if launcher == "horovodrun" and signal in ("TERM", "INT") else 0
     name = f"{launcher}-{signal}-{nodes}-{only}"
     options = ["-p", "amd_a100nv_8", "-t", "20", "--field", "misc", "--appl", "pytorch"]
     options += ["-N", str(nodes), "--gpus-per-node", "2", "--launcher", launcher, "--no-preflight"]
@@ -107,4 +113,19 @@ def saved(sandbox: Sandbox, venv: Path, launcher: str, signal: str, nodes: int, 
 def test_a_program_saves(
     launcher: str, signal: str, nodes: int, only: bool, bench: Sandbox, horovod_venv: Path
 ) -> None:
-    saved(bench, horovod_venv, launcher, signal, nodes, only)
+    # At these, horovodrun itself sends its processes TERM, and kills them 5 s later.
+    seconds = 7 if launcher == "horovodrun" and signal in ("TERM", "INT") else 0
+    saved(bench, horovod_venv, launcher, signal, nodes, only, seconds)
+
+
+@pytest.mark.parametrize("launcher", ["srun", "torchrun"])
+def test_a_requested_term_leaves_more_than_kill_wait(
+    launcher: str, bench: Sandbox, horovod_venv: Path
+) -> None:
+    """It comes long before the end, and not KillWait before Slurm kills."""
+    conf, kill_wait = "/etc/slurm/slurm.conf", "KillWait=4"
+    bench.root("sh", "-c", f"echo {kill_wait} >> {conf}; scontrol reconfigure")
+    try:
+        saved(bench, horovod_venv, launcher, "TERM", 1, True, seconds=7)
+    finally:
+        bench.root("sh", "-c", f"sed -i /^{kill_wait}$/d {conf}; scontrol reconfigure")

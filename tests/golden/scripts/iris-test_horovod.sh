@@ -46,7 +46,7 @@ check_node() {
 job_processes=()
 # Slurm sends TERM to this shell and to srun's tasks, and KILL after its KillWait: what else runs here receives TERM, too.
 save_and_end() {
-    [ "$?" -gt 128 ] || to_processes TERM || exit 143  # above 128: Slurm has told every process, the 'sleep' below too
+    told_all || to_processes TERM || exit 143
     kill -s TERM "${job_processes[@]}" 2>/dev/null || true  # shells of this script, which end when their program has
 }
 # Send a signal to those of the processes that this shell has started that handle it.
@@ -57,11 +57,15 @@ to_processes() {
     done
     return "$unheard"
 }
+# Whether Slurm has sent TERM to every process (proctrack/linuxproc), so that the witness died of it, or to its tasks alone.
+told_all() { for _ in 1 2 3 4 5; do kill -0 "${job_witness:-$$}" 2>/dev/null || return 0; sleep 0.1; done; false; }
 # Wait for a process and end with its exit code.
 wait_for_process() {
+    (trap '' HUP USR1 USR2; exec tail --pid=$$ -f /dev/null) </dev/null &>/dev/null & job_witness=$!
     while kill -0 "$1" 2>/dev/null; do  # a signal to 'wait' as it ends would lose its exit code
         sleep 0.5 || true
     done
+    kill "$job_witness" 2>/dev/null || true; job_witness=''
     wait "$1"
 }
 # Send the signal $1 to the processes below $2: to each that handles it, or else to those below that one, as a shell

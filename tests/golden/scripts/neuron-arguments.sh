@@ -18,7 +18,7 @@ job() {
     trap : TERM                                   # at scancel and the time limit: wait until the tasks have saved
     # torchrun starts 2 processes of train.py on each of 2 nodes.
     srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 \
-        bash -c "$(declare -f on_each_node supervise wait_for_process); supervise on_each_node"
+        bash -c "$(declare -f on_each_node supervise told_all); supervise on_each_node"
 }
 
 on_each_node() {  # exec: signals reach the program itself
@@ -83,28 +83,27 @@ except OSError as error:
     fi >/dev/null
     return "$failed"
 }
+# The seconds between Slurm's TERM and its KILL, asked once for all tasks.
+export job_kill_wait; job_kill_wait=$(timeout 9 scontrol show config 2>/dev/null | awk '/^KillWait/ { print $3 }') || true
 # Run a function in the background, hand signals on to it, and end with its exit code.
 supervise() {
-    local slurm_stops='' supervised supervised_code
+    local told=-1 job_witness supervised supervised_code
     send() { kill -s "$1" "$supervised" 2>/dev/null; }
-    kill_wait() { scontrol show config 2>/dev/null | awk '/^KillWait/ { wait = $3 } END { print wait ? wait : 30 }'; }
+    (trap '' HUP USR1 USR2; exec tail --pid=$$ -f /dev/null) </dev/null &>/dev/null & job_witness=$!
     trap 'send HUP' HUP; trap 'send INT' INT; trap 'send USR1' USR1; trap 'send USR2' USR2
-    # By Slurm: end with 1, before its KILL, not to hide the exit code of another that failed. Above 128: all have it.
-    trap '[ "$?" -gt 128 ] || send TERM; slurm_stops=$((SECONDS + $(kill_wait) - 1))' TERM
+    # By Slurm, twice at the time limit: end with 1, before its KILL, not to hide the exit code of another that failed.
+    trap '((SECONDS <= told)) || { told=$((SECONDS + 1)); told_all || send TERM; }' TERM
     (trap - INT QUIT; "$@") <&0 &  # bash ignores INT and QUIT in the background
     supervised=$!
-    wait_for_process "$supervised"; supervised_code=$?
-    # Slurm may signal this shell after its program, and a task that has yet to set its trap would die of that signal.
-    ((supervised_code == 0 || slurm_stops || supervised_code != 143 && SECONDS > 3)) || sleep 3
-    exit "$((slurm_stops && supervised_code == 143 ? 1 : supervised_code))"
-}
-# Wait for a process and end with its exit code.
-wait_for_process() {
-    while kill -0 "$1" 2>/dev/null; do  # a signal to 'wait' as it ends would lose its exit code
-        sleep 0.5 || true
-        ((SECONDS < ${slurm_stops:-SECONDS + 1})) || exit 1
+    while kill -0 "$supervised" 2>/dev/null; do  # a signal to 'wait' as it ends would lose its exit code
+        sleep 0.5; ((told < 0 || SECONDS < told + ${job_kill_wait:-30} - 2)) || exit 1
     done
-    wait "$1"
+    wait "$supervised"; supervised_code=$?
+    # Slurm may signal this shell after its program, and a task that has yet to set its trap would die of that signal.
+    ((supervised_code == 0 || told >= 0 || supervised_code != 143 && SECONDS > 3)) || sleep 3
+    kill "$job_witness" 2>/dev/null; exit "$((told >= 0 && supervised_code == 143 ? 1 : supervised_code))"
 }
+# Whether Slurm has sent TERM to every process (proctrack/linuxproc), so that the witness died of it, or to its tasks alone.
+told_all() { for _ in 1 2 3 4 5; do kill -0 "${job_witness:-$$}" 2>/dev/null || return 0; sleep 0.1; done; false; }
 
 job

@@ -30,7 +30,7 @@ exit  # in here, where a trap of EXIT finds the variables of these lines
 step_2() {  # torchrun starts 4 processes of train.py on each of 2 nodes
     export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 32 cores / 4 processes, unless you exported it
     srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=32 --kill-on-bad-exit=1 \
-        bash -c "$(declare -f step_2_on_each_node supervise wait_for_process); supervise step_2_on_each_node"
+        bash -c "$(declare -f step_2_on_each_node supervise told_all); supervise step_2_on_each_node"
 }
 step_2_on_each_node() {  # exec: signals reach the program itself
     exec torchrun --nnodes=2 --nproc-per-node=4 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
@@ -131,7 +131,7 @@ start_and_wait() {
 job_ends='' job_processes=()
 # Slurm sends TERM to this shell and to srun's tasks, and KILL after its KillWait: what else runs here receives TERM, too.
 save_and_end() {
-    [ "$?" -gt 128 ] || to_processes TERM || exit 143  # above 128: Slurm has told every process, the 'sleep' below too
+    told_all || to_processes TERM || exit 143
     kill -s TERM "${job_processes[@]}" 2>/dev/null || true  # shells of this script, which end when their program has
     job_ends=yes
 }
@@ -143,29 +143,37 @@ to_processes() {
     done
     return "$unheard"
 }
+# The seconds between Slurm's TERM and its KILL, asked once for all tasks.
+export job_kill_wait; job_kill_wait=$(timeout 9 scontrol show config 2>/dev/null | awk '/^KillWait/ { print $3 }') || true
 # Run a function in the background, hand signals on to it, and end with its exit code.
 supervise() {
-    local slurm_stops='' supervised supervised_code
+    local told=-1 job_witness supervised supervised_code
     send() { kill -s "$1" "$supervised" 2>/dev/null; }
-    kill_wait() { scontrol show config 2>/dev/null | awk '/^KillWait/ { wait = $3 } END { print wait ? wait : 30 }'; }
+    (trap '' HUP USR1 USR2; exec tail --pid=$$ -f /dev/null) </dev/null &>/dev/null & job_witness=$!
     trap 'send HUP' HUP; trap 'send INT' INT; trap 'send USR1' USR1; trap 'send USR2' USR2
-    # By Slurm: end with 1, before its KILL, not to hide the exit code of another that failed. Above 128: all have it.
-    trap '[ "$?" -gt 128 ] || send TERM; slurm_stops=$((SECONDS + $(kill_wait) - 1))' TERM
+    # By Slurm, twice at the time limit: end with 1, before its KILL, not to hide the exit code of another that failed.
+    trap '((SECONDS <= told)) || { told=$((SECONDS + 1)); told_all || send TERM; }' TERM
     (trap - INT QUIT; "$@") <&0 &  # bash ignores INT and QUIT in the background
     supervised=$!
-    wait_for_process "$supervised"; supervised_code=$?
+    while kill -0 "$supervised" 2>/dev/null; do  # a signal to 'wait' as it ends would lose its exit code
+        sleep 0.5; ((told < 0 || SECONDS < told + ${job_kill_wait:-30} - 2)) || exit 1
+    done
+    wait "$supervised"; supervised_code=$?
     # Slurm may signal this shell after its program, and a task that has yet to set its trap would die of that signal.
-    ((supervised_code == 0 || slurm_stops || supervised_code != 143 && SECONDS > 3)) || sleep 3
-    exit "$((slurm_stops && supervised_code == 143 ? 1 : supervised_code))"
+    ((supervised_code == 0 || told >= 0 || supervised_code != 143 && SECONDS > 3)) || sleep 3
+    kill "$job_witness" 2>/dev/null; exit "$((told >= 0 && supervised_code == 143 ? 1 : supervised_code))"
 }
+# Whether Slurm has sent TERM to every process (proctrack/linuxproc), so that the witness died of it, or to its tasks alone.
+told_all() { for _ in 1 2 3 4 5; do kill -0 "${job_witness:-$$}" 2>/dev/null || return 0; sleep 0.1; done; false; }
 # Wait for a process, looking often at first, and end with its exit code.
 wait_for_process() {
+    (trap '' HUP USR1 USR2; exec tail --pid=$$ -f /dev/null) </dev/null &>/dev/null & job_witness=$!
     set -- "$1" 0.01 0.02 0.05 0.1 0.2 0.5
     while kill -0 "$1" 2>/dev/null; do  # a signal to 'wait' as it ends would lose its exit code
         sleep "$2" || true
-        ((SECONDS < ${slurm_stops:-SECONDS + 1})) || exit 1
         [ $# -eq 2 ] || set -- "$1" "${@:3}"
     done
+    kill "$job_witness" 2>/dev/null || true; job_witness=''
     wait "$1"
 }
 # Send the signal $1 to the processes below $2: to each that handles it, or else to those below that one, as a shell

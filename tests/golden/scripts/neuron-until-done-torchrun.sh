@@ -26,7 +26,7 @@ job() {
     trap : TERM                                   # at scancel and the time limit: wait until the tasks have saved
     # torchrun starts 2 processes of train.py on each of 2 nodes.
     srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 \
-        bash -c "$(declare -f on_each_node supervise wait_for_process pass_on); supervise LOCAL_RANK on_each_node \"\$@\"" \
+        bash -c "$(declare -f on_each_node supervise told_all pass_on); supervise LOCAL_RANK on_each_node \"\$@\"" \
         bash train.py --lr 0.1 "${resume_with[@]}" &
     program=$!
     wait_for_process "$program"
@@ -177,20 +177,25 @@ except OSError as error:
 # Run a function in the background, hand signals on to it, and end with its exit code.
 # TERM goes to those of its processes that have the variable $1, in place of the launcher.
 supervise() {
-    local launcher_mark=$1 slurm_stops='' supervised supervised_code
+    local launcher_mark=$1 told=-1 job_witness supervised supervised_code
     shift
     send() { kill -s "$1" "$supervised" 2>/dev/null; }
-    kill_wait() { scontrol show config 2>/dev/null | awk '/^KillWait/ { wait = $3 } END { print wait ? wait : 30 }'; }
+    (trap '' HUP USR1 USR2; exec tail --pid=$$ -f /dev/null) </dev/null &>/dev/null & job_witness=$!
     trap 'send HUP' HUP; trap 'send INT' INT; trap 'send USR1' USR1; trap 'send USR2' USR2
-    # By Slurm: end with 1, before its KILL, not to hide the exit code of another that failed. Above 128: all have it.
-    trap '[ "$?" -gt 128 ] || pass_on TERM "$supervised" "$launcher_mark"; (($(date +%s) > NEURONCTL_SAVE_FROM)) || slurm_stops=$((SECONDS + $(kill_wait) - 1))' TERM
+    # By Slurm, twice at the time limit: end with 1, before its KILL, not to hide the exit code of another that failed.
+    trap '((SECONDS <= told)) || { told=$((SECONDS + 1)); told_all || pass_on TERM "$supervised" "$launcher_mark"; }' TERM
     (trap - INT QUIT; "$@") <&0 &  # bash ignores INT and QUIT in the background
     supervised=$!
-    wait_for_process "$supervised"; supervised_code=$?
+    while kill -0 "$supervised" 2>/dev/null; do  # a signal to 'wait' as it ends would lose its exit code
+        sleep 0.5
+    done
+    wait "$supervised"; supervised_code=$?
     # Slurm may signal this shell after its program, and a task that has yet to set its trap would die of that signal.
-    ((supervised_code == 0 || slurm_stops || supervised_code != 143 && SECONDS > 3)) || sleep 3
-    exit "$((slurm_stops && supervised_code == 143 ? 1 : supervised_code))"
+    ((supervised_code == 0 || told >= 0 || supervised_code != 143 && SECONDS > 3)) || sleep 3
+    kill "$job_witness" 2>/dev/null; exit "$((told >= 0 && supervised_code == 143 ? 1 : supervised_code))"
 }
+# Whether Slurm has sent TERM to every process (proctrack/linuxproc), so that the witness died of it, or to its tasks alone.
+told_all() { for _ in 1 2 3 4 5; do kill -0 "${job_witness:-$$}" 2>/dev/null || return 0; sleep 0.1; done; false; }
 # Wait for a process and end with its exit code.
 wait_for_process() {
     while kill -0 "$1" 2>/dev/null; do  # a signal to 'wait' as it ends would lose its exit code

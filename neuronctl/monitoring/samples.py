@@ -391,6 +391,11 @@ class _Node:
     def samples(self) -> int:
         return len(self.times)
 
+    @property
+    def gap(self) -> float:
+        """More seconds than this without a sample: some are missing."""
+        return 2.5 * self.every
+
     def add(self, table: Mapping[str, Sequence[str]]) -> None:
         figures = {name: _numbers(texts) for name, texts in table.items()}
         unknown = [math.nan] * len(figures["time"])
@@ -402,7 +407,7 @@ class _Node:
             passed = now - self.last if self.times else 0.0
             self.first = self.first if self.times else now
             grown = [self._grown(name, value) for name, value in zip(_COUNTERS, values)]
-            self.silent += passed if passed > 2.5 * self.every else 0.0
+            self.silent += passed if passed > self.gap else 0.0
             self.times.append(now - self.axis.first)
             self.memory.append(memory)
             self.busy.append(grown[0] / passed if passed > 0 else math.nan)
@@ -495,7 +500,7 @@ def _read_gpus(path: str, node: _Node, axis: _Axis) -> List[GpuUse]:
     except OSError:
         return []
     in_order = sorted(gpus.values(), key=lambda gpu: int(gpu.index))
-    return [gpu.result(_node_of(path), axis) for gpu in in_order]
+    return [gpu.result(_node_of(path), axis, node.gap) for gpu in in_order]
 
 
 def _rows_of(indices: List[str]) -> Dict[str, Union[slice, List[int]]]:
@@ -571,9 +576,9 @@ class _Gpu:
             self.firsts.setdefault(name, known[0])
             self.peaks[name] = max(*known, self.peaks.get(name, 0.0))
 
-    def result(self, node: str, axis: _Axis) -> GpuUse:
+    def result(self, node: str, axis: _Axis, gap: float) -> GpuUse:
         use, memory = _told(self.figures["use"]), _told(self.figures["memory"])
-        stretch, since, at_last = self._idle_stretches()
+        stretch, since, at_last = self._idle_stretches(gap)
         samples = len(self.times)
         curve, memory_curve = axis.curves_of(
             self.times, self.figures["use"], self.figures["memory"]
@@ -605,10 +610,16 @@ class _Gpu:
             memory_curve=memory_curve,
         )
 
-    def _idle_stretches(self) -> Tuple[float, float, float]:
-        """How long it was not used at a stretch, from when on, and how long at the end."""
-        longest, since, begun, now = 0.0, 0.0, math.nan, 0.0
+    def _idle_stretches(self, gap: float) -> Tuple[float, float, float]:
+        """How long it was not used at a stretch, from when on, and how long at the end.
+
+        gap: seconds without samples that end a stretch, since nobody knows what it did then.
+        """
+        longest, since, begun, now, before = 0.0, 0.0, math.nan, 0.0, math.nan
         for now, use in zip(self.times, self.figures["use"]):
+            if now - before > gap:
+                begun = math.nan
+            before = now
             if now - begun > longest:
                 longest, since = now - begun, begun
             if use > IDLE:

@@ -32,6 +32,7 @@ OF_535 = (
     "temperature.gpu, clocks.current.sm [MHz], clocks.max.sm [MHz], clocks_event_reasons.active, "
     "ecc.errors.uncorrected.volatile.total\n"
 )
+ONLY_USE = "timestamp, index, utilization.gpu [%]\n"
 OF_470 = (
     "timestamp, index, utilization.gpu [%], memory.used [MiB], memory.total [MiB], power.draw [W], "
     "temperature.gpu, clocks.sm [MHz], clocks.max.sm [MHz], clocks_throttle_reasons.active\n"
@@ -123,6 +124,14 @@ def test_gpus_that_are_missing_from_samples_and_broken_lines(tmp_path: Path) -> 
         assert sum(value is not None for value in gpu.curve) == 240
 
 
+def test_time_without_samples_is_no_idle_time(tmp_path: Path) -> None:
+    node(tmp_path, samples=300)
+    idle = [n for n in range(300) if not 50 <= n < 250]  # the tool hung in between
+    gpus(tmp_path, [f"{stamp(10 * n)}, 0, 0" for n in idle], ONLY_USE)
+    (gpu,) = read_samples(str(tmp_path), 4711)[0].gpus
+    assert (gpu.idle, gpu.longest_idle, gpu.idle_for) == (1.0, 490, 490)
+
+
 def test_what_is_not_told_is_not_known(tmp_path: Path) -> None:
     """MIG has no use, another unit is no figure, and a tool that says nothing leaves no GPU."""
     node(tmp_path)
@@ -139,7 +148,7 @@ def test_a_gap_is_told_and_a_node_in_another_time_zone_is_in_place(tmp_path: Pat
     with (tmp_path / "4711.gpu30.csv").open("a") as file:
         file.write(f"{START + 1000},400,{GIB},0,0,0,0\n")
     rows = [f"{stamp(10 * n, -5 * 3600)}, 0, {n}" for n in range(10)]
-    gpus(tmp_path, rows, "timestamp, index, utilization.gpu [%]\n")
+    gpus(tmp_path, rows, ONLY_USE)
     (one,) = read_samples(str(tmp_path), 4711)
     assert one.silent == 910
     known = [place for place, value in enumerate(one.gpus[0].curve) if value is not None]
@@ -219,7 +228,7 @@ def test_advice(job: JobUse, advice: List[str]) -> None:
 
 def test_the_page_escapes_names(tmp_path: Path) -> None:
     node(tmp_path)
-    gpus(tmp_path, [f"{stamp(10 * n)}, 0, {n}" for n in range(60)], OF_535[:41] + "\n")
+    gpus(tmp_path, [f"{stamp(10 * n)}, 0, {n}" for n in range(60)], ONLY_USE)
     job = JobUse(
         replace(STATUS, name="<script>alert(1)</script>"), read_samples(str(tmp_path), 4711)
     )
@@ -293,7 +302,7 @@ def test_only_the_jobs_own_run_and_what_can_be_figures(tmp_path: Path) -> None:
     (tmp_path / "4711.\x1b[31m.csv").write_bytes((tmp_path / "4711.gpu30.csv").read_bytes())
     rows = [f"{stamp(10 * n)}, 0, 50" for n in range(60)]
     rows += [f"{stamp(600)}, \x1b[31m, 5", f"{stamp(600)}, 0, inf", f"{stamp(0)[:17]}inf, 0, 1e39"]
-    gpus(tmp_path, rows, "timestamp, index, utilization.gpu [%]\n")
+    gpus(tmp_path, rows, ONLY_USE)
     (one,) = read_samples(str(tmp_path), 4711, START + 100)
     assert [(gpu.index, gpu.use) for gpu in one.gpus] == [("0", 50.0)]
 

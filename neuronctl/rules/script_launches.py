@@ -595,7 +595,9 @@ def cores_of_tasks(facts: ScriptFacts) -> Iterator[Violation]:
         what = [inner for inner in launch.below() if inner.kind != SHELL]
         if what and not _is_trifle(what[0]):
             edits: Tuple[Edit, ...] = ()
-            if launch.word.raw.strip("'\"").endswith("srun"):  # and is no variable
+            line = facts.lines[launch.place.line - 1]
+            # It is no variable, and no text that another shell reads.
+            if line[launch.place.column - 1 : launch.place.end - 1].rstrip("'\"").endswith("srun"):
                 behind = SourceSpan(launch.place.line, launch.place.end, launch.place.end)
                 edits = (Edit(behind, ' --cpus-per-task="$SLURM_CPUS_PER_TASK"'),)
             yield Violation(

@@ -121,6 +121,7 @@ def test_a_mend(
         "#SBATCH -c 2\nRUN=srun\n$RUN ./x",
         "#SBATCH -c 2\nexport SRUN_CPUS_PER_TASK=2\nsrun ./x",
         "#SBATCH -c 2\nsrun ./x # neuronctl: ignore=NC626",
+        '#SBATCH -c 2\nC="srun ./x"\neval $C',
         "#SBATCH -c 2\nbash -c 'srun ./x'",
     ],
 )

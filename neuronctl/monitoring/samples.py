@@ -242,7 +242,7 @@ class _Axis:
         # Samples of one part follow one another, mostly.
         parts = (int(now * scale) if now == now else -1 for now in times)
         for part, run in itertools.groupby(parts):
-            end = begun + sum(1 for _ in run)
+            end = begun + len(list(run))
             for sum_, count, values in zip(sums, counts, figures):
                 if 0 <= part < PARTS:
                     known = _told(values[begun:end])
@@ -398,30 +398,36 @@ class _Node:
 
     def add(self, table: Mapping[str, Sequence[str]]) -> None:
         figures = {name: _numbers(texts) for name, texts in table.items()}
-        unknown = [math.nan] * len(figures["time"])
-        counters = zip(*(figures.get(name, unknown) for name in _COUNTERS))
-        for now, memory, values in zip(figures["time"], figures["memory"], counters):
-            earliest = self.last if self.times else self.axis.first
-            if not (memory == memory and earliest <= now <= self.axis.last):
-                continue
+        earliest = self.last if self.times else self.axis.first
+        rows = []
+        for row, (now, memory) in enumerate(zip(figures["time"], figures["memory"])):
+            if memory == memory and earliest <= now <= self.axis.last:
+                rows.append(row)
+                earliest = now
+        kept = {name: [values[row] for row in rows] for name, values in figures.items()}
+        grown = {name: self._grown(name, kept[name]) for name in _COUNTERS if name in kept}
+        for now, cpu in zip(kept["time"], grown["cpu"]):
             passed = now - self.last if self.times else 0.0
             self.first = self.first if self.times else now
-            grown = [self._grown(name, value) for name, value in zip(_COUNTERS, values)]
             self.silent += passed if passed > self.gap else 0.0
             self.times.append(now - self.axis.first)
-            self.memory.append(memory)
-            self.busy.append(grown[0] / passed if passed > 0 else math.nan)
+            self.busy.append(cpu / passed if passed > 0 else math.nan)
             self.last = now
+        self.memory.extend(kept["memory"])
 
-    def _grown(self, name: str, value: float) -> float:
+    def _grown(self, name: str, values: Sequence[float]) -> List[float]:
         """By how much a counter grew. It falls where processes have ended that were part of it."""
-        if value != value:
-            return 0.0
+        known = _told(values)
+        if not known:
+            return [0.0] * len(values)
         # What the network had carried before belongs to others.
-        before = self.before.get(name, value if name in ("received", "sent") else 0.0)
-        self.before[name] = value
-        grown = max(0.0, value - before)
-        self.totals[name] += grown
+        before = self.before.get(name, known[0] if name in ("received", "sent") else 0.0)
+        grown = []
+        for value in values:
+            grown.append(value - before if value > before else 0.0)
+            before = value if value == value else before
+        self.before[name] = before
+        self.totals[name] += sum(grown)
         return grown
 
     def result(self, name: str, gpus: Sequence[GpuUse]) -> NodeUse:

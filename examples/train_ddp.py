@@ -6,6 +6,9 @@ them, and so do neuronctl's scripts), and as a single process where they are not
     python train_ddp.py
     torchrun --nproc-per-node 2 train_ddp.py --epochs 20 --checkpoint model.pt
 
+At TERM, it stops after the current epoch, with exit code 75: with `neuronctl submit --until-done
+--checkpoint FILE`, another run goes on from there.
+
 It uses NCCL on GPUs and Gloo on CPUs. The data is generated from a fixed seed: nothing is
 downloaded, and identical runs give the same loss.
 """
@@ -14,7 +17,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import socket
+import sys
 from pathlib import Path
 
 import torch
@@ -72,7 +77,26 @@ def save(path: Path, state: dict) -> None:
     unfinished.replace(path)
 
 
-def train(args: argparse.Namespace, device: torch.device) -> None:
+class Stop:
+    """Whether this process was asked to stop; `agreed` asks all ranks, which then stop together."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        signal.signal(signal.SIGTERM, self.ask)
+
+    def ask(self, number: int, frame: object) -> None:
+        self.asked = True
+
+    def agreed(self, device: torch.device) -> bool:
+        # TERM does not reach all processes at once: without this, some would begin another epoch
+        # and wait there for those that have stopped.
+        asked = torch.tensor([float(self.asked)], device=device)
+        dist.all_reduce(asked, op=dist.ReduceOp.MAX)
+        return bool(asked.item())
+
+
+def train(args: argparse.Namespace, device: torch.device, stop: Stop | None) -> bool:
+    """Train up to the last epoch; return False where it was asked to stop before."""
     rank, world = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 1)).to(device)
@@ -110,6 +134,11 @@ def train(args: argparse.Namespace, device: torch.device) -> None:
                     "optimizer": optimizer.state_dict(),
                 }
                 save(args.checkpoint, state)
+        if stop is not None and epoch < args.epochs and stop.agreed(device):
+            if rank == 0:
+                say(f"stopped after epoch {epoch}")
+            return False
+    return True
 
 
 def main() -> None:
@@ -122,6 +151,8 @@ def main() -> None:
         help="save the state here after each epoch, and resume from it if it exists",
     )
     args = parser.parse_args()
+
+    stop = Stop() if args.checkpoint else None  # without a checkpoint, TERM ends it as usual
 
     # The model is tiny: more threads than requested would only slow each other down.
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
@@ -146,11 +177,13 @@ def main() -> None:
         f"local rank {local_rank}, {device}, {backend}",
     )
     check_all_reduce(device)
-    train(args, device)
+    done = train(args, device, stop)
     dist.barrier()
-    if dist.get_rank() == 0:
+    if done and dist.get_rank() == 0:
         say("done")
     dist.destroy_process_group()
+    if not done:
+        sys.exit(75)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from neuronctl.slurm.squeue import Queue
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus, from_record, state_counts
 from neuronctl.tracking.lookup import Found, is_named, look_up, mine
+from neuronctl.tracking.runs import runs_words
 from neuronctl.units import parse_since
 from neuronctl.words import duration, utc
 
@@ -203,7 +204,8 @@ def _how(record: JobRecord, known: Sequence[JobStatus]) -> str:
     if len(known) != 1:
         return ""
     status = known[0]
-    return ending_words(status) if status.ended else status.explained.words
+    words = ending_words(status) if status.ended else status.explained.words
+    return "; ".join(filter(None, (words, runs_words(status))))
 
 
 def _data(record: JobRecord, known: Sequence[JobStatus]) -> Dict[str, Any]:

@@ -18,6 +18,7 @@ from neuronctl.slurm.job_states import COMPLETED, ENDED, PENDING, RUNNING, STATE
 from neuronctl.slurm.pending_reasons import Explained
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus, state_counts
+from neuronctl.tracking.runs import runs_words
 from neuronctl.units import UNLIMITED, format_elapsed
 
 _WIDE = 100  # columns of a terminal with room for long names and bars
@@ -192,13 +193,7 @@ def _counts(line: JobLine, limits: Mapping[str, Explained]) -> str:
 
 def state_detail(job: JobStatus, limits: Mapping[str, Explained]) -> str:
     """What the job waits for, where it runs, or how it ended; and which of its runs that is."""
-    words = _state_detail(job, limits)
-    if job.record is None or not job.record.runs:
-        return words
-    from neuronctl.tracking.runs import runs_of
-
-    runs = runs_of(job.record, job.id.task)
-    return "; ".join(filter(None, (words, "" if runs is None else runs.words(job))))
+    return "; ".join(filter(None, (_state_detail(job, limits), runs_words(job))))
 
 
 def _state_detail(job: JobStatus, limits: Mapping[str, Explained]) -> str:

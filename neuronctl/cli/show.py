@@ -20,6 +20,7 @@ from neuronctl.errors import RecordError
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.runs import runs_words
 from neuronctl.words import duration, moment
 
 _TASKS = 8  # tasks of an array that are listed
@@ -106,6 +107,7 @@ def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
             rows.append(("…", f"and {len(jobs) - _TASKS} more: neuronctl status {status.id.job}"))
         return rows
     how = ending_words(status) if status.ended else status.explained.words
+    how = "; ".join(filter(None, (how, runs_words(status))))
     rows = [
         ("state", f"{status.state}{how and f', {how}'} (from {status.source})"),
         ("partition", status.partition),

@@ -20,7 +20,7 @@ from neuronctl.records.store import RecordStore
 from neuronctl.rule_codes import ROW
 from neuronctl.slurm.job_states import ENDED, GOOD, OUT_OF_MEMORY
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.tracking.runs import runs_of
+from neuronctl.tracking.runs import runs_words
 from neuronctl.units import fold_ranges
 
 if TYPE_CHECKING:
@@ -209,8 +209,7 @@ def paragraph(same: Sequence[JobStatus], diagnosis: Diagnosis) -> str:
     if diagnosis.cause:
         cause = diagnosis.cause if diagnosis.certain else f"Likely cause: {diagnosis.cause}"
         parts.append(f"{cause[:1].upper()}{cause[1:]}.")
-    runs = runs_of(status.record, status.id.task)
-    words = "" if runs is None else runs.words(status)
+    words = runs_words(status)
     if words:
         parts.append(f"{words[:1].upper()}{words[1:]}.")
     if diagnosis.remedy:

@@ -169,6 +169,21 @@ def unknown_dependency(on_cluster: PlanOnCluster) -> Iterator[Violation]:
             yield _unknown(number, then)
 
 
+@rule(WARNING, "NC532", "preemption would end the job for good", "of_cluster")
+def cancelled_when_preempted(on_cluster: PlanOnCluster) -> Iterator[Violation]:
+    plan, partition = on_cluster.plan, on_cluster.partition
+    preempts = on_cluster.snapshot.limits.config.preempts_by
+    if plan.until_done is None or partition is None or preempts in ("", "none"):
+        return
+    if partition.preempt_mode.split(",")[0] == "CANCEL":
+        yield Violation(
+            f"Slurm cancels what others preempt in {partition.name} (PreemptMode=CANCEL), and "
+            "--until-done cannot bring that back",
+            "use another partition, or resubmit the job if it is preempted",
+            slurm_says("scontrol show partition"),
+        )
+
+
 @rule(ERROR, "NC529", "dependency that Slurm refuses", "of_cluster", about="dependency")
 def refused_dependency(on_cluster: PlanOnCluster) -> Iterator[Violation]:
     for number, taken in unknown_dependencies(on_cluster):

@@ -36,7 +36,7 @@ class SitePartition:
     exceed its time limit, ``UNLIMITED`` if forever; None: the cluster's default. memory_mb_per_cpu:
     the memory that comes with a core. memory_mb_per_node, memory_mb_per_gpu, cores_per_gpu: what a
     job gets by default. jobs_per_core: how many jobs share each core (OverSubscribe=FORCE). tier:
-    its PriorityTier.
+    its PriorityTier. preempt_mode: what becomes of its preempted jobs: REQUEUE, CANCEL, …
     """
 
     name: str
@@ -68,6 +68,7 @@ class SitePartition:
     cores_per_gpu: Optional[int] = None
     jobs_per_core: int = 1
     tier: int = 1
+    preempt_mode: str = ""
 
     @property
     def takes_jobs(self) -> bool:
@@ -268,6 +269,7 @@ def parse_partitions(text: str) -> Tuple[SitePartition, ...]:
             cores_per_gpu=_job_default(line, "DefCpuPerGPU"),
             jobs_per_core=count(line.get("OverSubscribe", "").partition("FORCE:")[2]) or 1,
             tier=count(line.get("PriorityTier", "")) or 1,
+            preempt_mode=line.get("PreemptMode", ""),
         )
         for line in _lines(text, "PartitionName")
     )

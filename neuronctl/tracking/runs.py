@@ -60,6 +60,12 @@ def runs_of(record: Optional[JobRecord], task: Optional[int]) -> Optional[Runs]:
     return None
 
 
+def runs_words(status: JobStatus) -> str:
+    """Which run of how many seconds in all it is; "" for a job with one run."""
+    runs = runs_of(status.record, status.id.task)
+    return "" if runs is None else runs.words(status)
+
+
 def read_runs(text: str) -> Runs:
     """The lines of the file; one that cannot be read is left out."""
     runs: List[Run] = []

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import random
-from typing import Dict, Iterator, List
+import re
+from pathlib import Path
+from typing import Dict, Iterator, List, Tuple
 
 import pytest
-from harness import Sandbox, sandbox_up, wait_until
+from harness import COMMENT, Sandbox, sandbox_up, wait_until
 from test_faults import Broken
 
 PROGRAM = """\
@@ -28,6 +30,10 @@ sys.exit(1)
 """
 LINES = "set -euo pipefail\npython3 goes.py waits 3 | cat\n"
 STEPS = "steps:\n- run: 'true'\n- {script: goes.py, args: [waits, 3]}\n"
+
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "train_ddp.py"
+LOSS = re.compile(r"epoch (\d+) loss (\S+)$")
 
 
 class Going:
@@ -80,11 +86,19 @@ class Going:
         return self.state()
 
 
+CONFIGURED = (
+    "AuthInfo=cred_expire=5\\n"
+    "PreemptType=preempt/partition_prio\\nPreemptMode=REQUEUE\\n"
+    "PartitionName=urgent Nodes=gpu[35-36] PriorityTier=5\\n"
+)
+"""A requeue takes seconds; jobs of one partition preempt those of the others."""
+
+
 @pytest.fixture(scope="module")
-def going(slurm_there: None) -> Iterator[Sandbox]:
+def going(slurm_there: None, horovod_venv: Path) -> Iterator[Sandbox]:
     """A sandbox in which a requeued job begins after some seconds, and not after two minutes."""
-    with sandbox_up("going") as made:
-        made.root("sh", "-c", "echo AuthInfo=cred_expire=5 >> /etc/slurm/slurm.conf")
+    with sandbox_up("going", "--bind", str(horovod_venv)) as made:
+        made.root("sh", "-c", f"printf '{CONFIGURED}' >> /etc/slurm/slurm.conf")
         broken = Broken(made)
         with broken.without("slurmctld"):
             pass
@@ -128,10 +142,41 @@ def test_goes_on_until_the_program_ends_with_0(form: str, going: Sandbox) -> Non
     wanted = [f"{run} {rank} {more if run > 1 else ''}" for run in (1, 2, 3) for rank in ranks]
     assert sorted(job.lines("ran")) == wanted
     assert "run 3, " in job.exec("neuronctl", "status", job.id)
+    assert ", 2 requeues" in job.exec("neuronctl", "history", "-n", "1")
     assert ", 2 requeues" in job.exec("neuronctl", "why", job.id).replace("\n", " ")
     second = job.exec("neuronctl", "logs", "--run", "2", job.id)
     assert second.startswith("run 2 of at most 10, on ")
     assert "run 1" not in second and "run 3" not in second
+
+
+@pytest.mark.long
+def test_a_training_has_the_loss_of_one_that_was_not_interrupted(
+    going: Sandbox, horovod_venv: Path
+) -> None:
+    """On two nodes, in three runs; all ranks stop after the same epoch."""
+    going.write("train_ddp.py", EXAMPLE.read_text(encoding="utf-8"))
+    options = ["--gpus-per-node=1", "-N2", "--launcher=torchrun", f"--venv={horovod_venv}"]
+    program = ["../train_ddp.py", "--epochs", "100", "--checkpoint"]
+    job = Going(going, *options, "-J", "goes", "--checkpoint=a.pt", *program, "a.pt")
+
+    def epochs() -> List[Tuple[int, str]]:
+        found = [LOSS.match(line) for line in job.lines(f"goes_{job.id}.out")]
+        return [(int(match[1]), match[2]) for match in found if match]
+
+    for run in (1, 2):
+        job.begun(run)
+        known = len(epochs())
+        wait_until(lambda known=known: len(epochs()) > known + 4)
+        job.soon_over()
+        job.begun(run + 1)
+    assert job.ended() == "COMPLETED"
+    assert job.causes() == ["saved", "saved", "finished"]
+    parts = epochs()
+    whole = Going(going, *options, "-J", "goes", *program, "b.pt")
+    assert whole.ended() == "COMPLETED"
+    job.id = whole.id
+    assert parts == epochs()
+    assert [number for number, _ in parts] == list(range(1, 101))
 
 
 @pytest.mark.parametrize(
@@ -187,6 +232,16 @@ def test_taken_off_its_nodes_costs_no_retry(going: Sandbox) -> None:
     job.begun(2)
     assert job.ended() == "COMPLETED"
     assert job.causes() == ["requeued", "finished"]
+
+
+def test_preempted_costs_no_retry(going: Sandbox) -> None:
+    job = Going(going, "--gpus-per-node=1", "--retries=0", "goes.py", "waits", "2")
+    job.ready(1)
+    urgent = ["-p", "urgent", "-N2", "--exclusive", "-t", "5", COMMENT, "-o/dev/null"]
+    job.exec("sbatch", *urgent, "--wrap", "sleep 1")
+    job.begun(2)
+    assert job.ended() == "COMPLETED"
+    assert job.causes() == ["preempted", "finished"]
 
 
 def test_an_array_requeues_its_own_task_only(going: Sandbox) -> None:

@@ -38,6 +38,13 @@ from neuronctl.rule_codes import CODES
 from neuronctl.rules import every_rule
 from neuronctl.slurm.answers import ClusterFigures
 
+
+def preempting(mode: str) -> ClusterFigures:
+    """A partition whose jobs others preempt, in this way."""
+    config = dataclasses.replace(CONFIG, preempts_by="partition_prio")
+    return dataclasses.replace(with_partition(preempt_mode=mode), config=config)
+
+
 # the limit, what is more, words of it, what just is not
 SIZES: List[Tuple[ClusterFigures, Any, List[str], Any]] = [
     (
@@ -278,6 +285,22 @@ CASES: List[Tuple[str, Snapshot, Any, List[str], Snapshot, Any]] = [
         ["names job 7", "does not wait for it, however it ended"],
         live(job_states={7: "COMPLETED"}),
         {"dependency": "afterany:7"},
+    ),
+    (
+        "NC532",
+        live(limits=preempting("CANCEL")),
+        {"until_done": True},
+        ["PreemptMode=CANCEL", "cannot bring that back"],
+        live(limits=preempting("REQUEUE")),
+        {"until_done": True},
+    ),
+    (
+        "NC532",
+        live(limits=preempting("CANCEL,GANG")),
+        {"until_done": True},
+        ["PreemptMode=CANCEL"],
+        live(limits=preempting("CANCEL")),
+        {},
     ),
     (
         "NC513",

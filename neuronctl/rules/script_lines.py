@@ -424,6 +424,10 @@ def lost_options(facts: ScriptFacts) -> Iterator[Violation]:
             or re.search(r"\\[ \t]+$", facts.lines[command.place.line - 2])
         )
         and not facts.lines[command.place.line - 1][: command.place.column - 1].strip()
+        # Where bash joins the two lines, it is the first word all the same.
+        and not re.search(
+            r"^\s*[^#\s].*(?<!\\)(?:\\\\)*\\$|^\s*\\$", facts.lines[command.place.line - 2]
+        )
     ]
     mends = {}
     for command in lost:

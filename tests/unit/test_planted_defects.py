@@ -358,6 +358,8 @@ DEFECTS += [
 
 # (code that must not be found, directives, commands): right, and almost one of the above.
 RIGHT: List[Tuple[str, str, str]] = [
+    ("NC649", GPU, 'echo "$( \\\n  --lr 2)"\npython t.py'),
+    ("NC649", GPU, "\\\n  --lr 2\npython t.py"),
     ("NC652", GPU, "cd $TMPDIR\npython t.py\ncp -r out $SLURM_SUBMIT_DIR"),
     ("NC606", f"{GPU} -o logs/x", RUN),
     ("NC101", "#SBATCH --partition=$P --gpus-per-node=1", RUN),

@@ -270,7 +270,11 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _told_of_gpus(facts, plan)
     yield from _numbered(facts, plan)
     # A training; other programs may well share a GPU.
-    nccl = [one for one in facts.shell.assignments if one.name.startswith(("MASTER_ADDR", "NCCL_"))]
+    nccl = [
+        variable
+        for variable in facts.shell.assignments
+        if variable.name.startswith(("MASTER_ADDR", "NCCL_"))
+    ]
     for start in _own_ranks(facts) if nccl else ():
         if (start.each or 0) > plan.gpus_per_node:
             yield Violation(
@@ -397,7 +401,11 @@ def no_program(facts: ScriptFacts) -> Iterator[Violation]:
             continue
         swapped = words == ["load", "module"]
         known = command.name in _USUAL or names_python(command.name) or words[1:] == ["="]
-        meant = [] if known or len(words) < 2 else [one for one in _USUAL if _mixed(words[0], one)]
+        meant = (
+            []
+            if known or len(words) < 2
+            else [usual for usual in _USUAL if _mixed(words[0], usual)]
+        )
         defined = (
             re.search(rf"(?m)^\s*(function |alias )?{re.escape(words[0])}\b *[(=]", facts.text)
             if meant

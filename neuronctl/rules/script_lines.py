@@ -640,9 +640,9 @@ _SETTERS = "for|read|mapfile|readarray|local|declare|getopts"
 def _misspelled(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterator[Violation]:
     """A variable that nothing sets, beside one that is almost the same and that nothing uses."""
     idle = {
-        one.name: one
-        for one in facts.shell.assignments
-        if not one.exported and len(re.findall(rf"\b{one.name}\b", facts.text)) == 1
+        variable.name: variable
+        for variable in facts.shell.assignments
+        if not variable.exported and len(re.findall(rf"\b{variable.name}\b", facts.text)) == 1
     }
     for name, place in used.items() if idle else ():
         sets = rf"\b{name}(\+?=|\[.*\]=|:?[-?+])|\b({_SETTERS})\b.*\b{name}\b"
@@ -671,7 +671,7 @@ _SRUN_LONG = frozenset(option.long for option in SRUN)
 
 @script_rule(WARNING, "NC662", "option with a dash too few")
 def one_dash(facts: ScriptFacts) -> Iterator[Violation]:
-    refused = {one.place.line for one in facts.header.refusals}
+    refused = {refusal.place.line for refusal in facts.header.refusals}
     for given in facts.header.given:
         if given.source != SCRIPT or given.place.line in refused:
             continue
@@ -709,9 +709,9 @@ def longer(facts: ScriptFacts) -> Iterator[Violation]:
     limit = None if facts.plan is None else facts.plan.time_limit
     if limit is None or not facts.has("time"):
         return
-    commands = [one for one in facts.shell.commands if not one.captured]
+    commands = [other for other in facts.shell.commands if not other.captured]
     for at, command in enumerate(commands):
-        behind = [one for one in commands[at + 1 :] if one.name not in _SAYS]
+        behind = [other for other in commands[at + 1 :] if other.name not in _SAYS]
         given = next((value for value in command.arguments if value and value[0].isdigit()), "")
         match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", given)
         if command.name not in ("timeout", "sleep") or match is None or not behind:

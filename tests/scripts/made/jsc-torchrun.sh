@@ -93,7 +93,7 @@ export job_kill_wait; job_kill_wait=$(timeout 9 scontrol show config 2>/dev/null
 supervise() {
     local told=-1 job_witness supervised supervised_code
     send() { kill -s "$1" "$supervised" 2>/dev/null; }
-    (trap '' HUP USR1 USR2; exec tail --pid=$$ -f /dev/null) </dev/null &>/dev/null & job_witness=$!
+    (trap '' HUP USR1 USR2; exec tail --pid=$$ -f /dev/null) </dev/null &>/dev/null & job_witness=$!; disown 2>/dev/null || true
     trap 'send HUP' HUP; trap 'send INT' INT; trap 'send USR1' USR1; trap 'send USR2' USR2
     # By Slurm, twice at the time limit: end with 1, before its KILL, not to hide the exit code of another that failed.
     trap '((SECONDS <= told)) || { told=$((SECONDS + 1)); told_all || send TERM; }' TERM
@@ -105,7 +105,7 @@ supervise() {
     wait "$supervised"; supervised_code=$?
     # Slurm may signal this shell after its program, and a task that has yet to set its trap would die of that signal.
     ((supervised_code == 0 || told >= 0 || supervised_code != 143 && SECONDS > 3)) || sleep 3
-    kill "$job_witness" 2>/dev/null; exit "$((told >= 0 && supervised_code == 143 ? 1 : supervised_code))"
+    kill -KILL "$job_witness" 2>/dev/null; exit "$((told >= 0 && supervised_code == 143 ? 1 : supervised_code))"
 }
 # Whether Slurm has sent TERM to every process (proctrack/linuxproc), so that the witness died of it, or to its tasks alone.
 told_all() { for _ in 1 2 3 4 5; do kill -0 "${job_witness:-$$}" 2>/dev/null || return 0; sleep 0.1; done; false; }

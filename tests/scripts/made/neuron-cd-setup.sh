@@ -54,11 +54,11 @@ to_processes() {
 told_all() { for _ in 1 2 3 4 5; do kill -0 "${job_witness:-$$}" 2>/dev/null || return 0; sleep 0.1; done; false; }
 # Wait for a process and end with its exit code.
 wait_for_process() {
-    (trap '' HUP USR1 USR2; exec tail --pid=$$ -f /dev/null) </dev/null &>/dev/null & job_witness=$!
+    (trap '' HUP USR1 USR2; exec tail --pid=$$ -f /dev/null) </dev/null &>/dev/null & job_witness=$!; disown 2>/dev/null || true
     while kill -0 "$1" 2>/dev/null; do  # a signal to 'wait' as it ends would lose its exit code
         sleep 0.5 || true
     done
-    kill "$job_witness" 2>/dev/null || true; job_witness=''
+    kill -KILL "$job_witness" 2>/dev/null || true; job_witness=''
     wait "$1"
 }
 # Send the signal $1 to the processes below $2: to each that handles it, or else to those below that one, as a shell

@@ -17,6 +17,7 @@ from neuronctl.batchscript.shell_text import ShellText
 from neuronctl.batchscript.values import digits
 from neuronctl.catalog.model import Cluster
 from neuronctl.request.job import OF_SLURM, Amounts, JobRequest, Origin, Source
+from neuronctl.request.values import gpu_type_of_task
 from neuronctl.sbatch_options import EARLY
 from neuronctl.units import hosts
 
@@ -140,7 +141,7 @@ def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:
         fields.pop("gpus", None)
     elif per_task and "gpus_per_node" not in fields:
         fields["gpus_per_node"] = per_task * each
-        kind = (header.value("gpus-per-task") or "").rpartition(":")[0]
+        kind = gpu_type_of_task(header.value("gpus-per-task"))
         if kind:
             fields["gpu_type"] = kind
     if "cpus_per_task" not in fields:

@@ -253,16 +253,32 @@ class PlanOnCluster:
             # Slurm chooses nodes by it even where it gives the job --mem.
             changed["memory_per_gpu"] = partition.memory_mb_per_gpu
         elif not asked.asks_memory:
-            of_core, of_node = partition.memory_mb_per_cpu, partition.memory_mb_per_node
-            if not of_core and not of_node:
-                of_core, of_node = config.memory_mb_per_cpu, config.memory_mb_per_node
+            of_core, of_node = self._default_memory
             if of_core or of_node:
-                changed["memory_per_core"], changed["memory_per_node"] = of_core or 0, of_node or 0
+                changed["memory_per_core"], changed["memory_per_node"] = of_core, of_node
             else:
                 changed["whole_memory"] = True
         if not config.memory_counts:
             changed.update(memory_per_core=0, memory_per_gpu=0, whole_memory=False)
         return replace(asked, **changed)
+
+    @cached_property
+    def _default_memory(self) -> Tuple[int, int]:
+        """MB per core, or per node, that Slurm gives a job that asks for no memory; 0: none."""
+        for of in (self.partition, self.snapshot.limits.config):
+            if of is not None and (of.memory_mb_per_cpu or of.memory_mb_per_node):
+                return of.memory_mb_per_cpu or 0, of.memory_mb_per_node or 0
+        return 0, 0
+
+    @property
+    def _overruled_memory(self) -> Tuple[int, int]:
+        """The same of a job that gets memory with its GPUs instead.
+
+        Its nodes have to be large enough for it all the same.
+        """
+        needs = self.needs
+        of_gpus = needs.memory_per_gpu and not (needs.memory_per_node or needs.memory_per_core)
+        return self._default_memory if of_gpus else (0, 0)
 
     @cached_property
     def size(self) -> JobSize:
@@ -283,14 +299,16 @@ class PlanOnCluster:
     def least_on_node(self) -> Dict[str, int]:
         """What a partition counts of one of its nodes, over however many nodes it is spread.
 
-        The memory of its GPUs is not among that.
+        The memory of its GPUs is not among that, but what they overrule is.
         """
         needs, node = self.needs, self.size.node
         if self.may_get_more_nodes:
             cores, gpus = needs.largest_share
             node = self._with_memory({"cpu": cores, "gres/gpu": gpus}, 1)
-        of_gpus = needs.memory_per_gpu and not (needs.memory_per_node or needs.memory_per_core)
-        return {**node, "mem": 0} if of_gpus else node
+        if needs.memory_per_gpu and not (needs.memory_per_node or needs.memory_per_core):
+            of_core, of_node = self._overruled_memory
+            return {**node, "mem": of_node or of_core * node["cpu"]}
+        return node
 
     def _with_memory(self, amounts: Dict[str, int], nodes: int) -> Dict[str, int]:
         needs = self.needs
@@ -414,10 +432,11 @@ class PlanOnCluster:
             if some < max(1, count):
                 return 0, 0
             gpus = gpus if count else some
+        of_core, of_node = self._overruled_memory
         if needs.whole == "nodes":
             # It gets all cores and GPUs, each with its memory.
             memory = group.gpus * needs.memory_per_gpu + group.cores * needs.memory_per_core
-            if cores_used or group.memory_mb < memory:
+            if cores_used or group.memory_mb < max(memory, group.cores * of_core):
                 return 0, 0
         if needs.whole_memory and memory_used:
             return 0, 0
@@ -426,7 +445,9 @@ class PlanOnCluster:
             memory = group.memory_mb
         if partition is not None and not needs.memory_per_gpu:
             memory = min(memory, partition.max_memory_mb_per_node or memory)
-        return needs.share(cores, gpus, memory)
+        if of_core:
+            cores = min(cores, group.memory_mb // of_core)
+        return (0, 0) if of_node > group.memory_mb else needs.share(cores, gpus, memory)
 
     @cached_property
     def mine_alone(self) -> FrozenSet[str]:

@@ -14,7 +14,7 @@ from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.snapshot import slurm_says
 from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
-from neuronctl.planning.needs import NEWER
+from neuronctl.planning.needs import NEWER, is_crowded
 from neuronctl.slurm.answers import ClusterFigures
 from neuronctl.slurm.job_states import ACTIVE, COMPLETED, CONFIGURING, ENDED, PENDING
 from neuronctl.words import counted, moment, verb
@@ -73,6 +73,9 @@ def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     if odd or (needs.tasks_per_gpu and too_many):
         words = "how this Slurm spreads --ntasks-per-gpu over nodes is not known: request nodes too"
         yield Doubt(words, refusable=True)
+    if is_crowded(on_cluster.plan) and len({(x.cores, x.gpus) for x in on_cluster.pool}) > 1:
+        words = "how Slurm spreads --cpus-per-gpu over nodes of several sizes is not known"
+        yield Doubt(f"{words}: request no more tasks than it gives cores", refusable=True)
     for option in request.sbatch:
         name, _, value = option.partition("=")
         if name in ("hold", "begin") or (

@@ -13,6 +13,7 @@ from neuronctl import units
 from neuronctl.frozen import dataclass
 from neuronctl.planning.model import JobPlan
 from neuronctl.request.job import Amounts
+from neuronctl.request.values import gpu_type_of_task
 from neuronctl.words import counted
 
 _MANY = 10**9
@@ -217,8 +218,7 @@ def _memory(text: Optional[str]) -> Optional[int]:
 
 def _types(plan: JobPlan) -> Iterator[Tuple[str, int]]:
     request = plan.request
-    kind, _, _ = (request.sbatch_value("gpus-per-task") or "").rpartition(":")
-    kind = request.gpu_type or kind.replace("gpu:", "")
+    kind = request.gpu_type or gpu_type_of_task(request.sbatch_value("gpus-per-task"))
     if kind:
         yield kind, 0
     for item in request.gres:
@@ -234,7 +234,9 @@ def contradictions(plan: JobPlan, release: Tuple[int, ...]) -> Iterator[str]:
     """
     own, request = plan.request.amounts, plan.request
     number = request.sbatch_number
-    by_gres = any(item.startswith("gpu") for item in request.gres)
+    # Of several types in one option, only sbatch has a word.
+    unread = (item for item in request.sbatch if item.startswith(("gpus", "gres", "tres-per-task")))
+    by_gres = any("gpu" in item for item in (*request.gres, *unread))
     if own is None:
         if number("mem-per-gpu") and not (plan.gpus_per_node or by_gres):
             yield "--mem-per-gpu needs GPUs"
@@ -274,19 +276,40 @@ def contradictions(plan: JobPlan, release: Tuple[int, ...]) -> Iterator[str]:
         yield "--ntasks-per-gpu needs GPUs, nodes, or tasks"
     if cores and own.cpus_per_task:
         yield "--cpus-per-gpu excludes --cpus-per-task"
-    crowded = gpus and cores and not (each or per_node or own.cpus_per_task)
-    too_few = f"--cpus-per-gpu={cores} with -G {gpus} is too little for -n {tasks}"
-    there = plan.partition.gpus_per_node
-    if crowded and newer and 1 < nodes == most and nodes < tasks:
-        first = min(there or gpus, gpus - nodes + 1)
-        if tasks > nodes * first * cores:
-            yield f"{too_few} on {nodes} nodes"
-    # On one node an older one adds GPUs until each task has a core, if that comes out even.
-    uneven = cores and there and (tasks % cores or tasks > there * cores)
-    older = release and not newer
-    if crowded and older and (most or plan.nodes) == 1 and tasks > gpus * cores and uneven:
-        yield f"{too_few} on 1 node"
+    if release and is_crowded(plan) and _too_crowded(plan, release):
+        where = f" on {counted(most, 'node')}" if most else ""
+        yield f"--cpus-per-gpu={cores} with -G {gpus} is too little for -n {tasks}{where}"
     if cores and not (any_gpu or per_gpu) and newer:
         yield "--cpus-per-gpu needs GPUs"
     if number("mem-per-gpu") and not (any_gpu or per_gpu):
         yield "--mem-per-gpu needs GPUs"
+
+
+def is_crowded(plan: JobPlan) -> bool:
+    """Whether a script has more tasks than ``--cpus-per-gpu`` gives cores to all its GPUs."""
+    own, cores = plan.request.amounts or Amounts(), plan.request.sbatch_number("cpus-per-gpu")
+    if not (own.gpus and cores) or own.ntasks_per_node or own.gpus_per_node or own.cpus_per_task:
+        return False
+    return (own.ntasks or 0) > own.gpus * cores
+
+
+def _too_crowded(plan: JobPlan, release: Tuple[int, ...]) -> bool:
+    """Whether Slurm finds no nodes of one size for such a job.
+
+    It adds GPUs until each task has a core, an older one only where that comes out even.
+    """
+    own, partition = plan.request.amounts or Amounts(), plan.partition
+    cores, gpus, tasks = plan.request.sbatch_number("cpus-per-gpu"), own.gpus or 0, own.ntasks or 0
+    size = partition.max_cores_per_node or 0
+    each = min(partition.gpus_per_node, size // cores)
+    if not each or len(partition.cores_per_node) > 1:
+        return False
+    least = own.nodes or 1
+    most = min(own.max_nodes or least, gpus) if own.nodes else partition.nodes or tasks
+    if release >= NEWER:
+        first = min(each, gpus - least + 1)
+        return tasks > (size if most == 1 else most * first * cores)
+    if max(least, -(-tasks // size), -(-gpus // each)) == 1:
+        most = 1
+    rest = tasks % cores
+    return tasks > (most * each * cores if not rest else (most - 1) * each * cores + rest)

@@ -181,6 +181,12 @@ def gpus_in_all(text: str) -> Fields:
     return fields
 
 
+def gpu_type_of_task(text: Optional[str]) -> Optional[str]:
+    """The one type that ``--gpus-per-task`` asks for; None: no type, or several."""
+    match = re.fullmatch(r"(?:gpu:)?([A-Za-z][\w.-]*):[0-9]{1,9}", text or "")
+    return None if match is None or match[1] == "gpu" else match[1]
+
+
 def gpu_models(text: str, strict: bool) -> Tuple[str, ...]:
     """GPU models."""
     names = tuple(name for name in one_line(text).split(",") if name)

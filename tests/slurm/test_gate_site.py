@@ -170,6 +170,19 @@ SIZES: List[Case] = [
     ([per_gpu("DefMemPerGPU=9000")], "-p gpu --gres=gpu:4 --mem=1000", "refused NC524", "not avai"),
     ([per_gpu("DefMemPerGPU=9000")], "-p gpu --gres=gpu:3 --mem=1000", "can", "starts"),
     ([per_gpu("DefMemPerGPU=9000")], "-p gpu --gres=gpu:4 --mem-per-gpu=1000", "can", "starts"),
+    # Without it, a default of the node has to be there although the job gets memory by GPU.
+    ([f"{SHORT} DefMemPerNode=33000"], "-p short -G1 --mem-per-gpu=9", "refused NC524", "not avai"),
+    ([f"{SHORT} DefMemPerNode=31000"], "-p short -G1 --mem-per-gpu=9", "can", "starts"),
+    ([f"{SHORT} DefMemPerCPU=5000"], "-p short -G1 -c7 --mem-per-gpu=9", "refused NC524", "not av"),
+    (
+        [f"{SHORT} DefMemPerNode=9000 MaxMemPerNode=8000"],
+        "-p short -G1 --mem-per-gpu=9",
+        "refused NC509",
+        "not available now",
+    ),
+    # More tasks than the cores of their GPUs are spread as far as the GPUs go.
+    ([], "-p short -N1-2 -n9 -G6 --cpus-per-gpu=1", "refused NC315", "not available"),
+    ([], "-p short -N1-2 -n8 -G6 --cpus-per-gpu=1", "can", "starts"),
     # Of several counts of a type, the last one holds.
     ([], "-p gpu -N2 --gres=gpu:v100:3,gpu:v100:2", "can", "starts"),
     ([], "-p gpu --gres=gpu:v100:1,gpu:v100:5", "refused NC121", "not available"),

@@ -128,6 +128,14 @@ def judged(
         ("--gres=gpu:v100:3,gpu:v100:2 -N2", RUNS),
         ("--gres=gpu:v100:1,gpu:v100:5", REFUSED),
         ("--gres=gpu:5,gpu:1", RUNS),
+        ("--gpus-per-node=a100:1,a100:1 --mem-per-gpu=9000", "not known"),
+        ("-G a100:1,a100:1 --cpus-per-gpu=1", "not known"),
+        ("-n2 --gpus-per-task=a100:1,v100:1", "not known"),
+        ("-n2 --gpus-per-task=a100:3", REFUSED),
+        # Over nodes of several sizes, Slurm spreads these tasks in ways that are not known.
+        ("-N2 -n8 -G6 --cpus-per-gpu=1", "not known"),
+        ("-n5 -G4 --cpus-per-gpu=1", "not known"),
+        ("-n5 -G5 --cpus-per-gpu=1", RUNS),
         ("--gres=gpu:1,gpu:5", REFUSED),
         ("--gres=gpu:v100,gpu:v100:2 -n9", RUNS),
         ("--gres=gpu:4 -N2", RUNS),
@@ -203,15 +211,6 @@ def test_on_idle_nodes(options: str, kind: str, version: str) -> None:
         ("-n2 -G12 --cpus-per-gpu=1", REFUSED, RUNS),
         ("-n1 -G8", REFUSED, REFUSED),
         ("-n1 -N1 -G8 --cpus-per-gpu=1", REFUSED, REFUSED),
-        # Of more tasks than these cores, the older one wants whole GPUs for all on one node, and
-        # the newer one no more on each of several nodes than the first may have.
-        ("-N1 -n4 -G3 --cpus-per-gpu=1", RUNS, RUNS),
-        ("-N1 -n5 -G3 --cpus-per-gpu=1", REFUSED, RUNS),
-        ("-n5 -G3 --cpus-per-gpu=1", REFUSED, RUNS),
-        ("-N1 -n5 -G2 --cpus-per-gpu=2", REFUSED, RUNS),
-        ("-N1 -n6 -G2 --cpus-per-gpu=2", RUNS, RUNS),
-        ("-N2 -n4 -G3 --cpus-per-gpu=1", RUNS, RUNS),
-        ("-N2 -n5 -G3 --cpus-per-gpu=1", RUNS, REFUSED),
         ("-N3 -n2 -G2 --cpus-per-gpu=1", RUNS, RUNS),
         # It makes two tasks per node, and gives them one core each.
         ("--ntasks-per-gpu=1 -c 2 --gres=gpu:2", RUNS, REFUSED),
@@ -226,6 +225,50 @@ def test_on_idle_nodes(options: str, kind: str, version: str) -> None:
 )
 def test_where_versions_differ(options: str, older: str, newer: str) -> None:
     assert (said(options, "22.05.8"), said(options, "24.11.5")) == (older, newer)
+
+
+@pytest.mark.parametrize(
+    ("options", "older", "newer"),
+    [
+        # On one node, the older one wants whole GPUs for all tasks, on several a whole number of
+        # tasks for each GPU but on one node.
+        ("-N1 -n4 -G3 --cpus-per-gpu=1", RUNS, RUNS),
+        ("-N1 -n5 -G3 --cpus-per-gpu=1", REFUSED, RUNS),
+        ("-N1 -n5 -G2 --cpus-per-gpu=2", REFUSED, RUNS),
+        ("-N1 -n6 -G2 --cpus-per-gpu=2", RUNS, RUNS),
+        ("-N2 -n9 -G2 --cpus-per-gpu=2", RUNS, REFUSED),
+        ("-N2 -n13 -G4 --cpus-per-gpu=2", REFUSED, REFUSED),
+        ("-N2 -n16 -G6 --cpus-per-gpu=2", RUNS, RUNS),
+        ("-N3 -n13 -G4 --cpus-per-gpu=3", RUNS, RUNS),
+        ("-N3 -n16 -G4 --cpus-per-gpu=3", REFUSED, RUNS),
+        ("-N3 -n20 -G6 --cpus-per-gpu=3", REFUSED, REFUSED),
+        # The newer one takes no more on each of several nodes than the first may have.
+        ("-N2 -n4 -G3 --cpus-per-gpu=1", RUNS, RUNS),
+        ("-N2 -n5 -G3 --cpus-per-gpu=1", RUNS, REFUSED),
+        ("-N2 -n8 -G6 --cpus-per-gpu=1", RUNS, RUNS),
+        ("-N2 -n9 -G6 --cpus-per-gpu=1", REFUSED, REFUSED),
+        # Of a range, they take as many nodes as there are GPUs.
+        ("-N1-2 -n8 -G6 --cpus-per-gpu=1", RUNS, RUNS),
+        ("-N1-2 -n9 -G6 --cpus-per-gpu=1", REFUSED, REFUSED),
+        ("-N1-3 -n9 -G6 --cpus-per-gpu=1", RUNS, RUNS),
+        ("-N1-2 -n5 -G3 --cpus-per-gpu=1", REFUSED, RUNS),
+        ("-N1-2 -n9 -G4 --cpus-per-gpu=1", REFUSED, REFUSED),
+        ("-N1-3 -n8 -G2 --cpus-per-gpu=1", REFUSED, REFUSED),
+        ("-N2-3 -n8 -G2 --cpus-per-gpu=1", RUNS, REFUSED),
+        ("-N1-3 -n8 -G1 --cpus-per-gpu=1", REFUSED, RUNS),
+        ("-N1-3 -n12 -G1 --cpus-per-gpu=2", REFUSED, REFUSED),
+        # Without a number of nodes, all of them.
+        ("-n4 -G1 --cpus-per-gpu=1", RUNS, RUNS),
+        ("-n5 -G1 --cpus-per-gpu=1", REFUSED, REFUSED),
+        ("-n12 -G1 --cpus-per-gpu=1", RUNS, REFUSED),
+        ("-n5 -G3 --cpus-per-gpu=1", REFUSED, RUNS),
+        ("-n16 -G4 --cpus-per-gpu=1", RUNS, RUNS),
+    ],
+)
+def test_more_tasks_than_cores_of_their_gpus(options: str, older: str, newer: str) -> None:
+    alike = (dataclasses.replace(LARGE, names=("m1", "m2", "m3", "m4")),)
+    heard = tuple(said(options, version, alike, nodes=4) for version in ("22.05.8", "24.11.5"))
+    assert heard == (older, newer)
 
 
 @pytest.mark.parametrize(
@@ -267,6 +310,14 @@ def test_the_users_own_jobs_leave_a_node_to_him() -> None:
         ("--gpus-per-node=3 --mem=1000", {"memory_mb_per_gpu": 9000}, RUNS),
         ("--gpus-per-node=4 --mem-per-cpu=1000", {"memory_mb_per_gpu": 9000}, REFUSED),
         ("--gpus-per-node=4 --mem-per-gpu=1000", {"memory_mb_per_gpu": 9000}, RUNS),
+        # What a job would get without --mem-per-gpu has to be there all the same.
+        ("--gres=gpu:a100:1 --mem-per-gpu=9000", {"memory_mb_per_node": 12000}, RUNS),
+        ("--gres=gpu:a100:1 --mem-per-gpu=2000", {"memory_mb_per_node": 20000}, REFUSED),
+        ("--gres=gpu:v100:1 --mem-per-gpu=2000", {"memory_mb_per_node": 20000}, RUNS),
+        ("-N3 --gres=gpu:1 --mem-per-gpu=2000", {"memory_mb_per_node": 20000}, REFUSED),
+        ("-N1 -n4 -G a100:1 --mem-per-gpu=2000", {"memory_mb_per_cpu": 6000}, REFUSED),
+        ("-n4 -G a100:2 --mem-per-gpu=2000", {"memory_mb_per_cpu": 6000}, RUNS),
+        ("--exclusive --gres=gpu:v100:1 --mem-per-gpu=9", {"memory_mb_per_cpu": 6000}, REFUSED),
         ("--gpus-per-node=4 --mem=0", {"memory_mb_per_gpu": 9000}, REFUSED),
         ("-G4 -N1 --mem=1000", {"memory_mb_per_gpu": 9000}, REFUSED),
         ("-G4 --mem=1000", {"memory_mb_per_gpu": 9000}, RUNS),
@@ -366,6 +417,7 @@ def test_jobs_of_a_partition_may_use_so_many_cores_per_node_together(
         ("--mem-per-gpu=9000 --gres=gpu:2", RUNS),
         ("--mem-per-gpu=9000 -G 2", RUNS),
         ("--mem-per-gpu=9000 --gres=gpu:4", REFUSED),
+        ("--mem-per-gpu=2000 --gres=gpu:1 -c3", REFUSED),
     ],
 )
 def test_a_limit_of_memory_per_node_spreads_tasks(options: str, kind: str) -> None:
@@ -376,7 +428,7 @@ def test_a_limit_of_memory_per_node_spreads_tasks(options: str, kind: str) -> No
 def test_what_one_release_refuses_is_no_fault_where_none_is_known(options: str) -> None:
     cluster = Cluster(
         *("toy", "Toy", "tests", "2026-11-20"),
-        partitions={"mix": Partition("mix", gpus_per_node=4)},
+        partitions={"mix": Partition("mix", gpus_per_node=4, cores_per_node=(8,))},
     )
     words = ["-p", "mix", *options.split(), "--cpus-per-gpu=1"]
     header = read_header("#!/bin/bash\n", command_line=words)

@@ -7,7 +7,7 @@ from typing import Callable, Iterator, Tuple
 from neuronctl.catalog.model import Citation
 from neuronctl.forecast.free_nodes import NodeSearch, check_nodes, search_nodes
 from neuronctl.forecast.limits import check_limits, wait_for_gpus
-from neuronctl.forecast.node_limits import check_node_limits
+from neuronctl.forecast.node_limits import check_node_limits, check_spread
 from neuronctl.forecast.outcomes import Doubt, LimitRefusal, Outcome, Wait
 from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.reservations import check_reservation
@@ -60,6 +60,7 @@ def _outcomes(on_cluster: PlanOnCluster, nodes: NodeSearch) -> Iterator[Outcome]
     yield from check_licenses(on_cluster)
     yield from (limit for limit in limits if limit not in of_jobs)
     yield from check_node_limits(nodes)
+    yield from check_spread(nodes)
     yield from check_nodes(nodes)
     held = gpus_held(on_cluster.plan)
     waits = any(isinstance(limit, Wait) and limit.code == "NC503" for limit in limits)

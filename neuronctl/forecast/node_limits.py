@@ -24,6 +24,36 @@ def check_node_limits(search: NodeSearch) -> Iterator[Outcome]:
             yield from _check(limit, search)
 
 
+def check_spread(search: NodeSearch) -> Iterator[Outcome]:
+    """The wait for a limit on what a job has where it gets more nodes now than on idle ones."""
+    on_cluster = search.on_cluster
+    if search.free is None or on_cluster.lacking(search.free):
+        return
+    few, many = (on_cluster.spread_over(search.free, order) for order in (True, False))
+    for limit in on_cluster.limits if many.plan.nodes > on_cluster.plan.nodes else ():
+        about, used = limit.about, limit.used
+        if about.counts != Counts.TRES or about.minimum or limit.tres == "node":
+            continue
+        if about.per not in (Per.JOB, Per.USER, Per.GROUP):
+            continue
+        if about.per == Per.USER:
+            used = usage(limit, on_cluster).used
+        plain, least, most = (
+            used + (limit.taken(each.size.job, None) or 0) for each in (on_cluster, few, many)
+        )
+        if not plain <= limit.figure < most:
+            continue
+        words = (
+            f"as nodes are in use, Slurm spreads the job over {counted(many.plan.nodes, 'node')} "
+            f"or fewer; {limit.holder} allows {limit.amount(limit.figure)} ({limit.kind})"
+        )
+        if least > limit.figure:
+            also = ("Resources", "Priority")
+            yield Wait("NC504", limit.reason, words, on_cluster.source(limit), also=also)
+        else:
+            yield Doubt(f"{words}; whether it stays within that is not known", cause=limit.reason)
+
+
 def _check(limit: Limit, search: NodeSearch) -> Iterator[Outcome]:
     on_cluster = search.on_cluster
     wanted, named = on_cluster.plan.nodes, on_cluster.required_hosts

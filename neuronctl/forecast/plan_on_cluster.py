@@ -25,7 +25,7 @@ from neuronctl.forecast.unscheduled import Unscheduled, unscheduled
 from neuronctl.frozen import dataclass, replace
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
-from neuronctl.planning.needs import Needs, needs_of
+from neuronctl.planning.needs import Needs, needs_of, with_nodes
 from neuronctl.slurm.answers import limits_in_force, used_of_each
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Counts, Limit, Per, Scope
@@ -246,6 +246,7 @@ class PlanOnCluster:
             return asked
         config = self.snapshot.limits.config
         changed: Dict[str, Any] = {"whole": asked.whole or partition.whole}
+        changed["most_nodes"] = self._allowed_nodes(asked)
         has_gpus = bool(asked.all_gpus or self.plan.gpus_per_node)
         if has_gpus and not asked.asks_cores and not asked.cores_per_gpu:
             changed["cores_per_gpu"] = partition.cores_per_gpu or 0
@@ -261,6 +262,18 @@ class PlanOnCluster:
         if not config.memory_counts:
             changed.update(memory_per_core=0, memory_per_gpu=0, whole_memory=False)
         return replace(asked, **changed)
+
+    def _allowed_nodes(self, asked: Needs) -> int:
+        """The most nodes that it may have: Slurm looks for no more than limits allow one job."""
+        figures = [
+            limit.figure
+            for limit in self.limits
+            if (limit.tres, limit.about.counts) == ("node", Counts.TRES)
+            and limit.about.per in (Per.JOB, Per.USER)
+            and not limit.about.minimum
+        ]
+        figures += [asked.most_nodes] if asked.most_nodes else []
+        return max(asked.nodes, min(figures)) if figures else 0
 
     @cached_property
     def _default_memory(self) -> Tuple[int, int]:
@@ -290,7 +303,8 @@ class PlanOnCluster:
             cores = max(cores, min(plan.partition.cores_per_node, default=0))
             gpus = gpus_held(plan) // nodes
         node = {"cpu": cores, "gres/gpu": gpus}
-        job = {"cpu": needs.all_cores, "gres/gpu": needs.all_gpus}
+        all_gpus = max(needs.all_gpus, nodes * needs.gpus_per_node)
+        job = {"cpu": needs.all_cores, "gres/gpu": all_gpus}
         if plan.request.exclusive:
             job = {tres: nodes * count for tres, count in node.items()}
         return JobSize(self._with_memory(job, nodes), self._with_memory(node, 1))
@@ -314,6 +328,9 @@ class PlanOnCluster:
         needs = self.needs
         memory = nodes * needs.memory_per_node or amounts["cpu"] * needs.memory_per_core
         memory = memory or amounts["gres/gpu"] * needs.memory_per_gpu
+        sizes = {group.memory_mb for group in self.pool}
+        if needs.whole_memory and len(sizes) == 1:
+            memory = nodes * sizes.pop()
         return {**amounts, **({"mem": memory} if memory else {}), "node": nodes}
 
     @property
@@ -387,6 +404,14 @@ class PlanOnCluster:
         first = list(self._shares(names & required, more or {}, empty))
         rest = self._shares(names - required, more or {}, empty)
         return not self.needs.met_by([*first, *rest], sum(count for count, _ in first))
+
+    def spread_over(self, names: AbstractSet[str], largest_first: bool = True) -> PlanOnCluster:
+        """The plan on as many of these nodes as it takes now; the same where a job says it."""
+        if not self.may_get_more_nodes:
+            return self
+        nodes = self.needs.nodes_for(self._shares(names, {}, False), largest_first)
+        nodes = min(nodes, self.needs.most_nodes or nodes)
+        return replace(self, plan=with_nodes(self.plan, max(self.plan.nodes, nodes)))
 
     @property
     def _fewest(self) -> int:

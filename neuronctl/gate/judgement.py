@@ -23,6 +23,7 @@ from neuronctl.frozen import dataclass, field, replace
 from neuronctl.gate.local_facts import gather_local_facts
 from neuronctl.gate.verdict import CAN_START, NOT_KNOWN, ORDER, REFUSED, SLURM, WILL_WAIT, Verdict
 from neuronctl.planning import JobPlan
+from neuronctl.planning.needs import with_nodes
 from neuronctl.rule_codes import WARNING
 from neuronctl.rules import RULES, Finding, RuleContext, apply_rules, order
 from neuronctl.words import counted
@@ -202,9 +203,10 @@ def judge(
             [judge(replace(context, plan=here), snapshot, unasked_because) for here in each]
         )
     found = _judge(context, snapshot, unasked_because)
-    if snapshot is None or plan.most_nodes == plan.nodes:
+    if found.forecast is None or plan.most_nodes == plan.nodes:
         return found
-    whole = replace(context, plan=replace(plan, nodes=plan.most_nodes))
+    most = min(plan.most_nodes, found.forecast.on_cluster.needs.most_nodes or plan.most_nodes)
+    whole = replace(context, plan=with_nodes(plan, most))
     return replace(found, doubt=_doubt(found, _judge(whole, snapshot, unasked_because)))
 
 

@@ -10,7 +10,7 @@ import re
 from typing import Iterable, Iterator, List, Optional, Tuple
 
 from neuronctl import units
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.planning.model import JobPlan
 from neuronctl.request.job import Amounts
 from neuronctl.request.values import gpu_type_of_task
@@ -111,6 +111,19 @@ class Needs:
         sums = [self._most(given, kind, required) for kind in (0, 1)]
         return sums[0] >= self.tasks and sums[1] >= self.gpus
 
+    def nodes_for(
+        self, shares: Iterable[Tuple[int, Tuple[int, int]]], largest_first: bool = True
+    ) -> int:
+        """How many nodes with these shares hold it; those with the smallest share first: at most.
+
+        One node that holds all of it is enough in any case.
+        """
+        wanted, given = (self.tasks, self.gpus), list(shares)
+        fewest = max(_taken(given, kind, wanted[kind], True) for kind in (0, 1))
+        if largest_first or fewest <= 1:
+            return fewest
+        return max(_taken(given, kind, wanted[kind], False) for kind in (0, 1))
+
     def _most(self, shares: List[Tuple[int, Tuple[int, int]]], kind: int, required: int) -> int:
         left, total, others = self.most_nodes or _MANY, 0, []
         for count, share in shares:
@@ -126,8 +139,29 @@ class Needs:
         return total
 
 
+def _taken(
+    shares: List[Tuple[int, Tuple[int, int]]], kind: int, wanted: int, largest_first: bool
+) -> int:
+    """How many nodes it takes to have so many tasks (kind 0) or GPUs (1)."""
+    nodes = 0
+    for each, count in sorted(
+        ((share[kind], count) for count, share in shares), reverse=largest_first
+    ):
+        taken = min(count, -(-wanted // each)) if each and wanted > 0 else 0
+        nodes, wanted = nodes + taken, wanted - taken * each
+    return nodes
+
+
 NEWER = (24, 11)
 """The release from which Slurm reads some numbers in another way."""
+
+
+def with_nodes(plan: JobPlan, nodes: int) -> JobPlan:
+    """The plan on just so many nodes, of those that it may have."""
+    own, request = plan.request.amounts, plan.request
+    if own is not None:
+        request = replace(request, amounts=replace(own, nodes=nodes, max_nodes=nodes))
+    return replace(plan, nodes=nodes, request=request)
 
 
 def needs_of(plan: JobPlan, release: Tuple[int, ...] = ()) -> Needs:

@@ -20,6 +20,7 @@ from neuronctl.forecast.start_conditions import (
     licenses_asked,
     unknown_dependencies,
 )
+from neuronctl.planning.needs import needs_of
 from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import RuleContext, Violation, rule
 from neuronctl.slurm.limits import Counts, Per, Scope
@@ -462,7 +463,8 @@ def features(context: RuleContext) -> Iterator[Violation]:
 def _is_beyond_any(on_cluster: PlanOnCluster) -> bool:
     """Whether one of its nodes needs more than any has or may give, which other rules say."""
     needs, pool, request = on_cluster.needs, on_cluster.pool, on_cluster.plan.request
-    cores, gpus = needs.largest_share
+    # Those look at the plan alone, whatever nodes limits leave it.
+    cores, gpus = needs_of(on_cluster.plan, on_cluster.snapshot.limits.config.release).largest_share
     model = on_cluster.plan.partition.gpu
     return (
         cores > max(group.cores for group in pool)

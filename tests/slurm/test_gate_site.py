@@ -43,10 +43,10 @@ def preempting(by: str) -> str:
     return f"{edit}; scontrol reconfigure"
 
 
-def busy(partition: str) -> str:
-    """A job on all nodes of a partition, with all their cores."""
+def busy(partition: str, cores: int = 8) -> str:
+    """A job on all nodes of a partition, with all their cores, or so many."""
     nodes = 3 if partition == "cpu" else 4
-    job = f"-p {partition} -N{nodes} -n{nodes} -c8 --mem=1000 -t 60 --wrap='sleep 900'"
+    job = f"-p {partition} -N{nodes} -n{nodes} -c{cores} --mem=1000 -t 60 --wrap='sleep 900'"
     started = "until squeue -h -u games -t R | grep -q .; do sleep 0.3; done"
     return f"sbatch --uid=games -A sandbox -D/tmp -o/dev/null {job}; {started}"
 
@@ -217,6 +217,17 @@ NODES: List[Case] = [
 ]
 
 ROOM: List[Case] = [
+    # On busy nodes, tasks that one idle node would hold need several.
+    ([f"{P_CPU} MaxTRESPerJob=node=1", busy("cpu", 6)], "-p cpu -n4", "will wait", "Resources"),
+    ([f"{P_CPU} MaxTRESPerJob=node=2", busy("cpu", 6)], "-p cpu -n4", "can", "starts"),
+    (
+        [f"{P_CPU} MaxTRESPerJob=mem=1500", busy("cpu", 6)],
+        "-p cpu -n4 --mem=1000",
+        "will wait QOSMaxMemoryPerJob",
+        "QOSMaxMemoryPerJob",
+    ),
+    ([f"{P_CPU} MaxTRESPerJob=mem=16000"], "-p cpu --mem=0", "can", "starts"),
+    ([f"{P_CPU} MaxTRESPerJob=mem=15999"], "-p cpu --mem=0", "refused NC509", "QOSMaxMemory"),
     ([f"{CPU} OverSubscribe=FORCE:2", busy("cpu")], "-p cpu --mem=1000", "not known", "starts"),
     ([f"{CPU} OverSubscribe=FORCE:2", busy("cpu")], "-p cpu --mem=16000", "will wait", "Resources"),
     (
@@ -307,7 +318,7 @@ def set_up(site: Sandbox, steps: Sequence[str]) -> Iterator[None]:
     finally:
         back = ["squeue -h -o %A | xargs -r scancel", "scontrol delete ReservationName=rs"]
         back += [f"{qos} Flags=-1 LimitFactor=-1" for qos in (HI, P_CPU)]
-        none = "GrpTRES=cpu=-1 MaxTRESPerJob=cpu=-1 MaxTRESPerNode=cpu=-1"
+        none = "GrpTRES=cpu=-1 MaxTRESPerJob=cpu=-1,mem=-1,node=-1 MaxTRESPerNode=cpu=-1"
         back += [f"{OWN} {none}", f"{P_CPU} {none} MaxWall=-1 MaxJobsPerUser=-1"]
         back += [f"{P_CPU} MaxSubmitJobsPerUser=-1 MinTRESPerJob=node=-1", f"{HI} Preempt="]
         back += ["cp /etc/slurm/as-it-was /etc/slurm/slurm.conf", "scontrol reconfigure"]

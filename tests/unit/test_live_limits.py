@@ -11,6 +11,7 @@ from slurm_answers import (
     BUSY,
     CONFIG,
     LIMITS,
+    NODES,
     NORMAL,
     OTHER,
     PARTITION,
@@ -72,7 +73,10 @@ SHARED = tuple(node(f"n{number}", 2, partitions=("gpu", "old")) for number in ra
             "0 of 9 billing (GrpTRES)",
         ),
         (
-            {"limited_groups": (shared("QOS", "p_gpu", memory=(600, 0)),)},
+            {
+                "limited_groups": (shared("QOS", "p_gpu", memory=(600, 0)),),
+                "nodes": (*NODES, node("g9", memory_mb=9)),
+            },
             {"mem": "0"},
             "how much the job takes of that is not known",
         ),
@@ -102,7 +106,10 @@ SHARED = tuple(node(f"n{number}", 2, partitions=("gpu", "old")) for number in ra
         ),
         ({"limits": with_partition(max_memory_mb_per_cpu=999)}, {}, "may be over 999 MB"),
         (
-            {"limits": with_partition(max_memory_mb_per_node=9, memory_mb_per_cpu=None)},
+            {
+                "limits": with_partition(max_memory_mb_per_node=9, memory_mb_per_cpu=None),
+                "nodes": (*NODES, node("g9", memory_mb=9)),
+            },
             {},
             "MaxMemPerNode mem=9 of partition gpu is not known",
         ),

@@ -9,7 +9,7 @@ import dataclasses
 from typing import Any, Tuple
 
 import pytest
-from slurm_answers import CONFIG, LIMITS, NOW, PARTITION, job, live
+from slurm_answers import CONFIG, LIMITS, NORMAL, NOW, PARTITION, QOS, fields_of, job, live
 
 from neuronctl.batchscript.as_request import as_request
 from neuronctl.batchscript.header import read_header
@@ -20,6 +20,7 @@ from neuronctl.planning import plan
 from neuronctl.planning.needs import contradictions
 from neuronctl.rules import RuleContext
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.limits import Scope, read_limits
 from neuronctl.slurm.scontrol import NodeGroup, parse_nodes, parse_partitions
 from neuronctl.slurm.squeue import PartitionJob
 
@@ -52,10 +53,11 @@ def said(
     groups: Tuple[NodeGroup, ...] = (LARGE, SMALL),
     jobs: Tuple[Any, ...] = (),
     queue: Any = None,
+    qos: str = "",
     **partition: Any,
 ) -> str:
     """The kind of verdict on a script with these options."""
-    return judged(options, version, groups, jobs, queue, **partition).verdict.kind
+    return judged(options, version, groups, jobs, queue, qos, **partition).verdict.kind
 
 
 def judged(
@@ -64,9 +66,10 @@ def judged(
     groups: Tuple[NodeGroup, ...] = (LARGE, SMALL),
     jobs: Tuple[Any, ...] = (),
     queue: Any = None,
+    qos: str = "",
     **partition: Any,
 ) -> Judgement:
-    """What is said of a script with these options."""
+    """What is said of a script with these options; qos: a limit of the job's, ``MaxTRES cpu=8``."""
     cluster = Cluster(
         "toy",
         "Toy",
@@ -77,8 +80,10 @@ def judged(
     )
     header = read_header("#!/bin/bash\n", command_line=["-p", "mix", *options.split()])
     made = plan(as_request(header, "job.sh", cluster), cluster)
+    own = read_limits(fields_of([qos] if qos else []), Scope.QOS, "normal")
     limits = dataclasses.replace(
         LIMITS,
+        qos=(dataclasses.replace(NORMAL, limits=own), QOS),
         config=dataclasses.replace(CONFIG, version=version),
         partitions=(dataclasses.replace(MIX, **partition),),
         nodes=groups,
@@ -291,6 +296,51 @@ def test_more_tasks_than_cores_of_their_gpus(options: str, older: str, newer: st
 )
 def test_where_the_large_nodes_are_busy(options: str, busy: Any, kind: str) -> None:
     assert said(options, "24.11.5", (dataclasses.replace(LARGE, **busy), SMALL)) == kind
+
+
+FULL = nodes("m1", "m2", cores=8, gpu="v100", gpus=4, cores_used=6, gpus_used=3)
+"""Nodes with two cores and one GPU to give."""
+IDLE = nodes("m3", "m4", cores=8, gpu="v100", gpus=4)
+
+
+@pytest.mark.parametrize(
+    ("options", "qos", "idle", "busy"),
+    [
+        # It looks for no more nodes than one job may have.
+        ("-n 4", "MaxTRES node=1", RUNS, WAITS),
+        ("-n 2", "MaxTRES node=1", RUNS, RUNS),
+        ("-n 4", "MaxTRESPU node=1", RUNS, WAITS),
+        ("-n 4", "MaxTRES node=2", RUNS, RUNS),
+        ("-N1-2 -n 4", "MaxTRES node=1", RUNS, WAITS),
+        ("-n 9", "MaxTRES node=1", REFUSED, REFUSED),
+        ("-N1-3 -n 18", "MaxTRES node=1", REFUSED, REFUSED),
+        # Each node that it is spread over counts with its GPUs and its memory.
+        ("-n 4 --gres=gpu:1", "MaxTRES gres/gpu=1", RUNS, WAITS),
+        ("-n 2 --gres=gpu:1", "MaxTRES gres/gpu=1", RUNS, RUNS),
+        ("-n 4 --gres=gpu:1", "MaxTRESPU gres/gpu=1", RUNS, WAITS),
+        ("-n 4 --mem=1000", "MaxTRES mem=1500", RUNS, WAITS),
+        ("-n 4 --mem=1000", "MaxTRES mem=2000", RUNS, RUNS),
+        ("-N 1-2 -n 4 --gres=gpu:1", "MaxTRES gres/gpu=1", "not known", "not known"),
+        # All memory of a node is what each of them has.
+        ("--mem=0", "MaxTRES mem=32000", RUNS, RUNS),
+        ("--mem=0", "MaxTRES mem=31999", REFUSED, REFUSED),
+        ("--mem-per-cpu=0 -N2", "MaxTRES mem=32000", REFUSED, REFUSED),
+        ("--mem=0", "MaxTRESPerNode mem=9", REFUSED, REFUSED),
+    ],
+)
+def test_limits_on_what_a_job_has_where_nodes_are_busy(
+    options: str, qos: str, idle: str, busy: str
+) -> None:
+    alike = (dataclasses.replace(IDLE, names=("m1", "m2", "m3", "m4")),)
+    assert said(options, groups=alike, qos=qos, nodes=4) == idle
+    full = (dataclasses.replace(FULL, names=("m1", "m2", "m3", "m4")),)
+    assert said(options, groups=full, qos=qos, nodes=4) == busy
+
+
+def test_which_nodes_slurm_takes_first_is_not_known() -> None:
+    options, qos = "-n 9 --gres=gpu:1", "MaxTRES gres/gpu=2"
+    assert said(options, groups=(FULL, IDLE), qos=qos, nodes=4) == "not known"
+    assert said("-n 8 --gres=gpu:1", groups=(FULL, IDLE), qos=qos, nodes=4) == RUNS
 
 
 def test_the_users_own_jobs_leave_a_node_to_him() -> None:

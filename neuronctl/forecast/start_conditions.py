@@ -66,16 +66,9 @@ def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     if others:
         words = f"--gres={','.join(others)} is not judged here: Slurm may refuse it"
         yield Doubt(words, refusable=True)
-    needs, release = on_cluster.needs, on_cluster.snapshot.limits.config.release
-    spreads = needs.most_nodes != needs.nodes and not needs.gpus_per_node
-    too_many = needs.gpus and needs.tasks > needs.gpus * needs.tasks_per_gpu
-    odd = needs.tasks_per_gpu > 1 and spreads and release < NEWER
-    if odd or (needs.tasks_per_gpu and too_many):
-        words = "how this Slurm spreads --ntasks-per-gpu over nodes is not known: request nodes too"
+    for options in _spread_unknown(on_cluster):
+        words = f"over which nodes this Slurm spreads tasks with {options} is not known"
         yield Doubt(words, refusable=True)
-    if is_crowded(on_cluster.plan) and len({(x.cores, x.gpus) for x in on_cluster.pool}) > 1:
-        words = "how Slurm spreads --cpus-per-gpu over nodes of several sizes is not known"
-        yield Doubt(f"{words}: request no more tasks than it gives cores", refusable=True)
     for option in request.sbatch:
         name, _, value = option.partition("=")
         if name in ("hold", "begin") or (
@@ -85,6 +78,26 @@ def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
         if name not in _JUDGED or not re.fullmatch(_JUDGED[name], value, re.ASCII):
             words = f"--sbatch {option} is not judged here: Slurm may refuse it, or wait for it"
             yield Doubt(words, refusable=True)
+
+
+def _spread_unknown(on_cluster: PlanOnCluster) -> Iterator[str]:
+    """The options of a script by which Slurm may find nodes for it, or none."""
+    needs, own = on_cluster.needs, on_cluster.plan.request.amounts
+    newer = on_cluster.snapshot.limits.config.release >= NEWER
+    if own is None:
+        return
+    if needs.tasks_per_gpu:
+        spreads = needs.most_nodes != needs.nodes and not needs.gpus_per_node
+        too_many = needs.gpus and needs.tasks > needs.gpus * needs.tasks_per_gpu
+        fixed = own.nodes and not (own.cpus_per_task or needs.cores_per_gpu)
+        both = own.ntasks and own.gpus_per_node and not fixed
+        if (needs.tasks_per_gpu > 1 and spreads and not newer) or too_many or both:
+            yield "--ntasks-per-gpu"
+    if is_crowded(on_cluster.plan) and len({(x.cores, x.gpus) for x in on_cluster.pool}) > 1:
+        yield "--cpus-per-gpu and -G on nodes of several sizes"
+    most = (own.nodes or 1) * (own.ntasks_per_node or 0)
+    if newer and needs.gpus_per_task and (own.nodes or 0) > 1 and 0 < (own.ntasks or 0) < most:
+        yield "--gpus-per-task and --ntasks-per-node"
 
 
 def check_licenses(on_cluster: PlanOnCluster) -> Iterator[Outcome]:

@@ -242,7 +242,7 @@ def _doubt(fewest: Judgement, most: Judgement) -> str:
 def _together(each: Sequence[Judgement]) -> Judgement:
     """A job that several partitions may take, judged in each; it starts where it can first."""
     best = min(each, key=lambda judgement: ORDER.index(judgement.verdict.kind))
-    suited = any(not judgement.refusals for judgement in each)
+    suited = any(not judgement.refusals for judgement in each) and not _last_refuses(each)
     findings: Dict[Tuple[str, str], Finding] = {}
     for judgement in each:
         for found in (*judgement.refusals, *judgement.warnings):
@@ -256,6 +256,23 @@ def _together(each: Sequence[Judgement]) -> Judgement:
             )
     best = replace(best, waits=(*_without_nodes(each[0]), *best.waits))
     return best.with_rules(sorted(findings.values(), key=order))
+
+
+def _last_refuses(each: Sequence[Judgement]) -> bool:
+    """Whether Slurm refuses a job for the last of several partitions, as the others are DOWN.
+
+    What it finds there last is what counts where no partition can take the job now.
+    """
+    tried = []
+    for judgement in each:
+        on_cluster = judgement.forecast and judgement.forecast.on_cluster
+        partition = on_cluster and on_cluster.partition
+        if not on_cluster or not partition or on_cluster.is_lenient:
+            return False
+        if partition.takes_jobs:
+            tried.append((partition.state == "DOWN", bool(judgement.refusals)))
+    down = all(is_down for is_down, refused in tried if not refused)
+    return bool(tried) and down and tried[-1] == (False, True)
 
 
 def _without_nodes(first: Judgement) -> Iterator[Wait]:

@@ -174,6 +174,9 @@ def needs_of(plan: JobPlan, release: Tuple[int, ...] = ()) -> Needs:
     if own.nodes is None:
         nodes = max(nodes, len(set(units.hosts(request.nodelist))))
     by_gpus = max(1, gpus // per_node) if gpus and per_node else 0
+    if per_gpu and per_node and own.ntasks:
+        # Tasks that have cores there may be more.
+        per_gpu = max(per_gpu, number("cpus-per-gpu"))
     gpus = 0 if by_gpus else gpus
     if per_task and per_node:
         each = max(1, per_node // per_task)
@@ -296,6 +299,10 @@ def contradictions(plan: JobPlan, release: Tuple[int, ...]) -> Iterator[str]:
         yield f"{per_node} GPUs per node contradict --gpus-per-task={per_task}"
     if per_task and 0 < tasks < each:
         yield f"--ntasks-per-node={each} with --gpus-per-task wants more tasks than -n {tasks}"
+    there = plan.partition.gpus_per_node
+    if release and there and tasks and per_task * each > there:
+        words = f"--ntasks-per-node={each} with --gpus-per-task={per_task}"
+        yield f"{words} wants {per_task * each} GPUs per node, which has {there}"
     if per_task and per_gpu:
         yield "--gpus-per-task excludes --ntasks-per-gpu"
     on_node = per_gpu * (per_node or gpus // (nodes or 1))

@@ -189,7 +189,9 @@ class Comparison:
             main, backfill = cycles[0] - start[0], cycles[1] - start[1]
             if job is not None and any(row[1] == "RUNNING" for row in rows):
                 return rows
-            if any(row[1:] in (["PENDING", "None"], ["PENDING", ""]) for row in rows):
+            # A job that no partition can take now may never get a reason.
+            unsaid = any(row[1:] in (["PENDING", "None"], ["PENDING", ""]) for row in rows)
+            if unsaid and main < 8:
                 return None
             done = (main >= 2 and backfill >= 1) or main >= 3
             return (rows or [["", "", ""]]) if done else None

@@ -14,6 +14,7 @@ import pytest
 from harness import PATIENT, Sandbox, sandbox_up, wait_until
 
 CPU = "scontrol update PartitionName=cpu"
+GPU = "scontrol update PartitionName=gpu"
 SHORT = "scontrol update PartitionName=short"
 HI = "sacctmgr -i modify qos hi set"
 P_CPU = "sacctmgr -i modify qos p_cpu set"
@@ -121,6 +122,20 @@ LISTS: List[Case] = [
     ([f"{CPU} MaxTime=3"], "-p cpu,gpu", "refused NC141", "time limit is invalid"),
     ([enforce("ANY"), f"{CPU} MaxTime=3"], "-p cpu,gpu", "can", "starts"),
     ([enforce("ANY"), f"{CPU} MaxTime=3"], "-p cpu", "refused NC141", "time limit is invalid"),
+    # Where one is DOWN, the last one decides.
+    (
+        [enforce("ANY"), f"{CPU} State=DOWN", f"{GPU} MaxTime=3"],
+        "-p cpu,gpu",
+        "refused NC141",
+        "not available now",
+    ),
+    (
+        [enforce("ANY"), f"{CPU} State=DOWN", f"{GPU} MaxTime=3"],
+        "-p gpu,cpu",
+        "will wait PartitionDown",
+        "PartitionDown",
+    ),
+    ([enforce("ANY"), f"{CPU} State=DOWN"], "-p cpu,gpu -w c1", "refused NC312", "not available"),
     ([enforce("NO"), f"{CPU} MaxTime=3"], "-p cpu,gpu", "can", "starts"),
     ([enforce("NO"), f"{CPU} MaxTime=3"], "-p cpu", "refused NC141", "PartitionTimeLimit"),
     ([enforce("NO")], "-p cpu,nosuch", "refused NC101", "invalid partition"),
@@ -218,13 +233,13 @@ NODES: List[Case] = [
 
 ROOM: List[Case] = [
     # On busy nodes, tasks that one idle node would hold need several.
-    ([f"{P_CPU} MaxTRESPerJob=node=1", busy("cpu", 6)], "-p cpu -n4", "will wait", "Resources"),
-    ([f"{P_CPU} MaxTRESPerJob=node=2", busy("cpu", 6)], "-p cpu -n4", "can", "starts"),
+    ([busy("cpu", 6), f"{OWN} MaxTRESPerJob=node=1"], "-p cpu -n4", "will wait", "Resources"),
+    ([busy("cpu", 6), f"{OWN} MaxTRESPerJob=node=2"], "-p cpu -n4", "can", "starts"),
     (
-        [f"{P_CPU} MaxTRESPerJob=mem=1500", busy("cpu", 6)],
+        [busy("cpu", 6), f"{OWN} MaxTRESPerJob=mem=1500"],
         "-p cpu -n4 --mem=1000",
-        "will wait QOSMaxMemoryPerJob",
-        "QOSMaxMemoryPerJob",
+        "will wait AssocMaxMemPerJob",
+        "AssocMaxMemPerJob",
     ),
     ([f"{P_CPU} MaxTRESPerJob=mem=16000"], "-p cpu --mem=0", "can", "starts"),
     ([f"{P_CPU} MaxTRESPerJob=mem=15999"], "-p cpu --mem=0", "refused NC509", "QOSMaxMemory"),

@@ -225,7 +225,15 @@ def test_on_idle_nodes(options: str, kind: str, version: str) -> None:
         ("--ntasks-per-gpu=1 -c 2 -G2 -N2", RUNS, RUNS),
         ("--ntasks-per-gpu=1 -c 2 --gres=gpu:3 -w m1", RUNS, RUNS),
         ("--ntasks-per-gpu=2 -c 1 --gres=gpu:1", RUNS, RUNS),
-        ("--ntasks-per-gpu=2 -c 2 --gres=gpu:1 -n 2", RUNS, RUNS),
+        # How tasks are spread by some options is not known.
+        ("--ntasks-per-gpu=2 -c 2 --gres=gpu:1 -n 2", "not known", "not known"),
+        ("--ntasks-per-gpu=1 -n 2 --gres=gpu:1", "not known", "not known"),
+        ("--ntasks-per-gpu=1 -n 4 --gpus-per-node=2 --cpus-per-gpu=2", "not known", "not known"),
+        ("--ntasks-per-gpu=1 -N2 -n 4 --gpus-per-node=2", RUNS, RUNS),
+        ("-N2 -n4 --ntasks-per-node=4 --gpus-per-task=1", RUNS, "not known"),
+        ("-N2 -n4 --ntasks-per-node=2 --gpus-per-task=1", RUNS, RUNS),
+        ("-N2 -n4 --ntasks-per-node=3 --gpus-per-task=2", REFUSED, REFUSED),
+        ("-n8 --ntasks-per-node=6 --gpus-per-task=1", REFUSED, REFUSED),
     ],
 )
 def test_where_versions_differ(options: str, older: str, newer: str) -> None:

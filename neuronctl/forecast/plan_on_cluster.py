@@ -208,7 +208,7 @@ class PlanOnCluster:
         """
         if limit.scope == Scope.PARTITION:
             every = 0 if self.partition is None else (self.partition.nodes or 0) * limit.figure
-            return limit.kind == "MaxCPUsPerNode" and self.size.job["cpu"] <= every
+            return limit.kind == "MaxCPUsPerNode" and self.needs.all_cores <= every
         deny = any("DenyOnLimit" in qos.flags for qos in self.qos_in_force)
         return limit.about.counts != Counts.SUBMITTED and not deny
 

@@ -173,6 +173,7 @@ def needs_of(plan: JobPlan, release: Tuple[int, ...] = ()) -> Needs:
     each, per_node = own.ntasks_per_node or 0, own.gpus_per_node or 0
     if own.nodes is None:
         nodes = max(nodes, len(set(units.hosts(request.nodelist))))
+        nodes = max(nodes, -(-(own.ntasks or 0) // each)) if each else nodes
     by_gpus = max(1, gpus // per_node) if gpus and per_node else 0
     if per_gpu and per_node and own.ntasks:
         # Tasks that have cores there may be more.

@@ -118,6 +118,7 @@ LISTS: List[Case] = [
         for state in ("INACTIVE", "DRAIN", "DOWN")
     ),
     ([f"{CPU} MaxCPUsPerNode=2"], "-p cpu,gpu -c4", "can", "starts"),
+    ([f"{CPU} MaxCPUsPerNode=2"], "-p cpu,gpu -c4 --exclusive", "can", "starts"),
     ([f"{CPU} MaxCPUsPerNode=2"], "-p cpu,gpu -c8", "refused NC509", "More processors"),
     ([f"{CPU} MaxTime=3"], "-p cpu,gpu", "refused NC141", "time limit is invalid"),
     ([enforce("ANY"), f"{CPU} MaxTime=3"], "-p cpu,gpu", "can", "starts"),

@@ -427,6 +427,7 @@ def test_nodes_that_are_planned_for_a_job(queued: Any, time: str, kind: str) -> 
         ("-n5 -N2 --ntasks-per-node=4", (8, 32000), (5, 20000)),
         ("-n5 -N3 --ntasks-per-node=4", (12, 48000), (5, 20000)),
         ("-n2 --ntasks-per-node=5", (5, 20000), (2, 8000)),
+        ("-n4 --ntasks-per-node=3", (6, 24000), (4, 16000)),
         ("-n1 -N3 --ntasks-per-node=2", (1, 4000), (1, 4000)),
         ("-N3 --ntasks-per-node=2", (6, 24000), (6, 24000)),
         ("-n5 -N2 -G a100:3 -w m4", (5, 20000), (5, 20000)),

@@ -379,9 +379,13 @@ class PlanOnCluster:
         """The ways to meet ``--constraint`` with nodes of the pool; None: that is not known."""
         text, count = self.plan.request.constraint, self._fewest
         found = choices(text, self.pool, count)
-        # With hosts named too, Slurm may give a job more nodes than it asks for.
-        plain = found is not None and len(found) == 1 and len(found[0].parts) == 1
-        return found if plain or not found or not self.named_hosts else None
+        if found and self.named_hosts and [len(way.parts) for way in found] != [1]:
+            # Of hosts that are not all of one kind, Slurm may take more than it asks for.
+            hosts = self.required_hosts
+            fitting = tuple(way for way in found if hosts <= way.parts[0][0])
+            sure = fitting or len(hosts) == 1
+            return fitting if sure and all(len(way.parts) == 1 for way in found) else None
+        return found
 
     def lacking(
         self,

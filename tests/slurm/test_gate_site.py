@@ -227,6 +227,8 @@ NODES: List[Case] = [
         ([FAST, SLOW], f"-p cpu -C {text}", "can", "starts")
         for text in ("fast|slow", "[fast|slow]", "(fast|slow)&fast")
     ),
+    ([FAST, SLOW], "-p cpu -C [fast|slow] -w c1", "can", "starts"),
+    ([FAST, SLOW], "-p cpu -C [fast|slow] -w c2", "refused NC524", "not available"),
     ([FAST, SLOW], "-p cpu -C fast|nosuch", "refused NC524", "Invalid feature"),
     ([FAST, SLOW], "-p cpu -C slow", "refused NC524", "not available"),
     ([FAST, SLOW], "-p cpu,gpu -C slow", "can", "starts"),

@@ -351,6 +351,30 @@ def test_which_nodes_slurm_takes_first_is_not_known() -> None:
     assert said("-n 8 --gres=gpu:1", groups=(FULL, IDLE), qos=qos, nodes=4) == RUNS
 
 
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ("-C [fast|slow] -w m1", RUNS),
+        ("-C [fast|slow] -w m3", RUNS),
+        ("-C [fast|slow] -w m5", REFUSED),
+        ("-N2 -C [fast|slow] -w m1", RUNS),
+        ("-N2 -C [fast|slow] -w m1,m2", RUNS),
+        ("-N3 -C [fast|slow] -w m1", REFUSED),
+        ("-C [fast|slow] -w m1,m3", "not known"),
+        ("-N2 -C fast*1 -w m1", "not known"),
+    ],
+)
+def test_nodes_that_all_have_one_feature_or_another_beside_named_ones(
+    options: str, kind: str
+) -> None:
+    fast, slow = (
+        dataclasses.replace(group, features=(feature,))
+        for group, feature in ((LARGE, "fast"), (SMALL, "slow"))
+    )
+    plain = dataclasses.replace(SMALL, names=("m5",))
+    assert said(options, groups=(fast, slow, plain), nodes=5) == kind
+
+
 def test_the_users_own_jobs_leave_a_node_to_him() -> None:
     mine = job(7, cores=2, nodes=2, node_list="m[1-2]")
     groups = (dataclasses.replace(LARGE, cores_used=1), SMALL)

@@ -12,7 +12,7 @@ from neuronctl.cli.job_options import (
     program_arguments,
     with_ids,
 )
-from neuronctl.cli.say import print_script, say
+from neuronctl.cli.say import print_script, say, using
 from neuronctl.request.job import Body
 from neuronctl.submission.pipeline import judge_job
 from neuronctl.submission.planned_job import plan_job
@@ -35,6 +35,8 @@ def command(
 ) -> None:
     """Print the job script for review. Slurm is not needed.
 
+    Where no job is named, it is that of job.yaml in this directory, if that file is yours.
+
     The script runs with plain sbatch, also where neuronctl is not installed.
     """
     planned = plan_job(
@@ -46,6 +48,7 @@ def command(
         ask_slurm=False,
         template=template,
         with_ids=with_ids,
+        found=using,
     )
     judge_job(planned, job_output.TerminalReporter(explain=explain), force=force)
     script = planned.script()

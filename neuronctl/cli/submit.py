@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 from neuronctl.cli.job_options import body_option, job_command, program_arguments, with_ids
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
-from neuronctl.cli.say import notify
+from neuronctl.cli.say import notify, using
 from neuronctl.cli.submission import submission_options
 from neuronctl.request.job import Body
 from neuronctl.submission.pipeline import submit_job
@@ -39,6 +39,8 @@ def command(
     If SCRIPT is a batch script, with #SBATCH lines, sbatch gets it unchanged, with ARGS; Slurm
     options given here override those of the script, and --monitor samples its job.
 
+    Where no job is named, it is that of job.yaml in this directory, if that file is yours.
+
     With --follow or --wait, neuronctl exits with the job's own exit code. Only a job that was
     submitted has its id printed on standard output: a refusal prints nothing there.
     """
@@ -65,6 +67,7 @@ def command(
             body=body,
             template=template,
             with_ids=with_ids,
+            found=using,
         )
     reporter = TerminalReporter(mode, explain=explain)
     return submit_job(job, reporter, force=force, dry_run=mode.dry_run)

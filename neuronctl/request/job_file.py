@@ -18,6 +18,9 @@ from neuronctl.words import other_dash, with_plain_dashes
 if TYPE_CHECKING:
     from neuronctl.yamlfile import Document
 
+JOB_FILE = "job.yaml"
+"""What ``submit`` and ``generate`` read in the current directory where no job is named."""
+
 # Allowed in a job file, but not among a user's defaults.
 _PROGRAM_KEYS = ("script", "args", "run", "steps")
 
@@ -40,6 +43,25 @@ def read_job_file(path: str) -> Layer:
             "-f takes a YAML file with options; put the program after the options, without -f",
         )
     return _read(path, Source.JOB_FILE, _PROGRAM_KEYS)
+
+
+def own_job_file() -> Optional[Layer]:
+    """The job of JOB_FILE in the current directory; None where there is no such file.
+
+    Nobody names the file, so nobody but the user, or root, may have written it. Raises JobFileError
+    with file:line.
+    """
+    if not present(JOB_FILE):
+        return None
+    from neuronctl import yamlfile
+
+    try:
+        text = yamlfile.text_of(JOB_FILE, JobFileError, found=True)
+    except JobFileError as error:
+        other = f"name it, if you trust it: -f {JOB_FILE}"
+        hint = f"{error.hint}; or {other}" if error.hint else ""
+        raise JobFileError(error.message, hint) from None
+    return parse_job_file(text, JOB_FILE)
 
 
 def parse_job_file(text: str, path: str) -> Layer:

@@ -112,19 +112,28 @@ def plan_job(
     template: Optional[str] = None,
     submit_dir: str = "",
     with_ids: Callable[[str], str] = str,
+    found: Optional[Callable[[str], None]] = None,
 ) -> PlannedJob:
     """Plan a job from options, a job file and the user's configuration, in this order of weight.
 
     options, words, body, steps: as in options_layer(). recorded: a recorded request, in place of
     the user's configuration, which it includes. ask_slurm: whether ``-p auto`` and the judgement go
     by what Slurm says now, and not by the catalog alone. template, submit_dir: as in PlannedJob.
-    with_ids: makes ids of the names of jobs in a dependency.
+    with_ids: makes ids of the names of jobs in a dependency. found: where no job is named, it is
+    that of job.yaml in the current directory, and this hears so; None: it is not looked for.
     """
     layers = [recorded or _defaults()]
     if job_file is not None:
         from neuronctl.request.job_file import read_job_file
 
         layers.append(read_job_file(job_file))
+    elif found is not None and not (words or body or steps):
+        from neuronctl.request.job_file import JOB_FILE, own_job_file
+
+        own = own_job_file()
+        if own is not None:
+            found(JOB_FILE)
+            layers.append(own)
     layers.append(options_layer(options, words, body, steps))
     request = merged(layers, options)
     if request.dependency is not None:

@@ -199,3 +199,40 @@ def test_follow_goes_with_no_other(run: Run) -> None:
     for other in ("--wait", "--json"):
         result = run("submit", *ONE, "--follow", other, "train.py", code=2)
         assert "--follow" in result.stderr
+
+
+def test_job_yaml_of_this_directory_is_the_job_where_none_is_named(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text("script: train.py\nargs: [--lr, 0.10]\njob-name: from-file\n")
+    job.chmod(0o644)
+    fake_slurm.answer("sbatch", "4711\n")
+    shown = run("generate", *ONE)
+    assert shown.stderr == "neuronctl: using job.yaml\n"
+    assert shown.stdout.endswith("\nexec python train.py --lr 0.10\n")
+    sent = run("submit", *ONE, "-J", "from-line")
+    assert "neuronctl: using job.yaml\n" in sent.stderr
+    assert fake_slurm.stdin() == shown.stdout.replace("from-file", "from-line")
+    assert records()[0]["job_id"] == 4711
+
+
+def test_job_yaml_is_not_looked_at_where_a_job_is_named(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("nonsense: 1\n")
+    (tmp_path / "other.yaml").write_text("script: train.py\n")
+    (tmp_path / "lines").write_text("true\n")
+    for named in (["train.py"], ["-f", "other.yaml"], ["--body", "lines"]):
+        assert "job.yaml" not in run("generate", *ONE, *named).stderr
+    refused = run("generate", *ONE, code=3)
+    assert refused.stderr.startswith("neuronctl: job.yaml:1: unknown key 'nonsense'")
+
+
+def test_job_yaml_that_others_can_write_is_not_used(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("script: train.py\n")
+    (tmp_path / "job.yaml").chmod(0o666)
+    for command in ("generate", "submit"):
+        refused = run(command, *ONE, code=3)
+        assert refused.stdout == ""
+        assert "cannot read job.yaml: other users can write it" in refused.stderr
+        assert "-f job.yaml" in refused.stderr
+    assert run("generate", *ONE, "-f", "job.yaml").stdout.startswith("#!/bin/bash")

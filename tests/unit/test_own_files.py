@@ -20,7 +20,7 @@ from neuronctl.launch import launchers
 from neuronctl.records.store import RecordDraft, RecordStore
 from neuronctl.rendering import template_environment
 from neuronctl.rendering.render import render_job
-from neuronctl.request.job_file import configuration, read_job_file
+from neuronctl.request.job_file import JOB_FILE, configuration, own_job_file, read_job_file
 
 MALLORY = 12345
 
@@ -367,3 +367,68 @@ def test_a_name_that_is_swapped_meanwhile_is_not_written(
     assert aside.read_bytes() == (b"old" if taken else b"new")
     assert done and (victim / "job.sh").read_bytes() == b"precious"
     assert os.listdir(victim) == ["job.sh"]
+
+
+# ------------------------------------------------------------------ job.yaml of the directory
+
+
+@pytest.fixture
+def job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / JOB_FILE).write_text("script: train.py\nenv: {TOKEN: hunter2}\n")
+    (tmp_path / JOB_FILE).chmod(0o644)
+    return tmp_path / JOB_FILE
+
+
+def refused_job_file() -> NeuronctlError:
+    with pytest.raises(JobFileError) as caught:
+        own_job_file()
+    return caught.value
+
+
+def test_job_yaml_of_the_users_own_is_read_and_not_cached(job_file: Path, tmp_path: Path) -> None:
+    found = own_job_file()
+    assert found is not None and found.values["script"] == "train.py"
+    assert found.origins["script"].where == "job.yaml:1"
+    assert not (tmp_path / "cache").exists()
+    job_file.unlink()
+    assert own_job_file() is None
+
+
+@pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
+def test_job_yaml_that_others_can_write_is_refused(
+    job_file: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    lab = grp.struct_group(("lab", "x", job_file.stat().st_gid, ["kim"]))
+    monkeypatch.setattr(grp, "getgrgid", lambda number: lab)
+    job_file.chmod(mode)
+    error = refused_job_file()
+    assert error.message == "cannot read job.yaml: other users can write it"
+    assert error.hint == "chmod go-w job.yaml; or name it, if you trust it: -f job.yaml"
+
+
+def test_job_yaml_in_a_directory_that_others_can_write_is_refused(job_file: Path) -> None:
+    job_file.parent.chmod(0o777)
+    error = refused_job_file()
+    assert error.message == "cannot read job.yaml: other users can write its directory"
+
+
+@needs_root
+def test_job_yaml_of_another_user_is_refused(job_file: Path) -> None:
+    os.chown(job_file, MALLORY, -1)
+    error = refused_job_file()
+    assert error.message == f"cannot read job.yaml: it belongs to user {MALLORY}"
+    assert "-f job.yaml" in error.hint
+
+
+@pytest.mark.parametrize("kind", ["directory", "pipe", "loop"])
+def test_job_yaml_that_is_no_file_is_refused_at_once(job_file: Path, kind: str) -> None:
+    job_file.unlink()
+    if kind == "directory":
+        job_file.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(job_file)
+    else:
+        job_file.symlink_to(job_file)
+    assert "job.yaml" in refused_job_file().message

@@ -26,6 +26,7 @@ SECTIONS = {
         "submit": "Check a job, submit it with sbatch and record it.",
         "sbatch": "Call sbatch; check and record what it submits.",
         "generate": "Print the job script for review.",
+        "init": "Write the job file of this directory.",
         "salloc": "Open a shell in an allocation that is set up like a job.",
         "run": "Launch a program in the current allocation.",
     },

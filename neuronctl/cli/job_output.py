@@ -94,7 +94,7 @@ class TerminalReporter:
         if judged is not None:
             would = "would submit" if self._mode.dry_run else "submitting"
             where = f" to {draft.partition}" if draft.partition else ""
-            notify(f"{would}{where}: {_summary(judged)}")
+            notify(f"{would}{where}: {summary(judged)}")
             show_verdict(judged)
         if not self._mode.dry_run:
             return
@@ -199,7 +199,7 @@ def show_submission(submission: Submission) -> None:
     print_line(f"  follow  neuronctl {follow} {submission.job_id}")
 
 
-def _summary(judged: JudgedJob) -> str:
+def summary(judged: JudgedJob) -> str:
     """``2 nodes x 2 GPUs, 1 task x 16 cores per node, at most 00:10:00``, and what starts."""
     from neuronctl.planning.model import gpus_held
 

@@ -34,7 +34,7 @@ def gather_local_facts(plan: JobPlan, *, elsewhere: bool = False) -> LocalFacts:
     # salloc changes the directory of its command; the job is submitted from here.
     given = None if plan.interactive else plan.request.chdir
     directory = os.path.realpath(given or working_directory())
-    text = _python_text(plan)
+    text = _python_text(plan.request)
     chdir = _directory_fault(plan)
     return LocalFacts(
         user=login_name(),
@@ -186,10 +186,15 @@ _SEVERAL_GPUS = (
 )
 
 
-def _python_text(plan: JobPlan) -> str:
+def imports_of(request: JobRequest) -> Tuple[str, ...]:
+    """What the job's Python program imports, as of LocalFacts."""
+    return _imports(_python_text(request)) if is_python(request) else ()
+
+
+def _python_text(request: JobRequest) -> str:
     """The text of the Python file that the job runs; "" where there is none, or it is not here."""
-    file = python_file(plan.request)
-    path = plan.request.from_here(file or "")
+    file = python_file(request)
+    path = request.from_here(file or "")
     if file is None or not os.path.isfile(path):
         return ""
     text = _head(path, 500_000).decode("utf-8", "replace")

@@ -71,6 +71,13 @@ def parse_job_file(text: str, path: str) -> Layer:
     return _layer(yamlfile.parse(text, path, JobFileError), Source.JOB_FILE, _PROGRAM_KEYS)
 
 
+def parse_config(text: str, path: str) -> Layer:
+    """The user's defaults, of the text of their file; raises JobFileError with path:line."""
+    from neuronctl import yamlfile
+
+    return _layer(yamlfile.parse(text, path, JobFileError), Source.CONFIG, ())
+
+
 def read_config(path: str) -> Layer:
     """Read the user's defaults; a missing file sets none. Raises JobFileError with file:line."""
     return _read(path, Source.CONFIG, ()) if present(path) else Layer({}, {})

@@ -59,7 +59,7 @@ def _short(context: RuleContext, key: str, values: Tuple[str, ...]) -> str:
     """``APPL can be pytorch, pytorch-ddp (the program imports torch)``; all of few values."""
     meanings = context.plan.cluster.policy.comment.meanings
     few = len(values) <= _SHOWN
-    name, near = ("", ()) if few else _near_program(context, values)
+    name, near = ("", ()) if few else near_imports(context.local.imports, values)
     shown = ", ".join(_meant(value, meanings) for value in (near or values)[:_SHOWN])
     needed_by = f" (the program imports {name})" if name else ""
     return f"{key.upper()} {'is one of' if few else 'can be'} {shown}{needed_by}"
@@ -78,16 +78,15 @@ def _where_all(context: RuleContext, *lists: Sequence[str]) -> List[str]:
     return [f"'neuronctl partitions --comment{other}' lists all"]
 
 
-def _near_program(context: RuleContext, values: Sequence[str]) -> Tuple[str, Tuple[str, ...]]:
-    """A name that the program imports and the values that are named after such, best first."""
-    imports = context.local.imports
+def near_imports(imports: Sequence[str], values: Sequence[str]) -> Tuple[str, Tuple[str, ...]]:
+    """A name that a program imports, and the values that are named after such, best first."""
 
     def score(value: str, name: str) -> int:
         parts = re.split("[-_]", value)
         return 2 if name in parts else int(len(name) > 3 and any(name in part for part in parts))
 
     scores = {value: sum(score(value, name) for name in imports) for value in values}
-    near = sorted((value for value in values if scores[value]), key=lambda one: -scores[one])
+    near = sorted((value for value in values if scores[value]), key=lambda value: -scores[value])
     names = [name for name in imports if any(score(value, name) for value in near)]
     return "".join(names[:1]), tuple(near)
 

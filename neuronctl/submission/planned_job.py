@@ -144,7 +144,7 @@ def plan_job(
         raise UsageError(
             "no SCRIPT: there is no program to run",
             "name it after the options, or as 'script:' in the job file; shell text: --body FILE, "
-            "or 'run:'",
+            "or 'run:'" + ("; 'neuronctl init' writes a job file" if found else ""),
         )
     catalog = load(catalog_file)
     cluster, how = recognise(catalog, request.cluster)

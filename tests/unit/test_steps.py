@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from plan_builders import findings, plan_of
 
 from neuronctl import library
-from neuronctl.cli.job_output import _summary as summary
+from neuronctl.cli.job_output import summary
 from neuronctl.errors import JobFileError, NeuronctlError, UsageError
 from neuronctl.request.job import StepRequest
 from neuronctl.request.job_file import parse_steps, read_job_file

@@ -1,0 +1,247 @@
+"""``neuronctl init``: the job file of a directory."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from shutil import which
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+
+import click
+
+from neuronctl.catalog.local_cluster import local_cluster
+from neuronctl.cli import job_output
+from neuronctl.cli.job_options import (
+    BatchCommand,
+    catalog_option,
+    force_option,
+    job_options,
+    program_arguments,
+)
+from neuronctl.cli.say import notify
+from neuronctl.console import printable
+from neuronctl.errors import JobFileError, UsageError, did_you_mean
+from neuronctl.paths import defaults_file
+from neuronctl.request.job import OPTIONS
+from neuronctl.request.job_file import JOB_FILE, configuration, own_job_file
+from neuronctl.submission.first_job import (
+    PERSONAL,
+    Worked,
+    application,
+    has_gpus,
+    has_size,
+    job_file,
+    programs,
+    software,
+)
+
+if TYPE_CHECKING:
+    from neuronctl.catalog.model import Cluster
+
+_MOST_QUESTIONS = 4
+
+
+@click.command("init", cls=BatchCommand, context_settings={"allow_interspersed_args": False})
+@job_options([option.long for option in OPTIONS if option.long != "env"])
+@catalog_option
+@force_option
+@program_arguments
+def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **options: Any) -> None:
+    """Write job.yaml for this directory, which 'neuronctl submit' then takes.
+
+    What no option says is worked out: the program, its environment, the site's code for it, and a
+    partition with room. On a terminal, you are asked what cannot be, four things at most. The job
+    is judged first; nothing is written where it would be refused. What is the same in all of your
+    jobs goes into your configuration. With --force, an existing job.yaml is overwritten.
+    """
+    from neuronctl.catalog.loader import load
+    from neuronctl.catalog.local_cluster import recognise
+    from neuronctl.submission.planned_job import options_layer, plan_job
+
+    if os.path.lexists(JOB_FILE) and not force:
+        raise UsageError(f"'{JOB_FILE}' already exists", "use --force to overwrite it")
+    defaults = configuration()
+    cluster, how = recognise(load(catalog), options["cluster"] or defaults.values.get("cluster"))
+    notify(f"cluster: {cluster.title}" + (f" ({how})" if how else ""))
+    ask = _Questions()
+    words = words or (_program(ask),)
+    given = options_layer(options, words).values
+    script, args = given["script"], given["args"]
+    _refuse_batch_script(script)
+    worked: Dict[str, Worked] = {}
+    if not options["partition"] and "partition" not in defaults.values:
+        worked["partition"] = Worked("auto", "the one where it starts first; or name one")
+    partition = options["partition"] or defaults.values.get("partition") or "auto"
+    if not has_size(options, defaults) and has_gpus(cluster, partition):
+        worked.update(_size(ask))
+    worked.update(_comment(ask, script, args, cluster, {**defaults.values, **given}))
+    found, advice = software(options, defaults)
+    worked.update(found)
+    for name, value in worked.items():
+        notify(f"{name.replace('_', '-')}: {value.value} ({value.why})")
+    every = {**options, **{name: value.value for name, value in worked.items()}}
+    planned = plan_job(
+        every, words=words, catalog_file=catalog, ask_slurm=which("sbatch") is not None
+    )
+    judged = planned.judge(fresh=True)
+    job_output.show_findings(judged)
+    if judged.errors and not force:
+        raise judged.refusal(f"use --force to write {JOB_FILE} all the same")
+    notify(f"the job in {planned.plan.partition_list}: {job_output.summary(judged)}")
+    job_output.show_verdict(judged)
+    _remember(every, defaults.values)
+    own = configuration().values
+    left = {name: value for name, value in every.items() if not _is_in(own, name, value)}
+    kept = {name: value for name, value in worked.items() if name in left}
+    job_output.write_text(
+        *(JOB_FILE, job_file(script, args, left, kept, cluster)), force=force, mode=0o600
+    )
+    notify(*filter(None, [advice]))
+    try:
+        own_job_file()
+        how_to = "neuronctl submit"
+    except JobFileError as error:
+        notify(f"{error.message}: it has to be named")
+        how_to = f"neuronctl submit -f {JOB_FILE}"
+    notify(f"wrote {JOB_FILE}; '{how_to}' submits it, with --dry-run only shows the script")
+
+
+class _Questions:
+    """Asks on a terminal, so many times at most; elsewhere nothing is asked."""
+
+    def __init__(self) -> None:
+        terminal = sys.stdin.isatty() and sys.stderr.isatty()
+        self.left = _MOST_QUESTIONS if terminal else 0
+
+    def __call__(
+        self, question: str, check: Callable[[str], str], default: Optional[str] = None
+    ) -> Optional[str]:
+        """The answer, as ``check`` returns it; it raises UsageError, after which is asked again.
+
+        The default, or None, where nothing can be asked.
+        """
+        if not self.left:
+            return default
+        self.left -= 1
+
+        def checked(text: str) -> str:
+            try:
+                return check(text.strip())
+            except UsageError as error:
+                raise click.UsageError(printable(f"{error.message}; {error.hint}")) from None
+
+        answer: str = click.prompt(printable(question), default, value_proc=checked, err=True)
+        return answer
+
+
+def _program(ask: _Questions) -> str:
+    found = programs()
+    if not found:
+        raise UsageError(
+            "no program is named, and there is no Python file here",
+            "name it: neuronctl init PROGRAM [ARGS]",
+        )
+    if len(found) == 1:
+        notify(f"program: {found[0]} (the only one here)")
+        return found[0]
+    listed = ", ".join(found[:6]) + (", …" if len(found) > 6 else "")
+    answer = ask(f"Which program: {listed}", _one_of("program", found))
+    if answer is None:
+        raise UsageError(
+            f"which program? There are {len(found)} here: {listed}",
+            f"name it: neuronctl init {found[0]}",
+        )
+    return answer
+
+
+def _one_of(what: str, known: Sequence[str]) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        if known and text not in known:
+            raise UsageError(f"'{text}' is no {what} here", did_you_mean(text, known))
+        return text
+
+    return check
+
+
+def _refuse_batch_script(script: str) -> None:
+    if os.path.isfile(script) and os.access(script, os.R_OK):
+        from neuronctl.batchscript.find import batch_script
+
+        if batch_script(script) is not None:
+            raise UsageError(
+                f"'{script}' is a batch script: it needs no job file",
+                f"neuronctl submit {script}; or neuronctl import {script} -o {JOB_FILE}",
+            )
+
+
+def _size(ask: _Questions) -> Dict[str, Worked]:
+    asked = ask.left > 0
+    answer = ask("GPUs per node; or NODESxGPUS, such as 2x4", _checked_size, "1") or "1"
+    nodes, _, gpus = f"1x{answer}".rpartition("x")
+    why = "as you said" if asked else "nothing else was requested"
+    return {
+        "nodes": Worked(nodes.rpartition("x")[2], why),
+        "gpus_per_node": Worked(gpus, why),
+    }
+
+
+def _checked_size(text: str) -> str:
+    if not re.fullmatch(r"(?:[1-9][0-9]{0,5}x)?[1-9][0-9]{0,3}", text):
+        raise UsageError(f"'{text}' is not a size", "type 4, or 2x4 for 4 GPUs on each of 2 nodes")
+    return text
+
+
+def _comment(
+    ask: _Questions,
+    script: str,
+    args: Sequence[str],
+    cluster: Cluster,
+    given: Mapping[str, Any],
+) -> Dict[str, Worked]:
+    """The parts of the comment, and the account and QOS, that the site requires."""
+    policy = cluster.policy
+    comment = policy.comment
+    if comment.required and given.get("comment") is None:
+        fields = {field.key: field.values for field in comment.fields}
+        fields = {"appl": comment.values} if comment.form == "word" else fields
+    else:
+        fields = {}
+    found: Dict[str, Worked] = {}
+    for key, values in fields.items():
+        if key in given or key not in ("field", "appl"):
+            continue
+        near = application(script, args, cluster) if key == "appl" else Worked("", "")
+        meant = [
+            f"{value} ({comment.meanings[value]})" for value in values if value in comment.meanings
+        ][:6]
+        listed = ", ".join(meant or values[:6]) + (", …" if len(values) > 6 else "")
+        question = f"{key.capitalize()} for the site's comment: {listed}; "
+        question += "'neuronctl partitions --comment' lists all"
+        answer = ask(question, _one_of(f"code for --{key}", values), near.value or None)
+        if answer:
+            found[key] = near if answer == near.value else Worked(answer, "as you said")
+    for key in ("account", "qos"):
+        if getattr(policy, f"{key}_required") and key not in given:
+            answer = ask(f"{key.upper() if key == 'qos' else 'Account'} of your jobs", str)
+            if answer:
+                found[key] = Worked(answer, "as you said")
+    return found
+
+
+def _remember(options: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+    """Put what is the same in all jobs into the user's configuration, unless it says otherwise."""
+    new: Dict[str, Any] = {
+        name: options[name] for name in PERSONAL if options[name] and name not in before
+    }
+    if local_cluster() is not None:  # which says it better
+        new.pop("cluster", None)
+    if new and "comment" not in before:
+        from neuronctl.request.config_file import change
+
+        change(new)
+        notify(f"wrote {', '.join(new)} to {defaults_file()}, for all your jobs")
+
+
+def _is_in(own: Mapping[str, Any], name: str, value: Any) -> bool:
+    return name in PERSONAL and own.get(name) == value

@@ -1,0 +1,137 @@
+"""What a directory shows of the job that somebody wants to run there, as a job file.
+
+Nothing is asked and nothing is written here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+from neuronctl.catalog.model import Cluster
+from neuronctl.errors import UsageError
+from neuronctl.files import open_regular
+from neuronctl.frozen import dataclass
+from neuronctl.gate.local_facts import imports_of
+from neuronctl.launch.environments import find_conda
+from neuronctl.request.job import OPTIONS, JobRequest, Layer
+from neuronctl.rules.policy import near_imports
+from neuronctl.yamlfile.writer import Entry, write
+
+PERSONAL = ("cluster", "field", "account", "qos")
+"""Options that are the same in all of a user's jobs, and so belong into their configuration."""
+
+_SIZE = ("nodes", "ntasks", "ntasks_per_node", "gpus_per_node", "gpus", "gres")
+_SOFTWARE = ("conda", "venv", "container", "modules")
+_LONGEST = 500_000  # bytes of a program that are looked at
+
+
+@dataclass(frozen=True)
+class Worked:
+    """A value that was worked out, and why."""
+
+    value: Any
+    why: str
+
+
+def programs() -> List[str]:
+    """The Python files here that can be the program, those with a main part if there are any.
+
+    Raises UsageError where the directory, or its only Python file, cannot be read.
+    """
+    try:
+        names = sorted(name for name in os.listdir(".") if name.endswith(".py"))
+    except OSError as error:
+        raise UsageError(f"cannot read this directory: {error.strerror}") from None
+    texts: Dict[str, bytes] = {}
+    problem = ""
+    for name in names:
+        try:
+            with open_regular(name) as file:
+                texts[name] = file.read(_LONGEST)
+        except OSError as error:
+            problem = f"cannot read '{name}': {error.strerror}"
+    if problem and not texts:
+        raise UsageError(problem, "make it readable, or name another program")
+    main = [name for name, text in texts.items() if re.search(rb"(?m)^if\s*\(?__name__\b", text)]
+    return [f"./{name}" if name.startswith("-") else name for name in main or texts]
+
+
+def has_size(options: Mapping[str, Any], defaults: Layer) -> bool:
+    """Whether the options or the user's configuration already say how large the job is."""
+    given = any(options.get(name) for name in _SIZE)
+    return given or any(name in defaults.values for name in _SIZE)
+
+
+def has_gpus(cluster: Cluster, partition: str) -> bool:
+    """Whether a partition of this name, or list of names, has GPUs; of auto, any."""
+    named = partition.split(",")
+    return any(
+        known.gpus_per_node > 0
+        for known in cluster.partitions.values()
+        if known.name in named or partition == "auto"
+    )
+
+
+def application(script: str, args: Sequence[str], cluster: Cluster) -> Worked:
+    """The site's code for what the program imports; its value is "" where nothing shows it."""
+    policy = cluster.policy.comment
+    codes = next((field.values for field in policy.fields if field.key == "appl"), policy.values)
+    imports = imports_of(JobRequest(script=script, args=tuple(args)))
+    name, near = near_imports(imports, codes)
+    return Worked(near[0], f"the program imports {name}") if near else Worked("", "")
+
+
+def software(options: Mapping[str, Any], defaults: Layer) -> Tuple[Dict[str, Worked], str]:
+    """The environment that is here or active, and what to do where only its list is here."""
+    given = any(options.get("module" if name == "modules" else name) for name in _SOFTWARE)
+    if given or any(name in defaults.values for name in _SOFTWARE):
+        return {}, ""
+    for name in (".venv", "venv"):
+        if os.path.isfile(f"{name}/bin/activate"):
+            return {"venv": Worked(name, "it is in this directory")}, ""
+    active = os.environ.get("VIRTUAL_ENV", "")
+    if os.path.isfile(f"{active}/bin/activate") and not os.path.samefile(active, sys.prefix):
+        return {"venv": Worked(active, "it is active in your shell")}, ""
+    conda = os.environ.get("CONDA_DEFAULT_ENV", "")
+    if conda not in ("", "base") and find_conda(conda) is not None:
+        return {"conda": Worked(conda, "it is active in your shell")}, ""
+    if os.path.isfile("requirements.txt"):
+        return {}, (
+            "requirements.txt is here, but no environment: python3 -m venv .venv && "
+            ".venv/bin/pip install -r requirements.txt, and write 'venv: .venv' into job.yaml"
+        )
+    return {}, ""
+
+
+def job_file(
+    script: str,
+    args: Sequence[str],
+    options: Mapping[str, Any],
+    worked: Mapping[str, Worked],
+    cluster: Cluster,
+) -> str:
+    """The text of a job file. worked: of the options, those that nobody gave."""
+    entries = [Entry("script", script, ("The program, and its arguments.",))]
+    if args:
+        entries.append(Entry("args", list(args)))
+    gap = "What it needs. 'neuronctl partitions --live' shows what there is, and what is free."
+    for option in OPTIONS:
+        name = option.long.replace("-", "_")
+        found = worked.get(name)
+        value = options.get(name) if found is None else found.value
+        if value is None or value == ():
+            continue
+        value = list(value) if option.kind == "list" else value
+        why = "" if found is None else found.why
+        entries.append(Entry(option.long, value, ("", gap) if gap else (), why))
+        gap = ""
+    above = [
+        f"The job that 'neuronctl submit' submits from this directory, on {cluster.title}.",
+        "Options on the command line come before these: neuronctl submit -t 30",
+        "Other keys: the options of 'neuronctl submit --help', without their dashes.",
+        "",
+    ]
+    return re.sub(r"(?m)^#$", "", write(entries, above=above))

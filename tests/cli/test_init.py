@@ -1,0 +1,260 @@
+"""``neuronctl init``: what it works out, asks, and writes, and that submit takes it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Callable, List, Mapping
+
+import pytest
+from fake_slurm import FakeSlurm
+from terminal import on_terminal
+
+from neuronctl.errors import JobFileError
+from neuronctl.yamlfile import parse
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+TRAIN = "import torch\n\nif __name__ == '__main__':\n    print('training')\n"
+DISTRIBUTED = TRAIN + "    torch.distributed.init_process_group()\n"
+ALONE = TRAIN + "    torch.ones(1, requires_grad=True).backward()\n"
+
+
+@pytest.fixture(autouse=True)
+def site(
+    tmp_path: Path,
+    fake_slurm: FakeSlurm,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """A cluster that takes jobs from any directory; nothing is active in the shell."""
+    catalog = tmp_path_factory.mktemp("catalog") / "site.yaml"
+    catalog.write_text("clusters: {neuron: {policy: {submit_from: []}}}\n")
+    monkeypatch.setenv("NEURONCTL_CATALOG", str(catalog))
+    for name in ("VIRTUAL_ENV", "CONDA_DEFAULT_ENV"):
+        monkeypatch.delenv(name, raising=False)
+    fake_slurm.answer("sbatch", "4711\n")
+
+
+def project(directory: Path, files: Mapping[str, str]) -> Path:
+    directory.mkdir(mode=0o755, exist_ok=True)
+    for name, text in files.items():
+        (directory / name).write_text(text)
+    return directory
+
+
+def written(directory: Path) -> Mapping[str, object]:
+    return parse((directory / "job.yaml").read_text(), "job.yaml", JobFileError).data
+
+
+def test_what_init_writes_is_what_submit_takes(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path, clean_home: Path
+) -> None:
+    here = project(tmp_path / "p", {"train.py": TRAIN, "data.py": "x = 1\n"})
+    said = run("init", "--field", "nlp", "-t", "30", cwd=here).stderr
+    assert "program: train.py (the only one here)" in said
+    assert "appl: pytorch (the program imports torch)" in said
+    assert written(here) == {
+        **{"script": "train.py", "partition": "auto", "nodes": 1, "gpus-per-node": 1},
+        **{"time": 30, "appl": "pytorch"},
+    }
+    config = clean_home / ".config" / "neuronctl" / "config.yaml"
+    assert config.read_text() == "field: nlp\n" and f"wrote field to {config}" in said
+    assert (here / "job.yaml").stat().st_mode & 0o777 == 0o600
+    sent = run("submit", cwd=here)
+    assert sent.stderr.startswith("neuronctl: using job.yaml\n") and "error" not in sent.stderr
+    assert '--comment="field=nlp;appl=pytorch"' in fake_slurm.stdin()
+    assert "--time=00:30:00" in fake_slurm.stdin()
+
+
+def test_an_own_configuration_is_kept_and_counts(
+    run: Run, tmp_path: Path, clean_home: Path
+) -> None:
+    config = clean_home / ".config" / "neuronctl" / "config.yaml"
+    config.parent.mkdir(parents=True, mode=0o700)
+    text = "# mine\nfield: cv  # my field\npartition: amd_a100nv_8\nvenv: ~/env\n"
+    config.write_text(text)
+    (clean_home / "env" / "bin").mkdir(parents=True)
+    (clean_home / "env" / "bin" / "activate").touch()
+    here = project(tmp_path / "p", {"train.py": TRAIN})
+    (here / ".venv" / "bin").mkdir(parents=True)
+    (here / ".venv" / "bin" / "activate").touch()
+    run("init", cwd=here)
+    assert written(here) == {
+        **{"script": "train.py", "nodes": 1, "gpus-per-node": 1, "appl": "pytorch"}
+    }
+    run("init", "--force", "--field", "nlp", cwd=here)
+    assert written(here)["field"] == "nlp" and config.read_text() == text
+
+
+def test_options_and_arguments_reach_the_file_as_typed(run: Run, tmp_path: Path) -> None:
+    here = project(tmp_path / "p", {"train.py": TRAIN, "other.py": TRAIN})
+    words = ["train.py", "--lr", "0.10", "a b", "# c", "한글", "true"]
+    options = ["-p", "amd_a100nv_8", "--gpus-per-node", "2", "--launcher", "none", "--monitor"]
+    options += [
+        "--field",
+        "nlp",
+        "--appl",
+        "jax",
+        "-J",
+        "한 글",
+        "--no-preflight",
+        "--setup",
+        "a: b",
+    ]
+    run("init", *options, *words, cwd=here)
+    direct = run("generate", *options, *words, cwd=here).stdout
+    assert run("generate", cwd=here).stdout == direct
+    assert run("generate", "-f", "job.yaml", cwd=here).stdout == direct
+
+
+@pytest.mark.parametrize(
+    ["name", "program"],
+    [
+        ("한글 폴더", "학습.py"),
+        ("with blanks", "my train.py"),
+        ("-dash", "-x.py"),
+        ("q'uote", "a'b.py"),
+    ],
+)
+def test_unusual_names(run: Run, tmp_path: Path, name: str, program: str) -> None:
+    here = project(tmp_path / name, {program: TRAIN})
+    run("init", "--field", "nlp", cwd=here)
+    assert written(here)["script"] == (f"./{program}" if program[0] == "-" else program)
+    assert run("submit", "--dry-run", cwd=here).stdout.startswith("#!/bin/bash")
+
+
+def test_where_the_program_is_not_clear_it_is_to_be_named(run: Run, tmp_path: Path) -> None:
+    none = project(tmp_path / "none", {"README": ""})
+    said = run("init", cwd=none, code=2).stderr
+    assert "there is no Python file here" in said and "neuronctl init PROGRAM" in said
+    three = project(tmp_path / "three", dict.fromkeys(("a.py", "b.py", "c.py"), TRAIN))
+    said = run("init", cwd=three, code=2).stderr
+    assert "There are 3 here: a.py, b.py, c.py" in said and "neuronctl init a.py" in said
+    script = project(tmp_path / "script", {"job.sh": "#!/bin/bash\n#SBATCH -N 1\npython x.py\n"})
+    said = run("init", "job.sh", cwd=script, code=2).stderr
+    assert "neuronctl submit job.sh" in said
+    assert not list(tmp_path.rglob("job.yaml"))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can read everything")
+def test_what_cannot_be_read(run: Run, tmp_path: Path) -> None:
+    here = project(tmp_path / "p", {"train.py": TRAIN})
+    (here / "train.py").chmod(0)
+    assert "cannot read 'train.py'" in run("init", cwd=here, code=2).stderr
+
+
+def test_a_python_file_that_is_none(run: Run, tmp_path: Path) -> None:
+    here = project(tmp_path / "p", {})
+    (here / "dir.py").mkdir()
+    os.mkfifo(here / "pipe.py")
+    assert "cannot read 'pipe.py': not a regular file" in run("init", cwd=here, code=2).stderr
+
+
+def test_an_existing_file_is_kept(run: Run, tmp_path: Path) -> None:
+    here = project(tmp_path / "p", {"train.py": TRAIN, "job.yaml": "script: mine.py\n"})
+    said = run("init", "--field", "nlp", cwd=here, code=2).stderr
+    assert "'job.yaml' already exists" in said and "--force" in said
+    assert written(here) == {"script": "mine.py"}
+    run("init", "--field", "nlp", "--force", cwd=here)
+    assert written(here)["script"] == "train.py"
+
+
+def test_nothing_is_written_for_a_job_that_would_be_refused(
+    run: Run, tmp_path: Path, clean_home: Path
+) -> None:
+    here = project(tmp_path / "p", {"train.py": TRAIN})
+    said = run("init", cwd=here, code=4).stderr
+    assert "NC202" in said and "add --field" in said and "--force" in said
+    (here / "train.py").write_text(ALONE)
+    said = run("init", "--field", "nlp", "-N", "2", "--gpus-per-node", "2", cwd=here, code=4).stderr
+    assert "error NC310" in said and "docs/tutorial/first-multi-node-training.md" in said
+    assert not (here / "job.yaml").exists() and not (clean_home / ".config").exists()
+
+
+def test_the_environment_is_found(run: Run, tmp_path: Path) -> None:
+    here = project(tmp_path / "p", {"train.py": TRAIN, "requirements.txt": "torch\n"})
+    said = run("init", "--field", "nlp", cwd=here).stderr
+    assert "requirements.txt is here, but no environment: python3 -m venv .venv" in said
+    assert "venv" not in written(here)
+    (here / ".venv" / "bin").mkdir(parents=True)
+    (here / ".venv" / "bin" / "activate").touch()
+    run("init", "--force", cwd=here)
+    assert written(here)["venv"] == ".venv"
+    active = project(tmp_path / "active", {})
+    (active / "bin").mkdir()
+    (active / "bin" / "activate").touch()
+    (here / ".venv" / "bin" / "activate").unlink()
+    run("init", "--force", cwd=here, env={"VIRTUAL_ENV": str(active)})
+    assert written(here)["venv"] == str(active)
+
+
+def test_in_a_shared_directory_the_file_is_to_be_named(run: Run, tmp_path: Path) -> None:
+    here = project(tmp_path / "p", {"train.py": TRAIN})
+    here.chmod(0o777)
+    said = run("init", "--field", "nlp", cwd=here).stderr
+    assert "other users can write its directory" in said
+    assert "'neuronctl submit -f job.yaml' submits it" in said
+
+
+def answered(monkeypatch: pytest.MonkeyPatch, here: Path, *answers: str, argv: List[str]) -> str:
+    monkeypatch.chdir(here)
+    return on_terminal("".join(f"{answer}\n" for answer in answers), "init", *argv)
+
+
+def test_a_terminal_is_asked_four_things_at_most(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clean_home: Path
+) -> None:
+    files = {"a.py": DISTRIBUTED, "b.py": DISTRIBUTED}
+    here = project(tmp_path / "p", files)
+    said = answered(monkeypatch, here, "c.py", "b.py", "2x2", "nlpp", "nlp", "", argv=[])
+    assert "'c.py' is no program here" in said and "did you mean nlp" in said
+    assert said.count("]: ") == 2 and "wrote job.yaml" in said
+    assert written(here) == {
+        **{"script": "b.py", "partition": "auto", "nodes": 2, "gpus-per-node": 2},
+        **{"appl": "pytorch"},
+    }
+    config = clean_home / ".config" / "neuronctl" / "config.yaml"
+    assert config.read_text() == "field: nlp\n"
+
+
+def test_a_terminal_is_not_asked_what_is_known(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    here = project(tmp_path / "p", {"a.py": TRAIN})
+    argv = ["--field", "nlp", "--appl", "jax", "--gpus-per-node", "1"]
+    said = answered(monkeypatch, here, argv=argv)
+    assert "wrote job.yaml" in said
+    assert "GPUs per node;" not in said and "lists all" not in said
+
+
+def test_a_question_that_is_left_writes_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    here = project(tmp_path / "p", {"a.py": TRAIN})
+    monkeypatch.chdir(here)
+    assert "interrupted" in on_terminal("\x04", "init")
+    assert not (here / "job.yaml").exists()
+
+
+def test_names_of_files_cannot_steer_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    here = project(tmp_path / "p", {"\x1b[31mx.py": TRAIN, "b.py": TRAIN, "c.py": TRAIN})
+    argv = ["--field", "nlp", "--appl", "jax", "--gpus-per-node", "1"]
+    said = answered(monkeypatch, here, "x", "b.py", argv=argv)
+    assert "\x1b[31mx" not in said and "31mx.py" in said and "wrote job.yaml" in said
+
+
+def test_a_cluster_is_remembered_only_where_this_machine_does_not_tell_it(
+    run: Run, tmp_path: Path, clean_home: Path
+) -> None:
+    here = project(tmp_path / "p", {"train.py": TRAIN})
+    config = clean_home / ".config" / "neuronctl" / "config.yaml"
+    (tmp_path / "slurm.conf").write_text("ClusterName=lab\n")
+    there = {"SLURM_CONF": str(tmp_path / "slurm.conf")}
+    run("init", "--cluster", "neuron-2022", "--appl", "pytorch", cwd=here, env=there)
+    assert written(here)["cluster"] == "neuron-2022" and not config.exists()
+    run("init", "--force", "--cluster", "neuron-2022", "--appl", "pytorch", cwd=here)
+    assert "cluster" not in written(here) and config.read_text() == "cluster: neuron-2022\n"

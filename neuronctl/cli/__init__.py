@@ -57,6 +57,7 @@ SECTIONS = {
     },
     "Set up": {
         "catalog": "Check, draft or compare a partition catalog.",
+        "config": "Show or change your defaults.",
         "completion": "Complete commands, options, and values with the Tab key.",
         "sandbox": "Run a real Slurm on this machine.",
     },

@@ -358,6 +358,12 @@ def _rules(command: str) -> Known:
     return [(code, rule.title) for code, rule in every_rule().items()]
 
 
+def _keys(command: str) -> Known:
+    from neuronctl.request.job import OPTIONS
+
+    return [(option.long, option.help.partition(". ")[0]) for option in OPTIONS]
+
+
 _OF_OPTIONS: Mapping[str, Callable[[str], Known]] = {
     "partition": _partitions,
     "account": _accounts,
@@ -373,7 +379,9 @@ _OF_OPTIONS: Mapping[str, Callable[[str], Known]] = {
 }
 """By the long names of options."""
 
-_OF_WORDS: Mapping[str, Callable[[str], Known]] = {"JOB": _jobs, "JOB|FILE": _jobs, "CODE": _rules}
+_OF_WORDS: Mapping[str, Callable[[str], Known]] = {
+    **{"JOB": _jobs, "JOB|FILE": _jobs, "CODE": _rules, "KEY": _keys},
+}
 """By the names of values in help, as the next ones."""
 
 _LISTS = ("partition", "gpu")

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Any, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import JobFileError, UsageError, did_you_mean
 from neuronctl.files import rewrite, write_private
+from neuronctl.frozen import dataclass
 from neuronctl.paths import defaults_file, present
 from neuronctl.request.job import BY_NAME, find
-from neuronctl.request.job_file import parse_config
+from neuronctl.request.job_file import has_keys, parse_config
 from neuronctl.request.options import Option
+
+if TYPE_CHECKING:
+    from neuronctl.yamlfile import Document
 
 
 def known_key(key: str) -> Option:
@@ -36,6 +40,43 @@ def value_of(option: Option, texts: Sequence[str]) -> Any:
     return list(texts) if option.kind == "list" else texts[0]
 
 
+@dataclass(frozen=True)
+class Setting:
+    """A key that the file sets. value, texts: without secrets. where: the file and line."""
+
+    option: Option
+    value: Any
+    texts: Tuple[str, ...]
+    where: str
+
+
+def settings(text: str) -> List[Setting]:
+    """What the user's configuration sets, in its order; ``text`` has to be one that is read."""
+    from neuronctl import yamlfile
+    from neuronctl.masking import Masker
+
+    if not has_keys(text):
+        return []
+    document = yamlfile.parse(text, defaults_file(), JobFileError)
+    found = []
+    for key, value in document.data.items():
+        shown = Masker().data(_as_typed(document, (key,), value), key)
+        if isinstance(shown, Mapping):
+            texts = [f"{name}={what}" for name, what in shown.items()]
+        else:
+            texts = [str(item) for item in shown] if isinstance(shown, list) else [str(shown)]
+        found.append(Setting(known_key(key), shown, tuple(texts), document.where((key,))))
+    return found
+
+
+def _as_typed(document: Document, path: Tuple[str, ...], value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _as_typed(document, (*path, name), what) for name, what in value.items()}
+    if isinstance(value, list):
+        return [_as_typed(document, (*path, str(n)), item) for n, item in enumerate(value)]
+    return document.raw.get(path, value)
+
+
 def content() -> str:
     """The text of the user's configuration, "" where there is none; raises JobFileError."""
     from neuronctl import yamlfile
@@ -44,11 +85,11 @@ def content() -> str:
     return yamlfile.text_of(file, JobFileError, found=True) if present(file) else ""
 
 
-def data(text: str) -> Mapping[str, Any]:
+def _data(text: str) -> Mapping[str, Any]:
     """What the file sets: its keys, as they are written, and their values."""
     from neuronctl import yamlfile
 
-    return yamlfile.parse(text, defaults_file(), JobFileError).data if _has_keys(text) else {}
+    return yamlfile.parse(text, defaults_file(), JobFileError).data if has_keys(text) else {}
 
 
 def change(changes: Mapping[str, Any]) -> None:
@@ -60,7 +101,7 @@ def change(changes: Mapping[str, Any]) -> None:
     after = before
     for key, value in changes.items():
         after = _changed(after, file, key, value)
-    if _has_keys(after):
+    if has_keys(after):
         parse_config(after, file)
     if after == before:
         return
@@ -78,7 +119,7 @@ def _changed(text: str, file: str, key: str, value: Optional[object]) -> str:
     from neuronctl import yamlfile
     from neuronctl.yamlfile.writer import Entry, write
 
-    before = data(text)
+    before = _data(text)
     lines = text.splitlines()
     made = [] if value is None else write([Entry(key, value)]).splitlines()
     old = next((name for name in before if find(name) is find(key)), None)
@@ -96,9 +137,9 @@ def _changed(text: str, file: str, key: str, value: Optional[object]) -> str:
     after = "".join(f"{line}\n" for line in lines)
     wanted = {name: what for name, what in before.items() if name != old}
     if value is not None:
-        wanted.update(data("\n".join(made)))
+        wanted.update(_data("\n".join(made)))
     try:
-        right = data(after) == wanted
+        right = _data(after) == wanted
     except JobFileError:
         right = False
     if not right:
@@ -111,7 +152,3 @@ def _with_remark(made: List[str], old: Sequence[str]) -> List[str]:
     """The new line with the comment at the end of the old one."""
     remark = re.match(r"[^'\"\[{|>#]*?(\s+#.*)$", old[0]) if len(old) == len(made) == 1 else None
     return [made[0] + remark[1]] if remark else made
-
-
-def _has_keys(text: str) -> bool:
-    return any(line.strip() and not line.lstrip().startswith("#") for line in text.splitlines())

@@ -79,8 +79,25 @@ def parse_config(text: str, path: str) -> Layer:
 
 
 def read_config(path: str) -> Layer:
-    """Read the user's defaults; a missing file sets none. Raises JobFileError with file:line."""
-    return _read(path, Source.CONFIG, ()) if present(path) else Layer({}, {})
+    """Read the user's defaults; a missing file sets none, nor does one of comments alone.
+
+    Raises JobFileError with file:line.
+    """
+    if not present(path):
+        return Layer({}, {})
+    try:
+        return _read(path, Source.CONFIG, ())
+    except JobFileError:
+        from neuronctl import yamlfile
+
+        if has_keys(yamlfile.text_of(path, JobFileError, found=True)):
+            raise
+        return Layer({}, {})
+
+
+def has_keys(text: str) -> bool:
+    """Whether there is more than comments and blank lines in the text of a file."""
+    return any(line.strip() and not line.lstrip().startswith("#") for line in text.splitlines())
 
 
 def parse_steps(steps: Sequence[Mapping[str, Any]]) -> Tuple[StepRequest, ...]:

@@ -37,4 +37,7 @@ def test_a_program_becomes_a_job_that_completes(sandbox: Sandbox) -> None:
     job = done.stdout.split()[3]
     assert f"job {job} ended: COMPLETED, exit code 0:0" in done.stderr
     assert sandbox.exec(["cat", f"처음 job/train_{job}.out"]).stdout == "argument a b\n"
-    assert sandbox.exec(["cat", "config/neuronctl/config.yaml"]).stdout == "field: nlp\n"
+    own = ["env", f"XDG_CONFIG_HOME={sandbox.scratch}/config", "neuronctl", "config"]
+    assert sandbox.exec([*own, "get", "field"]).stdout == "nlp\n"
+    sandbox.exec([*own, "set", "time", "7"])
+    assert sandbox.exec(["cat", "config/neuronctl/config.yaml"]).stdout == "field: nlp\ntime: 7\n"

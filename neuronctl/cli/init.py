@@ -23,7 +23,7 @@ from neuronctl.cli.say import notify
 from neuronctl.console import printable
 from neuronctl.errors import JobFileError, UsageError, did_you_mean
 from neuronctl.paths import defaults_file
-from neuronctl.request.job import OPTIONS
+from neuronctl.request.job import OPTIONS, JobRequest
 from neuronctl.request.job_file import JOB_FILE, configuration, own_job_file
 from neuronctl.submission.first_job import (
     PERSONAL,
@@ -65,18 +65,20 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     cluster, how = recognise(load(catalog), options["cluster"] or defaults.values.get("cluster"))
     notify(f"cluster: {cluster.title}" + (f" ({how})" if how else ""))
     ask = _Questions()
-    words = words or (_program(ask),)
+    chdir = options["chdir"] or defaults.values.get("chdir")
+    directory = chdir or "."
+    words = words or (_program(ask, directory),)
     given = options_layer(options, words).values
-    script, args = given["script"], given["args"]
-    _refuse_batch_script(script)
+    program = JobRequest(script=given["script"], args=given["args"], chdir=chdir)
+    _refuse_batch_script(program)
     worked: Dict[str, Worked] = {}
     if not options["partition"] and "partition" not in defaults.values:
         worked["partition"] = Worked("auto", "the one where it starts first; or name one")
     partition = options["partition"] or defaults.values.get("partition") or "auto"
     if not has_size(options, defaults) and has_gpus(cluster, partition):
         worked.update(_size(ask))
-    worked.update(_comment(ask, script, args, cluster, {**defaults.values, **given}))
-    found, advice = software(options, defaults)
+    worked.update(_comment(ask, program, cluster, {**defaults.values, **given}))
+    found, advice = software(options, defaults, directory)
     worked.update(found)
     for name, value in worked.items():
         notify(f"{name.replace('_', '-')}: {value.value} ({value.why})")
@@ -95,7 +97,7 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     left = {name: value for name, value in every.items() if not _is_in(own, name, value)}
     kept = {name: value for name, value in worked.items() if name in left}
     job_output.write_text(
-        *(JOB_FILE, job_file(script, args, left, kept, cluster)), force=force, mode=0o600
+        *(JOB_FILE, job_file(program, left, kept, cluster)), force=force, mode=0o600
     )
     notify(*filter(None, [advice]))
     try:
@@ -135,8 +137,8 @@ class _Questions:
         return answer
 
 
-def _program(ask: _Questions) -> str:
-    found = programs()
+def _program(ask: _Questions, directory: str) -> str:
+    found = programs(directory)
     if not found:
         raise UsageError(
             "no program is named, and there is no Python file here",
@@ -164,7 +166,8 @@ def _one_of(what: str, known: Sequence[str]) -> Callable[[str], str]:
     return check
 
 
-def _refuse_batch_script(script: str) -> None:
+def _refuse_batch_script(program: JobRequest) -> None:
+    script = program.from_here(program.script or "")
     if os.path.isfile(script) and os.access(script, os.R_OK):
         from neuronctl.batchscript.find import batch_script
 
@@ -193,11 +196,7 @@ def _checked_size(text: str) -> str:
 
 
 def _comment(
-    ask: _Questions,
-    script: str,
-    args: Sequence[str],
-    cluster: Cluster,
-    given: Mapping[str, Any],
+    ask: _Questions, program: JobRequest, cluster: Cluster, given: Mapping[str, Any]
 ) -> Dict[str, Worked]:
     """The parts of the comment, and the account and QOS, that the site requires."""
     policy = cluster.policy
@@ -211,7 +210,7 @@ def _comment(
     for key, values in fields.items():
         if key in given or key not in ("field", "appl"):
             continue
-        near = application(script, args, cluster) if key == "appl" else Worked("", "")
+        near = application(program, cluster) if key == "appl" else Worked("", "")
         meant = [
             f"{value} ({comment.meanings[value]})" for value in values if value in comment.meanings
         ][:6]

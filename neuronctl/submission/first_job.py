@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Tuple
 
 from neuronctl.catalog.model import Cluster
 from neuronctl.errors import UsageError
@@ -36,20 +36,21 @@ class Worked:
     why: str
 
 
-def programs() -> List[str]:
-    """The Python files here that can be the program, those with a main part if there are any.
+def programs(directory: str) -> List[str]:
+    """The Python files there that can be the program, those with a main part if there are any.
 
     Raises UsageError where the directory, or its only Python file, cannot be read.
     """
     try:
-        names = sorted(name for name in os.listdir(".") if name.endswith(".py"))
+        names = sorted(name for name in os.listdir(directory) if name.endswith(".py"))
     except OSError as error:
-        raise UsageError(f"cannot read this directory: {error.strerror}") from None
+        where = "this directory" if directory == "." else f"'{directory}'"
+        raise UsageError(f"cannot read {where}: {error.strerror}") from None
     texts: Dict[str, bytes] = {}
     problem = ""
     for name in names:
         try:
-            with open_regular(name) as file:
+            with open_regular(os.path.join(directory, name)) as file:
                 texts[name] = file.read(_LONGEST)
         except OSError as error:
             problem = f"cannot read '{name}': {error.strerror}"
@@ -75,48 +76,48 @@ def has_gpus(cluster: Cluster, partition: str) -> bool:
     )
 
 
-def application(script: str, args: Sequence[str], cluster: Cluster) -> Worked:
+def application(request: JobRequest, cluster: Cluster) -> Worked:
     """The site's code for what the program imports; its value is "" where nothing shows it."""
     policy = cluster.policy.comment
     codes = next((field.values for field in policy.fields if field.key == "appl"), policy.values)
-    imports = imports_of(JobRequest(script=script, args=tuple(args)))
-    name, near = near_imports(imports, codes)
+    name, near = near_imports(imports_of(request), codes)
     return Worked(near[0], f"the program imports {name}") if near else Worked("", "")
 
 
-def software(options: Mapping[str, Any], defaults: Layer) -> Tuple[Dict[str, Worked], str]:
+def software(
+    options: Mapping[str, Any], defaults: Layer, directory: str
+) -> Tuple[Dict[str, Worked], str]:
     """The environment that is here or active, and what to do where only its list is here."""
     given = any(options.get("module" if name == "modules" else name) for name in _SOFTWARE)
     if given or any(name in defaults.values for name in _SOFTWARE):
         return {}, ""
     for name in (".venv", "venv"):
-        if os.path.isfile(f"{name}/bin/activate"):
-            return {"venv": Worked(name, "it is in this directory")}, ""
+        if os.path.isfile(f"{directory}/{name}/bin/activate"):
+            return {"venv": Worked(name, "it is beside the program")}, ""
     active = os.environ.get("VIRTUAL_ENV", "")
     if os.path.isfile(f"{active}/bin/activate") and not os.path.samefile(active, sys.prefix):
         return {"venv": Worked(active, "it is active in your shell")}, ""
     conda = os.environ.get("CONDA_DEFAULT_ENV", "")
     if conda not in ("", "base") and find_conda(conda) is not None:
         return {"conda": Worked(conda, "it is active in your shell")}, ""
-    if os.path.isfile("requirements.txt"):
+    if os.path.isfile(f"{directory}/requirements.txt"):
         return {}, (
-            "requirements.txt is here, but no environment: python3 -m venv .venv && "
+            "there is a requirements.txt, but no environment: python3 -m venv .venv && "
             ".venv/bin/pip install -r requirements.txt, and write 'venv: .venv' into job.yaml"
         )
     return {}, ""
 
 
 def job_file(
-    script: str,
-    args: Sequence[str],
+    program: JobRequest,
     options: Mapping[str, Any],
     worked: Mapping[str, Worked],
     cluster: Cluster,
 ) -> str:
     """The text of a job file. worked: of the options, those that nobody gave."""
-    entries = [Entry("script", script, ("The program, and its arguments.",))]
-    if args:
-        entries.append(Entry("args", list(args)))
+    entries = [Entry("script", program.script, ("The program, and its arguments.",))]
+    if program.args:
+        entries.append(Entry("args", list(program.args)))
     gap = "What it needs. 'neuronctl partitions --live' shows what there is, and what is free."
     for option in OPTIONS:
         name = option.long.replace("-", "_")

@@ -11,6 +11,8 @@ from typing import Callable
 import pytest
 from terminal import on_terminal
 
+from neuronctl.cli import completing
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 WRITTEN = """\
@@ -171,3 +173,11 @@ def test_edit_begins_a_file_wherever_it_is(tmp_path: Path, monkeypatch: pytest.M
     assert (odd / "neuronctl" / "config.yaml").read_text() == "field: nlp\n"
     assert not list(tmp_path.rglob("pwned"))
     assert not os.path.exists("pwned")
+
+
+def test_keys_are_completed() -> None:
+    words = [word for _, word, _ in completing.offers(["config", "set", "gpus"])]
+    assert words == ["gpus-per-node", "gpus"]
+    assert [word for _, word, _ in completing.offers(["config", "unset", "time", "mail-t"])] == [
+        "mail-type"
+    ]

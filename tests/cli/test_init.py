@@ -176,7 +176,7 @@ def test_nothing_is_written_for_a_job_that_would_be_refused(
 def test_the_environment_is_found(run: Run, tmp_path: Path) -> None:
     here = project(tmp_path / "p", {"train.py": TRAIN, "requirements.txt": "torch\n"})
     said = run("init", "--field", "nlp", cwd=here).stderr
-    assert "requirements.txt is here, but no environment: python3 -m venv .venv" in said
+    assert "there is a requirements.txt, but no environment: python3 -m venv .venv" in said
     assert "venv" not in written(here)
     (here / ".venv" / "bin").mkdir(parents=True)
     (here / ".venv" / "bin" / "activate").touch()
@@ -258,3 +258,20 @@ def test_a_cluster_is_remembered_only_where_this_machine_does_not_tell_it(
     assert written(here)["cluster"] == "neuron-2022" and not config.exists()
     run("init", "--force", "--cluster", "neuron-2022", "--appl", "pytorch", cwd=here)
     assert "cluster" not in written(here) and config.read_text() == "cluster: neuron-2022\n"
+
+
+def test_the_program_of_another_directory(run: Run, tmp_path: Path) -> None:
+    here = project(tmp_path / "p", {"train.py": "x = 1\n", "other.py": "x = 1\n"})
+    project(here / "sub", {"main.py": TRAIN})
+    (here / "sub" / "venv" / "bin").mkdir(parents=True)
+    (here / "sub" / "venv" / "bin" / "activate").touch()
+    run("init", "-D", "sub", "--field", "nlp", cwd=here)
+    data = written(here)
+    assert [data[key] for key in ("script", "chdir", "venv", "appl")] == [
+        *("main.py", "sub", "venv", "pytorch")
+    ]
+    assert run("submit", "--dry-run", cwd=here).stdout.startswith("#!/bin/bash")
+    assert (
+        "cannot read 'none': No such"
+        in run("init", "--force", "-D", "none", cwd=here, code=2).stderr
+    )

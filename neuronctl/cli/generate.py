@@ -9,7 +9,7 @@ from neuronctl.cli.job_options import (
     body_option,
     file_option,
     job_command,
-    program_arguments,
+    optional_program,
     with_ids,
 )
 from neuronctl.cli.say import print_script, say, using
@@ -21,7 +21,7 @@ from neuronctl.submission.planned_job import plan_job
 @job_command("generate")
 @file_option("--write", help="Write the script to FILE.")
 @body_option
-@program_arguments
+@optional_program
 def command(
     words: Tuple[str, ...],
     job_file: Optional[str],

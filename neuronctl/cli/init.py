@@ -17,7 +17,7 @@ from neuronctl.cli.job_options import (
     catalog_option,
     force_option,
     job_options,
-    program_arguments,
+    optional_program,
 )
 from neuronctl.cli.say import notify
 from neuronctl.console import printable
@@ -46,7 +46,7 @@ _MOST_QUESTIONS = 4
 @job_options([option.long for option in OPTIONS if option.long != "env"])
 @catalog_option
 @force_option
-@program_arguments
+@optional_program
 def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **options: Any) -> None:
     """Write job.yaml for this directory, which 'neuronctl submit' then takes.
 

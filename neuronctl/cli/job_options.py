@@ -102,12 +102,15 @@ def file_option(*names: str, metavar: str = "FILE", **how: Any) -> Decorator:
 
 catalog_option = file_option("--catalog", help="Catalog file that overrides the others.")
 force_option = click.option("--force", is_flag=True, help="Override errors found by the rules.")
-program_arguments = click.argument(
-    "words",
-    metavar="SCRIPT [ARGS]...",
-    nargs=-1,
-    type=click.UNPROCESSED,
-)
+
+
+def _words(metavar: str) -> Decorator:
+    return click.argument("words", metavar=metavar, nargs=-1, type=click.UNPROCESSED)
+
+
+program_arguments = _words("SCRIPT [ARGS]...")
+optional_program = _words("[SCRIPT [ARGS]...]")
+"""Where a job file, too, can name it."""
 
 
 def _shell_text(

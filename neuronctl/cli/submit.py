@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Optional, Tuple
 
-from neuronctl.cli.job_options import body_option, job_command, program_arguments, with_ids
+from neuronctl.cli.job_options import body_option, job_command, optional_program, with_ids
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import notify, using
 from neuronctl.cli.submission import submission_options
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @job_command("submit")
 @submission_options
 @body_option
-@program_arguments
+@optional_program
 def command(
     words: Tuple[str, ...],
     job_file: Optional[str],

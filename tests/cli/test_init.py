@@ -150,6 +150,9 @@ def test_a_python_file_that_is_none(run: Run, tmp_path: Path) -> None:
     (here / "dir.py").mkdir()
     os.mkfifo(here / "pipe.py")
     assert "cannot read 'pipe.py': not a regular file" in run("init", cwd=here, code=2).stderr
+    (here / "pipe.py").unlink()
+    (here / "lost.py").symlink_to("nowhere")
+    assert "cannot read 'lost.py': No such file" in run("init", cwd=here, code=2).stderr
 
 
 def test_an_existing_file_is_kept(run: Run, tmp_path: Path) -> None:

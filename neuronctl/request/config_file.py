@@ -120,8 +120,10 @@ def _changed(text: str, file: str, key: str, value: Optional[object]) -> str:
     from neuronctl.yamlfile.writer import Entry, write
 
     before = _data(text)
-    lines = text.splitlines()
-    made = [] if value is None else write([Entry(key, value)]).splitlines()
+    lines = text.split("\n") if text else []
+    if lines[-1:] == [""]:
+        lines.pop()
+    made = [] if value is None else write([Entry(key, value)]).split("\n")[:-1]
     old = next((name for name in before if find(name) is find(key)), None)
     if old is None:
         lines += made

@@ -97,7 +97,7 @@ def read_config(path: str) -> Layer:
 
 def has_keys(text: str) -> bool:
     """Whether there is more than comments and blank lines in the text of a file."""
-    return any(line.strip() and not line.lstrip().startswith("#") for line in text.splitlines())
+    return any(line.strip() and not line.lstrip().startswith("#") for line in text.split("\n"))
 
 
 def parse_steps(steps: Sequence[Mapping[str, Any]]) -> Tuple[StepRequest, ...]:

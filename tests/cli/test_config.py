@@ -181,3 +181,12 @@ def test_keys_are_completed() -> None:
     assert [word for _, word, _ in completing.offers(["config", "unset", "time", "mail-t"])] == [
         "mail-type"
     ]
+
+
+def test_the_ends_of_lines_stay_as_they_are(run: Run, file: Path) -> None:
+    file.write_bytes(b"# mine\r\nfield: cv  # mine\r\ntime: 30\r\n")
+    run("config", "set", "time", "60")
+    assert file.read_bytes() == b"# mine\r\nfield: cv  # mine\r\ntime: 60\n"
+    file.write_text("field: cv\n# the end")
+    run("config", "set", "time", "60")
+    assert file.read_text() == "field: cv\n# the end\ntime: 60\n"

@@ -54,4 +54,4 @@ def _exit_code(mode: SubmitMode, done: Optional[Submission]) -> int:
         return follow(job, done.record)
     from neuronctl.tracking.follow import wait
 
-    return wait(job, done.record, notify)
+    return wait(job, done.record, notify, warn=notify)

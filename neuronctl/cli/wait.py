@@ -41,6 +41,7 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
             watches,
             any_of_them=any_of_them,
             tell=None if as_json else _print_now,
+            warn=notify,
             timeout=seconds,
         )
     except TimeoutError as error:

@@ -40,10 +40,11 @@ def wait(
     record: Optional[JobRecord] = None,
     tell: Optional[Callable[[str], None]] = None,
     *,
+    warn: Optional[Callable[[str], None]] = None,
     timeout: Optional[float] = None,
 ) -> int:
     """Wait until a job ends; return its exit code. Otherwise as ``wait_for``."""
-    (watch,) = wait_for([JobWatch(job, record)], tell=tell, timeout=timeout)
+    (watch,) = wait_for([JobWatch(job, record)], tell=tell, warn=warn, timeout=timeout)
     return watch.exit_status
 
 
@@ -52,22 +53,30 @@ def wait_for(
     *,
     any_of_them: bool = False,
     tell: Optional[Callable[[str], None]] = None,
+    warn: Optional[Callable[[str], None]] = None,
     timeout: Optional[float] = None,
 ) -> List[JobWatch]:
     """Wait until the jobs have ended, or any of them; those that have.
 
-    tell: is told how each ended, when it ends. timeout: in seconds; raises TimeoutError. Ctrl-C
-    raises KeyboardInterrupt; the jobs continue.
+    tell: is told how each ended, when it ends. warn: is told that Slurm does not respond, and that
+    it does again. timeout: in seconds; raises TimeoutError. Ctrl-C raises KeyboardInterrupt; the
+    jobs continue.
     """
     sleep = _Until(timeout, _waiting_for(watches, any_of_them))
     queue = _Rounds()
     left = list(watches)
     while True:
         queue.next()
+        news = ""
         for watch in left:
-            watch.poll(queue)
+            silent = watch.silent
+            lines = watch.poll(queue)
+            if watch.silent != silent:
+                news = lines[0]  # the same for all: they share an answer
             if watch.ended and tell is not None:
                 tell(watch.last_words())
+        if news and warn is not None:
+            warn(news)
         left = [watch for watch in left if not watch.ended]
         if not left or (any_of_them and len(left) < len(watches)):
             return [watch for watch in watches if watch.ended]
@@ -138,7 +147,7 @@ class JobWatch:
         self.pause = _FIRST  # seconds until the next look
         self._age = 0.0
         self._before = ""
-        self._silent = False
+        self.silent = False  # whether Slurm did not respond when last asked
         self._absent_since: Optional[float] = None
         self._paths: Dict[bool, str] = {}
         self._others = False  # another user's job
@@ -157,14 +166,14 @@ class JobWatch:
         except SlurmUnavailableError as error:
             if not installed():
                 raise
-            if not self._silent:
+            if not self.silent:
                 lines.append(f"{error.message}; retrying")
-            self._silent = True
+            self.silent = True
             self.pause = self.interval = min(self.interval * _GROWTH, _LONGEST_WAITING)
             return lines
-        if self._silent:
+        if self.silent:
             lines.append("Slurm is responding again")
-            self._silent = False
+            self.silent = False
         now = _summary(self.statuses)
         if now != self._before:
             if not self.ended:  # last_words() reports the end

@@ -87,6 +87,16 @@ def test_another_users_job_is_asked_for_by_its_id(run: Run, fake_slurm: FakeSlur
     assert "--jobs=7" in fake_slurm.calls("squeue")[-1]
 
 
+def test_a_slurm_that_does_not_respond_is_said_once(run: Run, fake_slurm: FakeSlurm) -> None:
+    refusal = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
+    fake_slurm.answer("squeue", stderr=refusal, code=1)
+    result = run("wait", "8", "9", "--timeout", "3s", code=75)
+    assert result.stdout == ""
+    silence, late = result.stderr.splitlines()
+    assert silence.endswith("; retrying") and "controller" in silence
+    assert late.startswith("neuronctl: the jobs 8, 9 have not all ended")
+
+
 def test_no_slurm_is_said_at_once(run: Run, fake_slurm: FakeSlurm) -> None:
     os.environ["PATH"] = "/nowhere"
     assert "squeue not found" in run("wait", "1", "2", code=6).stderr

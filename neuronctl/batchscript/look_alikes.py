@@ -105,7 +105,9 @@ def look_alike(
     if found is None:
         return None
     at = SourceSpan(place.line, found.start() + 1, found.end() + 1)
-    edits = respelled(line, place.line) if mend and given.name not in FREE_TEXT else []
+    if not mend or given.name in FREE_TEXT:
+        return _named(found[0]), at, ()
+    edits = respelled(line, place.line)
     try:
         mended = in_force(line_options(applied(line, edits)[0], place.line)).get(given.name)
     except Refused:

@@ -169,6 +169,17 @@ class Sandbox:
         """Write a file inside, as the user; ``path`` is relative to the scratch directory."""
         self.exec(["sh", "-c", 'mkdir -p "$(dirname "$1")" && cat > "$1"', "sh", path], input=text)
 
+    def wait_for_jobs(self) -> None:
+        """Wait until no job is left, each ended by itself."""
+        queue = ["squeue", "-h", "-o", "%i %T %r %M"]
+        try:
+            wait_until(lambda: not self.exec(queue).stdout.strip())
+        except AssertionError as error:
+            running = processes(self.running.pid)
+            tree = [f"{pid} {parent(pid)} {' '.join(running[pid])[:200]}" for pid in running]
+            left = "\n".join([str(error), self.exec(queue).stdout, *tree])
+            raise AssertionError(left) from None
+
     def cancel_all(self) -> None:
         """Cancel every job and wait until none is left, so that tests do not meet."""
         self.exec(["sh", "-c", "scancel -u $USER; while squeue -h | grep -q .; do sleep 0.3; done"])

@@ -100,8 +100,9 @@ def fail():
 
 
 def follow():
-    # NCCL's processes miss another after seconds, Gloo's at once.
-    slow = cause in ("sigkill", "segfault", "abort", "exit17")
+    # NCCL's processes miss another after seconds, Gloo's at once. From two nodes, what mpirun
+    # is given within a moment may come in any order.
+    slow = cause in ("sigkill", "segfault", "abort", "exit17", "followed")
     time.sleep(2.5 if slow else 0.05 * (rank + 1))
     if cause == "nccl_hang":
         stamp = f"[rank{rank}]:[E1124 19:08:11.123456789 ProcessGroupNCCL.cpp:616] [Rank {rank}] "

@@ -20,7 +20,8 @@ true
 def found(sandbox: Sandbox, *argv: str) -> List[Tuple[str, int]]:
     result = sandbox.exec([*PATIENT, "check", "--json", *argv], check=False)
     (file,) = json.loads(result.stdout)["files"]
-    assert result.returncode == (4 if file["findings"] else 0)
+    errors = [one for one in file["findings"] if one["severity"] == "error"]
+    assert result.returncode == (4 if errors else 0)
     return [(one["code"], one["line"]) for one in file["findings"]]
 
 
@@ -124,6 +125,7 @@ def test_a_file_that_sbatch_refuses_is_an_error(
     sandbox.write("job.sh", f"{before}#!/bin/bash\n{directive}{behind}")
     taken = sandbox.exec(["sbatch", "-H", "job.sh"], check=False).returncode == 0
     codes = {code for code, _ in found(sandbox, "job.sh")}
+    codes -= {"NC615"} if "\u00a0" in behind else set()  # no command for bash; sbatch takes it
     assert ("NC602" in codes) is not taken and taken is (codes == set())
 
 

@@ -105,7 +105,7 @@ def saved(
             sandbox.exec(["scontrol", "update", f"job={job}", "TimeLimit=1"])
             if how == "limit, between two sleeps":
                 stop_between_sleeps(sandbox, job)
-        wait_until(lambda: not sandbox.exec(["squeue", "-h"]).stdout.strip())
+        sandbox.wait_for_jobs()
     finally:
         sandbox.cancel_all()
     assert files("saved") == count, sandbox.exec(["cat", "log"]).stdout
@@ -168,4 +168,4 @@ def test_what_handles_nothing_ends_at_once(bench: Sandbox) -> None:
     wait_until(lambda: bench.exec(["test", "-e", "begun"], check=False).returncode == 0)
     for pid in of_slurm(bench, job):
         os.kill(pid, signal.SIGTERM)
-    wait_until(lambda: not bench.exec(["squeue", "-h"]).stdout.strip())  # not after the 300 s
+    bench.wait_for_jobs()  # not after the 300 s

@@ -75,7 +75,7 @@ def saved(
                 os.kill(pid, getattr(signals, f"SIG{signal}"))
         else:
             sandbox.exec(["scancel", f"--signal={signal}", job])
-        wait_until(lambda: not sandbox.exec(["squeue", "-h"]).stdout.strip())
+        sandbox.wait_for_jobs()
         wait_until(lambda: state() not in ("", "PENDING", "RUNNING"))
         ended = sandbox.exec(query).stdout.strip()
     finally:

@@ -50,7 +50,7 @@ def saved(
 ) -> None:
     """Run a job with two processes per node to its end; only: signal nothing but its tasks."""
     sandbox.write("save.py", SAVE)
-    name = f"{launcher}-{signal}-{nodes}-{only}"
+    name = f"{launcher}-{signal}-{nodes}-{only}-{seconds}"  # no two jobs share a log
     options = ["-p", "amd_a100nv_8", "-t", "20", "--field", "misc", "--appl", "pytorch"]
     options += ["-N", str(nodes), "--gpus-per-node", "2", "--launcher", launcher, "--no-preflight"]
     options += ["--signal", f"{signal}@60", "--env", f"WITH={signal}", f"--venv={venv}"]

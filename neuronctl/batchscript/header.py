@@ -33,7 +33,7 @@ from neuronctl.batchscript.directive_words import (
     words_of,
 )
 from neuronctl.batchscript.find import MAX_BYTES
-from neuronctl.batchscript.look_alikes import applied, explained, respelled
+from neuronctl.batchscript.look_alike_characters import applied, explained, respelled
 from neuronctl.batchscript.model import (
     AFTER_COMMAND,
     EVERY,

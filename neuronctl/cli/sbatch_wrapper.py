@@ -15,7 +15,7 @@ from typing import List, Mapping, Sequence
 from neuronctl.cli.say import notify
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.slurm.sbatch_passthrough import (
-    PassedOn,
+    RunningSbatch,
     become,
     die_of,
     find_sbatch,
@@ -43,7 +43,7 @@ def call(words: Sequence[str]) -> int:
             variables = attempt.read(words, said)
         with _IN_SPITE_OF_ERRORS:
             attempt.begin()
-        running = PassedOn(path, words, attempt.stdin, variables)
+        running = RunningSbatch(path, words, attempt.stdin, variables)
     except KeyboardInterrupt:
         die_of(signal.SIGINT)
         raise

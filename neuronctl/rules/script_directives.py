@@ -10,7 +10,12 @@ from neuronctl import units
 from neuronctl.batchscript.as_request import GPU_OPTIONS
 from neuronctl.batchscript.directive_words import BLANKS
 from neuronctl.batchscript.launches import PROGRAM
-from neuronctl.batchscript.look_alikes import FREE_TEXT, LIKE_A_SPACE, LIKE_NOTHING, look_alike
+from neuronctl.batchscript.look_alike_characters import (
+    FREE_TEXT,
+    LIKE_A_SPACE,
+    LIKE_NOTHING,
+    look_alike,
+)
 from neuronctl.batchscript.model import (
     AFTER_COMMAND,
     COMMAND_LINE,

@@ -80,7 +80,7 @@ def become(path: str, words: Sequence[str]) -> None:
 _RELAYED = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "ALRM")
 
 
-class PassedOn:
+class RunningSbatch:
     """A running sbatch with this process's terminal, standard error, and working directory.
 
     ``parts()`` yields its standard output. Signals to this process are passed on to it.

@@ -25,6 +25,7 @@ from neuronctl.errors import JobFileError, UsageError, did_you_mean
 from neuronctl.paths import defaults_file
 from neuronctl.request.job import OPTIONS, JobRequest
 from neuronctl.request.job_file import JOB_FILE, configuration, own_job_file
+from neuronctl.shell import quote
 from neuronctl.submission.first_job import (
     PERSONAL,
     Worked,
@@ -152,7 +153,7 @@ def _program(ask: _Questions, directory: str) -> str:
     if answer is None:
         raise UsageError(
             f"which program? There are {len(found)} here: {listed}",
-            f"name it: neuronctl init {found[0]}",
+            f"name it: neuronctl init {quote(found[0])}",
         )
     return answer
 
@@ -172,9 +173,10 @@ def _refuse_batch_script(program: JobRequest) -> None:
         from neuronctl.batchscript.find import batch_script
 
         if batch_script(script) is not None:
+            file = quote(script)
             raise UsageError(
                 f"'{script}' is a batch script: it needs no job file",
-                f"neuronctl submit {script}; or neuronctl import {script} -o {JOB_FILE}",
+                f"neuronctl submit {file}; or neuronctl import {file} -o {JOB_FILE}",
             )
 
 

@@ -278,3 +278,18 @@ def test_the_program_of_another_directory(run: Run, tmp_path: Path) -> None:
         "cannot read 'none': No such"
         in run("init", "--force", "-D", "none", cwd=here, code=2).stderr
     )
+
+
+def test_an_account_that_the_site_requires_is_asked_and_remembered(
+    monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path, clean_home: Path
+) -> None:
+    catalog = Path(os.environ["NEURONCTL_CATALOG"])
+    catalog.write_text("clusters: {neuron: {policy: {submit_from: [], account_required: true}}}\n")
+    here = project(tmp_path / "p", {"my a.py": TRAIN, "my b.py": TRAIN})
+    assert "neuronctl init 'my a.py'" in run("init", cwd=here, code=2).stderr
+    refused = run("init", "--field", "nlp", "my a.py", cwd=here, code=4).stderr
+    assert "NC231" in refused and "add -A ACCOUNT" in refused
+    answered(monkeypatch, here, "1", "nlp", "jax", "lab", argv=["my a.py"])
+    assert written(here)["appl"] == "jax" and "account" not in written(here)
+    config = clean_home / ".config" / "neuronctl" / "config.yaml"
+    assert config.read_text() == "field: nlp\naccount: lab\n"

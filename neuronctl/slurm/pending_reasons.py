@@ -22,10 +22,8 @@ REASONS: Dict[str, Tuple[str, str]] = {
         "use 'scontrol update jobid=ID account=NAME' with an allowed account",
     ),
     "BadConstraints": ("will never start: no node meets its constraints", NEVER),
-    "BeginTime": (
-        "waiting for its --begin time, or two minutes after a requeue",
-        "use 'scontrol update jobid=ID starttime=now' to make it eligible now",
-    ),
+    # An earlier start after a requeue makes the steps of the new run fail to launch.
+    "BeginTime": ("waiting for its --begin time, or two minutes after a requeue", ""),
     "BurstBufferStageIn": ("its data is being staged in", ""),
     "Cleaning": ("its previous run is being cleaned up", ""),
     "Dependency": ("waiting for another job", "'neuronctl why ID' shows which one"),

@@ -249,3 +249,10 @@ def test_until_when_a_users_own_jobs_hold_a_limit() -> None:
 def test_a_limit_of_another_account_is_not_the_jobs() -> None:
     limits = limits_of({}, group("account", "other", "GrpTRES=cpu=1(0)"))
     assert told(status(3, reason="AssocGrpCpuLimit"), limits) == explain("AssocGrpCpuLimit")
+
+
+def test_a_job_that_waits_after_a_requeue_is_not_hurried() -> None:
+    # Slurm 22.05 then fails to launch the steps of the new run, and srun ends with 0.
+    explained = explain("BeginTime", "7")
+    assert "after a requeue" in explained.words
+    assert not explained.advice

@@ -95,6 +95,10 @@ def _spread_unknown(on_cluster: PlanOnCluster) -> Iterator[str]:
             yield "--ntasks-per-gpu"
     if is_crowded(on_cluster.plan) and len({(x.cores, x.gpus) for x in on_cluster.pool}) > 1:
         yield "--cpus-per-gpu and -G on nodes of several sizes"
+    cores = needs.cores_per_gpu * (own.gpus or 0)
+    said = is_crowded(on_cluster.plan) or own.gpus_per_node or own.ntasks_per_node
+    if 0 < cores < needs.tasks and not said and not own.cpus_per_task:
+        yield "-G and DefCpuPerGPU"
     most = (own.nodes or 1) * (own.ntasks_per_node or 0)
     if newer and needs.gpus_per_task and (own.nodes or 0) > 1 and 0 < (own.ntasks or 0) < most:
         yield "--gpus-per-task and --ntasks-per-node"

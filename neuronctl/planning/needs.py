@@ -50,6 +50,27 @@ class Needs:
     whole: str = ""
     asks_memory: bool = False
     asks_cores: bool = False
+    release: Tuple[int, ...] = ()
+    """Slurm's; none where it is not known."""
+
+    @property
+    def _older(self) -> bool:
+        return () < self.release < NEWER
+
+    @property
+    def _by_cores(self) -> bool:
+        """Whether Slurm only sees that the nodes have the cores of all tasks together.
+
+        An older one gives a job of 3 tasks x 5 cores two nodes of 8.
+        """
+        of_node = self.memory_per_node or self.whole_memory
+        has_gpus = self.gpus or self.gpus_per_node
+        return bool(self._older and of_node and not (self.memory_per_core or has_gpus))
+
+    @property
+    def _wanted(self) -> Tuple[int, int]:
+        """The tasks, or their cores, and the GPUs in all."""
+        return self.tasks * (self.cores_per_task if self._by_cores else 1), self.gpus
 
     @property
     def is_spread(self) -> bool:
@@ -79,27 +100,39 @@ class Needs:
     def largest_share(self) -> Tuple[int, int]:
         """The cores and GPUs that at least one of its nodes must have."""
         most = self.most_nodes or _MANY
-        cores = max(self.least_cores, -(-self.tasks // most) * self.cores_per_task)
+        cores = -(-self.tasks // most) * self.cores_per_task
+        if self._by_cores:
+            cores = -(-self.tasks * self.cores_per_task // most)
+        cores = max(self.least_cores, cores)
         return cores, max(self.gpus_per_node, -(-self.gpus // most))
 
     def share(self, cores: int, gpus: int, memory: int) -> Tuple[int, int]:
-        """How many tasks and GPUs a node with so much to give holds; 0 tasks: it cannot be used."""
+        """What of ``_wanted`` a node with so much to give holds; 0 tasks: it cannot be used."""
         if memory < self.memory_per_node:
             return 0, 0
         if self.memory_per_core:
             cores = min(cores, memory // self.memory_per_core)
+        there = gpus
         if self.memory_per_gpu:
             gpus = min(gpus, memory // self.memory_per_gpu)
         if self.cores_per_gpu:
             gpus = min(gpus, cores // self.cores_per_gpu)
+            there = min(there, cores // self.cores_per_gpu)
         if gpus < self.gpus_per_node or cores < self.least_cores or (self.gpus and not gpus):
             return 0, 0
         tasks = min(cores // self.cores_per_task, self.tasks_per_node or _MANY)
         gpus = self.gpus_per_node or gpus
         if self.gpus_per_task:
-            tasks = min(tasks, gpus // self.gpus_per_task)
+            # An older one only sees in all that the GPUs have their memory.
+            tasks = min(tasks, (max(there, gpus) if self._older else gpus) // self.gpus_per_task)
         if self.tasks_per_gpu:
             tasks = min(tasks, gpus * self.tasks_per_gpu)
+        fixed = self.tasks_per_node or self.asks_cores or self.most_nodes == 1
+        if self.gpus_per_node and self.cores_per_gpu and not fixed and self.release >= NEWER:
+            # On several nodes, a newer one gives it no more cores than those of its GPUs.
+            tasks = min(tasks, gpus * self.cores_per_gpu)
+        if self._by_cores:
+            return min(cores, (self.tasks_per_node or _MANY) * self.cores_per_task), gpus
         return tasks, gpus
 
     def met_by(self, shares: Iterable[Tuple[int, Tuple[int, int]]], required: int = 0) -> bool:
@@ -109,7 +142,7 @@ class Needs:
         """
         given = list(shares)
         sums = [self._most(given, kind, required) for kind in (0, 1)]
-        return sums[0] >= self.tasks and sums[1] >= self.gpus
+        return all(there >= wanted for there, wanted in zip(sums, self._wanted))
 
     def nodes_for(
         self, shares: Iterable[Tuple[int, Tuple[int, int]]], largest_first: bool = True
@@ -118,7 +151,7 @@ class Needs:
 
         One node that holds all of it is enough in any case.
         """
-        wanted, given = (self.tasks, self.gpus), list(shares)
+        wanted, given = self._wanted, list(shares)
         fewest = max(_taken(given, kind, wanted[kind], True) for kind in (0, 1))
         if largest_first or fewest <= 1:
             return fewest
@@ -231,6 +264,7 @@ def needs_of(plan: JobPlan, release: Tuple[int, ...] = ()) -> Needs:
         whole="nodes" if request.exclusive else whole,
         asks_memory=(memory, of_core, of_gpu) != (None, None, None),
         asks_cores=bool(own.cpus_per_task),
+        release=release,
     )
 
 

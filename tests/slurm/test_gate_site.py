@@ -274,6 +274,17 @@ BY_VERSION: List[Tuple[str, Tuple[str, str], Tuple[str, str]]] = [
     ("-p cpu -x c2,nosuch", ("refused NC525", "Invalid node"), ("refused NC525", "Invalid node")),
     ("-p cpu -x nosuch", ("refused NC525", "Invalid node"), ("refused NC525", "Invalid node")),
     ("-p cpu -N1 -w c1,c2 -x c1", ("refused NC312", "invalid number"), ("can", "starts")),
+    ("-p cpu -N2 -n5 -c3 --mem=2000", ("can", "starts"), ("refused NC131", "not available")),
+    (
+        "-p gpu -N2 -n3 --gpus-per-task=2 --mem-per-gpu=9000",
+        ("can", "starts"),
+        ("refused NC524", "not available"),
+    ),
+    (
+        "-p gpu -N2 -n5 --gres=gpu:1 --cpus-per-gpu=2",
+        ("can", "starts"),
+        ("refused NC524", "not available"),
+    ),
     ("-p cpu -N2 -w c[1-3] -x c[1-2]", ("refused NC312", "invalid"), ("refused NC312", "not avai")),
 ]
 

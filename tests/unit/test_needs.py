@@ -225,6 +225,24 @@ def test_on_idle_nodes(options: str, kind: str, version: str) -> None:
         ("--ntasks-per-gpu=1 -c 2 -G2 -N2", RUNS, RUNS),
         ("--ntasks-per-gpu=1 -c 2 --gres=gpu:3 -w m1", RUNS, RUNS),
         ("--ntasks-per-gpu=2 -c 1 --gres=gpu:1", RUNS, RUNS),
+        # With memory per node, the older one only looks whether all cores are enough, and with
+        # memory per GPU, whether all GPUs have theirs.
+        ("-n 7 -c 3 --mem=2000", RUNS, REFUSED),
+        ("-n 8 -c 3 --mem=0", RUNS, REFUSED),
+        ("-n 9 -c 3 --mem=2000", REFUSED, REFUSED),
+        ("-N2 -n 5 -c 3 --mem=2000", RUNS, REFUSED),
+        ("-N1 -n 3 -c 3 --mem=2000", REFUSED, REFUSED),
+        ("-N2 -n 5 -c 3 --mem-per-cpu=100", REFUSED, REFUSED),
+        ("-N2 -n 5 -c 3 --mem=2000 --gres=gpu:1", REFUSED, REFUSED),
+        ("-N2 -n 3 --gpus-per-task=2 --mem-per-gpu=9000", RUNS, REFUSED),
+        ("-N2 -n 4 --gpus-per-task=2 --mem-per-gpu=9000", REFUSED, REFUSED),
+        # On several nodes, the newer one gives tasks no more cores than those of their GPUs.
+        ("-N2 -n 4 --gres=gpu:1 --cpus-per-gpu=2", RUNS, RUNS),
+        ("-N2 -n 5 --gres=gpu:1 --cpus-per-gpu=2", RUNS, REFUSED),
+        ("-N1-2 -n 5 --gres=gpu:1 --cpus-per-gpu=2 --exclusive", RUNS, REFUSED),
+        ("-N1 -n 5 --gres=gpu:1 --cpus-per-gpu=2", RUNS, RUNS),
+        ("-n 9 --gres=gpu:1 --cpus-per-gpu=2", RUNS, REFUSED),
+        ("-N2 -n 5 --ntasks-per-node=3 --gres=gpu:1 --cpus-per-gpu=2", RUNS, RUNS),
         # How tasks are spread by some options is not known.
         ("--ntasks-per-gpu=2 -c 2 --gres=gpu:1 -n 2", "not known", "not known"),
         ("--ntasks-per-gpu=1 -n 2 --gres=gpu:1", "not known", "not known"),
@@ -304,6 +322,14 @@ def test_more_tasks_than_cores_of_their_gpus(options: str, older: str, newer: st
 )
 def test_where_the_large_nodes_are_busy(options: str, busy: Any, kind: str) -> None:
     assert said(options, "24.11.5", (dataclasses.replace(LARGE, **busy), SMALL)) == kind
+
+
+def test_cores_of_gpus_that_a_job_gets_without_asking() -> None:
+    for version, kind in (("22.05.8", RUNS), ("24.11.5", REFUSED)):
+        assert said("-N2 -n 5 --gres=gpu:1", version, cores_per_gpu=2) == kind
+        assert said("-N2 -n 5 --gres=gpu:1 -c 1", version, cores_per_gpu=2) == RUNS
+        assert said("-N2 -n 12 -G 3", version, cores_per_gpu=2) == "not known"
+        assert said("-N2 -n 6 -G 3", version, cores_per_gpu=2) == RUNS
 
 
 FULL = nodes("m1", "m2", cores=8, gpu="v100", gpus=4, cores_used=6, gpus_used=3)

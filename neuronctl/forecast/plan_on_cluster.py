@@ -25,7 +25,7 @@ from neuronctl.forecast.unscheduled import Unscheduled, unscheduled
 from neuronctl.frozen import dataclass, replace
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
-from neuronctl.planning.needs import Needs, needs_of, with_nodes
+from neuronctl.planning.needs import NEWER, Needs, needs_of, with_nodes
 from neuronctl.slurm.answers import limits_in_force, used_of_each
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Counts, Limit, Per, Scope
@@ -357,6 +357,14 @@ class PlanOnCluster:
         """The nodes of the job's partition, as they are now."""
         name = self.plan.partition.name
         return tuple(group for group in self.snapshot.nodes if name in group.partitions)
+
+    @property
+    def is_beyond_partition(self) -> bool:
+        """Whether it asks for more cores than all nodes of the partition have together."""
+        needs, have = self.needs, sum(group.cores * len(group.names) for group in self.pool)
+        newer = self.snapshot.limits.config.release >= NEWER
+        asked = needs.all_cores if newer else needs.tasks * needs.cores_per_task
+        return bool(self.pool) and asked > have
 
     @cached_property
     def named_hosts(self) -> Set[str]:

@@ -305,13 +305,16 @@ def _passes_over(found: Finding, judgement: Judgement) -> bool:
     It refuses the job if EnforcePartLimits is ALL, or the partition is not there at all; and by ANY
     if the user may not submit to it.
     """
-    if found.passed_over or judgement.forecast is None:
+    if judgement.forecast is None:
         return found.passed_over
     on_cluster = judgement.forecast.on_cluster
     partition, config = on_cluster.partition, on_cluster.snapshot.limits.config
-    if partition is None:
+    takes_jobs = partition is not None and partition.takes_jobs
+    if takes_jobs and config.enforce_partitions == "ALL" and on_cluster.is_beyond_partition:
         return False
-    if not partition.takes_jobs:
+    if found.passed_over or partition is None:
+        return found.passed_over
+    if not takes_jobs:
         return True
     if _bars(found, judgement.forecast):
         return on_cluster.is_lenient

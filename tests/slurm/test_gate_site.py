@@ -120,6 +120,10 @@ LISTS: List[Case] = [
     ([f"{CPU} MaxCPUsPerNode=2"], "-p cpu,gpu -c4", "can", "starts"),
     ([f"{CPU} MaxCPUsPerNode=2"], "-p cpu,gpu -c4 --exclusive", "can", "starts"),
     ([f"{CPU} MaxCPUsPerNode=2"], "-p cpu,gpu -c8", "refused NC509", "More processors"),
+    # More cores than all nodes of one of them have together.
+    ([], "-p cpu,gpu -n 25", "refused NC524", "More processors"),
+    ([], "-p gpu,cpu -n 24", "can", "starts"),
+    ([enforce("ANY")], "-p cpu,gpu -n 25", "can", "starts"),
     ([f"{CPU} MaxTime=3"], "-p cpu,gpu", "refused NC141", "time limit is invalid"),
     ([enforce("ANY"), f"{CPU} MaxTime=3"], "-p cpu,gpu", "can", "starts"),
     ([enforce("ANY"), f"{CPU} MaxTime=3"], "-p cpu", "refused NC141", "time limit is invalid"),

@@ -28,6 +28,7 @@ from slurm_answers import (
 
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.forecast.free_nodes import UNAVAILABLE
+from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.request.job import Amounts
 from neuronctl.slurm.job_id import JobId
 
@@ -360,6 +361,30 @@ def test_what_one_of_several_partitions_does_not_take(
     snapshot = live(limits=dataclasses.replace(limits, nodes=both))
     judgement = judged(snapshot, partition="old,gpu", gpus_per_node=1, time_limit="10")
     assert judgement.verdict.kind == kind
+
+
+def two_partitions(enforced: str, gpu: Dict[str, Any], old: Dict[str, Any]) -> Snapshot:
+    """``gpu`` of four nodes, and ``old`` of one."""
+    config = dataclasses.replace(CONFIG, enforce_partitions=enforced)
+    changed = dataclasses.replace(PARTITION, **gpu), dataclasses.replace(OTHER, name="old", **old)
+    nodes = (*(node(f"n{n}", partitions=("gpu",)) for n in range(1, 5)),)
+    nodes += (node("o1", partitions=("old",), cores=8),)
+    return live(limits=dataclasses.replace(LIMITS, config=config, partitions=changed, nodes=nodes))
+
+
+@pytest.mark.parametrize(("enforced", "kind"), [("ALL", "refused"), ("ANY", "can start now")])
+def test_more_cores_than_one_of_several_partitions_has(enforced: str, kind: str) -> None:
+    look = two_partitions(enforced, {}, {})
+    for partition in ("gpu,old", "old,gpu"):
+        assert judged(look, partition=partition, nodes=1, cpus_per_task=9).verdict.kind == kind
+        verdict = judged(look, partition=partition, nodes=1, cpus_per_task=8).verdict
+        assert verdict.kind == "can start now"
+
+
+@pytest.mark.parametrize(("partition", "kind"), [("old,gpu", "refused"), ("gpu,old", "will wait")])
+def test_the_last_of_several_partitions_where_one_is_down(partition: str, kind: str) -> None:
+    look = two_partitions("ANY", {"max_time": 60}, {"state": "DOWN"})
+    assert judged(look, partition=partition, time_limit="10").verdict.kind == kind
 
 
 @pytest.mark.parametrize(

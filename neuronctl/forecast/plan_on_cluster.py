@@ -360,8 +360,12 @@ class PlanOnCluster:
 
     @property
     def is_beyond_partition(self) -> bool:
-        """Whether it asks for more cores than all nodes of the partition have together."""
-        needs, have = self.needs, sum(group.cores * len(group.names) for group in self.pool)
+        """Whether it asks for more cores than all nodes of the partition may give together."""
+        needs, most = (
+            self.needs,
+            None if self.partition is None else self.partition.max_cores_per_node,
+        )
+        have = sum(min(group.cores, most or group.cores) * len(group.names) for group in self.pool)
         newer = self.snapshot.limits.config.release >= NEWER
         asked = needs.all_cores if newer else needs.tasks * needs.cores_per_task
         return bool(self.pool) and asked > have

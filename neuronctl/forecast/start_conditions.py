@@ -90,7 +90,8 @@ def _spread_unknown(on_cluster: PlanOnCluster) -> Iterator[str]:
         spreads = needs.most_nodes != needs.nodes and not needs.gpus_per_node
         too_many = needs.gpus and needs.tasks > needs.gpus * needs.tasks_per_gpu
         fixed = own.nodes and not (own.cpus_per_task or needs.cores_per_gpu)
-        both = own.ntasks and own.gpus_per_node and not fixed
+        fewer = own.gpus and (own.ntasks or 0) < own.gpus * needs.tasks_per_gpu
+        both = own.ntasks and (fewer or own.gpus_per_node) and not fixed
         if (needs.tasks_per_gpu > 1 and spreads and not newer) or too_many or both:
             yield "--ntasks-per-gpu"
     if is_crowded(on_cluster.plan) and len({(x.cores, x.gpus) for x in on_cluster.pool}) > 1:

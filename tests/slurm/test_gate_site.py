@@ -123,6 +123,8 @@ LISTS: List[Case] = [
     # More cores than all nodes of one of them have together.
     ([], "-p cpu,gpu -n 25", "refused NC524", "More processors"),
     ([], "-p gpu,cpu -n 24", "can", "starts"),
+    ([f"{CPU} MaxCPUsPerNode=2"], "-p cpu,gpu -n 7", "refused", "More processors"),
+    ([f"{CPU} MaxCPUsPerNode=2"], "-p cpu,gpu -n 6", "can", "starts"),
     ([enforce("ANY")], "-p cpu,gpu -n 25", "can", "starts"),
     ([f"{CPU} MaxTime=3"], "-p cpu,gpu", "refused NC141", "time limit is invalid"),
     ([enforce("ANY"), f"{CPU} MaxTime=3"], "-p cpu,gpu", "can", "starts"),

@@ -246,6 +246,7 @@ def test_on_idle_nodes(options: str, kind: str, version: str) -> None:
         # How tasks are spread by some options is not known.
         ("--ntasks-per-gpu=2 -c 2 --gres=gpu:1 -n 2", "not known", "not known"),
         ("--ntasks-per-gpu=1 -n 2 --gres=gpu:1", "not known", "not known"),
+        ("--ntasks-per-gpu=1 -N3 -n 2 -G 4 -c 2", "not known", "not known"),
         ("--ntasks-per-gpu=1 -n 4 --gpus-per-node=2 --cpus-per-gpu=2", "not known", "not known"),
         ("--ntasks-per-gpu=1 -N2 -n 4 --gpus-per-node=2", RUNS, RUNS),
         ("-N2 -n4 --ntasks-per-node=4 --gpus-per-task=1", RUNS, "not known"),

@@ -131,6 +131,8 @@ def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:
     elif tasks is not None and tasks < nodes:
         fields["nodes"] = nodes = tasks  # sbatch reduces them, with a warning
     if tasks is not None:
+        if fields.get("max_nodes", 0) > tasks:
+            fields["max_nodes"] = max(nodes, tasks)  # nor does it take more of a range
         fields.pop("ntasks_per_node", None)
         each = max(1, -(-tasks // nodes)) if each is None else min(each, -(-tasks // nodes))
     each = each or 1

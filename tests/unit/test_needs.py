@@ -325,6 +325,12 @@ def test_where_the_large_nodes_are_busy(options: str, busy: Any, kind: str) -> N
     assert said(options, "24.11.5", (dataclasses.replace(LARGE, **busy), SMALL)) == kind
 
 
+def test_a_range_of_nodes_ends_at_the_number_of_tasks() -> None:
+    for version in ("22.05.8", "24.11.5"):
+        assert said("-N1-3 -n 1 --gres=gpu:2", version, max_nodes=1) == RUNS
+        assert said("-N1-3 -n 2 --gres=gpu:2", version, max_nodes=1) == REFUSED
+
+
 def test_cores_of_gpus_that_a_job_gets_without_asking() -> None:
     for version, kind in (("22.05.8", RUNS), ("24.11.5", REFUSED)):
         assert said("-N2 -n 5 --gres=gpu:1", version, cores_per_gpu=2) == kind

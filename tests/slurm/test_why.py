@@ -444,7 +444,8 @@ def test_the_stacks_of_a_job_that_hangs(sandbox: Sandbox) -> None:
 
     wait_until(told_once)
     first = next(process for process in of_python if process["node"] == "gpu35")
-    record = ["py-spy", "record", "--pid", str(first["pid"]), "--duration", "1", "-o", "p.svg"]
+    record = ["py-spy", "record", "--pid", str(first["pid"]), "--duration", "1", "--idle"]
+    record += ["-o", "p.svg"]
     sandbox.exec(["neuronctl", "attach", "-w", "gpu35", job, *record])
     assert "<svg" in sandbox.exec(["cat", "p.svg"]).stdout
     refused = sandbox.exec(["neuronctl", "why", "--stacks", "99999"], check=False)

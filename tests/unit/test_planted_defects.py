@@ -420,7 +420,7 @@ RIGHT: List[Tuple[str, str, str]] = [
     ("NC664", f"{GPU} -t 1:00:00", "timeout 50m python t.py\npython u.py"),
     ("NC664", f"{GPU} -t 1:00:00", "timeout 2h python t.py"),
     ("NC649", GPU, "python t.py a  `# first` \\\n  --b 2  `# next` \\\n  --c 3"),
-    ("NC640", GPU, "singularity exec --pwd /work/theradardetectionofall/ a.sif python t.py"),
+    ("NC640", GPU, "singularity exec --pwd /data/theradardetectionofall/ a.sif python t.py"),
     ("NC653", f"{GPU} --array=0-9 -o log-%J", RUN),
     ("NC604", f"{GPU}\n#sbatch --export=A=1 -J b train.sbatch", RUN),
     ("NC652", GPU, "cd $TMPDIR\npython t.py --out /scratch/x"),

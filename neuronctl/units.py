@@ -82,20 +82,17 @@ _SINCE_UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def parse_timeout(text: str) -> int:
-    """The seconds of ``--timeout``: ``90s``, ``10m``, ``8h``, ``2d``, or as squeue prints a time.
+    """The seconds of ``90s``, ``10m``, ``8h``, ``2d``, or of a time as squeue prints it.
 
-    A bare number is none: it would be minutes for Slurm and seconds for timeout(1). Raises
-    UsageError.
+    A bare number is refused: Slurm would read minutes, and timeout(1) seconds. Raises ValueError.
     """
-    from neuronctl.errors import UsageError
-
     match = re.fullmatch(r"([0-9]{1,8})([smhd])", text.strip(), re.ASCII)
     if match:
         return int(match[1]) * {"s": 1, **_SINCE_UNITS}[match[2]]
     with contextlib.suppress(ValueError):
         if not text.strip().isdigit():
             return parse_duration(text.strip())
-    raise UsageError(f"--timeout: {text!r} is not a time; use 90s, 10m, 8h, 2d or 1:30:00")
+    raise ValueError(f"{text!r} is not a time; use 90s, 10m, 8h, 2d or 1:30:00")
 
 
 def parse_since(text: str, now: int, name: str = "--since") -> int:

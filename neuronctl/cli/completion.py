@@ -127,7 +127,7 @@ def script(shell: str, alias: Optional[str] = None) -> str:
     if alias is None:
         return _SCRIPTS[shell]
     if not re.fullmatch(r"[A-Za-z_][\w.-]*", alias, re.ASCII) or alias == "neuronctl":
-        raise UsageError(f"--alias: '{alias}' is no short name", "use letters, such as nctl")
+        raise UsageError(f"--alias: '{alias}' is not a valid name", "use letters, such as nctl")
     return _SCRIPTS[shell] + _ALIASES[shell].format(alias)
 
 

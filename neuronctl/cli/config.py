@@ -82,7 +82,7 @@ def unset(keys: Tuple[str, ...]) -> None:
     """Remove keys; what they would have set is worked out again."""
     names: List[str] = [known_key(key).long for key in keys]
     change(dict.fromkeys(names))
-    notify(f"{', '.join(names)}: not set any more")
+    notify(f"{', '.join(names)} removed from {defaults_file()}")
 
 
 @command.command()

@@ -406,7 +406,7 @@ def _figures(job: JobUse) -> List[Tuple[str, str]]:
         powers = [gpu.power for gpu in job.gpus if gpu.power is not None]
         if powers:
             words = f"{sum(powers) / len(powers):.0f} W per GPU on average"
-            rows.append(("power", f"{words}; {_kwh(job.gpu_energy)} for the GPUs that told it"))
+            rows.append(("power", f"{words}; {_kwh(job.gpu_energy)} for the GPUs that report it"))
         if len(job.nodes) > 1:
             rows += _between_nodes(job)
         told = counted(len(job.nodes), "node") + f", every {job.nodes[0].every:g} s"

@@ -10,7 +10,7 @@ import click
 from neuronctl.cli.jobs import one_job
 from neuronctl.cli.say import notify
 from neuronctl.console import print_json, print_line
-from neuronctl.errors import TIMED_OUT
+from neuronctl.errors import TIMED_OUT, UsageError
 from neuronctl.units import parse_timeout
 
 
@@ -31,7 +31,10 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
     from neuronctl.records.store import RecordStore
     from neuronctl.tracking.follow import JobWatch, wait_for
 
-    seconds = None if timeout is None else parse_timeout(timeout)
+    try:
+        seconds = None if timeout is None else parse_timeout(timeout)
+    except ValueError as error:
+        raise UsageError(f"--timeout: {error}") from None
     store = RecordStore.default()
     ids = dict.fromkeys(one_job(word, store) for word in jobs)
     watches = [JobWatch(job) for job in ids]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import JobFileError, did_you_mean
@@ -13,6 +12,7 @@ from neuronctl.paths import defaults_file, present
 from neuronctl.request.job import BY_NAME, UNTIL_DONE, Layer, Origin, Source, StepRequest, find
 from neuronctl.request.options import Option
 from neuronctl.request.values import shell_text
+from neuronctl.units import parse_timeout
 from neuronctl.words import other_dash, with_plain_dashes
 
 if TYPE_CHECKING:
@@ -237,7 +237,8 @@ def _until_done(data: Mapping[str, Any], read: _Reader) -> Dict[str, Any]:
         text = place.text(value)
         try:
             if key == "before-end":
-                seconds = f"@{_seconds(text)}"
+                # A bare number is in seconds, as in --signal.
+                seconds = f"@{text if text.isdecimal() else parse_timeout(text)}"
             elif key == "signal":
                 name = text
             elif key in options:
@@ -253,14 +254,6 @@ def _until_done(data: Mapping[str, Any], read: _Reader) -> Dict[str, Any]:
         except ValueError as error:
             raise read.error(f"signal: {error}") from None
     return fields
-
-
-def _seconds(text: str) -> int:
-    """``5m``, ``90s``, ``1h``, or a number of seconds; raises ValueError."""
-    match = re.fullmatch(r"([0-9]{1,5})([smh]?)", text)
-    if match is None:
-        raise ValueError(f"'{text}' is not a time such as 5m or 90s")
-    return int(match[1]) * {"m": 60, "h": 3600}.get(match[2], 1)
 
 
 def _steps(data: Any, read: _Reader) -> Tuple[StepRequest, ...]:

@@ -385,7 +385,7 @@ def no_program(facts: ScriptFacts) -> Iterator[Violation]:
         module = launch.options.get("m", "") if launch.kind == PYTHON else ""
         if module.endswith(".py"):
             yield Violation(
-                f"python -m takes the name of a module: there is none of the name {module}",
+                f"python -m takes the name of a module, and {module} is not one",
                 f"write python {module}, or python -m {module[:-3]}",
                 place=launch.place,
             )

@@ -543,7 +543,7 @@ def behind_exit(facts: ScriptFacts) -> Iterator[Violation]:
         if ends.sure and not before.strip() and any(run.works for run in after):
             yield Violation(
                 f"the script ends here: line {after[0].place.line} and what follows it never runs",
-                "remove the line, or what stands below it"
+                "remove the line, or the lines below it"
                 if ends.name == "exit"
                 else "remove exec: it puts the program in the place of the shell",
                 place=ends.place,

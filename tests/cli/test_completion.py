@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pty
 import re
 import select
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List
@@ -169,7 +172,7 @@ def test_installed_once_in_the_shells_own_files(run: Run) -> None:
     assert lines[0] == "alias ll='ls -l'" and len(lines) == 2 and (home / ".bashrc").is_symlink()
     assert (home / ".zshrc").read_text().count("\n") == 1
     assert "alias nctl neuronctl" in (home / ".config/fish/conf.d/neuronctl.fish").read_text()
-    assert "is no short name" in run("completion", "bash", "--alias", "a;b", code=2).stderr
+    assert "is not a valid name" in run("completion", "bash", "--alias", "a;b", code=2).stderr
     (home / ".bashrc").unlink()
     (home / ".bashrc").mkdir()
     assert "add it yourself: [ -r" in run("completion", "bash", "--install", code=2).stderr
@@ -186,6 +189,8 @@ class Shell:
         self.said = ""
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
+            # Wide enough for a prompt with a long path: a line that wraps is drawn in parts.
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 250, 0, 0))
             path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
             env = {**os.environ, "PATH": path, "TERM": "dumb", "LANG": "C.UTF-8"}
             os.execvpe(name, [name, "-i"], env)

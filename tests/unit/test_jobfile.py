@@ -177,7 +177,7 @@ def test_until_done_with_what_belongs_to_it(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("until-done: {run: 4}", "unknown key 'run'"),
-        ("until-done: {before-end: soon}", "'soon' is not a time such as 5m"),
+        ("until-done: {before-end: soon}", "'soon' is not a time; use 90s, 10m"),
         ("until-done: {signal: NONE}", "'NONE' is not a signal"),
         ("until-done: {runs: 0}", "'0' is not a whole number of at least 1"),
         ("until-done: {max-hours: 0}", "'0' is not a number of hours"),

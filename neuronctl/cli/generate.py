@@ -35,7 +35,7 @@ def command(
 ) -> None:
     """Print the job script for review. Slurm is not needed.
 
-    Where no job is named, it is that of job.yaml in this directory, if that file is yours.
+    If no job is named, job.yaml in this directory is read, if that file is yours.
 
     The script runs with plain sbatch, also where neuronctl is not installed.
     """

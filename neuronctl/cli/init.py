@@ -51,10 +51,10 @@ _MOST_QUESTIONS = 4
 def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **options: Any) -> None:
     """Write job.yaml for this directory, which 'neuronctl submit' then takes.
 
-    What no option says is worked out: the program, its environment, the site's code for it, and a
-    partition with room. On a terminal, you are asked what cannot be, four things at most. The job
-    is judged first; nothing is written where it would be refused. What is the same in all of your
-    jobs goes into your configuration. With --force, an existing job.yaml is overwritten.
+    What you do not give is worked out: the program, its environment, the site's code for it, and a
+    partition with room. On a terminal, you are asked for the rest, in four questions at most. The
+    job is checked first, and nothing is written if it would be refused. What all of your jobs
+    share goes into your configuration. With --force, an existing job.yaml is overwritten.
     """
     from neuronctl.catalog.loader import load
     from neuronctl.catalog.local_cluster import recognise

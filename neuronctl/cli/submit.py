@@ -39,7 +39,7 @@ def command(
     If SCRIPT is a batch script, with #SBATCH lines, sbatch gets it unchanged, with ARGS; Slurm
     options given here override those of the script, and --monitor samples its job.
 
-    Where no job is named, it is that of job.yaml in this directory, if that file is yours.
+    If no job is named, job.yaml in this directory is read, if that file is yours.
 
     With --follow or --wait, neuronctl exits with the job's own exit code. Only a job that was
     submitted has its id printed on standard output: a refusal prints nothing there.

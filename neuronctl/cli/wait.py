@@ -23,8 +23,8 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
     """Wait until jobs have ended, and say how.
 
     JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted. The
-    exit code is the job's own; of several jobs, the highest. If the time is over first, it is 75,
-    and the jobs continue, as they do after Ctrl-C.
+    exit code is the job's own; of several jobs, the highest. After the timeout it is 75, and the
+    jobs continue, as they do after Ctrl-C.
 
     Slurm is asked every few seconds, once for all commands of yours on this login node that wait.
     """

@@ -52,6 +52,7 @@ SECTIONS = {
         "explain": "Explain a rule: what happens, why, and what to write.",
     },
     "Look around": {
+        "brief": "Print the rules, limits, and steps on one page.",
         "partitions": "Show the partitions, their limits and what is free.",
         "doctor": "Check whether everything works on this machine.",
     },

@@ -11,6 +11,7 @@ from neuronctl.words import utc
 
 if TYPE_CHECKING:
     from neuronctl.batchscript.model import SourceSpan
+    from neuronctl.gate.partition_board import PartitionNow
     from neuronctl.gate.verdict import Verdict
     from neuronctl.records.job_record import RecordDraft
     from neuronctl.rules.script import ScriptFinding
@@ -54,6 +55,11 @@ def verdict_data(verdict: Optional[Verdict]) -> Optional[Dict[str, Any]]:
     if verdict is None:
         return None
     return {**asdict(verdict), "until": utc(verdict.until)}
+
+
+def partition_now_data(partition: PartitionNow) -> Dict[str, Any]:
+    """What is free in a partition, and what of it is the user's."""
+    return {**asdict(partition), "next": verdict_data(partition.next)}
 
 
 def submission_data(

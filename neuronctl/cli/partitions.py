@@ -11,6 +11,7 @@ from neuronctl import console, units
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import is_cluster, local_cluster, recognise
 from neuronctl.catalog.model import Catalog, Cluster, CommentPolicy, Partition, WallTime
+from neuronctl.catalog.site_rules import mandatory, site_rules
 from neuronctl.cli.job_options import catalog_option
 from neuronctl.errors import PolicyError, SlurmError, UsageError, did_you_mean
 from neuronctl.frozen import asdict, replace
@@ -102,7 +103,7 @@ def command(
 def _live(
     catalog: Catalog, cluster_name: Optional[str], names: Sequence[str], as_json: bool
 ) -> None:
-    from neuronctl.cli.json_data import verdict_data
+    from neuronctl.cli.json_data import partition_now_data
     from neuronctl.gate.ask import ask_slurm
     from neuronctl.gate.partition_board import partitions_now
     from neuronctl.planning import plan
@@ -117,9 +118,7 @@ def _live(
             raise PolicyError(f"Slurm has no partition '{wanted}'{known}", hint)
     partitions = partitions_now(list(dict.fromkeys(names)), cluster, catalog, look)
     if as_json:
-        rows = [
-            {**asdict(partition), "next": verdict_data(partition.next)} for partition in partitions
-        ]
+        rows = [partition_now_data(partition) for partition in partitions]
         accounts = [
             {
                 key: getattr(association, key)
@@ -237,15 +236,8 @@ def _print_accounts(cluster: Cluster, associations: Sequence[Association]) -> No
     console.print_text("")
     headers = [console.Column("MY ACCOUNTS", style="bold", no_wrap=True), console.Column("MY QOS")]
     console.print_table(headers, rows)
-    for option in _mandatory(cluster):
+    for option in mandatory(cluster):
         _print_note(f"{option} is mandatory on {cluster.name}.")
-
-
-def _mandatory(cluster: Cluster) -> List[str]:
-    """The options that name an account and a QOS, where the site requires them."""
-    policy = cluster.policy
-    pairs = (("--account", policy.account_required), ("--qos", policy.qos_required))
-    return [option for option, required in pairs if required]
 
 
 def _print_note(text: str) -> None:
@@ -290,7 +282,7 @@ def _print_overview(catalog: Catalog, cluster: Cluster, there: Optional[Collecti
     console.print_text(legend, "dim")
     if cluster.qos:
         _print_qos(cluster)
-    lines = _rules(catalog, cluster)
+    lines = site_rules(catalog, cluster)
     for partition in shown:
         remarks = [partition.note] if partition.note else []
         if partition.arch != cluster.arch and not partition.note:
@@ -362,36 +354,6 @@ def _overview_row(partition: Partition) -> List[str]:
         _text(partition.max_gpus),
         _time(partition.wall_time.maximum),
     ]
-
-
-def _rules(catalog: Catalog, cluster: Cluster) -> List[Tuple[str, str]]:
-    """The site's policy, one line per rule."""
-    policy = cluster.policy
-    lines: List[Tuple[str, str]] = []
-    if policy.submit_from:
-        lines.append(("submit from", ", ".join(policy.submit_from)))
-    if policy.comment.required:
-        forms = {"any": "any text", "word": "one word", "fields": policy.comment.parts}
-        form = policy.comment.pattern or forms[policy.comment.form]
-        lines.append(("--comment", f"mandatory, {form}"))
-    words = "mandatory; 'neuronctl partitions --live' lists yours"
-    lines += [(option, words) for option in _mandatory(cluster)]
-    for forbidden, reason in policy.forbidden_options.items():
-        evidence = catalog.evidence(cluster.name, "policy", "forbidden_options", forbidden)
-        word = "to be avoided" if evidence.doubtful else "not allowed"
-        lines.append((f"--{forbidden}", f"{word}; {reason}"))
-    if policy.gpus_required:
-        lines.append((f"--{policy.gpu_option}", "mandatory in partitions with GPUs"))
-    if policy.cores.rule != "none":
-        share = policy.cores.cores_per_gpu or "a node's cores / its GPUs"
-        word = "at most" if policy.cores.rule == "cap" else "by default"
-        evidence = catalog.evidence(cluster.name, "policy", "cores", "rule")
-        told = f"; {evidence}" if evidence.doubtful else ""
-        lines.append(("cores per GPU", f"{word} {share}{told}"))
-    interactive = cluster.wall_time.interactive_maximum
-    if interactive is not None:
-        lines.append(("interactive jobs", f"at most {_time(interactive)}"))
-    return lines
 
 
 def _print_partition(cluster: Cluster, partition: Partition) -> None:

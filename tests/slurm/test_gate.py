@@ -459,6 +459,13 @@ def test_partitions_live(sandbox: Sandbox) -> None:
     assert one["my_running"] == {"used": 1, "figure": 4}
     assert one["my_jobs"] == {"used": 1, "figure": 8}
     assert one["next"]["kind"] == "can start now"
+    brief = json.loads(sandbox.exec(["neuronctl", "brief", "--json"]).stdout)
+    (here,) = (row for row in brief["partitions"] if row["partition"] == PARTITION)
+    assert here["now"] == one and brief["accounts"] == [{"account": "sandbox", "qos": ["normal"]}]
+    page = sandbox.exec(["neuronctl", "brief"]).stdout
+    assert re.search(
+        rf"^\| `{PARTITION}` \|.* 3/12 \| 1/4 \| 1/8 \| 13 GPUs \| now \|$", page, re.M
+    )
 
 
 def test_the_old_word_passes_on_the_old_cluster(slurm_there: None) -> None:

@@ -1,0 +1,45 @@
+"""The rules of a site in words, one line each. Pure."""
+
+from __future__ import annotations
+
+from typing import List, Tuple
+
+from neuronctl import units
+from neuronctl.catalog.model import Catalog, Cluster
+
+
+def site_rules(catalog: Catalog, cluster: Cluster) -> List[Tuple[str, str]]:
+    """What the policy demands: the option or subject, and the rule."""
+    policy = cluster.policy
+    lines: List[Tuple[str, str]] = []
+    if policy.submit_from:
+        lines.append(("submit from", ", ".join(policy.submit_from)))
+    if policy.comment.required:
+        forms = {"any": "any text", "word": "one word", "fields": policy.comment.parts}
+        form = policy.comment.pattern or forms[policy.comment.form]
+        lines.append(("--comment", f"mandatory, {form}"))
+    words = "mandatory; 'neuronctl partitions --live' lists yours"
+    lines += [(option, words) for option in mandatory(cluster)]
+    for forbidden, reason in policy.forbidden_options.items():
+        evidence = catalog.evidence(cluster.name, "policy", "forbidden_options", forbidden)
+        word = "to be avoided" if evidence.doubtful else "not allowed"
+        lines.append((f"--{forbidden}", f"{word}; {reason}"))
+    if policy.gpus_required:
+        lines.append((f"--{policy.gpu_option}", "mandatory in partitions with GPUs"))
+    if policy.cores.rule != "none":
+        share = policy.cores.cores_per_gpu or "a node's cores / its GPUs"
+        word = "at most" if policy.cores.rule == "cap" else "by default"
+        evidence = catalog.evidence(cluster.name, "policy", "cores", "rule")
+        told = f"; {evidence}" if evidence.doubtful else ""
+        lines.append(("cores per GPU", f"{word} {share}{told}"))
+    interactive = cluster.wall_time.interactive_maximum
+    if interactive is not None:
+        lines.append(("interactive jobs", f"at most {units.format_time(interactive)}"))
+    return lines
+
+
+def mandatory(cluster: Cluster) -> List[str]:
+    """The options that name an account and a QOS, where the site requires them."""
+    policy = cluster.policy
+    pairs = (("--account", policy.account_required), ("--qos", policy.qos_required))
+    return [option for option, required in pairs if required]

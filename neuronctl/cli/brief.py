@@ -1,0 +1,173 @@
+"""``neuronctl brief``: one page about the cluster, for people and coding agents."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
+
+import click
+
+from neuronctl import units
+from neuronctl.brief import Brief, PartitionBrief, gather
+from neuronctl.cli.job_options import catalog_option
+from neuronctl.cli.json_data import partition_now_data
+from neuronctl.console import print_json, print_text
+from neuronctl.errors import UsageError
+from neuronctl.paths import data_path
+from neuronctl.words import moment, utc
+
+_SKILL_HEAD = """\
+---
+name: neuronctl
+description: Submit, follow, and repair GPU jobs on a Slurm cluster with neuronctl. Use it for every
+  training, evaluation, or other batch job that has to run on the cluster.
+---
+
+"""
+
+
+@click.command("brief")
+@click.option("--cluster", metavar="NAME", help="Cluster of the catalog (default: the one here).")
+@catalog_option
+@click.option("--agents", is_flag=True, help="Print the guide as a block for an AGENTS.md.")
+@click.option("--skill", is_flag=True, help="Print the guide as a skill file (SKILL.md).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.brief/1).")
+def command(
+    cluster: Optional[str], catalog: Optional[str], agents: bool, skill: bool, as_json: bool
+) -> None:
+    """Print what you need to know to run jobs here, as one page of Markdown.
+
+    The page has the cluster's rules and partitions, your limits and defaults, what is free now, the
+    steps from a program to a finished job, and the common mistakes. It is meant for people and for
+    coding agents. --agents and --skill print the part that is the same on every cluster.
+    """
+    if agents + skill + as_json > 1:
+        raise UsageError("--agents, --skill, and --json contradict each other", "keep one of them")
+    if agents:
+        print_text(f"<!-- neuronctl: begin -->\n{_guide()}<!-- neuronctl: end -->")
+    elif skill:
+        print_text(_SKILL_HEAD + _guide().rstrip())
+    else:
+        found = gather(catalog, cluster)
+        if as_json:
+            print_json("neuronctl.brief/1", _data(found))
+        else:
+            print_text("\n".join([*_page(found), _guide().rstrip()]))
+
+
+def _guide() -> str:
+    """The steps and the common mistakes."""
+    with open(data_path("templates/agents.md"), encoding="utf-8") as file:
+        return file.read()
+
+
+def _page(found: Brief) -> Iterator[str]:
+    cluster = found.cluster
+    how = f" ({found.how})" if found.how else ""
+    yield f"# Jobs on {cluster.title}\n"
+    yield f"Cluster `{cluster.name}`{how}. Rules: {cluster.source}, {cluster.date}."
+    if found.asked_at is None:
+        yield f"**All limits are from the catalog, because {found.silent}.**"
+    else:
+        yield f"Limits and free nodes: from Slurm, {moment(found.asked_at)}."
+    yield "\n## Rules of the cluster\n"
+    yield from (f"- `{what}`: {rule}" if what[0] == "-" else f"- {what}: {rule}"
+                for what, rule in found.rules)  # fmt: skip
+    meanings = cluster.policy.comment.meanings
+    for option, values in found.comment.items():
+        told = (f"{value} ({meanings[value]})" if value in meanings else value for value in values)
+        yield f"- values of `{option}`: {', '.join(told)}"
+    yield "\n## Partitions\n"
+    yield from _partitions(found)
+    yield "\n## You\n"
+    yield f"- login name: {found.user}"
+    for account, qos in found.accounts:
+        yield f"- account {account}, QOS {', '.join(qos) or 'none'}"
+    if cluster.scratch:
+        yield f"- scratch directory: {cluster.scratch.replace('{user}', found.user)}"
+    for setting in found.defaults:
+        value = "" if setting.value is True else f" {', '.join(setting.texts)}"
+        yield f"- default of all your jobs: `--{setting.option.long}{value}` ({setting.where})"
+    if not found.defaults:
+        yield "- You have no defaults; `neuronctl config set KEY VALUE` sets one."
+    yield ""
+
+
+_LIMITS = ("partition", "nodes", "GPUs per node", "cores per node", "time limit")
+_YOURS = ("your GPUs", "your running jobs", "your jobs")
+_NOW = ("free now", "one more job")
+
+
+def _partitions(found: Brief) -> Iterator[str]:
+    live = found.asked_at is not None
+    header = (*_LIMITS, *_YOURS, *(_NOW if live else ()))
+    for row in (header, ("---",) * len(header), *(_row(one, found) for one in found.partitions)):
+        yield f"| {' | '.join(row)} |"
+    yield ""
+    figures = "what you hold, and your limit" if live else "your limit"
+    yield f'The columns with "your" show {figures}, over all your jobs in the partition.'
+    for one in found.partitions:
+        if one.partition.note:
+            yield f"- {one.partition.name}: {one.partition.note}"
+
+
+def _row(one: PartitionBrief, found: Brief) -> Tuple[str, ...]:
+    partition, now = one.partition, one.now
+    cores = "-".join(map(str, sorted({*partition.cores_per_node[:1], *partition.cores_per_node})))
+    each = found.cluster.cores_per_gpu(partition) if partition.gpus_per_node else None
+    gpus = f"{partition.gpus_per_node} {partition.gpu or ''}".strip()
+    time = partition.wall_time.maximum
+    limits = (partition.max_gpus, partition.max_running_jobs, partition.max_submit_jobs)
+    held: Sequence[object] = limits if now is None else (now.my_gpus, now.my_running, now.my_jobs)
+    free = () if now is None else (f"{now.free} {now.unit}{'' if now.free == 1 else 's'}",)
+    return (
+        f"`{partition.name}`{'' if partition.open else ' (closed to you)'}",
+        str(partition.nodes or "?"),
+        gpus if partition.gpus_per_node else "none",
+        (cores or "?") + (f" ({each} per GPU)" if each else ""),
+        "?" if time is None else units.format_time(time),
+        *("no limit known" if figure is None else str(figure) for figure in held),
+        *(() if now is None else (*free, now.wait(found.asked_at or 0))),
+    )
+
+
+def _data(found: Brief) -> Dict[str, Any]:
+    cluster = found.cluster
+    return {
+        "cluster": cluster.name,
+        "title": cluster.title,
+        "source": cluster.source,
+        "date": cluster.date,
+        "recognised_by": found.how,
+        "user": found.user,
+        "asked_at": utc(found.asked_at),
+        "not_asked": found.silent,
+        "rules": [{"subject": what, "rule": rule} for what, rule in found.rules],
+        "comment": {option: list(values) for option, values in found.comment.items()},
+        "meanings": dict(cluster.policy.comment.meanings),
+        "partitions": [
+            {
+                "partition": one.partition.name,
+                "open": one.partition.open,
+                "nodes": one.partition.nodes,
+                "gpus_per_node": one.partition.gpus_per_node,
+                "gpu": one.partition.gpu,
+                "cores_per_node": list(one.partition.cores_per_node),
+                "cores_per_gpu": cluster.cores_per_gpu(one.partition),
+                "time_limit": one.partition.wall_time.maximum,
+                "max_nodes": one.partition.max_nodes,
+                "max_gpus": one.partition.max_gpus,
+                "max_running_jobs": one.partition.max_running_jobs,
+                "max_submit_jobs": one.partition.max_submit_jobs,
+                "note": one.partition.note,
+                "now": None if one.now is None else partition_now_data(one.now),
+            }
+            for one in found.partitions
+        ],
+        "accounts": [{"account": account, "qos": list(qos)} for account, qos in found.accounts],
+        "scratch": (cluster.scratch or "").replace("{user}", found.user),
+        "defaults": [
+            {"key": setting.option.long, "value": setting.value, "where": setting.where}
+            for setting in found.defaults
+        ],
+        "guide": _guide(),
+    }

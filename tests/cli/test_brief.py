@@ -1,0 +1,99 @@
+"""``neuronctl brief``: one page about the cluster, and the guide for coding agents."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import click
+import pytest
+
+from neuronctl.cli.root import root as commands
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def keys(data: Any) -> Iterator[str]:
+    """The keys of all objects in JSON data, except of those that are keyed by the site's words."""
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield key
+            yield from () if key in ("comment", "meanings") else keys(value)
+    elif isinstance(data, list):
+        for item in data:
+            yield from keys(item)
+
+
+def test_the_page_has_rules_limits_and_defaults(run: Run, clean_home: Path) -> None:
+    run("config", "set", "field", "nlp")
+    page = run("brief").stdout
+    assert page.startswith("# Jobs on KISTI Neuron\n")
+    for words in (
+        "KISTI Neuron user guide",
+        "All limits are from the catalog, because",
+        "- `--comment`: mandatory, field=FIELD;appl=APPL\n",
+        "nlp (natural language processing)",
+        "| `amd_a100nv_8` | 9 | 8 a100 | 64 (8 per GPU) | 2-00:00:00 | 88 | 10 | 20 |\n",
+        "`--field nlp` (",
+        "### Common mistakes",
+    ):
+        assert words in page
+    assert "{user}" not in page and len(page.splitlines()) < 100
+    other = run("brief", "--cluster", "jureca").stdout
+    assert other.startswith("# Jobs on ") and "- `--account`: mandatory" in other
+
+
+def test_a_secret_among_the_defaults_is_masked(run: Run, clean_home: Path) -> None:
+    run("config", "set", "env", "HF_TOKEN=hf_0123456789abcdefghijABCDEFGHIJ")
+    for words in (["brief"], ["brief", "--json"]):
+        assert "hf_0123" not in run(*words).stdout
+
+
+def test_its_json_is_the_published_one(run: Run, root: Path) -> None:
+    data = json.loads(run("brief", "--json").stdout)
+    assert data["schema"] == "neuronctl.brief/1" and data["cluster"] == "neuron"
+    here = next(row for row in data["partitions"] if row["partition"] == "amd_a100nv_8")
+    assert (here["gpus_per_node"], here["time_limit"], here["now"]) == (8, 172800, None)
+    assert data["asked_at"] is None and data["not_asked"]
+    page = (root / "docs/reference/json.md").read_text(encoding="utf-8")
+    section = page.partition("## neuronctl.brief/1")[2].partition("\n## ")[0]
+    assert {key for key in keys(data) if f"`{key}`" not in section} == {"schema"}
+
+
+def test_agents_and_skill_are_the_same_guide(run: Run) -> None:
+    block, skill = run("brief", "--agents").stdout, run("brief", "--skill").stdout
+    assert block.startswith("<!-- neuronctl: begin -->\n## Run a job with neuronctl\n")
+    assert block.endswith("<!-- neuronctl: end -->\n")
+    head = re.match(r"---\nname: [a-z-]+\ndescription: .+\n(?:  .+\n)*---\n\n", skill)
+    assert head and skill[head.end() :] in block
+    assert "contradict each other" in run("brief", "--agents", "--json", code=2).stderr
+
+
+def test_every_command_of_the_guide_is_understood(root: Path) -> None:
+    text = (root / "templates/agents.md").read_text(encoding="utf-8")
+    lines = re.findall(r"`(neuronctl [^`]+)`", text)
+    assert len(lines) > 6
+    context = commands.make_context("neuronctl", ["brief"])
+    for line in lines:
+        name, *words = shlex.split(line)[1:]
+        command = commands.get_command(context, name)
+        assert command is not None, line
+        try:
+            command.make_context(name, words, parent=context)
+        except click.UsageError as error:  # of what it does with a file that is not here
+            pytest.fail(f"{line}: {error}")
+    options = set(re.findall(r"`(--[a-z-]+)", text))
+    known = {name for command in ("submit", "brief") for name in option_names(command)}
+    assert options - known == set()
+
+
+def option_names(name: str) -> Iterator[str]:
+    command = commands.get_command(click.Context(commands), name)
+    assert command is not None
+    for parameter in command.params:
+        yield from parameter.opts
+    yield "--help"

@@ -58,6 +58,10 @@ class PolicyError(NeuronctlError):
     exit_code = 4
 
 
+class PlanChangedError(PolicyError):
+    """A plan that was kept is no longer what would be submitted; the message names the changes."""
+
+
 class TemplateError(NeuronctlError):
     """A template cannot be found, parsed, or rendered; the message names file:line."""
 

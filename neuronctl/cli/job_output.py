@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Optional, Sequence, TextIO, Tuple
+from typing import TYPE_CHECKING, Callable, Optional, Sequence, TextIO, Tuple
 
 from neuronctl.cli.say import notify, print_script, said_if_possible, say
 from neuronctl.console import Column, print_line, print_table
-from neuronctl.errors import PolicyError, SlurmRefusedError, UsageError
+from neuronctl.errors import NeuronctlError, PolicyError, SlurmRefusedError, UsageError
 from neuronctl.files import write_whole
 from neuronctl.frozen import dataclass
 from neuronctl.shell import join
@@ -36,7 +36,8 @@ class SubmitMode:
 class TerminalReporter:
     """Reports a submission on the terminal.
 
-    before: the decisions of the job that is being resubmitted, to show what differs.
+    before: the decisions of the job that is being resubmitted, to show what differs. keep: keeps
+    what a dry run shows as JSON; returns the plan's id, and why there is none.
     """
 
     def __init__(
@@ -45,11 +46,13 @@ class TerminalReporter:
         *,
         explain: bool = False,
         before: Optional[Sequence[Tuple[str, ...]]] = None,
+        keep: Optional[Callable[[RecordDraft, JudgedJob], Tuple[str, str]]] = None,
     ) -> None:
         self.command_line = ("neuronctl", *sys.argv[1:])
         self._mode = mode or SubmitMode()
         self._explain = explain
         self._before = before
+        self._keep = keep
 
     def tell(self, message: str) -> None:
         """Say it on standard error."""
@@ -77,9 +80,9 @@ class TerminalReporter:
         return judged.refusal("use --force to override")
 
     def unexplained(
-        self, draft: RecordDraft, judged: Optional[JudgedJob], by: SlurmRefusedError
+        self, draft: RecordDraft, judged: Optional[JudgedJob], by: NeuronctlError
     ) -> None:
-        """With ``--json``, print the data; sbatch's message is printed as the error."""
+        """With ``--json``, print the data; the message is printed as the error."""
         from neuronctl.gate.verdict import REFUSED, Verdict
 
         self._print_data(draft, judged, verdict=Verdict(REFUSED, by.message))
@@ -99,7 +102,12 @@ class TerminalReporter:
         if not self._mode.dry_run:
             return
         if self._mode.as_json:
-            self._print_data(draft, judged)
+            plan = ""
+            if self._keep is not None and judged is not None:
+                plan, why_not = self._keep(draft, judged)
+                if why_not:
+                    notify(f"this job has no plan that can be submitted with --plan: {why_not}")
+            self._print_data(draft, judged, plan=plan)
             return
         print_script(draft.script)
         if draft.sbatch:
@@ -119,6 +127,7 @@ class TerminalReporter:
         judged: Optional[JudgedJob],
         done: Optional[Submission] = None,
         verdict: Optional[Verdict] = None,
+        plan: str = "",
     ) -> None:
         if self._mode.as_json:
             from neuronctl.cli.json_data import submission_data
@@ -126,7 +135,7 @@ class TerminalReporter:
 
             if verdict is None and judged is not None:
                 verdict = judged.verdict
-            print_json("neuronctl.submit/1", submission_data(draft, judged, done, verdict))
+            print_json("neuronctl.submit/1", submission_data(draft, judged, done, verdict, plan))
 
 
 def show_choice(choice: Optional[Choice]) -> None:

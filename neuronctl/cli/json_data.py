@@ -67,15 +67,17 @@ def submission_data(
     job: Optional[JudgedJob],
     submission: Optional[Submission],
     verdict: Optional[Verdict],
+    kept: str = "",
 ) -> Dict[str, Any]:
     """A job to be submitted; job: None where a recorded script is, byte for byte.
 
-    "choice" are the partitions of ``-p auto``, best first.
+    "choice" are the partitions of ``-p auto``, best first. kept: the id of its plan, "" for none.
     """
     plan, choice = (None, None) if job is None else (job.plan, job.choice)
     logs: Union[RecordDraft, Submission] = submission or draft
     return {
         "job_id": None if submission is None else submission.job_id,
+        "plan": kept or None,
         "cluster": draft.catalog_cluster,
         "partition": draft.partition,
         "job_name": draft.job_name,

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from neuronctl.forecast.outcomes import Wait
     from neuronctl.forecast.snapshot import Snapshot
     from neuronctl.gate.ask import AskedOnce
+    from neuronctl.slurm.answers import ClusterFigures
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,11 @@ class Judgement:
         from neuronctl.forecast.free_nodes import may_be_planned_for_others
 
         return may_be_planned_for_others(self.forecast.nodes)
+
+    @property
+    def limits(self) -> Optional[ClusterFigures]:
+        """The limits by which Slurm judges it; None where Slurm was not asked or silent."""
+        return None if self.forecast is None else self.forecast.on_cluster.snapshot.limits
 
     @property
     def free_nodes(self) -> int:

@@ -126,6 +126,11 @@ class JobRecord:
         return replace(self, **_of_draft(draft))
 
     @property
+    def called(self) -> str:
+        """``job 4711``; ``plan 9f3…`` where it has not been submitted."""
+        return f"plan {self.key}" if self.job_id is None else f"job {self.job_id}"
+
+    @property
     def draft(self) -> RecordDraft:
         """What was known before sbatch ran; ``script`` and ``command_line`` are masked.
 

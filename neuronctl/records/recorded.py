@@ -32,7 +32,7 @@ def record_of(store: RecordStore, job_id: int) -> JobRecord:
 
 def request_layer(record: JobRecord) -> Layer:
     """The recorded request, as the lowest layer of a new one, without its masked variables."""
-    origin = Origin(Source.ASKED, f"record of job {record.job_id}")
+    origin = Origin(Source.ASKED, f"record of {record.called}")
     known = {field.name for field in dataclasses.fields(JobRequest)} - {"origins", "amounts"}
     values = {
         name: _from_json(value)

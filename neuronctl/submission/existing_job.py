@@ -118,7 +118,11 @@ class ExistingJob(_GivenToSbatch):
                 made = plan(self.request, self.cluster)
             except NeuronctlError:
                 made = plan(JobRequest(script=script.name, launcher="srun"), self.cluster)
-        return JudgedJob(made, tuple(findings), verdict, self.choice, existing_script=True)
+        return JudgedJob(
+            *(made, tuple(findings), verdict, self.choice),
+            existing_script=True,
+            limits=judged.limits,
+        )
 
     def _not_judged(self) -> str:
         named = self.slurm_cluster

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from neuronctl.gate.partition_choice import Choice
     from neuronctl.gate.verdict import Verdict
     from neuronctl.records.job_record import RecordDraft
+    from neuronctl.slurm.answers import ClusterFigures
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class JudgedJob:
 
     verdict: what would happen to the job now; None where Slurm is not asked (``generate``). choice:
     with ``-p auto``, how its partition was chosen. existing_script: whether the script is not one
-    of neuronctl's; it then starts what it starts.
+    of neuronctl's; it then starts what it starts. limits: as of Judgement.
     """
 
     plan: JobPlan
@@ -32,6 +33,7 @@ class JudgedJob:
     choice: Optional[Choice] = None
     warnings: Tuple[str, ...] = ()
     existing_script: bool = False
+    limits: Optional[ClusterFigures] = None
 
     @property
     def errors(self) -> Tuple[Finding, ...]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from neuronctl.batchscript.bash_syntax import SyntaxProblem
     from neuronctl.gate.ask import AskedOnce
     from neuronctl.gate.verdict import Verdict
+    from neuronctl.slurm.answers import ClusterFigures
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class JudgedScript:
 
     plan: what its directives ask for, None where it is not judged as a job. verdict: what would
     happen to it now, None where Slurm was not asked. facts: as it was read; None for a command
-    line.
+    line. limits: as of Judgement.
     """
 
     name: str
@@ -45,6 +46,7 @@ class JudgedScript:
     plan: Optional[JobPlan] = None
     verdict: Optional[Verdict] = None
     facts: Optional[ScriptFacts] = None
+    limits: Optional[ClusterFigures] = None
 
     @property
     def has_errors(self) -> bool:
@@ -138,7 +140,8 @@ def judge_script(
     if judgement is not None and now:
         # Only what holds for the script stands against it.
         verdict = judgement.with_rules(of_script.finding for of_script in found).verdict
-    return JudgedScript(name, text, found, made, verdict, facts)
+    limits = None if judgement is None else judgement.limits
+    return JudgedScript(name, text, found, made, verdict, facts, limits)
 
 
 def _known_options(header: Header, by: JudgeBy) -> FrozenSet[str]:

@@ -6,15 +6,22 @@ the library are each a Reporter.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Mapping, Optional, Protocol, Sequence
+import contextlib
+from typing import TYPE_CHECKING, Mapping, Optional, Protocol, Sequence, Tuple
 
-from neuronctl.errors import NeuronctlError, PolicyError, SlurmRefusedError
+from neuronctl.errors import (
+    NeuronctlError,
+    PlanChangedError,
+    PolicyError,
+    SlurmRefusedError,
+)
 from neuronctl.frozen import replace
 
 if TYPE_CHECKING:
     from neuronctl.records.job_record import RecordDraft
     from neuronctl.submission.existing_script import ExistingScript
     from neuronctl.submission.judged_job import JudgedJob
+    from neuronctl.submission.kept_plan import KeptPlan
     from neuronctl.submission.transaction import Submission
 
 
@@ -67,9 +74,9 @@ class Reporter(Protocol):
         """What to raise where errors refuse the job. by: sbatch, which refused it first."""
 
     def unexplained(
-        self, draft: RecordDraft, judged: Optional[JudgedJob], by: SlurmRefusedError
+        self, draft: RecordDraft, judged: Optional[JudgedJob], by: NeuronctlError
     ) -> None:
-        """Say that sbatch refuses the job, for a reason that is not known here."""
+        """Say that the job is refused by sbatch, for an unknown reason, or by its kept plan."""
 
     def submitting(self, draft: RecordDraft, judged: Optional[JudgedJob]) -> None:
         """Say what is submitted, or would be."""
@@ -90,37 +97,59 @@ def judge_job(
     return judged
 
 
+def draft_of(
+    job: Submittable, reporter: Reporter, *, force: bool = False, fresh: bool = False
+) -> Tuple[RecordDraft, Optional[JudgedJob]]:
+    """Judge a job, as judge_job() does, and write its script: the record that it would have."""
+    judged = judge_job(job, reporter, force=force, fresh=fresh)
+    command_line = tuple(reporter.command_line)
+    draft = replace(job.draft, script=job.script(), command_line=command_line)
+    return (draft if judged is None else judged.recorded(draft)), judged
+
+
 def submit_job(
-    job: Submittable, reporter: Reporter, *, force: bool = False, dry_run: bool = False
+    job: Submittable,
+    reporter: Reporter,
+    *,
+    force: bool = False,
+    dry_run: bool = False,
+    kept: Optional[KeptPlan] = None,
 ) -> Optional[Submission]:
     """Judge a job, submit it, and record it; with ``dry_run`` stop before sbatch: None.
 
+    kept: the plan that ``job`` was made of; raises PlanChangedError where it is no longer the same.
     Raises PolicyError for errors without ``force``, TemplateError, SlurmRefusedError, and
     SlurmUnavailableError, after which the job may be in the queue nevertheless.
     """
-    judged = judge_job(job, reporter, force=force, fresh=dry_run)
-    command_line = tuple(reporter.command_line)
-    draft = replace(job.draft, script=job.script(), command_line=command_line)
-    if judged is not None:
-        draft = judged.recorded(draft)
+    fresh = dry_run or kept is not None
+    draft, judged = draft_of(job, reporter, force=force, fresh=fresh)
+    if kept is not None:
+        try:
+            kept.check(draft, judged)
+        except PlanChangedError as error:
+            reporter.unexplained(draft, judged, error)
+            raise
     reporter.submitting(draft, judged)
     if dry_run:
         return None
     from neuronctl.submission.transaction import submit_draft
 
     try:
-        done = submit_draft(
-            *(draft, reporter.tell),
-            existing=job.existing,
-            variables=job.variables,
-            cluster=job.slurm_cluster,
-        )
+        with contextlib.nullcontext() if kept is None else kept.taken():
+            done = submit_draft(
+                *(draft, reporter.tell),
+                existing=job.existing,
+                variables=job.variables,
+                cluster=job.slurm_cluster,
+            )
     except SlurmRefusedError as error:
         now = _judge_refused(job, judged)
         if now is not None:
             raise reporter.refused(draft, now, error) from error
         reporter.unexplained(draft, judged, error)
         raise
+    if kept is not None:
+        kept.submitted(done.job_id)
     reporter.submitted(draft, judged, done)
     return done
 

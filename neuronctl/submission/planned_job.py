@@ -65,7 +65,9 @@ class PlannedJob:
         )
         judgement = judge_plan(self.plan, by)
         verdict = judgement.verdict if self.ask_slurm else None
-        return JudgedJob(self.plan, judgement.findings, verdict, self.choice)
+        return JudgedJob(
+            *(self.plan, judgement.findings, verdict, self.choice), limits=judgement.limits
+        )
 
     @property
     def variables(self) -> Mapping[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
@@ -17,7 +18,11 @@ from neuronctl.cli import COMMANDS, SECTIONS
 from neuronctl.errors import NeuronctlError, SlurmError
 
 Offer = Tuple[str, str, str]
-"""A kind ("value", "file", or "dir": the shell itself completes these), the word, its meaning."""
+"""A kind, the word, its meaning.
+
+A "part" is a value that goes on, so that no blank follows; a "file" or "dir" is completed by the
+shell itself.
+"""
 
 _PATIENCE = 1.0  # seconds for Slurm to answer
 _OLDEST = 5.0  # seconds for which its answer about the queue will do
@@ -137,7 +142,7 @@ def _described(path: str, command: Any) -> Iterator[Tuple[str, Dict[str, Any]]]:
             takes = "" if parameter.is_flag else (parameter.metavar or "TEXT")
             names = [*parameter.opts, *parameter.secondary_opts]
             kind = max(names, key=len)[2:] if takes else ""
-            kind = kind if kind in _OF_OPTIONS else takes
+            kind = kind if kind in _OF_OPTIONS or kind == "dependency" else takes
             for name in sorted(names, key=len, reverse=True):
                 options[name] = (kind, (parameter.help or "").partition(". ")[0])
         else:
@@ -168,6 +173,8 @@ def _values(kind: Any, word: str, command: Mapping[str, Any], before: str = "") 
     if name in _LISTS:  # a,b: of the last one
         several = word[: word.rfind(",") + 1]
         word = word[len(several) :]
+    if name == "dependency":
+        yield from _dependencies(word, before)
     known = _OF_OPTIONS.get(name) or _OF_WORDS.get(name)
     for value, meaning in known(str(command["name"])) if known is not None else ():
         if value.startswith(word):
@@ -176,6 +183,27 @@ def _values(kind: Any, word: str, command: Mapping[str, Any], before: str = "") 
         yield "file", word or ".", ""
     elif name in _DIRECTORIES:
         yield "dir", word or ".", ""
+
+
+def _dependencies(word: str, before: str) -> Iterator[Offer]:
+    """Of ``afterok:41:pr``, the kind, or a job that has not ended, by name or id."""
+    from neuronctl.units import DEPENDENCIES
+
+    _, begun, rest = re.split(r"^(.*[,?])?", word, maxsplit=1)
+    head, colon, last = rest.rpartition(":")
+    before += begun or ""
+    if not colon:
+        for kind in DEPENDENCIES:
+            if kind.startswith(rest):
+                yield (
+                    ("value", before + kind, "")
+                    if kind == "singleton"
+                    else (*("part", f"{before}{kind}:"), "")
+                )
+    elif head.partition(":")[0] in DEPENDENCIES:
+        for job, meaning in _jobs("wait"):
+            if job.startswith(last):
+                yield "value", f"{before}{head}:{job}", meaning
 
 
 def _jobs(command: str) -> Known:

@@ -25,6 +25,7 @@ _neuronctl_complete() {
             file) compopt -o default -o bashdefault ;;
             dir) compopt -o dirnames ;;
             *)
+                [[ $kind != part ]] || compopt -o nospace
                 [[ $word == -* ]] || printf -v word %q "$word"
                 words+=("$word")
                 meanings+=("$meaning")
@@ -49,14 +50,15 @@ _ZSH = r"""#compdef neuronctl
 (( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i }
 _neuronctl_complete() {
     local kind word meaning files
-    local -a rows
+    local -a rows goes_on
     while IFS=$'\t' read -r kind word meaning; do
         case $kind in
             file|dir) files=$kind ;;
+            part) goes_on=(-S '') ;|
             *) rows+=("${word//:/\\:}${meaning:+:$meaning}") ;;
         esac
     done < <(_NEURONCTL_COMPLETE=zsh neuronctl "${(@Q)words[2,CURRENT]}" 2>/dev/null)
-    (( $#rows )) && _describe -V neuronctl rows
+    (( $#rows )) && _describe -V neuronctl rows "${goes_on[@]}"
     [[ -n $files && $PREFIX == --*=* ]] && compset -P '*='
     case $files in
         file) _files ;;

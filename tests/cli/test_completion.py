@@ -114,6 +114,30 @@ def test_jobs_by_name_and_id(run: Run, fake_slurm: FakeSlurm) -> None:
     assert kinds("diff", "41", "jo") == ["file"]
 
 
+def test_jobs_inside_a_dependency(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(
+        queue_row("41", name="prep"),
+        queue_row("42", name="pretrain", state="PENDING"),
+        queue_row("44", name="previous", state="COMPLETED"),
+    )
+    begun = list(completing.offers(["submit", "-d", "after"]))
+    assert ("part", "afterok:", "") in begun and all(kind == "part" for kind, _, _ in begun)
+    assert offered("submit", "--dependency", "si") == {"singleton": ""}
+    assert list(offered("submit", "-d", "afterok:")) == [
+        *("afterok:prep", "afterok:pretrain", "afterok:42", "afterok:41"),
+    ]
+    assert list(offered("generate", "-d", "afterok:41:4")) == ["afterok:41:42", "afterok:41:41"]
+    assert offered("submit", "--dependency=afterok:7,afterany:prep")[
+        "--dependency=afterok:7,afterany:prep"
+    ]
+    assert list(offered("submit", "-d", "afterok:7?aftera")) == ["afterok:7?afterany:"]
+    assert offered("submit", "-d", "never:4") == {}
+    said = complete(run, "bash", "neuronctl submit -d afterok:pre", "pre").splitlines()
+    assert [row.split("\t")[:2] for row in said] == [["value", "prep"], ["value", "pretrain"]]
+    said = complete(run, "bash", "neuronctl submit -d afterok:", ":").splitlines()
+    assert said[0].split("\t")[1] == "prep"
+
+
 def test_a_silent_slurm_is_not_waited_for(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("squeue", delay=60)
     began = time.monotonic()
@@ -233,6 +257,10 @@ def test_in_a_real_shell(shell: Shell) -> None:
     shell.shows("--field nlp ")
     shell.type("\x15neuronctl submit --field=robot\t")
     shell.shows("=robotics ")
+    shell.type("\x15neuronctl submit -d aftern\t")
+    shell.shows("afternotok:")
+    shell.type("4\x01echo \r")  # no blank has come behind the colon
+    shell.shows("submit -d afternotok:4\r")
     shell.type("\x15neuronctl submit -f mine-o\t")
     shell.shows("mine-of-today.yaml")
 

@@ -19,13 +19,14 @@ from neuronctl.cli.job_options import (
     job_options,
     optional_program,
 )
-from neuronctl.cli.say import notify
+from neuronctl.cli.say import notify, print_script
 from neuronctl.console import printable
 from neuronctl.errors import JobFileError, UsageError, did_you_mean
+from neuronctl.files import open_regular
 from neuronctl.paths import defaults_file
 from neuronctl.request.job import OPTIONS, JobRequest
 from neuronctl.request.job_file import JOB_FILE, configuration, own_job_file
-from neuronctl.shell import quote
+from neuronctl.shell import join, quote
 from neuronctl.submission.first_job import (
     PERSONAL,
     Worked,
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
 
 _MOST_QUESTIONS = 4
+_COPIES = "NC310"
+_LONGEST = 500_000  # bytes of a program that is changed
 
 
 @click.command("init", cls=BatchCommand, context_settings={"allow_interspersed_args": False})
@@ -55,6 +58,9 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     partition with room. On a terminal, you are asked for the rest, in four questions at most. The
     job is checked first, and nothing is written if it would be refused. What all of your jobs
     share goes into your configuration. With --force, an existing job.yaml is overwritten.
+
+    If the program is written for one GPU and you request several, the change that makes it
+    distributed is printed, for 'patch'.
     """
     from neuronctl.catalog.loader import load
     from neuronctl.catalog.local_cluster import recognise
@@ -89,6 +95,8 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     )
     judged = planned.judge(fresh=True)
     job_output.show_findings(judged)
+    if any(finding.code == _COPIES for finding in judged.findings):
+        _show_distributed(planned.plan.request)
     if judged.errors and not force:
         raise judged.refusal(f"use --force to write {JOB_FILE} all the same")
     notify(f"the job in {planned.plan.partition_list}: {job_output.summary(judged)}")
@@ -136,6 +144,37 @@ class _Questions:
 
         answer: str = click.prompt(printable(question), default, value_proc=checked, err=True)
         return answer
+
+
+def _show_distributed(request: JobRequest) -> None:
+    """Print the change that makes one training of a program for one GPU, where it is known."""
+    import difflib
+    import io
+
+    from neuronctl.planning.software import python_file
+    from neuronctl.submission.distributed_program import distributed
+
+    path = request.from_here(python_file(request) or "")
+    try:
+        with open_regular(path) as file:
+            text = file.read(_LONGEST).decode("utf-8")
+    except (OSError, ValueError):
+        return
+    change = distributed(text)
+    if change is None:
+        return
+    before, after = (list(io.StringIO(version)) for version in (text, change.text))
+    lines = difflib.unified_diff(before, after, path, path)
+    without_end = "\n\\ No newline at end of file\n"
+    diff = "".join(line if line.endswith("\n") else line + without_end for line in lines)
+    print_script(diff, "diff")
+    again = join(("neuronctl", *sys.argv[1:]))
+    notify(
+        f"this change makes it one training on all GPUs; to make it: {again} | patch {quote(path)}",
+        *(f"by hand: {what}" for what in change.by_hand),
+        "each process takes batches of its own: one step sees as many samples as all of them "
+        "together; adapt the batch size or the learning rate",
+    )
 
 
 def _program(ask: _Questions, directory: str) -> str:

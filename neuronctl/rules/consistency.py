@@ -176,8 +176,9 @@ def copies(context: RuleContext) -> Iterator[Violation]:
     yield Violation(
         f"{plan.starts}, and {words}: {plan.processes} copies would do the same and overwrite each "
         "other's files",
-        "make it distributed: ten lines, see 'From one GPU to several' in docs/tutorial/first-multi"
-        f"-node-training.md; or request {once}; if this is meant: --launcher {plan.launcher.name}",
+        "make it distributed: 'neuronctl init' prints the change, and docs/tutorial/first-multi-"
+        f"node-training.md explains it under 'From one GPU to several'; or request {once}; if this "
+        f"is meant: --launcher {plan.launcher.name}",
         # Somebody who counts tasks, or runs other lines before, may know better.
         severity=None if alone and not (tasks or request.setup or request.setup_first) else WARNING,
     )

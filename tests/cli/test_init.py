@@ -20,6 +20,23 @@ TRAIN = "import torch\n\nif __name__ == '__main__':\n    print('training')\n"
 DISTRIBUTED = TRAIN + "    torch.distributed.init_process_group()\n"
 ALONE = TRAIN + "    torch.ones(1, requires_grad=True).backward()\n"
 
+ONE_GPU = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+def main():
+\tdata = TensorDataset(torch.randn(64, 8), torch.randn(64, 1))
+\tloader = DataLoader(data, batch_size=8, shuffle=True)
+\tmodel = torch.nn.Linear(8, 1).to("cuda:0")  # 한글
+\toptimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+\tfor epoch in range(3):
+\t\tfor x, y in loader:
+\t\t\tmodel(x).sum().backward()
+\ttorch.save(model.state_dict(), "model.pt")
+
+if __name__ == "__main__":
+\tmain()"""
+
 
 @pytest.fixture(autouse=True)
 def site(
@@ -293,3 +310,29 @@ def test_an_account_that_the_site_requires_is_asked_and_remembered(
     assert written(here)["appl"] == "jax" and "account" not in written(here)
     config = clean_home / ".config" / "neuronctl" / "config.yaml"
     assert config.read_text() == "field: nlp\naccount: lab\n"
+
+
+def test_the_change_that_makes_a_program_distributed(run: Run, tmp_path: Path) -> None:
+    here = project(tmp_path / "p", {"my train.py": ONE_GPU})
+    size = ["--field", "nlp", "--appl", "pytorch", "-N", "2", "--gpus-per-node", "2"]
+    refused = run("init", *size, "my train.py", cwd=here, code=4)
+    assert "NC310" in refused.stderr and not (here / "job.yaml").exists()
+    assert (
+        "train.py' | patch 'my train.py'" in refused.stderr
+        and "batches of its own" in refused.stderr
+    )
+    subprocess.run(
+        ["git", "apply", "-p0"], input=refused.stdout.encode(), cwd=here, check=True,
+        env={**os.environ, "GIT_CEILING_DIRECTORIES": str(tmp_path)},
+    )  # fmt: skip
+    assert "DistributedDataParallel(model)" in (here / "my train.py").read_text()
+    again = run("init", *size, "my train.py", cwd=here)
+    assert again.stdout == "" and "NC310" not in again.stderr
+    run("submit", "--dry-run", cwd=here)
+
+
+def test_what_is_no_program_for_one_gpu_has_no_change(run: Run, tmp_path: Path) -> None:
+    here = project(tmp_path / "p", {"train.py": ALONE, "two.py": DISTRIBUTED})
+    size = ["--field", "nlp", "--appl", "pytorch", "-N", "2", "--gpus-per-node", "2"]
+    assert run("init", *size, "train.py", cwd=here, code=4).stdout == ""
+    assert run("init", *size, "two.py", cwd=here).stdout == ""

@@ -86,23 +86,34 @@ def test_a_distributed_program_on_one_gpu(bench: Sandbox, horovod_venv: Path) ->
     assert bench.exec(["neuronctl", "logs", "ddp"]).stdout == "rank 0 of 1\n"
 
 
-def test_ten_lines_make_one_training_of_four(bench: Sandbox, horovod_venv: Path) -> None:
+def test_init_makes_one_training_of_four(bench: Sandbox, horovod_venv: Path) -> None:
     (diff,) = re.findall(r"```diff\n(.*?)```", TUTORIAL.read_text("utf-8"), re.DOTALL)
     lines = diff.splitlines()
-    assert sum(line.startswith("+") for line in lines) in range(10, 14)
-    bench.write("one.py", "".join(f"{line[1:]}\n" for line in lines if line[:1] != "+"))
-    bench.write("four.py", "".join(f"{line[1:]}\n" for line in lines if line[:1] != "-"))
-    submit = ["neuronctl", "submit", *JOB, f"--venv={horovod_venv}", "--wait"]
-    size = ["-N", "2", "--gpus-per-node", "2"]
-    alone = bench.exec([*submit, *size, "one.py"], check=False)
-    assert alone.returncode == 4
-    assert "error NC310: torchrun starts 2 processes of one.py on each of 2 nodes" in alone.stderr
-    assert "-N 1 --gpus-per-node 1" in alone.stderr and "--launcher torchrun" in alone.stderr
-    for words in (["--gpus-per-node", "1", "one.py"], [*size, "four.py"]):
-        bench.exec(["rm", "-f", "model.pt"])
-        made = bench.exec([*submit, *words])
-        assert "NC310" not in made.stderr
-        bench.exec(["test", "-s", "model.pt"])
+    # PyTorch 2.13 aborts in one of ten exits of a process that used Gloo, whatever the program.
+    end = "import os, sys\nsys.stdout.flush()\nos._exit(0)\n"
+    one = "".join(f"{line[1:]}\n" for line in lines if line[:1] != "+")
+    four = "".join(f"{line[1:]}\n" for line in lines if line[:1] != "-") + end
+    job = [*JOB, f"--venv={horovod_venv}"]
+    own = ["env", f"XDG_CONFIG_HOME={bench.scratch}/new", "neuronctl"]
+    init = [*own, "init", "--chdir=one", *job, "-N", "2", "--gpus-per-node", "2", "train.py"]
+    bench.write("one/train.py", one)
+    refused = bench.exec(init, check=False)
+    assert refused.returncode == 4
+    assert "error NC310: torchrun starts 2 processes of train.py" in refused.stderr
+    assert "-N 1 --gpus-per-node 1" in refused.stderr and "--launcher torchrun" in refused.stderr
+    assert refused.stdout.splitlines()[3:] == lines
+    # The original runs on one GPU, the change on two nodes.
+    bench.exec(
+        ["neuronctl", "submit", "--wait", *job, "--chdir=one", "--gpus-per-node=1", "train.py"]
+    )
+    bench.exec(["test", "-s", "one/model.pt"])
+    bench.exec(["rm", "one/model.pt"])
+    bench.write("one/train.py", four)
+    assert "NC310" not in bench.exec(init).stderr
+    done = bench.exec([*own, "submit", "--wait"], check=False).stderr
+    log = bench.exec(["sh", "-c", "cat one/train_*.err; cat one/train_*.out"]).stdout
+    assert "ended: COMPLETED" in done, f"{done}\n{log}"
+    bench.exec(["sh", "-c", "test -s one/model.pt && rm job.yaml"])
 
 
 @pytest.mark.parametrize("options", [(), ("-c", "2")], ids=["derived", "asked"])

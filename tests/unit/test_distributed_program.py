@@ -1,0 +1,119 @@
+"""The change that makes a program for one GPU distributed: what it writes, and what it leaves."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from typing import List
+
+import pytest
+
+from neuronctl.submission.distributed_program import distributed
+
+HEAD = "import torch\nfrom torch.utils.data import DataLoader\n"
+WRAPPED = "model = DistributedDataParallel(model)"
+
+
+def added(text: str) -> List[str]:
+    """The new lines, without what every program gets."""
+    change = distributed(text)
+    assert change is not None
+    ast.parse(change.text)
+    lines = difflib.ndiff(text.splitlines(), change.text.splitlines())
+    return [line[2:] for line in lines if line.startswith("+ ") and line.strip() != "+"]
+
+
+def test_a_model_is_wrapped_on_its_gpu_and_before_its_optimizer() -> None:
+    before = f"{HEAD}model = make().cuda()\noptimizer = torch.optim.SGD(model.parameters(), 0.1)\n"
+    lines = added(before)
+    assert WRAPPED in lines and "import os" in lines and "import torch.distributed as dist" in lines
+    later = f"{HEAD}model = make()\nopt = AdamW(model.parameters())\n"
+    later += "model = model.to(device)\nf(model)\n"
+    change = distributed(later)
+    assert change and f"model = model.to(device)\n{WRAPPED}\nf(model)\n" in change.text
+
+
+def test_of_the_model_itself_what_the_wrapper_lacks() -> None:
+    lines = added(
+        HEAD + "model = make()\nmodel.load_state_dict(s)\nopt = SGD(model.parameters(), lr=0.1)\n"
+        "model.train()\nmodel.generate(x)\nmodel.load_state_dict(s)\n"
+        "def save(model):\n    torch.save(model.state_dict(), 'm')\n"
+    )
+    assert "model.module.generate(x)" in lines and "model.module.load_state_dict(s)" in lines
+    assert "    if dist.get_rank() == 0:" in lines
+    assert "        torch.save(model.module.state_dict(), 'm')" in lines
+    assert len([line for line in lines if "load_state_dict" in line]) == 1
+
+
+def test_two_models_are_wrapped_each() -> None:
+    lines = added(HEAD + "a, b = make()\nx = Adam(a.parameters())\ny = Adam(self.b.parameters())\n")
+    assert "a = DistributedDataParallel(a)" in lines
+    assert "self.b = DistributedDataParallel(self.b)" in lines
+
+
+@pytest.mark.parametrize(
+    ("call", "now"),
+    [
+        ("DataLoader(data, shuffle=True)", "DataLoader(data, sampler=DistributedSampler(data))"),
+        ("torch.utils.data.DataLoader(dataset=self.d, shuffle=True, num_workers=2)",
+         "torch.utils.data.DataLoader(dataset=self.d, sampler=DistributedSampler(self.d), "
+         "num_workers=2)"),
+        ("DataLoader(data, shuffle=not args.test)",
+         "DataLoader(data, sampler=DistributedSampler(data, shuffle=not args.test))"),
+    ],
+)  # fmt: skip
+def test_the_data_of_a_training_is_divided(call: str, now: str) -> None:
+    loop = "for epoch in tqdm(range(3)):\n    train(loader)\n"
+    lines = added(f"{HEAD}loader = {call}\ntest = DataLoader(other, shuffle=False)\n{loop}")
+    assert f"loader = {now}" in lines and not any("test =" in line for line in lines)
+    assert "    loader.sampler.set_epoch(epoch)  # shuffles" in lines
+
+
+def test_each_process_takes_its_own_gpu() -> None:
+    rest = "SGD(model.parameters())"
+    lines = added(
+        HEAD + 'd = torch.device("cuda:0")\ne = torch.device("cuda", 0)\nx.cuda(0)\n'
+        f"torch.cuda.set_device(1)\no = {rest}\n"
+    )
+    assert 'd = torch.device("cuda")' in lines and "x.cuda()" in lines
+    assert 'e = torch.device("cuda", int(os.environ["LOCAL_RANK"]))' in lines
+    assert 'torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))' in lines
+
+
+def test_it_begins_and_ends_with_the_program() -> None:
+    guarded = HEAD + "def main():\n    o = SGD(model.parameters())\nif __name__ == '__main__':\n"
+    lines = added(guarded + "    main()\n")
+    assert next(line for line in lines if "process_group" in line).startswith("    dist.init")
+    assert lines[-1] == "    dist.destroy_process_group()"
+    assert not any("destroy" in line for line in added(guarded + "    sys.exit(main())\n"))
+    assert added(guarded[:-1] + " main()\n")[-1] == "dist.destroy_process_group()"
+
+
+def test_what_the_text_does_not_show_is_left_in_words() -> None:
+    change = distributed(
+        HEAD + "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\n"
+        "loader = DataLoader(data, **options)\nmodel = nn.DataParallel(make())\n"
+        "opt = SGD(model.parameters())\nif ok: torch.save(model, 'm')\n"
+    )
+    assert change is not None and len(change.by_hand) == 4
+    said = " ".join(change.by_hand)
+    for words in ("line 4: leave CUDA", "line 5: give", "line 6: leave out", "line 8: save on one"):
+        assert words in said
+    assert "wrap the model" in distributed(HEAD + "l = DataLoader(d, shuffle=True)\n").by_hand[0]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "print(1)\n", "def (\n", "model = make()\n", "a = 1; o = SGD(model.parameters())\n",
+        "o = SGD(m.parameters())\r\n", "o = (" * 5000,
+    ],
+)  # fmt: skip
+def test_what_cannot_be_changed_is_left_alone(text: str) -> None:
+    assert distributed(text) is None
+
+
+def test_a_name_that_is_taken() -> None:
+    lines = added(HEAD + "dist = 1\no = SGD(model.parameters())\n")
+    assert "import torch.distributed as torch_distributed" in lines
+    assert lines[-1] == "torch_distributed.destroy_process_group()"

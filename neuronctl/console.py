@@ -4,7 +4,8 @@ On a terminal, a table is fitted to its width and styled. In a pipe or a file it
 text, never cut and never folded, and rich is not imported for it.
 
 Text from files, job names and Slurm cannot steer the terminal: there is no markup, and control
-characters are written out as ``\x1b``. NO_COLOR is respected.
+characters are written out as ``\x1b``. Colours: as ``--color`` says, else NO_COLOR, else
+FORCE_COLOR, else on a terminal only.
 """
 
 from __future__ import annotations
@@ -49,6 +50,27 @@ class Column:
 def is_terminal(file: Optional[TextIO] = None) -> bool:
     """Whether ``file`` (by default standard output) is a terminal."""
     return (file or sys.stdout).isatty()
+
+
+_asked = ""
+"""What ``--color`` says: "always", "never", or "" for neither."""
+
+
+def set_color(when: str) -> None:
+    """Have output coloured ``always``, ``never``, or, for ``auto``, as the environment says."""
+    global _asked
+    _asked = "" if when == "auto" else when
+
+
+def _no_color() -> bool:
+    # An empty NO_COLOR counts for none.
+    return _asked == "never" or (not _asked and bool(os.environ.get("NO_COLOR")))
+
+
+def has_styles(file: Optional[TextIO] = None) -> bool:
+    """Whether ``file`` (by default standard output) gets colours, or on a terminal bold text."""
+    forced = _asked == "always" or (not _asked and bool(os.environ.get("FORCE_COLOR")))
+    return is_terminal(file) or (forced and not _no_color())
 
 
 def draws_blocks(file: Optional[TextIO] = None) -> bool:
@@ -104,8 +126,9 @@ def print_table(
         widths = [
             max(widths[n], *(cell_width(row[n]) for row in cells), 0) for n in range(len(kept))
         ]
-        if on_terminal:
-            _draw(kept, headers, cells, widths, out)
+        if has_styles(out):
+            width = terminal_width() if on_terminal else sys.maxsize
+            _draw(kept, headers, cells, widths, out, width)
         else:
             for line in _aligned(kept, [headers, *cells] if headers else cells, widths):
                 _write(out, "".join(line).rstrip() + "\n")
@@ -147,7 +170,7 @@ def print_text(text: str, style: str = "", *, file: Optional[TextIO] = None) -> 
     """Print text and a newline; ``style`` is rich's and only shows on a terminal."""
     out = file or sys.stdout
     safe = "\n".join(printable(line) for line in text.split("\n"))
-    if not style or not is_terminal(out):
+    if not style or not has_styles(out):
         _write(out, safe + "\n")
         return
     from rich.text import Text
@@ -162,6 +185,17 @@ def print_code(text: str, language: str) -> None:
     highlighted = Syntax("", language, theme="ansi_dark").highlight(text)
     highlighted.rstrip()
     _rich_console(sys.stdout, terminal_width()).print(highlighted, soft_wrap=True)
+
+
+def print_markdown(text: str) -> None:
+    """Print Markdown as it is; on a terminal, formatted and folded."""
+    if not is_terminal():
+        print_text(text)
+        return
+    from rich.markdown import Markdown
+
+    shown = Markdown("\n".join(map(printable, text.split("\n"))), hyperlinks=False)
+    _rich_console(sys.stdout, min(terminal_width(), 100)).print(shown)
 
 
 def print_line(line: str = "") -> None:
@@ -243,8 +277,9 @@ def _draw(
     rows: Sequence[Sequence[str]],
     widths: Sequence[int],
     out: TextIO,
+    width: int,
 ) -> None:
-    console = _rich_console(out, terminal_width())
+    console = _rich_console(out, width)
     if sum(widths) + GAP * (len(widths) - 1) > console.width:
         console.print(_folded(columns, rows, bool(headers)))
         return
@@ -255,6 +290,9 @@ def _draw(
     lines = [headers, *rows] if headers else rows
     for line in _aligned(columns, lines, widths):
         is_head = bool(headers) and not segments
+        while line and not line[-1].strip():
+            line.pop()
+        line[-1:] = [cell.rstrip() for cell in line[-1:]]
         for column, cell in zip(columns, line):
             style = "bold" if is_head else column.style_of(cell.strip())
             segments.append(Segment(cell, console.get_style(style) if style else None))
@@ -289,15 +327,20 @@ def _folded(columns: Sequence[Column], rows: Sequence[Sequence[str]], with_heade
 
 def _rich_console(out: TextIO, width: int) -> Any:
     # By itself, rich 13 also takes an empty NO_COLOR for one that is set.
-    return _console_for(out, width, bool(os.environ.get("NO_COLOR")))
+    return _console_for(out, width, _no_color(), has_styles(out))
 
 
 @functools.lru_cache(maxsize=1)
-def _console_for(out: TextIO, width: int, no_color: bool) -> Any:
+def _console_for(out: TextIO, width: int, no_color: bool, styled: bool) -> Any:
     from rich.console import Console
 
-    new = functools.partial(
-        Console, file=out, width=width, markup=False, highlight=False, emoji=False
-    )
     # By itself, rich looks into the environment several times for every line that it prints.
-    return new(no_color=no_color, force_terminal=new().is_terminal)
+    return Console(
+        file=out,
+        width=width,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        no_color=no_color,
+        force_terminal=styled,
+    )

@@ -38,6 +38,7 @@ Result = subprocess.CompletedProcess
 def pytest_configure() -> None:
     # Launchers that a job finds on PATH; those that are installed come first.
     os.environ["PATH"] += f"{os.pathsep}{ROOT}/tests/on_path"
+    os.environ.pop("FORCE_COLOR", None)  # which some machines set for all programs
     # What a shell starts in the background ignores Ctrl-C, and so would all that we start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -52,6 +52,7 @@ SECTIONS = {
         "explain": "Explain a rule: what happens, why, and what to write.",
     },
     "Look around": {
+        "help": "Explain a topic, or show the help of a command.",
         "brief": "Print the rules, limits, and steps on one page.",
         "partitions": "Show the partitions, their limits and what is free.",
         "doctor": "Check whether everything works on this machine.",
@@ -74,8 +75,9 @@ Usage: neuronctl [OPTIONS] COMMAND [ARGS]...
   Submit, check and track GPU training jobs on a Slurm cluster.
 
 Options:
-  --version   Show the version and exit.
-  -h, --help  Show this message and exit.
+  --version     Show the version and exit.
+  --color WHEN  Colours: always, never, or auto (only on a terminal).
+  -h, --help    Show this message and exit.
 """ + "".join(
     f"\n{section}:\n" + "".join(f"  {name:{_WIDTH}}  {help}\n" for name, help in commands.items())
     for section, commands in SECTIONS.items()
@@ -120,6 +122,8 @@ def _run(words: List[str]) -> int:
         from neuronctl.cli.completing import answer
 
         return answer(os.environ["_NEURONCTL_COMPLETE"], words)
+    if words and words[0].partition("=")[0] == "--color":
+        words = _colored(words)
     if words[:1] in (["-h"], ["--help"]):
         sys.stdout.write(HELP)
         return 0
@@ -136,6 +140,19 @@ def _run(words: List[str]) -> int:
     from neuronctl.cli.root import invoke
 
     return invoke(words)
+
+
+def _colored(words: List[str]) -> List[str]:
+    """The words behind ``--color WHEN``, which holds from now on."""
+    from neuronctl.console import set_color
+
+    _, equals, when = words[0].partition("=")
+    rest = words[1:] if equals else words[2:]
+    when = when if equals else "".join(words[1:2])
+    if when not in ("always", "never", "auto"):
+        raise UsageError(f"--color: '{when}' is not always, never, or auto", "--color never")
+    set_color(when)
+    return rest
 
 
 def _report(error: NeuronctlError) -> int:

@@ -21,7 +21,21 @@ BEHIND_DASHES = "neuronctl.behind_dashes"
 _NO_PROGRAMS = ("--dry-run", "--explain", "--follow", "--preflight", "--no-preflight", "--wait")
 """Options that are probably not meant for the program that they follow."""
 
-_TITLES = {"Slurm": "Slurm options", "Command": "Options"}
+_SECTIONS = {
+    "Where, how large, and how long": (
+        "partition nodes gpus-per-node gpus gpu gres ntasks ntasks-per-node cpus-per-task mem "
+        "exclusive constraint nodelist exclude reservation time"
+    ),
+    "For whom": "account qos field appl comment cluster",
+    "Name, directory, logs, and mail": "job-name chdir output error mail-type mail-user",
+    "Software": "module purge conda venv env expand setup-first setup",
+    "Container": "container container-runtime container-run container-option bind cleanenv",
+    "Launch": "launcher launcher-option preflight",
+    "After other jobs, or many times": "dependency array requeue signal",
+    "Longer than the time limit": ("until-done max-runs max-hours retries resume-with checkpoint"),
+    "Samples for a report": "monitor monitor-interval",
+}
+"""Headings of a job's options in help, in their order; what is in none comes with the others."""
 
 
 class JobCommand(click.Command):
@@ -35,18 +49,20 @@ class JobCommand(click.Command):
         return rest
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        groups: Dict[str, List[Tuple[str, str]]] = {}
-        by_name = {option.long.replace("-", "_"): option.group for option in OPTIONS}
+        titles = {name: title for title, names in _SECTIONS.items() for name in names.split()}
+        groups: Dict[str, List[Tuple[str, str]]] = {title: [] for title in _SECTIONS}
+        others: List[Tuple[str, str]] = []
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             # Some versions of click have a record for arguments too; the usage line has them.
             if record is not None and isinstance(parameter, click.Option):
-                group = by_name.get(parameter.name or "", "Command")
-                groups.setdefault(group, []).append(record)
-        for group in ("Slurm", "Job", "Environment", "Command"):
-            if group in groups:
-                with formatter.section(_TITLES.get(group, f"{group} options")):
-                    formatter.write_dl(groups[group])
+                title = titles.get((parameter.name or "").replace("_", "-"), "")
+                groups.get(title, others).append(record)
+        groups["Other options" if any(groups.values()) else "Options"] = others
+        for title, records in groups.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
 
 class BatchCommand(JobCommand):

@@ -9,6 +9,7 @@ from typing import List, Optional, Tuple
 import click
 
 from neuronctl.cli import COMMANDS, HELP
+from neuronctl.cli.examples import epilog
 from neuronctl.errors import UsageError
 from neuronctl.version import __version__
 
@@ -24,6 +25,9 @@ class LazyGroup(click.Group):
             return None
         module = f"{name}_" if keyword.iskeyword(name) else name
         command: click.Command = importlib.import_module(f"neuronctl.cli.{module}").command
+        command.epilog = epilog(name)
+        for below in command.commands.values() if isinstance(command, click.Group) else ():
+            below.epilog = epilog(f"{name} {below.name}")
         return command
 
     def resolve_command(
@@ -62,7 +66,14 @@ root = LazyGroup(
             expose_value=False,
             callback=_version,
             help="Show the version and exit.",
-        )
+        ),
+        # Read before anything else, in cli/__init__.py; here for completion.
+        click.Option(
+            ["--color"],
+            metavar="WHEN",
+            expose_value=False,
+            help="Colours: always, never, or auto (only on a terminal).",
+        ),
     ],
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -201,6 +201,9 @@ class _Program:
         lines = [f"import {name}" for name in ("os", "torch") if name not in known]
         lines.append(f"import torch.distributed as {self.dist}")
         if wraps:
+            # DDP imports it too; after init_process_group, it would keep hold of the group, whose
+            # threads then abort some processes at their end (pytorch issue 190489).
+            lines.append("import torch.distributed.nn  # before init_process_group")
             lines.append("from torch.nn.parallel import DistributedDataParallel")
         if divides:
             lines.append("from torch.utils.data import DistributedSampler")
@@ -216,21 +219,17 @@ class _Program:
             and "__name__" in ast.unparse(node.test)
             and node.body[0].lineno > node.lineno
         ]
-        end = [
-            f"{self.dist}.barrier()  # none ends while others work",
-            f"{self.dist}.destroy_process_group()",
-        ]
+        end = f"{self.dist}.destroy_process_group()"
         if guard:
             inner = guard[-1].body
             for line in begin:
                 self._insert(inner[0].lineno, inner[0], line)
             if not _leaves(inner[-1]):
                 place = (inner[-1].end_lineno or 0) + 1
-                for line in end:
-                    self._insert(place, inner[-1], line)
+                self._insert(place, inner[-1], end)
         else:
             lines += ["", *begin]
-            self.end += end
+            self.end.append(end)
         self.before[last + 1] = lines + self.before.get(last + 1, [])
 
     # --------------------------------------------------------------------------- the text

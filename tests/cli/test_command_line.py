@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -71,3 +72,44 @@ def test_an_internal_error_is_kept_in_a_file(tmp_path: Path, writable: bool) -> 
     assert "in broken\n" in text and "command: 'neuronctl' 'submit' '--env'" in text
     for secret in ("hf_0123456789abcdefghijklmn", "0123456789abcdef"):
         assert secret not in text + done.stderr
+
+
+def test_colours_as_asked_for(run: Run) -> None:
+    """--color counts before NO_COLOR, that before FORCE_COLOR; else a terminal decides."""
+    bold = "\x1b[1m"
+    for words, env, coloured in (
+        ([], {}, False),
+        ([], {"FORCE_COLOR": "1"}, True),
+        ([], {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        (["--color=always"], {"NO_COLOR": "1"}, True),
+        (["--color", "never"], {"FORCE_COLOR": "1"}, False),
+        (["--color", "auto"], {"FORCE_COLOR": "1"}, True),
+    ):
+        out = run(*words, "partitions", env={"TERM": "xterm", "NO_COLOR": "", **env}).stdout
+        assert (bold in out) == coloured, (words, env)
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", out)
+        assert plain == run("partitions").stdout
+    for words in (["--color"], ["--color=yes", "status"]):
+        assert "always, never, or auto" in run(*words, code=2).stderr
+    job = ["-p", "amd_a100nv_8", "--gpus-per-node", "1", "--field", "nlp", "--appl", "misc"]
+    script = ["generate", *job, "--body", "/dev/null"]
+    # A script is for sbatch.
+    assert "\x1b" not in run("--color=always", *script, code=None).stdout
+    assert "\x1b" not in run("--color=always", "partitions", "--json").stdout
+
+
+def test_topics_are_pages_of_the_documentation(run: Run, root: Path) -> None:
+    listed = run("help").stdout
+    pages = [
+        page for place in ("how-to", "explanation") for page in (root / "docs" / place).iterdir()
+    ]
+    assert all(f"- {page.stem}: " in listed for page in pages) and len(pages) > 9
+    for page in pages:
+        shown = run("help", page.stem).stdout
+        assert shown.startswith(page.read_text("utf-8").splitlines()[0]) and "](" not in shown
+    section = run("help", "launchers", "exit", "codes").stdout
+    assert section.startswith("# Exit codes\n") and "ChildFailedError" in section
+    assert run("help", "submit").stdout == run("submit", "--help").stdout
+    assert run("help", "config", "set").stdout == run("config", "set", "--help").stdout
+    assert "valid: Arguments" in run("help", "launchers", "nothing", code=2).stderr
+    assert "did you mean launchers" in run("help", "lanchers", code=2).stderr

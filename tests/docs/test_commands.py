@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+from pathlib import Path
 from typing import Iterator, Tuple
 
 import click
 import pytest
 from doc_pages import ROOT
+from test_doc_examples import understand
 
 from neuronctl.cli import COMMANDS, HELP
+from neuronctl.cli.examples import EXAMPLES
 from neuronctl.cli.root import root
 
 PAGE = ROOT / "docs" / "reference" / "commands.md"
@@ -75,3 +80,24 @@ def test_the_list_of_commands_is_whole() -> None:
         path.stem.rstrip("_") for path in modules if "\ndef command(" in path.read_text("utf-8")
     }
     assert holders == set(COMMANDS)
+
+
+@pytest.mark.parametrize(("path", "command"), [(path, command) for path, command, _ in walk()][1:])
+def test_two_examples_end_each_help(
+    path: str, command: click.Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("train.py", "job.sh", "job.yaml", "partitions.yaml"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    lines = EXAMPLES[path.partition(" ")[2]]
+    assert len(set(lines)) >= 2
+    ours = [word for line in lines for word in re.split(r" && | >>? ", line)]
+    for words in map(shlex.split, ours):
+        while words and re.fullmatch(r"[A-Z]+=\w+", words[0]):
+            words = words[1:]
+        if words[:1] == ["neuronctl"]:
+            understand(words)
+    assert any(f"{path} " in f"{line} " for line in lines)
+    context = click.Context(command, info_name=path, terminal_width=80, max_content_width=80)
+    text = command.get_help(context)
+    assert text.rstrip().endswith(f"  {lines[-1]}") and max(map(len, text.split("\n"))) <= 80

@@ -83,7 +83,7 @@ def test_each_process_takes_its_own_gpu() -> None:
 def test_it_begins_and_ends_with_the_program() -> None:
     guarded = HEAD + "def main():\n    o = SGD(model.parameters())\nif __name__ == '__main__':\n"
     lines = added(guarded + "    main()\n")
-    assert next(line for line in lines if "process_group" in line).startswith("    dist.init")
+    assert next(line for line in lines if "process_group()" in line).startswith("    dist.init")
     assert lines[-1] == "    dist.destroy_process_group()"
     assert not any("destroy" in line for line in added(guarded + "    sys.exit(main())\n"))
     assert added(guarded[:-1] + " main()\n")[-1] == "dist.destroy_process_group()"

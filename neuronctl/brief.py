@@ -18,7 +18,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.gate.ask import ask_slurm
 from neuronctl.gate.partition_board import PartitionNow, partitions_now
 from neuronctl.planning import plan
-from neuronctl.request.config_file import Setting, content, settings
+from neuronctl.request.config_file import Setting, settings
 from neuronctl.request.job import JobRequest
 from neuronctl.request.job_file import configuration
 from neuronctl.users import login_name
@@ -73,7 +73,7 @@ def gather(catalog_file: Optional[str] = None, cluster_name: Optional[str] = Non
     rules = tuple(
         (what, rule.replace("{user}", user)) for what, rule in site_rules(catalog, cluster)
     )
-    common = (cluster, how, user, rules, tuple(settings(content())))
+    common = (cluster, how, user, rules, tuple(settings()))
     any_job = plan(JobRequest(), cluster)
     try:
         snapshot = ask_slurm(any_job, fresh=True, timeout=_TIMEOUT)

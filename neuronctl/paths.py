@@ -10,6 +10,10 @@ import os
 
 from neuronctl.errors import UsageError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
+
 _PACKAGE = os.path.dirname(os.path.realpath(__file__))
 
 
@@ -21,6 +25,15 @@ def config_dir() -> str:
 def defaults_file() -> str:
     """The user's own defaults; may not exist."""
     return os.path.join(config_dir(), "config.yaml")
+
+
+SITE_CONFIG = "/etc/neuronctl/config.yaml"
+PROJECT_CONFIG = ".neuronctl.yaml"
+
+
+def config_files() -> List[str]:
+    """The configurations that are there, lowest first: the site's, the user's, the project's."""
+    return [file for file in (SITE_CONFIG, defaults_file(), PROJECT_CONFIG) if present(file)]
 
 
 def state_dir() -> str:

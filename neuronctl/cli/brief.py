@@ -85,8 +85,9 @@ def _page(found: Brief) -> Iterator[str]:
     if cluster.scratch:
         yield f"- scratch directory: {cluster.scratch.replace('{user}', found.user)}"
     for setting in found.defaults:
+        of = f"preset {setting.preset}" if setting.preset else "default of all your jobs"
         value = "" if setting.value is True else f" {', '.join(setting.texts)}"
-        yield f"- default of all your jobs: `--{setting.option.long}{value}` ({setting.where})"
+        yield f"- {of}: `--{setting.option.long}{value}` ({setting.where})"
     if not found.defaults:
         yield "- You have no defaults; `neuronctl config set KEY VALUE` sets one."
     yield ""
@@ -166,7 +167,7 @@ def _data(found: Brief) -> Dict[str, Any]:
         "accounts": [{"account": account, "qos": list(qos)} for account, qos in found.accounts],
         "scratch": (cluster.scratch or "").replace("{user}", found.user),
         "defaults": [
-            {"key": setting.option.long, "value": setting.value, "where": setting.where}
+            {"key": setting.key, "value": setting.value, "where": setting.where}
             for setting in found.defaults
         ],
         "guide": _guide(),

@@ -392,6 +392,12 @@ def _keys(command: str) -> Known:
     return [(option.long, option.help.partition(". ")[0]) for option in OPTIONS]
 
 
+def _presets(command: str) -> Known:
+    from neuronctl.request.job_file import configuration
+
+    return [(name, "") for name in configuration().presets]
+
+
 _OF_OPTIONS: Mapping[str, Callable[[str], Known]] = {
     "partition": _partitions,
     "account": _accounts,
@@ -404,6 +410,7 @@ _OF_OPTIONS: Mapping[str, Callable[[str], Known]] = {
     "cluster": _clusters,
     "gpu": _gpus,
     "state": _states,
+    "use": _presets,
 }
 """By the long names of options."""
 

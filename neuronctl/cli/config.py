@@ -11,35 +11,41 @@ import click
 from neuronctl.cli.say import notify
 from neuronctl.console import Column, print_json, print_line, print_table
 from neuronctl.errors import UsageError
-from neuronctl.paths import config_dir, defaults_file
+from neuronctl.paths import PROJECT_CONFIG, config_dir, defaults_file
 from neuronctl.request.config_file import change, content, known_key, settings, value_of
-from neuronctl.request.job_file import configuration
+from neuronctl.request.job_file import configuration, used_files
 
 
 @click.group("config")
 def command() -> None:
     """Show or change your defaults, which all your jobs share.
 
-    A key is an option of a job without its dashes. A job file and the command line come before
-    these values. Comments in the file stay.
+    A key is an option of a job without its dashes. The site's file comes first, then yours, then
+    .neuronctl.yaml of the current directory, if that file is yours; a job file and the command line
+    come before all of them. Comments in a file stay.
     """
+
+
+_project = click.option(
+    "--project", is_flag=True, help="Change .neuronctl.yaml of this directory, and not your file."
+)
 
 
 @command.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.config/1).")
 def list_(as_json: bool) -> None:
     """Show each value that is set, and the line that sets it. Secrets are masked."""
-    configuration()  # raises what is wrong with the file
-    found = settings(content())
+    found = settings()
     if as_json:
         values = [
-            {"key": setting.option.long, "value": setting.value, "where": setting.where}
+            {"key": setting.key, "value": setting.value, "where": setting.where}
             for setting in found
         ]
-        print_json("neuronctl.config/1", {"file": defaults_file(), "values": values})
+        data = {"file": defaults_file(), "files": used_files(), "values": values}
+        print_json("neuronctl.config/1", data)
     elif found:
         columns = [Column("KEY", no_wrap=True), Column("VALUE"), Column("FROM")]
-        rows = [[setting.option.long, ", ".join(setting.texts), setting.where] for setting in found]
+        rows = [[setting.key, ", ".join(setting.texts), setting.where] for setting in found]
         print_table(columns, rows)
     else:
         notify(f"{defaults_file()} sets nothing; 'neuronctl config set KEY VALUE' does")
@@ -48,13 +54,16 @@ def list_(as_json: bool) -> None:
 @command.command()
 @click.argument("key", metavar="KEY")
 def get(key: str) -> None:
-    """Print the value of a key, several one below the other. Secrets are masked."""
-    option = known_key(key)
-    configuration()
-    found = [setting for setting in settings(content()) if setting.option is option]
+    """Print the value of a key, several one below the other. Secrets are masked.
+
+    A key of a preset is PRESET.KEY.
+    """
+    preset, _, name = key.rpartition(".")
+    option = known_key(name)
+    found = [one for one in settings() if (one.preset, one.option) == (preset, option)]
     if not found:
         raise UsageError(
-            f"{option.long} is not set in {defaults_file()}",
+            f"{key} is not set in {' or '.join(used_files()) or defaults_file()}",
             f"neuronctl config set {option.long} {option.metavar or 'true'}",
         )
     for text in found[0].texts:
@@ -62,27 +71,30 @@ def get(key: str) -> None:
 
 
 @command.command("set", context_settings={"ignore_unknown_options": True})
+@_project
 @click.argument("key", metavar="KEY")
 @click.argument("words", metavar="VALUE...", nargs=-1, required=True, type=click.UNPROCESSED)
-def set_(key: str, words: Tuple[str, ...]) -> None:
+def set_(project: bool, key: str, words: Tuple[str, ...]) -> None:
     """Set a key to a value; one that the command line may repeat takes several."""
-    option = known_key(key)
+    option, file = known_key(key), PROJECT_CONFIG if project else defaults_file()
     value: Any = value_of(option, words)
     if option.long == "cluster":
         from neuronctl.catalog.loader import load
 
         load().cluster(words[0])  # raises CatalogError, as every command would from now on
-    change({option.long: value})
-    notify(f"set {option.long} in {defaults_file()}")
+    change({option.long: value}, file)
+    notify(f"set {option.long} in {file}")
 
 
 @command.command()
+@_project
 @click.argument("keys", metavar="KEY...", nargs=-1, required=True)
-def unset(keys: Tuple[str, ...]) -> None:
+def unset(project: bool, keys: Tuple[str, ...]) -> None:
     """Remove keys; what they would have set is worked out again."""
     names: List[str] = [known_key(key).long for key in keys]
-    change(dict.fromkeys(names))
-    notify(f"{', '.join(names)} removed from {defaults_file()}")
+    file = PROJECT_CONFIG if project else defaults_file()
+    change(dict.fromkeys(names), file)
+    notify(f"{', '.join(names)} removed from {file}")
 
 
 @command.command()
@@ -92,7 +104,7 @@ def edit() -> None:
         raise UsageError(
             "there is no terminal for an editor", "use 'neuronctl config set KEY VALUE'"
         )
-    content()  # raises where it is not the user's own
+    content(defaults_file())  # raises where it is not the user's own
     directory, name = os.path.split(defaults_file())
     try:
         os.makedirs(config_dir(), mode=0o700, exist_ok=True)

@@ -12,7 +12,7 @@ from neuronctl.cli.job_options import (
     optional_program,
     with_ids,
 )
-from neuronctl.cli.say import print_script, say, using
+from neuronctl.cli.say import notify, print_script, say
 from neuronctl.request.job import Body
 from neuronctl.submission.pipeline import judge_job
 from neuronctl.submission.planned_job import plan_job
@@ -48,7 +48,8 @@ def command(
         ask_slurm=False,
         template=template,
         with_ids=with_ids,
-        found=using,
+        find_job=True,
+        tell=notify,
     )
     judge_job(planned, job_output.TerminalReporter(explain=explain), force=force)
     script = planned.script()

@@ -91,7 +91,11 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
         notify(f"{name.replace('_', '-')}: {value.value} ({value.why})")
     every = {**options, **{name: value.value for name, value in worked.items()}}
     planned = plan_job(
-        every, words=words, catalog_file=catalog, ask_slurm=which("sbatch") is not None
+        every,
+        words=words,
+        catalog_file=catalog,
+        ask_slurm=which("sbatch") is not None,
+        tell=notify,
     )
     judged = planned.judge(fresh=True)
     job_output.show_findings(judged)
@@ -279,7 +283,7 @@ def _remember(options: Mapping[str, Any], before: Mapping[str, Any]) -> None:
     if new and "comment" not in before:
         from neuronctl.request.config_file import change
 
-        change(new)
+        change(new, defaults_file())
         notify(f"wrote {', '.join(new)} to {defaults_file()}, for all your jobs")
 
 

@@ -63,7 +63,12 @@ def command(
     if words and no_shell:
         raise UsageError("--no-shell starts nothing, and CMD is given", "keep one of them")
     planned = plan_job(
-        options, catalog_file=catalog, job_file=job_file, interactive=True, with_ids=with_ids
+        options,
+        catalog_file=catalog,
+        job_file=job_file,
+        interactive=True,
+        with_ids=with_ids,
+        tell=notify,
     )
     reporter = job_output.TerminalReporter(job_output.SubmitMode(dry_run=dry_run), explain=explain)
     judged = judge_job(planned, reporter, force=force, fresh=dry_run)

@@ -31,11 +31,6 @@ def notify(*messages: str) -> None:
         say(f"neuronctl: {message}")
 
 
-def using(file: str) -> None:
-    """Say which file is used that nobody has named."""
-    notify(f"using {file}")
-
-
 def print_script(script: str, language: str = "", reasons: Mapping[str, str] = {}) -> None:
     """Print a script byte for byte; what could steer or reorder a terminal is escaped there.
 

@@ -10,7 +10,7 @@ import click
 
 from neuronctl.cli.job_options import body_option, job_command, optional_program, with_ids
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
-from neuronctl.cli.say import notify, using
+from neuronctl.cli.say import notify
 from neuronctl.cli.submission import submission_options
 from neuronctl.errors import UsageError
 from neuronctl.request.job import Body
@@ -83,7 +83,8 @@ def command(
             body=body,
             template=template,
             with_ids=with_ids,
-            found=using,
+            find_job=True,
+            tell=notify,
         )
     keep = functools.partial(kept_plan.keep, template=template, catalog_file=catalog)
     reporter = TerminalReporter(mode, explain=explain, keep=keep)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import JobFileError, UsageError, did_you_mean
-from neuronctl.files import rewrite, write_private
+from neuronctl.files import rewrite, write_private, write_whole
 from neuronctl.frozen import dataclass
-from neuronctl.paths import defaults_file, present
+from neuronctl.paths import PROJECT_CONFIG, present
 from neuronctl.request.job import BY_NAME, find
-from neuronctl.request.job_file import has_keys, parse_config
+from neuronctl.request.job_file import PRESETS, configuration, has_keys, parse_config, used_files
 from neuronctl.request.options import Option
 
 if TYPE_CHECKING:
@@ -42,31 +42,57 @@ def value_of(option: Option, texts: Sequence[str]) -> Any:
 
 @dataclass(frozen=True)
 class Setting:
-    """A key that the file sets. value, texts: without secrets. where: the file and line."""
+    """A key that a file sets. value, texts: without secrets. where: the file and line.
+
+    preset: the one that it belongs to, "" for none.
+    """
 
     option: Option
     value: Any
     texts: Tuple[str, ...]
     where: str
+    preset: str = ""
+
+    @property
+    def key(self) -> str:
+        """``time``, or ``big.time`` of a preset."""
+        return f"{self.preset}.{self.option.long}" if self.preset else self.option.long
 
 
-def settings(text: str) -> List[Setting]:
-    """What the user's configuration sets, in its order; ``text`` has to be one that is read."""
+def settings() -> List[Setting]:
+    """What the configuration sets, each key by the file that counts; raises JobFileError."""
     from neuronctl import yamlfile
+
+    configuration()  # raises what is wrong with the files
+    found: Dict[str, Setting] = {}
+    for file in used_files():
+        text = yamlfile.text_of(file, JobFileError, found=True)
+        if has_keys(text):
+            document = yamlfile.parse(text, file, JobFileError)
+            whole = _settings(document, (), document.data)
+            presets = document.data.get(PRESETS, {})
+            for name in presets:  # which replace those of the same name as a whole
+                found = {key: one for key, one in found.items() if one.preset != name}
+            parts = (_settings(document, (PRESETS, name), presets[name]) for name in presets)
+            found.update((one.key, one) for part in (whole, *parts) for one in part)
+    return list(found.values())
+
+
+def _settings(
+    document: Document, path: Tuple[str, ...], data: Mapping[str, Any]
+) -> Iterator[Setting]:
     from neuronctl.masking import Masker
 
-    if not has_keys(text):
-        return []
-    document = yamlfile.parse(text, defaults_file(), JobFileError)
-    found = []
-    for key, value in document.data.items():
-        shown = Masker().data(_as_typed(document, (key,), value), key)
+    for key, value in data.items():
+        if (*path, key) == (PRESETS,):
+            continue
+        shown = Masker().data(_as_typed(document, (*path, key), value), key)
         if isinstance(shown, Mapping):
             texts = [f"{name}={what}" for name, what in shown.items()]
         else:
             texts = [str(item) for item in shown] if isinstance(shown, list) else [str(shown)]
-        found.append(Setting(known_key(key), shown, tuple(texts), document.where((key,))))
-    return found
+        where = document.where((*path, key))
+        yield Setting(known_key(key), shown, tuple(texts), where, *path[1:])
 
 
 def _as_typed(document: Document, path: Tuple[str, ...], value: Any) -> Any:
@@ -77,27 +103,26 @@ def _as_typed(document: Document, path: Tuple[str, ...], value: Any) -> Any:
     return document.raw.get(path, value)
 
 
-def content() -> str:
-    """The text of the user's configuration, "" where there is none; raises JobFileError."""
+def content(file: str) -> str:
+    """The text of a configuration, "" where there is none; raises JobFileError."""
     from neuronctl import yamlfile
 
-    file = defaults_file()
     return yamlfile.text_of(file, JobFileError, found=True) if present(file) else ""
 
 
-def _data(text: str) -> Mapping[str, Any]:
-    """What the file sets: its keys, as they are written, and their values."""
+def _data(text: str, file: str) -> Mapping[str, Any]:
+    """What a file sets: its keys, as they are written, and their values."""
     from neuronctl import yamlfile
 
-    return yamlfile.parse(text, defaults_file(), JobFileError).data if has_keys(text) else {}
+    return yamlfile.parse(text, file, JobFileError).data if has_keys(text) else {}
 
 
-def change(changes: Mapping[str, Any]) -> None:
-    """Set keys of the user's configuration to values, or remove those whose value is None.
+def change(changes: Mapping[str, Any], file: str) -> None:
+    """Set keys of a configuration to values, or remove those whose value is None.
 
     Raises JobFileError where the file, or what it would become, is not what neuronctl reads.
     """
-    file, before = defaults_file(), content()
+    before = content(file)
     after = before
     for key, value in changes.items():
         after = _changed(after, file, key, value)
@@ -108,6 +133,8 @@ def change(changes: Mapping[str, Any]) -> None:
     try:
         if present(file):
             rewrite(file, before.encode(), after.encode())
+        elif file == PROJECT_CONFIG:  # in a directory that need not be private
+            write_whole(file, after)
         else:
             write_private(file, after)
     except OSError as error:
@@ -119,7 +146,7 @@ def _changed(text: str, file: str, key: str, value: Optional[object]) -> str:
     from neuronctl import yamlfile
     from neuronctl.yamlfile.writer import Entry, write
 
-    before = _data(text)
+    before = _data(text, file)
     lines = text.split("\n") if text else []
     if lines[-1:] == [""]:
         lines.pop()
@@ -139,9 +166,9 @@ def _changed(text: str, file: str, key: str, value: Optional[object]) -> str:
     after = "".join(f"{line}\n" for line in lines)
     wanted = {name: what for name, what in before.items() if name != old}
     if value is not None:
-        wanted.update(_data("\n".join(made)))
+        wanted.update(_data("\n".join(made), file))
     try:
-        right = _data(after) == wanted
+        right = _data(after, file) == wanted
     except JobFileError:
         right = False
     if not right:

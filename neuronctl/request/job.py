@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl import frozen
+from neuronctl.errors import UsageError, did_you_mean
 from neuronctl.frozen import dataclass
 from neuronctl.request import values
 from neuronctl.request.options import DECLARED, Option, option
@@ -256,6 +257,11 @@ class JobRequest:
         "How to start the program (default: depends on the program, nodes, tasks, and GPUs; none "
         "starts it once).",
     )
+    use: Tuple[str, ...] = _job(
+        "--use NAME...",
+        "Take the options of this preset of your configuration; repeatable.",
+        values.words,
+    )
     launcher_options: Tuple[str, ...] = _job(
         "--launcher-option WORD...",
         "A word for the launcher itself, such as --tee=3; repeatable.",
@@ -400,6 +406,8 @@ class Layer:
 
     values: Mapping[str, Any]
     origins: Mapping[str, Origin]
+    presets: Mapping[str, Layer] = frozen.field(default_factory=dict)
+    """Of a configuration: the options that ``use`` names together."""
 
 
 # Fields that express one request in several ways: a layer that sets one field of a group overrides
@@ -416,9 +424,33 @@ _PROGRAM = ("script", "body", "steps")
 
 
 def build_request(layers: Sequence[Layer]) -> JobRequest:
-    """Merge ``layers``, lowest first, into one request.
+    """Merge ``layers``, lowest first, into one request."""
+    whole = merge(layers)
+    return JobRequest(**whole.values, origins=whole.origins)
 
-    Environment variables are merged by name; every other field is replaced as a whole.
+
+def with_presets(layers: Sequence[Layer], presets: Mapping[str, Layer]) -> Sequence[Layer]:
+    """The layers, below each the presets that it uses; raises UsageError for an unknown one."""
+    every = []
+    for layer in layers:
+        for name in layer.values.get("use", ()):
+            if name not in presets:
+                raise UsageError(
+                    f"{layer.origins['use'].where}: your configuration has no preset '{name}'",
+                    did_you_mean(name, presets)
+                    if presets
+                    else "'neuronctl config edit' adds one: presets: {big: {nodes: 4}}",
+                )
+            every.append(presets[name])
+        every.append(layer)
+    return every
+
+
+def merge(layers: Sequence[Layer]) -> Layer:
+    """One layer of several, lowest first.
+
+    Environment variables are merged by name; every other field, and each preset, is replaced as a
+    whole.
     """
     values: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
@@ -439,4 +471,5 @@ def build_request(layers: Sequence[Layer]) -> JobRequest:
                 value = tuple({**dict(values.get("env", ())), **dict(value)}.items())
             values[name] = value
             origins[name] = layer.origins[name]
-    return JobRequest(**values, origins=origins)
+    presets = {name: preset for layer in layers for name, preset in layer.presets.items()}
+    return Layer(values, origins, presets)

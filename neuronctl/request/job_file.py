@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import (
+    TYPE_CHECKING,
+    AbstractSet,
+    Any,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from neuronctl.errors import JobFileError, did_you_mean
-from neuronctl.files import open_regular
+from neuronctl.files import UntrustedFileError, open_regular, read_trusted
 from neuronctl.frozen import dataclass
-from neuronctl.paths import defaults_file, present
-from neuronctl.request.job import BY_NAME, UNTIL_DONE, Layer, Origin, Source, StepRequest, find
+from neuronctl.paths import PROJECT_CONFIG, config_files, defaults_file, present
+from neuronctl.request.job import (
+    BY_NAME,
+    UNTIL_DONE,
+    Layer,
+    Origin,
+    Source,
+    StepRequest,
+    find,
+    merge,
+)
 from neuronctl.request.options import Option
 from neuronctl.request.values import shell_text
 from neuronctl.units import parse_timeout
@@ -23,6 +43,19 @@ JOB_FILE = "job.yaml"
 
 # Allowed in a job file, but not among a user's defaults.
 _PROGRAM_KEYS = ("script", "args", "run", "steps")
+
+PRESETS = "presets"
+_NONE: AbstractSet[str] = frozenset()
+
+_PROJECT_KEYS = (
+    *("partition", "account", "qos", "nodes", "ntasks", "ntasks-per-node", "cpus-per-task"),
+    *("gpus-per-node", "gpus", "gres", "gpu", "mem", "exclusive", "constraint", "time"),
+    *("cluster", "field", "appl", "comment", "launcher", "monitor", "use"),
+)
+"""What .neuronctl.yaml may set: nothing that runs, that is written, or that leads elsewhere.
+
+A directory may be a clone of somebody else's work; nobody names the file.
+"""
 
 # What a step may have of its own.
 _STEP_OPTIONS = (
@@ -42,7 +75,9 @@ def read_job_file(path: str) -> Layer:
             f"{path} is a program, not a job file",
             "-f takes a YAML file with options; put the program after the options, without -f",
         )
-    return _read(path, Source.JOB_FILE, _PROGRAM_KEYS)
+    from neuronctl import yamlfile
+
+    return _layer(yamlfile.read(path, JobFileError), Source.JOB_FILE, _PROGRAM_KEYS)
 
 
 def own_job_file() -> Optional[Layer]:
@@ -72,27 +107,65 @@ def parse_job_file(text: str, path: str) -> Layer:
 
 
 def parse_config(text: str, path: str) -> Layer:
-    """The user's defaults, of the text of their file; raises JobFileError with path:line."""
+    """The defaults in the text of a configuration file; raises JobFileError with path:line."""
     from neuronctl import yamlfile
 
-    return _layer(yamlfile.parse(text, path, JobFileError), Source.CONFIG, ())
+    return _config(yamlfile.parse(text, path, JobFileError))
 
 
 def read_config(path: str) -> Layer:
-    """Read the user's defaults; a missing file sets none, nor does one of comments alone.
+    """Read a configuration file; a missing one sets nothing, nor does one of comments alone.
 
     Raises JobFileError with file:line.
     """
     if not present(path):
         return Layer({}, {})
-    try:
-        return _read(path, Source.CONFIG, ())
-    except JobFileError:
-        from neuronctl import yamlfile
+    from neuronctl import yamlfile
 
+    try:
+        # Most commands read the configuration, so it is cached.
+        return _config(yamlfile.read(path, JobFileError, found=True, private=_PRIVATE_KEYS))
+    except JobFileError:
         if has_keys(yamlfile.text_of(path, JobFileError, found=True)):
             raise
         return Layer({}, {})
+
+
+def _config(document: Document) -> Layer:
+    """The layer of a configuration file, with its presets."""
+    allowed = _PROJECT_KEYS if document.file == PROJECT_CONFIG else None
+    presets = document.data.get(PRESETS, {})
+    named = isinstance(presets, dict) and all(isinstance(one, dict) for one in presets.values())
+    if not named:
+        raise JobFileError(
+            f"{document.where((PRESETS,))}: presets: expected names with options each",
+            "presets: {big: {nodes: 4, gpus-per-node: 8}}",
+        )
+    layer = _layer(_part(document, (), {PRESETS}), Source.CONFIG, (), allowed)
+    return Layer(
+        layer.values,
+        layer.origins,
+        {
+            name: _layer(_part(document, (PRESETS, name)), Source.CONFIG, (), allowed)
+            for name in presets
+        },
+    )
+
+
+def _part(
+    document: Document, path: Tuple[str, ...], left_out: AbstractSet[str] = _NONE
+) -> Document:
+    """The mapping at a path of a document as a document, without some of its keys."""
+    from neuronctl.yamlfile import Document
+
+    data: Mapping[str, Any] = document.data
+    for key in path:
+        data = data[key]
+    size = len(path)
+    lines = {key[size:]: line for key, line in document.lines.items() if key[:size] == path}
+    raw = {key[size:]: typed for key, typed in document.raw.items() if key[:size] == path}
+    kept = {key: value for key, value in data.items() if key not in left_out}
+    return Document(document.file, kept, lines, raw)
 
 
 def has_keys(text: str) -> bool:
@@ -107,9 +180,36 @@ def parse_steps(steps: Sequence[Mapping[str, Any]]) -> Tuple[StepRequest, ...]:
     return _steps(steps, _Reader(Document("steps", {"steps": steps}, {(): 1}, {}), ("steps",)))
 
 
-def configuration() -> Layer:
-    """The user's own defaults. Raises JobFileError with file:line."""
-    return read_config(defaults_file())
+def configuration(tell: Optional[Callable[[str], None]] = None) -> Layer:
+    """The defaults of the site, the user, and the project, the last of which counts most.
+
+    tell: hears whether the project's file is used. Raises JobFileError with file:line.
+    """
+    return merge([read_config(file) for file in used_files(tell)])
+
+
+def used_files(tell: Optional[Callable[[str], None]] = None) -> List[str]:
+    """The configuration files that count, lowest first. tell: as of configuration()."""
+    files = config_files()
+    if files[-1:] == [PROJECT_CONFIG]:
+        stranger = _not_own(PROJECT_CONFIG)
+        if tell is not None:
+            how = f"{PROJECT_CONFIG} is not used: {stranger}"
+            tell(how if stranger else f"using {PROJECT_CONFIG}")
+        if stranger:
+            files.pop()
+    return files
+
+
+def _not_own(file: str) -> str:
+    """Why a file of the working directory is not the user's own; "" if it is."""
+    try:
+        read_trusted(file)
+    except UntrustedFileError as error:
+        return str(error.strerror)
+    except OSError:
+        pass  # which the reader reports
+    return ""
 
 
 def configured_cluster() -> Optional[str]:
@@ -117,16 +217,12 @@ def configured_cluster() -> Optional[str]:
     return configuration().values.get("cluster")
 
 
-def _read(path: str, source: Source, program_keys: Sequence[str]) -> Layer:
-    from neuronctl import yamlfile
-
-    # Most commands read the configuration, so it is cached.
-    config = source is Source.CONFIG
-    document = yamlfile.read(path, JobFileError, found=config, private=_PRIVATE_KEYS)
-    return _layer(document, source, program_keys)
-
-
-def _layer(document: Document, source: Source, program_keys: Sequence[str]) -> Layer:
+def _layer(
+    document: Document,
+    source: Source,
+    program_keys: Sequence[str],
+    allowed: Optional[Sequence[str]] = None,
+) -> Layer:
     values: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
     for key, data in document.data.items():
@@ -145,6 +241,11 @@ def _layer(document: Document, source: Source, program_keys: Sequence[str]) -> L
                 hint = did_you_mean(key.replace("_", "-"), (*program_keys, *BY_NAME))
                 words = f", which contains {dash}, not '-'" if dash else ""
                 raise JobFileError(f"{place}: unknown key '{key}'{words}", hint)
+            if allowed is not None and option.long not in allowed:
+                raise JobFileError(
+                    f"{place}: {key} cannot be set for a directory: it may be somebody else's work",
+                    f"put it into job.yaml, or into {defaults_file()}",
+                )
             try:
                 fields = option.parse(_texts(option, data, read))
             except ValueError as error:

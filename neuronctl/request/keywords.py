@@ -71,4 +71,5 @@ class JobKeywords(TypedDict, total=False):
     signal: Text
     time: Text
     until_done: Optional[bool]
+    use: Texts
     venv: Text

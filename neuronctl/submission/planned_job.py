@@ -13,7 +13,7 @@ from neuronctl.frozen import dataclass, replace
 from neuronctl.gate.judgement import JudgeBy, judge_plan
 from neuronctl.launch.containers import find_image
 from neuronctl.launch.environments import find_conda
-from neuronctl.paths import defaults_file, present, working_directory
+from neuronctl.paths import config_files, working_directory
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import (
     OPTIONS,
@@ -24,6 +24,7 @@ from neuronctl.request.job import (
     Source,
     StepRequest,
     build_request,
+    with_presets,
 )
 from neuronctl.submission.judged_job import JudgedJob
 from neuronctl.words import other_dash, with_plain_dashes
@@ -114,29 +115,36 @@ def plan_job(
     template: Optional[str] = None,
     submit_dir: str = "",
     with_ids: Callable[[str], str] = str,
-    found: Optional[Callable[[str], None]] = None,
+    find_job: bool = False,
+    tell: Optional[Callable[[str], None]] = None,
 ) -> PlannedJob:
     """Plan a job from options, a job file and the user's configuration, in this order of weight.
 
     options, words, body, steps: as in options_layer(). recorded: a recorded request, in place of
     the user's configuration, which it includes. ask_slurm: whether ``-p auto`` and the judgement go
     by what Slurm says now, and not by the catalog alone. template, submit_dir: as in PlannedJob.
-    with_ids: makes ids of the names of jobs in a dependency. found: where no job is named, it is
-    that of job.yaml in the current directory, and this hears so; None: it is not looked for.
+    with_ids: makes ids of the names of jobs in a dependency. find_job: whether it
+    is that of job.yaml in the current directory where no job is named. tell: hears which files are
+    used that nobody has named.
     """
-    layers = [recorded or _defaults()]
+    defaults = _defaults(tell)
+    layers = []
     if job_file is not None:
         from neuronctl.request.job_file import read_job_file
 
         layers.append(read_job_file(job_file))
-    elif found is not None and not (words or body or steps):
+    elif find_job and not (words or body or steps):
         from neuronctl.request.job_file import JOB_FILE, own_job_file
 
         own = own_job_file()
         if own is not None:
-            found(JOB_FILE)
+            if tell is not None:
+                tell(f"using {JOB_FILE}")
             layers.append(own)
     layers.append(options_layer(options, words, body, steps))
+    layers = [recorded or defaults, *with_presets(layers, defaults.presets)]
+    if recorded is None:
+        layers = [*with_presets(layers[:1], defaults.presets), *layers[1:]]
     request = merged(layers, options)
     if request.dependency is not None:
         request = replace(request, dependency=with_ids(request.dependency))
@@ -146,7 +154,7 @@ def plan_job(
         raise UsageError(
             "no SCRIPT: there is no program to run",
             "name it after the options, or as 'script:' in the job file; shell text: --body FILE, "
-            "or 'run:'" + ("; 'neuronctl init' writes a job file" if found else ""),
+            "or 'run:'" + ("; 'neuronctl init' writes a job file" if find_job else ""),
         )
     catalog = load(catalog_file)
     cluster, how = recognise(catalog, request.cluster)
@@ -164,12 +172,12 @@ def plan_job(
     return PlannedJob(made, catalog, choice, ask_slurm, template, submit_dir)
 
 
-def _defaults() -> Layer:
-    if not present(defaults_file()):
+def _defaults(tell: Optional[Callable[[str], None]]) -> Layer:
+    if not config_files():
         return Layer({}, {})
     from neuronctl.request.job_file import configuration  # here: few users have one
 
-    return configuration()
+    return configuration(tell)
 
 
 def merged(layers: Sequence[Layer], options: Mapping[str, Any]) -> JobRequest:

@@ -99,10 +99,11 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     )
     judged = planned.judge(fresh=True)
     job_output.show_findings(judged)
+    hint = f"use --force to write {JOB_FILE} all the same"
     if any(finding.code == _COPIES for finding in judged.findings):
-        _show_distributed(planned.plan.request)
+        hint = _show_distributed(planned.plan.request) or hint
     if judged.errors and not force:
-        raise judged.refusal(f"use --force to write {JOB_FILE} all the same")
+        raise judged.refusal(hint)
     notify(f"the job in {planned.plan.partition_list}: {job_output.summary(judged)}")
     job_output.show_verdict(judged)
     _remember(every, defaults.values)
@@ -150,8 +151,11 @@ class _Questions:
         return answer
 
 
-def _show_distributed(request: JobRequest) -> None:
-    """Print the change that makes one training of a program for one GPU, where it is known."""
+def _show_distributed(request: JobRequest) -> str:
+    """Print the change that makes one training of a program for one GPU, where it is known.
+
+    Returns what to do then; "" where it is not known.
+    """
     import difflib
     import io
 
@@ -163,22 +167,23 @@ def _show_distributed(request: JobRequest) -> None:
         with open_regular(path) as file:
             text = file.read(_LONGEST).decode("utf-8")
     except (OSError, ValueError):
-        return
+        return ""
     change = distributed(text)
     if change is None:
-        return
+        return ""
     before, after = (list(io.StringIO(version)) for version in (text, change.text))
     lines = difflib.unified_diff(before, after, path, path)
     without_end = "\n\\ No newline at end of file\n"
     diff = "".join(line if line.endswith("\n") else line + without_end for line in lines)
     print_script(diff, "diff")
-    again = join(("neuronctl", *sys.argv[1:]))
     notify(
-        f"this change makes it one training on all GPUs; to make it: {again} | patch {quote(path)}",
+        "this change makes it one training on all GPUs",
         *(f"by hand: {what}" for what in change.by_hand),
         "each process takes batches of its own: one step sees as many samples as all of them "
         "together; adapt the batch size or the learning rate",
     )
+    again = join(("neuronctl", *sys.argv[1:]))
+    return f"make the change: {again} | patch {quote(path)}; then: {again}"
 
 
 def _program(ask: _Questions, directory: str) -> str:

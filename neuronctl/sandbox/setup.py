@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from neuronctl.sandbox import slurm_conf as slurmconf
 from neuronctl.sandbox.layout import ACCOUNT, NETWORK, PREFIX, QOS, RUN, Layout, hosts_file, scratch
 from neuronctl.sandbox.requirements import DetectedSoftware
 from neuronctl.yamlfile import Document, KeyPath
+from neuronctl.yamlfile.writer import Entry, write
 
 
 @dataclass(frozen=True)
@@ -162,11 +162,12 @@ def config_text(cluster: Cluster, own: Optional[Document]) -> str:
         of_catalog = key == "qos" and cluster.qos_named(str(config.get(key)))
         if (required or key in config) and not of_catalog:
             config[key] = only
-    return json.dumps({**config, "cluster": cluster.name}, indent=2) + "\n"
+    config["cluster"] = cluster.name
+    return write([Entry(key, value) for key, value in config.items() if value != {}])
 
 
 def _as_typed(document: Document, path: KeyPath, value: Any) -> Any:
-    """The value for JSON, with numbers as text: 1.10 stays 1.10."""
+    """The value to write, with numbers as text: 1.10 stays 1.10."""
     if isinstance(value, dict):
         return {key: _as_typed(document, (*path, key), item) for key, item in value.items()}
     if isinstance(value, list):

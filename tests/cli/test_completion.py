@@ -138,6 +138,46 @@ def test_jobs_inside_a_dependency(run: Run, fake_slurm: FakeSlurm) -> None:
     assert said[0].split("\t")[1] == "prep"
 
 
+def completed(line: str) -> List[str]:
+    """What a line of the table of keys becomes; at each Tab there has to be one way to go on."""
+    typed = ""
+    *parts, last = line.rstrip("⏎").split("⇥")
+    for part in parts:
+        typed += part
+        words = typed.split(" ")[1:]
+        found = list(completing.offers(words))
+        if [kind for kind, _, _ in found] == ["file"]:
+            (name,) = (path.name for path in Path().iterdir() if path.name.startswith(words[-1]))
+            found = [("value", name, "")]
+        (value,) = (word for kind, word, _ in found)
+        typed = f"{typed[: len(typed) - len(words[-1])]}{value} "
+    return (typed + last).split()
+
+
+def test_the_daily_lines_take_fewer_keys_than_slurms(
+    run: Run, fake_slurm: FakeSlurm, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_slurm.queue(queue_row("4711", name="train"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.sh").touch()
+    page = (root / "docs/how-to/common-tasks.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| .* \| (`.*⏎`) \| (\d+) \| `(.*⏎)` \| (\d+) \|$", page, re.MULTILINE)
+    assert len(rows) == 5
+    for slurm, slurms, own, count in rows:
+        assert len("".join(re.findall(r"`([^`]*)`", slurm))) == int(slurms), slurm
+        assert len(own) == int(count) <= int(slurms), own
+    assert [completed(own) for _, _, own, _ in rows] == [
+        ["n", "status"],
+        ["n", "why", "train"],
+        ["n", "cancel", "train"],
+        ["n", "logs", "-f", "train"],
+        ["n", "submit", "job.sh", "--lr", "0.01"],
+    ]
+    (again,) = re.findall(r"`(n res⇥.*⏎)`\s+\((\d+) keys\)", page)
+    assert completed(again[0]) == ["n", "resubmit", "train", "--", "--lr", "0.01"]
+    assert len(again[0]) == int(again[1])
+
+
 def test_a_silent_slurm_is_not_waited_for(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("squeue", delay=60)
     began = time.monotonic()

@@ -318,7 +318,7 @@ def test_the_change_that_makes_a_program_distributed(run: Run, tmp_path: Path) -
     refused = run("init", *size, "my train.py", cwd=here, code=4)
     assert "NC310" in refused.stderr and not (here / "job.yaml").exists()
     assert (
-        "train.py' | patch 'my train.py'" in refused.stderr
+        "train.py' | patch 'my train.py'; then: neuronctl init" in refused.stderr
         and "batches of its own" in refused.stderr
     )
     subprocess.run(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Dict, List
 
 import pytest
@@ -247,7 +246,7 @@ def test_the_database_has_a_user_of_its_own() -> None:
 
 def test_the_users_settings_hold_for_the_sandboxs_cluster() -> None:
     cluster = made().cluster
-    assert json.loads(setup.config_text(cluster, None)) == {"cluster": "test"}
+    assert setup.config_text(cluster, None) == "cluster: test\n"
     text = "cluster: neuron\naccount: lab\nqos: gold\nfield: nlp\ncpus-per-task: 08\n"
     text += "requeue: true\nenv: {A: 1.10, B: x}\nmodule: [gcc/12, 3.10]\n"
     own = yamlfile.parse(text, "config.yaml", JobFileError)
@@ -258,16 +257,17 @@ def test_the_users_settings_hold_for_the_sandboxs_cluster() -> None:
         "field": "nlp",
         "cpus-per-task": "08",
         "requeue": True,
-        "env": {"A": "1.10", "B": "x"},
-        "module": ["gcc/12", "3.10"],
+        "env": {"A": 1.1, "B": "x"},
+        "module": ["gcc/12", 3.1],
         "cluster": "test",
     }
+    assert (inside.raw[("env", "A")], inside.raw[("module", "1")]) == ("1.10", "3.10")
 
 
 def test_what_the_site_requires_is_set() -> None:
     strict = made(policy=Policy(account_required=True, qos_required=True)).cluster
     text = setup.config_text(strict, None)
-    assert json.loads(text) == {"account": "sandbox", "qos": "normal", "cluster": "test"}
+    assert text == "account: sandbox\nqos: normal\ncluster: test\n"
 
 
 def test_every_node_has_a_cable_to_the_bridge() -> None:

@@ -23,7 +23,7 @@ from neuronctl.masking import MASK
 from neuronctl.paths import state_dir, working_directory
 from neuronctl.records.job_record import JobRecord, RecordDraft, decode, encode, without_secrets
 from neuronctl.records.recorded import changed_decisions
-from neuronctl.request.job import OPTIONS
+from neuronctl.request.job import OPTIONS, Source
 from neuronctl.slurm.process import installed
 from neuronctl.submission import resubmission
 from neuronctl.submission.judged_job import JudgedJob
@@ -85,6 +85,11 @@ class KeptPlan:
             variables=resubmission.masked_variables(self.record, {}),
             catalog_file=self.catalog_file,
             submit_dir=draft.submit_dir or self.record.cwd,
+            derived={
+                name: why
+                for name, _, source, why in draft.decisions
+                if name in draft.request and source == Source.DERIVED.value
+            },
         )
         return replace(planned, template=self.template)
 

@@ -225,13 +225,17 @@ def plan_again(
     program: Optional[str] = None,
     catalog_file: Optional[str] = None,
     submit_dir: str = "",
+    derived: Mapping[str, str] = {},
 ) -> PlannedJob:
     """Plan the recorded request anew, with ``options`` laid over it.
 
     args: the program's, in place of the recorded ones. variables: from masked_variables(). program:
-    from program_copy(). submit_dir: as in PlannedJob.
+    from program_copy(). submit_dir: as in PlannedJob. derived: fields that neuronctl had chosen,
+    and how.
     """
     layer = recorded.request_layer(record)
+    chosen = {name: Origin(Source.DERIVED, how) for name, how in derived.items()}
+    layer = Layer(layer.values, {**layer.origins, **chosen})
     if args is not None:
         arguments_of(record)
         check_utf8(args)

@@ -104,6 +104,30 @@ def test_a_change_is_refused_and_named(
     assert len(fake_slurm.calls("sbatch")) == 1
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-p", "auto", "--field", "nlp", "--appl", "misc", "--gpus-per-node", "2", "train.py"],
+        [*ONE, "--launcher", "torchrun", "-N", "2-3", "--monitor", "--venv", "env", "train.py"],
+        [*ONE, "--until-done", "--env", "A=1", "--setup", "echo hi", "train.py", "--lr", "0.1"],
+        [*ONE, "--array", "0-3", "--sbatch", "nice=1", "-J", "한 글", "train.py", "a b", ""],
+        [*ONE, "--expand", "--env", "A=$HOME", "--chdir", "elsewhere", "../train.py", "$USER"],
+        [*ONE, "--container", "/images/x.sif", "--bind", "/scratch", "--cleanenv", "train.py"],
+        ["--field", "nlp", "--appl", "misc", "-p", "auto", "job.sh"],
+        ["--field", "nlp", "--appl", "misc", "-t", "5", "job.sh", "a b"],
+    ],
+)
+def test_every_kind_of_job_is_the_same_again(
+    run: Run, fake_slurm: FakeSlurm, words: List[str]
+) -> None:
+    words = ["--force", *words]
+    made = planned(run, *words)
+    assert made["plan"], made
+    run("submit", "--plan", made["plan"])
+    (sent,) = fake_slurm.calls("sbatch")
+    assert "job.sh" in sent if "job.sh" in words else fake_slurm.stdin() == made["script"]
+
+
 def test_another_partition_of_the_catalog_is_no_change(run: Run, tmp_path: Path) -> None:
     id = planned(run, *ONE, "train.py")["plan"]
     (tmp_path / "site.yaml").write_text(SITE % ", partitions: {cas_v100nv_4: {max_gpus: 4}}")

@@ -78,6 +78,8 @@ def test_a_plan_is_submitted_unless_slurm_has_changed(sandbox: Sandbox) -> None:
         finally:
             sandbox.root(*back)
         assert (code, out) == (4, "") and said in err
+    chosen = json.loads(neuronctl(*words, "-p", "auto", "kept.py")[1])["plan"]
+    assert neuronctl("--plan", chosen, "--dry-run")[0] == 0
     code, out, err = neuronctl("--plan", id, "--wait")
     job = out.split()[3]
     assert f"job {job} ended: COMPLETED" in err

@@ -107,6 +107,8 @@ KINDS: Dict[str, str] = {
     "joined": "NC649",
     "test-blank": "NC649",
     "waits-for-user": "NC658",
+    "no-nv": "",
+    "no-program": "",
 }
 """What a reader calls a defect, and the codes that say it; none where check does not look."""
 

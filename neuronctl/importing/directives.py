@@ -82,7 +82,7 @@ class Directives:
             if ignored.reason == REMARK
         }
         values = dict(self.values)
-        if by_task and self.wanted.gpus_per_node:
+        if self.line("ntasks-per-node") or (by_task and self.wanted.gpus_per_node):
             values.setdefault("ntasks-per-node", str(self.wanted.ntasks_per_node))
         if by_srun and self.wanted.cpus_per_task == 0:
             del values["cpus-per-task"]  # one, as in Slurm: there are no GPUs

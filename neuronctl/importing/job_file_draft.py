@@ -169,7 +169,7 @@ class _Importer:
             if line.startswith("#") and not line.startswith(DIRECTIVE)
         ]
         self.text = self._without_secrets(shell_lines, comments)
-        self.prelude = [*_of_shebang(header, cluster), *self._slurms_variable(header)]
+        self.prelude = _of_shebang(header, cluster)
         cut = readable < len(shell_lines)
         text = "\n".join(self.text.split("\n")[:readable]) if cut else self.text
         shell = self.shell = read if text == as_written else read_shell(text)
@@ -192,17 +192,43 @@ class _Importer:
                 "write the values themselves",
             )
 
-    def _slurms_variable(self, header: Header) -> List[str]:
-        """What sets a variable of sbatch's, which is set by an option that the job has not."""
-        given = header.options.get("gpus-per-node")
-        name = "SLURM_GPUS_PER_NODE"
-        if self.cluster.policy.gpu_option == "gpus-per-node" or given is None or not given.value:
+    def _slurms_variables(self, *, by_srun: bool) -> List[str]:
+        """What makes Slurm's variables those of the script, where the job has other options.
+
+        Programs read them, too, so that the script's text does not tell whether anything does.
+        by_srun: whether an srun of neuronctl's starts all of it, which sets those of the tasks.
+        """
+        header, wanted = self.directives.header, self.directives.wanted
+        by_gres = self.cluster.policy.gpu_option == "gres"
+        per_node, total = header.value("gpus-per-node"), header.value("gpus")
+        lines = []
+        if total and "$" not in total:
+            lines.append(f"export SLURM_GPUS={quote(total)}")
+        if by_gres and per_node and "$" not in per_node:
+            lines.append(f"export SLURM_GPUS_PER_NODE={quote(per_node)}")
+        unset = [] if by_gres or per_node or not wanted.gpus_per_node else ["SLURM_GPUS_PER_NODE"]
+        asked = "ntasks" in header.options
+        one_task = not asked and (wanted.nodes or 1) == 1
+        if not (by_srun or "ntasks-per-node" in header.options or one_task):
+            unset += [*(() if asked else ("SLURM_NTASKS", "SLURM_NPROCS")), "SLURM_NTASKS_PER_NODE"]
+        return lines + ([f"unset {' '.join(unset)}"] if unset else [])
+
+    def _added(self, made: JobPlan) -> List[Remark]:
+        """The variables that neuronctl gives the program, and the script did not."""
+        launches = [each for each in made.launches if each.rendezvous]
+        names = ["MASTER_ADDR", "MASTER_PORT"] if launches else []
+        asked = self.directives.header.options
+        if any(each.launcher.by_srun and not each.launcher.one_task_per_node for each in launches):
+            names = ["RANK", "LOCAL_RANK", "WORLD_SIZE", *names]
+            names += [] if "ntasks-per-node" in asked else ["SLURM_NTASKS_PER_NODE"]
+        elif any(each.launcher.by_srun for each in made.launches) and "srun" not in self.text:
+            tasks = {"ntasks", "ntasks-per-node"} & asked.keys()
+            names = [] if tasks else ["SLURM_NTASKS"]  # torchrun itself sets the others
+        added = [name for name in names if name not in self.text]
+        if not added:
             return []
-        if name not in self.text:
-            return []
-        what = f"${name} is set by --gpus-per-node, and jobs on {self.cluster.name} have --gres"
-        self.remarks.append(Remark(given.place.line, f"{what}: the job file sets it itself"))
-        return [f"export {name}={quote(given.value)}"]
+        what = f"neuronctl sets {', '.join(added)} for the program, which the script does not"
+        return [Remark(0, what)]
 
     def _unused(self, made: str) -> List[Remark]:
         """What the script sets for a launcher's options that neuronctl writes itself now."""
@@ -284,7 +310,8 @@ class _Importer:
 
     def _body(self, text: str, *, prelude: bool) -> str:
         """Shell text as ``run`` takes it. prelude: what the first line comes to stands in it."""
-        whole = "\n".join([*(self.prelude if prelude else ()), text])
+        before = [*self.prelude, *self._slurms_variables(by_srun=False)] if prelude else []
+        whole = "\n".join([*before, text])
         if all(not line.strip() or line.lstrip().startswith("#") for line in whole.split("\n")):
             whole += "\n:"
         try:
@@ -311,7 +338,8 @@ class _Importer:
 
     def _made(self, entries: Sequence[Entry]) -> JobFileDraft:
         text = self._written(entries)
-        differ = differences(self.directives, self._planned(text))
+        made = self._planned(text)
+        differ = [*self._added(made), *differences(self.directives, made)]
         remarks = [*self.directives.remarks, *self.remarks, *self._unused(text), *differ]
         return JobFileDraft(text, tuple(sorted(remarks, key=lambda one: one.line)))
 
@@ -347,9 +375,8 @@ class _Importer:
         set_first = variables(found.behind)
         if set_first.values:
             entries.append(Entry("env", set_first.values, set_first.remarks))
-        if first or (entries and self.prelude):
-            text = "\n".join([*self.prelude, *first])
-            entries.insert(0, Entry("setup-first", _lines(text)))
+        if first:
+            entries.insert(0, Entry("setup-first", first[0]))
         elif entries:
             above = (*_remarks(found.before), *entries[0].above)
             entries[0] = Entry(entries[0].key, entries[0].value, above)
@@ -367,11 +394,21 @@ class _Importer:
             return False
         return bool(names or shell.assignments)
 
-    def _before(self, shell: _Shell, expand: bool) -> List[Entry]:
+    def _first(self, entries: List[Entry], *, by_srun: bool) -> List[Entry]:
+        """With what the job begins with: the options of the first line, and Slurm's variables."""
+        lines = [*self.prelude, *self._slurms_variables(by_srun=by_srun)]
+        if entries and entries[0].key == "setup-first":
+            head, *entries = entries
+            lines.append(str(head.value))
+        return [Entry("setup-first", _lines("\n".join(lines))), *entries] if lines else entries
+
+    def _before(
+        self, shell: _Shell, starts: Sequence[ImportedProgram], expand: bool
+    ) -> List[Entry]:
         """The keys before the launch."""
-        entries = _expanded(shell.environment, expand)
-        if self.prelude and not entries:
-            entries.append(Entry("setup-first", _lines("\n".join(self.prelude))))
+        known = [launchers.load(each.launcher) if each.launcher else None for each in starts]
+        by_srun = all(launcher and launcher.by_srun for launcher in known)
+        entries = self._first(_expanded(shell.environment, expand), by_srun=by_srun)
         if len(shell.idle) < len(shell.setup):
             entries.append(Entry("setup", _lines(_joined(shell.setup))))
         if expand:
@@ -409,7 +446,7 @@ class _Importer:
             return None
         (key, value), *others = keys.items()
         head = Entry(key, value, tuple(_remarks([*shell.idle, *shell.rest])))
-        return [*self._before(shell, expand), head, *(Entry(*other) for other in others)]
+        return [*self._before(shell, [started], expand), head, *(Entry(*other) for other in others)]
 
     def _keys(self, started: ImportedProgram, expand: bool) -> Optional[Dict[str, object]]:
         """The keys of a program; None where neuronctl sets one of the launcher's options itself."""
@@ -477,7 +514,7 @@ class _Importer:
                 keys["allow-failure"] = True
             steps.append({"": remarks, **keys})
         notes = _remarks([*shell.idle, *waiting])
-        return [*self._before(shell, expand), Entry("steps", steps, tuple(notes))]
+        return [*self._before(shell, starts, expand), Entry("steps", steps, tuple(notes))]
 
     def _stands_alone(self, unit: Unit) -> bool:
         if unit.simple is None or re.search(r"\$[?!]", unit.text):
@@ -504,7 +541,7 @@ class _Importer:
             return None
         behind = _joined([*shell.setup, *shell.rest])
         expand = _refers(shell.environment, [])
-        entries = _expanded(shell.environment, expand)
+        entries = self._first(_expanded(shell.environment, expand), by_srun=False)
         if expand:
             entries.append(Entry("expand", True))
         return [*entries, Entry("run", self._body(behind, prelude=False))]

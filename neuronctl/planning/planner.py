@@ -186,7 +186,7 @@ class _PlanBuilder:
             "job-name": job_name,
             "partition": ",".join(each.name for each in (partition, *alternatives)) or None,
             "nodes": f"{self.nodes}-{most_nodes}" if most_nodes > self.nodes else str(self.nodes),
-            "ntasks-per-node": str(self.ntasks_per_node),
+            "ntasks-per-node": None if self._one_task(most_nodes) else str(self.ntasks_per_node),
             "cpus-per-task": str(cpus_per_task) if request.cpus_per_task != 0 else None,
             "time": time_text,
             "comment": comment,
@@ -399,6 +399,15 @@ class _PlanBuilder:
             return self.derived("ntasks-per-node", 1, reason)
         reason = "one task per GPU" if gpus else "one task per node by default"
         return self.derived("ntasks-per-node", max(gpus, 1), reason)
+
+    def _one_task(self, most_nodes: int) -> bool:
+        """Whether a job has one task because nobody asked for tasks, which is Slurm's default, too.
+
+        Slurm then sets no SLURM_NTASKS, by which Lightning takes the program for a task of srun.
+        """
+        asked = self.request.ntasks_per_node is not None or self.request.ntasks is not None
+        alone = most_nodes == 1 and self.launcher.one_task_per_node
+        return alone and self.ntasks_per_node == 1 and not (asked or self.interactive)
 
     def _cpus_per_task(self, place: Optional[AllocationPart]) -> int:
         asked, ntasks_per_node = self.request.cpus_per_task, self.ntasks_per_node

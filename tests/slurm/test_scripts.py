@@ -124,6 +124,8 @@ class Ran:
     ends: Tuple[str, ...]
     """State and exit code, of each task of an array."""
     files: Dict[str, str]
+    variables: Tuple[str, ...]
+    """What Slurm's variables about tasks and GPUs say to each process, sorted."""
     asked: FrozenSet[str]
     """What Slurm took the job for, as scontrol shows it."""
 
@@ -237,11 +239,14 @@ def run_all(
                     for path, text in mine.items()
                     if not re.search(r"\.(out|err|[oe]\d+)$", path)
                 },
+                variables=slurms_variables(records),
                 asked=frozenset(asked[ids[kind, name]]),
             ),
         )
 
 
+BY_SRUN = {"neuron-accelerate-config", "neuron-torchrun-options"}
+"""What neuronctl starts by srun and the script does not, as a remark of import's says."""
 ASKED = """
 JobName Partition QOS Requeue TimeLimit Dependency NumNodes NumCPUs NumTasks CPUs/Task ReqB:S:C:T
 TRES MinMemoryNode MinMemoryCPU Features OverSubscribe Contiguous Network Comment CoreSpec
@@ -289,6 +294,16 @@ def starts(name: str, records: Dict[str, str]) -> Tuple[str, ...]:
     return tuple(sorted(found))
 
 
+def slurms_variables(records: Dict[str, str]) -> Tuple[str, ...]:
+    pattern = r"SLURM_(?:NTASKS|NPROCS|GPUS|GPUS_PER_NODE)=.*"
+    found = [
+        " ".join(sorted(line for line in text.split("\0") if re.fullmatch(pattern, line)))
+        for path, text in records.items()
+        if path.endswith(".env")
+    ]
+    return tuple(sorted(found))
+
+
 def masked(text: str, numbers: str = r"\b\d{4,5}\b") -> str:
     """``text`` without what differs from run to run: ports, temporary names, the directory."""
     text = re.sub(r"work\.\w{6}", "work.TMP", re.sub(r"/(plain|ours|imported)/", "/", text))
@@ -311,6 +326,8 @@ def test_what_is_imported_does_the_same(name: str, ran: Dict[Tuple[str, str], Ra
     assert Counter(imported.starts) == Counter(plain.starts)
     assert imported.ends == plain.ends
     assert imported.files == plain.files
+    if name not in BY_SRUN:
+        assert imported.variables == plain.variables
     assert imported.asked == plain.asked
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Dict, List, Optional, Tuple
 
 import pytest
 from hypothesis import example, given, settings
@@ -56,8 +56,11 @@ def script(shell: str, *directives: str) -> str:
 def shell_keys(shell: str, *directives: str) -> Dict[str, object]:
     """The keys of the job file that are not about the allocation."""
     made = imported(script(shell, *directives))
-    assert all("refers to the arguments" in one.message for one in made.remarks)
+    told = ("refers to the arguments", "for the program, which the script does not")
+    assert all(any(text in remark.message for text in told) for remark in made.remarks)
     kept = data(made)
+    if str(kept.get("setup-first", "")).startswith("unset SLURM_"):
+        del kept["setup-first"]
     for key in ("job-name", "partition", "nodes", "ntasks-per-node", "cpus-per-task", "gres"):
         kept.pop(key, None)
     for key in ("time", "output"):
@@ -158,7 +161,7 @@ def test_directives_become_keys() -> None:
     }
     assert made.text.startswith("# From job.sh\n# about the memory\n"), made.text
     assert "# a remark" in made.text
-    assert made.remarks == ()
+    assert [remark for remark in made.remarks if "neuronctl sets" not in remark.message] == []
 
 
 def test_what_the_script_leaves_to_slurm_stays_so() -> None:
@@ -184,7 +187,7 @@ def test_a_range_of_nodes() -> None:
     made = imported(script("srun --cpus-per-task=2 hostname", "-N 2-4", "-c 2"))
     assert data(made)["nodes"] == "2-4"
     assert (planned(made).nodes, planned(made).most_nodes) == (2, 4)
-    assert made.remarks == ()
+    assert [remark for remark in made.remarks if "neuronctl sets" not in remark.message] == []
 
 
 @pytest.mark.parametrize(
@@ -234,7 +237,7 @@ def test_directives_that_sbatch_does_not_read_are_left_out_and_told() -> None:
 def test_cores_per_gpu_become_cores_per_task() -> None:
     made = imported(script("date", "--gres=gpu:2 --cpus-per-gpu=8"))
     assert data(made)["cpus-per-task"] == "16"
-    assert made.remarks == ()
+    assert [remark for remark in made.remarks if "neuronctl sets" not in remark.message] == []
 
 
 # ------------------------------------------------------------------ what is refused
@@ -328,11 +331,45 @@ def test_a_variable_that_sbatch_sets_by_another_option() -> None:
     text = script("torchrun --nproc_per_node=$SLURM_GPUS_PER_NODE t.py", "--gpus-per-node=a100:4")
     made = imported(text)
     assert "export SLURM_GPUS_PER_NODE=a100:4" in render_job(planned(made))
-    (told,) = made.remarks
-    assert told.line == 5 and "--gres" in told.message
     lumi = draft_job_file(text.replace("all", "small-g"), "job.sh", cluster("lumi"))
     assert "export SLURM_GPUS_PER_NODE" not in lumi.text
-    assert "SLURM_GPUS" not in imported(script("./x", "--gpus-per-node=4")).text
+    other = draft_job_file(script("./x", "--gres=gpu:4"), "job.sh", cluster("lumi"))
+    assert "unset SLURM_GPUS_PER_NODE" in other.text
+
+
+@pytest.mark.parametrize(
+    ("directives", "command", "first"),
+    [
+        ("--gpus-per-node=4", "./x", "export SLURM_GPUS_PER_NODE=4"),
+        ("-N 1 --gpus=2", "./x", "export SLURM_GPUS=2"),
+        ("--gres=gpu:1", "./x", None),
+        ("-n 2 -N 1", "./x", "unset SLURM_NTASKS_PER_NODE"),
+        ("-N 2 -c 4", "python x.py", "unset SLURM_NTASKS SLURM_NPROCS SLURM_NTASKS_PER_NODE"),
+        ("-N 2 -c 4 -n 4 --gres=gpu:2", "srun ./x", None),
+        ("-N 2 --ntasks-per-node=2", "hostname; ./x", None),
+    ],
+)
+def test_slurms_variables_are_those_of_the_script(
+    directives: str, command: str, first: Optional[str]
+) -> None:
+    made = imported(script(command, directives))
+    keys = data(made)
+    begins = str(keys.get("setup-first") or keys.get("run", "")).partition("\n")[0]
+    assert (begins if begins.startswith(("export", "unset")) else None) == first
+
+
+def test_tasks_that_nobody_asked_for_are_left_to_slurm() -> None:
+    """Slurm sets SLURM_NTASKS for a job with tasks, and Lightning then expects srun."""
+    for directive, found in (("-c 4", False), ("-n 1", True), ("--ntasks-per-node=1", True)):
+        made = render_job(planned(imported(script("python x.py", directive))))
+        assert ("--ntasks-per-node=1" in made) is found
+
+
+def test_variables_that_neuronctl_adds_are_told() -> None:
+    (told,) = imported(script("srun python x.py", "-N 2 --ntasks-per-node=2 -c 4")).remarks
+    assert "RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT" in told.message
+    own = "export MASTER_ADDR=$(hostname) MASTER_PORT=2345 RANK= LOCAL_RANK= WORLD_SIZE=4"
+    assert not imported(script(f"{own}\nsrun python x.py", "-N 2 --ntasks-per-node=2 -c 4")).remarks
 
 
 def test_the_model_of_gpus_per_task_stays() -> None:
@@ -481,7 +518,7 @@ def test_a_login_shell_and_its_options() -> None:
          {"script": "torchrun", "args": ["--nproc_per_node=1", "train.py"]}),
         ("torchrun --nproc_per_node=2 train.py", "--gres=gpu:2 -c 4 --ntasks-per-node=2",
          {"script": "torchrun", "args": ["--nproc_per_node=2", "train.py"]}),
-        ("srun torchrun --nnodes=2 --rdzv_endpoint=$(hostname):1 t.py", "-N 2 -c 4",
+        ("srun torchrun --nnodes=2 --rdzv_endpoint=$(hostname):1 t.py", "-N 2 --ntasks-per-node=1",
          {"run": "srun torchrun --nnodes=2 --rdzv_endpoint=$(hostname):1 t.py\n"}),
         ("srun torchrun --nnodes $SLURM_NNODES --nproc_per_node gpu --rdzv_endpoint $H:$P t.py",
          "-N 2 --gres=gpu:2 -c 4", {"launcher": "torchrun", "script": "t.py"}),

@@ -68,7 +68,7 @@ def test_what_is_asked_for_reaches_its_directive(
 def test_nothing_else_is_emitted() -> None:
     options = [one.option for one in plan_of().directives]
     assert options == [
-        *["job-name", "partition", "nodes", "ntasks-per-node", "cpus-per-task", "time"],
+        *["job-name", "partition", "nodes", "cpus-per-task", "time"],
         *["output", "error"],
     ]
 

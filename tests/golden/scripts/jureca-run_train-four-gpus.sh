@@ -3,7 +3,6 @@
 #SBATCH --partition=dc-gpu
 #SBATCH --account=training2436
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=1  # torchrun_jsc starts the processes
 #SBATCH --cpus-per-task=128  # 4 GPUs x 32 cores per GPU
 #SBATCH --gres=gpu:4
 #SBATCH --time=1:00:00

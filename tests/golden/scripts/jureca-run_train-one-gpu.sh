@@ -3,8 +3,7 @@
 #SBATCH --partition=dc-gpu
 #SBATCH --account=training2436
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=1  # one process
-#SBATCH --cpus-per-task=32   # 32 cores per GPU
+#SBATCH --cpus-per-task=32  # 32 cores per GPU
 #SBATCH --gres=gpu:1
 #SBATCH --time=1:00:00
 #SBATCH --output=%x_%j.out

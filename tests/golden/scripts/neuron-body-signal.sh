@@ -2,12 +2,11 @@
 #SBATCH --job-name=body
 #SBATCH --partition=amd_a100nv_8
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=1  # one process
-#SBATCH --cpus-per-task=8    # 8 cores per GPU
+#SBATCH --cpus-per-task=8   # 8 cores per GPU
 #SBATCH --gres=gpu:1
 #SBATCH --time=2:00:00
 #SBATCH --comment="field=misc;appl=pytorch"
-#SBATCH --signal=B:USR1@60   # the batch shell passes it on: what it starts is no step
+#SBATCH --signal=B:USR1@60  # the batch shell passes it on: what it starts is no step
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 

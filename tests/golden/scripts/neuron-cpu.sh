@@ -2,7 +2,6 @@
 #SBATCH --job-name=train
 #SBATCH --partition=cpu
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=1  # one process
 #SBATCH --cpus-per-task=16
 #SBATCH --time=6:00:00
 #SBATCH --comment="field=misc;appl=pytorch"

@@ -2,8 +2,7 @@
 #SBATCH --job-name=train
 #SBATCH --partition=amd_a100nv_8
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=1  # one process
-#SBATCH --cpus-per-task=8    # 8 cores per GPU
+#SBATCH --cpus-per-task=8  # 8 cores per GPU
 #SBATCH --gres=gpu:1
 #SBATCH --time=2:00:00
 #SBATCH --comment="field=misc;appl=pytorch"

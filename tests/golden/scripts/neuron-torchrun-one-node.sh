@@ -2,10 +2,9 @@
 #SBATCH --job-name=train
 #SBATCH --partition=cas_v100_4
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=1  # torchrun starts the processes
-#SBATCH --cpus-per-task=40   # 4 GPUs x 10 cores per GPU; about 356 GB of memory per node
+#SBATCH --cpus-per-task=40  # 4 GPUs x 10 cores per GPU; about 356 GB of memory per node
 #SBATCH --gres=gpu:4
-#SBATCH --time=2-00:00:00    # the default of neuron
+#SBATCH --time=2-00:00:00   # the default of neuron
 #SBATCH --comment="field=misc;appl=pytorch"
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err

@@ -3,7 +3,6 @@
 #SBATCH --partition=small
 #SBATCH --account=project_2001234
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=1  # one process
 #SBATCH --cpus-per-task=2
 #SBATCH --time=00:15:00
 #SBATCH --array=0-1

@@ -2,7 +2,6 @@
 #SBATCH --job-name=train
 #SBATCH --partition=long
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=1  # one process
 #SBATCH --cpus-per-task=2
 #SBATCH --time=0:30:00
 #SBATCH --output=%x_%j.out

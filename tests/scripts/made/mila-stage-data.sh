@@ -2,7 +2,6 @@
 #SBATCH --job-name=mila-stage-data
 #SBATCH --partition=unkillable
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=1  # the most that a step needs
 #SBATCH --cpus-per-task=2
 #SBATCH --gres=gpu:1
 #SBATCH --mem=1G

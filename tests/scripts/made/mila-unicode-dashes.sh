@@ -2,8 +2,7 @@
 #SBATCH --job-name=dashes
 #SBATCH --partition=long
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=1  # one process
-#SBATCH --cpus-per-task=1    # one core per task by default
+#SBATCH --cpus-per-task=1  # one core per task by default
 #SBATCH --gres=gpu:1
 #SBATCH --time=0:30:00
 #SBATCH --output=%x_%j.out

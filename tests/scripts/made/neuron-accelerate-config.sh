@@ -2,7 +2,6 @@
 #SBATCH --job-name=accel
 #SBATCH --partition=amd_a100nv_8
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=1  # accelerate starts the processes
 #SBATCH --cpus-per-task=16
 #SBATCH --gres=gpu:2
 #SBATCH --time=8:00:00

@@ -2,8 +2,7 @@
 #SBATCH --job-name=lines
 #SBATCH --partition=cpu
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=1  # one process
-#SBATCH --cpus-per-task=1    # one core per task by default
+#SBATCH --cpus-per-task=1  # one core per task by default
 #SBATCH --time=1:00:00
 #SBATCH --comment="field=bio;appl=in_house"
 #SBATCH --array=1-2

@@ -2,8 +2,7 @@
 #SBATCH --job-name=rc
 #SBATCH --partition=cas_v100_4
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=1  # one process
-#SBATCH --cpus-per-task=10   # 10 cores per GPU; about 89 GB of memory per node
+#SBATCH --cpus-per-task=10  # 10 cores per GPU; about 89 GB of memory per node
 #SBATCH --gres=gpu:1
 #SBATCH --time=1:00:00
 #SBATCH --comment="field=nlp;appl=pytorch"

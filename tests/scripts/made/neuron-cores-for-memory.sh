@@ -2,7 +2,6 @@
 #SBATCH --job-name=memory
 #SBATCH --partition=amd_a100nv_8
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=1  # one process
 #SBATCH --cpus-per-task=32
 #SBATCH --gres=gpu:1
 #SBATCH --time=4:00:00

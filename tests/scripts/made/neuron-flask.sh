@@ -2,7 +2,6 @@
 #SBATCH --job-name=flask
 #SBATCH --partition=cpu
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=1  # one process
 #SBATCH --cpus-per-task=2
 #SBATCH --time=4:00:00
 #SBATCH --comment="field=misc;appl=misc"

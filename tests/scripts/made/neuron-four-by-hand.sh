@@ -2,8 +2,7 @@
 #SBATCH --job-name=byhand
 #SBATCH --partition=cas_v100nv_4
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=1  # one process
-#SBATCH --cpus-per-task=40   # 4 GPUs x 10 cores per GPU; about 356 GB of memory per node
+#SBATCH --cpus-per-task=40  # 4 GPUs x 10 cores per GPU; about 356 GB of memory per node
 #SBATCH --gres=gpu:4
 #SBATCH --time=12:00:00
 #SBATCH --comment="field=cv;appl=pytorch"

@@ -2,8 +2,7 @@
 #SBATCH --job-name=koni
 #SBATCH --partition=koni
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=1  # one process
-#SBATCH --cpus-per-task=12   # 12 cores per GPU
+#SBATCH --cpus-per-task=12  # 12 cores per GPU
 #SBATCH --gres=gpu:1
 #SBATCH --nodelist=gpu48
 #SBATCH --time=1:00:00

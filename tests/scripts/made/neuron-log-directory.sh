@@ -2,8 +2,7 @@
 #SBATCH --job-name=logged
 #SBATCH --partition=cas_v100_2
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=1  # one process
-#SBATCH --cpus-per-task=16   # 16 cores per GPU
+#SBATCH --cpus-per-task=16  # 16 cores per GPU
 #SBATCH --gres=gpu:1
 #SBATCH --time=1:00:00
 #SBATCH --comment="field=cv;appl=pytorch"

@@ -2,8 +2,7 @@
 #SBATCH --job-name=bench
 #SBATCH --partition=cas_v100nv_4
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=1  # one process
-#SBATCH --cpus-per-task=10   # 10 cores per GPU; about 89 GB of memory per node
+#SBATCH --cpus-per-task=10  # 10 cores per GPU; about 89 GB of memory per node
 #SBATCH --gres=gpu:1
 #SBATCH --time=8:00:00
 #SBATCH --comment="field=cv;appl=pytorch"

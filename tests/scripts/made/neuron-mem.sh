@@ -2,7 +2,6 @@
 #SBATCH --job-name=mem
 #SBATCH --partition=bigmem
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=1  # one process
 #SBATCH --cpus-per-task=4
 #SBATCH --mem=2G
 #SBATCH --time=4:00:00

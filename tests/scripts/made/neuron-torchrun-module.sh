@@ -2,8 +2,7 @@
 #SBATCH --job-name=module
 #SBATCH --partition=amd_a100nv_8
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=1  # torchrun starts the processes
-#SBATCH --cpus-per-task=16   # 2 GPUs x 8 cores per GPU
+#SBATCH --cpus-per-task=16  # 2 GPUs x 8 cores per GPU
 #SBATCH --gres=gpu:2
 #SBATCH --time=8:00:00
 #SBATCH --comment="field=nlp;appl=pytorch-ddp"

@@ -2,7 +2,6 @@
 #SBATCH --job-name=torchopt
 #SBATCH --partition=amd_a100nv_8
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=1  # torchrun starts the processes
 #SBATCH --cpus-per-task=8
 #SBATCH --gres=gpu:2
 #SBATCH --time=8:00:00

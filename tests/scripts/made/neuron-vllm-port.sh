@@ -2,7 +2,6 @@
 #SBATCH --job-name=vllm
 #SBATCH --partition=amd_a100nv_8
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=1  # one process
 #SBATCH --cpus-per-task=8
 #SBATCH --gres=gpu:2
 #SBATCH --time=4:00:00

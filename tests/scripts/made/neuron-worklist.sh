@@ -2,7 +2,6 @@
 #SBATCH --job-name=worklist
 #SBATCH --partition=cpu
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=1  # one process
 #SBATCH --cpus-per-task=4
 #SBATCH --time=12:00:00
 #SBATCH --comment="field=bio;appl=in_house"

@@ -101,18 +101,18 @@ _NOW = ("free now", "one more job")
 def _partitions(found: Brief) -> Iterator[str]:
     live = found.asked_at is not None
     header = (*_LIMITS, *_YOURS, *(_NOW if live else ()))
-    for row in (header, ("---",) * len(header), *(_row(one, found) for one in found.partitions)):
+    for row in (header, ("---",) * len(header), *(_row(line, found) for line in found.partitions)):
         yield f"| {' | '.join(row)} |"
     yield ""
     figures = "what you hold, and your limit" if live else "your limit"
     yield f'The columns with "your" show {figures}, over all your jobs in the partition.'
-    for one in found.partitions:
-        if one.partition.note:
-            yield f"- {one.partition.name}: {one.partition.note}"
+    for line in found.partitions:
+        if line.partition.note:
+            yield f"- {line.partition.name}: {line.partition.note}"
 
 
-def _row(one: PartitionBrief, found: Brief) -> Tuple[str, ...]:
-    partition, now = one.partition, one.now
+def _row(line: PartitionBrief, found: Brief) -> Tuple[str, ...]:
+    partition, now = line.partition, line.now
     cores = "-".join(map(str, sorted({*partition.cores_per_node[:1], *partition.cores_per_node})))
     each = found.cluster.cores_per_gpu(partition) if partition.gpus_per_node else None
     gpus = f"{partition.gpus_per_node} {partition.gpu or ''}".strip()
@@ -147,22 +147,22 @@ def _data(found: Brief) -> Dict[str, Any]:
         "meanings": dict(cluster.policy.comment.meanings),
         "partitions": [
             {
-                "partition": one.partition.name,
-                "open": one.partition.open,
-                "nodes": one.partition.nodes,
-                "gpus_per_node": one.partition.gpus_per_node,
-                "gpu": one.partition.gpu,
-                "cores_per_node": list(one.partition.cores_per_node),
-                "cores_per_gpu": cluster.cores_per_gpu(one.partition),
-                "time_limit": one.partition.wall_time.maximum,
-                "max_nodes": one.partition.max_nodes,
-                "max_gpus": one.partition.max_gpus,
-                "max_running_jobs": one.partition.max_running_jobs,
-                "max_submit_jobs": one.partition.max_submit_jobs,
-                "note": one.partition.note,
-                "now": None if one.now is None else partition_now_data(one.now),
+                "partition": line.partition.name,
+                "open": line.partition.open,
+                "nodes": line.partition.nodes,
+                "gpus_per_node": line.partition.gpus_per_node,
+                "gpu": line.partition.gpu,
+                "cores_per_node": list(line.partition.cores_per_node),
+                "cores_per_gpu": cluster.cores_per_gpu(line.partition),
+                "time_limit": line.partition.wall_time.maximum,
+                "max_nodes": line.partition.max_nodes,
+                "max_gpus": line.partition.max_gpus,
+                "max_running_jobs": line.partition.max_running_jobs,
+                "max_submit_jobs": line.partition.max_submit_jobs,
+                "note": line.partition.note,
+                "now": None if line.now is None else partition_now_data(line.now),
             }
-            for one in found.partitions
+            for line in found.partitions
         ],
         "accounts": [{"account": account, "qos": list(qos)} for account, qos in found.accounts],
         "scratch": (cluster.scratch or "").replace("{user}", found.user),

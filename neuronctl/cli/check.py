@@ -70,7 +70,7 @@ def command(
         raise UsageError("--write needs --fix, and both need files", hint)
     loaded = load(catalog)
     chosen, _ = recognise(loaded, cluster or configured_cluster())
-    parts = {key: one for key, one in (("field", field), ("appl", appl)) if one is not None}
+    parts = {key: code for key, code in (("field", field), ("appl", appl)) if code is not None}
     _check_parts(parts, chosen)
     asked = AskedOnce()
 
@@ -268,8 +268,8 @@ def _print_causes(checked: Sequence[JudgedScript]) -> Set[str]:
         where = counted(len({name for name, _ in several[key]}), "script")
         times = counted(len(several[key]), "finding")
         print_line(f"{severity} {code} in {where} ({times}): {title}")
-        hints = {one.finding.hint for _, one in several[key]}
-        mends = sum(bool(one.edits) for _, one in several[key])
+        hints = {found.finding.hint for _, found in several[key]}
+        mends = sum(bool(found.edits) for _, found in several[key])
         if len(hints) == 1 and hints != {""}:
             print_line(f"  hint: {hints.pop()}")
             cured.add(code)

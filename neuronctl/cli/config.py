@@ -60,11 +60,13 @@ def get(key: str) -> None:
     """
     preset, _, name = key.rpartition(".")
     option = known_key(name)
-    found = [one for one in settings() if (one.preset, one.option) == (preset, option)]
+    found = [
+        setting for setting in settings() if (setting.preset, setting.option) == (preset, option)
+    ]
     if not found:
         raise UsageError(
             f"{key} is not set in {' or '.join(used_files()) or defaults_file()}",
-            f"neuronctl config set {option.long} {option.metavar or 'true'}",
+            f"neuronctl config set {key} {option.metavar or 'true'}",
         )
     for text in found[0].texts:
         print_line(text)
@@ -75,15 +77,19 @@ def get(key: str) -> None:
 @click.argument("key", metavar="KEY")
 @click.argument("words", metavar="VALUE...", nargs=-1, required=True, type=click.UNPROCESSED)
 def set_(project: bool, key: str, words: Tuple[str, ...]) -> None:
-    """Set a key to a value; one that the command line may repeat takes several."""
-    option, file = known_key(key), PROJECT_CONFIG if project else defaults_file()
+    """Set a key to a value; one that the command line may repeat takes several.
+
+    A key of a preset is PRESET.KEY: big.nodes.
+    """
+    preset, dot, name = key.rpartition(".")
+    option, file = known_key(name), PROJECT_CONFIG if project else defaults_file()
     value: Any = value_of(option, words)
     if option.long == "cluster":
         from neuronctl.catalog.loader import load
 
         load().cluster(words[0])  # raises CatalogError, as every command would from now on
-    change({option.long: value}, file)
-    notify(f"set {option.long} in {file}")
+    change({preset + dot + option.long: value}, file)
+    notify(f"set {preset}{dot}{option.long} in {file}")
 
 
 @command.command()
@@ -91,7 +97,8 @@ def set_(project: bool, key: str, words: Tuple[str, ...]) -> None:
 @click.argument("keys", metavar="KEY...", nargs=-1, required=True)
 def unset(project: bool, keys: Tuple[str, ...]) -> None:
     """Remove keys; what they would have set is worked out again."""
-    names: List[str] = [known_key(key).long for key in keys]
+    parts = (key.rpartition(".") for key in keys)
+    names: List[str] = [preset + dot + known_key(name).long for preset, dot, name in parts]
     file = PROJECT_CONFIG if project else defaults_file()
     change(dict.fromkeys(names), file)
     notify(f"{', '.join(names)} removed from {file}")

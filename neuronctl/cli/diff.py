@@ -48,7 +48,7 @@ def command(job: str, other: Optional[str], as_json: bool) -> None:
     notify(*store.warnings)
     lines = recorded.text_diff(first.draft.script, script, name, other_name)
     if as_json:
-        plan = [{"name": one, "first": a or None, "second": b or None} for one, a, b in values]
+        plan = [{"name": name, "first": a or None, "second": b or None} for name, a, b in values]
         names = {"first": name, "second": other_name}
         print_json("neuronctl.diff/1", {**names, "plan": plan, "script": lines})
         return

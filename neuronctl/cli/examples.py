@@ -98,6 +98,8 @@ EXAMPLES: Mapping[str, Tuple[str, ...]] = {
 }
 
 
-def epilog(path: str) -> str:
-    """The examples of a command as the end of its help."""
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in EXAMPLES[path])
+EPILOGS: Mapping[str, str] = {
+    path: "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+    for path, lines in EXAMPLES.items()
+}
+"""As click has them at the end of a command's help."""

@@ -141,10 +141,10 @@ def sarif_data(checked: Sequence[JudgedScript]) -> Dict[str, Any]:
     found = [(script.name, finding) for script in checked for finding in script.findings]
     rules = [
         {"id": code, "shortDescription": {"text": title}}
-        for code, title in sorted({(one.finding.code, one.finding.title) for _, one in found})
+        for code, title in sorted({(mark.finding.code, mark.finding.title) for _, mark in found})
     ]
     driver = {"name": "neuronctl", "version": __version__, "rules": rules}
-    results = [_sarif_result(name, one) for name, one in found]
+    results = [_sarif_result(name, mark) for name, mark in found]
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     schema = "https://json.schemastore.org/sarif-2.1.0.json"
     return {"$schema": schema, "version": "2.1.0", "runs": [run]}

@@ -9,7 +9,7 @@ from typing import List, Optional, Tuple
 import click
 
 from neuronctl.cli import COMMANDS, HELP
-from neuronctl.cli.examples import epilog
+from neuronctl.cli.examples import EPILOGS
 from neuronctl.errors import UsageError
 from neuronctl.version import __version__
 
@@ -25,9 +25,9 @@ class LazyGroup(click.Group):
             return None
         module = f"{name}_" if keyword.iskeyword(name) else name
         command: click.Command = importlib.import_module(f"neuronctl.cli.{module}").command
-        command.epilog = epilog(name)
+        command.epilog = EPILOGS[name]
         for below in command.commands.values() if isinstance(command, click.Group) else ():
-            below.epilog = epilog(f"{name} {below.name}")
+            below.epilog = EPILOGS[f"{name} {below.name}"]
         return command
 
     def resolve_command(

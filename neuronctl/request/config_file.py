@@ -72,9 +72,9 @@ def settings() -> List[Setting]:
             whole = _settings(document, (), document.data)
             presets = document.data.get(PRESETS, {})
             for name in presets:  # which replace those of the same name as a whole
-                found = {key: one for key, one in found.items() if one.preset != name}
+                found = {key: old for key, old in found.items() if old.preset != name}
             parts = (_settings(document, (PRESETS, name), presets[name]) for name in presets)
-            found.update((one.key, one) for part in (whole, *parts) for one in part)
+            found.update((setting.key, setting) for part in (whole, *parts) for setting in part)
     return list(found.values())
 
 
@@ -120,12 +120,16 @@ def _data(text: str, file: str) -> Mapping[str, Any]:
 def change(changes: Mapping[str, Any], file: str) -> None:
     """Set keys of a configuration to values, or remove those whose value is None.
 
+    ``big.time`` is a key of the preset ``big``, which is made, and removed with its last key.
     Raises JobFileError where the file, or what it would become, is not what neuronctl reads.
     """
     before = content(file)
     after = before
     for key, value in changes.items():
-        after = _changed(after, file, key, value)
+        if "." in key:
+            after = _changed(after, file, PRESETS, _with_key(after, file, key, value))
+        else:
+            after = _changed(after, file, key, value)
     if has_keys(after):
         parse_config(after, file)
     if after == before:
@@ -139,6 +143,48 @@ def change(changes: Mapping[str, Any], file: str) -> None:
             write_private(file, after)
     except OSError as error:
         raise UsageError(f"cannot write {file}: {error.strerror}") from None
+
+
+def _with_key(text: str, file: str, key: str, value: Optional[object]) -> Optional[object]:
+    """The presets of a file with one key of one preset changed; None where none is left."""
+    from neuronctl import yamlfile
+
+    preset, _, name = key.rpartition(".")
+    if not re.fullmatch(r"[\w-]+", preset):
+        raise UsageError(f"'{preset}' is not a name for a preset", "use letters: big.nodes")
+    presets: Dict[str, Dict[str, Any]] = {}
+    if has_keys(text):
+        parse_config(text, file)  # raises where there are none
+        document = yamlfile.parse(text, file, JobFileError)
+        if any(re.search(r"(^|\s)#", line) for line in _block(text, file, PRESETS)):
+            problem = f"the presets in {file} have comments, which '{key}' cannot be changed around"
+            raise JobFileError(problem, "change it with 'neuronctl config edit'")
+        plain = document.data.get(PRESETS, {})
+        for each, keys in plain.items():
+            typed = _as_typed(document, (PRESETS, each), keys)
+            presets[each] = {k: v if isinstance(v, bool) else typed[k] for k, v in keys.items()}
+    own = presets.setdefault(preset, {})
+    old = next((old for old in own if find(old) is find(name)), name)
+    own[old] = value
+    if value is None:
+        del own[old]
+    return {each: keys for each, keys in presets.items() if keys} or None
+
+
+def _block(text: str, file: str, key: str) -> Sequence[str]:
+    """The lines of a key of the top level, as far as they are its own."""
+    from neuronctl import yamlfile
+
+    lines, starts = text.split("\n"), yamlfile.parse(text, file, JobFileError).lines
+    if (key,) not in starts:
+        return ()
+    begin = starts[(key,)] - 1
+    later = (line - 1 for path, line in starts.items() if len(path) == 1 and line > begin + 1)
+    end = min(later, default=len(lines))
+    # Comments and blank lines before the next key are its own.
+    while end > begin + 1 and (not lines[end - 1].strip() or lines[end - 1].startswith("#")):
+        end -= 1
+    return lines[begin:end]
 
 
 def _changed(text: str, file: str, key: str, value: Optional[object]) -> str:
@@ -155,14 +201,9 @@ def _changed(text: str, file: str, key: str, value: Optional[object]) -> str:
     if old is None:
         lines += made
     else:
-        starts = yamlfile.parse(text, file, JobFileError).lines
-        begin = starts[(old,)] - 1
-        later = (line - 1 for path, line in starts.items() if len(path) == 1 and line > begin + 1)
-        end = min(later, default=len(lines))
-        # Comments and blank lines before the next key are its own.
-        while end > begin + 1 and (not lines[end - 1].strip() or lines[end - 1].startswith("#")):
-            end -= 1
-        lines[begin:end] = _with_remark(made, lines[begin:end])
+        own = _block(text, file, old)
+        begin = yamlfile.parse(text, file, JobFileError).lines[(old,)] - 1
+        lines[begin : begin + len(own)] = _with_remark(made, own)
     after = "".join(f"{line}\n" for line in lines)
     wanted = {name: what for name, what in before.items() if name != old}
     if value is not None:

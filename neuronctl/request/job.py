@@ -11,7 +11,7 @@ import enum
 import os
 import re
 from functools import partial
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl import frozen
 from neuronctl.errors import UsageError, did_you_mean
@@ -387,7 +387,7 @@ class JobRequest:
 
 OPTIONS: Tuple[Option, ...] = tuple(DECLARED)
 BY_NAME: Mapping[str, Option] = {option.long: option for option in OPTIONS}
-OF_SLURM: Mapping[str, Option] = {name: one for name, one in BY_NAME.items() if one.of_slurm}
+OF_SLURM: Mapping[str, Option] = {name: known for name, known in BY_NAME.items() if known.of_slurm}
 """Those that sbatch has too, under the same names, in the order of a script's directives."""
 
 
@@ -429,9 +429,9 @@ def build_request(layers: Sequence[Layer]) -> JobRequest:
     return JobRequest(**whole.values, origins=whole.origins)
 
 
-def with_presets(layers: Sequence[Layer], presets: Mapping[str, Layer]) -> Sequence[Layer]:
+def with_presets(layers: Sequence[Layer], presets: Mapping[str, Layer]) -> List[Layer]:
     """The layers, below each the presets that it uses; raises UsageError for an unknown one."""
-    every = []
+    every: List[Layer] = []
     for layer in layers:
         for name in layer.values.get("use", ()):
             if name not in presets:

@@ -135,7 +135,9 @@ def _config(document: Document) -> Layer:
     """The layer of a configuration file, with its presets."""
     allowed = _PROJECT_KEYS if document.file == PROJECT_CONFIG else None
     presets = document.data.get(PRESETS, {})
-    named = isinstance(presets, dict) and all(isinstance(one, dict) for one in presets.values())
+    named = isinstance(presets, dict) and all(
+        isinstance(preset, dict) for preset in presets.values()
+    )
     if not named:
         raise JobFileError(
             f"{document.where((PRESETS,))}: presets: expected names with options each",

@@ -252,24 +252,30 @@ def _limits(judged: JudgedJob, names: List[str]) -> Dict[str, Any]:
     limits = judged.limits
     assert limits is not None
     partitions = [partition for partition in limits.partitions if partition.name in names]
-    own = {one.default_qos for one in limits.associations} | {judged.plan.request.qos or ""}
-    qos = {name.lower() for name in own | {partition.qos for partition in partitions}}
+    usual = {association.default_qos for association in limits.associations} | {
+        judged.plan.request.qos or ""
+    }
+    qos = {name.lower() for name in usual | {partition.qos for partition in partitions}}
     return {
         "config": asdict(limits.config),
         "partition": {partition.name: asdict(partition) for partition in partitions},
         "qos": {
-            one.name: _named(asdict(one)) for one in limits.qos or () if one.name.lower() in qos
+            known.name: _named(asdict(known))
+            for known in limits.qos or ()
+            if known.name.lower() in qos
         },
         "association": {
-            f"{one.account}/{one.partition}": _named(asdict(one)) for one in limits.associations
+            f"{own.account}/{own.partition}": _named(asdict(own)) for own in limits.associations
         },
     }
 
 
 def _named(holder: Dict[str, Any]) -> Dict[str, Any]:
     """The limits by their names, so that a change of one is said by its name."""
-    found = {" ".join(filter(None, (one["kind"], one["tres"]))): one["figure"]
-             for one in holder["limits"]}  # fmt: skip
+    found = {
+        " ".join(filter(None, (limit["kind"], limit["tres"]))): limit["figure"]
+        for limit in holder["limits"]
+    }
     return {**holder, "limits": found}
 
 

@@ -127,7 +127,6 @@ def plan_job(
     is that of job.yaml in the current directory where no job is named. tell: hears which files are
     used that nobody has named.
     """
-    defaults = _defaults(tell)
     layers = []
     if job_file is not None:
         from neuronctl.request.job_file import read_job_file
@@ -142,9 +141,12 @@ def plan_job(
                 tell(f"using {JOB_FILE}")
             layers.append(own)
     layers.append(options_layer(options, words, body, steps))
-    layers = [recorded or defaults, *with_presets(layers, defaults.presets)]
     if recorded is None:
-        layers = [*with_presets(layers[:1], defaults.presets), *layers[1:]]
+        defaults = _defaults(tell)
+        layers = with_presets([defaults, *layers], defaults.presets)
+    else:  # which has its presets in it
+        named = any("use" in layer.values for layer in layers)
+        layers = [recorded, *with_presets(layers, _defaults(tell).presets if named else {})]
     request = merged(layers, options)
     if request.dependency is not None:
         request = replace(request, dependency=with_ids(request.dependency))

@@ -142,3 +142,28 @@ def test_a_program_uses_presets_too(here: Path) -> None:
     (here / ".neuronctl.yaml").write_text("setup: [a]\n")
     with pytest.raises(JobFileError, match="cannot be set for a directory"):
         plan_job(options, words=["train.py"], ask_slurm=False)
+
+
+def test_keys_of_a_preset_are_set_and_unset(run: Run, here: Path, clean_home: Path) -> None:
+    config = clean_home / ".config" / "neuronctl" / "config.yaml"
+    for words in (["big.nodes", "3"], ["big.monitor", "true"], ["wide.module", "a/1.10", "b"]):
+        run("config", "set", *words)
+    assert config.read_text() == (
+        "field: nlp\ntime: 60\npresets:\n  big:\n    nodes: 3\n    gpus-per-node: 8\n"
+        "    monitor: true\n"
+        "  short:\n    time: 5\n  wide:\n    module: [a/1.10, b]\n"
+    )
+    assert run("config", "get", "big.monitor").stdout == "true\n"
+    run("config", "unset", "wide.module", "big.monitor", "short.time")
+    run("config", "set", "--project", "own.time", "5", cwd=here)
+    assert (here / ".neuronctl.yaml").read_text() == "presets:\n  own:\n    time: 5\n"
+    assert run("config", "get", "own.time", cwd=here).stdout == "5\n"
+    text = config.read_text()
+    for key in (".time", "a b.time", "a.b.time", "big.nods", "big."):
+        run("config", "set", key, "4", code=2)
+    assert run("config", "set", "big.nodes", "x", code=2) and config.read_text() == text
+    config.write_text(text.replace("nodes: 3", "nodes: 3  # many"))
+    said = run("config", "set", "big.nodes", "4", code=3).stderr
+    assert "have comments" in said and "config edit" in said
+    run("config", "unset", "field")
+    assert "# many" in config.read_text()

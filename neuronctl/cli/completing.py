@@ -398,6 +398,13 @@ def _presets(command: str) -> Known:
     return [(name, "") for name in configuration().presets]
 
 
+def _topics(command: str) -> Known:
+    from neuronctl.cli.topics import topics
+
+    yield from ((topic, "") for topic in topics())
+    yield from COMMANDS.items()
+
+
 _OF_OPTIONS: Mapping[str, Callable[[str], Known]] = {
     "partition": _partitions,
     "account": _accounts,
@@ -411,11 +418,12 @@ _OF_OPTIONS: Mapping[str, Callable[[str], Known]] = {
     "gpu": _gpus,
     "state": _states,
     "use": _presets,
+    "color": lambda command: [(word, "") for word in ("always", "never", "auto")],
 }
 """By the long names of options."""
 
 _OF_WORDS: Mapping[str, Callable[[str], Known]] = {
-    **{"JOB": _jobs, "JOB|FILE": _jobs, "CODE": _rules, "KEY": _keys},
+    **{"TOPIC": _topics, "JOB": _jobs, "JOB|FILE": _jobs, "CODE": _rules, "KEY": _keys},
 }
 """By the names of values in help, as the next ones."""
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-from typing import Dict, List, Tuple
+from typing import List, Tuple
 
 import click
 
 from neuronctl.cli import COMMANDS
+from neuronctl.cli.topics import topics
 from neuronctl.console import print_markdown
 from neuronctl.errors import UsageError, did_you_mean
-from neuronctl.paths import data_path
-
-_FOLDERS = ("docs/how-to", "docs/explanation")
 
 
 @click.command("help")
@@ -24,7 +21,7 @@ def command(words: Tuple[str, ...]) -> int:
     TOPIC is a page of the documentation; without SECTION, which may be any words of a heading, its
     beginning and its headings are shown. Without a TOPIC, all topics are listed.
     """
-    files = _files()
+    files = topics()
     topic = words[0].lower() if words else ""
     if not topic:
         rows = [f"- {name}: {_parts(file)[0][0]}" for name, file in files.items()]
@@ -39,16 +36,6 @@ def command(words: Tuple[str, ...]) -> int:
         hint = did_you_mean(topic, {*files, *COMMANDS})
         raise UsageError(f"there is no topic and no command '{topic}'", hint)
     return 0
-
-
-def _files() -> Dict[str, str]:
-    """Topic -> its page."""
-    found = {}
-    for folder in map(data_path, _FOLDERS):
-        for name in sorted(os.listdir(folder)):
-            if name.endswith(".md"):
-                found[name[:-3]] = os.path.join(folder, name)
-    return found
 
 
 def _parts(file: str) -> List[Tuple[str, str]]:

@@ -99,11 +99,11 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     )
     judged = planned.judge(fresh=True)
     job_output.show_findings(judged)
-    hint = f"use --force to write {JOB_FILE} all the same"
+    change = ""
     if any(finding.code == _COPIES for finding in judged.findings):
-        hint = _show_distributed(planned.plan.request) or hint
+        change = _show_distributed(planned.plan.request)
     if judged.errors and not force:
-        raise judged.refusal(hint)
+        raise judged.refusal(change or f"use --force to write {JOB_FILE} all the same")
     notify(f"the job in {planned.plan.partition_list}: {job_output.summary(judged)}")
     job_output.show_verdict(judged)
     _remember(every, defaults.values)
@@ -113,7 +113,7 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     job_output.write_text(
         *(JOB_FILE, job_file(program, left, kept, cluster)), force=force, mode=0o600
     )
-    notify(*filter(None, [advice]))
+    notify(*filter(None, [advice, change]))
     try:
         own_job_file()
         how_to = "neuronctl submit"

@@ -49,6 +49,13 @@ def test_commands_and_options() -> None:
     assert "--json" in offered("status", "4711", "--")
 
 
+def test_topics_and_colours() -> None:
+    assert list(offered("help", "laun")) == ["launch", "launchers"]
+    assert "submit" in offered("help", "sub") and "why" in offered("help", "")
+    assert list(offered("--color", "a")) == ["always", "auto"]
+    assert list(offered("--color=never", "stat")) == ["status"]
+
+
 def test_what_follows_a_program_is_its_own() -> None:
     assert kinds("submit", "train.py", "--par") == ["file"]
     assert kinds("submit", "--", "tra") == ["file"]

@@ -331,6 +331,15 @@ def test_the_change_that_makes_a_program_distributed(run: Run, tmp_path: Path) -
     run("submit", "--dry-run", cwd=here)
 
 
+def test_where_copies_are_only_doubtful_the_job_is_written_too(run: Run, tmp_path: Path) -> None:
+    here = project(tmp_path / "p", {"train.py": ONE_GPU})
+    size = ["--field", "nlp", "--appl", "pytorch", "-N", "2", "--gpus-per-node", "2"]
+    written_too = run("init", *size, "--setup", "export A=1", "train.py", cwd=here)
+    assert "warning NC310" in written_too.stderr and (here / "job.yaml").exists()
+    assert written_too.stdout.startswith("--- train.py\n+++ train.py\n")
+    assert "make the change: neuronctl init" in written_too.stderr
+
+
 def test_what_is_no_program_for_one_gpu_has_no_change(run: Run, tmp_path: Path) -> None:
     here = project(tmp_path / "p", {"train.py": ALONE, "two.py": DISTRIBUTED})
     size = ["--field", "nlp", "--appl", "pytorch", "-N", "2", "--gpus-per-node", "2"]

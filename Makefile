@@ -44,7 +44,7 @@ test-agreement: install test-packages ## what is said of 1,000 random requests i
 test-fast: install ## unit tests, generated scripts and documentation, in about a minute
 	$(PYTEST) -n 4 tests/unit tests/fuzz tests/golden tests/docs tests/check_corpus
 
-check-corpus: install ## what check finds of the defects that a reader named in 316 scripts, and what it says wrongly
+check-corpus: install ## what check finds of the defects that a reader named in the corpus, and what it says wrongly
 	@$(BIN)/python tests/check_corpus/measure.py
 
 fuzz: install ## over 100,000 broken files, answers of Slurm, logs and command lines, which takes minutes

@@ -371,6 +371,25 @@ def _mixed(word: str, meant: str) -> bool:
     return sorted(word) == sorted(meant) or bool(near)
 
 
+def _reads_nothing(facts: ScriptFacts) -> Iterator[Violation]:
+    """A Python without a program, which reads it from a job's empty standard input."""
+    for launch in facts.every_launch:
+        options = [word.raw for word in launch.own_words[1:]]
+        other = any(not re.fullmatch("-[BEIOPSsuvqx]+", option) for option in options)
+        line = facts.lines[launch.place.line - 1]
+        bare = names_python(launch.name) and not other
+        if not bare or launch.command.captured or launch.command.piped:
+            continue
+        if not (facts.has("input") or re.search("[<|]", line)):
+            yield Violation(
+                f"{launch.word.raw} has no program, and a job's standard input is empty: it ends "
+                "at once",
+                f"write the program behind it: {launch.word.raw} main.py",
+                place=launch.place,
+                severity=WARNING,
+            )
+
+
 @script_rule(ERROR, "NC665", "program that is no program")
 def no_program(facts: ScriptFacts) -> Iterator[Violation]:
     """As srun and mpirun do it (tried on 22.05): they are no shells."""
@@ -389,6 +408,7 @@ def no_program(facts: ScriptFacts) -> Iterator[Violation]:
                 f"write python {module}, or python -m {module[:-3]}",
                 place=launch.place,
             )
+    yield from _reads_nothing(facts)
     for command in facts.shell.commands if facts.header.for_bash else ():
         words = [word.raw for word in command.words[:2]]
         if words and re.match(r"[!%][a-z]", words[0]):

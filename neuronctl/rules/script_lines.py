@@ -526,7 +526,7 @@ def interactive(facts: ScriptFacts) -> Iterator[Violation]:
         bare = any(len(shell.own_words) == 1 for shell in shells)
         if run.is_srun and run.has("pty") and bare and run.command.sure:
             yield Violation(
-                "a batch script has no terminal: this shell ends at once, or waits for nobody",
+                "a batch script has no terminal: this shell ends at once",
                 "call the program itself: srun python …",
                 place=run.place,
             )

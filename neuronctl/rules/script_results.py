@@ -125,10 +125,14 @@ def _left_out(facts: ScriptFacts) -> Iterator[Violation]:
 def _written_here(facts: ScriptFacts) -> Iterator[Violation]:
     """What a program writes beside itself, where ``cd`` has gone to a directory of the node."""
     gone: Optional[Command] = None
-    runs = {id(run.command): run for run in facts.launches if run.kind == PYTHON}
+    runs = {
+        id(run.command): run
+        for run in facts.launches
+        if run.kind == PYTHON or run.name in ("julia", "matlab", "octave", "Rscript")
+    }
     for command in facts.shell.commands:
         if command.name in ("cd", "pushd") and len(command.words) > 1 and not command.captured:
-            path = command.words[1].text
+            path = _value(facts, command.words[1].text)
             stays = gone is not None and not path.startswith(("/", "~", "$"))
             node = OF_THE_NODE.match(path) is not None
             gone = command if node and command.sure else gone if stays else None
@@ -156,6 +160,13 @@ def _written_here(facts: ScriptFacts) -> Iterator[Violation]:
             place=command.place,
         )
         return
+
+
+def _value(facts: ScriptFacts, path: str) -> str:
+    """What a path is that is a variable alone, which one line sets."""
+    name = re.fullmatch(r"\$\{?(\w+)\}?/?", path)
+    found = facts.shell.assigned(name[1]) if name else ()
+    return found[0].word.raw.strip("\"'") if len(found) == 1 else path
 
 
 def _written(launch: Launch) -> Iterator[Tuple[ShellWord, str]]:

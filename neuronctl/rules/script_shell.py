@@ -296,8 +296,11 @@ def _not_for_the_shell(facts: ScriptFacts) -> Iterator[Violation]:
         )
 
 
-_SETS_NO_TRAP = re.compile(r".*(\bactivate|conda\.sh|/(mamba|micromamba)\.sh|bashrc|profile|/bash)")
-"""Files that activate software."""
+_SETS_NO_TRAP = re.compile(
+    r".*(\bactivate|conda\.sh|/(mamba|micromamba)\.sh|bashrc|profile|/bash)"
+    r"|.*\b(config|env|settings|variables|vars)\w*(\.(sh|bash|env|conf))?|.*\.env"
+)
+"""Files that activate software, or set variables."""
 
 
 def _may_trap(facts: ScriptFacts) -> bool:
@@ -360,7 +363,7 @@ def threads(facts: ScriptFacts) -> Iterator[Violation]:
             continue
         count = digits(assignment.word.value) or 0
         # One task may use all cores of its node.
-        unsure = id(assignment) in in_shell and not assignment.sure
+        unsure = id(assignment) in in_shell and not (assignment.sure and assignment.exported)
         if count * each <= cores or unsure:
             continue
         # Where nobody says how many cores, the site may give whole nodes.
@@ -634,7 +637,7 @@ def first_node(facts: ScriptFacts) -> Iterator[Violation]:
         )
 
 
-UNFILLED = re.compile(r"<[A-Za-z][\w .@-]*>")
+UNFILLED = re.compile(r"<[A-Za-z][\w .@-]*>|\{[A-Za-z][\w .@-]*\}")
 """The value of a directive in a template: ``<partition_name>``."""
 
 
@@ -642,7 +645,7 @@ UNFILLED = re.compile(r"<[A-Za-z][\w .@-]*>")
 def syntax(facts: ScriptFacts) -> Iterator[Violation]:
     for given in facts.header.given:
         open_ones = re.findall(UNFILLED, given.value or "")
-        log = given.name in ("output", "error", "chdir")
+        log = given.name in ("output", "error", "chdir") and "<" in str(open_ones)
         if given.source == SCRIPT and open_ones and (log or open_ones[0] == given.value):
             fails = log or given.name in ("partition", "account", "qos")
             yield Violation(
@@ -666,6 +669,19 @@ def syntax(facts: ScriptFacts) -> Iterator[Violation]:
             place=place,
             severity=WARNING if alone and plain else None,
         )
+    for command in facts.shell.commands if facts.header.for_bash else ():
+        # To bash, braces without a comma are letters: {Environment Name} is two words.
+        text = facts.lines[command.place.line - 1]
+        for braces in re.findall(r"(?<=\s)\{[A-Za-z][\w.-]*(?: [\w.-]+)*\}(?=\s|$)", text):
+            first = braces.split()[0]
+            word = next((word for word in command.words[1:] if word.raw == first), None)
+            if word is not None:
+                yield Violation(
+                    f"nobody has filled in {braces}: this command gets it as it stands",
+                    f"write the value in the place of {braces}",
+                    place=word.place,
+                    severity=WARNING,
+                )
     if facts.unreadable is not None and not (facts.unmerged or facts.shell.placeholders):
         problem = facts.unreadable
         says = "bash says" if problem.warning else "bash cannot read this and stops here"

@@ -24,7 +24,7 @@ DEFAULT = "neuron"
 KINDS: Dict[str, str] = {
     "account": "NC231",
     "blocks": "NC647",
-    "alone": "NC621",
+    "alone": "NC621 NC624",
     "arm": "NC405",
     "array-index": "NC655",
     "by-hand": "NC633",
@@ -91,7 +91,7 @@ KINDS: Dict[str, str] = {
     "conda-init": "NC638",
     "fixed-address": "NC656",
     "longer-than-the-job": "NC664",
-    "never-reached": "NC659",
+    "never-reached": "NC659 NC647",
     "no-file": "",
     "no-step": "NC635",
     "no-gpu-there": "NC121 NC122 NC112 NC123",
@@ -107,8 +107,8 @@ KINDS: Dict[str, str] = {
     "joined": "NC649",
     "test-blank": "NC649",
     "waits-for-user": "NC658",
-    "no-nv": "",
-    "no-program": "",
+    "no-nv": "NC663",
+    "no-program": "NC665",
 }
 """What a reader calls a defect, and the codes that say it; none where check does not look."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import List, Tuple
 
 import pytest
@@ -197,6 +198,33 @@ def test_what_the_rules_say_of_slurm_is_so(sandbox: Sandbox, no_jobs: None) -> N
         'echo "$(grep -c . own) $(grep -c . one)"',
     )
     assert both == ["1 2"]
+    # NC658: an allocation within the job waits for nodes, and no shell has a terminal. NC665.
+    again = f"salloc -p cas_v100nv_4 -N 2 --exclusive --gres=gpu:1 -t 1 '{COMMENT}' true"
+    asks = output(
+        sandbox,
+        "-N 2 --exclusive --gres=gpu:1",
+        f"timeout -s INT 3 {again}",
+        'echo "salloc $?"',
+        'srun -N 1 -n 1 --pty bash && echo "shell $SECONDS"',
+        'python3 && echo "python $SECONDS"',
+    )
+    assert "salloc 124" in asks and any("waiting for resources" in line for line in asks), asks
+    assert [line.split()[0] for line in asks if re.match("(shell|python) [0-9]$", line)] == [
+        *("shell", "python")
+    ]
+    # NC656: a node, and an address, of another job.
+    other = output(
+        sandbox,
+        "-N 1 --gres=gpu:1",
+        "for node in $(sinfo -hN -p cas_v100nv_4 -o %n); do",
+        '  [ "$node" != "$(hostname)" ] || continue',
+        '  mpirun -np 1 --host "$node" true || echo refused',
+        '  python3 -c "import socket, sys; socket.create_server((sys.argv[1], 0))" "$node" '
+        "|| echo no address of this node",
+        "  break",
+        "done",
+    )
+    assert "refused" in other and "no address of this node" in other, other
 
 
 @pytest.mark.parametrize("log", ["logs/", "~/job.log"])

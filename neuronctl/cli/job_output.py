@@ -140,13 +140,21 @@ class TerminalReporter:
 
 def show_choice(choice: Optional[Choice]) -> None:
     """Say which partition ``-p auto`` takes and why, and why not the others."""
+    absent = []
     for number, candidate in enumerate(() if choice is None else choice.candidates):
-        if not candidate.fits:
+        if [refusal.code for refusal in candidate.refusals] == [_NO_PARTITION]:
+            absent.append(candidate.name)
+        elif not candidate.fits:
             say(f"  excluded: {candidate.name}: {candidate.exclusion}")
         elif number:
             say(f"  next best: {_candidate(candidate)}")
         else:
             notify(f"-p auto takes {_candidate(candidate)}")
+    if absent:
+        say(f"  excluded, because this Slurm does not have them: {', '.join(absent)}")
+
+
+_NO_PARTITION = "NC101"
 
 
 def _candidate(candidate: Candidate) -> str:

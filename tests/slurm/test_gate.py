@@ -387,6 +387,7 @@ def test_auto_takes_the_partition_where_it_starts_first(
     answer = json.loads(result.stdout)
     assert answer["partition"] == empty
     assert f"-p auto takes {empty}: can start now" in result.stderr
+    assert re.search("excluded, because this Slurm does not have them: .*, ", result.stderr)
     best, second, *others = answer["choice"]
     assert (best["partition"], second["partition"]) == (empty, full)
     assert second["verdict"]["kind"] == "will wait"

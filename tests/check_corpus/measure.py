@@ -108,6 +108,7 @@ KINDS: Dict[str, str] = {
     "test-blank": "NC649",
     "waits-for-user": "NC658",
     "no-nv": "NC663",
+    "one-node": "",
     "no-program": "NC665",
 }
 """What a reader calls a defect, and the codes that say it; none where check does not look."""

@@ -507,7 +507,8 @@ def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
         if count is not None and waits:
             effect = f"it waits for {counted(count - 1, 'more node')}, on which nothing starts"
         srun = next((other.once_per_node for other in every() if other.name == "srun"), "srun")
-        joins = [f"--{name}".replace("_", "-") for name in launch.launcher.joins[:2]]
+        names = launch.launcher.joins[:2] or launch.launcher.places[1:2]
+        joins = [f"--{name}".replace("_", "-") for name in names]
         needs = "" if launch.has(*launch.launcher.joins) else f", with {' and '.join(joins)}"
         each = f"start it on each: {srun} {launch.kind} …{needs}"
         if not asks:
@@ -522,8 +523,10 @@ def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
 
 def _for_one_node(start: Start) -> bool:
     """Whether it is the only start of a launcher that starts the processes of its node."""
-    launch = start.launch
-    if not launch.launcher.starts_processes() or any(outer.is_launcher for outer in start.outer):
+    launch, launcher = start.launch, start.launch.launcher
+    # By ssh, horovodrun starts them on the nodes that it is told of.
+    here = launcher.starts_processes() or (launcher.ssh and not launch.has(*launcher.places))
+    if not here or any(outer.is_launcher for outer in start.outer):
         return False
     # torchrun goes to no other node by itself, whatever options a variable may hold.
     if not launch.certain and not launch.launcher.endpoint:
@@ -780,7 +783,20 @@ _ADDRESS = re.compile(r"(?!127\.|0\.)(\d{1,3}\.){3}\d{1,3}(:\d+)?")
 _OF_THE_FIRST = re.compile(r"(?i)MASTER_?ADDR\w*|(head|master|ip)_?(node)?_?(ip|addr|address|head)")
 
 
-_MEETS = re.compile(r"--?(master|head|dist|init|server)[_-]?(addr(ess)?|ip|url|method|node)")
+_MEETS = re.compile(
+    r"--?((master|head|dist|init|server|coordinator)[_-]?(addr(ess)?|ip|url|method|node)"
+    r"|coordinator|rendezvous([_-]endpoint)?)"
+)
+
+
+def meeting_places(run: Launch) -> Iterator[Tuple[str, SourceSpan]]:
+    """Where the words of a program of Python's say that its processes meet."""
+    own = run.own_words[1:] if run.kind == PYTHON else ()
+    for word, following in zip(own, (*own[1:], None)):
+        name, equals, value = word.outline.partition("=")
+        if _MEETS.fullmatch(name):
+            value = value if equals else (following and following.outline) or ""
+            yield value.rpartition("//")[2], word.place
 
 
 def _fixed_address(facts: ScriptFacts) -> Iterator[Violation]:
@@ -795,12 +811,7 @@ def _fixed_address(facts: ScriptFacts) -> Iterator[Violation]:
             continue  # it may be one of several jobs, of which somebody knows the first
         names = run.launcher.address + run.launcher.endpoint
         found += [(run.options[name], run.place_of(name)) for name in names if run.has(name)]
-        own = run.own_words[1:] if run.kind == PYTHON else ()
-        for word, following in zip(own, (*own[1:], None)):
-            name, equals, value = word.outline.partition("=")
-            if _MEETS.fullmatch(name):
-                value = value if equals else (following and following.outline) or ""
-                found.append((value.rpartition("//")[2], word.place))
+        found += meeting_places(run)
     for address, place in found:
         if _ADDRESS.fullmatch(address):
             yield Violation(

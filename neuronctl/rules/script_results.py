@@ -88,6 +88,7 @@ _COPIES = re.compile(r"\b(cp|mv|rsync|tar|scp|rclone|zip|install|gsutil|aws|find
 @script_rule(WARNING, "NC652", "results on the node alone", "by_absence")
 def left_on_the_node(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _left_out(facts)
+    yield from _on_the_first_node(facts)
     yield from _written_here(facts)
     for launch in facts.launches:
         if launch.command.captured or not (launch.is_launcher or launch.kind in (PYTHON, SHELL)):
@@ -104,6 +105,31 @@ def left_on_the_node(facts: ScriptFacts) -> Iterator[Violation]:
                 place=word.place,
             )
             return
+
+
+def _on_the_first_node(facts: ScriptFacts) -> Iterator[Violation]:
+    """Data that the batch shell puts on its own node, for a step on several."""
+    if facts.plan is None or facts.plan.nodes < 2 or facts.shell.calls("sbcast"):
+        return
+    for command in facts.shell.calls("cp", "rsync", "tar", "unzip"):
+        copies = command.name in ("cp", "rsync")
+        words = command.words[-1:] if copies else command.words[1:]
+        paths = [_value(facts, word.text).strip("\"'").rstrip("/") for word in words]
+        for path in paths if not command.captured else ():
+            for start in facts.starts if OF_THE_NODE.match(path) and len(path) > 5 else ():
+                line, launch = start.launch.place.line, start.launch
+                reads = any(word.text.strip("\"'").startswith(path) for word in launch.own_words)
+                filled = re.search(r"srun[^\n]*\b(cp|rsync|tar|unzip)\b[^\n]*", facts.text)
+                several = (start.nodes or 1) > 1 and line > command.place.line
+                if reads and several and not filled and launch.kind in (PYTHON, SHELL):
+                    yield Violation(
+                        f"this fills {path} on the first node alone, and line {line} reads it on "
+                        f"{start.nodes} nodes",
+                        'fill it on each: srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 '
+                        f"{command.name} …",
+                        place=command.place,
+                    )
+                    return
 
 
 def _left_out(facts: ScriptFacts) -> Iterator[Violation]:

@@ -16,6 +16,7 @@ from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_arrays import tasks_of
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
+from neuronctl.rules.script_launches import meeting_places
 from neuronctl.rules.script_results import SHORT
 from neuronctl.units import split_signal
 from neuronctl.users import login_name
@@ -616,6 +617,10 @@ def first_node(facts: ScriptFacts) -> Iterator[Violation]:
             if several and (named in _LOOPBACK or own):
                 what = own[0] if own else named
                 found.append((what, launch.place, f'write {hint}, and "$MASTER_ADDR" here'))
+        for address, place in meeting_places(launch) if (start.nodes or 1) > 1 else ():
+            named = address.partition(":")[0]
+            if named in _LOOPBACK:
+                found.append((named, place, f'write {hint}, and "$MASTER_ADDR" here'))
     for assigned in facts.shell.assignments:
         listed = re.match(r"\"?\$\{?SLURM_(JOB_)?NODELIST\b(\}\"?$|\"?$|:|%|/)", assigned.word.raw)
         about = re.search(r"(?i)addr|host|master|head|url|ip$", assigned.name)

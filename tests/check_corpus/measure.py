@@ -33,7 +33,7 @@ KINDS: Dict[str, str] = {
     "cores-few": "NC133",
     "cores-lost": "NC626",
     "count": "NC623",
-    "count-nodes": "NC622",
+    "count-nodes": "NC622 NC624",
     "cut": "NC649",
     "dash": "NC601 NC615",
     "endless": "NC647",
@@ -108,7 +108,7 @@ KINDS: Dict[str, str] = {
     "test-blank": "NC649",
     "waits-for-user": "NC658",
     "no-nv": "NC663",
-    "one-node": "",
+    "one-node": "NC652",
     "no-program": "NC665",
 }
 """What a reader calls a defect, and the codes that say it; none where check does not look."""

@@ -292,7 +292,10 @@ def mail_type(text: str, strict: bool) -> str:
 
 
 def array(text: str, strict: bool) -> Any:
-    """Indexes, which sbatch leaves to slurmctld."""
+    """Indexes, which sbatch leaves to slurmctld, and that takes them in brackets, too."""
+    bare = re.fullmatch(r"\[([^][]*)\](%.*)?", text)
+    if bare:
+        text = f"{bare[1]}{bare[2] or ''}"
     if strict:
         units.check_array(one_line(text))
     return ranges(text, strict)

@@ -372,6 +372,14 @@ def test_variables_that_neuronctl_adds_are_told() -> None:
     assert not imported(script(f"{own}\nsrun python x.py", "-N 2 --ntasks-per-node=2 -c 4")).remarks
 
 
+@pytest.mark.parametrize("indexes", ["1,3-5", "[1,3-5]", "[1,3-5]%2", "[1,3-5%2]"])
+def test_an_array_in_brackets(indexes: str) -> None:
+    """sbatch takes all of them."""
+    made = imported(script("./x", f"--array={indexes}"))
+    limit = "%2" if "%" in indexes else ""
+    assert data(made)["array"] == f"1,3-5{limit}" and not made.remarks
+
+
 def test_the_model_of_gpus_per_task_stays() -> None:
     made = imported(script("srun ./x", "--ntasks-per-node=2", "--gpus-per-task=v100:1"))
     assert "#SBATCH --gres=gpu:v100:2" in render_job(planned(made))

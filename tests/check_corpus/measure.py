@@ -109,6 +109,8 @@ KINDS: Dict[str, str] = {
     "waits-for-user": "NC658",
     "no-nv": "NC663",
     "one-node": "NC652",
+    "python-twice": "",
+    "unfilled-account": "NC643",
     "no-program": "NC665",
 }
 """What a reader calls a defect, and the codes that say it; none where check does not look."""

@@ -286,8 +286,8 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Violation]:
 
 
 _GPUS_OF_A_PROGRAM = re.compile(
-    r"(?:--|(?:[\w.]+\.)?)(?:(?:num|n)?[_-]?(?:gpus|devices)|n_?gpu|tensor[_-]parallel[_-]size)"
-    r"(?:=(\d{1,2}))?",
+    r"(?:--|(?:[\w.]+\.)?)(?:(?:num|n)?[_-]?(?:gpus|devices)|n_?gpu"
+    r"|(?:\S*,)?tensor[_-]parallel[_-]size)(?:=(\d{1,2})(?:,\S*)?)?",
     re.IGNORECASE,
 )
 
@@ -400,6 +400,13 @@ def no_program(facts: ScriptFacts) -> Iterator[Violation]:
                 f"{launch.word.raw} is taken for the name of a program, which does not exist",
                 f"write env {variable[0]}…, or set it before the command",
                 place=launch.place,
+            )
+        if launch.kind == PYTHON and launch.options.get("script") in ("python", "python3"):
+            yield Violation(
+                "the first python runs a file named python, and there is none as a rule",
+                "write python once",
+                place=launch.place,
+                severity=WARNING,
             )
         module = launch.options.get("m", "") if launch.kind == PYTHON else ""
         if module.endswith(".py"):

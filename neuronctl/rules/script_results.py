@@ -210,7 +210,7 @@ def _copied(facts: ScriptFacts, launch: Launch, path: str, head: str) -> bool:
     """Whether a later command, a trap, or a function seems to copy what is below a directory."""
     name = head.strip("${}")
     lines: List[str] = list(facts.lines)
-    if any("trap" in line and re.search(name, line) for line in lines):
+    if any("trap" in line and (name in line or _COPIES.search(line)) for line in lines):
         return True
     for number, line in enumerate(lines, 1):
         if _COPIES.search(line) and (path in line or (number > launch.place.line and name in line)):

@@ -134,6 +134,10 @@ def fixed_port(facts: ScriptFacts) -> Iterator[Violation]:
         for variable in facts.shell.every_assignment
         if variable.name == "MASTER_PORT" and variable.word.value is not None and not chosen
     ]
+    own = facts.shell.assigned("MASTER_PORT")
+    used = re.search(r"(?m)^(?! *echo\b).*\$\{?MASTER_PORT\b", facts.text)
+    if own and not used and not any(variable.exported for variable in own):
+        found = []  # no program gets it
     for launch in facts.every_launch:
         if not launch.has("standalone"):  # it meets on a port of its own
             found += _ports(launch)
@@ -646,13 +650,20 @@ UNFILLED = re.compile(r"<[A-Za-z][\w .@-]*>|\{[A-Za-z][\w .@-]*\}")
 """The value of a directive in a template: ``<partition_name>``."""
 
 
+_IN_CAPITALS = re.compile(r"(YOUR|MY)_[A-Z_]+|[A-Z]+(_[A-Z]+)*_(NAME|HERE)")
+"""The same in other templates: ``ACCOUNT_NAME``."""
+
+
 @script_rule(ERROR, "NC643", "shell text that cannot be read")
 def syntax(facts: ScriptFacts) -> Iterator[Violation]:
     for given in facts.header.given:
         open_ones = re.findall(UNFILLED, given.value or "")
         log = given.name in ("output", "error", "chdir") and "<" in str(open_ones)
+        by_name = given.name in ("partition", "account", "qos")
+        if by_name and _IN_CAPITALS.fullmatch(given.value or ""):
+            open_ones = [given.value or ""]
         if given.source == SCRIPT and open_ones and (log or open_ones[0] == given.value):
-            fails = log or given.name in ("partition", "account", "qos")
+            fails = log or by_name
             yield Violation(
                 f"nobody has filled in {open_ones[0]} of --{given.name}={given.value}"
                 if log
@@ -674,6 +685,15 @@ def syntax(facts: ScriptFacts) -> Iterator[Violation]:
             place=place,
             severity=WARNING if alone and plain else None,
         )
+    for command in facts.shell.calls("conda", "mamba", "micromamba", "source"):
+        words = [word.raw for word in command.words[1:]]
+        if words[-2:-1] == ["activate"] and _IN_CAPITALS.fullmatch(words[-1]):
+            yield Violation(
+                f"nobody has filled in {words[-1]}",
+                "write the name of your environment",
+                place=command.words[-1].place,
+                severity=WARNING,
+            )
     for command in facts.shell.commands if facts.header.for_bash else ():
         # To bash, braces without a comma are letters: {Environment Name} is two words.
         text = facts.lines[command.place.line - 1]

@@ -52,7 +52,8 @@ def refused_directive(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _odd_gpus(facts)
     told = {refusal.place.line for refusal in facts.header.refusals}
     array = facts.given("array")
-    if array is not None and array.place.line not in told:
+    # NC606 has its say of a variable.
+    if array is not None and array.place.line not in told and "$" not in (array.value or ""):
         # Slurm forgives brackets and an empty item, and reads of what follows % what it can.
         items = re.sub(r"%.*|[\[\]]", "", array.value or "").split(",")
         try:
@@ -262,7 +263,9 @@ def variable(facts: ScriptFacts) -> Iterator[Violation]:
         shown = found[0] + "}" * found[0].startswith("${")
         message = f"sbatch does not expand variables: {shown} stays as it is in --{option.name}"
         severity, hint = WARNING, "write the value itself"
-        if option.name in _REFUSED_WITH_A_VARIABLE:
+        # Of what follows %, Slurm reads what it can.
+        index = option.name == "array" and found.start() < len(value.partition("%")[0])
+        if option.name in _REFUSED_WITH_A_VARIABLE or index:
             severity, message = ERROR, f"{message}, and Slurm refuses the job"
         elif option.name == "gpus-per-task":
             message += ", and Slurm 22.05 refuses the job"

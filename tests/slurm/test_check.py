@@ -209,7 +209,7 @@ def test_what_the_rules_say_of_slurm_is_so(sandbox: Sandbox, no_jobs: None) -> N
         'python3 && echo "python $SECONDS"',
     )
     assert "salloc 124" in asks and any("waiting for resources" in line for line in asks), asks
-    assert [line.split()[0] for line in asks if re.match("(shell|python) [0-9]$", line)] == [
+    assert [line.split()[0] for line in asks if re.match(r"(shell|python) \d+$", line)] == [
         *("shell", "python")
     ]
     # NC656: a node, and an address, of another job.

@@ -377,6 +377,7 @@ RIGHT: List[Tuple[str, str, str]] = [
     ("NC632", GPU, "MASTER_PORT=1234\necho $MASTER_PORT\ntorchrun t.py"),
     ("NC652", GPU, "W=/tmp/a\ntrap 'cp -r $W/out ~/' EXIT\npython t.py --output $W/out"),
     ("NC643", GPU, "conda activate NAME\npython t.py"),
+    ("NC601", f"{GPU}\n#SBATCH --array=0-${{N}}", RUN),
     ("NC652", NODES, "srun --ntasks-per-node=1 cp -r d /tmp/d\nsrun python t.py --data /tmp/d"),
     ("NC652", NODES, "cp -r d /tmp/d\npython t.py --data /tmp/d\nsrun python t.py"),
     ("NC624", NODES, "horovodrun -np 2 -H $hosts python t.py"),

@@ -55,5 +55,6 @@ def command(
         )
         if remark.hint:
             say(f"  hint: {remark.hint}")
-    if made.remarks:
-        say(f"{counted(len(made.remarks), 'remark')}: there, the job differs from the script")
+    differ = sum(remark.differs for remark in made.remarks)
+    if differ:
+        say(f"{counted(differ, 'remark')}: there, the job differs from the script")

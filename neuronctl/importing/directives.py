@@ -21,11 +21,15 @@ from neuronctl.yamlfile.writer import Entry
 
 @dataclass(frozen=True)
 class Remark:
-    """What the job file does not say as the script does. line: 0 for the whole script."""
+    """What the job file does not say as the script does.
+
+    line: 0 for the whole script. differs: whether the job does, for every program.
+    """
 
     line: int
     message: str
     hint: str = ""
+    differs: bool = True
 
 
 _KEYS = (*(name for name in OF_SLURM if name not in ("ntasks", "gpus")), "sbatch")

@@ -214,7 +214,10 @@ class _Importer:
         return lines + ([f"unset {' '.join(unset)}"] if unset else [])
 
     def _added(self, made: JobPlan) -> List[Remark]:
-        """The variables that neuronctl gives the program, and the script did not."""
+        """The variables that neuronctl gives the program, and the script did not.
+
+        Few programs mind: what srun starts reads Slurm's variables, or none.
+        """
         launches = [each for each in made.launches if each.rendezvous]
         names = ["MASTER_ADDR", "MASTER_PORT"] if launches else []
         asked = self.directives.header.options
@@ -227,8 +230,8 @@ class _Importer:
         added = [name for name in names if name not in self.text]
         if not added:
             return []
-        what = f"neuronctl sets {', '.join(added)} for the program, which the script does not"
-        return [Remark(0, what)]
+        what = f"the job also sets {', '.join(added)}, for programs that read them"
+        return [Remark(0, what, differs=False)]
 
     def _unused(self, made: str) -> List[Remark]:
         """What the script sets for a launcher's options that neuronctl writes itself now."""

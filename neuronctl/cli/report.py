@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from neuronctl.catalog.model import ReportPolicy
     from neuronctl.monitoring.advice import JobUse
     from neuronctl.monitoring.marks import Mark
-    from neuronctl.monitoring.samples import Curve, GpuUse
+    from neuronctl.monitoring.samples import Curve, GpuUse, NodeUse
     from neuronctl.monitoring.totals import Total
     from neuronctl.slurm.job_id import JobId
     from neuronctl.tracking.job_status import JobStatus
@@ -41,6 +41,8 @@ _GPUS = 16
 
 _COMPARED = 3
 """Jobs that have room side by side."""
+
+_RUNS = 16
 
 _WIDE = 30
 """Characters of a curve."""
@@ -201,11 +203,12 @@ def sampled_use(status: JobStatus, *, ask: bool) -> JobUse:
     log = log_paths(status)[0] if ask else status.stdout
     if log is None:
         return JobUse(status, policy=_policy())
+    from neuronctl.slurm.fields import CLOCK_SKEW
+
     folder = folder_of(log)
+    since = 0 if status.record is None else status.record.begun_at - CLOCK_SKEW
     try:
-        return JobUse(
-            status, read_samples(folder, status.job_id, status.start or 0), policy=_policy()
-        )
+        return JobUse(status, read_samples(folder, status.job_id, since), policy=_policy())
     except OSError as error:
         raise NoSuchJobError(f"cannot read the samples in {folder}: {error.strerror}") from None
 
@@ -298,7 +301,7 @@ def _print_many(used: Sequence[JobUse]) -> None:
     for job in most:
         status = job.status
         figures = _sums(job, total("", [job]))[2:]
-        time_used = duration(status.elapsed)
+        time_used = duration(int(job.seconds))
         rows.append([str(status.id), shortened(status.name, 20), status.state, time_used, *figures])
     print_table(columns, rows)
     if len(used) > _GPUS:
@@ -345,6 +348,9 @@ def _print(job: JobUse) -> None:
     width = max(len(name) for name, _ in rows)
     for name, text in rows:
         print_text(f"  {name:<{width}}  {text}")
+    if len(job.runs) > 1:
+        print_line()
+        _print_runs(job)
     if job.gpus:
         print_line()
         _print_gpus(job)
@@ -377,6 +383,9 @@ def _figures(job: JobUse) -> List[Tuple[str, str]]:
     """What is known of the whole job, in words."""
     status, gpus = job.status, job.told
     rows = [("time", f"{duration(status.elapsed)} of {duration(status.time_limit)}")]
+    if len(job.runs) > 1:
+        rows[0] = ("last run", rows[0][1])
+        rows.append(("runs", f"{len(job.runs)} were sampled, {duration(int(job.seconds))} in all"))
     if status.submit is not None and status.start is not None:
         rows.append(("waited", duration(status.start - status.submit)))
     if job.use is not None and job.idle is not None:
@@ -386,9 +395,9 @@ def _figures(job: JobUse) -> List[Tuple[str, str]]:
             stretch = f", at most {duration(longest.longest_idle)} at a stretch"
             stretch += f" ({job.place(longest)})"
         idle = f"idle {percent(job.idle)} of the time{stretch}"
-        rows.append((counted(len(job.gpus), "GPU"), f"in use {percent(job.use / 100)}; {idle}"))
+        rows.append((counted(_held(job), "GPU"), f"in use {percent(job.use / 100)}; {idle}"))
     elif job.gpus:
-        rows.append((counted(len(job.gpus), "GPU"), "nvidia-smi does not tell their use (MIG)"))
+        rows.append((counted(_held(job), "GPU"), "nvidia-smi does not tell their use (MIG)"))
     elif job.nodes and status.gpus:
         rows.append((counted(status.gpus, "GPU"), "not known: no nvidia-smi on the nodes"))
     busy = job.cores_busy
@@ -398,7 +407,8 @@ def _figures(job: JobUse) -> List[Tuple[str, str]]:
     if job.nodes:
         fullest = max(job.nodes, key=lambda node: node.memory_peak)
         held = "" if fullest.memory is None else f" of {amount(fullest.memory)}"
-        on = f" on {fullest.node}" if len(job.nodes) > 1 else ""
+        nodes = _over_runs(job)
+        on = f" on {fullest.node}" if len(nodes) > 1 else ""
         rows.append(("memory", f"at most {amount(fullest.memory_peak)}{held}{on}, without caches"))
         read = sum(node.read for node in job.nodes)
         written = sum(node.written for node in job.nodes)
@@ -407,13 +417,13 @@ def _figures(job: JobUse) -> List[Tuple[str, str]]:
         if powers:
             words = f"{sum(powers) / len(powers):.0f} W per GPU on average"
             rows.append(("power", f"{words}; {_kwh(job.gpu_energy)} for the GPUs that report it"))
-        if len(job.nodes) > 1:
-            rows += _between_nodes(job)
-        told = counted(len(job.nodes), "node") + f", every {job.nodes[0].every:g} s"
+        if len(nodes) > 1:
+            rows += _between_nodes(nodes)
+        told = counted(len(nodes), "node") + f", every {nodes[0].every:g} s"
         told += f"; {counted(job.silent, 'node')} wrote none" if job.silent else ""
-        gaps = sum(node.silent for node in job.nodes)
+        gaps = sum(node.silent for node in nodes)
         told += f"; {duration(int(gaps))} without samples" if gaps else ""
-        rows.append(("samples", f"{max(node.samples for node in job.nodes)} from {told}"))
+        rows.append(("samples", f"{max(node.samples for node in nodes)} from {told}"))
     elif job.accounted is not None and job.accounted.largest_task is not None:
         size = amount(job.accounted.largest_task)
         rows.append(("memory", f"{size} in the largest task; in all, not known"))
@@ -426,15 +436,26 @@ def _kwh(joules: float) -> str:
     return f"{joules / 3.6e6:.2f} kWh"
 
 
-def _between_nodes(job: JobUse) -> List[Tuple[str, str]]:
+def _over_runs(job: JobUse) -> Tuple[NodeUse, ...]:
+    from neuronctl.monitoring.samples import over_runs
+
+    return over_runs(job.nodes)
+
+
+def _held(job: JobUse) -> int:
+    """GPUs at the same time; another run may have had others."""
+    return max(len(run.gpus) for run in job.runs)
+
+
+def _between_nodes(nodes: Sequence[NodeUse]) -> List[Tuple[str, str]]:
     """The nodes that did least and most: of equal ranks, all do the same."""
     from neuronctl.monitoring.advice import mean
 
     rows = []
     uses = {
-        node.node: mean([gpu.use for gpu in node.gpus if gpu.use is not None]) for node in job.nodes
+        node.node: mean([gpu.use for gpu in node.gpus if gpu.use is not None]) for node in nodes
     }
-    cores = {node.node: node.cores_busy for node in job.nodes}
+    cores = {node.node: node.cores_busy for node in nodes}
     for what, figures, unit in (("GPU use", uses, " %"), ("cores", cores, " busy")):
         known = sorted((value, name) for name, value in figures.items() if value is not None)
         if len(known) > 1:
@@ -447,13 +468,47 @@ def _between_nodes(job: JobUse) -> List[Tuple[str, str]]:
     return rows
 
 
+def _print_runs(job: JobUse) -> None:
+    columns = [
+        Column("RUN", justify="right", no_wrap=True),
+        Column("BEGAN", no_wrap=True),
+        Column("TIME", justify="right", no_wrap=True),
+        Column("ON", no_wrap=True, priority=1),
+        Column("GPU USE", justify="right", no_wrap=True),
+        Column("GPU IDLE", justify="right", no_wrap=True),
+        Column("CORES BUSY", justify="right", no_wrap=True, priority=2),
+        Column("MEMORY", justify="right", no_wrap=True, priority=3),
+    ]
+    rows = []
+    for run in job.runs[-_RUNS:]:
+        first = run.nodes[0]
+        more = f" and {len(run.nodes) - 1} more" if len(run.nodes) > 1 else ""
+        rows.append(
+            [
+                str(first.restart + 1),
+                moment(min(node.first for node in run.nodes)),
+                duration(int(run.sampled_seconds)),
+                f"{first.node}{more}",
+                _or_unknown(run.use, lambda use: f"{use:.0f} %"),
+                _or_unknown(run.idle, percent),
+                _or_unknown(run.cores_busy, lambda busy: f"{busy:.1f}"),
+                amount(max(node.memory_peak for node in run.nodes)),
+            ]
+        )
+    print_table(columns, rows)
+    if len(job.runs) > _RUNS:
+        print_line(f"the last {_RUNS} of {len(job.runs)} runs; --json has all")
+
+
 def _print_gpus(job: JobUse) -> None:
-    shown = sorted(job.gpus, key=lambda gpu: (gpu.use is None, gpu.use))[:_GPUS]
-    if len(job.gpus) <= _GPUS:
-        shown = list(job.gpus)
+    nodes = _over_runs(job)
+    gpus = [gpu for node in nodes for gpu in node.gpus]
+    shown = sorted(gpus, key=lambda gpu: (gpu.use is None, gpu.use))[:_GPUS]
+    if len(gpus) <= _GPUS:
+        shown = gpus
     draws = draws_blocks()
     columns = [
-        Column("NODE", no_wrap=True, priority=0 if len(job.nodes) > 1 else 1),
+        Column("NODE", no_wrap=True, priority=0 if len(nodes) > 1 else 1),
         Column("GPU", justify="right", no_wrap=True),
         Column("USE", justify="right", no_wrap=True),
         Column("IDLE", justify="right", no_wrap=True),
@@ -476,8 +531,8 @@ def _print_gpus(job: JobUse) -> None:
         for gpu in shown
     ]
     print_table(columns, rows)
-    if len(job.gpus) > _GPUS:
-        print_line(f"the {_GPUS} least used of {len(job.gpus)}; --csv and --html have all")
+    if len(gpus) > _GPUS:
+        print_line(f"the {_GPUS} least used of {len(gpus)}; --csv and --html have all")
 
 
 def _print_nodes(job: JobUse) -> None:
@@ -491,7 +546,7 @@ def _print_nodes(job: JobUse) -> None:
         *([Column("CORES OVER TIME", no_wrap=True)] if draws else []),
     ]
     rows = []
-    for node in sorted(job.nodes, key=lambda node: node.cores_busy or 0.0)[:_GPUS]:
+    for node in sorted(_over_runs(job), key=lambda node: node.cores_busy or 0.0)[:_GPUS]:
         busy = node.cores_busy
         most = max([value for value in node.curve if value is not None], default=0.0)
         held = f"/{node.cores}" if node.cores else ""
@@ -550,7 +605,7 @@ def _print_csv(jobs: Sequence[JobUse]) -> None:
     for job in jobs:
         first = min((node.first for node in job.nodes), default=0)
         last = max((node.last for node in job.nodes), default=0)
-        for node in job.nodes:
+        for node in _over_runs(job):
             curves = [("", "cores busy", node.curve), ("", "memory [B]", node.memory_curve)]
             for gpu in node.gpus:
                 curves.append((gpu.index, "use [%]", gpu.curve))

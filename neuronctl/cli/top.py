@@ -50,7 +50,8 @@ def _idle(status: JobStatus) -> List[str]:
     job = sampled_use(status, ask=True)
     return [
         f"{job.place(gpu)} has been idle for {duration(gpu.idle_for)}"
-        for gpu in job.told
+        for run in job.runs[-1:]
+        for gpu in run.told
         if gpu.idle_for >= job.policy.idle_stretch
     ]
 

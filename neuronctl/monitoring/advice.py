@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Callable, List, Optional, Sequence, Tuple
+import math
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import ReportPolicy
 from neuronctl.frozen import dataclass, replace
-from neuronctl.monitoring.samples import POWER_LIMIT, GpuUse, NodeUse
+from neuronctl.monitoring.samples import POWER_LIMIT, GpuUse, NodeUse, weighted_mean
 from neuronctl.slurm.job_states import COMPLETED
 from neuronctl.slurm.job_usage import AccountedUse
 from neuronctl.tracking.job_status import JobStatus
@@ -16,7 +17,10 @@ from neuronctl.words import amount, counted, duration, percent
 
 @dataclass(frozen=True)
 class JobUse:
-    """A job and what its nodes wrote of it. accounted: what Slurm has of one that wrote nothing."""
+    """A job and what its nodes wrote of it, in each of its runs.
+
+    accounted: what Slurm has of one that wrote nothing.
+    """
 
     status: JobStatus
     nodes: Tuple[NodeUse, ...] = ()
@@ -24,12 +28,37 @@ class JobUse:
     policy: ReportPolicy = ReportPolicy()
 
     @property
+    def runs(self) -> Tuple[JobUse, ...]:
+        """Each run that was sampled, the last one with the job's status; a requeue begins one."""
+        by_restart: Dict[int, List[NodeUse]] = {}
+        for node in self.nodes:
+            by_restart.setdefault(node.restart, []).append(node)
+        return tuple(replace(self, nodes=tuple(nodes)) for _, nodes in sorted(by_restart.items()))
+
+    @property
+    def seconds(self) -> float:
+        """How long it ran: the last run by Slurm, those before as far as they were sampled."""
+        elapsed = self.status.elapsed or 0
+        begun = (self.status.start or 0) if elapsed else math.inf
+        return elapsed + sum(
+            run.sampled_seconds for run in self.runs if max(node.last for node in run.nodes) < begun
+        )
+
+    @property
+    def sampled_seconds(self) -> float:
+        """From the first to the last sample of a run, over all runs."""
+        return sum(
+            max(node.last for node in run.nodes) - min(node.first for node in run.nodes)
+            for run in self.runs
+        )
+
+    @property
     def gpu_hours(self) -> float:
-        return (self.status.elapsed or 0) * (self.status.gpus or 0) / 3600
+        return self.seconds * (self.status.gpus or 0) / 3600
 
     @property
     def node_hours(self) -> float:
-        return (self.status.elapsed or 0) * (self.status.nodes or 0) / 3600
+        return self.seconds * (self.status.nodes or 0) / 3600
 
     @property
     def cost(self) -> Optional[float]:
@@ -51,17 +80,17 @@ class JobUse:
     @property
     def use(self) -> Optional[float]:
         """Percent of use, over all GPUs and the time that was sampled."""
-        return mean([gpu.use for gpu in self.told if gpu.use is not None])
+        return weighted_mean((gpu.use, gpu.samples) for gpu in self.told)
 
     @property
     def idle(self) -> Optional[float]:
-        return mean([gpu.idle for gpu in self.told if gpu.idle is not None])
+        return weighted_mean((gpu.idle, gpu.samples) for gpu in self.told)
 
     @property
     def gpu_energy(self) -> float:
         """Joules of the GPUs that told their power, over the time that was sampled."""
         return sum(
-            gpu.power * (node.last - node.first)
+            gpu.power * node.seconds
             for node in self.nodes
             for gpu in node.gpus
             if gpu.power is not None
@@ -69,28 +98,36 @@ class JobUse:
 
     @property
     def cores(self) -> int:
-        """Cores held; 0 where that is not known."""
+        """Cores held, in the last run; 0 where that is not known."""
         if self.accounted is not None:
             return self.accounted.cores or 0
-        return sum(node.cores or 0 for node in self.nodes)
+        return sum(node.cores or 0 for run in self.runs[-1:] for node in run.nodes)
 
     @property
     def cores_busy(self) -> Optional[float]:
         """Cores in use, on average, on all nodes together."""
         if self.accounted is not None:
             return self.accounted.cores_busy
-        known = [node.cores_busy for node in self.nodes if node.cores_busy is not None]
-        return sum(known) if known else None
+        return weighted_mean(
+            (
+                sum(node.cores_busy for node in run.nodes if node.cores_busy is not None)
+                if any(node.cores_busy is not None for node in run.nodes)
+                else None,
+                run.sampled_seconds,
+            )
+            for run in self.runs
+        )
 
     @property
     def silent(self) -> int:
         """How many of the job's nodes wrote no sample."""
         held = len(hosts(self.status.node_list)) or self.status.nodes or 0
-        return max(0, held - len(self.nodes))
+        return max(0, held - len(self.runs[-1].nodes)) if self.nodes else held
 
     def place(self, gpu: GpuUse) -> str:
         """``GPU 3``, ``GPU 3 of gpu30`` where there are several nodes."""
-        return f"GPU {gpu.index}" + (f" of {gpu.node}" if len(self.nodes) > 1 else "")
+        several = len({node.node for node in self.nodes}) > 1
+        return f"GPU {gpu.index}" + (f" of {gpu.node}" if several else "")
 
 
 def mean(values: Sequence[float]) -> Optional[float]:
@@ -247,9 +284,15 @@ ADVICE: Tuple[Advice, ...] = (
 
 
 def advise(job: JobUse) -> List[str]:
-    """All that there is to say of a job; of its samples only where there are enough."""
-    enough = max((node.samples for node in job.nodes), default=0) >= job.policy.samples
-    known = ADVICE if enough else (_early,)
+    """All that there is to say of a job; of its samples only where there are enough.
+
+    Of several runs, it is about the last one that has enough.
+    """
+    runs = [
+        run for run in job.runs if max(node.samples for node in run.nodes) >= job.policy.samples
+    ]
+    known = ADVICE if runs else (_early,)
+    job = runs[-1] if runs else job
     # nvidia-smi may have ended long before the job.
     job = replace(
         job,

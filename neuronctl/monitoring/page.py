@@ -7,7 +7,7 @@ from typing import Dict, List, Sequence, Tuple
 from neuronctl.frozen import dataclass
 from neuronctl.monitoring.advice import JobUse, advise
 from neuronctl.monitoring.marks import Mark
-from neuronctl.monitoring.samples import PARTS, Curve
+from neuronctl.monitoring.samples import PARTS, Curve, over_runs
 from neuronctl.rendering.template_environment import for_pages
 from neuronctl.words import amount, duration, moment, percent
 
@@ -37,6 +37,8 @@ def report_page(
 
     figures: what is known of the whole job, in words. marks: moments that its log tells.
     """
+    nodes = over_runs(job.nodes)
+    all_gpus = [gpu for node in nodes for gpu in node.gpus]
     gpus = [
         _line(
             job.place(gpu),
@@ -46,7 +48,7 @@ def report_page(
             gpu.curve,
             100,
         )
-        for gpu in job.gpus
+        for gpu in all_gpus
     ]
     gpu_memory = [
         _line(
@@ -55,7 +57,7 @@ def report_page(
             gpu.memory_curve,
             gpu.memory or 1,
         )
-        for gpu in job.gpus
+        for gpu in all_gpus
         if gpu.memory_peak is not None
     ]
     cores = [
@@ -65,7 +67,7 @@ def report_page(
             node.curve,
             node.cores or _most(node.curve),
         )
-        for node in job.nodes
+        for node in nodes
     ]
     memory = [
         _line(
@@ -74,10 +76,10 @@ def report_page(
             node.memory_curve,
             node.memory or node.memory_peak or 1,
         )
-        for node in job.nodes
+        for node in nodes
     ]
-    first = min((node.first for node in job.nodes), default=0)
-    last = max((node.last for node in job.nodes), default=0)
+    first = min((node.first for node in nodes), default=0)
+    last = max((node.last for node in nodes), default=0)
     sections = [
         ("GPU use", "100 % is the top: a kernel ran all the time", gpus),
         ("GPU memory", "the top is all of the GPU's memory", gpu_memory),
@@ -92,7 +94,7 @@ def report_page(
             figures=figures,
             advice=[f"{text[0].upper()}{text[1:]}." for text in advise(job)],
             sections=[section for section in sections if section[2]],
-            heat=len(job.gpus) > _MOST_CURVES or len(job.nodes) > _MOST_CURVES,
+            heat=len(all_gpus) > _MOST_CURVES or len(nodes) > _MOST_CURVES,
             parts=PARTS,
             tall=_TALL,
             begin=moment(first),

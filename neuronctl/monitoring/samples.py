@@ -1,8 +1,9 @@
 """The samples that a job's nodes wrote beside its log, read in one pass and in little memory.
 
 templates/monitor.j2 writes them. ``JOB.NODE.csv`` has the node's figures, one line a sample, and
-``JOB.NODE.gpus.csv`` what nvidia-smi printed, one line a GPU and sample. Columns are found by the
-names in each file's header, with their units. Several jobs may share a log, and so a folder.
+``JOB.NODE.gpus.csv`` what nvidia-smi printed, one line a GPU and sample; after the first requeue,
+they are ``JOB-1.NODE.csv``, and so on. Columns are found by the names in each file's header, with
+their units. Several jobs may share a log, and so a folder.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from array import array
 from collections import Counter
 from typing import (
     BinaryIO,
+    Callable,
     Dict,
     Iterable,
     Iterator,
@@ -29,7 +31,7 @@ from typing import (
 )
 
 from neuronctl.files import open_regular
-from neuronctl.frozen import dataclass, field
+from neuronctl.frozen import dataclass, field, replace
 from neuronctl.slurm.nvidia_smi import columns, gpu_columns
 
 PARTS = 240
@@ -96,8 +98,9 @@ class GpuUse:
 
 @dataclass(frozen=True)
 class NodeUse:
-    """One node of a job. Times are epoch seconds, amounts are bytes; None: not known.
+    """One node in one run of a job. Times are epoch seconds, amounts are bytes; None: not known.
 
+    restart: how often the job had been requeued. seconds: between its first and last samples.
     cores, memory: what the job holds there. cpu: CPU time in seconds. memory_peak: without page
     cache. grows: bytes an hour by which memory grew in the second half. read, written: by system
     calls of the job's processes. received, sent: by the whole node. silent: seconds without the
@@ -109,6 +112,8 @@ class NodeUse:
     first: int
     last: int
     every: float
+    restart: int = 0
+    seconds: float = 0.0
     cores: Optional[int] = None
     memory: Optional[int] = None
     cpu: float = 0.0
@@ -126,7 +131,7 @@ class NodeUse:
     @property
     def cores_busy(self) -> Optional[float]:
         """How many cores were in use, on average; None below two samples."""
-        return self.cpu / (self.last - self.first) if self.last > self.first else None
+        return self.cpu / self.seconds if self.seconds else None
 
 
 def folder_of(log: str) -> str:
@@ -134,33 +139,124 @@ def folder_of(log: str) -> str:
     return f"{os.path.realpath(log)}.samples"
 
 
-def read_samples(folder: str, job: int, start: float = 0) -> Tuple[NodeUse, ...]:
-    """All nodes that wrote samples of a job, by name; empty where there are none.
+def read_samples(folder: str, job: int, since: float = 0) -> Tuple[NodeUse, ...]:
+    """All nodes that wrote samples of a job, by run and name; empty where there are none.
 
-    job: its own number, as $SLURM_JOB_ID. start: what a node wrote of a run that ended before is
-    left out; a requeued job has several. Raises OSError.
+    job: its own number, as $SLURM_JOB_ID. since: what a node wrote before is of another job that
+    had this number. Raises OSError.
     """
-    spans = {path: _span(path) for path in _files(folder, job)[:_MOST_NODES]}
-    known = {path: span for path, span in spans.items() if span is not None and span[1] >= start}
+    spans = {path: _span(path) for path in _files(folder, job)[-_MOST_NODES:]}
+    known = {path: span for path, span in spans.items() if span is not None and span[1] >= since}
     if not known:
         return ()
     axis = _Axis(min(first for first, _ in known.values()), max(last for _, last in known.values()))
     found = (_read_node(path, axis) for path in known)
-    return tuple(sorted((node for node in found if node is not None), key=lambda node: node.node))
+    return tuple(
+        sorted(
+            (node for node in found if node is not None), key=lambda node: (node.restart, node.node)
+        )
+    )
 
 
-def _files(folder: str, job: int, end: str = ".csv") -> List[str]:
-    """The files that a job's nodes wrote: of their own figures, or with ``.gpus.csv`` of GPUs."""
-    own = re.compile(rf"{job}\.[A-Za-z0-9][A-Za-z0-9_.-]*?(\.gpus)?\.csv")
+_NAME = re.compile(r"([0-9]+)(?:-([0-9]{1,6}))?\.([A-Za-z0-9][A-Za-z0-9_.-]*?)(\.gpus)?\.csv")
+"""Job, restart, node, and whether it is of GPUs."""
+
+
+def _files(folder: str, job: int, *, gpus: bool = False, last_run: bool = False) -> List[str]:
+    """The files that a job's nodes wrote of their own figures, or of their GPUs; by run and name.
+
+    last_run: only those of the last run.
+    """
     try:
         names = sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
         return []
-    gpus = end != ".csv"
-    matches = ((name, own.fullmatch(name)) for name in names)
-    return [
-        os.path.join(folder, name) for name, match in matches if match and bool(match[1]) == gpus
+    matches = [
+        (int(match[2] or 0), name)
+        for name in names
+        if (match := _NAME.fullmatch(name)) and int(match[1]) == job and bool(match[4]) == gpus
     ]
+    newest = max(matches, default=(0, ""))[0]
+    return [
+        os.path.join(folder, name)
+        for restart, name in sorted(matches)
+        if restart == newest or not last_run
+    ]
+
+
+def over_runs(nodes: Sequence[NodeUse]) -> Tuple[NodeUse, ...]:
+    """One for each node, of all its runs: the last with the sums, means, and curves of all."""
+    by_name: Dict[str, List[NodeUse]] = {}
+    for node in nodes:
+        by_name.setdefault(node.node, []).append(node)
+    return tuple(
+        runs[0] if len(runs) == 1 else _node_over_runs(runs) for _, runs in sorted(by_name.items())
+    )
+
+
+def _node_over_runs(runs: Sequence[NodeUse]) -> NodeUse:
+    by_index: Dict[str, List[GpuUse]] = {}
+    for run in runs:
+        for gpu in run.gpus:
+            by_index.setdefault(gpu.index, []).append(gpu)
+    return replace(
+        runs[-1],
+        samples=sum(run.samples for run in runs),
+        first=runs[0].first,
+        seconds=sum(run.seconds for run in runs),
+        cpu=sum(run.cpu for run in runs),
+        memory_peak=max(run.memory_peak for run in runs),
+        read=sum(run.read for run in runs),
+        written=sum(run.written for run in runs),
+        received=sum(run.received for run in runs),
+        sent=sum(run.sent for run in runs),
+        silent=sum(run.silent for run in runs),
+        curve=_one_curve([run.curve for run in runs]),
+        memory_curve=_one_curve([run.memory_curve for run in runs]),
+        gpus=tuple(_gpu_over_runs(by_index[index]) for index in sorted(by_index, key=int)),
+    )
+
+
+def _gpu_over_runs(runs: Sequence[GpuUse]) -> GpuUse:
+    def over_samples(figure: Callable[[GpuUse], Optional[float]]) -> Optional[float]:
+        return weighted_mean([(figure(run), run.samples) for run in runs])
+
+    longest = max(runs, key=lambda run: run.longest_idle)
+    samples = sum(run.samples for run in runs)
+    return replace(
+        runs[-1],
+        samples=samples,
+        use=over_samples(lambda run: run.use),
+        idle=over_samples(lambda run: run.idle),
+        longest_idle=longest.longest_idle,
+        idle_since=longest.idle_since,
+        memory_peak=max((run.memory_peak for run in runs if run.memory_peak), default=None),
+        power=over_samples(lambda run: run.power),
+        temperature=max((run.temperature for run in runs if run.temperature), default=None),
+        clock=over_samples(lambda run: run.clock),
+        slowed={
+            reason: sum(run.slowed.get(reason, 0.0) * run.samples for run in runs) / samples
+            for reason in dict.fromkeys(name for run in runs for name in run.slowed)
+        },
+        errors=sum(run.errors for run in runs),
+        curve=_one_curve([run.curve for run in runs]),
+        memory_curve=_one_curve([run.memory_curve for run in runs]),
+    )
+
+
+def _one_curve(curves: Sequence[Curve]) -> Curve:
+    """Of runs that followed one another, the later one's where two share a part of the time."""
+    return tuple(
+        next((value for value in reversed(part) if value is not None), None)
+        for part in zip(*curves)
+    )
+
+
+def weighted_mean(pairs: Iterable[Tuple[Optional[float], float]]) -> Optional[float]:
+    """Of (value, weight); None where no value is known."""
+    known = [(value, weight) for value, weight in pairs if value is not None]
+    whole = sum(weight for _, weight in known)
+    return sum(value * weight for value, weight in known) / whole if whole else None
 
 
 @dataclass(frozen=True)
@@ -183,9 +279,9 @@ class LastMemory:
 def last_memory(
     folder: str, job: int, start: float = 0, seconds: int = 600
 ) -> Optional[LastMemory]:
-    """start: as for read_samples(). Reads only the ends of files. Raises OSError."""
+    """start: of the run, epoch seconds. Reads only the ends of files. Raises OSError."""
     found: List[LastMemory] = []
-    for path in _files(folder, job)[:_MOST_SHOWN]:
+    for path in _files(folder, job, last_run=True)[:_MOST_SHOWN]:
         head, tail = _ends(path)
         places = columns(head[1] if len(head) > 1 else "", _OF_NODE)
         if not {"time", "memory"} <= places.keys():
@@ -209,7 +305,7 @@ def last_use(folder: str, job: int) -> Optional[float]:
     """Percent of use, over all GPUs of a job, by each node's last samples; reads little."""
     uses: List[float] = []
     try:
-        for path in _files(folder, job, ".gpus.csv")[:_MOST_SHOWN]:
+        for path in _files(folder, job, gpus=True, last_run=True)[:_MOST_SHOWN]:
             head, tail = _ends(path)
             places = gpu_columns(head[0])
             if {"index", "use"} <= places.keys():
@@ -367,12 +463,18 @@ def _read_node(path: str, axis: _Axis) -> Optional[NodeUse]:
     if not node.samples:
         return None
     gpus = _read_gpus(path[: -len(".csv")] + ".gpus.csv", node, axis)
-    return node.result(_node_of(path), gpus)
+    return node.result(_node_of(path), _restart_of(path), gpus)
 
 
 def _node_of(path: str) -> str:
-    """``gpu30`` of ``4711.gpu30.csv`` and of ``4711.gpu30.gpus.csv``."""
-    return re.sub(r"^[0-9]+\.|(\.gpus)?\.csv$", "", os.path.basename(path))
+    """``gpu30`` of ``4711.gpu30.csv`` and of ``4711-2.gpu30.gpus.csv``."""
+    match = _NAME.fullmatch(os.path.basename(path))
+    return match[3] if match else ""
+
+
+def _restart_of(path: str) -> int:
+    match = _NAME.fullmatch(os.path.basename(path))
+    return int(match[2] or 0) if match else 0
 
 
 class _Node:
@@ -430,7 +532,7 @@ class _Node:
         self.totals[name] += sum(grown)
         return grown
 
-    def result(self, name: str, gpus: Sequence[GpuUse]) -> NodeUse:
+    def result(self, name: str, restart: int, gpus: Sequence[GpuUse]) -> NodeUse:
         cores = _positive(self.facts.get("cores"))
         memory = _bytes(self.facts.get("memory", ""))
         curve, busy = self.axis.curves_of(self.times, self.memory, self.busy)
@@ -440,6 +542,8 @@ class _Node:
             first=int(self.first),
             last=int(self.last),
             every=self.every,
+            restart=restart,
+            seconds=self.last - self.first,
             cores=None if cores is None else int(cores),
             memory=memory,
             memory_peak=max(self.memory),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Optional, Sequence
 
 from neuronctl.frozen import dataclass
 from neuronctl.monitoring.advice import JobUse
+from neuronctl.monitoring.samples import weighted_mean
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Total:
 def total(name: str, jobs: Sequence[JobUse]) -> Total:
     sampled = [(job.use, job.idle, job.gpu_hours) for job in jobs if job.use is not None]
     busy = [
-        (job.cores_busy / job.cores, job.cores * (job.status.elapsed or 0))
+        (job.cores_busy / job.cores, job.cores * job.seconds)
         for job in jobs
         if job.cores_busy is not None and job.cores
     ]
@@ -42,9 +43,9 @@ def total(name: str, jobs: Sequence[JobUse]) -> Total:
         node_hours=sum(job.node_hours for job in jobs),
         gpu_hours=sum(job.gpu_hours for job in jobs),
         gpu_hours_sampled=sum(hours for _, _, hours in sampled),
-        gpu_use=_mean([(use or 0.0, hours) for use, _, hours in sampled]),
-        gpu_idle=_mean([(idle or 0.0, hours) for _, idle, hours in sampled]),
-        cores_busy=_mean(busy),
+        gpu_use=weighted_mean((use, hours) for use, _, hours in sampled),
+        gpu_idle=weighted_mean((idle, hours) for _, idle, hours in sampled),
+        cores_busy=weighted_mean(busy),
         cost=sum(costs) if costs else None,
     )
 
@@ -56,8 +57,3 @@ def totals(jobs: Sequence[JobUse], key: Callable[[JobUse], str]) -> List[Total]:
         groups.setdefault(key(job), []).append(job)
     found = [total(name, group) for name, group in groups.items()]
     return sorted(found, key=lambda part: (-part.gpu_hours, -part.node_hours, part.name))
-
-
-def _mean(weighted: Sequence[Tuple[float, float]]) -> Optional[float]:
-    whole = sum(weight for _, weight in weighted)
-    return sum(value * weight for value, weight in weighted) / whole if whole else None

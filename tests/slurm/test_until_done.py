@@ -73,6 +73,11 @@ class Going:
         find = ("find", ".", "-name", f"ready-{run}-*")
         wait_until(lambda: len(self.exec(*find).split()) == count)
 
+    def sampled(self, run: int) -> None:
+        """Wait until the node of a run has written two samples."""
+        files = f"goes_{self.id}.out.samples/{self.id}{f'-{run - 1}' if run > 1 else ''}.gpu3?.csv"
+        wait_until(lambda: len(self.exec("sh", "-c", f"cat {files}", check=False).split("\n")) > 4)
+
     def soon_over(self) -> None:
         """Tell the batch shell what slurmctld tells it before the end of a run."""
         self.exec("scancel", "--batch", "--signal=USR2", self.id)
@@ -120,7 +125,7 @@ def nothing_left(going: Sandbox) -> Iterator[None]:
 FORMS: Dict[str, List[str]] = {
     "python": ["--gpus-per-node=1", "--resume-with", "--resume 'the latest'", "goes.py waits 3"],
     "srun": ["--gpus-per-node=2", "-N2", "--launcher=srun", "--resume-with=-r", "goes.py waits 3"],
-    "body": ["--gpus-per-node=1", "--body", "lines.sh"],
+    "body": ["--gpus-per-node=1", "--monitor", "--monitor-interval=1", "--body", "lines.sh"],
     "steps": ["--gpus-per-node=1", "-f", "steps.yaml"],
 }
 
@@ -133,6 +138,8 @@ def test_goes_on_until_the_program_ends_with_0(form: str, going: Sandbox) -> Non
     count = 4 if form == "srun" else 1
     for run in (1, 2):
         job.ready(run, count)
+        if "--monitor" in options:
+            job.sampled(run)
         job.soon_over()
         job.begun(run + 1)
     assert job.ended() == "COMPLETED"
@@ -148,6 +155,13 @@ def test_goes_on_until_the_program_ends_with_0(form: str, going: Sandbox) -> Non
     second = job.exec("neuronctl", "logs", "--run", "2", job.id)
     assert second.startswith("run 2 of at most 10, on ")
     assert "run 1" not in second and "run 3" not in second
+    if "--monitor" in options:
+        (told,) = json.loads(job.exec("neuronctl", "report", job.id, "--json"))["jobs"]
+        assert {0, 1} <= {node["restart"] for node in told["nodes_sampled"]}
+        sampled = sum(node["seconds"] for node in told["nodes_sampled"][:2])
+        assert told["node_hours"] * 3600 == pytest.approx(told["elapsed"] + sampled)
+        text = job.exec("neuronctl", "report", job.id)
+        assert re.search(r"runs +[23] were sampled", text) and "RUN  BEGAN" in text
 
 
 @pytest.mark.long

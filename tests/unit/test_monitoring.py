@@ -16,7 +16,14 @@ from neuronctl.frozen import replace
 from neuronctl.monitoring.advice import JobUse, advise
 from neuronctl.monitoring.marks import MOST, Mark, marks_of
 from neuronctl.monitoring.page import report_page
-from neuronctl.monitoring.samples import GpuUse, NodeUse, last_memory, last_use, read_samples
+from neuronctl.monitoring.samples import (
+    GpuUse,
+    NodeUse,
+    last_memory,
+    last_use,
+    over_runs,
+    read_samples,
+)
 from neuronctl.monitoring.totals import total, totals
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_usage import AccountedUse, parse_steps, parse_usage
@@ -183,7 +190,7 @@ STATUS = JobStatus(
 )
 GPU = GpuUse("gpu30", "0", 60, use=90.0, idle=0.05, memory_peak=40_000, memory=81_559, clock=1.0)
 UNUSED = replace(GPU, index="1", use=0.0, idle=1.0, clock=None)
-NODE = NodeUse("gpu30", 60, START, START + 600, 10, cores=16, memory=64 * GIB, cpu=2400)
+NODE = NodeUse("gpu30", 60, START, START + 600, 10, 0, 600, 16, 64 * GIB, cpu=2400)
 
 
 def used(*of: GpuUse, status: JobStatus = STATUS, **of_node: Optional[float]) -> JobUse:
@@ -297,7 +304,7 @@ def test_a_site_changes_from_when_on_there_is_advice() -> None:
 
 def test_only_the_jobs_own_run_and_what_can_be_figures(tmp_path: Path) -> None:
     node(tmp_path)
-    node(tmp_path, "gpu31", samples=2)  # of a run that was requeued
+    node(tmp_path, "gpu31", samples=2)  # of another job that had this number
     (tmp_path / "4712.gpu32.csv").write_bytes((tmp_path / "4711.gpu30.csv").read_bytes())
     (tmp_path / "4711.\x1b[31m.csv").write_bytes((tmp_path / "4711.gpu30.csv").read_bytes())
     rows = [f"{stamp(10 * n)}, 0, 50" for n in range(60)]
@@ -305,6 +312,42 @@ def test_only_the_jobs_own_run_and_what_can_be_figures(tmp_path: Path) -> None:
     gpus(tmp_path, rows, ONLY_USE)
     (one,) = read_samples(str(tmp_path), 4711, START + 100)
     assert [(gpu.index, gpu.use) for gpu in one.gpus] == [("0", 50.0)]
+
+
+def test_runs_of_a_job_that_was_requeued(tmp_path: Path) -> None:
+    """Each run is told, and all of them together, also where they had other nodes."""
+    for restart, (place, use) in enumerate((("gpu30", 90), ("gpu31", 0), ("gpu30", 40))):
+        shift = 100_000 * restart
+        head = HEAD.format(start=START + shift).replace("gpu30", place)
+        rows = [f"{START + shift + 10 * n},{20 * n}.0,{GIB},{n},0,7,7\n" for n in range(60)]
+        of_gpu = [f"{stamp(shift + 10 * n)}, 0, {use}\n" for n in range(60)]
+        name = f"4711{f'-{restart}' if restart else ''}.{place}"
+        (tmp_path / f"{name}.csv").write_text(head + COLUMNS + "".join(rows))
+        (tmp_path / f"{name}.gpus.csv").write_text(ONLY_USE + "".join(of_gpu))
+    status = replace(STATUS, start=START + 199_990, elapsed=600, nodes=1, gpus=1)
+    nodes = read_samples(str(tmp_path), 4711)
+    job = JobUse(status, nodes)
+    assert [(run.nodes[0].restart, run.nodes[0].node, run.use) for run in job.runs] == [
+        (0, "gpu30", 90),
+        (1, "gpu31", 0),
+        (2, "gpu30", 40),
+    ]
+    assert (job.use, job.cores, job.seconds) == (pytest.approx(130 / 3), 16, 590 + 590 + 600)
+    assert job.cores_busy == pytest.approx(2.0)
+    assert job.gpu_hours == pytest.approx(1780 / 3600)
+    waits = replace(job, status=replace(status, start=None, elapsed=0))
+    assert waits.seconds == 3 * 590
+    first, second = over_runs(nodes)
+    assert (first.node, first.gpus[0].use, second.gpus[0].use) == ("gpu30", 65, 0)
+    assert (first.cpu, first.seconds, first.cores_busy) == (2 * 59 * 20, 2 * 590, 2.0)
+    assert first.silent == 0 and first.curve[0] == 2.0 and first.curve[120] is None
+    assert advise(job) == []  # of the last run, which used its GPU
+    assert last_use(str(tmp_path), 4711) == 40
+    memory = last_memory(str(tmp_path), 4711)
+    assert memory is not None and memory.node == "gpu30"
+    assert len(read_samples(str(tmp_path), 4711, START + 150_000)) == 1
+    page = report_page(job, [("runs", "3")])
+    assert page.count("GPU 0 of gpu30") == 2 and page.count("GPU 0 of gpu31") == 2
 
 
 def test_a_gpu_with_few_samples_gets_no_advice() -> None:

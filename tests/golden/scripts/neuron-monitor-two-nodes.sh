@@ -86,6 +86,7 @@ except OSError as error:
 monitor_nodes() {
     local log
     log=$(readlink "/proc/$$/fd/1") && [ -f "$log" ] || return 0
+    ((${SLURM_RESTART_COUNT:-0})) || rm -f "$log.samples/$SLURM_JOB_ID"[.-]*  # of another job that had this id
     (srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0 \
         bash -c "$(declare -f sample_node sample_gpus); sample_node \"\$@\"" bash \
         "$log.samples" 10 </dev/null &>/dev/null &)
@@ -94,7 +95,7 @@ sample_node() {
     local folder=$1 every=$2 batch_shell=${3-} name=${SLURMD_NODENAME:-$(hostname -s)} own=$BASHPID
     local file processes environment controllers path group cpu_file=/dev/null memory_file=/dev/null limit_file=/dev/null limit='' gpus pause
     trap '' HUP INT QUIT USR1 USR2 ALRM XCPU
-    file=$folder/$SLURM_JOB_ID.$name
+    file=$folder/$SLURM_JOB_ID${SLURM_RESTART_COUNT:+-$SLURM_RESTART_COUNT}.$name  # a requeue keeps what was sampled before
     mkdir -p "$folder" && exec {pause}<> <(:) && exec >"$file.csv" || return 0
     # The job's control group, of version 2 or 1, where Slurm uses them.
     while IFS=: read -r _ controllers path; do

@@ -313,7 +313,7 @@ class JobRequest:
     )
     monitor_interval: Optional[int] = _job(
         "--monitor-interval SECONDS",
-        "Seconds between two samples (default: 10).",
+        "Sample once every so many seconds (default: 10).",
         values.count,
         batch_only=True,
     )
@@ -408,6 +408,12 @@ class Layer:
     origins: Mapping[str, Origin]
     presets: Mapping[str, Layer] = frozen.field(default_factory=dict)
     """Of a configuration: the options that ``use`` names together."""
+
+
+def ask_for_samples(values: Dict[str, Any], origins: Dict[str, Origin]) -> None:
+    """An interval alone asks for samples, where it is said of one job and not of all."""
+    if "monitor_interval" in values and "monitor" not in values:
+        values["monitor"], origins["monitor"] = True, origins["monitor_interval"]
 
 
 # Fields that express one request in several ways: a layer that sets one field of a group overrides

@@ -27,6 +27,7 @@ from neuronctl.request.job import (
     Origin,
     Source,
     StepRequest,
+    ask_for_samples,
     find,
     merge,
 )
@@ -265,6 +266,8 @@ def _layer(
         if name in values:
             values["text_file"], origins["text_file"] = document.file, origins[name]
             break
+    if source == Source.JOB_FILE:
+        ask_for_samples(values, origins)
     return Layer(values, origins)
 
 

@@ -23,6 +23,7 @@ from neuronctl.request.job import (
     Origin,
     Source,
     StepRequest,
+    ask_for_samples,
     build_request,
     with_presets,
 )
@@ -241,6 +242,7 @@ def options_layer(
     if sum(name in values for name in ("script", "body", "steps")) > 1:
         raise UsageError("SCRIPT, --body, and steps contradict each other", "keep one of them")
     check_utf8(words)
+    ask_for_samples(values, origins)
     return Layer(values, origins)
 
 

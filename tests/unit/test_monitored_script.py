@@ -18,6 +18,7 @@ from neuronctl.submission.monitored_script import (
     sampler_variables,
     without_monitor,
 )
+from neuronctl.submission.planned_job import plan_job
 
 
 @pytest.fixture(autouse=True)
@@ -147,3 +148,27 @@ def test_a_script_on_standard_input() -> None:
     assert own("-N1", text="#!/bin/bash\n").monitor == 10
     with pytest.raises(UsageError, match="only bash"):
         own("-N1", text="#!/bin/sh\n")
+
+
+@pytest.mark.parametrize(
+    ("config", "job", "options", "sampled"),
+    [
+        ("", "", {"monitor_interval": "5"}, 5),
+        ("", "monitor-interval: 5\n", {}, 5),
+        ("", "monitor-interval: 5\n", {"monitor": False}, None),
+        ("", "monitor-interval: 5\nmonitor: false\n", {}, None),
+        ("", "", {"monitor": False, "monitor_interval": "5"}, None),
+        ("monitor-interval: 5\n", "", {}, None),
+        ("monitor-interval: 5\n", "", {"monitor": True}, 5),
+        ("monitor: false\n", "", {"monitor_interval": "5"}, 5),
+        ("monitor: true\n", "", {}, 10),
+    ],
+)
+def test_an_interval_asks_for_samples_of_a_planned_job(
+    here: Path, config: str, job: str, options: Dict[str, Any], sampled: Optional[int]
+) -> None:
+    (here / "config" / "neuronctl").mkdir(parents=True)
+    (here / "config" / "neuronctl" / "config.yaml").write_text(config)
+    (here / "job.yaml").write_text(f"partition: cas_v100nv_8\nrun: 'true'\n{job}")
+    planned = plan_job(options, job_file="job.yaml", ask_slurm=False)
+    assert planned.plan.monitor_interval == sampled

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Dict
 
 from neuronctl.catalog import model
-from neuronctl.catalog.schema import CHOICES, EVIDENCE, KINDS, PLAIN, fields
+from neuronctl.catalog.schema import CHOICES, EVIDENCE, KINDS, PLAIN, PRICES, fields
 
 Schema = Dict[str, Any]
 
@@ -70,11 +70,14 @@ def catalog_schema() -> Schema:
         memory_fraction={"type": "number", "exclusiveMinimum": 0, "maximum": 1},
         rules_off={"type": "array", "items": {"type": "string", "pattern": "^NC[0-9]+$"}},
     )
+    price = _object(model.Price)
+    prices = {**price, "properties": {key: price["properties"][key] for key in PRICES}}
     partition = _object(
         model.Partition,
         cores_per_node=_CORES,
         gpus_per_node={"type": "integer", "minimum": 0},
         wall_time=wall_time,
+        price=prices,
     )
     qos = _object(
         model.Qos,
@@ -95,6 +98,7 @@ def catalog_schema() -> Schema:
         environment=_by_name({"type": ["string", "integer", "null"]}),
         network=_object(model.Network, interface=_PLAIN, host_suffix=_PLAIN),
         containers=_object(model.Containers, image_dirs=directories),
+        price=price,
         report=_object(model.ReportPolicy),
         scratch={"type": "string", "pattern": f"^/[/{{}}{PLAIN}]*$"},
         qos=_by_name(qos),

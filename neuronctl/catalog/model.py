@@ -140,16 +140,34 @@ class Containers:
 
 
 @dataclass(frozen=True)
+class Price:
+    """What a job costs: its GPUs and its nodes together; nothing is known of it without a price.
+
+    gpu_hour, node_hour: the price of a GPU, and of a node, for an hour. currency: ``KRW``, ``SU``.
+    """
+
+    gpu_hour: Optional[float] = None
+    node_hour: Optional[float] = None
+    currency: str = ""
+
+    def of(self, gpu_hours: float, node_hours: float) -> Optional[float]:
+        """The cost of so many hours; None without a price."""
+        if self.gpu_hour is None and self.node_hour is None:
+            return None
+        return gpu_hours * (self.gpu_hour or 0) + node_hours * (self.node_hour or 0)
+
+    def words(self, cost: float) -> str:
+        """As people read it: ``1,234.50 KRW``."""
+        return f"{cost:,.2f} {self.currency}".rstrip()
+
+
+@dataclass(frozen=True)
 class ReportPolicy:
-    """Prices, and from when on something that a job did is worth a word. Shares are of 1.
+    """From when on something that a job did is worth a word. Shares are of 1.
 
     The shares for GPUs and time are those of Princeton's jobstats (its config.py, 2026).
     """
 
-    gpu_hour: Optional[float] = None
-    """The price of a GPU for an hour."""
-    node_hour: Optional[float] = None
-    currency: str = ""
     samples: float = 10
     """There is no advice from fewer."""
     gpu_use: float = 0.15
@@ -222,10 +240,14 @@ class Partition:
     """Nodes per job."""
     wall_time: WallTime = WallTime()
     """The limits in effect, already merged with the cluster's."""
+    price: Price = Price()
+    """Already merged with the cluster's."""
     module_prefix: str = ""
     """The prefix of module names on this partition's nodes (gh200_1: ``ARM_``)."""
     open: bool = True
     """Whether ordinary users may submit to it."""
+    good_for: str = ""
+    """The jobs that it is for: ``training on several nodes``."""
     note: str = ""
 
     @property
@@ -316,8 +338,11 @@ class Cluster:
     network: Network = Network()
     containers: Containers = Containers()
     report: ReportPolicy = ReportPolicy()
+    price: Price = Price()
     scratch: Optional[str] = None
     """The user's scratch directory; ``{user}`` stands for the login name."""
+    scratch_days: Optional[int] = None
+    """Days without access after which the site deletes a file there."""
     default_partition: Optional[str] = None
     qos: Mapping[str, Qos] = field(default_factory=dict)
     evidence: Mapping[str, Evidence] = field(default_factory=dict)
@@ -343,6 +368,11 @@ class Cluster:
         """The partition as it limits a job of that QOS; an empty one if it is not known."""
         partition, limiting = self.partitions.get(name) or Partition(name), self.qos_named(qos)
         return partition if limiting is None else limiting.limited(partition)
+
+    def price_in(self, partition: str) -> Price:
+        """The prices of a partition; those of the cluster if it is not known."""
+        known = self.partitions.get(partition)
+        return self.price if known is None else known.price
 
     def cores_per_gpu(self, partition: Partition) -> Optional[int]:
         """Cores per GPU: the policy's fixed number, or cores per node / GPUs per node."""

@@ -23,12 +23,14 @@ from neuronctl.catalog.model import (
     Network,
     Partition,
     Policy,
+    Price,
     Qos,
     ReportPolicy,
     WallTime,
 )
 from neuronctl.catalog.yaml_mapping import EMPTY_HINT, CheckedMapping, show
 from neuronctl.errors import did_you_mean
+from neuronctl.frozen import replace
 from neuronctl.rule_codes import CODES
 from neuronctl.shell import BASHS_OWN
 
@@ -96,10 +98,11 @@ def cluster(name: str, node: CheckedMapping) -> Cluster:
     if date and not re.fullmatch(r"\d{4}(-\d{2}(-\d{2})?)?", date, re.ASCII):
         node.refuse("date", f"{date!r} is not a date", "write 2026-08-12, 2026-08, or 2026")
     wall_time = _wall_time(node, WallTime())
+    price = _made(Price, node.mapping("price", *fields(Price)))
     arch = node.choice("arch", ARCHITECTURES, Cluster.arch)
     partitions_node = node.mapping("partitions")
     partitions = {
-        key: _partition(key, partitions_node.mapping(key), wall_time, arch)
+        key: _partition(key, partitions_node.mapping(key), wall_time, price, arch)
         for key in partitions_node.present()
     }
     if not partitions and not node.wrong() and not partitions_node.wrong():
@@ -133,6 +136,7 @@ def cluster(name: str, node: CheckedMapping) -> Cluster:
         environment=_environment(node.mapping("environment")),
         network=_made(Network, network),
         containers=_made(Containers, containers, image_dirs=_directories(containers, "image_dirs")),
+        price=price,
         report=_made(ReportPolicy, node.mapping("report", *fields(ReportPolicy))),
         scratch=_directory(node, "scratch"),
         qos=_all_qos(node.mapping("qos"), None if partitions_node.wrong() else partitions),
@@ -199,7 +203,9 @@ def _has(data: object, path: str) -> bool:
     )
 
 
-def _partition(name: str, node: CheckedMapping, wall_time: WallTime, arch: str) -> Partition:
+def _partition(
+    name: str, node: CheckedMapping, wall_time: WallTime, price: Price, arch: str
+) -> Partition:
     _check_name(name, node)
     if name == "auto":
         node.refuse("", "reserved name", "-p auto lets neuronctl choose a partition")
@@ -243,10 +249,21 @@ def _partition(name: str, node: CheckedMapping, wall_time: WallTime, arch: str) 
         gpus_per_node=node.whole("gpus_per_node", 0) or 0,
         arch=node.choice("arch", ARCHITECTURES, arch),
         wall_time=_wall_time(node, wall_time),
+        price=_own_price(node.mapping("price", *PRICES), price),
     )
     if not node.has_errors():
         _check_against_node_size(result, node)
     return result
+
+
+PRICES = ("gpu_hour", "node_hour")
+"""What a partition may price otherwise: sums over partitions have one currency."""
+
+
+def _own_price(node: CheckedMapping, inherited: Price) -> Price:
+    # null means "no such price here", whatever the cluster says.
+    values: Dict[str, Any] = {key: node.number(key, None) for key in PRICES if key in node.data}
+    return replace(inherited, **values)
 
 
 def _check_against_node_size(partition: Partition, node: CheckedMapping) -> None:

@@ -6,6 +6,7 @@ from typing import List, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Catalog, Cluster
+from neuronctl.words import counted
 
 
 def site_rules(catalog: Catalog, cluster: Cluster) -> List[Tuple[str, str]]:
@@ -14,6 +15,10 @@ def site_rules(catalog: Catalog, cluster: Cluster) -> List[Tuple[str, str]]:
     lines: List[Tuple[str, str]] = []
     if policy.submit_from:
         lines.append(("submit from", ", ".join(policy.submit_from)))
+    if cluster.scratch_days is not None:
+        days = counted(cluster.scratch_days, "day")
+        told = f"the site deletes a file in {cluster.scratch or 'it'} after {days} without access"
+        lines.append(("scratch", told))
     if policy.comment.required:
         forms = {"any": "any text", "word": "one word", "fields": policy.comment.parts}
         form = policy.comment.pattern or forms[policy.comment.form]

@@ -107,8 +107,10 @@ def _partitions(found: Brief) -> Iterator[str]:
     figures = "what you hold, and your limit" if live else "your limit"
     yield f'The columns with "your" show {figures}, over all your jobs in the partition.'
     for line in found.partitions:
-        if line.partition.note:
-            yield f"- {line.partition.name}: {line.partition.note}"
+        use, note = line.partition.good_for, line.partition.note
+        if use or note:
+            words = filter(None, (use and f"good for {use}", note))
+            yield f"- {line.partition.name}: {'; '.join(words)}"
 
 
 def _row(line: PartitionBrief, found: Brief) -> Tuple[str, ...]:
@@ -159,6 +161,7 @@ def _data(found: Brief) -> Dict[str, Any]:
                 "max_gpus": line.partition.max_gpus,
                 "max_running_jobs": line.partition.max_running_jobs,
                 "max_submit_jobs": line.partition.max_submit_jobs,
+                "good_for": line.partition.good_for,
                 "note": line.partition.note,
                 "now": None if line.now is None else partition_now_data(line.now),
             }

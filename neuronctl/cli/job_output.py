@@ -243,9 +243,11 @@ def summary(judged: JudgedJob) -> str:
     if time is not None:
         remark = f" ({time.remark})" if time.remark and _derived(plan, "time") else ""
         parts.append(f"at most {time.value}{remark}")
-    runs, cost = plan.decision("until-done"), plan.decision("at most")
+    runs, hours, cost = (plan.decision(name) for name in ("until-done", "at most", "cost"))
     if runs is not None:
-        parts.append(runs.value + (f" ({cost.value})" if cost else ""))
+        parts.append(runs.value + (f" ({hours.value})" if hours else ""))
+    if cost is not None:
+        parts.append(f"at most {cost.value}")
     # What starts several times is always named.
     several = [launch.starts for launch in launches if launch.starts_several]
     once = [launch.starts for launch in launches if not launch.starts_several]

@@ -280,6 +280,11 @@ def _print_overview(catalog: Catalog, cluster: Cluster, there: Optional[Collecti
     console.print_text("")
     legend = "CORES, GPUS: per node. SUBMIT, RUN, MAX GPUS: limits per user."
     console.print_text(legend, "dim")
+    uses = [(partition.name, partition.good_for) for partition in shown if partition.good_for]
+    if uses:
+        console.print_text("")
+        headers = [console.Column("PARTITION", style="bold", no_wrap=True)]
+        console.print_table([*headers, console.Column("GOOD FOR")], uses)
     if cluster.qos:
         _print_qos(cluster)
     lines = site_rules(catalog, cluster)
@@ -363,6 +368,8 @@ def _print_partition(cluster: Cluster, partition: Partition) -> None:
         value = getattr(partition, field.name)
         if field.name == "wall_time":
             rows += [[f"wall_time.{key}", _time(seconds)] for key, seconds in asdict(value).items()]
+        elif field.name == "price":
+            rows += [[f"price.{key}", _text(figure)] for key, figure in asdict(value).items()]
         elif field.name != "name":
             rows.append([field.name, _text(value)])
     cores = cluster.cores_per_gpu(partition)

@@ -28,7 +28,7 @@ from neuronctl.frozen import replace
 from neuronctl.words import amount, counted, duration, moment, percent
 
 if TYPE_CHECKING:
-    from neuronctl.catalog.model import ReportPolicy
+    from neuronctl.catalog.model import Cluster
     from neuronctl.monitoring.advice import JobUse
     from neuronctl.monitoring.marks import Mark
     from neuronctl.monitoring.samples import Curve, GpuUse, NodeUse
@@ -201,25 +201,27 @@ def sampled_use(status: JobStatus, *, ask: bool) -> JobUse:
     from neuronctl.tracking.lookup import log_paths
 
     log = log_paths(status)[0] if ask else status.stdout
+    cluster = _cluster()
+    use = JobUse(status, policy=cluster.report, price=cluster.price_in(status.partition))
     if log is None:
-        return JobUse(status, policy=_policy())
+        return use
     from neuronctl.slurm.fields import CLOCK_SKEW
 
     folder = folder_of(log)
     since = 0 if status.record is None else status.record.begun_at - CLOCK_SKEW
     try:
-        return JobUse(status, read_samples(folder, status.job_id, since), policy=_policy())
+        return replace(use, nodes=read_samples(folder, status.job_id, since))
     except OSError as error:
         raise NoSuchJobError(f"cannot read the samples in {folder}: {error.strerror}") from None
 
 
 @functools.lru_cache(maxsize=1)
-def _policy() -> ReportPolicy:
+def _cluster() -> Cluster:
     from neuronctl.catalog.loader import load
     from neuronctl.catalog.local_cluster import recognise
     from neuronctl.request.job_file import configured_cluster
 
-    return recognise(load(), configured_cluster())[0].report
+    return recognise(load(), configured_cluster())[0]
 
 
 def _show(used: Sequence[JobUse], *, compared: bool) -> None:
@@ -277,7 +279,7 @@ def _print_many(used: Sequence[JobUse]) -> None:
     whole = total("", used)
     words = f"{counted(whole.jobs, 'job')}: {whole.node_hours:.1f} node hours"
     words += f", {whole.gpu_hours:.1f} GPU hours" if whole.gpu_hours else ""
-    words += f", {_cost(used[0], whole.cost)}" if whole.cost is not None else ""
+    words += f", {used[0].price.words(whole.cost)}" if whole.cost is not None else ""
     print_text(words, "bold")
     if whole.gpu_hours:
         told = f"the use of GPUs is known for {whole.gpu_hours_sampled:.1f} of the GPU hours"
@@ -328,12 +330,8 @@ def _sums(job: JobUse, part: Total) -> List[str]:
         _or_unknown(part.gpu_use, lambda use: f"{use:.0f} %") if part.gpu_hours else "",
         _or_unknown(part.gpu_idle, percent) if part.gpu_hours else "",
         _or_unknown(part.cores_busy, percent),
-        "" if part.cost is None else _cost(job, part.cost),
+        "" if part.cost is None else job.price.words(part.cost),
     ]
-
-
-def _cost(job: JobUse, cost: Optional[float]) -> str:
-    return f"{cost:,.2f} {job.policy.currency}".strip()
 
 
 def _print(job: JobUse) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
-from neuronctl.catalog.model import ReportPolicy
+from neuronctl.catalog.model import Price, ReportPolicy
 from neuronctl.frozen import dataclass, replace
 from neuronctl.monitoring.samples import POWER_LIMIT, GpuUse, NodeUse, weighted_mean
 from neuronctl.slurm.job_states import COMPLETED
@@ -26,6 +26,7 @@ class JobUse:
     nodes: Tuple[NodeUse, ...] = ()
     accounted: Optional[AccountedUse] = None
     policy: ReportPolicy = ReportPolicy()
+    price: Price = Price()
 
     @property
     def runs(self) -> Tuple[JobUse, ...]:
@@ -63,10 +64,7 @@ class JobUse:
     @property
     def cost(self) -> Optional[float]:
         """None where the catalog has no prices."""
-        prices = (self.policy.gpu_hour, self.policy.node_hour)
-        if prices == (None, None):
-            return None
-        return self.gpu_hours * (prices[0] or 0) + self.node_hours * (prices[1] or 0)
+        return self.price.of(self.gpu_hours, self.node_hours)
 
     @property
     def gpus(self) -> Tuple[GpuUse, ...]:

@@ -195,7 +195,7 @@ class _PlanBuilder:
             "output": output,
             "error": error,
         }
-        return JobPlan(
+        planned = JobPlan(
             request=request,
             cluster=self.cluster,
             partition=partition,
@@ -235,6 +235,15 @@ class _PlanBuilder:
             own_step=place is not None and place.is_share,
             until_done=until_done,
         )
+        if place is not None or (until_done is None and not self._has_price()):
+            return planned
+        from neuronctl.planning.cost import cost_decisions  # here, as few jobs have a bound
+
+        return replace(planned, decisions=(*planned.decisions, *cost_decisions(planned)))
+
+    def _has_price(self) -> bool:
+        prices = [self.cluster.price_in(partition.name) for partition in self.partitions]
+        return any(price.gpu_hour is not None or price.node_hour is not None for price in prices)
 
     def _check_left_to_slurm(self, launches: Sequence[JobPlan]) -> None:
         told = [part.launcher.name for part in launches if part.launcher.by_srun or part.own_step]
@@ -247,7 +256,7 @@ class _PlanBuilder:
             )
 
     def _until_done(self, time_limit: Optional[int], output: Optional[str]) -> Optional[UntilDone]:
-        """How the job goes on after its time limit, with what that may cost."""
+        """How the job goes on after its time limit."""
         request = self.request
         if not request.until_done or self.interactive:
             return None
@@ -262,13 +271,6 @@ class _PlanBuilder:
         name = re.sub("[/%]", "_", request.job_name or self.decisions["job-name"].value)
         pattern = f"{name}_{'%A_%a' if request.array else '%j'}.runs"
         self.asked("until-done", "until_done", f"requeued; at most {counted(runs, 'run')}")
-        most = runs * (time_limit or 0) if limited else None
-        most = hours if most is None or (hours is not None and hours < most) else most
-        if most is not None:
-            nodes = self.most_nodes
-            cost = f"{most * nodes / 3600:.6g} node hours"
-            cost += f", {most * nodes * self.gpus / 3600:.6g} GPU hours" if self.gpus else ""
-            self.derived("at most", cost, f"{units.format_time(most)} on {counted(nodes, 'node')}")
         return UntilDone(
             max_runs=runs,
             retries=2 if request.retries is None else request.retries,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, List, Mapping, Optional
+from typing import Callable, Iterator, List, Mapping, Optional, Sequence
 
 from neuronctl import units
 from neuronctl.catalog.model import Citation, Partition
@@ -54,6 +54,19 @@ def _every_partition(context: RuleContext) -> Citation:
     return replace(source, doubtful=True) if context.of_script and not sure else source
 
 
+_LINE = 72
+"""Characters of a hint that fit on one line of a terminal."""
+
+
+def _listed(names: Sequence[str], taken: int = 0) -> str:
+    """The partitions that fit on a line beside so many characters, and where the others are."""
+    words = "there are: " + ", ".join(names)
+    if len(words) + taken <= _LINE:
+        return words
+    command = "'neuronctl partitions' lists"
+    return f"{command} them" if taken else f"{command} what each is good for"
+
+
 @rule(ERROR, "NC101", "partition does not exist", "closes_partition", about="partition")
 def partition_exists(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
@@ -75,24 +88,24 @@ def partition_exists(context: RuleContext) -> Iterator[Violation]:
         if default is not None:
             words += f"; its Slurm would use {default}"
             hint = f"use -p {default}, another one, or -p auto"
-        yield Violation(words, f"{hint}; there are: {', '.join(names)}", _every_partition(context))
+        yield Violation(words, f"{hint}; {_listed(names, len(hint))}", _every_partition(context))
     elif _known(context) is None and plan.partition.name in _of_catalog(context):
         yield Violation(
             f"partition '{plan.partition.name}' is in the catalog, but the Slurm of "
             f"{plan.cluster.name} does not have it",
-            "there are: " + ", ".join(names),
+            _listed(names),
             context.cite("partitions"),
         )
     elif _known(context) is None and having:
         yield Violation(
             f"partition '{plan.partition.name}' does not exist on {plan.cluster.name}; "
             f"{model} is a GPU model",
-            f"use -p auto --gpu {model}, or -p {' or '.join(having)}",
+            f"use -p auto --gpu {model}, or -p {' or '.join(having[:2])}",
             _every_partition(context),
         )
     elif _known(context) is None:
         close, source = nearest(plan.partition.name, names), _every_partition(context)
-        hint = f"did you mean {' or '.join(close)}?" if close else "there are: " + ", ".join(names)
+        hint = f"did you mean {' or '.join(close)}?" if close else _listed(names)
         missing = "does not exist on"
         if source.doubtful:
             missing = "is not in the catalog's list of"
@@ -102,8 +115,8 @@ def partition_exists(context: RuleContext) -> Iterator[Violation]:
             ]
             if theirs:
                 hint = f"is the job for another cluster? use --cluster {' or '.join(theirs)}"
-            else:
-                hint += "; if the job is for another cluster, name it: --cluster"
+            elif not close:
+                hint = "'neuronctl partitions' lists them; for another cluster, use --cluster"
         yield Violation(
             f"partition '{plan.partition.name}' {missing} {plan.cluster.name}", hint, source
         )

@@ -60,6 +60,8 @@ def test_the_overview(run: Run) -> None:
         "--mem             to be avoided; the guide says not to use it",
         "amd_a100nv_8      88 GPUs per user, but its nodes have only 72",
         "interactive jobs  at most 08:00:00",
+        "cas_v100_2    trying out, and jobs of one or two GPUs",
+        "scratch           the site deletes a file in /scratch/{user} after 15 days without access",
     ):
         assert words in out
 
@@ -149,7 +151,8 @@ def test_json(run: Run) -> None:
         "gpus_per_node": 0, "gpu": None, "interconnect": None, "arch": "x86_64",
         "max_submit_jobs": 8, "max_running_jobs": 4, "max_gpus": None, "max_nodes": None,
         "wall_time": {"default": 172800, "maximum": 172800, "interactive_maximum": 28800},
-        "module_prefix": "", "open": True, "note": "",
+        "price": {"gpu_hour": None, "node_hour": None, "currency": ""}, "module_prefix": "",
+        "open": True, "good_for": "programs without GPUs that need much memory", "note": "",
     }  # fmt: skip
 
 

@@ -270,7 +270,7 @@ def test_a_script_of_ones_own_is_sampled_unchanged(sandbox: Sandbox) -> None:
 def test_arrays_and_all_jobs_since(sandbox: Sandbox) -> None:
     sandbox.write("bin/nvidia-smi", NVIDIA_SMI)
     sandbox.exec(["chmod", "755", "bin/nvidia-smi"])
-    sandbox.write("catalog.yaml", "clusters: {neuron: {report: {gpu_hour: 3600, currency: SU}}}\n")
+    sandbox.write("catalog.yaml", "clusters: {neuron: {price: {gpu_hour: 3600, currency: SU}}}\n")
     options = ["-p", "amd_a100nv_8", "-N1", "--ntasks-per-node=1", "-c2", "--gres=gpu:2", "-t5"]
     options += [COMMENT, "--parsable", "--wait", "-J", "swept", "-o", "swept_%A_%a.out"]
     sandbox.write("swept.sh", f"#!/bin/bash\n{WAITS}sleep 2\n")

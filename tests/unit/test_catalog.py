@@ -10,7 +10,7 @@ import pytest
 
 from neuronctl import cache
 from neuronctl.catalog import loader, merging
-from neuronctl.catalog.model import Location, WallTime
+from neuronctl.catalog.model import Location, Price, WallTime
 from neuronctl.errors import CatalogError, PolicyError
 from neuronctl.units import UNLIMITED
 
@@ -342,3 +342,16 @@ def test_a_file_that_is_named_twice(tmp_path: Path) -> None:
             assert catalog.files[1:] == (str(file), str(file))
             place = catalog.location("neuron", "partitions", "cpu", "note")
             assert place == Location(str(file), 1)
+
+
+def test_a_partition_has_its_clusters_prices_unless_it_has_its_own(tmp_path: Path) -> None:
+    own = write(
+        tmp_path / "prices.yaml",
+        "clusters: {neuron: {price: {gpu_hour: 2, node_hour: 1, currency: SU}, partitions: {"
+        "cpu: {price: {gpu_hour: null, node_hour: 0.5}}, bigmem: {price: null}}}}\n",
+    )
+    neuron = loader.load(str(own)).cluster()
+    whole = Price(2, 1, "SU")
+    assert neuron.price == whole == neuron.price_in("gh200_1") == neuron.price_in("unknown")
+    assert neuron.price_in("cpu") == Price(None, 0.5, "SU")
+    assert neuron.price_in("bigmem") == whole  # null takes out what a lower file says of it

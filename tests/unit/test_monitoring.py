@@ -10,7 +10,7 @@ from typing import List, Optional
 
 import pytest
 
-from neuronctl.catalog.model import ReportPolicy
+from neuronctl.catalog.model import Price, ReportPolicy
 from neuronctl.cli.report import drawn
 from neuronctl.frozen import replace
 from neuronctl.monitoring.advice import JobUse, advise
@@ -278,12 +278,13 @@ def test_what_accounting_has() -> None:
 
 def test_sums_are_weighted_by_hours() -> None:
     hour = replace(STATUS, elapsed=3600, nodes=1, gpus=2, user="kim", time_limit=None)
-    prices = ReportPolicy(gpu_hour=2.5, node_hour=1.0)
-    busy = JobUse(hour, (replace(NODE, gpus=(GPU,)),), policy=prices)
+    price = Price(gpu_hour=2.5, node_hour=1.0)
+    busy = JobUse(hour, (replace(NODE, gpus=(GPU,)),), price=price)
     idle = replace(
         busy, status=replace(hour, elapsed=3 * 3600, name="eval"), nodes=used(UNUSED).nodes
     )
-    silent = JobUse(replace(hour, name="eval"), (), AccountedUse(1800, 2, 3600, None), prices)
+    accounted = AccountedUse(1800, 2, 3600, None)
+    silent = JobUse(replace(hour, name="eval"), (), accounted, price=price)
     whole = total("", [busy, idle, silent])
     assert (whole.jobs, whole.node_hours, whole.gpu_hours, whole.gpu_hours_sampled) == (3, 5, 10, 8)
     assert whole.gpu_use == pytest.approx(90 / 4) and whole.cost == 5 + 25
@@ -294,7 +295,7 @@ def test_sums_are_weighted_by_hours() -> None:
         ("train", 1),
     ]
     assert total("", [silent]).cores_busy == 0.25 and total("", [silent]).gpu_use is None
-    assert total("", [replace(silent, policy=ReportPolicy())]).cost is None
+    assert total("", [replace(silent, price=Price())]).cost is None
 
 
 def test_a_site_changes_from_when_on_there_is_advice() -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 import pytest
 from plan_builders import FIELDS, GPU, HOUR, cluster, directive, findings, plan_of, policy, request
 
 from neuronctl import units
-from neuronctl.catalog.model import Catalog, CommentPolicy, CorePolicy
+from neuronctl.catalog.model import Catalog, CommentPolicy, CorePolicy, Price
 from neuronctl.errors import UsageError
+from neuronctl.frozen import replace
 from neuronctl.gate.judgement import judge
 from neuronctl.planning import JobPlan, plan
-from neuronctl.request.job import Origin, Source, StepRequest
+from neuronctl.planning.cost import most_cost
+from neuronctl.request.job import Amounts, Origin, Source, StepRequest
 from neuronctl.rules import RuleContext
 
 
@@ -448,3 +450,59 @@ def test_a_launcher_of_slurms_has_to_know_the_cores(fields: Dict[str, Any]) -> N
 def test_a_job_is_named_after_its_program(words: str, name: str) -> None:
     script, *args = words.split()
     assert plan_of(script=script, args=tuple(args), launcher="none").job_name == name
+
+
+def priced(*prices: Price, **fields: Any) -> JobPlan:
+    """A job in as many partitions as prices, of 2 nodes x 4 GPUs for half an hour."""
+    names = [f"p{number}" for number, _ in enumerate(prices)]
+    parts = {name: replace(GPU, name=name, price=each) for name, each in zip(names, prices)}
+    size = {"nodes": 2, "gpus_per_node": 4, "time_limit": "30", "partition": ",".join(names)}
+    return plan_of(cluster(partitions=parts, price=prices[0]), **{**size, **fields})
+
+
+KRW = Price(gpu_hour=900, node_hour=100, currency="KRW")
+TWICE = Price(gpu_hour=1800, node_hour=200, currency="KRW")
+
+
+@pytest.mark.parametrize(
+    ("prices", "fields", "cost", "because"),
+    [
+        ([KRW], {}, "3,700.00 KRW", "at most, 00:30:00 on 2 nodes"),
+        ([Price(node_hour=0.5)], {}, "0.50", "at most, 00:30:00 on 2 nodes"),
+        ([KRW], {"max_nodes": 3}, "5,550.00 KRW", "at most, 00:30:00 on 3 nodes"),
+        ([KRW], {"array": "0-9%2"}, "37,000.00 KRW", "at most, 00:30:00 on 2 nodes, 10 tasks"),
+        ([KRW], {"exclusive": True}, "7,300.00 KRW", "at most, 00:30:00 on 2 nodes"),
+        ([KRW, TWICE], {}, "7,400.00 KRW", "at most, 00:30:00 on 2 nodes"),
+        ([KRW], {"until_done": True, "max_runs": 4}, "14,800.00 KRW", "02:00:00 on 2 nodes"),
+        ([KRW], {"until_done": True, "max_hours": "1"}, "7,400.00 KRW", "01:00:00 on 2 nodes"),
+        ([Price(gpu_hour=0)], {}, "0.00", "at most, 00:30:00 on 2 nodes"),
+        # Not known: a price is missing in one of the partitions, or the job has no end.
+        ([KRW, Price(currency="KRW")], {}, None, ""),
+        ([Price(currency="KRW")], {}, None, ""),
+        ([KRW], {"time_limit": "UNLIMITED"}, None, ""),
+    ],
+)
+def test_what_a_job_costs_at_most(
+    prices: List[Price], fields: Dict[str, Any], cost: Optional[str], because: str
+) -> None:
+    made = priced(*prices, **fields)
+    decision = made.decision("cost")
+    assert cost == (None if decision is None else decision.value)
+    assert decision is None or because in decision.reason
+    assert (most_cost(made) is None) == (cost is None)
+
+
+def test_the_nodes_that_a_script_leaves_to_slurm_have_no_known_price() -> None:
+    spread = {"amounts": Amounts(ntasks=64, gpus=6), "nodes": None}
+    assert most_cost(priced(KRW, **spread)) is None
+    by_gpu = replace(KRW, node_hour=None)
+    assert most_cost(priced(by_gpu, **spread, gpus_per_node=None)) == 6 * 450
+    settled = Amounts(nodes=2, ntasks=64, gpus=6)
+    assert most_cost(priced(by_gpu, amounts=settled, gpus_per_node=None)) == 6 * 450
+
+
+def test_what_going_on_takes_at_most() -> None:
+    made = priced(Price(), until_done=True, max_runs=4)
+    decision = made.decision("at most")
+    assert decision is not None and decision.value == "4 node hours, 16 GPU hours"
+    assert made.decision("cost") is None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
-from plan_builders import FIELDS, STRICT, V100, cluster, findings, plan_of, policy
+from plan_builders import FIELDS, NOWHERE, STRICT, V100, cluster, findings, plan_of, policy
 
 from neuronctl.batchscript.bash_syntax import SyntaxProblem
 from neuronctl.batchscript.model import SourceSpan
+from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import (
     LIFTING,
     Catalog,
@@ -935,3 +936,17 @@ def test_advice_and_observations_warn() -> None:
         one.code: one for one in apply_rules(RuleContext(plan, catalog, HERE, sources=sources))
     }
     assert found["NC132"].severity == "error"
+
+
+@pytest.mark.parametrize("of_script", [False, True])
+@pytest.mark.parametrize(
+    "name", ["a_partition_of_nobody", "amd_a100", "v100", "A100", "h200", None]
+)
+def test_an_unknown_partition_gets_one_line_of_suggestions(
+    name: Optional[str], of_script: bool
+) -> None:
+    catalog = load()
+    made = plan_of(catalog.cluster("neuron"), partition=name, gpus_per_node=1)
+    context = RuleContext(made, catalog, NOWHERE, of_script=of_script)
+    (found,) = (finding for finding in apply_rules(context) if finding.code == "NC101")
+    assert found.hint and len(f"  hint: {found.hint}") <= 80

@@ -32,7 +32,8 @@ _SECTIONS = {
     "Container": "container container-runtime container-run container-option bind cleanenv",
     "Launch": "launcher launcher-option preflight",
     "After other jobs, or many times": "dependency array requeue signal",
-    "Longer than the time limit": ("until-done max-runs max-hours retries resume-with checkpoint"),
+    "Longer than the time limit": "until-done max-runs max-hours retries resume-with",
+    "If it no longer moves": "stall checkpoint",
     "Samples for a report": "monitor monitor-interval",
 }
 """Headings of a job's options in help, in their order; what is in none comes with the others."""

@@ -22,6 +22,7 @@ from neuronctl.slurm.job_states import ENDED, GOOD, OUT_OF_MEMORY
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.runs import runs_words
 from neuronctl.units import fold_ranges
+from neuronctl.words import amount, duration, moment
 
 if TYPE_CHECKING:
     from neuronctl.monitoring.samples import LastMemory
@@ -158,6 +159,12 @@ def _print(same: Sequence[JobStatus], evidence: JobEvidence, diagnosis: Diagnosi
         print_text(_wrap(_memory_words(memory), width, "  memory ", later))
     for code, severity, _, message, *_ in _found(evidence.status):
         print_text(_wrap(f"{severity} {code}: {message}", width, "  check  ", later))
+    stall = evidence.stall
+    if stall is not None:
+        still = f"for {duration(stall.seconds)}, until {moment(stall.at)}"
+        words = f"nothing changed in run {stall.run} {still}; its processes were here"
+        print_text(_wrap(words, width, "  stall  ", later))
+        _print_stacks(stall.stacks)
 
 
 def _memory(evidence: JobEvidence, diagnosis: Diagnosis) -> Optional[LastMemory]:
@@ -174,8 +181,6 @@ def _memory(evidence: JobEvidence, diagnosis: Diagnosis) -> Optional[LastMemory]
 
 
 def _memory_words(memory: LastMemory) -> str:
-    from neuronctl.words import amount, duration
-
     (begun, first), (ended, last) = memory.samples[0], memory.samples[-1]
     held = "" if memory.limit is None else f" of {amount(memory.limit)}"
     most = amount(max(size for _, size in memory.samples))
@@ -248,5 +253,6 @@ def _data(same: Sequence[JobStatus], evidence: JobEvidence, diagnosis: Diagnosis
         **{key: getattr(diagnosis, key) for key in ("kind", "what", "cause", "certain", "remedy")},
         "findings": [dict(zip(ROW, row)) for row in _found(evidence.status)],
         "memory": None if memory is None else asdict(memory),
+        "stall": None if evidence.stall is None else asdict(evidence.stall),
         "log": line and {"path": line.path, "line": line.text, "from_end": line.number},
     }

@@ -21,6 +21,7 @@ from neuronctl.diagnosis.evidence import (
 from neuronctl.diagnosis.log_patterns import CRASHES
 from neuronctl.diagnosis.waiting import running, waiting
 from neuronctl.frozen import replace
+from neuronctl.monitoring.stacks import Stall
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import CANCELLED, COMPLETED, FAILED, PENDING, UNKNOWN
 from neuronctl.tracking import endings
@@ -48,6 +49,8 @@ def _diagnose(evidence: JobEvidence) -> Diagnosis:
         return waiting(evidence) if status.state == PENDING else running(evidence)
     if status.state == COMPLETED:
         return _completed(evidence)
+    if evidence.stall is not None and evidence.stalled:
+        return _stalled(evidence.stall)
     if endings.is_launch_failure(status):
         return _launch_failure(evidence)
     if status.state in _BY_STATE:
@@ -163,6 +166,14 @@ def _completed(evidence: JobEvidence) -> Diagnosis:
             line=found[0],
         )
     return Diagnosis("completed", what)
+
+
+def _stalled(stall: Stall) -> Diagnosis:
+    what = f"--stall ended it: for {duration(stall.seconds)}, it had written nothing"
+    remedy = "look where its processes were"
+    if any(process.tool == "no py-spy" for process in stall.stacks):
+        remedy += "; py-spy in its environment would name the functions: pip install py-spy"
+    return Diagnosis("stalled", what, remedy=remedy)
 
 
 def _launch_failure(evidence: JobEvidence) -> Diagnosis:

@@ -9,6 +9,7 @@ from typing import Iterator, Optional, Tuple
 from neuronctl.diagnosis import log_patterns
 from neuronctl.diagnosis.log_text import LogTail
 from neuronctl.frozen import dataclass, replace
+from neuronctl.monitoring.stacks import Stall
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.pending_reasons import Explained
 from neuronctl.slurm.sacct import AccountingJob
@@ -35,7 +36,8 @@ class JobEvidence:
     waits for, with its figures. same_name: for a singleton, the jobs that it waits for. earlier:
     its runs before a requeue, newest first. more_memory: how to request more memory on this
     cluster. most_time: the partition's maximum in seconds. warned: whether a signal told it before
-    its limit. now: epoch seconds.
+    its limit. now: epoch seconds. stall: of the last run that --stall
+    has ended; stalled: whether that was the last of all.
     """
 
     status: JobStatus
@@ -50,6 +52,8 @@ class JobEvidence:
     earlier: Tuple[AccountingJob, ...] = ()
     most_time: Optional[int] = None
     warned: bool = False
+    stall: Optional[Stall] = None
+    stalled: bool = False
     more_memory: str = "request more memory with --mem (or more cores, if memory comes with them)"
 
 

@@ -19,6 +19,7 @@ from neuronctl.diagnosis.waiting import earlier_runs
 from neuronctl.errors import NeuronctlError, RecordError, SlurmError
 from neuronctl.frozen import replace
 from neuronctl.masking import Masker, secret_values
+from neuronctl.monitoring.stacks import Stall, read_stall
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED, PENDING, UNKNOWN
@@ -28,6 +29,7 @@ from neuronctl.slurm.squeue import PartitionJob, partition_queue, squeue
 from neuronctl.tracking.endings import canceller, is_launch_failure
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import log_paths
+from neuronctl.tracking.runs import runs_of
 
 
 def examine(status: JobStatus) -> Tuple[JobEvidence, Diagnosis]:
@@ -65,6 +67,8 @@ def gather(status: JobStatus) -> JobEvidence:
             queue = partition_queue(status.partition)
             if any(row.id == status.id and "singleton" in row.dependency for row in queue):
                 same_name = _same_name(status)
+    stall = _stall(status) if began(status) else None
+    runs = None if stall is None else runs_of(status.record, status.id.task)
     return JobEvidence(
         status=status,
         now=int(time.time()),
@@ -79,6 +83,8 @@ def gather(status: JobStatus) -> JobEvidence:
         more_memory=_more_memory(status),
         most_time=_most_time(status),
         warned=bool(_requested(status, "signal")),
+        stall=stall,
+        stalled=stall is not None and (runs is None or len(runs.runs) == stall.run),
     )
 
 
@@ -87,6 +93,13 @@ def _requested(status: JobStatus, name: str) -> Any:
     with contextlib.suppress(RecordError):
         return None if status.record is None else status.record.draft.request.get(name)
     return None
+
+
+def _stall(status: JobStatus) -> Optional[Stall]:
+    if not _requested(status, "stall"):
+        return None
+    logs = dict.fromkeys(filter(None, (status.stdout, status.stderr)))
+    return next(filter(None, (read_stall(log, status.job_id) for log in logs)), None)
 
 
 def _steps_may_fail(status: JobStatus) -> bool:

@@ -1,15 +1,17 @@
 """The stacks of a running job's processes: where it hangs.
 
-templates/stacks.j2 prints them on each node. A helper of a script may call the same function
-(``{% import "stacks.j2" as stacks %}{{ stacks.show_stacks() }}``) and keep what it prints in a
-file, which parse_stacks() reads back.
+templates/stacks.j2 prints them on each node. The script of a job with --stall does so itself before
+it ends the job (templates/stall.j2), into a file beside the log.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
+from neuronctl.files import open_regular
 from neuronctl.frozen import dataclass, replace
 from neuronctl.slurm.srun import of_each_task, on_each_node
 
@@ -60,6 +62,40 @@ def parse_stacks(lines: Sequence[str]) -> List[ProcessStack]:
         elif found:
             found[-1] = replace(found[-1], lines=(*found[-1].lines, line.rstrip()))
     return found
+
+
+@dataclass(frozen=True)
+class Stall:
+    """What --stall found before it ended a job, or one of its runs.
+
+    at: epoch seconds. seconds: for how long nothing had changed.
+    """
+
+    at: int
+    seconds: int
+    run: int
+    stacks: Tuple[ProcessStack, ...]
+
+
+_STALL = re.compile(r"@stall\t([0-9]{1,12})\t([0-9]{1,12})\t([0-9]{1,9})\t([0-9]{1,6})")
+_LARGEST = 4 * 1024 * 1024
+
+
+def read_stall(log: str, job_id: int) -> Optional[Stall]:
+    """The last stall of a job whose log is ``log``; None where it had none."""
+    with contextlib.suppress(OSError, ValueError), open_regular(f"{log}.stacks") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _LARGEST))
+        lines = file.read(_LARGEST).decode("utf-8", "replace").split("\n")
+        found: Optional[Stall] = None
+        heads = [index for index, line in enumerate(lines) if line.startswith("@stall\t")]
+        for first, end in zip(heads, (*heads[1:], len(lines))):
+            fields = _STALL.fullmatch(lines[first])
+            if fields is not None and int(fields[1]) == job_id:
+                told = of_each_task("\n".join(lines[first + 1 : end])).values()
+                stacks = tuple(stack for node in told for stack in parse_stacks(node))
+                found = Stall(int(fields[2]), int(fields[3]), int(fields[4]), stacks)
+        return found
+    return None
 
 
 def alike(stacks: Sequence[ProcessStack]) -> List[List[ProcessStack]]:

@@ -14,7 +14,7 @@ from neuronctl.launch.environments import ShellLine
 from neuronctl.launch.launchers import Launcher, option_name
 from neuronctl.request.job import JobRequest, Source
 from neuronctl.shell import CommandWord, Shell, is_reference
-from neuronctl.units import split_signal
+from neuronctl.units import parse_timeout, split_signal
 from neuronctl.words import counted
 
 MONITOR_INTERVAL = 10
@@ -292,6 +292,11 @@ class JobPlan:
         if not self.request.monitor:
             return None
         return self.request.monitor_interval or MONITOR_INTERVAL
+
+    @property
+    def stall(self) -> Optional[int]:
+        """Seconds without a change after which it is ended; None: it may be still for ever."""
+        return None if self.request.stall is None else parse_timeout(self.request.stall)
 
     @property
     def passes_signal(self) -> bool:

@@ -17,6 +17,7 @@ from neuronctl.rendering.launch_command import LaunchCommand, launch_of, launch_
 from neuronctl.rendering.preflight import checks, once_on_each, once_per_node
 from neuronctl.rendering.template_errors import refuse_what_vanishes, reported
 from neuronctl.shell import quote
+from neuronctl.words import duration
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./\[\]*^&|!?~()<>-]+\Z")
 
@@ -55,14 +56,16 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
     calls += ["meet_on_first_node"] if meets else []
     calls += ["check_nodes || exit 1"] if looks else []
     monitor = plan.monitor_interval
+    stall = duration(plan.stall) if plan.stall else ""
     calls += ["monitor_nodes"] if monitor else []
+    calls += ["watch_for_stall"] if stall else []
     calls += [step.call for step in steps]
     calls_later = in_background or bool(launch.helpers)
     inside = _inside(
         runs=until_done,
         rendezvous=meets,
-        preflight=looks and (checked.srun or calls_later or monitor),
-        monitor=monitor,
+        preflight=looks and (checked.srun or calls_later or monitor or stall),
+        monitor=monitor or stall,
         launch=calls_later,
     )
     functions = [text for step in steps for run in step.runs for text in run.functions]
@@ -88,7 +91,8 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
         looks=looks,
         meets=meets,
         monitor=monitor,
-        monitor_srun=once_per_node(plan) + _NO_MEMORY if monitor and plan.most_nodes > 1 else "",
+        monitor_srun=once_per_node(plan) + _NO_MEMORY if plan.most_nodes > 1 else "",
+        stall=stall,
         inside=inside,
         calls=calls,
         setup=_users_lines(setup) if setup and "environment" in inside else setup,
@@ -102,10 +106,14 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
         steps=steps,
         starts=starts,
     )
-    if until_done and "end_run" not in text:
-        raise TemplateError(
-            "the template lacks the lines of --until-done", "let it extend shipped/job.sh.j2"
-        )
+    for asked, helper, name in (
+        (until_done, "end_run", "until-done"),
+        (stall, "watch_log", "stall"),
+    ):
+        if asked and helper not in text:
+            raise TemplateError(
+                f"the template lacks the lines of --{name}", "let it extend shipped/job.sh.j2"
+            )
     return text
 
 

@@ -303,7 +303,13 @@ class JobRequest:
     )
     checkpoint: Optional[str] = _job(
         "--checkpoint PATH",
-        "With --until-done: file or directory that changes as the program gets on.",
+        "With --until-done or --stall: file or directory that changes as the program gets on.",
+        batch_only=True,
+    )
+    stall: Optional[str] = _job(
+        "--stall TIME",
+        "End the job if log and --checkpoint do not change for so long, such as 30m.",
+        values.still_time,
         batch_only=True,
     )
     monitor: Optional[bool] = _job(

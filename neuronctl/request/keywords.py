@@ -69,6 +69,7 @@ class JobKeywords(TypedDict, total=False):
     setup: Texts
     setup_first: Texts
     signal: Text
+    stall: Text
     time: Text
     until_done: Optional[bool]
     use: Texts

@@ -85,6 +85,13 @@ def hours(text: str, strict: bool) -> str:
     return text
 
 
+def still_time(text: str, strict: bool) -> str:
+    """A time of at least ten seconds, with its unit."""
+    if units.parse_timeout(text) < 10:
+        raise ValueError(f"'{text}' is less than 10 s, in which many a program writes nothing")
+    return text
+
+
 def command_words(text: str, strict: bool) -> str:
     """Words of a command line, as a shell reads them."""
     try:

@@ -371,9 +371,11 @@ def until_done(context: RuleContext) -> Iterator[Violation]:
     plan, request = context.plan, context.plan.request
     if not request.until_done:
         given = [name for name in UNTIL_DONE if getattr(request, BY_NAME[name].field) is not None]
+        given = [name for name in given if name != "checkpoint" or request.stall is None]
         if given and not plan.interactive:
             words = f"--{given[0]} is about the runs of a job, and this one has a single run"
-            yield Violation(words, "add --until-done, or leave it out")
+            other = " or --stall" if given[0] == "checkpoint" else ""
+            yield Violation(words, f"add --until-done{other}, or leave it out")
         return
     if plan.until_done is None:
         return
@@ -418,6 +420,25 @@ def signal_taken(context: RuleContext) -> Iterator[Violation]:
         yield Violation(
             "NCCL of 2022 caught USR1 itself, and the program then never receives it",
             "use --signal TERM, unless your NCCL is newer",
+        )
+
+
+@rule(WARNING, "NC346", "a watch that has no effect")
+def stall(context: RuleContext) -> Iterator[Violation]:
+    plan, request = context.plan, context.plan.request
+    limit = plan.time_limit
+    if plan.stall is None or plan.interactive:
+        return
+    if limit is not None and 0 <= limit <= plan.stall:
+        upto = units.format_time(limit)
+        yield Violation(
+            f"--stall {request.stall} is not shorter than the time limit of {upto}",
+            "request a longer --time, or a shorter --stall",
+        )
+    if {plan.output, plan.error or plan.output} == {"/dev/null"} and not request.checkpoint:
+        yield Violation(
+            "--stall has nothing to look at: the job has no log, and no --checkpoint",
+            "name what the program writes with --checkpoint",
         )
 
 

@@ -200,6 +200,11 @@ CASES: Dict[str, List[str]] = {
         *["generate", "-p", "amd_a100nv_8", "-N", "2", "--gpus-per-node", "2", *PYTORCH],
         *["--monitor", "train.py"],
     ],
+    "neuron-stall.sh": [*ONE_GPU, "--stall", "30m", "--checkpoint", "my run/last.pt", "train.py"],
+    "neuron-until-done-stall.sh": [
+        *["generate", "-p", "amd_a100nv_8", "-N", "2", "--gpus-per-node", "2", *PYTORCH],
+        *["--until-done", "--stall", "1h", "train.py"],
+    ],
     "neuron-array.sh": [*ONE_GPU, "-a", "0-9%2", "train.py"],
     "neuron-steps.sh": ["generate", "-f", "steps.yaml"],
     "neuron-body-signal.sh": [*ONE_GPU, "--signal", "USR1@60", "--body", "body.sh"],

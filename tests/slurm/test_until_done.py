@@ -213,6 +213,24 @@ def test_stops(how: str, options: List[str], causes: List[str], says: str, going
     wait_until(lambda: code.strip() in (f"{how}:0", ""))
 
 
+def test_goes_on_after_a_run_that_stalls(going: Sandbox) -> None:
+    """The first program saves as asked to; the other is deaf, and is ended."""
+    going.write("deaf.sh", "trap : TERM\nwhile :; do sleep 1; done\n")
+    saves = Going(going, "--gpus-per-node=1", "--stall=10s", "goes.py", "waits", "2")
+    assert saves.ended() == "COMPLETED"
+    assert saves.causes() == ["stall", "finished"]
+    assert "saved-1-0" in saves.exec("ls")
+    told = saves.exec("neuronctl", "why", saves.id).replace("\n", " ")
+    assert "Job" in told and "nothing changed in run 1 for 10 s" in told and "python" in told
+    deaf = ["--gpus-per-node=1", "--stall=10s", "--signal=TERM@15", "--max-runs=1"]
+    job = Going(going, *deaf, "--body", "../deaf.sh")
+    assert job.ended() == "FAILED"
+    assert job.causes() == ["stall"]
+    assert [words[5] for words in job.runs if words[1] == "end"] == ["still"]
+    told = job.exec("neuronctl", "why", job.id).replace("\n", " ")
+    assert "--stall ended it: for 10 s" in told and "that was the last of 1 runs" in told
+
+
 def test_a_checkpoint_tells_whether_anything_moved(going: Sandbox) -> None:
     job = Going(going, "--gpus-per-node=1", "--checkpoint=ran", "goes.py", "75", "9")
     job.begun(4)  # `ran` grows in each run

@@ -555,6 +555,19 @@ CASES: List[Case] = [
         ["to save 600 s before the end, and a run has 600 s", "--signal TERM@150"],
         {"until_done": True, "signal": "TERM@60", "time_limit": "10"},
     ),
+    ("NC344", {"checkpoint": "x"}, ["add --until-done or --stall"], {"stall": "5m"}),
+    (
+        "NC346",
+        {"stall": "30m", "time_limit": "30"},
+        ["--stall 30m is not shorter than the time limit of 00:30:00"],
+        {"stall": "29m", "time_limit": "30", "checkpoint": "x"},
+    ),
+    (
+        "NC346",
+        {"stall": "30m", "output": "/dev/null"},
+        ["--stall has nothing to look at", "--checkpoint"],
+        {"stall": "30m", "output": "/dev/null", "checkpoint": "x"},
+    ),
     (
         "NC345",
         {"until_done": True, "signal": "USR1@60", **here(imports=("lightning",))},

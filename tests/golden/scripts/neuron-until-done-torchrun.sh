@@ -112,7 +112,7 @@ note_end() {
     note end "$1 $2 $moved" "$seconds"
 }
 last_of() { awk -v word="$1" -v field="$2" 'word == "" || $2 == word { found = $field } END { print found }' "$runs_file"; }
-progress() { find -L "$checkpoint" -type f -printf '%T@ %s %p\n' 2>/dev/null | sort -n | tail -n 1 | cksum | cut -d ' ' -f 1; }
+progress() { find -L "$checkpoint" -type f -printf '%p %s %T@\n' 2>/dev/null | LC_ALL=C sort | cksum; }
 job_state() { squeue -h -t all -j "$SLURM_JOB_ID" -o %T; }
 # A run that could not note its end: its node died, or Slurm took it for another job.
 how_slurm_ended() {

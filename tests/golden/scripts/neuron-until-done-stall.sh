@@ -1,0 +1,325 @@
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --partition=amd_a100nv_8
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1  # torchrun starts the processes
+#SBATCH --cpus-per-task=16   # 2 GPUs x 8 cores per GPU
+#SBATCH --gres=gpu:2
+#SBATCH --time=2-00:00:00    # the default of neuron
+#SBATCH --comment="field=misc;appl=pytorch"
+#SBATCH --requeue
+#SBATCH --open-mode=append   # a requeued job keeps its log
+#SBATCH --signal=B:USR2@300  # then TERM goes to the program, to save
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+job() {
+    begin_run                                     # which run it is; at its end, end_run decides whether another one follows
+    meet_on_first_node                            # sets MASTER_ADDR and MASTER_PORT
+    export PYTHONUNBUFFERED=1                     # lines reach the log as printed
+    export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless you exported it
+    check_nodes || exit 1                         # programs, files, GPUs, the way to the first node
+    watch_for_stall                               # ends it if nothing changes for 1 h
+    launched=yes                                  # from here on, a failure is the program's
+    # Slurm signals this shell before the end; let it signal the tasks with TERM.
+    trap 'ask_to_save; scancel --signal=TERM "$SLURM_JOB_ID"' USR2
+    trap : TERM                                   # at scancel and the time limit: wait until the tasks have saved
+    # torchrun starts 2 processes of train.py on each of 2 nodes.
+    srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 \
+        bash -c "$(declare -f on_each_node supervise told_all pass_on); supervise LOCAL_RANK on_each_node" &
+    program=$!
+    wait_for_process "$program"
+}
+
+on_each_node() {  # exec: signals reach the program itself
+    exec torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
+        --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
+        train.py
+}
+
+# ---- Helpers, the same in every script of this kind: nothing below is yours. The last line starts job. ----
+
+# Begin a run, and note it in a file; end here if no other may follow.
+begin_run() {
+    runs_file=$PWD/train_$SLURM_JOB_ID.runs asked='' launched='' slurm_stops=''
+    ((${SLURM_RESTART_COUNT:-0})) || rm -f "$runs_file"  # of another job that had this id
+    touch "$runs_file" || exit 1
+    run=$(grep -c ' begin ' "$runs_file")
+    [ "$run" -eq 0 ] || [ "$(last_of '' 2)" = end ] || note_end - "$(how_slurm_ended)"
+    [ "$run" -eq 0 ] || may_go_on || exit 1
+    export NEURONCTL_RUN=$((run += 1))
+    trap ask_to_save USR2; trap 'end_run "$?"' EXIT
+    run_ends=$(SLURM_TIME_FORMAT=%s squeue -h -j "$SLURM_JOB_ID" -o %e)
+    export NEURONCTL_SAVE_FROM=$((${run_ends//[!0-9]/}0 / 10 - 360))  # Slurm may be a minute early
+    note begin "$SLURM_JOB_NODELIST" "$(progress)" "$(stat -L -c %s "/proc/$$/fd/1")" "$(stat -L -c %s "/proc/$$/fd/2")"
+    echo "run $run of at most 10, on $SLURM_JOB_NODELIST"
+}
+# At the end of a run: 0 is the end of all. What has saved as asked to, or says so with 75, or has met its time limit
+# goes on; so does what never got as far as the program.
+end_run() {
+    local code=$1 cause=failed
+    trap : USR2; trap 'exit "$code"' TERM
+    if [ "$code" -eq 0 ]; then cause=finished
+    elif stalled; then cause=stall
+    elif [ "$slurm_stops" ] && ((SECONDS >= slurm_stops)); then cause=limit
+    elif [ "$asked" ] || [ "$code" -eq 75 ]; then cause=saved
+    elif [ -z "$launched" ]; then cause=node
+    fi
+    # Slurm has ended it, for scancel or another job: if it starts it again, that run finds out why.
+    [ "$cause" = finished ] || [[ $(job_state) =~ ^(RUNNING)?$ ]] || exit "$code"
+    note_end "$code" "$cause"
+    echo "run $run ended with exit code $code: $cause"
+    [[ $cause == finished || $cause == failed ]] || ! may_go_on || requeue
+    exit "$code"
+}
+# Whether another run may follow; says why if not.
+may_go_on() {
+    local last
+    last=$(awk '$2 == "end" && $5 ~ /^(saved|limit|node|lost|stall)$/ && $6 == "still" { print $1 + 0, $5 }' "$runs_file" | tail -n 2)
+    if grep -q '^- cancel ' "$runs_file"; then says_over "it was cancelled"
+    elif [ "$run" -ge 10 ]; then says_over "that was the last of 10 runs"
+    elif [ "$last" = "$((run - 1)) ${last##* }"$'\n'"$run ${last##* }" ]; then
+        says_over "two runs without progress ended the same way: ${last##* }"
+    elif [ "$(grep -cE ' end [0-9]+ [0-9-]+ (lost|node) ' "$runs_file")" -gt 2 ]; then
+        says_over "nodes have failed more than 2 times"
+    fi
+}
+says_over() { echo "no other run follows: $1" >&2; note over "$1"; return 1; }
+# Have Slurm end this run, and start another. What was cancelled meanwhile is not to come back.
+requeue() {
+    until [ "$(job_state)" = RUNNING ] && scontrol requeue "$SLURM_JOB_ID"; do sleep 5; done
+    ! grep -q '^- cancel ' "$runs_file" || scancel "$SLURM_JOB_ID"
+    while sleep 1; do :; done  # until Slurm ends this shell
+}
+# Slurm says that the run is about to end. What has not ended shortly before is left to Slurm.
+ask_to_save() {
+    local left=$(((NEURONCTL_SAVE_FROM > 0 ? NEURONCTL_SAVE_FROM + 360 - $(date +%s) : 300) - 10))
+    ! stalled || left=300
+    asked=yes slurm_stops=$((SECONDS + (left > 1 ? left : 1)))
+    stalled || note asked TERM
+    echo "run $run: TERM to the program, to save; it has $left s"
+}
+note() { echo "$run $1 $(date +%s) ${*:2}" >>"$runs_file"; }
+note_end() {
+    local moved=still seconds least=60
+    seconds=$(($(date +%s) - $(last_of begin 3)))
+    [ "$seconds" -le 172800 ] || seconds=172800  # noted by the next one, which has waited
+    ! stalled || least=3660
+    [ "$seconds" -lt "$least" ] && [ -z "$(awk -v run="$run" '$1 == run && $2 == "asked"' "$runs_file")" ] || moved=moved
+    note end "$1 $2 $moved" "$seconds"
+}
+last_of() { awk -v word="$1" -v field="$2" 'word == "" || $2 == word { found = $field } END { print found }' "$runs_file"; }
+progress() { echo unknown; }
+stalled() { grep -q "^$run stall " "$runs_file"; }
+job_state() { squeue -h -t all -j "$SLURM_JOB_ID" -o %T; }
+# A run that could not note its end: its node died, or Slurm took it for another job.
+how_slurm_ended() {
+    case $(sacct -D -X -n -P -j "$SLURM_JOB_ID" -o State | grep -vE 'RUNNING|PENDING' | tail -n 1) in
+        PREEMPTED*) echo preempted ;;
+        REQUEUED*) echo requeued ;;
+        *) echo lost ;;
+    esac
+}
+# The processes meet on the first node, on this job's own port.
+meet_on_first_node() {
+    local first_node route
+    first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+    MASTER_ADDR=$(address_of "$first_node")
+    if [[ $MASTER_ADDR == 127.* ]]; then  # in the node's own /etc/hosts, as on Debian: take the route to the last
+        route=$(ip route get "$(address_of "$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tail -n 1)")")
+        MASTER_ADDR=$(sed -n 's/.* src \([^ ]*\).*/\1/p' <<<"$route")
+        export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-$(sed -n 's/.* dev \([^ ]*\).*/\1/p' <<<"$route")}"
+    fi
+    [[ $MASTER_ADDR && $MASTER_ADDR != 127.* ]] ||
+        { echo "$first_node has no address that other nodes can reach: '$MASTER_ADDR'" >&2; exit 1; }
+    export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
+}
+address_of() { getent ahostsv4 "$1" | awk '{ print $1; exit }'; }
+# Check every node and report each defect, instead of letting the training hang.
+check_nodes() {
+    echo "preflight: $SLURM_JOB_NODELIST, 2 GPUs per node"
+    srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 \
+        bash -c "$(declare -f check_node); check_node" </dev/null || return 1
+    echo "preflight: all is well"
+}
+check_node() {
+    local failed=0 gpus
+    defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+    if [ "$SLURM_NODEID" -eq 0 ]; then
+        # A node that could not come (124: the time is over) says so itself.
+        timeout 12 python3 -c 'import os, socket, sys
+try:
+    with socket.create_server((sys.argv[1], int(sys.argv[2]))) as server:
+        for _ in range(int(sys.argv[3])):
+            server.accept()[0].recv(1)
+except OSError as error:
+    why = os.strerror(error.errno) if error.errno else error
+    sys.exit(f"preflight: {socket.gethostname()}: port {sys.argv[2]} cannot be used: {why}")' \
+            "$MASTER_ADDR" "$MASTER_PORT" "$((SLURM_JOB_NUM_NODES - 1))" || [ "$?" -eq 124 ] || failed=1
+    else
+        SECONDS=0
+        until timeout 2 bash -c 'exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT"' 2>/dev/null; do
+            [ "$SECONDS" -lt 8 ] || { defect "cannot reach $MASTER_ADDR port $MASTER_PORT, the first node"; break; }
+            sleep 0.2
+        done
+    fi
+    command -v torchrun >/dev/null || defect 'no program on PATH: torchrun'
+    [ -r train.py ] || defect 'cannot read train.py'
+    gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")  # 0: no list, all are seen
+    [ "$gpus" -eq 0 ] || [ "$gpus" -ge 2 ] || defect "2 GPUs requested, $gpus available"
+    if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
+    elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || defect 'rocm-smi finds no GPU'
+    fi >/dev/null
+    return "$failed"
+}
+# If the log does not change for 1 h, keep the stacks of the job's processes, and end the run.
+watch_for_stall() {
+    (bash -c "$(declare -f watch_log log_state keep_stacks show_stacks abort_python); watch_log \"\$@\"" bash \
+        "$$" "$runs_file" 3>&1 4>&2 </dev/null &>/dev/null &)
+}
+watch_log() {
+    local batch_shell=$1 runs_file=$2 seen now quiet=0 file log='' stacks
+    trap '' HUP INT QUIT USR1 USR2 ALRM XCPU
+    seen=$(log_state)
+    while sleep 60 && kill -0 "$batch_shell"; do
+        now=$(log_state)
+        if [ "$now" != "$seen" ]; then
+            seen=$now quiet=0
+            continue
+        fi
+        [ "$seen" ] || continue
+        (((quiet += 60) >= 3600)) || continue
+        ! grep -q "^$NEURONCTL_RUN asked " "$runs_file" || return 0  # it is about to end anyway
+        stacks=$(keep_stacks)
+        if [ "$(log_state)" != "$seen" ]; then quiet=0; continue; fi
+        for file in 4 3; do
+            [ ! -f "/proc/self/fd/$file" ] || log=$(readlink "/proc/self/fd/$file")
+        done
+        [ -z "$log" ] || printf '@stall\t%s\t%s\t%s\t%s\n%s\n' "$SLURM_JOB_ID" "$(date +%s)" 3600 \
+            "${NEURONCTL_RUN:-1}" "$stacks" >>"${log% (deleted)}.stacks"
+        echo "$NEURONCTL_RUN stall $(date +%s)" >>"$runs_file"
+        echo "run $NEURONCTL_RUN no longer moves: for 1 h, this log has not changed" >&4
+        ! grep -q '@process.*[[:blank:]]\(no py-spy\|py-spy failed\)$' <<<"$stacks" ||
+            { timeout 60 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0 \
+                bash -c "$(declare -f abort_python); abort_python"; sleep 3; }
+        kill -USR2 "$batch_shell"
+        return 0
+    done
+}
+# Sizes and times of the logs that are files, also of one that somebody has removed.
+log_state() { stat -L -c '%F %s %.Y' /proc/self/fd/3 /proc/self/fd/4 | grep '^regular'; }
+# The stacks on all nodes, each line behind the number of its node.
+keep_stacks() {
+    timeout 180 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0 --label \
+        bash -c "$(declare -f show_stacks); show_stacks"
+}
+# What of Python handles ABRT and not TERM, as with faulthandler, prints its stacks into the log, and has nothing to save.
+abort_python() {
+    local file pid handled
+    for file in $(grep -lz "^SLURM_JOB_ID=$SLURM_JOB_ID\$" /proc/[0-9]*/environ); do
+        pid=${file//[!0-9]/}
+        [[ /proc/$pid/ns/net -ef /proc/self/ns/net && $(readlink "/proc/$pid/exe") == *python* ]] || continue
+        handled=0x0$(sed -n 's/^SigCgt:[[:blank:]]*//p' "/proc/$pid/status")
+        ((!(handled >> 5 & 1) || handled >> 14 & 1)) || kill -ABRT "$pid"
+    done
+}
+# Print "@process node pid rank state name tool" of each of the job's processes on this node, and its stacks below.
+show_stacks() {
+    local files file thread pid name state line own rank step path python spy tool told begun=$SECONDS
+    mapfile -t files < <(grep -lz "^SLURM_JOB_ID=$SLURM_JOB_ID\$" /proc/[0-9]*/environ 2>/dev/null)
+    for file in "${files[@]}"; do
+        pid=${file//[!0-9]/}
+        [[ /proc/$pid/ns/net -ef /proc/self/ns/net ]] || continue  # nodes that are namespaces of one machine
+        name='' rank='' own='' step='' path='' python='' tool='' told=''
+        read -r name <"/proc/$pid/comm" || continue  # it has ended
+        read -r state <"/proc/$pid/stat" || continue
+        state=${state##*) }
+        while IFS= read -rd '' line; do
+            python=${python:-$line}
+            [[ ! $line =~ show_stacks|sample_node ]] || continue 2  # who looks, and the sampler
+        done <"/proc/$pid/cmdline"
+        while IFS= read -rd '' line; do
+            case $line in
+                RANK=*) own=${line#*=} ;;
+                SLURM_PROCID=*) rank=${line#*=} ;;
+                SLURM_STEP_ID=*) step=yes ;;  # which the batch shell has not, and it is no rank
+                PATH=*) path=${line#*=} ;;
+            esac
+        done <"$file"
+        if [[ $(readlink "/proc/$pid/exe") == *python* ]]; then
+            tool='no py-spy'
+            if spy=$(PATH=$path:$PATH:${python%/*} && command -v py-spy); then
+                tool='py-spy failed'
+                if ((SECONDS < begun + 60)); then
+                    told=$(timeout 20 "$spy" dump --pid "$pid") && tool=py-spy || told=''
+                fi
+            fi
+        fi
+        printf '@process\t%s\t%s\t%s\t%s\t%s\t%s\n' "${SLURMD_NODENAME:-$(hostname -s)}" "$pid" \
+            "${own:-${step:+$rank}}" "${state%% *}" "$name" "$tool"
+        if [ -n "$told" ]; then
+            sed '/^Process /d; /^ *$/d' <<<"$told"
+            continue
+        fi
+        for thread in "/proc/$pid/task"/*; do
+            line=''
+            read -r name <"$thread/comm" || continue
+            read -r state <"$thread/stat" || continue
+            read -r line <"$thread/wchan" || true  # it has no line's end
+            state=${state##*) }
+            printf 'thread %s: state %s%s\n' "$name" "${state%% *}" "${line:+, in ${line/#0/user space}}"
+        done | sort | uniq -c | sed 's/^ *//'
+    done 2>/dev/null
+}
+# Run a function in the background, hand signals on to it, and end with its exit code.
+# TERM goes to those of its processes that have the variable $1, in place of the launcher.
+supervise() {
+    local launcher_mark=$1 told=-1 job_witness supervised supervised_code
+    shift
+    send() { kill -s "$1" "$supervised" 2>/dev/null; }
+    (trap '' HUP USR1 USR2; exec tail --pid=$$ -f /dev/null) </dev/null &>/dev/null & job_witness=$!; disown 2>/dev/null || true
+    trap 'send HUP' HUP; trap 'send INT' INT; trap 'send USR1' USR1; trap 'send USR2' USR2
+    # By Slurm, twice at the time limit: end with 1, before its KILL, not to hide the exit code of another that failed.
+    trap '((SECONDS <= told)) || { told=$((SECONDS + 1)); told_all || pass_on TERM "$supervised" "$launcher_mark"; }' TERM
+    (trap - INT QUIT; "$@") <&0 &  # bash ignores INT and QUIT in the background
+    supervised=$!
+    while kill -0 "$supervised" 2>/dev/null; do  # a signal to 'wait' as it ends would lose its exit code
+        sleep 0.5
+    done
+    wait "$supervised"; supervised_code=$?
+    # Slurm may signal this shell after its program, and a task that has yet to set its trap would die of that signal.
+    ((supervised_code == 0 || told >= 0 || supervised_code != 143 && SECONDS > 3)) || sleep 3
+    kill -KILL "$job_witness" 2>/dev/null; exit "$((told >= 0 && supervised_code == 143 ? 1 : supervised_code))"
+}
+# Whether Slurm has sent TERM to every process (proctrack/linuxproc), so that the witness died of it, or to its tasks alone.
+told_all() { for _ in 1 2 3 4 5; do kill -0 "${job_witness:-$$}" 2>/dev/null || return 0; sleep 0.1; done; false; }
+# Wait for a process and end with its exit code.
+wait_for_process() {
+    while kill -0 "$1" 2>/dev/null; do  # a signal to 'wait' as it ends would lose its exit code
+        sleep 0.5 || true
+        ((SECONDS < ${slurm_stops:-SECONDS + 1})) || exit 1
+    done
+    wait "$1"
+}
+# Send the signal $1 to the processes below $2: to each that handles it, or else to those below that one, as a shell
+# that merely waits for one would die of it. With $3: only to those that have this variable. Fails if none handles it.
+pass_on() {
+    local IFS=$'\n' child handled number unheard=1
+    number=$(kill -l "$1")
+    for child in $(grep -ls "^PPid:[[:blank:]]$2\$" /proc/[0-9]*/status | sed 's/[^0-9]//g'); do
+        ! grep -qsx srun "/proc/$child/comm" || { unheard=0; continue; }  # whose tasks are Slurm's to signal
+        handled=0
+        if [ -z "${3-}" ] || grep -qsz "^$3=" "/proc/$child/environ"; then
+            handled=$(sed -n 's/^Sig\(Blk\|Cgt\):[[:blank:]]*/0x/p' "/proc/$child/status" 2>/dev/null | paste -sd '|') || true
+            : "${handled:=0}"
+        fi
+        if ((handled >> number - 1 & 1)); then
+            kill -s "$1" "$child" 2>/dev/null && unheard=0
+            continue
+        fi
+        ! pass_on "$1" "$child" "${3-}" || unheard=0
+    done
+    return "$unheard"
+}
+
+job

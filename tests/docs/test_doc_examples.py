@@ -49,9 +49,9 @@ def understand(argv: List[str]) -> None:
     context = root.make_context("neuronctl", argv[1:2])
     command, rest = root.get_command(context, argv[1]), argv[2:]
     assert command is not None, f"no such command: {argv[1]}"
-    context = click.Context(command, info_name=argv[1], parent=context)
     if not isinstance(command, click.Group) and "--help" not in rest:
-        command.make_context(command.name, list(rest))
+        command.make_context(command.name, list(rest), parent=context)
+    context = click.Context(command, info_name=argv[1], parent=context)
     while isinstance(command, click.Group):
         found = command.get_command(context, rest[0])
         assert found is not None, f"no such command: {rest[0]}"

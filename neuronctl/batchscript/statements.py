@@ -188,7 +188,7 @@ def returns(text: str) -> bool:
 
 def uses_arguments(text: str) -> Optional[int]:
     """The first line, from 1, that refers to the arguments of the script; None where none does."""
-    if re.search(r"(?m)^\s*set\s+--", text):
+    if re.search(r"(?m)^[ \t]*set[ \t]+--", text):
         return None  # it has arguments of its own making
     for node in _outside_functions(text):
         if node.type in ("simple_expansion", "expansion"):

@@ -198,7 +198,7 @@ def _python_text(request: JobRequest) -> str:
     if file is None or not os.path.isfile(path):
         return ""
     text = _head(path, 500_000).decode("utf-8", "replace")
-    return re.sub(r"(?m)^\s*#.*", "", text)
+    return re.sub(r"(?m)^[ \t]*#.*", "", text)
 
 
 def _copies(plan: JobPlan) -> str:

@@ -350,7 +350,7 @@ def setup(texts: Sequence[str], strict: bool) -> Tuple[str, ...]:
 
 def shell_text(text: str) -> str:
     """Return shell text that can stand in a script; raise ValueError if it is empty or cannot."""
-    if re.search(r"(?m)^\s*[^#\s]", text) is None:
+    if re.search(r"(?m)^[^\S\n]*[^#\s]", text) is None:
         raise ValueError("is empty")
     for line in text.split("\n"):
         if line.strip():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import Iterator, Optional
+from typing import Dict, Iterator, Optional
 
 from neuronctl.batchscript.model import SourceSpan
 from neuronctl.batchscript.shell_text import INITIALIZES
@@ -126,14 +126,16 @@ def _with_index(path: str, index: str = "%a") -> str:
     return f"{head}-{index}.{tail}" if dot and head and "/" not in tail else f"{path}-{index}"
 
 
+def _knows_index(line: str) -> bool:
+    """Whether a line gives the index a default, or asks whether there is one."""
+    _, name, behind = line.partition(_INDEX)
+    asks = rf"{_INDEX}:?[-=+?]|(\[|test) -[nz] \S*{_INDEX}|-v {_INDEX}"
+    return bool(name) and ("]]" in behind or re.search(asks, line) is not None)
+
+
 @script_rule(WARNING, "NC654", "array index without an array", "by_absence")
 def no_array(facts: ScriptFacts) -> Iterator[Violation]:
-    # Whoever gives it a default, or asks whether there is one, knows.
-    knows = (
-        rf"{_INDEX}(:?[-=+?]|[^\n]*\]\])|(\[|test) -[nz] \S*{_INDEX}|-v {_INDEX}"
-        rf"|^\s*(export )?{_INDEX}="
-    )
-    if facts.has("array") or not facts.header.given or re.search(knows, facts.text, re.MULTILINE):
+    if facts.has("array") or not facts.header.given or any(map(_knows_index, facts.lines)):
         return
     words = (
         word
@@ -145,7 +147,9 @@ def no_array(facts: ScriptFacts) -> Iterator[Violation]:
     places = [word.place for word in (*words, *set_from) if _INDEX in word.names]
     if places:
         # It may come with the command line; a remark that shows it says so.
-        shown = re.search(r"--array|sbatch\b.* -a|^#SBATCH.*%[0-9]*[aA]", facts.text, re.MULTILINE)
+        shown = re.search(
+            r"--array|sbatch\b.{0,500} -a|^#SBATCH.*%[0-9]*[aA]", facts.text, re.MULTILINE
+        )
         yield Violation(
             f"nothing here makes an array of the job: ${_INDEX} is empty, unless sbatch gets "
             "--array on its command line",
@@ -161,11 +165,14 @@ def beyond_the_list(facts: ScriptFacts) -> Iterator[Violation]:
     tasks = tasks_of(array.value or "") if array is not None else None
     if array is None or tasks is None:
         return
+    counts: Dict[str, Optional[int]] = {}
     for number, line in enumerate(facts.lines, 1):
         if line.lstrip().startswith("#"):
             continue
-        for match in re.finditer(r"\$\{(\w+)\[([^]]+)\]\}", line):
-            count, offset = _elements(facts, match[1]), _offset(facts, match[2])
+        for match in re.finditer(r"\$\{(\w{1,200})\[([^]]{1,200})\]\}", line):
+            if match[1] not in counts:
+                counts[match[1]] = _elements(facts, match[1])
+            count, offset = counts[match[1]], _offset(facts, match[2])
             if count is None or offset is None:
                 continue
             first, last = -offset, count - 1 - offset

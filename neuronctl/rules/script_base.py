@@ -167,6 +167,8 @@ class ScriptFacts:
             tasks = self.tasks
         if tasks is None and self.has("ntasks-per-gpu"):
             return None
+        if tasks == 0:
+            return None  # srun refuses it
         if tasks is not None:
             nodes = nodes or min(self.plan.nodes, tasks)
             return nodes, -(-tasks // nodes)

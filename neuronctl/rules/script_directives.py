@@ -500,7 +500,7 @@ def _in_commands(facts: ScriptFacts) -> Iterator[Violation]:
                 )
                 return
     for number, line in enumerate(facts.lines if facts.header.for_bash else (), 1):
-        odd = re.search(rf"\$\{{[^}}]*[{LIKE_A_SPACE}{LIKE_NOTHING}]", line)
+        odd = re.search(rf"\$\{{[^}}]{{0,200}}[{LIKE_A_SPACE}{LIKE_NOTHING}]", line)
         if odd and not line.lstrip().startswith("#"):
             yield Violation(
                 f"bash stops at this: U+{ord(odd[0][-1]):04X} within braces is no part of a name",

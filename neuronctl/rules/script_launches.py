@@ -434,7 +434,7 @@ def no_program(facts: ScriptFacts) -> Iterator[Violation]:
             else [usual for usual in _USUAL if _mixed(words[0], usual)]
         )
         defined = (
-            re.search(rf"(?m)^\s*(function |alias )?{re.escape(words[0])}\b *[(=]", facts.text)
+            re.search(rf"(?m)^[ \t]*(function |alias )?{re.escape(words[0])}\b *[(=]", facts.text)
             if meant
             else None
         )

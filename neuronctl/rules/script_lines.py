@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from difflib import get_close_matches as close_matches
-from typing import Dict, FrozenSet, Iterator, List, Optional, Sequence, Tuple
+from itertools import accumulate, islice
+from typing import Dict, FrozenSet, Iterator, List, Optional, Sequence, Set, Tuple
 
 from neuronctl.batchscript.edits import edited
 from neuronctl.batchscript.launches import PYTHON, SHELL, Launch
 from neuronctl.batchscript.model import SCRIPT, Edit, SourceSpan
-from neuronctl.batchscript.shell_text import Assignment, Command, read_shell
+from neuronctl.batchscript.shell_text import Command, read_shell
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
@@ -38,6 +40,7 @@ def not_exported(facts: ScriptFacts) -> Iterator[Violation]:
     )
     awaited = _awaited_names(facts.launches)
     last = max((run.command.place.line for run in facts.launches if run.works), default=0)
+    used = _used_names(facts)
     for assignment in shell.assignments:
         name, line = assignment.name, assignment.place.line
         others = shell.assigned(name)
@@ -49,7 +52,7 @@ def not_exported(facts: ScriptFacts) -> Iterator[Violation]:
             read = None
         if name == "CUDA_VISIBLE_DEVICES" and facts.plan is not None and facts.plan.gpus_per_node:
             continue  # Slurm has exported it
-        if awaits or (read and not _is_used(facts, assignment)):
+        if awaits or (read and name not in used):
             who = "the shell that is to expand it does not get" if awaits else "no program gets"
             yield Violation(
                 f"{name} is not exported: {who} it",
@@ -75,21 +78,25 @@ def _awaited_names(launches: Sequence[Launch]) -> Dict[str, int]:
     return found
 
 
-def _is_used(facts: ScriptFacts, variable: Assignment) -> bool:
-    """Whether the batch shell itself uses a variable, but to show it."""
-    shown = 0
+def _used_names(facts: ScriptFacts) -> Set[str]:
+    """The variables that the batch shell itself uses, but to show them."""
+    shown: Dict[str, int] = Counter()
     for command in facts.shell.commands:
+        shows = command.name in ("echo", "printf")
         for word in command.words:
-            mentions = len(re.findall(rf"\$\{{?{variable.name}\b", word.raw))
-            kept = (
-                variable.name not in word.names
-            )  # the program's shell is to expand it, and has it not
-            shown += mentions if kept or command.name in ("echo", "printf") else 0
-    listed = re.search(
-        rf"--export[= ]\S*\b{variable.name}\b|\benv\b.*\b{variable.name}=", facts.text
-    )
-    every = len(re.findall(rf"\$\{{?{variable.name}\b|\(\([^)\n]*\b{variable.name}\b", facts.text))
-    return listed is not None or every > shown
+            for name in re.findall(r"\$\{?(\w+)", word.raw):
+                # Else the program's shell is to expand it, and has it not.
+                shown[name] += shows or name not in word.names
+    every = Counter(re.findall(r"\$\{?(\w+)", facts.text))
+    for within in re.findall(r"\(\(([^()\n]{0,500})", facts.text):
+        every.update(re.findall(r"(?<![$\w{])\w+", within))
+    used = {name for name, times in every.items() if times > shown[name]}
+    for line in facts.lines:
+        for listed in re.findall(r"--export[= ](\S+)", line):
+            used.update(re.findall(r"\w+", listed))
+        given = re.search(r"\benv\b", line)
+        used.update(re.findall(r"(\w+)=", line[given.end() :]) if given is not None else ())
+    return used
 
 
 _OWN_PLACE = re.compile(r"\$(0|BASH_SOURCE)\b|\$\{(0|BASH_SOURCE(\[0\])?)[:}]")
@@ -112,11 +119,10 @@ def own_directory(facts: ScriptFacts) -> Iterator[Violation]:
         for word in command.words[1:]:
             if _ITS_DIRECTORY.search(word.raw) or (asks and _OWN_PLACE.search(word.raw)):
                 found.append(command.place)
+    starts = (re.match(r"[ \t]*(if|fi)\b", line) for line in facts.lines)
+    open_ones = [*accumulate(0 if word is None else 1 - 2 * (word[1] == "fi") for word in starts)]
     for place in sorted(found, key=lambda place: (place.line, place.column)):
-        before = "\n".join(facts.lines[: place.line])
-        open_ones = len(re.findall(r"^\s*if\b", before, re.MULTILINE))
-        open_ones -= len(re.findall(r"^\s*fi\b", before, re.MULTILINE))
-        if open_ones > 0 or "SLURM_" in facts.lines[place.line - 1]:
+        if open_ones[place.line - 1] > 0 or "SLURM_" in facts.lines[place.line - 1]:
             continue
         yield Violation(
             "in a job, this is the directory of Slurm's copy of the script, which has none of the "
@@ -343,8 +349,9 @@ def _joined(facts: ScriptFacts) -> Iterator[Violation]:
 
 
 _TEST = re.compile(
-    r"(?:^|[;&|]|\b(?:if|elif|while|until)\b)\s*(!\s*)?(\[[^\s\[:\]][^\s]*)\s.*\]\s*(;|$|&|\|)"
+    r"(?:^|[;&|]|\b(?:if|elif|while|until)\b)\s*(?:!\s*)?(\[[^\s\[:\]]\S{0,200})(?=\s)"
 )
+_END_OF_TEST = re.compile(r"\]\s*(?:;|$|&|\|)")
 
 
 def _grown_together(facts: ScriptFacts) -> Iterator[Violation]:
@@ -363,11 +370,12 @@ def _grown_together(facts: ScriptFacts) -> Iterator[Violation]:
                 )
     for number, line in enumerate(facts.lines if facts.header.for_bash else (), 1):
         match = _TEST.search(line)
-        if match is not None and not line.lstrip().startswith("#"):
+        ends = match is not None and _END_OF_TEST.search(line, match.end()) is not None
+        if match is not None and ends and not line.lstrip().startswith("#"):
             yield Violation(
-                f"there is no command {match[2]}: bash needs a blank behind [",
+                f"there is no command {match[1]}: bash needs a blank behind [",
                 "write [ and ] with blanks around them",
-                place=SourceSpan(number, match.start(2) + 1, match.end(2) + 1),
+                place=SourceSpan(number, match.start(1) + 1, match.end(1) + 1),
                 severity=WARNING,
             )
 
@@ -419,11 +427,11 @@ def lost_options(facts: ScriptFacts) -> Iterator[Violation]:
         for command in (facts.shell.commands if facts.header.for_bash else ())
         if command.words
         and command.place.line > 1
+        and not facts.lines[command.place.line - 1][: command.place.column - 1].strip()
         and (
             re.match(r"--?[A-Za-z]", command.words[0].raw)
             or re.search(r"\\[ \t]+$", facts.lines[command.place.line - 2])
         )
-        and not facts.lines[command.place.line - 1][: command.place.column - 1].strip()
         # Where bash joins the two lines, it is the first word all the same.
         and not re.search(
             r"^\s*[^#\s].*(?<!\\)(?:\\\\)*\\$|^\s*\\$", facts.lines[command.place.line - 2]
@@ -534,13 +542,17 @@ def interactive(facts: ScriptFacts) -> Iterator[Violation]:
 
 @script_rule(WARNING, "NC659", "lines behind the end")
 def behind_exit(facts: ScriptFacts) -> Iterator[Violation]:
+    sure = [run for run in facts.launches if run.command.sure]
+    last = max((run.place.line for run in sure if run.works), default=0)
     for ends in facts.shell.calls("exit", "exec"):
         line = ends.place.line
         if ends.name == "exec" and len(ends.words) < 2:
             continue  # it opens a file
-        after = [run for run in facts.launches if run.command.sure and run.place.line > line]
+        if not ends.sure or line >= last:
+            continue
         before = facts.lines[line - 1][: ends.place.column - 1]
-        if ends.sure and not before.strip() and any(run.works for run in after):
+        if not before.strip():
+            after = [run for run in sure if run.place.line > line]
             yield Violation(
                 f"the script ends here: line {after[0].place.line} and what follows it never runs",
                 "remove the line, or the lines below it"
@@ -611,13 +623,21 @@ def not_set(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _misspelled(facts, used)
 
 
+def _known_to(line: str) -> Iterator[str]:
+    """The variables of Slurm's that a line sets, gives a default, or asks about."""
+    asks = re.search(r"(\[|test|-v) ", line) if "SLURM_" in line else None
+    for match in re.finditer(r"(SLURM_\w*)(:?[-=+?])?", line):
+        if match[2] or (asks is not None and asks.end() <= match.start()):
+            yield match[1]
+
+
 def _not_set_by_slurm(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterator[Violation]:
     if facts.plan is None or not facts.header.given or facts.header.components > 1:
         return
+    known = frozenset(name for line in facts.lines for name in _known_to(line))
     for name, place in used.items():
         options = _ONLY_WITH.get(name)
-        knows = rf"{name}:?[-=+?]|(\[|test|-v) .*\b{name}\b|(^|\s){name}="
-        if not name.startswith("SLURM_") or re.search(knows, facts.text, re.MULTILINE):
+        if not name.startswith("SLURM_") or name in known:
             continue
         if options and not facts.has(*options) and not facts.header.unread.intersection(options):
             yield Violation(
@@ -634,21 +654,34 @@ def _not_set_by_slurm(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterat
             )
 
 
-_SETTERS = "for|read|mapfile|readarray|local|declare|getopts"
+_SETTERS = re.compile(r"\b(for|read|mapfile|readarray|local|declare|getopts)\b")
+_SET = re.compile(r"(\w+)(\+?=|\[|:?[-?+])")
+_MOST_NAMES = 100
+"""So many are compared with each other."""
+
+
+def _set_in(line: str) -> Iterator[str]:
+    """The variables that a line may set."""
+    setter = _SETTERS.search(line)
+    yield from re.findall(r"\w+", line[setter.end() :]) if setter is not None else ()
+    last = line.rfind("]=")
+    for match in _SET.finditer(line):
+        if match[2] != "[" or match.end() <= last:
+            yield match[1]
 
 
 def _misspelled(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterator[Violation]:
     """A variable that nothing sets, beside one that is almost the same and that nothing uses."""
+    times = Counter(re.findall(r"\w+", facts.text))
     idle = {
         variable.name: variable
         for variable in facts.shell.assignments
-        if not variable.exported and len(re.findall(rf"\b{variable.name}\b", facts.text)) == 1
+        if not variable.exported and times[variable.name] == 1
     }
-    for name, place in used.items() if idle else ():
-        sets = rf"\b{name}(\+?=|\[.*\]=|:?[-?+])|\b({_SETTERS})\b.*\b{name}\b"
-        if len(name) < 4 or re.search(sets, facts.text):
-            continue
-        for other, assigned in idle.items():
+    known = frozenset(name for line in facts.lines for name in _set_in(line)) if idle else ()
+    unset = ((name, place) for name, place in used.items() if len(name) > 3 and name not in known)
+    for name, place in islice(unset, _MOST_NAMES) if idle else ():
+        for other, assigned in islice(idle.items(), _MOST_NAMES):
             same = _plain_name(name) == _plain_name(other)
             if assigned.place.line < place.line and (
                 same or close_matches(name, [other], cutoff=0.87)
@@ -710,17 +743,20 @@ def longer(facts: ScriptFacts) -> Iterator[Violation]:
     if limit is None or not facts.has("time"):
         return
     commands = [other for other in facts.shell.commands if not other.captured]
-    for at, command in enumerate(commands):
-        behind = [other for other in commands[at + 1 :] if other.name not in _SAYS]
+    last = max((at for at, command in enumerate(commands) if command.name not in _SAYS), default=0)
+    for at, command in enumerate(commands[:last]):
+        if command.name not in ("timeout", "sleep"):
+            continue
         given = next((value for value in command.arguments if value and value[0].isdigit()), "")
         match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", given)
-        if command.name not in ("timeout", "sleep") or match is None or not behind:
+        if match is None:
             continue
         seconds = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
         if seconds > limit and not command.background:
+            behind = next(each for each in commands[at + 1 :] if each.name not in _SAYS)
             yield Violation(
                 f"{command.name} {given} is longer than the job, which ends after "
-                f"{duration(limit)}: line {behind[0].place.line} is not reached",
+                f"{duration(limit)}: line {behind.place.line} is not reached",
                 "write less than --time, such that the rest has time, too",
                 place=command.place,
             )

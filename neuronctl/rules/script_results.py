@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Iterator, List, Optional, Tuple
+from typing import Iterator, List, Optional, Set, Tuple
 
 from neuronctl.batchscript.launches import PYTHON, SHELL, Launch
 from neuronctl.batchscript.shell_text import Command, ShellWord
@@ -107,21 +107,30 @@ def left_on_the_node(facts: ScriptFacts) -> Iterator[Violation]:
             return
 
 
+_MOST_PATHS = 50
+"""Of so many, the uses are looked for."""
+
+
 def _on_the_first_node(facts: ScriptFacts) -> Iterator[Violation]:
     """Data that the batch shell puts on its own node, for a step on several."""
     if facts.plan is None or facts.plan.nodes < 2 or facts.shell.calls("sbcast"):
         return
+    if re.search(r"srun[^\n]{0,500}\b(cp|rsync|tar|unzip)\b", facts.text):
+        return  # each node is filled
+    told: Set[str] = set()
     for command in facts.shell.calls("cp", "rsync", "tar", "unzip"):
         copies = command.name in ("cp", "rsync")
         words = command.words[-1:] if copies else command.words[1:]
         paths = [_value(facts, word.text).strip("\"'").rstrip("/") for word in words]
-        for path in paths if not command.captured else ():
+        for path in paths if not command.captured and len(told) < _MOST_PATHS else ():
+            if path in told:
+                continue
+            told.add(path)
             for start in facts.starts if OF_THE_NODE.match(path) and len(path) > 5 else ():
                 line, launch = start.launch.place.line, start.launch
                 reads = any(word.text.strip("\"'").startswith(path) for word in launch.own_words)
-                filled = re.search(r"srun[^\n]*\b(cp|rsync|tar|unzip)\b[^\n]*", facts.text)
                 several = (start.nodes or 1) > 1 and line > command.place.line
-                if reads and several and not filled and launch.kind in (PYTHON, SHELL):
+                if reads and several and launch.kind in (PYTHON, SHELL):
                     yield Violation(
                         f"this fills {path} on the first node alone, and line {line} reads it on "
                         f"{start.nodes} nodes",

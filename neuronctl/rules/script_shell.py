@@ -628,7 +628,11 @@ def first_node(facts: ScriptFacts) -> Iterator[Violation]:
     for assigned in facts.shell.assignments:
         listed = re.match(r"\"?\$\{?SLURM_(JOB_)?NODELIST\b(\}\"?$|\"?$|:|%|/)", assigned.word.raw)
         about = re.search(r"(?i)addr|host|master|head|url|ip$", assigned.name)
-        if listed and about and not re.search(rf"hostnames? .*{assigned.name}\b", facts.text):
+        if (
+            listed
+            and about
+            and not re.search(rf"hostnames? .{{0,500}}{assigned.name}\b", facts.text)
+        ):
             cut = listed[2][:1] in (":", "%", "/")
             yield Violation(
                 "the list of nodes is written as node[01-02], or otherwise, and "
@@ -652,6 +656,9 @@ UNFILLED = re.compile(r"<[A-Za-z][\w .@-]*>|\{[A-Za-z][\w .@-]*\}")
 
 _IN_CAPITALS = re.compile(r"(YOUR|MY)_[A-Z_]+|[A-Z]+(_[A-Z]+)*_(NAME|HERE)")
 """The same in other templates: ``ACCOUNT_NAME``."""
+
+
+_BRACES = re.compile(r"(?<=\s)\{[A-Za-z][\w.-]*(?: [\w.-]+)*\}(?=\s|$)")
 
 
 @script_rule(ERROR, "NC643", "shell text that cannot be read")
@@ -694,10 +701,10 @@ def syntax(facts: ScriptFacts) -> Iterator[Violation]:
                 place=command.words[-1].place,
                 severity=WARNING,
             )
+    # To bash, braces without a comma are letters: {Environment Name} is two words.
+    unfilled = {number: _BRACES.findall(line)[:20] for number, line in enumerate(facts.lines, 1)}
     for command in facts.shell.commands if facts.header.for_bash else ():
-        # To bash, braces without a comma are letters: {Environment Name} is two words.
-        text = facts.lines[command.place.line - 1]
-        for braces in re.findall(r"(?<=\s)\{[A-Za-z][\w.-]*(?: [\w.-]+)*\}(?=\s|$)", text):
+        for braces in unfilled[command.place.line]:
             first = braces.split()[0]
             word = next((word for word in command.words[1:] if word.raw == first), None)
             if word is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import List
 
-from bounds import bounded, inputs
+import pytest
+from bounds import bounded, grows, inputs
 from hypothesis import example, given
 from hypothesis import strategies as st
 from test_scripts import LINES
@@ -43,3 +44,25 @@ def test_lines_that_repeat(lines: List[str], in_turn: bool) -> None:
         judge_text("job.sh", text, catalog, catalog.cluster())
     with bounded(), contextlib.suppress(UsageError):
         draft_job_file(text, "job.sh", catalog.cluster())
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *("\n", "\n ", "a; ", "exit 1\n", "sleep 1 & ", "[[ $SLURM_ARRAY_TASK_ID ", "${A[", ";[a"),
+        *("#((", "abcd@=1 a $abce@\n", "${", "export NCCL_X@=1\n"),
+    ],
+)
+def test_time_grows_with_the_length(piece: str) -> None:
+    """Each of these once took time in proportion to the square of the length."""
+    catalog = load(None)
+
+    def check_and_import(length: int) -> None:
+        text = TOP + "#SBATCH --array=0-9\n" * ("A[" in piece)
+        while len(text) < length:
+            text += piece.replace("@", str(len(text)))
+        judge_text("job.sh", text, catalog, catalog.cluster())
+        with contextlib.suppress(UsageError):
+            draft_job_file(text, "job.sh", catalog.cluster())
+
+    assert grows(check_and_import, 2500) < 10

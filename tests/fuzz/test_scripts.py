@@ -79,6 +79,7 @@ _MENDS_SHOW_MORE = {"NC601", "NC602"}
 @inputs(0.5)
 @given(text=st.one_of(mutated(), st.text()))
 @example(text="#!#SBATCH —time=1\n/bin/bash\n")
+@example(text="#!/bin/bash\n#SBATCH -n 1\nsrun -n 0 a\n")
 @example(text="#!/bin/sh —l\n#SBATCH -n 1\n[[ a ]]\n")
 @example(text='#!/bin/bash\n#SBATCH -n 1\nbash -c "$(declare -f ' + "a" * 60 + "\n")
 @example(text="#!/bin/bash\n#SBATCH -n 1\nsrun --pty bash -c 'sh; bash'\nbash -c 'sh'\n")

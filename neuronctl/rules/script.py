@@ -14,6 +14,7 @@ from neuronctl.rule_codes import WARNING
 from neuronctl.rules import (  # noqa: F401
     script_arrays,
     script_directives,
+    script_gpus,
     script_launches,
     script_lines,
     script_results,

@@ -381,17 +381,53 @@ def minutes(facts: ScriptFacts) -> Iterator[Violation]:
             "write 5 for minutes, or 5:00:00 for hours",
             place=given.place,
         )
+    else:
+        yield from _too_short(facts, given)
     if not re.fullmatch(r"[0-9]+:[0-9]+", given.value or ""):
         return
     seconds = units.parse_duration(given.value or "")
     # Half a day, a day, or as a clock shows it: few people mean minutes.
-    like_hours = seconds % (12 * 60) == 0 or (given.value or "").startswith("0")
+    like_hours = (seconds % (12 * 60) == 0 and seconds < 4 * 3600) or (
+        given.value or ""
+    ).startswith("0")
     yield Violation(
         f"--time={given.value} is minutes and seconds: {duration(seconds)}",
         f"if hours are meant, write {given.value}:00; if not, 0:{given.value}",
         place=given.place,
         severity=WARNING if like_hours else NOTE,
     )
+
+
+_TRAINS = re.compile(
+    r"(?i)(.*[_\W])?(pre_?|fine_?)?(train|tun|fit)(ing|e|er)?([_\d\W].*)?|nnUNet.*"
+)
+_TRIES = re.compile(
+    r"(?i).*(test|hello|check|debug|dry|info|version|help|bench|smoke|tiny|sanity|profil|example|demo)"
+)
+
+
+def _too_short(facts: ScriptFacts, given: GivenOption) -> Iterator[Violation]:
+    """A limit of a minute for a training, whose start alone takes as long."""
+    try:
+        seconds = units.parse_duration(given.value or "")
+    except ValueError:
+        return
+    tries = [facts.header.value(name) or "" for name in ("job-name", "partition", "qos")]
+    if seconds != 60 or any(map(_TRIES.match, tries)):
+        return
+    for run in facts.every_launch:
+        words = [word.text for word in run.own_words if not run.is_launcher]
+        name = (run.options.get("script") or run.options.get("m") or run.name).rpartition("/")[2][
+            -99:
+        ]
+        if run.command.captured or not _TRAINS.fullmatch(name) or any(map(_TRIES.match, words)):
+            continue
+        yield Violation(
+            f"--time={given.value} is {duration(seconds)}: {name} hardly starts in it",
+            "write what it needs: 5:00:00 for hours",
+            place=given.place,
+        )
+        return
 
 
 @script_rule(WARNING, "NC613", "--export that loses variables")

@@ -1,4 +1,4 @@
-"""NC621 to NC628, and NC656: what a script starts, how often, and with which share of the job."""
+"""NC621 to NC628 but NC625, NC656, NC663, and NC665: what a script starts, how often, and where."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def _own_ranks(facts: ScriptFacts) -> Iterator[Start]:
     """The programs that srun alone starts, several times, so that they find their own ranks."""
     for start in facts.starts:
         known = start.nodes is not None and start.each is not None
-        own = _plain(start.launch) or start.launch.name.endswith("_perf")  # NVIDIA's tests
+        own = is_own_program(start.launch) or start.launch.name.endswith("_perf")  # NVIDIA's tests
         program = own and not start.launched and start.outer
         if program and known and (start.nodes or 0) * (start.each or 0) > 1:
             yield start
@@ -209,7 +209,7 @@ def _told_of_nodes(facts: ScriptFacts) -> Iterator[Violation]:
         if start.launch.kind != PYTHON or start.nodes != plan.nodes or start.launch.has("c"):
             continue
         spread = plan.nodes > 1 or any(_SPREAD.search(word.raw) for word in start.launch.own_words)
-        for word, count in _counts_of_program(start.launch, _NODES_OF_A_PROGRAM):
+        for word, count in counts_of_program(start.launch, _NODES_OF_A_PROGRAM):
             if count == plan.nodes or not 1 <= count <= (64 if spread else 16):
                 continue
             yield Violation(
@@ -226,7 +226,7 @@ _SPREAD = re.compile(
 """What a program has whose "nodes" are machines, and not those of a graph."""
 
 
-def _counts_of_program(launch: Launch, named: Pattern[str]) -> Iterator[Tuple[ShellWord, int]]:
+def counts_of_program(launch: Launch, named: Pattern[str]) -> Iterator[Tuple[ShellWord, int]]:
     """The numbers that the words of a program give to options of such a name."""
     own = launch.own_words[1:]
     for word, following in zip(own, (*own[1:], None)):
@@ -298,7 +298,7 @@ def _told_of_gpus(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
     for start in facts.starts:
         if start.launch.kind not in (PYTHON, PROGRAM) or start.launch.command.looped:
             continue
-        for word, count in _counts_of_program(start.launch, _GPUS_OF_A_PROGRAM):
+        for word, count in counts_of_program(start.launch, _GPUS_OF_A_PROGRAM):
             one_too_few = count == has - 1 and has > 2 and start.each == 1
             # Of as many tasks as GPUs, each is told of all.
             other = start.each == has and 1 < count < has
@@ -352,7 +352,7 @@ timeit unittest venv virtualenv wheel zipfile
 """.split()  # noqa: SIM905
 
 
-def _plain(launch: Launch) -> bool:
+def is_own_program(launch: Launch) -> bool:
     """Whether it is a program of the user's, started as it is and on purpose alone."""
     known = launch.kind == PYTHON and launch.options.get("script") not in ("", UNKNOWN)
     tool = launch.options.get("m", "").partition(".")[0] in _TOOLS
@@ -455,7 +455,7 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.uses_launcher:
         yield from _launcher_once(facts, plan)
         return
-    programs = [launch for launch in facts.launches if _plain(launch) or _is_mpi(launch)]
+    programs = [launch for launch in facts.launches if is_own_program(launch) or _is_mpi(launch)]
     elsewhere = {*_GO_ELSEWHERE} - {"ray"}
     if plan.nodes > 1 and elsewhere.isdisjoint(launch.name for launch in facts.launches):
         programs += [launch for launch in facts.launches if _alone(launch)]
@@ -464,7 +464,7 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
         launch.command.background or launch.command.looped for launch in programs
     ):
         # On one node, tasks are often asked for where cores are meant.
-        several = any(map(_takes_several, programs)) or facts.shell.assigned("CUDA_VISIBLE_DEVICES")
+        several = any(map(takes_several, programs)) or facts.shell.assigned("CUDA_VISIBLE_DEVICES")
         cores = plan.nodes == 1 and (facts.tasks != plan.gpus_per_node or bool(several))
         meant = f", or, if cores are meant, request --ntasks=1 --cpus-per-task={facts.tasks}"
         where = counted(plan.nodes, "node")
@@ -552,58 +552,14 @@ def _reaches_others(launch: Launch) -> bool:
     if launch.name in _GO_ELSEWHERE or not launch.certain:
         return True
     if launch.is_launcher and not launch.launcher.starts_processes():
-        return not launch.inside or not all(_is_trifle(inner) for inner in launch.below())
+        return not launch.inside or not all(is_trifle(inner) for inner in launch.below())
     return any(_reaches_others(inner) for inner in launch.inside)
-
-
-@script_rule(NOTE, "NC625", "GPUs without a process", "by_absence")
-def idle_gpus(facts: ScriptFacts) -> Iterator[Violation]:
-    plan = facts.plan
-    if plan is None or plan.gpus_per_node * plan.nodes < 2:
-        return
-    gpus = plan.gpus_per_node * plan.nodes
-    starts = [launch for launch in facts.launches if launch.is_launcher or launch.kind == PYTHON]
-    # Several side by side, or one after the other with its share each, are another matter; so is
-    # the client of a server that has them.
-    beside = [
-        launch for launch in facts.launches if launch.command.background and not _is_trifle(launch)
-    ]
-    if beside or any(launch.command.looped for launch in starts):
-        return
-    for launch in starts:
-        if launch.is_srun:
-            times = facts.times(launch)
-            own = [inner for inner in launch.below() if _plain(inner)]
-            shares = launch.has("gpus", "gres", "gpus_per_task", "gpus_per_node", "exact")
-            if times is None or not own or shares or len(own) < len([*launch.below()]):
-                continue
-            count = times[0] * times[1]
-        elif launch.launcher.uncounted == ALL and facts.times(launch) is not None:
-            own = [inner for inner in launch.below() if _plain(inner)]
-            count = launch.count(*launch.launcher.processes) or gpus
-            if not own:
-                continue
-        elif _plain(launch) and not facts.uses_launcher and facts.tasks == 1:
-            own, count = [launch], 1
-        else:
-            continue
-        if count < gpus and not any(_takes_several(program) for program in own):
-            # A program may use several GPUs by itself; many processes rarely do.
-            idle = gpus - count
-            yield Violation(
-                f"{counted(count, 'process')} for {counted(gpus, 'GPU')}: unless the program uses "
-                f"several GPUs by itself, {counted(idle, 'GPU')} stay{'s' * (idle == 1)} idle",
-                f"start one process per GPU (torchrun --nproc_per_node={plan.gpus_per_node}, or "
-                f"--ntasks-per-node={plan.gpus_per_node} and srun), or request fewer GPUs",
-                place=own[0].place,
-            )
-            return
 
 
 _SEVERAL = re.compile(r"--?[\w.-]*(gpus|n_?gpu|num[_-]gpu|devices|parallel|world[_-]size)", re.I)
 
 
-def _takes_several(program: Launch) -> bool:
+def takes_several(program: Launch) -> bool:
     """Whether it is told how many GPUs to use."""
     return any(_SEVERAL.match(word.raw) for word in program.own_words[1:])
 
@@ -611,7 +567,7 @@ def _takes_several(program: Launch) -> bool:
 _TRIFLES = ("hostname", "nvidia-smi", "echo", "date", "env", "printenv", "ls", "uname", "which")
 
 
-def _is_trifle(launch: Launch) -> bool:
+def is_trifle(launch: Launch) -> bool:
     """Whether it does no work of the job's."""
     return launch.name in _TRIFLES
 
@@ -631,7 +587,7 @@ def cores_of_tasks(facts: ScriptFacts) -> Iterator[Violation]:
         if "none" in launch.options.get("cpu_bind", ""):
             continue
         what = [inner for inner in launch.below() if inner.kind != SHELL]
-        if what and not _is_trifle(what[0]):
+        if what and not is_trifle(what[0]):
             edits: Tuple[Edit, ...] = ()
             line = facts.lines[launch.place.line - 1]
             # It is no variable, and no text that another shell reads.
@@ -697,7 +653,7 @@ def _takes_all(facts: ScriptFacts, launch: Launch, like: str = "") -> str:
     """
     if launch.has("overlap", "jobid", "het_group") or not launch.certain:
         return ""
-    short = [inner for inner in launch.below() if _is_trifle(inner)]
+    short = [inner for inner in launch.below() if is_trifle(inner)]
     words = " ".join(word.raw for inner in short[:1] for word in inner.command.words)
     if short and not like and not re.search(r" -l|loop| dmon", words):
         return ""

@@ -140,6 +140,7 @@ _SAYS = ("echo", "date", "printf", "deactivate", "exit", "wait")
 @script_rule(WARNING, "NC646", "exit code that is hidden")
 def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _thrown_away(facts)
+    yield from _ends_well(facts)
     if re.search(r"pipefail|PIPESTATUS", facts.text):
         return
     strict = facts.shell.errexit or re.search(r"\s-[a-z]*e[a-z]*$", facts.header.shebang)
@@ -194,6 +195,44 @@ def _thrown_away(facts: ScriptFacts) -> Iterator[Violation]:
             "remove it: the script ends with the exit code of its last command",
             place=beside.place if forgives else last.place,
         )
+
+
+_COMPLAINS = re.compile(
+    r"(?i)\b(error|fail(ed|s|ure)?|missing|cannot|can't|could not|couldn't|invalid|illegal|wrong"
+    r"|(not|n't|no) (find|found|exist|such|set|specified|given|supported|recogni[sz]ed|a directory)"
+    r"|unknown|unsupported|required?|need|expected|must|please|provide|specify|abort\w*)\b|\?$"
+)
+_GOES_ON = re.compile(r"(?i)already|skip|exists|nothing|finished|complete|done|array|task")
+_HAS_FAILED = re.compile(r"\bif\b[^;]*(\$#|\$\?[^;]*(-ne|-gt|!=))[^;]*;[\s;]*then[\s;]*$")
+_LOOKS_AT = re.compile(r"\$(\?|#)|\$\{?[1-9]\b")
+
+
+def _ends_well(facts: ScriptFacts) -> Iterator[Violation]:
+    """An ``exit`` that reports success behind a message that says what is wrong."""
+    if not facts.header.given or not any(run.works or run.inside for run in facts.launches):
+        return
+    commands = [command for command in facts.shell.commands if not command.captured]
+    for before, command in zip([None, *commands], commands):
+        if command.name != "exit" or command.sure or command.arguments not in ((), ("0",)):
+            continue
+        at, bare = command.place.line, not command.arguments
+        line = facts.lines[at - 1][: command.place.column - 1]
+        above = "\n".join(facts.lines[max(0, at - 6) : at])
+        said = ""
+        if before and before.name in ("echo", "printf") and at - before.place.line < 3:
+            said = " ".join(word.text for word in before.words)[:300]
+        asks = re.search(r"(^|\s)(el)?if ", above) and _LOOKS_AT.search(above)
+        complains = _COMPLAINS.search(said) and not _GOES_ON.search(said)
+        usage = asks and re.search(r"(?i)\busage\b", said) and "-h" not in above
+        tests = _HAS_FAILED.search(";".join([*facts.lines[: at - 1][-2:], line])[-300:])
+        if complains or usage or (bare and tests):
+            yield Violation(
+                f"exit {'without a number' if bare else '0'} reports success: the job ends as "
+                "COMPLETED, though it has done nothing",
+                "write exit 1",
+                place=command.place,
+            )
+            return
 
 
 _ASKS = {"curl", "wget", "nc", "ncat", "grep"}

@@ -149,6 +149,41 @@ def fixed_port(facts: ScriptFacts) -> Iterator[Violation]:
                 "derive it from the job: MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))",
                 place=place,
             )
+            return
+    yield from _port_of_a_server(facts)
+
+
+_LISTENS = re.compile(
+    r"(?P<jupyter>.*jupyter(-| )?(lab|notebook|server)?)|vllm|ollama|ray|tensorboard|streamlit"
+    r"|mlflow|(redis|code|llama)-server|vllm\.entrypoints.*|sglang\.launch_server|http\.server"
+)
+_PORT = re.compile(r"(?:--(?:[\w.]*[._-])?port|-p)(?:=(.*))?")
+
+
+def _port_of_a_server(facts: ScriptFacts) -> Iterator[Violation]:
+    """A server with a port of its own on a node where another job's may have it."""
+    for run in facts.every_launch:
+        name = run.options.get("m") or run.name
+        known = _LISTENS.fullmatch(name)
+        own = run.own_words[1:]
+        if known is None or run.command.captured or run.has("c"):
+            continue
+        for word, following in zip(own, (*own[1:], None)):
+            match = _PORT.fullmatch(word.text)
+            value = match and (match[1] or (following and following.value) or "")
+            if not value or not re.fullmatch(r"[1-9]\d{2,4}", value):
+                continue
+            tries = known["jupyter"] and not re.search(
+                r"port_retries[= ]0", " ".join(word.text for word in own)
+            )
+            ends = "the second server takes the next one" if tries else "the second server ends"
+            yield Violation(
+                f"port {value} is the same for every job: where two of them share a node, {ends}",
+                "derive it from the job: PORT=$((10000 + SLURM_JOB_ID % 20000))",
+                place=word.place,
+                severity=NOTE,
+            )
+            return
 
 
 def _highest(facts: ScriptFacts, variable: Assignment) -> int:

@@ -9,7 +9,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.launch.launchers import ALL, ONE
 from neuronctl.rules.script_base import ScriptFacts, Start
 
-_NO_PROGRAM = frozenset(
+ONLY_PREPARES = frozenset(
     """
     : . [ [[ alias awk basename break cat cd chmod conda continue cp curl cut date deactivate
     declare df dirname du echo eval exec exit export false find free grep head hostname id kill let
@@ -49,7 +49,7 @@ def started(facts: ScriptFacts) -> Tuple[Started, ...]:
 def _rows(facts: ScriptFacts) -> Iterator[Started]:
     for start in facts.starts:
         launch = start.launch
-        works = launch.is_launcher or launch.kind == PYTHON or launch.name not in _NO_PROGRAM
+        works = launch.is_launcher or launch.kind == PYTHON or launch.name not in ONLY_PREPARES
         if launch.inside or launch.command.captured or not works:
             continue
         tasks_each, processes_each = _per_node(facts, start)

@@ -98,7 +98,7 @@ KINDS: Dict[str, str] = {
     "one-file": "NC653",
     "empty-variable": "NC660",
     "srun-option": "NC662",
-    "too-short": "",
+    "too-short": "NC612",
     "blind": "NC663",
     "cp-dir": "NC652",
     "csh-set": "NC649",

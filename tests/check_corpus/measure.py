@@ -111,6 +111,8 @@ KINDS: Dict[str, str] = {
     "one-node": "NC652",
     "python-twice": "NC665",
     "unfilled-account": "NC643",
+    "spread": "NC624",
+    "stray-dollar": "",
     "no-program": "NC665",
 }
 """What a reader calls a defect, and the codes that say it; none where check does not look."""

@@ -17,10 +17,12 @@ from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.frozen import dataclass
 from neuronctl.gate.ask import ask_slurm
 from neuronctl.gate.partition_board import PartitionNow, partitions_now
+from neuronctl.gate.standing import standing_in
 from neuronctl.planning import plan
 from neuronctl.request.config_file import Setting, settings
 from neuronctl.request.job import JobRequest
 from neuronctl.request.job_file import configuration
+from neuronctl.slurm.budgets import Standing
 from neuronctl.users import login_name
 
 _TIMEOUT = 10.0
@@ -50,6 +52,7 @@ class Brief:
     defaults: Tuple[Setting, ...]
     partitions: Tuple[PartitionBrief, ...]
     accounts: Tuple[Tuple[str, Tuple[str, ...]], ...] = ()
+    standing: Standing = Standing()
     asked_at: Optional[int] = None
     silent: str = ""
 
@@ -86,6 +89,7 @@ def gather(catalog_file: Optional[str] = None, cluster_name: Optional[str] = Non
         *common,
         tuple(PartitionBrief(there[here.partition], here) for here in now),
         accounts=tuple(_accounts(snapshot)),
+        standing=standing_in(snapshot),
         asked_at=snapshot.asked_at,
     )
 

@@ -9,7 +9,7 @@ import click
 from neuronctl import units
 from neuronctl.brief import Brief, PartitionBrief, gather
 from neuronctl.cli.job_options import catalog_option
-from neuronctl.cli.json_data import partition_now_data
+from neuronctl.cli.json_data import partition_now_data, standing_data
 from neuronctl.console import print_json, print_text
 from neuronctl.errors import UsageError
 from neuronctl.paths import data_path
@@ -82,6 +82,7 @@ def _page(found: Brief) -> Iterator[str]:
     yield f"- login name: {found.user}"
     for account, qos in found.accounts:
         yield f"- account {account}, QOS {', '.join(qos) or 'none'}"
+    yield from (f"- {line}" for line in (*found.standing.budgets, *found.standing.shares))
     if cluster.scratch:
         yield f"- scratch directory: {cluster.scratch.replace('{user}', found.user)}"
     for setting in found.defaults:
@@ -168,6 +169,7 @@ def _data(found: Brief) -> Dict[str, Any]:
             for line in found.partitions
         ],
         "accounts": [{"account": account, "qos": list(qos)} for account, qos in found.accounts],
+        **standing_data(found.standing),
         "scratch": (cluster.scratch or "").replace("{user}", found.user),
         "defaults": [
             {"key": setting.key, "value": setting.value, "where": setting.where}

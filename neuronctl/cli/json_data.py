@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from neuronctl.gate.verdict import Verdict
     from neuronctl.records.job_record import RecordDraft
     from neuronctl.rules.script import ScriptFinding
+    from neuronctl.slurm.budgets import Standing
     from neuronctl.slurm.pending_reasons import Explained
     from neuronctl.submission.judged_job import JudgedJob
     from neuronctl.submission.judged_script import JudgedScript
@@ -55,6 +56,23 @@ def verdict_data(verdict: Optional[Verdict]) -> Optional[Dict[str, Any]]:
     if verdict is None:
         return None
     return {**asdict(verdict), "until": utc(verdict.until)}
+
+
+def standing_data(standing: Standing) -> Dict[str, Any]:
+    """Budgets, the tightest first, and fair shares."""
+    budgets = [
+        {
+            "holder": budget.limit.holder,
+            "limit": budget.limit.kind,
+            "tres": budget.limit.tres,
+            "minutes": budget.limit.figure,
+            "used": budget.limit.used,
+            "promised": budget.limit.promised,
+            "left": budget.left,
+        }
+        for budget in standing.budgets
+    ]
+    return {"budgets": budgets, "fair_shares": [asdict(share) for share in standing.shares]}
 
 
 def partition_now_data(partition: PartitionNow) -> Dict[str, Any]:

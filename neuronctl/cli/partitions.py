@@ -103,9 +103,10 @@ def command(
 def _live(
     catalog: Catalog, cluster_name: Optional[str], names: Sequence[str], as_json: bool
 ) -> None:
-    from neuronctl.cli.json_data import partition_now_data
+    from neuronctl.cli.json_data import partition_now_data, standing_data
     from neuronctl.gate.ask import ask_slurm
     from neuronctl.gate.partition_board import partitions_now
+    from neuronctl.gate.standing import standing_in
     from neuronctl.planning import plan
 
     cluster, _ = recognise(catalog, cluster_name)
@@ -127,12 +128,18 @@ def _live(
             for association in look.limits.associations
         ]
         data = {"cluster": cluster.name, "partitions": rows, "accounts": accounts}
+        data.update(standing_data(standing_in(look)))
         console.print_json("neuronctl.partitions-live/1", {**data, **_only(cluster, there)})
         return
     _print_live(partitions, look.asked_at)
     if not names:
         _print_only(cluster, there)
         _print_accounts(cluster, look.limits.associations)
+        mine = standing_in(look)
+        if mine.budgets or mine.shares:
+            console.print_text("")
+            lines = [[str(line)] for line in (*mine.budgets, *mine.shares)]
+            console.print_table([console.Column("BUDGETS AND FAIR SHARE")], lines)
 
 
 def _there(cluster: Cluster) -> Optional[Collection[str]]:

@@ -64,6 +64,8 @@ def command(
         _print(_lines(found, question, tasks), found, question, sys.stdout)
     elif (not jobs or state) and found.unavailable is None:
         print_line(question.nothing)
+    if not as_json and is_terminal(sys.stdout) and question.is_plain(found):
+        _print_standing()
     if found.unavailable is not None:
         raise SlurmUnavailableError(
             f"{found.unavailable.message}; what you see is what neuronctl recorded",
@@ -71,6 +73,21 @@ def command(
         )
     question.check(found)
     return None
+
+
+def _print_standing() -> None:
+    """The tightest budget and the fair share in one line, where there is any."""
+    from neuronctl.console import print_text
+    from neuronctl.gate.standing import my_standing
+    from neuronctl.words import counted
+
+    mine = my_standing()
+    parts = [str(line) for line in (*mine.budgets[:1], *mine.shares[:1])]
+    more = len(mine.budgets) + len(mine.shares) - len(parts)
+    if more:
+        parts.append(f"'neuronctl partitions --live' shows {counted(more, 'line')} more")
+    if parts:
+        print_text("; ".join(parts), "dim")
 
 
 def _watch(question: _Question, tasks: bool) -> int:
@@ -119,6 +136,11 @@ class _Question:
     def some(self) -> bool:
         """Whether not all of the user's jobs are asked for."""
         return bool(self.ids or self.names or self.state)
+
+    def is_plain(self, found: Found) -> bool:
+        """Whether it is about all of the user's jobs now, and Slurm has answered."""
+        chosen = self.some or self.everybody or self.since is not None
+        return not chosen and found.unavailable is None
 
     @property
     def nothing(self) -> str:

@@ -72,7 +72,7 @@ class LimitedGroup:
 
     scope: ``Scope.QOS``, ``ACCOUNT`` or ``ASSOCIATION`` (the user's own in the account ``name``).
     parent: the parent of an account, or "". account, user: the one to whose jobs a QOS applies the
-    limits; both "": to all its jobs.
+    limits; both "": to all its jobs. share: of an association, the fair share (0 to 1); None: none.
     """
 
     scope: str
@@ -82,6 +82,7 @@ class LimitedGroup:
     limits: Tuple[Limit, ...] = ()
     account: str = ""
     user: str = ""
+    share: Optional[float] = None
 
 
 _QOS_ASKED = ("Name", "Flags", "LimitFactor", "Preempt", "Priority", *QOS_FIELDS)
@@ -115,7 +116,8 @@ def parse_groups(text: str, user: str) -> Tuple[LimitedGroup, ...]:
             continue
         whole, _, parts = line.partition(" Account Limits=")
         limits = read_group_limits(whole, scope, name)
-        groups.append(LimitedGroup(scope, name, parent, partition, limits))
+        share = _share(line) if scope == Scope.ASSOCIATION else None
+        groups.append(LimitedGroup(scope, name, parent, partition, limits, share=share))
         of_accounts, _, of_users = parts.partition("User Limits=")
         for account, told in re.findall(r"([^ ,={}]+)=\{([^}]*)\}", of_accounts):
             limits = read_group_limits(told, scope, name)
@@ -143,6 +145,12 @@ def limits_stamp(text: str) -> int:
             stamps.add(head)
             stamps.update(part.partition("{")[2] for part in of_accounts.split("}"))
     return zlib.crc32("\n".join(sorted(stamps)).encode())
+
+
+def _share(line: str) -> Optional[float]:
+    """In ``SharesRaw/Norm/Level/Factor=5/0.20/5/0.42``; without priority/multifactor, none."""
+    found = re.search(r" SharesRaw/Norm/Level/Factor=\d+/([\d.]+)/\d+/([\d.]+) ", line)
+    return None if found is None or float(found[1]) > 1 else float(found[2])
 
 
 def _before_id(line: str, key: str) -> str:

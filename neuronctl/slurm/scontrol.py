@@ -176,6 +176,8 @@ class SiteConfig:
     """Seconds from then on until Slurm kills the processes that have not ended."""
     enforce_partitions: str = "ALL"
     """EnforcePartLimits: ``NO``, ``ANY`` or ``ALL`` of the partitions that a job names."""
+    fair_share: bool = False
+    """Whether fair shares count for the priority of jobs."""
     preempts_by: str = ""
     """What decides which jobs a job may preempt: ``qos``, ``partition_prio``, or ``none``."""
 
@@ -227,6 +229,8 @@ def parse_config(text: str) -> SiteConfig:
         memory_mb_per_cpu=count(found.get("DefMemPerCPU", "")),
         memory_mb_per_node=count(found.get("DefMemPerNode", "")),
         enforce_partitions=found.get("EnforcePartLimits", "ALL"),
+        fair_share=found.get("PriorityType", "") == "priority/multifactor"
+        and found.get("PriorityWeightFairShare", "0") not in ("0", ""),
         preempts_by=found.get("PreemptType", "").rpartition("/")[2],
     )
 

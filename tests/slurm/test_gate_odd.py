@@ -8,7 +8,7 @@ import os
 import re
 import signal
 from pathlib import Path
-from typing import Iterator, List
+from typing import Any, Iterator, List
 
 import pytest
 from harness import PATIENT, Sandbox, sandbox_up, wait_until
@@ -362,10 +362,11 @@ def test_of_more_names_than_nodes_a_later_slurm_chooses(sandbox: Sandbox, no_job
 
 @pytest.fixture(scope="module")
 def on_the_safe_side(slurm_there: None) -> Iterator[Sandbox]:
-    """A Slurm that starts only what can end within the limits."""
+    """A Slurm that starts only what can end within the limits, and in which fair shares count."""
     with sandbox_up("safe", "--nodes", f"{PARTITION}=2") as sandbox:
         pid = sandbox.daemon("slurmctld")
-        edit = "s/^AccountingStorageEnforce=.*/&,safe/"
+        fair = "PriorityType=priority\\/multifactor\\nPriorityWeightFairShare=1000"
+        edit = f"s/^AccountingStorageEnforce=.*/&,safe\\n{fair}/"
         sandbox.root("sed", "-i", edit, "/etc/slurm/slurm.conf")
         os.kill(pid, signal.SIGTERM)
         wait_until(lambda: not Path(f"/proc/{pid}").exists())
@@ -397,6 +398,43 @@ def test_a_slurm_on_the_safe_side(
         verdict = answer["verdict"]
         assert f"{verdict['kind']} {verdict['cause']}".strip() == said
         assert seen(sandbox, answer["job_id"]).startswith(happens)
+
+
+def test_what_is_left_of_budgets_and_how_a_fair_share_stands(on_the_safe_side: Sandbox) -> None:
+    sandbox = on_the_safe_side
+
+    def told(*words: str) -> Any:
+        return json.loads(sandbox.exec(["neuronctl", *words, "--json"]).stdout)
+
+    def lines() -> List[str]:
+        shown = sandbox.exec(["script", "-qec", "stty cols 200; neuronctl status", "/dev/null"])
+        return [line for line in shown.stdout.splitlines() if "budget" in line or "share" in line]
+
+    (line,) = lines()
+    assert line.strip(chr(27) + "[]0123456789m") == "fair share 1.00 (1 is best) in account sandbox"
+    sandbox.write("t.py", "import time; time.sleep(60)\n")
+    job = ["-p", PARTITION, "-t", "60", "--field", "misc", "--appl", "pytorch", "t.py"]
+    limits = f"{ACCOUNT} GrpTRESMins=gres/gpu=600 GrpTRESRunMins=cpu=60000"
+    with administered(sandbox, limits, "GrpTRESMins=gres/gpu=-1 GrpTRESRunMins=cpu=-1"):
+        words = [*PATIENT, "submit", "--gpus-per-node", "1", "--json", *job]
+        started(sandbox, json.loads(sandbox.exec(words).stdout)["job_id"])
+        live = told("partitions", "--live")
+        found = {budget["limit"]: budget for budget in live["budgets"]}
+        spent, running = found["GrpTRESMins"], found["GrpTRESRunMins"]
+        assert (spent["holder"], spent["tres"]) == ("account sandbox", "gres/gpu")
+        assert 55 <= spent["used"] + spent["promised"] <= 60, "a GPU for an hour at most"
+        assert spent["left"] == 600 - spent["used"] - spent["promised"]
+        assert (running["tres"], running["left"]) == ("cpu", 60000 - running["used"])
+        assert running["used"] > 10 * 55
+        (share,) = live["fair_shares"]
+        asked = ["sshare", "-U", "--noheader", "--parsable2", "--format=Account,FairShare"]
+        account, factor = sandbox.exec(asked).stdout.strip().split("|")
+        assert (share["account"], f"{share['factor']:.2f}") == (account, f"{float(factor):.2f}")
+        # status takes what the other command was told, and asks nothing itself.
+        (line,) = lines()
+        assert "account sandbox: 9 of 10 GPU hours left, 1" in line and "1 line more" in line
+        page = sandbox.exec(["neuronctl", "brief"]).stdout
+        assert "- account sandbox: 9 of 10 GPU hours left" in page
 
 
 def started(sandbox: Sandbox, job_id: int) -> None:

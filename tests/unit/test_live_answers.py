@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
-from typing import Dict, Optional
+from typing import Dict, Optional, Tuple
 
 import pytest
 from slurm_answers import CONFIG, LIMITS, NOW, job, judged, live, shared, with_partition
 
 from neuronctl.cache import path_of, write
+from neuronctl.from_json import restored
+from neuronctl.frozen import asdict
 from neuronctl.gate import limits_cache as cache
 from neuronctl.slurm.answers import latest_ends, parse_mine
+from neuronctl.slurm.budgets import Standing, standing
 from neuronctl.slurm.sacctmgr import (
     LimitedGroup,
     limits_stamp,
@@ -75,6 +79,45 @@ def test_when_a_job_has_ended_at_the_latest(
     assert ends.end == (None if later is None else NOW + 7 + later)
     (stands,) = latest_ends((job(7, state="SUSPENDED"),), limits)
     assert stands.end is None
+
+
+SHARES = "SharesRaw/Norm/Level/Factor=5/0.20/5/0.42 UsageRaw/Norm/Efctv=0.00/0.10/0.10"
+BASIC = "SharesRaw/Norm/Level/Factor=1/18446744073709551616.00/1/0.00 UsageRaw/Norm/Efctv=0/1/0"
+
+
+def groups_of_kim() -> Tuple[LimitedGroup, ...]:
+    text = (
+        f"ClusterName=toy Account=root UserName= Partition= {SHARES} ParentAccount= GrpWall=N(0)\n"
+        f"ClusterName=toy Account=lab UserName= Partition= {SHARES} ParentAccount=root(1) "
+        "GrpTRESMins=cpu=N(1),gres/gpu=60000(24700),billing=90(95) "
+        "GrpTRESRunMins=cpu=N(9),gres/gpu=60(30)\n"
+        f"ClusterName=toy Account=lab UserName=kim(1000) Partition= {SHARES} ParentAccount= \n"
+        f"ClusterName=toy Account=old UserName=kim(1000) Partition=gpu {BASIC} ParentAccount= \n"
+        f"ClusterName=toy Account=theirs UserName= Partition= {SHARES} ParentAccount=root(1) "
+        "GrpTRESMins=cpu=7(1)\n"
+        "QOS=fast(2) GrpWall=600(60.00) GrpTRESMins=cpu=N(0) \n"
+        "QOS=unused(3) GrpWall=7(1.00) \n"
+    )
+    return parse_groups(text, "kim")
+
+
+def test_budgets_and_fair_shares_are_read() -> None:
+    mine = standing(groups_of_kim(), enforced=True, weighs=True, qos=("FAST",))
+    assert list(map(str, mine.budgets)) == [
+        "account lab: 0 of 1.5 billing hours left (GrpTRESMins)",
+        "account lab: 0.5 of 1 GPU hours left for running jobs (GrpTRESRunMins)",
+        "account lab: 588 of 1,000 GPU hours left, 0.5 set aside for running jobs (GrpTRESMins)",
+        "QOS fast: 9 of 10 hours left (GrpWall)",
+    ]
+    assert list(map(str, mine.shares)) == ["fair share 0.42 (1 is best) in account lab"]
+    assert restored(Standing, json.loads(json.dumps(asdict(mine)))) == mine
+
+
+def test_what_does_not_count_is_not_told() -> None:
+    none = standing(groups_of_kim(), enforced=False, weighs=False, qos=("fast",))
+    assert none == Standing() == standing((), enforced=True, weighs=True, qos=None)
+    some = standing(groups_of_kim(), enforced=True, weighs=False, qos=None)
+    assert len(some.budgets) == 3 and some.shares == ()
 
 
 def test_reservations_are_read() -> None:

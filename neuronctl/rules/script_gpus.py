@@ -137,7 +137,18 @@ def _unused(facts: ScriptFacts, gpus: int) -> Iterator[Violation]:
             )
             return
     programs = [start.launch for start in _programs(facts)]
-    if programs and all(map(_on_the_cpu, programs)):
+    installs = [
+        command
+        for command in facts.shell.calls("pip", "pip3", "conda", "mamba", "uv")
+        if {"install", "create"} & {*command.arguments}
+    ]
+    if installs and all(launch.name in ("pip", "pip3", "uv") for launch in programs):
+        yield Violation(
+            f"{told}, and this script only installs software",
+            "request no GPU, unless the software is compiled for it here",
+            place=installs[-1].place,
+        )
+    elif programs and all(map(_on_the_cpu, programs)):
         yield Violation(
             f"{told}, and no program of this script uses one: {_name(programs[-1])} runs on the "
             "cores",

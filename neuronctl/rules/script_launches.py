@@ -91,14 +91,18 @@ def _too_many_tasks(facts: ScriptFacts, launch: Launch) -> Iterator[Violation]:
     if not launch.is_srun or count is None or plan is None or launch.has("overcommit", "jobid"):
         return
     told = facts.has("ntasks", "ntasks-per-node") and facts.has("nodes", "ntasks")
-    has = facts.tasks * plan.cpus_per_task
-    if told and not facts.has("exclusive", "overcommit", "mincpus", "cpus-per-gpu") and count > has:
+    none = not facts.has("ntasks", "ntasks-per-node", "nodes", "cpus-per-task", "gpus", "gres")
+    has, each = facts.tasks * plan.cpus_per_task, launch.count("cpus_per_task") or 1
+    alone = facts.has("exclusive", "overcommit", "mincpus", "cpus-per-gpu")
+    if (told or none) and not alone and count * each > has:
+        what = counted(count, "task") + (f" of {counted(each, 'core')}" if each > 1 else "")
+        more = f" --cpus-per-task={each}" if each > 1 else ""
         yield Violation(
-            f"srun starts {counted(count, 'task')}, but the job has {counted(has, 'core')}: where "
-            "nodes are shared, srun refuses this",
-            f"request #SBATCH --ntasks={count}, or start {facts.tasks} here",
+            f"srun starts {what}, but the job has {counted(has, 'core')}: where nodes are shared, "
+            "srun refuses this",
+            f"request #SBATCH --ntasks={count}{more}, or start {facts.tasks} here",
             place=launch.place_of("ntasks"),
-            severity=WARNING,
+            severity=WARNING if told else NOTE,
         )
 
 
@@ -457,7 +461,8 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
         return
     programs = [launch for launch in facts.launches if is_own_program(launch) or _is_mpi(launch)]
     elsewhere = {*_GO_ELSEWHERE} - {"ray"}
-    if plan.nodes > 1 and elsewhere.isdisjoint(launch.name for launch in facts.launches):
+    spread = plan.nodes > 1 or not facts.fixed_nodes
+    if spread and elsewhere.isdisjoint(launch.name for launch in facts.launches):
         programs += [launch for launch in facts.launches if _alone(launch)]
     # Several side by side, or in a loop, may well be what the tasks are for.
     if programs and not any(
@@ -483,7 +488,7 @@ def _is_mpi(launch: Launch) -> bool:
     return launch.kind == PROGRAM and re.fullmatch(r"\w+[_.-]mpi", launch.name) is not None
 
 
-_ALONE = ("Rscript", "matlab", "snakemake", "ray", "vllm", "ollama", "yolo", "gmx")
+_ALONE = ("Rscript", "matlab", "snakemake", "ray", "vllm", "ollama", "yolo", "gmx", "julia")
 
 
 def _alone(launch: Launch) -> bool:

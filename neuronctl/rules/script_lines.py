@@ -11,7 +11,7 @@ from typing import Dict, FrozenSet, Iterator, List, Optional, Sequence, Set, Tup
 from neuronctl.batchscript.edits import edited
 from neuronctl.batchscript.launches import PYTHON, SHELL, Launch
 from neuronctl.batchscript.model import SCRIPT, Edit, SourceSpan
-from neuronctl.batchscript.shell_text import Command, read_shell
+from neuronctl.batchscript.shell_text import INITIALIZES, Command, read_shell
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
@@ -351,6 +351,10 @@ def slow_network(facts: ScriptFacts) -> Iterator[Violation]:
     for variable in facts.shell.every_assignment:
         between = variable.name == "NCCL_IB_DISABLE"
         concerns = plan.nodes > 1 if between else plan.gpus_per_node > 1
+        # Whoever says why knows.
+        above = "\n".join(facts.lines[max(0, variable.place.line - 4) : variable.place.line])
+        if re.search(r"(?i)#.*(infini\w*|\bib\b|ethernet|not? support|n't support)", above):
+            continue
         if variable.name in _SLOW and variable.word.value in ("1", "true") and concerns:
             where = counted(plan.nodes, "node") if between else counted(plan.gpus_per_node, "GPU")
             yield Violation(
@@ -660,6 +664,7 @@ def not_set(facts: ScriptFacts) -> Iterator[Violation]:
                 used.setdefault(name, word.place)
     yield from _not_set_by_slurm(facts, used)
     yield from _misspelled(facts, used)
+    yield from _set_in_a_comment(facts, used)
 
 
 def _known_to(line: str) -> Iterator[str]:
@@ -707,6 +712,53 @@ def _set_in(line: str) -> Iterator[str]:
     for match in _SET.finditer(line):
         if match[2] != "[" or match.end() <= last:
             yield match[1]
+
+
+_MADE_HERE = re.compile(r"[\"']?\$\{?([a-z]\w*)\}?(?=[^\w}:\[]|$)")
+_SWITCHED_OFF = re.compile(r"(?:export )?(\w+)=|for (\w+) in ")
+
+
+def _set_in_a_comment(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterator[Violation]:
+    """A variable that only a line sets which somebody has switched off, or a command of none."""
+    reads_more = any(
+        command.name == "eval"
+        or not INITIALIZES.fullmatch(command.words[-1].text.rpartition("/")[2].lstrip("."))
+        for command in facts.shell.calls("source", ".", "eval")
+    )
+    if reads_more or not facts.header.for_bash:
+        return
+    lines = [line.lstrip(" \t") for line in facts.lines]
+    known = {name for line in lines if not line.startswith("#") for name in _set_in(line)}
+    exported = facts.header.value("export") or ""
+    off: Dict[str, int] = {}
+    for number, line in enumerate(lines, 1):
+        match = _SWITCHED_OFF.match(line.lstrip(" \t#")) if line.startswith("#") else None
+        if match is not None and not line.startswith("#SBATCH"):
+            off[match[1] or match[2]] = number
+    for name, place in used.items():
+        if name in off and name not in known and name not in exported:
+            yield Violation(
+                f"${name} is empty here, unless the shell that submits has exported it: line "
+                f"{off[name]}, which sets it, is a comment",
+                f"set {name}, or remove it here",
+                place=place,
+                severity=WARNING if name.islower() else NOTE,
+            )
+            return
+    for command in facts.shell.commands:
+        word = command.words[0].raw if command.words else ""
+        match = _MADE_HERE.match(word)
+        if match and f"{match[1]}=" not in facts.text and word[match.end() :].startswith("+"):
+            known.discard(match[1])  # $starccm+
+        if match and not command.captured and match[1] not in known and match[1] not in exported:
+            yield Violation(
+                f"nothing here sets ${match[1]}: {word} is no command, unless the shell that "
+                "submits has exported it",
+                "write the name of the program, or set the variable",
+                place=command.place,
+                severity=WARNING if match.end() < len(word) else NOTE,
+            )
+            return
 
 
 def _misspelled(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterator[Violation]:

@@ -691,6 +691,11 @@ UNFILLED = re.compile(r"<[A-Za-z][\w .@-]*>|\{[A-Za-z][\w .@-]*\}")
 
 _IN_CAPITALS = re.compile(r"(YOUR|MY)_[A-Z_]+|[A-Z]+(_[A-Z]+)*_(NAME|HERE)")
 """The same in other templates: ``ACCOUNT_NAME``."""
+_NOBODYS = re.compile(
+    r"(?i)(your|some)[-_ ]?[a-z_-]+|my[-_ ]?(account|project|allocation|group)|[a-z_-]*x{3,}\d*"
+    r"|(account|project|allocation|partition)([-_ ]?(name|here|id))?|def-some(user|prof)"
+)
+"""An account, a partition, or a QOS of an example: ``your_project``."""
 
 
 _BRACES = re.compile(r"(?<=\s)\{[A-Za-z][\w.-]*(?: [\w.-]+)*\}(?=\s|$)")
@@ -702,8 +707,9 @@ def syntax(facts: ScriptFacts) -> Iterator[Violation]:
         open_ones = re.findall(UNFILLED, given.value or "")
         log = given.name in ("output", "error", "chdir") and "<" in str(open_ones)
         by_name = given.name in ("partition", "account", "qos")
-        if by_name and _IN_CAPITALS.fullmatch(given.value or ""):
-            open_ones = [given.value or ""]
+        value = given.value or ""
+        if by_name and (_IN_CAPITALS.fullmatch(value) or _NOBODYS.fullmatch(value)):
+            open_ones = [value]
         if given.source == SCRIPT and open_ones and (log or open_ones[0] == given.value):
             fails = log or by_name
             yield Violation(

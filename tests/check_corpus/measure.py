@@ -84,7 +84,7 @@ KINDS: Dict[str, str] = {
     "trap-waits": "NC636",
     "twice": "NC621",
     "unexported": "NC644",
-    "no-command": "NC665",
+    "no-command": "NC660 NC665",
     "no-gpu-asked": "NC122",
     "same-work": "NC661",
     "unfilled": "NC643",

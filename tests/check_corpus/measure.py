@@ -113,6 +113,9 @@ KINDS: Dict[str, str] = {
     "unfilled-account": "NC643",
     "spread": "NC624",
     "stray-dollar": "",
+    "het-group": "",
+    "path-lost": "",
+    "unexported": "NC644",
     "no-program": "NC665",
 }
 """What a reader calls a defect, and the codes that say it; none where check does not look."""

@@ -115,7 +115,6 @@ KINDS: Dict[str, str] = {
     "stray-dollar": "",
     "het-group": "",
     "path-lost": "",
-    "unexported": "NC644",
     "no-program": "NC665",
 }
 """What a reader calls a defect, and the codes that say it; none where check does not look."""

@@ -34,7 +34,7 @@ _SECTIONS = {
     "After other jobs, or many times": "dependency array requeue signal",
     "Longer than the time limit": "until-done max-runs max-hours retries resume-with",
     "If it no longer moves": "stall checkpoint",
-    "Samples for a report": "monitor monitor-interval",
+    "Samples for a report, and profiles": "monitor monitor-interval profile",
 }
 """Headings of a job's options in help, in their order; what is in none comes with the others."""
 

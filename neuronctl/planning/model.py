@@ -13,6 +13,7 @@ from neuronctl.launch.containers import Wrapping
 from neuronctl.launch.environments import ShellLine
 from neuronctl.launch.launchers import Launcher, option_name
 from neuronctl.request.job import JobRequest, Source
+from neuronctl.request.profile import Profile, read_profile
 from neuronctl.shell import CommandWord, Shell, is_reference
 from neuronctl.units import parse_timeout, split_signal
 from neuronctl.words import counted
@@ -297,6 +298,12 @@ class JobPlan:
     def stall(self) -> Optional[int]:
         """Seconds without a change after which it is ended; None: it may be still for ever."""
         return None if self.request.stall is None else parse_timeout(self.request.stall)
+
+    @property
+    def profile(self) -> Optional[Profile]:
+        """Which of its processes are profiled, and how; None: none."""
+        given = None if self.interactive else self.request.profile
+        return None if given is None else read_profile(given)
 
     @property
     def passes_signal(self) -> bool:

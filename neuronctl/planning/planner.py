@@ -89,6 +89,9 @@ class _PlanBuilder:
     on them, come second.
     """
 
+    name = ""
+    """Of a step, for messages."""
+
     def __init__(
         self,
         request: JobRequest,
@@ -216,7 +219,7 @@ class _PlanBuilder:
             rendezvous=holds(launcher.rendezvous) or any(launch.rendezvous for launch in launches),
             srun_options=self.cluster.policy.srun_options + (place.step_options if place else ()),
             wrapping=wrapping,
-            program=program(request, launcher, macros=holds(launcher.macros)),
+            program=program(request, launcher, macros=holds(launcher.macros), step=self.name),
             preflight=request.preflight is not False and not self.interactive,
             hosts=place.hosts if place else (),
             activation=activation(request, self.cluster, self.conda),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import List, Optional, Tuple
 
 from neuronctl.batchscript.command_wrappers import (
@@ -152,10 +153,16 @@ def _interpreter(path: str) -> str:
     return interpreter(line[2:]) if line.startswith("#!") else ""
 
 
-def program(request: JobRequest, launcher: Launcher, *, macros: bool) -> Tuple[CommandWord, ...]:
+PROFILED = '. "$NEURONCTL_PROFILE" || exec "$@"'
+"""What bash runs in place of a program that may be profiled (templates/profile.j2)."""
+
+
+def program(
+    request: JobRequest, launcher: Launcher, *, macros: bool, step: str = ""
+) -> Tuple[CommandWord, ...]:
     """The words that start the program and its arguments; none in an interactive allocation.
 
-    macros: whether the launcher replaces ``${local_rank}`` in them.
+    macros: whether the launcher replaces ``${local_rank}`` in them. step: as in JobPlan.
     """
     script, args = request.script, request.args
     if request.body is not None:
@@ -167,6 +174,10 @@ def program(request: JobRequest, launcher: Launcher, *, macros: bool) -> Tuple[C
     # "--" right after it unless there is one before it.
     if not launcher.python and args[:1] == ("--",):
         words += ("--",)
+    if request.profile is not None and request.body is None:
+        python = launcher.python or ("python", "-u") if is_python(request) else ()
+        name = re.sub("[^0-9a-z]+", "-", step) or "program"
+        words = (*launcher.executable, "bash", "-c", PROFILED, name, *python)
     if macros and is_python(request):
         script = not_a_macro(script)
     expand = bool(request.expand) and request.body is None  # that is bash's to read

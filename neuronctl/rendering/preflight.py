@@ -7,6 +7,7 @@ from typing import List, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
+from neuronctl.planning.software import PROFILED
 from neuronctl.rendering.launch_command import LaunchParts, launch_parts
 from neuronctl.shell import CommandWord, Shell, join
 
@@ -54,6 +55,9 @@ def checks(plan: JobPlan, known: LaunchParts) -> Checks:
             files.append(script)
         outside += _program(parts.once)
         inside += [*_program(parts.task), *launch.program[:1], script]
+        if plan.profile and PROFILED in launch.program:
+            begins = launch.program.index(PROFILED) + 2
+            inside += [plan.profile.profiler.command, launch.program[begins]]
     enter = ""
     if image is None:
         outside, inside = outside + inside, []

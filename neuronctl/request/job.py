@@ -323,6 +323,12 @@ class JobRequest:
         values.count,
         batch_only=True,
     )
+    profile: Optional[str] = _job(
+        "--profile TOOL[:RANKS][@[FROM-]TO]",
+        "Profile the program with nsys, rocprof, or py-spy: all of it, or some ranks and seconds.",
+        values.profile,
+        batch_only=True,
+    )
     env: Tuple[Tuple[str, str], ...] = _environment(
         "--env NAME=VALUE...", "Export a variable; NAME alone uses its current value.", values.env
     )

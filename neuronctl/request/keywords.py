@@ -59,6 +59,7 @@ class JobKeywords(TypedDict, total=False):
     output: Text
     partition: Text
     preflight: Optional[bool]
+    profile: Text
     purge: Optional[bool]
     qos: Text
     requeue: Optional[bool]

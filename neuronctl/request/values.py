@@ -14,6 +14,7 @@ import shlex
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from neuronctl import units
+from neuronctl.request.profile import read_profile
 from neuronctl.shell import BASHS_OWN, join
 from neuronctl.words import other_dash
 
@@ -89,6 +90,12 @@ def still_time(text: str, strict: bool) -> str:
     """A time of at least ten seconds, with its unit."""
     if units.parse_timeout(text) < 10:
         raise ValueError(f"'{text}' is less than 10 s, in which many a program writes nothing")
+    return text
+
+
+def profile(text: str, strict: bool) -> str:
+    """A profiler, with the ranks and seconds that it is for."""
+    read_profile(text)
     return text
 
 

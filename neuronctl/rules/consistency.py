@@ -442,6 +442,49 @@ def stall(context: RuleContext) -> Iterator[Violation]:
         )
 
 
+@rule(ERROR, "NC347", "a job that cannot be profiled as requested")
+def profiled(context: RuleContext) -> Iterator[Violation]:
+    plan, profile = context.plan, context.plan.profile
+    if profile is None:
+        return
+    programs = [launch for launch in plan.launches if launch.request.script is not None]
+    if not programs:
+        yield Violation(
+            f"--profile starts {profile.tool} with a program, and this job runs shell text",
+            f"start {profile.profiler.command} in the shell text",
+        )
+    if plan.request.container is not None:
+        yield Violation(
+            f"--profile looks for {profile.tool} on the node, and the program runs in a container",
+            f"start {profile.profiler.command} inside: name it as the program",
+        )
+    for launch in programs:
+        if not (launch.launcher.python or launch.launcher.executable):
+            yield Violation(
+                f"{launch.prefix}{launch.launcher.name} starts Python itself, and its template "
+                "does not say how it starts another program",
+                "add 'executable:' to the head of its template, or leave --profile out",
+            )
+    processes = max(
+        (
+            part.most_nodes * part.processes_per_node if part.launcher.distributed else 1
+            for part in programs
+        ),
+        default=0,
+    )
+    last = max((last for _, last in profile.ranks), default=0)
+    if programs and last >= processes:
+        yield Violation(
+            f"--profile asks for rank {last}, and the program has {counted(processes, 'process')}",
+            "ranks count from 0",
+        )
+    if plan.time_limit is not None and 0 <= plan.time_limit <= profile.begin:
+        yield Violation(
+            f"--profile begins after {profile.begin} s, and the job has {plan.time_limit} s",
+            "begin earlier, or request a longer --time",
+        )
+
+
 MAX_ARG_STRLEN = 131_072
 """Bytes of the longest single argument that Linux passes to a program, its NUL included."""
 

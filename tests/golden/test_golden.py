@@ -112,8 +112,8 @@ def test_tutorial_allocation_carries_what_the_tutorial_says() -> None:
     assert asked <= set(command[: command.index("srun")])
 
 
-GIVEN = re.compile(r"declare -f ([\w ]+)\)")
-"""The functions that a bash on each node gets."""
+GIVEN = re.compile(r"declare -f ([\w ]+)[);]")
+"""The functions that a bash on each node, or a file beside the log, gets."""
 HELPERS = "# ---- Helpers, the same in every script of this kind: "
 
 

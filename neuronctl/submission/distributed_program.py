@@ -57,7 +57,7 @@ class _Program:
         self.edits: List[Tuple[int, int, int, str]] = []
         self.before: Dict[int, List[str]] = {}
         self.end: List[str] = []
-        self.by_hand: List[str] = []
+        self.by_hand: List[Tuple[int, str]] = []
         self.functions: Dict[ast.AST, _Function] = {}
         self._place(self.tree, self.tree)
         self.nodes = list(self.functions)
@@ -77,14 +77,26 @@ class _Program:
         if not models and not loaders:
             return None
         if not models:
-            self.by_hand.append("wrap the model, once it is on its GPU, in DistributedDataParallel")
+            self.by_hand.append(
+                (0, "wrap the model, once it is on its GPU, in DistributedDataParallel")
+            )
         if not loaders and not self.by_hand:
-            self.by_hand.append("divide the data: no DataLoader with shuffle=True is here")
+            self.by_hand.append((0, "divide the data: no DataLoader with shuffle=True is here"))
         self._set_epochs(loaders)
         self._save_once()
         self._take_own_gpu()
         self._begin_and_end(bool(models), bool(loaders))
-        return Change(self._text(), tuple(self.by_hand))
+        return Change(self._text(), tuple(map(self._place_words, self.by_hand)))
+
+    def _by_hand(self, node: Union[ast.expr, ast.stmt], words: str) -> None:
+        """Leave something to be done at the line of a node."""
+        self.by_hand.append((node.lineno, words))
+
+    def _place_words(self, place: Tuple[int, str]) -> str:
+        """The line is the one of the changed program."""
+        line, words = place
+        above = sum(len(lines) for before, lines in self.before.items() if before <= line)
+        return f"line {line + above} of the changed program: {words}" if line else words
 
     # ------------------------------------------------------------------------ the model
 
@@ -117,20 +129,38 @@ class _Program:
             given = [word.value for word in call.keywords if word.arg == "dataset"] + call.args[:1]
             value = None if shuffle is None else shuffle.value
             if shuffle is None and any(word.arg is None for word in call.keywords):
-                self.by_hand.append(
-                    f"line {call.lineno}: give a training's DataLoader a DistributedSampler "
-                    "in place of shuffle"
+                self._by_hand(
+                    call,
+                    "give a training's DataLoader a DistributedSampler in place of shuffle",
                 )
             if shuffle is None or value is None or (_is_constant(value) and not _truth(value)):
                 continue  # of an evaluation: each process looks at everything
-            if not given or not isinstance(given[0], (ast.Name, ast.Attribute)):
-                self.by_hand.append(f"line {call.lineno}: replace shuffle by a DistributedSampler")
+            data = self._named_data(call, given[0]) if given else ""
+            if not data:
+                self._by_hand(call, "replace shuffle by a DistributedSampler")
                 continue
             how = "" if _is_constant(value) else f", shuffle={ast.unparse(value)}"
-            sampler = f"sampler=DistributedSampler({ast.unparse(given[0])}{how})"
+            sampler = f"sampler=DistributedSampler({data}{how})"
             self._replace(value, sampler, back=len("shuffle="))
             loaders |= self._targets(call)
         return loaders
+
+    def _named_data(self, call: ast.Call, data: ast.expr) -> str:
+        """A loader's data by a name, if need be a new one; "" where there can be none."""
+        if isinstance(data, (ast.Name, ast.Attribute)):
+            return ast.unparse(data)
+        name = f"{next(iter(self._targets(call)))}_data"
+        statement = next(
+            (one for one in self._statements() if vars(one).get("value") is call), None
+        )
+        taken = any(isinstance(node, ast.Name) and node.id == name for node in self.nodes)
+        if statement is None or taken or not name.isidentifier() or data.lineno != data.end_lineno:
+            return ""
+        if self.lines[statement.lineno - 1][: statement.col_offset].strip():
+            return ""
+        self._insert(statement.lineno, statement, f"{name} = {ast.unparse(data)}")
+        self._replace(data, name)
+        return name
 
     def _targets(self, call: ast.Call) -> Set[str]:
         for statement in self._statements():
@@ -154,7 +184,7 @@ class _Program:
                 epoch = ast.unparse(loops[0].target)
                 self._insert(first.lineno, first, f"{name}.sampler.set_epoch({epoch})  # shuffles")
             else:
-                self.by_hand.append("call set_epoch(epoch) of the sampler before each epoch")
+                self.by_hand.append((0, "call set_epoch(epoch) of the sampler before each epoch"))
 
     # --------------------------------------------------------------- one writes, each its GPU
 
@@ -168,7 +198,7 @@ class _Program:
                 continue
             first, last = statement.lineno, statement.end_lineno or statement.lineno
             if self.lines[first - 1][: statement.col_offset].strip():
-                self.by_hand.append(f"line {first}: save on one process only, that of rank 0")
+                self._by_hand(statement, "save on one process only, that of rank 0")
                 continue
             self._insert(first, statement, f"if {self.dist}.get_rank() == 0:")
             self.edits += [(line, 0, 0, self.step) for line in range(first, last + 1)]
@@ -178,7 +208,7 @@ class _Program:
             if isinstance(node, ast.Constant) and node.value == "cuda:0":
                 self._replace(node, '"cuda"')
             elif isinstance(node, ast.Constant) and node.value == "CUDA_VISIBLE_DEVICES":
-                self.by_hand.append(f"line {node.lineno}: leave CUDA_VISIBLE_DEVICES to Slurm")
+                self._by_hand(node, "leave CUDA_VISIBLE_DEVICES to Slurm")
             elif isinstance(node, ast.Call) and node.args and _is_constant(node.args[0]):
                 name = _dotted(node.func)
                 if name == "torch.cuda.set_device":
@@ -188,7 +218,7 @@ class _Program:
                 elif name == "torch.device" and len(node.args) == 2:
                     self._replace(node.args[1], _LOCAL_RANK)
         for call in self._calls("DataParallel"):
-            self.by_hand.append(f"line {call.lineno}: leave out DataParallel")
+            self._by_hand(call, "leave out DataParallel")
 
     def _begin_and_end(self, wraps: bool, divides: bool) -> None:
         body, imports = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import re
 from typing import List
 
 import pytest
@@ -89,6 +90,22 @@ def test_it_begins_and_ends_with_the_program() -> None:
     assert added(guarded[:-1] + " main()\n")[-1] == "dist.destroy_process_group()"
 
 
+def test_data_that_a_loader_makes_itself_gets_a_name() -> None:
+    make = "loader = DataLoader(make(8), batch_size=4, shuffle=True)\n"
+    change = distributed(HEAD + make + "for e in range(3):\n    for x in loader: pass\n")
+    assert change is not None and "loader_data = make(8)\n" in change.text
+    assert "DataLoader(loader_data, batch_size=4, sampler=DistributedSampler(loader_data))" in (
+        change.text
+    )
+    for other in (
+        "loader_data = 7\n" + make,
+        make.replace("loader =", "self.loader ="),
+        "if 1: " + make,
+    ):
+        left = distributed(HEAD + "net = Net()\nopt = SGD(net.parameters())\n" + other)
+        assert left is not None and "replace shuffle by" in " ".join(left.by_hand)
+
+
 def test_what_the_text_does_not_show_is_left_in_words() -> None:
     change = distributed(
         HEAD + "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\n"
@@ -97,8 +114,12 @@ def test_what_the_text_does_not_show_is_left_in_words() -> None:
     )
     assert change is not None and len(change.by_hand) == 4
     said = " ".join(change.by_hand)
-    for words in ("line 4: leave CUDA", "line 5: give", "line 6: leave out", "line 8: save on one"):
+    for words in ("leave CUDA", "give a training", "leave out", "save on one"):
         assert words in said
+    lines = change.text.splitlines()
+    for sentence in change.by_hand:
+        number = int(re.findall(r"^line (\d+) of the changed program: ", sentence)[0])
+        assert re.search("CUDA_VISIBLE|DataLoader|DataParallel|save", lines[number - 1]), sentence
     assert "wrap the model" in distributed(HEAD + "l = DataLoader(d, shuffle=True)\n").by_hand[0]  # type: ignore[union-attr]
 
 

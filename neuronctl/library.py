@@ -96,18 +96,15 @@ class Job:
 
     def cancel(self) -> None:
         """Cancel it; nothing happens where it has ended. Raises SlurmRefusedError."""
-        from neuronctl.slurm.job_control import scancel
-        from neuronctl.tracking.cancellation import JobAction, known_jobs
+        from neuronctl.tracking.cancellation import JobAction, carry_out, known_jobs
         from neuronctl.tracking.lookup import no_such_job
-        from neuronctl.tracking.runs import mark_cancelled
 
         store = RecordStore.default()
         known = known_jobs([self._id], store)[0][self._id]
         if not known:
             raise no_such_job([self._id], store)
         chosen = JobAction().targets(self._id, known)
-        mark_cancelled([status for statuses in chosen.values() for status in statuses])
-        refused = scancel(list(chosen)) if chosen else {}
+        refused = carry_out(chosen, JobAction()) if chosen else {}
         for message in refused.values():
             raise SlurmRefusedError(f"scancel refused the request: {message}")
 

@@ -13,13 +13,18 @@ from neuronctl.console import print_json, print_line
 from neuronctl.errors import SlurmRefusedError, UsageError, did_you_mean
 from neuronctl.frozen import asdict
 from neuronctl.records.store import RecordStore
-from neuronctl.slurm.job_control import scancel
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import STATES
-from neuronctl.tracking.cancellation import JobAction, JobOrName, Outcome, known_jobs, states_of
+from neuronctl.tracking.cancellation import (
+    JobAction,
+    JobOrName,
+    Outcome,
+    carry_out,
+    known_jobs,
+    states_of,
+)
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import is_name, no_such_job
-from neuronctl.tracking.runs import mark_cancelled
 from neuronctl.words import counted
 
 
@@ -71,9 +76,7 @@ def command(
     if len(chosen) > 1 and not yes and not _agreed(chosen, action, targets if jobs else {}):
         say("nothing done")
         return
-    if action.signal is None:
-        mark_cancelled([status for statuses in chosen.values() for status in statuses])
-    refused = scancel(list(chosen), signal=action.signal, batch=action.batch) if chosen else {}
+    refused = carry_out(chosen, action) if chosen else {}
     rows: List[Outcome] = []
     for word, statuses in known.items():
         rows += action.outcomes(word, statuses, targets[word], refused)

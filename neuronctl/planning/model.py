@@ -76,6 +76,7 @@ class UntilDone:
     after. before_end: when the program is to save, in seconds before a run's end. resume_with: the
     program's further words from the second run on. checkpoint: what changes as the program gets on;
     "": not known. runs_file: the pattern of the file in which the runs are noted, as a log's.
+    chain: why each run is a job of its own; "": Slurm requeues the job.
     """
 
     max_runs: int
@@ -85,6 +86,7 @@ class UntilDone:
     resume_with: Tuple[str, ...]
     checkpoint: str
     runs_file: str
+    chain: str = ""
 
 
 class Ending:

@@ -53,13 +53,14 @@ def plan(
     place: Optional[AllocationPart] = None,
     recognised: str = "",
     conda: Optional[Conda] = None,
+    chain: str = "",
 ) -> JobPlan:
     """Settle every value of ``request`` for ``cluster``.
 
     interactive: for salloc: no program, no log files, one task per GPU by default. place: the part
     of an allocation to launch on, where the plan is not for a job of its own. recognised: how the
     cluster was recognised, if it was not requested. conda: the conda of this machine, if the
-    request is for one of its environments.
+    request is for one of its environments. chain: why Slurm would not requeue the job.
 
     Raises UsageError for a launcher or a container runtime that does not exist, and for a program
     whose name is not one line.
@@ -70,7 +71,7 @@ def plan(
             one_line(request.script)
         except ValueError as error:
             raise UsageError(f"the program's name {error}", "rename the file") from None
-    return _PlanBuilder(request, cluster, interactive, recognised, conda).plan(place)
+    return _PlanBuilder(request, cluster, interactive, recognised, conda, chain).plan(place)
 
 
 T = TypeVar("T")
@@ -99,9 +100,10 @@ class _PlanBuilder:
         interactive: bool = False,
         recognised: str = "",
         conda: Optional[Conda] = None,
+        chain: str = "",
     ) -> None:
         self.request, self.cluster = request, cluster
-        self.interactive, self.conda = interactive, conda
+        self.interactive, self.conda, self.chain = interactive, conda, chain
         self.decisions: Dict[str, Decision] = {}
         if request.cluster is not None:
             self.asked("cluster", "cluster", request.cluster)
@@ -194,7 +196,7 @@ class _PlanBuilder:
             "time": time_text,
             "comment": comment,
             "signal": self._signal(until_done),
-            "requeue": True if until_done else request.requeue,
+            "requeue": True if until_done and not until_done.chain else request.requeue,
             "output": output,
             "error": error,
         }
@@ -273,7 +275,14 @@ class _PlanBuilder:
         folder, slash, _ = (output or "").rpartition("/")
         name = re.sub("[/%]", "_", request.job_name or self.decisions["job-name"].value)
         pattern = f"{name}_{'%A_%a' if request.array else '%j'}.runs"
-        self.asked("until-done", "until_done", f"requeued; at most {counted(runs, 'run')}")
+        chain = "--no-requeue" if request.requeue is False else self.chain
+        if chain:
+            how = "a chain of jobs, the next of which waits for the end of the one that runs"
+            origin = request.origin("until_done")
+            why = "; ".join(filter(None, (origin.where, chain)))
+            self.decide("until-done", f"{how}; at most {counted(runs, 'run')}", origin.source, why)
+        else:
+            self.asked("until-done", "until_done", f"requeued; at most {counted(runs, 'run')}")
         return UntilDone(
             max_runs=runs,
             retries=2 if request.retries is None else request.retries,
@@ -282,6 +291,7 @@ class _PlanBuilder:
             resume_with=tuple(shlex.split(request.resume_with or "")),
             checkpoint=request.checkpoint or "",
             runs_file=f"{folder}{slash}{pattern}" if "%" not in folder else pattern,
+            chain=chain,
         )
 
     def _signal(self, until_done: Optional[UntilDone]) -> Optional[str]:

@@ -52,7 +52,8 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
     )
     meets = plan.rendezvous and plan.most_nodes > 1
     until_done = plan.until_done
-    calls = ["begin_run", "launched=yes"] if until_done else []
+    begin = 'begin_run "$@"' if until_done and until_done.chain else "begin_run"
+    calls = [begin, "launched=yes"] if until_done else []
     calls += ["meet_on_first_node"] if meets else []
     calls += ["check_nodes || exit 1"] if looks else []
     monitor = plan.monitor_interval
@@ -215,7 +216,8 @@ def _runs_file(plan: JobPlan) -> str:
     id = "%A_%a" if plan.request.array else "%j"
     head, _, tail = plan.until_done.runs_file.partition(id)
     here = "" if head.startswith("/") else "$PWD/"
-    return f"{here}{quote(head)}{plan.this_job}{tail}"
+    job = "$chain" if plan.until_done.chain else plan.this_job
+    return f"{here}{quote(head)}{job}{tail}"
 
 
 _BLOCKS = ("runs", "rendezvous", "environment", "preflight", "monitor", "launch")

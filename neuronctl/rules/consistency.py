@@ -379,9 +379,11 @@ def until_done(context: RuleContext) -> Iterator[Violation]:
         return
     if plan.until_done is None:
         return
-    if request.requeue is False:
-        words = "--no-requeue forbids what --until-done needs: that the job requeues itself"
-        yield Violation(words, "leave --no-requeue out")
+    if request.requeue is False and request.array:
+        words = (
+            "--no-requeue forbids what an array needs to go on: that its tasks requeue themselves"
+        )
+        yield Violation(words, "leave --no-requeue out, or submit a job for each task")
     if request.sbatch_value("open-mode") == "truncate":
         words = "--open-mode=truncate would empty the log in each run of --until-done"
         yield Violation(words, "leave it out")

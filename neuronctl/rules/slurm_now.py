@@ -11,7 +11,7 @@ from typing import Iterator
 
 from neuronctl.forecast import reservations
 from neuronctl.forecast.features import feature_names
-from neuronctl.forecast.limits import group_of
+from neuronctl.forecast.limits import group_of, usage
 from neuronctl.forecast.outcomes import LimitRefusal, RefusalKind, Wait
 from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.snapshot import slurm_says
@@ -172,17 +172,48 @@ def unknown_dependency(on_cluster: PlanOnCluster) -> Iterator[Violation]:
 
 @rule(WARNING, "NC532", "preemption would end the job for good", "of_cluster")
 def cancelled_when_preempted(on_cluster: PlanOnCluster) -> Iterator[Violation]:
-    plan, partition = on_cluster.plan, on_cluster.partition
-    preempts = on_cluster.snapshot.limits.config.preempts_by
-    if plan.until_done is None or partition is None or preempts in ("", "none"):
-        return
-    if partition.preempt_mode.split(",")[0] == "CANCEL":
+    until_done, ends = on_cluster.plan.until_done, on_cluster.preempted_jobs_end
+    if until_done is not None and not until_done.chain and ends:
+        what = "task" if on_cluster.plan.request.array else "job"
         yield Violation(
-            f"Slurm cancels what others preempt in {partition.name} (PreemptMode=CANCEL), and "
-            "--until-done cannot bring that back",
+            f"Slurm cancels what others preempt here ({ends}), and --until-done cannot bring a "
+            f"{what} back that it requeues",
             "use another partition, or resubmit the job if it is preempted",
-            slurm_says("scontrol show partition"),
+            slurm_says("sacctmgr show qos" if "QOS" in ends else "scontrol show partition"),
         )
+
+
+@rule(ERROR, "NC533", "no place in the queue for the next run", "of_cluster of_limit only_now")
+def place_of_the_next(on_cluster: PlanOnCluster) -> Iterator[Violation]:
+    until_done = on_cluster.plan.until_done
+    if until_done is None or not until_done.chain:
+        return
+    partition = on_cluster.partition
+    allowed = {*hosts("" if partition is None else partition.submit_hosts)}
+    nodes = {name for group in on_cluster.pool for name in group.names}
+    if partition is not None and partition.submit_hosts and not nodes <= allowed:
+        yield Violation(
+            f"each run submits the next one from its own node ({until_done.chain}), and partition "
+            f"{partition.name} takes jobs only from {partition.submit_hosts} (AllocNodes)",
+            "use another partition",
+            on_cluster.snapshot.says(f"scontrol show partition {partition.name}"),
+        )
+    for limit in on_cluster.limits:
+        if limit.about.counts != Counts.SUBMITTED or limit.about.per not in (Per.USER, Per.GROUP):
+            continue
+        mine = limit.about.per == Per.USER
+        used = usage(limit, on_cluster).used if mine else limit.used
+        if used + 1 == limit.figure:
+            have = f"you have {used}" if mine else f"{group_of(limit)} has {used}"
+            yield Violation(
+                f"the next run waits in the queue while one runs ({until_done.chain}): that is "
+                f"2 jobs, {have}, and {limit.named} allows {limit.figure}",
+                "use another partition or QOS"
+                if limit.figure < 2
+                else "wait until some end, or cancel some ('neuronctl status' lists them)",
+                on_cluster.source(limit),
+            )
+            return
 
 
 @rule(ERROR, "NC529", "dependency that Slurm refuses", "of_cluster", about="dependency")

@@ -25,7 +25,8 @@ class SlurmQos:
     """A QOS and its limits, except those on all its jobs together (``LimitedGroup``).
 
     factor: LimitFactor, by which limits of its jobs' associations are multiplied; None if unset.
-    preempts: the names of the QOS whose jobs it may preempt.
+    preempts: the names of the QOS whose jobs it may preempt. preempt_mode: what becomes of its own
+    jobs then; ``cluster``: as the cluster has it.
     """
 
     name: str
@@ -34,6 +35,7 @@ class SlurmQos:
     factor: Optional[float] = None
     preempts: Tuple[str, ...] = ()
     priority: Optional[int] = None
+    preempt_mode: str = ""
 
     def limit(self, kind: str, tres: str = "") -> Optional[int]:
         """The figure of one of its limits; None where it has none."""
@@ -85,7 +87,7 @@ class LimitedGroup:
     share: Optional[float] = None
 
 
-_QOS_ASKED = ("Name", "Flags", "LimitFactor", "Preempt", "Priority", *QOS_FIELDS)
+_QOS_ASKED = ("Name", "Flags", "LimitFactor", "Preempt", "Priority", "PreemptMode", *QOS_FIELDS)
 _OF_ASSOCIATION = ("Account", "Partition", "QOS", "DefaultQOS", "DefaultAccount")
 _ASSOCIATION_ASKED = (*_OF_ASSOCIATION, *ASSOCIATION_FIELDS)
 
@@ -170,6 +172,7 @@ def parse_qos(text: str) -> Tuple[SlurmQos, ...]:
             else None,
             words(row["Preempt"]),
             count(row["Priority"]),
+            row["PreemptMode"],
         )
         for row in _rows(text, _QOS_ASKED)
     )

@@ -180,6 +180,10 @@ class SiteConfig:
     """Whether fair shares count for the priority of jobs."""
     preempts_by: str = ""
     """What decides which jobs a job may preempt: ``qos``, ``partition_prio``, or ``none``."""
+    preempt_mode: str = ""
+    """What becomes of preempted jobs, where neither partition nor QOS says it."""
+    requeues: bool = True
+    """JobRequeue: whether Slurm requeues jobs that do not say it."""
 
     @property
     def release(self) -> Tuple[int, ...]:
@@ -232,6 +236,8 @@ def parse_config(text: str) -> SiteConfig:
         fair_share=found.get("PriorityType", "") == "priority/multifactor"
         and found.get("PriorityWeightFairShare", "0") not in ("0", ""),
         preempts_by=found.get("PreemptType", "").rpartition("/")[2],
+        preempt_mode=found.get("PreemptMode", ""),
+        requeues=found.get("JobRequeue", "") != "0",
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import recognise
 from neuronctl.catalog.model import Catalog, Cluster
-from neuronctl.errors import UsageError
+from neuronctl.errors import SlurmError, UsageError
 from neuronctl.frozen import dataclass, replace
 from neuronctl.gate.judgement import JudgeBy, judge_plan
 from neuronctl.launch.containers import find_image
@@ -31,6 +32,7 @@ from neuronctl.submission.judged_job import JudgedJob
 from neuronctl.words import other_dash, with_plain_dashes
 
 if TYPE_CHECKING:
+    from neuronctl.forecast.snapshot import Snapshot
     from neuronctl.gate.partition_choice import Choice
     from neuronctl.records.job_record import RecordDraft
 
@@ -41,7 +43,7 @@ class PlannedJob:
 
     choice: as in JudgedJob. ask_slurm: whether it is judged by what Slurm says, and not as a
     script that is only shown. template: the user's own. submit_dir: where to submit from, "" for
-    this directory.
+    this directory. snapshot: what Slurm has said for it.
     """
 
     plan: JobPlan
@@ -50,6 +52,7 @@ class PlannedJob:
     ask_slurm: bool = True
     template: Optional[str] = None
     submit_dir: str = ""
+    snapshot: Optional[Snapshot] = None
 
     existing = slurm_cluster = None
 
@@ -62,7 +65,7 @@ class PlannedJob:
             self.catalog,
             ask_slurm=self.ask_slurm,
             fresh=fresh or anew,
-            snapshot=None if anew or self.choice is None else self.choice.snapshot,
+            snapshot=None if anew else self.snapshot,
             meanwhile=_load_the_rest,
         )
         judgement = judge_plan(self.plan, by)
@@ -163,16 +166,40 @@ def plan_job(
     cluster, how = recognise(catalog, request.cluster)
     request = located(request, cluster)
     conda = None if request.conda is None else find_conda(request.conda, request.from_here(""))
-    made = plan(request, cluster, interactive=interactive, recognised=how, conda=conda)
-    if request.partition != "auto":
-        return PlannedJob(made, catalog, None, ask_slurm, template, submit_dir)
-    from neuronctl.gate.partition_choice import choose
+    settle = partial(plan, cluster=cluster, interactive=interactive, recognised=how, conda=conda)
+    made = settle(request)
+    choice = snapshot = None
+    if request.partition == "auto":
+        from neuronctl.gate.partition_choice import choose
 
-    choice = choose(made, catalog, ask=ask_slurm)
-    origins = {**request.origins, "partition": Origin(Source.DERIVED, "-p auto")}
-    request = replace(request, partition=choice.plan.partition.name, origins=origins)
-    made = plan(request, cluster, interactive=interactive, recognised=how, conda=conda)
-    return PlannedJob(made, catalog, choice, ask_slurm, template, submit_dir)
+        choice = choose(made, catalog, ask=ask_slurm)
+        snapshot = choice.snapshot
+        origins = {**request.origins, "partition": Origin(Source.DERIVED, "-p auto")}
+        request = replace(request, partition=choice.plan.partition.name, origins=origins)
+        made = settle(request)
+    if made.until_done is not None and request.array is None and ask_slurm:
+        snapshot, chain = _how_it_goes_on(made, snapshot)
+        made = settle(request, chain=chain)
+    return PlannedJob(made, catalog, choice, ask_slurm, template, submit_dir, snapshot)
+
+
+def _how_it_goes_on(made: JobPlan, snapshot: Optional[Snapshot]) -> Tuple[Optional[Snapshot], str]:
+    """What Slurm says for a plan with --until-done, and why it would not requeue the job, if so.
+
+    snapshot: what it has said already. Where it does not answer, it is thought to requeue.
+    """
+    from neuronctl.forecast.plan_on_cluster import PlanOnCluster
+    from neuronctl.forecast.snapshot import slurm_says
+    from neuronctl.gate.ask import ask_slurm
+
+    try:
+        snapshot = snapshot or ask_slurm(made, fresh=True, meanwhile=_load_the_rest)
+    except SlurmError:
+        return None, ""
+    # Of several partitions, Slurm may choose any.
+    parts = (replace(made, partition=each) for each in (made.partition, *made.alternatives))
+    each = (PlanOnCluster(part, snapshot, slurm_says).no_requeue for part in parts)
+    return snapshot, next(filter(None, each), "")
 
 
 def _defaults(tell: Optional[Callable[[str], None]]) -> Layer:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
+import os
+import time
+from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from neuronctl.errors import NoSuchJobError
 from neuronctl.frozen import dataclass, replace
 from neuronctl.records.store import RecordStore
+from neuronctl.slurm.job_control import scancel
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import PENDING
 from neuronctl.slurm.sacct import sacct
+from neuronctl.slurm.squeue import squeue
+from neuronctl.tracking.chains import chain_of, jobs_to_end
 from neuronctl.tracking.job_status import JobStatus, merge, state_counts
 from neuronctl.tracking.lookup import is_named, look_up, matches, newest, queued
+from neuronctl.tracking.runs import mark_cancelled
 
 JobOrName = Union[JobId, str]
 """A job id, or the name of jobs."""
@@ -102,6 +108,53 @@ class JobAction:
         else:
             result, words = "not-started", f"{word} has not started: no process to signal"
         return Outcome(str(word), statuses[0].name, states, result, words)
+
+
+def carry_out(chosen: Mapping[JobId, Sequence[JobStatus]], action: JobAction) -> Dict[str, str]:
+    """Cancel or signal the targets; why scancel refused some, by their names.
+
+    Of a chain, the job that waits is cancelled first; then one is looked for whose submission was
+    on its way. Raises SlurmError.
+    """
+    refused: Dict[str, str] = {}
+    plain, chained = list(chosen), []
+    for id, (status, *more) in chosen.items():
+        if not more and status.record is not None and status.record.runs and id.task is None:
+            plain.remove(id)
+            chained.append((id, status))
+    if action.signal is None:
+        mark_cancelled([status for statuses in chosen.values() for status in statuses])
+    if plain:
+        refused.update(scancel(plain, signal=action.signal, batch=action.batch))
+    for id, status in chained:
+        if action.signal is not None:
+            told = scancel([JobId(status.job_id)], signal=action.signal, batch=action.batch)
+        else:
+            told = _cancel_chain(id.job, status)
+        refused.update({str(id): message for message in told.values()})
+    return refused
+
+
+def _cancel_chain(first: int, status: JobStatus) -> Dict[str, str]:
+    """Cancel all jobs of a chain, if it is one, and what its script submits meanwhile."""
+    refused: Dict[str, str] = {}
+    done: Set[JobId] = set()
+    for again in range(_LOOKS):
+        chain = chain_of(status.record)
+        ids = set(jobs_to_end(first, chain, squeue(user=str(os.getuid()))))
+        ids |= set() if again else {JobId(status.job_id)}
+        left = sorted(ids - done, key=lambda id: -id.job)
+        if left:
+            refused.update(scancel(left))
+        done |= ids
+        begun = chain is not None and chain.runs.next_job is None
+        if not begun or status.state == PENDING:
+            break
+        time.sleep(_BETWEEN_LOOKS)
+    return refused
+
+
+_LOOKS, _BETWEEN_LOOKS = 4, 1.0  # seconds
 
 
 def known_jobs(words: Sequence[JobOrName], store: RecordStore) -> Tuple[KnownJobs, Sequence[str]]:

@@ -23,7 +23,7 @@ from neuronctl.slurm.process import installed
 from neuronctl.slurm.sacct import sacct
 from neuronctl.slurm.shared_queue import OwnQueue, own_queue
 from neuronctl.slurm.squeue import QueueJob, squeue
-from neuronctl.tracking import endings
+from neuronctl.tracking import chains, endings
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import matches, remember
@@ -209,7 +209,10 @@ class JobWatch:
             # One from before the job was submitted does not know it.
             for oldest in (0.0,) if fresh else (self.interval, 0.0):
                 own = queue(oldest)
-                rows = [row for row in own.rows if self.job.job in (row.id.job, row.job_id)]
+                all_rows: Sequence[QueueJob] = own.rows
+                if self.record is not None and self.record.runs:
+                    all_rows = chains.fold(own.rows, chains.chains_of([self.record]))
+                rows = [row for row in all_rows if self.job.job in (row.id.job, row.job_id)]
                 if rows:
                     self._age = own.age
                     return rows
@@ -221,8 +224,10 @@ class JobWatch:
 
     def _ask_accounting(self) -> None:
         """Query sacct after slurmctld has forgotten the job (or never knew it)."""
-        accounting = sacct([self.job])
-        past = self._own(jobstatus.merge(self.record, (), accounting.jobs))
+        chain = chains.chain_of(self.record)
+        accounting = sacct([self.job if chain is None else JobId(chain.last)])
+        rows = accounting.jobs if chain is None else chains.fold(accounting.jobs, {0: chain})
+        past = self._own(jobstatus.merge(self.record, (), rows))
         told = [status for status in past if status.source == "sacct"]
         if told and all(status.ended for status in told):
             self.statuses, self.ended = tuple(told), True

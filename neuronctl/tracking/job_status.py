@@ -119,7 +119,8 @@ class JobStatus:
             return (record.error if err else None) or record.output
         if not self.own_id and "%j" in record.output + (record.error or ""):
             return None
-        return record.log_path(task, own_id=self.job_id, node_list=self.node_list, err=err)
+        own_id = None if task is None else self.job_id  # a chain's runs share the first one's
+        return record.log_path(task, own_id=own_id, node_list=self.node_list, err=err)
 
 
 _NAMES = frozenset(JobStatus.__annotations__)

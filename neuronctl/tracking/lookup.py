@@ -31,14 +31,14 @@ from neuronctl.errors import (
     SlurmUnavailableError,
     UsageError,
 )
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED, RUNNING
 from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct, sacct_logs
 from neuronctl.slurm.shared_queue import AskingOwnQueue, own_queue
-from neuronctl.slurm.squeue import Queue, QueueJob
-from neuronctl.tracking import endings
+from neuronctl.slurm.squeue import Queue, QueueJob, squeue
+from neuronctl.tracking import chains, endings
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import expand_hostlist
@@ -97,6 +97,8 @@ def look_up(
     answered: Set[JobId] = set()
     for status in found.jobs:
         near: Set[JobId] = set()
+        chain = chains.chain_of(status.record)
+        of_chain = set() if chain is None else chain.jobs & by_number.keys()
         for number in {status.id.job, status.job_id}:
             if status.id.task is None:
                 near |= by_number.get(number, set())
@@ -104,6 +106,7 @@ def look_up(
                 near |= by_task.get((number, status.id.task), set())
                 near |= by_task.get((number, None), set())
         same = {asked_id for asked_id in near if matches(asked_id, status)}
+        same |= {JobId(job) for job in of_chain}
         if same:
             jobs.append(status)
             answered |= same
@@ -169,9 +172,17 @@ def with_ids(dependency: str, store: RecordStore, tell: Callable[[str], None]) -
 
 
 def queued() -> Tuple[JobStatus, ...]:
-    """The user's own jobs that slurmctld knows, from one squeue."""
-    rows = _by_number(own_queue().rows)
-    return tuple(status for number in rows for status in jobstatus.merge(None, rows[number]))
+    """The user's own jobs that slurmctld knows, from one squeue; of a chain one."""
+    from neuronctl.records.store import RecordStore
+
+    queue, records = own_queue().rows, {}
+    with contextlib.suppress(RecordError):
+        found = RecordStore.default().find(_numbers(queue), local_cluster())
+        records = {number: record for number, record in found.items() if record.runs}
+    rows = _by_number(chains.fold(queue, chains.chains_of(records.values())))
+    return tuple(
+        status for number in rows for status in jobstatus.merge(records.get(number), rows[number])
+    )
 
 
 def running_job(word: str) -> JobStatus:
@@ -338,6 +349,7 @@ class _Search:
         self.notes: List[str] = []
         self.remember_until = time.monotonic() + _REMEMBERING
         self.without_record: Set[int] = set()
+        self.chains: chains.Chains = {}
         self.recovery: Optional[Recovery] = None
 
     def run(self, asked: Sequence[JobId], asking: Union[Queue, AskingOwnQueue]) -> Found:
@@ -361,8 +373,11 @@ class _Search:
             if self.accounting and not asked:
                 with self._tolerant():
                     self.recovery.look_closer()
+        self._find_records(_numbers(queue), records)
+        queue = self._as_chains(queue, records, asked)
         if asked:  # squeue may have been asked for more
             wanted = {id.job for id in asked}
+            wanted |= {first for first, each in self.chains.items() if wanted & each.jobs}
             queue = tuple(row for row in queue if not wanted.isdisjoint((row.id.job, row.job_id)))
         numbers = {row.id.job for row in queue}
         self._find_records(numbers, records)
@@ -401,6 +416,17 @@ class _Search:
             records.update(self.store.find(wanted, self.cluster))
         self.without_record.update(wanted - set(records))
 
+    def _as_chains(
+        self, queue: Sequence[QueueJob], records: Dict[int, JobRecord], asked: Sequence[JobId]
+    ) -> Tuple[QueueJob, ...]:
+        """The rows, one of each chain: all of its jobs are looked at."""
+        self.chains = chains.chains_of(records.values())
+        jobs = {job for chain in self.chains.values() for job in chain.jobs}
+        more = jobs - {row.job_id for row in queue} if asked else ()
+        with contextlib.suppress(SlurmError):
+            queue = [*queue, *(squeue([JobId(job) for job in sorted(more)]) if more else ())]
+        return tuple(chains.fold(queue, self.chains))
+
     def _accounting(
         self, asked: Sequence[JobId], queue: Sequence[QueueJob], records: Dict[int, JobRecord]
     ) -> Accounting:
@@ -415,6 +441,11 @@ class _Search:
         wanted -= active - ended - parts
         # A task's own job id (4713 for 4711_2) is covered by the row of its array.
         wanted -= {row.job_id for row in queue if row.job_id != row.id.job}
+        # How a chain ended its last job tells.
+        last = {first: chain.last for first, chain in self.chains.items()}
+        shown = {job: first for first, job in last.items() if job != first}
+        others = {job for chain in self.chains.values() for job in chain.jobs} - {*last.values()}
+        wanted = {last.get(number, number) for number in wanted}
         # Only a query for all of the user's jobs shows which jobs never arrived.
         lost = self.recovery if not asked and self.recovery and self.recovery.open else None
         if (not wanted and lost is None and self.since is None) or not self.accounting:
@@ -441,11 +472,12 @@ class _Search:
             self.notes.append(f"{accounting.off}; how jobs ended may be unknown")
         return Accounting(
             tuple(
-                row
+                replace(row, id=JobId(shown[row.job_id])) if row.job_id in shown else row
                 for row in accounting.jobs
                 if row.id.job in wanted
                 or row.job_id in wanted
                 or (self.since is not None and (row.submit or 0) >= self.since)
+                if row.job_id not in others
             ),
             accounting.off,
         )
@@ -463,6 +495,11 @@ class _Search:
         ordered = tuple(sorted(jobs, key=jobstatus.order))
         found = self.recovery.notes if self.recovery is not None else ()
         return Found(ordered, (), (*self.store.warnings, *self.notes, *found), error)
+
+
+def _numbers(rows: Iterable[QueueJob]) -> Set[int]:
+    """The numbers under which their records may be."""
+    return {row.id.job for row in rows} | {chains.first_job(row) or row.id.job for row in rows}
 
 
 def _by_number(rows: Iterable[Row]) -> Dict[int, List[Row]]:

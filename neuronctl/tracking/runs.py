@@ -23,6 +23,7 @@ class Run:
 
     cause: ``finished``, ``saved``, ``limit``, ``failed``, ``node``, ``lost``, ``preempted``, or
     ``requeued``. moved: whether there was progress. log_sizes: of its logs when it began, in bytes.
+    job_id: Slurm's, where the script has noted it.
     """
 
     number: int
@@ -33,14 +34,24 @@ class Run:
     code: Optional[int] = None
     cause: str = ""
     moved: bool = False
+    job_id: Optional[int] = None
 
 
 @dataclass(frozen=True)
 class Runs:
-    """All runs so far, and why no other one follows, where that is so."""
+    """All runs so far, and why no other one follows, where that is so.
+
+    next_job: in a chain, the id of the job that waits for the end of the last run.
+    """
 
     runs: Tuple[Run, ...]
     over: str = ""
+    next_job: Optional[int] = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether no other run follows."""
+        return bool(self.over) or bool(self.runs and self.runs[-1].cause in _LAST)
 
     def words(self, status: JobStatus) -> str:
         """``run 3, 5:12:04 in all, 2 requeues``; while it waits, the run that it waits for."""
@@ -48,8 +59,10 @@ class Runs:
         used = sum(run.seconds or 0 for run in self.runs)
         if self.runs and self.runs[-1].seconds is None and status.state != PENDING:
             used += status.elapsed or 0
-        requeues = counted(number - 1, "requeue") if number > 1 else ""
-        words = (f"run {number}", f"{format_elapsed(used)} in all", requeues, self.over)
+        requeues, name = counted(number - 1, "requeue") if number > 1 else "", f"run {number}"
+        if status.job_id != status.id.job and status.id.task is None:  # a chain's
+            requeues, name = "", f"{name} as job {status.job_id}"
+        words = (name, f"{format_elapsed(used)} in all", requeues, self.over)
         return ", ".join(filter(None, words)) if number > 1 or self.over else ""
 
 
@@ -69,13 +82,19 @@ def runs_words(status: JobStatus) -> str:
 def read_runs(text: str) -> Runs:
     """The lines of the file; one that cannot be read is left out."""
     runs: List[Run] = []
-    over = ""
+    over, next_job = "", None
     for line in text.splitlines():
         number, word, _, *more = (*line.split(" "), "", "")
         with contextlib.suppress(ValueError, IndexError):
             if word == "begin":
                 sizes = (int(more[2]), int(more[3]))
-                runs.append(Run(int(number), int(line.split(" ")[2]), more[0], sizes))
+                id = int(more[4]) if more[4] else None
+                run = Run(int(number), int(line.split(" ")[2]), more[0], sizes, job_id=id)
+                if not runs or run.number != runs[-1].number:  # else one too many, which ends
+                    runs.append(run)
+                    next_job = None
+            elif word == "next":
+                next_job = int(more[0])
             elif word == "end" and runs:
                 code = None if more[0] == "-" else int(more[0])
                 seconds, moved = int(more[3]), more[2] == "moved"
@@ -83,7 +102,7 @@ def read_runs(text: str) -> Runs:
                 runs[-1] = ended
             elif word == "over":
                 over = re.sub(r"[^ -~]", "?", " ".join(more).strip())
-    return Runs(tuple(runs), over)
+    return Runs(tuple(runs), over, next_job)
 
 
 def mark_cancelled(statuses: Sequence[JobStatus]) -> None:
@@ -95,6 +114,8 @@ def mark_cancelled(statuses: Sequence[JobStatus]) -> None:
 
 
 _LARGEST = 1024 * 1024
+_LAST = ("finished", "failed", "cancelled")
+"""The causes after which no other run follows."""
 
 
 @contextlib.contextmanager

@@ -65,8 +65,14 @@ class Going:
     def causes(self) -> List[str]:
         return [words[4] for words in self.runs if words[1] == "end"]
 
+    @property
+    def job(self) -> str:
+        """The id of the run that has begun last: its own, in a chain."""
+        begun = [words for words in self.runs if words[1] == "begin"]
+        return begun[-1][7] if begun else self.id
+
     def state(self) -> str:
-        return self.exec("squeue", "-h", "-t", "all", "-j", self.id, "-o", "%T").strip()
+        return self.exec("squeue", "-h", "-t", "all", "-j", self.job, "-o", "%T").strip()
 
     def ready(self, run: int, count: int = 1) -> None:
         """Wait until a run waits for its signal."""
@@ -80,7 +86,7 @@ class Going:
 
     def soon_over(self) -> None:
         """Tell the batch shell what slurmctld tells it before the end of a run."""
-        self.exec("scancel", "--batch", "--signal=USR2", self.id)
+        self.exec("scancel", "--batch", "--signal=USR2", self.job)
 
     def begun(self, run: int) -> None:
         """Wait for the beginning of a run."""
@@ -91,11 +97,21 @@ class Going:
         wait_until(lambda: self.state() not in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING"))
         return self.state()
 
+    def preempt(self, partition: str) -> None:
+        """Have a job of a moment take all nodes of a partition."""
+        urgent = ["-p", "urgent", "-N2", "--exclusive", "-t", "5", COMMENT, "-o/dev/null"]
+        nodes = {"cas_v100nv_8": "gpu[01-02]", "amd_a100nv_8": "gpu[35-36]"}[partition]
+        self.exec("sbatch", *urgent, f"-w{nodes}", "--wrap", "sleep 1")
+
+    def none_left(self) -> None:
+        """Nothing is in the queue, and nothing will begin."""
+        wait_until(lambda: self.exec("squeue", "-h") == "")
+
 
 CONFIGURED = (
     "AuthInfo=cred_expire=5\\n"
     "PreemptType=preempt/partition_prio\\nPreemptMode=REQUEUE\\n"
-    "PartitionName=urgent Nodes=gpu[35-36] PriorityTier=5\\n"
+    "PartitionName=urgent Nodes=gpu[01-02],gpu[35-36] PriorityTier=5\\n"
 )
 """A requeue takes seconds; jobs of one partition preempt those of the others."""
 
@@ -109,6 +125,7 @@ def going(slurm_there: None, horovod_venv: Path) -> Iterator[Sandbox]:
         with broken.without("slurmctld"):
             pass
         wait_until(lambda: made.root("scontrol", "ping", check=False).returncode == 0)
+        made.root("scontrol", "update", "partition=cas_v100nv_8", "preemptmode=cancel")
         yield made
     for process in broken.started:
         process.wait()
@@ -270,8 +287,7 @@ def test_taken_off_its_nodes_costs_no_retry(going: Sandbox) -> None:
 def test_preempted_costs_no_retry(going: Sandbox) -> None:
     job = Going(going, "--gpus-per-node=1", "--retries=0", "goes.py", "waits", "2")
     job.ready(1)
-    urgent = ["-p", "urgent", "-N2", "--exclusive", "-t", "5", COMMENT, "-o/dev/null"]
-    job.exec("sbatch", *urgent, "--wrap", "sleep 1")
+    job.preempt("amd_a100nv_8")
     job.begun(2)
     assert job.ended() == "COMPLETED"
     assert job.causes() == ["preempted", "finished"]
@@ -287,17 +303,21 @@ def test_an_array_requeues_its_own_task_only(going: Sandbox) -> None:
     assert [line.rpartition(":")[2] for line in begun.split()] == ["2", "2"]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(5))
 def test_nothing_begins_after_cancel(seed: int, going: Sandbox) -> None:
     """Wherever it is: the first time before it starts, then while it runs, saves, or waits."""
     moment = random.Random(seed)
-    job = Going(going, "--gpus-per-node=1", "goes.py", "waits", "99")
+    chain = ["--no-requeue"] if seed > 2 else []
+    job = Going(going, "--gpus-per-node=1", *chain, "goes.py", "waits", "99")
     if seed:
         job.ready(1)
         job.soon_over()
     wait = str(round(moment.uniform(0, 2.5), 2))
     job.exec("sh", "-c", f"sleep {wait}; neuronctl cancel {job.id}")
-    assert job.ended() == "CANCELLED"
+    job.none_left()
+    assert json.loads(job.exec("neuronctl", "status", "--json", job.id))["jobs"][0]["state"] == (
+        "CANCELLED"
+    )
     begun = job.lines("ran")
     time.sleep(12)  # a requeue takes less here
     assert job.exec("squeue", "-h") == ""
@@ -312,3 +332,92 @@ def test_what_does_not_end_goes_on_after_its_time_limit(going: Sandbox) -> None:
     assert job.ended() == "COMPLETED"
     assert job.causes() == ["limit", "finished"]
     assert [words[5] for words in job.runs if words[1] == "end"][:1] == ["moved"]
+
+
+# ------------------------------------------------------------------------------ the chain
+
+CHAIN = ("--gpus-per-node=1", "--no-requeue")
+
+
+def test_a_chain_is_one_job(going: Sandbox) -> None:
+    """It fits a limit of two jobs, has the environment of its submission, and one log."""
+    qos = ("sacctmgr", "-i", "modify", "qos", "p_amd_a100nv_8", "set")
+    limit = going.root("sacctmgr", "-nP", "show", "qos", "p_amd_a100nv_8", "format=MaxSubmitPU")
+    going.root(*qos, "MaxSubmitJobsPerUser=2")
+    try:
+        job = Going(going, *CHAIN, "--env=SAID=a b", "--resume-with=-r", "goes.py", "waits", "3")
+        for run in (1, 2):
+            job.ready(run)
+            wait_until(lambda: len(job.exec("squeue", "-h").splitlines()) == 2)
+            more = "neuronctl submit -p amd_a100nv_8 -t 1 --field misc --appl pytorch --until-done"
+            told = job.exec("sh", "-c", f"{more} --gpus-per-node=1 goes.py 0 2>&1", check=False)
+            assert "NC501" in told
+            job.soon_over()
+            job.begun(run + 1)
+        assert job.ended() == "COMPLETED"
+    finally:
+        going.root(*qos, f"MaxSubmitJobsPerUser={limit.stdout.strip() or -1}")
+    job.none_left()
+    assert job.causes() == ["saved", "saved", "finished"]
+    assert job.lines("ran") == ["1 0 ", "2 0 -r", "3 0 -r"]
+    words = f"run 3 as job {job.job}, "
+    assert words in job.exec("neuronctl", "status", job.id)
+    assert job.exec("neuronctl", "status", job.job).split() == (
+        job.exec("neuronctl", "status", job.id).split()
+    )
+    assert words in job.exec("neuronctl", "history", "-n", "1")
+    assert words.capitalize() in job.exec("neuronctl", "why", job.id).replace("\n", " ")
+    second = job.exec("neuronctl", "logs", "--run", "2", job.id)
+    assert second.startswith("run 2 of at most 10, on ")
+    assert "run 1" not in second and "run 3" not in second
+    again = json.loads(job.exec("neuronctl", "resubmit", "--dry-run", "--json", job.id))
+    assert "submit_next &" in again["script"]
+
+
+def test_a_chain_where_preempted_jobs_are_cancelled(going: Sandbox) -> None:
+    """Which Slurm says, and --explain."""
+    options = ["-p", "cas_v100nv_8", "--gpus-per-node=1", "--retries=0"]
+    job = Going(going, *options, "goes.py", "waits", "2")
+    job.ready(1)
+    job.preempt("cas_v100nv_8")
+    job.begun(2)
+    assert job.ended() == "COMPLETED"
+    assert job.causes() == ["preempted", "finished"]
+    shown = job.exec("neuronctl", "show", job.id)
+    assert "PreemptMode=CANCEL of partition cas_v100nv_8" in " ".join(shown.split())
+
+
+def test_a_chain_survives_its_batch_shell_and_its_node(going: Sandbox) -> None:
+    job = Going(going, *CHAIN, "goes.py", "waits", "3")
+    job.ready(1)
+    wait_until(lambda: [words[1] for words in job.runs][-1] == "next")
+    going.root("pkill", "-KILL", "-f", f"job0*{job.job}/slurm_script")
+    job.ready(2)
+    wait_until(lambda: [words[1] for words in job.runs][-1] == "next")
+    node = job.exec("squeue", "-h", "-j", job.job, "-o", "%N").strip()
+    going.root("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+    job.begun(3)
+    assert job.ended() == "COMPLETED"
+    assert job.causes() == ["lost", "lost", "finished"]
+
+
+@pytest.mark.parametrize(("how", "causes"), [("3", ["failed"]), ("75", ["saved", "saved"])])
+def test_a_chain_stops(how: str, causes: List[str], going: Sandbox) -> None:
+    job = Going(going, *CHAIN, "goes.py", how, "9")
+    job.begun(len(causes))
+    assert job.ended() == "FAILED"
+    job.none_left()
+    assert job.causes() == causes
+    assert len(job.lines("ran")) == len(causes)
+    state = json.loads(job.exec("neuronctl", "status", "--json", job.id))["jobs"][0]
+    assert (state["state"], state["exit_code"]) == ("FAILED", int(how))
+
+
+def test_scancel_of_a_run_ends_a_chain(going: Sandbox) -> None:
+    job = Going(going, *CHAIN, "goes.py", "waits", "9")
+    job.ready(1)
+    wait_until(lambda: [words[1] for words in job.runs][-1] == "next")
+    job.exec("scancel", job.id)
+    job.none_left()
+    assert len(job.lines("ran")) == 1
+    assert "CANCELLED" in job.exec("neuronctl", "status", job.id)

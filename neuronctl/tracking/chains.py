@@ -1,0 +1,104 @@
+"""The jobs of a chain: each run is a job of its own, and all of them are shown as the first one."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, TypeVar
+
+from neuronctl.frozen import dataclass, replace
+from neuronctl.records.job_record import JobRecord
+from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.job_states import ENDED, PENDING
+from neuronctl.slurm.sacct import AccountingJob
+from neuronctl.slurm.squeue import QueueJob
+from neuronctl.tracking.runs import Runs, runs_of
+
+Row = TypeVar("Row", QueueJob, AccountingJob)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A chain as its script has noted it. first: the id of its first job, by which it is known."""
+
+    first: int
+    runs: Runs
+
+    @property
+    def jobs(self) -> Set[int]:
+        """The ids of all its jobs, as far as they are noted."""
+        noted = {run.job_id for run in self.runs.runs} | {self.runs.next_job}
+        return {self.first, *(id for id in noted if id is not None)}
+
+    @property
+    def last(self) -> int:
+        """The job whose end is that of the chain; while it goes on, the one that comes last."""
+        begun = [run.job_id for run in self.runs.runs if run.job_id is not None]
+        if self.runs.ended:
+            return begun[-1] if begun else self.first
+        return max(self.jobs)
+
+
+Chains = Dict[int, Chain]
+"""By the ids of their first jobs."""
+
+
+def chain_of(record: Optional[JobRecord]) -> Optional[Chain]:
+    """The chain of a recorded job; None where each of its runs has the same id."""
+    if record is None or record.job_id is None or record.array is not None:
+        return None
+    runs = runs_of(record, None)
+    chain = None if runs is None else Chain(record.job_id, runs)
+    return chain if chain is not None and len(chain.jobs) > 1 else None
+
+
+def chains_of(records: Iterable[JobRecord]) -> Chains:
+    found = filter(None, map(chain_of, records))
+    return {chain.first: chain for chain in found}
+
+
+def first_job(row: QueueJob) -> Optional[int]:
+    """The first job of the chain whose later run this is; None: of no chain, as far as it says."""
+    words = row.command.split()
+    if not row.command.startswith("/dev/stdin neuronctl-") or len(words) != 4:
+        return None
+    return int(words[2]) if words[2].isdigit() and len(words[2]) <= 10 else None
+
+
+def fold(rows: Sequence[Row], chains: Mapping[int, Chain]) -> List[Row]:
+    """Of each chain the row that counts now, under the first job's id; other rows as they are."""
+    owner = {job: chain.first for chain in chains.values() for job in chain.jobs}
+    parts: Dict[int, List[Row]] = {}
+    folded: List[Row] = []
+    for row in rows:
+        first = owner.get(row.job_id)
+        if first is None and isinstance(row, QueueJob):
+            first = first_job(row)
+        if first is None:
+            folded.append(row)
+        else:
+            parts.setdefault(first, []).append(row)
+    for first, own in parts.items():
+        row = _counts(own, chains.get(first))
+        folded.append(replace(row, id=JobId(first)))
+    return folded
+
+
+def _counts(rows: Sequence[Row], chain: Optional[Chain]) -> Row:
+    """The one that runs, or else waits, or was the last."""
+    rows = sorted(rows, key=lambda row: row.job_id)
+    active = [row for row in rows if row.state not in ENDED]
+    begun = [row for row in active if row.state != PENDING]
+    if active:
+        return (begun or active)[-1]
+    last = None if chain is None else chain.last
+    return next((row for row in rows if row.job_id == last), rows[-1])
+
+
+def jobs_to_end(first: int, chain: Optional[Chain], rows: Iterable[QueueJob]) -> Tuple[JobId, ...]:
+    """The jobs of a chain that have not ended, the last first: one that waits must not begin."""
+    jobs = {first} if chain is None else chain.jobs
+    ids: Set[int] = {
+        row.job_id
+        for row in rows
+        if row.state not in ENDED and (row.job_id in jobs or first_job(row) == first)
+    }
+    return tuple(JobId(id) for id in sorted(ids, reverse=True))

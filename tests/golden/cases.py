@@ -231,6 +231,9 @@ CASES: Dict[str, List[str]] = {
         *["--resume-with", "--resume 'the latest'", "--checkpoint", "my run/last.pt"],
         *["--env", "HF_HUB_OFFLINE=1", "train.py", "--lr", "0.1"],
     ],
+    "neuron-until-done-chain.sh": [
+        *[*ONE_GPU, "--until-done", "--no-requeue", "--checkpoint", "last.pt", "train.py"],
+    ],
     "neuron-until-done-array-body.sh": [
         *[*ONE_GPU, "--until-done", "-a", "0-3", "-o", "%x.%A-%a.log", "--signal", "USR1@120"],
         *["--body", "body.sh"],

@@ -115,7 +115,7 @@ def test_ends_what_hangs_however_it_was_started(still: Sandbox) -> None:
 
 
 def test_leaves_what_moves_alone(still: Sandbox) -> None:
-    """By its log, even a removed one; by its checkpoint, whose times run backwards; and what it cannot see."""
+    """By its log, even a removed one; by a checkpoint whose times run backwards; and unseen."""
     moving = submit(still, "--gpus-per-node=1", "moves.py")
     saving = submit(still, "--gpus-per-node=1", "--checkpoint=kept", "moves.py", "kept")
     unseen = submit(still, "--gpus-per-node=1", "-o", "/dev/null", "moves.py")

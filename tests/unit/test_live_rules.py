@@ -290,9 +290,17 @@ CASES: List[Tuple[str, Snapshot, Any, List[str], Snapshot, Any]] = [
         "NC532",
         live(limits=preempting("CANCEL")),
         {"until_done": True},
-        ["PreemptMode=CANCEL", "cannot bring that back"],
+        ["PreemptMode=CANCEL of partition gpu", "cannot bring a job back"],
         live(limits=preempting("REQUEUE")),
         {"until_done": True},
+    ),
+    (
+        "NC533",
+        live(BUSY),
+        {"until_done": True, "requeue": False},
+        ["--no-requeue", "2 jobs", "you have 3", "MaxSubmitPU 4"],
+        live(),
+        {"until_done": True, "requeue": False},
     ),
     (
         "NC532",

@@ -536,7 +536,12 @@ CASES: List[Case] = [
         ["--max-runs is about the runs of a job", "add --until-done"],
         {"max_runs": 3, "until_done": True},
     ),
-    ("NC344", {"until_done": True, "requeue": False}, ["--no-requeue"], {"requeue": False}),
+    (
+        "NC344",
+        {"until_done": True, "requeue": False, "array": "0-3"},
+        ["--no-requeue", "an array"],
+        {"until_done": True, "requeue": False},
+    ),
     (
         "NC344",
         {"until_done": True, "setup": ("trap save TERM",)},

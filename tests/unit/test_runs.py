@@ -8,6 +8,9 @@ from typing import Any
 
 from neuronctl.frozen import replace
 from neuronctl.records.job_record import JobRecord, RecordDraft
+from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.squeue import QueueJob
+from neuronctl.tracking.chains import chain_of, fold, jobs_to_end
 from neuronctl.tracking.job_status import JobStatus, from_record
 from neuronctl.tracking.runs import mark_cancelled, read_runs, runs_of
 
@@ -68,3 +71,44 @@ def test_only_the_users_own_file_counts(tmp_path: Path) -> None:
     os.mkfifo(file)
     assert runs_of(record, None) is None
     mark_cancelled([status])
+
+
+CHAINED = """\
+1 begin 1000 n1 unknown 0 0 7
+1 next 1001 8
+1 end 1100 - lost moved 100
+2 begin 1300 n3 unknown 50 60 8
+2 begin 1301 n4 unknown 50 60 9
+2 next 1302 10
+"""
+
+
+def row(number: int, state: str, command: str = "/dev/stdin neuronctl-k") -> QueueJob:
+    fields = dict.fromkeys(QueueJob.__annotations__)
+    given = {"id": JobId(number), "job_id": number, "state": state, "command": command}
+    return QueueJob(**{**fields, **given})  # type: ignore[arg-type]
+
+
+def test_a_chain_is_its_first_job(tmp_path: Path) -> None:
+    status = recorded(tmp_path)
+    (tmp_path / "7.runs").write_text(CHAINED)
+    chain = chain_of(status.record)
+    assert chain is not None and (chain.jobs, chain.last) == ({7, 8, 10}, 10)
+    chains = {7: chain}
+    rows = [row(number, "RUNNING" if number == 8 else "PENDING") for number in (8, 10, 11)]
+    rows.insert(0, row(7, "FAILED"))
+    assert [(str(one.id), one.job_id) for one in fold(rows, chains)] == [("11", 11), ("7", 8)]
+    assert [str(id) for id in jobs_to_end(7, chain, rows)] == ["10", "8"]
+    # What the file does not say, before Slurm 24 the job itself does.
+    unknown = row(12, "PENDING", "/dev/stdin neuronctl-k 7 8")
+    assert [one.job_id for one in fold([unknown], {})] == [12]
+    assert fold([unknown], {})[0].id == JobId(7)
+    assert [str(id) for id in jobs_to_end(7, chain, [*rows, unknown])] == ["12", "10", "8"]
+    running = replace(status, state="RUNNING", elapsed=30, job_id=8)
+    assert chain.runs.words(running) == "run 2 as job 8, 2:10 in all"
+    (tmp_path / "7.runs").write_text(CHAINED + "2 end 1400 0 finished moved 100\n")
+    over = chain_of(status.record)
+    assert over is not None and over.last == 8
+    ended = [row(8, "COMPLETED"), row(10, "CANCELLED")]
+    assert [one.job_id for one in fold(ended, {7: over})] == [8]
+    assert chain_of(None) is None

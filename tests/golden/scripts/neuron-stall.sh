@@ -68,7 +68,7 @@ watch_log() {
 }
 # Sizes and times of the logs that are files, also of one that somebody has removed.
 log_state() { stat -L -c '%F %s %.Y' /proc/self/fd/3 /proc/self/fd/4 | grep '^regular'; }
-progress() { find -L "$checkpoint" -type f -printf '%p %s %T@\n' 2>/dev/null | LC_ALL=C sort | cksum; }
+progress() { find -L "$checkpoint" -type f -printf '%p %s %T@\n' 2>/dev/null | LC_ALL=C sort | cksum | tr ' ' -; }
 # The stacks on all nodes, each line behind the number of its node.
 keep_stacks() {
     show_stacks | sed 's/^/0: /'

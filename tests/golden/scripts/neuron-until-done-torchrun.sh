@@ -47,7 +47,7 @@ begin_run() {
     touch "$runs_file" || exit 1
     checkpoint=$PWD/'my run/last.pt'
     run=$(grep -c ' begin ' "$runs_file")
-    [ "$run" -eq 0 ] || [ "$(last_of '' 2)" = end ] || note_end - "$(how_slurm_ended)"
+    [ "$run" -eq 0 ] || [ "$(last_of end 1)" = "$run" ] || note_end - "$(how_slurm_ended)"
     [ "$run" -eq 0 ] || may_go_on || exit 1
     export NEURONCTL_RUN=$((run += 1))
     resume_with=()
@@ -55,7 +55,7 @@ begin_run() {
     trap ask_to_save USR2; trap 'end_run "$?"' EXIT
     run_ends=$(SLURM_TIME_FORMAT=%s squeue -h -j "$SLURM_JOB_ID" -o %e)
     export NEURONCTL_SAVE_FROM=$((${run_ends//[!0-9]/}0 / 10 - 360))  # Slurm may be a minute early
-    note begin "$SLURM_JOB_NODELIST" "$(progress)" "$(stat -L -c %s "/proc/$$/fd/1")" "$(stat -L -c %s "/proc/$$/fd/2")"
+    note begin "$SLURM_JOB_NODELIST" "$(progress)" "$(stat -L -c %s "/proc/$$/fd/1")" "$(stat -L -c %s "/proc/$$/fd/2")" "$SLURM_JOB_ID" || exit 1
     echo "run $run of at most 10, on $SLURM_JOB_NODELIST"
 }
 # At the end of a run: 0 is the end of all. What has saved as asked to, or says so with 75, or has met its time limit
@@ -78,7 +78,7 @@ end_run() {
 # Whether another run may follow; says why if not.
 may_go_on() {
     local last
-    last=$(awk '$2 == "end" && $5 ~ /^(saved|limit|node|lost)$/ && $6 == "still" { print $1 + 0, $5 }' "$runs_file" | tail -n 2)
+    last=$(awk '$2 == "end" && $5 ~ /^(saved|limit)$/ && $6 == "still" { print $1 + 0, $5 }' "$runs_file" | tail -n 2)
     if grep -q '^- cancel ' "$runs_file"; then says_over "it was cancelled"
     elif [ "$run" -ge 10 ]; then says_over "that was the last of 10 runs"
     elif [ "$last" = "$((run - 1)) ${last##* }"$'\n'"$run ${last##* }" ]; then
@@ -112,9 +112,9 @@ note_end() {
     note end "$1 $2 $moved" "$seconds"
 }
 last_of() { awk -v word="$1" -v field="$2" 'word == "" || $2 == word { found = $field } END { print found }' "$runs_file"; }
-progress() { find -L "$checkpoint" -type f -printf '%p %s %T@\n' 2>/dev/null | LC_ALL=C sort | cksum; }
+progress() { find -L "$checkpoint" -type f -printf '%p %s %T@\n' 2>/dev/null | LC_ALL=C sort | cksum | tr ' ' -; }
 job_state() { squeue -h -t all -j "$SLURM_JOB_ID" -o %T; }
-# A run that could not note its end: its node died, or Slurm took it for another job.
+# A run that could not note its end: its node died, somebody killed this shell, or Slurm took it for another job.
 how_slurm_ended() {
     case $(sacct -D -X -n -P -j "$SLURM_JOB_ID" -o State | grep -vE 'RUNNING|PENDING' | tail -n 1) in
         PREEMPTED*) echo preempted ;;

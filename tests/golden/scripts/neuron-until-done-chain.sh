@@ -1,0 +1,226 @@
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --partition=amd_a100nv_8
+#SBATCH --nodes=1
+#SBATCH --cpus-per-task=8    # 8 cores per GPU
+#SBATCH --gres=gpu:1
+#SBATCH --time=2:00:00
+#SBATCH --comment="field=misc;appl=pytorch"
+#SBATCH --no-requeue
+#SBATCH --signal=B:USR2@300  # then TERM goes to the program, to save
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+job() {
+    begin_run "$@"             # which run it is; at its end, end_run decides whether another one follows
+    unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # of another training
+    export PYTHONUNBUFFERED=1  # lines reach the log as printed
+    check_node || exit 1       # programs, files, GPUs
+    launched=yes               # from here on, a failure is the program's
+    # Slurm signals this shell before the end: TERM goes on to each process that handles it.
+    trap 'ask_to_save; to_processes TERM || true' USR2
+    trap save_and_end TERM     # at scancel and the time limit: TERM goes on to what handles it
+    (trap - INT QUIT; trap exit TERM; python train.py) &  # bash ignores both in the background
+    job_processes=("$!")
+    wait_for_process "$!"
+}
+
+# ---- Helpers, the same in every script of this kind: nothing below is yours. The last line starts job. ----
+
+# Begin a run, and note it in a file; end here if no other may follow.
+begin_run() {
+    # The arguments of a later run: a mark, and the ids of the first one and of the one before it.
+    mark=${1:-neuronctl-} chain=${2:-$SLURM_JOB_ID} before=${3-} submitter=''
+    runs_file=$PWD/train_$chain.runs asked='' launched='' slurm_stops=''
+    [ "$before" ] || ((${SLURM_RESTART_COUNT:-0})) || rm -f "$runs_file"  # of another job that had this id
+    touch "$runs_file" || exit 1
+    checkpoint=$PWD/last.pt
+    run=$(last_of begin 1) run=${run:-0}
+    is_next || exit 0
+    [ "$run" -eq 0 ] || [ "$(last_of end 1)" = "$run" ] || note_end - "$(how_slurm_ended)"
+    [ "$run" -eq 0 ] || may_go_on || exit 1
+    export NEURONCTL_RUN=$((run += 1))
+    trap ask_to_save USR2; trap 'end_run "$?"' EXIT
+    run_ends=$(SLURM_TIME_FORMAT=%s squeue -h -j "$SLURM_JOB_ID" -o %e)
+    export NEURONCTL_SAVE_FROM=$((${run_ends//[!0-9]/}0 / 10 - 360))  # Slurm may be a minute early
+    note begin "$SLURM_JOB_NODELIST" "$(progress)" "$(stat -L -c %s "/proc/$$/fd/1")" "$(stat -L -c %s "/proc/$$/fd/2")" "$SLURM_JOB_ID" || exit 1
+    [ "$(awk -v run="$run" '$1 == run && $2 == "begin" { print $8; exit }' "$runs_file")" = "$SLURM_JOB_ID" ] || { trap - EXIT; exit 0; }
+    submit_next & submitter=$!
+    echo "run $run of at most 10, on $SLURM_JOB_NODELIST"
+}
+# At the end of a run: 0 is the end of all. What has saved as asked to, or says so with 75, or has met its time limit
+# goes on; so does what never got as far as the program.
+end_run() {
+    local code=$1 cause=failed
+    trap : USR2; trap 'exit "$code"' TERM
+    if [ "$code" -eq 0 ]; then cause=finished
+    elif [ "$slurm_stops" ] && ((SECONDS >= slurm_stops)); then cause=limit
+    elif [ "$asked" ] || [ "$code" -eq 75 ]; then cause=saved
+    elif [ -z "$launched" ]; then cause=node
+    fi
+    # Slurm has ended it, for scancel or another job: if it starts it again, that run finds out why.
+    [ "$cause" = finished ] || [[ $(job_state) =~ ^(RUNNING)?$ ]] || { ! is_cancelled || drop_next; exit "$code"; }
+    note_end "$code" "$cause"
+    echo "run $run ended with exit code $code: $cause"
+    if [[ $cause == finished || $cause == failed ]] || ! may_go_on; then drop_next; else keep_next; fi
+    exit "$code"
+}
+# Whether another run may follow; says why if not.
+may_go_on() {
+    local last
+    last=$(awk '$2 == "end" && $5 ~ /^(saved|limit)$/ && $6 == "still" { print $1 + 0, $5 }' "$runs_file" | tail -n 2)
+    if grep -q '^- cancel ' "$runs_file" || [ "$(last_of end 5)" = cancelled ]; then says_over "it was cancelled"
+    elif [[ $(last_of end 5) =~ ^(finished|failed)$ ]]; then return 1
+    elif [ "$run" -ge 10 ]; then says_over "that was the last of 10 runs"
+    elif [ "$last" = "$((run - 1)) ${last##* }"$'\n'"$run ${last##* }" ]; then
+        says_over "two runs without progress ended the same way: ${last##* }"
+    elif [ "$(grep -cE ' end [0-9]+ [0-9-]+ (lost|node) ' "$runs_file")" -gt 2 ]; then
+        says_over "nodes have failed more than 2 times"
+    fi
+}
+says_over() { echo "no other run follows: $1" >&2; note over "$1"; return 1; }
+# Whether this is the run to come: not one that was on its way as all ended, nor a second one, submitted where Slurm's
+# answer to the first was lost.
+is_next() {
+    [ "$run" -gt 0 ] || [ -z "$before" ] || { echo "the file of the earlier runs is gone: $runs_file" >&2; return 1; }
+    [ -z "$before" ] || [[ $(last_of begin 8) =~ ^($before|$SLURM_JOB_ID)$ ]] || return 1
+    ! grep -q ' over ' "$runs_file" || return 1
+    [ "$(last_of end 1)" != "$run" ] || [[ $(last_of end 5) =~ ^(saved|limit|stall|node|lost|preempted|requeued)$ ]]
+}
+# Submit the next run, which waits for the end of this one, in the environment that this job was submitted in.
+submit_next() {
+    local next='' said='' told=''
+    until [ "$next" ]; do
+        # Where an answer was lost, it is there already.
+        if said=$(waiting_next); then
+            next=$said
+            [ "$next" ] || is_cancelled || next=$(
+                cd "$SLURM_SUBMIT_DIR" && out=$(log_of 1) err=$(log_of 2) && [ "$err" != "$out" ] || err=''
+                env -i ${SLURM_CONF:+"SLURM_CONF=$SLURM_CONF"} "$(type -P sbatch)" --parsable --begin=now \
+                    --export-file=<(sed -z '/^SLURM_/d' "/proc/$$/environ") --dependency="afterany:$SLURM_JOB_ID" \
+                    --output="$out" ${err:+--error="$err"} --open-mode=append \
+                    /dev/stdin "$mark" "$chain" "$SLURM_JOB_ID" <"$0" 2>&1 | tail -n 1
+            )
+            [[ $next =~ ^[0-9]+(;.*)?$ ]] || said=$next next=''
+        fi
+        [ "$next" ] || [ "$told" = "$said" ] || echo "run $run: no next run yet: ${said#sbatch: error: }; trying again" >&2
+        [ "$next" ] || { told=$said; sleep 10; }
+    done
+    note next "${next%%;*}"
+    ! is_cancelled || scancel "${next%%;*}"
+}
+log_of() { local file; file=$(readlink "/proc/$$/fd/$1"); file=${file% (deleted)}; echo "${file//%/%%}"; }
+waiting_next() {
+    local queue
+    queue=$(squeue -h --me -t PENDING -o '%A %E %j' 2>&1) || { echo "$queue"; return 1; }
+    name=$SLURM_JOB_NAME awk -v on="afterany:$SLURM_JOB_ID(" 'index($2, on) == 1 && substr($0, length($1 $2) + 3) == ENVIRON["name"] { print $1; exit }' <<<"$queue"
+}
+is_cancelled() {
+    grep -q '^- cancel ' "$runs_file" || [[ $(sacct -X -n -P -j "$SLURM_JOB_ID" -o State 2>/dev/null) == CANCELLED* ]]
+}
+# All has ended: the run that waits does not follow. Where Slurm cannot be told, that one finds out when it begins.
+drop_next() {
+    local next
+    kill "$submitter" 2>/dev/null || true
+    for _ in 1 2 3; do
+        ! next=$(waiting_next) || { [ -z "$next" ] || scancel "$next"; return 0; }
+        sleep 5
+    done
+}
+# Another run follows: see that it waits. Where Slurm has not taken it in ten minutes, none does.
+keep_next() {
+    local tries=120
+    while kill -0 "$submitter" 2>/dev/null; do
+        ((tries--)) || { kill "$submitter"; says_over "Slurm has not taken it"; return; }
+        sleep 5
+    done
+}
+# Slurm says that the run is about to end. What has not ended shortly before is left to Slurm.
+ask_to_save() {
+    local left=$(((NEURONCTL_SAVE_FROM > 0 ? NEURONCTL_SAVE_FROM + 360 - $(date +%s) : 300) - 10))
+    asked=yes slurm_stops=$((SECONDS + (left > 1 ? left : 1)))
+    note asked TERM
+    echo "run $run: TERM to the program, to save; it has $left s"
+}
+note() { echo "$run $1 $(date +%s) ${*:2}" >>"$runs_file"; }
+note_end() {
+    local moved=still seconds
+    seconds=$(($(date +%s) - $(last_of begin 3)))
+    [ "$seconds" -le 7200 ] || seconds=7200  # noted by the next one, which has waited
+    [ "$(progress)" = "$(last_of begin 5)" ] || moved=moved
+    note end "$1 $2 $moved" "$seconds"
+}
+last_of() { awk -v word="$1" -v field="$2" 'word == "" || $2 == word { found = $field } END { print found }' "$runs_file"; }
+progress() { find -L "$checkpoint" -type f -printf '%p %s %T@\n' 2>/dev/null | LC_ALL=C sort | cksum | tr ' ' -; }
+job_state() { squeue -h -t all -j "$SLURM_JOB_ID" -o %T; }
+# A run that could not note its end: its node died, somebody killed this shell, or Slurm took it for another job.
+how_slurm_ended() {
+    local id state
+    id=$(last_of begin 8)
+    state=$(scontrol show job "$id" 2>/dev/null | sed -n 's/^ *JobState=\([A-Z_]*\).*/\1/p')
+    [[ $id != "$SLURM_JOB_ID" && $state ]] || state=$(sacct -D -X -n -P -j "$id" -o State | grep -vE 'RUNNING|PENDING' | tail -n 1)
+    case $state in
+        COMPLETED) echo finished ;;
+        CANCELLED*) echo cancelled ;;
+        TIMEOUT) echo limit ;;
+        OUT_OF_MEMORY | DEADLINE) echo failed ;;
+        PREEMPTED*) echo preempted ;;
+        REQUEUED*) echo requeued ;;
+        *) echo lost ;;
+    esac
+}
+# Check the node, and report each defect.
+check_node() {
+    local failed=0
+    defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+    command -v python >/dev/null || defect 'no program on PATH: python'
+    [ -r train.py ] || defect 'cannot read train.py'
+    if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
+    elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || defect 'rocm-smi finds no GPU'
+    fi >/dev/null
+    return "$failed"
+}
+job_processes=()
+# Slurm sends TERM to this shell and to srun's tasks, and KILL after its KillWait: what else runs here receives TERM, too.
+save_and_end() {
+    told_all || to_processes TERM || exit 143
+    kill -s TERM "${job_processes[@]}" 2>/dev/null || true  # shells of this script, which end when their program has
+}
+# Send a signal to those of the processes that this shell has started that handle it.
+to_processes() {
+    local job_process unheard=1
+    for job_process in ${job_processes[@]+"${job_processes[@]}"}; do
+        ! pass_on "$1" "$job_process" || unheard=0
+    done
+    return "$unheard"
+}
+# Whether Slurm has sent TERM to every process (proctrack/linuxproc), so that the witness died of it, or to its tasks alone.
+told_all() { for _ in 1 2 3 4 5; do kill -0 "${job_witness:-$$}" 2>/dev/null || return 0; sleep 0.1; done; false; }
+# Wait for a process and end with its exit code.
+wait_for_process() {
+    (trap '' HUP USR1 USR2; exec tail --pid=$$ -f /dev/null) </dev/null &>/dev/null & job_witness=$!; disown 2>/dev/null || true
+    while kill -0 "$1" 2>/dev/null; do  # a signal to 'wait' as it ends would lose its exit code
+        sleep 0.5 || true
+        ((SECONDS < ${slurm_stops:-SECONDS + 1})) || exit 1
+    done
+    kill -KILL "$job_witness" 2>/dev/null || true; job_witness=''
+    wait "$1"
+}
+# Send the signal $1 to the processes below $2: to each that handles it, or else to those below that one, as a shell
+# that merely waits for one would die of it. Fails if none handles it.
+pass_on() {
+    local IFS=$'\n' child handled number unheard=1
+    number=$(kill -l "$1")
+    for child in $(grep -ls "^PPid:[[:blank:]]$2\$" /proc/[0-9]*/status | sed 's/[^0-9]//g'); do
+        ! grep -qsx srun "/proc/$child/comm" || { unheard=0; continue; }  # whose tasks are Slurm's to signal
+        handled=$(sed -n 's/^Sig\(Blk\|Cgt\):[[:blank:]]*/0x/p' "/proc/$child/status" 2>/dev/null | paste -sd '|') || true
+        if ((handled >> number - 1 & 1)); then
+            kill -s "$1" "$child" 2>/dev/null && unheard=0
+            continue
+        fi
+        ! pass_on "$1" "$child" || unheard=0
+    done
+    return "$unheard"
+}
+
+job "$@"

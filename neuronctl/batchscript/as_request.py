@@ -55,6 +55,9 @@ def as_request(
             fields[field] = value
             where = f"{file}:{given.place.line}" if given.source == SCRIPT else given.source
             origins[field] = Origin(Source.ASKED, where)
+    if "gpus" in fields and "gpus_per_node" in fields:
+        # The nodes follow from these; beside names of nodes, some releases refuse none.
+        others = [option for option in others if not option.startswith("nodes=")]
     fields["sbatch"] = tuple(others)
     if shell is not None:
         fields["modules"] = modules(shell)

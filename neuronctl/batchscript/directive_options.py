@@ -20,6 +20,7 @@ from neuronctl.batchscript.model import (
     in_force,
 )
 from neuronctl.batchscript.values import check_value, excluding
+from neuronctl.request.job import OF_SLURM
 from neuronctl.sbatch_options import (
     EARLY,
     NO_VALUE,
@@ -211,6 +212,11 @@ def with_one_memory(given: List[GivenOption]) -> List[GivenOption]:
     ]
 
 
+def _is_zero(nodes: Optional[GivenOption]) -> bool:
+    """Whether ``--nodes`` says 0, in one of the ways that sbatch takes."""
+    return nodes is not None and OF_SLURM["nodes"].parse_directive(nodes.value) is None
+
+
 def contradictions(given: Sequence[GivenOption]) -> List[Refusal]:
     """What sbatch refuses in the end: options that it takes alone, but not together, and a hint."""
     found = []
@@ -226,6 +232,11 @@ def contradictions(given: Sequence[GivenOption]) -> List[Refusal]:
         message = f"{' and '.join(memory.values())} exclude each other"
         found.append(Refusal(message, NOWHERE, "unset all but one of them", about=tuple(memory)))
     held = in_force(given)
+    # The nodes follow from all GPUs and those of each node, in 22.05 also from names of nodes.
+    counted = "gpus" in held and held.keys() & {"gpus-per-node", "gres"}
+    if _is_zero(held.get("nodes")) and not (counted or "nodelist" in held):
+        message, hint = "--nodes: '0' is not a whole number of nodes of at least 1", "write 1"
+        found.append(Refusal(message, held["nodes"].place, hint, about=("nodes",)))
     if "hint" in held and not held.keys() & {"ntasks-per-core", "threads-per-core"}:
         try:
             _check_value(held["hint"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Dict, FrozenSet, Iterator, Mapping, Optional, Set, Tuple, Union
 
 from neuronctl import units
@@ -386,6 +387,11 @@ def _crowded(on_cluster: PlanOnCluster, free: FrozenSet[str]) -> str:
     partition, cores = on_cluster.partition, on_cluster.plan.cores_per_node
     if partition is None:
         return ""
+    if on_cluster.lacking(free - _sharing_otherwise(on_cluster)):
+        return (
+            "nodes in use serve partitions of which one lets jobs share cores (OverSubscribe), and "
+            "Slurm does not mix their jobs; whose jobs run there is not known"
+        )
     most = partition.max_cores_per_node
     if most is not None and on_cluster.lacking(
         free
@@ -400,3 +406,26 @@ def _crowded(on_cluster: PlanOnCluster, free: FrozenSet[str]) -> str:
             "how many are left is not known"
         )
     return ""
+
+
+def _sharing_otherwise(on_cluster: PlanOnCluster) -> FrozenSet[str]:
+    """The nodes in use that jobs of another partition may keep from the job for how they share.
+
+    One of a partition whose jobs share cores (FORCE) starts on none with jobs of another that does
+    not, and no job on one where those of another partition may share cores.
+    """
+    partitions = on_cluster.snapshot.limits.partitions
+    forced = {one.name for one in partitions if one.oversubscribe.startswith("FORCE")}
+    shared = {one.name for one in partitions if re.match(r"(YES|FORCE):(?!1$)", one.oversubscribe)}
+    name = on_cluster.plan.partition.name
+    kept = [
+        group
+        for group in on_cluster.pool
+        if group.cores_used
+        and any(
+            other not in forced if name in forced else other in shared
+            for other in group.partitions
+            if other != name
+        )
+    ]
+    return names_of(kept)

@@ -220,7 +220,9 @@ def needs_of(plan: JobPlan, release: Tuple[int, ...] = ()) -> Needs:
         tasks = max(own.ntasks, gpus * per_gpu)
         nodes = min(nodes, own.ntasks)
         if release < NEWER or not (gpus and number("cpus-per-gpu")):
-            most = min(most or own.ntasks, own.ntasks)
+            # Tasks that its GPUs add may have nodes of their own, where the script names no number.
+            bound = own.ntasks if own.nodes else tasks
+            most = min(most or bound, bound)
     elif per_task and gpus:
         tasks = max(1, gpus // per_task)
     elif per_gpu:

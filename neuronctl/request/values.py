@@ -139,9 +139,11 @@ def _number_of_nodes(text: str) -> Optional[int]:
     return int(match[1]) * (1024 if match[2] else 1) * (1024**2 if match[3] else 1)
 
 
-def nodes(text: str, strict: bool) -> Fields:
-    """A number of nodes, or a range."""
+def nodes(text: str, strict: bool) -> Optional[Fields]:
+    """A number of nodes, or a range; None: none, which Slurm takes beside some other options."""
     least, most = node_count(text)
+    if not strict and (least, most) == (0, 0):
+        return None
     if strict and re.search("[,:]", text):
         raise ValueError(
             f"'{text}' lists several sizes, which Slurm 22.05 refuses: request one number, or "

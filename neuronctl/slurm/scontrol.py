@@ -35,8 +35,9 @@ class SitePartition:
     ``"user"`` if only jobs of the same user share a node, or "". over_time: how long a job may
     exceed its time limit, ``UNLIMITED`` if forever; None: the cluster's default. memory_mb_per_cpu:
     the memory that comes with a core. memory_mb_per_node, memory_mb_per_gpu, cores_per_gpu: what a
-    job gets by default. jobs_per_core: how many jobs share each core (OverSubscribe=FORCE). tier:
-    its PriorityTier. preempt_mode: what becomes of its preempted jobs: REQUEUE, CANCEL, …
+    job gets by default. oversubscribe: whether and how many of its jobs share a core, such as
+    FORCE:2. tier: its PriorityTier. preempt_mode: what becomes of its preempted jobs: REQUEUE,
+    CANCEL, …
     """
 
     name: str
@@ -66,9 +67,14 @@ class SitePartition:
     memory_mb_per_node: Optional[int] = None
     memory_mb_per_gpu: Optional[int] = None
     cores_per_gpu: Optional[int] = None
-    jobs_per_core: int = 1
+    oversubscribe: str = ""
     tier: int = 1
     preempt_mode: str = ""
+
+    @property
+    def jobs_per_core(self) -> int:
+        """How many jobs share each core, whether they ask for it or not."""
+        return count(self.oversubscribe.partition("FORCE:")[2]) or 1
 
     @property
     def takes_jobs(self) -> bool:
@@ -277,7 +283,7 @@ def parse_partitions(text: str) -> Tuple[SitePartition, ...]:
             memory_mb_per_node=count(line.get("DefMemPerNode", "")),
             memory_mb_per_gpu=_job_default(line, "DefMemPerGPU"),
             cores_per_gpu=_job_default(line, "DefCpuPerGPU"),
-            jobs_per_core=count(line.get("OverSubscribe", "").partition("FORCE:")[2]) or 1,
+            oversubscribe=line.get("OverSubscribe", ""),
             tier=count(line.get("PriorityTier", "")) or 1,
             preempt_mode=line.get("PreemptMode", ""),
         )

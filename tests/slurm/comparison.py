@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sys
 import time
 from collections import Counter
 from datetime import datetime, timezone
 from random import Random
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from harness import PATIENT, Sandbox, wait_until
+from harness import Sandbox, wait_until
 from site_states import site_state
 from states import (
     LICENSES,
@@ -70,6 +71,34 @@ SAID = {
 """What salloc says first on its standard error, and the verdict, whose cause it does not name."""
 VERDICT = rf"^neuronctl: ({'|'.join(SAID)}): (.*)"
 
+JUDGE = """
+import json, os, sys, tempfile
+from neuronctl.cli import program
+from neuronctl.gate.ask import ask_slurm
+import neuronctl.cli.salloc, neuronctl.cli.submit, neuronctl.forecast.forecast
+import neuronctl.rendering.render, neuronctl.submission.pipeline
+
+ask_slurm.__kwdefaults__["timeout"] = 60
+for number, (argv, script) in enumerate(json.load(sys.stdin)):
+    with open("job.sh", "w") as file:
+        file.write(script)
+    out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()
+    child = os.fork()
+    if not child:
+        os.dup2(out.fileno(), 1)
+        os.dup2(err.fileno(), 2)
+        sys.argv[1:] = argv
+        program()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    out.seek(0)
+    err.seek(0)
+    print(json.dumps([code, out.read().decode(), err.read().decode()]), flush=True)
+"""
+"""Many command lines of neuronctl, each in a child of one process that has imported it already.
+
+Standard input: [[argv, job.sh], ...]; a line of output each: [exit code, output, errors].
+"""
+
 
 class Comparison:
     """A sandbox of the cluster ``wide``, brought from one state into the next."""
@@ -105,7 +134,7 @@ class Comparison:
             asked = asked or [random_request(rng, state) for _ in range(requests)]
             try:
                 jobs = self._prepare(state)
-                rows = [self._judge(words, jobs) for words in asked]
+                rows = self._judge(asked, jobs)
                 for row in rows:
                     self._put(row, ending)
                 self._end_all()
@@ -200,30 +229,38 @@ class Comparison:
 
     # -------------------------------------------------------------------------- requests
 
-    def _judge(self, words: List[str], jobs: List[int]) -> Row:
-        """Ask neuronctl."""
-        for number, job in enumerate(jobs):
-            words = [word.replace(f"JOB{number}", str(job)) for word in words]
-        kind, *options = words
+    def _judge(self, requests: Sequence[List[str]], jobs: List[int]) -> List[Row]:
+        """Ask neuronctl of each; jobs: the ids of the user's own, which stand for JOB0, JOB1."""
+        called = []
+        asked = []
+        for words in requests:
+            for number, job in enumerate(jobs):
+                words = [word.replace(f"JOB{number}", str(job)) for word in words]
+            kind, *options = words
+            argv = {
+                SUBMIT: [*_DRY, "--json", "--no-preflight", "-o", "x.out", *options, "sleep", "1"],
+                SCRIPT: [*_DRY, "--json", "job.sh"],
+                SALLOC: ["salloc", "--force", "--dry-run", "--no-shell", *options],
+            }
+            called.append(words)
+            asked.append((argv[kind], _as_script(["-o", "x.out", *options])))
+        result = self.sandbox.exec([sys.executable, "-c", JUDGE], input=json.dumps(asked))
+        answers = [json.loads(line) for line in result.stdout.splitlines()]
+        return [self._row(words, *answer) for words, answer in zip(called, answers)]
+
+    def _row(self, words: List[str], code: int, out: str, err: str) -> Row:
+        """What it said of one request."""
         row: Row = {"request": " ".join(words), "happened": None, "alone": None}
-        asked = {
-            SUBMIT: [*_DRY, "--json", "--no-preflight", "-o", "x.out", *options, "sleep", "1"],
-            SCRIPT: [*_DRY, "--json", "job.sh"],
-            SALLOC: ["salloc", "--force", "--dry-run", "--no-shell", *options],
-        }
-        if kind == SCRIPT:
-            self.sandbox.write("job.sh", _as_script(["-o", "x.out", *options]))
-        result = self.sandbox.exec([*PATIENT, *asked[kind]], check=False)
-        if kind == SALLOC:
-            told = re.findall(VERDICT, result.stderr, re.MULTILINE)
-            if not told or result.returncode != 0:
-                return {**row, "said": ["no verdict", "", result.stderr, None, []], "script": None}
-            own = _as_script(shlex.split(result.stdout)[1:-1])
+        if words[0] == SALLOC:
+            told = re.findall(VERDICT, err, re.MULTILINE)
+            if not told or code != 0:
+                return {**row, "said": ["no verdict", "", err, None, []], "script": None}
+            own = _as_script(shlex.split(out)[1:-1])
             return {**row, "said": [*SAID[told[-1][0]], told[-1][1], None, []], "script": own}
         try:
-            answer = json.loads(result.stdout)
+            answer = json.loads(out)
         except ValueError:
-            return {**row, "said": ["no verdict", "", result.stderr, None, []], "script": None}
+            return {**row, "said": ["no verdict", "", err, None, []], "script": None}
         verdict = answer["verdict"]
         said = [verdict[key] for key in ("kind", "cause", "words", "until", "also")]
         return {**row, "said": said, "script": answer["script"]}

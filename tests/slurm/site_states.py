@@ -10,6 +10,8 @@ from typing import Callable, List
 
 from states import GPUS, MODIFY, NODE, NODES, PARTITION, THEMES, State, hosts
 
+ALSO_IN = {"gpu": ["gpu", "short"], "short": ["gpu", "short"], "mix": ["mix", "ga", "gb"]}
+"""The partitions of the same nodes."""
 CONF = "/etc/slurm/slurm.conf"
 REREAD = "scontrol reconfigure"
 
@@ -120,25 +122,27 @@ def _features_elsewhere(rng: Random, state: State, user: str) -> None:
 
 
 def _shared_cores(rng: Random, state: State, user: str) -> None:
-    """Nodes in use whose cores take another job."""
-    state.steps.append((f"{PARTITION}={state.partition} OverSubscribe=FORCE:2", REREAD))
+    """Nodes in use whose cores take another job, in one of the partitions that have them."""
+    here = ALSO_IN.get(state.partition, [state.partition])
+    state.steps.append((f"{PARTITION}={rng.choice(here)} OverSubscribe=FORCE:2", REREAD))
     for _ in hosts(state.partition):
-        words = ["-p", state.partition, "-t", "60", "-c", rng.choice(["4", "8", "8"])]
+        words = ["-p", rng.choice(here), "-t", "60", "-c", rng.choice(["4", "8", "8"])]
         gpus = [] if state.partition == "cpu" else [f"--gres=gpu:{rng.choice([1, GPUS])}"]
-        state.jobs.append(("games", [*words, *gpus, "--mem=1000"]))
+        state.jobs.append((rng.choice(["games", "games", ""]), [*words, *gpus, "--mem=1000"]))
+    state.hints += [["-p", name] for name in here]
 
 
 SITE_THEMES: List[Callable[[Random, State, str], None]] = [
     *[_lists] * 4,
     *[_qos_flags, _reservations] * 3,
     *[_limit_factor, _features_elsewhere] * 2,
-    _shared_cores,
+    *[_shared_cores] * 2,
 ]
 
 
 def site_state(rng: Random, user: str) -> State:
     """One or two of them, and perhaps something ordinary."""
-    state = State(rng.choice(["gpu", "gpu", "short", "cpu", "cpu"]))
+    state = State(rng.choice(["gpu", "gpu", "short", "cpu", "cpu", "mix"]))
     ordinary = rng.sample(THEMES, rng.choice([0, 0, 1, 1, 2]))
     for theme in dict.fromkeys([*rng.sample(SITE_THEMES, rng.choice([1, 1, 2])), *ordinary]):
         theme(rng, state, user)

@@ -401,7 +401,8 @@ def _script(rng: Random, state: State) -> List[str]:
     words += cores
     if rng.random() < 0.35:
         words += rng.choice(memory)
-    for probability, more in ((0.06, "--exclusive"), (0.05, "--exclusive=user"), (0.02, "-N0")):
+    no_nodes = 0.15 if "-G" in words else 0.02
+    for probability, more in ((0.06, "--exclusive"), (0.05, "--exclusive=user"), (no_nodes, "-N0")):
         words += [more] if rng.random() < probability else []
     if rng.random() < 0.08:
         words += [rng.choice(["-w", "-x"]), rng.choice(names)]

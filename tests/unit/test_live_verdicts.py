@@ -411,3 +411,27 @@ def test_a_script_gets_no_nodes_where_the_first_partition_bars_its_user(
     wanted = Amounts(nodes=nodes)
     judgement = judged(snapshot, partition=partition, time_limit="10", amounts=wanted)
     assert judgement.verdict.cause == cause
+
+
+@pytest.mark.parametrize(
+    ("here", "other", "kind"),
+    [
+        ("NO", "NO", "can start now"),
+        ("NO", "FORCE:2", "not known"),
+        ("NO", "YES:4", "not known"),
+        ("NO", "FORCE:1", "can start now"),
+        ("FORCE:1", "NO", "not known"),
+        ("FORCE:2", "FORCE:2", "can start now"),
+    ],
+)
+def test_jobs_that_share_cores_are_on_no_node_with_those_that_do_not(
+    here: str, other: str, kind: str
+) -> None:
+    limits = with_partition(oversubscribe=here)
+    partitions = (limits.partitions[0], dataclasses.replace(OTHER, oversubscribe=other))
+    limits = dataclasses.replace(limits, partitions=partitions)
+    used = tuple(node(f"n{number}", used=1, partitions=("gpu", "cpu")) for number in range(1, 4))
+    idle = node("n4", partitions=("gpu", "cpu"))
+    for nodes, expected in (((*used, idle), "can start now"), (used, kind)):
+        there = live((), dataclasses.replace(limits, nodes=nodes))
+        assert judged(there, gpus_per_node=1).verdict.kind == expected

@@ -551,3 +551,19 @@ def test_what_one_release_refuses_is_no_fault_where_none_is_known(options: str) 
     made = plan(as_request(header, "job.sh", cluster), cluster)
     assert not list(contradictions(made, ()))
     assert any(list(contradictions(made, release)) for release in ((22, 5, 8), (24, 11, 5)))
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ("-N0 --gpus-per-node=2 -G 8", RUNS),
+        ("-N0 --gres=gpu:2 -G 4 -n 2", RUNS),
+        ("-N0 --gpus-per-node=2 -G 10", REFUSED),
+        ("-N0 -w m1", "not known"),  # 22.05 runs it, 24.11 refuses it
+        ("-n1 -G6 --ntasks-per-gpu=1", "not known"),
+        ("-n1 -N1 -G6 --ntasks-per-gpu=1", REFUSED),
+    ],
+)
+def test_nodes_that_a_script_leaves_to_its_gpus(options: str, kind: str) -> None:
+    for version in ("22.05.8", "24.11.5"):
+        assert said(options, version) == kind

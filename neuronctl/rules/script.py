@@ -135,6 +135,8 @@ def _that_hold(facts: ScriptFacts, of_plan: Iterable[Finding], *, now: bool) -> 
             continue
         if not facts.has(*finding.about) and meant.intersection(finding.about):
             continue
+        if "partition" in meant and not facts.has("partition") and SIZE.intersection(finding.about):
+            continue  # the limits are those of another partition
         unread = facts.header.unread
         if unread.intersection(finding.about) and not facts.has(*finding.about):
             continue  # it is given, in a way that sbatch refuses

@@ -407,13 +407,25 @@ _TRIES = re.compile(
 
 
 def _too_short(facts: ScriptFacts, given: GivenOption) -> Iterator[Violation]:
-    """A limit of a minute for a training, whose start alone takes as long."""
+    """A limit of a minute for a training or a build, which takes as long to start."""
     try:
         seconds = units.parse_duration(given.value or "")
     except ValueError:
         return
     tries = [facts.header.value(name) or "" for name in ("job-name", "partition", "qos")]
     if seconds != 60 or any(map(_TRIES.match, tries)):
+        return
+    builds = [
+        command
+        for command in facts.shell.calls("make", "cmake", "pip", "conda", "mamba")
+        if command.sure and command.arguments[:1] not in (("activate",), ("list",), ("info",))
+    ]
+    for command in builds[:1]:
+        yield Violation(
+            f"--time={given.value} is {duration(seconds)}: {command.name} hardly ends in it",
+            "write what it needs: 5:00:00 for hours",
+            place=given.place,
+        )
         return
     for run in facts.every_launch:
         words = [word.text for word in run.own_words if not run.is_launcher]

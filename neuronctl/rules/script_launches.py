@@ -88,7 +88,28 @@ def _nested(facts: ScriptFacts, outer: Launch, inner: Launch) -> Optional[Tuple[
 def _too_many_tasks(facts: ScriptFacts, launch: Launch) -> Iterator[Violation]:
     """An srun of more tasks than the job has cores for."""
     count, plan = launch.count("ntasks"), facts.plan
-    if not launch.is_srun or count is None or plan is None or launch.has("overcommit", "jobid"):
+    if not launch.is_srun or plan is None or launch.has("overcommit", "jobid"):
+        return
+    for word in launch.command.words:
+        group = re.fullmatch(r"--(?:het|pack)-group=([1-9])", word.text)
+        if group is not None:  # a job of one component has group 0
+            yield Violation(
+                f"there is no component {group[1]}: the job has one, and srun refuses this",
+                "divide the directives into components: #SBATCH hetjob",
+                place=word.place,
+                severity=WARNING,
+            )
+            return
+    width, most = launch.count("ntasks_per_node"), plan.partition.max_cores_per_node
+    if width and most and width > most and count is None and not launch.has("hint"):
+        yield Violation(
+            f"srun starts {counted(width, 'task')} on each node, and nodes have "
+            f"{counted(most, 'core')}",
+            f"write --ntasks-per-node={most}",
+            place=launch.place_of("ntasks_per_node"),
+            severity=WARNING,
+        )
+    if count is None:
         return
     told = facts.has("ntasks", "ntasks-per-node") and facts.has("nodes", "ntasks")
     none = not facts.has("ntasks", "ntasks-per-node", "nodes", "cpus-per-task", "gpus", "gres")

@@ -286,7 +286,8 @@ def late_directory(facts: ScriptFacts) -> Iterator[Violation]:
             if not command.sure and submits_itself(facts, command.place.line):
                 continue
             wanted = _path(directory)
-            if any(f"{path}/".startswith(f"{wanted}/") for path in made):
+            root = wanted.startswith("/") and wanted.count("/") < 2  # /scratch is there
+            if not root and any(f"{path}/".startswith(f"{wanted}/") for path in made):
                 yield Violation(
                     f"this comes too late for --{name}={given.value}: Slurm opens the log before "
                     "the script starts, and without the directory the job fails without a log",
@@ -494,8 +495,9 @@ def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
             )
     if _reads_profile(facts) or facts.has("get-user-env"):
         return
-    for command in facts.shell.calls("conda", "mamba", "micromamba", "source"):
-        if command.arguments[:1] != ("activate",):
+    for command in facts.shell.calls("conda", "mamba", "micromamba", "source", "spack"):
+        spack = command.name == "spack"
+        if command.arguments[:1] != ("load" if spack else "activate",):
             continue
         readers = ["source", ".", "eval", "module", "ml"]
         if command.name == "source":  # which conda has beside itself
@@ -508,9 +510,11 @@ def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
             yield Violation(
                 "'source activate' works only if the shell that submits has conda's bin in PATH"
                 if perhaps
-                else f"'{command.name} activate' fails in a batch shell, which has not read "
-                f"{command.name}'s shell functions",
-                'put eval "$(conda shell.bash hook)" before it',
+                else f"'{command.name} {command.arguments[0]}' fails in a batch shell, which has "
+                f"not read {command.name}'s shell functions",
+                "put . DIRECTORY/share/spack/setup-env.sh before it"
+                if spack
+                else 'put eval "$(conda shell.bash hook)" before it',
                 place=command.place,
                 severity=NOTE if perhaps else None,
             )
@@ -685,6 +689,10 @@ def first_node(facts: ScriptFacts) -> Iterator[Violation]:
         )
 
 
+_PATH_TO = re.compile(
+    r"(?i)(^|[/=\"':])(path[-_/]to([-_/]|$)|your[-_](path|dir|home|project|env|venv|install)\w*/|your/)"
+)
+"""A directory of an example: ``/path/to/data``."""
 UNFILLED = re.compile(r"<[A-Za-z][\w .@-]*>|\{[A-Za-z][\w .@-]*\}")
 """The value of a directive in a template: ``<partition_name>``."""
 
@@ -693,12 +701,31 @@ _IN_CAPITALS = re.compile(r"(YOUR|MY)_[A-Z_]+|[A-Z]+(_[A-Z]+)*_(NAME|HERE)")
 """The same in other templates: ``ACCOUNT_NAME``."""
 _NOBODYS = re.compile(
     r"(?i)(your|some)[-_ ]?[a-z_-]+|my[-_ ]?(account|project|allocation|group)|[a-z_-]*x{3,}\d*"
-    r"|(account|project|allocation|partition)([-_ ]?(name|here|id))?|def-some(user|prof)"
+    r"|(account|project|allocation|partition)[-_ ]?(name|here|id)|def-some(user|prof)"
 )
 """An account, a partition, or a QOS of an example: ``your_project``."""
 
 
 _BRACES = re.compile(r"(?<=\s)\{[A-Za-z][\w.-]*(?: [\w.-]+)*\}(?=\s|$)")
+
+
+def _path_to(facts: ScriptFacts) -> Iterator[Violation]:
+    """The first directory of an example that a command or a variable has."""
+    words = [
+        word
+        for command in facts.shell.commands
+        if command.name not in ("echo", "printf")
+        for word in command.words
+    ]
+    words += [assigned.word for assigned in facts.shell.assignments]
+    found = [word.place for word in words if _PATH_TO.search(word.raw[:1000])]
+    for place in sorted(found, key=lambda place: (place.line, place.column))[:1]:
+        yield Violation(
+            "nobody has filled in this path, which is an example's",
+            "write the path itself",
+            place=place,
+            severity=WARNING,
+        )
 
 
 @script_rule(ERROR, "NC643", "shell text that cannot be read")
@@ -720,6 +747,14 @@ def syntax(facts: ScriptFacts) -> Iterator[Violation]:
                 place=given.value_place,
                 severity=ERROR if fails else WARNING,
             )
+        paths = given.source == SCRIPT and given.name in ("output", "error", "chdir")
+        if paths and not log and _PATH_TO.search(value):
+            yield Violation(
+                f"nobody has filled in the directory of --{given.name}={given.value}",
+                "write the path itself",
+                place=given.value_place,
+            )
+    yield from _path_to(facts)
     for place in facts.shell.placeholders[:1] if facts.header.for_bash else ():
         named = facts.lines[place.line - 1][place.column - 1 : place.end - 1]
         line = facts.lines[place.line - 1]

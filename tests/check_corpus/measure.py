@@ -113,7 +113,7 @@ KINDS: Dict[str, str] = {
     "unfilled-account": "NC643",
     "spread": "NC624",
     "stray-dollar": "",
-    "het-group": "",
+    "het-group": "NC622",
     "path-lost": "",
     "no-program": "NC665",
 }

@@ -115,6 +115,8 @@ KINDS: Dict[str, str] = {
     "stray-dollar": "",
     "het-group": "NC622",
     "path-lost": "",
+    "chain": "",
+    "quotes": "",
     "no-program": "NC665",
 }
 """What a reader calls a defect, and the codes that say it; none where check does not look."""

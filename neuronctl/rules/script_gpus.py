@@ -148,6 +148,12 @@ def _unused(facts: ScriptFacts, gpus: int) -> Iterator[Violation]:
             "request no GPU, unless the software is compiled for it here",
             place=installs[-1].place,
         )
+    elif programs and all(launch.name in ("Rscript", "R") for launch in programs):
+        yield Violation(
+            f"{told}, and R uses none without a package for them, such as torch",
+            "if it has no such package, request no GPU",
+            place=programs[-1].place,
+        )
     elif programs and all(map(_on_the_cpu, programs)):
         yield Violation(
             f"{told}, and no program of this script uses one: {_name(programs[-1])} runs on the "

@@ -730,7 +730,8 @@ def no_gpu(facts: ScriptFacts) -> Iterator[Violation]:
         return
     for command in facts.shell.commands:
         name, words = command.name, [word.outline for word in command.words[1:]]
-        if name in CONTAINERS and {"--nv", "--rocm", "--nvccli"} & {*words}:
+        on_the_cpu = re.search(r"--device[= ]cpu\b", " ".join(words))
+        if name in CONTAINERS and {"--nv", "--rocm", "--nvccli"} & {*words} and not on_the_cpu:
             known = plan.partition.name in plan.cluster.partitions
             yield Violation(
                 f"{name} is to use GPUs, and the job requests none",

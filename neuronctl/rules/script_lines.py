@@ -425,6 +425,8 @@ def _grown_together(facts: ScriptFacts) -> Iterator[Violation]:
 
 def _with_blanks(facts: ScriptFacts) -> Iterator[Violation]:
     """An assignment that bash takes for a command: ``LR = 0.1``, ``$LR=0.1``."""
+    if facts.unreadable is not None and not facts.unreadable.warning:
+        return  # it may well be another language
     for command in facts.shell.commands if facts.header.for_bash else ():
         raws = [word.raw for word in command.words[:2]]
         if command.sure and (command.name == "exit" or (command.name, len(raws)) == ("exec", 2)):
@@ -493,6 +495,18 @@ def lost_options(facts: ScriptFacts) -> Iterator[Violation]:
     for command in after:
         mends.pop(command.place.line, None)
     told = False
+    for assigned in facts.shell.assignments if facts.header.for_bash and not lost else ():
+        number = assigned.place.line - 1
+        # The grammar takes --run=1 alone on its line for a variable.
+        before = facts.lines[number - 1].strip() if number else "#"
+        if assigned.name.startswith("-") and not before.startswith("#") and before[-1:] != "\\":
+            yield Violation(
+                f"bash takes {assigned.name}=… for a command: the line above does not end with a "
+                "backslash",
+                "write the command and its options without a gap",
+                place=assigned.place,
+            )
+            return
     for command in lost:
         number = command.place.line - 1
         edit = mends.get(command.place.line)
@@ -665,6 +679,7 @@ def not_set(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _not_set_by_slurm(facts, used)
     yield from _misspelled(facts, used)
     yield from _set_in_a_comment(facts, used)
+    yield from _kept_by_quotes(facts)
 
 
 def _known_to(line: str) -> Iterator[str]:
@@ -714,6 +729,38 @@ def _set_in(line: str) -> Iterator[str]:
             yield match[1]
 
 
+_EXPAND_THEMSELVES = frozenset(
+    """
+    alias awk bash csh dash echo emacs enroot env envsubst eval find gawk grep jq ksh mawk parallel
+    pdsh perl php printf ruby sbatch screen sed sh srun ssh su sudo tcsh tmux trap watch xargs zsh
+    """.split()  # noqa: SIM905
+)
+"""Programs with a use for a dollar sign, or that hand text to another shell."""
+
+
+def _kept_by_quotes(facts: ScriptFacts) -> Iterator[Violation]:
+    """A variable of Slurm's that single quotes keep from being expanded."""
+    for run in facts.launches:
+        every = (run, *run.below())
+        shells = any(each.kind == SHELL or each.name in _EXPAND_THEMSELVES for each in every)
+        plain = run.is_srun or run.name not in _EXPAND_THEMSELVES
+        if run.command.captured or not plain or (shells and not run.is_srun):
+            continue
+        for word in every[-1].own_words[1:] if every[-1].kind != SHELL else ():
+            name = re.search(r"'[^'\"$]*\$\{?(SLURM_\w+)", word.raw[:500])
+            if (
+                name
+                and word.raw.startswith(("'", "-"))
+                and every[-1].name not in _EXPAND_THEMSELVES
+            ):
+                yield Violation(
+                    f"the program gets ${name[1]} as it stands: single quotes keep it from bash",
+                    "write double quotes around it",
+                    place=word.place,
+                )
+                return
+
+
 _MADE_HERE = re.compile(r"[\"']?\$\{?([a-z]\w*)\}?(?=[^\w}:\[]|$)")
 _SWITCHED_OFF = re.compile(r"(?:export )?(\w+)=|for (\w+) in ")
 
@@ -736,7 +783,9 @@ def _set_in_a_comment(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterat
         if match is not None and not line.startswith("#SBATCH"):
             off[match[1] or match[2]] = number
     for name, place in used.items():
-        if name in off and name not in known and name not in exported:
+        if name.startswith("SLURM_") or name in known or name in exported:
+            continue
+        if name in off:
             yield Violation(
                 f"${name} is empty here, unless the shell that submits has exported it: line "
                 f"{off[name]}, which sets it, is a comment",

@@ -516,7 +516,7 @@ def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
                 if spack
                 else 'put eval "$(conda shell.bash hook)" before it',
                 place=command.place,
-                severity=NOTE if perhaps else None,
+                severity=NOTE if perhaps or spack else None,
             )
         return
 

@@ -116,7 +116,7 @@ KINDS: Dict[str, str] = {
     "het-group": "NC622",
     "path-lost": "",
     "chain": "",
-    "quotes": "",
+    "quotes": "NC660",
     "no-program": "NC665",
 }
 """What a reader calls a defect, and the codes that say it; none where check does not look."""

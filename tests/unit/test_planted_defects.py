@@ -209,6 +209,8 @@ DEFECTS: List[Tuple[str, str, str]] = [
     ("NC643", f"{GPU}\n#SBATCH -o /path/to/logs/%j.out@@", RUN),
     ("NC643", GPU, "DATA=/path/to/data@@\npython t.py $DATA"),
     ("NC612", f"{GPU} -t 0-00:01@@", "make\n./main"),
+    ("NC660", GPU, "matlab -batch 'run($SLURM_JOB_ID)'@@"),
+    ("NC649", GPU, "python t.py \\\n  --a=1\n  --run=$R@@"),
     # Programs of one GPU, and of none.
     ("NC625", GPU, "module load conda\npip install torch@@"),
     ("NC625", "#SBATCH -p gpu --gres=gpu:4 -N 1", "nnUNetv2_train 1 3d_fullres 0@@"),
@@ -623,6 +625,9 @@ RIGHT: List[Tuple[str, str, str]] = [
     ("NC625", "#SBATCH -p gpu --gres=gpu:2 -N 1", "vllm serve some/model $OPTIONS"),
     ("NC625", GPU, "bwa mem ref.fa a.fq > a.sam\npython t.py"),
     ("NC625", GPU, "pip install torch\npython t.py"),
+    ("NC660", GPU, "srun bash -c 'python t.py $SLURM_PROCID'"),
+    ("NC660", GPU, "awk '{print $SLURM_JOB_ID}' log\npython t.py"),
+    ("NC628", "#SBATCH -p cpu", "singularity exec --nv x.sif python t.py --device=cpu"),
     (
         "NC638",
         "#SBATCH -p cpu -N 1",

@@ -9,6 +9,7 @@ their units. Several jobs may share a log, and so a folder.
 from __future__ import annotations
 
 import calendar
+import functools
 import itertools
 import math
 import os
@@ -150,12 +151,49 @@ def read_samples(folder: str, job: int, since: float = 0) -> Tuple[NodeUse, ...]
     if not known:
         return ()
     axis = _Axis(min(first for first, _ in known.values()), max(last for _, last in known.values()))
-    found = (_read_node(path, axis) for path in known)
+    found = _read_nodes(list(known), axis)
     return tuple(
         sorted(
             (node for node in found if node is not None), key=lambda node: (node.restart, node.node)
         )
     )
+
+
+_MUCH = 16 << 20
+"""Bytes of samples that are read by several processes: starting them takes some milliseconds."""
+
+_MOST_READERS = 8
+
+
+def _read_nodes(paths: Sequence[str], axis: _Axis) -> List[Optional[NodeUse]]:
+    readers = min(len(paths), len(os.sched_getaffinity(0)), _MOST_READERS)
+    gpu_paths = (f"{path[: -len('.csv')]}.gpus.csv" for path in paths)
+    if readers > 1 and sum(map(_size, gpu_paths)) > _MUCH:
+        import multiprocessing
+        import signal
+        from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+
+        # Ctrl-C is for this process alone.
+        pool = ProcessPoolExecutor(
+            readers,
+            multiprocessing.get_context("fork"),
+            signal.signal,
+            (signal.SIGINT, signal.SIG_IGN),
+        )
+        try:
+            return list(pool.map(functools.partial(_read_node, axis=axis), paths))
+        except (BrokenExecutor, OSError):
+            pass  # one was killed, or there are no more processes for this user
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    return [_read_node(path, axis) for path in paths]
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
 
 
 _NAME = re.compile(r"([0-9]+)(?:-([0-9]{1,6}))?\.([A-Za-z0-9][A-Za-z0-9_.-]*?)(\.gpus)?\.csv")

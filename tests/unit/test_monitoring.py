@@ -6,13 +6,14 @@ import os
 import time
 import xml.dom.minidom
 from pathlib import Path
-from typing import List, Optional
+from typing import Callable, List, Optional
 
 import pytest
 
 from neuronctl.catalog.model import Price, ReportPolicy
 from neuronctl.cli.report import drawn
 from neuronctl.frozen import replace
+from neuronctl.monitoring import samples
 from neuronctl.monitoring.advice import JobUse, advise
 from neuronctl.monitoring.marks import MOST, Mark, marks_of
 from neuronctl.monitoring.page import report_page
@@ -129,6 +130,42 @@ def test_gpus_that_are_missing_from_samples_and_broken_lines(tmp_path: Path) -> 
         assert gpu.errors == 3 and gpu.clock == 1
         assert gpu.slowed["the hardware's thermal limit"] == pytest.approx(0.25, abs=0.01)
         assert sum(value is not None for value in gpu.curve) == 240
+
+
+def dies(path: str, axis: samples._Axis) -> Optional[NodeUse]:
+    """Of a process that reads for another."""
+    if os.getpid() != HERE:
+        os._exit(1)
+    return READS(path, axis)
+
+
+HERE, READS = os.getpid(), samples._read_node
+
+
+def test_much_is_read_by_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what one process would find, also where they are killed."""
+    for name in ("gpu30", "gpu31", "gpu32"):
+        node(tmp_path, name)
+        gpus(tmp_path, [f"{stamp(10 * n)}, 0, {n}" for n in range(60)], ONLY_USE, name)
+    alone = read_samples(str(tmp_path), 4711)
+    read_here: List[str] = []
+    monkeypatch.setattr(samples, "_MUCH", 0)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(samples, "_read_gpus", reads_gpus(read_here))
+    assert read_samples(str(tmp_path), 4711) == alone and not read_here
+    monkeypatch.setattr(samples, "_read_node", dies)
+    assert read_samples(str(tmp_path), 4711) == alone and len(read_here) == 3
+
+
+def reads_gpus(read_here: List[str]) -> Callable[..., List[GpuUse]]:
+    """What notes the files that are read in this process."""
+    reads = samples._read_gpus
+
+    def noting(path: str, of: samples._Node, axis: samples._Axis) -> List[GpuUse]:
+        read_here.append(path)
+        return reads(path, of, axis)
+
+    return noting
 
 
 def test_time_without_samples_is_no_idle_time(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import List, Optional
+from typing import TYPE_CHECKING, Dict, List, Optional
 
 import click
 
@@ -14,6 +14,12 @@ from neuronctl.console import Column, print_diff, print_json, print_line, print_
 from neuronctl.errors import NoSuchJobError, UsageError
 from neuronctl.records.store import JobRecord, RecordStore
 
+if TYPE_CHECKING:
+    from neuronctl.records import recorded
+
+_MOST = 40
+"""So many differences of the environments are shown."""
+
 
 @click.command("diff")
 @click.argument("job", metavar="JOB")
@@ -22,17 +28,20 @@ from neuronctl.records.store import JobRecord, RecordStore
 def command(job: str, other: Optional[str], as_json: bool) -> None:
     """Compare a job's plan and script with another job's, or with a script in a file.
 
+    Of two jobs that have run, also what they ran with: Python, torch, CUDA, driver, packages.
     JOB is a job id, or the name of a job that neuronctl submitted (the newest of that name). With
     one JOB alone: with the script that the same request gives today. Recorded scripts have their
     secrets masked.
     """
     from neuronctl.records import recorded
+    from neuronctl.records.environment import changed_environment, environment_of
     from neuronctl.slurm.fields import count
 
     store = RecordStore.default()
     first = recorded_job(job, store)
     name = f"job {first.job_id}"
     values: List[recorded.Change] = []
+    ran_with: List[recorded.Change] = []
     if other is None:
         from neuronctl.submission.resubmission import as_today
 
@@ -43,14 +52,15 @@ def command(job: str, other: Optional[str], as_json: bool) -> None:
         second = _second(other, store)
         other_name, script = f"job {second.job_id}", second.draft.script
         values = recorded.changed_decisions(first.draft.decisions, second.draft.decisions)
+        ran_with = changed_environment(environment_of(first), environment_of(second))
     else:
         other_name, script = other, _read(other)
     notify(*store.warnings)
     lines = recorded.text_diff(first.draft.script, script, name, other_name)
     if as_json:
-        plan = [{"name": name, "first": a or None, "second": b or None} for name, a, b in values]
         names = {"first": name, "second": other_name}
-        print_json("neuronctl.diff/1", {**names, "plan": plan, "script": lines})
+        changes = {"plan": _data(values), "script": lines, "environment": _data(ran_with)}
+        print_json("neuronctl.diff/1", {**names, **changes})
         return
     if values:
         headers = [Column("VALUE", no_wrap=True), Column(name.upper()), Column(other_name.upper())]
@@ -59,8 +69,21 @@ def command(job: str, other: Optional[str], as_json: bool) -> None:
         if values:
             print_line()
         print_diff(lines)
-    if not values and not lines:
+    if ran_with:
+        if values or lines:
+            print_line()
+        else:
+            print_line(f"{name} and {other_name} have the same plan and script, but ran with")
+        headers = [Column("RAN WITH"), Column(name.upper()), Column(other_name.upper())]
+        print_table(headers, ran_with[:_MOST])
+        if len(ran_with) > _MOST:
+            print_line(f"and {len(ran_with) - _MOST} more; --json has them all")
+    if not values and not lines and not ran_with:
         print_line(f"{name} and {other_name} do not differ")
+
+
+def _data(changes: List[recorded.Change]) -> List[Dict[str, Optional[str]]]:
+    return [{"name": name, "first": a or None, "second": b or None} for name, a, b in changes]
 
 
 def _second(word: str, store: RecordStore) -> JobRecord:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from neuronctl.batchscript.model import SourceSpan
     from neuronctl.gate.partition_board import PartitionNow
     from neuronctl.gate.verdict import Verdict
+    from neuronctl.records.environment import Environment
     from neuronctl.records.job_record import RecordDraft
     from neuronctl.rules.script import ScriptFinding
     from neuronctl.slurm.budgets import Standing
@@ -49,6 +50,16 @@ def status_data(status: JobStatus, limit: Optional[Explained] = None) -> Dict[st
         "unlimited": unlimited,
         "record": status.key,
     }
+
+
+def environment_data(seen: Environment) -> Dict[str, Any]:
+    """What a job ran with, each package by name."""
+    from neuronctl.records.environment import packages_of
+
+    values = {name: value or None for name, value in asdict(seen).items()}
+    sha256 = values.pop("packages")
+    more = {"packages_sha256": sha256, "packages": packages_of(seen)}
+    return {**values, "at": utc(seen.at), "gpus": list(seen.gpus), **more}
 
 
 def verdict_data(verdict: Optional[Verdict]) -> Optional[Dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
-from typing import List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
 
 import click
 
@@ -13,7 +13,7 @@ from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.cli.job_output import print_decisions
 from neuronctl.cli.job_table import state_style
 from neuronctl.cli.jobs import found_job, one_job
-from neuronctl.cli.json_data import status_data
+from neuronctl.cli.json_data import environment_data, status_data
 from neuronctl.cli.say import print_script
 from neuronctl.console import print_json, print_line, print_text, printable
 from neuronctl.errors import RecordError
@@ -22,6 +22,9 @@ from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.runs import runs_words
 from neuronctl.words import duration, moment
+
+if TYPE_CHECKING:
+    from neuronctl.records.environment import Environment
 
 _TASKS = 8  # tasks of an array that are listed
 
@@ -36,6 +39,7 @@ def command(job: str, only_script: bool, as_json: bool) -> None:
     JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
     newest of that name). Secrets are masked in the recorded script.
     """
+    from neuronctl.records.environment import environment_of
     from neuronctl.records.recorded import record_of
 
     store = RecordStore.default()
@@ -49,17 +53,21 @@ def command(job: str, only_script: bool, as_json: bool) -> None:
         record = store.get(found.jobs[0].id.job, local_cluster())
     if record is not None and found.jobs[0].key != record.key:
         record = None  # the number is another job's by now
+    seen = None if record is None else environment_of(record)
     if as_json:
         jobs = [status_data(status) for status in found.jobs]
         kept = None if record is None else record.to_data()
-        print_json("neuronctl.show/1", {"jobs": jobs, "record": kept})
+        ran_with = None if seen is None else environment_data(seen)
+        print_json("neuronctl.show/1", {"jobs": jobs, "record": kept, "environment": ran_with})
     else:
-        _print(found.jobs, record)
+        _print(found.jobs, record, seen)
     if found.unavailable is not None:
         raise found.unavailable
 
 
-def _print(jobs: Sequence[JobStatus], record: Optional[JobRecord]) -> None:
+def _print(
+    jobs: Sequence[JobStatus], record: Optional[JobRecord], seen: Optional[Environment]
+) -> None:
     first = jobs[0]
     name = f"Job {first.id if len(jobs) == 1 else first.id.job} ({first.name})"
     print_text(name, "bold")
@@ -77,11 +85,14 @@ def _print(jobs: Sequence[JobStatus], record: Optional[JobRecord]) -> None:
         _section("Found by the rules" + (", and forced" if draft.forced else ""))
         for row in draft.findings:
             print_line(f"  {row[1]} {row[0]}: {row[3]}")
+    if seen is not None and seen.rows:
+        _section(f"Ran with (on {printable(seen.node)}, {_local(seen.at)})")
+        _rows(seen.rows)
     if record.states:
         _section("Seen")
-        for seen in record.states:
-            more = ", ".join(part for part in (seen.reason, seen.exit) if part)
-            print_text(f"  {_local(seen.at)}  {seen.state}{more and f' ({more})'}")
+        for state in record.states:
+            more = ", ".join(part for part in (state.reason, state.exit) if part)
+            print_text(f"  {_local(state.at)}  {state.state}{more and f' ({more})'}")
     _section("Script")
     print_text(draft.script.rstrip("\n"))
 

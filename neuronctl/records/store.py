@@ -400,7 +400,7 @@ class RecordStore:
 
 
 def _name(key: str, cluster: Optional[str], job_id: int) -> str:
-    return f"{key}.{_file_word(cluster)}.{job_id}.json"
+    return f"{key}.{file_word(cluster)}.{job_id}.json"
 
 
 def _failed(key: str) -> str:
@@ -413,8 +413,9 @@ def _tells(seen: Optional[SeenState], state: str, exit: str) -> bool:
 
 
 def _same_cluster(word: str, asked: Optional[str]) -> bool:
-    return asked is None or word in ("-", _file_word(asked))
+    return asked is None or word in ("-", file_word(asked))
 
 
-def _file_word(cluster: Optional[str]) -> str:
+def file_word(cluster: Optional[str]) -> str:
+    """How the name of a job's file has its cluster."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", cluster) if cluster else "-"

@@ -124,11 +124,19 @@ _NO_MEMORY = " --mem=0"
 """The sampler's step gets none of the memory that the program's step may have taken before."""
 
 
-def render_sampler(interval: int, before: Optional[str]) -> str:
-    """What bash reads before somebody's own script, for its samples; before: its own BASH_ENV."""
-    template = template_environment.for_scripts().get_template("shipped/monitor_script.sh.j2")
+def render_batch_shell(interval: Optional[int], before: Optional[str], folder: str) -> str:
+    """What bash reads before a batch script.
+
+    interval: seconds between the samples of somebody's own script; None without. before: the
+    user's own BASH_ENV. folder: where the job says what it runs with.
+    """
+    template = template_environment.for_scripts().get_template("shipped/batch_shell.sh.j2")
+    with open(f"{template_environment.shipped_directory()}/environment.py", encoding="utf-8") as f:
+        program = f.read()
     each = once_on_each('"$SLURM_JOB_NUM_NODES"') + _NO_MEMORY
-    return template.render(interval=interval, before=before, srun=each)
+    return template.render(
+        interval=interval, before=before, srun=each, folder=folder, program=program
+    )
 
 
 def render_shell(

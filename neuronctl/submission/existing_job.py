@@ -36,11 +36,9 @@ class _GivenToSbatch:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        if self.existing.monitor is None:
-            return {}
-        from neuronctl.submission.monitored_script import sampler_variables
+        from neuronctl.submission.batch_shell import batch_shell_variables
 
-        return sampler_variables(self.existing)
+        return batch_shell_variables(self.existing)
 
     @property
     def slurm_cluster(self) -> Optional[str]:

@@ -1,15 +1,10 @@
-"""The samples of somebody's own script, which stays as it is (--monitor).
-
-bash reads the file that BASH_ENV names before a script, and sbatch passes the variable on: so the
-sampler starts in the batch shell, within the job. Where the file is not there, bash says nothing.
-"""
+"""The samples of somebody's own script, which stays as it is (--monitor): when, and when not."""
 
 from __future__ import annotations
 
 import os
 import re
-import zlib
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import UsageError
 from neuronctl.frozen import dataclass, replace
@@ -82,7 +77,7 @@ def monitored(
     """
     if said.on is False or not (said.asked or otherwise.on):
         return script
-    why = _why_not(script)
+    why = why_not(script)
     if why and said.asked:
         raise UsageError(
             f"{_SWITCH} cannot sample this job: {why}",
@@ -94,25 +89,8 @@ def monitored(
     return replace(script, monitor=said.interval or otherwise.interval or MONITOR_INTERVAL)
 
 
-def sampler_variables(script: ExistingScript) -> Dict[str, str]:
-    """What sbatch's environment needs so that the script is sampled. Raises UsageError."""
-    if script.monitor is None:
-        return {}
-    from neuronctl.files import write_private
-    from neuronctl.paths import state_dir
-    from neuronctl.rendering.render import render_sampler
-
-    text = render_sampler(script.monitor, os.environ.get("BASH_ENV") or None)
-    # Jobs that wait still need the file that they were submitted with.
-    path = os.path.join(state_dir(), "samplers", f"{zlib.crc32(text.encode()):08x}.sh")
-    try:
-        write_private(path, text)
-    except OSError as error:
-        raise UsageError(f"{_SWITCH}: cannot write {path}: {error.strerror}") from None
-    return {"BASH_ENV": path}
-
-
-def _why_not(script: ExistingScript) -> str:
+def why_not(script: ExistingScript) -> str:
+    """Why nothing can start in the batch shell before the script; "" where it can."""
     from neuronctl.batchscript.command_wrappers import interpreter
 
     header, before = script.header, os.environ.get("BASH_ENV") or None

@@ -76,7 +76,9 @@ class PlannedJob:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        return self.plan.secrets
+        from neuronctl.submission.batch_shell import batch_shell_variables
+
+        return {**batch_shell_variables(), **self.plan.secrets}
 
     @property
     def draft(self) -> RecordDraft:

@@ -188,7 +188,9 @@ class RecordedJob:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        return {name: os.environ[name] for name in self.masked}
+        from neuronctl.submission.batch_shell import batch_shell_variables
+
+        return {**batch_shell_variables(), **{name: os.environ[name] for name in self.masked}}
 
     @property
     def draft(self) -> RecordDraft:

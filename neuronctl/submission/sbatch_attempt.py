@@ -35,7 +35,7 @@ class Attempt:
         self._waits = False  # whether its exit code is the job's
 
     def read(self, words: Sequence[str], said: Monitoring) -> Mapping[str, str]:
-        """Read the script; returns what sbatch's environment needs so that its job is sampled.
+        """Read the script; returns what sbatch's environment needs for what starts before it.
 
         Raises UsageError where the job is to be sampled and cannot be.
         """
@@ -43,6 +43,7 @@ class Attempt:
         from neuronctl.request.job_file import configuration
         from neuronctl.sbatch_options import GetoptError
         from neuronctl.submission import monitored_script
+        from neuronctl.submission.batch_shell import batch_shell_variables
         from neuronctl.submission.existing_script import read_existing
 
         try:
@@ -62,7 +63,7 @@ class Attempt:
         self._script = script
         otherwise = monitored_script.in_options(configuration().values)
         script = monitored_script.monitored(script, said, otherwise, self._tell)
-        variables = monitored_script.sampler_variables(script)
+        variables = batch_shell_variables(script)
         self._script = script
         return variables
 

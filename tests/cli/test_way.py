@@ -102,8 +102,8 @@ GENERATED = ("-p", "amd_a100nv_8", "--gpus-per-node", "1", "--comment", "pytorch
 @pytest.mark.parametrize(
     ("words", "stops", "climbs"),
     [
-        (("submit", *OPTIONS, "job.sh"), 27, 7),
-        (("submit", *OPTIONS, *GENERATED, "-t", "10", "train.py"), 22, 6),
+        (("submit", *OPTIONS, "job.sh"), 29, 7),
+        (("submit", *OPTIONS, *GENERATED, "-t", "10", "train.py"), 23, 6),
         (("check", *OPTIONS, "job.sh"), 7, 1),
     ],
 )

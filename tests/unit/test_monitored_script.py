@@ -10,12 +10,12 @@ import pytest
 
 from neuronctl.errors import UsageError
 from neuronctl.request.job import OPTIONS
+from neuronctl.submission.batch_shell import batch_shell_variables
 from neuronctl.submission.existing_job import existing_job
 from neuronctl.submission.existing_script import ExistingScript, read_existing
 from neuronctl.submission.monitored_script import (
     Monitoring,
     monitored,
-    sampler_variables,
     without_monitor,
 )
 from neuronctl.submission.planned_job import plan_job
@@ -82,13 +82,14 @@ def test_the_command_line_comes_before_the_configuration(
     script = monitored(read_existing(["job.sh"]), said, otherwise, TOLD.append)
     assert script.monitor == interval
     assert script.with_words("-N1").monitor == interval
-    given = sampler_variables(script)
-    assert list(given) == ([] if interval is None else ["BASH_ENV"])
+    given = batch_shell_variables(script)
+    assert list(given) == ["BASH_ENV"]  # what it runs with is looked at in any case
     assert os.environ["BASH_ENV"] == ""
     kept = {} if interval is None else {"monitor": True, "monitor_interval": interval}
     assert script.draft.request == {"script": script.path, **kept}
-    for path in given.values():
-        assert f'"$log.samples" {interval} ' in Path(path).read_text()
+    text = Path(given["BASH_ENV"]).read_text()
+    assert (f'"$log.samples" {interval} ' in text) == (interval is not None)
+    assert "of_python" in text
 
 
 def test_the_configuration_and_the_options_of_submit(here: Path) -> None:

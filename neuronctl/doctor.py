@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
 import time
-from typing import Callable, Dict, Iterator, List, Optional, Tuple, Type
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Optional, Tuple, Type
 
 from neuronctl import errors
 from neuronctl.catalog.loader import load
@@ -16,11 +17,15 @@ from neuronctl.frozen import dataclass
 from neuronctl.paths import cache_dir, defaults_file, state_dir
 from neuronctl.records.store import RecordStore
 from neuronctl.request.job_file import configuration, configured_cluster
+from neuronctl.shell import quote
 from neuronctl.slurm.answers import ask_now
 from neuronctl.slurm.process import installed, run, where_slurm_is
 from neuronctl.users import login_name
 from neuronctl.version import __version__
 from neuronctl.words import counted, moment
+
+if TYPE_CHECKING:
+    from neuronctl.storage import Cache
 
 GOOD = "ok"
 BAD = "wrong"
@@ -66,6 +71,7 @@ def examine(catalog_file: Optional[str] = None) -> Tuple[Check, ...]:
         "catalog": lambda: _catalog(catalog_file),
         "directories": _directories,
         "software": _software,
+        "storage": lambda: _storage(catalog_file),
         "last_job": _last_job,
     }
     checks: List[Check] = []
@@ -251,6 +257,76 @@ def _software() -> Iterator[Check]:
         ),
     ):
         yield Check(name, GOOD, found) if found else Check(name, ABSENT, absent)
+
+
+_LARGE = 1 << 30
+"""Bytes from which on a cache in the home directory is named."""
+
+_NEARLY = 0.9
+"""The share of a quota from which on it is nearly used up."""
+
+_DAYS_BEFORE = 3
+"""Days before a file in scratch expires in which it is named."""
+
+
+def _storage(catalog_file: Optional[str]) -> Iterator[Check]:
+    from neuronctl.storage import caches_in, expiring, size
+
+    home = os.path.expanduser("~")
+    try:
+        cluster, _ = recognise(load(catalog_file), configured_cluster())
+        scratch = (cluster.scratch or "").replace("{user}", login_name())
+        days = cluster.scratch_days
+    except NeuronctlError:
+        scratch, days = "", None  # the catalog's own line says why
+    caches = caches_in(home, os.environ)
+    yield from _quotas(home)
+    large = [cache for cache in caches if cache.bytes >= _LARGE]
+    if large:
+        words = ", ".join(f"{cache.name} {size(cache.bytes)} in {cache.place}" for cache in large)
+        yield Check("caches", GOOD, words, "; ".join(_emptied(cache, scratch) for cache in large))
+    if days is None or not os.path.isdir(scratch):
+        return
+    left = max(1, days - _DAYS_BEFORE)
+    old = expiring(scratch, left)
+    if old is None:
+        yield Check("scratch", GOOD, f"{scratch}: nothing expires within {days - left} days")
+        return
+    words = f"{scratch}: {counted(old.files, 'file')} not used for {left} days, such as "
+    words += f"{old.first}; the site deletes files after {days} days without access"
+    hint = f"list them, and copy what you need: find {quote(scratch)} -type f -atime +{left - 1}"
+    yield Check("scratch", GOOD, words, hint)
+
+
+def _emptied(cache: Cache, scratch: str) -> str:
+    """What makes room: a move to scratch of what is needed again, else the cache's own command."""
+    if cache.variable == "HF_HOME" and scratch:
+        place = quote(f"{scratch}/huggingface")
+        return f"mv {quote(cache.place)} {place}, and in ~/.bashrc: export HF_HOME={place}"
+    return cache.command
+
+
+def _quotas(home: str) -> Iterator[Check]:
+    from neuronctl.storage import Quota, parse_quotas
+
+    asked = (["quota", "--no-wrap"], ["lfs", "quota", "-q", "-u", login_name(), home])
+    found: List[Quota] = []
+    for argv in asked:
+        if shutil.which(argv[0]) is not None:
+            # quota ends with 1 where one is exceeded, lfs where there is no Lustre.
+            with contextlib.suppress(NeuronctlError):
+                found += parse_quotas(run(argv, timeout=_TIMEOUT).stdout)
+    look = "the largest directories: du -xh --max-depth=2 ~ | sort -h | tail"
+    for quota in found:
+        if quota.share >= 1:
+            yield _wrong("quota", f"used up: {quota}", look, RecordError)
+        else:
+            yield Check("quota", GOOD, str(quota), look if quota.share >= _NEARLY else "")
+    with contextlib.suppress(OSError):
+        free = shutil.disk_usage(home).free >> 20
+        if not found and free < 100:
+            words = f"{home}: only {free} MB free on its file system"
+            yield _wrong("home", words, look, RecordError)
 
 
 def _last_job() -> Iterator[Check]:

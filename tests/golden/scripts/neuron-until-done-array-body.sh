@@ -103,7 +103,7 @@ note_end() {
     [ "$seconds" -lt 60 ] && [ -z "$(awk -v run="$run" '$1 == run && $2 == "asked"' "$runs_file")" ] || moved=moved
     note end "$1 $2 $moved" "$seconds"
 }
-last_of() { awk -v word="$1" -v field="$2" 'word == "" || $2 == word { found = $field } END { print found }' "$runs_file"; }
+last_of() { awk -v word="$1" -v field="$2" '$2 == word { found = $field } END { print found }' "$runs_file"; }
 progress() { echo unknown; }
 job_state() { squeue -h -t all -j "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" -o %T; }
 # A run that could not note its end: its node died, somebody killed this shell, or Slurm took it for another job.

@@ -150,7 +150,8 @@ note_end() {
     [ "$(progress)" = "$(last_of begin 5)" ] || moved=moved
     note end "$1 $2 $moved" "$seconds"
 }
-last_of() { awk -v word="$1" -v field="$2" 'word == "" || $2 == word { found = $field } END { print found }' "$runs_file"; }
+# Of two jobs that began the same run, the first one has it.
+last_of() { awk -v word="$1" -v field="$2" '$2 == word && !(word == "begin" && $1 == run) { found = $field; run = $1 } END { print found }' "$runs_file"; }
 progress() { find -L "$checkpoint" -type f -printf '%p %s %T@\n' 2>/dev/null | LC_ALL=C sort | cksum | tr ' ' -; }
 job_state() { squeue -h -t all -j "$SLURM_JOB_ID" -o %T; }
 # A run that could not note its end: its node died, somebody killed this shell, or Slurm took it for another job.

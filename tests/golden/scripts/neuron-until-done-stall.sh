@@ -108,7 +108,7 @@ note_end() {
     [ "$seconds" -lt "$least" ] && [ -z "$(awk -v run="$run" '$1 == run && $2 == "asked"' "$runs_file")" ] || moved=moved
     note end "$1 $2 $moved" "$seconds"
 }
-last_of() { awk -v word="$1" -v field="$2" 'word == "" || $2 == word { found = $field } END { print found }' "$runs_file"; }
+last_of() { awk -v word="$1" -v field="$2" '$2 == word { found = $field } END { print found }' "$runs_file"; }
 progress() { echo unknown; }
 stalled() { grep -q "^$run stall " "$runs_file"; }
 job_state() { squeue -h -t all -j "$SLURM_JOB_ID" -o %T; }

@@ -1,0 +1,208 @@
+"""Breaks things while chains of --until-done go on, and counts: none lost, none doubled, none late.
+
+``python tests/slurm/chain_faults.py [RUNS [SEED]]`` does so in a sandbox of its own.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from typing import Any, Callable, Dict, List
+
+from harness import COMMENT, Sandbox, processes, sandbox_up, wait_until
+from test_faults import Broken
+
+EACH = 8
+"""Runs of a chain, those that something killed included, until the program ends with 0."""
+
+PROGRAM = """\
+import os, sys, time
+run = int(os.environ["NEURONCTL_RUN"])
+with open("ran", "a") as file:
+    file.write("%d %s begin\\n" % (run, os.environ["SLURM_JOB_ID"]))
+time.sleep(float(sys.argv[2]))
+with open("ran", "a") as file:
+    file.write("%d %s end\\n" % (run, os.environ["SLURM_JOB_ID"]))
+sys.exit(75 if run < int(sys.argv[1]) else 0)
+"""
+
+CONFIGURED = (
+    "PreemptType=preempt/partition_prio\\nPreemptMode=REQUEUE\\n"
+    "PartitionName=urgent Nodes=gpu[35-36] PriorityTier=5\\n"
+)
+
+
+class Breaker:
+    """Does something bad to a sandbox in which chains go on; counts what it did."""
+
+    def __init__(self, sandbox: Sandbox, broken: Broken, seed: int) -> None:
+        self.sandbox, self.broken = sandbox, broken
+        self.random = random.Random(seed)
+        self.done: Dict[str, int] = collections.Counter()
+        self.faults: List[Callable[[], bool]] = [
+            *3 * [self.kill_shell],
+            *3 * [self.kill_client],
+            self.restart_slurmctld,
+            self.node_dies,
+            self.preempt,
+            self.two_at_once,
+        ]
+
+    def strike(self) -> None:
+        fault = self.random.choice(self.faults)
+        with contextlib.suppress(OSError):  # what it was about to hit has ended
+            if fault():
+                self.done[fault.__name__] += 1
+
+    def _kill(self, wanted: Callable[[List[str]], bool]) -> bool:
+        running = processes(self.sandbox.running.pid)
+        pids = [pid for pid, words in running.items() if words and wanted(words)]
+        if pids:
+            os.kill(self.random.choice(pids), signal.SIGKILL)
+        return bool(pids)
+
+    def kill_shell(self) -> bool:
+        """A batch shell, or the process beside it that submits the next run."""
+        return self._kill(lambda words: "slurm_script" in " ".join(words[:3]))
+
+    def kill_client(self) -> bool:
+        """What asks Slurm for the script."""
+        names = ("sbatch", "squeue", "scontrol", "sacct", "scancel")
+        return self._kill(lambda words: os.path.basename(words[0]) in names)
+
+    def restart_slurmctld(self) -> bool:
+        with self.broken.without("slurmctld"):
+            time.sleep(self.random.uniform(0, 4))
+        wait_until(lambda: self.sandbox.root("scontrol", "ping", check=False).returncode == 0)
+        return True
+
+    def node_dies(self) -> bool:
+        node = self.random.choice(("gpu35", "gpu36"))
+        self.sandbox.root(
+            "scontrol", "update", f"nodename={node}", "state=down", "reason=test", check=False
+        )
+        time.sleep(2)
+        self.resume()
+        return True
+
+    def resume(self) -> None:
+        for node in ("gpu35", "gpu36"):
+            self.sandbox.root("scontrol", "update", f"nodename={node}", "state=resume", check=False)
+
+    def preempt(self) -> bool:
+        urgent = ["-p", "urgent", "-N1", "--exclusive", "-t", "1", COMMENT, "-o/dev/null"]
+        self.sandbox.exec(["sbatch", *urgent, "--wrap", "sleep 1"], check=False)
+        return True
+
+    def two_at_once(self) -> bool:
+        """A second successor, as where the answer to the first one was lost."""
+        shown = "squeue -h --me -t PENDING -o '%A %E %o' | grep afterany | grep stdin"
+        rows = self.sandbox.exec(["sh", "-c", shown], check=False).stdout.splitlines()
+        if not rows:
+            return False
+        id, _, *_, mark, first, before = self.random.choice(rows).split()
+        again = (
+            f"scontrol write batch_script {id} again.sh && log=$(scontrol show job {id} | sed -n "
+            f"'s/^ *StdOut=//p') && cd ${{log%/*}} && sbatch --dependency=afterany:{before} "
+            f'--output="$log" --open-mode=append /dev/stdin {mark} {first} {before} <../again.sh'
+        )
+        return self.sandbox.exec(["sh", "-c", again], check=False).returncode == 0
+
+
+def submit(sandbox: Sandbox, name: str) -> str:
+    """A chain in a directory of its own; its id."""
+    sandbox.write(f"{name}/chained.py", PROGRAM)
+    options = f"-p amd_a100nv_8 -t 10 --field misc --appl pytorch --gpus-per-node=1 -J {name} -c 2"
+    chain = "--until-done --no-requeue --no-preflight --max-runs 99 --retries 99 --checkpoint ran"
+    seconds = 1 + len(name) % 3
+    made = f"cd {name} && neuronctl submit {options} {chain} chained.py {EACH} {seconds}"
+    told = sandbox.exec(["sh", "-c", made]).stdout
+    return told.split("Submitted batch job ")[1].split()[0]
+
+
+def defects(sandbox: Sandbox, name: str, id: str) -> List[str]:
+    """What is wrong with a chain that is over."""
+    noted = sandbox.exec(["cat", f"{name}/{name}_{id}.runs"], check=False).stdout.split("\n")
+    ran = sandbox.exec(["cat", f"{name}/ran"], check=False).stdout.split("\n")
+    begun = [int(line.split()[0]) for line in ran if line.endswith("begin")]
+    causes = [line.split()[4] for line in noted if " end " in line]
+    found = []
+    # A shell that was killed as it waited for the program looks like a program that was.
+    if causes[-1:] != ["finished"] and "137 failed" not in noted[-2]:
+        noted_next = [line.split()[3] for line in noted if " next " in line]
+        state = ["sacct", "-XnPj", ",".join(noted_next[-1:]), "-o", "JobID,State,ExitCode,Elapsed"]
+        last = sandbox.exec(state, check=False).stdout.strip()
+        # What is killed before it has submitted its successor has none, as the page says.
+        early = re.search(r"\|(FAILED\|0:9|NODE_FAIL\|0:0|PREEMPTED\|0:0)\|00:00:0[01]$", last)
+        kind = "killed before the next run was submitted" if early else "lost"
+        found.append(f"{kind}: it ended with {noted[-3:]}, {last}")
+    if sorted(begun) != sorted(set(begun)):
+        found.append(f"doubled: {begun}")
+    if begun != sorted(begun):
+        found.append(f"not in order: {begun}")
+    ended = [int(line.split()[0]) for line in ran if line.endswith("end")]
+    if any(run > EACH for run in ended[:-1]) or len([run for run in ended if run >= EACH]) > 1:
+        found.append(f"after the end: {ended}")
+    return [f"{name} (job {id}): {words}" for words in found]
+
+
+def torture(broken: Broken, runs: int, seed: int, side_by_side: int = 6) -> Dict[str, Any]:
+    """Until so many runs have begun; what was done, and what was wrong."""
+    sandbox = broken.sandbox
+    sandbox.root(
+        *("sacctmgr", "-i", "modify", "qos", "p_amd_a100nv_8", "set", "MaxSubmitJobsPerUser=-1")
+    )
+    breaker = Breaker(sandbox, broken, seed)
+    wrong: List[str] = []
+    count = chains = 0
+    while count < runs:
+        begun = {}
+        for _ in range(side_by_side):
+            chains += 1
+            begun[f"c{chains:0{1 + chains % 3}d}"] = ""
+        begun = {name: submit(sandbox, name) for name in begun}
+        struck, give_up = 0, time.monotonic() + 600
+        while time.monotonic() < give_up:
+            time.sleep(breaker.random.uniform(0.5, 2))
+            shown = sandbox.exec(["squeue", "-h", "-o", "%A"], check=False)
+            if shown.returncode == 0 and not shown.stdout.strip():
+                break
+            if struck < 4 * side_by_side:
+                struck += 1
+                breaker.strike()
+        breaker.resume()
+        for name, id in begun.items():
+            wrong += defects(sandbox, name, id)
+            ran = sandbox.exec(["cat", f"{name}/ran"], check=False).stdout
+            count += ran.count("begin")
+        left = sandbox.exec(["squeue", "-h"]).stdout
+        wrong += [f"left in the queue: {left}"] if left else []
+        print(f"{count} runs of {chains} chains, {dict(breaker.done)}, wrong: {wrong}", flush=True)
+    for process in breaker.broken.started:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0)
+    return {"runs": count, "chains": chains, "faults": dict(breaker.done), "wrong": wrong}
+
+
+def main() -> None:
+    runs, seed = [*map(int, sys.argv[1:]), *(200, 1)[len(sys.argv) - 1 :]]
+    with sandbox_up("chain-faults") as sandbox:
+        sandbox.root("sh", "-c", f"printf '{CONFIGURED}' >> /etc/slurm/slurm.conf")
+        broken = Broken(sandbox)
+        with broken.without("slurmctld"):
+            pass
+        wait_until(lambda: sandbox.root("scontrol", "ping", check=False).returncode == 0)
+        told = torture(broken, runs, seed)
+    print(told)
+    sys.exit(any("killed before" not in words for words in told["wrong"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -714,7 +714,7 @@ def _not_set_by_slurm(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterat
 
 
 _SETTERS = re.compile(r"\b(for|read|mapfile|readarray|local|declare|getopts)\b")
-_SET = re.compile(r"(\w+)(\+?=|\[|:?[-?+])")
+_SET = re.compile(r"\b(\w+)(\+?=|\[|:?[-?+])")
 _MOST_NAMES = 100
 """So many are compared with each other."""
 

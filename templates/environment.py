@@ -1,7 +1,8 @@
 """What a job really runs with, by its own look: versions, for 'neuronctl show' and 'diff'.
 
 Not a template: the batch shell starts it as it is, in the background, with any python3 from 3.6 on:
-``environment.py FOLDER BATCH_SHELL``. It waits for a Python program of the job, and reads in /proc
+``environment.py FOLDER BATCH_SHELL JOB``, without SLURM_JOB_ID, by which others know the job's
+processes. It waits for a Python program of the job, and reads in /proc
 and on the disk which Python it is and which packages it finds: it runs nothing of the user's,
 enters no container, and keeps no value of a variable.
 """
@@ -25,8 +26,8 @@ LARGEST = 64 << 20  # bytes of a program that is searched for its version
 PATIENCE = 5  # seconds for a tool
 
 
-def main(folder, batch_shell):
-    job = os.environ["SLURM_ARRAY_JOB_ID" if array_task() else "SLURM_JOB_ID"]
+def main(folder, batch_shell, own_id):
+    job = os.environ["SLURM_ARRAY_JOB_ID"] if array_task() else own_id
     if array_task() not in (None, os.environ.get("SLURM_ARRAY_TASK_MIN")):
         return  # one task tells of all
     os.nice(19)
@@ -42,7 +43,7 @@ def main(folder, batch_shell):
 
     beside = threading.Thread(target=lambda: add(of_node()), daemon=True)
     beside.start()
-    pid = program(batch_shell)
+    pid = program(batch_shell, own_id)
     if pid is not None:
         facts, packages = of_python(pid)
         if packages:
@@ -109,11 +110,11 @@ def said(*argv):
 # -------------------------------------------------------------------------------------- the program
 
 
-def program(batch_shell):
+def program(batch_shell, job):
     """The process of a Python program of this job that does not end at once; None without one."""
     begun, pause, before = time.time(), 0.5, set()
     while time.time() < begun + WATCHED:
-        now = {(pid, command(pid)) for pid in processes() if is_program(pid)}
+        now = {(pid, command(pid)) for pid in processes() if is_program(pid, job)}
         if now & before:
             return min(pid for pid, _ in now & before)
         if not os.path.exists(f"/proc/{batch_shell}"):
@@ -137,9 +138,9 @@ def processes():
             pass
 
 
-def is_program(pid):
+def is_program(pid, job):
     words = command(pid)
-    if not words or variables(pid).get("SLURM_JOB_ID") != os.environ["SLURM_JOB_ID"]:
+    if not words or variables(pid).get("SLURM_JOB_ID") != job:
         return False
     names = (os.path.basename(executable(pid)), os.path.basename(words[0]))
     if not any(re.match(r"python[\d.]*$", name) for name in names):
@@ -310,4 +311,4 @@ def names_in(place):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])

@@ -31,7 +31,7 @@ def look(monkeypatch: pytest.MonkeyPatch) -> Any:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     monkeypatch.delenv("SLURM_ARRAY_TASK_ID", raising=False)
     return module
 
@@ -118,11 +118,11 @@ def test_which_process_is_the_program(look: Any, start: Callable[..., int], tmp_
     job = {"SLURM_JOB_ID": "4711"}
     yes = [(python, "-u", "sleep.py"), (python, "-X", "dev", "-m", "sleep")]
     no = [(python, "-c", SLEEP), (python, "conda", "x"), (python, "-u", "-m", "venv")]
-    assert all(look.is_program(start(*argv, **job)) for argv in yes)
-    assert not any(look.is_program(start(*argv, **job)) for argv in no)
-    assert not look.is_program(start(python, "sleep.py", SLURM_JOB_ID="47110"))
-    assert not look.is_program(start("sh", "-c", "echo up; exec cat", **job))
-    assert not look.is_program(os.getpid() + 4_000_000)
+    assert all(look.is_program(start(*argv, **job), "4711") for argv in yes)
+    assert not any(look.is_program(start(*argv, **job), "4711") for argv in no)
+    assert not look.is_program(start(python, "sleep.py", SLURM_JOB_ID="47110"), "4711")
+    assert not look.is_program(start("sh", "-c", "echo up; exec cat", **job), "4711")
+    assert not look.is_program(os.getpid() + 4_000_000, "4711")
     assert look.of_python(os.getpid() + 4_000_000) == ({}, {})
 
 
@@ -144,7 +144,9 @@ def test_what_it_writes_and_what_is_read_back(
     folder = tmp_path / "state" / "neuronctl" / "environments"
     folder.mkdir(parents=True, mode=0o700)
     place = venv(tmp_path / "env", "2.4.0")
-    pid = start(f"{place}/bin/python", "sleep.py", HF_TOKEN="hf_not_to_be_kept")
+    pid = start(
+        f"{place}/bin/python", "sleep.py", HF_TOKEN="hf_not_to_be_kept", SLURM_JOB_ID="4711"
+    )
     monkeypatch.setattr(look, "PATIENCE", 0.5)
     monkeypatch.setattr(look.os, "nice", lambda _: 0)
     tool = tmp_path / "bin" / "nvidia-smi"
@@ -152,7 +154,7 @@ def test_what_it_writes_and_what_is_read_back(
     tool.write_text("#!/bin/sh\nexec sleep 60\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
-    look.main(str(folder), pid)
+    look.main(str(folder), pid, "4711")
     record = _record()
     seen = environment_of(record)
     assert seen is not None and (seen.torch, seen.gpus) == ("2.4.0", ())
@@ -190,12 +192,12 @@ def test_of_an_array_one_task_tells(
     look: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(look.os, "nice", lambda _: 0)
-    monkeypatch.setattr(look, "program", lambda _: None)
+    monkeypatch.setattr(look, "program", lambda *_: None)
     monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "4700")
     monkeypatch.setenv("SLURM_ARRAY_TASK_MIN", "3")
     for task, names in (("4", []), ("3", ["4700.-.json"])):
         monkeypatch.setenv("SLURM_ARRAY_TASK_ID", task)
-        look.main(str(tmp_path), os.getpid())
+        look.main(str(tmp_path), os.getpid(), "4711")
         assert os.listdir(tmp_path) == names
 
 

@@ -801,6 +801,66 @@ smtp_password='§naengmyeon!7§'
 hub:¶  token: "§hf_QwErTyUiOpAsDfGhJkLzXcVbNm§"
 env:¶  - {name: DB_PASSWORD, value: "§naengmyeon!7§"}
 ssh-agent bash -c 'ssh-add <(echo "-----BEGIN OPENSSH PRIVATE KEY-----¶§b3BlbnNzaC1rZXktdjEAAAAABG5v§¶-----END OPENSSH PRIVATE KEY-----")'
+const apiToken = "§Rk3vPz8WqT1mYc6LsX0d§";
+let password: string = '§maehwa-91!§';
+private static final String API_KEY = "§Rk3vPz8WqT1mYc6LsX0d§";
+var dbPassword = "§maehwa91§"
+apiKey := "§Rk3vPz8WqT1mYc6LsX0d§"
+#define WIFI_PASSWORD "§maehwa91§"
+std::string auth_token{"§Rk3vPz8WqT1mYc6LsX0d§"};
+$password = '§maehwa91§';
+define('DB_PASSWORD', '§maehwa91§');
+my $token = "§Rk3vPz8WqT1mYc6LsX0d§";
+Sys.setenv(HF_TOKEN = "§Rk3vPz8WqT1mYc6LsX0d§")
+ENV["HF_TOKEN"] = "§Rk3vPz8WqT1mYc6LsX0d§"
+process.env.API_TOKEN = '§Rk3vPz8WqT1mYc6LsX0d§'
+os.putenv("HF_TOKEN", "§Rk3vPz8WqT1mYc6LsX0d§")
+$env:HF_TOKEN = "§Rk3vPz8WqT1mYc6LsX0d§"
+set -x HF_TOKEN §Rk3vPz8WqT1mYc6LsX0d§
+set -gx DB_PASSWORD §maehwa91§
+declare -x HF_TOKEN="§Rk3vPz8WqT1mYc6LsX0d§"
+readonly DB_PASSWORD=§maehwa91§
+typeset -x SECRET_KEY='§Rk3vPz8WqT1mYc6LsX0d§'
+local token=§Rk3vPz8WqT1mYc6LsX0d§
+HF_TOKEN=§Rk3vPz8WqT1mYc6LsX0d§ WANDB_MODE=offline srun python t.py
+srun --export=ALL,HF_TOKEN=§Rk3vPz8WqT1mYc6LsX0d§ python t.py
+apptainer exec --env HF_TOKEN=§Rk3vPz8WqT1mYc6LsX0d§,A=1 x.sif python t.py
+docker run -e DB_PASSWORD=§maehwa91§ x
+singularity run --env "WANDB_API_KEY=§4d2f8a0c6e1b3957d2f8a0c6e1b39574d2f8a0c6§" x.sif
+APPTAINERENV_HF_TOKEN=§Rk3vPz8WqT1mYc6LsX0d§ apptainer run x.sif
+curl -H "X-Auth-Token: §Rk3vPz8WqT1mYc6LsX0d§" https://h.org
+curl --header 'Ocp-Apim-Subscription-Key: §4d2f8a0c6e1b3957d2f8a0c6e1b39574§' https://h.org
+wget --header="Authorization: token §Rk3vPz8WqT1mYc6LsX0d§" https://h.org
+curl --oauth2-bearer §Rk3vPz8WqT1mYc6LsX0d§ https://h.org
+curl -F token=§Rk3vPz8WqT1mYc6LsX0d§ https://h.org
+curl -d '{"password":"§maehwa91§"}' https://h.org
+curl --data-urlencode "api_key=§Rk3vPz8WqT1mYc6LsX0d§" https://h.org
+https://h.org/api?access_token=§Rk3vPz8WqT1mYc6LsX0d§&page=2
+mongodb+srv://kim:§maehwa91§@c.mongodb.net/x
+amqp://kim:§maehwa91§@h:5672/
+jdbc:postgresql://h/x?user=kim&password=§maehwa91§
+Server=h;Database=x;User Id=kim;Password=§maehwa91§;
+wandb:¶  api_key: §4d2f8a0c6e1b3957d2f8a0c6e1b39574d2f8a0c6§¶  project: x
+env:¶  - name: HF_TOKEN¶    value: §Rk3vPz8WqT1mYc6LsX0d§
+password: "§mae hwa 91§"
+[database]¶user = kim¶password = §maehwa91§
+[hub]¶token = "§Rk3vPz8WqT1mYc6LsX0d§"
+{"auth": {"token": "§Rk3vPz8WqT1mYc6LsX0d§", "user": "kim"}}
+{"hfToken":"§Rk3vPz8WqT1mYc6LsX0d§"}
+<password>§maehwa91§</password>
+<add key="ApiToken" value="§Rk3vPz8WqT1mYc6LsX0d§"/>
+<property name="password" value="§maehwa91§"/>
+python t.py --hub_token=§Rk3vPz8WqT1mYc6LsX0d§ --epochs 3
+python t.py --wandb.api-key §4d2f8a0c6e1b3957d2f8a0c6e1b39574d2f8a0c6§
+python t.py hub.token=§Rk3vPz8WqT1mYc6LsX0d§ lr=0.1
+java -Ddb.password=§maehwa91§ -jar x.jar
+psql "host=h user=kim password=§maehwa91§ dbname=x"
+git config --global http.extraheader "Authorization: Bearer §Rk3vPz8WqT1mYc6LsX0d§"
+pip install --index-url https://__token__:§Rk3vPz8WqT1mYc6LsX0d§@h.org/simple x
+# 비밀번호: §maehwa91!§
+# 토큰 = §Rk3vPz8WqT1mYc6LsX0d§
+# password is §maehwa91§
+if [ "$PASSWORD" = "§maehwa91§" ]; then
 '''
 
 HARMLESS = r"""
@@ -1345,6 +1405,66 @@ tokenizer.add_special_tokens({"pad_token": "[PAD]"})
 token_ids = tokenizer("a b", return_tensors="pt")["input_ids"]
 max_tokens: int = 4096
 key_dim: int = field(default=64)
+export HF_TOKEN=<YOUR_TOKEN>
+export HF_TOKEN=your-token-here
+export HF_TOKEN=xxx
+export HF_TOKEN=XXXXXXXXXXXX
+export WANDB_API_KEY=changeme
+export WANDB_API_KEY=your_api_key
+export HF_TOKEN="hf_..."
+export HF_TOKEN=hf_xxxxxxxxxxxxxxxxxxxxxxxx
+export HF_TOKEN=$1
+export HF_TOKEN=${1:?usage: job.sh TOKEN}
+export HF_TOKEN=$(< ~/.hf_token)
+export HF_TOKEN="$(cat "$HOME/.cache/huggingface/token")"
+export HF_TOKEN=REPLACE_ME
+password: <password>
+password: "{{ vault_password }}"
+token: ${{ secrets.HF_TOKEN }}
+api_key: !vault |
+const token = process.env.HF_TOKEN;
+String token = System.getenv("HF_TOKEN");
+let key = map.keys().next().value;
+token := os.Getenv("HF_TOKEN")
+my $token = shift;
+password = getpass.getpass("Password: ")
+token = args.token
+self.token = token
+api_key = config["api_key"]
+token = None
+password = input()
+parser.add_argument("--token", type=str, default=None, help="token for the hub")
+parser.add_argument("--password-file", default="~/.pw")
+def get_token(self, name: str = "default") -> str:
+python t.py --token_dropout 0.1 --key_bias true
+python t.py --n-tokens 100B --total_tokens=300000000000
+python t.py model.tokenizer=llama data.token_type=bpe
+python t.py --auth-type basic --auth-backend ldap
+python t.py --secret-dim 64
+python t.py --special_tokens '<s>,</s>'
+sort --key=1,1 --key=2n x
+ssh-keygen -t ed25519 -f ~/.ssh/id_ed25519
+ssh -i ~/.ssh/id_rsa h
+openssl rand -hex 32 > secret.key
+chmod 600 ~/.ssh/authorized_keys
+gpg --batch --passphrase-file pw.txt x
+rsync --password-file=/etc/rsync.pw a b
+mysql --defaults-extra-file=~/.my.cnf -e 'select 1'
+kubectl create secret generic x --from-file=token=./token
+git config credential.helper store
+git log --author=kim --pretty=format:%h
+BATCH_TOKENS=524288
+NUM_KEYS=16
+TOKENIZERS_PARALLELISM=false
+SSH_AUTH_SOCK=/tmp/ssh-x8Kd/agent.1
+KEYBOARD_LAYOUT=us
+MODEL_ID=meta-llama/Llama-3.1-8B-Instruct
+RUN=bert-large-uncased-2026-08-12T09-30-00
+COMMIT=4d2f8a0c6e1b3957d2f8a0c6e1b39574d2f8a0c6
+sha256: 4d2f8a0c6e1b3957d2f8a0c6e1b39574d2f8a0c6e1b3957d2f8a0c6e1b395742
+# 토큰은 ~/.hf_token 에 저장하세요
+# 비밀번호를 입력하지 마세요
+# the token is read from $HF_TOKEN, never from a file
 """
 
 

@@ -536,7 +536,7 @@ def _in_commands(facts: ScriptFacts) -> Iterator[Violation]:
             odd = re.search(
                 rf"[{LIKE_A_SPACE}{LIKE_NOTHING}]", word.raw if "${" in word.raw else raw
             )
-            dash = re.match("[-–—−]*[–—−][-–—−]*[A-Za-z]", raw)
+            dash = re.match("(?=-*[–—−])[-–—−]+[A-Za-z]", raw)
             curly = re.match("[“”‘’]", raw)
             if odd or dash or curly:
                 sign = (odd or curly or re.search("[–—−]", raw) or [" "])[0]

@@ -26,6 +26,7 @@ UNCHECKED = [
 hypothesis.settings.register_profile(
     "fuzz",
     deadline=None,
+    derandomize=False,
     max_examples=3000,
     suppress_health_check=UNCHECKED,
     database=DirectoryBasedExampleDatabase(ROOT / ".hypothesis" / "examples"),
@@ -45,6 +46,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if bounds.tried:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         terminalreporter.write_line(
-            f"fuzz: {bounds.tried} inputs; the slowest took {bounds.slowest:.2f} s of CPU time "
-            f"({bounds.slowest_test}); the whole run held at most {peak} MB"
+            f"fuzz: {bounds.examples} inputs, read {bounds.tried} times; the slowest took "
+            f"{bounds.slowest:.2f} s of CPU time ({bounds.slowest_test}); the whole run held at "
+            f"most {peak} MB"
         )

@@ -11,9 +11,9 @@ import pytest
 from bounds import bounded, inputs
 from broken import content, texts, words
 from fake_slurm import accounting_row, queue_row
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
-from test_files import JOBS, KEY, RECORD_TEXTS
+from test_files import JOBS, KEY, ODD, RECORD_TEXTS
 from test_slurm_answers import DATABASE, LOOK, SHOWN, SITE
 
 from neuronctl import cli
@@ -156,6 +156,29 @@ def test_slurm(place: Path, line: tuple[str, ...], name: str, drawn: Any, fails:
 @given(st.sampled_from(LINES), texts(RECORD_TEXTS))
 def test_records(place: Path, line: tuple[str, ...], record: str) -> None:
     command(list(line), place, record, SLURM, 0)
+
+
+@inputs(0.1)
+@given(
+    st.sampled_from((*LINES, ("check", "t.py"), ("check", "."), ("import", "t.py"))),
+    st.sampled_from(("t.py", "job.yaml", "catalog.yaml", "train-4711.out", ".neuronctl.yaml")),
+    st.sampled_from(sorted(ODD)),
+)
+def test_what_is_no_file(place: Path, line: tuple[str, ...], name: str, odd: str) -> None:
+    """A pipe that nobody writes to, a device, or a folder in place of a file that is named."""
+    # Some files of /proc have no end, and logs passes a log on from its beginning to its end.
+    assume(not (line[0] == "logs" and odd.startswith("/proc/self/")))
+    file, kept = place / name, place / "kept"
+    if file.exists():
+        file.rename(kept)
+    ODD[odd](str(file))
+    record = RECORD_TEXTS[0].replace("/scratch/kim", str(place))
+    try:
+        command(list(line), place, record, {**SLURM, "squeue": ""}, 0)
+    finally:
+        (os.rmdir if odd == "folder" else os.unlink)(file)
+        if kept.exists():
+            kept.rename(file)
 
 
 @inputs(0.05)

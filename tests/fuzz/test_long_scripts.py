@@ -40,9 +40,9 @@ def test_lines_that_repeat(lines: List[str], in_turn: bool) -> None:
         part.replace("@", str(number)) for part in blocks for number in range(times)
     )
     catalog = load(None)
-    with bounded():
+    with bounded(times=6):
         judge_text("job.sh", text, catalog, catalog.cluster())
-    with bounded(), contextlib.suppress(UsageError):
+    with bounded(times=6), contextlib.suppress(UsageError):
         draft_job_file(text, "job.sh", catalog.cluster())
 
 

@@ -120,6 +120,12 @@ _FLAGS = frozenset(
 # A place: /data/x, ~/x, $HOME/x, ./x, x/y.txt, https://h.org/x. A template: <token>, {token}.
 _PLACE = r"(?:[~.@]|\$\w+|\$\{\w+\}|file:)?(?:[~.]{0,2}/).*|\w+://.*|[\w./-]+\.[a-z]{2,5}"
 _TEMPLATE = r"<[^>]*>|\{+[^}]*\}+|\$\{\{.*|%\(?\w+\)?s?%?|\[[A-Za-z_, ]*\]|[*.…]+"
+# your-token-here, changeme, XXXX, hf_xxxx, hf_...
+_PLACEHOLDER = r"""(?xi) your [-_ ] (?: [a-z]+ [-_ ] )*
+    (?: token | key | password | passwd | passphrase | secret | pat ) (?: [-_ ] here )?
+    | (?: replace | change | fill ) [-_ ]? (?: me | this | in )
+    | (?: insert | put | paste | enter | replace | add ) [-_ ] (?: [a-z]+ [-_ ] )* here
+    | \w{0,4} [-_]? (?: x{3,} | [.]{3} | … )"""
 # os.environ["X"], getpass(), tokens[i]
 _CODE = r"[A-Za-z_][\w.]*\s?(?:\(|\[(?![^]]*$)).*|not\s.*|await\s.*|f['\"].*"
 _IDENTIFIER = r"[A-Za-z_][\w.]*"
@@ -156,6 +162,7 @@ def _says_nothing(plain: str) -> bool:
         or _refers(plain)
         or (re.fullmatch("[A-Z_]+", plain) is not None and _kind(plain) > _PERHAPS)  # --token TOKEN
         or re.fullmatch(_TEMPLATE, plain) is not None
+        or re.fullmatch(_PLACEHOLDER, plain) is not None
     )
 
 
@@ -354,6 +361,8 @@ _INSTEAD = r"""(?x) (?: [(\[] \s{0,9}
     (?= [rbfuRBFU]{0,2} ['"] )"""
 _BELOW = r"""(?x) (?: [|>] [+-]? )? [ \t]{0,9} \n [ \t]{1,40} (?: (?: - | value: ) [ \t]{1,9} )?
     (?= [^\s:]{1,5000} [ \t]{0,9} (?: \n | \Z ) )"""
+_SAID = r"""(?x) [ \t] is [ \t] (?= \S{0,99} [0-9] ) (?= \S{0,99} [A-Za-z] )
+    (?P<value> [\w!@#$%^&*?-]{6,100} ) [.]? [ \t]{0,9} (?= \n | \Z )"""
 _BLANK = r"[ \t]{1,100}(?:\\\n[ \t]{0,100})?"
 _CONTENT = r"[^<>]{0,200}>(?P<value>[^<>\n]{1,500})</"
 # <name>K</name><value>V</value>, name="K" value="V", add_argument("--k", default="V")
@@ -365,7 +374,7 @@ _ARGUMENT = r"[ \t]{1,100}(?P<value>'[^'\n]{1,5000}'|\"[^\"\n]{1,5000}\"|[^\s;&|
 _FORMAT = r"[=: ]{1,3}\\?['\"]?%[sbq]"
 # Commands that take a name and then its value, with what is between them.
 _SETTERS = {
-    **dict.fromkeys(("setenv", "SetEnv", "ENV", "ARG", "set", "config"), r"[ \t]{1,100}"),
+    **dict.fromkeys(("setenv", "SetEnv", "ENV", "ARG", "set", "config", "#define"), r"[ \t]{1,99}"),
     "printf": r"[ \t]{1,100}\S{1,50}[ \t]{1,100}",
     **dict.fromkeys(
         ("read", "mapfile", "readarray"),
@@ -444,7 +453,8 @@ class _Name:
             found = form()
             if found is not None:
                 return found
-        return self._listed() or self._described() or self._called() or self._compared()
+        found = self._listed() or self._described() or self._called() or self._compared()
+        return found or self._said()
 
     def _judged(self, first: int, last: int, *, sure: bool) -> _Spans:
         """A value's span if it is a secret. sure: no syntax that often means something else."""
@@ -528,6 +538,13 @@ class _Name:
             return []
         return self._judged(*literal.span("value"), sure=False)
 
+    def _said(self) -> _Spans:
+        """As in "the password is V"."""
+        if self.kind != _PASSWORD:
+            return []
+        value = _at(_SAID, self.text, self.end)
+        return [] if value is None else self._judged(*value.span("value"), sure=True)
+
     def _tight(self) -> Optional[_Spans]:
         """As in NAME=V in a shell, a URL, a list of variables, or a call."""
         text, quote = self.text, self.quote
@@ -555,6 +572,8 @@ class _Name:
         value = word[0]
         if re.match(rf"(?:{_REFERENCE}|''|\\\"\\\")(?:[\s,;:]|\Z)", value):
             return []  # "--token=$HF_TOKEN --lr=1"
+        if re.match(r"\$\{\w+:?\?[^}\n]{0,300}\}", text[first : first + 400]):
+            return []  # ${1:?usage: job.sh TOKEN}
         item = re.match(_ITEM, value)
         last = first + len(value if item is None else item[0])
         after = text[last - 1 : last + 2].lstrip(value[-1] if value[-1] != "," else "")
@@ -887,13 +906,14 @@ def _beside_a_name(match: re.Match[str]) -> str:
     mixed = all(len(re.findall(kind, word)) > 1 for kind in ("[0-9]", "[A-Z]", "[a-z]"))
     if not mixed or not _random(word, 15):
         return word
-    first = max(text.rfind("\\n", 0, match.start()) + 1, match.start() - 300)
-    end = text.find("\\n", match.end(), match.end() + 300)
+    first = max(text.rfind("\n", 0, match.start()) + 1, match.start() - 300)
+    end = text.find("\n", match.end(), match.end() + 300)
     line = text[first : end if end >= 0 else match.end() + 300]
-    if line[:1] in (" ", "\\t"):  # of a list
+    if line[:1] in (" ", "\t"):  # of a list
         head = re.search(_HEAD, text[max(first - 300, 0) : first])
         if head is not None and _kind(head["name"]):
             return MASK
+        line = text[max(text.rfind("\n", 0, first - 1) + 1, first - 300) : first] + line
     told = any(
         _kind(line[start:stop]) >= _TOKEN and not re.match(_FROM, line[stop:])
         for start, stop in _names(line)
@@ -933,6 +953,8 @@ def _of_program(match: re.Match[str]) -> str:
 
 
 def _well_known(match: re.Match[str]) -> str:
+    if re.fullmatch(_PLACEHOLDER, match[0]):
+        return match[0]
     return MASK if match[0].startswith(_NEVER_WORDS) or _random(match[0], 15) else match[0]
 
 

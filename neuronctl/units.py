@@ -356,7 +356,7 @@ def check_dependency(text: str) -> None:
     if "," in text and "?" in text:
         raise ValueError("use either ',' (all of the jobs) or '?' (any of the jobs), not both")
     job = r" ?\d{1,10}(?:_\d{1,9}|_\*)?(?:\+\d{1,9})?"
-    name = r"[^+]*[^\W\d_][^+]*(?:\+\d{1,9})?"
+    name = r"(?=[^+]*[^\W\d_])[^+]+(?:\+\d{1,9})?"
     for item in re.split("[,?]", text):
         kind, colon, jobs = item.partition(":")
         if not colon and (kind.lower() == "singleton" or re.fullmatch(job, item, re.ASCII)):

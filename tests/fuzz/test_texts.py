@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from bounds import bounded, inputs
+from bounds import bounded, grows, inputs
 from broken import content, data, texts, values, words
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -93,6 +94,16 @@ def test_grammars(read: Callable[[str], Any], samples: Any, drawn: st.DataObject
     text = drawn.draw(texts(samples))
     with bounded(ValueError):
         read(text)
+
+
+def test_a_name_in_a_dependency_takes_a_moment() -> None:
+    """One that no dependency can have, of any length."""
+
+    def check(length: int) -> None:
+        with contextlib.suppress(ValueError):
+            units.check_dependency("afterok:" + "x" * length + "+")
+
+    assert grows(check, 20_000) < 10
 
 
 @inputs(0.5)

@@ -230,7 +230,7 @@ def test_scontrol_and_sacctmgr_rows() -> None:
     )
     (qos,) = parse_qos(
         "sacctmgr: show qos\n"
-        "p||||100|10|4|cpu=1,gres/gpu=8||1-00:00:00||gres/gpu=2|node=4|||3||cpu=60\nx|y\n"
+        "p||||100|cluster|10|4|cpu=1,gres/gpu=8||1-00:00:00||gres/gpu=2|node=4|||3||cpu=60\nx|y\n"
     )
     assert (
         qos.limit("MaxSubmitPU"),

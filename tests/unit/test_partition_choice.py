@@ -131,7 +131,7 @@ def test_the_verdict_reads_what_slurm_said_for_the_choice(monkeypatch: pytest.Mo
     where, said = cluster(), live(limits=THREE)
     made = judged(said, gpus_per_node=4)["gpu"].plan
     catalog = Catalog({"toy": where}, "toy", ())
-    job = PlannedJob(made, catalog, Choice(made, (), said)).judge()
+    job = PlannedJob(made, catalog, Choice(made, (), said), snapshot=said).judge()
     assert job.verdict is not None
     assert job.verdict.judged_by == "Slurm"
 

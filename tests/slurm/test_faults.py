@@ -410,15 +410,17 @@ def test_state_directory_full(broken: Broken, tell: Tell) -> None:
     place = f"{broken.sandbox.scratch}/full"
     broken.sandbox.exec(["mkdir", "-p", place])
     uid = broken.shell("id -u").strip()
-    broken.root("mount", "-t", "tmpfs", "-o", f"size=12k,uid={uid},mode=700", "none", place)
+    broken.root("mount", "-t", "tmpfs", "-o", f"size=200k,uid={uid},mode=700", "none", place)
     submit = [*SUBMIT[1:], "--sbatch", "hold", "--json"]
-    broken.shell(f"head -c 12288 /dev/zero > {place}/filler")
+    # What all jobs share is written with the first one.
+    assert "No space" not in broken.neuronctl(*submit, "./p.sh", state=place).stderr
+    broken.shell(f"cat /dev/zero > {place}/filler || true")
     result = broken.neuronctl(*submit, "-J", "full0", "./p.sh", state=place)
     assert result.returncode == 0 and "No space left" in result.stderr, result.stderr
     first = str(json.loads(result.stdout)["job_id"])
     assert broken.status(first, state=place)[0]["state"] == "PENDING"
     # Room for the intent, and none for the record beside it.
-    broken.sandbox.exec(["rm", f"{place}/filler"])
+    broken.sandbox.exec(["truncate", "-s", "-12288", f"{place}/filler"])
     result = broken.neuronctl(*submit, "-J", "full1", "./p.sh", state=place)
     assert result.returncode == 0 and "No space left" in result.stderr, result.stderr
     second = str(json.loads(result.stdout)["job_id"])

@@ -30,9 +30,13 @@ class Chain:
 
     @property
     def last(self) -> int:
-        """The job whose end is that of the chain; while it goes on, the one that comes last."""
+        """The job whose end is that of the chain; while it goes on, the one that comes last.
+
+        Of one that was cancelled between two runs, it is the one that was not to begin.
+        """
         begun = [run.job_id for run in self.runs.runs if run.job_id is not None]
-        if self.runs.ended:
+        done = bool(self.runs.runs) and self.runs.runs[-1].cause == "finished"
+        if self.runs.ended and (done or not self.runs.cancelled):
             return begun[-1] if begun else self.first
         return max(self.jobs)
 

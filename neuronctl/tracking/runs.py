@@ -41,12 +41,14 @@ class Run:
 class Runs:
     """All runs so far, and why no other one follows, where that is so.
 
-    next_job: in a chain, the id of the job that waits for the end of the last run.
+    next_job: in a chain, the id of the job that waits for the end of the last run. cancelled:
+    whether the user has cancelled it, whatever the run that ended then says of itself.
     """
 
     runs: Tuple[Run, ...]
     over: str = ""
     next_job: Optional[int] = None
+    cancelled: bool = False
 
     @property
     def ended(self) -> bool:
@@ -82,7 +84,7 @@ def runs_words(status: JobStatus) -> str:
 def read_runs(text: str) -> Runs:
     """The lines of the file; one that cannot be read is left out."""
     runs: List[Run] = []
-    over, next_job = "", None
+    over, next_job, cancelled = "", None, False
     for line in text.splitlines():
         number, word, _, *more = (*line.split(" "), "", "")
         with contextlib.suppress(ValueError, IndexError):
@@ -102,7 +104,9 @@ def read_runs(text: str) -> Runs:
                 runs[-1] = ended
             elif word == "over":
                 over = re.sub(r"[^ -~]", "?", " ".join(more).strip())
-    return Runs(tuple(runs), over, next_job)
+            elif word == "cancel":
+                cancelled = True
+    return Runs(tuple(runs), over, next_job, cancelled)
 
 
 def mark_cancelled(statuses: Sequence[JobStatus]) -> None:

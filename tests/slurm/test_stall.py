@@ -98,7 +98,8 @@ def test_ends_what_hangs_however_it_was_started(still: Sandbox) -> None:
     jobs = {form: submit(still, *words) for form, words in FORMS.items()}
     for form, job in jobs.items():
         ended = wait(still, job)
-        assert ended == ("FAILED" if form == "deaf" else "CANCELLED"), form
+        # By ABRT, or, on a slow machine, while it still prints its stacks.
+        assert ended == "CANCELLED" or (form, ended) == ("deaf", "FAILED"), form
         found = why(still, job)
         assert found["kind"] == "stalled", form
         hung = [each for each in found["stall"]["stacks"] if each["name"].startswith("python")]

@@ -49,7 +49,8 @@ def submitted(sandbox: Sandbox, code: int, *words: str) -> str:
     options = ["-p", "amd_a100nv_8", "-t", "5", COMMENT, "--no-preflight", "-o", "p_%j.out"]
     call = ["sh", "-c", 'PATH=$PWD/bin:$PATH exec neuronctl submit "$@"', "sh", *options]
     done = sandbox.exec([*call, "-e", "p_%j.out", "--wait", "--json", *words], check=False)
-    assert done.returncode == code, done.stdout + done.stderr
+    log = sandbox.exec(["sh", "-c", "cat $(ls -t p_*.out | head -1)"], check=False).stdout
+    assert done.returncode == code, log + done.stderr
     return f"p_{json.loads(done.stdout)['job_id']}.out"
 
 

@@ -93,7 +93,8 @@ def submitted(sandbox: Sandbox, *words: str, tool: str = NVIDIA_SMI, code: int =
     options = ["-p", "amd_a100nv_8", "-t", "5", COMMENT, "--monitor", "--monitor-interval", "1"]
     call = ["sh", "-c", 'PATH=$PWD/bin:$PATH exec neuronctl submit "$@"', "sh"]
     done = sandbox.exec([*call, *options, "--wait", "--json", *words], check=False)
-    assert done.returncode == code, done.stdout + done.stderr
+    log = sandbox.exec(["sh", "-c", "cat $(ls -t *.out *.err | head -2)"], check=False).stdout
+    assert done.returncode == code, log + done.stderr
     return str(json.loads(done.stdout)["job_id"])
 
 

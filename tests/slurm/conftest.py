@@ -101,6 +101,14 @@ def no_jobs(sandbox: Sandbox) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def no_programs(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The programs of ``bin`` that stand before Slurm's or the system's go with their test."""
+    yield
+    for name in {"bench", "sandbox"} & set(request.fixturenames):
+        request.getfixturevalue(name).exec(["rm", "-rf", "bin"])
+
+
+@pytest.fixture(autouse=True)
 def newest_mpi(request: pytest.FixtureRequest) -> None:
     """Skip what Debian unstable cannot do.
 

@@ -24,7 +24,7 @@ _NO_PROGRAMS = ("--dry-run", "--explain", "--follow", "--preflight", "--no-prefl
 _SECTIONS = {
     "Where, how large, and how long": (
         "partition nodes gpus-per-node gpus gpu gres ntasks ntasks-per-node cpus-per-task mem "
-        "exclusive constraint nodelist exclude reservation time"
+        "exclusive constraint nodelist exclude avoid-bad-nodes reservation time"
     ),
     "For whom": "account qos field appl comment cluster",
     "Name, directory, logs, and mail": "job-name chdir output error mail-type mail-user",

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Optional
 import click
 
 from neuronctl import console, units
+from neuronctl.bad_nodes import DAYS, NodeFault, bad_nodes, forget
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import is_cluster, local_cluster, recognise
 from neuronctl.catalog.model import Catalog, Cluster, CommentPolicy, Partition, WallTime
 from neuronctl.catalog.site_rules import mandatory, site_rules
 from neuronctl.cli.job_options import catalog_option
+from neuronctl.cli.say import notify
 from neuronctl.errors import PolicyError, SlurmError, UsageError, did_you_mean
 from neuronctl.frozen import asdict, replace
 from neuronctl.request.job import JobRequest
 from neuronctl.request.job_file import configured_cluster
+from neuronctl.words import moment
 
 if TYPE_CHECKING:
     from neuronctl.gate.partition_board import PartitionNow
@@ -36,6 +39,13 @@ _BRIEFLY = 1.5
 @click.option("--where", is_flag=True, help="Show the file and line each value comes from.")
 @click.option("--comment", is_flag=True, help="Show what --comment takes, with meanings.")
 @click.option("--live", is_flag=True, help="Show what is free and what is yours, now.")
+@click.option(
+    "--forget-node",
+    "forgotten",
+    metavar="NODE",
+    multiple=True,
+    help="Forget that NODE failed in your jobs; repeatable.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     names: Tuple[str, ...],
@@ -44,13 +54,18 @@ def command(
     where: bool,
     comment: bool,
     live: bool,
+    forgotten: Tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Show the partitions of a cluster, or those NAMEd in detail.
 
     The figures are the catalog's, from the guide and date shown; where the cluster's Slurm is here,
-    only partitions that it has are listed. With --live the figures are Slurm's own, as of now.
+    only partitions that it has are listed. With --live the figures are Slurm's own, as of now, and
+    the nodes are named that have failed in your own jobs in the last days.
     """
+    if forgotten:
+        _forget(forgotten)
+        return
     known = load(catalog)
     cluster = cluster or configured_cluster()
     if live:
@@ -108,6 +123,7 @@ def _live(
     from neuronctl.gate.partition_board import partitions_now
     from neuronctl.gate.standing import standing_in
     from neuronctl.planning import plan
+    from neuronctl.slurm.scontrol import names_of
 
     cluster, _ = recognise(catalog, cluster_name)
     look = ask_slurm(plan(JobRequest(), cluster), fresh=True, timeout=_TIMEOUT)
@@ -118,6 +134,9 @@ def _live(
             hint = did_you_mean(wanted, there)
             raise PolicyError(f"Slurm has no partition '{wanted}'{known}", hint)
     partitions = partitions_now(list(dict.fromkeys(names)), cluster, catalog, look)
+    shown = {partition.partition for partition in partitions}
+    there_now = names_of(group for group in look.nodes if shown.intersection(group.partitions))
+    bad = {node: at for node, at in bad_nodes(local_cluster()).items() if node in there_now}
     if as_json:
         rows = [partition_now_data(partition) for partition in partitions]
         accounts = [
@@ -129,9 +148,11 @@ def _live(
         ]
         data = {"cluster": cluster.name, "partitions": rows, "accounts": accounts}
         data.update(standing_data(standing_in(look)))
+        data["bad_nodes"] = [asdict(fault) for fault in bad.values()]
         console.print_json("neuronctl.partitions-live/1", {**data, **_only(cluster, there)})
         return
     _print_live(partitions, look.asked_at)
+    _print_bad_nodes(list(bad.values()))
     if not names:
         _print_only(cluster, there)
         _print_accounts(cluster, look.limits.associations)
@@ -140,6 +161,29 @@ def _live(
             console.print_text("")
             lines = [[str(line)] for line in (*mine.budgets, *mine.shares)]
             console.print_table([console.Column("BUDGETS AND FAIR SHARE")], lines)
+
+
+def _forget(nodes: Sequence[str]) -> None:
+    from neuronctl.units import hosts
+
+    names = [name for text in nodes for name in hosts(text) or [text]]
+    gone = forget(names)
+    for name in names:
+        known = name in gone
+        notify(f"{name} is no longer known to have failed" if known else f"{name} was not known")
+
+
+def _print_bad_nodes(faults: Sequence[NodeFault]) -> None:
+    """What the user's own jobs say of nodes."""
+    if not faults:
+        return
+    console.print_text("")
+    headers = [console.Column("FAILED", style="bold", no_wrap=True), console.Column("IN YOUR JOBS")]
+    rows = [[fault.node, f"{moment(fault.at)}, job {fault.job}: {fault.why}"] for fault in faults]
+    console.print_table(headers, rows)
+    _print_note(
+        f"Forgotten after {DAYS} days, when a job of yours completes there, or with --forget-node."
+    )
 
 
 def _there(cluster: Cluster) -> Optional[Collection[str]]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 import click
 
+from neuronctl.bad_nodes import NodeFault, bad_nodes
+from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.cli.job_table import state_style
 from neuronctl.cli.jobs import found_job, one_job
 from neuronctl.cli.json_data import status_data
@@ -21,7 +23,7 @@ from neuronctl.rule_codes import ROW
 from neuronctl.slurm.job_states import ENDED, GOOD, OUT_OF_MEMORY
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.runs import runs_words
-from neuronctl.units import fold_ranges
+from neuronctl.units import fold_ranges, hosts
 from neuronctl.words import amount, duration, moment
 
 if TYPE_CHECKING:
@@ -159,12 +161,23 @@ def _print(same: Sequence[JobStatus], evidence: JobEvidence, diagnosis: Diagnosi
         print_text(_wrap(_memory_words(memory), width, "  memory ", later))
     for code, severity, _, message, *_ in _found(evidence.status):
         print_text(_wrap(f"{severity} {code}: {message}", width, "  check  ", later))
+    for node, fault in _bad_nodes(evidence.status).items():
+        words = f"{node} failed in your jobs, last on {moment(fault.at)} (job {fault.job})"
+        print_text(_wrap(f"{words}: {fault.why}", width, "  node   ", later))
     stall = evidence.stall
     if stall is not None:
         still = f"for {duration(stall.seconds)}, until {moment(stall.at)}"
         words = f"nothing changed in run {stall.run} {still}; its processes were here"
         print_text(_wrap(words, width, "  stall  ", later))
         _print_stacks(stall.stacks)
+
+
+def _bad_nodes(status: JobStatus) -> Dict[str, NodeFault]:
+    """What is known of the nodes of a job that has not completed."""
+    if status.state in GOOD or not status.node_list:
+        return {}
+    nodes = hosts(status.node_list)
+    return {node: fault for node, fault in bad_nodes(local_cluster()).items() if node in nodes}
 
 
 def _memory(evidence: JobEvidence, diagnosis: Diagnosis) -> Optional[LastMemory]:
@@ -253,6 +266,7 @@ def _data(same: Sequence[JobStatus], evidence: JobEvidence, diagnosis: Diagnosis
         **{key: getattr(diagnosis, key) for key in ("kind", "what", "cause", "certain", "remedy")},
         "findings": [dict(zip(ROW, row)) for row in _found(evidence.status)],
         "memory": None if memory is None else asdict(memory),
+        "bad_nodes": [asdict(fault) for fault in _bad_nodes(evidence.status).values()],
         "stall": None if evidence.stall is None else asdict(evidence.stall),
         "log": line and {"path": line.path, "line": line.text, "from_end": line.number},
     }

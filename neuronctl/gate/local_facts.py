@@ -10,6 +10,8 @@ import re
 import sys
 from typing import TYPE_CHECKING, Iterator, List, Optional, Tuple
 
+from neuronctl.bad_nodes import bad_nodes
+from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.files import open_regular
 from neuronctl.launch.containers import elf_arch, sif_arch
 from neuronctl.launch.environments import find_conda
@@ -60,6 +62,7 @@ def gather_local_facts(plan: JobPlan, *, elsewhere: bool = False) -> LocalFacts:
         plugin_options=_plugin_options(plan),
         typed_secrets=tuple(_typed_secrets(plan)),
         broken_texts=tuple(_broken_texts(plan)),
+        bad_nodes=bad_nodes(local_cluster()),
     )
 
 

@@ -252,6 +252,9 @@ class JobRequest:
     """``field=`` of a structured comment (Neuron since 2026-08-12)."""
     appl: Optional[str] = _job("--appl NAME", "Application, for the site's comment.")
     """``appl=`` of a structured comment."""
+    avoid_bad_nodes: Optional[bool] = _job(
+        "--[no-]avoid-bad-nodes", "Also exclude the nodes that have failed in your last jobs."
+    )
     launcher: Optional[str] = _job(
         "--launcher NAME",
         "How to start the program (default: depends on the program, nodes, tasks, and GPUs; none "

@@ -17,6 +17,7 @@ class JobKeywords(TypedDict, total=False):
     account: Text
     appl: Text
     array: Text
+    avoid_bad_nodes: Optional[bool]
     bind: Texts
     chdir: Text
     checkpoint: Text

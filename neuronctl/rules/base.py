@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterator, Mapping, Optional, Tuple
 
+from neuronctl.bad_nodes import NodeFault
 from neuronctl.catalog.model import Catalog, Citation, Path
 from neuronctl.frozen import dataclass, field, replace
 from neuronctl.planning import JobPlan
@@ -150,6 +151,8 @@ class LocalFacts:
     """Of the request's ``--sbatch`` options unknown to neuronctl, those that sbatch has here."""
     broken_texts: Tuple[Tuple[str, str, SyntaxProblem], ...] = ()
     """(step, which text, why) of the user's shell text that bash cannot read."""
+    bad_nodes: Mapping[str, NodeFault] = field(default_factory=dict)
+    """Those that have failed in the user's jobs, with how."""
     typed_secrets: Tuple[str, ...] = ()
     """The secret variables whose values the command line has, and not the user's shell."""
 

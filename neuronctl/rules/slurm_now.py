@@ -21,7 +21,7 @@ from neuronctl.forecast.start_conditions import (
     unknown_dependencies,
 )
 from neuronctl.planning.needs import needs_of
-from neuronctl.rule_codes import ERROR, WARNING
+from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import RuleContext, Violation, rule
 from neuronctl.slurm.limits import Counts, Per, Scope
 from neuronctl.slurm.scontrol import Reservation, names_of
@@ -511,6 +511,25 @@ def _is_beyond_any(on_cluster: PlanOnCluster) -> bool:
             if limit.scope == Scope.PARTITION and limit.about.per == Per.NODE
         )
     )
+
+
+@rule(NOTE, "NC534", "nodes that failed in your jobs", about="exclude")
+def failed_before(context: RuleContext) -> Iterator[Violation]:
+    """Only those that the job may get."""
+    on_cluster, request = context.on_cluster, context.plan.request
+    if on_cluster is None or not context.local.bad_nodes:
+        return
+    excluded = set(hosts(request.exclude))
+    may = (names_of(on_cluster.pool) & set(context.local.bad_nodes)) - excluded
+    if request.nodelist is not None and len(on_cluster.required_hosts) >= context.plan.most_nodes:
+        may &= on_cluster.required_hosts
+    for node in sorted(may):
+        fault = context.local.bad_nodes[node]
+        yield Violation(
+            f"{node} failed in your jobs, last {moment(fault.at)} (job {fault.job}): {fault.why}",
+            f"leave it out: -x {','.join(filter(None, (request.exclude, node)))}; each time: "
+            f"--avoid-bad-nodes; it is well: 'neuronctl partitions --forget-node {node}'",
+        )
 
 
 @rule(ERROR, "NC525", "excluded nodes", "of_nodes of_cluster", about="exclude")

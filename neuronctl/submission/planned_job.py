@@ -6,8 +6,9 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.bad_nodes import bad_nodes
 from neuronctl.catalog.loader import load
-from neuronctl.catalog.local_cluster import recognise
+from neuronctl.catalog.local_cluster import local_cluster, recognise
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.errors import SlurmError, UsageError
 from neuronctl.frozen import dataclass, replace
@@ -29,6 +30,7 @@ from neuronctl.request.job import (
     with_presets,
 )
 from neuronctl.submission.judged_job import JudgedJob
+from neuronctl.units import compress_hostlist, hosts
 from neuronctl.words import other_dash, with_plain_dashes
 
 if TYPE_CHECKING:
@@ -166,7 +168,7 @@ def plan_job(
         )
     catalog = load(catalog_file)
     cluster, how = recognise(catalog, request.cluster)
-    request = located(request, cluster)
+    request = _without_bad_nodes(located(request, cluster))
     conda = None if request.conda is None else find_conda(request.conda, request.from_here(""))
     settle = partial(plan, cluster=cluster, interactive=interactive, recognised=how, conda=conda)
     made = settle(request)
@@ -202,6 +204,19 @@ def _how_it_goes_on(made: JobPlan, snapshot: Optional[Snapshot]) -> Tuple[Option
     parts = (replace(made, partition=each) for each in (made.partition, *made.alternatives))
     each = (PlanOnCluster(part, snapshot, slurm_says).no_requeue for part in parts)
     return snapshot, next(filter(None, each), "")
+
+
+def _without_bad_nodes(request: JobRequest) -> JobRequest:
+    """The request, with --avoid-bad-nodes without the nodes that have failed."""
+    if not request.avoid_bad_nodes:
+        return request
+    known = set(bad_nodes(local_cluster())).difference(hosts(request.exclude))
+    if not known:
+        return request
+    more = compress_hostlist(sorted(known.difference(hosts(request.nodelist))))
+    origins = {**request.origins, "exclude": Origin(Source.DERIVED, "--avoid-bad-nodes")}
+    exclude = ",".join(filter(None, (request.exclude, more)))
+    return replace(request, exclude=exclude or None, origins=origins)
 
 
 def _defaults(tell: Optional[Callable[[str], None]]) -> Layer:

@@ -41,6 +41,7 @@ from neuronctl.slurm.squeue import Queue, QueueJob, squeue
 from neuronctl.tracking import chains, endings
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.node_faults import learn
 from neuronctl.units import expand_hostlist
 
 if TYPE_CHECKING:
@@ -291,7 +292,7 @@ def remember(store: RecordStore, record: JobRecord, statuses: Sequence[JobStatus
     statuses: the whole job, all tasks of an array. A record that cannot be written stays as it was:
     the submission has warned about the store already.
     """
-    seen = [status for status in statuses if status.source != "record"]
+    seen, before = [status for status in statuses if status.source != "record"], record
     with contextlib.suppress(RecordError):
         if record.array is not None:
             ends = {
@@ -307,6 +308,10 @@ def remember(store: RecordStore, record: JobRecord, statuses: Sequence[JobStatus
                 exit = endings.exit_text(status)
                 final = status.ended
                 record = store.saw(record, status.state, status.stated_reason, exit, final=final)
+    if record is not before:
+        for status in seen:
+            if status.ended and (status.id.task is None or status.id.task not in before.tasks):
+                learn(record, status)
     return record
 
 

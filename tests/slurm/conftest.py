@@ -95,9 +95,11 @@ def sandbox(slurm_there: None) -> Iterator[Sandbox]:
 
 @pytest.fixture
 def no_jobs(sandbox: Sandbox) -> Iterator[None]:
-    """Whatever the test submits is gone after it."""
+    """Whatever the test submits is gone after it, and what neuronctl holds against nodes."""
     yield
     sandbox.cancel_all()
+    state = '"${XDG_STATE_HOME:-$HOME/.local/state}/neuronctl/bad-nodes"'
+    sandbox.exec(["sh", "-c", f"rm -rf {state}"])
 
 
 @pytest.fixture(autouse=True)

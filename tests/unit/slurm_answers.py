@@ -7,10 +7,12 @@ from typing import Any, Dict, Optional, Sequence, Set, Tuple
 
 from plan_builders import NO_POLICY, cluster, plan_of
 
+from neuronctl.bad_nodes import NodeFault
 from neuronctl.catalog.model import Catalog, Policy
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.gate.judgement import Judgement, judge
 from neuronctl.rules import RuleContext
+from neuronctl.rules.base import LocalFacts
 from neuronctl.slurm.answers import ClusterFigures, MyJob
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Limit, Scope, read_limits
@@ -57,11 +59,14 @@ def judged(
     *,
     unasked_because: str = "",
     site: Policy = NO_POLICY,
+    bad_nodes: Sequence[str] = (),
     **request: Any,
 ) -> Judgement:
     made = plan_of(cluster(site), **request)
     catalog = Catalog({"toy": made.cluster}, "toy", ())
-    return judge(RuleContext(made, catalog), snapshot, unasked_because)
+    faults = {node: NodeFault(node, 7, NOW, "no GPU") for node in bad_nodes}
+    local = LocalFacts(bad_nodes=faults)
+    return judge(RuleContext(made, catalog, local), snapshot, unasked_because)
 
 
 def with_partition(**fields: Any) -> ClusterFigures:

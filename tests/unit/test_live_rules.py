@@ -552,6 +552,22 @@ CASES: List[Tuple[str, Snapshot, Any, List[str], Snapshot, Any]] = [
         live(licenses=LICENSES),
         {"sbatch": ("licenses=bar:0;foo:3",)},
     ),
+    (
+        "NC534",
+        live(),
+        {"bad_nodes": ["n2", "elsewhere"], "exclude": "n4"},
+        ["n2 failed in your jobs", "(job 7): no GPU", "-x n4,n2;", "--forget-node n2"],
+        live(),
+        {"bad_nodes": ["n2", "elsewhere"], "exclude": "n2"},
+    ),
+    (
+        "NC534",
+        live(),
+        {"bad_nodes": ["n2"]},
+        ["--avoid-bad-nodes"],
+        live(),
+        {"bad_nodes": ["n2"], "nodelist": "n1"},
+    ),
 ]
 
 

@@ -9,6 +9,7 @@ the site's, and that before the one that ships with neuronctl.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 from string import Template
@@ -204,7 +205,13 @@ def load(name: str) -> Launcher:
 
 
 def every() -> Tuple[Launcher, ...]:
-    """All launchers; a file with an error is skipped."""
+    """All launchers, as they were when first asked for; a file with an error is skipped."""
+    return every_in(directories())
+
+
+@functools.lru_cache(maxsize=1)
+def every_in(_: Sequence[str]) -> Tuple[Launcher, ...]:
+    """As every(), for these directories(); cache_clear() if a file of theirs changes."""
     found = []
     for name in names():
         with contextlib.suppress(TemplateError):

@@ -339,16 +339,24 @@ class PlanOnCluster:
     def least_on_node(self) -> Dict[str, int]:
         """What a partition counts of one of its nodes, over however many nodes it is spread.
 
-        The memory of its GPUs is not among that, but what they overrule is.
+        The memory of its GPUs is not among that, but what they overrule is. MaxMemPerNode looks at
+        what the job asks for; once it is taken, its share of a node may be larger.
         """
         needs, node = self.needs, self.size.node
         if self.may_get_more_nodes:
             cores, gpus = needs.largest_share
-            node = self._with_memory({"cpu": cores, "gres/gpu": gpus}, 1)
+            node = {"cpu": cores, "gres/gpu": gpus}
+        own_cores = node["cpu"]
+        if not self.plan.request.exclusive:
+            # Cores that come with GPUs have no memory of their own in its eyes, nor has the job
+            # fewer nodes for the limits of others.
+            asked = needs_of(self.plan, self.snapshot.limits.config.release)
+            own_cores = asked.largest_share[0]
+        memory = self._with_memory({**node, "cpu": own_cores}, 1).get("mem")
         if needs.memory_per_gpu and not (needs.memory_per_node or needs.memory_per_core):
             of_core, of_node = self._overruled_memory
-            return {**node, "mem": of_node or of_core * node["cpu"]}
-        return node
+            memory = of_node or of_core * own_cores
+        return {**node, "node": 1, **({} if memory is None else {"mem": memory})}
 
     def _with_memory(self, amounts: Dict[str, int], nodes: int) -> Dict[str, int]:
         needs = self.needs
@@ -510,8 +518,6 @@ class PlanOnCluster:
         memory = group.memory_mb - memory_used
         if not self.snapshot.limits.config.memory_counts:
             memory = group.memory_mb
-        if partition is not None and not needs.memory_per_gpu:
-            memory = min(memory, partition.max_memory_mb_per_node or memory)
         if of_core:
             cores = min(cores, group.memory_mb // of_core)
         return (0, 0) if of_node > group.memory_mb else needs.share(cores, gpus, memory)

@@ -119,6 +119,8 @@ class Comparison:
         )
         wait_until(lambda: set(self._root("sinfo -h -o %t").split()) == {"idle"})
         self.normal = self._site()
+        self.unsettled: List[int] = []
+        """The states that had no end within its time, of which there are no rows."""
 
     def run(self, seed: int, numbers: Sequence[int], requests: int) -> Iterator[Row]:
         """The rows of these states, each with so many requests.
@@ -140,6 +142,10 @@ class Comparison:
                 self._end_all()
                 for row in rows:
                     self._put_alone(row)
+            except TimeoutError as error:
+                print(f"state {number}: {error}", file=sys.stderr, flush=True)
+                self.unsettled.append(number)
+                rows = []
             finally:
                 self._restore(state)
             for row in rows:

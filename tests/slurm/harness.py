@@ -44,13 +44,14 @@ T = TypeVar("T")
 
 
 def wait_until(check: Callable[[], T], seconds: float = 180) -> T:
-    """The first true answer of ``check``, which is asked again and again."""
+    """The first true answer of ``check``, asked again and again; TimeoutError: there is none."""
     give_up = time.monotonic() + seconds
     while True:
         answer = check()
         if answer:
             return answer
-        assert time.monotonic() < give_up, f"not true within {seconds:g} s"
+        if time.monotonic() >= give_up:
+            raise TimeoutError(f"not true within {seconds:g} s")
         time.sleep(0.4)
 
 
@@ -174,7 +175,7 @@ class Sandbox:
         queue = ["squeue", "-h", "-o", "%i %T %r %M"]
         try:
             wait_until(lambda: not self.exec(queue).stdout.strip())
-        except AssertionError as error:
+        except TimeoutError as error:
             running = processes(self.running.pid)
             tree = [f"{pid} {parent(pid)} {' '.join(running[pid])[:200]}" for pid in running]
             left = "\n".join([str(error), self.exec(queue).stdout, *tree])

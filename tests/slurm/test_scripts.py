@@ -197,7 +197,7 @@ def run_all(
     queue = ["squeue", "-h", "-o", "%i %j %T %r %M %S"]
     try:
         wait_until(lambda: not sandbox.exec(queue).stdout, 300)
-    except AssertionError as error:
+    except TimeoutError as error:
         raise AssertionError(sandbox.exec(queue).stdout) from error
     ends: Dict[str, List[str]] = {}
     asked: Dict[str, Set[str]] = {}

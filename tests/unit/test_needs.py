@@ -526,7 +526,10 @@ def test_jobs_of_a_partition_may_use_so_many_cores_per_node_together(
     [
         ("-n 2", RUNS),
         ("-n 8", RUNS),
-        ("-n 9", REFUSED),
+        ("-n 12", RUNS),
+        ("-n 12 -G 6", RUNS),
+        ("--gres=gpu:3 --cpus-per-gpu=2", RUNS),
+        ("-N2-4 -n 12", REFUSED),
         ("-N1 -n 3", REFUSED),
         ("-N1-2 -n 3", RUNS),
         ("--mem=8001", REFUSED),
@@ -536,7 +539,7 @@ def test_jobs_of_a_partition_may_use_so_many_cores_per_node_together(
         ("--mem-per-gpu=2000 --gres=gpu:1 -c3", REFUSED),
     ],
 )
-def test_a_limit_of_memory_per_node_spreads_tasks(options: str, kind: str) -> None:
+def test_a_limit_of_memory_per_node_counts_what_a_job_asks_for(options: str, kind: str) -> None:
     assert said(options, max_memory_mb_per_node=8000) == kind
 
 

@@ -12,6 +12,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
+# Else each of thousands of processes compiles neuronctl anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= python3
 TORCH ?= -r tools/outside/torch.txt -c tools/outside/parts.txt
 WORKERS ?= 7
@@ -32,9 +35,10 @@ demo: install packages $(VENV)/torch.stamp ## watch a training run on two nodes 
 test: install test-packages ## all tests, with a real Slurm and real training
 	$(TEST_SLURM)
 
-test-matrix: install test-packages ## the tests that need Slurm, on two newer ones
-	$(TEST_SLURM) tests/slurm --debian trixie
-	$(TEST_SLURM) tests/slurm --debian sid
+test-matrix: install test-packages ## the tests that need Slurm in every combination, here and on two newer ones
+	$(TEST_SLURM) tests/slurm --whole
+	$(TEST_SLURM) tests/slurm --whole --debian trixie
+	$(TEST_SLURM) tests/slurm --whole --debian sid
 
 test-agreement: install test-packages ## what is said of 1,000 random requests in 80 states, and what Slurm does
 	NEURONCTL_REQUIRE_SLURM=1 $(BIN)/python -m pytest -n 0 tests/slurm/test_comparison.py \

@@ -62,6 +62,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             help=f"in the comparison with Slurm, {what}",
         )
     parser.addoption(
+        "--whole",
+        action="store_true",
+        help="run every combination of launchers, software and signals, not a few of each",
+    )
+    parser.addoption(
         "--update-golden",
         action="store_true",
         help="write the golden files anew; look at the difference before committing it",

@@ -11,6 +11,8 @@ from measure import KINDS, Outcome, outcomes, scripts
 
 from neuronctl.rule_codes import CODES
 
+pytestmark = pytest.mark.xdist_group("corpus")  # which is measured once
+
 
 @lru_cache(maxsize=1)
 def corpus() -> Tuple[Outcome, ...]:

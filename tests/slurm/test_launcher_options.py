@@ -74,7 +74,13 @@ def test_variables_are_replaced_beside_torchruns_own(bench: Sandbox, horovod_ven
     replaced(bench, "torchrun", f"--venv={horovod_venv}")
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", "torchrun_jsc", "accelerate", "srun", "mpirun"])
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        *("torchrun", "srun", "mpirun"),
+        *(pytest.param(name, marks=pytest.mark.matrix) for name in ("torchrun_jsc", "accelerate")),
+    ],
+)
 def test_a_range_of_nodes(launcher: str, bench: Sandbox, horovod_venv: Path) -> None:
     """As many processes as fit the nodes that Slurm gave, which all know of each other."""
     bench.write("tell.py", TELL)

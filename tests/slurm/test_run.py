@@ -36,7 +36,9 @@ ONE_NODE = ["0/2 gpu36", "1/2 gpu36"]
 PARTS = [("--gpus-per-node 2", TWO_EACH), ("--nodelist gpu36 --gpus-per-node 2", ONE_NODE)]
 
 
-@pytest.mark.parametrize("launcher", ["mpirun", "horovodrun", "horovodrun-mpi"])
+@pytest.mark.parametrize(
+    "launcher", ["mpirun", "horovodrun", pytest.param("horovodrun-mpi", marks=pytest.mark.matrix)]
+)
 @pytest.mark.parametrize(("options", "expected"), PARTS)
 def test_a_part_of_the_allocation(
     launcher: str, options: str, expected: List[str], bench: Sandbox, horovod_venv: Path
@@ -51,8 +53,8 @@ def test_horovod_meets_on_another_node(bench: Sandbox, horovod_venv: Path) -> No
     bench.write("meet.py", "import horovod.torch as hvd\nhvd.init()\nprint('of', hvd.size())\n")
     run = "neuronctl run --launcher horovodrun --nodelist gpu36 --gpus-per-node 2 meet.py"
     words = [*SALLOC, "--nodes=2", "--gres=gpu:2", f"--venv={horovod_venv}", "--", "bash", "-ec"]
-    told = bench.exec([*words, f"for i in 1 2 3 4; do {run}; done"], timeout=200).stdout
-    assert told.count("of 2") == 8
+    told = bench.exec([*words, f"for i in 1 2; do {run}; done"], timeout=200).stdout
+    assert told.count("of 2") == 4
 
 
 @pytest.mark.parametrize(("options", "expected"), PARTS)
@@ -167,7 +169,9 @@ def test_more_processes_than_cores(sandbox: Sandbox, no_jobs: None) -> None:
     assert "9 tasks per node share 8 cores" in result.stderr
 
 
-@pytest.mark.parametrize("launcher", ["mpirun", "horovodrun", "horovodrun-mpi"])
+@pytest.mark.parametrize(
+    "launcher", ["mpirun", "horovodrun", pytest.param("horovodrun-mpi", marks=pytest.mark.matrix)]
+)
 def test_more_processes_than_cores_by_mpi(
     launcher: str, bench: Sandbox, horovod_venv: Path
 ) -> None:

@@ -117,8 +117,16 @@ def test_where_slurm_signals_the_tasks_alone(form: str, bench: Sandbox, horovod_
     saved(bench, horovod_venv, form, "tasks")
 
 
+LEFT_OUT = ("none", "accelerate", "horovodrun")
+EVERY = [
+    pytest.param(form, marks=pytest.mark.matrix if form in LEFT_OUT else ())
+    for form in FORMS
+    if form != "wrapper"
+]
+
+
 # A shell script without a trap dies of TERM, which it receives from Slurm.
-@pytest.mark.parametrize("form", [form for form in FORMS if form != "wrapper"])
+@pytest.mark.parametrize("form", EVERY)
 def test_where_slurm_signals_every_process(form: str, bench: Sandbox, horovod_venv: Path) -> None:
     saved(bench, horovod_venv, form, "scancel")
 

@@ -380,6 +380,9 @@ timeit unittest venv virtualenv wheel zipfile
 def is_own_program(launch: Launch) -> bool:
     """Whether it is a program of the user's, started as it is and on purpose alone."""
     known = launch.kind == PYTHON and launch.options.get("script") not in ("", UNKNOWN)
+    # One Python file that is given another may well be a launcher: python launch.py train.py
+    files = [word for word in launch.own_words[1:] if word.basename.endswith(".py")]
+    known = known and len(files) < 2
     tool = launch.options.get("m", "").partition(".")[0] in _TOOLS
     return known and not launch.has("c") and not tool and not launch.command.captured
 

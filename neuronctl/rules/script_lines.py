@@ -1,4 +1,4 @@
-"""NC644 to NC664, where no other module has them: lines that do not do what they seem to."""
+"""NC644 to NC666, where no other module has them: lines that do not do what they seem to."""
 
 from __future__ import annotations
 
@@ -620,6 +620,59 @@ def behind_exit(facts: ScriptFacts) -> Iterator[Violation]:
             return
 
 
+_SETS_UP = frozenset(
+    """
+    : [ [[ alias cd date deactivate declare echo exit export mkdir ml module printf set shopt test
+    true type ulimit umask unset which
+    """.split()  # noqa: SIM905
+)
+_SWITCHED_OFF_RUN = re.compile(
+    r"#+ ?(?:time )?(?:srun|mpirun|mpiexec|torchrun|(?:\S*/)?python[\d.]*|bash|sh|\./\S+) +"
+    r"[-\w./$\"]"
+)
+
+
+def _only_sets_up(command: Command) -> bool:
+    """Whether a command starts no program of the job's, whatever its variables are."""
+    words = [word.raw for word in command.words[1:]]
+    if command.name in ("source", "."):
+        file = command.words[1].text.rpartition("/")[2] if words else ""
+        return INITIALIZES.fullmatch(file.lstrip(".")) is not None
+    if command.name in ("conda", "mamba", "micromamba"):
+        return words[:1] in (["activate"], ["deactivate"], ["info"], ["list"], ["config"])
+    if command.name == "eval":
+        return any("hook" in word for word in words)
+    return command.words[0].raw in _SETS_UP if command.words else True
+
+
+@script_rule(WARNING, "NC666", "script that starts nothing", "by_absence")
+def starts_nothing(facts: ScriptFacts) -> Iterator[Violation]:
+    commands = facts.shell.commands
+    whole = facts.header.given and facts.header.for_bash and not facts.left_out
+    if facts.plan is None or not whole or facts.unreadable or not commands:
+        return
+    if not all(map(_only_sets_up, commands)):
+        return
+    loads = any(
+        command.name in ("module", "ml", "conda", "mamba", "source", ".") for command in commands
+    )
+    off = [
+        number
+        for number in sorted(facts.shell.comments)
+        if number > facts.header.given[-1].place.line
+        and _SWITCHED_OFF_RUN.match(facts.lines[number - 1].lstrip())
+    ]
+    if loads or off:
+        why = f": line {off[-1]} is a comment" if off else ""
+        yield Violation(
+            f"nothing here starts a program{why}; the job ends at once",
+            "write the command that is to run"
+            if not off
+            else f"remove the # from line {off[-1]}, or write another command",
+            place=commands[-1].place,
+        )
+
+
 def _asks_somebody(command: Command) -> Optional[Tuple[str, str]]:
     """(what it does, what to write) of a command that asks before it does anything."""
     words = [word.text for word in command.words[1:]]
@@ -679,6 +732,7 @@ def not_set(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _not_set_by_slurm(facts, used)
     yield from _misspelled(facts, used)
     yield from _set_in_a_comment(facts, used)
+    yield from _set_too_late(facts)
     yield from _kept_by_quotes(facts)
 
 
@@ -806,6 +860,54 @@ def _set_in_a_comment(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterat
                 "write the name of the program, or set the variable",
                 place=command.place,
                 severity=WARNING if match.end() < len(word) else NOTE,
+            )
+            return
+
+
+_COMES_WITH_A_SHELL = re.compile(
+    r"SLURM_|(LD_\w+_|PYTHON|MAN|C)?PATH$|(IFS|HOME|USER|SHELL|LANG|PWD|TMPDIR|OPT\w+)$"
+)
+
+_FUNCTION = re.compile(r"\s*(function\s+\w|[\w-]+\s*\(\))")
+
+
+def _set_too_late(facts: ScriptFacts) -> Iterator[Violation]:
+    """A variable of the script's own that a line uses before another one sets it."""
+    shell = facts.shell
+    uses = [
+        (assigned.word, assigned.place.line) for assigned in shell.assignments if assigned.sure
+    ] + [
+        (word, command.place.line)
+        for command in shell.commands
+        if command.sure and not command.looped and command.name not in ("echo", "printf")
+        for word in command.words
+    ]
+    for word, line in uses:
+        for name in word.names:
+            later = shell.assigned(name)
+            # Others may come with the shell that submits: PATH, or what a site sets.
+            own = later and all(each.sure and each.place.line > line for each in later)
+            if (
+                not own
+                or name.startswith("SLURM_")
+                or name not in word.raw
+                or f"${{{name}:" in word.raw
+            ):
+                continue
+            if any(f"${name}" in each.word.raw or f"{{{name}" in each.word.raw for each in later):
+                continue
+            before = facts.lines[: line - 1]
+            # What stands in a function runs where it is called.
+            begun = [at for at, text in enumerate(before) if _FUNCTION.match(text)]
+            inside = begun and not any(text.rstrip().endswith("}") for text in before[begun[-1] :])
+            if inside or any(name in _set_in(text) for text in before):
+                continue
+            yield Violation(
+                f"${name} is empty here, unless the shell that submits has exported it: line "
+                f"{later[0].place.line} sets it, which is too late",
+                f"move line {later[0].place.line} above this one",
+                place=word.place,
+                severity=WARNING if name.islower() else NOTE,
             )
             return
 

@@ -431,7 +431,7 @@ _THREADS = {
     "parallel": ("-j", "--jobs"),
 }
 _WORKERS = re.compile(
-    r"--(?:num|n)?[_-]?(?:dataloader_|data_)?(?:workers|cpus?|threads|jobs|procs?)(?:=(\d+))?"
+    r"--(?:[a-z]+[_-](?=num))?(?:num|n)?[_-]?(?:dataloader_|data_)?(?:workers|cpus?|threads|jobs|procs?)(?:=(\d+))?"
 )
 
 

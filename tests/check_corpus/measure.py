@@ -118,7 +118,7 @@ KINDS: Dict[str, str] = {
     "chain": "",
     "quotes": "NC660",
     "no-program": "NC665",
-    "nothing": "",
+    "nothing": "NC666",
 }
 """What a reader calls a defect, and the codes that say it; none where check does not look."""
 

@@ -334,6 +334,8 @@ DEFECTS += [
     ("NC643", "#SBATCH --gres=gpu:1\n#SBATCH --partition={partition}@@", RUN),
     ("NC652", GPU, "W=/tmp/$USER\ncp a.m $W\ncd $W\nmatlab -nodisplay < a.m@@\nrm -rf $W"),
     ("NC635", f"{GPU}\n#SBATCH --signal=B:USR1@30@@", f". ./config.sh\n{RUN}"),
+    ("NC660", GPU, "python t.py --out $out@@\nout=results"),
+    ("NC660", GPU, "log=$out/log@@\nout=results\npython t.py $out $log"),
     ("NC665", GPU, "load module cuda@@\npython t.py"),
     ("NC621", ONE_EACH, "srun torchrun --nproc_per_node 4 --rdzv_endpoint=$H:1 t.py@@"),
     ("NC624", ONE_EACH, "h=$(srun -N1 -n1 hostname)\npython t.py --host $h@@"),
@@ -389,6 +391,10 @@ DEFECTS += [
 
 # (code that must not be found, directives, commands): right, and almost one of the above.
 RIGHT: List[Tuple[str, str, str]] = [
+    ("NC660", GPU, "PATH=$PATH:x\nIFS=,\npython t.py"),
+    ("NC660", GPU, "run() {\n  python t.py $out\n}\nout=results\nrun"),
+    ("NC660", GPU, "out=a\npython t.py --out $out\nout=b\npython t.py --out $out"),
+    ("NC660", GPU, "python t.py --out ${out:-a}\nout=b\npython t.py --out $out"),
     ("NC649", GPU, 'echo "$( \\\n  --lr 2)"\npython t.py'),
     ("NC649", GPU, "\\\n  --lr 2\npython t.py"),
     ("NC652", GPU, "cd $TMPDIR\npython t.py\ncp -r out $SLURM_SUBMIT_DIR"),
@@ -770,3 +776,25 @@ def test_a_trap_that_requeues_waits_for_the_program(small: Catalog) -> None:
     text = f"#!/bin/bash\n{GPU}\ntrap 'scontrol requeue $SLURM_JOB_ID' TERM\npython t.py\n"
     findings = judge_text("job.sh", text, small, small.clusters["small"]).findings
     assert [(one.finding.code, one.place.line) for one in findings] == [("NC636", 3)]
+
+
+@pytest.mark.parametrize(
+    ("commands", "found"),
+    [
+        ("module load cuda\nconda activate x", True),
+        ("echo start\n#srun python t.py --lr 1\necho done", True),
+        ("source ~/venv/bin/activate\ncd ~/x", True),
+        ("echo hello", False),
+        ("module load cuda\nhostname", False),
+        ("module load cuda\n. ./steps.sh", False),
+        ('module load cuda\neval "$RUN"', False),
+        ("module load cuda\n./test", False),
+        ("module load cuda\n$RUN", False),
+        ("module load conda\nconda create -y -n x python", False),
+        ("module load cuda\nx=$(python t.py)", False),
+    ],
+)
+def test_a_script_that_starts_nothing(commands: str, found: bool, small: Catalog) -> None:
+    text = f"#!/bin/bash -l\n{GPU}\n{commands}\n"
+    findings = judge_text("job.sh", text, small, small.clusters["small"]).findings
+    assert ("NC666" in {one.finding.code for one in findings}) == found

@@ -112,6 +112,12 @@ def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:
     """
     tasks, each = fields.get("ntasks"), fields.get("ntasks_per_node")
     nodes: Optional[int] = fields.get("nodes")
+    if nodes is not None and fields.get("max_nodes") == 0:
+        # As many as its tasks and GPUs take.
+        most = max(tasks or 0, fields.get("gpus") or 0)
+        fields["max_nodes"] = most
+        if most <= nodes:
+            del fields["max_nodes"]
     names = ("nodes", "max_nodes", "ntasks", "ntasks_per_node", "cpus_per_task", "gpus")
     said = {name: fields.get(name) for name in (*names, "gpus_per_node")}
     fields["amounts"] = Amounts(**said)

@@ -145,9 +145,11 @@ def _may_be_made(search: NodeSearch) -> str:
             f"jobs hold what it needs; whether those of {' and '.join(preempted)}, which it may "
             "preempt, hold enough of it is not known"
         )
-    if partition is not None and partition.jobs_per_core > 1 and not on_cluster.needs.whole:
+    whole = on_cluster.needs.whole
+    if partition is not None and partition.jobs_per_core > 1 and whole != "nodes":
         empty = [replace(group, cores_used=0) for group in on_cluster.pool if is_usable(group)]
         shared = names_of(group for group in empty if on_cluster.share(group)[0])
+        shared = shared & on_cluster.mine_alone if whole == "user" else shared
         if not on_cluster.lacking(search.suitable & shared, empty=True):
             return (
                 f"{partition.name} gives each core to up to {partition.jobs_per_core} jobs "

@@ -513,7 +513,7 @@ class PlanOnCluster:
             memory = group.gpus * needs.memory_per_gpu + group.cores * needs.memory_per_core
             if cores_used or group.memory_mb < max(memory, group.cores * of_core):
                 return 0, 0
-        if needs.whole_memory and memory_used:
+        if (needs.whole_memory and memory_used) or self.is_kept_from(group):
             return 0, 0
         memory = group.memory_mb - memory_used
         if not self.snapshot.limits.config.memory_counts:
@@ -521,6 +521,17 @@ class PlanOnCluster:
         if of_core:
             cores = min(cores, group.memory_mb // of_core)
         return (0, 0) if of_node > group.memory_mb else needs.share(cores, gpus, memory)
+
+    def is_kept_from(self, group: NodeGroup) -> bool:
+        """Whether MaxCPUsPerNode keeps a job off nodes for itself, which have more cores.
+
+        Source: Slurm 22.05.8 and 24.11.5, tried and read. An older one does so for
+        ``--exclusive=user``, too.
+        """
+        most = None if self.partition is None else self.partition.max_cores_per_node
+        whole, release = self.needs.whole, self.snapshot.limits.config.release
+        alone = whole == "nodes" or (whole == "user" and release < NEWER)
+        return alone and most is not None and group.cores > most
 
     @cached_property
     def mine_alone(self) -> FrozenSet[str]:

@@ -140,7 +140,10 @@ def _number_of_nodes(text: str) -> Optional[int]:
 
 
 def nodes(text: str, strict: bool) -> Optional[Fields]:
-    """A number of nodes, or a range; None: none, which Slurm takes beside some other options."""
+    """A number of nodes, or a range; None: none, which Slurm takes beside some other options.
+
+    A script may also leave it open how many it gets at most (``2-0``): ``max_nodes`` is 0.
+    """
     least, most = node_count(text)
     if not strict and (least, most) == (0, 0):
         return None
@@ -153,6 +156,8 @@ def nodes(text: str, strict: bool) -> Optional[Fields]:
         raise ValueError(f"'{text}' is not a whole number of nodes of at least 1")
     if strict and most > _MOST:
         raise ValueError(f"'{text}' is more than {_MOST} nodes")
+    if not strict and most == 0:
+        return {"nodes": least, "max_nodes": 0}
     if most < 1:
         raise ValueError(f"'{text}' is not a whole number of nodes of at least 1")
     least = max(1, least)

@@ -488,7 +488,12 @@ def features(context: RuleContext) -> Iterator[Violation]:
         )
     elif len(fitting) >= context.plan.nodes:
         words = f"--constraint={text}: too few nodes of {name} have it for -N {context.plan.nodes}"
-    yield Violation(words, hint if text else "request less per node, or fewer nodes", source)
+    hint = hint if text else "request less per node, or fewer nodes"
+    if on_cluster.partition is not None and any(map(on_cluster.is_kept_from, pool)):
+        limit = counted(on_cluster.partition.max_cores_per_node or 0, "core")
+        words += f"; of nodes with more than {limit} (MaxCPUsPerNode), no job has any for itself"
+        hint = "leave out --exclusive"
+    yield Violation(words, hint, source)
 
 
 def _is_beyond_any(on_cluster: PlanOnCluster) -> bool:

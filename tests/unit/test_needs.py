@@ -325,6 +325,51 @@ def test_where_the_large_nodes_are_busy(options: str, busy: Any, kind: str) -> N
     assert said(options, "24.11.5", (dataclasses.replace(LARGE, **busy), SMALL)) == kind
 
 
+@pytest.mark.parametrize(
+    ("options", "older", "newer"),
+    [
+        ("--exclusive", RUNS, RUNS),
+        ("--exclusive --gres=gpu:v100:3", REFUSED, REFUSED),
+        ("--exclusive=user --gres=gpu:v100:1", REFUSED, RUNS),
+        ("--exclusive --exclusive=user --gres=gpu:v100:3 --ntasks-per-gpu=1", REFUSED, RUNS),
+        ("--gres=gpu:v100:3 --ntasks-per-gpu=1", RUNS, RUNS),
+    ],
+)
+def test_a_limit_of_cores_per_node_keeps_whole_nodes_from_a_job(
+    options: str, older: str, newer: str
+) -> None:
+    heard = tuple(
+        said(f"-N2 -n2 {options}", version, max_cores_per_node=4)
+        for version in ("22.05.8", "24.11.5")
+    )
+    assert heard == (older, newer)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ("-N1-0", RUNS),
+        ("-N4-0", RUNS),
+        ("-N5-0", REFUSED),
+        ("-N3-0 -n5", RUNS),
+        ("-N1-0 -n2 --ntasks-per-node=1", RUNS),
+        ("-N1-0 -n24", RUNS),
+    ],
+)
+def test_a_range_of_nodes_without_an_end_is_as_many_as_the_tasks_take(
+    options: str, kind: str
+) -> None:
+    assert said(options) == kind
+
+
+@pytest.mark.parametrize(("node_list", "kind"), [("m1", "not known"), ("m3", WAITS)])
+def test_jobs_of_the_same_user_may_share_cores(node_list: str, kind: str) -> None:
+    busy = (dataclasses.replace(LARGE, cores_used=8), dataclasses.replace(SMALL, cores_used=4))
+    mine = job(7, cores=8, node_list=node_list)
+    options = "-N1-1 -n2 -c3 --exclusive=user"
+    assert said(options, groups=busy, jobs=(mine,), oversubscribe="FORCE:2") == kind
+
+
 def test_a_range_of_nodes_ends_at_the_number_of_tasks() -> None:
     for version in ("22.05.8", "24.11.5"):
         assert said("-N1-3 -n 1 --gres=gpu:2", version, max_nodes=1) == RUNS

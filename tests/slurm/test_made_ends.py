@@ -27,5 +27,6 @@ def test_the_right_answer(cell: made_ends.Cell, bench: Sandbox, horovod_venv: Pa
     wait_until(making.ended)
     (told,) = json.loads(bench.exec(["neuronctl", "why", "--json", making.job]).stdout)["jobs"]
     kind, words = made_ends.ANSWERS[cell[1]]
-    assert told["kind"] == kind, told
+    log = bench.exec(["neuronctl", "logs", making.job], check=False).stdout
+    assert told["kind"] == kind, f"{told}\n{log}"
     assert words in f"{told['what']} {told['cause']} {told['log']['line']}", told

@@ -6,6 +6,7 @@ and proctrack/linuxproc, the sandbox's, every process.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -98,7 +99,8 @@ def saved(
         if how == "tasks":
             # The batch shell is the last: what it does is not to hang on Slurm's order.
             for pid in sorted(of_slurm(sandbox, job), reverse=True):
-                os.kill(pid, signal.SIGTERM)
+                with contextlib.suppress(ProcessLookupError):  # its own children, which have ended
+                    os.kill(pid, signal.SIGTERM)
         elif how == "scancel":
             sandbox.exec(["scancel", job])
         else:  # not in the request: a busy machine may take a minute to start it

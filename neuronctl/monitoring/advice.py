@@ -231,6 +231,23 @@ def _errors(job: JobUse) -> Optional[str]:
     return None
 
 
+def _link(job: JobUse) -> Optional[str]:
+    """An idle GPU may save power there: only those count that were used, with their best."""
+    for gpu in job.told:
+        if gpu.never_used or gpu.link is None or gpu.best_link is None:
+            continue
+        (generation, lanes), (best, most) = gpu.link, gpu.best_link
+        share = lanes * 2.0**generation / (most * 2.0**best)
+        if share <= 0.5:
+            return (
+                f"the PCIe link of {job.place(gpu)} never ran faster than generation {generation} "
+                f"with {counted(lanes, 'lane')}; it can do generation {best} with {most}: data "
+                f"reaches it at {percent(share)} of the rate; tell your site's support, and leave "
+                f"the node out with -x {gpu.node}"
+            )
+    return None
+
+
 def _small(job: JobUse) -> Optional[str]:
     used = [gpu for gpu in job.told if not gpu.never_used and gpu.memory and gpu.memory_peak]
     shares = [(gpu.memory_peak or 0) / (gpu.memory or 1) for gpu in used]
@@ -276,7 +293,18 @@ def _early(job: JobUse) -> Optional[str]:
 
 
 ADVICE: Tuple[Advice, ...] = (
-    *(_errors, _no_gpu, _unused, _slow, _data_loading, _idle_stretch, _apart, _small, _fills),
+    *(
+        _errors,
+        _no_gpu,
+        _unused,
+        _slow,
+        _data_loading,
+        _idle_stretch,
+        _apart,
+        _link,
+        _small,
+        _fills,
+    ),
     _early,
 )
 

@@ -1,8 +1,9 @@
 """The samples that a job's nodes wrote beside its log, read in one pass and in little memory.
 
 templates/monitor.j2 writes them. ``JOB.NODE.csv`` has the node's figures, one line a sample, and
-``JOB.NODE.gpus.csv`` what nvidia-smi printed, one line a GPU and sample; after the first requeue,
-they are ``JOB-1.NODE.csv``, and so on. Columns are found by the names in each file's header, with
+``JOB.NODE.gpus.csv`` the GPUs': what does not change, in a table of its own; then a header, and one
+line for each moment: its time, and for each GPU the columns of the header. After the first
+requeue, they are ``JOB-1.NODE.csv``, and so on. Columns are found by the names in each header, with
 their units. Several jobs may share a log, and so a folder.
 """
 
@@ -12,6 +13,7 @@ import calendar
 import functools
 import itertools
 import math
+import operator
 import os
 import re
 from array import array
@@ -28,7 +30,6 @@ from typing import (
     Sequence,
     Tuple,
     TypeVar,
-    Union,
 )
 
 from neuronctl.files import open_regular
@@ -59,19 +60,20 @@ SLOWED = {
 """Why a GPU runs below its clock, by NVML's bits (nvmlClocksEventReasons)."""
 
 _MOST_NODES = 4096
-_LONGEST_LINE = 4096
+_LONGEST_LINE = 8192
 _NO_LIMIT = 1 << 50  # what version 1 of control groups says where there is no limit is more
 
 
 @dataclass(frozen=True)
 class GpuUse:
-    """One GPU of a job. None: nvidia-smi did not say.
+    """One GPU of a job. None: the node's tool did not say.
 
     use: mean percent of time in which a kernel ran; idle: share of the samples without one;
     longest_idle: seconds, from idle_since (epoch). idle_for: seconds without use until the last
     sample. memory_peak, memory: MiB. power: mean in W.
     temperature: the highest in C. clock: mean share of its highest clock while it was in use.
     slowed: share of the samples by reason. errors: uncorrected ECC errors since the first sample.
+    link: the PCIe link at its best, and best_link what it could be: generation and lanes.
     """
 
     node: str
@@ -89,6 +91,8 @@ class GpuUse:
     clock: Optional[float] = None
     slowed: Mapping[str, float] = field(default_factory=dict)
     errors: int = 0
+    link: Optional[Tuple[int, int]] = None
+    best_link: Optional[Tuple[int, int]] = None
     curve: Curve = ()
     memory_curve: Curve = ()
 
@@ -344,11 +348,10 @@ def last_use(folder: str, job: int) -> Optional[float]:
     uses: List[float] = []
     try:
         for path in _files(folder, job, gpus=True, last_run=True)[:_MOST_SHOWN]:
-            head, tail = _ends(path)
-            places = gpu_columns(head[0])
-            if {"index", "use"} <= places.keys():
-                for table in _tables([tail], head[0], places, ", "):
-                    uses += _numbers(list(dict(zip(table["index"], table["use"])).values()))
+            lines, tail = _ends(path)
+            head, _ = _gpu_head(lines)
+            if head is not None and tail:
+                uses += _numbers(tail[-1].split(",")[1 + head.places["use"] :: head.width])
     except OSError:
         return None
     return _mean(_told(uses))
@@ -368,25 +371,25 @@ class _Axis:
         self.last = last
         self.scale = PARTS / (max(last - first, 1) + 1)
 
-    def curves_of(self, times: Sequence[float], *figures: Sequence[float]) -> List[Curve]:
-        """The means of each figure by its times, which are seconds since the first sample."""
-        sums = [[0.0] * PARTS for _ in figures]
-        counts = [[0] * PARTS for _ in figures]
-        scale, begun = self.scale, 0
-        # Samples of one part follow one another, mostly.
-        parts = (int(now * scale) if now == now else -1 for now in times)
-        for part, run in itertools.groupby(parts):
-            end = begun + len(list(run))
-            for sum_, count, values in zip(sums, counts, figures):
-                if 0 <= part < PARTS:
-                    known = _told(values[begun:end])
-                    sum_[part] += sum(known)
-                    count[part] += len(known)
-            begun = end
-        return [
-            tuple(round(total / n, 4) if n else None for total, n in zip(*both))
-            for both in zip(sums, counts)
-        ]
+    def parts_of(self, times: Sequence[float]) -> List[Tuple[int, int, int]]:
+        """Which samples are in which part: (part, begin, end), from seconds since the first one."""
+        scale, begin, found = self.scale, 0, []
+        numbers = (int(now * scale) if now == now else -1 for now in times)
+        for part, run in itertools.groupby(numbers):
+            end = begin + len(list(run))
+            if 0 <= part < PARTS:
+                found.append((part, begin, end))
+            begin = end
+        return found
+
+    def curve_of(self, parts: Sequence[Tuple[int, int, int]], values: Sequence[float]) -> Curve:
+        """The means of a figure by parts, mostly one stretch of samples for each."""
+        sums, counts = [0.0] * PARTS, [0] * PARTS
+        for part, begin, end in parts:
+            known = _told(values[begin:end])
+            sums[part] += sum(known)
+            counts[part] += len(known)
+        return tuple(round(total / n, 4) if n else None for total, n in zip(sums, counts))
 
 
 def _numbers(texts: Sequence[str]) -> List[float]:
@@ -409,6 +412,16 @@ def _number(text: str) -> float:
     return number if 0 <= number < _TOO_MUCH else math.nan
 
 
+class _Known(Dict[str, float]):
+    """The number of each text that was met: looking it up takes a quarter of reading it again."""
+
+    def __missing__(self, text: str) -> float:
+        if len(self) > 1 << 16:
+            self.clear()
+        number = self[text] = _number(text)
+        return number
+
+
 _TOO_MUCH = 1e18
 """For any figure; sums of what is less stay finite."""
 
@@ -416,14 +429,13 @@ _TOO_MUCH = 1e18
 def _blocks(file: BinaryIO) -> Iterator[List[str]]:
     """The lines of a file, some hundred at a time, without what is still being written.
 
-    So few stay in the processor's cache while they are taken apart: a million lines of 64 GPUs take
-    half as long as with blocks of 1 MiB.
+    So few stay in the processor's cache while they are taken apart.
 
     What is too long for a line is skipped: it may be anybody's file.
     """
     rest = b""
     while True:
-        read = file.read(64 * 1024)
+        read = file.read(96 * 1024)
         if not read:
             return
         *lines, rest = (rest + read).split(b"\n")
@@ -546,6 +558,8 @@ class _Node:
                 earliest = now
         kept = {name: [values[row] for row in rows] for name, values in figures.items()}
         grown = {name: self._grown(name, kept[name]) for name in _COUNTERS if name in kept}
+        for name, by in grown.items():
+            self.totals[name] += sum(by)
         for now, cpu in zip(kept["time"], grown["cpu"]):
             passed = now - self.last if self.times else 0.0
             self.first = self.first if self.times else now
@@ -562,18 +576,22 @@ class _Node:
             return [0.0] * len(values)
         # What the network had carried before belongs to others.
         before = self.before.get(name, known[0] if name in ("received", "sent") else 0.0)
+        rises = len(known) == len(values) and values[0] >= before
+        if name != "cpu" and rises and all(map(operator.le, values, values[1:])):
+            self.before[name] = values[-1]  # only of cores there is a curve
+            return [values[-1] - before]
         grown = []
         for value in values:
             grown.append(value - before if value > before else 0.0)
             before = value if value == value else before
         self.before[name] = before
-        self.totals[name] += sum(grown)
         return grown
 
     def result(self, name: str, restart: int, gpus: Sequence[GpuUse]) -> NodeUse:
         cores = _positive(self.facts.get("cores"))
         memory = _bytes(self.facts.get("memory", ""))
-        curve, busy = self.axis.curves_of(self.times, self.memory, self.busy)
+        parts = self.axis.parts_of(self.times)
+        curve = self.axis.curve_of(parts, self.memory)
         return NodeUse(
             node=name,
             samples=self.samples,
@@ -587,7 +605,7 @@ class _Node:
             memory_peak=max(self.memory),
             grows=_growth(curve, 3600 * self.axis.scale),
             silent=self.silent,
-            curve=busy,
+            curve=self.axis.curve_of(parts, self.busy),
             memory_curve=curve,
             gpus=tuple(gpus),
             **self.totals,
@@ -628,46 +646,129 @@ def _bytes(text: str) -> Optional[int]:
 
 
 def _read_gpus(path: str, node: _Node, axis: _Axis) -> List[GpuUse]:
-    gpus: Dict[str, _Gpu] = {}
     clock = _Clock(_positive(node.facts.get("start")) or node.first, axis.first)
     try:
         with open_regular(path) as file:
             blocks = _blocks(file)
-            header, *lines = next(blocks, [""])
-            places = gpu_columns(header)
-            if not {"timestamp", "index", "use"} <= set(places):
+            head, lines = _gpu_head(next(blocks, []))
+            if head is None:
                 return []
-            for table in _tables(itertools.chain([lines], blocks), header, places, ", "):
-                times = clock.seconds(table.pop("timestamp"))
-                for index, rows in _rows_of(table.pop("index")).items():
-                    if index in gpus or (_INDEX.fullmatch(index) and len(gpus) < _MOST_GPUS):
-                        gpu = gpus.setdefault(index, _Gpu(index))
-                        gpu.times.extend(_picked(times, rows))
-                        for name, texts in table.items():
-                            gpu.add(name, _picked(texts, rows))
+            gpus = _Gpus(head)
+            for block in itertools.chain([lines], blocks):
+                stamps = gpus.add(block)
+                gpus.times.extend(clock.seconds(stamps))
     except OSError:
         return []
-    in_order = sorted(gpus.values(), key=lambda gpu: int(gpu.index))
-    return [gpu.result(_node_of(path), axis, node.gap) for gpu in in_order]
+    return gpus.results(_node_of(path), axis, node.gap)
 
 
-def _rows_of(indices: List[str]) -> Dict[str, Union[slice, List[int]]]:
-    """Which rows are whose. nvidia-smi prints the GPUs in turn, so mostly each n-th row."""
-    order = list(dict.fromkeys(indices))
-    count = len(order)
-    if indices == (order * -(-len(indices) // count))[: len(indices)]:
-        return {index: slice(place, None, count) for place, index in enumerate(order)}
-    return {
-        index: [row for row, found in enumerate(indices) if found == index]
-        for index in order[: 2 * _MOST_GPUS]
-    }
+class _GpuHead:
+    """What is above the samples: which figure is where in a GPU's part of a line.
+
+    width: columns of a GPU. fixed: of each index, its figures that do not change, as text.
+    """
+
+    def __init__(self, header: str, fixed: Mapping[str, Mapping[str, str]]) -> None:
+        places = gpu_columns(header)
+        self.fixed = fixed
+        self.width = header.count(",")
+        self.index = places.pop("index") - 1
+        self.places = {name: place - 1 for name, place in places.items() if name != "timestamp"}
 
 
-def _picked(values: List[T], rows: Union[slice, List[int]]) -> List[T]:
-    return values[rows] if isinstance(rows, slice) else [values[row] for row in rows]
+def _gpu_head(lines: Sequence[str]) -> Tuple[Optional[_GpuHead], List[str]]:
+    """The head, and the samples below it; None where there is no GPU whose use is told."""
+    fixed: Dict[str, Dict[str, str]] = {}
+    titles: Dict[str, int] = {}
+    for number, line in enumerate(lines):
+        places = gpu_columns(line)
+        if {"timestamp", "index", "use"} <= places.keys() and places["timestamp"] == 0:
+            return _GpuHead(line, fixed), list(lines[number + 1 :])
+        values = line.split(",")
+        if "index" in places:
+            titles = places
+        elif titles and len(values) > max(titles.values()):
+            fixed[values[titles["index"]]] = {name: values[at] for name, at in titles.items()}
+    return None, []
 
 
-_MOST_GPUS = 256
+class _Gpus:
+    """The samples of a node's GPUs, while they are added. times: seconds since the job's first."""
+
+    def __init__(self, head: _GpuHead) -> None:
+        self.head = head
+        self.times = array("d")
+        self.known = _Known()
+        self.gpus: Dict[str, _Gpu] = {}
+
+    def add(self, lines: Sequence[str]) -> List[str]:
+        """Adds lines that begin with a time and have all GPUs of that moment; returns the times.
+
+        Mostly, all lines have the same GPUs: their columns are cut out of the whole block, since a
+        million samples are too many to look at one by one.
+        """
+        wide, known = self.head.width, [line for line in lines if line]
+        if not known:
+            return []
+        commas = known[0].count(",")
+        if commas % wide or not all(line.count(",") == commas for line in known):
+            return self._add_rows(known)
+        flat = ",".join(known).split(",")
+        whole = commas + 1
+        columns = [flat[1 + at :: whole] for at in range(self.head.index, commas, wide)]
+        indices = [column[0] for column in columns]
+        if len(set(indices)) < len(indices) or not all(
+            column.count(column[0]) == len(column) for column in columns
+        ):
+            return self._add_rows(known)
+        self._meet(indices)
+        for index, gpu in self.gpus.items():
+            if index not in indices:
+                gpu.miss(len(known))
+                continue
+            begin = 1 + indices.index(index) * wide
+            for name, place in self.head.places.items():
+                gpu.add(name, flat[begin + place :: whole])
+        return flat[::whole]
+
+    def _add_rows(self, lines: Sequence[str]) -> List[str]:
+        """The same, where GPUs are missing, or lines are broken."""
+        wide, stamps = self.head.width, []
+        moments: List[Dict[str, List[str]]] = []
+        for line in lines:
+            stamp, *values = line.split(",")
+            if values and len(values) % wide == 0:
+                stamps.append(stamp)
+                rows = (values[begin : begin + wide] for begin in range(0, len(values), wide))
+                moments.append({row[self.head.index]: row for row in rows})
+        self._meet(list(dict.fromkeys(index for moment in moments for index in moment)))
+        nothing = [""] * wide
+        for index, gpu in self.gpus.items():
+            own = [moment.get(index, nothing) for moment in moments]
+            gpu.missed += sum(row is nothing for row in own)
+            for name, place in self.head.places.items():
+                gpu.add(name, [row[place] for row in own])
+        return stamps
+
+    def _meet(self, indices: Sequence[str]) -> None:
+        for index in indices:
+            if index not in self.gpus and _INDEX.fullmatch(index) and len(self.gpus) < _MOST_GPUS:
+                self.gpus[index] = gpu = _Gpu(index, self.head, self.known)
+                gpu.miss(len(self.times))
+
+    def results(self, node: str, axis: _Axis, gap: float) -> List[GpuUse]:
+        """gap: seconds without samples after which nobody knows what a GPU did."""
+        parts = axis.parts_of(self.times)
+        passed = [after - before for before, after in zip(self.times, self.times[1:])]
+        # amd-smi is asked more seldom than the interval is, where it takes long.
+        gap = max(gap, 2.5 * sorted(passed)[len(passed) // 2]) if passed else gap
+        gaps = [place for place, seconds in enumerate(passed, 1) if not seconds <= gap]
+        spans = list(zip([0, *gaps], [*gaps, len(self.times)]))
+        in_order = sorted(self.gpus.values(), key=lambda gpu: int(gpu.index))
+        return [gpu.result(node, axis, self.times, parts, spans) for gpu in in_order]
+
+
+_MOST_GPUS = 128
 _INDEX = re.compile("[0-9]{1,4}")
 
 
@@ -701,36 +802,63 @@ class _Clock:
 
 
 class _Gpu:
-    """The samples of one GPU, by column. times: seconds since the first of the job."""
+    """The samples of one GPU, by column: as many as its node has moments."""
 
-    def __init__(self, index: str) -> None:
-        self.index = index
-        self.times = array("f")
+    def __init__(self, index: str, head: _GpuHead, known: _Known) -> None:
+        self.index, self.known = index, known
+        self.missed = 0
+        self.before: Dict[str, str] = {}
         self.figures = {name: array("f") for name in ("use", "memory", "clock")}
         self.peaks: Dict[str, float] = {}
         self.firsts: Dict[str, float] = {}
         self.power = [0.0, 0]  # the sum, and of how many samples
         self.reasons: Counter[str] = Counter()
+        self.told = head.places.keys()
+        for name, text in head.fixed.get(index, {}).items():
+            self.add(name, [text])
 
     def add(self, name: str, texts: Sequence[str]) -> None:
         if name in self.figures:
-            self.figures[name].extend(_numbers(texts))
+            self.figures[name].extend(map(self.known.__getitem__, texts))
         elif name == "reasons":
             self.reasons.update(texts)
         elif name == "power":
-            known = _told(_numbers(texts))
+            known = _told(list(map(self.known.__getitem__, texts)))
             self.power = [self.power[0] + sum(known), self.power[1] + len(known)]
-        elif known := _told(_numbers(list(dict.fromkeys(texts)))):
-            self.firsts.setdefault(name, known[0])
-            self.peaks[name] = max(*known, self.peaks.get(name, 0.0))
+        elif texts.count(self.before.get(name, "")) < len(texts):
+            self.before[name] = texts[-1]
+            if told := _told([self.known[text] for text in dict.fromkeys(texts)]):
+                self.firsts.setdefault(name, told[0])
+                self.peaks[name] = max(*told, self.peaks.get(name, 0.0))
 
-    def result(self, node: str, axis: _Axis, gap: float) -> GpuUse:
-        use, memory = _told(self.figures["use"]), _told(self.figures["memory"])
-        stretch, since, at_last = self._idle_stretches(gap)
-        samples = len(self.times)
-        curve, memory_curve = axis.curves_of(
-            self.times, self.figures["use"], self.figures["memory"]
-        )
+    def miss(self, moments: int) -> None:
+        """It said nothing at so many moments."""
+        self.missed += moments
+        for name, values in self.figures.items():
+            if name in self.told:
+                values.extend(itertools.repeat(math.nan, moments))
+
+    def result(
+        self,
+        node: str,
+        axis: _Axis,
+        times: Sequence[float],
+        parts: Sequence[Tuple[int, int, int]],
+        spans: Sequence[Tuple[int, int]],
+    ) -> GpuUse:
+        """parts: of the curve, as _Axis has them. spans: stretches of moments without a gap."""
+        uses, sizes = self.figures["use"], self.figures["memory"]
+        use, memory = _told(uses), _told(sizes)
+        idle = bytes(map(IDLE.__ge__, uses))  # 1: idle, one byte for each moment
+        longest, since, at_last = 0.0, 0.0, 0.0
+        for begin, end in spans:
+            at_last = 0.0
+            for stretch in _IDLE_STRETCH.finditer(idle, begin, end):
+                first, last = times[stretch.start()], times[min(stretch.end(), end - 1)]
+                if last - first > longest:
+                    longest, since = last - first, first
+                at_last = last - first if stretch.end() == end else 0.0
+        samples = len(times) - self.missed
         slowed = {}
         told = ((_number(text), times) for text, times in self.reasons.items())
         reasons = [(bits, times) for bits, times in told if bits == bits]
@@ -743,51 +871,45 @@ class _Gpu:
             index=self.index,
             samples=samples,
             use=_mean(use),
-            idle=sum(value <= IDLE for value in use) / len(use) if use else None,
-            longest_idle=int(stretch),
-            idle_since=int(axis.first + since) if stretch else None,
+            idle=idle.count(1) / len(use) if use else None,
+            longest_idle=int(longest),
+            idle_since=int(axis.first + since) if longest else None,
             idle_for=int(at_last),
             memory_peak=max(memory, default=None),
             memory=self.peaks.get("whole"),
             power=self.power[0] / self.power[1] if self.power[1] else None,
             temperature=self.peaks.get("heat"),
-            clock=self._clock(),
+            clock=self._clock(idle),
             slowed=slowed,
             errors=int(self.peaks.get("errors", 0.0) - self.firsts.get("errors", 0.0)),
-            curve=curve,
-            memory_curve=memory_curve,
+            link=self._link("generation", "lanes"),
+            best_link=self._link("best_generation", "most_lanes"),
+            curve=axis.curve_of(parts, uses),
+            memory_curve=axis.curve_of(parts, sizes),
         )
 
-    def _idle_stretches(self, gap: float) -> Tuple[float, float, float]:
-        """How long it was not used at a stretch, from when on, and how long at the end.
-
-        gap: seconds without samples that end a stretch, since nobody knows what it did then.
-        """
-        longest, since, begun, now, before = 0.0, 0.0, math.nan, 0.0, math.nan
-        for now, use in zip(self.times, self.figures["use"]):
-            if now - before > gap:
-                begun = math.nan
-            before = now
-            if now - begun > longest:
-                longest, since = now - begun, begun
-            if use > IDLE:
-                begun = math.nan
-            elif begun != begun:
-                begun = now
-        at_last = now - begun
-        return longest, since, at_last if at_last == at_last else 0.0
-
-    def _clock(self) -> Optional[float]:
+    def _clock(self, idle: bytes) -> Optional[float]:
         most = self.peaks.get("most")
         if not most:
             return None
-        rows = zip(self.figures["use"], self.figures["clock"])
-        return _mean([clock / most for use, clock in rows if use > IDLE and clock > 0])
+        clocks = itertools.compress(self.figures["clock"], idle.translate(_BUSY))
+        mean = _mean([clock for clock in clocks if clock > 0])
+        return None if mean is None else mean / most
+
+    def _link(self, generation: str, lanes: str) -> Optional[Tuple[int, int]]:
+        both = (self.peaks.get(generation), self.peaks.get(lanes))
+        return (int(both[0]), int(both[1])) if both[0] and both[1] else None
 
 
-def _told(values: Sequence[float]) -> List[float]:
+_IDLE_STRETCH = re.compile(b"\1+")
+_BUSY = bytes([1, 0]) + bytes(254)
+"""Swaps idle and busy."""
+
+
+def _told(values: Sequence[float]) -> Sequence[float]:
     """Those that are numbers."""
-    return [value for value in values if value == value]
+    whole = sum(values)
+    return values if whole == whole else [value for value in values if value == value]
 
 
 def _mean(values: Sequence[float]) -> Optional[float]:

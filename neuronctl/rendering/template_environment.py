@@ -20,7 +20,7 @@ from neuronctl.errors import NeuronctlError, TemplateError
 from neuronctl.files import open_regular, read_private, read_trusted, write_private
 from neuronctl.paths import cache_dir, config_dir, data_path
 from neuronctl.shell import quote
-from neuronctl.slurm.nvidia_smi import SAMPLED, query
+from neuronctl.slurm.nvidia_smi import AMD_COLUMNS, FIXED, SAMPLED, query
 from neuronctl.version import __version__
 
 _SYNTAX: Dict[str, Any] = {
@@ -74,6 +74,8 @@ def _environment(
         **_SYNTAX,
     )
     environment.filters["q"] = quote
+    environment.globals["fixed_gpu_fields"] = query(*FIXED)
+    environment.globals["amd_gpu_columns"] = AMD_COLUMNS
     environment.globals["sampled_gpu_fields"] = query(*SAMPLED)
     return environment
 

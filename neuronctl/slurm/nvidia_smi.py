@@ -18,6 +18,10 @@ FIGURES: Mapping[str, Tuple[str, Optional[str]]] = {
     "most": ("clocks.max.sm", "MHz"),
     "reasons": ("clocks_event_reasons.active", None),
     "errors": ("ecc.errors.uncorrected.volatile.total", None),
+    "generation": ("pcie.link.gen.current", None),
+    "lanes": ("pcie.link.width.current", None),
+    "best_generation": ("pcie.link.gen.max", None),
+    "most_lanes": ("pcie.link.width.max", None),
 }
 """Each figure by the name of its field, and the unit in which it is read."""
 
@@ -26,8 +30,17 @@ _OTHER_NAMES = {
     "clocks_throttle_reasons.active": "reasons",  # before driver 535
 }
 
-SAMPLED = tuple(figure for figure in FIGURES if figure != "name")
+FIXED = ("index", "whole", "most", "best_generation", "most_lanes")
+"""What --monitor asks once."""
+
+SAMPLED = tuple(figure for figure in FIGURES if figure not in ("name", *FIXED[1:]))
 """What --monitor samples."""
+
+AMD_COLUMNS = ",".join(
+    FIGURES[figure][0] + (f" [{FIGURES[figure][1]}]" if FIGURES[figure][1] else "")
+    for figure in ("timestamp", "index", "use", "memory", "whole", "power", "heat", "clock", "most")
+)
+"""What --monitor writes of AMD's GPUs, under the same titles."""
 
 SURVEYED = ("index", "name", "use", "memory", "whole", "power", "heat")
 """Fields that every driver reports."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import time
 import xml.dom.minidom
 from pathlib import Path
@@ -26,8 +28,10 @@ from neuronctl.monitoring.samples import (
     read_samples,
 )
 from neuronctl.monitoring.totals import total, totals
+from neuronctl.rendering.template_environment import for_scripts
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_usage import AccountedUse, parse_steps, parse_usage
+from neuronctl.slurm.nvidia_smi import AMD_COLUMNS
 from neuronctl.slurm.srun import parse_node_usage
 from neuronctl.tracking.job_status import JobStatus
 
@@ -62,8 +66,23 @@ def stamp(seconds: float, zone: int = 9 * 3600) -> str:
     return time.strftime("%Y/%m/%d %H:%M:%S", at) + f".{int(seconds * 1000) % 1000:03d}"
 
 
+SAMPLER = (
+    for_scripts()
+    .from_string('{% import "monitor.j2" as monitor %}{{ monitor.monitor_nodes(1, "") }}')
+    .render()
+)
+
+
+def joined(rows: List[str], header: str) -> str:
+    """What the sampler makes of nvidia-smi's rows."""
+    count = len({row.split(", ")[1] for row in rows if ", " in row} & set(map(str, range(9))))
+    text = header + "".join(f"{row}\n" for row in rows)
+    call = ["bash", "-c", f"{SAMPLER}\njoin_gpus {count}"]
+    return subprocess.run(call, input=text, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
 def gpus(folder: Path, rows: List[str], header: str = OF_535, name: str = "gpu30") -> None:
-    (folder / f"4711.{name}.gpus.csv").write_text(header + "".join(f"{row}\n" for row in rows))
+    (folder / f"4711.{name}.gpus.csv").write_text(joined(rows, header))
 
 
 def test_a_node(tmp_path: Path) -> None:
@@ -126,7 +145,7 @@ def test_gpus_that_are_missing_from_samples_and_broken_lines(tmp_path: Path) -> 
         assert gpu.samples == len(own)
         assert gpu.use == pytest.approx(sum(own) / len(own))
         assert gpu.idle == pytest.approx(sum(use <= 1 for use in own) / len(own))
-        assert (gpu.memory_peak, gpu.temperature, gpu.power) == (number * 1000 + 1999, 69, 300.5)
+        assert (gpu.memory_peak, gpu.temperature, gpu.power) == (number * 1000 + 1999, 69, 300)
         assert gpu.errors == 3 and gpu.clock == 1
         assert gpu.slowed["the hardware's thermal limit"] == pytest.approx(0.25, abs=0.01)
         assert sum(value is not None for value in gpu.curve) == 240
@@ -166,6 +185,81 @@ def reads_gpus(read_here: List[str]) -> Callable[..., List[GpuUse]]:
         return reads(path, of, axis)
 
     return noting
+
+
+# Titles and cells as public repositories have recorded them, put together and shortened: amd-smi of
+# an MI355X and of a Radeon; rocm-smi of two Radeons, and with the titles of ROCm 5.
+AMD_SMI_7 = """\
+gpu,gfx_activity,umc_activity,mm_activity,vcn_activity,jpeg_activity,gfx_busy_inst_xcp_0,\
+jpeg_busy_xcp_0,vcn_busy_xcp_0,socket_power,gfx_voltage,soc_voltage,mem_voltage,throttle_status,\
+power_management,gfx_0_clk,gfx_0_max_clk,mem_0_clk,edge,hotspot,mem,total_vram,used_vram,free_vram
+0,95,80,N/A,"['N/A', 'N/A']","['N/A', 'N/A']","[0, 0]","[0, 0]","[0, 0]",1180,N/A,N/A,N/A,N/A,\
+ENABLED,2100,2400,2000,N/A,78,60,294896,283,294613
+1,0,0,N/A,"['N/A', 'N/A']","['N/A', 'N/A']","[0, 0]","[0, 0]","[0, 0]",290,N/A,N/A,N/A,N/A,\
+ENABLED,1404,2400,2000,N/A,40,25,294896,283,294613
+"""
+AMD_SMI_6 = """\
+gpu,gfx_activity,umc_activity,vcn_activity,socket_power,gfx_0_clk,gfx_0_max_clk,edge,hotspot,\
+total_vram,used_vram,free_vram
+0,42,1,[0 %, N/A, N/A],20,14,2482,45,N/A,16368,905,15463
+"""
+ROCM_SMI_6 = """\
+WARNING: AMD GPU device(s) is/are in a low-power state. Check power control/runtime_status
+
+device,Temperature (Sensor edge) (C),Current Socket Graphics Package Power (W),GPU use (%),\
+VRAM Total Memory (B),VRAM Total Used Memory (B),Card Series,Card Model,Card Vendor,Card SKU
+card0,54.0,20.358,2,536870912,511442944,AMD Radeon 8060S Graphics,0x1586,\
+Advanced Micro Devices Inc. [AMD/ATI],STRXLGEN
+card1,40.0,100.0,97,17163091968,8581545984,AMD Radeon RX 9070 XT,0x7550,\
+Advanced Micro Devices Inc. [AMD/ATI],X
+"""
+ROCM_SMI_5 = """\
+device,Temperature (Sensor edge) (C),Temperature (Sensor junction) (C),\
+Temperature (Sensor memory) (C),mclk clock speed:,mclk clock level:,sclk clock speed:,\
+sclk clock level:,Average Graphics Package Power (W),GPU use (%),GPU memory use (%),\
+VRAM Total Memory (B),VRAM Total Used Memory (B),Card series
+card0,38.0,39.0,41.0,(1600Mhz),3,(1700Mhz),1,128.0,100,0,68702699520,17179869184,AMD INSTINCT MI200
+"""
+
+
+@pytest.mark.parametrize(
+    ("tool", "said", "mine", "told"),
+    [
+        (
+            "amd-smi",
+            AMD_SMI_7,
+            "0,1",
+            ["0,95,283,294896,1180,78,2100,2400", "1,0,283,294896,290,40,1404,2400"],
+        ),
+        ("amd-smi", AMD_SMI_6, "", ["0,42,905,16368,20,45,14,2482"]),
+        ("rocm-smi", ROCM_SMI_6, "", ["0,2,488,512,20.358,54.0,,", "1,97,8184,16368,100.0,40.0,,"]),
+        ("rocm-smi", ROCM_SMI_6, "1", ["1,97,8184,16368,100.0,40.0,,"]),
+        ("rocm-smi", ROCM_SMI_5, "4", ["0,100,16384,65520,128.0,39.0,1700,"]),
+    ],
+)
+def test_what_amd_says_of_its_gpus(
+    tmp_path: Path, tool: str, said: str, mine: str, told: List[str]
+) -> None:
+    """The tool that is there is found, and its columns by their titles."""
+    (tmp_path / "said").write_text(said)
+    (tmp_path / tool).write_text(f"#!/bin/sh\nexec cat {tmp_path}/said\n")
+    (tmp_path / tool).chmod(0o755)
+    call = ["bash", "-c", f"{SAMPLER}\nexec {{pause}}<> <(:)\nsample_gpus 1"]
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_GPUS": mine}
+    with subprocess.Popen(
+        call, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as sampler:
+        assert sampler.stdout is not None
+        head, first, second = (sampler.stdout.readline().strip() for _ in range(3))
+        os.killpg(sampler.pid, signal.SIGKILL)
+    assert head == AMD_COLUMNS
+    _, _, rows = first.partition(",")
+    assert rows == ",".join(told) and second.endswith(f",{rows}")
+    node(tmp_path / "samples")
+    (tmp_path / "samples/4711.gpu30.gpus.csv").write_text(f"{head}\n{first}\n{second}\n")
+    (one,) = read_samples(str(tmp_path / "samples"), 4711)
+    assert [f"{gpu.use:.0f}" for gpu in one.gpus] == [text.split(",")[1] for text in told]
+    assert all(gpu.samples == 2 and gpu.memory and gpu.temperature for gpu in one.gpus)
 
 
 def test_time_without_samples_is_no_idle_time(tmp_path: Path) -> None:
@@ -254,6 +348,12 @@ def used(*of: GpuUse, status: JobStatus = STATUS, **of_node: Optional[float]) ->
         (used(replace(GPU, clock=0.5, slowed={"power limit": 0.9})), []),
         (used(replace(GPU, errors=2)), ["had 2 uncorrected memory errors"]),
         (used(replace(GPU, use=30.0, memory_peak=8_000)), ["a larger batch"]),
+        (
+            used(replace(GPU, link=(1, 4), best_link=(4, 16))),
+            ["never ran faster than generation 1 with 4 lanes; it can do generation 4 with 16"],
+        ),
+        (used(replace(UNUSED, link=(1, 16), best_link=(4, 16)), GPU), ["never used"]),
+        (used(replace(GPU, link=(4, 16), best_link=(4, 16))), []),
         (used(GPU, grows=4.0 * GIB, memory_peak=20.0 * GIB), ["full after another 11 h"]),
         (used(GPU, grows=0.1 * GIB, memory_peak=20.0 * GIB), []),
         (
@@ -358,10 +458,10 @@ def test_runs_of_a_job_that_was_requeued(tmp_path: Path) -> None:
         shift = 100_000 * restart
         head = HEAD.format(start=START + shift).replace("gpu30", place)
         rows = [f"{START + shift + 10 * n},{20 * n}.0,{GIB},{n},0,7,7\n" for n in range(60)]
-        of_gpu = [f"{stamp(shift + 10 * n)}, 0, {use}\n" for n in range(60)]
+        of_gpu = [f"{stamp(shift + 10 * n)}, 0, {use}" for n in range(60)]
         name = f"4711{f'-{restart}' if restart else ''}.{place}"
         (tmp_path / f"{name}.csv").write_text(head + COLUMNS + "".join(rows))
-        (tmp_path / f"{name}.gpus.csv").write_text(ONLY_USE + "".join(of_gpu))
+        (tmp_path / f"{name}.gpus.csv").write_text(joined(of_gpu, ONLY_USE))
     status = replace(STATUS, start=START + 199_990, elapsed=600, nodes=1, gpus=1)
     nodes = read_samples(str(tmp_path), 4711)
     job = JobUse(status, nodes)

@@ -88,7 +88,7 @@ monitor_nodes() {
     log=$(readlink "/proc/$$/fd/1") && [ -f "$log" ] || return 0
     ((${SLURM_RESTART_COUNT:-0})) || rm -f "$log.samples/$SLURM_JOB_ID"[.-]*  # of another job that had this id
     (srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0 \
-        bash -c "$(declare -f sample_node sample_gpus); sample_node \"\$@\"" bash \
+        bash -c "$(declare -f sample_node sample_gpus ask_gpus join_gpus sample_amd_gpus amd_gpus); sample_node \"\$@\"" bash \
         "$log.samples" 10 </dev/null &>/dev/null &)
 }
 sample_node() {
@@ -149,18 +149,102 @@ sample_node() {
     kill "$gpus"
 }
 sample_gpus() {
-    local fields=timestamp,index,utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu,clocks.sm,clocks.max.sm,clocks_event_reasons.active,ecc.errors.uncorrected.volatile.total
-    local query=(nvidia-smi ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} "--format=csv,nounits") answer unknown
-    until answer=$(timeout 30 "${query[@]}" --query-gpu="$fields"); do  # not every driver knows each of them
-        [[ $answer =~ \"([a-z._]+)\"\ is\ not\ a\ valid\ field ]] || return 0
+    local query=(nvidia-smi ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} "--format=csv,nounits") fields answer
+    command -v nvidia-smi >/dev/null || { sample_amd_gpus "$1"; return; }
+    fields=index,memory.total,clocks.max.sm,pcie.link.gen.max,pcie.link.width.max
+    ask_gpus || return 0
+    echo "${answer//, /,}"
+    local rows=${answer//[!$'\n']/}
+    fields=timestamp,index,utilization.gpu,memory.used,power.draw,temperature.gpu,clocks.sm,clocks_event_reasons.active,ecc.errors.uncorrected.volatile.total,pcie.link.gen.current,pcie.link.width.current
+    ask_gpus || return 0
+    exec "${query[@]}" --query-gpu="$fields" --loop="$1" > >(join_gpus "${#rows}")
+}
+ask_gpus() {  # not every driver knows each of the fields
+    local unknown
+    until answer=$(timeout 30 "${query[@]}" --query-gpu="$fields"); do
+        [[ $answer =~ \"([a-z._]+)\"\ is\ not\ a\ valid\ field ]] || return 1
         unknown=${BASH_REMATCH[1]}
         case $unknown in
             clocks_event_reasons.active) fields=${fields/$unknown/clocks_throttle_reasons.active} ;;
-            timestamp | index) return 0 ;;
+            timestamp | index) return 1 ;;
             *) fields=${fields/,$unknown/} ;;
         esac
     done
-    exec "${query[@]}" --query-gpu="$fields" --loop="$1"
+}
+join_gpus() {  # Makes one line of a moment's rows, TIME,INDEX,FIGURES of each of $1 GPUs.
+    local row commas index line='' seen=,
+    while IFS= read -r row; do
+        row=${row//, /,} row=${row//x00000000/x} row=${row//.[0-9][0-9],/,}  # whole watts
+        index=${row#*,} index=${index%%,*}
+        if [[ $index == index ]]; then
+            echo "$row"
+            commas=${row//[!,]/}
+        fi
+        [[ $index =~ ^[0-9]+$ && ${row//[!,]/} == "$commas" ]] || continue
+        if [[ $seen == *,$index,* ]]; then  # another GPU did not answer
+            echo "$line"
+            line='' seen=,
+        fi
+        line=${line:+$line,${row#*,}}
+        line=${line:-$row} seen+=$index,
+        index=${seen//[!,]/}
+        if ((${#index} > $1)); then
+            echo "$line"
+            line='' seen=,
+        fi
+    done
+    [ -z "$line" ] || echo "$line"
+}
+# amd-smi and rocm-smi are started for each sample, so seldom that they take at most 0.5 % of a core.
+sample_amd_gpus() {
+    local tool spent seconds TIMEFORMAT=%3U+%3S
+    tool=(amd-smi metric --usage --power --clock --temperature --mem-usage --csv)
+    [[ $(timeout 30 "${tool[@]}") == *gfx_activity* ]] ||
+        tool=(rocm-smi --showuse --showmeminfo vram --showpower --showtemp --showclocks --csv)
+    command -v "${tool[0]}" >/dev/null || return 0
+    echo 'timestamp,index,utilization.gpu [%],memory.used [MiB],memory.total [MiB],power.draw [W],temperature.gpu,clocks.sm [MHz],clocks.max.sm [MHz]'
+    exec 3>&1
+    while :; do
+        spent=$({ time timeout 30 "${tool[@]}" 2>/dev/null | amd_gpus >&3; } 2>&1)
+        seconds=$1
+        if [[ $spent =~ ^([0-9]+)[.,]([0-9]+)\+([0-9]+)[.,]([0-9]+)$ ]]; then
+            spent=$((10#${BASH_REMATCH[1]}${BASH_REMATCH[2]} + 10#${BASH_REMATCH[3]}${BASH_REMATCH[4]}))  # ms
+            ((seconds >= spent / 5)) || seconds=$((spent / 5))
+        fi
+        read -rt "$seconds" -u "$pause"
+    done
+}
+amd_gpus() {  # one line of what amd-smi or rocm-smi says of the job's GPUs, by the titles of its columns
+    awk -F, -v now="$(printf '%(%Y/%m/%d %H:%M:%S)T' -1)" -v mine="${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS-}}" '
+        function told(title, other,  text) {
+            text = title in place ? $(place[title]) : ""
+            gsub(/[^0-9.]/, "", text)
+            return text != "" || other == "" ? text : told(other)
+        }
+        function mebibytes(title, in_bytes) {
+            return told(title) != "" || told(in_bytes) == "" ? told(title) : sprintf("%.0f", told(in_bytes) / 1048576)
+        }
+        { gsub(/"[^"]*"|\[[^]]*\]/, "") }  # lists, with commas in them
+        $1 == "gpu" || $1 == "device" { for (n = 1; n <= NF; n++) place[$n] = n; known = 1 }
+        known && $1 ~ /^(card)?[0-9]+$/ {
+            sub(/card/, "", $1)
+            order[++count] = $1
+            row[$1] = "," $1 "," told("gfx_activity", "GPU use (%)") \
+                "," mebibytes("used_vram", "VRAM Total Used Memory (B)") \
+                "," mebibytes("total_vram", "VRAM Total Memory (B)") \
+                "," (told("socket_power") != "" ? told("socket_power") : \
+                    told("Current Socket Graphics Package Power (W)", "Average Graphics Package Power (W)")) \
+                "," (told("hotspot", "edge") != "" ? told("hotspot", "edge") : \
+                    told("Temperature (Sensor junction) (C)", "Temperature (Sensor edge) (C)")) \
+                "," told("gfx_0_clk", "sclk clock speed:") "," told("gfx_0_max_clk")
+        }
+        END {
+            held = split(mine, ids, ",")
+            for (n in ids) own[ids[n]] = 1
+            printf "%s", now
+            for (n = 1; n <= count; n++) if (!held || count <= held || order[n] in own) printf "%s", row[order[n]]
+            print ""
+        }'
 }
 # The seconds between Slurm's TERM and its KILL, asked once for all tasks.
 export job_kill_wait; job_kill_wait=$(timeout 9 scontrol show config 2>/dev/null | awk '/^KillWait/ { print $3 }') || true

@@ -61,6 +61,7 @@ def duration(seconds: Optional[int]) -> str:
         return "unlimited length"
     steps: Sequence[Tuple[int, str]] = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
     parts = []
+    seconds = max(0, seconds)  # a clock that was set back
     for size, name in steps:
         count, seconds = divmod(seconds, size)
         if count:

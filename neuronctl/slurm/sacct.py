@@ -22,6 +22,12 @@ from neuronctl.slurm.fields import (
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import failure, run, unreachable
 
+_FIRST = 86400
+"""The earliest time to ask for: Slurm takes 0 for no time, which is today."""
+
+_LAST = "2100-01-01T00:00:00"
+"""By default sacct leaves out what began after now, by a clock that may be wrong."""
+
 # Columns that every release since 20.02 has; free text comes last.
 _COLUMNS: Columns = {
     "JobID": ("id", JobId.read),
@@ -127,7 +133,9 @@ def sacct_argv(
     elif not job_ids:
         argv.append("--allusers")
     if since is not None:
-        argv.append("--starttime=" + time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(since)))
+        begin = time.gmtime(max(_FIRST, since))
+        argv.append("--starttime=" + time.strftime("%Y-%m-%dT%H:%M:%S", begin))
+    argv.append("--endtime=" + _LAST)
     return argv
 
 

@@ -39,7 +39,9 @@ class OwnQueue:
 
     @property
     def age(self) -> float:
-        return max(0.0, time.time() - self.asked_at)
+        """In seconds; of an answer from the future, since the clock was set back, without end."""
+        age = time.time() - self.asked_at
+        return age if age >= 0 else float("inf")
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from neuronctl.submission.judged_job import JudgedJob
 from neuronctl.submission.transaction import Notify
 from neuronctl.users import login_name
 from neuronctl.version import __version__
-from neuronctl.words import counted
+from neuronctl.words import counted, moment
 
 if TYPE_CHECKING:
     from neuronctl.submission.existing_job import ExistingJob
@@ -189,7 +189,11 @@ def read_plan(id: str) -> KeptPlan:
         raise RecordError(f"plan {id} cannot be read: {error.strerror}", _MAKE_ONE) from None
     except (AttributeError, KeyError, TypeError, ValueError):
         raise RecordError(f"plan {id} is damaged", _MAKE_ONE) from None
-    if time.time() - record.begun_at > MAX_AGE:
+    age = time.time() - record.begun_at
+    if age < -MAX_AGE:
+        words = f"plan {id} is of {moment(record.begun_at)}: the clock was wrong, or is"
+        raise UsageError(words, _MAKE_ONE)
+    if age > MAX_AGE:
         raise UsageError(f"plan {id} is more than {MAX_AGE // 86400} days old", _MAKE_ONE)
     return kept
 
@@ -221,11 +225,11 @@ def _path(id: str, state: str = "") -> str:
 
 
 def _throw_away_old() -> None:
-    oldest = time.time() - MAX_AGE
+    now = time.time()
     with contextlib.suppress(OSError):
         for name in os.listdir(_directory()):
             path = os.path.join(_directory(), name)
-            if re.match(_ID, name) and os.lstat(path).st_mtime < oldest:
+            if re.match(_ID, name) and abs(now - os.lstat(path).st_mtime) > MAX_AGE:
                 os.unlink(path)
 
 

@@ -108,7 +108,7 @@ class _Rounds:
         if self._error is not None:
             raise self._error
         last = self._last
-        if last is None or (last.age > oldest and last.asked_at < self._began):
+        if last is None or (last.age > oldest and not self._began <= last.asked_at <= time.time()):
             try:
                 self._last = last = own_queue(oldest)
             except SlurmUnavailableError as error:
@@ -214,7 +214,7 @@ class JobWatch:
                     all_rows = chains.fold(own.rows, chains.chains_of([self.record]))
                 rows = [row for row in all_rows if self.job.job in (row.id.job, row.job_id)]
                 if rows:
-                    self._age = own.age
+                    self._age = min(own.age, oldest)
                     return rows
             if self.record is not None:
                 return ()

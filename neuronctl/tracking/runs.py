@@ -99,7 +99,7 @@ def read_runs(text: str) -> Runs:
                 next_job = int(more[0])
             elif word == "end" and runs:
                 code = None if more[0] == "-" else int(more[0])
-                seconds, moved = int(more[3]), more[2] == "moved"
+                seconds, moved = max(0, int(more[3])), more[2] == "moved"
                 ended = replace(runs[-1], seconds=seconds, code=code, cause=more[1], moved=moved)
                 runs[-1] = ended
             elif word == "over":

@@ -209,9 +209,16 @@ def test_plans_grow_old(run: Run) -> None:
         json.dumps({**data, "record": data["record"].replace(str(head["begun_at"]), str(old))})
     )
     assert "more than 3 days old" in run("submit", "--plan", id, code=2).stderr
+    later = int(time.time()) + 400 * 24 * 3600
+    file.write_text(file.read_text().replace(str(old), str(later)))
+    assert "the clock was wrong, or is" in run("submit", "--plan", id, code=2).stderr
+    os.utime(file, (later, later))
+    planned(run, *ONE, "train.py")
+    assert not file.exists()
+    file.write_text("")
     os.utime(file, (old, old))
     other = planned(run, *ONE, "train.py")["plan"]
-    assert [path.stem for path in plans()] == [other]
+    assert not file.exists() and other in [path.stem for path in plans()]
 
 
 def test_programs_keep_plans_too(

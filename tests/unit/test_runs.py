@@ -45,6 +45,8 @@ def test_runs_as_noted(tmp_path: Path) -> None:
     waiting = read_runs("\n".join(TEXT.splitlines()[:3]))
     assert waiting.words(replace(status, state="PENDING")) == "run 2, 1:40 in all, 1 requeue"
     assert read_runs(TEXT.splitlines()[0]).words(running) == ""
+    back = read_runs("1 begin 1000 n 0 0 0\n1 end 900 1 saved moved -100\n2 begin 900 n 0 0 0\n")
+    assert back.words(running) == "run 2, 0:30 in all, 1 requeue", "its clock was set back"
     over = read_runs(TEXT + "3 over 1600 that was \x1b[31mall\n")
     assert over.words(running).endswith("that was ?[31mall")
 

@@ -12,8 +12,8 @@ from neuronctl.sandbox.layout import RUN
 from neuronctl.sandbox.requirements import clean_environment
 
 LOGS = f"{RUN}/log"
-TIMEOUT = 60.0
-"""Seconds within which a daemon must be ready."""
+TIMEOUT = 180.0
+"""Seconds within which a daemon must be ready; a busy machine has taken more than 60."""
 _POLL = 0.02
 
 

@@ -88,6 +88,14 @@ class Going:
         """Tell the batch shell what slurmctld tells it before the end of a run."""
         self.exec("scancel", "--batch", "--signal=USR2", self.job)
 
+    def queued(self, count: int) -> None:
+        """Wait until so many jobs are in the queue."""
+        try:
+            wait_until(lambda: len(self.exec("squeue", "-h").splitlines()) == count)
+        except TimeoutError as error:
+            said = self.exec("sh", "-c", f"squeue; cat goes_{self.id}.runs goes_{self.id}.out")
+            raise AssertionError(said) from error
+
     def begun(self, run: int) -> None:
         """Wait for the beginning of a run."""
         wait_until(lambda: [str(run), "begin"] in [words[:2] for words in self.runs])
@@ -348,7 +356,7 @@ def test_a_chain_is_one_job(going: Sandbox) -> None:
         job = Going(going, *CHAIN, "--env=SAID=a b", "--resume-with=-r", "goes.py", "waits", "3")
         for run in (1, 2):
             job.ready(run)
-            wait_until(lambda: len(job.exec("squeue", "-h").splitlines()) == 2)
+            job.queued(2)
             more = "neuronctl submit -p amd_a100nv_8 -t 1 --field misc --appl pytorch --until-done"
             told = job.exec("sh", "-c", f"{more} --gpus-per-node=1 goes.py 0 2>&1", check=False)
             assert "NC501" in told

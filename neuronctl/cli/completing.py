@@ -72,6 +72,9 @@ def offers(words: List[str]) -> Iterator[Offer]:
     else:
         arguments = command["arguments"] or [""]
         here = arguments[min(place, len(arguments) - 1)] if place is not None else "FILE"
+        for given in options.get(words[-2], ())[:1] if place == 0 and words[:-1] else ():
+            if given.startswith("["):  # a value that may be left out
+                yield from _values((given, ""), word, command)
         yield from _values((here, ""), word, command)
 
 
@@ -95,7 +98,8 @@ def _position(words: List[str]) -> Tuple[Optional[Mapping[str, Any]], Optional[s
         elif word.startswith("-") and word != "-":
             name, equals, _ = word.partition("=")
             found = command["options"].get(name)
-            option = name if found is not None and found[0] and not equals else None
+            takes = found is not None and found[0] and not found[0].startswith("[")
+            option = name if takes and not equals else None
         elif command["commands"]:
             path = f"{path} {word}".lstrip()
         else:
@@ -139,7 +143,9 @@ def _described(path: str, command: Any) -> Iterator[Tuple[str, Dict[str, Any]]]:
     arguments: List[str] = []
     for parameter in command.get_params(context):
         if isinstance(parameter, click.Option):
-            takes = "" if parameter.is_flag else (parameter.metavar or "TEXT")
+            word = getattr(parameter, "word", "")
+            flag = f"[{word}]" if word else ""
+            takes = flag if parameter.is_flag else (parameter.metavar or "TEXT")
             names = [*parameter.opts, *parameter.secondary_opts]
             kind = max(names, key=len)[2:] if takes else ""
             kind = kind if kind in _OF_OPTIONS or kind == "dependency" else takes
@@ -169,6 +175,8 @@ def _values(kind: Any, word: str, command: Mapping[str, Any], before: str = "") 
     if not kind:
         return
     name = kind[0].strip("[].").partition(" ")[0]
+    if kind[0] == "[deep]" and "deep".startswith(word):
+        yield "value", f"{before}deep", "also measure the nodes"
     several = ""
     if name in _LISTS:  # a,b: of the last one
         several = word[: word.rfind(",") + 1]

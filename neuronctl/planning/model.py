@@ -190,6 +190,8 @@ class JobPlan:
     """The user's program and its arguments, after what the launcher puts before them."""
     preflight: bool
     """Whether the nodes are checked before the launch."""
+    measures: bool
+    """Whether they are also measured then (``--preflight deep``)."""
     hosts: Tuple[str, ...]
     """The nodes to launch on, if they are known; empty in a batch script."""
     activation: Tuple[ShellLine, ...]

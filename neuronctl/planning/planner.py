@@ -223,6 +223,7 @@ class _PlanBuilder:
             wrapping=wrapping,
             program=program(request, launcher, macros=holds(launcher.macros), step=self.name),
             preflight=request.preflight is not False and not self.interactive,
+            measures=isinstance(request.preflight, str) and not self.interactive,
             hosts=place.hosts if place else (),
             activation=activation(request, self.cluster, self.conda),
             exports=exports(request, self.cluster, cores=cores, processes=sharing),

@@ -9,6 +9,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
 from neuronctl.planning.software import PROFILED
 from neuronctl.rendering.launch_command import LaunchParts, launch_parts
+from neuronctl.rendering.template_environment import shipped_program
 from neuronctl.shell import CommandWord, Shell, join
 
 
@@ -96,6 +97,39 @@ def once_on_each(nodes: str, options: Sequence[str] = ()) -> str:
     srun += ["--ntasks-per-node=1", "--cpus-per-task=1", "--overlap"]
     srun.append("--kill-on-bad-exit=0")  # no node's failure is another's
     return join([*srun, *options])
+
+
+NO_MEMORY = " --mem=0"
+"""For a step beside others: it asks for no memory of its own, which others may have taken."""
+
+
+@dataclass(frozen=True)
+class Measures:
+    """How ``--preflight deep`` measures the nodes.
+
+    srun: what starts it once on each node, as shell text; empty for one node. enter: the command
+    that enters the container, whose Python then counts; empty without one, or where entering it
+    means fetching it. gpus: of each node. program: templates/preflight.py.
+    """
+
+    srun: str
+    enter: str
+    gpus: int
+    program: str
+
+
+def measures(plan: JobPlan, checked: Checks) -> Measures:
+    """What ``measure_nodes`` of a job's script runs."""
+    image, srun, enter = plan.request.container, "", ""
+    if plan.most_nodes > 1:
+        cores = plan.ntasks_per_node * (plan.cpus_per_task or 1)
+        own = join(["--cpu-bind=none", f"--cpus-per-task={cores}"])
+        srun = f"{once_per_node(plan)} {own}{NO_MEMORY}"
+    if image is not None and "://" not in image and not plan.wrapping.srun:
+        runtime, _, *options = plan.wrapping.prefix
+        enter = join([runtime, "exec", *options])
+    program = shipped_program("preflight.py")
+    return Measures(srun=srun, enter=enter, gpus=checked.gpus, program=program)
 
 
 def _program(words: Sequence[str]) -> List[CommandWord]:

@@ -14,7 +14,13 @@ from neuronctl.planning import Directive, JobPlan
 from neuronctl.planning.model import Ending
 from neuronctl.rendering import template_environment
 from neuronctl.rendering.launch_command import LaunchCommand, launch_of, launch_parts
-from neuronctl.rendering.preflight import checks, once_on_each, once_per_node
+from neuronctl.rendering.preflight import (
+    NO_MEMORY,
+    checks,
+    measures,
+    once_on_each,
+    once_per_node,
+)
 from neuronctl.rendering.template_errors import refuse_what_vanishes, reported
 from neuronctl.shell import quote
 from neuronctl.words import duration
@@ -56,6 +62,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
     calls = [begin, "launched=yes"] if until_done else []
     calls += ["meet_on_first_node"] if meets else []
     calls += ["check_nodes || exit 1"] if looks else []
+    calls += ["measure_nodes"] if plan.measures else []
     monitor = plan.monitor_interval
     stall = duration(plan.stall) if plan.stall else ""
     calls += ["monitor_nodes"] if monitor else []
@@ -66,7 +73,8 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
     inside = _inside(
         runs=until_done,
         rendezvous=meets,
-        preflight=looks and (checked.srun or calls_later or monitor or stall or plan.profile),
+        preflight=plan.measures
+        or (looks and (checked.srun or calls_later or monitor or stall or plan.profile)),
         monitor=monitor or stall or plan.profile,
         launch=calls_later,
     )
@@ -91,9 +99,10 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
         runs_file=_runs_file(plan) if until_done else "",
         checks=checked,
         looks=looks,
+        measures=measures(plan, checked) if plan.measures else None,
         meets=meets,
         monitor=monitor,
-        monitor_srun=once_per_node(plan) + _NO_MEMORY if plan.most_nodes > 1 else "",
+        monitor_srun=once_per_node(plan) + NO_MEMORY if plan.most_nodes > 1 else "",
         stall=stall,
         inside=inside,
         calls=calls,
@@ -111,6 +120,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
     for asked, helper, name in (
         (until_done, "end_run", "until-done"),
         (stall, "watch_log", "stall"),
+        (plan.measures, "measure_nodes", "preflight deep"),
         (plan.profile, "profile_rank", "profile"),
     ):
         if asked and helper not in text:
@@ -120,10 +130,6 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
     return text
 
 
-_NO_MEMORY = " --mem=0"
-"""The sampler's step gets none of the memory that the program's step may have taken before."""
-
-
 def render_batch_shell(interval: Optional[int], before: Optional[str], folder: str) -> str:
     """What bash reads before a batch script.
 
@@ -131,9 +137,8 @@ def render_batch_shell(interval: Optional[int], before: Optional[str], folder: s
     user's own BASH_ENV. folder: where the job says what it runs with.
     """
     template = template_environment.for_scripts().get_template("shipped/batch_shell.sh.j2")
-    with open(f"{template_environment.shipped_directory()}/environment.py", encoding="utf-8") as f:
-        program = f.read()
-    each = once_on_each('"$SLURM_JOB_NUM_NODES"') + _NO_MEMORY
+    program = template_environment.shipped_program("environment.py")
+    each = once_on_each('"$SLURM_JOB_NUM_NODES"') + NO_MEMORY
     return template.render(
         interval=interval, before=before, srun=each, folder=folder, program=program
     )

@@ -37,6 +37,12 @@ def shipped_directory() -> str:
     return data_path("templates")
 
 
+def shipped_program(name: str) -> str:
+    """The text of one of the programs that stand beside the shipped templates."""
+    with open(os.path.join(shipped_directory(), name), encoding="utf-8") as file:
+        return file.read()
+
+
 def directories() -> Tuple[str, str]:
     """The directories of templates: the user's own, which may not exist, then the shipped one."""
     return os.path.join(config_dir(), "templates"), shipped_directory()

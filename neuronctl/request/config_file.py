@@ -29,14 +29,15 @@ def value_of(option: Option, texts: Sequence[str]) -> Any:
     """The value of a key as the file has it, from what is typed; raises UsageError."""
     if option.kind != "list" and len(texts) != 1:
         raise UsageError(f"{option.long} takes one value, not {len(texts)}", option.usage)
-    if option.is_flag and texts[0] not in ("true", "false"):
-        raise UsageError(f"{option.long}: '{texts[0]}' is neither true nor false", option.usage)
+    if option.is_flag and texts[0] not in filter(None, ("true", "false", option.word)):
+        words = f"true nor false nor {option.word}" if option.word else "true nor false"
+        raise UsageError(f"{option.long}: '{texts[0]}' is neither {words}", option.usage)
     try:
         option.parse(texts)
     except ValueError as error:
         raise UsageError(f"{option.long}: {error}", option.usage) from None
     if option.is_flag:
-        return texts[0] == "true"
+        return texts[0] if texts[0] == option.word else texts[0] == "true"
     return list(texts) if option.kind == "list" else texts[0]
 
 

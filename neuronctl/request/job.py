@@ -11,7 +11,7 @@ import enum
 import os
 import re
 from functools import partial
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl import frozen
 from neuronctl.errors import UsageError, did_you_mean
@@ -271,10 +271,12 @@ class JobRequest:
         values.option_words("--launcher-option"),
     )
     """They stand behind those that neuronctl gives it."""
-    preflight: Optional[bool] = _job(
-        "--[no-]preflight", "Check the nodes before the launch (the default).", batch_only=True
+    preflight: Union[bool, str, None] = _job(
+        "--[no-]preflight [deep]",
+        "Check the nodes before the launch (the default); deep: also measure them, for up to a "
+        "minute.",
+        batch_only=True,
     )
-    """None: only with several nodes."""
     until_done: Optional[bool] = _job(
         "--until-done",
         "Go on in another run after the time limit, until the program ends with 0.",

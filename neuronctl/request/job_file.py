@@ -428,9 +428,11 @@ def _one_program(values: Mapping[str, Any], where: Callable[[str], str]) -> None
 def _texts(option: Option, data: Any, read: _Reader) -> List[str]:
     """``data`` as the texts that the same option takes on the command line."""
     if option.is_flag:
-        if not isinstance(data, bool):
-            raise read.error(f"expected true or false, found {_kind(data)}")
-        return ["true" if data else "false"]
+        text = option.text_of_flag(data)
+        if text is None:
+            expected = f"true, false, or {option.word}" if option.word else "true or false"
+            raise read.error(f"expected {expected}, found {_kind(data)}")
+        return [text]
     if option.kind == "list":
         if isinstance(data, dict) and option.long == "env":
             return [f"{name}={read.below(name).text(value)}" for name, value in data.items()]

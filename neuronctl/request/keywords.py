@@ -59,7 +59,7 @@ class JobKeywords(TypedDict, total=False):
     ntasks_per_node: Text
     output: Text
     partition: Text
-    preflight: Optional[bool]
+    preflight: Union[bool, str, None]
     profile: Text
     purge: Optional[bool]
     qos: Text

@@ -257,7 +257,7 @@ def options_layer(
         if value is None or value == ():
             continue
         if option.is_flag:
-            texts = ["true" if value else "false"]
+            texts = [option.text_of_flag(value) or "false"]
         else:
             texts = list(value) if option.kind == "list" else [value]
         if option.long == "env":

@@ -191,6 +191,23 @@ def test_own_option_behind_the_program(word: str, run: Run, fake_slurm: FakeSlur
         run("generate", *ONE, "train.py", word)
 
 
+def test_a_switch_that_may_have_a_word(run: Run, tmp_path: Path) -> None:
+    """What follows it and is not the word is the program."""
+    for words in (["--preflight", "deep"], ["--preflight=deep"], ["-N", "1", "--preflight=deep"]):
+        assert "measure_nodes" in run("generate", *ONE, *words, "train.py").stdout
+    assert "measure_nodes" not in run("generate", *ONE, "--preflight", "train.py", "deep").stdout
+    assert "deep.py" in run("generate", *ONE, "--no-preflight", "deep.py").stdout
+    said = run("generate", *ONE, "--preflight=deeper", "train.py", code=2).stderr
+    assert "--preflight: 'deeper' is not a value of it" in said
+    said = run("submit", *ONE, "train.py", "--preflight", "deep", code=2).stderr
+    assert "--preflight comes after train.py" in said
+    (tmp_path / "job.yaml").write_text("preflight: deep\nscript: train.py\n")
+    assert "measure_nodes" in run("generate", *ONE, "-f", "job.yaml").stdout
+    (tmp_path / "job.yaml").write_text("preflight: deeper\nscript: train.py\n")
+    said = run("generate", *ONE, "-f", "job.yaml", code=3).stderr
+    assert "expected true, false, or deep, found the text 'deeper'" in said
+
+
 @pytest.mark.parametrize(
     ("word", "dash", "meant"),
     [

@@ -60,6 +60,9 @@ def test_what_follows_a_program_is_its_own() -> None:
     assert kinds("submit", "train.py", "--par") == ["file"]
     assert kinds("submit", "--", "tra") == ["file"]
     assert kinds("submit", "-t", "5", "tra") == ["file"]
+    assert kinds("submit", "--preflight", "") == ["value", "file"]
+    assert kinds("submit", "--preflight", "train.py", "") == ["file"]
+    assert offered("submit", "--preflight=") == {"--preflight=deep": "also measure the nodes"}
     assert kinds("submit", "-f", "jo") == kinds("check", "a.sh", "b") == ["file"]
     assert kinds("submit", "--chdir", "/sc") == ["dir"]
 

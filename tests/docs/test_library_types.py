@@ -34,7 +34,8 @@ def keywords() -> str:
     ]
     kinds = {"value": "Text", "list": "Texts"}
     for option in sorted(OPTIONS, key=lambda one: one.long):
-        kind = kinds.get(option.kind, "Optional[bool]")
+        flag = "Union[bool, str, None]" if option.word else "Optional[bool]"
+        kind = kinds.get(option.kind, flag)
         lines.append(f"    {option.long.replace('-', '_')}: {kind}")
     return "\n".join(lines) + "\n"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 from pathlib import Path
 from typing import Iterator, List, Sequence
@@ -71,6 +72,50 @@ def stopped(log: List[str], defects: Sequence[str]) -> None:
     assert "the program ran" not in log
     said = [line for line in log if line.startswith("preflight: ")]
     assert sorted(said[1:]) == sorted(f"preflight: {defect}" for defect in defects), log
+
+
+SLOW = """\
+# A Python on gpu36 is stopped for two thirds of its time, and so are the processes that it forks.
+import os, signal, socket, time
+
+def slow():
+    target = os.getpid()
+    if original_fork() == 0:
+        try:
+            while True:
+                os.kill(target, signal.SIGSTOP)
+                time.sleep(0.07)
+                os.kill(target, signal.SIGCONT)
+                time.sleep(0.03)
+        finally:
+            os._exit(0)
+
+original_fork = os.fork
+def fork():
+    child = original_fork()
+    if child == 0:
+        slow()
+    return child
+
+if socket.gethostname() == "gpu36":
+    os.fork = fork
+"""
+
+
+def test_deep_tells_which_node_is_slow(bench: Sandbox, horovod_venv: Path) -> None:
+    """The cores, and Gloo: there are no GPUs here."""
+    bench.write("slow/sitecustomize.py", SLOW)
+    options = ["--launcher=srun", f"--venv={horovod_venv}", "--preflight=deep"]
+    here = bench.exec(["pwd"]).stdout.strip()
+    log = log_of(bench, [*options, f"--env=PYTHONPATH={here}/slow"], code=0)
+    assert log[-4:] == ["the program ran"] * 4
+    said = [line for line in log if line.startswith("preflight deep: ")]
+    slow = next(line for line in said if "gpu36 is off: " in line)
+    assert re.search(r"matrix product \S+ [GM]FLOPS \(the others: ", slow), log
+    assert not any("gpu35 is off: matrix" in line for line in said), log
+    assert re.search(
+        r"2 nodes in \d+ s, all-reduce over \d processes [\d.]+ GB/s \(gloo\)", said[-1]
+    ), log
 
 
 def test_port_in_use(sandbox: Sandbox, no_jobs: None) -> None:

@@ -367,6 +367,22 @@ def test_a_shell_with_options_of_the_user(fields: Dict[str, Any], bin_dir: Path)
         assert (ran[0], ran[3]) == (code, "")
 
 
+def test_measuring_the_nodes_ends_no_job(bin_dir: Path) -> None:
+    """Whatever fails in it: here, one node answers and gives another name."""
+    for nodes in (1, 2):
+        made = plan_of(launcher="srun", script="prog", nodes=nodes, preflight="deep")
+        script = render_job(made).replace("ROUND = 5, 0.3", "ROUND = 1, 0.01")
+        assert "\n    measure_nodes  " in script
+        assert run_script(f"set -euo pipefail\n{script}", bin_dir, PROGRAM_EXIT="7")[0] == 7
+        (bin_dir / "timeout").write_text("#!/bin/sh\nexit 124\n")
+        (bin_dir / "timeout").chmod(0o755)
+        try:
+            code, argv, _, _ = run_script(script, bin_dir, PROGRAM_EXIT="7")
+        finally:
+            (bin_dir / "timeout").unlink()
+        assert (code, argv[:1]) == (7, ["prog"])
+
+
 def test_the_preflight_leaves_variables_alone(bin_dir: Path) -> None:
     for more in ({}, {"signal": "USR1@60"}):
         made = plan_of(launcher="python", script="prog", gpus_per_node=2, **more)

@@ -258,6 +258,7 @@ _PREFIX = re.compile(
     r"^(?:(?:\w{3} \w{3} [\d :]+)?\[\d+(?:,\d+)?\]<std\w+>: ?|\[(?:default|rank)?\d+\]:? ?|\d+: )+"
 )
 _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?::\s.*|:|$)")
+_FRAME = re.compile(r'\s+File ".*", line \d+, in ')
 _TRACEBACK = "Traceback (most recent call last):"
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _RAISED = ("exception", "the program raised a Python exception", "")
@@ -373,7 +374,7 @@ def _marks(lines: Sequence[str]) -> List[_Mark]:
         line, number = _plain(raw), len(lines) - index
         if source and _plain_end(raw)[:1].isspace():
             continue
-        source = re.match(r'File ".*", line \d+, in ', line) is not None
+        source = _FRAME.match(_plain_end(raw)) is not None
         stopped = stopped or line.startswith(
             ("srun: launch/slurm: _step_signal", "srun: Force Term")
         )
@@ -454,6 +455,7 @@ def exception_lines(lines: Sequence[str]) -> FrozenSet[int]:
     Of a chain of exceptions it is the last one's, or that of a known cause before it.
     """
     open: Dict[str, int] = {}
+    broken: Dict[str, int] = {}
     last: Dict[str, int] = {}
     chained: Set[str] = set()
     found: Set[int] = set()
@@ -467,13 +469,18 @@ def exception_lines(lines: Sequence[str]) -> FrozenSet[int]:
         elif open.get(prefix) and line and not line[0].isspace():
             # Processes that write into one file may do so in turn.
             open[prefix] -= 1
-            if _EXCEPTION.match(line):
+            if not _EXCEPTION.match(line):
+                broken[prefix] = broken.get(prefix, 0) + 1
+            else:
                 before = last.get(prefix) if prefix in chained else None
                 if before is not None and _match(CAUSES, lines[before], 0) is None:
                     found.discard(before)
                 found.add(index)
                 last[prefix] = index
             chained.discard(prefix)
+        elif broken.get(prefix) and not open.get(prefix) and _FRAME.match(line):
+            broken[prefix] -= 1  # the line that seemed to end it was another process's
+            open[prefix] = 1
     return frozenset(found)
 
 

@@ -499,3 +499,22 @@ def test_steps_that_may_fail_explain_nothing() -> None:
     assert without_failed_steps([LogTail("out", ("x",)), one]) == without_failed_steps([one])
     other = LogTail("out", (f"{told}?", "x"))
     assert without_failed_steps([other]) == (other,)
+
+
+def test_lines_of_other_ranks_within_a_traceback() -> None:
+    lines = (
+        "rank 2 of 4 begins",
+        "Traceback (most recent call last):",
+        "rank 3 of 4 begins",
+        "step 0 loss 1.000 on rank 3",
+        '  File "/scratch/neuron/end.py", line 131, in <module>',
+        "    fail()",
+        "step 0 loss 1.000 on rank 0",
+        '  File "/scratch/neuron/end.py", line 56, in fail',
+        '    raise ValueError("loss is nan")',
+        "ValueError: loss is nan",
+        "step 0 loss 1.000 on rank 2",
+        "Primary job  terminated normally, but 1 process returned",
+    )
+    found = log_patterns.search(lines)
+    assert found is not None and (found.kind, found.line) == ("exception", lines[9])

@@ -79,10 +79,11 @@ def test_a_tool_that_starts_nothing_leaves_the_program(sandbox: Sandbox) -> None
 
 
 def test_py_spy_of_steps(sandbox: Sandbox) -> None:
+    sandbox.write("ends.sh", "exit 5\n")
     sandbox.write(
         "steps.yaml",
         "gpus-per-node: 1\nprofile: py-spy@1-2\nsteps:\n- run: echo prepared\n"
-        "- {script: prog.py, args: [4, 0]}\n- {script: prog.py, args: [0, 5]}\n",
+        "- {script: prog.py, args: [4, 0]}\n- {script: ends.sh}\n",
     )
     log = submitted(sandbox, 5, "-f", "steps.yaml")
     assert files(sandbox, log, ".svg") == ["step-2.rank-0.gpu35"]

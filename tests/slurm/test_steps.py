@@ -162,8 +162,8 @@ def test_a_signal_arrives_in_every_form(sandbox: Sandbox, no_jobs: None) -> None
         "function": {
             **usr1,
             "signal": "INT@40",
-            "setup": "own() { echo saved; }",
-            "script": "own",
+            "setup": "save_all() { echo saved; }",
+            "script": "save_all",
             "time": "1",
         },
         # Python and bash leave a signal alone that was ignored when they started.

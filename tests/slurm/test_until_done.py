@@ -93,7 +93,7 @@ class Going:
         try:
             wait_until(lambda: len(self.exec("squeue", "-h").splitlines()) == count)
         except TimeoutError as error:
-            said = self.exec("sh", "-c", f"squeue; cat goes_{self.id}.runs goes_{self.id}.out")
+            said = self.exec("sh", "-c", f"squeue; cat goes_{self.id}.*")
             raise AssertionError(said) from error
 
     def begun(self, run: int) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Callable, Iterator, Mapping, Optional
 
 import hypothesis
 import pytest
+from forks import Forks, start
 
 # The same examples in every run, so that a failure is the work of a change; `make fuzz` draws
 # others. No test depends on how fast the machine is, or on examples that an earlier run kept.
@@ -25,12 +25,6 @@ ROOT = Path(__file__).resolve().parents[1]
 # Slurm's own commands take their defaults from these; a test must not depend on who runs it.
 SCRUBBED = ("SLURM_", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_")
 KEPT = ("NEURONCTL_REQUIRE_SLURM",)
-
-PATIENT = (
-    "from neuronctl.gate.ask import ask_slurm; ask_slurm.__kwdefaults__['timeout'] = {}; "
-    "from neuronctl.cli import program; program()"
-)
-"""``neuronctl`` with so many seconds, instead of 1.5, for Slurm to answer."""
 
 Result = subprocess.CompletedProcess
 
@@ -140,9 +134,19 @@ def clean_home(
     return home
 
 
+@pytest.fixture(scope="session")
+def forks(clean_session: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """The server whose forks are the command line."""
+    server = Forks(tmp_path_factory.mktemp("forks"))
+    yield server
+    server.close()
+
+
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[..., Result[str]]:
+def run(tmp_path: Path, forks: Forks) -> Callable[..., Result[str]]:
     """``run("generate", "-p", "cpu", "x.py")``: the command line as a process of its own.
+
+    The process is a fork, unless ``env`` has something for Python itself.
 
     It runs in the test's ``tmp_path`` unless ``cwd`` is given, without a terminal; ``env`` adds
     to the environment. An exit code that is not ``code`` fails the test and shows all output;
@@ -159,16 +163,14 @@ def run(tmp_path: Path) -> Callable[..., Result[str]]:
         timeout: float = 600,
         patience: Optional[float] = None,
     ) -> Result[str]:
-        program = ["-m", "neuronctl"] if patience is None else ["-c", PATIENT.format(patience)]
-        result = subprocess.run(
-            [sys.executable, *program, *argv],
-            stdin=subprocess.DEVNULL if input is None else None,
-            input=input,
-            capture_output=True,
-            text=True,
-            cwd=cwd or tmp_path,
+        begin = start if any(name.startswith("PYTHON") for name in env or {}) else forks.run
+        result = begin(
+            argv,
             env={**os.environ, **(env or {})},
+            cwd=cwd or tmp_path,
+            input=input,
             timeout=timeout,
+            patience=patience,
         )
         if code is not None:
             assert result.returncode == code, (

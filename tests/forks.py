@@ -1,0 +1,185 @@
+"""The command line as a process of its own, by a fork of one that has imported it.
+
+The start of Python and its imports are most of what a short command takes, and the tests run
+some two thousand. ``python forks.py FD`` answers on that listening socket.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pkgutil
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, List, Mapping, Optional, Sequence
+
+import neuronctl
+from neuronctl.cli import program
+from neuronctl.gate.ask import ask_slurm
+
+
+class Forks:
+    """A server, and the commands that it becomes."""
+
+    def __init__(self, directory: Path) -> None:
+        self._address = str(directory / "forks")
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(self._address)
+            listening.listen(64)
+            number = listening.fileno()
+            self._server = subprocess.Popen(
+                [sys.executable, __file__, str(number)], pass_fds=[number]
+            )
+
+    def close(self) -> None:
+        """End the server; a command that still runs goes on."""
+        self._server.terminate()
+        self._server.wait()
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: Path,
+        input: Optional[str],
+        timeout: float,
+        patience: Optional[float] = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """``neuronctl ARGV`` as :func:`subprocess.run` would run it, with its output as text."""
+        with (
+            tempfile.TemporaryFile() as given,
+            tempfile.TemporaryFile() as out,
+            tempfile.TemporaryFile() as errors,
+            socket.socket(socket.AF_UNIX) as call,
+        ):
+            given.write((input or "").encode())
+            given.seek(0)
+            words = json.dumps([list(argv), dict(env), str(cwd), patience]).encode()
+            call.settimeout(timeout)
+            call.connect(self._address)
+            socket.send_fds(
+                call,
+                [len(words).to_bytes(8, "big")],
+                [given.fileno(), out.fileno(), errors.fileno()],
+            )
+            call.sendall(words)
+            process = _number(call)
+            try:
+                code = _number(call)
+            except socket.timeout:
+                os.kill(process, signal.SIGKILL)
+                raise subprocess.TimeoutExpired(list(argv), timeout) from None
+            texts: List[str] = []
+            for stream in (out, errors):
+                stream.seek(0)
+                texts.append(stream.read().decode())
+            return subprocess.CompletedProcess(["neuronctl", *argv], code, *texts)
+
+
+def start(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path,
+    input: Optional[str],
+    timeout: float,
+    patience: Optional[float] = None,
+) -> subprocess.CompletedProcess[str]:
+    """The same, by a start of Python, whose own variables count."""
+    assert patience is None
+    return subprocess.run(
+        [sys.executable, "-m", "neuronctl", *argv],
+        stdin=subprocess.DEVNULL if input is None else None,
+        input=input,
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=env,
+        timeout=timeout,
+    )
+
+
+def _number(call: socket.socket) -> int:
+    data = _exactly(call, 8)
+    return int.from_bytes(data, "big", signed=True)
+
+
+def _exactly(call: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = call.recv(size - len(data))
+        if not more:
+            raise EOFError("the server of neuronctl has ended")
+        data += more
+    return data
+
+
+def _serve(listening: socket.socket) -> None:
+    """Fork for each call, for as long as the tests run."""
+    for module in pkgutil.walk_packages(neuronctl.__path__, "neuronctl."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    answering: List[int] = []
+    while True:
+        call, _ = listening.accept()
+        answering = [pid for pid in answering if os.waitpid(pid, os.WNOHANG) == (0, 0)]
+        child = os.fork()
+        if child == 0:
+            listening.close()
+            _answer(call)
+        answering.append(child)
+        call.close()
+
+
+def _answer(call: socket.socket) -> None:
+    """Start one command, tell its process id, and then its exit code."""
+    size, standard, _, _ = socket.recv_fds(call, 8, 3)
+    argv, env, cwd, patience = json.loads(_exactly(call, int.from_bytes(size, "big")))
+    process = os.fork()
+    if process == 0:
+        call.close()
+        _become(argv, env, cwd, patience, standard)
+    call.sendall(process.to_bytes(8, "big", signed=True))
+    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    call.sendall(code.to_bytes(8, "big", signed=True))
+    os._exit(0)
+
+
+def _become(
+    argv: List[str],
+    env: Mapping[str, str],
+    cwd: str,
+    patience: Optional[float],
+    standard: Sequence[int],
+) -> Any:
+    for number, descriptor in enumerate(standard):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(cwd)
+    random.seed()
+    if patience is not None:
+        ask_slurm.__kwdefaults__["timeout"] = patience
+    sys.argv = ["neuronctl", *argv]
+    code: Any = 1
+    try:
+        program()
+    except SystemExit as end:
+        code = end.code
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else int(code is not None))
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    _serve(socket.socket(fileno=int(sys.argv[1])))

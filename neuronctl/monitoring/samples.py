@@ -394,6 +394,8 @@ class _Axis:
 
 def _numbers(texts: Sequence[str]) -> List[float]:
     """The numbers of texts; NaN for what is no figure, such as ``[N/A]``."""
+    if texts and texts.count(texts[0]) == len(texts):
+        return [_number(texts[0])] * len(texts)
     try:
         numbers = list(map(float, texts))
         if not numbers or (min(numbers) >= 0 and max(numbers) < _TOO_MUCH):
@@ -410,16 +412,6 @@ def _number(text: str) -> float:
     except (OverflowError, ValueError):
         return math.nan
     return number if 0 <= number < _TOO_MUCH else math.nan
-
-
-class _Known(Dict[str, float]):
-    """The number of each text that was met: looking it up takes a quarter of reading it again."""
-
-    def __missing__(self, text: str) -> float:
-        if len(self) > 1 << 16:
-            self.clear()
-        number = self[text] = _number(text)
-        return number
 
 
 _TOO_MUCH = 1e18
@@ -549,25 +541,38 @@ class _Node:
         return 2.5 * self.every
 
     def add(self, table: Mapping[str, Sequence[str]]) -> None:
-        figures = {name: _numbers(texts) for name, texts in table.items()}
-        earliest = self.last if self.times else self.axis.first
-        rows = []
-        for row, (now, memory) in enumerate(zip(figures["time"], figures["memory"])):
-            if memory == memory and earliest <= now <= self.axis.last:
-                rows.append(row)
-                earliest = now
-        kept = {name: [values[row] for row in rows] for name, values in figures.items()}
+        kept = self._in_order({name: _numbers(texts) for name, texts in table.items()})
+        times = kept["time"]
+        if not times:
+            return
         grown = {name: self._grown(name, kept[name]) for name in _COUNTERS if name in kept}
         for name, by in grown.items():
             self.totals[name] += sum(by)
-        for now, cpu in zip(kept["time"], grown["cpu"]):
-            passed = now - self.last if self.times else 0.0
-            self.first = self.first if self.times else now
-            self.silent += passed if passed > self.gap else 0.0
-            self.times.append(now - self.axis.first)
-            self.busy.append(cpu / passed if passed > 0 else math.nan)
-            self.last = now
+        if not self.times:
+            self.first = self.last = times[0]
+        passed = list(map(operator.sub, times, [self.last, *times]))
+        self.silent += sum(seconds for seconds in passed if seconds > self.gap)
+        self.times.extend([now - self.axis.first for now in times])
+        self.busy.extend(
+            [by / seconds if seconds > 0 else math.nan for by, seconds in zip(grown["cpu"], passed)]
+        )
         self.memory.extend(kept["memory"])
+        self.last = times[-1]
+
+    def _in_order(self, figures: Mapping[str, List[float]]) -> Mapping[str, List[float]]:
+        """Only the samples with a memory and, within the job, a time after the one before."""
+        times, memory = figures["time"], figures["memory"]
+        earliest = self.last if self.times else self.axis.first
+        if len(_told(memory)) == len(times) and all(
+            map(operator.le, [earliest, *times], [*times, self.axis.last])
+        ):
+            return figures
+        rows = []
+        for row, (now, size) in enumerate(zip(times, memory)):
+            if size == size and earliest <= now <= self.axis.last:
+                rows.append(row)
+                earliest = now
+        return {name: [values[row] for row in rows] for name, values in figures.items()}
 
     def _grown(self, name: str, values: Sequence[float]) -> List[float]:
         """By how much a counter grew. It falls where processes have ended that were part of it."""
@@ -576,10 +581,9 @@ class _Node:
             return [0.0] * len(values)
         # What the network had carried before belongs to others.
         before = self.before.get(name, known[0] if name in ("received", "sent") else 0.0)
-        rises = len(known) == len(values) and values[0] >= before
-        if name != "cpu" and rises and all(map(operator.le, values, values[1:])):
-            self.before[name] = values[-1]  # only of cores there is a curve
-            return [values[-1] - before]
+        if len(known) == len(values) and all(map(operator.le, [before, *values], values)):
+            self.before[name] = values[-1]
+            return list(map(operator.sub, values, [before, *values]))
         grown = []
         for value in values:
             grown.append(value - before if value > before else 0.0)
@@ -698,7 +702,6 @@ class _Gpus:
     def __init__(self, head: _GpuHead) -> None:
         self.head = head
         self.times = array("d")
-        self.known = _Known()
         self.gpus: Dict[str, _Gpu] = {}
 
     def add(self, lines: Sequence[str]) -> List[str]:
@@ -753,7 +756,7 @@ class _Gpus:
     def _meet(self, indices: Sequence[str]) -> None:
         for index in indices:
             if index not in self.gpus and _INDEX.fullmatch(index) and len(self.gpus) < _MOST_GPUS:
-                self.gpus[index] = gpu = _Gpu(index, self.head, self.known)
+                self.gpus[index] = gpu = _Gpu(index, self.head)
                 gpu.miss(len(self.times))
 
     def results(self, node: str, axis: _Axis, gap: float) -> List[GpuUse]:
@@ -772,6 +775,20 @@ _MOST_GPUS = 128
 _INDEX = re.compile("[0-9]{1,4}")
 
 
+class _Known(Dict[str, float]):
+    """The number of each text that was met, which ``read`` finds."""
+
+    def __init__(self, read: Callable[[str], float]) -> None:
+        super().__init__()
+        self._read = read
+
+    def __missing__(self, text: str) -> float:
+        if len(self) > 1 << 16:
+            self.clear()
+        number = self[text] = self._read(text)
+        return number
+
+
 class _Clock:
     """The times of ``2026/11/24 18:40:02.123`` as seconds since the first sample of the job.
 
@@ -783,29 +800,36 @@ class _Clock:
         self._start = start
         self._first = first
         self._zone: Optional[float] = None
+        self._hours, self._seconds = _Known(_hour), _Known(_seconds_of_hour)
 
     def seconds(self, stamps: Sequence[str]) -> List[float]:
-        texts = [stamp[:19] for stamp in stamps]
-        minutes = {text: self._minute(text) for text in dict.fromkeys(text[:16] for text in texts)}
-        known = {text: minutes[text[:16]] + _number(text[17:]) for text in set(texts)}
-        return [known[text] for text in texts]
+        hours, seconds = self._hours, self._seconds
+        local = [hours[stamp[:13]] + seconds[stamp[13:19]] for stamp in stamps]
+        if self._zone is None:
+            known = next((now for now in local if now == now), self._start)
+            self._zone = round((known - self._start) / 900) * 900.0
+        shift = self._zone + self._first
+        return [now - shift for now in local]
 
-    def _minute(self, text: str) -> float:
-        match = re.fullmatch("([0-9]{4})/([0-9]{2})/([0-9]{2}) ([0-9]{2}):([0-9]{2})", text)
-        try:
-            as_utc = calendar.timegm((*map(int, match.groups()), 0)) if match else math.nan
-        except (OverflowError, ValueError):  # month 13
-            return math.nan
-        if self._zone is None and as_utc == as_utc:
-            self._zone = round((as_utc - self._start) / 900) * 900.0
-        return as_utc - (self._zone or 0.0) - self._first
+
+def _hour(text: str) -> float:
+    match = re.fullmatch("([0-9]{4})/([0-9]{2})/([0-9]{2}) ([0-9]{2})", text)
+    try:
+        return calendar.timegm((*map(int, match.groups()), 0, 0)) if match else math.nan
+    except (OverflowError, ValueError):  # month 13
+        return math.nan
+
+
+def _seconds_of_hour(text: str) -> float:
+    match = re.fullmatch(":([0-9]{2}):([0-9]{2})", text)
+    return 60.0 * int(match[1]) + int(match[2]) if match else math.nan
 
 
 class _Gpu:
     """The samples of one GPU, by column: as many as its node has moments."""
 
-    def __init__(self, index: str, head: _GpuHead, known: _Known) -> None:
-        self.index, self.known = index, known
+    def __init__(self, index: str, head: _GpuHead) -> None:
+        self.index = index
         self.missed = 0
         self.before: Dict[str, str] = {}
         self.figures = {name: array("f") for name in ("use", "memory", "clock")}
@@ -819,15 +843,15 @@ class _Gpu:
 
     def add(self, name: str, texts: Sequence[str]) -> None:
         if name in self.figures:
-            self.figures[name].extend(map(self.known.__getitem__, texts))
+            self.figures[name].extend(_numbers(texts))
         elif name == "reasons":
             self.reasons.update(texts)
         elif name == "power":
-            known = _told(list(map(self.known.__getitem__, texts)))
+            known = _told(_numbers(texts))
             self.power = [self.power[0] + sum(known), self.power[1] + len(known)]
         elif texts.count(self.before.get(name, "")) < len(texts):
             self.before[name] = texts[-1]
-            if told := _told([self.known[text] for text in dict.fromkeys(texts)]):
+            if told := _told([_number(text) for text in dict.fromkeys(texts)]):
                 self.firsts.setdefault(name, told[0])
                 self.peaks[name] = max(*told, self.peaks.get(name, 0.0))
 

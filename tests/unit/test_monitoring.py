@@ -545,3 +545,6 @@ def test_marks_are_in_the_picture(tmp_path: Path, form: str) -> None:
     job = JobUse(STATUS, read_samples(str(tmp_path), 4711))
     page = report_page(job, [], form, [Mark(START + 295, "saved <b>")])
     assert page.count('<line x1="120.0"') == 2 and "saved &lt;b&gt;" in page
+    # A picture of many GPUs is not shrunk to the window; a long path does not widen a phone's page.
+    kept = {"svg": 'width="900" height="', "html": "dd { margin: 0; overflow-wrap: anywhere }"}
+    assert kept[form] in page

@@ -118,6 +118,9 @@ def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:
         fields["max_nodes"] = most
         if most <= nodes:
             del fields["max_nodes"]
+    gpus = fields.get("gpus")
+    if nodes is not None and gpus and fields.get("max_nodes", 0) > gpus:
+        fields["max_nodes"] = max(nodes, gpus)  # sbatch takes no more of a range
     names = ("nodes", "max_nodes", "ntasks", "ntasks_per_node", "cpus_per_task", "gpus")
     said = {name: fields.get(name) for name in (*names, "gpus_per_node")}
     fields["amounts"] = Amounts(**said)

@@ -303,6 +303,12 @@ def _room_doubts(search: NodeSearch, free: FrozenSet[str]) -> Iterator[Doubt]:
             "they are not delayed",
             cause="Priority",
         )
+    elif on_cluster.may_miss(free):
+        yield Doubt(
+            f"{room} beside the nodes of --nodelist Slurm may choose some that have too few GPUs; "
+            "-N says how many nodes it needs",
+            cause="Resources",
+        )
     elif on_cluster.lacking(free & _with_room(on_cluster, young.taken), young.taken):
         yield Doubt(
             f"{room} your job {young.jobs[0].id} was submitted earlier and comes first; "

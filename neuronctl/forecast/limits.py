@@ -243,7 +243,8 @@ def _sized(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
             yield Doubt(f"how much the job takes of {_told(limit)} is not known")
         return
     few = limit.about.minimum and wanted < limit.figure
-    if few and limit.tres != "cpu" and on_cluster.may_get_more_nodes:
+    in_all = limit.tres == "cpu" or (limit.tres == _GPU and on_cluster.needs.gpus)
+    if few and not in_all and on_cluster.may_get_more_nodes:
         yield Doubt(f"whether Slurm gives it nodes enough for {_told(limit)} is not known")
     elif not limit.allows(wanted):
         yield LimitRefusal(RefusalKind.SIZE, limit, wanted, on_cluster.source(limit))

@@ -56,19 +56,22 @@ def check_spread(search: NodeSearch) -> Iterator[Outcome]:
 
 def _check(limit: Limit, search: NodeSearch) -> Iterator[Outcome]:
     on_cluster = search.on_cluster
-    wanted, named = on_cluster.plan.nodes, on_cluster.required_hosts
+    named = on_cluster.required_hosts
     own: Set[str] = set()
     for job in running(usage(limit, on_cluster).jobs):
         own.update(hosts(job.node_list))
     used = max(len(own), limit.used)
-    fewest = most = wanted
+    fewest = most = on_cluster.plan.nodes
     if search.free is None:
         fewest = 0
     elif not on_cluster.lacking(search.free):
         free = search.free
-        any_of = wanted - len(named)
-        most = len(named - own) + min(any_of, len(free - own - named))
-        fewest = len(named - own) + max(0, any_of - len((free & own) - named))
+        few, wanted = (
+            on_cluster.spread_over(free, largest_first).plan.nodes
+            for largest_first in (True, False)
+        )
+        most = len(named - own) + min(wanted - len(named), len(free - own - named))
+        fewest = len(named - own) + max(0, few - len(named) - len((free & own) - named))
         # Of nodes that only others of the group are on, the names are not known.
         fewest = max(0, fewest - (used - len(own)))
         # Up to 22.05, Slurm prefers a node that counts already, but not for several nodes.

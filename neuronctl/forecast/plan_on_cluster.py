@@ -204,7 +204,8 @@ class PlanOnCluster:
     def may_get_more_nodes(self) -> bool:
         """Whether a script leaves it to Slurm how many nodes its tasks or GPUs are spread over."""
         needs = self.needs
-        most = min(needs.most_nodes or needs.tasks, max(needs.tasks, needs.gpus))
+        most = max(needs.tasks, needs.gpus)
+        most = min(needs.most_nodes or most, most)
         return self.plan.request.amounts is not None and most > self.plan.nodes
 
     @cached_property
@@ -295,7 +296,7 @@ class PlanOnCluster:
             limit.figure
             for limit in self.limits
             if (limit.tres, limit.about.counts) == ("node", Counts.TRES)
-            and limit.about.per in (Per.JOB, Per.USER)
+            and limit.about.per != Per.NODE
             and not limit.about.minimum
         ]
         figures += [asked.most_nodes] if asked.most_nodes else []
@@ -450,10 +451,33 @@ class PlanOnCluster:
             return True
         if not self.needs.is_spread:
             return False
+        return not self._holds(names, more or {}, empty)
+
+    def may_miss(self, names: AbstractSet[str]) -> bool:
+        """Whether Slurm may choose some of these nodes that are too few, although others would do.
+
+        Source: Slurm 24.11.5, tried: beside named nodes, it takes those next to them, however few
+        GPUs they have, unless the job says how many nodes it wants.
+        """
+        needs, own = self.needs, self.plan.request.amounts
+        newer = self.snapshot.limits.config.release >= NEWER
+        if own is None or own.nodes or not (newer and needs.gpus and self.required_hosts):
+            return False
+        return not self._holds(names, {}, False, largest_first=False)
+
+    def _holds(
+        self,
+        names: AbstractSet[str],
+        more: Mapping[str, Tuple[int, int]],
+        empty: bool,
+        largest_first: bool = True,
+    ) -> bool:
+        """Whether these nodes, the required ones among them, have all that it wants."""
         required = self.required_hosts
-        first = list(self._shares(names & required, more or {}, empty))
-        rest = self._shares(names - required, more or {}, empty)
-        return not self.needs.met_by([*first, *rest], sum(count for count, _ in first))
+        first = list(self._shares(names & required, more, empty))
+        rest = self._shares(names - required, more, empty)
+        count = sum(count for count, _ in first)
+        return self.needs.met_by([*first, *rest], count, largest_first)
 
     def spread_over(self, names: AbstractSet[str], largest_first: bool = True) -> PlanOnCluster:
         """The plan on as many of these nodes as it takes now; the same where a job says it."""
@@ -509,9 +533,11 @@ class PlanOnCluster:
             gpus = gpus if count else some
         of_core, of_node = self._overruled_memory
         if needs.whole == "nodes":
-            # It gets all cores and GPUs, each with its memory.
+            # It gets all cores and GPUs, each with its memory, and each GPU with its cores.
             memory = group.gpus * needs.memory_per_gpu + group.cores * needs.memory_per_core
             if cores_used or group.memory_mb < max(memory, group.cores * of_core):
+                return 0, 0
+            if needs.all_gpus and group.cores < group.gpus * needs.cores_per_gpu:
                 return 0, 0
         if (needs.whole_memory and memory_used) or self.is_kept_from(group):
             return 0, 0

@@ -135,13 +135,19 @@ class Needs:
             return min(cores, (self.tasks_per_node or _MANY) * self.cores_per_task), gpus
         return tasks, gpus
 
-    def met_by(self, shares: Iterable[Tuple[int, Tuple[int, int]]], required: int = 0) -> bool:
+    def met_by(
+        self,
+        shares: Iterable[Tuple[int, Tuple[int, int]]],
+        required: int = 0,
+        largest_first: bool = True,
+    ) -> bool:
         """Whether nodes with these shares are enough: (how many nodes, (tasks, GPUs) of each).
 
-        The first ones, ``required`` nodes, are among the job's in any case.
+        The first ones, ``required`` nodes, are among the job's in any case. largest_first: whether
+        the others are those that have most, or those that have least.
         """
         given = list(shares)
-        sums = [self._most(given, kind, required) for kind in (0, 1)]
+        sums = [self._sum(given, kind, required, largest_first) for kind in (0, 1)]
         return all(there >= wanted for there, wanted in zip(sums, self._wanted))
 
     def nodes_for(
@@ -157,7 +163,13 @@ class Needs:
             return fewest
         return max(_taken(given, kind, wanted[kind], False) for kind in (0, 1))
 
-    def _most(self, shares: List[Tuple[int, Tuple[int, int]]], kind: int, required: int) -> int:
+    def _sum(
+        self,
+        shares: List[Tuple[int, Tuple[int, int]]],
+        kind: int,
+        required: int,
+        largest_first: bool,
+    ) -> int:
         left, total, others = self.most_nodes or _MANY, 0, []
         for count, share in shares:
             first = min(count, required)
@@ -165,7 +177,7 @@ class Needs:
             left -= first
             total += first * share[kind]
             others.append((share[kind], count - first))
-        for each, count in sorted(others, reverse=True):
+        for each, count in sorted(others, reverse=largest_first):
             taken = max(0, min(count, left))
             left -= taken
             total += taken * each
@@ -321,9 +333,14 @@ def contradictions(plan: JobPlan, release: Tuple[int, ...]) -> Iterator[str]:
     most = own.max_nodes or nodes
     if tasks and each and most and tasks > most * each:
         yield f"-n {tasks} is more than -N {most} with --ntasks-per-node={each} allows"
-    if gpus and min(nodes, tasks or nodes) > gpus:
-        yield f"-G {gpus} is less than one GPU for each of {nodes} nodes"
     newer = release >= NEWER
+    # Names of nodes are their least number; tasks of which each node has so many, of a newer one.
+    least = nodes or len(set(units.hosts(request.nodelist)))
+    least = least or (-(-tasks // each) if newer and each else 0)
+    least = min(least, tasks or least)
+    if 0 < (gpus // per_node if per_node else gpus) < least:
+        each_node = f" with {per_node} on each" if per_node else ""
+        yield f"-G {gpus}{each_node} is for fewer nodes than the {least} that it needs"
     if newer and gpus and per_node and 0 < tasks < gpus // per_node:
         yield f"-n {tasks} is less than one task for each of {gpus // per_node} nodes"
     fixed = nodes and nodes == most and not own.cpus_per_task

@@ -71,6 +71,8 @@ def plan(
             one_line(request.script)
         except ValueError as error:
             raise UsageError(f"the program's name {error}", "rename the file") from None
+    if request.exclusive and request.sbatch_value("exclusive"):
+        request = replace(request, exclusive=None)  # of the two, Slurm takes the last
     return _PlanBuilder(request, cluster, interactive, recognised, conda, chain).plan(place)
 
 

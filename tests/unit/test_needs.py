@@ -253,6 +253,29 @@ def test_on_idle_nodes(options: str, kind: str, version: str) -> None:
         ("-N2 -n4 --ntasks-per-node=2 --gpus-per-task=1", RUNS, RUNS),
         ("-N2 -n4 --ntasks-per-node=3 --gpus-per-task=2", REFUSED, REFUSED),
         ("-n8 --ntasks-per-node=6 --gpus-per-task=1", REFUSED, REFUSED),
+        # A newer one counts the nodes that so many tasks on each take.
+        ("-n 8 --ntasks-per-node=6 -G v100:1", RUNS, REFUSED),
+        ("-n 3 --ntasks-per-node=2 -G 1", RUNS, REFUSED),
+        ("-n 3 --ntasks-per-node=2 -G 2", RUNS, RUNS),
+        ("-n 8 --ntasks-per-node=6 -G 1 -w m1", RUNS, RUNS),
+        ("-n 8 --ntasks-per-node=3 --gpus-per-node=1 -G 2", REFUSED, REFUSED),
+        ("-w m1,m2 -G 1", REFUSED, REFUSED),
+        ("-w m1,m2 -n 1 -G 1", RUNS, RUNS),
+        # Of a range, it takes no more nodes than GPUs.
+        ("-N1-4 -n 20 -G 2", REFUSED, REFUSED),
+        ("-N1-4 -n 16 -G 2", RUNS, RUNS),
+        ("-N1-0 -n 20 -G 2", REFUSED, REFUSED),
+        ("-n 20 -G 2", RUNS, RUNS),
+        # Beside named nodes, a newer one takes the next ones, too small or not.
+        ("-n 2 -G 5 -w m4", RUNS, "not known"),
+        ("-n 3 -G 5 -w m4", RUNS, RUNS),
+        ("-n 2 -G 5 -w m1", RUNS, RUNS),
+        ("-N2 -n 2 -G 5 -w m4", RUNS, RUNS),
+        # All GPUs of whole nodes come with their cores.
+        ("-n 16 --gpus-per-node=2 --cpus-per-gpu=4 --mem=20000", RUNS, RUNS),
+        ("-n 16 --gpus-per-node=2 --cpus-per-gpu=4 --mem=20000 --exclusive", REFUSED, REFUSED),
+        ("--gpus-per-node=1 --cpus-per-gpu=2 --exclusive", RUNS, RUNS),
+        ("-G 2 --cpus-per-gpu=3 --exclusive", REFUSED, REFUSED),
     ],
 )
 def test_where_versions_differ(options: str, older: str, newer: str) -> None:
@@ -400,6 +423,8 @@ IDLE = nodes("m3", "m4", cores=8, gpu="v100", gpus=4)
         ("-N1-2 -n 4", "MaxTRES node=1", RUNS, WAITS),
         ("-n 9", "MaxTRES node=1", REFUSED, REFUSED),
         ("-N1-3 -n 18", "MaxTRES node=1", REFUSED, REFUSED),
+        ("-n 9", "GrpTRES node=1", REFUSED, REFUSED),
+        ("-n 9", "MaxTRESPA node=1", REFUSED, REFUSED),
         # Each node that it is spread over counts with its GPUs and its memory.
         ("-n 4 --gres=gpu:1", "MaxTRES gres/gpu=1", RUNS, WAITS),
         ("-n 2 --gres=gpu:1", "MaxTRES gres/gpu=1", RUNS, RUNS),
@@ -421,6 +446,17 @@ def test_limits_on_what_a_job_has_where_nodes_are_busy(
     assert said(options, groups=alike, qos=qos, nodes=4) == idle
     full = (dataclasses.replace(FULL, names=("m1", "m2", "m3", "m4")),)
     assert said(options, groups=full, qos=qos, nodes=4) == busy
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [("-G v100:7", WAITS), ("-G v100:4", RUNS), ("-n 12", WAITS), ("-n 8", RUNS)],
+)
+def test_all_nodes_that_a_job_is_spread_over_count(options: str, kind: str) -> None:
+    busy = dataclasses.replace(SMALL, names=("m3",), cores_used=4)
+    groups = (LARGE, busy, dataclasses.replace(SMALL, names=("m4",)))
+    mine = job(7, cores=4, node_list="m3")
+    assert said(options, "24.11.5", groups, (mine,), qos="MaxTRESPU node=2") == kind
 
 
 def test_which_nodes_slurm_takes_first_is_not_known() -> None:

@@ -506,3 +506,9 @@ def test_what_going_on_takes_at_most() -> None:
     decision = made.decision("at most")
     assert decision is not None and decision.value == "4 node hours, 16 GPU hours"
     assert made.decision("cost") is None
+
+
+def test_of_two_ways_to_share_nodes_the_last_one_holds() -> None:
+    made = plan_of(exclusive=True, sbatch=("exclusive=user",))
+    said = [one.value for one in made.directives if one.option == "exclusive"]
+    assert (made.request.exclusive, said) == (None, ["user"])

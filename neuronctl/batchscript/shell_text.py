@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import signal as signals
+import time
 from functools import cached_property
 from typing import (
     TYPE_CHECKING,
@@ -145,7 +146,7 @@ class ShellText:
     broken: the first place that is not bash, None where all of it is. comments: the lines that
     begin with a comment of the shell's, and not of a here-document's. placeholders: each
     ``<NAME>``, which bash takes for redirections. written: the variables that are expanded in
-    here-documents.
+    here-documents. left_out: the first line that would take the grammar too long; 0: none.
     """
 
     commands: Tuple[Command, ...]
@@ -155,6 +156,7 @@ class ShellText:
     placeholders: Tuple[SourceSpan, ...] = ()
     loops: Tuple[Loop, ...] = ()
     written: Tuple[ShellWord, ...] = ()
+    left_out: int = 0
 
     def assigned(self, name: str) -> Tuple[Assignment, ...]:
         """Every place that sets a variable."""
@@ -259,9 +261,10 @@ def read_shell(
     known, partly: variables that are set when it begins, and the pieces of others. split: whether
     ``$NAME`` is as many words as its value has; else it is one, of an unknown value.
     """
-    root, data = _parsed(text)
+    root, data, left_out = _parsed(text)
     values = {**partly, **{name: ((value, True),) for name, value in known.items()}}
-    return _Reader(text.encode("utf-8", "surrogateescape"), data, values, split).read(root)
+    reader = _Reader(text.encode("utf-8", "surrogateescape"), data, values, split)
+    return reader.read(root, left_out)
 
 
 def syntax_tree(text: str) -> Node:
@@ -277,15 +280,17 @@ _REST_OF_WORD = re.compile(rb"[^\s\"'`();|&<>]*")
 _MOST_ROUNDS = 4
 
 
-def _parsed(text: str) -> Tuple[Node, bytes]:
-    """The tree of shell text, and the text that it is of.
+def _parsed(text: str) -> Tuple[Node, bytes, int]:
+    """The tree of shell text, the text that it is of, and the first line that is left out, or 0.
 
     The grammar (0.25) ends a word at the second variable of ``$A/$B/c``, behind its dollar. In
     braces it is read as it should be; no line becomes another.
     """
     # Over NUL, which bash leaves out, the grammar would take hours.
     data = text.replace("\0", " ").encode("utf-8", "surrogateescape")
-    root = _tree(data)
+    whole = len(data)
+    root, data = _tree(data)
+    left_out = 0 if len(data) == whole else data.count(b"\n") + 1
     for _ in range(_MOST_ROUNDS):
         pieces, at = [], 0
         for match in _VARIABLE.finditer(data):
@@ -298,8 +303,10 @@ def _parsed(text: str) -> Tuple[Node, bytes]:
         if not pieces:
             break
         data = b"".join((*pieces, data[at:]))
-        root = _tree(data)
-    return root, data
+        whole = len(data)
+        root, data = _tree(data)
+        left_out = left_out if len(data) == whole else data.count(b"\n") + 1
+    return root, data, left_out
 
 
 def _is_cut(root: Node, at: int) -> bool:
@@ -309,14 +316,37 @@ def _is_cut(root: Node, at: int) -> bool:
     return within and node is not None and node.type == "$"
 
 
-def _tree(data: bytes) -> Node:
+_SECONDS = 1.0
+"""CPU time for a text, of which a script of a thousand lines takes 0.05 s: over some, such as many
+redirections without a command, the grammar's time is in proportion to the square of the length."""
+_PART = 4096
+"""Bytes of a text that the grammar gets at once; a shorter one takes it less than a second."""
+
+
+def _tree(data: bytes) -> Tuple[Node, bytes]:
+    """The tree of a text, or of as many of its first lines as the grammar reads in time; those."""
     global _parser
     if _parser is None:
         import tree_sitter
         import tree_sitter_bash
 
         _parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
-    return _parser.parse(_harmless(data)).root_node
+    harmless = _harmless(data)
+    if len(data) < _PART:
+        return _parser.parse(harmless).root_node, data
+    until, over = time.process_time() + _SECONDS, False
+
+    def part(at: int, _: object) -> bytes:
+        nonlocal over
+        over = over or time.process_time() > until
+        return b"" if over else harmless[at : at + _PART]
+
+    tree = _parser.parse(part)
+    if over:
+        end = data.rfind(b"\n", 0, min(tree.root_node.end_byte, len(data) // 2)) + 1
+        return _tree(data[:end])
+    # Before tree-sitter 0.25, the nodes of a text in parts do not have theirs.
+    return _parser.parse(harmless, tree).root_node, data
 
 
 _BEHIND_BRACE = re.compile(
@@ -400,7 +430,7 @@ class _Reader:
         self.handed_on: Set[str] = set()
         """Functions whose text another bash gets: ``bash -c "$(declare -f NAME); NAME"``."""
 
-    def read(self, root: Node) -> ShellText:
+    def read(self, root: Node, left_out: int) -> ShellText:
         """What the tree holds."""
         self.often, self.changing = _set_often(root)
         self.note_functions(root)
@@ -415,7 +445,7 @@ class _Reader:
         comments = frozenset(self.comments)
         unfilled = tuple(self.placeholders(root))
         shown = tuple(self.commands), tuple(self.assignments), broken, comments, unfilled
-        return ShellText(*shown, tuple(self.loops), tuple(self.written))
+        return ShellText(*shown, tuple(self.loops), tuple(self.written), left_out)
 
     def placeholders(self, root: Node) -> Iterator[SourceSpan]:
         """Where ``<NAME>`` is two redirections."""

@@ -158,6 +158,9 @@ class _Importer:
         readable = _readable(shell_lines)
         as_written = "\n".join(shell_lines[:readable])
         read = read_shell(as_written)
+        if read.left_out:
+            readable = read.left_out - 1
+            as_written = "\n".join(shell_lines[:readable])
         comments = read.comments
         late = [number for number in comments if shell_lines[number - 1].startswith("#SBATCH")]
         self.directives = Directives(header, name, cluster, [self._line(number) for number in late])
@@ -179,7 +182,10 @@ class _Importer:
         one_word = _one_word(text, shell)
         self.units = [] if cut or shell.broken else units(text, one_word)
         problem = syntax_problem(self.text) if cut or shell.broken else None
-        if problem is not None:
+        if read.left_out:
+            message = "from here on it takes too long to read, and is carried over as it is"
+            self._say(min(read.left_out, len(shell_lines)), message)
+        elif problem is not None:
             message = f"bash says: {problem.message}; this is carried over as it is"
             self._say(min(problem.place.line, len(shell_lines)), message)
         if interpreter(header.shebang) == "sh":

@@ -801,7 +801,8 @@ def syntax(facts: ScriptFacts) -> Iterator[Violation]:
         )
     if facts.left_out:
         yield Violation(
-            "this script is very long: neuronctl checks it only up to this line",
+            "this script is very long, or very hard to read: neuronctl checks it only up to this "
+            "line",
             "put lines that repeat a command into a loop",
             place=SourceSpan(facts.left_out),
             severity=WARNING,

@@ -224,3 +224,13 @@ def test_where_a_value_comes_from() -> None:
 def test_a_function_is_called_with_later_values() -> None:
     (first, *_) = read_shell("A=1\nf() { x $A; }\nA=2; f; f").commands
     assert first.words[-1].value is None
+
+
+@pytest.mark.parametrize("line", ["a=(", "<<E\n", "<<E\nx\nE\n"])
+def test_what_the_grammar_reads_too_slowly_is_left_out(line: str) -> None:
+    """Of these, it takes 2 to 12 s in all; what stands before them is read."""
+    began = time.process_time()
+    read = read_shell("./a $B/c\n" * 500 + line * (45000 // len(line)) + "\n./b\n")
+    assert time.process_time() - began < 4
+    assert read.left_out > 0 and "./b" not in {command.name for command in read.commands}
+    assert read_shell("./a $B/c\n" * 2000).left_out == 0

@@ -52,6 +52,8 @@ def command(
         tell=notify,
     )
     judge_job(planned, job_output.TerminalReporter(explain=explain), force=force)
+    if planned.plan.code is not None:
+        notify(f"'neuronctl submit' makes the snapshot: {planned.plan.code.place}")
     script = planned.script()
     if write is None:
         decisions = planned.plan.decisions if explain else ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from functools import lru_cache
-from typing import Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Optional, Tuple
 
 from neuronctl import masking
 from neuronctl.catalog.model import Cluster, Partition
@@ -17,6 +17,9 @@ from neuronctl.request.profile import Profile, read_profile
 from neuronctl.shell import CommandWord, Shell, is_reference
 from neuronctl.units import parse_timeout, split_signal
 from neuronctl.words import counted
+
+if TYPE_CHECKING:
+    from neuronctl.code_snapshot import CodeSnapshot
 
 MONITOR_INTERVAL = 10
 """Seconds: the sampler then takes about 0.12 % of a core (docs/how-to/gpu-use.md)."""
@@ -208,6 +211,8 @@ class JobPlan:
     """Whether it needs a step of Slurm's even for one process: it has a share of its own."""
     until_done: Optional[UntilDone] = None
     """How it goes on after its time limit; None: it does not."""
+    code: Optional[CodeSnapshot] = None
+    """The copy of the code that it runs from; None: it runs from the code itself."""
     step: str = ""
     """Which launch of a job with steps it is, for messages: ``step 2``, ``step 2, part 1``."""
 

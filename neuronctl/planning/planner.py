@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from functools import partial
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar, Union
+from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar, Union
 
 from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition
@@ -44,6 +44,9 @@ from neuronctl.request.values import one_line
 from neuronctl.shell import Shell, references
 from neuronctl.words import counted
 
+if TYPE_CHECKING:
+    from neuronctl.code_snapshot import CodeSnapshot
+
 
 def plan(
     request: JobRequest,
@@ -54,13 +57,15 @@ def plan(
     recognised: str = "",
     conda: Optional[Conda] = None,
     chain: str = "",
+    code: Optional[CodeSnapshot] = None,
 ) -> JobPlan:
     """Settle every value of ``request`` for ``cluster``.
 
     interactive: for salloc: no program, no log files, one task per GPU by default. place: the part
     of an allocation to launch on, where the plan is not for a job of its own. recognised: how the
     cluster was recognised, if it was not requested. conda: the conda of this machine, if the
-    request is for one of its environments. chain: why Slurm would not requeue the job.
+    request is for one of its environments. chain: why Slurm would not requeue the job. code: the
+    copy of the code that it runs from.
 
     Raises UsageError for a launcher or a container runtime that does not exist, and for a program
     whose name is not one line.
@@ -73,7 +78,7 @@ def plan(
             raise UsageError(f"the program's name {error}", "rename the file") from None
     if request.exclusive and request.sbatch_value("exclusive"):
         request = replace(request, exclusive=None)  # of the two, Slurm takes the last
-    return _PlanBuilder(request, cluster, interactive, recognised, conda, chain).plan(place)
+    return _PlanBuilder(request, cluster, interactive, recognised, conda, chain, code).plan(place)
 
 
 T = TypeVar("T")
@@ -103,9 +108,10 @@ class _PlanBuilder:
         recognised: str = "",
         conda: Optional[Conda] = None,
         chain: str = "",
+        code: Optional[CodeSnapshot] = None,
     ) -> None:
         self.request, self.cluster = request, cluster
-        self.interactive, self.conda, self.chain = interactive, conda, chain
+        self.interactive, self.conda, self.chain, self.code = interactive, conda, chain, code
         self.decisions: Dict[str, Decision] = {}
         if request.cluster is not None:
             self.asked("cluster", "cluster", request.cluster)
@@ -189,6 +195,8 @@ class _PlanBuilder:
         wrapping = self._wrapping()
         sharing = processes if launcher.distributed else 1
         until_done = self._until_done(time_limit, output)
+        if self.code is not None and not self.name:
+            self.asked("snapshot", "snapshot", str(self.code))
         settled: Dict[str, Union[str, bool, None]] = {
             "job-name": job_name,
             "partition": ",".join(each.name for each in (partition, *alternatives)) or None,
@@ -242,6 +250,7 @@ class _PlanBuilder:
             ending=ending(request, launcher, by_srun=launcher.by_srun or bool(wrapping.srun)),
             own_step=place is not None and place.is_share,
             until_done=until_done,
+            code=self.code,
         )
         if place is not None or (until_done is None and not self._has_price()):
             return planned
@@ -603,6 +612,8 @@ class _PlanBuilder:
             )
         scratch = self.cluster.scratch
         own = None if scratch is None else Shell(scratch.replace("{user}", "$USER"))
+        if self.code is not None and self.code.links:  # which lead there
+            request = replace(request, binds=(*request.binds, self.code.root))
         return RUNTIMES[name](request, own, self.gpus > 0)
 
 
@@ -611,7 +622,7 @@ class _StepBuilder(_PlanBuilder):
 
     def __init__(self, step: StepRequest, share: Share, name: str, job: _PlanBuilder) -> None:
         request = step_request(step, share, job.request, name)
-        super().__init__(request, job.cluster, conda=job.conda)
+        super().__init__(request, job.cluster, conda=job.conda, code=job.code)
         self.step, self.share, self.name = step, share, name
         if share.beside and self.launcher.own_variables:
             raise UsageError(

@@ -62,6 +62,7 @@ class RecordDraft:
     submit_dir: str = ""
     sbatch: Tuple[str, ...] = ()
     runs: str = ""
+    snapshot: str = ""
 
 
 @dataclass(frozen=True)

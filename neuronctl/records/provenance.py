@@ -9,9 +9,9 @@ import contextlib
 import os
 from typing import List, Optional, Tuple
 
+from neuronctl import repository
 from neuronctl.files import open_regular
 from neuronctl.frozen import dataclass
-from neuronctl.records import repository
 
 LARGEST = 128 * 1024
 """The largest program, in bytes, whose text is kept in a record."""

@@ -122,6 +122,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
         (stall, "watch_log", "stall"),
         (plan.measures, "measure_nodes", "preflight deep"),
         (plan.profile, "profile_rank", "profile"),
+        (plan.code, "NEURONCTL_SUBMIT_DIR=", "snapshot"),
     ):
         if asked and helper not in text:
             raise TemplateError(
@@ -228,7 +229,8 @@ def _runs_file(plan: JobPlan) -> str:
     assert plan.until_done is not None
     id = "%A_%a" if plan.request.array else "%j"
     head, _, tail = plan.until_done.runs_file.partition(id)
-    here = "" if head.startswith("/") else "$PWD/"
+    before = "$PWD" if plan.code is None else "$NEURONCTL_SUBMIT_DIR"
+    here = "" if head.startswith("/") else f"{before}/"
     job = "$chain" if plan.until_done.chain else plan.this_job
     return f"{here}{quote(head)}{job}{tail}"
 

@@ -317,6 +317,11 @@ class JobRequest:
         values.still_time,
         batch_only=True,
     )
+    snapshot: Optional[bool] = _job(
+        "--snapshot",
+        "Run from a copy of the code as it is now: what git tracks, or does not ignore.",
+        batch_only=True,
+    )
     monitor: Optional[bool] = _job(
         "--[no-]monitor",
         "Sample the use of GPUs, cores, and memory for 'neuronctl report'.",

@@ -71,6 +71,7 @@ class JobKeywords(TypedDict, total=False):
     setup: Texts
     setup_first: Texts
     signal: Text
+    snapshot: Optional[bool]
     stall: Text
     time: Text
     until_done: Optional[bool]

@@ -120,6 +120,21 @@ def log(context: RuleContext) -> Iterator[Violation]:
     yield Violation(f"{words}; {fails}", hint)
 
 
+@rule(ERROR, "NC413", "a secret that a snapshot would copy")
+def secret_in_snapshot(context: RuleContext) -> Iterator[Violation]:
+    for path, why in context.local.secrets_in_snapshot:
+        yield Violation(
+            f"--snapshot would copy {path}, which looks like a secret: {why}",
+            "list it in .gitignore: it is then linked, and not copied",
+        )
+
+
+@rule(WARNING, "NC414", "what does not come from the snapshot, or stays there")
+def around_snapshot(context: RuleContext) -> Iterator[Violation]:
+    for message, hint in context.local.around_snapshot:
+        yield Violation(message, hint)
+
+
 def _has_directives(body: str) -> bool:
     if "#SBATCH " not in body:
         return False

@@ -134,6 +134,10 @@ def submit_job(
         return None
     from neuronctl.submission.transaction import submit_draft
 
+    if judged is not None and judged.plan.code is not None:
+        from neuronctl.code_snapshot import make
+
+        make(judged.plan.code)
     try:
         with contextlib.nullcontext() if kept is None else kept.taken():
             done = submit_draft(

@@ -99,6 +99,7 @@ class PlannedJob:
             array=plan.request.array,
             submit_dir="" if submit_dir == cwd else submit_dir,
             runs=os.path.join(cwd, plan.until_done.runs_file) if plan.until_done else "",
+            snapshot=plan.code.place if plan.code else "",
         )
 
     def script(self) -> str:
@@ -170,7 +171,14 @@ def plan_job(
     cluster, how = recognise(catalog, request.cluster)
     request = _without_bad_nodes(located(request, cluster))
     conda = None if request.conda is None else find_conda(request.conda, request.from_here(""))
-    settle = partial(plan, cluster=cluster, interactive=interactive, recognised=how, conda=conda)
+    code = None
+    if request.snapshot:
+        from neuronctl.code_snapshot import look  # here, as few jobs have one
+
+        code = look(request.chdir or working_directory(), cluster)
+    settle = partial(
+        plan, cluster=cluster, interactive=interactive, recognised=how, conda=conda, code=code
+    )
     made = settle(request)
     choice = snapshot = None
     if request.partition == "auto":

@@ -7,7 +7,7 @@ import random
 import re
 import time
 from pathlib import Path
-from typing import Dict, Iterator, List, Tuple
+from typing import Dict, Iterator, List, Mapping, Tuple
 
 import pytest
 from harness import COMMENT, Sandbox, sandbox_up, wait_until
@@ -40,10 +40,15 @@ LOSS = re.compile(r"epoch (\d+) loss (\S+)$")
 class Going:
     """A job that goes on, and what it leaves in its directory."""
 
-    def __init__(self, sandbox: Sandbox, *words: str) -> None:
+    def __init__(
+        self, sandbox: Sandbox, *words: str, body: str = "", more: Mapping[str, str] = {}
+    ) -> None:
         self.sandbox = sandbox
-        sandbox.exec(["sh", "-c", "rm -rf going; mkdir going"])
-        for name, text in (("goes.py", PROGRAM), ("lines.sh", LINES), ("steps.yaml", STEPS)):
+        sandbox.exec(["sh", "-c", "rm -rf going; git init -q going"])
+        files = {"goes.py": PROGRAM, "lines.sh": LINES, "steps.yaml": STEPS, **more}
+        if body:
+            files, words = {**files, "body.sh": body}, (*words, "--body", "body.sh")
+        for name, text in files.items():
             sandbox.write(f"going/{name}", text)
         options = ["-p", "amd_a100nv_8", "-t", "10", "--field", "misc", "--appl", "pytorch"]
         options += ["--until-done", "--no-preflight", "--json", "-J", "goes"]
@@ -330,6 +335,35 @@ def test_nothing_begins_after_cancel(seed: int, going: Sandbox) -> None:
     time.sleep(12)  # a requeue takes less here
     assert job.exec("squeue", "-h") == ""
     assert job.lines("ran") == begun
+
+
+SNAPSHOT = """\
+echo "$(cat said) $PWD" >>"$NEURONCTL_SUBMIT_DIR/ran"
+until [ -e "$NEURONCTL_SUBMIT_DIR/go-$NEURONCTL_RUN" ]; do sleep 0.2; done
+[ "$NEURONCTL_RUN" = 2 ] || exit 75
+"""
+
+
+def test_a_snapshot_is_what_was_submitted(going: Sandbox) -> None:
+    """Whatever is edited while the job waits, and between two runs; then nobody needs it."""
+    job = Going(
+        *(going, "--gpus-per-node=1", "--snapshot", "--sbatch=hold"),
+        body=SNAPSHOT,
+        more={"said": "one"},
+    )
+    job.exec("sh", "-c", f"echo two >said; scontrol release {job.id}")
+    wait_until(lambda: len(job.lines("ran")) == 1)
+    assert f"job {job.id} needs it" in job.exec("neuronctl", "clean")
+    job.exec("sh", "-c", "echo three >said; touch go-1")
+    wait_until(lambda: len(job.lines("ran")) == 2)
+    job.exec("touch", "go-2")
+    assert job.ended() == "COMPLETED"
+    (said,) = set(job.lines("ran"))
+    words, place = said.split()
+    assert words == "one" and place.endswith("/code")
+    job.exec("touch", "-d", "2 hours ago", f"{place}/../snapshot.json")
+    assert "removed" in job.exec("neuronctl", "clean")
+    assert job.exec("ls", place, check=False) == ""
 
 
 @pytest.mark.long

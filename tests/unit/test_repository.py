@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from neuronctl.records.repository import state
+from neuronctl.repository import state
 
 
 def git(directory: Path, *argv: str) -> str:

@@ -1,0 +1,63 @@
+"""``neuronctl clean``: remove the snapshots that no job needs."""
+
+from __future__ import annotations
+
+from typing import Mapping, Optional
+
+import click
+
+from neuronctl.cli.job_options import catalog_option
+from neuronctl.cli.say import notify
+from neuronctl.code_snapshot import KeptSnapshot, kept_snapshots, places, remove
+from neuronctl.console import print_json, print_line
+from neuronctl.frozen import asdict
+from neuronctl.words import amount, moment
+
+
+@click.command("clean")
+@catalog_option
+@click.option("--dry-run", is_flag=True, help="Show what would be removed.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.clean/1).")
+def command(catalog: Optional[str], dry_run: bool, as_json: bool) -> None:
+    """Remove the copies of code (--snapshot) that no job needs.
+
+    Kept are those of jobs that wait or run, those that were submitted within the last hour, and
+    those into which a job has written: move that away, or remove it, first. If Slurm does not
+    respond, nothing is removed.
+    """
+    from neuronctl.catalog.loader import load
+    from neuronctl.catalog.local_cluster import recognise
+    from neuronctl.request.job_file import configured_cluster
+    from neuronctl.tracking.snapshots import jobs_of
+
+    cluster, _ = recognise(load(catalog), configured_cluster())
+    found = list(kept_snapshots(places(cluster)))
+    needed = jobs_of(snapshot.place for snapshot in found) if found else {}
+    rows = [(snapshot, _why(snapshot, needed)) for snapshot in found]
+    freed = 0
+    for snapshot, why in rows:
+        if not why:
+            freed += snapshot.bytes
+            if not dry_run:
+                remove(snapshot)
+    if as_json:
+        data = [{**asdict(snapshot), "kept": why} for snapshot, why in rows]
+        print_json("neuronctl.clean/1", {"dry_run": dry_run, "snapshots": data})
+        return
+    for snapshot, why in rows:
+        deed = "kept" if why else "would remove" if dry_run else "removed"
+        of = f"of {snapshot.root}, " if snapshot.root else ""
+        print_line(f"{deed:<13} {snapshot.place}  {of}{moment(snapshot.used)}{why and f': {why}'}")
+    notify(f"{amount(freed)} {'would be free' if dry_run else 'freed'}")
+
+
+def _why(snapshot: KeptSnapshot, needed: Mapping[str, int]) -> str:
+    """Why a snapshot is kept, or ""."""
+    if snapshot.place in needed:
+        return f"job {needed[snapshot.place]} needs it"
+    if snapshot.is_new:
+        return "it was submitted within the last hour"
+    if snapshot.written:
+        more = len(snapshot.written) - 1
+        return f"a job has written {snapshot.written[0]}" + (f" and {more} more" if more else "")
+    return ""

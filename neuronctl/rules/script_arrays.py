@@ -6,6 +6,7 @@ import re
 import shlex
 from typing import Dict, Iterator, Optional
 
+from neuronctl.batchscript.launches import CONTAINERS
 from neuronctl.batchscript.model import SourceSpan
 from neuronctl.batchscript.shell_text import INITIALIZES
 from neuronctl.rule_codes import NOTE, WARNING
@@ -38,6 +39,10 @@ def one_file(facts: ScriptFacts) -> Iterator[Violation]:
         )
     yield from _same_file(facts, array is not None)
     yield from _same_file_of_a_step(facts)
+    one_by_one = array is None or (array.value or "").endswith("%1")
+    if array is not None:
+        yield from _same_of_r(facts)
+    yield from _same_overlay(facts, not one_by_one)
 
 
 _PREPARES = frozenset(
@@ -87,6 +92,50 @@ def _same_file_of_a_step(facts: ScriptFacts) -> Iterator[Violation]:
                     "anew, and what others have written is lost",
                     f"write > {_with_index(word.value, '$SLURM_PROCID')}",
                     place=word.place,
+                )
+                return
+
+
+def _same_of_r(facts: ScriptFacts) -> Iterator[Violation]:
+    """``R CMD BATCH IN OUT``: without OUT, it is the name of IN with .Rout."""
+    moves = [command for command in facts.shell.calls("cd", "pushd") if None in command.arguments]
+    for command in facts.shell.calls("R") if not moves else ():
+        words = [word for word in command.words[1:] if not word.raw.startswith("-")]
+        if [word.raw for word in words[:2]] != ["CMD", "BATCH"] or len(words) < 3:
+            continue
+        out = words[3] if len(words) > 3 else words[2]
+        if out.value is not None:
+            name = out.value if len(words) > 3 else f"{re.sub('[.][Rr]$', '', out.value)}.Rout"
+            yield Violation(
+                f"every task of the array writes {name.rpartition('/')[2]}: each begins the file "
+                "anew, and what others have written is lost",
+                f"write {_with_index(name, f'${{{_INDEX}}}')} as the last word",
+                place=out.place,
+            )
+            return
+
+
+def _same_overlay(facts: ScriptFacts, array: bool) -> Iterator[Violation]:
+    """An image of a container's overlay that several jobs or tasks are to write."""
+    for start in facts.starts:
+        words = start.launch.command.words
+        tasks = (start.nodes or 1) * (start.each or 1)
+        at_once = array or tasks > 1 or (words and start.launch.command.background)
+        if not at_once or not any(word.basename in CONTAINERS for word in words):
+            continue
+        for word, following in zip(words, (*words[1:], None)):
+            name, equals, image = word.text.partition("=")
+            place = word if equals or following is None else following
+            image = (image if equals else following and following.text) or ""
+            own = re.search(r"SLURM_(ARRAY|JOB|PROC|LOCAL)|\$\$|RANDOM|mktemp", place.raw + image)
+            if name not in ("--overlay", "-o") or own or {*place.names} & {"i", "seed"}:
+                continue
+            if re.search(r"\.(ext3|img)(:rw)?$", image.strip("\"'")):
+                yield Violation(
+                    "an overlay image can be open for writing once: of several containers at once, "
+                    "all but the first fail",
+                    "add :ro behind it, or give each a copy of its own",
+                    place=place.place,
                 )
                 return
 

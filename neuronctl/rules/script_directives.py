@@ -358,6 +358,10 @@ def tasks_and_nodes(facts: ScriptFacts) -> Iterator[Violation]:
             )
 
 
+_LEAST_MB = 32
+"""Of memory, in which hardly a program starts."""
+
+
 @script_rule(WARNING, "NC612", "time or memory in another unit")
 def minutes(facts: ScriptFacts) -> Iterator[Violation]:
     for name in ("mem", "mem-per-cpu", "mem-per-gpu"):
@@ -365,6 +369,14 @@ def minutes(facts: ScriptFacts) -> Iterator[Violation]:
         count = digits(given.value) if given is not None else None
         many = facts.plan.cpus_per_task if facts.plan is not None and name == "mem-per-cpu" else 1
         gpus = facts.plan is not None and facts.plan.gpus_per_node > 0
+        each = facts.plan is not None and name == "mem-per-cpu"
+        cores = facts.plan.cores_per_node if facts.plan is not None and each else 1
+        if given is not None and count and not gpus and count * cores < _LEAST_MB:
+            yield Violation(
+                f"--{name}={count} is {count} MB: Python alone needs more",
+                f"if GB are meant, write {count}G",
+                place=given.place,
+            )
         if given is not None and count and count * many < 1000 and gpus:
             yield Violation(
                 f"--{name}={count} is {count} MB: a program that uses a GPU needs more",

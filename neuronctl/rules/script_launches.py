@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import warnings
 from difflib import get_close_matches as close_matches
 from typing import Iterator, Optional, Pattern, Tuple
 
@@ -22,6 +24,7 @@ from neuronctl.planning import JobPlan
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
+from neuronctl.rules.script_starts import ONLY_PREPARES
 from neuronctl.words import counted
 
 
@@ -418,6 +421,37 @@ def _reads_nothing(facts: ScriptFacts) -> Iterator[Violation]:
             )
 
 
+def _backslash_quotes(facts: ScriptFacts) -> Iterator[Violation]:
+    r"""``python -c '… \"…\" …'``: single quotes keep the backslashes, which Python cannot read."""
+    for launch in facts.every_launch if facts.header.for_bash else ():
+        for flag, word in zip(launch.own_words, launch.own_words[1:]):
+            code = word.value or ""
+            quoted = flag.raw == "-c" and word.raw.startswith("'") and word.raw.endswith("'")
+            mended = code.replace('\\"', '"')
+            if launch.kind == PYTHON and quoted and not _reads(code) and _reads(mended):
+                yield Violation(
+                    'single quotes keep the backslash of \\", and Python cannot read it: '
+                    "SyntaxError",
+                    'write " without the backslash',
+                    place=word.place,
+                    severity=WARNING,
+                )
+
+
+def _reads(code: str) -> bool:
+    """Whether Python can read a text."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Python's about escapes
+            ast.parse(code[:_LONGEST_CODE])
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+_LONGEST_CODE = 2000
+
+
 @script_rule(ERROR, "NC665", "program that is no program")
 def no_program(facts: ScriptFacts) -> Iterator[Violation]:
     """As srun and mpirun do it (tried on 22.05): they are no shells."""
@@ -444,8 +478,17 @@ def no_program(facts: ScriptFacts) -> Iterator[Violation]:
                 place=launch.place,
             )
     yield from _reads_nothing(facts)
+    yield from _backslash_quotes(facts)
     for command in facts.shell.commands if facts.header.for_bash else ():
         words = [word.raw for word in command.words[:2]]
+        if len(words) == 1 and re.fullmatch(r"~|/(home|scratch)/[\w-]+|[\w.~/-]+/", words[0]):
+            yield Violation(
+                f"{words[0]} is a directory, and no command",
+                f"write cd {words[0]}",
+                place=command.place,
+                severity=WARNING,
+            )
+            continue
         if words and re.match(r"[!%][a-z]", words[0]):
             yield Violation(
                 f"there is no command {words[0]}: this is a notebook's",
@@ -485,6 +528,8 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
         return
     programs = [launch for launch in facts.launches if is_own_program(launch) or _is_mpi(launch)]
     elsewhere = {*_GO_ELSEWHERE} - {"ray"}
+    if re.search(r"(?i)parsl", facts.text):
+        return  # which starts its workers with srun
     spread = plan.nodes > 1 or not facts.fixed_nodes
     if spread and elsewhere.isdisjoint(launch.name for launch in facts.launches):
         programs += [launch for launch in facts.launches if _alone(launch)]
@@ -504,6 +549,31 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
             + (meant if cores else ", or request --ntasks=1"),
             place=programs[-1].place,
             severity=NOTE if cores else WARNING,
+        )
+    elif not programs and plan.nodes > 1 and facts.fixed_nodes:
+        yield from _script_once(facts, plan)
+
+
+def _script_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
+    """Another script, which starts once in a job of several nodes."""
+    functions = {*re.findall(r"(?m)^[ \t]*(?:function[ \t]+)?([\w-]+)[ \t]*\(\)", facts.text)}
+    works = [
+        launch
+        for launch in facts.launches
+        if not (launch.command.captured or is_trifle(launch))
+        and launch.name not in ONLY_PREPARES | functions
+    ]
+    last = works[-1] if len(works) == 1 else None
+    if last is None or last.command.background or last.command.looped:
+        return
+    file = last.word if last.kind == PROGRAM else (last.own_words[1:2] or (last.word,))[0]
+    if re.search(r"\.(sh|bash)$", file.raw.strip("\"'")):
+        yield Violation(
+            f"{file.basename or file.raw} starts once, on the first node of {plan.nodes}: unless "
+            "it calls srun itself, the others do nothing",
+            "put srun before it to start it in every task, or request --nodes=1",
+            place=last.place,
+            severity=NOTE,
         )
 
 
@@ -729,6 +799,8 @@ def no_gpu(facts: ScriptFacts) -> Iterator[Violation]:
             "none: Slurm keeps them from it",
             "request them: #SBATCH --gpus-per-node=1",
             place=feature.place,
+            # A site may hand out the GPUs of such nodes without a request.
+            severity=NOTE if (feature.value or "").lower() == "gpu" else None,
         )
         return
     for command in facts.shell.commands:

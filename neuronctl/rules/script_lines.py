@@ -108,6 +108,11 @@ def own_directory(facts: ScriptFacts) -> Iterator[Violation]:
     # Whoever asks whether this is a job, or where the script came from, knows.
     if not facts.header.given or re.search(r"scontrol show job|Command=", facts.text):
         return
+    if re.search(
+        r"(\[|\btest) .{0,200}SLURM_SUBMIT_DIR.{0,200}\n?.{0,200}=.{0,9}SLURM_SUBMIT_DIR",
+        facts.text,
+    ):
+        return  # where it is known, another directory takes its place
     found = [
         assigned.word.place
         for assigned in facts.shell.assignments
@@ -423,6 +428,26 @@ def _grown_together(facts: ScriptFacts) -> Iterator[Violation]:
             )
 
 
+_LIST_GOES_ON = re.compile(r"^\s*(?:export\s+)?(\w*PATH\w*)=(\"?)[^\s\"'#;]*:(\\?)$")
+
+
+def _broken_list(facts: ScriptFacts) -> Iterator[Violation]:
+    """A list of directories over two lines, which bash divides."""
+    for number, line in enumerate(facts.lines[:-1] if facts.header.for_bash else (), 1):
+        match = _LIST_GOES_ON.match(line) if line.endswith((":", ":\\")) else None
+        after = facts.lines[number]
+        goes_on = re.match(r"\s+[/$~]" if match and match[3] else r"\s*[/$~][^\s=(]*$", after)
+        if match is None or match[2] or not goes_on:
+            continue
+        yield Violation(
+            f"this is no part of {match[1]}: bash ends a word at "
+            + ("the blanks that begin the line" if match[3] else f"the end of line {number}"),
+            f"write the whole of {match[1]} in one line",
+            place=SourceSpan(number + 1, len(after) - len(after.lstrip()) + 1, len(after) + 1),
+            severity=WARNING,
+        )
+
+
 def _with_blanks(facts: ScriptFacts) -> Iterator[Violation]:
     """An assignment that bash takes for a command: ``LR = 0.1``, ``$LR=0.1``."""
     if facts.unreadable is not None and not facts.unreadable.warning:
@@ -467,6 +492,7 @@ def lost_options(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _joined(facts)
     yield from _with_blanks(facts)
     yield from _grown_together(facts)
+    yield from _broken_list(facts)
     lost = [
         command
         for command in (facts.shell.commands if facts.header.for_bash else ())
@@ -474,7 +500,7 @@ def lost_options(facts: ScriptFacts) -> Iterator[Violation]:
         and command.place.line > 1
         and not facts.lines[command.place.line - 1][: command.place.column - 1].strip()
         and (
-            re.match(r"--?[A-Za-z]", command.words[0].raw)
+            re.match(r"--?[A-Za-z]|[+~]{0,2}[A-Za-z_]\w*[./][\w./]*=", command.words[0].raw)
             or re.search(r"\\[ \t]+$", facts.lines[command.place.line - 2])
         )
         # Where bash joins the two lines, it is the first word all the same.
@@ -510,7 +536,7 @@ def lost_options(facts: ScriptFacts) -> Iterator[Violation]:
     for command in lost:
         number = command.place.line - 1
         edit = mends.get(command.place.line)
-        if edit is None and (told or not command.words[0].raw.startswith("-")):
+        if edit is None and (told or not re.match(r"-|[^\s/]+=", command.words[0].raw)):
             continue  # all of them follow from the first
         told = told or edit is None
         why = "the line above does not end with a backslash"
@@ -733,6 +759,7 @@ def not_set(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _misspelled(facts, used)
     yield from _set_in_a_comment(facts, used)
     yield from _set_too_late(facts)
+    yield from _of_a_launcher(facts)
     yield from _kept_by_quotes(facts)
 
 
@@ -765,6 +792,30 @@ def _not_set_by_slurm(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterat
                 f"write ${near[0]}",
                 place=place,
             )
+
+
+_OF_MPI = re.compile(
+    r"\$\{?((?:OMPI_COMM_WORLD|MV2_COMM_WORLD|PMI|PMIX)_(?:LOCAL_)?(?:RANK|SIZE))\b(?!\}?:)"
+)
+
+
+def _of_a_launcher(facts: ScriptFacts) -> Iterator[Violation]:
+    """A rank of mpirun's that the batch shell asks for, which mpirun has not started."""
+    if facts.plan is None or not facts.header.given or not facts.header.for_bash:
+        return
+    if re.search(r"\$0|BASH_SOURCE|<<|^\s*(function\s+\w|\w+\s*\(\))", facts.text, re.MULTILINE):
+        return  # another shell may read it
+    for number, line in enumerate(facts.lines, 1):
+        test = re.match(r"\s*(?:(?:el)?if|while|until)?\s*(\[\[? .*)", line)
+        match = _OF_MPI.search(test[1]) if test else None
+        if match and "'" not in line and f"{match[1]}=" not in facts.text:
+            yield Violation(
+                f"${match[1]} is empty here: mpirun sets it for what it starts, and not for the "
+                "batch shell",
+                "ask for it in a script that mpirun starts",
+                place=SourceSpan(number, len(line) - len(line.lstrip()) + 1, len(line) + 1),
+            )
+            return
 
 
 _SETTERS = re.compile(r"\b(for|read|mapfile|readarray|local|declare|getopts)\b")

@@ -89,6 +89,8 @@ _COPIES = re.compile(r"\b(cp|mv|rsync|tar|scp|rclone|zip|install|gsutil|aws|find
 def left_on_the_node(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _left_out(facts)
     yield from _on_the_first_node(facts)
+    yield from _nowhere_filled(facts)
+    yield from _redirected(facts)
     yield from _written_here(facts)
     for launch in facts.launches:
         if launch.command.captured or not (launch.is_launcher or launch.kind in (PYTHON, SHELL)):
@@ -141,6 +143,70 @@ def _on_the_first_node(facts: ScriptFacts) -> Iterator[Violation]:
                     return
 
 
+_DATA = re.compile(
+    r"--?(\w+[_.-])?(data|dataset|dataroot|input|train|images?)([_.-]?(dir|root|path))?"
+)
+
+
+def _nowhere_filled(facts: ScriptFacts) -> Iterator[Violation]:
+    """Data of a directory of the node, which a step on several nodes reads and none has filled."""
+    if facts.plan is None or facts.plan.nodes < 2 or facts.shell.calls("sbcast"):
+        return
+    for start in facts.starts:
+        launch = start.launch
+        if launch.kind != PYTHON or (start.nodes or 1) < 2 or not start.outer:
+            continue
+        before = [
+            other
+            for other in facts.launches
+            if other.command.place.line < start.outer[0].command.place.line
+        ]
+        # What an earlier step does, or a program that goes to the nodes itself, is not known.
+        if any(other.is_launcher and not other.command.captured for other in before):
+            return
+        if any(other.kind == SHELL for other in start.outer):
+            return  # it may fill it first
+        # Whatever fills it here does so on the first node.
+        fills = [other for other in before if other.kind != PYTHON and other.word.raw[:1] in "./"]
+        own = launch.own_words[1:]
+        for word, following in zip(own, (*own[1:], None)):
+            name, equals, value = word.text.partition("=")
+            path = _value(facts, value if equals else following.text if following else "")
+            path = path.strip("\"'")
+            if fills and _DATA.fullmatch(name) and OF_THE_NODE.match(path) and len(path) > 5:
+                yield Violation(
+                    f"{path} is on each node by itself, and what line "
+                    f"{fills[-1].place.line} puts there is on the first of {start.nodes}",
+                    'fill it on each: srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 '
+                    f"{fills[-1].word.raw} …",
+                    place=word.place,
+                )
+                return
+
+
+def _redirected(facts: ScriptFacts) -> Iterator[Violation]:
+    """The output of a program that goes to a file of the node, which nothing uses later."""
+    for launch in facts.launches:
+        command = launch.command
+        if command.captured or not (launch.is_launcher or launch.kind == PYTHON):
+            continue
+        for word in command.writes:
+            path = word.text.strip("\"'")
+            head = OF_THE_NODE.match(path)
+            name = path.rpartition("/")[2]
+            if head is None or not name or re.search(r"(?i)log|err|^\W", name):
+                continue
+            used = sum(name in line or head[1] in line for line in facts.lines) > 1
+            if not used and not launch.command.looped:
+                yield Violation(
+                    f"{path} is on the node alone, and nothing copies it from there: when the job "
+                    "has ended, it is out of reach, or deleted",
+                    "write to a directory that all nodes share",
+                    place=word.place,
+                )
+                return
+
+
 def _left_out(facts: ScriptFacts) -> Iterator[Violation]:
     """A directory that ``cp`` leaves out, since it has no ``-r``."""
     for command in facts.shell.calls("cp"):
@@ -163,7 +229,7 @@ def _written_here(facts: ScriptFacts) -> Iterator[Violation]:
     runs = {
         id(run.command): run
         for run in facts.launches
-        if run.kind == PYTHON or run.name in ("julia", "matlab", "octave", "Rscript")
+        if run.kind == PYTHON or run.name in ("R", "julia", "matlab", "octave", "Rscript")
     }
     for command in facts.shell.commands:
         if command.name in ("cd", "pushd") and len(command.words) > 1 and not command.captured:

@@ -9,7 +9,7 @@ from typing import Iterator, List, Optional, Sequence, Set, Tuple
 
 from neuronctl.batchscript.launches import PYTHON, SHELL, Launch
 from neuronctl.batchscript.model import SCRIPT, SourceSpan
-from neuronctl.batchscript.shell_text import Assignment
+from neuronctl.batchscript.shell_text import Assignment, Command
 from neuronctl.batchscript.values import digits
 from neuronctl.masking import MASK, Masker, is_secret, is_secret_value, listed_variables
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
@@ -474,6 +474,10 @@ def _reads_profile(facts: ScriptFacts) -> bool:
     return any(re.fullmatch(r"[-–—][a-z]*[li][a-z]*|--login", word) for word in words)
 
 
+def _loads_spack(command: Command) -> bool:
+    return any("spack" in word.raw for word in command.words[1:])
+
+
 @script_rule(WARNING, "NC638", "environment that is not activated")
 def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
     # Whatever is sourced, evaluated or loaded before it may define conda.
@@ -503,7 +507,11 @@ def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
         if command.name == "source":  # which conda has beside itself
             readers.append("conda")
         before = [
-            other for other in facts.shell.calls(*readers) if other.place.line < command.place.line
+            other
+            for other in facts.shell.calls(*readers)
+            if other.place.line < command.place.line
+            # A module has spack's functions if it is one of spack.
+            and not (spack and other.name in ("module", "ml") and not _loads_spack(other))
         ]
         if not before and not (command.name == "source" and facts.shell.assigned("PATH")):
             perhaps = command.name == "source"  # activate is a file there
@@ -596,7 +604,9 @@ def secrets(facts: ScriptFacts) -> Iterator[Violation]:
         if MASK in masked and MASK not in line:
             head, _, tail = masked.partition(MASK)
             value = line[len(head) : len(line) - len(tail)].strip("'\"")
-            if not _PLACEHOLDER.fullmatch(value):
+            # What a command prints is not in the script.
+            made = line[len(head) :].lstrip('"').startswith("$(")
+            if not (made or _PLACEHOLDER.fullmatch(value)):
                 places.append(SourceSpan(number, len(head) + 1, len(line) - len(tail) + 1))
     for place in places:
         if place.line not in lines:

@@ -387,10 +387,48 @@ DEFECTS += [
     ("NC663", GPU, "singularity exec x.sif python t.py@@"),
     ("NC663", GPUS, "srun apptainer run -B /x x.sif@@"),
     ("NC664", f"{GPU} -t 1:00:00", "timeout 2h python t.py@@\npython u.py"),
+    ("NC612", "#SBATCH -p cpu -N 1\n#SBATCH --mem-per-cpu=1@@", RUN),
+    ("NC612", "#SBATCH -p cpu -N 1 -n 4\n#SBATCH --mem=8@@", "srun ./x"),
+    ("NC624", ONE_EACH, "./scripts/train.sh@@"),
+    ("NC624", ONE_EACH, "bash train.sh --lr 1@@"),
+    ("NC649", GPU, "python t.py a=1\n  train.lr=2@@ \\\n  b=3"),
+    ("NC649", GPU, "export PYTHONPATH=/a:/b:\\\n  /c:$PYTHONPATH@@\npython t.py"),
+    ("NC649", GPU, "export LD_LIBRARY_PATH=/a/lib:\n/b/lib@@\npython t.py"),
+    ("NC652", TWO, "./unpack.sh\nD=/tmp/set\nsrun python t.py --data_dir $D@@"),
+    ("NC652", GPU, "python t.py > /tmp/table.csv@@"),
+    ("NC652", GPU, "cd $TMPDIR\nR CMD BATCH fit.R@@"),
+    ("NC653", f"{GPU} --array=1-4", "R CMD BATCH --no-save fit.R@@"),
+    ("NC653", f"{GPU} --array=1-4", "R CMD BATCH --no-save fit.R fit.Rout@@"),
+    ("NC653", f"{GPU} --array=1-4", "singularity exec --nv --overlay a.ext3:rw x.sif ./t@@"),
+    ("NC653", GPUS, "srun apptainer exec --nv --overlay=a.img x.sif ./t@@"),
+    ("NC665", GPU, "python -c 'print(\\\"a\\\")'@@"),
+    ("NC665", GPU, "/home/me; date@@\npython t.py"),
 ]
 
 # (code that must not be found, directives, commands): right, and almost one of the above.
 RIGHT: List[Tuple[str, str, str]] = [
+    ("NC612", "#SBATCH -p cpu -N 1 -n 64 --mem-per-cpu=1", "srun ./x"),
+    ("NC624", ONE_EACH, "srun ./scripts/train.sh"),
+    ("NC624", ONE_EACH, "./prepare.sh\n./train.sh"),
+    ("NC624", TWO, "module load parsl\npython workflow.py"),
+    ("NC640", GPU, 'TOKEN=$(python3 -c "import secrets; print(secrets.token_hex(24))")'),
+    (
+        "NC645",
+        GPU,
+        'D=$(dirname "$0")\nif [ -f "$SLURM_SUBMIT_DIR/a" ]; then\n'
+        '  D="$SLURM_SUBMIT_DIR"\nfi\npython $D/t.py',
+    ),
+    ("NC649", GPU, "python t.py a=1 \\\n  train.lr=2 \\\n  b=3"),
+    ("NC649", GPU, "export PYTHONPATH=/a:/b:\\\n/c:$PYTHONPATH\npython t.py"),
+    ("NC652", TWO, "srun --ntasks-per-node=1 ./unpack.sh\nsrun python t.py --data_dir /tmp/set"),
+    ("NC652", TWO, "./unpack.sh\nsrun python t.py --data_dir /scratch/set"),
+    ("NC652", GPU, "python t.py > /tmp/table.csv\ncp /tmp/table.csv ~/"),
+    ("NC652", GPU, "python t.py > /tmp/train.log"),
+    ("NC653", f"{GPU} --array=1-4", "R CMD BATCH fit.R fit-$SLURM_ARRAY_TASK_ID.Rout"),
+    ("NC653", f"{GPU} --array=1-4", "singularity exec --overlay a.ext3:ro x.sif ./t"),
+    ("NC653", GPU, "singularity exec --overlay a.ext3:rw x.sif ./t"),
+    ("NC665", GPU, 'python -c \'print("a")\'\npython -c \'print("a\\"b")\''),
+    ("NC665", GPU, "cd /home/me; date\n./bin/x\n/home/me/x"),
     ("NC660", GPU, "PATH=$PATH:x\nIFS=,\npython t.py"),
     ("NC660", GPU, "run() {\n  python t.py $out\n}\nout=results\nrun"),
     ("NC660", GPU, "out=a\npython t.py --out $out\nout=b\npython t.py --out $out"),
@@ -798,3 +836,33 @@ def test_a_script_that_starts_nothing(commands: str, found: bool, small: Catalog
     text = f"#!/bin/bash -l\n{GPU}\n{commands}\n"
     findings = judge_text("job.sh", text, small, small.clusters["small"]).findings
     assert ("NC666" in {one.finding.code for one in findings}) == found
+
+
+@pytest.mark.parametrize(
+    ("commands", "found"),
+    [
+        ("if [ $OMPI_COMM_WORLD_RANK -eq 0 ]; then\n  ./a\nfi\n./b", True),
+        ('[[ "${PMI_RANK}" == 0 ]] && ./a', True),
+        ("if [ ${PMI_RANK:-0} -eq 0 ]; then\n  ./a\nfi", False),
+        ("mpirun bash -c '[ $PMI_RANK -eq 0 ] && ./a'", False),
+        ("f() {\n  [ $PMI_RANK -eq 0 ] && ./a\n}\nexport -f f\nmpirun f", False),
+    ],
+)
+def test_a_rank_of_mpirun_in_the_batch_shell(commands: str, found: bool, small: Catalog) -> None:
+    text = f"#!/bin/bash -l\n{GPU}\n{commands}\n"
+    findings = judge_text("job.sh", text, small, small.clusters["small"]).findings
+    assert ("NC660" in {one.finding.code for one in findings}) == found
+
+
+@pytest.mark.parametrize(("module", "found"), [("gcc", True), ("spack/0.20", False)])
+def test_a_module_of_spack(module: str, found: bool, small: Catalog) -> None:
+    text = f"#!/bin/bash\n{GPU}\nmodule load {module}\nspack load openfoam\n./Allrun\n"
+    findings = judge_text("job.sh", text, small, small.clusters["small"]).findings
+    assert ("NC638" in {one.finding.code for one in findings}) == found
+
+
+def test_a_feature_named_gpu_is_only_noted(small: Catalog) -> None:
+    text = "#!/bin/bash -l\n#SBATCH -p cpu --constraint=gpu\npython t.py\n"
+    findings = judge_text("job.sh", text, small, small.clusters["small"]).findings
+    said = [one.finding.severity for one in findings if one.finding.code == "NC628"]
+    assert said == ["note"]

@@ -1,7 +1,7 @@
 r"""Tables, text and JSON on standard output; the only module that imports rich.
 
 On a terminal, a table is fitted to its width and styled. In a pipe or a file it is plain aligned
-text, never cut and never folded, and rich is not imported for it.
+text, for which rich is not imported: never cut and never folded, unless $COLUMNS says how wide.
 
 Text from files, job names and Slurm cannot steer the terminal: there is no markup, and control
 characters are written out as ``\x1b``. Colours: as ``--color`` says, else NO_COLOR, else
@@ -115,9 +115,10 @@ def print_table(
     out = file or sys.stdout
     if title:
         print_text(title, "bold", file=out)
-    on_terminal, left = is_terminal(out), iter(rows)
+    fits = is_terminal(out) or os.environ.get("COLUMNS", "").isdigit()
+    width, left = terminal_width() if fits else sys.maxsize, iter(rows)
     page = _page(left)
-    shown = _shown(columns, page, terminal_width()) if on_terminal else range(len(columns))
+    shown = _shown(columns, page, width) if fits else range(len(columns))
     kept = [columns[n] for n in shown]
     headers = [column.header for column in kept]
     widths = list(map(cell_width, headers))
@@ -126,8 +127,10 @@ def print_table(
         widths = [
             max(widths[n], *(cell_width(row[n]) for row in cells), 0) for n in range(len(kept))
         ]
-        if has_styles(out):
-            width = terminal_width() if on_terminal else sys.maxsize
+        folded = sum(widths) + GAP * (len(widths) - 1) > width
+        if folded:
+            _fold(kept, cells, bool(headers), out, width)
+        elif has_styles(out):
             _draw(kept, headers, cells, widths, out, width)
         else:
             for line in _aligned(kept, [headers, *cells] if headers else cells, widths):
@@ -280,9 +283,6 @@ def _draw(
     width: int,
 ) -> None:
     console = _rich_console(out, width)
-    if sum(widths) + GAP * (len(widths) - 1) > console.width:
-        console.print(_folded(columns, rows, bool(headers)))
-        return
     # For 100 rows this takes 4 ms, and rich's Table 120 ms.
     from rich.segment import Segment, Segments
 
@@ -300,7 +300,13 @@ def _draw(
     console.print(Segments(segments), soft_wrap=True, end="")
 
 
-def _folded(columns: Sequence[Column], rows: Sequence[Sequence[str]], with_headers: bool) -> Any:
+def _fold(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    with_headers: bool,
+    out: TextIO,
+    width: int,
+) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -322,7 +328,14 @@ def _folded(columns: Sequence[Column], rows: Sequence[Sequence[str]], with_heade
         )
     for row in rows:
         table.add_row(*(Text(cell, column.style_of(cell)) for column, cell in zip(columns, row)))
-    return table
+    console = _rich_console(out, width)
+    if has_styles(out):
+        console.print(table)
+        return
+    with console.capture() as drawn:
+        console.print(table)
+    for line in drawn.get().splitlines():
+        _write(out, line.rstrip() + "\n")
 
 
 def _rich_console(out: TextIO, width: int) -> Any:

@@ -116,10 +116,16 @@ def clean_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         runtime.mkdir(mode=0o700)
         patch.setenv("XDG_RUNTIME_DIR", str(runtime))
         patch.setenv("NEURONCTL_SANDBOX", f"tests-{os.getpid()}")  # not the one of who runs them
-        patch.setenv("COLUMNS", "80")
         patch.setenv("LC_ALL", "C.UTF-8")
         patch.setenv("PYTHONWARNINGS", "error")
-        for name in ("FORCE_COLOR", "CLICOLOR_FORCE", "NO_COLOR", "CI", "PYTHONUNBUFFERED"):
+        for name in (
+            "FORCE_COLOR",
+            "CLICOLOR_FORCE",
+            "NO_COLOR",
+            "CI",
+            "COLUMNS",
+            "PYTHONUNBUFFERED",
+        ):
             patch.delenv(name, raising=False)
         yield
 

@@ -89,6 +89,15 @@ def test_elsewhere_nothing_is_cut_or_folded() -> None:
     assert long in plain(COLUMNS, [["a", "1", long, "x"]])[1]
 
 
+def test_elsewhere_columns_says_how_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "")
+    for width in (40, 24):
+        monkeypatch.setenv("COLUMNS", str(width))
+        assert plain(COLUMNS, ROWS) == on_terminal(monkeypatch, width)
+    monkeypatch.setenv("COLUMNS", "none")
+    assert len(plain(COLUMNS, ROWS)) == 3
+
+
 def test_a_wide_terminal_shows_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     assert on_terminal(monkeypatch, 80) == plain(COLUMNS, ROWS)
 

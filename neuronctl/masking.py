@@ -31,6 +31,8 @@ _HINTS = (
 _HINT = rf"(?i){'|'.join(_HINTS)}"
 _WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[가-힣]+"
 
+_PARTICLE = "(?<=[가-힣]{2})[은는이가]$"
+
 _PASSWORDS = r"""\w*(?:password|passwd|passphrase|passcode)s?|pwd|\w*requirepass
     |\w*(?:비밀번호|비번|암호|패스워드)""".replace("\n    ", "")
 _SHORT_PASSWORDS = (
@@ -80,7 +82,7 @@ def _kind(name: str) -> int:
     """What the name of a variable, option, or key says of its value."""
     if name in ("PWD", "OLDPWD") or not any(map(name.casefold().__contains__, _HINTS)):
         return _NONE
-    words = [word.lower() for word in re.findall(_WORDS, name)]
+    words = [re.sub(_PARTICLE, "", word.lower()) for word in re.findall(_WORDS, name)]
     while words and (words[-1].isdigit() or words[-1] in _SUFFIXES):
         words.pop()
     found = _NONE
@@ -310,15 +312,15 @@ _PROGRAMS = {
         | cat \s (?= <<[^\n|]{{1,80}} \| \s{{0,9}} {_READERS} ) )
         {_HERE} {_ANY}""",
     "<(": rf"""(?: -[\w-]{{0,20}} (?: pass | token | secret | key ) [\w-]{{0,20}} | sshpass \s -f )
-        [ =\x1f]? <\( \s{{0,9}} {_ECHO} {_ANY}""",
+        [ =\x1f]? <\( \s{{0,9}} {_ECHO} (?! ['"]? \{{ ) {_ANY}""",
     "pgpass": r"""[\w.*-]{1,60} : (?: [0-9]{2,5} | \* ) : [\w*.-]{1,60} : [\w*.-]{1,60} :
         (?P<value> [^\s'"\\]{1,200} )""",
     "base64": r"""(?: echo | printf ) \s (?: (?: -\w{1,3} | ['"]?%s:%s['"]? ) \s{1,9} ){0,2} ['"]?
         [\w.@-]{1,60} [: ] (?P<value> [^\s'"|;]{1,200} ) (?= ['"]? \s{0,9} \| \s{0,9} base64 )""",
     ">": rf"""{_ECHO}
         ['"]? (?P<value> [^\s'"|;<>]{{1,500}} ) (?= ['"]? \s{{0,9}} >{{1,2}} \s{{0,9}}
-        [^\s;|&]{{0,200}}? (?i: passw(?:or)?d | token | secret | api_?key ) (?: \.\w{{1,5}} )?
-        ['"]? (?: [\s;&)] | \Z ) )""",
+        [^\s;|&]{{0,200}}? (?i: passw(?:or)?d | token | secret | (?: api | wandb ) _?key )
+        (?: \.\w{{1,5}} )? ['"]? (?: [\s;&)] | \Z ) )""",
     "<<<": rf"{_READERS} [^\n|;&]{{0,200}} <<< \s{{0,9}} {_ANY}",
     "(": r"""(?: [\w.]{1,60} \. )? (?: login | authenticate | \w{0,9}BasicAuth ) \(
         \s{0,9} [\w.'"@=]{1,100} \s{0,9} , \s{0,9} ['"] (?P<value> [^\s'"]{4,200} ) (?=['"])""",
@@ -339,10 +341,13 @@ _WORD = r"""(?xs) (?P<value> (?: \$\( (?: [^()] | \( [^()]{0,500} \) ){0,500} \)
     | [^\s;&|<>()'"\\] ){1,5000} )"""
 # What follows of a list of variables, --export=HF_TOKEN=x,A=1, is no longer the value.
 _ITEM = r"""(?xs) (?: '[^']*' | "[^"]*" | , (?! [A-Za-z_][\w.+-]{0,100} = ) | [^,] )+"""
-_LITERAL = r"""(?x) (?P<call> [A-Za-z_][\w.]{0,60} \( [ ]{0,9} (?: default [ ]? = [ ]? )? )?
+_LITERAL = r"""(?x)
+    (?: [\w.]{0,60} (?: SecretStr \( | (?i: field ) \( [ ]{0,9} default [ ]? = ) [ ]? )?
+    (?P<call> [A-Za-z_][\w.]{0,60} \( [ ]{0,9} (?: default [ ]? = [ ]? )? )?
     [rbfuRBFU]{0,2} (?P<value> \'{3} [^']{1,5000} \'{3} | "{3} [^"]{1,5000} "{3}
     | \\?' [^'\n]{0,5000} ' (?: [ ]? ' [^'\n]{1,5000} ' )?
     | \\?" [^"\n]{0,5000} " (?: [ ]? " [^"\n]{1,5000} " )? )"""
+_KEY = r"""(?:'[^'\n]{1,100}'|"[^"\n]{1,100}")"""
 _BARE = r"""(?P<value>[^\s'",;&)\]}<>]{1,5000})"""
 
 # What may be between a name and its value.
@@ -361,8 +366,10 @@ _INSTEAD = r"""(?x) (?: [(\[] \s{0,9}
     (?= [rbfuRBFU]{0,2} ['"] )"""
 _BELOW = r"""(?x) (?: [|>] [+-]? )? [ \t]{0,9} \n [ \t]{1,40} (?: (?: - | value: ) [ \t]{1,9} )?
     (?= [^\s:]{1,5000} [ \t]{0,9} (?: \n | \Z ) )"""
-_SAID = r"""(?x) [ \t] is [ \t] (?= \S{0,99} [0-9] ) (?= \S{0,99} [A-Za-z] )
-    (?P<value> [\w!@#$%^&*?-]{6,100} ) [.]? [ \t]{0,9} (?= \n | \Z )"""
+_SAID = r"""(?x) (?: (?: [ \t] \w{1,20} ){0,4} [ \t] is )? [ \t]
+    (?= \S{0,99} [0-9] ) (?= \S{0,99} [A-Za-z] ) (?! (?i: sha | md | aes | rsa | argon ) [0-9] )
+    (?P<value> [\w!@#$%^&*?-]{6,100} ) [.]? [ \t]{0,9}
+    (?: (?: 입니다 | 이다 | 임 | 이?예요 ) [.]? [ \t]{0,9} )? (?= \n | \Z )"""
 _BLANK = r"[ \t]{1,100}(?:\\\n[ \t]{0,100})?"
 _CONTENT = r"[^<>]{0,200}>(?P<value>[^<>\n]{1,500})</"
 # <name>K</name><value>V</value>, name="K" value="V", add_argument("--k", default="V")
@@ -382,6 +389,9 @@ _SETTERS = {
         (?: <<< [ \t]{{0,100}} | <[ \t](?=<\() | {_HERE} )""",
     ),
 }
+_READ = ("read", "mapfile", "readarray")
+_KEEPERS = (("rclone", "config"), ("dvc", "modify"), ("consul", "put"), ("ngrok", "ngrok"))
+"""Programs that keep a name and its value, and what they are told to do."""
 _NETRC = frozenset(("machine", "login", "account", "default"))
 
 
@@ -530,6 +540,22 @@ class _Name:
             place = comma.end()
         return found
 
+    def _values(self, place: int) -> _Spans:
+        """What is secret of the values of a dictionary that begins here, each with its key."""
+        found: _Spans = []
+        for _ in range(99):
+            literal = _at(rf"\s{{0,20}}{_KEY}\s{{0,9}}:\s{{0,9}}", self.text, place)
+            value = None if literal is None else _at(_LITERAL, self.text, literal.end())
+            if value is None or value["call"]:
+                break
+            if _random(value["value"]):
+                found += self._judged(*value.span("value"), sure=False)
+            comma = _at(r"\s{0,20},", self.text, value.end())
+            if comma is None:
+                break
+            place = comma.end()
+        return found
+
     def _compared(self) -> _Spans:
         """As in if NAME == "V"."""
         sign = _at(r"\s{0,9}[=!]==?\s{0,9}", self.text, self.behind)
@@ -539,11 +565,14 @@ class _Name:
         return self._judged(*literal.span("value"), sure=False)
 
     def _said(self) -> _Spans:
-        """As in "the password is V"."""
-        if self.kind != _PASSWORD:
-            return []
+        """As in "the password is V", or in Korean, which has no word between, or one after it."""
         value = _at(_SAID, self.text, self.end)
-        return [] if value is None else self._judged(*value.span("value"), sure=True)
+        if value is None:
+            return []
+        said = " is" in value[0][: value.start("value") - value.start()] or not self.name.isascii()
+        if not said or not (self.kind in (_PASSWORD, _LOGIN) or _random(value["value"])):
+            return []
+        return self._judged(*value.span("value"), sure=True)
 
     def _tight(self) -> Optional[_Spans]:
         """As in NAME=V in a shell, a URL, a list of variables, or a call."""
@@ -600,6 +629,10 @@ class _Name:
         if sign is None or (sign[0].startswith("=") and not self.is_closed and self.quote):
             return None
         place = sign.end()
+        anchor = _at(r"[&!][\w!-]{1,60}[ \t]{1,9}(?=\S)", text, place)
+        place = place if anchor is None else anchor.end()
+        if text[place : place + 1] == "{":
+            return self._values(place + 1)
         in_list = text[place : place + 1] == "["
         moved = _at(_INSTEAD if "=" in sign[0] or in_list else _BELOW, text, place)
         place = place if moved is None else moved.end()
@@ -620,7 +653,8 @@ class _Name:
         rest = text[place : text.find("\n", place) % (len(text) + 1)][:300]
         word = bare["value"]
         known = _kind(word) if re.fullmatch(_IDENTIFIER, word) else _NONE
-        if re.match(_CODE, rest) or known or word in _TYPES or ("." in word.strip(".") and known):
+        is_call = re.match(_CODE, rest) and not (_random(word) and rest[len(word) :][:1] == " ")
+        if is_call or known or word in _TYPES or ("." in word.strip(".") and known):
             return []
         ends = re.match(r"\s*(?:$|#|[,}\])'\"])", rest[len(word) :]) is not None
         if self.kind == _PASSWORD:
@@ -650,8 +684,9 @@ class _Name:
         else:
             words = self.before.split()
             command = next((word for word in reversed(words) if not word.startswith("-")), "")
-            reads = next((word for word in words if word in ("read", "mapfile", "readarray")), "")
-            command = reads or command
+            command = next((word for word in words if word in _READ), command)
+            if any(program in words and verb in words for program, verb in _KEEPERS):
+                command = "set"
             alone = not words and _at(r"(?m)[ \t]{1,100}\S+[ \t]*$", text, self.end) is not None
             pattern = _SETTERS.get(command) if command != "printf" or "-v" in words else None
             in_netrc = not _NETRC.isdisjoint(re.split(r"\s|['\"]|\\n", self.before)[:-1])
@@ -937,7 +972,26 @@ def _without_forms(text: str) -> str:
     folded = text.casefold()
     if any(map(folded.__contains__, _IN_HEADERS)):
         text = re.sub(_HEADER, _in_header, text)
+    if "'," in text or '",' in text:
+        text = re.sub(_ARGV, _in_argv, text)
     return _by_programs(text)
+
+
+_ARGV = rf"{_KEY}(?:\s{{0,9}},\s{{0,9}}{_KEY}){{1,100}}"
+
+
+def _in_argv(match: re.Match[str]) -> str:
+    """Mask the words of a program's call as Python has it: ["curl", "-u", "kim:V"]."""
+    found = [word.span() for word in re.finditer(_KEY, match[0])]
+    words = [match[0][first + 1 : last - 1] for first, last in found]
+    joined = _BETWEEN.join(words)
+    shown = _by_programs(joined).split(_BETWEEN)
+    if len(shown) != len(words) or shown == words:
+        return match[0]
+    text = match[0]
+    for (first, last), word in zip(found[::-1], shown[::-1]):
+        text = text[: first + 1] + word + text[last - 1 :]
+    return text
 
 
 def _by_programs(text: str) -> str:

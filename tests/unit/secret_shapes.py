@@ -861,6 +861,176 @@ pip install --index-url https://__token__:§Rk3vPz8WqT1mYc6LsX0d§@h.org/simple 
 # 토큰 = §Rk3vPz8WqT1mYc6LsX0d§
 # password is §maehwa91§
 if [ "$PASSWORD" = "§maehwa91§" ]; then
+storage:¶  user: kim¶  password: §sommerwind7§
+wandb: {api_key: §9f2c41d07be85a6638e1c4fa0b7d2e95c3a8814f§, project: x}
+[database]¶user = kim¶password = §sommerwind7§
+printf 'machine api.wandb.ai\n  login user\n  password §9f2c41d07be85a6638e1c4fa0b7d2e95c3a8814f§\n' > ~/.netrc
+<server><id>nexus</id><username>kim</username><password>§sommerwind7§</password></server>
+<add key="ApiKey" value="§h7Kq9ZpLw2Vd§"/>
+python - <<EOF¶import wandb¶wandb.login(key="§9f2c41d07be85a6638e1c4fa0b7d2e95c3a8814f§")¶EOF
+python - <<EOF¶from huggingface_hub import login¶login(token='§h7Kq9ZpLw2Vd§')¶EOF
+python -c "import os; os.environ['COMET_API_KEY']='§h7Kq9ZpLw2Vd§'; import train"
+python -c "import os; os.environ.setdefault('NEPTUNE_API_TOKEN', '§h7Kq9ZpLw2Vd§')"
+python - <<EOF¶os.environ.update(HF_TOKEN='§h7Kq9ZpLw2Vd§', X='1')¶EOF
+p.add_argument('--api-key', type=str, default='§h7Kq9ZpLw2Vd§', help='key')
+class C:¶    db_password: str = field(default='§sommerwind7§')
+engine = create_engine('postgresql://kim:§sommerwind7§@db.example.org/runs')
+export MLFLOW_TRACKING_PASSWORD=§sommerwind7§
+export AWS_SECRET_ACCESS_KEY='§wJalr/XUtnFEMI+K7MDENG0bPxRfiCYzx9q2LmAb§'
+declare -x OPENAI_API_KEY=§h7Kq9ZpLw2Vd§
+readonly DB_PASS=§sommerwind7§
+typeset -x PGPASSWORD=§sommerwind7§
+env GITLAB_TOKEN=§h7Kq9ZpLw2Vd§ python t.py
+PGPASSWORD=§sommerwind7§ psql -h db -U kim runs
+read -r TOKEN <<< '§h7Kq9ZpLw2Vd§'
+set -- --password §sommerwind7§
+declare -A CREDS=([user]=kim [password]=§sommerwind7§)
+curl -H 'Authorization: Bearer §h7Kq9ZpLw2Vd§' https://api.example.org
+curl -H "PRIVATE-TOKEN: §h7Kq9ZpLw2Vd§" https://gitlab.example.org/api/v4/projects
+curl -H 'X-Api-Key: §h7Kq9ZpLw2Vd§' https://api.example.org
+curl -u kim:§sommerwind7§ https://files.example.org/data.tar
+curl --data 'grant_type=password&username=kim&password=§sommerwind7§' https://sso.example.org
+curl 'https://api.example.org/v1/data?api_key=§h7Kq9ZpLw2Vd§&n=3'
+wget --user=kim --password=§sommerwind7§ https://files.example.org/a.zip
+wget --header='Cookie: session=§h7Kq9ZpLw2Vd§' https://files.example.org/a.zip
+git clone https://oauth2:§h7Kq9ZpLw2Vd§@gitlab.example.org/kim/model.git
+git clone https://§ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8§@github.com/kim/x
+pip install --index-url https://kim:§sommerwind7§@pypi.example.org/simple pkg
+pip config set global.index-url https://__token__:§h7Kq9ZpLw2Vd§@pypi.example.org/simple
+docker run -e MYSQL_ROOT_PASSWORD=§sommerwind7§ -d mysql
+docker login -u kim -p §sommerwind7§ registry.example.org
+echo §sommerwind7§ | docker login -u kim --password-stdin
+apptainer exec --env HF_TOKEN=§h7Kq9ZpLw2Vd§,A=1 img.sif python t.py
+export APPTAINERENV_WANDB_API_KEY=§9f2c41d07be85a6638e1c4fa0b7d2e95c3a8814f§
+export SINGULARITY_DOCKER_PASSWORD=§sommerwind7§
+sshpass -p '§sommerwind7§' scp kim@host:/data .
+mysql -u kim -p§sommerwind7§ runs < q.sql
+redis-cli -a §sommerwind7§ ping
+mongosh 'mongodb+srv://kim:§sommerwind7§@c.example.org/runs'
+lftp -u kim,§sommerwind7§ sftp://files.example.org
+az login --service-principal -u app -p §h7Kq9ZpLw2Vd§ --tenant t
+az storage blob download --account-name a --account-key §Zx9Zx9Zx9Zx9Zx9Zx9Zx9Zx9Zx9Zx9q4T§== -c data
+aws configure set aws_secret_access_key §h7Kq9ZpLw2Vd§
+rclone config create r s3 access_key_id AB12 secret_access_key §h7Kq9ZpLw2Vd§
+huggingface-cli login --token §h7Kq9ZpLw2Vd§
+wandb login §9f2c41d07be85a6638e1c4fa0b7d2e95c3a8814f§
+kaggle config set -n key -v §9f2c41d07be85a6638e1c4fa0b7d2e95c3a8814f§; export KAGGLE_KEY=§9f2c41d07be85a6638e1c4fa0b7d2e95c3a8814f§
+openssl enc -d -aes-256-cbc -pass pass:§sommerwind7§ -in d.enc
+7z x -p§sommerwind7§ data.7z
+unzip -P §sommerwind7§ data.zip
+gpg --batch --passphrase §sommerwind7§ -d d.gpg
+# 비밀번호: §sommerwind7§¶python t.py
+DB_PW=§sommerwind7§   # DB 비밀번호, 바꾸지 마세요
+# 토큰은 §h7Kq9ZpLw2Vd§ 입니다
+python t.py --hf_token=§h7Kq9ZpLw2Vd§
+python t.py +logger.wandb.api_key=§9f2c41d07be85a6638e1c4fa0b7d2e95c3a8814f§
+python t.py --db-url mysql://kim:§sommerwind7§@db/runs
+python t.py --config '{"auth": {"token": "§h7Kq9ZpLw2Vd§"}}'
+python t.py --smtp-password '§two words Here7§'
+python t.py --hub_token §hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345§
+password = SecretStr('§herbstlaub4§')
+@dataclass¶class A:¶    api_key: Optional[str] = "§zrNq83LmWd5K§"
+def connect(user="kim", password="§herbstlaub4§"):
+conn = pymysql.connect(host='db', user='kim', passwd='§herbstlaub4§', db='runs')
+client = OpenAI(api_key='§zrNq83LmWd5K§')
+s3 = boto3.client('s3', aws_access_key_id='AB', aws_secret_access_key='§zrNq83LmWd5K§')
+requests.get(url, headers={'Authorization': 'Bearer §zrNq83LmWd5K§'})
+requests.get(url, headers={'x-api-key': '§zrNq83LmWd5K§'})
+requests.get(url, auth=('kim', '§herbstlaub4§'))
+cfg['wandb']['api_key'] = '§4be19c07d2a85f6638e1c4fa0b7d2e95c3a8814f§'
+cfg.db.password = "§herbstlaub4§"
+TOKENS = {'kim': '§zrNq83LmWd5K§', 'lee': '§zrNq83LmWd5K§'}
+password = b'§herbstlaub4§'
+if token != '§zrNq83LmWd5K§': exit(1)
+os.system('export HF_TOKEN=§zrNq83LmWd5K§; python t.py')
+subprocess.run(['wandb', 'login', '§4be19c07d2a85f6638e1c4fa0b7d2e95c3a8814f§'])
+subprocess.run(['curl', '-u', 'kim:§herbstlaub4§', 'https://x.org'])
+dsn = f"postgres://kim:§herbstlaub4§@{host}/runs"
+[hub]¶token = '§zrNq83LmWd5K§'
+hub:¶  - token: §zrNq83LmWd5K§
+env:¶- {name: DB_PASSWORD, value: §herbstlaub4§}
+stringData:¶  password: "§herbstlaub4§"
+password: &pw §herbstlaub4§
+password: !!str §herbstlaub4§
+{"password" : "§herbstlaub4§"}
+{"name": "HF_TOKEN", "value": "§zrNq83LmWd5K§"}
+{\"api_key\": \"§zrNq83LmWd5K§\"}
+[pypi]¶username = __token__¶password = §zrNq83LmWd5K§
+//registry.npmjs.org/:_authToken=§zrNq83LmWd5K§
+//registry.example.org/:_password="§zrNq83LmWd5K§"
+[default]¶aws_access_key_id = AB¶aws_secret_access_key = §zrNq83LmWd5K§
+[client]¶user=kim¶password=§herbstlaub4§
+echo "db:5432:runs:kim:§herbstlaub4§" > ~/.pgpass
+echo 'kim:§herbstlaub4§' | chpasswd
+echo "machine x.org login kim password §herbstlaub4§" >> ~/.netrc
+echo §4be19c07d2a85f6638e1c4fa0b7d2e95c3a8814f§ > ~/.wandb_key
+{"auths": {"x.org": {"auth": "§zrNq83LmWd5K§"}}}
+kubectl create secret generic db --from-literal=password=§herbstlaub4§
+gh auth login --with-token <<< §zrNq83LmWd5K§
+gh secret set HF_TOKEN --body "§zrNq83LmWd5K§"
+glab auth login --token §zrNq83LmWd5K§
+hf auth login --token §zrNq83LmWd5K§
+wandb login --relogin §4be19c07d2a85f6638e1c4fa0b7d2e95c3a8814f§
+export WANDB_API_KEY="§4be19c07d2a85f6638e1c4fa0b7d2e95c3a8814f§"; wandb online
+vault kv put secret/db password=§herbstlaub4§
+consul kv put db/password §herbstlaub4§
+heroku config:set API_KEY=§zrNq83LmWd5K§
+flyctl secrets set TOKEN=§zrNq83LmWd5K§
+az account get-access-token; az acr login -n r -u kim -p §herbstlaub4§
+aws ecr get-login-password; docker login --username AWS --password §zrNq83LmWd5K§ x.org
+gsutil -o Credentials:gs_secret_access_key=§zrNq83LmWd5K§ cp a b
+s3cmd --access_key=AB --secret_key=§zrNq83LmWd5K§ ls
+aria2c --http-user=kim --http-passwd=§herbstlaub4§ https://x.org/a
+axel -H "Authorization: Basic §zrNq83LmWd5K§" https://x.org
+rsync -a rsync://kim:§herbstlaub4§@x.org/data .
+smbclient //x/share -U kim%§herbstlaub4§
+mount -t cifs //x/share /m -o username=kim,password=§herbstlaub4§
+expect -c 'spawn ssh kim@x; expect "password:"; send "§herbstlaub4§\r"'
+ssh kim@x "export DB_PASSWORD=§herbstlaub4§; ./run"
+ssh kim@x 'echo §herbstlaub4§ | sudo -S ls'
+jupyter lab --NotebookApp.token=§zrNq83LmWd5K§
+jupyter notebook --ServerApp.password='§herbstlaub4§'
+tensorboard --logdir x & ngrok authtoken §zrNq83LmWd5K§
+ngrok config add-authtoken §zrNq83LmWd5K§
+tailscale up --authkey=§zrNq83LmWd5K§
+ray start --redis-password='§herbstlaub4§'
+redis-cli -u redis://:§herbstlaub4§@x:6379
+mlflow server --backend-store-uri mysql+pymysql://kim:§herbstlaub4§@db/m
+dvc remote modify r password §herbstlaub4§
+dvc remote modify --local r secret_access_key §zrNq83LmWd5K§
+conda config --set token §zrNq83LmWd5K§
+git config --global credential.helper '!f() { echo "password=§zrNq83LmWd5K§"; }; f'
+git remote set-url origin https://kim:§zrNq83LmWd5K§@x.org/a.git
+svn co --username kim --password §herbstlaub4§ https://x.org/a
+hg --config auth.x.password=§herbstlaub4§ clone https://x.org
+neptune-key NEPTUNE_API_TOKEN=§zrNq83LmWd5K§ python t.py
+comet upload --api-key §zrNq83LmWd5K§ exp.zip
+clearml-init <<< 'api.credentials.secret_key = "§zrNq83LmWd5K§"'
+sqlplus kim/§herbstlaub4§@db
+psql postgresql://kim:§herbstlaub4§@db/x -c 'select 1'
+PASSWORD=§herbstlaub4§; export PASSWORD # 서버 비밀번호
+MY_비밀번호=§herbstlaub4§
+# 서버 암호는 §herbstlaub4§ 임
+# 비번 §herbstlaub4§
+# 토큰: §zrNq83LmWd5K§ (만료 2027)
+# 접속 정보: kim / 비밀번호 §herbstlaub4§
+# password: §herbstlaub4§
+# token for hub is §zrNq83LmWd5K§
+# API key = §zrNq83LmWd5K§
+password: str = Field(default='§herbst4laub§')
+token = SecretStr("§herbst4laub§")
+pw = pydantic.SecretStr('§herbst4laub§')
+PASSWORDS = {'a': '§h7Kq9ZpLw2Vd§'}
+run(["mysql", "-u", "kim", "-p§herbst4laub§"])
+run(['sshpass', '-p', '§herbst4laub§', 'ssh', 'x'])
+db:¶  password: &p §herbst4laub§
+# 암호: §herbst4laub§
+# 토큰은 §h7Kq9ZpLw2Vd§
+# 서버 비밀번호가 §herbst4laub§ 이다
+# the API key for kim is §h7Kq9ZpLw2Vd§
+# pw is §herbst4laub§
+ngrok config add-authtoken §h7Kq9ZpLw2Vd§
+rclone config update r pass §h7Kq9ZpLw2Vd§
 '''
 
 HARMLESS = r"""
@@ -1465,6 +1635,173 @@ sha256: 4d2f8a0c6e1b3957d2f8a0c6e1b39574d2f8a0c6e1b3957d2f8a0c6e1b395742
 # 토큰은 ~/.hf_token 에 저장하세요
 # 비밀번호를 입력하지 마세요
 # the token is read from $HF_TOKEN, never from a file
+python t.py --max-tokens 4096
+python t.py --max_new_tokens=512
+python t.py --num-key-value-heads 8
+python t.py model.attn.key_dim=128
+python t.py --tokenizer bert-base-uncased
+python t.py --tokenizer-path /data/tok/v2
+python t.py --pad-token '[PAD]'
+python t.py --eos_token '</s>'
+python t.py --bos-token-id 1
+python t.py --image-key jpg --label-key cls
+python t.py data.label_key=diagnosis
+python t.py --text_key content
+python t.py --keyframe 24
+python t.py --keypoints 17 --monkey baboon
+python t.py --secret-sharing shamir
+python t.py --token-type bpe
+python t.py --token-drop-rate 0.15
+python t.py --tokens-per-batch 65536
+python t.py --commit 9f2c41d07be85a6638e1c4fa0b7d2e95c3a8814f
+python t.py --run-name sk-vit-base-16-lr0.001
+python t.py --ckpt out/epoch=12-step=3400.ckpt
+python t.py --auth none
+python t.py --author kim
+python t.py --use-auth-token
+python t.py --use_auth_token True
+python t.py --pass 2
+python t.py --num-passes 3 --bypass-cache yes
+python t.py --passes=forward
+python t.py --compass north
+python t.py --key-projection linear
+python t.py --query-key-norm rms
+python t.py --token-embedding-dim 768
+python t.py --api-key-file /home/kim/.keys/openai
+python t.py --password-file ~/.pw
+python t.py --sort-key loss
+python t.py --primary-key sample_id
+python t.py --key_by=timestamp
+python t.py --credentials-path ./gcp.json
+python t.py --image registry.example.org/kim/train:9f2c41d07be8
+sort -t, --key=2,2n results.csv
+sort --key 3 results.csv > sorted.csv
+grep kim /etc/passwd | cut -d: -f6
+getent passwd $USER
+ssh-keygen -R node7
+scp -i ~/.ssh/id_ed25519 data.tar kim@host:/data
+export HF_TOKEN=$(cat ~/.cache/huggingface/token)
+export WANDB_API_KEY="${WANDB_API_KEY:?not set}"
+export HF_TOKEN_PATH=/home/kim/.hf/token
+export TOKENIZERS_PARALLELISM=false
+export SSH_AUTH_SOCK=/run/user/1000/agent.1
+export NCCL_SOCKET_IFNAME=ib0 # key for speed
+git checkout 9f2c41d07be85a6638e1c4fa0b7d2e95c3a8814f
+echo 'd41d8cd98f00b204e9800998ecf8427e  data.tar' | md5sum -c
+wandb login --relogin < ~/.wandb_key
+pip install --hash=sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae x
+jq -r '.key' conf.json
+data:¶  key: image¶  tokens: 32000
+model:¶  tokenizer: gpt2¶  pad_token: <pad>¶  key_size: 64
+python -c "d = {'key': 'value', 'token_count': 12}; print(d['key'])"
+python - <<EOF¶for key, value in sorted(d.items(), key=lambda kv: kv[1]):¶    print(key)¶EOF
+python - <<EOF¶token = tokenizer.decode(ids)¶password = getpass.getpass()¶EOF
+python - <<EOF¶token = os.environ.get('HF_TOKEN')¶EOF
+# 토큰 수: 4096, 키 차원: 64¶python t.py
+# 비밀번호는 ~/.pw 파일에서 읽음
+awk -v key=loss '$1 == key' log.txt
+for key in lr wd momentum; do echo $key; done
+tar --one-file-system -cf secrets_dataset.tar data/secrets_dataset
+module load openssl/1.1.1k monkey/2.0
+python t.py --passes 4 --key-frames 16 --monkeypatch on
+python t.py --public-key ~/.ssh/id_rsa.pub
+python t.py --keys image label mask
+python t.py --key-value-heads=4 --kv-key-cache-dtype fp8
+python t.py --n_tokens_per_expert 1024 --token_choice top2
+python t.py --ignore-keys optimizer,scheduler
+python t.py data.keys=[image,label] model.mask_token='<mask>'
+python t.py --state-dict-key model_ema
+python t.py --checkpoint-key teacher
+python t.py --compression-key-bits 4
+python t.py --sep_token_id 102 --decoder_start_token_id 2
+python t.py --tokenizer_name_or_path EleutherAI/gpt-neox-20b
+python t.py --tokenizer-revision 4be19c07d2a85f6638e1c4fa0b7d2e95c3a8814f
+python t.py --secret-santa-dataset kim/santa
+python t.py --secrets-dir /run/secrets
+python t.py --hf-token-env HF_TOKEN
+python t.py --password-stdin < ~/.pw
+python t.py --authors kim,lee --author-key name
+python t.py --wandb-key-file ~/.wandb
+python t.py --ssh-key ~/.ssh/id_ed25519
+python t.py --token_merging.ratio 0.5
+python t.py --prompt 'What is a password manager?'
+python t.py --prompt-key question --answer-key answer
+python t.py --dataset passwords-rockyou --split train
+python t.py --task password_strength --tokens 512
+python t.py --name key-value-memory --tags token,key
+python t.py --loss_key=loss/total --monitor-key val_acc
+python t.py --credential-helper gcloud
+python t.py --pw-cutoff 60 --ecutwfc 80
+python t.py --pass-through yes --pass_rate 0.9
+mpirun -np 4 pw.x -nk 2 -input scf.in
+cp2k.popt -i H2O-32.inp -o auth.log
+export KEY_DIM=64 NUM_KEY_HEADS=8
+export PASSWORD_FILE=/run/secrets/db_password
+export TOKEN_LIMIT=8192
+export HF_TOKEN=${HF_TOKEN:-}
+export MASTER_PORT=$((10000 + RANDOM % 50000)) # key
+export KMP_AFFINITY=granularity=fine,compact,1,0
+export LICENSE_SERVER=27000@lic.example.org
+export CUDA_CACHE_PATH=/scratch/kim/.nv
+HF_TOKEN=$(<~/.hf); export HF_TOKEN
+read -s -p 'Password: ' PASSWORD
+if [ -z "$WANDB_API_KEY" ]; then echo "set WANDB_API_KEY"; exit 1; fi
+[[ -n $TOKEN ]] || { echo "no token" >&2; exit 1; }
+test -f ~/.netrc || echo "no password file"
+source ~/.secrets.sh
+chmod 600 ~/.netrc ~/.ssh/config
+ssh -o PasswordAuthentication=no -o StrictHostKeyChecking=no kim@x
+ssh-add ~/.ssh/id_rsa && ssh-keyscan x >> ~/.ssh/known_hosts
+gpg --import key.asc; apt-key list
+curl -H "Authorization: Bearer $TOKEN" https://x.org
+wget --header="X-Token: ${X_TOKEN}" https://x.org
+git clone git@github.com:kim/passwords.git
+docker run --env-file secrets.env -v $PWD/keys:/keys x
+apptainer exec --env HF_TOKEN=$HF_TOKEN x.sif python t.py
+jq '.token | length' a.json
+awk -F: '{print $1}' /etc/passwd
+join -t, -1 2 -2 1 --key a b
+tokenizer:¶  max_tokens: 512¶  keys: [a, b]
+sort_key: timestamp¶partition_key: user_id
+{"eos_token": "</s>", "key": "image", "token_ids": [1, 2]}
+token = tokens[0]; key = key.strip(); d[key] = value
+password = os.environ["DB_PASSWORD"]
+token = field(default=None)¶api_key: str = Field(default="", description="key of the API")
+parser.add_argument("--key", default="image", help="key of the image")
+def tokenize(text, key="text", max_tokens=512): return tok(text[key])
+# 키 값 2개, 토큰 1024개 사용
+# 토큰은 HF_TOKEN 환경변수로 전달
+# 비밀번호는 관리자에게 문의
+# 암호화 키 길이 256
+# 암호 해시 sha256
+# 비밀번호 입력 3회 제한
+# 비밀번호는 login1 노드에서 변경
+# 토큰은 bert2024 사용
+# 토큰은 512개
+# token count is 4096
+# the token is gpt2tokenizer
+# max token length is seq4096
+# tokenizer is llama3
+tokens = {'pad': '<pad>', 'eos': '</s>', 'image': '<image_16>'}
+keys = {'image': 'jpg', 'label': 'cls'}
+run(['docker', 'run', '-p', '8080:80', 'x'])
+run(['wandb', 'sync', 'run-20261126_120000-4f8k2j1x'])
+run(["mongo", "--port", "27017"])
+token: int = field(default=50256)
+pad_token: str = field(default="<pad>", metadata={"help": "x"})
+tokenizer_name: str = field(default="bert-base-cased")
+key: str = Field(default="image2label")
+pass_through: str = field(default='layer4conv2')
+token = Field(default="default")
+key: &k image¶tokens: !!int 512¶secret: !vault path/to/it
+rclone copy token remote:dir
+rclone config show
+dvc remote modify r password_file x
+dvc remote modify r url s3://bucket/tokens
+consul kv put db/key image
+rclone config create r sftp host x.org key_file ~/.ssh/id
+echo done > ~/.token_stamp
+echo 3 > key
 """
 
 

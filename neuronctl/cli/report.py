@@ -395,9 +395,13 @@ def _figures(job: JobUse) -> List[Tuple[str, str]]:
         idle = f"idle {percent(job.idle)} of the time{stretch}"
         rows.append((counted(_held(job), "GPU"), f"in use {percent(job.use / 100)}; {idle}"))
     elif job.gpus:
-        rows.append((counted(_held(job), "GPU"), "nvidia-smi does not tell their use (MIG)"))
+        rows.append(
+            (counted(_held(job), "GPU"), "not known: the nodes' tool does not tell it (as of MIG)")
+        )
     elif job.nodes and status.gpus:
-        rows.append((counted(status.gpus, "GPU"), "not known: no nvidia-smi on the nodes"))
+        rows.append(
+            (counted(status.gpus, "GPU"), "not known: no nvidia-smi, amd-smi, or rocm-smi answered")
+        )
     busy = job.cores_busy
     if busy is not None:
         held = f" of {job.cores}" if job.cores else ""

@@ -330,6 +330,70 @@ def test_top_and_status_of_a_job_that_is_sampled(sandbox: Sandbox) -> None:
     sandbox.exec(["scancel", job])
 
 
+AMD_SMI = """\
+#!/bin/sh
+# Eight GPUs: of a job's, one is busy in every other call, which is written down, and one never.
+echo >>"amd/calls-$SLURM_JOB_ID"
+use=$(($(wc -l <"amd/calls-$SLURM_JOB_ID") % 2 * 90))
+echo $use >>"amd/told-$SLURM_JOB_ID"
+"""
+
+AS_AMD_SMI = """\
+echo 'gpu,gfx_activity,umc_activity,vcn_activity,socket_power,gfx_0_clk,gfx_0_max_clk,\
+edge,hotspot,total_vram,used_vram'
+for gpu in 0 2 4 6; do
+    echo "$gpu,$use,1,[0 %, N/A, N/A],500,1050,2100,N/A,60,65536,$((1000 + gpu))"
+    echo "$((gpu + 1)),0,0,[N/A],90,132,2100,N/A,35,65536,283"
+done
+"""
+
+AS_ROCM_SMI = """\
+echo 'WARNING: AMD GPU device(s) is/are in a low-power state.'
+echo
+echo 'device,Temperature (Sensor edge) (C),Current Socket Graphics Package Power (W),\
+GPU use (%),VRAM Total Memory (B),VRAM Total Used Memory (B),Card Series'
+for gpu in 0 2 4 6; do
+    echo "card$gpu,60.0,500.0,$use,68719476736,$(((1000 + gpu) << 20)),AMD Instinct MI250X"
+    echo "card$((gpu + 1)),35.0,90.0,0,68719476736,$((283 << 20)),AMD Instinct MI250X"
+done
+"""
+
+
+def test_amd_smi_and_rocm_smi_where_there_is_no_nvidia_smi(sandbox: Sandbox) -> None:
+    """Two jobs at once: of each, its own two of the node's eight GPUs."""
+    jobs = {}
+    for tool, says in (("amd-smi", AS_AMD_SMI), ("rocm-smi", AS_ROCM_SMI)):
+        sandbox.write(f"amd/{tool}/{tool}", AMD_SMI + says)
+        sandbox.write(
+            "amd/wait.sh",
+            "#!/bin/bash\necho $SLURM_JOB_GPUS\n"
+            "until [ $(cat *_$SLURM_JOB_ID.out.samples/*.gpus.csv | wc -l) -ge 6 ]\n"
+            "do sleep 0.5; done\n",
+        )
+        options = ["-p", "amd_a100nv_8", "-wgpu35", "-n1", "-c2", "--gres=gpu:2", "-t5", COMMENT]
+        options += ["--parsable", "--monitor", "--monitor-interval=1", "-o", "amd_%j.out"]
+        call = f'chmod 755 amd/*/*; PATH=$PWD/amd/{tool}:$PATH exec neuronctl sbatch "$@"'
+        done = sandbox.exec(["sh", "-c", call, "sh", *options, "amd/wait.sh"])
+        jobs[tool] = done.stdout.strip()
+    sandbox.exec(["neuronctl", "wait", *jobs.values()])
+    for tool, job in jobs.items():
+        held = sandbox.exec(["head", "-1", f"amd_{job}.out"]).stdout.strip().split(",")
+        told = sandbox.exec(["cat", f"amd/told-{job}"]).stdout.split()
+        told = told[1:] if tool == "amd-smi" else told  # it is asked once whether it answers
+        (node,) = report(sandbox, job)["nodes_sampled"]
+        assert [gpu["index"] for gpu in node["gpus"]] == held and len(held) == 2
+        busy, unused = node["gpus"]
+        count = busy["samples"]
+        assert count >= 5 and unused["samples"] == count and unused["idle"] == 1
+        assert busy["use"] == pytest.approx(sum(map(int, told[:count])) / count)
+        assert busy["idle"] == pytest.approx(told[:count].count("0") / count)
+        assert (busy["memory_peak"], busy["memory"]) == (1000 + int(held[0]), 65536)
+        assert (busy["power"], busy["temperature"], unused["power"]) == (500, 60, 90)
+        assert busy["clock"] == (0.5 if tool == "amd-smi" else None)
+        text = sandbox.exec(["neuronctl", "report", job]).stdout
+        assert re.search(rf" {held[1]} +0 % +100 % +0\.3/64 GiB +90 W", text), text
+
+
 def test_a_full_disk_where_the_log_is(sandbox: Sandbox) -> None:
     """The job ends as it would, and what was written before is there."""
     sandbox.exec(["mkdir", "-p", "tiny", "kept"])

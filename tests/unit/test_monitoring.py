@@ -13,7 +13,7 @@ from typing import Callable, List, Optional
 import pytest
 
 from neuronctl.catalog.model import Price, ReportPolicy
-from neuronctl.cli.report import drawn
+from neuronctl.cli.report import _figures, drawn
 from neuronctl.frozen import replace
 from neuronctl.monitoring import samples
 from neuronctl.monitoring.advice import JobUse, advise
@@ -279,6 +279,15 @@ def test_what_is_not_told_is_not_known(tmp_path: Path) -> None:
     assert (gpu.samples, gpu.use, gpu.idle, gpu.memory_peak) == (20, None, None, None)
     gpus(tmp_path, [], "Unable to determine the device handle for GPU 0000:01:00.0\n")
     assert read_samples(str(tmp_path), 4711)[0].gpus == ()
+
+
+def test_use_that_is_not_known_is_said_to_be() -> None:
+    """No tool, one that hangs, and AMD's alike; and MIG."""
+    status = replace(STATUS, gpus=2)
+    assert dict(_figures(used(status=status)))["2 GPUs"] == (
+        "not known: no nvidia-smi, amd-smi, or rocm-smi answered"
+    )
+    assert "as of MIG" in dict(_figures(used(replace(GPU, use=None), status=status)))["1 GPU"]
 
 
 def test_a_gap_is_told_and_a_node_in_another_time_zone_is_in_place(tmp_path: Path) -> None:

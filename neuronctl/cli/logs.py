@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import sys
 from typing import TYPE_CHECKING, BinaryIO, Callable, List, Optional, Sequence, Tuple
 
@@ -101,6 +100,9 @@ def _check_labels(filters: Sequence[RankFilter]) -> None:
 _Part = Tuple[int, Optional[int]]
 """Where a part of a file begins and ends, in bytes; None: at the file's end."""
 
+_PIECE = 1 << 20
+"""Bytes that are read at once."""
+
 _WHOLE: Tuple[_Part, _Part] = ((0, None), (0, None))
 
 
@@ -159,10 +161,10 @@ def _copy(
             if size and header:
                 say(header)
             only = None if rank is None else _through(rank, filters)(sink)
-            if end is None:
-                shutil.copyfileobj(file, only or sink)
-            else:
-                (only or sink).write(file.read(end - begin))
+            left = size  # what is written meanwhile may have no end
+            while left and (data := file.read(min(left, _PIECE))):
+                (only or sink).write(data)
+                left -= len(data)
             if only is not None:
                 only.finish()
     except FileNotFoundError:

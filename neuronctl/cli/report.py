@@ -205,10 +205,8 @@ def sampled_use(status: JobStatus, *, ask: bool) -> JobUse:
     use = JobUse(status, policy=cluster.report, price=cluster.price_in(status.partition))
     if log is None:
         return use
-    from neuronctl.slurm.fields import CLOCK_SKEW
-
     folder = folder_of(log)
-    since = 0 if status.record is None else status.record.begun_at - CLOCK_SKEW
+    since = 0 if status.record is None else status.record.earliest
     try:
         return replace(use, nodes=read_samples(folder, status.job_id, since))
     except OSError as error:

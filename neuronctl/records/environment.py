@@ -18,7 +18,6 @@ from neuronctl.records.job_record import JobRecord
 from neuronctl.records.recorded import Change
 from neuronctl.records.store import file_word
 
-_SKEW = 300  # seconds by which the clocks of a node and a login node may differ
 _LONGEST = 200  # characters of a value
 
 
@@ -76,7 +75,7 @@ def environment_of(record: JobRecord) -> Optional[Environment]:
         found = restored(Environment, known)
         texts = (*(value for value in vars(found).values() if isinstance(value, str)), *found.gpus)
         # A reinstalled controller uses the ids of jobs again.
-        if found.at >= record.begun_at - _SKEW and max(map(len, texts)) <= _LONGEST:
+        if found.at >= record.earliest and max(map(len, texts)) <= _LONGEST:
             return found
     return None
 

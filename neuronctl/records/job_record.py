@@ -8,11 +8,14 @@ JSON object.
 from __future__ import annotations
 
 import json
+import re
+import time
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple
 
 from neuronctl.errors import RecordError
 from neuronctl.from_json import checked, restored
 from neuronctl.frozen import asdict, dataclass, field, replace
+from neuronctl.slurm.fields import CLOCK_SKEW
 from neuronctl.units import UNLIMITED, check_array, expand_log_pattern, first_host
 
 if TYPE_CHECKING:
@@ -84,9 +87,9 @@ class JobRecord:
 
     begun_at, submitted_at: epoch seconds. cluster: Slurm's ClusterName, None if unknown. tasks:
     for an array, the last state seen of each ended task, by index. user, host, pid: who submitted
-    the job, on which host, in which process. stdout, stderr: the log paths, "" for an array;
-    ``%N`` is left in place. cwd to time_limit: as in RecordDraft. details: the rest of the draft,
-    masked, as JSON.
+    the job, on which host, in which process. boot_clock: as of ``boot_clock()`` then. stdout,
+    stderr: the log paths, "" for an array; ``%N`` is left in place. cwd to time_limit: as in
+    RecordDraft. details: the rest of the draft, masked, as JSON.
     """
 
     key: str
@@ -111,6 +114,7 @@ class JobRecord:
     submitted_at: Optional[int] = None
     failure: str = ""
     pid: int = 0
+    boot_clock: str = ""
     stdout: str = ""
     stderr: str = ""
     states: Tuple[SeenState, ...] = ()
@@ -125,6 +129,19 @@ class JobRecord:
     def planned(self, draft: RecordDraft) -> JobRecord:
         """The record with another draft of the same submission, which is known better by now."""
         return replace(self, **_of_draft(draft))
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was begun: on the same machine by its uptime, for clocks are set."""
+        then, now = (re.fullmatch(_BOOT_CLOCK, text) for text in (self.boot_clock, boot_clock()))
+        if then is not None and now is not None and then["boot"] == now["boot"]:
+            return int(now["seconds"]) - int(then["seconds"])
+        return time.time() - self.begun_at
+
+    @property
+    def earliest(self) -> int:
+        """What is older is not this job's; 0 for all, where a clock was ahead and says nothing."""
+        return 0 if self.begun_at > time.time() + CLOCK_SKEW else self.begun_at - CLOCK_SKEW
 
     @property
     def called(self) -> str:
@@ -196,6 +213,18 @@ def _of_draft(draft: RecordDraft) -> Dict[str, Any]:
     rest = asdict(draft)
     own = {name: rest.pop(name) for name in _SHARED}
     return {"details": _json(rest), **own}
+
+
+_BOOT_CLOCK = r"(?P<boot>[0-9a-f-]{36}) (?P<seconds>[0-9]{1,12})"
+
+
+def boot_clock() -> str:
+    """Which boot of this machine this is, and how many seconds ago it was; "" if unknown."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return f"{file.read(36)} {int(time.clock_gettime(time.CLOCK_BOOTTIME))}"
+    except (AttributeError, OSError, ValueError):  # macOS has neither
+        return ""
 
 
 def without_secrets(draft: RecordDraft) -> RecordDraft:

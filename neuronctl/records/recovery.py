@@ -64,7 +64,7 @@ class Recovery:
         return None in (record.cluster, self.cluster) or record.cluster == self.cluster
 
     def _in_flight(self, record: JobRecord) -> bool:
-        if not -CLOCK_SKEW <= self.now - record.begun_at <= IN_FLIGHT:
+        if not -CLOCK_SKEW <= record.age <= IN_FLIGHT:
             return False
         return record.host != os.uname().nodename or _is_alive(record.pid)
 
@@ -134,11 +134,39 @@ class Recovery:
     def settle(self, accounting: Accounting) -> None:
         """Resolve the rest, after squeue and sacct have reported all of the user's jobs."""
         self._claim()
+        if not accounting.off:
+            self._ask_by_name()
         left = {record.key for record in self.store.open_intents()}
         for record in list(self.open.values()):
             if record.key in left:  # and no other login node has resolved it meanwhile
                 note = self._settle(record, accounting)
                 self.notes += [note] if note else []
+
+    def _ask_by_name(self) -> None:
+        """Ask accounting for jobs of all times by their names, before it is said that none came.
+
+        For the time of what seems lost may be a wrong clock's.
+        """
+        lost = [
+            record
+            for record in self.open.values()
+            if not (record.draft.sbatch or _may_still_come(record) or self._alike(record))
+        ]
+        if not lost or self.since == 0:
+            return
+        names = {record.job_name for record in lost}
+        # Of a list of names; and accounting may have others in place of other letters.
+        plain = all(name.isascii() and "," not in name for name in names)
+        with contextlib.suppress(SlurmError):
+            user = str(os.getuid())
+            rows = sacct(user=user, since=0, marks=True, names=sorted(names) if plain else ()).jobs
+            self.match(row for row in rows if row.mark in self.open)
+
+    def _alike(self, record: JobRecord) -> List[int]:
+        """The jobs that may be a record's, and are no other's."""
+        alike = sorted({row.id.job for row in self._maybe.get(record.key, ())})
+        known = self.store.find(alike)
+        return [number for number in alike if number not in known]
 
     def _claim(self) -> None:
         """Complete the records of own scripts, where it is clear which jobs are theirs."""
@@ -166,18 +194,17 @@ class Recovery:
         if _is_quiet(record):
             start = f"sbatch --quiet did not say which job {_name(record)} is"
         if record.failure:  # which sbatch told the user itself
-            if self.now - record.begun_at > IN_FLIGHT:
+            if record.age > IN_FLIGHT:
                 with contextlib.suppress(RecordError):
                     self.store.failed(record.key, record.failure)
             return ""
-        alike = sorted({row.id.job for row in self._maybe.get(record.key, ())})
-        alike = [number for number in alike if number not in self.store.find(alike)]
+        alike = self._alike(record)
         if len(alike) == 1:
             return f"{start}; job {alike[0]} has the same name and directory and may be this job"
         if alike:
             names = ", ".join(map(str, alike[:_SHOWN])) + ", …" * (len(alike) > _SHOWN)
             return f"{start}; {len(alike)} jobs have the same name and directory: {names}"
-        if -CLOCK_SKEW <= self.now - record.begun_at < SETTLED:
+        if _may_still_come(record):
             return f"{start}; Slurm does not list the job yet: check again before you resubmit"
         others = sorted({row.id.job for row in self._of_other_times.get(record.key, ())})
         others = [number for number in others if number not in self.store.find(others)]
@@ -201,6 +228,10 @@ class Recovery:
             return error.message
         del self.open[record.key]
         return f"{start}; {words}"
+
+
+def _may_still_come(record: JobRecord) -> bool:
+    return -CLOCK_SKEW <= record.age < SETTLED
 
 
 def _may_be_its_command(record: JobRecord, command: str) -> bool:

@@ -40,6 +40,7 @@ from neuronctl.records.job_record import (
     JobRecord,
     RecordDraft,
     SeenState,
+    boot_clock,
     decode,
     encode,
     without_secrets,
@@ -104,6 +105,7 @@ class RecordStore:
             version=__version__,
             cluster=cluster,
             pid=os.getpid(),
+            boot_clock=boot_clock(),
         )
         self._write(f"{key}.intent.json", record)
         return key

@@ -116,11 +116,12 @@ def sacct_argv(
     *,
     marks: bool = False,
     duplicates: bool = False,
+    names: Sequence[str] = (),
 ) -> List[str]:
     """One sacct for all ``job_ids``, or for a user's jobs since a time (epoch seconds).
 
     user: None: everybody's, as far as Slurm shows them (PrivateData). duplicates: include the runs
-    before a requeue, and other jobs that had the same job id.
+    before a requeue, and other jobs that had the same job id. names: only jobs of these names.
     """
     argv = ["sacct", "--allocations", "--noheader", "--parsable2", f"--delimiter={SEPARATOR}"]
     if duplicates:
@@ -132,6 +133,8 @@ def sacct_argv(
         argv.append("--user=" + user)
     elif not job_ids:
         argv.append("--allusers")
+    if names:
+        argv.append("--name=" + ",".join(names))
     if since is not None:
         begin = time.gmtime(max(_FIRST, since))
         argv.append("--starttime=" + time.strftime("%Y-%m-%dT%H:%M:%S", begin))
@@ -173,18 +176,19 @@ def sacct(
     since: Optional[int] = None,
     marks: bool = False,
     duplicates: bool = False,
+    names: Sequence[str] = (),
 ) -> Accounting:
     """Query the accounting database; jobs that it does not know (yet) are missing.
 
     job_ids: only these jobs. user, since (epoch seconds): that user's jobs since then. marks:
-    include each job's mark, if this Slurm stores it. duplicates: as for ``sacct_argv``. If
+    include each job's mark, if this Slurm stores it. duplicates, names: as for ``sacct_argv``. If
     accounting is disabled or its database is down, that is an answer, not an error; if sacct does
     not exist or does not respond, SlurmUnavailableError is raised.
     """
-    argv = sacct_argv(job_ids, user, since, marks=marks, duplicates=duplicates)
+    argv = sacct_argv(job_ids, user, since, marks=marks, duplicates=duplicates, names=names)
     result = run(argv)
     if marks and result.returncode != 0 and "invalid field" in result.words.lower():
-        return sacct(job_ids, user=user, since=since)
+        return sacct(job_ids, user=user, since=since, names=names)
     if result.returncode == 0:
         return Accounting(tuple(parse_sacct(result.stdout, marks=marks)))
     if re.search(_OFF, result.stderr):

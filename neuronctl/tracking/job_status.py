@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from neuronctl.frozen import dataclass, field, replace
-from neuronctl.slurm.fields import CLOCK_SKEW, ExitCode
+from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import COMPLETED, ENDED, PENDING, UNKNOWN
 from neuronctl.slurm.pending_reasons import Explained, explain, is_planned
@@ -360,7 +360,7 @@ def _exact(status: JobStatus, record: JobRecord) -> JobStatus:
 
 def _is_of(record: JobRecord, submit: Optional[int], name: str, work_dir: str) -> bool:
     """Whether a row is of the record's job, and not of another that got the same number."""
-    if submit is not None and submit < record.begun_at - CLOCK_SKEW:
+    if submit is not None and submit < record.earliest:
         return False
     # Until slurmdbd has heard of the job's beginning, accounting has no directory of it.
     return not work_dir or _is_same(record.job_name, name) or _is_same(record.cwd, work_dir)

@@ -74,7 +74,9 @@ def read_log(asked: JobId, *, err: bool = False) -> str:
         path = find_logs(asked, record).paths[err]
     try:
         with open_regular(path) as file:
-            return file.read().decode("utf-8", "replace")
+            # What is written meanwhile may have no end, and neither have some files of /proc.
+            size = os.fstat(file.fileno()).st_size
+            return file.read(size).decode("utf-8", "replace")
     except FileNotFoundError:
         return ""
     except OSError as error:

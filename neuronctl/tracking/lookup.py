@@ -130,13 +130,17 @@ def newest(word: str, store: RecordStore) -> JobId:
 
     Raises NoSuchJobError if no record has such a name.
     """
-    cluster = local_cluster()
+    cluster, found = local_cluster(), 0
     for record in store.iter():
         if record.job_id is not None and is_named(record.job_name, word):
             latest = store.get(record.job_id, cluster)
             # Skip jobs of other clusters and jobs whose id was reused.
             if latest is not None and latest.key == record.key:
-                return JobId(record.job_id)
+                found = max(found, record.job_id)
+                if record.earliest:  # else a clock was ahead: a later job has a higher number
+                    break
+    if found:
+        return JobId(found)
     raise NoSuchJobError(
         f"{word!r} is neither a job id nor the name of a job submitted with neuronctl",
         "a job id looks like 4711, or 4711_3 for an array task; 'neuronctl status' lists your jobs",

@@ -12,6 +12,8 @@ import pytest
 from fake_slurm import FakeSlurm, accounting_row, queue_row
 
 from neuronctl.records.store import RecordDraft, RecordStore
+from neuronctl.slurm.job_id import JobId
+from neuronctl.tracking.log_files import read_log
 
 Run = Callable[..., Any]
 
@@ -227,6 +229,19 @@ def test_an_empty_log(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     (tmp_path / "7.out").write_text("")
     record(7, f"{tmp_path}/7.out")
     assert "7.out is empty: nothing was written to it" in run("logs", "7").stderr
+
+
+def test_a_log_without_an_end(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    """Some files of /proc are regular: 256 GiB of it, and a size of 0."""
+    (tmp_path / "7.out").symlink_to("/proc/self/pagemap")
+    record(7, f"{tmp_path}/7.out")
+    fake_slurm.queue(queue_row("7", state="FAILED"))
+    fake_slurm.answer("scontrol", page("7", "FAILED", f"{tmp_path}/7.out", exit="1:0"))
+    for command in (["logs"], ["logs", "--rank", "1"], ["logs", "-f"]):
+        result = run(*command, "7")
+        assert result.stdout == "", command
+    assert run("why", "7").stdout
+    assert read_log(JobId(7)) == ""
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "loop", "below-a-file", "directory"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any, Callable, List, Optional
@@ -12,7 +13,9 @@ import pytest
 from fake_slurm import SACCT_FIELDS, FakeSlurm, accounting_row, queue_row
 
 from neuronctl.errors import RecordError
+from neuronctl.records.recovery import Recovery
 from neuronctl.records.store import RecordDraft, RecordStore
+from neuronctl.slurm.sacct import Accounting
 
 Run = Callable[..., Any]
 
@@ -30,6 +33,7 @@ def cut_off(age: int = 0, name: str = "train", cluster: Optional[str] = None) ->
     begun = time.time() - age
     stamp = time.strftime("%Y%m%dT%H%M%S000Z", time.gmtime(begun))
     data.update(key=stamp + data["key"][19:], begun_at=int(begun), pid=2**22 + 1, cluster=cluster)
+    data["boot_clock"] = ""
     (Path(store.directory) / f"{data['key']}.intent.json").write_text(json.dumps(data))
     return str(data["key"])
 
@@ -213,6 +217,45 @@ def test_a_clock_that_was_ahead(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.accounting(sacct_with_mark("7", f"sbatch --parsable {marked(key)}"))
     assert "is job 7: its record is now complete" in run("status", "--since", "30d").stderr
     assert files() == [f"{key}.-.7.json"]
+
+
+def test_a_clock_that_was_ahead_by_a_day(run: Run, fake_slurm: FakeSlurm) -> None:
+    """Two days later its time is not in the future: the job is looked for by its name."""
+    key = cut_off(age=86400)
+    row = sacct_with_mark("7", f"sbatch --parsable {marked(key)}", submit="2026-01-01T00:00:00")
+    fake_slurm.accounting(row)
+    recovery = Recovery(RecordStore.default())
+    recovery.settle(Accounting())
+    assert "is job 7: its record is now complete" in recovery.notes[0]
+    assert files() == [f"{key}.-.7.json"]
+    argv = fake_slurm.calls("sacct")[-1]
+    assert "--name=train" in argv and "--starttime=1970-01-02T00:00:00" in argv
+    cut_off(age=86400, name="a,b")
+    run("status", "--since", "30d")
+    assert not [word for word in fake_slurm.calls("sacct")[-1] if word.startswith("--name")]
+
+
+def test_a_clock_that_jumps_while_sbatch_runs(run: Run, fake_slurm: FakeSlurm) -> None:
+    """By 400 days: by the machine's uptime, the submission is on its way."""
+    store = RecordStore.default()
+    draft = RecordDraft(
+        cwd="/scratch/kim", command_line=(), script="", request={}, job_name="train",
+        partition="cpu", output="/scratch/kim/%x-%j.out",
+    )  # fmt: skip
+    key = store.begin(draft)
+    file = Path(store.directory) / f"{key}.intent.json"
+    begun = json.loads(file.read_text())["begun_at"]
+    file.write_text(file.read_text().replace(str(begun), str(begun - 400 * 86400)))
+    fake_slurm.queue()
+    fake_slurm.accounting()
+    assert run("status", "--since", "500d").stderr == ""
+    assert files() == [f"{key}.intent.json"]
+    text = file.read_text().replace(f'"pid": {os.getpid()}', f'"pid": {2**22 + 1}')
+    file.write_text(text)
+    assert "does not list the job yet" in run("status", "--since", "500d").stderr
+    (boot,) = re.findall('"boot_clock": "([^"]+)"', text)
+    file.write_text(text.replace(boot, "another"))
+    assert "it never reached Slurm" in run("status", "--since", "500d").stderr
 
 
 @pytest.mark.parametrize(

@@ -358,6 +358,7 @@ def test_sacct_argv() -> None:
     assert argv[-4:-1] == ["--jobs=4_3,5", "--user=1000", "--starttime=2026-11-21T00:52:43"]
     assert argv[-1] == "--endtime=2100-01-01T00:00:00", "whatever the clock says"
     assert argv[5].endswith(",JobName")
+    assert "--name=a,b" in sacct_argv(user="1000", since=0, names=["a", "b"])
     assert sacct_argv(since=1795222363)[-3] == "--allusers"
     assert "--starttime=1970-01-02T00:00:00" in sacct_argv(since=0), "0 would be today"
 

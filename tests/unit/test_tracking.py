@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from neuronctl.records.store import JobRecord, RecordDraft, SeenState
+from neuronctl.records.store import JobRecord, RecordDraft, RecordStore, SeenState
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED, STATES
@@ -153,8 +154,9 @@ def test_an_array_is_one_status_a_task() -> None:
     assert [s.stdout for s in statuses] == ["/s/7_2.out", "/s/7_3.out", "/s/%A_%a.out"]
 
 
-def test_a_number_that_was_used_again() -> None:
+def test_a_number_that_was_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The controller was set up anew and counts from 1: the job in the queue is another one."""
+    monkeypatch.setattr(time, "time", lambda: NOW)
     (status,) = merge(record(), [queue(submit=NOW - 5000, state="RUNNING")])
     assert (status.state, status.key) == ("RUNNING", None)
     (status,) = merge(record(), [queue(submit=NOW + 5000, name="other", work_dir="/else")])
@@ -163,6 +165,28 @@ def test_a_number_that_was_used_again() -> None:
     assert status.key == "k", "requeued later and renamed, but from the same directory"
     (status,) = merge(record(), [], [past(submit=NOW - 5000)])
     assert status.key is None
+
+
+def test_a_record_of_a_clock_that_was_ahead(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its time says nothing: the job is its own, and not the newest of its name forever."""
+    monkeypatch.setattr(time, "time", lambda: NOW)
+    ahead = dataclasses.replace(record(), begun_at=NOW + 400 * 86400)
+    (status,) = merge(ahead, [queue()])
+    assert (status.state, status.key) == ("RUNNING", "k")
+    (status,) = merge(ahead, [], [past(name="other", work_dir="/else")])
+    assert status.key is None
+    store = RecordStore(str(tmp_path))
+    draft = RecordDraft(
+        cwd="/s", command_line=(), script="", request={}, job_name="train", partition="cpu",
+        output="/s/%j.out",
+    )  # fmt: skip
+    for number, at in ((7, NOW - 9), (8, NOW + 400 * 86400), (9, NOW - 1)):
+        monkeypatch.setattr(time, "time", lambda at=at: at)
+        store.complete(store.begin(draft), number)
+        monkeypatch.setattr(time, "time", lambda: NOW)
+        assert lookup.newest("train", store) == JobId(number)
 
 
 def test_unknown_states_and_reasons_stay_as_they_came() -> None:

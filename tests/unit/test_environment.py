@@ -164,7 +164,11 @@ def test_what_it_writes_and_what_is_read_back(
         0
     }
     # Another job of this number, before the controller was reinstalled.
-    assert environment_of(_record(begun_at=int(time.time()) + 4000)) is None
+    later = int(time.time()) + 4000
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: later)
+        assert environment_of(_record(begun_at=later)) is None
+    assert environment_of(_record(begun_at=later)) == seen, "its clock was ahead"
     (folder / f"{seen.packages}.txt").write_text("torch==9.9\n")
     assert packages_of(seen) == {}
     path = folder / "4711.a_b.json"

@@ -22,6 +22,15 @@ from neuronctl.paths import state_dir
 DAYS = 3
 """For how long a failure is remembered."""
 
+OF_THE_NODE = (
+    r"preflight: [^ ]+: ((nvidia|rocm)-smi finds no GPU|[0-9]+ GPUs requested, [0-9]+ available"
+    r"|port [0-9]+ cannot be used)"
+    r"|uncorrectable ECC error|no CUDA-capable device|GPU is lost|GPU has fallen off the bus"
+    r"|Unable to determine the device handle|CUDA driver initialization failed"
+    r"|hipErrorNoDevice|Stale file handle|Transport endpoint is not connected"
+)
+"""What a line of a log says that is a failure of its node, as Python and grep -E read it."""
+
 _NAME = re.compile(r"([A-Za-z0-9][\w.-]{0,80})@([0-9]{1,10})\.json", re.ASCII)
 
 

@@ -7,6 +7,7 @@ import re
 import shlex
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from neuronctl.bad_nodes import OF_THE_NODE
 from neuronctl.console import printable
 from neuronctl.errors import TemplateError
 from neuronctl.frozen import dataclass, replace
@@ -97,6 +98,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
         template,
         before=parts.before,
         runs_file=_runs_file(plan) if until_done else "",
+        of_the_node=OF_THE_NODE,
         checks=checked,
         looks=looks,
         measures=measures(plan, checked) if plan.measures else None,

@@ -6,7 +6,7 @@ import os
 import re
 from typing import Dict, Iterator, List, Set, Tuple
 
-from neuronctl.bad_nodes import NodeFault, any_known, forget, remember_fault
+from neuronctl.bad_nodes import OF_THE_NODE, NodeFault, any_known, forget, remember_fault
 from neuronctl.files import open_regular
 from neuronctl.records.job_record import JobRecord
 from neuronctl.slurm.job_states import COMPLETED, FAILED
@@ -21,14 +21,7 @@ _OF_SLURM = {
     "LAUNCH_FAILED": "Slurm could not start the job there",
 }
 _DEFECT = re.compile(r"preflight: ([\w.-]+): (.{1,200})", re.ASCII)
-_OF_THE_NODE = re.compile(
-    r"(nvidia|rocm)-smi finds no GPU|\d+ GPUs requested, \d+ available|port \d+ cannot be used"
-)
-_HARDWARE = re.compile(
-    r".*(uncorrectable ECC error|no CUDA-capable device|GPU is lost|GPU has fallen off the bus"
-    r"|Unable to determine the device handle|CUDA driver initialization failed"
-    r"|hipErrorNoDevice|Stale file handle|Transport endpoint is not connected).*"
-)
+_BROKEN = re.compile(OF_THE_NODE, re.ASCII)
 
 
 def learn(record: JobRecord, status: JobStatus) -> None:
@@ -48,8 +41,8 @@ def _faults(record: JobRecord, status: JobStatus, nodes: List[str]) -> Iterator[
     """
     runs = runs_of(record, status.id.task)
     for run in () if runs is None else runs.runs:
-        if run.cause == "lost" and len(hosts(run.nodes)) == 1:
-            yield run.nodes, _OF_SLURM["NODE_FAIL"]
+        why = _OF_SLURM["NODE_FAIL"] if run.cause == "lost" else "a run of a job failed there"
+        yield from ((node, why) for node in hosts(run.failed_nodes))
     if status.state not in (FAILED, *_OF_SLURM):
         return
     lines = [line for path in (status.stdout, status.stderr) if path for line in _tail(path)]
@@ -66,10 +59,10 @@ def _faults(record: JobRecord, status: JobStatus, nodes: List[str]) -> Iterator[
     for what, where in defects.items():
         # What every node lacks is the job's fault; the first node cannot fail to reach itself.
         of_some = len(where) < len(nodes) - what.startswith("cannot reach ")
-        if _OF_THE_NODE.match(what) or of_some:
+        if of_some or _BROKEN.match(f"preflight: {nodes[0]}: {what}"):
             yield from ((node, f"the preflight failed: {what}") for node in sorted(where))
-    broken = next((match[1] for match in map(_HARDWARE.fullmatch, lines) if match), "")
-    if broken and len(nodes) == 1:
+    broken = next((match[0] for match in map(_BROKEN.search, lines) if match), "")
+    if broken and not defects and len(nodes) == 1:
         yield nodes[0], f"a job failed there: {broken}"
 
 

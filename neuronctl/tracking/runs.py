@@ -23,7 +23,7 @@ class Run:
 
     cause: ``finished``, ``saved``, ``limit``, ``failed``, ``node``, ``lost``, ``preempted``, or
     ``requeued``. moved: whether there was progress. log_sizes: of its logs when it began, in bytes.
-    job_id: Slurm's, where the script has noted it.
+    job_id: Slurm's, where the script has noted it. failed_nodes: what no later run is to get.
     """
 
     number: int
@@ -35,6 +35,7 @@ class Run:
     cause: str = ""
     moved: bool = False
     job_id: Optional[int] = None
+    failed_nodes: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,8 @@ def read_runs(text: str) -> Runs:
                 seconds, moved = max(0, int(more[3])), more[2] == "moved"
                 ended = replace(runs[-1], seconds=seconds, code=code, cause=more[1], moved=moved)
                 runs[-1] = ended
+            elif word == "avoid" and runs:
+                runs[-1] = replace(runs[-1], failed_nodes=more[0])
             elif word == "over":
                 over = re.sub(r"[^ -~]", "?", " ".join(more).strip())
             elif word == "cancel":

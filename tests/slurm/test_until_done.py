@@ -267,12 +267,40 @@ def test_a_checkpoint_tells_whether_anything_moved(going: Sandbox) -> None:
     assert [words[5] for words in job.runs if words[1] == "end"][:3] == ["moved"] * 3
 
 
+FAILS = """\
+[ -e broken ] || echo "$SLURMD_NODENAME" >broken
+[ "$SLURMD_NODENAME" != "$(cat broken)" ] || { echo "CUDA: uncorrectable ECC error" >&2; exit 1; }
+"""
+
+
+@pytest.mark.parametrize("chain", [False, True])
+def test_a_node_whose_gpu_failed_is_left_out(chain: bool, going: Sandbox) -> None:
+    more = ["--no-requeue"] if chain else []
+    job = Going(going, "--gpus-per-node=1", "--retries=1", *more, body=FAILS)
+    job.begun(2)
+    assert job.ended() == "COMPLETED"
+    assert job.causes() == ["node", "finished"]
+    first, second = (words[3] for words in job.runs if words[1] == "begin")
+    assert first != second
+    job.exec("neuronctl", "wait", job.id)
+    told = json.loads(job.exec("neuronctl", "partitions", "--live", "--json"))
+    assert [fault["node"] for fault in told["bad_nodes"]] == [first]
+    job.exec("neuronctl", "partitions", "--forget-node", first)
+
+
+def down_for_a_moment(sandbox: Sandbox, node: str) -> None:
+    """Slurm's jobs there fail; it is free again by the time that they begin anew."""
+    sandbox.root("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+    sandbox.root("scontrol", "update", f"nodename={node}", "state=resume", check=False)
+
+
 def test_another_run_after_a_node_died(going: Sandbox) -> None:
     job = Going(going, "--gpus-per-node=1", "--retries=1", "goes.py", "waits", "2")
     job.ready(1)
     node = job.exec("squeue", "-h", "-j", job.id, "-o", "%N").strip()
-    going.root("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+    down_for_a_moment(going, node)
     job.begun(2)
+    assert [words[3] for words in job.runs if words[1] == "begin"][1] != node
     assert job.ended() == "COMPLETED"
     assert job.causes() == ["lost", "finished"]
 
@@ -437,8 +465,9 @@ def test_a_chain_survives_its_batch_shell_and_its_node(going: Sandbox) -> None:
     job.ready(2)
     wait_until(lambda: [words[1] for words in job.runs][-1] == "next")
     node = job.exec("squeue", "-h", "-j", job.job, "-o", "%N").strip()
-    going.root("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+    down_for_a_moment(going, node)
     job.begun(3)
+    assert [words[3] for words in job.runs if words[1] == "begin"][2] != node
     assert job.ended() == "COMPLETED"
     assert job.causes() == ["lost", "lost", "finished"]
 

@@ -37,8 +37,9 @@ begin_run() {
     checkpoint=$PWD/last.pt
     run=$(last_of begin 1) run=${run:-0}
     is_next || exit 0
-    [ "$run" -eq 0 ] || [ "$(last_of end 1)" = "$run" ] || note_end - "$(how_slurm_ended)"
+    [ "$run" -eq 0 ] || [ "$(last_of end 1)" = "$run" ] || note_lost_end
     [ "$run" -eq 0 ] || may_go_on || exit 1
+    ! is_avoided || { submit_next "$before"; exit 0; }
     export NEURONCTL_RUN=$((run += 1))
     trap ask_to_save USR2; trap 'end_run "$?"' EXIT
     run_ends=$(SLURM_TIME_FORMAT=%s squeue -h -j "$SLURM_JOB_ID" -o %e)
@@ -56,11 +57,12 @@ end_run() {
     if [ "$code" -eq 0 ]; then cause=finished
     elif [ "$slurm_stops" ] && ((SECONDS >= slurm_stops)); then cause=limit
     elif [ "$asked" ] || [ "$code" -eq 75 ]; then cause=saved
-    elif [ -z "$launched" ]; then cause=node
+    elif [ -z "$launched" ] || node_failed; then cause=node
     fi
     # Slurm has ended it, for scancel or another job: if it starts it again, that run finds out why.
     [ "$cause" = finished ] || [[ $(job_state) =~ ^(RUNNING)?$ ]] || { ! is_cancelled || drop_next; exit "$code"; }
     note_end "$code" "$cause"
+    [ "$cause" != node ] || note_failed_nodes
     echo "run $run ended with exit code $code: $cause"
     if [[ $cause == finished || $cause == failed ]] || ! may_go_on; then drop_next; else keep_next; fi
     exit "$code"
@@ -87,9 +89,11 @@ is_next() {
     ! grep -q ' over ' "$runs_file" || return 1
     [ "$(last_of end 1)" != "$run" ] || [[ $(last_of end 5) =~ ^(saved|limit|stall|node|lost|preempted|requeued)$ ]]
 }
-# Submit the next run, which waits for the end of this one, in the environment that this job was submitted in.
+# Submit the next run, which waits for the end of this job, in the environment that it was submitted in. $1: the job of
+# the run before it, where that is not this one.
 submit_next() {
-    local next='' said='' told=''
+    local next='' said='' told='' without
+    without=$(to_exclude)
     until [ "$next" ]; do
         # Where an answer was lost, it is there already.
         if said=$(waiting_next); then
@@ -98,8 +102,8 @@ submit_next() {
                 cd "$SLURM_SUBMIT_DIR" && out=$(log_of 1) err=$(log_of 2) && [ "$err" != "$out" ] || err=''
                 env -i ${SLURM_CONF:+"SLURM_CONF=$SLURM_CONF"} "$(type -P sbatch)" --parsable --begin=now \
                     --export-file=<(sed -z '/^SLURM_/d' "/proc/$$/environ") --dependency="afterany:$SLURM_JOB_ID" \
-                    --output="$out" ${err:+--error="$err"} --open-mode=append \
-                    /dev/stdin "$mark" "$chain" "$SLURM_JOB_ID" <"$0" 2>&1 | tail -n 1
+                    --output="$out" ${err:+--error="$err"} --open-mode=append ${without:+--exclude="$without"} \
+                    /dev/stdin "$mark" "$chain" "${1:-$SLURM_JOB_ID}" <"$0" 2>&1 | tail -n 1
             )
             [[ $next =~ ^[0-9]+(;.*)?$ ]] || said=$next next=''
         fi
@@ -134,6 +138,7 @@ keep_next() {
         ((tries--)) || { kill "$submitter"; says_over "Slurm has not taken it"; return; }
         sleep 5
     done
+    start_elsewhere "$(waiting_next)"
 }
 # Slurm says that the run is about to end. What has not ended shortly before is left to Slurm.
 ask_to_save() {
@@ -153,8 +158,62 @@ note_end() {
 # Of two jobs that began the same run, the first one has it.
 last_of() { awk -v word="$1" -v field="$2" '$2 == word && !(word == "begin" && $1 == run) { found = $field; run = $1 } END { print found }' "$runs_file"; }
 progress() { find -L "$checkpoint" -type f -printf '%p %s %T@\n' 2>/dev/null | LC_ALL=C sort | cksum | tr ' ' -; }
+# What the last run has written into its logs, and whether that is a failure of its node.
+said() {
+    local fd
+    for fd in 1 2; do
+        [ ! -f "/proc/$$/fd/$fd" ] || tail -c "+$(($(last_of begin $((fd + 5))) + 1))" "/proc/$$/fd/$fd"
+    done
+}
+node_failed() { grep -qE 'preflight: [^ ]+: ((nvidia|rocm)-smi finds no GPU|[0-9]+ GPUs requested, [0-9]+ available|port [0-9]+ cannot be used)|uncorrectable ECC error|no CUDA-capable device|GPU is lost|GPU has fallen off the bus|Unable to determine the device handle|CUDA driver initialization failed|hipErrorNoDevice|Stale file handle|Transport endpoint is not connected' <(said); }
+# Note which nodes of the last run failed: its only one, or those that its log names, if not all.
+note_failed_nodes() {
+    local nodes failed
+    nodes=$(scontrol show hostnames "$(last_of begin 4)" | sort)
+    if [[ $nodes == *$'\n'* ]]; then
+        failed=$(said | sed -nE 's/^(preflight: ([^ :]+): .*|srun: error: Node failure on ([^ ]+))$/\2\3/p' | grep -Fx "$nodes" | sort -u)
+        [ "$failed" != "$nodes" ] || return 0
+        nodes=$failed
+    elif ! [ "${1-}" ] && ! node_failed; then
+        return 0
+    fi
+    [ -z "$nodes" ] || note avoid "$(paste -sd , <<<"$nodes")"
+}
+# Those that failed in any run, if Slurm has others enough.
+avoided() {
+    local nodes left
+    nodes=$(awk '$2 == "avoid" { print $4 }' "$runs_file" | tr , '\n' | sort -u)
+    [ "$nodes" ] || return 0
+    left=$(sinfo -h -N -p "$SLURM_JOB_PARTITION" -o %N | sort -u | grep -cvFx "$nodes")
+    [ "$left" -lt "$SLURM_JOB_NUM_NODES" ] || paste -sd , <<<"$nodes"
+}
+# Whether this run, which has not begun, has such a node, and has not been sent elsewhere before.
+is_avoided() {
+    local nodes
+    nodes=$(avoided | tr , '\n')
+    [ "$nodes" ] && scontrol show hostnames "$SLURM_JOB_NODELIST" | grep -qFx "$nodes" && [ "$(last_of elsewhere 1)" != "$run" ] || return 1
+    note elsewhere "$SLURM_JOB_NODELIST"
+    echo "run $((run + 1)) is to begin elsewhere than on $(avoided), where an earlier one failed"
+}
+to_exclude() {
+    local more had
+    more=$(avoided)
+    had=$(scontrol show job "$SLURM_JOB_ID" | sed -n 's/^ *ReqNodeList=.* ExcNodeList=//p')
+    [ -z "$more" ] || { [ "$had" = "(null)" ] || more=$had,$more; echo "$more"; }
+}
+start_elsewhere() {
+    local nodes
+    nodes=$(to_exclude)
+    [ -z "$nodes" ] || [ -z "$1" ] || scontrol update JobId="$1" ExcNodeList="$nodes"
+}
 job_state() { squeue -h -t all -j "$SLURM_JOB_ID" -o %T; }
 # A run that could not note its end: its node died, somebody killed this shell, or Slurm took it for another job.
+note_lost_end() {
+    local state
+    state=$(how_slurm_ended)
+    note_end - "${state#node }"
+    [ "$state" = "${state#node }" ] || note_failed_nodes died
+}
 how_slurm_ended() {
     local id state
     id=$(last_of begin 8)
@@ -165,6 +224,7 @@ how_slurm_ended() {
         CANCELLED*) echo cancelled ;;
         TIMEOUT) echo limit ;;
         OUT_OF_MEMORY | DEADLINE) echo failed ;;
+        NODE_FAIL* | BOOT_FAIL*) echo node lost ;;
         PREEMPTED*) echo preempted ;;
         REQUEUED*) echo requeued ;;
         *) echo lost ;;

@@ -47,8 +47,9 @@ begin_run() {
     touch "$runs_file" || exit 1
     checkpoint=$PWD/'my run/last.pt'
     run=$(grep -c ' begin ' "$runs_file")
-    [ "$run" -eq 0 ] || [ "$(last_of end 1)" = "$run" ] || note_end - "$(how_slurm_ended)"
+    [ "$run" -eq 0 ] || [ "$(last_of end 1)" = "$run" ] || note_lost_end
     [ "$run" -eq 0 ] || may_go_on || exit 1
+    ! is_avoided || requeue
     export NEURONCTL_RUN=$((run += 1))
     resume_with=()
     [ "$run" -eq 1 ] || resume_with=(--resume 'the latest')
@@ -66,11 +67,12 @@ end_run() {
     if [ "$code" -eq 0 ]; then cause=finished
     elif [ "$slurm_stops" ] && ((SECONDS >= slurm_stops)); then cause=limit
     elif [ "$asked" ] || [ "$code" -eq 75 ]; then cause=saved
-    elif [ -z "$launched" ]; then cause=node
+    elif [ -z "$launched" ] || node_failed; then cause=node
     fi
     # Slurm has ended it, for scancel or another job: if it starts it again, that run finds out why.
     [ "$cause" = finished ] || [[ $(job_state) =~ ^(RUNNING)?$ ]] || exit "$code"
     note_end "$code" "$cause"
+    [ "$cause" != node ] || note_failed_nodes
     echo "run $run ended with exit code $code: $cause"
     [[ $cause == finished || $cause == failed ]] || ! may_go_on || requeue
     exit "$code"
@@ -92,8 +94,11 @@ may_go_on() {
 says_over() { echo "no other run follows: $1" >&2; note over "$1"; return 1; }
 # Have Slurm end this run, and start another. What was cancelled meanwhile is not to come back.
 requeue() {
+    [ -z "$(avoided)" ] || trap '' TERM  # which Slurm sends while it is told of the nodes
     until [ "$(job_state)" = RUNNING ] && scontrol requeue "$SLURM_JOB_ID"; do sleep 5; done
+    start_elsewhere "$SLURM_JOB_ID"
     ! grep -q '^- cancel ' "$runs_file" || scancel "$SLURM_JOB_ID"
+    [ -z "$(avoided)" ] || exit 1
     while sleep 1; do :; done  # until Slurm ends this shell
 }
 # Slurm says that the run is about to end. What has not ended shortly before is left to Slurm.
@@ -113,10 +118,65 @@ note_end() {
 }
 last_of() { awk -v word="$1" -v field="$2" '$2 == word { found = $field } END { print found }' "$runs_file"; }
 progress() { find -L "$checkpoint" -type f -printf '%p %s %T@\n' 2>/dev/null | LC_ALL=C sort | cksum | tr ' ' -; }
+# What the last run has written into its logs, and whether that is a failure of its node.
+said() {
+    local fd
+    for fd in 1 2; do
+        [ ! -f "/proc/$$/fd/$fd" ] || tail -c "+$(($(last_of begin $((fd + 5))) + 1))" "/proc/$$/fd/$fd"
+    done
+}
+node_failed() { grep -qE 'preflight: [^ ]+: ((nvidia|rocm)-smi finds no GPU|[0-9]+ GPUs requested, [0-9]+ available|port [0-9]+ cannot be used)|uncorrectable ECC error|no CUDA-capable device|GPU is lost|GPU has fallen off the bus|Unable to determine the device handle|CUDA driver initialization failed|hipErrorNoDevice|Stale file handle|Transport endpoint is not connected' <(said); }
+# Note which nodes of the last run failed: its only one, or those that its log names, if not all.
+note_failed_nodes() {
+    local nodes failed
+    nodes=$(scontrol show hostnames "$(last_of begin 4)" | sort)
+    if [[ $nodes == *$'\n'* ]]; then
+        failed=$(said | sed -nE 's/^(preflight: ([^ :]+): .*|srun: error: Node failure on ([^ ]+))$/\2\3/p' | grep -Fx "$nodes" | sort -u)
+        [ "$failed" != "$nodes" ] || return 0
+        nodes=$failed
+    elif ! [ "${1-}" ] && ! node_failed; then
+        return 0
+    fi
+    [ -z "$nodes" ] || note avoid "$(paste -sd , <<<"$nodes")"
+}
+# Those that failed in any run, if Slurm has others enough.
+avoided() {
+    local nodes left
+    nodes=$(awk '$2 == "avoid" { print $4 }' "$runs_file" | tr , '\n' | sort -u)
+    [ "$nodes" ] || return 0
+    left=$(sinfo -h -N -p "$SLURM_JOB_PARTITION" -o %N | sort -u | grep -cvFx "$nodes")
+    [ "$left" -lt "$SLURM_JOB_NUM_NODES" ] || paste -sd , <<<"$nodes"
+}
+# Whether this run, which has not begun, has such a node, and has not been sent elsewhere before.
+is_avoided() {
+    local nodes
+    nodes=$(avoided | tr , '\n')
+    [ "$nodes" ] && scontrol show hostnames "$SLURM_JOB_NODELIST" | grep -qFx "$nodes" && [ "$(last_of elsewhere 1)" != "$run" ] || return 1
+    note elsewhere "$SLURM_JOB_NODELIST"
+    echo "run $((run + 1)) is to begin elsewhere than on $(avoided), where an earlier one failed"
+}
+to_exclude() {
+    local more had
+    more=$(avoided)
+    had=$(scontrol show job "$SLURM_JOB_ID" | sed -n 's/^ *ReqNodeList=.* ExcNodeList=//p')
+    [ -z "$more" ] || { [ "$had" = "(null)" ] || more=$had,$more; echo "$more"; }
+}
+start_elsewhere() {
+    local nodes
+    nodes=$(to_exclude)
+    [ -z "$nodes" ] || [ -z "$1" ] || scontrol update JobId="$1" ExcNodeList="$nodes"
+}
 job_state() { squeue -h -t all -j "$SLURM_JOB_ID" -o %T; }
 # A run that could not note its end: its node died, somebody killed this shell, or Slurm took it for another job.
+note_lost_end() {
+    local state
+    state=$(how_slurm_ended)
+    note_end - "${state#node }"
+    [ "$state" = "${state#node }" ] || note_failed_nodes died
+}
 how_slurm_ended() {
     case $(sacct -D -X -n -P -j "$SLURM_JOB_ID" -o State | grep -vE 'RUNNING|PENDING' | tail -n 1) in
+        NODE_FAIL* | BOOT_FAIL*) echo node lost ;;
         PREEMPTED*) echo preempted ;;
         REQUEUED*) echo requeued ;;
         *) echo lost ;;

@@ -87,8 +87,11 @@ def command(
     given = [form for form, is_given in forms.items() if is_given]
     if len(given) > 1:
         raise UsageError(f"{given[0]} and {given[1]} cannot be combined", "keep one of them")
-    if bool(jobs) == (since is not None):
-        raise UsageError("report needs JOB or --since", "such as --since 7d")
+    if jobs and since is not None:
+        raise UsageError("JOB and --since cannot be combined", "keep one of them")
+    if not jobs and since is None:
+        hint = "'neuronctl status' lists your jobs; --since 7d sums up those of a week"
+        raise UsageError("report needs JOB or --since", hint)
     if since is None and (name is not None or all_users):
         raise UsageError("--name and --all-users belong to --since", "add --since 7d")
     if watching and since is not None:
@@ -282,12 +285,14 @@ def _print_many(used: Sequence[JobUse]) -> None:
     if whole.gpu_hours:
         told = f"the use of GPUs is known for {whole.gpu_hours_sampled:.1f} of the GPU hours"
         print_text(f"{told} (--monitor)")
+    sums = _SUMS if whole.cost is not None else _SUMS[:-1]
     for by, key in _GROUPS.items():
         parts = totals(used, key)
         if by == "user" and len(parts) == 1:
             continue
         print_line()
-        print_table([Column(by.upper(), no_wrap=True), *_SUMS], [_sums(used[0], p) for p in parts])
+        rows = [_sums(used[0], part)[: 1 + len(sums)] for part in parts]
+        print_table([Column(by.upper(), no_wrap=True), *sums], rows)
     print_line()
     most = sorted(used, key=lambda job: (-job.gpu_hours, -job.node_hours))[:_GPUS]
     columns = [
@@ -295,12 +300,12 @@ def _print_many(used: Sequence[JobUse]) -> None:
         Column("NAME", no_wrap=True, priority=1),
         Column("STATE", no_wrap=True, priority=2),
         Column("TIME", no_wrap=True, justify="right"),
-        *_SUMS[1:],
+        *sums[1:],
     ]
     rows = []
     for job in most:
         status = job.status
-        figures = _sums(job, total("", [job]))[2:]
+        figures = _sums(job, total("", [job]))[2 : 1 + len(sums)]
         time_used = duration(int(job.seconds))
         rows.append([str(status.id), shortened(status.name, 20), status.state, time_used, *figures])
     print_table(columns, rows)
@@ -359,10 +364,24 @@ def _print(job: JobUse) -> None:
         _print_wrapped(text)
     if not job.nodes and status.start is not None:
         print_line()
-        _print_wrapped(
-            "there are no samples of it beside its log: --monitor takes them, for the use of GPUs "
-            "and for curves"
+        _print_wrapped(_why_no_samples(status))
+
+
+def _why_no_samples(status: JobStatus) -> str:
+    from neuronctl.errors import RecordError
+
+    asked = False
+    with contextlib.suppress(RecordError):
+        asked = status.record is not None and bool(status.record.draft.request.get("monitor"))
+    if asked:
+        return (
+            "it has --monitor, but there are no samples beside its log: its program has not "
+            f"started ('neuronctl why {status.id}'), or its log is no file, or was moved"
         )
+    return (
+        "there are no samples of it beside its log: --monitor takes them, for the use of GPUs "
+        "and for curves"
+    )
 
 
 def _print_wrapped(text: str) -> None:
@@ -501,6 +520,8 @@ def _print_runs(job: JobUse) -> None:
 
 
 def _print_gpus(job: JobUse) -> None:
+    from neuronctl.monitoring.samples import without_holes
+
     nodes = _over_runs(job)
     gpus = [gpu for node in nodes for gpu in node.gpus]
     shown = sorted(gpus, key=lambda gpu: (gpu.use is None, gpu.use))[:_GPUS]
@@ -526,7 +547,7 @@ def _print_gpus(job: JobUse) -> None:
             _memory(gpu),
             _or_unknown(gpu.power, lambda power: f"{power:.0f} W"),
             _or_unknown(gpu.clock, percent),
-            *([drawn(gpu.curve, 100)] if draws else []),
+            *([drawn(without_holes(gpu.curve, gpu.samples), 100)] if draws else []),
         ]
         for gpu in shown
     ]
@@ -536,6 +557,8 @@ def _print_gpus(job: JobUse) -> None:
 
 
 def _print_nodes(job: JobUse) -> None:
+    from neuronctl.monitoring.samples import without_holes
+
     draws = draws_blocks()
     columns = [
         Column("NODE", no_wrap=True),
@@ -550,7 +573,8 @@ def _print_nodes(job: JobUse) -> None:
         busy = node.cores_busy
         most = max([value for value in node.curve if value is not None], default=0.0)
         held = f"/{node.cores}" if node.cores else ""
-        curve = [drawn(node.curve, float(node.cores or most or 1))] if draws else []
+        shape = without_holes(node.curve, node.samples)
+        curve = [drawn(shape, float(node.cores or most or 1))] if draws else []
         cores = "?" if busy is None else f"{busy:.1f}{held}"
         of = "" if node.memory is None else f" of {amount(node.memory)}"
         memory = f"{amount(node.memory_peak)}{of}"

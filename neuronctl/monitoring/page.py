@@ -7,7 +7,7 @@ from typing import Dict, List, Sequence, Tuple
 from neuronctl.frozen import dataclass
 from neuronctl.monitoring.advice import JobUse, advise
 from neuronctl.monitoring.marks import Mark
-from neuronctl.monitoring.samples import PARTS, Curve, over_runs
+from neuronctl.monitoring.samples import PARTS, Curve, over_runs, without_holes
 from neuronctl.rendering.template_environment import for_pages
 from neuronctl.words import amount, duration, moment, percent
 
@@ -47,6 +47,7 @@ def report_page(
             else "use not known",
             gpu.curve,
             100,
+            gpu.samples,
         )
         for gpu in all_gpus
     ]
@@ -56,6 +57,7 @@ def report_page(
             f"at most {(gpu.memory_peak or 0) / 1024:.1f} GiB",
             gpu.memory_curve,
             gpu.memory or 1,
+            gpu.samples,
         )
         for gpu in all_gpus
         if gpu.memory_peak is not None
@@ -66,6 +68,7 @@ def report_page(
             f"{node.cores_busy or 0:.1f} of {node.cores or '?'} cores busy",
             node.curve,
             node.cores or _most(node.curve),
+            node.samples,
         )
         for node in nodes
     ]
@@ -75,6 +78,7 @@ def report_page(
             f"at most {amount(node.memory_peak)}",
             node.memory_curve,
             node.memory or node.memory_peak or 1,
+            node.samples,
         )
         for node in nodes
     ]
@@ -117,18 +121,20 @@ def _most(curve: Curve) -> float:
     return max((value for value in curve if value is not None), default=1) or 1
 
 
-def _line(title: str, words: str, curve: Curve, most: float) -> Line:
+def _line(title: str, words: str, curve: Curve, most: float, samples: int) -> Line:
+    whole = without_holes(curve, samples)
     stretches: List[List[str]] = [[]]
     cells: Dict[float, str] = {}
     wide = max(1, PARTS // 60)
     for part, value in enumerate(curve):
-        if value is None:
+        if whole[part] is None:
             stretches.append([])
+        if value is None:
             continue
         share = min(1.0, max(0.0, value / most))
         stretches[-1].append(f"{part},{_TALL - share * _TALL:.1f}")
     for start in range(0, len(curve), wide):
-        known = [value for value in curve[start : start + wide] if value is not None]
+        known = [value for value in whole[start : start + wide] if value is not None]
         if known:
             share = min(1.0, max(0.0, sum(known) / len(known) / most))
             opacity = round(0.1 + 0.9 * share, 1)  # idle is not the same as without samples
@@ -136,10 +142,4 @@ def _line(title: str, words: str, curve: Curve, most: float) -> Line:
     points = tuple(
         " ".join(stretch if len(stretch) > 1 else stretch * 2) for stretch in stretches if stretch
     )
-    return Line(title, words, _joined(points, curve), tuple(cells.items()))
-
-
-def _joined(points: Tuple[str, ...], curve: Curve) -> Tuple[str, ...]:
-    """One line where samples are rarer than the parts of the curve: what is between is no gap."""
-    known = sum(value is not None for value in curve)
-    return (" ".join(points),) if points and known < PARTS // 2 else points
+    return Line(title, words, points, tuple(cells.items()))

@@ -294,6 +294,23 @@ def _one_curve(curves: Sequence[Curve]) -> Curve:
     )
 
 
+def without_holes(curve: Curve, samples: int) -> Curve:
+    """The same where samples are rarer than parts: each holds until the next, unless that is late.
+
+    What stays empty are the gaps: parts in which some samples should have been, but are not.
+    """
+    places = [part for part, value in enumerate(curve) if value is not None]
+    if len(places) < 2 or samples > 2 * len(places):
+        return curve
+    steps = [later - part for part, later in zip(places, places[1:])]
+    late = max(2.0, 2.5 * sorted(steps)[len(steps) // 2])
+    whole = list(curve)
+    for part, step in zip(places, steps):
+        if step <= late:
+            whole[part + 1 : part + step] = [curve[part]] * (step - 1)
+    return tuple(whole)
+
+
 def weighted_mean(pairs: Iterable[Tuple[Optional[float], float]]) -> Optional[float]:
     """Of (value, weight); None where no value is known."""
     known = [(value, weight) for value, weight in pairs if value is not None]

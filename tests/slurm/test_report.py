@@ -214,6 +214,7 @@ def test_a_tool_that_hangs_a_body_that_waits_and_no_place_for_samples(sandbox: S
     job = submitted(sandbox, *words, "-o", "/dev/null", tool=HANGS, code=5)
     data = report(sandbox, job)
     assert data["nodes_sampled"] == [] and data["accounted"]["cores"] == 8
+    assert "It has --monitor, but" in sandbox.exec(["neuronctl", "report", job]).stdout
     left = sandbox.root("pgrep", "-f", "sample_node", check=False)
     assert left.stdout == ""
 

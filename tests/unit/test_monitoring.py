@@ -26,6 +26,7 @@ from neuronctl.monitoring.samples import (
     last_use,
     over_runs,
     read_samples,
+    without_holes,
 )
 from neuronctl.monitoring.totals import total, totals
 from neuronctl.rendering.template_environment import for_scripts
@@ -404,6 +405,22 @@ def test_a_curve_in_characters() -> None:
     curve = tuple([0.0] * 120 + [None] * 60 + [100.0] * 60)
     assert drawn(curve, 100) == "▁" * 15 + " " * 7 + "█" * 8
     assert drawn((), 100) == ""
+
+
+def test_few_samples_are_no_gaps() -> None:
+    """Of a sample in every tenth part, one is missing in the middle, and then ten."""
+    few = [50.0 if part % 10 == 0 else None for part in range(240)]
+    few[60] = None
+    whole = without_holes(tuple(few), 23)
+    assert whole[:231] == (50.0,) * 231 and whole[231:] == (None,) * 9
+    few[100:200] = [None] * 100
+    whole = without_holes(tuple(few), 13)
+    assert whole[:91] == (50.0,) * 91 and whole[91:200] == (None,) * 109
+    assert drawn(whole, 100) == "▅" * 12 + " " * 13 + "▅" * 4
+    many = tuple(None if part == 60 else 50.0 for part in range(240))
+    assert without_holes(many, 17280) == many and None not in without_holes(many, 239)
+    rare = [replace(GPU, index=str(n), samples=23, curve=tuple(few)) for n in range(40)]
+    assert "M4 0h4v40h-4z" in report_page(used(*rare), [])  # of the heat map
 
 
 def test_what_accounting_has() -> None:

@@ -201,6 +201,7 @@ def sampled_use(status: JobStatus, *, ask: bool) -> JobUse:
     """What a job's samples say. ask: whether to ask Slurm where a log is that is not recorded."""
     from neuronctl.monitoring.advice import JobUse
     from neuronctl.monitoring.samples import folder_of, read_samples
+    from neuronctl.tracking.chains import chain_of
     from neuronctl.tracking.lookup import log_paths
 
     log = log_paths(status)[0] if ask else status.stdout
@@ -210,8 +211,10 @@ def sampled_use(status: JobStatus, *, ask: bool) -> JobUse:
         return use
     folder = folder_of(log)
     since = 0 if status.record is None else status.record.earliest
+    chain = chain_of(status.record)
+    before = [] if chain is None else sorted(id for id in chain.jobs if id < status.job_id)
     try:
-        return replace(use, nodes=read_samples(folder, status.job_id, since))
+        return replace(use, nodes=read_samples(folder, status.job_id, since, before))
     except OSError as error:
         raise NoSuchJobError(f"cannot read the samples in {folder}: {error.strerror}") from None
 

@@ -144,23 +144,27 @@ def folder_of(log: str) -> str:
     return f"{os.path.realpath(log)}.samples"
 
 
-def read_samples(folder: str, job: int, since: float = 0) -> Tuple[NodeUse, ...]:
+def read_samples(
+    folder: str, job: int, since: float = 0, before: Sequence[int] = ()
+) -> Tuple[NodeUse, ...]:
     """All nodes that wrote samples of a job, by run and name; empty where there are none.
 
     job: its own number, as $SLURM_JOB_ID. since: what a node wrote before is of another job that
-    had this number. Raises OSError.
+    had this number. before: the jobs before it in a chain, each of which was a run. Raises OSError.
     """
-    spans = {path: _span(path) for path in _files(folder, job)[-_MOST_NODES:]}
+    jobs = (*before, job)
+    runs = {path: run for run, job in enumerate(jobs) for path in _files(folder, job)}
+    spans = {path: _span(path) for path in list(runs)[-_MOST_NODES:]}
     known = {path: span for path, span in spans.items() if span is not None and span[1] >= since}
     if not known:
         return ()
     axis = _Axis(min(first for first, _ in known.values()), max(last for _, last in known.values()))
-    found = _read_nodes(list(known), axis)
-    return tuple(
-        sorted(
-            (node for node in found if node is not None), key=lambda node: (node.restart, node.node)
-        )
-    )
+    found = [
+        replace(node, restart=runs[path] + node.restart)
+        for path, node in zip(known, _read_nodes(list(known), axis))
+        if node is not None
+    ]
+    return tuple(sorted(found, key=lambda node: (node.restart, node.node)))
 
 
 _MUCH = 16 << 20

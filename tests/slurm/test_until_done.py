@@ -415,7 +415,8 @@ def test_a_chain_is_one_job(going: Sandbox) -> None:
     limit = going.root("sacctmgr", "-nP", "show", "qos", "p_amd_a100nv_8", "format=MaxSubmitPU")
     going.root(*qos, "MaxSubmitJobsPerUser=2")
     try:
-        job = Going(going, *CHAIN, "--env=SAID=a b", "--resume-with=-r", "goes.py", "waits", "3")
+        options = ["--monitor", "--monitor-interval=1", "--env=SAID=a b", "--resume-with=-r"]
+        job = Going(going, *CHAIN, *options, "goes.py", "waits", "3")
         for run in (1, 2):
             job.ready(run)
             job.queued(2)
@@ -442,6 +443,8 @@ def test_a_chain_is_one_job(going: Sandbox) -> None:
     assert "run 1" not in second and "run 3" not in second
     again = json.loads(job.exec("neuronctl", "resubmit", "--dry-run", "--json", job.id))
     assert "submit_next &" in again["script"]
+    (used,) = json.loads(job.exec("neuronctl", "report", job.id, "--json"))["jobs"]
+    assert {0, 1} <= {node["restart"] for node in used["nodes_sampled"]}
 
 
 def test_a_chain_where_preempted_jobs_are_cancelled(going: Sandbox) -> None:

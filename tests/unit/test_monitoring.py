@@ -514,6 +514,14 @@ def test_runs_of_a_job_that_was_requeued(tmp_path: Path) -> None:
     assert page.count("GPU 0 of gpu30") == 2 and page.count("GPU 0 of gpu31") == 2
 
 
+def test_a_chain_is_one_job_with_a_run_of_each(tmp_path: Path) -> None:
+    for job, place in ((4715, "gpu31"), (4712, "gpu32"), (4711, "gpu30")):
+        node(tmp_path, place)
+        (tmp_path / f"4711.{place}.csv").rename(tmp_path / f"{job}.{place}.csv")
+    nodes = read_samples(str(tmp_path), 4715, before=[4711, 4712])
+    assert [(run.restart, run.node) for run in nodes] == [(0, "gpu30"), (1, "gpu32"), (2, "gpu31")]
+
+
 def test_a_gpu_with_few_samples_gets_no_advice() -> None:
     assert advise(used(GPU, replace(UNUSED, samples=3))) == []
 

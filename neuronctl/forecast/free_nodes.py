@@ -241,9 +241,7 @@ def _not_available(search: NodeSearch) -> Wait:
     source = SOURCE if reserved.by else _SAID_OF_NODES
     # Its two schedulers choose differently between these, and others may be before it.
     also = ["ReqNodeNotAvail", UNAVAILABLE, "Priority"]
-    also += (
-        ["Reservation"] if any(x.start > snapshot.asked_at for x in magnetic(on_cluster)) else []
-    )
+    also += ["Reservation"] if magnetic(on_cluster) else []
     return Wait("NC504", cause, "; ".join([words, *said]), source, until, also=tuple(also))
 
 

@@ -172,6 +172,14 @@ def test_maintenance_that_begins_before_the_end() -> None:
     assert judged(forever, gpus_per_node=1, time_limit="UNLIMITED").verdict.kind != "can start now"
 
 
+def test_a_job_between_the_nodes_of_a_magnetic_reservation_and_others() -> None:
+    magnet = reserved("n[1-3]", users=("kim",), flags=("MAGNETIC",))
+    look = live(user="kim", reservations=(magnet,))
+    verdict = judged(look, gpus_per_node=1, nodes=2, nodelist="n3,n4").verdict
+    assert verdict.kind == "will wait"
+    assert "Reservation" in verdict.also  # as Slurm 24.11.5 said
+
+
 def test_nodes_reserved_for_others_are_not_free() -> None:
     look = live(reservations=(reserved("n[1-3]"),))
     assert "1 node has room" in judged(look, gpus_per_node=1).verdict.words

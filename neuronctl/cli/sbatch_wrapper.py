@@ -13,7 +13,7 @@ import threading
 from typing import List, Mapping, Sequence
 
 from neuronctl.cli.say import notify
-from neuronctl.errors import SlurmUnavailableError
+from neuronctl.errors import SlurmUnavailableError, UsageError
 from neuronctl.slurm.sbatch_passthrough import (
     RunningSbatch,
     become,
@@ -41,6 +41,11 @@ def call(words: Sequence[str]) -> int:
             become(path, words)
         with contextlib.nullcontext() if said.asked else _IN_SPITE_OF_ERRORS:
             variables = attempt.read(words, said)
+        if attempt.has_no_end:
+            raise UsageError(
+                "the script on standard input has more than 64 MiB: nothing was submitted",
+                "Slurm takes 4 MiB by default; let the script read its data from a file",
+            )
         with _IN_SPITE_OF_ERRORS:
             attempt.begin()
         running = RunningSbatch(path, words, attempt.stdin, variables)

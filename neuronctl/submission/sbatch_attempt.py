@@ -20,6 +20,10 @@ A request that it received and did not answer takes Slurm's MessageTimeout, 10 s
 """
 
 
+_LONGEST = 64 * 1024 * 1024
+"""Bytes of a script on standard input; Slurm takes 4 MiB, or the site's max_script_size."""
+
+
 class Attempt:
     """What is known of the job beside sbatch. stdin: the script, where it was read from there."""
 
@@ -33,6 +37,11 @@ class Attempt:
         self._line = b""
         self._began = time.monotonic()
         self._waits = False  # whether its exit code is the job's
+
+    @property
+    def has_no_end(self) -> bool:
+        """Whether standard input has more than any script; ``stdin`` is only its beginning."""
+        return self.stdin is not None and len(self.stdin) > _LONGEST
 
     def read(self, words: Sequence[str], said: Monitoring) -> Mapping[str, str]:
         """Read the script; returns what sbatch's environment needs for what starts before it.
@@ -55,7 +64,9 @@ class Attempt:
         text = None
         if line.reads_stdin:
             with open(0, "rb", closefd=False) as stream:
-                self.stdin = stream.read()
+                self.stdin = stream.read(_LONGEST + 1)
+            if self.has_no_end:
+                return {}
             text = self.stdin.decode("utf-8", "surrogateescape")
         script = read_existing(words, text)
         if "test-only" in script.header.options:

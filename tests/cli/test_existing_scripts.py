@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pty
+import resource
 import signal
 import subprocess
 import sys
@@ -313,6 +314,18 @@ def test_an_answer_that_never_came_is_no_refusal(run: Run, fake_slurm: FakeSlurm
     run("sbatch", "job.sh", code=1)
     (record,) = records()
     assert (record["status"], record["failure"]) == ("intent", "sbatch ended with exit code 1")
+
+
+def test_standard_input_without_an_end(fake_slurm: FakeSlurm) -> None:
+    """It took all memory, as it does of sbatch's own."""
+    with open("/dev/zero", "rb") as endless:
+        result = subprocess.run(
+            [sys.executable, "-m", "neuronctl", "sbatch", "-t", "5"],
+            **{"stdin": endless, "capture_output": True, "text": True, "cwd": os.environ["HOME"]},
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20)),
+        )
+    assert result.returncode == 2 and "more than 64 MiB: nothing was submitted" in result.stderr
+    assert fake_slurm.calls("sbatch") == [] and records() == []
 
 
 def test_the_environment_is_not_changed(run: Run, fake_slurm: FakeSlurm) -> None:

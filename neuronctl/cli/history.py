@@ -147,9 +147,9 @@ def _print(
         Column("JOB", no_wrap=True, style="bold"),
         Column("SUBMITTED", no_wrap=True),
         Column("NAME", priority=1, no_wrap=True),
-        Column("ARGUMENTS", priority=5, no_wrap=True),
-        Column("PARTITION", priority=3, no_wrap=True),
-        Column("NODES", justify="right", priority=4),
+        Column("ARGUMENTS", priority=3, no_wrap=True),  # by which one's runs differ
+        Column("PARTITION", priority=4, no_wrap=True),
+        Column("NODES", justify="right", priority=5),
         Column("STATE", no_wrap=True, styles=styles),
         Column("REASON OR EXIT"),
         Column("USED", justify="right", priority=2, no_wrap=True),

@@ -21,7 +21,7 @@ from neuronctl.cli.job_options import (
 )
 from neuronctl.cli.say import notify, print_script
 from neuronctl.console import printable
-from neuronctl.errors import JobFileError, UsageError, did_you_mean
+from neuronctl.errors import JobFileError, PolicyError, UsageError, did_you_mean
 from neuronctl.files import open_regular
 from neuronctl.paths import defaults_file
 from neuronctl.request.job import OPTIONS, JobRequest
@@ -102,6 +102,13 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     change = ""
     if any(finding.code == _COPIES for finding in judged.findings):
         change = _show_distributed(planned.plan.request)
+    if (
+        judged.errors
+        and change
+        and not force
+        and all(finding.code == _COPIES for finding in judged.errors)
+    ):
+        raise PolicyError(f"{JOB_FILE} is written once {given['script']} is changed", change)
     if judged.errors and not force:
         raise judged.refusal(change or f"use --force to write {JOB_FILE} all the same")
     notify(f"the job in {planned.plan.partition_list}: {job_output.summary(judged)}")
@@ -127,7 +134,8 @@ class _Questions:
     """Asks on a terminal, so many times at most; elsewhere nothing is asked."""
 
     def __init__(self) -> None:
-        terminal = sys.stdin.isatty() and sys.stderr.isatty()
+        # Not before 'patch', which waits for the change on standard output.
+        terminal = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
         self.left = _MOST_QUESTIONS if terminal else 0
 
     def __call__(

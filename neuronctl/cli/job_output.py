@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Callable, Optional, Sequence, TextIO, Tuple
 
 from neuronctl.cli.say import notify, print_script, said_if_possible, say
 from neuronctl.console import Column, print_line, print_table
-from neuronctl.errors import NeuronctlError, PolicyError, SlurmRefusedError, UsageError
+from neuronctl.errors import (
+    JobFileError,
+    NeuronctlError,
+    PolicyError,
+    SlurmRefusedError,
+    UsageError,
+)
 from neuronctl.files import write_whole
 from neuronctl.frozen import dataclass
 from neuronctl.shell import join
@@ -77,7 +83,7 @@ class TerminalReporter:
             notify(by.message)
             show_findings(judged)
         self._print_data(draft, judged)
-        return judged.refusal("use --force to override")
+        return judged.refusal(_unused_job_file(judged) or "use --force to override")
 
     def unexplained(
         self, draft: RecordDraft, judged: Optional[JudgedJob], by: NeuronctlError
@@ -281,3 +287,27 @@ def write_text(path: str, text: str, *, force: bool, mode: int = 0o700) -> None:
         write_whole(path, text, mode=mode)
     except OSError as error:
         raise UsageError(f"'{path}' cannot be written: {error.strerror}") from None
+
+
+_LACKS = ("NC101", "NC201", "NC202")
+"""Errors for want of a partition or a comment, which the job file may have."""
+
+
+def _unused_job_file(judged: JudgedJob) -> str:
+    """That a job file of this directory for the same program does not count, where it is named."""
+    from neuronctl.request.job import Source
+    from neuronctl.request.job_file import JOB_FILE, own_job_file
+
+    request = judged.plan.request
+    named = any(origin.source == Source.JOB_FILE for origin in request.origins.values())
+    if named or not any(finding.code in _LACKS for finding in judged.errors):
+        return ""
+    try:
+        own = own_job_file()
+    except JobFileError:
+        return ""
+    if own is None or own.values.get("script") != request.script:
+        return ""
+    return (
+        f"{JOB_FILE} is not used, since {request.script} is named; for its options: -f {JOB_FILE}"
+    )

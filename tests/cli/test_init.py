@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Callable, List, Mapping
 
@@ -11,6 +13,7 @@ import pytest
 from fake_slurm import FakeSlurm
 from terminal import on_terminal
 
+from neuronctl.cli import init
 from neuronctl.errors import JobFileError
 from neuronctl.yamlfile import parse
 
@@ -345,3 +348,35 @@ def test_what_is_no_program_for_one_gpu_has_no_change(run: Run, tmp_path: Path) 
     size = ["--field", "nlp", "--appl", "pytorch", "-N", "2", "--gpus-per-node", "2"]
     assert run("init", *size, "train.py", cwd=here, code=4).stdout == ""
     assert run("init", *size, "two.py", cwd=here).stdout == ""
+
+
+def test_nothing_is_asked_before_patch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In ``init … | patch``, standard output is no terminal."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for out, questions in ((Terminal(), 4), (io.StringIO(), 0)):
+        for name, stream in (("stdin", Terminal()), ("stderr", Terminal()), ("stdout", out)):
+            monkeypatch.setattr(sys, name, stream)
+        assert init._Questions().left == questions
+
+
+def test_a_change_alone_is_no_refusal(run: Run, tmp_path: Path) -> None:
+    here = project(tmp_path / "p", {"train.py": ONE_GPU})
+    size = ["-N", "2", "--gpus-per-node", "2", "--appl", "pytorch"]
+    said = run("init", *size, "--field", "nlp", "train.py", cwd=here, code=4)
+    assert "job.yaml is written once train.py is changed" in said.stderr
+    assert said.stdout.startswith("--- train.py\n") and "refused" not in said.stderr
+    assert "refused: 2 errors" in run("init", *size, "train.py", cwd=here, code=4).stderr
+
+
+def test_a_job_file_that_does_not_count_is_told(run: Run, tmp_path: Path) -> None:
+    here = project(tmp_path / "p", {"train.py": TRAIN, "other.py": TRAIN})
+    (here / "job.yaml").write_text("script: train.py\npartition: amd_a100nv_8\n")
+    rest = ["--gpus-per-node", "1", "-t", "5", "--field", "nlp", "--appl", "jax"]
+    told = "job.yaml is not used, since train.py is named; for its options: -f job.yaml"
+    assert told in run("generate", *rest, "train.py", cwd=here, code=4).stderr
+    assert told not in run("generate", *rest, "-f", "job.yaml", "train.py", "7", cwd=here).stderr
+    assert "job.yaml" not in run("generate", *rest, "other.py", cwd=here, code=4).stderr

@@ -57,6 +57,8 @@ def test_history(run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str])
     assert len(run("history", "-n", "1").stdout.splitlines()) == 2
     assert len(run("history", "--name", "oth*").stdout.splitlines()) == 2
     assert len(run("history", "--since", "1h").stdout.splitlines()) == 4
+    narrow = run("history", env={"COLUMNS": "70"}).stdout
+    assert "ARGUMENTS" in narrow and narrow.endswith("terminal: PARTITION, NODES\n")
     assert "no matching submissions" in run("history", "--since", "2100-01-01").stdout
     assert "is not a time" in run("history", "--since", "soon", code=2).stderr
     data = json.loads(run("history", "--json").stdout)

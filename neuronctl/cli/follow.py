@@ -17,6 +17,7 @@ from neuronctl.slurm.job_id import JobId
 from neuronctl.tracking.follow import GrowingLog, JobWatch
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.rank_filter import Sink
+from neuronctl.tracking.runs_words import runs_words
 
 _TICK = 0.5  # seconds between reads of the log
 _DRAIN = 5.0  # seconds during which the log of an ended job may still arrive over the network
@@ -74,6 +75,10 @@ def _follow(watch: JobWatch, screen: _Screen, logs: List[GrowingLog]) -> int:
     for log in logs:
         if log.path is not None and not log.found:
             screen.say(f"no log found at {log.path}")
+    for status in watch.statuses:
+        words = runs_words(status)
+        if words:
+            screen.say(words)
     screen.say(watch.last_words(), watch.statuses)
     return watch.exit_status
 

@@ -23,7 +23,7 @@ from neuronctl.slurm.squeue import Queue
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus, from_record, state_counts
 from neuronctl.tracking.lookup import Found, is_named, look_up, mine
-from neuronctl.tracking.runs import runs_words
+from neuronctl.tracking.runs_words import runs_words
 from neuronctl.units import parse_since
 from neuronctl.words import duration, utc
 

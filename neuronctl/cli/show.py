@@ -20,7 +20,7 @@ from neuronctl.errors import RecordError
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.tracking.runs import runs_words
+from neuronctl.tracking.runs_words import runs_words
 from neuronctl.words import duration, moment
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from neuronctl.records.store import RecordStore
 from neuronctl.rule_codes import ROW
 from neuronctl.slurm.job_states import ENDED, GOOD, OUT_OF_MEMORY
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.tracking.runs import runs_words
+from neuronctl.tracking.runs_words import runs_words
 from neuronctl.units import fold_ranges, hosts
 from neuronctl.words import amount, duration, moment
 

@@ -79,7 +79,8 @@ class UntilDone:
     after. before_end: when the program is to save, in seconds before a run's end. resume_with: the
     program's further words from the second run on. checkpoint: what changes as the program gets on;
     "": not known. runs_file: the pattern of the file in which the runs are noted, as a log's.
-    chain: why each run is a job of its own; "": Slurm requeues the job.
+    chain: why each run is a job of its own; "": Slurm requeues the job. rehearses: of a rehearsal,
+    the before_end of the job that is rehearsed; None: it is no rehearsal.
     """
 
     max_runs: int
@@ -90,6 +91,14 @@ class UntilDone:
     checkpoint: str
     runs_file: str
     chain: str = ""
+    rehearses: Optional[int] = None
+
+    @property
+    def last_words(self) -> str:
+        """Why no run follows the last one."""
+        if self.rehearses is not None:
+            return "the rehearsal is over"
+        return f"that was the last of {self.max_runs} runs"
 
 
 class Ending:

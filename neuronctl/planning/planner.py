@@ -89,6 +89,10 @@ _REMARKED = (
 )
 
 
+_REHEARSAL = 300
+"""Seconds of a rehearsal's run."""
+
+
 class _PlanBuilder:
     """Builds one plan in two stages, and collects the decisions on the way.
 
@@ -278,11 +282,18 @@ class _PlanBuilder:
         if not request.until_done or self.interactive:
             return None
         _, _, seconds = units.split_signal(request.signal or "")
-        limited = time_limit is not None and time_limit != units.UNLIMITED
+        whole = time_limit
+        if self._is_short_rehearsal:
+            text, default = request.time_limit, self.partitions[0].wall_time.default
+            whole = default if text is None else units.parse_time(text)
         before_end = int(seconds) if seconds else 300
-        if limited and not seconds:
-            before_end = min(before_end, (time_limit or 0) // 4)
+        if not seconds and whole is not None and whole != units.UNLIMITED:
+            before_end = min(before_end, whole // 4)
         runs = 10 if request.max_runs is None else request.max_runs
+        rehearses = None
+        if request.rehearse:
+            runs, rehearses = 2, before_end
+            before_end = min(before_end, (time_limit or 0) // 2)
         hours = None if request.max_hours is None else int(float(request.max_hours) * 3600)
         folder, slash, _ = (output or "").rpartition("/")
         name = re.sub("[/%]", "_", request.job_name or self.decisions["job-name"].value)
@@ -304,6 +315,7 @@ class _PlanBuilder:
             checkpoint=request.checkpoint or "",
             runs_file=f"{folder}{slash}{pattern}" if "%" not in folder else pattern,
             chain=chain,
+            rehearses=rehearses,
         )
 
     def _signal(self, until_done: Optional[UntilDone]) -> Optional[str]:
@@ -497,7 +509,15 @@ class _PlanBuilder:
         reason = f"{counted(cores, 'core')} x {fraction} x node memory / cores per node"
         self.derived("memory per node", f"about {memory // 1024} GB", reason)
 
+    @property
+    def _is_short_rehearsal(self) -> bool:
+        """Whether it is rehearsed in less than its own time; a -t beside it is the rehearsal's."""
+        asked = self.request.origin("time_limit").where == "--time"
+        return bool(self.request.rehearse and self.request.until_done and not asked)
+
     def _time(self, partition: Partition) -> Tuple[Optional[int], Optional[str]]:
+        if self._is_short_rehearsal:
+            return _REHEARSAL, self.derived("time", units.format_time(_REHEARSAL), "--rehearse")
         text = self.request.time_limit
         if text is not None:
             self.asked("time", "time_limit", text)

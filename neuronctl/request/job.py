@@ -311,6 +311,11 @@ class JobRequest:
         "With --until-done or --stall: file or directory that changes as the program gets on.",
         batch_only=True,
     )
+    rehearse: Optional[bool] = _job(
+        "--rehearse",
+        "With --until-done: only two runs, of 5 minutes or --time, and a report on them.",
+        batch_only=True,
+    )
     stall: Optional[str] = _job(
         "--stall TIME",
         "End the job if log and --checkpoint do not change for so long, such as 30m.",
@@ -413,7 +418,7 @@ OF_SLURM: Mapping[str, Option] = {name: known for name, known in BY_NAME.items()
 """Those that sbatch has too, under the same names, in the order of a script's directives."""
 
 
-UNTIL_DONE = ("max-runs", "max-hours", "retries", "resume-with", "checkpoint")
+UNTIL_DONE = ("max-runs", "max-hours", "retries", "resume-with", "checkpoint", "rehearse")
 """The options that only --until-done gives a meaning."""
 
 

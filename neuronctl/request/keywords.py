@@ -63,6 +63,7 @@ class JobKeywords(TypedDict, total=False):
     profile: Text
     purge: Optional[bool]
     qos: Text
+    rehearse: Optional[bool]
     requeue: Optional[bool]
     reservation: Text
     resume_with: Text

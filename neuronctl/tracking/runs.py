@@ -24,6 +24,7 @@ class Run:
     cause: ``finished``, ``saved``, ``limit``, ``failed``, ``node``, ``lost``, ``preempted``, or
     ``requeued``. moved: whether there was progress. log_sizes: of its logs when it began, in bytes.
     job_id: Slurm's, where the script has noted it. failed_nodes: what no later run is to get.
+    asked: when (epoch seconds) it was asked to save, by which signal; None: it was not.
     """
 
     number: int
@@ -36,6 +37,8 @@ class Run:
     moved: bool = False
     job_id: Optional[int] = None
     failed_nodes: str = ""
+    asked: Optional[int] = None
+    signal: str = ""
 
 
 @dataclass(frozen=True)
@@ -43,13 +46,15 @@ class Runs:
     """All runs so far, and why no other one follows, where that is so.
 
     next_job: in a chain, the id of the job that waits for the end of the last run. cancelled:
-    whether the user has cancelled it, whatever the run that ended then says of itself.
+    whether the user has cancelled it, whatever the run that ended then says of itself. rehearses:
+    of a rehearsal, the seconds that the job itself will have to save; None: it is none.
     """
 
     runs: Tuple[Run, ...]
     over: str = ""
     next_job: Optional[int] = None
     cancelled: bool = False
+    rehearses: Optional[int] = None
 
     @property
     def ended(self) -> bool:
@@ -76,16 +81,10 @@ def runs_of(record: Optional[JobRecord], task: Optional[int]) -> Optional[Runs]:
     return None
 
 
-def runs_words(status: JobStatus) -> str:
-    """Which run of how many seconds in all it is; "" for a job with one run."""
-    runs = runs_of(status.record, status.id.task)
-    return "" if runs is None else runs.words(status)
-
-
 def read_runs(text: str) -> Runs:
     """The lines of the file; one that cannot be read is left out."""
     runs: List[Run] = []
-    over, next_job, cancelled = "", None, False
+    over, next_job, cancelled, rehearses = "", None, False, None
     for line in text.splitlines():
         number, word, _, *more = (*line.split(" "), "", "")
         with contextlib.suppress(ValueError, IndexError):
@@ -103,13 +102,17 @@ def read_runs(text: str) -> Runs:
                 seconds, moved = max(0, int(more[3])), more[2] == "moved"
                 ended = replace(runs[-1], seconds=seconds, code=code, cause=more[1], moved=moved)
                 runs[-1] = ended
+            elif word == "asked" and runs:
+                runs[-1] = replace(runs[-1], asked=int(line.split(" ")[2]), signal=more[0])
+            elif word == "rehearsal":
+                rehearses = int(more[0])
             elif word == "avoid" and runs:
                 runs[-1] = replace(runs[-1], failed_nodes=more[0])
             elif word == "over":
                 over = re.sub(r"[^ -~]", "?", " ".join(more).strip())
             elif word == "cancel":
                 cancelled = True
-    return Runs(tuple(runs), over, next_job, cancelled)
+    return Runs(tuple(runs), over, next_job, cancelled, rehearses)
 
 
 def mark_cancelled(statuses: Sequence[JobStatus]) -> None:

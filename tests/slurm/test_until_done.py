@@ -334,6 +334,23 @@ def test_preempted_costs_no_retry(going: Sandbox) -> None:
     assert job.causes() == ["preempted", "finished"]
 
 
+@pytest.mark.parametrize("chain", [False, True])
+def test_a_rehearsal(chain: bool, going: Sandbox) -> None:
+    """Two runs of a program that would go on, and what they have shown."""
+    more = ["--rehearse", "--checkpoint=ran", "--resume-with=-r", *["--no-requeue"] * chain]
+    job = Going(going, "--gpus-per-node=1", *more, "goes.py", "waits", "9")
+    for run in (1, 2):
+        job.ready(run)
+        job.soon_over()
+    assert job.ended() == "COMPLETED"
+    job.none_left()
+    assert job.causes() == ["saved", "saved"]
+    for command in ("status", "why"):
+        told = " ".join(job.exec("neuronctl", command, job.id).split())
+        assert re.search("ehearsed well: TERM was heard, saving took [0-9]+ s of the 150 s", told)
+        assert "run 2 got -r, ran changed in both runs" in told
+
+
 def test_an_array_requeues_its_own_task_only(going: Sandbox) -> None:
     """Also that whose job id is the array's."""
     going.write("task.sh", 'touch "$SLURM_ARRAY_TASK_ID-$NEURONCTL_RUN"\nexit 75\n')

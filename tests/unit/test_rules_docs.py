@@ -73,5 +73,6 @@ def test_every_key_of_the_text_exists() -> None:
             "yes",
             "generate",
             "salloc",
+            "deep",
         }
         assert name in known, name

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Tuple
+
+import pytest
 
 from neuronctl.frozen import replace
 from neuronctl.records.job_record import JobRecord, RecordDraft
@@ -13,6 +15,7 @@ from neuronctl.slurm.squeue import QueueJob
 from neuronctl.tracking.chains import chain_of, fold, jobs_to_end
 from neuronctl.tracking.job_status import JobStatus, from_record
 from neuronctl.tracking.runs import mark_cancelled, read_runs, runs_of
+from neuronctl.tracking.runs_words import runs_words
 
 TEXT = """\
 1 begin 1000 n[1-2] unknown 0 0
@@ -26,7 +29,10 @@ TEXT = """\
 
 def recorded(folder: Path, **more: Any) -> JobStatus:
     output, runs = str(folder / "%j.out"), str(folder / "%j.runs")
-    draft = RecordDraft(str(folder), {}, "train", "gpu", output, runs=runs, **more)
+    more = {"request": {}, **more}
+    draft = RecordDraft(
+        str(folder), job_name="train", partition="gpu", output=output, runs=runs, **more
+    )
     given = {"key": "k", "status": "submitted", "begun_at": 1, "script_sha256": "", "job_id": 7}
     who = {"user": "me", "host": "h", "version": "1"}
     return from_record(JobRecord.of(draft, **given, **who), "")[0]
@@ -121,3 +127,78 @@ def test_a_chain_is_its_first_job(tmp_path: Path) -> None:
         cancelled = chain_of(status.record)
         assert cancelled is not None and cancelled.last == last, end
     assert chain_of(None) is None
+
+
+REHEARSED = """\
+1 begin 1000 n1 a 0 0
+1 rehearsal 1000 300
+1 asked 1100 TERM
+1 end 1104 1 saved moved 104
+2 begin 1300 n2 b 50 0
+2 rehearsal 1300 300
+2 asked 1400 TERM
+2 end 1403 1 saved moved 103
+2 over 1403 the rehearsal is over
+"""
+
+
+def rehearsed(folder: Path, *changes: Tuple[str, str], log: str = "", **request: Any) -> str:
+    text = REHEARSED
+    for before, after in changes:
+        assert before in text
+        text = text.replace(before, after)
+    status = recorded(folder, request=request)
+    (folder / "7.runs").write_text(text)
+    first = "run 1 of at most 2, on n1\nepoch 1\n"
+    (folder / "7.out").write_text(f"{first:\n<50}" + log)
+    return runs_words(status)
+
+
+def test_what_a_rehearsal_has_shown(tmp_path: Path) -> None:
+    well = rehearsed(tmp_path, log="Resuming at epoch 2\n", checkpoint="x.pt", resume_with="-r")
+    assert well.startswith(
+        "run 2, 3:27 in all, 1 requeue, the rehearsal is over, rehearsed well: TERM"
+    )
+    for words in (
+        "TERM was heard, saving took 4 s of the 300 s given, run 2 got -r, ",
+        "x.pt changed in both runs and run 2 wrote 'Resuming at epoch 2'",
+    ):
+        assert words in well
+    assert "nothing shows whether run 2 resumed" in rehearsed(tmp_path)
+    assert rehearsed(tmp_path, ("2 over", "2 after")).endswith(", a rehearsal")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (
+            "1 saved moved 104",
+            "1 limit moved 104",
+            "run 1 did not hear TERM, or did not save within",
+        ),
+        (
+            "1 saved moved 103",
+            "1 failed moved 103",
+            "run 2 did not resume: it ended with exit code 1",
+        ),
+        ("1 saved moved 104", "3 failed moved 104", "failed in run 1, exit code 3, before it was"),
+        ("1 saved moved 104", "0 finished moved 9", "ended with 0 before it was asked to save"),
+        ("1 saved moved 104", "1 saved still 104", "x.pt did not change in run 1"),
+        ("1 saved moved 104", "- lost still 104", "run 1 was cut off (lost): rehearse again"),
+        ("1 rehearsal 1000 300", "1 something 1000", ""),
+    ],
+)
+def test_what_does_not_go_well(before: str, after: str, words: str, tmp_path: Path) -> None:
+    said = rehearsed(tmp_path, (before, after), checkpoint="x.pt")
+    assert ("rehearsal failed" if words else "rehearsed well") in said
+    assert words in said
+
+
+def test_a_rehearsal_that_needs_longer_or_begins_anew(tmp_path: Path) -> None:
+    slow = rehearsed(tmp_path, (" 300\n", " 3\n"))
+    assert "saving took 4 s, and the job itself has 3 s: use --signal TERM@8" in slow
+    lines = "".join(f"epoch {number}\n" for number in range(1, 7))
+    (tmp_path / "7.out").write_text(lines * 2)
+    text = REHEARSED.replace("2 begin 1300 n2 b 50", f"2 begin 1300 n2 b {len(lines)}")
+    (tmp_path / "7.runs").write_text(text)
+    assert "the same first 5 lines as run 1" in runs_words(recorded(tmp_path))

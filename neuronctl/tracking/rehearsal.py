@@ -1,0 +1,110 @@
+"""What a rehearsal (``--rehearse``) has shown: whether a job hears, saves, and resumes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from typing import List, Optional
+
+from neuronctl.errors import RecordError
+from neuronctl.files import open_regular
+from neuronctl.masking import Masker
+from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.runs import Run, Runs
+
+_HEAD = 16 * 1024
+"""Bytes of what a run has written that are looked at."""
+
+_ALIKE = 5
+"""So many first lines that are the same in both runs show that the second one began anew."""
+
+_RESUMES = re.compile(r"(?i)\b(resum|restor|continu|load(ed|ing)\b.*\b(checkpoint|epoch|step))")
+
+
+def rehearsal_words(status: JobStatus, runs: Runs) -> str:
+    """``rehearsed well: …``, or what did not go well; while it goes on, that it is a rehearsal."""
+    if not runs.ended or runs.cancelled or not runs.runs:
+        return "a rehearsal"
+    request = {}
+    with contextlib.suppress(RecordError):
+        request = dict(status.record.draft.request) if status.record is not None else {}
+    checkpoint = str(request.get("checkpoint") or "")
+    lines = [
+        _lines(status, run, following) for run, following in zip(runs.runs, [*runs.runs[1:], None])
+    ]
+    wrong = _wrong(runs, checkpoint, lines)
+    if wrong:
+        return f"rehearsal failed: {wrong}"
+    first = runs.runs[0]
+    parts = ["the program ended with 75 by itself"]
+    if first.asked is not None:
+        took = _saving(first)
+        parts = [
+            f"{first.signal} was heard",
+            f"saving took {took} s of the {runs.rehearses} s given",
+        ]
+    shown = [f"{checkpoint} changed in both runs"] if checkpoint else []
+    told = next((line for line in lines[1] if _RESUMES.search(line)), "")
+    shown += [f"run 2 wrote '{Masker().text(told)[:100]}'"] if told else []
+    if request.get("resume_with"):
+        parts.append(f"run 2 got {request['resume_with']}")
+    parts.append(
+        " and ".join(shown)
+        or "nothing shows whether run 2 resumed: name what it saves with --checkpoint"
+    )
+    return f"rehearsed well: {', '.join(parts)}"
+
+
+def _wrong(runs: Runs, checkpoint: str, lines: List[List[str]]) -> str:
+    """What did not go well, or ""."""
+    for run in runs.runs:
+        if run.cause == "finished" and run.number == 1:
+            return (
+                "the program ended with 0 before it was asked to save; give it more to do, or "
+                "rehearse it with a shorter --time"
+            )
+        if run.cause == "failed" and run.number == 1:
+            return f"the program failed in run 1, exit code {run.code}, before it was asked to save"
+        if run.cause == "failed":
+            return f"run 2 did not resume: it ended with exit code {run.code}"
+        if run.cause == "limit":
+            had = f" within {_saving(run)} s" if run.asked is not None else ""
+            return (
+                f"run {run.number} did not hear {run.signal or 'the signal'}, or did not save{had}"
+            )
+        if run.cause not in ("saved", "finished"):
+            return f"run {run.number} was cut off ({run.cause}): rehearse again"
+        if checkpoint and not run.moved:
+            return f"{checkpoint} did not change in run {run.number}"
+    first = runs.runs[0]
+    if len(runs.runs) < 2:
+        return f"there was no run 2: {runs.over}"
+    took = _saving(first)
+    if first.asked is not None and runs.rehearses is not None and took > runs.rehearses:
+        least = f"--signal {first.signal}@{2 * took}"
+        return f"saving took {took} s, and the job itself has {runs.rehearses} s: use {least}"
+    begun, again = (part[:_ALIKE] for part in lines[:2])
+    if len(begun) == _ALIKE and begun == again:
+        return f"run 2 wrote the same first {_ALIKE} lines as run 1: it seems to have begun anew"
+    return ""
+
+
+def _saving(run: Run) -> int:
+    return max(0, run.begin + (run.seconds or 0) - (run.asked or run.begin))
+
+
+def _lines(status: JobStatus, run: Run, following: Optional[Run]) -> List[str]:
+    """The first lines that the program wrote in a run."""
+    found: List[str] = []
+    for number, path in enumerate(dict.fromkeys((status.stdout, status.stderr))):
+        begin = run.log_sizes[number]
+        end = begin + _HEAD if following is None else following.log_sizes[number]
+        with contextlib.suppress(OSError, ValueError), open_regular(path or os.devnull) as file:
+            file.seek(begin)
+            text = file.read(max(0, min(_HEAD, end - begin))).decode("utf-8", "replace")
+            found += [line for line in text.splitlines() if not _OURS.match(line)]
+    return list(filter(str.strip, found))
+
+
+_OURS = re.compile(r"run \d+(:| of | ended )|preflight: |no other run follows")

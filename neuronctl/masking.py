@@ -586,7 +586,7 @@ class _Name:
         printed = _at(_PRINTS, text, first)
         if printed is not None:
             return self._judged(*printed.span("value"), sure=True)
-        if quote and text[first : first + 1] == quote:
+        if (quote and text[first : first + 1] == quote) or text.startswith(_COMMAND, first):
             return []
         if quote and text[first : first + 1] not in "'\"\\":
             whole = self.before.endswith((quote, "," + quote))  # "NAME=a b"

@@ -6,7 +6,7 @@ import re
 import shlex
 from typing import Dict, Iterator, Optional
 
-from neuronctl.batchscript.launches import CONTAINERS
+from neuronctl.batchscript.launches import CONTAINERS, PYTHON
 from neuronctl.batchscript.model import SourceSpan
 from neuronctl.batchscript.shell_text import INITIALIZES
 from neuronctl.rule_codes import NOTE, WARNING
@@ -42,6 +42,7 @@ def one_file(facts: ScriptFacts) -> Iterator[Violation]:
     one_by_one = array is None or (array.value or "").endswith("%1")
     if array is not None:
         yield from _same_of_r(facts)
+        yield from _same_results(facts)
     yield from _same_overlay(facts, not one_by_one)
 
 
@@ -113,6 +114,34 @@ def _same_of_r(facts: ScriptFacts) -> Iterator[Violation]:
                 place=out.place,
             )
             return
+
+
+_A_FILE = re.compile(
+    r"[\w./~-]+\.(csv|tsv|jsonl?|npy|npz|pkl|pickle|pth?|ckpt|h5|hdf5|parquet|mat)"
+)
+_WRITES = re.compile(
+    r"--?(\w+[_-])?(out|output|save|result|results|dump)([_-]?(file|path|name|to))?"
+)
+
+
+def _same_results(facts: ScriptFacts) -> Iterator[Violation]:
+    """A file that each task's program is told to write."""
+    moves = [command for command in facts.shell.calls("cd", "pushd") if None in command.arguments]
+    for launch in facts.every_launch if not moves else ():
+        own = launch.own_words[1:] if launch.kind == PYTHON else ()
+        differs = any(_DIFFER.search(word.raw) for word in own) or any(word.names for word in own)
+        for word, following in zip(own, (*own[1:], None)):
+            name, equals, value = word.text.partition("=")
+            path = value if equals else following.value if following else ""
+            if differs and _WRITES.fullmatch(name) and path and _A_FILE.fullmatch(path):
+                yield Violation(
+                    f"every task of the array is told to write {path}: unless the program adds to "
+                    "it, the last one to end is in it alone",
+                    f"write {_with_index(path, f'${{{_INDEX}}}')}",
+                    place=word.place,
+                    severity=NOTE,
+                )
+                return
 
 
 def _same_overlay(facts: ScriptFacts, array: bool) -> Iterator[Violation]:

@@ -165,6 +165,8 @@ def like_a_directive(facts: ScriptFacts) -> Iterator[Violation]:
     remarks = 0
     for ignored in _ignored(facts, MISSPELLED):
         name, _, options = ignored.text.lstrip("# \t").partition(" ")
+        if name == "sbatch" and re.search(r"\s[\w./-]+\.(sh|bash|sbatch|slurm|job)\b", options):
+            continue  # how this script is submitted
         severity = WARNING
         if ignored.text.startswith(("# ", "#\t")):
             # Many switch a directive off in this way, and give another one.

@@ -888,6 +888,25 @@ def _fixed_address(facts: ScriptFacts) -> Iterator[Violation]:
             return
 
 
+_LOGIN = re.compile(r"\"?(\S*@)?(\$\{?SLURM_SUBMIT_HOST\}?|[\w.-]*login[\w.-]*)\"?")
+_WORKS = re.compile(r"\b(python3?|torchrun|Rscript|matlab|julia|mpirun)\s")
+
+
+def _on_the_login_node(facts: ScriptFacts) -> Iterator[Violation]:
+    """A program that ssh starts where the job came from."""
+    for command in facts.shell.calls("ssh"):
+        words = [word for word in command.words[1:] if not word.raw.startswith("-")]
+        behind = " ".join(word.text for word in words[1:])
+        if words and _LOGIN.fullmatch(words[0].raw) and _WORKS.search(behind):
+            yield Violation(
+                f"{words[0].raw} is no node of the job's: the program runs there, without the "
+                "job's GPUs and limits",
+                "start it here, without ssh",
+                place=command.place,
+            )
+            return
+
+
 _HOSTS = re.compile("-*(H|hosts?|hostfile|machinefile)")
 
 
@@ -896,6 +915,7 @@ def fixed_hosts(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.plan is None or facts.has("nodelist", "nodefile"):
         return
     yield from _fixed_address(facts)
+    yield from _on_the_login_node(facts)
     for launch in facts.every_launch:
         options = launch.options.items() if launch.is_launcher and not launch.is_srun else ()
         for name, value in options:

@@ -145,6 +145,7 @@ _SAYS = ("echo", "date", "printf", "deactivate", "exit", "wait")
 @script_rule(WARNING, "NC646", "exit code that is hidden")
 def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _thrown_away(facts)
+    yield from _forgiven(facts)
     yield from _ends_well(facts)
     if re.search(r"pipefail|PIPESTATUS", facts.text):
         return
@@ -200,6 +201,32 @@ def _thrown_away(facts: ScriptFacts) -> Iterator[Violation]:
             "remove it: the script ends with the exit code of its last command",
             place=beside.place if forgives else last.place,
         )
+
+
+def _forgiven(facts: ScriptFacts) -> Iterator[Violation]:
+    """The program alone between ``set +e`` and ``set -e``, and nothing that looks at its end."""
+    commands = [command for command in facts.shell.commands if not command.captured]
+    works = {
+        id(run.command)
+        for run in facts.launches
+        if run.works or re.search(r"\.(sh|bash)$", run.word.raw)
+    }
+    for before, command, after in zip(commands, commands[1:], commands[2:]):
+        off, on = (
+            each.name == "set" and [word.raw for word in each.words[1:]] for each in (before, after)
+        )
+        if off != ["+e"] or not on or not re.match("-[a-z]*e", on[0]) or id(command) not in works:
+            continue
+        text = "\n".join(facts.lines[command.place.line - 1 :])
+        later = any(id(each) in works for each in commands[commands.index(after) :])
+        if not later and not re.search(r"\$\?|PIPESTATUS|\|\||\bif\b|\bexit\b", text):
+            yield Violation(
+                f"the job ends as COMPLETED, even if {command.words[0].raw} has failed: set +e "
+                "hides its exit code",
+                "remove set +e; or keep the code: code=$?, and exit $code at the end",
+                place=command.place,
+            )
+            return
 
 
 _COMPLAINS = re.compile(
@@ -260,7 +287,55 @@ def endless_wait(facts: ScriptFacts) -> Iterator[Violation]:
             "end with the server, too: until curl …; do kill -0 $PID || exit 1; sleep 5; done",
             place=loop.place,
         )
+    yield from _for_a_file(facts)
+    yield from _submits_itself(facts)
     yield from _never_over(facts)
+
+
+_FOR_A_FILE = re.compile(
+    r"\s*(?:until\s+(?:\[\[?|test)\s+-[efs]|while\s+(?:!\s*(?:\[\[?|test)|(?:\[\[?|test)\s+!)\s+-[efs])\s"
+)
+
+
+def _for_a_file(facts: ScriptFacts) -> Iterator[Violation]:
+    """A loop that waits for a file, in a job that starts nothing which may write it."""
+    beside = any(command.background for command in facts.shell.commands)
+    for loop in facts.shell.loops:
+        waits = _FOR_A_FILE.match(facts.lines[loop.place.line - 1])
+        below = facts.lines[loop.place.line - 1 : loop.place.line + 20]
+        ends = next((at for at, line in enumerate(below) if re.search(r"\bdone\b", line)), 0)
+        counts = re.search(
+            r"[+-]=|\+\+|--|\+ *1|-g[te]|-l[te]|SECONDS", " ".join(below[: ends + 1])
+        )
+        if not waits or counts or beside or not {*loop.does} <= _PASSES_TIME - {"break", "["}:
+            continue
+        yield Violation(
+            "this waits for a file until the time limit: nothing that this job has started writes "
+            "it",
+            "wait before the job: sbatch --dependency=afterok:JOB; or count, and end with exit 1",
+            place=loop.place,
+        )
+
+
+def _submits_itself(facts: ScriptFacts) -> Iterator[Violation]:
+    """A job that submits itself whatever happens."""
+    ends = any(
+        command.name == "exit" and not command.sure and not command.captured
+        for command in facts.shell.commands
+    )
+    for command in facts.shell.calls("sbatch") if facts.header.given and not ends else ():
+        own = [
+            word
+            for word in command.words[1:]
+            if re.fullmatch(r"\W*(0|BASH_SOURCE\W*0?\W*)\W*", word.raw)
+        ]
+        before = facts.lines[command.place.line - 1][: command.place.column - 1]
+        if own and command.sure and not command.looped and not re.search(r"&&|\|\|", before):
+            yield Violation(
+                "this job submits itself again whatever happens: the chain has no end",
+                "ask first whether there is more to do: [ -f done ] || sbatch …",
+                place=command.place,
+            )
 
 
 _WATCHES = re.compile(r"(-l|-lms|--loop|--loop-ms)(=.*|\d+)?|dmon|pmon")
@@ -360,6 +435,8 @@ def slow_network(facts: ScriptFacts) -> Iterator[Violation]:
         above = "\n".join(facts.lines[max(0, variable.place.line - 4) : variable.place.line])
         if re.search(r"(?i)#.*(infini\w*|\bib\b|ethernet|not? support|n't support)", above):
             continue
+        if between and re.search(r"\bFI_(PROVIDER|EFA)|aws-ofi", facts.text):
+            continue  # another network takes its place
         if variable.name in _SLOW and variable.word.value in ("1", "true") and concerns:
             where = counted(plan.nodes, "node") if between else counted(plan.gpus_per_node, "GPU")
             yield Violation(
@@ -780,10 +857,13 @@ def _not_set_by_slurm(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterat
         if not name.startswith("SLURM_") or name in known:
             continue
         if options and not facts.has(*options) and not facts.header.unread.intersection(options):
+            # It may come with the command line; a remark that shows it says so.
+            shown = re.search(rf"(?m)^[ \t]*#.*\bsbatch\b.*--{options[0]}\b", facts.text)
             yield Violation(
                 f"${name} is empty here: Slurm sets it only with --{options[0]}",
                 f"write #SBATCH --{options[0]}=…, or ${{{name}:-1}}",
                 place=place,
+                severity=NOTE if shown else None,
             )
         near = close_matches(name, _OF_SLURM, n=1, cutoff=0.88)
         if near and name not in _OF_SLURM:

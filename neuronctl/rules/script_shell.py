@@ -604,9 +604,7 @@ def secrets(facts: ScriptFacts) -> Iterator[Violation]:
         if MASK in masked and MASK not in line:
             head, _, tail = masked.partition(MASK)
             value = line[len(head) : len(line) - len(tail)].strip("'\"")
-            # What a command prints is not in the script.
-            made = line[len(head) :].lstrip('"').startswith("$(")
-            if not (made or _PLACEHOLDER.fullmatch(value)):
+            if not _PLACEHOLDER.fullmatch(value):
                 places.append(SourceSpan(number, len(head) + 1, len(line) - len(tail) + 1))
     for place in places:
         if place.line not in lines:
@@ -648,9 +646,32 @@ def _quoted(start: Start) -> bool:
     return bool(shells) and any(word.raw.startswith("'") for word in words)
 
 
+_BY_CHANCE = re.compile(r"MASTER_PORT=[^;&\n]{0,200}?(RANDOM|\bshuf\b|free_?port)")
+
+
+def _own_port(facts: ScriptFacts) -> Iterator[Violation]:
+    """A port by chance, which each task of srun draws for itself."""
+    for launch in facts.launches:
+        times = facts.times(launch) if launch.is_srun else None
+        if times is None or times[0] * times[1] < 2:
+            continue
+        for word in launch.command.words:
+            drawn = _BY_CHANCE.search(word.raw)
+            each = drawn and (word.raw.startswith("'") or re.search(r"\\\$[({ ]*\w", drawn[0]))
+            if each:
+                yield Violation(
+                    "each task draws a port of its own for MASTER_PORT: they never find each other",
+                    "draw it once, before srun: export MASTER_PORT=$((20000 + RANDOM % 10000))",
+                    place=word.place,
+                )
+                return
+
+
 @script_rule(ERROR, "NC642", "address that is not the first node's")
 def first_node(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.plan is None or facts.plan.nodes < 2:
+        if facts.plan is not None:
+            yield from _own_port(facts)
         return
     hint = 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
     found = [
@@ -690,6 +711,7 @@ def first_node(facts: ScriptFacts) -> Iterator[Violation]:
                 place=assigned.place,
                 severity=WARNING,
             )
+    yield from _own_port(facts)
     for named, place, what in found:
         yield Violation(
             f"{named} is a different machine on each of the {facts.plan.nodes} nodes: they never "

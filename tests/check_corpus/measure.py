@@ -119,6 +119,14 @@ KINDS: Dict[str, str] = {
     "quotes": "NC660",
     "no-program": "NC665",
     "nothing": "NC666",
+    "login-node": "NC656",
+    "mem-unit": "NC612",
+    "overlay": "NC653",
+    "own-port": "NC642",
+    "path-cut": "NC649",
+    "quotes-kept": "NC665",
+    "self-chain": "NC647",
+    "shared-tmp": "",
 }
 """What a reader calls a defect, and the codes that say it; none where check does not look."""
 

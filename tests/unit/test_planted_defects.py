@@ -52,7 +52,7 @@ DEFECTS: List[Tuple[str, str, str]] = [
     ("NC614", "#SBATCH -p gpu -N 1\n#SBATCH --ntasks-per-node=4 --gpus-per-task=1@@", RUN),
     ("NC616", "#SBATCH -p gpu --gpus-per-node=1\n#SBATCH --gres=gpu:1@@", RUN),
     ("NC616", "#SBATCH -p gpu --gres=gpu:a100:1\n#SBATCH --gpus-per-node=1@@", RUN),
-    ("NC616", "#SBATCH -p gpu --gpus-per-node=2 -N 2\n#SBATCH --gpus=3@@", RUN),
+    ("NC616", "#SBATCH -p gpu --gpus-per-node=2 -N 2\n#SBATCH --gpus=5@@", RUN),
     ("NC621", GPUS, "srun torchrun --nproc_per_node=4 t.py@@"),
     ("NC621", GPUS, "srun bash -c 'cd x && torchrun --nproc_per_node=4 t.py'@@"),
     ("NC621", GPUS, "srun --ntasks-per-node=1 accelerate launch --num_processes 4 t.py@@"),

@@ -530,7 +530,7 @@ def _print_gpus(job: JobUse) -> None:
     shown = sorted(gpus, key=lambda gpu: (gpu.use is None, gpu.use))[:_GPUS]
     if len(gpus) <= _GPUS:
         shown = gpus
-    draws = draws_blocks()
+    draws, told = draws_blocks(), any(gpu.processes is not None for gpu in gpus)
     columns = [
         Column("NODE", no_wrap=True, priority=0 if len(nodes) > 1 else 1),
         Column("GPU", justify="right", no_wrap=True),
@@ -539,6 +539,7 @@ def _print_gpus(job: JobUse) -> None:
         Column("MEMORY", justify="right", no_wrap=True),
         Column("POWER", justify="right", no_wrap=True, priority=2),
         Column("CLOCK", justify="right", no_wrap=True, priority=3),
+        *([Column("PROCESSES", justify="right", priority=4)] if told else []),
         *([Column("USE OVER TIME", no_wrap=True)] if draws else []),
     ]
     rows = [
@@ -550,6 +551,7 @@ def _print_gpus(job: JobUse) -> None:
             _memory(gpu),
             _or_unknown(gpu.power, lambda power: f"{power:.0f} W"),
             _or_unknown(gpu.clock, percent),
+            *([_or_unknown(gpu.processes, str)] if told else []),
             *([drawn(without_holes(gpu.curve, gpu.samples), 100)] if draws else []),
         ]
         for gpu in shown

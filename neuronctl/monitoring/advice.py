@@ -147,6 +147,21 @@ def _unused(job: JobUse) -> Optional[str]:
     )
 
 
+def _crowded(job: JobUse) -> Optional[str]:
+    """All ranks on one GPU: one chose it, or none did, which is the first."""
+    for node in job.nodes:
+        known = [gpu for gpu in node.gpus if gpu.processes is not None]
+        fullest = max(known, key=lambda gpu: gpu.processes or 0, default=None)
+        empty = sum(gpu.processes == 0 for gpu in known)
+        if fullest is not None and (fullest.processes or 0) > 1 and empty:
+            return (
+                f"{fullest.processes} processes used {job.place(fullest)} at the same time, while "
+                f"{counted(empty, 'GPU')} had none: let each rank choose its own (for PyTorch, "
+                "torch.cuda.set_device with LOCAL_RANK)"
+            )
+    return None
+
+
 def _no_gpu(job: JobUse) -> Optional[str]:
     if not job.told or not all(gpu.never_used for gpu in job.told):
         return None
@@ -297,6 +312,7 @@ ADVICE: Tuple[Advice, ...] = (
         _errors,
         _no_gpu,
         _unused,
+        _crowded,
         _slow,
         _data_loading,
         _idle_stretch,

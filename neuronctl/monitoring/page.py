@@ -7,9 +7,9 @@ from typing import Dict, List, Sequence, Tuple
 from neuronctl.frozen import dataclass
 from neuronctl.monitoring.advice import JobUse, advise
 from neuronctl.monitoring.marks import Mark
-from neuronctl.monitoring.samples import PARTS, Curve, over_runs, without_holes
+from neuronctl.monitoring.samples import PARTS, Curve, GpuUse, over_runs, without_holes
 from neuronctl.rendering.template_environment import for_pages
-from neuronctl.words import amount, duration, moment, percent
+from neuronctl.words import amount, counted, duration, moment, percent
 
 _TALL = 40
 _MOST_CURVES = 32
@@ -42,9 +42,7 @@ def report_page(
     gpus = [
         _line(
             job.place(gpu),
-            f"in use {percent((gpu.use or 0) / 100)}, idle {percent(gpu.idle or 0)}"
-            if gpu.use is not None
-            else "use not known",
+            _use_words(gpu),
             gpu.curve,
             100,
             gpu.samples,
@@ -110,6 +108,13 @@ def report_page(
             ],
         )
     )
+
+
+def _use_words(gpu: GpuUse) -> str:
+    words = "use not known"
+    if gpu.use is not None:
+        words = f"in use {percent(gpu.use / 100)}, idle {percent(gpu.idle or 0)}"
+    return words + (f", {counted(gpu.processes, 'process')}" if gpu.processes else "")
 
 
 def _part(at: float, first: float, last: float) -> float:

@@ -2,8 +2,9 @@
 
 templates/monitor.j2 writes them. ``JOB.NODE.csv`` has the node's figures, one line a sample, and
 ``JOB.NODE.gpus.csv`` the GPUs': what does not change, in a table of its own; then a header, and one
-line for each moment: its time, and for each GPU the columns of the header. After the first
-requeue, they are ``JOB-1.NODE.csv``, and so on. Columns are found by the names in each header, with
+line for each moment: its time, and for each GPU the columns of the header. ``JOB.NODE.processes``
+has, every 60 samples, the GPU of each program that uses one. After the first requeue, they are
+``JOB-1.NODE.csv``, and so on. Columns are found by the names in each header, with
 their units. Several jobs may share a log, and so a folder.
 """
 
@@ -74,6 +75,7 @@ class GpuUse:
     temperature: the highest in C. clock: mean share of its highest clock while it was in use.
     slowed: share of the samples by reason. errors: uncorrected ECC errors since the first sample.
     link: the PCIe link at its best, and best_link what it could be: generation and lanes.
+    processes: the most that used it at a time.
     """
 
     node: str
@@ -93,6 +95,7 @@ class GpuUse:
     errors: int = 0
     link: Optional[Tuple[int, int]] = None
     best_link: Optional[Tuple[int, int]] = None
+    processes: Optional[int] = None
     curve: Curve = ()
     memory_curve: Curve = ()
 
@@ -285,6 +288,7 @@ def _gpu_over_runs(runs: Sequence[GpuUse]) -> GpuUse:
             for reason in dict.fromkeys(name for run in runs for name in run.slowed)
         },
         errors=sum(run.errors for run in runs),
+        processes=max((run.processes for run in runs if run.processes is not None), default=None),
         curve=_one_curve([run.curve for run in runs]),
         memory_curve=_one_curve([run.memory_curve for run in runs]),
     )
@@ -684,7 +688,32 @@ def _read_gpus(path: str, node: _Node, axis: _Axis) -> List[GpuUse]:
                 gpus.times.extend(clock.seconds(stamps))
     except OSError:
         return []
-    return gpus.results(_node_of(path), axis, node.gap)
+    processes = _most_processes(f"{path[: -len('.gpus.csv')]}.processes")
+    if processes is None:
+        return gpus.results(_node_of(path), axis, node.gap)
+    addresses = {index: fixed.get("address") for index, fixed in head.fixed.items()}
+    return [
+        replace(gpu, processes=processes[address]) if (address := addresses.get(gpu.index)) else gpu
+        for gpu in gpus.results(_node_of(path), axis, node.gap)
+    ]
+
+
+def _most_processes(path: str) -> Optional[Counter[str]]:
+    """The most processes at a time by the GPU's address; None where the tool did not say."""
+    most: Counter[str] = Counter()
+    known = False
+    try:
+        with open_regular(path) as file:
+            for line in itertools.chain.from_iterable(_blocks(file)):
+                if _PROCESSES.fullmatch(line):
+                    most |= Counter(line.split(",")[1:])
+                    known = True
+    except OSError:
+        return None
+    return most if known else None
+
+
+_PROCESSES = re.compile("[0-9]{1,12},(([0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}[.][0-9],?)*)")
 
 
 class _GpuHead:

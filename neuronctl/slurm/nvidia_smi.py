@@ -22,6 +22,7 @@ FIGURES: Mapping[str, Tuple[str, Optional[str]]] = {
     "lanes": ("pcie.link.width.current", None),
     "best_generation": ("pcie.link.gen.max", None),
     "most_lanes": ("pcie.link.width.max", None),
+    "address": ("pci.bus_id", None),
 }
 """Each figure by the name of its field, and the unit in which it is read."""
 
@@ -30,7 +31,7 @@ _OTHER_NAMES = {
     "clocks_throttle_reasons.active": "reasons",  # before driver 535
 }
 
-FIXED = ("index", "whole", "most", "best_generation", "most_lanes")
+FIXED = ("index", "whole", "most", "best_generation", "most_lanes", "address")
 """What --monitor asks once."""
 
 SAMPLED = tuple(figure for figure in FIGURES if figure not in ("name", *FIXED[1:]))

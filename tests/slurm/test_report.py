@@ -23,8 +23,11 @@ words = dict(word[2:].partition("=")[::2] for word in sys.argv[1:] if word.start
 units = {"utilization.gpu": " [%]", "memory.used": " [MiB]", "memory.total": " [MiB]"}
 units.update({"power.draw": " [W]", "clocks.sm": " [MHz]", "clocks.max.sm": " [MHz]"})
 known = {"timestamp", "index", "temperature.gpu", "clocks_throttle_reasons.active", *units}
+known.add("pci.bus_id")
 if "-L" in sys.argv:
     sys.exit(0)
+if "query-compute-apps" in words:
+    sys.exit(print("00000000:00:00.0\\n" * 2 + "00000000:03:00.0"))
 fields = words["query-gpu"].split(",")
 for field in fields:
     if field not in known:
@@ -40,6 +43,7 @@ while True:
         values = {"timestamp": stamp, "index": gpu, "utilization.gpu": use, "memory.used": 40000}
         values.update({"memory.total": 81559, "power.draw": "[N/A]", "temperature.gpu": 60})
         values.update({"clocks.sm": 990 if gpu == 2 else 1980, "clocks.max.sm": 1980})
+        values["pci.bus_id"] = f"00000000:{gpu:02X}:00.0"
         values["clocks_throttle_reasons.active"] = f"{0x40 if gpu == 2 else 0:#018x}"
         print(", ".join(str(values[field]) for field in fields))
     sys.stdout.flush()
@@ -116,6 +120,7 @@ def test_known_use_is_told(sandbox: Sandbox) -> None:
     assert abs(first["longest_idle"] - 5) <= 1
     assert [gpu["use"] for gpu in node["gpus"]][1:] == pytest.approx([0, 97, 98])
     assert [gpu["clock"] for gpu in node["gpus"]][2:] == pytest.approx([0.5, 1])
+    assert [gpu["processes"] for gpu in node["gpus"]] == [2, 0, 0, 1]
     assert node["gpus"][2]["slowed"] == {"the hardware's thermal limit": 1}
     log = sandbox.exec(["cat", f"one_{job}.out"]).stdout
     measured = re.search(r"CPU (\S+) MEMORY (\d+)", log)
@@ -123,7 +128,8 @@ def test_known_use_is_told(sandbox: Sandbox) -> None:
     assert node["memory_peak"] == pytest.approx(int(measured[2]), rel=0.05)
     assert node["cores"] == 32
     said = " ".join(data["advice"])
-    assert "1 of 4 GPUs was never used (GPU 1)" in said and "GPU 2 ran at 50 % of its clock" in said
+    assert "1 of 4 GPUs was never used (GPU 1)" in said and "2 processes used GPU 0" in said
+    assert "GPU 2 ran at 50 % of its clock" in said
     text = sandbox.exec(["neuronctl", "report", job]).stdout
     assert "exit code 7" in text and "1 of 4 GPUs was never used" in text
 

@@ -263,6 +263,36 @@ def test_what_amd_says_of_its_gpus(
     assert all(gpu.samples == 2 and gpu.memory and gpu.temperature for gpu in one.gpus)
 
 
+APPS = "00000000:07:00.0\n00000000:07:00.0\n00000000:0B:00.0\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ([APPS, "", APPS[:34]], [2, 1, 0]),
+        ([""], [0, 0, 0]),
+        (["[Not Supported]\n"], [None] * 3),
+        (["exit"], [None] * 3),
+    ],
+)
+def test_processes_by_gpu(tmp_path: Path, said: List[str], told: List[Optional[int]]) -> None:
+    """The most at a time; where the tool fails, or says something else, it is not known."""
+    tool = tmp_path / "nvidia-smi"
+    for answer in said:
+        tool.write_text("#!/bin/sh\n" + ("exit 9" if answer == "exit" else f"printf '{answer}'"))
+        tool.chmod(0o755)
+        call = ["bash", "-c", f"{SAMPLER}\ncount_processes {tmp_path}/4711.gpu30.processes"]
+        environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+        subprocess.run(call, env=environment, check=True)
+    node(tmp_path)
+    gpus(tmp_path, [f"{stamp(10 * n)}, {gpu}, 9" for n in range(20) for gpu in range(3)], ONLY_USE)
+    file = tmp_path / "4711.gpu30.gpus.csv"
+    fixed = "index,pci.bus_id\n0,00000000:07:00.0\n1,00000000:0B:00.0\n2,00000000:48:00.0\n"
+    file.write_text(fixed + file.read_text())
+    (one,) = read_samples(str(tmp_path), 4711)
+    assert [gpu.processes for gpu in one.gpus] == told
+
+
 def test_time_without_samples_is_no_idle_time(tmp_path: Path) -> None:
     node(tmp_path, samples=300)
     idle = [n for n in range(300) if not 50 <= n < 250]  # the tool hung in between
@@ -370,6 +400,11 @@ def used(*of: GpuUse, status: JobStatus = STATUS, **of_node: Optional[float]) ->
             used(GPU, status=replace(STATUS, elapsed=7800, time_limit=172800)),
             ["ended after 2 h 10 min of 2 d: with --time 04:20:00"],
         ),
+        (
+            used(replace(GPU, processes=4), replace(GPU, index="1", processes=0)),
+            ["4 processes used GPU 0 at the same time, while 1 GPU had none"],
+        ),
+        (used(replace(GPU, processes=2), replace(GPU, index="1", processes=1)), []),
         (used(replace(UNUSED, samples=5), samples=5), []),
     ],
 )

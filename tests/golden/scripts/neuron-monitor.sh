@@ -36,12 +36,12 @@ monitor_nodes() {
     local log
     log=$(readlink "/proc/$$/fd/1") && [ -f "$log" ] || return 0
     ((${SLURM_RESTART_COUNT:-0})) || rm -f "$log.samples/$SLURM_JOB_ID"[.-]*  # of another job that had this id
-    (bash -c "$(declare -f sample_node sample_gpus ask_gpus join_gpus sample_amd_gpus amd_gpus); sample_node \"\$@\"" bash \
+    (bash -c "$(declare -f sample_node sample_gpus ask_gpus join_gpus count_processes sample_amd_gpus amd_gpus); sample_node \"\$@\"" bash \
         "$log.samples" 30 "$$" </dev/null &>/dev/null &)
 }
 sample_node() {
     local folder=$1 every=$2 batch_shell=${3-} name=${SLURMD_NODENAME:-$(hostname -s)} own=$BASHPID
-    local file processes environment controllers path group cpu_file=/dev/null memory_file=/dev/null limit_file=/dev/null limit='' gpus pause
+    local file processes environment controllers path group cpu_file=/dev/null memory_file=/dev/null limit_file=/dev/null limit='' gpus pause samples=0 counting=''
     trap '' HUP INT QUIT USR1 USR2 ALRM XCPU
     file=$folder/$SLURM_JOB_ID${SLURM_RESTART_COUNT:+-$SLURM_RESTART_COUNT}.$name  # a requeue keeps what was sampled before
     mkdir -p "$folder" && exec {pause}<> <(:) && exec >"$file.csv" || return 0
@@ -92,6 +92,10 @@ sample_node() {
                     printf "%s,%.2f,%.0f,%.0f,%.0f,%.0f,%.0f\n", now, grouped ? grouped : spent / ticks,
                         held ? held : resident, got, put, came, went
                 }'
+        if ((++samples % 60 == 6)) && ! kill -0 $counting; then
+            count_processes "$file.processes" &
+            counting=$!
+        fi
         read -rt "$every" -u "$pause"
     done
     kill "$gpus"
@@ -99,7 +103,7 @@ sample_node() {
 sample_gpus() {
     local query=(nvidia-smi ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} "--format=csv,nounits") fields answer
     command -v nvidia-smi >/dev/null || { sample_amd_gpus "$1"; return; }
-    fields=index,memory.total,clocks.max.sm,pcie.link.gen.max,pcie.link.width.max
+    fields=index,memory.total,clocks.max.sm,pcie.link.gen.max,pcie.link.width.max,pci.bus_id
     ask_gpus || return 0
     echo "${answer//, /,}"
     local rows=${answer//[!$'\n']/}
@@ -118,6 +122,11 @@ ask_gpus() {  # not every driver knows each of the fields
             *) fields=${fields/,$unknown/} ;;
         esac
     done
+}
+count_processes() {  # One line of a moment's programs, TIME,GPU,GPU,... by PCI address.
+    local found
+    found=$(timeout 30 nvidia-smi ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} --query-compute-apps=gpu_bus_id --format=csv,noheader) || return 0
+    printf '%(%s)T,%s\n' -1 "${found//$'\n'/,}" >>"$1"
 }
 join_gpus() {  # Makes one line of a moment's rows, TIME,INDEX,FIGURES of each of $1 GPUs.
     local row commas index line='' seen=,

@@ -269,10 +269,17 @@ def _kept(place: str) -> KeptSnapshot:
         compiled = os.path.basename(folder) == "__pycache__"
         for name in (*files, *links):
             path = os.path.join(folder, name)
-            with contextlib.suppress(OSError):
-                size += os.lstat(path).st_size
+            try:
+                status = os.lstat(path)
+            except OSError:  # gone meanwhile
+                continue
+            size += status.st_size
             below = os.path.relpath(path, code)
-            if made and below not in own and not compiled:
+            # Where a purge took the list of what was copied, that is still read-only.
+            copied = (
+                below in own if made else stat.S_ISLNK(status.st_mode) or not status.st_mode & 0o200
+            )
+            if not (copied or compiled):
                 written.append(below)
     return KeptSnapshot(place, str(made.get("root", "")), used, size, tuple(sorted(written)))
 

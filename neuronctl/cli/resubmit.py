@@ -61,6 +61,7 @@ def command(
     Without further options, the recorded script is submitted byte for byte from the same
     directory. Options override the recorded request, and ARGS after -- the program's arguments
     (-- alone: none); the job is then planned and checked anew.
+    That runs the code of its snapshot, if it has one that is still there.
     Changes in the directory since (the git commit, the program) are shown. Where the program
     itself has changed, --script-as-recorded or --script-as-is selects the version to run.
 
@@ -83,13 +84,16 @@ def command(
         options["chdir"] = os.path.join(working_directory(), options["chdir"])
     resubmission.enter_directory(record)
     changes = resubmission.changes_since(record)
-    notify(*changes.notes)
-    if changes.program_changed:
+    changed = any(value not in (None, ()) for value in options.values())
+    of_snapshot = not (changed or args is not None or script_as_is)
+    of_snapshot = of_snapshot and resubmission.has_snapshot(record)
+    if not of_snapshot:
+        notify(*changes.notes)
+    if changes.program_changed and not of_snapshot:
         _show_change(record, changes)
-    from_record = resubmission.runs_recorded(
+    from_record = not of_snapshot and resubmission.runs_recorded(
         record, changes, as_recorded=script_as_recorded, as_is=script_as_is
     )
-    changed = any(value not in (None, ()) for value in options.values())
     if args is not None:
         before = resubmission.arguments_of(record)
         notify(f"arguments: {join(before) or 'none'} -> {join(args) or 'none'}")
@@ -114,7 +118,7 @@ def command(
         return submit(UnchangedJob(script, catalog))
     program = resubmission.program_copy(record) if from_record else None
     variables = resubmission.masked_variables(record, options)
-    if program is None and not changed:
+    if program is None and not changed and (of_snapshot or not record.draft.snapshot):
         recorded = resubmission.RecordedJob(record, variables)
         _say_unchanged(record, record.cwd)
         return submit(recorded)

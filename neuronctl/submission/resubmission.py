@@ -69,6 +69,15 @@ def changes_since(record: JobRecord) -> Changes:
     return Changes(now, tuple(provenance.drift(then, now)), gone, changed, diff)
 
 
+def has_snapshot(record: JobRecord) -> bool:
+    """Whether the copy of the code that the job ran from is still there; it then counts as used."""
+    place = record.draft.snapshot
+    with contextlib.suppress(OSError):
+        os.utime(os.path.join(place, "snapshot.json"))
+        return bool(place)
+    return False
+
+
 def runs_recorded(record: JobRecord, changes: Changes, *, as_recorded: bool, as_is: bool) -> bool:
     """Whether the recorded program is to run, and not the one that is there now.
 

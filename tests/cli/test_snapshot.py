@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -87,3 +89,27 @@ def test_a_secret_is_refused(run: Run, fake_slurm: FakeSlurm, code: Path) -> Non
 def test_outside_a_repository(run: Run, tmp_path: Path) -> None:
     (tmp_path / "train.py").touch()
     assert "is in no git repository" in run("submit", *ONE, "train.py", code=2).stderr
+
+
+def test_a_plan_and_a_resubmission(run: Run, fake_slurm: FakeSlurm, code: Path) -> None:
+    """The plan is of that code, and so is a job that is submitted again, while it is there."""
+    dry = [*ONE, "--dry-run", "--json", "train.py"]
+    first = json.loads(run("submit", *dry, cwd=code).stdout)["plan"]
+    (code / "mine.py").write_text("SAID = 'as it is'\n")
+    told = run("submit", "--plan", first, cwd=code, code=4).stderr
+    assert "\n  snapshot: 2 files, " in told
+    second = json.loads(run("submit", *dry, cwd=code).stdout)["plan"]
+    fake_slurm.answer("sbatch", "4711\n")
+    run("submit", "--plan", second, cwd=code)
+    (place,) = re.findall(r"^cd (\S+) &&", fake_slurm.stdin(), re.MULTILINE)
+    assert Path(place, "mine.py").read_text() == "SAID = 'as it is'\n"
+    (code / "mine.py").write_text("SAID = 'as it will be'\n")
+    fake_slurm.queue(queue_row("4711", state="COMPLETED"))
+    for options, same in (((), True), (("-t", "30"), False), ((), True)):
+        run("resubmit", "4711", *options, cwd=code)
+        (again,) = re.findall(r"^cd (\S+) &&", fake_slurm.stdin(), re.MULTILINE)
+        assert (again == place) is same
+        place = again
+    shutil.rmtree(Path(place).parent)
+    run("resubmit", "4711", cwd=code)
+    assert Path(place, "mine.py").read_text() == "SAID = 'as it will be'\n"

@@ -143,6 +143,8 @@ def test_those_that_are_there(tree: Path) -> None:
     os.utime(f"{found.place}/snapshot.json", (1, 1))
     (kept,) = kept_snapshots(places(CLUSTER))
     assert not kept.is_new and kept.written == ("sub/last.pt",)
+    os.unlink(f"{found.place}/snapshot.json")  # as a purge does
+    assert next(kept_snapshots(places(CLUSTER))).written == ("sub/last.pt",)
     remove(kept)
     assert list(kept_snapshots(places(CLUSTER))) == []
     assert (tree / "sub/data/x").exists()

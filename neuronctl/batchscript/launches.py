@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.command_wrappers import names_python, program_at, python_runs
@@ -51,7 +52,7 @@ class Launch:
         """Whether it is a program of the job's, or starts one."""
         return not self.command.captured and (self.is_launcher or self.kind == PYTHON)
 
-    @property
+    @cached_property
     def own_words(self) -> Tuple[ShellWord, ...]:
         """The words of the command from the program on."""
         words = self.command.words

@@ -66,7 +66,7 @@ class ShellWord:
         """The value with UNKNOWN for each part that cannot be known: ``--np=`` UNKNOWN."""
         return "".join(text if known else UNKNOWN for text, known in self.pieces)
 
-    @property
+    @cached_property
     def basename(self) -> str:
         """The name of a file without its directory, which may be unknown; "" where it is not."""
         _, slash, name = self.outline.rpartition("/")
@@ -111,12 +111,12 @@ class Command:
     in_loop: bool = False
     writes: Tuple[ShellWord, ...] = ()
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Without its directory; "" where it is not known."""
         return self.words[0].basename if self.words else ""
 
-    @property
+    @cached_property
     def arguments(self) -> Tuple[Optional[str], ...]:
         """The values of the words behind the first."""
         return tuple(word.value for word in self.words[1:])

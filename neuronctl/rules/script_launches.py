@@ -320,6 +320,9 @@ _GPUS_OF_A_PROGRAM = re.compile(
 )
 
 
+_MACHINES = re.compile(r"--num[-_]machines(?:=(\d{1,2}))?")
+
+
 def _told_of_gpus(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
     """A program whose own words name another number of GPUs than its node has for the job."""
     has, every_gpu = plan.gpus_per_node, plan.gpus_per_node * plan.nodes
@@ -333,6 +336,9 @@ def _told_of_gpus(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
             beside = start.launch.command.background
             if count > 16 and "gpu" not in word.raw.lower():
                 continue  # devices of another kind
+            machines = counts_of_program(start.launch, _MACHINES)
+            if any(number > 1 for _, number in machines):
+                every_gpu = has  # those of each machine
             if (count > has and count != every_gpu) or ((one_too_few or other) and not beside):
                 fails = count > has or other
                 short = "it fails, or waits for the others" if fails else "1 GPU stays idle"

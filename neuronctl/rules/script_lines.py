@@ -146,6 +146,7 @@ _SAYS = ("echo", "date", "printf", "deactivate", "exit", "wait")
 def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _thrown_away(facts)
     yield from _forgiven(facts)
+    yield from _cancels_itself(facts)
     yield from _ends_well(facts)
     if re.search(r"pipefail|PIPESTATUS", facts.text):
         return
@@ -227,6 +228,25 @@ def _forgiven(facts: ScriptFacts) -> Iterator[Violation]:
                 place=command.place,
             )
             return
+
+
+def _cancels_itself(facts: ScriptFacts) -> Iterator[Violation]:
+    """A job that ends by scancel, which nothing can depend on."""
+    commands = [
+        command
+        for command in facts.shell.commands
+        if not command.captured and command.name not in _SAYS
+    ]
+    last = commands[-1] if commands else None
+    if last is None or last.name != "scancel" or not last.sure or len(last.words) != 2:
+        return
+    if last.words[1].names in (("SLURM_JOB_ID",), ("SLURM_JOBID",)) and facts.header.given:
+        yield Violation(
+            "the job ends as CANCELLED, however its program has ended: what depends on it never "
+            "starts",
+            "remove it: a job ends with its script",
+            place=last.place,
+        )
 
 
 _COMPLAINS = re.compile(
@@ -505,6 +525,27 @@ def _grown_together(facts: ScriptFacts) -> Iterator[Violation]:
             )
 
 
+_ITEM = re.compile(r"(\s+)[A-Za-z]\w*=\S*(\s*\\)?")
+
+
+def _only_assigned(facts: ScriptFacts) -> Iterator[Violation]:
+    """``key=value`` of a program's, which bash takes for variables of its own."""
+    lines = facts.lines if facts.header.for_bash else ()
+    for number, (above, before, line) in enumerate(zip(lines, lines[1:], lines[2:]), 3):
+        items = [_ITEM.fullmatch(each) for each in (before, line)]
+        if items[0] is None or items[1] is None or items[0][2] or not items[1][2]:
+            continue
+        if items[0][1] == items[1][1] and above.rstrip().endswith("\\"):
+            name = line.strip().partition("=")[0]
+            yield Violation(
+                f"bash takes {name}=… for a variable of its own: the line above does not end with "
+                "a backslash",
+                "write the command and its options without a gap",
+                place=SourceSpan(number, len(items[1][1]) + 1, len(line) + 1),
+            )
+            return
+
+
 _LIST_GOES_ON = re.compile(r"^\s*(?:export\s+)?(\w*PATH\w*)=(\"?)[^\s\"'#;]*:(\\?)$")
 
 
@@ -570,6 +611,7 @@ def lost_options(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _with_blanks(facts)
     yield from _grown_together(facts)
     yield from _broken_list(facts)
+    yield from _only_assigned(facts)
     lost = [
         command
         for command in (facts.shell.commands if facts.header.for_bash else ())
@@ -754,6 +796,8 @@ def starts_nothing(facts: ScriptFacts) -> Iterator[Violation]:
     whole = facts.header.given and facts.header.for_bash and not facts.left_out
     if facts.plan is None or not whole or facts.unreadable or not commands:
         return
+    if facts.shell.placeholders:
+        return  # what stands behind one is not read
     if not all(map(_only_sets_up, commands)):
         return
     loads = any(
@@ -1052,6 +1096,18 @@ def _misspelled(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterator[Vio
         if not variable.exported and times[variable.name] == 1
     }
     known = frozenset(name for line in facts.lines for name in _set_in(line)) if idle else ()
+    one_too_many = {name.rstrip("S"): name for name in used if name.endswith("S")}
+    sourced = facts.shell.calls("source", ".", "eval")
+    for variable in facts.shell.assignments if not sourced else ():
+        name = one_too_many.get(variable.name, "")
+        shown = re.findall(rf"\b{name}\b", facts.text) if name else ()
+        if len(shown) == 1 and variable.place.line < used[name].line and len(name) > 3:
+            yield Violation(
+                f"${name} is set nowhere here, and {variable.name} is (line {variable.place.line})",
+                f"write ${variable.name}",
+                place=used[name],
+            )
+            return
     unset = ((name, place) for name, place in used.items() if len(name) > 3 and name not in known)
     for name, place in islice(unset, _MOST_NAMES) if idle else ():
         for other, assigned in islice(idle.items(), _MOST_NAMES):

@@ -31,8 +31,27 @@ def _expanded(names: Sequence[str], nodes: int) -> Optional[str]:
     return next((name for name in names if name in differ), None)
 
 
+def _expanded_early(facts: ScriptFacts) -> Iterator[Violation]:
+    """A variable of the job's that the shell expands which submits it: ``sbatch <<EOF``."""
+    calls = facts.shell.calls("sbatch")
+    if facts.header.given or not calls or "#SBATCH" not in facts.text:
+        return
+    for word in facts.shell.written:
+        name = next((name for name in word.names if name.startswith(("SLURM_J", "SLURM_N"))), None)
+        if name and word.place.line > calls[0].place.line:
+            yield Violation(
+                f"the shell that submits expands ${name} in this here-document, and has none: it "
+                "is empty in the job",
+                f"write \\${name}, or quote the word behind <<",
+                place=word.place,
+                severity=WARNING,
+            )
+            return
+
+
 @script_rule(ERROR, "NC631", "rank expanded by the batch shell")
 def ranks(facts: ScriptFacts) -> Iterator[Violation]:
+    yield from _expanded_early(facts)
     if facts.tasks < 2:
         return
     for launch in facts.launches:
@@ -125,6 +144,7 @@ def _ports(launch: Launch) -> Iterator[Tuple[str, SourceSpan]]:
 
 @script_rule(WARNING, "NC632", "fixed port")
 def fixed_port(facts: ScriptFacts) -> Iterator[Violation]:
+    yield from _port_of_a_loop(facts)
     if not _shared(facts):
         return
     # Such as in both branches of a choice, or if nothing else has given one.
@@ -151,6 +171,27 @@ def fixed_port(facts: ScriptFacts) -> Iterator[Violation]:
             )
             return
     yield from _port_of_a_server(facts)
+
+
+def _port_of_a_loop(facts: ScriptFacts) -> Iterator[Violation]:
+    """A port that a loop gives to several launchers at once."""
+    if any(command.in_loop for command in facts.shell.calls("wait")):
+        return
+    for launch in facts.launches:
+        names = launch.launcher.port
+        at_once = launch.command.in_loop and launch.command.background
+        given = next(launch.written(*names), None) if names and at_once else None
+        if given is None or launch.is_srun:
+            continue
+        variable = re.fullmatch(r"\W*(\w+)\W*", given[0])
+        found = facts.shell.assigned(variable[1]) if variable else ()
+        if given[0].isdigit() or (len(found) == 1 and found[0].sure):
+            yield Violation(
+                f"every {launch.kind} of this loop meets at port {given[0]}: all but one fail",
+                "give each a port of its own, or wait for each",
+                place=given[1],
+            )
+            return
 
 
 _LISTENS = re.compile(
@@ -357,6 +398,8 @@ def _may_trap(facts: ScriptFacts) -> bool:
 
 @script_rule(WARNING, "NC635", "signal without a trap", "by_absence")
 def no_trap(facts: ScriptFacts) -> Iterator[Violation]:
+    if facts.shell.placeholders:
+        return  # it is not known what stands behind one
     yield from _not_for_the_shell(facts)
     name, given = _signal(facts), facts.given("signal")
     if name is None or given is None or name in ("CONT", "URG", "CHLD", "KILL", "STOP"):
@@ -760,6 +803,30 @@ def _path_to(facts: ScriptFacts) -> Iterator[Violation]:
         )
 
 
+_YOUR_NAME = re.compile(
+    r"(?i)(--?[\w-]+=)?your[-_]([a-z]+[-_])*(name|entity|project|account|id|user|username|email)"
+)
+
+
+def _your_name(facts: ScriptFacts) -> Iterator[Violation]:
+    """The first value of an example that a program gets: ``--entity your-entity``."""
+    words = [
+        word
+        for launch in facts.launches
+        if launch.name not in ("echo", "printf")
+        for word in launch.command.words
+    ]
+    for word in words:
+        if word.value and _YOUR_NAME.fullmatch(word.value):
+            yield Violation(
+                f"nobody has filled in {word.value}",
+                "write the value in its place",
+                place=word.place,
+                severity=WARNING,
+            )
+            return
+
+
 @script_rule(ERROR, "NC643", "shell text that cannot be read")
 def syntax(facts: ScriptFacts) -> Iterator[Violation]:
     for given in facts.header.given:
@@ -787,6 +854,7 @@ def syntax(facts: ScriptFacts) -> Iterator[Violation]:
                 place=given.value_place,
             )
     yield from _path_to(facts)
+    yield from _your_name(facts)
     for place in facts.shell.placeholders[:1] if facts.header.for_bash else ():
         named = facts.lines[place.line - 1][place.column - 1 : place.end - 1]
         line = facts.lines[place.line - 1]

@@ -412,6 +412,17 @@ DEFECTS += [
     ("NC653", f"{GPU} --array=1-4", "python t.py --seed $SLURM_ARRAY_TASK_ID --out a/x.csv@@"),
     ("NC656", GPU, 'ssh $SLURM_SUBMIT_HOST "python t.py"@@'),
     ("NC656", GPU, "ssh me@login1 'cd x && python t.py'@@"),
+    ("NC623", EACH, "srun python t.py --num-gpus 8@@ --num-machines 2"),
+    (
+        "NC632",
+        GPUS,
+        "P=4321\nfor i in 1 2; do\n  torchrun --master_port $P t.py $i &@@\ndone\nwait",
+    ),
+    ("NC643", GPU, "python t.py --entity your-entity@@"),
+    ("NC646", GPU, 'python t.py\nscancel "$SLURM_JOB_ID"@@'),
+    ("NC649", GPU, "python t.py \\\n  a=1 \\\n  b=2\n  c=3 \\@@\n  d=4"),
+    ("NC651", GPU, "apptainer exec --nv x.sif jupyter lab &@@\nsleep 30"),
+    ("NC660", GPU, "NGPU=2\nA=$((64 / $NGPU))\nB=$((A / $NGPUS))@@\npython t.py $A $B"),
 ]
 
 # (code that must not be found, directives, commands): right, and almost one of the above.
@@ -439,6 +450,15 @@ RIGHT: List[Tuple[str, str, str]] = [
     ("NC665", GPU, 'python -c \'print("a")\'\npython -c \'print("a\\"b")\''),
     ("NC665", GPU, "cd /home/me; date\n./bin/x\n/home/me/x"),
     ("NC604", f"{GPU}\n# sbatch --account NAME --cpus-per-task N check.slurm SHARDS", RUN),
+    ("NC623", EACH, "srun python t.py --num-gpus 4 --num-machines 2"),
+    ("NC632", GPUS, "for i in 1 2; do\n  torchrun --master_port $((4321 + i)) t.py &\ndone\nwait"),
+    ("NC632", GPUS, "P=$RANDOM\nfor i in 1 2; do\n  torchrun --master_port $P t.py\ndone"),
+    ("NC643", GPU, "python t.py --name yours --entity your-own-thing"),
+    ("NC635", f"{GPU} --signal=HUP@90", "conda activate <ENV>\nsrun python t.py"),
+    ("NC646", GPU, "python t.py\nscancel 123"),
+    ("NC649", GPU, "python t.py \\\n  a=1 \\\n  b=2\nc=3"),
+    ("NC651", GPU, "exec > log\npython t.py"),
+    ("NC666", GPU, "conda activate <ENV>\npython t.py"),
     ("NC642", GPUS, "export MASTER_PORT=$((9000 + RANDOM))\nsrun bash -c 'python t.py'"),
     ("NC642", GPUS, 'srun bash -c "MASTER_PORT=$((9000 + RANDOM)) python t.py"'),
     ("NC646", GPU, "set +e\npython t.py\nset -e\nif [ -f out ]; then\n  exit 1\nfi"),
@@ -886,3 +906,18 @@ def test_a_feature_named_gpu_is_only_noted(small: Catalog) -> None:
     findings = judge_text("job.sh", text, small, small.clusters["small"]).findings
     said = [one.finding.severity for one in findings if one.finding.code == "NC628"]
     assert said == ["note"]
+
+
+@pytest.mark.parametrize(("name", "found"), [("SLURM_JOB_NODELIST", 5), ("HOME", None)])
+@pytest.mark.parametrize(("before", "quoted"), [("", False), ("\\", False), ("", True)])
+def test_a_here_document_for_sbatch(
+    name: str, found: int, before: str, quoted: bool, small: Catalog
+) -> None:
+    end = "'EOF'" if quoted else "EOF"
+    text = (
+        f"#!/bin/bash\nsbatch <<{end}\n#!/bin/bash\n#SBATCH -N 2\n"
+        f"scontrol show hostnames {before}${name} > hosts\nEOF\n"
+    )
+    findings = judge_text("job.sh", text, small, small.clusters["small"]).findings
+    lines = [one.place.line for one in findings if one.finding.code == "NC631"]
+    assert lines == ([found] if found and not before and not quoted else [])

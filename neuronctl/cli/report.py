@@ -372,15 +372,16 @@ def _print(job: JobUse) -> None:
 
 def _why_no_samples(status: JobStatus) -> str:
     from neuronctl.errors import RecordError
+    from neuronctl.slurm.job_states import COMPLETED
 
     asked = False
     with contextlib.suppress(RecordError):
         asked = status.record is not None and bool(status.record.draft.request.get("monitor"))
     if asked:
-        return (
-            "it has --monitor, but there are no samples beside its log: its program has not "
-            f"started ('neuronctl why {status.id}'), or its log is no file, or was moved"
-        )
+        log = "its log is no file, or was moved"
+        if status.state != COMPLETED:
+            log = f"its program has not started ('neuronctl why {status.id}'), or {log}"
+        return f"it has --monitor, but there are no samples beside its log: {log}"
     return (
         "there are no samples of it beside its log: --monitor takes them, for the use of GPUs "
         "and for curves"

@@ -137,7 +137,7 @@ def defects(sandbox: Sandbox, name: str, id: str) -> List[str]:
     # A shell that was killed as it waited for the program looks like a program that was.
     if causes[-1:] != ["finished"] and "137 failed" not in noted[-2]:
         noted_next = [line.split()[3] for line in noted if " next " in line]
-        state = ["sacct", "-XnPj", ",".join(noted_next[-1:]), "-o", "JobID,State,ExitCode,Elapsed"]
+        state = ["sacct", "-XnPj", [id, *noted_next][-1], "-o", "JobID,State,ExitCode,Elapsed"]
         last = sandbox.exec(state, check=False).stdout.strip()
         # What is killed before it has submitted its successor has none, as the page says.
         early = re.search(r"\|(FAILED\|0:9|NODE_FAIL\|0:0|PREEMPTED\|0:0)\|00:00:0[01]$", last)
@@ -149,7 +149,7 @@ def defects(sandbox: Sandbox, name: str, id: str) -> List[str]:
         found.append(f"not in order: {begun}")
     ended = [int(line.split()[0]) for line in ran if line.endswith("end")]
     if any(run > EACH for run in ended[:-1]) or len([run for run in ended if run >= EACH]) > 1:
-        found.append(f"after the end: {ended}")
+        found.append(f"after the end: {ended}, noted {noted[-12:]}")
     return [f"{name} (job {id}): {words}" for words in found]
 
 

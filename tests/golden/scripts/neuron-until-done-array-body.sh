@@ -150,8 +150,10 @@ is_avoided() {
 to_exclude() {
     local more had
     more=$(avoided)
+    [ "$more" ] || return 0
     had=$(scontrol show job "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" | sed -n 's/^ *ReqNodeList=.* ExcNodeList=//p')
-    [ -z "$more" ] || { [ "$had" = "(null)" ] || more=$had,$more; echo "$more"; }
+    [ "$had" = "(null)" ] || more=$had,$more
+    echo "$more"
 }
 start_elsewhere() {
     local nodes

@@ -158,8 +158,10 @@ is_avoided() {
 to_exclude() {
     local more had
     more=$(avoided)
+    [ "$more" ] || return 0
     had=$(scontrol show job "$SLURM_JOB_ID" | sed -n 's/^ *ReqNodeList=.* ExcNodeList=//p')
-    [ -z "$more" ] || { [ "$had" = "(null)" ] || more=$had,$more; echo "$more"; }
+    [ "$had" = "(null)" ] || more=$had,$more
+    echo "$more"
 }
 start_elsewhere() {
     local nodes

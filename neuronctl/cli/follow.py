@@ -10,6 +10,7 @@ import time
 from typing import BinaryIO, Callable, List, Optional, Sequence
 
 from neuronctl.cli.job_table import state_style
+from neuronctl.cli.say import hint_at_why
 from neuronctl.console import print_text
 from neuronctl.errors import INTERRUPTED
 from neuronctl.records.store import JobRecord
@@ -80,6 +81,7 @@ def _follow(watch: JobWatch, screen: _Screen, logs: List[GrowingLog]) -> int:
         if words:
             screen.say(words)
     screen.say(watch.last_words(), watch.statuses)
+    hint_at_why([watch.job] if watch.exit_status else [])
     return watch.exit_status
 
 

@@ -125,7 +125,7 @@ class TerminalReporter:
             if self._mode.as_json:
                 self._print_data(draft, judged, done)
             else:
-                show_submission(done)
+                show_submission(done, following=self._mode.follow)
                 profile = None if judged is None else judged.plan.profile
                 if profile is not None:
                     print_line(f"  profile {done.output}.profiles/, for {profile.profiler.opens}")
@@ -214,15 +214,24 @@ def show_verdict(job: Optional[JudgedJob]) -> None:
             say(f"  from: {source}")
 
 
-def show_submission(submission: Submission) -> None:
+def show_submission(submission: Submission, *, following: bool = False) -> None:
+    """following: whether its log is shown from now on."""
     where = submission.partition and f" to {submission.partition}"
     print_line(f"Submitted batch job {submission.job_id}{where}")
     print_line(f"  log     {submission.output}")
     if submission.error != submission.output:
         print_line(f"  errors  {submission.error}")
+    if following:
+        print_line(f"  Ctrl-C stops following, not the job; elsewhere: {_meanwhile(submission)}")
+        return
     # Each task of an array has a log of its own.
     follow = "status --watch" if submission.is_array else "logs -f"
     print_line(f"  follow  neuronctl {follow} {submission.job_id}")
+
+
+def _meanwhile(submission: Submission) -> str:
+    id = submission.job_id
+    return f"neuronctl why {id}, neuronctl cancel {id}"
 
 
 def summary(judged: JudgedJob) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import sys
-from typing import Iterator, List, Mapping
+from typing import Iterator, List, Mapping, Sequence
 
 
 def say(text: str) -> None:
@@ -29,6 +29,12 @@ def notify(*messages: str) -> None:
     """Say something about the work that is being done, each message on a line of its own."""
     for message in messages:
         say(f"neuronctl: {message}")
+
+
+def hint_at_why(failed: Sequence[object]) -> None:
+    """On a terminal, what to type about the first of the jobs that have failed."""
+    if failed and sys.stderr.isatty():
+        say(f"  hint: neuronctl why {failed[0]}")
 
 
 def print_script(script: str, language: str = "", reasons: Mapping[str, str] = {}) -> None:

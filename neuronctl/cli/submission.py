@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 import click
 
 from neuronctl.cli.job_output import SubmitMode
-from neuronctl.cli.say import notify
+from neuronctl.cli.say import hint_at_why, notify
 from neuronctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,4 +54,6 @@ def _exit_code(mode: SubmitMode, done: Optional[Submission]) -> int:
         return follow(job, done.record)
     from neuronctl.tracking.follow import wait
 
-    return wait(job, done.record, notify, warn=notify)
+    code = wait(job, done.record, notify, warn=notify)
+    hint_at_why([job] if code else [])
+    return code

@@ -8,7 +8,7 @@ from typing import Optional, Tuple
 import click
 
 from neuronctl.cli.jobs import one_job
-from neuronctl.cli.say import notify
+from neuronctl.cli.say import hint_at_why, notify
 from neuronctl.console import print_json, print_line
 from neuronctl.errors import TIMED_OUT, UsageError
 from neuronctl.units import parse_timeout
@@ -66,6 +66,8 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
     if late is not None:
         notify(late)
         return TIMED_OUT
+    if not as_json:
+        hint_at_why([watch.job for watch in ended if watch.exit_status])
     return max(watch.exit_status for watch in ended)
 
 

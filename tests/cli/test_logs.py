@@ -10,6 +10,7 @@ from typing import Any, Callable
 
 import pytest
 from fake_slurm import FakeSlurm, accounting_row, queue_row
+from terminal import on_terminal
 
 from neuronctl.records.store import RecordDraft, RecordStore
 from neuronctl.slurm.job_id import JobId
@@ -188,6 +189,8 @@ def test_following_a_job_that_has_ended(run: Run, fake_slurm: FakeSlurm, tmp_pat
     assert result.stdout == "one\ntwo\n"
     said, last = result.stderr.splitlines()
     assert said == "warned" and last.endswith("] job 7 ended: FAILED, exit code 3:0")
+    shown = on_terminal("", "logs", "-f", "7")
+    assert shown.rstrip().endswith("hint: neuronctl why 7")
 
 
 @pytest.mark.parametrize("flags", [(), ("-f",)])

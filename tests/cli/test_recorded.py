@@ -248,6 +248,7 @@ def test_resubmit_follows(
     (tmp_path / "train_8.out").write_text("it trains\n")
     result = run("resubmit", "7", "--follow", code=4)
     assert result.stdout.endswith("it trains\n") and "job 8 ended: FAILED" in result.stderr
+    assert "not the job; elsewhere: neuronctl why 8, neuronctl cancel 8\n" in result.stdout
     result = run("resubmit", "7", "--wait", code=4)
     assert "Submitted batch job 8" in result.stdout
     assert "neuronctl: job 8 ended: FAILED, exit code 4:0" in result.stderr

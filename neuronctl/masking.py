@@ -26,7 +26,7 @@ password or has letters and digits; a token; a password."""
 # takes longer than the rest of writing a record.
 _HINTS = (
     *("token", "pass", "pw", "secret", "cred", "auth", "key", "bearer", "_pat"),
-    *("비밀", "비번", "암호", "패스워드", "토큰", "인증키"),
+    *("비밀", "비번", "암호", "패스워드", "토큰", "키"),
 )
 _HINT = rf"(?i){'|'.join(_HINTS)}"
 _WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[가-힣]+"
@@ -61,7 +61,7 @@ _ABOUT = frozenset(
 )
 _COUNTED = frozenset(
     """
-    max min num n per total avg first last k batch public pub
+    max min num n per total avg first last k batch public pub recv
     """.split()  # noqa: SIM905
 )
 _OF_TEXT = frozenset(
@@ -89,7 +89,8 @@ def _kind(name: str) -> int:
     for place, word in enumerate(words):
         before = words[place - 1] if place else ""
         kind = _kind_of_word(word, before, name)
-        if kind and kind != _PASSWORD and not _COUNTED.isdisjoint(words[:place]):
+        several = kind != _PASSWORD or word.endswith("s")
+        if kind and several and not _COUNTED.isdisjoint(words[:place]):
             continue
         found = min(kind, _PERHAPS) if kind and place < len(words) - 1 else kind or found
     return _NONE if found == _PERHAPS and words[-1] in _ABOUT else found
@@ -107,7 +108,8 @@ def _kind_of_word(word: str, before: str, name: str) -> int:
         return _TOKEN
     if word == "auth":
         return _LOGIN
-    return _PERHAPS if word in ("key", "keys", "tokens", "pat", "bearer") else _NONE
+    known = word in ("key", "keys", "tokens", "pat", "bearer") or word.endswith("키")
+    return _PERHAPS if known else _NONE
 
 
 # ------------------------------------------------------------------------------- values
@@ -121,7 +123,9 @@ _FLAGS = frozenset(
 )
 # A place: /data/x, ~/x, $HOME/x, ./x, x/y.txt, https://h.org/x. A template: <token>, {token}.
 _PLACE = r"(?:[~.@]|\$\w+|\$\{\w+\}|file:)?(?:[~.]{0,2}/).*|\w+://.*|[\w./-]+\.[a-z]{2,5}"
-_TEMPLATE = r"<[^>]*>|\{+[^}]*\}+|\$\{\{.*|%\(?\w+\)?s?%?|\[[A-Za-z_, ]*\]|[*.…]+"
+_TEMPLATE = (
+    r"<[^>]*>|\{+[^}]*\}+|\$\{\{.*|%\(?\w+\)?s?%?|\[[A-Za-z_, ]*\]|[*.…]+|(?:\.[*+]|\[\^|\\[SwW]).*"
+)
 # your-token-here, changeme, XXXX, hf_xxxx, hf_...
 _PLACEHOLDER = r"""(?xi) your [-_ ] (?: [a-z]+ [-_ ] )*
     (?: token | key | password | passwd | passphrase | secret | pat ) (?: [-_ ] here )?
@@ -354,7 +358,7 @@ _BARE = r"""(?P<value>[^\s'",;&)\]}<>]{1,5000})"""
 _CLOSE = r"\\?['\"]?\)?\]?"
 _TIGHT = r"(?:\[[^\]\s]{0,40}\])?\+?=(?![=~>\s])"
 _LOOSE = r"""(?x) [ \t]{0,20} (?:
-    : [ \t]{0,20} [A-Za-z_][\w.]{0,60} (?: \[ [^=\n]{0,60} \] )? [ \t]{0,9} = (?!=)
+    : [ \t]{0,20} ['"]? [A-Za-z_][\w.]{0,60} (?: \[ [^=\n]{0,60} \] )? ['"]? [ \t]{0,9} = (?!=)
     | [:?]? = >? (?!=) | : (?![:=]) ) [ \t]{0,20}"""
 # What prints the value: $(echo V), `printf %s V`, $(base64 -d <<< V), $(cat <<EOF.
 _PRINTS = rf"""(?x) ['"]? (?: [$<]\( | ` ) \s{{0,9}} (?: {_ECHO}
@@ -500,9 +504,13 @@ class _Name:
         return [] if value is None else self._judged(*value.span("value"), sure=True)
 
     def _printed(self) -> Optional[_Spans]:
-        """As in printf "NAME=%s" V."""
+        """As in printf "NAME=%s" V, and info("NAME: %s", "V")."""
         if not self.quote or _at(_FORMAT, self.text, self.end) is None:
             return None
+        comma = _at(r"[=: ]{1,3}%s['\"]\s?,\s?", self.text, self.end)
+        literal = None if comma is None else _at(_LITERAL, self.text, comma.end())
+        if literal is not None:
+            return self._judged(*literal.span("value"), sure=False)
         quote = self.quote
         head = re.search(rf"printf (?:-- )?{quote}([^{quote}]*)\Z", self.before)
         rest = _at(rf"[^{quote}\n]*{quote}", self.text, self.end)
@@ -685,12 +693,14 @@ class _Name:
             words = self.before.split()
             command = next((word for word in reversed(words) if not word.startswith("-")), "")
             command = next((word for word in words if word in _READ), command)
+            if words[-1:] in (["-genv"], ["-env"]):  # of mpiexec
+                command = "setenv"
             if any(program in words and verb in words for program, verb in _KEEPERS):
                 command = "set"
             alone = not words and _at(r"(?m)[ \t]{1,100}\S+[ \t]*$", text, self.end) is not None
             pattern = _SETTERS.get(command) if command != "printf" or "-v" in words else None
             in_netrc = not _NETRC.isdisjoint(re.split(r"\s|['\"]|\\n", self.before)[:-1])
-            if self.name == "password" and (alone or in_netrc):
+            if self.name in ("password", "requirepass") and (alone or in_netrc):
                 pattern = _BLANK
             between = None if pattern is None else _at(pattern, text, self.end)
             if between is None:
@@ -724,6 +734,7 @@ class _Name:
             return []  # another name
         value = literal["value"].strip(_AROUND)
         sure = self.name.isupper() and not re.fullmatch(r"[A-Z_0-9]+|.*\s.*", value)
+        sure = sure or (self.kind == _PASSWORD and re.fullmatch(_LOGINS, value) is not None)
         sure = sure or (self.name.startswith("-") and not value.startswith("-"))
         sure = (
             sure
@@ -741,7 +752,8 @@ class _Name:
     def _described(self) -> _Spans:
         """As in name: NAME, value: V."""
         if not (
-            self.is_closed or re.search(r"(?:\bname\s?[:=]|>|(?:--name|-n)[ =])\s*\Z", self.before)
+            self.is_closed
+            or re.search(r"(?:\bname\s?[:=]|>|(?:--name|-n)[ =][\w./-]{0,100})\s*\Z", self.before)
         ):
             return []
         sign = _at(_NAMED, self.text, self.end)

@@ -1031,6 +1031,111 @@ db:¶  password: &p §herbst4laub§
 # pw is §herbst4laub§
 ngrok config add-authtoken §h7Kq9ZpLw2Vd§
 rclone config update r pass §h7Kq9ZpLw2Vd§
+apiVersion: v1¶kind: Secret¶data:¶  password: §bWF1bHd1cmY5Cg==§
+provider "x" {¶  token = "§vTn7Xe20RbYk§"¶}
+ansible_become_password: §maulwurf9§
+ansible_ssh_pass: "§maulwurf9§"
+ENV HF_TOKEN §vTn7Xe20RbYk§
+ARG GITHUB_TOKEN=§vTn7Xe20RbYk§
+requirepass §maulwurf9§
+rabbitmq.default_pass = §maulwurf9§
+Environment="API_TOKEN=§vTn7Xe20RbYk§"
+spring.datasource.password=§maulwurf9§
+db.password: §maulwurf9§
+<property><name>fs.s3a.secret.key</name><value>§vTn7Xe20RbYk§</value></property>
+<name>fs.azure.account.key.x.blob.core.windows.net</name>¶<value>§vTn7Xe20RbYk§</value>
+[r]¶type = s3¶secret_access_key = §vTn7Xe20RbYk§
+[default]¶secret_key = §vTn7Xe20RbYk§
+{"username":"kim","key":"§a61f09c3be4d8275e0c4fa0b7d2e95c3a8814f97§"}
+gs_secret_access_key = §vTn7Xe20RbYk§
+[smtp]¶user=kim¶pass=§maulwurf9§
+Sys.setenv(GITHUB_PAT="§vTn7Xe20RbYk§")
+con <- dbConnect(RMySQL::MySQL(), user="kim", password="§maulwurf9§")
+ENV["WANDB_API_KEY"] = "§a61f09c3be4d8275e0c4fa0b7d2e95c3a8814f97§"
+const API_KEY = "§vTn7Xe20RbYk§"
+my $password = '§maulwurf9§';
+static const char *password = "§maulwurf9§";
+#define API_KEY "§vTn7Xe20RbYk§"
+const client = new Client({ apiKey: '§vTn7Xe20RbYk§' });
+axios.defaults.headers.common['Authorization'] = 'Bearer §vTn7Xe20RbYk§';
+webwrite(url, 'token', '§vTn7Xe20RbYk§')
+options = weboptions('Username','kim','Password','§maulwurf9§');
+wandb.init(settings=wandb.Settings(api_key="§a61f09c3be4d8275e0c4fa0b7d2e95c3a8814f97§"))
+neptune.init_run(api_token="§vTn7Xe20RbYk§")
+snapshot_download("x", use_auth_token="§vTn7Xe20RbYk§")
+logging.info("token: %s", "§vTn7Xe20RbYk§")
+ssh.connect("x", username="kim", password="§maulwurf9§")
+ftp.login('kim', '§maulwurf9§')
+smtp.login("kim@x.org", "§maulwurf9§")
+fs = fsspec.filesystem("s3", key="AB", secret="§vTn7Xe20RbYk§")
+slack = "https://hooks.slack.com/services/T0AB12CD3/B0EF45GH6/§vTn7Xe20RbYk§"
+app.secret_key = '§maulwurf9§'
+SECRET = "§maulwurf9§"
+os.environ |= {"HF_TOKEN": "§vTn7Xe20RbYk§"}
+env = dict(os.environ, DB_PASSWORD="§maulwurf9§")
+args = ["--api-key", "§vTn7Xe20RbYk§"]
+click.option("--token", default="§vTn7Xe20RbYk§")
+token = os.getenv("HF_TOKEN", "§vTn7Xe20RbYk§")
+token = os.environ.get("HF_TOKEN") or "§vTn7Xe20RbYk§"
+password = input() or "§maulwurf9§"
+hf_token: "str" = "§vTn7Xe20RbYk§"
+setenv HF_TOKEN §vTn7Xe20RbYk§
+set -Ux HF_TOKEN §vTn7Xe20RbYk§
+export PASSWORD="$(echo §bWF1bHd1cmY5Cg==§ | base64 -d)"
+HF_TOKEN=§vTn7Xe20RbYk§ \¶  python t.py
+declare HF_TOKEN; HF_TOKEN=§vTn7Xe20RbYk§
+TOKEN=${1:-§vTn7Xe20RbYk§}
+TOKEN="${HF_TOKEN:=§vTn7Xe20RbYk§}"
+export A=1 B=2 DB_PASSWORD=§maulwurf9§ C=3
+export KEY_API=§vTn7Xe20RbYk§ API_KEY2=§vTn7Xe20RbYk§
+test "$PASSWORD" = "§maulwurf9§" && echo ok
+alias db='mysql -u kim -p§maulwurf9§'
+ssh -o "SetEnv HF_TOKEN=§vTn7Xe20RbYk§" kim@x
+srun --export=ALL,WANDB_API_KEY=§a61f09c3be4d8275e0c4fa0b7d2e95c3a8814f97§ python t.py
+mpirun -x HF_TOKEN=§vTn7Xe20RbYk§ -np 4 python t.py
+mpirun -genv DB_PASSWORD §maulwurf9§ -np 4 ./a
+singularity exec --docker-login --env DB_PASSWORD=§maulwurf9§ x.sif a
+podman login -u kim --password=§maulwurf9§ x.org
+skopeo copy --src-creds kim:§maulwurf9§ docker://x a
+oras login -u kim -p §maulwurf9§ x.org
+helm install x --set auth.password=§maulwurf9§ y
+kubectl config set-credentials kim --token=§vTn7Xe20RbYk§
+oc login --token=§vTn7Xe20RbYk§ https://x.org
+gcloud sql users set-password root --password=§maulwurf9§
+aws ssm put-parameter --name /db/password --value §maulwurf9§ --type SecureString
+az keyvault secret set --name db-password --value §maulwurf9§ --vault-name v
+export AZURE_STORAGE_CONNECTION_STRING="DefaultEndpointsProtocol=https;AccountName=a;AccountKey=§vTn7Xe20RbYk§"
+export SAS="https://a.blob.core.windows.net/c?sv=2021&sig=§vTn7Xe20RbYk§%2Bab3kq"
+export DATABASE_URL=postgres://kim:§maulwurf9§@db/x
+export REDIS_URL="redis://default:§maulwurf9§@x:6379/0"
+export MONGO_URI='mongodb://kim:§maulwurf9§@a,b,c/x?replicaSet=r'
+export SLACK_WEBHOOK=https://hooks.slack.com/services/T0AB12CD3/B0EF45GH6/§vTn7Xe20RbYk§
+export SENTRY_DSN=https://§a61f09c3be4d8275e0c4fa0b7d2e95c3a8814f97§@o1.ingest.sentry.io/2
+export OPENAI_API_KEY=§sk-proj-vTn7Xe20RbYkvTn7Xe20RbYkvTn7Xe20RbYk§
+curl -X POST -d '{"user":"kim","pass":"§maulwurf9§"}' https://x.org/login
+curl -G https://x.org --data-urlencode 'token=§vTn7Xe20RbYk§'
+curl https://kim:§maulwurf9§@x.org/a
+curl -H "Authorization: token §vTn7Xe20RbYk§" https://api.github.com
+curl -H "X-Auth-Key: §vTn7Xe20RbYk§" -H "X-Auth-Email: a@b.c" https://x.org
+curl -b 'sessionid=§vTn7Xe20RbYk§' https://x.org
+curl --proxy-user kim:§maulwurf9§ https://x.org
+http POST x.org/login password=§maulwurf9§
+wget --http-password §maulwurf9§ --http-user kim https://x.org
+# 임시 비밀번호 : §maulwurf9§
+# ID: kim PW: §maulwurf9§
+# 계정 kim, 패스워드 §maulwurf9§
+# WANDB 키: §a61f09c3be4d8275e0c4fa0b7d2e95c3a8814f97§
+# 내 허깅페이스 토큰 §vTn7Xe20RbYk§
+echo "비밀번호: §maulwurf9§" > info.txt
+python t.py --비밀번호 §maulwurf9§
+python t.py --wandb_key §a61f09c3be4d8275e0c4fa0b7d2e95c3a8814f97§
+python t.py ++trainer.logger.token=§vTn7Xe20RbYk§
+python t.py --env '{"HF_TOKEN": "§vTn7Xe20RbYk§"}'
+python t.py --auth kim:§maulwurf9§
+python t.py --header "Authorization: Bearer §vTn7Xe20RbYk§"
+python t.py --storage mysql://kim:§maulwurf9§@db/optuna
+python t.py --openai-key §sk-vTn7Xe20RbYkvTn7Xe20RbYk§
+python t.py --pw §maulwurf9§
 '''
 
 HARMLESS = r"""
@@ -1802,6 +1907,73 @@ consul kv put db/key image
 rclone config create r sftp host x.org key_file ~/.ssh/id
 echo done > ~/.token_stamp
 echo 3 > key
+kind: Secret¶metadata:¶  name: db-password
+passwordSecretRef:¶  name: db¶  key: password
+valueFrom:¶  secretKeyRef: {name: hf, key: token}
+token = var.token¶password = data.vault.db.password
+token = tokenizer.eos_token or "</s>"
+key = jax.random.PRNGKey(42)
+key, subkey = jax.random.split(key)
+d = sorted(x, key=lambda k: k["loss"])
+state = ckpt["state_dict"]; key = "module.encoder.layers.0.self_attn.k_proj.weight"
+special_tokens = {"pad_token": "[PAD]", "sep_token": "[SEP]"}
+tokens = ["<s>", "</s>", "<unk>"]
+PASSWORD_RE = re.compile(r"password\s*=\s*(\S+)")
+assert token in vocab, f"unknown token {token}"
+wandb.login(key=os.environ["WANDB_API_KEY"])
+secret = secrets.token_hex(16)
+@dataclass¶class A:¶    n_tokens: int = 512¶    key_size: int = 64¶    token: Optional[str] = None
+pw <- getPass("Password: ")
+for (size_t key = 0; key < n_keys; ++key) token[key] = 0;
+MPI_Comm_split(MPI_COMM_WORLD, color, key, &comm);
+{"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "use_auth_token": false}
+{"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": "auto"}, "keys": ["a"]}
+export PYTHONHASHSEED=0 CUBLAS_WORKSPACE_CONFIG=:4096:8
+export HYDRA_FULL_ERROR=1 TOKENIZERS_PARALLELISM=true
+export OMPI_MCA_btl_tcp_if_include=ib0
+export I_MPI_HYDRA_BOOTSTRAP=slurm I_MPI_PMI_LIBRARY=/usr/lib64/libpmi2.so
+export HF_TOKEN="$1"
+export WANDB_API_KEY=`cat ~/.wandb`
+export SSHPASS=$(pass show hpc)
+mpirun -genv I_MPI_PIN_DOMAIN omp -np 4 ./a
+srun --mem=64G --gres=gpu:a100:4 --key=value ./a
+srun --auth-info=munge ./a
+scontrol token username=kim
+squeue --format "%.18i %.9P" --sort=S,-p
+awk 'BEGIN{FS=","} {key=$1; count[key]++} END{for(key in count) print key, count[key]}' x
+perl -pe 's/token/TOKEN/g' x
+sed -i 's/^password=.*/password=/' a.ini
+grep -E 'token|key|password' log.txt
+find . -name '*.key' -o -name 'secrets*'
+openssl x509 -in cert.pem -noout -fingerprint
+openssl dgst -sha256 -verify pub.pem -signature sig.bin a
+gpg --keyserver keys.openpgp.org --recv-keys 0x9F2C41D07BE85A66
+apt-key adv --recv-keys 9F2C41D07BE85A66
+ssh-keygen -lf ~/.ssh/id_ed25519.pub
+ssh -L 8888:node7:8888 kim@login
+jupyter lab --no-browser --ip=$(hostname) --port=8888
+tmux send-keys -t train C-c
+xdotool key Return; setxkbmap us
+python t.py --monkey 3 --hotkeys off --keyring none
+python t.py --token-shift yes --bypass 1 --surpass no
+python t.py --password-length 12 --n-passwords 1000
+python t.py --keypoint_weight 0.5 --key_frame_interval 10
+python t.py --secret-key-file k.pem --public-key k.pub
+python t.py --kv_key_dim=128 --qk_norm --key-scale 0.088
+python t.py --sort_by key --group-by token
+python t.py --hash 9f2c41d07be85a6638e1c4fa0b7d2e95c3a8814f
+python t.py --wandb_run_id 3k9x2m1q --resume must
+python t.py --exp-name token_mixing_v2_lr1e-4_bs256
+python t.py --loss-token-average --pass-args "--a 1"
+python t.py --passive --passport-data /data/passport
+# 키는 128차원, 토큰은 BPE
+# 비밀번호 없이 접속 (ssh key)
+# 토큰화 방식: sentencepiece
+# pass 1: build vocab; pass 2: encode
+# key idea: mask 15% of tokens
+# TODO: rotate token
+echo "token count: $N, key: $K"
+echo "password required" >&2
 """
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Seque
 
 import click
 
+from neuronctl import slow
 from neuronctl.batchscript.script_file import read_file, shown_name
 from neuronctl.cli.job_options import catalog_option, job_options
 from neuronctl.console import print_line, print_text, printable
@@ -86,6 +87,8 @@ def command(
         }
         return _fix(files, check, write, missing)
     texts, unread = _texts(files)
+    if len(texts) > _MANY:
+        slow.tell(f"the check of {len(texts)} scripts")
     checked = [check(shown_name(name), text) for name, text in texts.items()]
     if line is not None:
         checked.append(judge_line(line, loaded, chosen))
@@ -106,6 +109,10 @@ def command(
     elif checked:
         _print(checked)
     return _exit_code(checked, unread)
+
+
+_MANY = 100
+"""So many scripts take about a second."""
 
 
 def _check_parts(parts: Mapping[str, str], cluster: Cluster) -> None:

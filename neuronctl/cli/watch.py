@@ -16,6 +16,7 @@ import sys
 import time
 from typing import Any, Callable, Iterator, List, Optional
 
+from neuronctl import slow
 from neuronctl.console import is_terminal, terminal_width
 from neuronctl.slurm.process import installed
 from neuronctl.tracking.lookup import Found
@@ -37,6 +38,7 @@ def watch(find_jobs: Callable[[], Found], draw: Draw, *, until_ended: bool) -> i
     stops when all jobs have ended (if ``find_jobs`` finds none, none has). Raises
     SlurmUnavailableError if the Slurm commands are not installed.
     """
+    slow.listen(None)  # the view itself says how old it is
     picture = _Picture(draw)
     with _screen() as full, contextlib.suppress(KeyboardInterrupt):
         _loop(picture, find_jobs, full, until_ended)

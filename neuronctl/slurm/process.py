@@ -12,6 +12,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
+from neuronctl import slow
 from neuronctl.errors import (
     NeuronctlError,
     SlurmError,
@@ -221,8 +222,13 @@ def _outputs(process: subprocess.Popen[bytes], name: str, timeout: float) -> Lis
         for pipe in pipes.values():
             selector.register(pipe, selectors.EVENT_READ)
         left = _LONGEST_ANSWER
+        patient = time.monotonic() + slow.SECONDS
         while selector.get_map():
-            ready = selector.select(max(0, deadline - time.monotonic()))
+            until = min(deadline, patient) if slow.heard() else deadline
+            ready = selector.select(max(0, until - time.monotonic()))
+            if not ready and until < deadline:
+                slow.tell(name)
+                continue
             if not ready:
                 raise subprocess.TimeoutExpired(name, timeout)
             for key, _ in ready:

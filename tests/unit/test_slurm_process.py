@@ -10,15 +10,16 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, List
 
 import pytest
 
+from neuronctl import slow
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
 from neuronctl.slurm.job_control import scancel
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.process import installed, run_interactive
+from neuronctl.slurm.process import installed, run, run_interactive
 from neuronctl.slurm.sacct import sacct
 from neuronctl.slurm.sbatch import Submitted, sbatch
 from neuronctl.slurm.squeue import squeue
@@ -266,3 +267,20 @@ def test_which_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert local_cluster() is None
     conf.write_text("ClusterName=Neuron\n")
     assert local_cluster() == "neuron"
+
+
+def test_a_slow_command_is_named_once_to_who_waits(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slow, "SECONDS", 0.05)
+    told: List[str] = []
+    command("scontrol", "sleep 0.3; echo said")
+    assert run(["scontrol"]).stdout == "said\n" and not told
+    slow.listen(told.append)
+    for _ in range(2):
+        assert run(["scontrol"]).stdout == "said\n"
+    slow.listen(told.append)
+    with pytest.raises(SlurmUnavailableError, match="did not respond"):
+        run(["scontrol"], timeout=0.01)
+    slow.listen(None)
+    assert told == ["scontrol"]

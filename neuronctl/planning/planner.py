@@ -282,7 +282,7 @@ class _PlanBuilder:
         if not request.until_done or self.interactive:
             return None
         _, _, seconds = units.split_signal(request.signal or "")
-        whole = time_limit
+        whole = None if request.rehearse else time_limit
         if self._is_short_rehearsal:
             text, default = request.time_limit, self.partitions[0].wall_time.default
             whole = default if text is None else units.parse_time(text)

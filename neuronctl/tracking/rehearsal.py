@@ -24,11 +24,11 @@ _RESUMES = re.compile(r"(?i)\b(resum|restor|continu|load(ed|ing)\b.*\b(checkpoin
 
 def rehearsal_words(status: JobStatus, runs: Runs) -> str:
     """``rehearsed well: …``, or what did not go well; while it goes on, that it is a rehearsal."""
-    if not runs.ended or runs.cancelled or not runs.runs:
+    request = None
+    with contextlib.suppress(RecordError):  # as in a table of many jobs
+        request = None if status.record is None else status.record.draft.request
+    if request is None or not runs.ended or runs.cancelled or not runs.runs:
         return "a rehearsal"
-    request = {}
-    with contextlib.suppress(RecordError):
-        request = dict(status.record.draft.request) if status.record is not None else {}
     checkpoint = str(request.get("checkpoint") or "")
     lines = [
         _lines(status, run, following) for run, following in zip(runs.runs, [*runs.runs[1:], None])

@@ -70,7 +70,8 @@ class Runs:
         requeues, name = counted(number - 1, "requeue") if number > 1 else "", f"run {number}"
         if status.job_id != status.id.job and status.id.task is None:  # a chain's
             requeues, name = "", f"{name} as job {status.job_id}"
-        words = (name, f"{format_elapsed(used)} in all", requeues, self.over)
+        over = "" if self.rehearses is not None else self.over
+        words = (name, f"{format_elapsed(used)} in all", requeues, over)
         return ", ".join(filter(None, words)) if number > 1 or self.over else ""
 
 

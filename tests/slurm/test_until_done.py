@@ -347,7 +347,7 @@ def test_a_rehearsal(chain: bool, going: Sandbox) -> None:
     assert job.causes() == ["saved", "saved"]
     for command in ("status", "why"):
         told = " ".join(job.exec("neuronctl", command, job.id).split())
-        assert re.search("ehearsed well: TERM was heard, saving took [0-9]+ s of the 150 s", told)
+        assert re.search("ehearsed well: TERM was heard, saving took [0-9]+ s of the 300 s", told)
         assert "run 2 got -r, ran changed in both runs" in told
 
 

@@ -21,6 +21,7 @@ SLOW = 0.7  # of the median of the other nodes (or GPUs): what is less is told
 BUSY = 1024  # MiB in use on a GPU before the program
 LEAST_DISK = 1  # GiB free
 FULL = 0.1  # of the median of the others' free space in the directory for temporary files
+ROOM = 2  # GiB that a process with torch may take; with less for each, none loads it
 SECONDS = 45  # for what a node measures
 ROUNDS, ROUND = 5, 0.3  # the best of so many rounds counts, each of so many seconds
 SENT = {"nccl": 256 << 20, "gloo": 16 << 20}  # bytes that each process gives to the all-reduce
@@ -35,7 +36,10 @@ def node(gpus, address, port, asked):
     name = socket.gethostname().partition(".")[0]
     found = {"node": name, "asked": int(asked) / 1024, "memory": free_memory(), "disks": disks()}
     found["busy"] = busy()
-    found["processes"] = measured(int(gpus), address, int(port), begun + SECONDS)
+    room = min(found["asked"] or sys.maxsize, found["memory"] or sys.maxsize)
+    found["room"] = room >= ROOM * (int(gpus) or 1)
+    where = (address, int(port)) if found["room"] else None
+    found["processes"] = measured(int(gpus), where, begun + SECONDS)
     found["seconds"] = time.time() - begun
     print("\n" + json.dumps(found), flush=True)
 
@@ -91,14 +95,18 @@ def rows(query):
     return [words for words in split if len(words) == width]
 
 
-def measured(gpus, address, port, until):
-    """What one process for each GPU found, or one for the cores; until: when none is waited for."""
+def measured(gpus, where, until):
+    """What one process for each GPU found, or one for the cores.
+
+    where: the address and port where they meet; None: they are to load no torch. until: when none
+    is waited for any more.
+    """
     found, pipes = [{} for _ in range(gpus or 1)], {}
     for local in range(gpus or 1):
         ours, theirs = os.pipe()
         if os.fork() == 0:
             signal.alarm(SECONDS)  # ends it, whatever it does
-            process(local, gpus, address, port, theirs)
+            process(local, gpus, where, theirs)
         os.close(theirs)
         pipes[ours] = (local, b"")
     while pipes and time.time() < until:
@@ -117,7 +125,7 @@ def measured(gpus, address, port, until):
     return found
 
 
-def process(local, gpus, address, port, pipe):
+def process(local, gpus, where, pipe):
     quiet = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(quiet, stream)
@@ -126,14 +134,17 @@ def process(local, gpus, address, port, pipe):
         os.write(pipe, json.dumps(facts).encode() + b"\n")
 
     try:
-        measure(local, gpus, address, port, tell)
+        measure(local, gpus, where, tell)
     except BaseException as error:
         lines = str(error).strip().splitlines() or [""]
         tell(failed=f"{type(error).__name__}: {lines[0][:200]}")
     os._exit(0)
 
 
-def measure(local, gpus, address, port, tell):
+def measure(local, gpus, where, tell):
+    if where is None:
+        tell(product=product_without_torch(), on="CPU")
+        return
     nodes = int(os.environ.get("SLURM_JOB_NUM_NODES", 1))
     size = nodes * (gpus or 1)
     rank = int(os.environ.get("SLURM_NODEID", 0)) * (gpus or 1) + local
@@ -149,7 +160,7 @@ def measure(local, gpus, address, port, tell):
         torch.cuda.set_device(device)
     tell(product=product(torch, device), on="CPU" if device is None else "GPU")
     if size > 1:
-        tell(**all_reduce(torch, device, rank, size, f"tcp://{address}:{port}", tell))
+        all_reduce(torch, device, rank, size, "tcp://{}:{}".format(*where), tell)
 
 
 def product(torch, device):
@@ -222,7 +233,6 @@ def all_reduce(torch, device, rank, size, where, tell):
         best = took if best is None else min(best, took)
     tell(bandwidth=SENT[by] / best * 2 * (size - 1) / size, by=by)
     dist.barrier()  # whoever leaves earlier takes the connections with it
-    return {}
 
 
 # ------------------------------------------------------------------------------ what is told
@@ -319,6 +329,8 @@ def summary(answers):
         yield "all-reduce over {} processes {:.2f} GB/s ({})".format(
             len(every), min(each["bandwidth"] for each in reduced) / 1e9, reduced[0]["by"]
         )
+    elif not all(one["room"] for one in answers):
+        yield f"no all-reduce, with less than {ROOM} GiB of memory for each process"
     elif not any(process.get("torch", True) for process in every):
         yield "no all-reduce, since Python has no torch"
     elif len(every) > 1:

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -40,7 +41,7 @@ def cpu(gigaflops: float, **more: Any) -> Dict[str, Any]:
 
 def answer(node: str, *processes: Dict[str, Any], **more: Any) -> Dict[str, Any]:
     disks = {"/tmp": 400.0, "/scratch/me": 9000.0}
-    plain = {"asked": 0, "memory": 500.0, "disks": disks, "busy": [], "seconds": 11.0}
+    plain = {"asked": 0, "memory": 500.0, "disks": disks, "busy": [], "room": True, "seconds": 11.0}
     return {"node": node, "processes": list(processes), **plain, **more}
 
 
@@ -129,11 +130,24 @@ def test_a_node_measures_itself_without_torch(tmp_path: Path) -> None:
     command = [sys.executable, "-c", text, "node", "1", "127.0.0.1", "1", "2048"]
     said = subprocess.run(command, capture_output=True, text=True, env=env, cwd=tmp_path)
     found = json.loads(said.stdout)
+    assert found["room"] is (found["memory"] >= 2)
     assert (found["asked"], found["busy"]) == (2, [["1", 2000, ["4711"]]]), said.stderr
     assert found["memory"] > 0 and found["disks"][str(tmp_path)] > 0
     assert found["disks"]["/nowhere"] == "No such file or directory"
     [process] = found["processes"]
     assert process["product"] > 0 and not process["torch"] and process["on"] == "CPU"
+
+
+def test_little_memory_is_left_to_the_program(look: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the kernel ends for want of memory could be the end of the job."""
+    monkeypatch.setattr(look, "ROUND", 0.01)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    [found] = look.measured(0, None, time.time() + 30)
+    assert found["product"] > 0 and "torch" not in found
+    two = [answer("n1", found, room=False), answer("n2", found, room=False)]
+    said = ", ".join(look.summary(two))
+    assert "no all-reduce, with less than 2 GiB of memory for each process" in said
+    assert list(look.defects(two[0], two)) == []
 
 
 def test_a_switch_with_a_word() -> None:

@@ -87,6 +87,8 @@ def code_of(directory: str) -> Code:
             listed.append(sorted(filter(None, result.stdout.split("\0"))))
     files, ignored = [], [name.rstrip("/") for name in listed[1]]
     for name in dict.fromkeys(listed[0]):
+        if name.startswith("/") or ".." in name.split("/"):  # git itself makes no such index
+            raise UsageError(f"the index of {root} names a file outside of it: {name}")
         path = os.path.join(root, name)
         if os.path.islink(path) or os.path.isfile(path):
             files.append(name)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from neuronctl.repository import state
+from neuronctl.errors import UsageError
+from neuronctl.repository import code_of, state
 
 
 def git(directory: Path, *argv: str) -> str:
@@ -41,6 +43,19 @@ def test_clean_touched_and_changed(repository: Path) -> None:
     assert state(str(repository)) == (head, True)
     git(repository, "add", ".")
     assert state(str(repository)) == (head, True)
+
+
+def test_an_index_that_leads_out_of_its_repository(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "evil").touch()
+    (repository / "xx").mkdir()
+    (repository / "xx" / "evil").touch()
+    git(repository, "add", ".")
+    assert code_of(str(repository)).files == ("train.py", "xx/evil")
+    index = repository / ".git" / "index"
+    forged = index.read_bytes()[:-20].replace(b"xx/evil", b"../evil")
+    index.write_bytes(forged + hashlib.sha1(forged).digest())
+    with pytest.raises(UsageError):
+        code_of(str(repository))
 
 
 def test_other_layouts(repository: Path, tmp_path: Path) -> None:
@@ -85,6 +100,8 @@ def test_a_damaged_head(repository: Path, text: str) -> None:
     (repository / ".git/HEAD").write_text(text)
     (repository / ".git/refs/heads/loop").write_text("ref: refs/heads/loop\n")
     assert state(str(repository)) == ("", None)
+    with pytest.raises(UsageError):
+        code_of(str(repository))
 
 
 def test_nothing_of_the_repository_runs(repository: Path, tmp_path: Path) -> None:
@@ -113,6 +130,7 @@ def test_nothing_of_the_repository_runs(repository: Path, tmp_path: Path) -> Non
     git(repository, "config", "extensions.worktreeConfig", "true")
     os.utime(repository / "train.py", (1, 1))
     assert state(str(repository)) == (head, False)
+    assert code_of(str(repository)).files == (".gitattributes", "train.py")
     assert not ran.exists()
     subprocess.run(["git", "status"], cwd=repository, check=True, capture_output=True)
     assert ran.exists(), "plain git runs none of this either: the test shows nothing"

@@ -100,8 +100,6 @@ def test_a_damaged_head(repository: Path, text: str) -> None:
     (repository / ".git/HEAD").write_text(text)
     (repository / ".git/refs/heads/loop").write_text("ref: refs/heads/loop\n")
     assert state(str(repository)) == ("", None)
-    with pytest.raises(UsageError):
-        code_of(str(repository))
 
 
 def test_nothing_of_the_repository_runs(repository: Path, tmp_path: Path) -> None:
@@ -140,3 +138,5 @@ def test_nothing_of_the_repository_runs(repository: Path, tmp_path: Path) -> Non
 def test_a_repository_of_another_user(repository: Path) -> None:
     os.chown(repository / ".git", 12345, -1)
     assert state(str(repository)) == ("", None)
+    with pytest.raises(UsageError):
+        code_of(str(repository))

@@ -297,7 +297,8 @@ def defects(one, answers):
     least = one["asked"] or (SLOW * statistics.median(free) if free else 0)
     if one["memory"] is not None and one["memory"] < least:
         of = ", the job has {} there".format(gib(one["asked"])) if one["asked"] else ""
-        yield "free memory {}{} ({})".format(gib(one["memory"]), of, beside_it(free, gib))
+        rest = f" ({beside_it(free, gib)})" if free else ""
+        yield "free memory {}{}{}".format(gib(one["memory"]), of, rest)
     for number, (place, size) in enumerate(one["disks"].items()):
         if isinstance(size, str):
             yield f"{place}: {size}"

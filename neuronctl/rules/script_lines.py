@@ -927,7 +927,7 @@ def _of_a_launcher(facts: ScriptFacts) -> Iterator[Violation]:
     """A rank of mpirun's that the batch shell asks for, which mpirun has not started."""
     if facts.plan is None or not facts.header.given or not facts.header.for_bash:
         return
-    if re.search(r"\$0|BASH_SOURCE|<<|^\s*(function\s+\w|\w+\s*\(\))", facts.text, re.MULTILINE):
+    if re.search(r"\$0|BASH_SOURCE|<<|^[ \t]*(function\s+\w|\w+\s*\(\))", facts.text, re.MULTILINE):
         return  # another shell may read it
     for number, line in enumerate(facts.lines, 1):
         test = re.match(r"\s*(?:(?:el)?if|while|until)?\s*(\[\[? .*)", line)

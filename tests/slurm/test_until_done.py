@@ -98,7 +98,8 @@ class Going:
         try:
             wait_until(lambda: len(self.exec("squeue", "-h").splitlines()) == count)
         except TimeoutError as error:
-            said = self.exec("sh", "-c", f"squeue; cat goes_{self.id}.*")
+            said = self.exec("sh", "-c", f"squeue; ps -ef --forest; cat goes_{self.id}.*")
+            said += self.sandbox.root("scontrol", "show", "assoc_mgr", "flags=qos").stdout
             raise AssertionError(said) from error
 
     def begun(self, run: int) -> None:

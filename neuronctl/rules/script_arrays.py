@@ -54,9 +54,18 @@ _PREPARES = frozenset(
 )
 
 
+def _moves(facts: ScriptFacts) -> bool:
+    """Whether it goes to a directory that may be another one for each task."""
+    return any(
+        value is None and not re.search("SLURM_SUBMIT_DIR|HOME", word.raw)
+        for command in facts.shell.calls("cd", "pushd")
+        for word, value in zip(command.words[1:], command.arguments)
+    )
+
+
 def _same_file(facts: ScriptFacts, array: bool) -> Iterator[Violation]:
     """What the output of several programs at once goes to."""
-    moves = [command for command in facts.shell.calls("cd", "pushd") if None in command.arguments]
+    moves = _moves(facts)
     for start in () if facts.shell.placeholders else facts.starts:
         command = start.launch.command
         works = start.launch.is_launcher or start.launch.name not in _PREPARES
@@ -99,7 +108,7 @@ def _same_file_of_a_step(facts: ScriptFacts) -> Iterator[Violation]:
 
 def _same_of_r(facts: ScriptFacts) -> Iterator[Violation]:
     """``R CMD BATCH IN OUT``: without OUT, it is the name of IN with .Rout."""
-    moves = [command for command in facts.shell.calls("cd", "pushd") if None in command.arguments]
+    moves = _moves(facts)
     for command in facts.shell.calls("R") if not moves else ():
         words = [word for word in command.words[1:] if not word.raw.startswith("-")]
         if [word.raw for word in words[:2]] != ["CMD", "BATCH"] or len(words) < 3:
@@ -117,7 +126,7 @@ def _same_of_r(facts: ScriptFacts) -> Iterator[Violation]:
 
 
 _A_FILE = re.compile(
-    r"[\w./~-]+\.(csv|tsv|jsonl?|npy|npz|pkl|pickle|pth?|ckpt|h5|hdf5|parquet|mat)"
+    r"[\w./~-]+\.(csv|tsv|jsonl?|nc|txt|npy|npz|pkl|pickle|pth?|ckpt|h5|hdf5|parquet|mat)"
 )
 _WRITES = re.compile(
     r"--?(\w+[_-])?(out|output|save|result|results|dump)([_-]?(file|path|name|to))?"
@@ -126,7 +135,7 @@ _WRITES = re.compile(
 
 def _same_results(facts: ScriptFacts) -> Iterator[Violation]:
     """A file that each task's program is told to write."""
-    moves = [command for command in facts.shell.calls("cd", "pushd") if None in command.arguments]
+    moves = _moves(facts)
     for launch in facts.every_launch if not moves else ():
         own = launch.own_words[1:] if launch.kind == PYTHON else ()
         differs = any(_DIFFER.search(word.raw) for word in own) or any(word.names for word in own)

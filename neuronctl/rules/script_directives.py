@@ -388,7 +388,9 @@ def minutes(facts: ScriptFacts) -> Iterator[Violation]:
     given = facts.given("time")
     if given is None:
         return
-    if re.fullmatch(r"0*:0*:0*[1-9][0-9]?", given.value or ""):
+    if re.fullmatch(r"0*:0*:0*[1-5]?[0-9]", given.value or "") and re.search(
+        "[1-9]", given.value or ""
+    ):
         yield Violation(
             f"--time={given.value} is {duration(units.parse_duration(given.value or ''))}, which "
             "Slurm takes for 1 minute",

@@ -103,6 +103,20 @@ def _too_many_tasks(facts: ScriptFacts, launch: Launch) -> Iterator[Violation]:
                 severity=WARNING,
             )
             return
+    for name in ("gres", "gpus_per_node"):
+        gpus = re.fullmatch(
+            r"(?:gpu:)?(?:[A-Za-z][\w.-]*:)?(\d{1,2})", launch.options.get(name, "")
+        )
+        has_gpus = plan.gpus_per_node
+        if gpus and has_gpus and int(gpus[1]) > has_gpus:
+            yield Violation(
+                f"srun asks for {counted(int(gpus[1]), 'GPU')} on each node, and the job has "
+                f"{has_gpus}: srun refuses it",
+                f"request #SBATCH --gpus-per-node={gpus[1]}, or ask for {has_gpus} here",
+                place=launch.place_of(name),
+                severity=WARNING,
+            )
+            return
     width, most = launch.count("ntasks_per_node"), plan.partition.max_cores_per_node
     if width and most and width > most and count is None and not launch.has("hint"):
         yield Violation(

@@ -148,6 +148,7 @@ def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _forgiven(facts)
     yield from _cancels_itself(facts)
     yield from _ends_well(facts)
+    yield from _cut_off(facts)
     if re.search(r"pipefail|PIPESTATUS", facts.text):
         return
     strict = facts.shell.errexit or re.search(r"\s-[a-z]*e[a-z]*$", facts.header.shebang)
@@ -226,6 +227,21 @@ def _forgiven(facts: ScriptFacts) -> Iterator[Violation]:
                 "hides its exit code",
                 "remove set +e; or keep the code: code=$?, and exit $code at the end",
                 place=command.place,
+            )
+            return
+
+
+def _cut_off(facts: ScriptFacts) -> Iterator[Violation]:
+    """A program that ``head`` ends."""
+    works = {id(run.command): run.word.raw for run in reversed(facts.launches) if run.works}
+    commands = [command for command in facts.shell.commands if not command.captured]
+    for command, beside in zip(commands, commands[1:]):
+        if beside.piped and beside.name == "head" and id(command) in works:
+            yield Violation(
+                f"head ends after its lines, and {works[id(command)]} with it, at the next line "
+                "that it writes",
+                "write | tail, which reads all, or > FILE",
+                place=beside.place,
             )
             return
 
@@ -745,7 +761,14 @@ def interactive(facts: ScriptFacts) -> Iterator[Violation]:
 @script_rule(WARNING, "NC659", "lines behind the end")
 def behind_exit(facts: ScriptFacts) -> Iterator[Violation]:
     sure = [run for run in facts.launches if run.command.sure]
-    last = max((run.place.line for run in sure if run.works), default=0)
+    last = max(
+        (
+            run.place.line
+            for run in sure
+            if run.works or run.kind == SHELL or run.word.raw.startswith("./")
+        ),
+        default=0,
+    )
     for ends in facts.shell.calls("exit", "exec"):
         line = ends.place.line
         if ends.name == "exec" and len(ends.words) < 2:
@@ -927,7 +950,9 @@ def _of_a_launcher(facts: ScriptFacts) -> Iterator[Violation]:
     """A rank of mpirun's that the batch shell asks for, which mpirun has not started."""
     if facts.plan is None or not facts.header.given or not facts.header.for_bash:
         return
-    if re.search(r"\$0|BASH_SOURCE|<<|^[ \t]*(function\s+\w|\w+\s*\(\))", facts.text, re.MULTILINE):
+    if re.search(
+        r"\$0|BASH_SOURCE|<<|^[ \t]*(function[ \t]+\w|\w+[ \t]*\(\))", facts.text, re.MULTILINE
+    ):
         return  # another shell may read it
     for number, line in enumerate(facts.lines, 1):
         test = re.match(r"\s*(?:(?:el)?if|while|until)?\s*(\[\[? .*)", line)
@@ -1096,10 +1121,15 @@ def _misspelled(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterator[Vio
         if not variable.exported and times[variable.name] == 1
     }
     known = frozenset(name for line in facts.lines for name in _set_in(line)) if idle else ()
-    one_too_many = {name.rstrip("S"): name for name in used if name.endswith("S")}
-    sourced = facts.shell.calls("source", ".", "eval")
+    unknown = [name for name in used if not facts.shell.assigned(name)]
+    like = {name.rstrip("S"): name for name in unknown if name.endswith("S")}
+    like.update(("".join(sorted(name)), name) for name in unknown if len(name) > 4)
+    sourced = any(
+        not INITIALIZES.fullmatch(command.words[-1].text.rpartition("/")[2].lstrip("."))
+        for command in facts.shell.calls("source", ".", "eval")
+    )
     for variable in facts.shell.assignments if not sourced else ():
-        name = one_too_many.get(variable.name, "")
+        name = like.get(variable.name) or like.get("".join(sorted(variable.name)), "")
         shown = re.findall(rf"\b{name}\b", facts.text) if name else ()
         if len(shown) == 1 and variable.place.line < used[name].line and len(name) > 3:
             yield Violation(

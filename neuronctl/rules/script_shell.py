@@ -290,6 +290,7 @@ def gpus_by_hand(facts: ScriptFacts) -> Iterator[Violation]:
 
 
 _SAME_PATH = (
+    (r"^\"?\$\{\w+:-(\$\{?(SLURM_SUBMIT_DIR|PWD)\}?|\$\(pwd\))\}\"?/+", ""),
     (r"^(\$\{?(SLURM_SUBMIT_DIR|PWD)\}?|\$\(pwd\)|\.)/+", ""),
     (r"\$\{?(USER|LOGNAME)\}?|\$\(whoami\)|%u", "<user>"),
     (r"\$\{?SLURM_JOB_?ID\}?|%[jA]|\$\{?SLURM_ARRAY_JOB_ID\}?", "<job>"),
@@ -657,6 +658,7 @@ def secrets(facts: ScriptFacts) -> Iterator[Violation]:
 
 @script_rule(WARNING, "NC641", "set -e ends a trapped wait")
 def errexit(facts: ScriptFacts) -> Iterator[Violation]:
+    yield from _counts_from_zero(facts)
     strict = [command for command in facts.shell.errexit if command.sure]
     name = _signal(facts)
     if not strict or name is None or not facts.shell.traps(name):
@@ -676,6 +678,25 @@ def errexit(facts: ScriptFacts) -> Iterator[Violation]:
             "write wait … || true, or set +e before it",
             place=command.place,
         )
+
+
+_ADDS_ONE = re.compile(r"\s*\(\(\s*(\w+)\+\+\s*\)\)\s*(#.*)?")
+
+
+def _counts_from_zero(facts: ScriptFacts) -> Iterator[Violation]:
+    """``((i++))`` with i=0, which bash takes for a failure."""
+    strict = [command for command in facts.shell.errexit if command.sure]
+    for number, line in enumerate(facts.lines if strict and facts.header.for_bash else (), 1):
+        match = _ADDS_ONE.fullmatch(line)
+        found = facts.shell.assigned(match[1]) if match else ()
+        if found and strict[0].place.line < number and found[0].word.value == "0":
+            yield Violation(
+                f"(({found[0].name}++)) is a failure to bash while {found[0].name} is 0, and with "
+                f"'set -e' (line {strict[0].place.line}) the script ends here",
+                f"write {found[0].name}=$(({found[0].name} + 1))",
+                place=SourceSpan(number, len(line) - len(line.lstrip()) + 1, len(line) + 1),
+            )
+            return
 
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
@@ -805,6 +826,7 @@ def _path_to(facts: ScriptFacts) -> Iterator[Violation]:
 
 _YOUR_NAME = re.compile(
     r"(?i)(--?[\w-]+=)?your[-_]([a-z]+[-_])*(name|entity|project|account|id|user|username|email)"
+    r"|(\S*/)?your[-_]\w+\.(py|sh|R|jl|m)"
 )
 
 

@@ -25,6 +25,7 @@ from neuronctl.monitoring.stacks import Stall
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import CANCELLED, COMPLETED, FAILED, PENDING, UNKNOWN
 from neuronctl.tracking import endings
+from neuronctl.tracking.runs import Runs
 from neuronctl.units import format_time
 from neuronctl.words import duration
 
@@ -106,7 +107,7 @@ def _by_state(evidence: JobEvidence) -> Diagnosis:
     if not by and status.cancelled_by is not None:
         by = f" by the user with uid {status.cancelled_by}"
     if status.state == CANCELLED:
-        by += f" after {duration(status.elapsed)}" if began(status) else " before it started"
+        by += _when(evidence)
         if status.reason.startswith("DependencyNeverSatisfied"):
             kind, by = "dependency", f"{by}: the job it depends on did not end as required"
             remedy = "fix and resubmit that job first, then run 'neuronctl resubmit {id}'"
@@ -122,6 +123,18 @@ def _by_state(evidence: JobEvidence) -> Diagnosis:
         word = slurms.get(status.state)
         line = (word and line_with(evidence, word)) or last_line(evidence)
     return Diagnosis(kind, what, remedy=remedy.replace("{id}", _again(status.id)), line=line)
+
+
+def _when(evidence: JobEvidence) -> str:
+    """When it was cancelled."""
+    status, runs = evidence.status, evidence.runs
+    if runs is not None and runs.runs:
+        number = runs.runs[-1].number
+        if runs.runs[-1].seconds is not None:
+            return f" after run {number}, before another one began"
+        if number > 1:
+            return f" in run {number}"
+    return f" after {duration(status.elapsed)}" if began(status) else " before it started"
 
 
 def _more_time(evidence: JobEvidence) -> str:
@@ -284,7 +297,9 @@ def _failed(evidence: JobEvidence) -> Diagnosis:
         cause, remedy = _SIGNALS.get(number, ("", ""))
         return Diagnosis("signal", what, cause, remedy, certain=not cause, line=line)
     kind, cause, remedy = _CODES.get(code, ("exit-code", "", ""))
-    if not cause and line is not None:
+    if evidence.runs is not None and evidence.runs.over and found is None:
+        remedy = _over(evidence, evidence.runs)
+    elif not cause and line is not None:
         err = " --err" if line.path == status.stderr != status.stdout else ""
         remedy = (
             f"read what it wrote before it ended: 'neuronctl logs {status.id}{err}'"
@@ -293,6 +308,17 @@ def _failed(evidence: JobEvidence) -> Diagnosis:
             f"'neuronctl logs {status.id}{err}'"
         )
     return Diagnosis(kind, what, cause, remedy, certain=not cause, line=line)
+
+
+def _over(evidence: JobEvidence, runs: Runs) -> str:
+    """What to do about a job that was to go on, and whose runs are over."""
+    id = evidence.status.id
+    if runs.over.startswith(("that was the last", "the runs have taken")):
+        return f"'neuronctl resubmit {_again(id)}' goes on from what it has saved"
+    remedy = f"read what its last run wrote: 'neuronctl logs --run {len(runs.runs)} {id}'"
+    if runs.over.startswith("two runs without") and not evidence.checkpoint:
+        remedy += "; if it had saved something, name that with --checkpoint"
+    return remedy
 
 
 def _signal_of(evidence: JobEvidence, code: int, told: int) -> Tuple[int, str]:

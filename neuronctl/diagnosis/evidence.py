@@ -15,6 +15,7 @@ from neuronctl.slurm.pending_reasons import Explained
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import PartitionJob
 from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.runs import Runs
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,8 @@ class JobEvidence:
     waits for, with its figures. same_name: for a singleton, the jobs that it waits for. earlier:
     its runs before a requeue, newest first. more_memory: how to request more memory on this
     cluster. most_time: the partition's maximum in seconds. warned: whether a signal told it before
-    its limit. now: epoch seconds. stall: of the last run that --stall
-    has ended; stalled: whether that was the last of all.
+    its limit. now: epoch seconds. stall: of the last run that --stall has ended; stalled: whether
+    that was the last of all. runs: of a job that goes on. checkpoint: what it is said to save.
     """
 
     status: JobStatus
@@ -54,6 +55,8 @@ class JobEvidence:
     warned: bool = False
     stall: Optional[Stall] = None
     stalled: bool = False
+    runs: Optional[Runs] = None
+    checkpoint: str = ""
     more_memory: str = "request more memory with --mem (or more cores, if memory comes with them)"
 
 

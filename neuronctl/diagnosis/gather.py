@@ -68,7 +68,7 @@ def gather(status: JobStatus) -> JobEvidence:
             if any(row.id == status.id and "singleton" in row.dependency for row in queue):
                 same_name = _same_name(status)
     stall = _stall(status) if began(status) else None
-    runs = None if stall is None else runs_of(status.record, status.id.task)
+    runs = runs_of(status.record, status.id.task)
     return JobEvidence(
         status=status,
         now=int(time.time()),
@@ -85,6 +85,8 @@ def gather(status: JobStatus) -> JobEvidence:
         warned=bool(_requested(status, "signal")),
         stall=stall,
         stalled=stall is not None and (runs is None or len(runs.runs) == stall.run),
+        runs=runs,
+        checkpoint=_requested(status, "checkpoint") or "",
     )
 
 

@@ -210,7 +210,7 @@ class _PlanBuilder:
             "time": time_text,
             "comment": comment,
             "signal": self._signal(until_done),
-            "requeue": True if until_done and not until_done.chain else request.requeue,
+            "requeue": request.requeue if until_done is None else not until_done.chain,
             "output": output,
             "error": error,
         }

@@ -7,7 +7,7 @@ from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 from neuronctl.frozen import dataclass, replace
 from neuronctl.records.job_record import JobRecord
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_states import ENDED, PENDING
+from neuronctl.slurm.job_states import CANCELLED, ENDED, PENDING
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import QueueJob
 from neuronctl.tracking.runs import Runs, runs_of
@@ -93,8 +93,15 @@ def _counts(rows: Sequence[Row], chain: Optional[Chain]) -> Row:
     begun = [row for row in active if row.state != PENDING]
     if active:
         return (begun or active)[-1]
-    last = None if chain is None else chain.last
-    return next((row for row in rows if row.job_id == last), rows[-1])
+    if chain is None:
+        return rows[-1]
+    # Cancelled while a run went on, it ended as that run did, and not as the one that waited.
+    runs = chain.runs.runs
+    went_on = runs[-1].job_id if runs and runs[-1].seconds is None else None
+    found = {row.job_id: row for row in rows}
+    if went_on in found and found[went_on].state == CANCELLED:
+        return found[went_on]
+    return found.get(chain.last, rows[-1])
 
 
 def jobs_to_end(first: int, chain: Optional[Chain], rows: Iterable[QueueJob]) -> Tuple[JobId, ...]:

@@ -69,7 +69,8 @@ class Runs:
             used += status.elapsed or 0
         requeues, name = counted(number - 1, "requeue") if number > 1 else "", f"run {number}"
         if status.job_id != status.id.job and status.id.task is None:  # a chain's
-            requeues, name = "", f"{name} as job {status.job_id}"
+            last = self.runs[-1].job_id if number == len(self.runs) and self.runs else None
+            requeues, name = "", f"{name} as job {last or status.job_id}"
         over = "" if self.rehearses is not None else self.over
         words = (name, f"{format_elapsed(used)} in all", requeues, over)
         return ", ".join(filter(None, words)) if number > 1 or self.over else ""

@@ -26,10 +26,10 @@ PROGRAM = """\
 import os, sys, time
 run = int(os.environ["NEURONCTL_RUN"])
 with open("ran", "a") as file:
-    file.write("%d %s begin\\n" % (run, os.environ["SLURM_JOB_ID"]))
+    file.write("%d %s %.1f begin\\n" % (run, os.environ["SLURM_JOB_ID"], time.time()))
 time.sleep(float(sys.argv[2]))
 with open("ran", "a") as file:
-    file.write("%d %s end\\n" % (run, os.environ["SLURM_JOB_ID"]))
+    file.write("%d %s %.1f end\\n" % (run, os.environ["SLURM_JOB_ID"], time.time()))
 sys.exit(75 if run < int(sys.argv[1]) else 0)
 """
 
@@ -46,6 +46,7 @@ class Breaker:
         self.sandbox, self.broken = sandbox, broken
         self.random = random.Random(seed)
         self.done: Dict[str, int] = collections.Counter()
+        self.killed: List[str] = []
         self.faults: List[Callable[[], bool]] = [
             *3 * [self.kill_shell],
             *3 * [self.kill_client],
@@ -65,7 +66,9 @@ class Breaker:
         running = processes(self.sandbox.running.pid)
         pids = [pid for pid, words in running.items() if words and wanted(words)]
         if pids:
-            os.kill(self.random.choice(pids), signal.SIGKILL)
+            pid = self.random.choice(pids)
+            os.kill(pid, signal.SIGKILL)
+            self.killed.append(f"{time.time():.1f} {' '.join(running[pid])[:200]}")
         return bool(pids)
 
     def kill_shell(self) -> bool:
@@ -168,12 +171,18 @@ def torture(broken: Broken, runs: int, seed: int, side_by_side: int = 6) -> Dict
             chains += 1
             begun[f"c{chains:0{1 + chains % 3}d}"] = ""
         begun = {name: submit(sandbox, name) for name in begun}
-        struck, give_up = 0, time.monotonic() + 600
+        struck, still, give_up = 0, 0, time.monotonic() + 600
         while time.monotonic() < give_up:
             time.sleep(breaker.random.uniform(0.5, 2))
-            shown = sandbox.exec(["squeue", "-h", "-o", "%A"], check=False)
+            shown = sandbox.exec(["squeue", "-h", "-o", "%T"], check=False)
             if shown.returncode == 0 and not shown.stdout.strip():
                 break
+            still = still + 1 if set(shown.stdout.split()) == {"PENDING"} else 0
+            if still == 20:
+                # Slurm 22.05 keeps what an --exclusive job had on a node that died: no job begins
+                # there, though it is idle, until slurmctld starts anew.
+                breaker.restart_slurmctld()
+                breaker.done["nothing_began"] += 1
             if struck < 4 * side_by_side:
                 struck += 1
                 breaker.strike()

@@ -29,6 +29,7 @@ from neuronctl.slurm.squeue import (
     partition_queue_argv,
 )
 from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.runs import read_runs
 from neuronctl.units import UNLIMITED
 from neuronctl.words import duration
 
@@ -42,12 +43,54 @@ def status(state: str, **given: Any) -> JobStatus:
     return JobStatus(state=state, **values)
 
 
+_EVIDENCE = ("directory_problem", "same_name", "runs", "checkpoint")
+
+
 def evidence(state: str, *lines: str, now: int = 1000, **given: Any) -> JobEvidence:
     logs = (LogTail("/s/7.out", lines),) if lines else ()
     canceller = given.pop("canceller", "")
     queue = given.pop("queue", ())
-    more = {name: given.pop(name) for name in ("directory_problem", "same_name") if name in given}
+    more = {name: given.pop(name) for name in _EVIDENCE if name in given}
     return JobEvidence(status(state, **given), now, canceller, logs, queue=queue, **more)
+
+
+ONE = "1 begin 1000 n1 unknown 0 0\n"
+SAVED = ONE + "1 end 1002 75 saved still 2\n"
+TWO = SAVED + "2 begin 1300 n1 unknown 5 5\n"
+
+
+@pytest.mark.parametrize(
+    ("noted", "words"),
+    [
+        ("", "before it started"),
+        (ONE, "before it started"),  # of a job that never was seen on a node
+        (SAVED, "after run 1, before another one began"),
+        (TWO, "in run 2"),
+    ],
+)
+def test_when_a_job_that_goes_on_was_cancelled(noted: str, words: str) -> None:
+    given = {"elapsed": 0, "node_list": "", "canceller": "you", "runs": read_runs(noted)}
+    assert diagnose(evidence("CANCELLED", **given)).what == f"cancelled by you {words}"
+
+
+@pytest.mark.parametrize(
+    ("over", "checkpoint", "words"),
+    [
+        ("two runs without progress ended the same way: saved", "", "--run 2 7'; if it had saved"),
+        ("two runs without progress ended the same way: saved", "x.pt", "--run 2 7'"),
+        ("that was the last of 2 runs", "", "'neuronctl resubmit 7' goes on from what it has"),
+        ("nodes have failed more than 2 times", "", "'neuronctl logs --run 2 7'"),
+    ],
+)
+def test_what_to_do_where_no_other_run_follows(over: str, checkpoint: str, words: str) -> None:
+    noted = f"{TWO}2 end 1302 75 saved still 2\n2 over 1302 {over}\n"
+    log = f"no other run follows: {over}"
+    more = {"runs": read_runs(noted), "checkpoint": checkpoint, "exit": ExitCode(75, 0)}
+    remedy = diagnose(evidence("FAILED", log, **more)).remedy
+    assert words in remedy and "matches no known error" not in remedy
+    assert ("--checkpoint" in remedy) == ("if it had saved" in words)
+    error = "ModuleNotFoundError: No module named 'x'"
+    assert "install it" in diagnose(evidence("FAILED", error, log, **more)).remedy
 
 
 @pytest.mark.parametrize("state", sorted(ENDED))

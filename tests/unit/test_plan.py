@@ -91,6 +91,14 @@ def test_requeued_job_keeps_its_log() -> None:
     assert directive(plan_of(), "open-mode") is None
 
 
+def test_slurm_does_not_requeue_a_job_of_a_chain() -> None:
+    """It would run a second time, beside the next one, and into an empty log."""
+    chained = plan(request(until_done=True), cluster(), chain="PreemptMode=CANCEL")
+    assert directive(chained, "no-requeue") is not None
+    assert directive(chained, "requeue") is None
+    assert directive(plan_of(until_done=True), "requeue") is not None
+
+
 def test_interactive_plan_has_only_what_salloc_knows() -> None:
     fields = {"array": "1", "requeue": True, "output": "o", "error": "e", "script": None}
     made = plan_of(interactive=True, **fields)

@@ -7,9 +7,11 @@ byte. The last command of the chain writes down what it was given.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+import time
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
@@ -384,3 +386,28 @@ def test_the_preflight_leaves_variables_alone(bin_dir: Path) -> None:
         code, _, seen, errors = run_script(render_job(made), bin_dir, **given)
         assert (code, errors) == (0, "")
         assert (seen["gpus"], seen["failed"]) == ("mine", "mine")
+
+
+@pytest.mark.parametrize(
+    ("begun", "stalled", "moved"),
+    [
+        (2200, None, "moved"),
+        (30, None, "still"),
+        (2200, 300, "still"),  # it hung after a moment; then it was waited for, and for its save
+        (2200, 0, "moved"),
+    ],
+)
+def test_a_run_that_hung_at_once_has_not_moved(
+    begun: int, stalled: Optional[int], moved: str, tmp_path: Path
+) -> None:
+    """However long it was waited for. All in seconds before its end."""
+    script = render_job(plan_of(until_done=True, stall="30m", time_limit="2:00:00"))
+    wanted = r"^(?:note|last_of|progress|stalled)\(\) \{.*\}$|^note_end\(\) \{\n(?:.*\n)*?\}$"
+    functions = "\n".join(re.findall(wanted, script, re.MULTILINE))
+    now, noted = int(time.time()), tmp_path / "runs"
+    lines = [f"1 begin {now - begun} n1 unknown 0 0"]
+    lines += [] if stalled is None else [f"1 stall {now - stalled}"]
+    noted.write_text("".join(f"{line}\n" for line in lines))
+    ended = f"{functions}\nrun=1 runs_file={noted}; note_end 1 stall"
+    subprocess.run(["bash", "-euc", ended], check=True)
+    assert noted.read_text().splitlines()[-1].split()[5] == moved

@@ -126,6 +126,20 @@ def test_a_chain_is_its_first_job(tmp_path: Path) -> None:
         (tmp_path / "7.runs").write_text(text)
         cancelled = chain_of(status.record)
         assert cancelled is not None and cancelled.last == last, end
+    # Cancelled while its second run went on: as that one ended, and not as the one that waited.
+    (tmp_path / "7.runs").write_text(f"{CHAINED}- cancel 1399\n")
+    went_on = chain_of(status.record)
+    assert went_on is not None
+    ended = [row(8, "CANCELLED"), row(10, "CANCELLED")]
+    assert [one.job_id for one in fold(ended, {7: went_on})] == [8]
+    # Cancelled as the third one waited: it has had two runs, of which job 8 was the second.
+    (tmp_path / "7.runs").write_text(f"{CHAINED}2 end 1400 75 saved moved 100\n- cancel 1401\n")
+    waited = chain_of(status.record)
+    assert waited is not None
+    ended = [row(8, "FAILED"), row(10, "CANCELLED")]
+    assert [one.job_id for one in fold(ended, {7: waited})] == [10]
+    cancelled_status = replace(status, state="CANCELLED", job_id=10)
+    assert waited.runs.words(cancelled_status).startswith("run 2 as job 8, ")
     assert chain_of(None) is None
 
 

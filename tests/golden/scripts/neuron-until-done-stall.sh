@@ -106,11 +106,12 @@ ask_to_save() {
 }
 note() { echo "$run $1 $(date +%s) ${*:2}" >>"$runs_file"; }
 note_end() {
-    local moved=still seconds least=60
+    local moved=still seconds lasted
     seconds=$(($(date +%s) - $(last_of begin 3)))
     [ "$seconds" -le 172800 ] || seconds=172800  # noted by the next one, which has waited
-    ! stalled || least=3660
-    [ "$seconds" -lt "$least" ] && [ -z "$(awk -v run="$run" '$1 == run && $2 == "asked"' "$runs_file")" ] || moved=moved
+    lasted=$seconds
+    ! stalled || lasted=$(($(last_of stall 3) - $(last_of begin 3) - 3660))  # until it hung
+    [ "$lasted" -lt 60 ] && [ -z "$(awk -v run="$run" '$1 == run && $2 == "asked"' "$runs_file")" ] || moved=moved
     note end "$1 $2 $moved" "$seconds"
 }
 last_of() { awk -v word="$1" -v field="$2" '$2 == word { found = $field } END { print found }' "$runs_file"; }
@@ -240,7 +241,7 @@ watch_for_stall() {
         "$$" "$runs_file" 3>&1 4>&2 </dev/null &>/dev/null &)
 }
 watch_log() {
-    local batch_shell=$1 runs_file=$2 seen now quiet=0 file log='' stacks
+    local batch_shell=$1 runs_file=$2 seen now quiet=0 file log='' stacks hung
     trap '' HUP INT QUIT USR1 USR2 ALRM XCPU
     seen=$(log_state)
     while sleep 60 && kill -0 "$batch_shell"; do
@@ -252,14 +253,14 @@ watch_log() {
         [ "$seen" ] || continue
         (((quiet += 60) >= 3600)) || continue
         ! grep -q "^$NEURONCTL_RUN asked " "$runs_file" || return 0  # it is about to end anyway
-        stacks=$(keep_stacks)
+        hung=$(date +%s) stacks=$(keep_stacks)
         if [ "$(log_state)" != "$seen" ]; then quiet=0; continue; fi
         for file in 4 3; do
             [ ! -f "/proc/self/fd/$file" ] || log=$(readlink "/proc/self/fd/$file")
         done
         [ -z "$log" ] || printf '@stall\t%s\t%s\t%s\t%s\n%s\n' "$SLURM_JOB_ID" "$(date +%s)" 3600 \
             "${NEURONCTL_RUN:-1}" "$stacks" >>"${log% (deleted)}.stacks"
-        echo "$NEURONCTL_RUN stall $(date +%s)" >>"$runs_file"
+        echo "$NEURONCTL_RUN stall $hung" >>"$runs_file"
         echo "run $NEURONCTL_RUN no longer moves: for 1 h, this log has not changed" >&4
         ! grep -q '@process.*[[:blank:]]\(no py-spy\|py-spy failed\)$' <<<"$stacks" ||
             { timeout 60 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0 \

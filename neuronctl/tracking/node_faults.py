@@ -27,22 +27,24 @@ _BROKEN = re.compile(OF_THE_NODE, re.ASCII)
 def learn(record: JobRecord, status: JobStatus) -> None:
     """Remember the nodes that failed in a job that has ended, and forget what is well again."""
     nodes = hosts(status.node_list)
+    runs = runs_of(record, status.id.task)
+    for run in () if runs is None else runs.runs:
+        why = _OF_SLURM["NODE_FAIL"] if run.cause == "lost" else "a run of a job failed there"
+        for node in hosts(run.failed_nodes):
+            at, job = run.begin + (run.seconds or 0), run.job_id or status.job_id
+            remember_fault(NodeFault(node, job, at, why, record.cluster))
     if status.state == COMPLETED and any_known():
         forget(nodes, before=status.start)
-    for node, why in _faults(record, status, nodes):
+    for node, why in _faults(status, nodes):
         at = status.end or record.begun_at
         remember_fault(NodeFault(node, status.job_id, at, why, record.cluster))
 
 
-def _faults(record: JobRecord, status: JobStatus, nodes: List[str]) -> Iterator[Tuple[str, str]]:
+def _faults(status: JobStatus, nodes: List[str]) -> Iterator[Tuple[str, str]]:
     """Node, and what went wrong there.
 
     That a program failed at once says nothing of its node: most that do have a mistake in them.
     """
-    runs = runs_of(record, status.id.task)
-    for run in () if runs is None else runs.runs:
-        why = _OF_SLURM["NODE_FAIL"] if run.cause == "lost" else "a run of a job failed there"
-        yield from ((node, why) for node in hosts(run.failed_nodes))
     if status.state not in (FAILED, *_OF_SLURM):
         return
     lines = [line for path in (status.stdout, status.stderr) if path for line in _tail(path)]

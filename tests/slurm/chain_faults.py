@@ -143,7 +143,7 @@ def defects(sandbox: Sandbox, name: str, id: str) -> List[str]:
         state = ["sacct", "-XnPj", [id, *noted_next][-1], "-o", "JobID,State,ExitCode,Elapsed"]
         last = sandbox.exec(state, check=False).stdout.strip()
         # What is killed before it has submitted its successor has none, as the page says.
-        early = re.search(r"\|(FAILED\|0:9|NODE_FAIL\|0:0|PREEMPTED\|0:0)\|00:00:0[01]$", last)
+        early = re.search(r"\|(FAILED\|0:9|NODE_FAIL\|0:0|PREEMPTED\|\d+:\d+)\|00:00:0[01]$", last)
         kind = "killed before the next run was submitted" if early else "lost"
         found.append(f"{kind}: it ended with {noted[-3:]}, {last}")
     if sorted(begun) != sorted(set(begun)):

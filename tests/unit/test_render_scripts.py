@@ -388,6 +388,12 @@ def test_the_preflight_leaves_variables_alone(bin_dir: Path) -> None:
         assert (seen["gpus"], seen["failed"]) == ("mine", "mine")
 
 
+def functions_of(script: str, *names: str) -> str:
+    """The texts of these functions of a script."""
+    wanted = rf"^(?:{'|'.join(names)})\(\) \{{(?:.*\}}$|\n(?:.*\n)*?\}}$)"
+    return "\n".join(re.findall(wanted, script, re.MULTILINE))
+
+
 @pytest.mark.parametrize(
     ("begun", "stalled", "moved"),
     [
@@ -402,8 +408,7 @@ def test_a_run_that_hung_at_once_has_not_moved(
 ) -> None:
     """However long it was waited for. All in seconds before its end."""
     script = render_job(plan_of(until_done=True, stall="30m", time_limit="2:00:00"))
-    wanted = r"^(?:note|last_of|progress|stalled)\(\) \{.*\}$|^note_end\(\) \{\n(?:.*\n)*?\}$"
-    functions = "\n".join(re.findall(wanted, script, re.MULTILINE))
+    functions = functions_of(script, "note", "last_of", "progress", "stalled", "note_end")
     now, noted = int(time.time()), tmp_path / "runs"
     lines = [f"1 begin {now - begun} n1 unknown 0 0"]
     lines += [] if stalled is None else [f"1 stall {now - stalled}"]
@@ -411,3 +416,42 @@ def test_a_run_that_hung_at_once_has_not_moved(
     ended = f"{functions}\nrun=1 runs_file={noted}; note_end 1 stall"
     subprocess.run(["bash", "-euc", ended], check=True)
     assert noted.read_text().splitlines()[-1].split()[5] == moved
+
+
+CHAINED = """\
+submit_next() { note next 9; }
+waiting_next() { :; }
+start_elsewhere() { :; }
+sleep() { command sleep 0.1; }
+"""
+
+
+def chained(tmp_path: Path, noted: str, names: str, commands: str) -> List[str]:
+    """The lines that commands of a chain's script add to the notes of its runs."""
+    script = render_job(plan_of(until_done=True, requeue=False))
+    runs = tmp_path / "runs"
+    runs.write_text(noted)
+    text = f"{functions_of(script, *names.split())}\n{CHAINED}run=1 runs_file={runs}\n{commands}"
+    subprocess.run(["bash", "-uc", text], check=False)
+    return runs.read_text()[len(noted) :].splitlines()
+
+
+def test_a_chain_goes_on_where_what_submits_its_next_run_was_killed(tmp_path: Path) -> None:
+    names = "note last_of keep_next has_next says_over"
+    killed = ": & submitter=$!; wait; keep_next"
+    begun = "1 begin 1000 n1 unknown 0 0 7\n"
+    added = chained(tmp_path, begun, names, killed)
+    assert [line.split()[1::2] for line in added] == [["next", "9"]]
+    assert chained(tmp_path, f"{begun}1 next 1000 8\n", names, killed) == []
+
+
+def test_a_shell_that_is_killed_after_its_program_ended_with_0(tmp_path: Path) -> None:
+    """No other run begins, whatever Slurm says of the killed one."""
+    begun = "1 begin 1000 n1 unknown 0 0 7\n"
+    names = "end_run note"
+    stop = "job_state() { kill -9 $$; }; note_end() { kill -9 $$; }; asked='' launched=1\n"
+    (added,) = chained(tmp_path, begun, names, f"{stop}end_run 0")
+    assert added.split()[:2] == ["1", "finished"]
+    names = "note last_of note_end note_lost_end how_slurm_ended progress"
+    (added,) = chained(tmp_path, f"{begun}{added}\n", names, "note_lost_end")
+    assert added.split()[1::2][:2] == ["end", "-"] and added.split()[4] == "finished"

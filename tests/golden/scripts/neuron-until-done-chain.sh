@@ -53,6 +53,7 @@ begin_run() {
 # goes on; so does what never got as far as the program.
 end_run() {
     local code=$1 cause=failed
+    [ "$code" -ne 0 ] || printf '%s finished %(%s)T\n' "$run" -1 >>"$runs_file"  # at once: this shell may be killed
     trap : USR2; trap 'exit "$code"' TERM
     if [ "$code" -eq 0 ]; then cause=finished
     elif [ "$slurm_stops" ] && ((SECONDS >= slurm_stops)); then cause=limit
@@ -92,7 +93,7 @@ is_next() {
 # Submit the next run, which waits for the end of this job, in the environment that it was submitted in. $1: the job of
 # the run before it, where that is not this one.
 submit_next() {
-    local next='' said='' told='' without
+    local next='' said='' told='' without pause=1
     without=$(to_exclude)
     until [ "$next" ]; do
         # Where an answer was lost, it is there already.
@@ -108,7 +109,7 @@ submit_next() {
             [[ $next =~ ^[0-9]+(;.*)?$ ]] || said=$next next=''
         fi
         [ "$next" ] || [ "$told" = "$said" ] || echo "run $run: no next run yet: ${said#sbatch: error: }; trying again" >&2
-        [ "$next" ] || { told=$said; sleep 10; }
+        [ "$next" ] || { told=$said; sleep "$pause"; pause=10; }
     done
     note next "${next%%;*}"
     ! is_cancelled || scancel "${next%%;*}"
@@ -134,12 +135,14 @@ drop_next() {
 # Another run follows: see that it waits. Where Slurm has not taken it in ten minutes, none does.
 keep_next() {
     local tries=120
-    while kill -0 "$submitter" 2>/dev/null; do
+    while kill -0 "$submitter" 2>/dev/null || ! has_next; do
+        kill -0 "$submitter" 2>/dev/null || { submit_next & submitter=$!; }  # somebody has killed it
         ((tries--)) || { kill "$submitter"; says_over "Slurm has not taken it"; return; }
         sleep 5
     done
     start_elsewhere "$(waiting_next)"
 }
+has_next() { [ "$(last_of next 1)" = "$run" ] || [ "$(waiting_next)" ]; }
 # Slurm says that the run is about to end. What has not ended shortly before is left to Slurm.
 ask_to_save() {
     local left=$(((NEURONCTL_SAVE_FROM > 0 ? NEURONCTL_SAVE_FROM + 360 - $(date +%s) : 300) - 10))
@@ -218,6 +221,7 @@ note_lost_end() {
 }
 how_slurm_ended() {
     local id state
+    [ "$(last_of finished 1)" != "$run" ] || { echo finished; return; }
     id=$(last_of begin 8)
     state=$(scontrol show job "$id" 2>/dev/null | sed -n 's/^ *JobState=\([A-Z_]*\).*/\1/p')
     [[ $id != "$SLURM_JOB_ID" && $state ]] || state=$(sacct -D -X -n -P -j "$id" -o State | grep -vE 'RUNNING|PENDING' | tail -n 1)

@@ -219,13 +219,14 @@ def _not_available(search: NodeSearch) -> Wait:
         states = {group.state for group in on_cluster.pool if not down.isdisjoint(group.names)}
         verb = "is" if len(down) == 1 else "are"
         said.append(f"{units.compress_hostlist(down)} {verb} {', '.join(sorted(states))}")
-    until = None
+    until, is_busy = None, False
     if reserved.by:
         said.append(in_words(reserved, snapshot))
         time_limit = shorter(reserved, snapshot)
         open_to_all = replace(on_cluster, snapshot=replace(snapshot, reservations=()))
         before = search_nodes(open_to_all).free
-        if time_limit and before is not None and not on_cluster.lacking(before):
+        is_busy = before is not None and on_cluster.lacking(before)
+        if time_limit and before is not None and not is_busy:
             said.append(f"with -t {time_limit} or less it can start now")
         elif not down:
             until = max(reservation.end for reservation in reserved.by)
@@ -242,6 +243,7 @@ def _not_available(search: NodeSearch) -> Wait:
     # Its two schedulers choose differently between these, and others may be before it.
     also = ["ReqNodeNotAvail", UNAVAILABLE, "Priority"]
     also += ["Reservation"] if magnetic(on_cluster) else []
+    also += ["Resources"] if is_busy else []  # jobs hold some of them, too
     return Wait("NC504", cause, "; ".join([words, *said]), source, until, also=tuple(also))
 
 

@@ -70,7 +70,8 @@ def _check(limit: Limit, search: NodeSearch) -> Iterator[Outcome]:
             on_cluster.spread_over(free, largest_first).plan.nodes
             for largest_first in (True, False)
         )
-        most = len(named - own) + min(wanted - len(named), len(free - own - named))
+        any_of = max(0, wanted - len(named))
+        most = len(named - own) + min(any_of, len(free - own - named))
         fewest = len(named - own) + max(0, few - len(named) - len((free & own) - named))
         # Of nodes that only others of the group are on, the names are not known.
         fewest = max(0, fewest - (used - len(own)))

@@ -268,7 +268,9 @@ class PlanOnCluster:
     def needs(self) -> Needs:
         """What Slurm looks for, its own defaults included."""
         release = self.snapshot.limits.config.release
-        asked, partition = needs_of(self.plan, release), self.partition
+        partition = self.partition
+        default_cores = 0 if partition is None else partition.cores_per_gpu or 0
+        asked = needs_of(self.plan, release, default_cores)
         if partition is None:
             return asked
         config = self.snapshot.limits.config
@@ -418,7 +420,9 @@ class PlanOnCluster:
     def room_for_hosts(self) -> int:
         """How many hosts it can be made to get, by the number of its nodes."""
         if self.plan.request.amounts is None:
-            return self.plan.nodes
+            # Of a range, an older one wants all, a newer one starts with some (tried).
+            older = self.snapshot.limits.config.release < NEWER
+            return self.plan.most_nodes if older else self.plan.nodes
         return self.needs.most_nodes or len(self.named_hosts) + 1
 
     @cached_property

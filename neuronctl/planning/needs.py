@@ -209,8 +209,11 @@ def with_nodes(plan: JobPlan, nodes: int) -> JobPlan:
     return replace(plan, nodes=nodes, request=request)
 
 
-def needs_of(plan: JobPlan, release: Tuple[int, ...] = ()) -> Needs:
-    """What the plan asks for; what it leaves to Slurm's defaults is 0."""
+def needs_of(plan: JobPlan, release: Tuple[int, ...] = (), default_cores: int = 0) -> Needs:
+    """What the plan asks for; what it leaves to Slurm's defaults is 0.
+
+    default_cores: those of each GPU of a task where it asks for none (DefCpuPerGPU).
+    """
     request, own = plan.request, _amounts(plan)
     number = request.sbatch_number
     nodes, most, tasks, gpus = own.nodes or 1, own.max_nodes or own.nodes or 0, 0, own.gpus or 0
@@ -247,7 +250,8 @@ def needs_of(plan: JobPlan, release: Tuple[int, ...] = ()) -> Needs:
         gpus = tasks * per_task
     elif per_gpu and not gpus and not per_node:
         gpus = tasks // per_gpu
-    cores = own.cpus_per_task or 1
+    # The cores that come with a task's GPUs are its own.
+    cores = own.cpus_per_task or per_task * (number("cpus-per-gpu") or default_cores) or 1
     sure = each if per_gpu and per_node else own.ntasks_per_node or 1
     counted = least = max(sure * cores, number("mincpus"))
     if own.ntasks_per_node and (own.ntasks == 1 or (own.ntasks and release >= NEWER)):

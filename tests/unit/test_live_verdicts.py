@@ -167,9 +167,20 @@ def test_maintenance_that_begins_before_the_end() -> None:
     full = dataclasses.replace(look, nodes=FULL)
     verdict = judged(full, gpus_per_node=1, time_limit="2:01:00").verdict
     assert (verdict.until, "or less" in verdict.words) == (NOW + 9000, False)
+    assert "Resources" in verdict.also  # as Slurm 22.05.8 said
     # One that wants to run for ever never ends before it.
     forever = dataclasses.replace(look, limits=with_partition(max_time=-1))
     assert judged(forever, gpus_per_node=1, time_limit="UNLIMITED").verdict.kind != "can start now"
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"), [("22.05.8", "will wait"), ("24.11.5", "can start now")]
+)
+def test_of_a_range_of_nodes_one_that_is_named_is_busy(version: str, kind: str) -> None:
+    config = dataclasses.replace(LIMITS.config, version=version)
+    look = live(limits=dataclasses.replace(LIMITS, config=config), nodes=(FULL[0], *NODES[1:]))
+    asked = {"nodes": 1, "max_nodes": 2, "gpus_per_node": 1, "nodelist": "n1,n2"}
+    assert judged(look, **asked).verdict.kind == kind
 
 
 def test_a_job_between_the_nodes_of_a_magnetic_reservation_and_others() -> None:

@@ -271,6 +271,11 @@ def test_on_idle_nodes(options: str, kind: str, version: str) -> None:
         ("-n 3 -G 5 -w m4", RUNS, RUNS),
         ("-n 2 -G 5 -w m1", RUNS, RUNS),
         ("-N2 -n 2 -G 5 -w m4", RUNS, RUNS),
+        # The cores of a task's GPUs are the task's, on each node that has so many tasks.
+        ("-n 5 --ntasks-per-node=2 --gpus-per-task=1 --cpus-per-gpu=4", REFUSED, REFUSED),
+        ("-n 4 --ntasks-per-node=2 --gpus-per-task=1 --cpus-per-gpu=4", RUNS, RUNS),
+        ("-n 6 --gpus-per-task=1 --cpus-per-gpu=4", RUNS, RUNS),
+        ("-n 7 --gpus-per-task=1 --cpus-per-gpu=4", REFUSED, REFUSED),
         # All GPUs of whole nodes come with their cores.
         ("-n 16 --gpus-per-node=2 --cpus-per-gpu=4 --mem=20000", RUNS, RUNS),
         ("-n 16 --gpus-per-node=2 --cpus-per-gpu=4 --mem=20000 --exclusive", REFUSED, REFUSED),
@@ -401,6 +406,9 @@ def test_a_range_of_nodes_ends_at_the_number_of_tasks() -> None:
 
 def test_cores_of_gpus_that_a_job_gets_without_asking() -> None:
     for version, kind in (("22.05.8", RUNS), ("24.11.5", REFUSED)):
+        of_task = "--ntasks-per-node=2 --gpus-per-task=1"
+        assert said(f"-n 5 {of_task}", version, cores_per_gpu=4) == REFUSED
+        assert said(f"-n 4 {of_task}", version, cores_per_gpu=4) == RUNS
         assert said("-N2 -n 5 --gres=gpu:1", version, cores_per_gpu=2) == kind
         assert said("-N2 -n 5 --gres=gpu:1 -c 1", version, cores_per_gpu=2) == RUNS
         assert said("-N2 -n 12 -G 3", version, cores_per_gpu=2) == "not known"

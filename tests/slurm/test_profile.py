@@ -79,7 +79,8 @@ def test_a_tool_that_starts_nothing_leaves_the_program(sandbox: Sandbox) -> None
 
 
 def test_py_spy_of_steps(sandbox: Sandbox) -> None:
-    sandbox.write("ends.sh", "exit 5\n")
+    sandbox.write("ends.sh", "#!/bin/sh\nexit 5\n")
+    sandbox.exec(["chmod", "755", "ends.sh"])
     sandbox.write(
         "steps.yaml",
         "gpus-per-node: 1\nprofile: py-spy@1-2\nsteps:\n- run: echo prepared\n"

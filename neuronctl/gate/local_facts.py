@@ -53,6 +53,7 @@ def gather_local_facts(plan: JobPlan, *, elsewhere: bool = False) -> LocalFacts:
         copies=_copies(plan),
         has_directives=_has_directives(plan.request),
         imports=_imports(text) if text and is_python(plan.request) else (),
+        answers=frozenset(re.sub(r"\s", "", found) for found in re.findall(_ANSWERS, text)),
         variables=frozenset(os.environ),
         environment_bytes=sum(len(f"{name}={value} ") for name, value in os.environ.items()),
         built_for=tuple(_architectures(plan)),
@@ -239,6 +240,7 @@ _SUPPLIES = (
     r"|(?:get|getenv)\(\s*['\"](?:RANK|WORLD_SIZE)|is_torchelastic_launched|SLURM_PROCID|\bspawn\b"
     r"|except\b.*KeyError|\bif\b.*(?:(?i:world_?size|distributed|\bddp)|local_rank\s*(?:[!><]|==\s*-))"
 )
+_ANSWERS = r"\b(?:SIGTERM|auto_requeue\s*=\s*False)"
 _SEVERAL_GPUS = (
     r"\bDataParallel\b|\bdevice_map\b|tensor_parallel|\bvllm\b|\bjax\b|MirroredStrategy|\bray\b"
     r"|\bspawn\b|cuda:1"

@@ -139,6 +139,8 @@ class LocalFacts:
     imports: Tuple[str, ...] = ()
     """The names in the import lines of a Python program, in lower case, without those of Python's
     own modules."""
+    answers: FrozenSet[str] = frozenset()
+    """What a Python program's text says of signals: ``SIGTERM``, ``auto_requeue=False``."""
     variables: FrozenSet[str] = frozenset()
     """The names of the variables that the job inherits."""
     environment_bytes: int = 0

@@ -407,18 +407,32 @@ def until_done(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule(WARNING, "NC345", "a signal that the program's libraries take for themselves", "of_step")
+@rule(WARNING, "NC345", "a library that answers the signal in its own way", "of_step")
 def signal_taken(context: RuleContext) -> Iterator[Violation]:
     plan, signal = context.plan, context.plan.signal
-    if signal is None or signal.name != "USR1" or not plan.request.until_done:
+    if signal is None or not plan.request.until_done:
         return
-    names = {name.partition(".")[0] for name in context.local.imports}
-    if names & {"lightning", "pytorch_lightning", "submitit"}:
+    names, answers = set(context.local.imports), context.local.answers
+    lightning = bool(names & {"lightning", "pytorch_lightning"}) and "fabric" not in names
+    if "submitit" in names:
         yield Violation(
-            "Lightning and submitit requeue the job themselves at USR1, beside --until-done",
-            "use --signal TERM, or Lightning's SLURMEnvironment(auto_requeue=False)",
+            "submitit submits jobs of its own and requeues them itself; --until-done would start "
+            "again what submits them",
+            "give neuronctl the training itself, or leave --until-done out",
         )
-    elif plan.gpus > 1 and "torch" in names:
+    elif lightning and signal.name == "USR1" and "auto_requeue=False" not in answers:
+        yield Violation(
+            "Lightning requeues the job itself at USR1, beside --until-done",
+            "use --signal TERM, or SLURMEnvironment(auto_requeue=False)",
+        )
+    elif lightning and signal.name == "TERM" and "SIGTERM" not in answers:
+        yield Violation(
+            "Lightning ends the program with 0 at TERM, which --until-done takes for the end of "
+            "the training",
+            "set a handler for signal.SIGTERM in on_train_start, and sys.exit(75) while epochs are "
+            "left, as examples/train_lightning.py does",
+        )
+    elif signal.name == "USR1" and plan.gpus > 1 and "torch" in names:
         yield Violation(
             "NCCL of 2022 caught USR1 itself, and the program then never receives it",
             "use --signal TERM, unless your NCCL is newer",

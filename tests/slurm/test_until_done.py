@@ -225,6 +225,24 @@ def test_a_training_has_the_loss_of_one_that_was_not_interrupted(
     assert [number for number, _ in parts] == list(range(1, 101))
 
 
+def test_a_compiled_program_goes_on_where_it_was(going: Sandbox) -> None:
+    going.write("saves.c", EXAMPLE.with_name("saves.c").read_text(encoding="utf-8"))
+    going.exec(["cc", "-Wall", "-Wextra", "-Werror", "-o", "saves", "saves.c"])
+    program = ["--checkpoint=state", "../saves", "state", "10000"]
+    job = Going(going, "--gpus-per-node=1", *program)
+    wait_until(lambda: "state" in job.exec("ls").split())
+    job.soon_over()
+    assert job.ended() == "COMPLETED"
+    assert job.causes() == ["saved", "finished"]
+    wrote = job.lines(f"goes_{job.id}.out")
+    saved = [line.rpartition(" ")[2] for line in wrote if " after step " in line]
+    assert len(saved) == 2 and saved[0] == saved[1]
+    whole = 0.0
+    for step in range(1, 10001):
+        whole += 1.0 / (step * step)
+    assert f"done: step 10000, sum {whole:.15f}" in wrote
+
+
 @pytest.mark.parametrize(
     ("how", "options", "causes", "says"),
     [

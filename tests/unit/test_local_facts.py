@@ -6,7 +6,7 @@ import dataclasses
 import os
 import shutil
 from pathlib import Path
-from typing import Any, Tuple
+from typing import Any, Set, Tuple
 
 import pytest
 from plan_builders import plan_of
@@ -324,6 +324,26 @@ def test_whether_it_needs_a_launcher(here: Path, text: str, needs: str) -> None:
 def test_the_example_is_well_without_a_launcher(root: Path) -> None:
     example = str(root / "examples/train_ddp.py")
     assert seen(script=example).needs_ranks == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "answers"),
+    [
+        ("plugins=SLURMEnvironment(auto_requeue = False)", {"auto_requeue=False"}),
+        ("signal.signal(signal.SIGTERM, ask)", {"SIGTERM"}),
+        ("except SIGTERMException:", {"SIGTERM"}),
+        ("# SIGTERM\nSLURMEnvironment(auto_requeue=True)", set()),
+    ],
+)
+def test_how_it_answers_signals(here: Path, text: str, answers: Set[str]) -> None:
+    (here / "train.py").write_text(f"{text}\n")
+    assert seen().answers == answers
+
+
+def test_the_examples_answer_term(root: Path) -> None:
+    for name in ("train_ddp.py", "train_lightning.py", "train_hf.py"):
+        facts = seen(script=str(root / "examples" / name))
+        assert facts.answers == {"SIGTERM"}, name
 
 
 @pytest.mark.parametrize(

@@ -576,8 +576,23 @@ CASES: List[Case] = [
     (
         "NC345",
         {"until_done": True, "signal": "USR1@60", **here(imports=("lightning",))},
-        ["requeue the job themselves at USR1", "--signal TERM"],
-        {"until_done": True, **here(imports=("lightning",))},
+        ["requeues the job itself at USR1", "--signal TERM"],
+        {
+            **{"until_done": True, "signal": "USR1@60"},
+            **here(imports=("lightning",), answers=frozenset(["auto_requeue=False"])),
+        },
+    ),
+    (
+        "NC345",
+        {"until_done": True, **here(imports=("lightning", "pytorch"))},
+        ["Lightning ends the program with 0 at TERM", "on_train_start", "sys.exit(75)"],
+        {"until_done": True, **here(imports=("lightning",), answers=frozenset(["SIGTERM"]))},
+    ),
+    (
+        "NC345",
+        {"until_done": True, **here(imports=("submitit",))},
+        ["submitit submits jobs of its own"],
+        {"until_done": True, **here(imports=("lightning", "fabric"))},
     ),
     (
         "NC347",

@@ -131,11 +131,11 @@ def _that_hold(facts: ScriptFacts, of_plan: Iterable[Finding], *, now: bool) -> 
         given = facts.given(*finding.about)
         if given is not None and UNFILLED.fullmatch(given.value or ""):
             continue  # NC643 has its say
-        if finding.code == "NC122" and meant.intersection(("gres", *_GPUS)):
+        # The line that sbatch ignores is found, but not that it refuses the job for want of it.
+        if not finding.refuses and _is_meant(facts, finding, meant):
             continue
-        if not facts.has(*finding.about) and meant.intersection(finding.about):
-            continue
-        if "partition" in meant and not facts.has("partition") and SIZE.intersection(finding.about):
+        another = "partition" in meant and not facts.has("partition")
+        if another and SIZE.intersection(finding.about) and not (now and finding.refuses):
             continue  # the limits are those of another partition
         unread = facts.header.unread
         if unread.intersection(finding.about) and not facts.has(*finding.about):
@@ -153,6 +153,13 @@ def _that_hold(facts: ScriptFacts, of_plan: Iterable[Finding], *, now: bool) -> 
         if finding.code == "NC132" and facts.tasks > 1 and not facts.has("nodes"):
             continue
         yield finding
+
+
+def _is_meant(facts: ScriptFacts, finding: Finding, meant: FrozenSet[str]) -> bool:
+    """Whether a finding is due to what a line gives that sbatch does not read."""
+    if finding.code == "NC122" and meant.intersection(("gres", *_GPUS)):
+        return True
+    return not facts.has(*finding.about) and bool(meant.intersection(finding.about))
 
 
 def _meant(facts: ScriptFacts) -> FrozenSet[str]:

@@ -74,3 +74,18 @@ def test_every_script_rule_has_both_examples() -> None:
     for code, kind, _ in EXAMPLES:
         kinds.setdefault(code, []).append(kind)
     assert kinds == {code: ["bad", "good"] for code in CODES if code >= "NC6"}
+
+
+@pytest.mark.parametrize("line", ["#SBATCH --comment=torch", "#SBATCH --comment torch"])
+def test_what_sbatch_ignores_is_not_given(line: str, tmp_path: Path) -> None:
+    """A finding that refuses the job stands beside the one on the ignored line."""
+    path = tmp_path / "small.yaml"
+    path.write_text(CATALOG.replace("{login_", "{comment: {required: true}, login_"))
+    catalog = load(str(path))
+    head = "#!/bin/bash\n#SBATCH --gpus-per-node=1 -t 10\n"
+    late = checked(f"{head}cd /tmp\n{line}\nsrun python t.py\n", catalog)
+    assert {"NC201", "NC603"} <= {one.finding.code for one in late.findings}
+    misspelled = checked(f"{head}{line.replace('SBATCH', 'sbatch')}\nsrun python t.py\n", catalog)
+    assert {"NC201", "NC604"} <= {one.finding.code for one in misspelled.findings}
+    right = checked(f"{head}{line}\nsrun python t.py\n", catalog)
+    assert "NC201" not in {one.finding.code for one in right.findings}

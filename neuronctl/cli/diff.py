@@ -36,6 +36,7 @@ def command(job: str, other: Optional[str], as_json: bool) -> None:
     from neuronctl.records import recorded
     from neuronctl.records.environment import changed_environment, environment_of
     from neuronctl.slurm.fields import count
+    from neuronctl.submission.resubmission import changed_plan
 
     store = RecordStore.default()
     first = recorded_job(job, store)
@@ -51,7 +52,7 @@ def command(job: str, other: Optional[str], as_json: bool) -> None:
     elif count(other) is not None or not os.path.isfile(other):
         second = _second(other, store)
         other_name, script = f"job {second.job_id}", second.draft.script
-        values = recorded.changed_decisions(first.draft.decisions, second.draft.decisions)
+        values = changed_plan(first, second)
         ran_with = changed_environment(environment_of(first), environment_of(second))
     else:
         other_name, script = other, _read(other)

@@ -19,6 +19,7 @@ from neuronctl.records import provenance, recorded
 from neuronctl.records.job_record import JobRecord, RecordDraft
 from neuronctl.records.provenance import Provenance
 from neuronctl.request.job import Layer, Origin, Source
+from neuronctl.shell import join
 from neuronctl.submission.judged_job import JudgedJob
 from neuronctl.submission.planned_job import PlannedJob, check_utf8, plan_job
 from neuronctl.submission.transaction import Notify
@@ -130,6 +131,17 @@ def arguments_of(record: JobRecord) -> Sequence[str]:
         f"job {record.job_id} runs shell text or several programs, which take no arguments",
         "options such as --env can be changed",
     )
+
+
+def changed_plan(first: JobRecord, second: JobRecord) -> List[recorded.Change]:
+    """The values that differ between the plans of two jobs, and the arguments of their programs."""
+    values = recorded.changed_decisions(first.draft.decisions, second.draft.decisions)
+    args = []
+    for record in (first, second):
+        args.append("")
+        with contextlib.suppress(UsageError):
+            args[-1] = join(arguments_of(record))
+    return values + [("arguments", args[0], args[1])] * (args[0] != args[1])
 
 
 def existing_again(

@@ -518,6 +518,16 @@ def test_the_same_again(run: Run, fake_slurm: FakeSlurm, tmp_path: Path, script:
     assert "+# more" in run("diff", "7").stdout
 
 
+def test_two_jobs_of_a_script_differ_in_their_arguments(run: Run, fake_slurm: FakeSlurm) -> None:
+    for number, rate in (("7", "0.5"), ("8", "0.9")):
+        fake_slurm.answer("sbatch", f"{number}\n")
+        run("submit", "job.sh", "--lr", rate)
+    row = ["arguments", "--lr", "0.5", "--lr", "0.9"]
+    assert row in [line.split() for line in run("diff", "7", "8").stdout.splitlines()]
+    data = json.loads(run("diff", "7", "8", "--json").stdout)
+    assert data["plan"] == [{"name": "arguments", "first": "--lr 0.5", "second": "--lr 0.9"}]
+
+
 def test_a_script_that_is_too_long_is_submitted_again_as_the_file_it_was(
     run: Run, fake_slurm: FakeSlurm, script: Path
 ) -> None:

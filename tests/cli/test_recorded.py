@@ -147,14 +147,19 @@ def test_diff(
     submitted(8, "-t", "9")
     result = run("diff", "7", "8").stdout
     assert "time" in result and "-#SBATCH --time=00:05:00\n+#SBATCH --time=00:09:00" in result
+    assert "arguments" not in result
     data = json.loads(run("diff", "7", "8", "--json").stdout)
     assert {"name": "time", "first": "00:05:00", "second": "00:09:00"} in data["plan"]
+    fake_slurm.answer("sbatch", "9\n")
+    run("resubmit", "7", "--force", "--", "--lr", "0.2")
+    data = json.loads(run("diff", "7", "9", "--json").stdout)
+    assert data["plan"] == [{"name": "arguments", "first": "'a b'", "second": "--lr 0.2"}]
     assert run("diff", "7").stdout == "job 7 and today do not differ\n"
     (tmp_path / "other.sh").write_text(first + "echo more\n")
     assert "\n+echo more\n" in run("diff", "7", "other.sh").stdout
     said = run("diff", "7", "gone.sh", code=8).stderr
     assert "'gone.sh' is neither a file nor a recorded job" in said
-    assert "no record of job 9" in run("diff", "7", "9", code=8).stderr
+    assert "no record of job 10" in run("diff", "7", "10", code=8).stderr
     assert "part of a job array" in run("diff", "7_1", code=2).stderr
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.as_request import as_request
@@ -60,12 +61,21 @@ class UnchangedJob(_GivenToSbatch):
     existing: ExistingScript
     catalog_file: Optional[str] = None
 
+    @property
+    def draft(self) -> RecordDraft:
+        """Its record with its plan, as far as there is one today, and without what was found."""
+        draft = self.existing.draft
+        with contextlib.suppress(NeuronctlError):  # which does not hold it up
+            draft = self._job(ask_slurm=False).judge().recorded(draft)
+        return replace(draft, findings=(), forced=False, verdict="")
+
     def judge(self, *, fresh: bool = False, anew: bool = False) -> Optional[JudgedJob]:
         """Say nothing of it before sbatch refuses it. Raises CatalogError."""
-        if not anew:
-            return None
-        job = job_of(self.existing, load(self.catalog_file), configured_cluster())
-        return job.judge(anew=True)
+        return self._job().judge(anew=True) if anew else None
+
+    def _job(self, *, ask_slurm: bool = True) -> ExistingJob:
+        catalog = load(self.catalog_file)
+        return job_of(self.existing, catalog, configured_cluster(), ask_slurm=ask_slurm)
 
 
 @dataclass(frozen=True)

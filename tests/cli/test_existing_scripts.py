@@ -528,6 +528,21 @@ def test_two_jobs_of_a_script_differ_in_their_arguments(run: Run, fake_slurm: Fa
     assert data["plan"] == [{"name": "arguments", "first": "--lr 0.5", "second": "--lr 0.9"}]
 
 
+def test_a_script_that_goes_again_has_its_plan_in_its_record(
+    run: Run, fake_slurm: FakeSlurm
+) -> None:
+    for number, words in (("7", ["submit", "job.sh"]), ("8", ["resubmit", "7"])):
+        fake_slurm.answer("sbatch", f"{number}\n")
+        run(*words)
+    by_id = {one["job_id"]: one["draft"] for one in records()}
+    first, second = (by_id[job] for job in (7, 8))
+    told = {"findings", "verdict", "command_line"}
+    changed = [name for name in {*first, *second} - told if first.get(name) != second.get(name)]
+    assert changed == [] and first["decisions"]
+    assert run("diff", "7", "8").stdout == "job 7 and job 8 do not differ\n"
+    assert "partition: " not in run("resubmit", "8", "-t", "3", "--dry-run").stderr
+
+
 def test_a_script_that_is_too_long_is_submitted_again_as_the_file_it_was(
     run: Run, fake_slurm: FakeSlurm, script: Path
 ) -> None:

@@ -23,7 +23,7 @@ from neuronctl.console import (
     printable,
     shortened,
 )
-from neuronctl.errors import NoSuchJobError, UsageError
+from neuronctl.errors import UsageError
 from neuronctl.frozen import replace
 from neuronctl.words import amount, counted, duration, moment, percent
 
@@ -215,8 +215,9 @@ def sampled_use(status: JobStatus, *, ask: bool) -> JobUse:
     before = [] if chain is None else sorted(id for id in chain.jobs if id < status.job_id)
     try:
         return replace(use, nodes=read_samples(folder, status.job_id, since, before))
-    except OSError as error:
-        raise NoSuchJobError(f"cannot read the samples in {folder}: {error.strerror}") from None
+    except OSError as error:  # of one job: what Slurm knows of it, and the others, are told
+        notify(f"cannot read the samples of job {status.id} in {folder}: {error.strerror}")
+        return replace(use, unread=True)
 
 
 @functools.lru_cache(maxsize=1)
@@ -365,7 +366,7 @@ def _print(job: JobUse) -> None:
     for text in advice:
         print_line()
         _print_wrapped(text)
-    if not job.nodes and status.start is not None:
+    if not job.nodes and not job.unread and status.start is not None:
         print_line()
         _print_wrapped(_why_no_samples(status))
 

@@ -19,7 +19,8 @@ from neuronctl.words import amount, counted, duration, percent
 class JobUse:
     """A job and what its nodes wrote of it, in each of its runs.
 
-    accounted: what Slurm has of one that wrote nothing.
+    accounted: what Slurm has of one that wrote nothing. unread: whether what it wrote cannot be
+    read.
     """
 
     status: JobStatus
@@ -27,6 +28,7 @@ class JobUse:
     accounted: Optional[AccountedUse] = None
     policy: ReportPolicy = ReportPolicy()
     price: Price = Price()
+    unread: bool = False
 
     @property
     def runs(self) -> Tuple[JobUse, ...]:

@@ -13,7 +13,7 @@ from typing import Callable, List, Optional
 import pytest
 
 from neuronctl.catalog.model import Price, ReportPolicy
-from neuronctl.cli.report import _figures, drawn
+from neuronctl.cli.report import _figures, drawn, sampled_use
 from neuronctl.frozen import replace
 from neuronctl.monitoring import samples
 from neuronctl.monitoring.advice import JobUse, advise
@@ -617,3 +617,16 @@ def test_marks_are_in_the_picture(tmp_path: Path, form: str) -> None:
     # A picture of many GPUs is not shrunk to the window; a long path does not widen a phone's page.
     kept = {"svg": 'width="900" height="', "html": "dd { margin: 0; overflow-wrap: anywhere }"}
     assert kept[form] in page
+
+
+def test_samples_that_cannot_be_read_hide_no_other_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "train.out"
+    folder = tmp_path / "train.out.samples"
+    folder.symlink_to(folder)
+    monkeypatch.setattr(JobStatus, "stdout", str(log))
+    job = sampled_use(STATUS, ask=False)
+    assert job.unread and not job.nodes
+    said = " ".join(capsys.readouterr().err.split())
+    assert "cannot read the samples of job 4711 in" in said and "Too many levels" in said

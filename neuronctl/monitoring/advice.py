@@ -8,7 +8,7 @@ from typing import Callable, Dict, List, Optional, Sequence, Tuple
 from neuronctl.catalog.model import Price, ReportPolicy
 from neuronctl.frozen import dataclass, replace
 from neuronctl.monitoring.samples import POWER_LIMIT, GpuUse, NodeUse, weighted_mean
-from neuronctl.slurm.job_states import COMPLETED
+from neuronctl.slurm.job_states import COMPLETED, RUNNING
 from neuronctl.slurm.job_usage import AccountedUse
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import UNLIMITED, format_time, hosts
@@ -279,13 +279,20 @@ def _small(job: JobUse) -> Optional[str]:
     )
 
 
+def _time_left(status: JobStatus) -> float:
+    """Seconds until a running job's time limit; of one that has ended, the next may take longer."""
+    if status.state != RUNNING or not status.time_limit or status.time_limit < 0:
+        return math.inf
+    return max(0, status.time_limit - (status.elapsed or 0))
+
+
 def _fills(job: JobUse) -> Optional[str]:
     for node in job.nodes:
         if not node.grows or node.memory is None:
             continue
         left = node.memory - node.memory_peak
         seconds = left / node.grows * 3600
-        if node.grows > 0 and seconds < job.policy.full_in:
+        if node.grows > 0 and seconds < min(job.policy.full_in, _time_left(job.status)):
             on = f" on {node.node}" if len(job.nodes) > 1 else ""
             return (
                 f"memory{on} grows by {amount(node.grows)} an hour, to {amount(node.memory_peak)} "

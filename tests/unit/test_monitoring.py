@@ -359,6 +359,7 @@ def test_pipes_and_no_folder(tmp_path: Path) -> None:
 STATUS = JobStatus(
     JobId(4711), 4711, "train", "kim", "gpu", "COMPLETED", "", "sacct", nodes=1, node_list="gpu30"
 )
+ENDS_SOON = replace(STATUS, state="RUNNING", elapsed=600, time_limit=3600)
 GPU = GpuUse("gpu30", "0", 60, use=90.0, idle=0.05, memory_peak=40_000, memory=81_559, clock=1.0)
 UNUSED = replace(GPU, index="1", use=0.0, idle=1.0, clock=None)
 NODE = NodeUse("gpu30", 60, START, START + 600, 10, 0, 600, 16, 64 * GIB, cpu=2400)
@@ -396,6 +397,8 @@ def used(*of: GpuUse, status: JobStatus = STATUS, **of_node: Optional[float]) ->
         (used(replace(GPU, link=(4, 16), best_link=(4, 16))), []),
         (used(GPU, grows=4.0 * GIB, memory_peak=20.0 * GIB), ["full after another 11 h"]),
         (used(GPU, grows=0.1 * GIB, memory_peak=20.0 * GIB), []),
+        # a program that loads: it will have ended by then
+        (used(GPU, status=ENDS_SOON, grows=28.0 * GIB, memory_peak=1.0 * GIB), []),
         (
             used(GPU, status=replace(STATUS, elapsed=7800, time_limit=172800)),
             ["ended after 2 h 10 min of 2 d: with --time 04:20:00"],

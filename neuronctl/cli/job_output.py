@@ -11,12 +11,14 @@ from neuronctl.console import Column, print_line, print_table
 from neuronctl.errors import (
     JobFileError,
     NeuronctlError,
+    NoPartitionError,
+    PlanChangedError,
     PolicyError,
     SlurmRefusedError,
     UsageError,
 )
 from neuronctl.files import write_whole
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.shell import join
 from neuronctl.words import counted, moment
 
@@ -89,9 +91,10 @@ class TerminalReporter:
         self, draft: RecordDraft, judged: Optional[JudgedJob], by: NeuronctlError
     ) -> None:
         """With ``--json``, print the data; the message is printed as the error."""
-        from neuronctl.gate.verdict import REFUSED, Verdict
+        from neuronctl.gate.verdict import REFUSED, SLURM, Verdict
 
-        self._print_data(draft, judged, verdict=Verdict(REFUSED, by.message))
+        judge = "the kept plan" if isinstance(by, PlanChangedError) else SLURM
+        self._print_data(draft, judged, verdict=Verdict(REFUSED, by.message, judged_by=judge))
 
     def submitting(self, draft: RecordDraft, judged: Optional[JudgedJob]) -> None:
         """Say what is submitted and what would happen to it; with ``--dry-run`` print it."""
@@ -145,6 +148,21 @@ class TerminalReporter:
             if verdict is None and judged is not None:
                 verdict = judged.verdict
             print_json("neuronctl.submit/1", submission_data(draft, judged, done, verdict, plan))
+
+
+def print_unplaced(error: NoPartitionError) -> None:
+    """Print the data of a job that ``-p auto`` finds no partition for."""
+    from neuronctl.cli.json_data import submission_data
+    from neuronctl.console import print_json
+    from neuronctl.gate.verdict import REFUSED, SLURM, Verdict
+    from neuronctl.submission.judged_job import JudgedJob
+
+    draft, choice = error.job.draft, error.choice
+    by = {candidate.judgement.verdict.judged_by for candidate in choice.candidates}
+    verdict = Verdict(REFUSED, error.message, judged_by=min(by, default=SLURM))
+    judged = JudgedJob(choice.plan, (), verdict, choice, existing_script=bool(draft.sbatch))
+    draft = replace(judged.recorded(draft), partition="", script="")
+    print_json("neuronctl.submit/1", submission_data(draft, judged, None, verdict))
 
 
 def show_choice(choice: Optional[Choice]) -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import click
 
-from neuronctl.cli.job_output import SubmitMode
+from neuronctl.cli.job_output import SubmitMode, print_unplaced
 from neuronctl.cli.say import hint_at_why, notify
-from neuronctl.errors import UsageError
+from neuronctl.errors import NoPartitionError, UsageError
 
 if TYPE_CHECKING:
     from neuronctl.submission.transaction import Submission
@@ -28,7 +28,12 @@ def submission_options(function: Callable[..., Optional[Submission]]) -> Callabl
                 "--follow cannot be combined with --wait or --json", "keep one of them"
             )
         mode = SubmitMode(dry_run, as_json, follow, wait)
-        return _exit_code(mode, function(mode=mode, **rest))
+        try:
+            return _exit_code(mode, function(mode=mode, **rest))
+        except NoPartitionError as error:
+            if as_json and error.job is not None:
+                print_unplaced(error)
+            raise
 
     for name, help in (
         ("--wait", "Wait until the job ends, and say how it ended."),

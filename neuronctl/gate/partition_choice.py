@@ -6,7 +6,7 @@ import contextlib
 from typing import Callable, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Catalog
-from neuronctl.errors import PolicyError, SlurmError
+from neuronctl.errors import NoPartitionError, SlurmError
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.frozen import dataclass, replace
 from neuronctl.gate.judgement import Judgement, judge
@@ -146,7 +146,7 @@ def choose(made: JobPlan, catalog: Catalog, *, ask: bool, of_script: bool = Fals
     """Choose among the partitions of a plan's cluster.
 
     ask: whether to ask Slurm. of_script: whether the job is somebody's batch script. Raises
-    PolicyError if no partition can hold it.
+    NoPartitionError if no partition can hold it.
     """
     snapshot = None
     if ask:
@@ -161,10 +161,12 @@ def choose(made: JobPlan, catalog: Catalog, *, ask: bool, of_script: bool = Fals
     if not best:
         reasons = "\n".join(f"  {other.name}: {other.exclusion}" for other in others)
         hints = [f"with -p {other.name}: {other.resize}" for other in others if other.resize]
-        raise PolicyError(
+        error = NoPartitionError(
             f"no partition of {made.cluster.name} can hold the job:\n{reasons}",
             hints[0] if hints else "request less, or name a partition with -p",
         )
+        error.choice = Choice(made, tuple(others), snapshot)
+        raise error
     return Choice(best[0].plan, (*best, *others), snapshot)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple
 from neuronctl.batchscript.as_request import as_request
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import is_cluster, local_cluster, recognise
-from neuronctl.errors import NeuronctlError, UsageError
+from neuronctl.errors import NeuronctlError, NoPartitionError, UsageError
 from neuronctl.frozen import dataclass, replace
 from neuronctl.gate.judgement import JudgeBy
 from neuronctl.gate.verdict import NOT_KNOWN, REFUSED, Verdict
@@ -258,8 +258,12 @@ def _as_words(options: Mapping[str, Any], others: Sequence[str]) -> Tuple[str, .
 
 
 def _chosen_partition(job: ExistingJob) -> Choice:
-    """The partition where a script goes best. Raises PolicyError."""
+    """The partition where a script goes best. Raises NoPartitionError."""
     from neuronctl.gate.partition_choice import choose
 
     made = plan(replace(job.request, partition="auto"), job.cluster)
-    return choose(made, job.catalog, ask=True, of_script=True)
+    try:
+        return choose(made, job.catalog, ask=True, of_script=True)
+    except NoPartitionError as error:
+        error.job = job
+        raise

@@ -10,7 +10,7 @@ from neuronctl.bad_nodes import bad_nodes
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import local_cluster, recognise
 from neuronctl.catalog.model import Catalog, Cluster
-from neuronctl.errors import SlurmError, UsageError
+from neuronctl.errors import NoPartitionError, SlurmError, UsageError
 from neuronctl.frozen import dataclass, replace
 from neuronctl.gate.judgement import JudgeBy, judge_plan
 from neuronctl.launch.containers import find_image
@@ -184,7 +184,11 @@ def plan_job(
     if request.partition == "auto":
         from neuronctl.gate.partition_choice import choose
 
-        choice = choose(made, catalog, ask=ask_slurm)
+        try:
+            choice = choose(made, catalog, ask=ask_slurm)
+        except NoPartitionError as error:
+            error.job = PlannedJob(made, catalog, error.choice, ask_slurm, template, submit_dir)
+            raise
         snapshot = choice.snapshot
         origins = {**request.origins, "partition": Origin(Source.DERIVED, "-p auto")}
         request = replace(request, partition=choice.plan.partition.name, origins=origins)

@@ -141,6 +141,29 @@ def test_auto_chooses_as_for_any_job(run: Run, fake_slurm: FakeSlurm) -> None:
     assert f"sbatch --partition={chosen} job.sh" in said
 
 
+@pytest.mark.parametrize("words", [["job.sh"], ["--launcher", "python", "train.py"]])
+def test_json_where_no_partition_fits(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path, words: List[str]
+) -> None:
+    """The document is that of a refused job, whoever named the partition."""
+    (tmp_path / "train.py").write_text("")
+    size = ["-N", "999", "--gpus-per-node", "1", "-t", "5"]
+    named, auto = (
+        run("submit", "--dry-run", "--json", "-p", name, *size, *words, code=4)
+        for name in ("amd_a100nv_8", "auto")
+    )
+    assert "no partition of neuron-2022 can hold the job" in auto.stderr
+    first, second = (json.loads(one.stdout) for one in (named, auto))
+    assert list(first) == list(second)
+    assert second["verdict"]["kind"] == "refused" and second["nodes"] == 999
+    assert second["verdict"]["judged_by"] != "Slurm"  # which does not answer here
+    assert (second["job_id"], second["plan"], second["partition"]) == (None, None, "")
+    assert second["job_name"] == first["job_name"] and second["logs"] == first["logs"]
+    assert {"NC1"} == {one["why_not"][:3] for one in second["choice"]}
+    again = run("submit", "--dry-run", "-p", "auto", *size, *words, code=4)
+    assert again.stdout == ""
+
+
 def test_configuration_is_not_applied(run: Run, fake_slurm: FakeSlurm) -> None:
     assert "the command is: sbatch job.sh" in run("submit", "--dry-run", "job.sh").stderr
 

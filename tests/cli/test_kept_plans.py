@@ -98,6 +98,7 @@ def test_a_change_is_refused_and_named(
     assert said in result.stderr and "nothing was submitted" in result.stderr
     data = json.loads(result.stdout)
     assert data["job_id"] is None and said in data["verdict"]["words"]
+    assert data["verdict"]["judged_by"] == "the kept plan"
     assert not fake_slurm.calls("sbatch")
     (tmp_path / file).write_text(before)
     run("submit", "--plan", id)

@@ -15,7 +15,6 @@ from neuronctl.cli import job_output
 from neuronctl.cli.job_options import (
     BatchCommand,
     catalog_option,
-    force_option,
     job_options,
     optional_program,
 )
@@ -49,7 +48,7 @@ _LONGEST = 500_000  # bytes of a program that is changed
 @click.command("init", cls=BatchCommand, context_settings={"allow_interspersed_args": False})
 @job_options([option.long for option in OPTIONS if option.long != "env"])
 @catalog_option
-@force_option
+@click.option("--force", is_flag=True, help=f"Overwrite {JOB_FILE}.")
 @optional_program
 def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **options: Any) -> None:
     """Write job.yaml for this directory, which 'neuronctl submit' then takes.
@@ -66,8 +65,10 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     from neuronctl.catalog.local_cluster import recognise
     from neuronctl.submission.planned_job import options_layer, plan_job
 
-    if os.path.lexists(JOB_FILE) and not force:
-        raise UsageError(f"'{JOB_FILE}' already exists", "use --force to overwrite it")
+    exists = os.path.lexists(JOB_FILE) and not force
+    there = UsageError(f"'{JOB_FILE}' already exists", "use --force to overwrite it")
+    if exists and (sys.stdout.isatty() or not words):  # else it may be for the change alone
+        raise there
     defaults = configuration()
     cluster, how = recognise(load(catalog), options["cluster"] or defaults.values.get("cluster"))
     notify(f"cluster: {cluster.title}" + (f" ({how})" if how else ""))
@@ -101,16 +102,13 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     job_output.show_findings(judged)
     change = ""
     if any(finding.code == _COPIES for finding in judged.findings):
-        change = _show_distributed(planned.plan.request)
-    if (
-        judged.errors
-        and change
-        and not force
-        and all(finding.code == _COPIES for finding in judged.errors)
-    ):
+        change = _show_distributed(planned.plan.request, "neuronctl submit" if exists else "")
+    if exists:
+        raise PolicyError(f"'{JOB_FILE}' stays as it is", change) if change else there
+    if judged.errors and change and all(finding.code == _COPIES for finding in judged.errors):
         raise PolicyError(f"{JOB_FILE} is written once {given['script']} is changed", change)
-    if judged.errors and not force:
-        raise judged.refusal(change or f"use --force to write {JOB_FILE} all the same")
+    if judged.errors:
+        raise judged.refusal(change)
     notify(f"the job in {planned.plan.partition_list}: {job_output.summary(judged)}")
     job_output.show_verdict(judged)
     _remember(every, defaults.values)
@@ -159,10 +157,11 @@ class _Questions:
         return answer
 
 
-def _show_distributed(request: JobRequest) -> str:
+def _show_distributed(request: JobRequest, then: str) -> str:
     """Print the change that makes one training of a program for one GPU, where it is known.
 
-    Returns what to do then; "" where it is not known.
+    then: what to type after it, unless that is this command again. Returns what to do; "" where
+    the change is not known.
     """
     import difflib
     import io
@@ -191,7 +190,7 @@ def _show_distributed(request: JobRequest) -> str:
         "together; adapt the batch size or the learning rate",
     )
     again = join(("neuronctl", *sys.argv[1:]))
-    return f"make the change: {again} | patch {quote(path)}; then: {again}"
+    return f"make the change: {again} | patch {quote(path)}; then: {then or again}"
 
 
 def _program(ask: _Questions, directory: str) -> str:

@@ -172,13 +172,18 @@ def copies(context: RuleContext) -> Iterator[Violation]:
     sizes = ["-N 1"] if plan.most_nodes > 1 else []
     sizes += ["--gpus-per-node 1"] if plan.gpus_per_node > 1 else []
     once = "one task" if tasks else " ".join(sizes)
+    many = [f"-N {plan.nodes}"] if plan.most_nodes > 1 else []
+    many += [f"--gpus-per-node {plan.gpus_per_node}"] if plan.gpus_per_node > 1 else []
+    many += [f"-D {quote(request.chdir)}"] if request.chdir else []
+    file = quote(request.from_here(name or ""))
+    change = " ".join(["neuronctl init", *many, quote(name or ""), "| patch", file])
     words = f"{name} trains alone" if alone else f"nothing in {name} shares the work"
     yield Violation(
         f"{plan.starts}, and {words}: {plan.processes} copies would do the same and overwrite each "
         "other's files",
-        "make it distributed: 'neuronctl init' prints the change, and docs/tutorial/first-multi-"
-        f"node-training.md explains it under 'From one GPU to several'; or request {once}; if this "
-        f"is meant: --launcher {plan.launcher.name}",
+        f"make it distributed: {change} (docs/tutorial/first-multi-node-training.md explains it "
+        f"under 'From one GPU to several'); or request {once}; if this is meant: --launcher "
+        f"{plan.launcher.name}",
         # Somebody who counts tasks, or runs other lines before, may know better.
         severity=None if alone and not (tasks or request.setup or request.setup_first) else WARNING,
     )

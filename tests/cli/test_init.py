@@ -180,6 +180,13 @@ def test_an_existing_file_is_kept(run: Run, tmp_path: Path) -> None:
     said = run("init", "--field", "nlp", cwd=here, code=2).stderr
     assert "'job.yaml' already exists" in said and "--force" in said
     assert written(here) == {"script": "mine.py"}
+    (here / "alone.py").write_text(ONE_GPU)
+    size = ("--field", "nlp", "-N", "2", "--gpus-per-node", "2")
+    made = run("init", *size, "alone.py", cwd=here, code=4)
+    assert made.stdout.startswith("--- alone.py") and "'job.yaml' stays as it is" in made.stderr
+    assert made.stderr.rstrip().endswith("then: neuronctl submit")
+    (here / "alone.py").unlink()
+    assert written(here) == {"script": "mine.py"}
     run("init", "--field", "nlp", "--force", cwd=here)
     assert written(here)["script"] == "train.py"
 
@@ -189,7 +196,8 @@ def test_nothing_is_written_for_a_job_that_would_be_refused(
 ) -> None:
     here = project(tmp_path / "p", {"train.py": TRAIN})
     said = run("init", cwd=here, code=4).stderr
-    assert "NC202" in said and "add --field" in said and "--force" in said
+    assert "NC202" in said and "add --field" in said and "--force" not in said
+    assert "NC202" in run("init", "--force", cwd=here, code=4).stderr
     (here / "train.py").write_text(ALONE)
     said = run("init", "--field", "nlp", "-N", "2", "--gpus-per-node", "2", cwd=here, code=4).stderr
     assert "error NC310" in said and "docs/tutorial/first-multi-node-training.md" in said

@@ -288,7 +288,7 @@ def _print_many(used: Sequence[JobUse]) -> None:
     print_text(words, "bold")
     if whole.gpu_hours:
         told = f"the use of GPUs is known for {whole.gpu_hours_sampled:.1f} of the GPU hours"
-        print_text(f"{told} (--monitor)")
+        print_text(told if any(job.nodes for job in used) else f"{told} (--monitor samples it)")
     sums = _SUMS if whole.cost is not None else _SUMS[:-1]
     for by, key in _GROUPS.items():
         parts = totals(used, key)
@@ -382,7 +382,7 @@ def _why_no_samples(status: JobStatus) -> str:
         log = "its log is no file, or was moved"
         if status.state != COMPLETED:
             log = f"its program has not started ('neuronctl why {status.id}'), or {log}"
-        return f"it has --monitor, but there are no samples beside its log: {log}"
+        return f"it has --monitor, but no samples that can be read are beside its log: {log}"
     return (
         "there are no samples of it beside its log: --monitor takes them, for the use of GPUs "
         "and for curves"

@@ -167,7 +167,8 @@ def copies(context: RuleContext) -> Iterator[Violation]:
     plan, here, request = context.plan, context.local, context.plan.request
     if here.copies not in (Copies.NO_SIGN, Copies.ALONE) or here.uses_several_gpus:
         return
-    name, alone = python_file(request) or python_module(request), here.copies == Copies.ALONE
+    file, alone = python_file(request), here.copies == Copies.ALONE
+    name = file or python_module(request)
     tasks = request.ntasks is not None or request.ntasks_per_node is not None
     sizes = ["-N 1"] if plan.most_nodes > 1 else []
     sizes += ["--gpus-per-node 1"] if plan.gpus_per_node > 1 else []
@@ -175,13 +176,15 @@ def copies(context: RuleContext) -> Iterator[Violation]:
     many = [f"-N {plan.nodes}"] if plan.most_nodes > 1 else []
     many += [f"--gpus-per-node {plan.gpus_per_node}"] if plan.gpus_per_node > 1 else []
     many += [f"-D {quote(request.chdir)}"] if request.chdir else []
-    file = quote(request.from_here(name or ""))
-    change = " ".join(["neuronctl init", *many, quote(name or ""), "| patch", file])
+    change = ""
+    if file is not None:  # a module's has no name to type
+        many += [quote(file), "| patch", quote(request.from_here(file))]
+        change = f": neuronctl init {' '.join(many)}"
     words = f"{name} trains alone" if alone else f"nothing in {name} shares the work"
     yield Violation(
         f"{plan.starts}, and {words}: {plan.processes} copies would do the same and overwrite each "
         "other's files",
-        f"make it distributed: {change} (docs/tutorial/first-multi-node-training.md explains it "
+        f"make it distributed{change} (docs/tutorial/first-multi-node-training.md explains it "
         f"under 'From one GPU to several'); or request {once}; if this is meant: --launcher "
         f"{plan.launcher.name}",
         # Somebody who counts tasks, or runs other lines before, may know better.

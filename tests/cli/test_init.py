@@ -388,3 +388,14 @@ def test_a_job_file_that_does_not_count_is_told(run: Run, tmp_path: Path) -> Non
     assert told in run("generate", *rest, "train.py", cwd=here, code=4).stderr
     assert told not in run("generate", *rest, "-f", "job.yaml", "train.py", "7", cwd=here).stderr
     assert "job.yaml" not in run("generate", *rest, "other.py", cwd=here, code=4).stderr
+
+
+def test_a_refusal_has_the_line_that_makes_the_change(run: Run, tmp_path: Path) -> None:
+    here = project(tmp_path / "p", {"train.py": ONE_GPU})
+    size = ["-p", "amd_a100nv_8", "-N", "2", "--gpus-per-node", "2", "--field", "nlp"]
+    call = ["generate", *size, "--appl", "pytorch"]
+    said = run(*call, "-D", str(here), "train.py", code=None).stderr
+    line = f"neuronctl init -N 2 --gpus-per-node 2 -D {here} train.py | patch {here}/train.py"
+    assert line in " ".join(said.split())
+    said = run(*call, "python", "-m", "train", cwd=here, code=None).stderr
+    assert "NC310" in said and "patch" not in said  # a module's name is no file's

@@ -21,6 +21,51 @@ _NONE = Launcher("", "", distributed=False, one_task_per_node=False)
 
 
 @dataclass(frozen=True)
+class Pair:
+    """A word of a command as an option with its value: ``NAME=VALUE``, or ``NAME VALUE``.
+
+    name: what it gets. word: with the name. value: what follows ``=``, or the next word; empty
+    without either.
+    """
+
+    name: str
+    word: ShellWord
+    value: ShellWord
+
+    @property
+    def joined(self) -> bool:
+        """Whether the value is in the same word."""
+        return self.name != self.word.text
+
+
+def pairs(words: Sequence[ShellWord]) -> Iterator[Pair]:
+    """Each of the words with its value; of a list ``A=1,B=2``, each of its parts."""
+    for word, following in zip(words, (*words[1:], None)):
+        name, equals, value = word.text.partition("=")
+        if not equals:
+            nothing = replace(word, raw="", pieces=(), names=())
+            yield Pair(name, word, following or nothing)
+            continue
+        parts = word.text.split(",")
+        if len(parts) > 1 and not name.startswith("-") and all("=" in part for part in parts):
+            for part in parts:
+                name, _, value = part.partition("=")
+                yield Pair(
+                    name, word, replace(word, raw=value, pieces=((value, "$" not in value),))
+                )
+            continue
+        yield Pair(name, word, replace(word, raw=word.raw.partition("=")[2], pieces=_behind(word)))
+
+
+def _behind(word: ShellWord) -> Tuple[Piece, ...]:
+    """The pieces of a word that stand behind its first ``=``."""
+    for at, (text, known) in enumerate(word.pieces):
+        if "=" in text:
+            return ((text.partition("=")[2], known), *word.pieces[at + 1 :])
+    return ()
+
+
+@dataclass(frozen=True)
 class Launch:
     """One program that is started, and what it starts.
 
@@ -58,6 +103,11 @@ class Launch:
         words = self.command.words
         return words[next((at for at, word in enumerate(words) if word == self.word), len(words)) :]
 
+    @cached_property
+    def pairs(self) -> Tuple[Pair, ...]:
+        """The words behind the program, each with the value that it may have."""
+        return tuple(pairs(self.own_words[1:]))
+
     def count(self, *names: str) -> Optional[int]:
         """The number that one of these options gives, None where none does or it is not known."""
         for name in names:
@@ -82,22 +132,20 @@ class Launch:
 
     def written(self, *names: str) -> Iterator[Tuple[str, SourceSpan]]:
         """What the command gives these options, as it is written, and where."""
-        words = self.command.words
-        for word, following in zip(words, (*words[1:], None)):
-            option, equals, value = word.raw.partition("=")
-            if option.startswith("-") and _key(option) in names:
-                value = value if equals else following.raw if following else ""
-                yield value, self.place_of(option)
+        for pair in pairs(self.command.words):
+            if pair.name.startswith("-") and _key(pair.name) in names:
+                yield pair.value.raw, self.place_of(pair.name)
 
     def place_of(self, name: str) -> SourceSpan:
         """Where one of its options is given; that of the program where it is not seen."""
-        words = self.command.words
-        for word, following in zip(words, (*words[1:], None)):
-            option, equals, _ = word.outline.partition("=")
-            if option.startswith("-") and _key(option) == _key(name):
-                if not equals and following is not None and following.place.line == word.place.line:
-                    return SourceSpan(word.place.line, word.place.column, following.place.end)
-                return word.place
+        for pair in pairs(self.command.words):
+            place, end = pair.word.place, pair.value.place
+            if pair.name.startswith("-") and _key(pair.name) == _key(name):
+                return (
+                    SourceSpan(place.line, place.column, end.end)
+                    if end.line == place.line
+                    else place
+                )
         return self.place
 
     def below(self) -> Iterator[Launch]:

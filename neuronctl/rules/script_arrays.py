@@ -6,7 +6,7 @@ import re
 import shlex
 from typing import Dict, Iterator, Optional
 
-from neuronctl.batchscript.launches import CONTAINERS, PYTHON
+from neuronctl.batchscript.launches import CONTAINERS, PYTHON, pairs
 from neuronctl.batchscript.model import SourceSpan
 from neuronctl.batchscript.shell_text import INITIALIZES
 from neuronctl.rule_codes import NOTE, WARNING
@@ -139,15 +139,14 @@ def _same_results(facts: ScriptFacts) -> Iterator[Violation]:
     for launch in facts.every_launch if not moves else ():
         own = launch.own_words[1:] if launch.kind == PYTHON else ()
         differs = any(_DIFFER.search(word.raw) for word in own) or any(word.names for word in own)
-        for word, following in zip(own, (*own[1:], None)):
-            name, equals, value = word.text.partition("=")
-            path = value if equals else following.value if following else ""
-            if differs and _WRITES.fullmatch(name) and path and _A_FILE.fullmatch(path):
+        for pair in launch.pairs if differs else ():
+            path = pair.value.text
+            if _WRITES.fullmatch(pair.name) and _A_FILE.fullmatch(path):
                 yield Violation(
                     f"every task of the array is told to write {path}: unless the program adds to "
                     "it, the last one to end is in it alone",
                     f"write {_with_index(path, f'${{{_INDEX}}}')}",
-                    place=word.place,
+                    place=pair.word.place,
                     severity=NOTE,
                 )
                 return
@@ -161,19 +160,19 @@ def _same_overlay(facts: ScriptFacts, array: bool) -> Iterator[Violation]:
         at_once = array or tasks > 1 or (words and start.launch.command.background)
         if not at_once or not any(word.basename in CONTAINERS for word in words):
             continue
-        for word, following in zip(words, (*words[1:], None)):
-            name, equals, image = word.text.partition("=")
-            place = word if equals or following is None else following
-            image = (image if equals else following and following.text) or ""
-            own = re.search(r"SLURM_(ARRAY|JOB|PROC|LOCAL)|\$\$|RANDOM|mktemp", place.raw + image)
-            if name not in ("--overlay", "-o") or own or {*place.names} & {"i", "seed"}:
+        for pair in pairs(words):
+            image = pair.value
+            own = re.search(
+                r"SLURM_(ARRAY|JOB|PROC|LOCAL)|\$\$|RANDOM|mktemp", image.raw + image.text
+            )
+            if pair.name not in ("--overlay", "-o") or own or {*image.names} & {"i", "seed"}:
                 continue
-            if re.search(r"\.(ext3|img)(:rw)?$", image.strip("\"'")):
+            if re.search(r"\.(ext3|img)(:rw)?$", image.text.strip("\"'")):
                 yield Violation(
                     "an overlay image can be open for writing once: of several containers at once, "
                     "all but the first fail",
                     "add :ro behind it, or give each a copy of its own",
-                    place=place.place,
+                    place=image.place,
                 )
                 return
 

@@ -237,9 +237,7 @@ def _told_of_processes(facts: ScriptFacts) -> Iterator[Violation]:
             )
 
 
-_NODES_OF_A_PROGRAM = re.compile(
-    r"(?:--|(?:[\w.]+\.)?)(?:num|n)?[_-]?nodes(?:=(\d{1,2}))?", re.IGNORECASE
-)
+_NODES_OF_A_PROGRAM = re.compile(r"(?:--|(?:[\w.]+\.)?)(?:num|n)?[_-]?nodes", re.IGNORECASE)
 
 
 def _told_of_nodes(facts: ScriptFacts) -> Iterator[Violation]:
@@ -270,14 +268,11 @@ _SPREAD = re.compile(
 
 def counts_of_program(launch: Launch, named: Pattern[str]) -> Iterator[Tuple[ShellWord, int]]:
     """The numbers that the words of a program give to options of such a name."""
-    own = launch.own_words[1:]
-    for word, following in zip(own, (*own[1:], None)):
-        match = named.fullmatch(word.outline)
-        if match is None:
-            continue
-        text = match[1] or (following.value if following and word.raw.startswith("-") else "")
-        if text and re.fullmatch("[0-9]{1,3}", text):
-            yield word, int(text)
+    for pair in launch.pairs:
+        text = pair.value.value or ""
+        given = pair.joined or pair.name.startswith("-")
+        if given and named.fullmatch(pair.name) and re.fullmatch("[0-9]{1,3}", text):
+            yield pair.word, int(text)
 
 
 @script_rule(WARNING, "NC623", "processes and GPUs of a launch differ", "by_absence")
@@ -328,13 +323,12 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Violation]:
 
 
 _GPUS_OF_A_PROGRAM = re.compile(
-    r"(?:--|(?:[\w.]+\.)?)(?:(?:num|n)?[_-]?(?:gpus|devices)|n_?gpu"
-    r"|(?:\S*,)?tensor[_-]parallel[_-]size)(?:=(\d{1,2})(?:,\S*)?)?",
+    r"(?:--|(?:[\w.]+\.)?)(?:(?:num|n)?[_-]?(?:gpus|devices)|n_?gpu|tensor[_-]parallel[_-]size)",
     re.IGNORECASE,
 )
 
 
-_MACHINES = re.compile(r"--num[-_]machines(?:=(\d{1,2}))?")
+_MACHINES = re.compile("--num[-_]machines")
 
 
 def _told_of_gpus(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
@@ -366,7 +360,7 @@ def _told_of_gpus(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
 
 _NUMBERS = re.compile(
     r"--?(?:[\w.]+\.)?(?P<ids>(?:gpu|device|cuda)[_-]?(?:ids?|index|list)|visible_?devices)?"
-    r"(?P<some>gpus?|devices?)?(?:=(.*))?"
+    r"(?P<some>gpus?|devices?)?"
 )
 
 
@@ -374,23 +368,22 @@ def _numbered(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
     """A program that is told the numbers of GPUs, of which the job has not so many."""
     has, told = plan.gpus_per_node, set()
     for launch in facts.every_launch if not facts.shell.assigned("CUDA_VISIBLE_DEVICES") else ():
-        own = launch.own_words
-        for word, following in zip(own, (*own[1:], None)):
-            match = _NUMBERS.fullmatch(word.raw)
-            if match is None or word.place in told or not (match["ids"] or match["some"]):
+        for pair in launch.pairs:
+            match, place = _NUMBERS.fullmatch(pair.name), pair.word.place
+            if match is None or place in told or not (match["ids"] or match["some"]):
                 continue
-            value = (match[3] if match[3] is not None else following and following.value) or ""
+            value = pair.value.text
             numbers = re.fullmatch(r"""["'[]*((?:cuda:)?\d{1,2}(?:, ?\d{1,2})*)[]"',]*""", value)
             listed = [int(number) for number in re.findall(r"\d+", numbers[1])] if numbers else []
             named = match["ids"] or "," in value or value.startswith("cuda:")
             if named and listed and max(listed) >= has:
-                told.add(word.place)
+                told.add(place)
                 yield Violation(
                     f"there is no GPU {max(listed)}: the job has {counted(has, 'GPU')} per node, "
                     "numbered from 0",
                     f"request {counted(max(listed) + 1, 'GPU')}, or write 0"
                     + (f" to {has - 1}" if has > 1 else ""),
-                    place=word.place,
+                    place=place,
                 )
 
 
@@ -876,12 +869,9 @@ _MEETS = re.compile(
 
 def meeting_places(run: Launch) -> Iterator[Tuple[str, SourceSpan]]:
     """Where the words of a program of Python's say that its processes meet."""
-    own = run.own_words[1:] if run.kind == PYTHON else ()
-    for word, following in zip(own, (*own[1:], None)):
-        name, equals, value = word.outline.partition("=")
-        if _MEETS.fullmatch(name):
-            value = value if equals else (following and following.outline) or ""
-            yield value.rpartition("//")[2], word.place
+    for pair in run.pairs if run.kind == PYTHON else ():
+        if _MEETS.fullmatch(pair.name):
+            yield pair.value.outline.rpartition("//")[2], pair.word.place
 
 
 def _fixed_address(facts: ScriptFacts) -> Iterator[Violation]:

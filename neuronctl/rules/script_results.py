@@ -74,7 +74,7 @@ def _program(command: Command) -> str:
 
 _RESULTS = re.compile(
     r"--?(\w+[_.-])*(out(put)?s?|save|ckpts?|checkpoints?|results?|run|default_root|log|work)"
-    r"([_-]?(dir|path|folder|to|root))?(?P<value>=.*)?",
+    r"([_-]?(dir|path|folder|to|root))?",
     re.IGNORECASE,
 )
 OF_THE_NODE = re.compile(
@@ -168,18 +168,15 @@ def _nowhere_filled(facts: ScriptFacts) -> Iterator[Violation]:
             return  # it may fill it first
         # Whatever fills it here does so on the first node.
         fills = [other for other in before if other.kind != PYTHON and other.word.raw[:1] in "./"]
-        own = launch.own_words[1:]
-        for word, following in zip(own, (*own[1:], None)):
-            name, equals, value = word.text.partition("=")
-            path = _value(facts, value if equals else following.text if following else "")
-            path = path.strip("\"'")
-            if fills and _DATA.fullmatch(name) and OF_THE_NODE.match(path) and len(path) > 5:
+        for pair in launch.pairs if fills else ():
+            path = _value(facts, pair.value.text).strip("\"'")
+            if _DATA.fullmatch(pair.name) and OF_THE_NODE.match(path) and len(path) > 5:
                 yield Violation(
                     f"{path} is on each node by itself, and what line "
                     f"{fills[-1].place.line} puts there is on the first of {start.nodes}",
                     'fill it on each: srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 '
                     f"{fills[-1].word.raw} …",
-                    place=word.place,
+                    place=pair.word.place,
                 )
                 return
 
@@ -272,13 +269,9 @@ def _value(facts: ScriptFacts, path: str) -> str:
 
 def _written(launch: Launch) -> Iterator[Tuple[ShellWord, str]]:
     """The words that name where a program writes, with the paths."""
-    own = launch.own_words[1:]
-    for word, following in zip(own, (*own[1:], None)):
-        match = _RESULTS.fullmatch(word.text)
-        if match is not None:
-            path = match["value"][1:] if match["value"] else following and following.text
-            if path:
-                yield word, path
+    for pair in launch.pairs:
+        if pair.value.text and _RESULTS.fullmatch(pair.name):
+            yield pair.word, pair.value.text
 
 
 def _copied(facts: ScriptFacts, launch: Launch, path: str, head: str) -> bool:

@@ -198,7 +198,7 @@ _LISTENS = re.compile(
     r"(?P<jupyter>.*jupyter(-| )?(lab|notebook|server)?)|vllm|ollama|ray|tensorboard|streamlit"
     r"|mlflow|(redis|code|llama)-server|vllm\.entrypoints.*|sglang\.launch_server|http\.server"
 )
-_PORT = re.compile(r"(?:--(?:[\w.]*[._-])?port|-p)(?:=(.*))?")
+_PORT = re.compile(r"--(?:[\w.]*[._-])?port|-p")
 
 
 def _port_of_a_server(facts: ScriptFacts) -> Iterator[Violation]:
@@ -209,10 +209,9 @@ def _port_of_a_server(facts: ScriptFacts) -> Iterator[Violation]:
         own = run.own_words[1:]
         if known is None or run.command.captured or run.has("c"):
             continue
-        for word, following in zip(own, (*own[1:], None)):
-            match = _PORT.fullmatch(word.text)
-            value = match and (match[1] or (following and following.value) or "")
-            if not value or not re.fullmatch(r"[1-9]\d{2,4}", value):
+        for pair in run.pairs:
+            value = pair.value.value or ""
+            if not (_PORT.fullmatch(pair.name) and re.fullmatch(r"[1-9]\d{2,4}", value)):
                 continue
             tries = known["jupyter"] and not re.search(
                 r"port_retries[= ]0", " ".join(word.text for word in own)
@@ -221,7 +220,7 @@ def _port_of_a_server(facts: ScriptFacts) -> Iterator[Violation]:
             yield Violation(
                 f"port {value} is the same for every job: where two of them share a node, {ends}",
                 "derive it from the job: PORT=$((10000 + SLURM_JOB_ID % 20000))",
-                place=word.place,
+                place=pair.word.place,
                 severity=NOTE,
             )
             return
@@ -475,7 +474,7 @@ _THREADS = {
     "parallel": ("-j", "--jobs"),
 }
 _WORKERS = re.compile(
-    r"--(?:[a-z]+[_-](?=num))?(?:num|n)?[_-]?(?:dataloader_|data_)?(?:workers|cpus?|threads|jobs|procs?)(?:=(\d+))?"
+    r"--(?:[a-z]+[_-](?=num))?(?:num|n)?[_-]?(?:dataloader_|data_)?(?:workers|cpus?|threads|jobs|procs?)"
 )
 
 
@@ -487,26 +486,23 @@ def _told_of_threads(facts: ScriptFacts) -> Iterator[Violation]:
     for start in facts.starts:
         name = (start.launch.word.value or "").rpartition("/")[2]
         cores = plan.cpus_per_task if start.outer else plan.cores_per_node
-        named = re.compile(f"(?:{'|'.join(_THREADS.get(name, ('--',)))})=?(\\d+)?")
-        own, ranks = start.launch.own_words[1:], 1
-        for word, following in zip(own, (*own[1:], None)):
-            match = named.fullmatch(word.raw) or _WORKERS.fullmatch(word.raw)
-            text = (match and match[1]) or (following and following.value) or ""
-            if word.raw == "-ntmpi" and following is not None:
-                ranks = digits(following.value) or 1
-            if (
-                match is None
-                or not re.fullmatch(r"[1-9]\d{0,2}", text)
-                or int(text) * ranks <= cores
-            ):
+        named = re.compile(f"(?:{'|'.join(_THREADS.get(name, ('--',)))})(\\d+)?")
+        ranks = 1
+        for pair in start.launch.pairs:
+            joined = named.fullmatch(pair.name)
+            text = (joined and joined[1]) or pair.value.value or ""
+            if pair.name == "-ntmpi":
+                ranks = digits(text) or 1
+            asks = joined or _WORKERS.fullmatch(pair.name)
+            if not asks or not re.fullmatch(r"[1-9]\d{0,2}", text) or int(text) * ranks <= cores:
                 continue
             told, total = name in _THREADS, int(text) * ranks
-            what = "threads" if told else word.raw.partition("=")[0].lstrip("-")
+            what = "threads" if told else pair.name.lstrip("-")
             yield Violation(
                 f"{what} {total}, and {'the task' if start.outer else 'the job'} has "
                 f"{counted(cores, 'core')}: they take turns",
                 f"request #SBATCH --cpus-per-task={total}, or write {cores // ranks or 1}",
-                place=word.place,
+                place=pair.word.place,
                 severity=WARNING if told and total > 2 * cores else NOTE,
             )
             return

@@ -234,3 +234,17 @@ def test_what_the_grammar_reads_too_slowly_is_left_out(line: str) -> None:
     assert time.process_time() - began < 4
     assert read.left_out > 0 and "./b" not in {command.name for command in read.commands}
     assert read_shell("./a $B/c\n" * 2000).left_out == 0
+
+
+def test_a_word_has_its_value_behind_it() -> None:
+    (command,) = read_shell('train --lr=0.1 "--dir=$A/b" --gpus 2 a=1,b=$C --last').commands
+    (run,) = launches([command])
+    assert [(pair.name, pair.value.text, pair.value.value) for pair in run.pairs] == [
+        ("--lr", "0.1", "0.1"),
+        ("--dir", "$A/b", None),
+        ("--gpus", "2", "2"),
+        ("2", "a=1,b=$C", None),
+        ("a", "1", "1"),
+        ("b", "$C", None),
+        ("--last", "", ""),
+    ]

@@ -10,7 +10,7 @@ import click
 from neuronctl.errors import UsageError
 from neuronctl.files import open_named
 from neuronctl.launch import launchers
-from neuronctl.request.job import OPTIONS, Body
+from neuronctl.request.job import BY_NAME, OPTIONS, Body
 from neuronctl.request.options import Option
 from neuronctl.request.values import shell_text
 
@@ -59,7 +59,12 @@ class JobCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
         before = list(args)
         given = self._take_words(ctx, args)
-        rest = super().parse_args(ctx, args)
+        try:
+            rest = super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if any(param.name == "sbatch" for param in self.params):
+                _explain_option_of_sbatch(error.option_name)
+            raise
         for switch in given:
             if ctx.params.get(switch.name or "") is True:
                 ctx.params[switch.name or ""] = switch.word
@@ -112,6 +117,23 @@ class JobCommand(click.Command):
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
+
+
+def _explain_option_of_sbatch(name: str) -> None:
+    """Raise UsageError for an option that sbatch has, and no command here; else do nothing."""
+    from neuronctl.sbatch_options import NO_VALUE, SBATCH, GetoptError, getopt
+
+    try:
+        (given,), _ = getopt([name, ""], SBATCH)
+    except GetoptError:
+        return
+    option, words = given.known.long, f"{name} is an option of sbatch"
+    try:
+        BY_NAME["sbatch"].parse([option])
+    except ValueError as error:
+        raise UsageError(f"{words}: {error}") from None
+    value = "" if given.known.takes == NO_VALUE else "=VALUE"
+    raise UsageError(f"{words}, which gets it from --sbatch", f"--sbatch {option}{value}")
 
 
 class BatchCommand(JobCommand):

@@ -46,7 +46,8 @@ def command(
     If SCRIPT is a batch script, with #SBATCH lines, sbatch gets it unchanged, with ARGS; Slurm
     options given here override those of the script, and --monitor samples its job.
 
-    If no job is named, job.yaml in this directory is read, if that file is yours.
+    If no job is named, job.yaml in this directory is read, if that file is yours. ARGS alone, after
+    --, take the place of those in a job file.
 
     With --dry-run --json, the job is kept for three days as a plan with an id. --plan ID submits
     exactly that job, once, or refuses and says what has changed since: the program, a template, the

@@ -150,6 +150,10 @@ def _print(same: Sequence[JobStatus], evidence: JobEvidence, diagnosis: Diagnosi
             guess = " (not recorded; this is where sbatch puts it by default)"
         print_text(_wrap(f"{line.path}, {place}{guess}:", width, "  log    ", later))
         print_text(_wrap(line.text[:600], width, later, later), "bold")
+    elif evidence.unread and not evidence.log_guessed and not evidence.logs:
+        log = evidence.unread[0]
+        gone = " (deleted or moved since, or on another machine)" if log.missing else ""
+        print_text(_wrap(f"{log.path}: {log.problem}{gone}", width, "  log    ", later))
     elif evidence.log_guessed and same[0].ended and not evidence.logs:
         words = (
             "not known: there is no record of it, and no log where sbatch puts it by default (an "

@@ -193,15 +193,15 @@ def _launch_failure(evidence: JobEvidence) -> Diagnosis:
     status = evidence.status
     path = status.stdout or ""
     what = "failed before its script started: Slurm reported exit code 0:53"
-    if evidence.directory_problem:
-        cause = f"its log could not be opened: {evidence.directory_problem}"
+    if evidence.log_problem:
+        cause = f"its log could not be opened: {evidence.log_problem}"
     elif path and not evidence.log_guessed:
         cause = f"its log {path} could not be opened on the node"
     else:
         cause = "its log could not be opened: the directory is missing or you cannot write to it"
     remedy = (
         "create the log directory before you submit, on a file system that the nodes can see, and "
-        "name it without shell variables (#SBATCH lines do not expand them)"
+        "name the log shortly, without shell variables (#SBATCH lines do not expand them)"
     )
     return Diagnosis("log-directory", what, cause, remedy, certain=False)
 
@@ -299,6 +299,10 @@ def _failed(evidence: JobEvidence) -> Diagnosis:
     kind, cause, remedy = _CODES.get(code, ("exit-code", "", ""))
     if evidence.runs is not None and evidence.runs.over and found is None:
         remedy = _over(evidence, evidence.runs)
+    elif not cause and found is None and evidence.log_full:
+        kind, cause = "no-space", f"{evidence.log_problem}: what it wrote last is lost"
+        remedy = "free some space there, or write the log elsewhere with -o"
+        return Diagnosis(kind, what, cause, remedy, certain=False, line=line)
     elif not cause and line is not None:
         err = " --err" if line.path == status.stderr != status.stdout else ""
         remedy = (
@@ -307,6 +311,13 @@ def _failed(evidence: JobEvidence) -> Diagnosis:
             else "the end of its log matches no known error: read it with "
             f"'neuronctl logs {status.id}{err}'"
         )
+    elif not cause and code:
+        where = "its log has not a word of it"
+        if evidence.unread and not evidence.logs:
+            where = (
+                f"its log {evidence.unread[0].path} cannot be read: {evidence.unread[0].problem}"
+            )
+        remedy = f"{where}, so look up what {code} means in the program that ended with it"
     return Diagnosis(kind, what, cause, remedy, certain=not cause, line=line)
 
 

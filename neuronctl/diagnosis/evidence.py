@@ -31,22 +31,25 @@ class LogLine:
 class JobEvidence:
     """What is known about one job (or one array task).
 
-    canceller: login name, "you", or "" if unknown. logs: the logs that exist. log_guessed: their
-    path is not recorded. directory_problem: why the log's directory is not writable, as seen from
-    this machine. queue: for a pending job, the jobs of its partition. limit: the limit that it
-    waits for, with its figures. same_name: for a singleton, the jobs that it waits for. earlier:
-    its runs before a requeue, newest first. more_memory: how to request more memory on this
-    cluster. most_time: the partition's maximum in seconds. warned: whether a signal told it before
-    its limit. now: epoch seconds. stall: of the last run that --stall has ended; stalled: whether
-    that was the last of all. runs: of a job that goes on. checkpoint: what it is said to save.
+    canceller: login name, "you", or "" if unknown. logs: the logs that exist. unread: those that
+    cannot be read. log_guessed: their path is not recorded. log_problem: why a log cannot be
+    written now, as seen from this machine; log_full: because its file system is full. queue: for a
+    pending job, the jobs of its partition. limit: the limit that it waits for, with its figures.
+    same_name: for a singleton, the jobs that it waits for. earlier: its runs before a requeue,
+    newest first. more_memory: how to request more memory on this cluster. most_time: the
+    partition's maximum in seconds. warned: whether a signal told it before its limit. now: epoch
+    seconds. stall: of the last run that --stall has ended; stalled: whether that was the last of
+    all. runs: of a job that goes on. checkpoint: what it is said to save.
     """
 
     status: JobStatus
     now: int
     canceller: str = ""
     logs: Tuple[LogTail, ...] = ()
+    unread: Tuple[LogTail, ...] = ()
     log_guessed: bool = False
-    directory_problem: str = ""
+    log_problem: str = ""
+    log_full: bool = False
     queue: Tuple[PartitionJob, ...] = ()
     limit: Optional[Explained] = None
     same_name: Tuple[JobId, ...] = ()

@@ -22,7 +22,7 @@ from neuronctl.masking import Masker, secret_values
 from neuronctl.monitoring.stacks import Stall, read_stall
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_states import ENDED, PENDING, UNKNOWN
+from neuronctl.slurm.job_states import ENDED, GOOD, PENDING, UNKNOWN
 from neuronctl.slurm.limits import reasons
 from neuronctl.slurm.sacct import AccountingJob, sacct
 from neuronctl.slurm.squeue import PartitionJob, partition_queue, squeue
@@ -50,10 +50,11 @@ def examine(status: JobStatus) -> Tuple[JobEvidence, Diagnosis]:
 def gather(status: JobStatus) -> JobEvidence:
     """Read a job's logs; ask for its partition's queue or the limit that it waits for."""
     paths, guessed = _log_paths(status)
-    logs = []
+    logs, unread = [], []
     # Where a job never began, a log of that name is another job's.
     if (began(status) or status.state == UNKNOWN) and not is_launch_failure(status):
-        logs = [log for log in map(read_tail, paths) if not log.problem]
+        tails = [read_tail(path) for path in paths]
+        logs, unread = ([log for log in tails if bool(log.problem) == bad] for bad in (False, True))
         if _steps_may_fail(status):
             logs = list(without_failed_steps(logs))
     queue: Tuple[PartitionJob, ...] = ()
@@ -69,13 +70,18 @@ def gather(status: JobStatus) -> JobEvidence:
                 same_name = _same_name(status)
     stall = _stall(status) if began(status) else None
     runs = runs_of(status.record, status.id.task)
+    problem, full = "", False
+    if status.ended and status.state not in GOOD and not guessed:
+        problem, full = _log_problem(paths)
     return JobEvidence(
         status=status,
         now=int(time.time()),
         canceller=canceller(status),
         logs=tuple(logs),
+        unread=tuple(unread),
         log_guessed=guessed,
-        directory_problem="" if guessed else _directory_problem(paths),
+        log_problem=problem,
+        log_full=full,
         queue=queue,
         limit=limit,
         same_name=same_name,
@@ -170,11 +176,11 @@ def _log_paths(status: JobStatus) -> Tuple[List[str], bool]:
     return [path for path in dict.fromkeys((out, err)) if path and "%N" not in path], guessed
 
 
-def _directory_problem(paths: Sequence[str]) -> str:
-    for path in paths:
-        directory = os.path.dirname(path)
-        if not os.path.isdir(directory):
-            return f"there is no directory {directory}"
-        if not os.access(directory, os.W_OK | os.X_OK):
-            return f"the directory {directory} is not writable for you"
-    return ""
+def _log_problem(paths: Sequence[str]) -> Tuple[str, bool]:
+    """Why a log cannot be written, and whether its file system is full."""
+    from neuronctl.gate.local_facts import log_fault  # here: with all that plans a job
+    from neuronctl.rules.base import Kind
+    from neuronctl.rules.local_files import log_words
+
+    fault = next(filter(None, map(log_fault, paths)), None)
+    return ("", False) if fault is None else (log_words(fault), fault.kind == Kind.FULL)

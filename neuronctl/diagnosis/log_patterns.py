@@ -20,7 +20,8 @@ class LogPattern:
     """A well-known log line.
 
     kind: a keyword for --json. cause: completes "Likely cause: …". remedy: what to do. In cause and
-    remedy, ``{0}`` is the pattern's first group and ``{memory}`` is how to request more memory.
+    remedy, ``{0}`` is the pattern's first group and ``{memory}`` is how to request more memory;
+    ``{place}`` is the file and line that the lines before name.
     """
 
     kind: str
@@ -175,6 +176,13 @@ CAUSES: Tuple[LogPattern, ...] = (
         "bash cannot read the job's shell text: {0}",
         "look for an open quote, bracket, or block at or before that line; 'bash -n FILE' "
         "finds it before the job runs",
+    ),
+    _log_pattern(
+        "syntax",
+        r"^((?:Syntax|Indentation|Tab)Error: .+)",
+        "Python cannot read the program{place}: {0}",
+        "correct it; 'python -m py_compile FILE' finds it before the job runs. What is right in a "
+        "newer Python is an error in an older one",
     ),
     _log_pattern(
         "missing-file",
@@ -388,7 +396,7 @@ def _marks(lines: Sequence[str]) -> List[_Mark]:
         if known is not None and known.kind == "preflight" and not _ends_with(lines[index:]):
             known = None
         if known is not None:
-            found = known
+            found = replace(known, cause=known.cause.replace("{place}", _place(lines[:index])))
         elif found is not None:
             found = replace(found, consequence=True)
         elif index in ends:
@@ -482,6 +490,12 @@ def exception_lines(lines: Sequence[str]) -> FrozenSet[int]:
             broken[prefix] -= 1  # the line that seemed to end it was another process's
             open[prefix] = 1
     return frozenset(found)
+
+
+def _place(lines: Sequence[str]) -> str:
+    """The place in a file that Python names in the last of these lines."""
+    named = (re.match(r'\s*File "(.+)", line (\d+)', _plain(line)) for line in reversed(lines[-4:]))
+    return next((f" {found[1]}, line {found[2]}" for found in named if found), "")
 
 
 def _prefix(line: str) -> str:

@@ -23,12 +23,13 @@ _ESCAPES = r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-
 class LogTail:
     """The last lines of a file, without colors, with progress bars in their last state.
 
-    problem: why there is nothing to read, otherwise "".
+    problem: why there is nothing to read, otherwise "". missing: because there is no such file.
     """
 
     path: str
     lines: Tuple[str, ...] = ()
     problem: str = ""
+    missing: bool = False
 
 
 def read_tail(path: str, most: int = TAIL) -> LogTail:
@@ -39,7 +40,8 @@ def read_tail(path: str, most: int = TAIL) -> LogTail:
             file.seek(start)
             data = file.read(most)
     except (OSError, ValueError) as error:
-        return LogTail(path, problem=getattr(error, "strerror", None) or str(error))
+        problem = getattr(error, "strerror", None) or str(error)
+        return LogTail(path, problem=problem, missing=isinstance(error, FileNotFoundError))
     lines = text_lines(data)
     # The first line is incomplete; drop it unless it is the only one.
     return LogTail(path, lines[1:] if start and len(lines) > 1 else lines)

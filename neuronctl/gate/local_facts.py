@@ -390,13 +390,29 @@ def _log_fault(plan: JobPlan) -> Optional[Fault]:
         varies = "%" in made and re.search(r"%[0-9]*[AjJ]", made.replace("%%", ""))
         if varies and "\\" not in pattern:
             return Fault(Kind.NAMED_BY_ID, made)
-        if os.path.isdir(name):
-            return Fault(Kind.DIRECTORY, name)
-        if os.path.exists(name) and os.access(name, os.W_OK):
-            continue  # /dev/null, or a log that is written again
-        directory = os.path.dirname(name) or "."
-        if not os.path.isdir(directory):
-            return Fault(Kind.MISSING, directory)
+        fault = log_fault(name)
+        if fault is not None:
+            return fault
+    return None
+
+
+def log_fault(path: str) -> Optional[Fault]:
+    """Why a log cannot be written, as far as this machine can tell."""
+    if os.path.isdir(path):
+        return Fault(Kind.DIRECTORY, path)
+    if os.path.exists(path) and not os.path.isfile(path) and os.access(path, os.W_OK):
+        return None  # /dev/null
+    directory = os.path.dirname(path) or "."
+    if not os.path.isdir(directory):
+        return Fault(Kind.MISSING, directory)
+    if not (os.path.isfile(path) and os.access(path, os.W_OK)):  # else it is written again
         if not os.access(directory, os.W_OK | os.X_OK):
             return Fault(Kind.DENIED, os.path.abspath(directory))
+        length = len(os.fsencode(os.path.basename(path)))
+        most = os.pathconf(directory, "PC_NAME_MAX")
+        if length > most > 0:
+            return Fault(Kind.TOO_LONG, path, f"{length} bytes, and at most {most} are possible")
+    space = os.statvfs(directory)
+    if (space.f_blocks and not space.f_bavail) or (space.f_files and not space.f_favail):
+        return Fault(Kind.FULL, os.path.abspath(directory))
     return None

@@ -7,7 +7,7 @@ from typing import Iterator, Tuple
 
 from neuronctl.launch.environments import CONDA_PLACES
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
-from neuronctl.rules.base import Kind, RuleContext, Violation, rule
+from neuronctl.rules.base import Fault, Kind, RuleContext, Violation, rule
 from neuronctl.shell import quote
 from neuronctl.words import verb
 
@@ -99,25 +99,30 @@ def environment(context: RuleContext) -> Iterator[Violation]:
 @rule(ERROR, "NC411", "log file cannot be written", "of_machine", about="output error")
 def log(context: RuleContext) -> Iterator[Violation]:
     fault = context.local.log
-    if fault is None:
-        return
-    words, hint = {
-        Kind.NAMED_BY_ID: (
-            f"the log directory '{fault.path}' cannot exist yet: it is named after the job id",
-            "put the id into the file name, as in -o %x_%j.out",
-        ),
-        Kind.DIRECTORY: (f"the log file '{fault.path}' is a directory", "choose another with -o"),
-        Kind.MISSING: (
-            f"the log directory '{fault.path}' does not exist",
-            f"create it first: mkdir -p {quote(fault.path)}; or choose another with -o",
-        ),
-        Kind.DENIED: (
-            f"you cannot write to the log directory '{fault.path}'",
-            "choose another with -o",
-        ),
+    if fault is not None and fault.kind == Kind.FULL:
+        words = f"{log_words(fault)}; what the job writes would be lost"
+        yield Violation(words, "free some space there, or choose another with -o", severity=WARNING)
+    elif fault is not None:
+        hint = "choose another with -o"
+        if fault.kind == Kind.NAMED_BY_ID:
+            hint = "put the id into the file name, as in -o %x_%j.out"
+        elif fault.kind == Kind.MISSING:
+            hint = f"create it first: mkdir -p {quote(fault.path)}; or {hint}"
+        fails = "the job would fail at start (exit code 0:53), without a log"
+        yield Violation(f"{log_words(fault)}; {fails}", hint)
+
+
+def log_words(fault: Fault) -> str:
+    """Why a log cannot be written."""
+    return {
+        Kind.NAMED_BY_ID: f"the log directory '{fault.path}' cannot exist yet: it is named after "
+        "the job id",
+        Kind.DIRECTORY: f"the log file '{fault.path}' is a directory",
+        Kind.MISSING: f"the log directory '{fault.path}' does not exist",
+        Kind.DENIED: f"you cannot write to the log directory '{fault.path}'",
+        Kind.TOO_LONG: f"the name of the log file is too long: {fault.more}",
+        Kind.FULL: f"the file system of the log directory '{fault.path}' is full",
     }[fault.kind]
-    fails = "the job would fail at start (exit code 0:53), without a log"
-    yield Violation(f"{words}; {fails}", hint)
 
 
 @rule(ERROR, "NC413", "a secret that a snapshot would copy")

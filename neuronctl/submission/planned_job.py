@@ -141,7 +141,7 @@ def plan_job(
         from neuronctl.request.job_file import read_job_file
 
         layers.append(read_job_file(job_file))
-    elif find_job and not (words or body or steps):
+    elif find_job and (not words or _is_argument(words[0])) and not (body or steps):
         from neuronctl.request.job_file import JOB_FILE, own_job_file
 
         own = own_job_file()
@@ -157,6 +157,11 @@ def plan_job(
         named = any("use" in layer.values for layer in layers)
         layers = [recorded, *with_presets(layers, _defaults(tell).presets if named else {})]
     request = merged(layers, options)
+    if words and request.script is None:
+        raise UsageError(
+            f"'{words[0]}' is an argument, and no program is named that would receive it",
+            "name the program before it, or as 'script:' in a job file",
+        )
     if request.dependency is not None:
         request = replace(request, dependency=with_ids(request.dependency))
     if interactive:
@@ -259,8 +264,9 @@ def options_layer(
     """Parse options into a layer; raises UsageError.
 
     options: long option names, with ``_`` for ``-``, to a text, a boolean for a flag or a list of
-    texts; None and an empty list mean "not given". words: the program and its arguments. body:
-    shell text, steps: several programs, in place of the one.
+    texts; None and an empty list mean "not given". words: the program and its arguments, or only
+    arguments, for a program that is named elsewhere. body: shell text, steps: several programs, in
+    place of the one.
     """
     values: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
@@ -289,8 +295,10 @@ def options_layer(
     if words:
         refuse_other_dash(words[0])
         words = ["python", *words] if words[0] == "-m" else words
-        values["script"], values["args"] = _checked(words[0]), tuple(words[1:])
-        origins["script"] = origins["args"] = Origin(Source.ASKED, "SCRIPT")
+        if not _is_argument(words[0]):
+            values["script"], origins["script"] = _checked(words[0]), _TYPED
+            words = words[1:]
+        values["args"], origins["args"] = tuple(words), _TYPED
     text, file = (None, None) if body is None else (body.text, body.file)
     for name, given in (("body", text), ("text_file", file), ("steps", steps)):
         if given:
@@ -300,6 +308,14 @@ def options_layer(
     check_utf8(words)
     ask_for_samples(values, origins)
     return Layer(values, origins)
+
+
+_TYPED = Origin(Source.ASKED, "SCRIPT")
+
+
+def _is_argument(word: str) -> bool:
+    """Whether the first word behind the options is no program: its name would begin with a dash."""
+    return len(word) > 1 and word.startswith("-") and word != "-m"
 
 
 def check_utf8(words: Sequence[str]) -> None:

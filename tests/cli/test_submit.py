@@ -217,6 +217,36 @@ def test_job_yaml_of_this_directory_is_the_job_where_none_is_named(
     assert records()[0]["job_id"] == 4711
 
 
+def test_arguments_alone_are_for_the_program_of_the_job_file(run: Run, tmp_path: Path) -> None:
+    refused = run("generate", *ONE, "--", "--epochs", "60", code=2).stderr
+    assert "'--epochs' is an argument, and no program is named that would receive it" in refused
+    job = tmp_path / "job.yaml"
+    job.write_text("script: train.py\nargs: [--lr, 0.10]\n")
+    for named in ([], ["-f", "job.yaml"]):
+        shown = run("generate", *ONE, *named, "--", "--epochs", "60")
+        assert shown.stdout.endswith("\nexec python train.py --epochs 60\n")
+    job.write_text("run: true\n")
+    assert "is an argument" in run("generate", *ONE, "--", "--epochs", "60", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            "--hold",
+            "--hold is an option of sbatch, which gets it from --sbatch\n  hint: --sbatch hold",
+        ),
+        ("-H", "hint: --sbatch hold\n"),
+        ("--begin=now+1hour", "--begin is an option of sbatch, which gets it from --sbatch\n"),
+        ("-b", "hint: --sbatch begin=VALUE\n"),
+        ("--wrap", "--wrap is an option of sbatch: --wrap cannot be used in a job script: name"),
+        ("--holdon", "No such option"),
+    ],
+)
+def test_options_that_only_sbatch_has(run: Run, given: str, words: str) -> None:
+    assert words in run("submit", *ONE, given, "train.py", code=2).stderr
+
+
 def test_job_yaml_is_not_looked_at_where_a_job_is_named(run: Run, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("nonsense: 1\n")
     (tmp_path / "other.yaml").write_text("script: train.py\n")

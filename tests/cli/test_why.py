@@ -54,6 +54,18 @@ def test_forgotten_by_the_controller(run: Run, fake_slurm: FakeSlurm, tmp_path: 
     assert job["log"] == {"path": f"{tmp_path}/7.err", "line": "KeyError: 'x'", "from_end": 1}
 
 
+def test_a_log_that_is_gone(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    record(7, tmp_path)
+    fake_slurm.queue(queue_row("7", state="FAILED", name="train", exit=str(3 << 8)))
+    gone = " ".join(run("why", "7").stdout.split())
+    words = f"its log {tmp_path}/7.out cannot be read: No such file or directory, so look up what 3"
+    assert words in gone and "No such file or directory (deleted or moved since, or" in gone
+    assert f"log {tmp_path}/7.out: No such file" in gone
+    record(8, tmp_path, output=f"{tmp_path}/{'x' * 260}")
+    fake_slurm.queue(queue_row("8", state="FAILED", name="train", exit="53", nodes=""))
+    assert "too long: 260 bytes, and at most 255" in run("why", "8").stdout.replace("\n", " ")
+
+
 def test_more_memory_where_it_comes_with_the_cores(run: Run, fake_slurm: FakeSlurm) -> None:
     killed = {"state": "OUT_OF_MEMORY", "exit": "125"}
     fake_slurm.queue(queue_row("7", partition="amd_a100nv_8", **killed))

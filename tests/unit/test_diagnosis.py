@@ -43,7 +43,7 @@ def status(state: str, **given: Any) -> JobStatus:
     return JobStatus(state=state, **values)
 
 
-_EVIDENCE = ("directory_problem", "same_name", "runs", "checkpoint")
+_EVIDENCE = ("log_problem", "log_full", "unread", "same_name", "runs", "checkpoint")
 
 
 def evidence(state: str, *lines: str, now: int = 1000, **given: Any) -> JobEvidence:
@@ -126,8 +126,28 @@ def test_cancelled(given: Any, words: str) -> None:
 
 
 def test_log_directory() -> None:
-    made = diagnose(evidence("FAILED", exit=ExitCode(0, 53), directory_problem="there is no /x"))
+    made = diagnose(evidence("FAILED", exit=ExitCode(0, 53), log_problem="there is no /x"))
     assert made.kind == "log-directory" and "there is no /x" in made.cause and not made.certain
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "its log has not a word of it, so look up what 3 means in the program"),
+        (
+            {"unread": (LogTail("/s/7.out", problem="No such file or directory", missing=True),)},
+            "its log /s/7.out cannot be read: No such file or directory, so look up what 3 means",
+        ),
+        (
+            {"log_problem": "the file system of the log directory '/s' is full", "log_full": True},
+            "free some space there",
+        ),
+    ],
+)
+def test_an_end_that_no_log_tells_of(given: Any, words: str) -> None:
+    made = diagnose(evidence("FAILED", exit=ExitCode(3, 0), **given))
+    assert made.remedy.startswith(words) and made.what == "failed with exit code 3"
+    assert (made.kind == "no-space") == ("log_problem" in given)
 
 
 @pytest.mark.parametrize(
@@ -327,6 +347,10 @@ LINES = [
      "syntax", "cannot read the job's shell text: unexpected EOF"),
     (["slurm_script: line 9: syntax error near unexpected token `)'"], "syntax", "token `)'"),
     (["x.sh: line 9: syntax error: unexpected end of file"], "syntax", "end of file"),
+    (['  File "/s/train.py", line 3', "    def (", "        ^", "SyntaxError: invalid syntax"],
+     "syntax", "read the program /s/train.py, line 3: SyntaxError: invalid syntax"),
+    (["[rank1]: IndentationError: unexpected indent"], "syntax",
+     "read the program: IndentationError"),
     ([*TRACE, "KeyError: 'model'"], "exception", "exception"),
     ([*TRACE, "KeyError: 'LOCAL_RANK'"], "no-ranks", "needs LOCAL_RANK"),
     (

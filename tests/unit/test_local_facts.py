@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
+import types
 from pathlib import Path
 from typing import Any, Set, Tuple
 
@@ -280,6 +281,20 @@ def test_log_files(here: Path) -> None:
     (here / "train_1.out").mkdir()
     assert "the log file 'train_1.out' is a directory" in problem("NC411")
     assert problem("NC411", output="/dev/null") == ""
+    words = problem("NC411", output="x" * 260)
+    assert "too long: 260 bytes, and at most 255 are possible; the job would fail" in words
+
+
+def test_a_log_on_a_full_file_system(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = os.statvfs(here)
+    fields = {"f_blocks": 9, "f_bavail": 0, "f_files": 9, "f_favail": 9}
+    for full in (fields, {**fields, "f_bavail": 9, "f_favail": 0}):
+        monkeypatch.setattr(os, "statvfs", lambda path, full=full: types.SimpleNamespace(**full))
+        assert f"directory '{here}' is full; what the job writes" in problem("NC411")
+        assert problem("NC411", output="/dev/null") == ""
+    unknown = {**fields, "f_blocks": 0, "f_files": 0}  # of some file systems
+    monkeypatch.setattr(os, "statvfs", lambda path: types.SimpleNamespace(**unknown))
+    assert problem("NC411") == "" and room
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="nothing is closed to root")

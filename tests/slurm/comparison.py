@@ -137,7 +137,9 @@ class Comparison:
             try:
                 jobs = self._prepare(state)
                 rows = self._judge(asked, jobs)
-                for row in rows:
+                for words, row in zip(asked, rows):
+                    if _keeps_minutes(state):
+                        row.update(*self._judge([words], jobs))
                     self._put(row, ending)
                 self._end_all()
                 for row in rows:
@@ -336,6 +338,15 @@ def disagreement(row: Row) -> str:
         if row["started"] > at.timestamp():
             return "late start"
     return "" if _plain(reason) in named else "reason"
+
+
+def _keeps_minutes(state: State) -> bool:
+    """Whether what a request used counts against the next one.
+
+    Without a decay (PriorityType=priority/basic, Slurm 22.05), the QOS of a partition never gets
+    the minutes of an ended job back: priority_p_job_end() gives them to the job's own QOS alone.
+    """
+    return any("qos p_" in do and "RunMins" in do for do, _ in state.steps)
 
 
 def _as_script(words: Sequence[str]) -> str:

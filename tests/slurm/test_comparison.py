@@ -41,7 +41,11 @@ def test_in_random_states_slurm_does_what_was_said(
     numbers = range(states) if only is None else [only]
     print(f"--agreement-seed {seed} --agreement-states {states}")
     comparison = Comparison(wide)
-    rows = list(comparison.run(seed, numbers, REQUESTS))
+    rows = []
+    for row in comparison.run(seed, numbers, REQUESTS):
+        rows.append(row)
+        if row["wrong"]:  # hours may pass before the end: pytest -s shows it now
+            print(told(row), flush=True)
     wrong = [row for row in rows if row["wrong"]]
     wrong.sort(key=lambda row: WORST_FIRST.index(row["wrong"]))
     kinds = Counter(row["said"][0] for row in rows)

@@ -429,14 +429,17 @@ def _too_short(facts: ScriptFacts, given: GivenOption) -> Iterator[Violation]:
     except ValueError:
         return
     tries = [facts.header.value(name) or "" for name in ("job-name", "partition", "qos")]
-    if seconds != 60 or any(map(_TRIES.match, tries)):
+    # As days and nights have hours, and few people count minutes.
+    hours = re.fullmatch("24|36|48|72|96|168", given.value or "")
+    alone = re.fullmatch("[1-4]", given.value or "")
+    if not (0 < seconds <= 120 or alone or hours) or any(map(_TRIES.match, tries)):
         return
     builds = [
         command
         for command in facts.shell.calls("make", "cmake", "pip", "conda", "mamba")
         if command.sure and command.arguments[:1] not in (("activate",), ("list",), ("info",))
     ]
-    for command in builds[:1]:
+    for command in builds[:1] if seconds == 60 else ():
         yield Violation(
             f"--time={given.value} is {duration(seconds)}: {command.name} hardly ends in it",
             "write what it needs: 5:00:00 for hours",
@@ -450,10 +453,16 @@ def _too_short(facts: ScriptFacts, given: GivenOption) -> Iterator[Violation]:
         ]
         if run.command.captured or not _TRAINS.fullmatch(name) or any(map(_TRIES.match, words)):
             continue
+        unit = f"{given.value}:00:00" if hours or alone else "5:00:00"
         yield Violation(
-            f"--time={given.value} is {duration(seconds)}: {name} hardly starts in it",
-            "write what it needs: 5:00:00 for hours",
+            f"--time={given.value} is minutes, {duration(seconds)} for {name}"
+            if hours
+            else f"--time={given.value} is {duration(seconds)}: {name} hardly starts in it",
+            f"if hours are meant, write {unit}"
+            if hours or alone
+            else f"write what it needs: {unit} for hours",
             place=given.place,
+            severity=NOTE if seconds > 60 and not (hours or alone) else None,
         )
         return
 

@@ -35,6 +35,64 @@ def launcher_in_launcher(facts: ScriptFacts) -> Iterator[Violation]:
             message = _nested(facts, outer, inner)
             if message:
                 yield Violation(message[0], message[1], place=inner.place)
+            elif facts.times(outer) == (facts.plan and facts.plan.nodes, 1):
+                yield from _no_meeting(facts, outer, inner)
+
+
+def _no_meeting(facts: ScriptFacts, outer: Launch, launch: Launch) -> Iterator[Violation]:
+    """A torchrun for several nodes that is not told where they meet, or which of them it is.
+
+    Source: torch/distributed/run.py (2.9): without --rdzv-backend, it is "static", where each node
+    has the rank 0 unless --node-rank says another, and meets at 127.0.0.1 unless told otherwise.
+    """
+    own = launch.launcher
+    if not (own.endpoint and launch.certain and launch.has(*own.nodes)) or "PET_" in facts.text:
+        return
+    several = facts.plan is not None and facts.plan.nodes > 1
+    if not several or launch.has("standalone") or launch.count(*own.nodes) == 1:
+        return
+    backend = launch.options.get("rdzv_backend", "static")
+    ranked, addressed = backend != "static", launch.has(*own.address)
+    told = launch.has(*own.endpoint) or (addressed and not ranked)
+    if told and (ranked or launch.has(*own.node_rank) or launch.has("rdzv_conf")):
+        return
+    # What text for another shell says may be read in part.
+    words = " ".join(word.raw for word in outer.command.words)
+    if not told and re.search(f"endpoint|{'@' if addressed else 'master.addr'}", words):
+        return
+    effect = "each takes itself for the first"
+    if not told:
+        effect = "each waits at an address of its own"
+    if addressed and not told:
+        effect += f", as {backend} takes no notice of --master-addr"
+    yield Violation(
+        f"{launch.kind} is started on {facts.plan.nodes if facts.plan else 0} nodes, and nothing "
+        f"tells it {'which of them it is' if told else 'where they meet'}: {effect}",
+        f"add {_to_meet(facts, launch)}",
+        place=launch.place,
+        severity=WARNING if told else None,
+    )
+
+
+def _to_meet(facts: ScriptFacts, launch: Launch) -> str:
+    """The options that a launcher of one node's processes lacks on several."""
+    own, words = launch.launcher, []
+    names = [f"--{name}".replace("_", "-") for name in own.joins]
+    if names and not launch.has(own.joins[0]):
+        words.append(f'{names[0]}="$SLURM_NNODES"')
+    if not own.endpoint:
+        return " and ".join([*words, *names[1:2]])
+    if launch.has(*own.endpoint) or launch.options.get("rdzv_backend", "static") == "static":
+        words.append("--rdzv-backend=c10d")
+    if launch.has(*own.endpoint):
+        return " ".join(words)
+    if facts.shell.assigned("MASTER_ADDR") and facts.shell.assigned("MASTER_PORT"):
+        return " ".join([*words, '--rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT"'])
+    words.append('--rdzv-endpoint="$FIRST"')
+    return (
+        " ".join(words)
+        + ", and before it export FIRST=$(hostname):$((10000 + SLURM_JOB_ID % 20000))"
+    )
 
 
 def _nested(facts: ScriptFacts, outer: Launch, inner: Launch) -> Optional[Tuple[str, str]]:
@@ -78,12 +136,11 @@ def _nested(facts: ScriptFacts, outer: Launch, inner: Launch) -> Optional[Tuple[
             "node: they do not train together",
             f'write --{min(counts)}="$SLURM_NNODES"',
         )
-    if not inner.has(*inner.launcher.joins):
-        options = [f"--{name}".replace("_", "-") for name in inner.launcher.joins[:2]]
+    if not inner.has(*inner.launcher.joins) and inner.certain:
         return (
             f"{inner.kind} is started on {nodes} nodes, and nothing tells it of the others: "
             f"{nodes} separate trainings",
-            f"add {' and '.join(options)}" if inner.launcher.endpoint else "name the nodes",
+            f"add {_to_meet(facts, inner)}" if inner.launcher.endpoint else "name the nodes",
         )
     return None
 
@@ -626,12 +683,11 @@ def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
         if count is not None and waits:
             effect = f"it waits for {counted(count - 1, 'more node')}, on which nothing starts"
         srun = next((other.once_per_node for other in every() if other.name == "srun"), "srun")
-        names = launch.launcher.joins[:2] or launch.launcher.places[1:2]
-        joins = [f"--{name}".replace("_", "-") for name in names]
-        needs = "" if launch.has(*launch.launcher.joins) else f", with {' and '.join(joins)}"
-        each = f"start it on each: {srun} {launch.kind} …{needs}"
+        needs = _to_meet(facts, launch)
+        each = f"start it on each: {srun} {launch.kind} …" + (f", with {needs}" if needs else "")
         if not asks:
-            each = f"name the nodes with {joins[0]}"
+            names = launch.launcher.joins or launch.launcher.places[1:]
+            each = f"name the nodes with --{names[0]}".replace("_", "-")
         yield Violation(
             f"{launch.kind} starts once, on the first node of {plan.nodes}: {effect}",
             f"{each}; or request --nodes=1",
@@ -699,6 +755,8 @@ def cores_of_tasks(facts: ScriptFacts) -> Iterator[Violation]:
         if "none" in launch.options.get("cpu_bind", ""):
             continue
         what = [inner for inner in launch.below() if inner.kind != SHELL]
+        if facts.times(launch) == (1, 1) and _in_container(launch):
+            continue  # it has the whole job, and an image's defaults
         if what and not is_trifle(what[0]):
             edits: Tuple[Edit, ...] = ()
             line = facts.lines[launch.place.line - 1]
@@ -713,6 +771,14 @@ def cores_of_tasks(facts: ScriptFacts) -> Iterator[Violation]:
                 place=launch.place,
                 edits=edits,
             )
+
+
+def _in_container(launch: Launch) -> bool:
+    """Whether srun starts a container, by itself (Pyxis) or by Singularity or Apptainer."""
+    return any(
+        word.basename in CONTAINERS or word.raw.startswith(("--container", "--image"))
+        for word in launch.command.words
+    )
 
 
 @script_rule(WARNING, "NC627", "step that waits for another")

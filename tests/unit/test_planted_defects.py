@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import List, Tuple
 
@@ -128,7 +129,11 @@ DEFECTS: List[Tuple[str, str, str]] = [
     ("NC624", ONE_EACH, 'C="torchrun --nproc_per_node 4 $A t.py"\neval "$C"@@'),
     ("NC624", ONE_EACH, 'C=(torchrun --nproc_per_node 4)\nC+=(t.py)\n"${C[@]}"@@'),
     # A rank that comes by another variable.
-    ("NC631", ONE_EACH, "R=$SLURM_NODEID\nsrun torchrun --nnodes 3 --node_rank $R t.py@@"),
+    (
+        "NC631",
+        ONE_EACH,
+        "R=$SLURM_NODEID\nsrun torchrun --nnodes 3 --master_addr=$H --node_rank $R t.py@@",
+    ),
     ("NC631", ONE_EACH, 'R=$SLURM_NODEID\nC="python t.py $R"\nsrun bash -c "$C"@@'),
     ("NC631", NODES, "R=$((SLURM_NODEID * 4))\nsrun python t.py --from=$R@@"),
     ("NC644", ONE_EACH, "MASTER_ADDR=$(hostname)@@\necho $MASTER_ADDR\nsrun python t.py"),
@@ -337,6 +342,17 @@ DEFECTS += [
     ("NC660", GPU, "python t.py --out $out@@\nout=results"),
     ("NC660", GPU, "log=$out/log@@\nout=results\npython t.py $out $log"),
     ("NC665", GPU, "load module cuda@@\npython t.py"),
+    ("NC621", ONE_EACH, "srun torchrun --nnodes=3 --nproc_per_node 4 t.py@@"),
+    ("NC621", ONE_EACH, "srun torchrun --nnodes=$SLURM_NNODES --rdzv-backend=c10d t.py@@"),
+    ("NC621", ONE_EACH, "srun torchrun --nnodes=3 --master_addr=$H --master_port=$P t.py@@"),
+    ("NC621", ONE_EACH, "srun torchrun --nnodes=3 --rdzv_endpoint=$H:$P t.py@@"),
+    (
+        "NC621",
+        ONE_EACH,
+        "srun bash -c 'torchrun --nnodes=3 --node_rank=$SLURM_NODEID t.py'@@",
+    ),
+    ("NC612", f"{GPU}\n#SBATCH -t 2@@", "python train.py"),
+    ("NC612", f"{GPU}\n#SBATCH --time=48@@", "srun python -m finetune"),
     ("NC621", ONE_EACH, "srun torchrun --nproc_per_node 4 --rdzv_endpoint=$H:1 t.py@@"),
     ("NC624", ONE_EACH, "h=$(srun -N1 -n1 hostname)\npython t.py --host $h@@"),
     ("NC633", GPUS, "CUDA_VISIBLE_DEVICES=1 python t.py@@\nCUDA_VISIBLE_DEVICES=1 python u.py"),
@@ -436,6 +452,22 @@ DEFECTS += [
 # (code that must not be found, directives, commands): right, and almost one of the above.
 RIGHT: List[Tuple[str, str, str]] = [
     ("NC612", "#SBATCH -p cpu -N 1 -n 64 --mem-per-cpu=1", "srun ./x"),
+    ("NC612", f"{GPU} -t 5", "python train.py"),
+    ("NC612", f"{GPU} --time=48", "python evaluate.py"),
+    ("NC612", f"{GPU} --time=120", "python train.py"),
+    ("NC612", f"{GPU} --time=0", "python train.py"),
+    ("NC621", ONE_EACH, "srun torchrun --nnodes=3 --rdzv-backend=c10d --rdzv-endpoint=$H t.py"),
+    (
+        "NC621",
+        ONE_EACH,
+        "srun bash -c 'torchrun --nnodes=3 --node_rank=$SLURM_NODEID --master_addr=$H t.py'",
+    ),
+    ("NC621", ONE_EACH, "export PET_RDZV_ENDPOINT=$H:1\nsrun torchrun --nnodes=3 t.py"),
+    ("NC621", ONE_EACH, "srun torchrun $MEET --nnodes=3 t.py"),
+    ("NC621", ONE_EACH, "srun torchrun --nnodes=1 t.py"),
+    ("NC315", "#SBATCH -p gpu -N 2 --gpus=1 --gpus-per-node=1", "srun python t.py"),
+    ("NC626", f"{GPU} -c 8", "srun apptainer exec --nv x.sif python t.py"),
+    ("NC626", f"{GPU} -c 8", "srun --container-image=x.sqsh python t.py"),
     ("NC624", ONE_EACH, "srun ./scripts/train.sh"),
     ("NC624", ONE_EACH, "./prepare.sh\n./train.sh"),
     ("NC624", TWO, "module load parsl\npython workflow.py"),
@@ -936,3 +968,27 @@ def test_a_here_document_for_sbatch(
     findings = judge_text("job.sh", text, small, small.clusters["small"]).findings
     lines = [one.place.line for one in findings if one.finding.code == "NC631"]
     assert lines == ([found] if found and not before and not quoted else [])
+
+
+@pytest.mark.parametrize(
+    "run", ["torchrun --nproc_per_node=4 t.py", "torchrun --nnodes=3 --nproc_per_node=4 t.py"]
+)
+@pytest.mark.parametrize("srun", ["", 'srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 '])
+def test_the_hint_for_a_torchrun_on_several_nodes_is_a_line_that_works(
+    run: str, srun: str, small: Catalog
+) -> None:
+    def said(commands: str) -> List[str]:
+        text = f"#!/bin/bash -l\n{ONE_EACH}\n{commands}\n"
+        return [
+            one.finding.hint
+            for one in judge_text("job.sh", text, small, small.clusters["small"]).findings
+            if one.finding.code in ("NC621", "NC622", "NC624", "NC632", "NC642")
+        ]
+
+    (hint,) = said(f"{srun}{run}")
+    options = re.search("--(nnodes|rdzv)[^,]*", hint)
+    before = re.search(r"export FIRST=[^;]*", hint)
+    assert options and before
+    (program, *rest) = run.split()
+    line = f'srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 {program} {options[0]} '
+    assert said(f"{before[0]}\n{line}{' '.join(rest)}") == []

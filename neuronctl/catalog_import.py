@@ -87,8 +87,8 @@ def catalog_text(limits: ClusterFigures, date: str, below: Sequence[Catalog] = (
     head = [
         f"Drafted by 'neuronctl catalog import' from Slurm on {date}. Review it.",
         "Add what Slurm does not report: required comments, submit directories, modules,",
-        "containers. Check it with 'neuronctl catalog check FILE'. docs/reference/catalog.md",
-        "describes every key.",
+        "containers. Check it with 'neuronctl catalog check FILE'. 'neuronctl help",
+        "reference/catalog' describes every key.",
     ]
     entries = [Entry("default_cluster", name), Entry("clusters", {name: cluster})]
     return write(entries, above=[*head, *remarks])

@@ -13,6 +13,7 @@ import io
 import os
 import re
 import stat
+import time
 from typing import Any, BinaryIO, Iterator, Optional, TypeVar, Union
 
 T = TypeVar("T")
@@ -88,6 +89,30 @@ def lock_private(path: str) -> Optional[int]:
         os.close(file)
         raise
     return file
+
+
+_PATIENCE = 5.0  # seconds
+
+
+@contextlib.contextmanager
+def alone(path: str) -> Iterator[None]:
+    """Hold the lock at ``path`` in the block, where its file system allows one.
+
+    Raises OSError where another process of the user's holds it for seconds.
+    """
+    end, lock = time.monotonic() + _PATIENCE, None
+    with contextlib.suppress(OSError):
+        while (lock := lock_private(path)) is None and time.monotonic() < end:
+            time.sleep(0.02)
+        if lock is None:
+            end = 0
+    if not end:
+        raise OSError(errno.EBUSY, "another command changes it")
+    try:
+        yield
+    finally:
+        if lock is not None:
+            os.close(lock)
 
 
 @contextlib.contextmanager

@@ -8,9 +8,10 @@ from typing import Optional, Tuple
 
 import click
 
+from neuronctl.cli.jobs import running
 from neuronctl.errors import UsageError
 from neuronctl.slurm.process import run_interactive
-from neuronctl.tracking.lookup import nodes_of, running_job
+from neuronctl.tracking.lookup import nodes_of
 
 
 @click.command("attach", context_settings={"allow_interspersed_args": False})
@@ -27,7 +28,7 @@ def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:
     from neuronctl.shell import positional
     from neuronctl.slurm.srun import overlap_argv
 
-    status = running_job(job)
+    status = running(job)
     nodes = nodes_of(status)
     if node is not None and node not in nodes:
         raise UsageError(f"job {status.id} is not on {node}", f"its nodes: {', '.join(nodes)}")

@@ -11,6 +11,7 @@ import click
 from neuronctl import slow
 from neuronctl.batchscript.script_file import read_file, shown_name
 from neuronctl.cli.job_options import catalog_option, job_options
+from neuronctl.cli.say import notify
 from neuronctl.console import print_line, print_text, printable
 from neuronctl.errors import PolicyError, UsageError, did_you_mean
 from neuronctl.masking import MASK, Masker
@@ -106,6 +107,9 @@ def command(
     elif starts:
         for script in checked:
             _print_starts(script)
+        for script in checked:
+            if script.has_errors:
+                notify(f"{script.name} has errors; without --starts, check shows them")
     elif checked:
         _print(checked)
     return _exit_code(checked, unread)
@@ -147,7 +151,7 @@ def _fix(
     missing: the parts of a comment that no option gives, each with a value that it may have.
     """
     from neuronctl.batchscript.edits import unified_diff
-    from neuronctl.cli.say import notify, print_script
+    from neuronctl.cli.say import print_script
     from neuronctl.files import rewrite
     from neuronctl.submission.judged_script import mended
 

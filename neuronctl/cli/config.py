@@ -100,8 +100,9 @@ def unset(project: bool, keys: Tuple[str, ...]) -> None:
     parts = (key.rpartition(".") for key in keys)
     names: List[str] = [preset + dot + known_key(name).long for preset, dot, name in parts]
     file = PROJECT_CONFIG if project else defaults_file()
-    change(dict.fromkeys(names), file)
-    notify(f"{', '.join(names)} removed from {file}")
+    removed = change(dict.fromkeys(names), file)
+    for name in names:
+        notify(f"{name} removed from {file}" if name in removed else f"{name} is not set in {file}")
 
 
 @command.command()

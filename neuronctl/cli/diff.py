@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Dict, List, Optional
+from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
 import click
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _MOST = 40
 """So many differences of the environments are shown."""
+
+_HELPERS = "# ---- Helpers, the same in every script of this kind"
+"""The line of templates/helpers.j2 below which nothing is the user's."""
 
 
 @click.command("diff")
@@ -58,6 +61,12 @@ def command(job: str, other: Optional[str], as_json: bool) -> None:
         other_name, script = other, _read(other)
     notify(*store.warnings)
     lines = recorded.text_diff(first.draft.script, script, name, other_name)
+    different = bool(lines)
+    if lines and not as_json:
+        (before, its), (after, others) = map(_parts, (first.draft.script, script))
+        lines = recorded.text_diff(before, after, name, other_name)
+        if its != others:
+            notify("neuronctl's own functions in the scripts differ too; --json has how")
     if as_json:
         names = {"first": name, "second": other_name}
         changes = {"plan": _data(values), "script": lines, "environment": _data(ran_with)}
@@ -71,7 +80,7 @@ def command(job: str, other: Optional[str], as_json: bool) -> None:
             print_line()
         print_diff(lines)
     if ran_with:
-        if values or lines:
+        if values or different:
             print_line()
         else:
             print_line(f"{name} and {other_name} have the same plan and script, but ran with")
@@ -79,8 +88,14 @@ def command(job: str, other: Optional[str], as_json: bool) -> None:
         print_table(headers, ran_with[:_MOST])
         if len(ran_with) > _MOST:
             print_line(f"and {len(ran_with) - _MOST} more; --json has them all")
-    if not values and not lines and not ran_with:
+    if not values and not different and not ran_with:
         print_line(f"{name} and {other_name} do not differ")
+
+
+def _parts(script: str) -> Tuple[str, str]:
+    """A script up to the functions that neuronctl adds, and these."""
+    own, line, helpers = script.partition(_HELPERS)
+    return own, line + helpers
 
 
 def _data(changes: List[recorded.Change]) -> List[Dict[str, Optional[str]]]:

@@ -22,6 +22,7 @@ from neuronctl.cli.say import notify, print_script
 from neuronctl.console import printable
 from neuronctl.errors import JobFileError, PolicyError, UsageError, did_you_mean
 from neuronctl.files import open_regular
+from neuronctl.frozen import replace
 from neuronctl.paths import defaults_file
 from neuronctl.request.job import OPTIONS, JobRequest
 from neuronctl.request.job_file import JOB_FILE, configuration, own_job_file
@@ -99,10 +100,12 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
         tell=notify,
     )
     judged = planned.judge(fresh=True)
-    job_output.show_findings(judged)
     change = ""
-    if any(finding.code == _COPIES for finding in judged.findings):
-        change = _show_distributed(planned.plan.request, "neuronctl submit" if exists else "")
+    for copies in (finding for finding in judged.findings if finding.code == _COPIES):
+        then = "neuronctl submit" if exists else ""
+        change = _show_distributed(planned.plan.request, copies.message, then)
+    others = tuple(finding for finding in judged.findings if finding.code != _COPIES or not change)
+    job_output.show_findings(replace(judged, findings=others))
     if exists:
         raise PolicyError(f"'{JOB_FILE}' stays as it is", change) if change else there
     if judged.errors and change and all(finding.code == _COPIES for finding in judged.errors):
@@ -157,11 +160,11 @@ class _Questions:
         return answer
 
 
-def _show_distributed(request: JobRequest, then: str) -> str:
+def _show_distributed(request: JobRequest, why: str, then: str) -> str:
     """Print the change that makes one training of a program for one GPU, where it is known.
 
-    then: what to type after it, unless that is this command again. Returns what to do; "" where
-    the change is not known.
+    why: what happens without it. then: what to type after it, unless that is this command again.
+    Returns what to do; "" where the change is not known.
     """
     import difflib
     import io
@@ -184,6 +187,7 @@ def _show_distributed(request: JobRequest, then: str) -> str:
     diff = "".join(line if line.endswith("\n") else line + without_end for line in lines)
     print_script(diff, "diff")
     notify(
+        f"{_COPIES}: {why}",
         "this change makes it one training on all GPUs",
         *(f"by hand: {what}" for what in change.by_hand),
         "each process takes batches of its own: one step sees as many samples as all of them "

@@ -68,7 +68,7 @@ class TerminalReporter:
 
     def judged(self, judged: JudgedJob) -> None:
         """Say what was found, and with ``--explain`` what was decided."""
-        show_choice(judged.choice)
+        show_choice(judged.choice, explain=self._explain)
         if self._explain:
             # On standard error: the script may go into a file.
             print_decisions(judged.decisions, sys.stderr)
@@ -165,8 +165,11 @@ def print_unplaced(error: NoPartitionError) -> None:
     print_json("neuronctl.submit/1", submission_data(draft, judged, None, verdict))
 
 
-def show_choice(choice: Optional[Choice]) -> None:
-    """Say which partition ``-p auto`` takes and why, and why not the others."""
+def show_choice(choice: Optional[Choice], *, explain: bool) -> None:
+    """Say which partition ``-p auto`` takes and why, and why not the others.
+
+    explain: also those that are in the catalog only.
+    """
     absent = []
     for number, candidate in enumerate(() if choice is None else choice.candidates):
         if [refusal.code for refusal in candidate.refusals] == [_NO_PARTITION]:
@@ -177,7 +180,7 @@ def show_choice(choice: Optional[Choice]) -> None:
             say(f"  next best: {_candidate(candidate)}")
         else:
             notify(f"-p auto takes {_candidate(candidate)}")
-    if absent:
+    if absent and explain:
         say(f"  excluded, because this Slurm does not have them: {', '.join(absent)}")
 
 

@@ -11,6 +11,7 @@ from neuronctl.slurm.job_states import STATES
 
 if TYPE_CHECKING:
     from neuronctl.records.store import JobRecord, RecordStore
+    from neuronctl.tracking.job_status import JobStatus
     from neuronctl.tracking.lookup import Found
 
 
@@ -26,6 +27,16 @@ def one_job(word: str, store: RecordStore) -> JobId:
     found = newest(word, store)
     notify(f"{word} is job {found}, the newest of that name")
     return found
+
+
+def running(word: str) -> JobStatus:
+    """As ``lookup.running_job``; says which job a name stands for."""
+    from neuronctl.tracking.lookup import is_name, running_job
+
+    status = running_job(word)
+    if is_name(word):
+        notify(f"{word} is job {status.id}")
+    return status
 
 
 def recorded_job(word: str, store: RecordStore) -> JobRecord:

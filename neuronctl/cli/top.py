@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, List, Optional, Sequence
 
 import click
 
+from neuronctl.cli.jobs import running
 from neuronctl.cli.say import notify
 from neuronctl.console import Column, print_json, print_line, print_table
 from neuronctl.frozen import asdict
@@ -26,9 +27,9 @@ def command(job: str, as_json: bool) -> None:
     busiest processes there.
     """
     from neuronctl.slurm.srun import read_node_usage
-    from neuronctl.tracking.lookup import nodes_of, running_job
+    from neuronctl.tracking.lookup import nodes_of
 
-    status = running_job(job)
+    status = running(job)
     nodes = nodes_of(status)
     usages = read_node_usage(status.job_id, nodes)
     silent = sorted(set(nodes) - {usage.node for usage in usages})

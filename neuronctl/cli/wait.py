@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Optional, Tuple
+from typing import List, Optional, Tuple
 
 import click
 
 from neuronctl.cli.jobs import one_job
 from neuronctl.cli.say import hint_at_why, notify
 from neuronctl.console import print_json, print_line
-from neuronctl.errors import TIMED_OUT, UsageError
+from neuronctl.errors import TIMED_OUT, NeuronctlError, UsageError
 from neuronctl.units import parse_timeout
 
 
@@ -36,10 +36,10 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
     except ValueError as error:
         raise UsageError(f"--timeout: {error}") from None
     store = RecordStore.default()
-    ids = dict.fromkeys(one_job(word, store) for word in jobs)
-    watches = [JobWatch(job) for job in ids]
-    late = None
+    watches: List[JobWatch] = []
+    late = failed = None
     try:
+        watches = [JobWatch(job) for job in dict.fromkeys(one_job(word, store) for word in jobs)]
         wait_for(
             watches,
             any_of_them=any_of_them,
@@ -49,6 +49,8 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
         )
     except TimeoutError as error:
         late = str(error)
+    except NeuronctlError as error:
+        failed = error  # what is known of the others is printed first
     ended = [watch for watch in watches if watch.ended]
     if as_json:
         from neuronctl.cli.json_data import status_data
@@ -63,6 +65,8 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
             for watch in watches
         ]
         print_json("neuronctl.wait/1", {"timed_out": late is not None, "waited_for": rows})
+    if failed is not None:
+        raise failed
     if late is not None:
         notify(late)
         return TIMED_OUT

@@ -40,7 +40,7 @@ def reported(name: str, directories: Sequence[str]) -> Iterator[None]:
     except jinja2.UndefinedError as error:
         raise TemplateError(
             f"{_place(error, directories)}: {error}",
-            "what a template may use is listed in docs/reference/templates.md",
+            "'neuronctl help templates' lists what a template may use",
         ) from None
     except (jinja2.TemplateError, *_OF_EXPRESSIONS) as error:
         words = _WORDS.get(type(error), str(error))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import JobFileError, UsageError, did_you_mean
-from neuronctl.files import rewrite, write_private, write_whole
+from neuronctl.files import alone, rewrite, write_private, write_whole
 from neuronctl.frozen import dataclass
-from neuronctl.paths import PROJECT_CONFIG, present
+from neuronctl.paths import PROJECT_CONFIG, present, state_dir
 from neuronctl.request.job import BY_NAME, find
 from neuronctl.request.job_file import PRESETS, configuration, has_keys, parse_config, used_files
 from neuronctl.request.options import Option
@@ -118,32 +119,41 @@ def _data(text: str, file: str) -> Mapping[str, Any]:
     return yamlfile.parse(text, file, JobFileError).data if has_keys(text) else {}
 
 
-def change(changes: Mapping[str, Any], file: str) -> None:
+def change(changes: Mapping[str, Any], file: str) -> List[str]:
     """Set keys of a configuration to values, or remove those whose value is None.
 
     ``big.time`` is a key of the preset ``big``, which is made, and removed with its last key.
-    Raises JobFileError where the file, or what it would become, is not what neuronctl reads.
+    Returns the keys that were not so before. Raises JobFileError where the file, or what it would
+    become, is not what neuronctl reads.
     """
+    try:
+        with alone(os.path.join(state_dir(), "config.lock")):
+            return _change(changes, file)
+    except OSError as error:
+        raise UsageError(f"cannot write {file}: {error.strerror}") from None
+
+
+def _change(changes: Mapping[str, Any], file: str) -> List[str]:
     before = content(file)
-    after = before
+    after, changed = before, []
     for key, value in changes.items():
+        old = after
         if "." in key:
             after = _changed(after, file, PRESETS, _with_key(after, file, key, value))
         else:
             after = _changed(after, file, key, value)
+        changed += [key] if after != old else []
     if has_keys(after):
         parse_config(after, file)
     if after == before:
-        return
-    try:
-        if present(file):
-            rewrite(file, before.encode(), after.encode())
-        elif file == PROJECT_CONFIG:  # in a directory that need not be private
-            write_whole(file, after)
-        else:
-            write_private(file, after)
-    except OSError as error:
-        raise UsageError(f"cannot write {file}: {error.strerror}") from None
+        return changed
+    if present(file):
+        rewrite(file, before.encode(), after.encode())
+    elif file == PROJECT_CONFIG:  # in a directory that need not be private
+        write_whole(file, after)
+    else:
+        write_private(file, after)
+    return changed
 
 
 def _with_key(text: str, file: str, key: str, value: Optional[object]) -> Optional[object]:

@@ -184,8 +184,8 @@ def copies(context: RuleContext) -> Iterator[Violation]:
     yield Violation(
         f"{plan.starts}, and {words}: {plan.processes} copies would do the same and overwrite each "
         "other's files",
-        f"make it distributed{change} (docs/tutorial/first-multi-node-training.md explains it "
-        f"under 'From one GPU to several'); or request {once}; if this is meant: --launcher "
+        f"make it distributed{change} ('neuronctl help first-multi-node-training from one GPU to "
+        f"several' explains it); or request {once}; if this is meant: --launcher "
         f"{plan.launcher.name}",
         # Somebody who counts tasks, or runs other lines before, may know better.
         severity=None if alone and not (tasks or request.setup or request.setup_first) else WARNING,

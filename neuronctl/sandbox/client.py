@@ -87,7 +87,7 @@ def up(layout: Layout, view: View) -> Tuple[Running, bool]:
     """Start the sandbox, or find it running; the second value is True if this call started it.
 
     Raises SlurmUnavailableError with the log of what failed, and UsageError if the running sandbox
-    has other partitions, other nodes, or another root.
+    has other partitions, other nodes, or another root, or does not show what the view does.
     """
     listener = _claim()
     if listener is None:
@@ -104,6 +104,12 @@ def up(layout: Layout, view: View) -> Tuple[Running, bool]:
                 f"a sandbox with the root directory {running.root} is already running",
                 "stop it first: 'neuronctl sandbox down'",
             )
+        for source, place in view.all_binds:
+            if [source, place] not in running.binds:
+                raise UsageError(
+                    f"a sandbox that does not show {source} at {place} is already running",
+                    "stop it first: 'neuronctl sandbox down'",
+                )
         return running, False
     with listener:
         user_ids, group_ids = requirements.check(os.getuid(), view.root)
@@ -112,8 +118,7 @@ def up(layout: Layout, view: View) -> Tuple[Running, bool]:
         if view.root != "/":
             user = view.fit(user, sys.executable)
             exposed = exposed if user.made else (*exposed, user.home)
-        binds = (*view.binds, *((path, path) for path in view.exposed))
-        setup = Setup(layout, user, view.root, exposed, binds, _config(layout))
+        setup = Setup(layout, user, view.root, exposed, view.all_binds, _config(layout))
         _check_readable(setup)
         process = subprocess.Popen(
             [sys.executable, "-m", "neuronctl.sandbox.init", str(listener.fileno())],

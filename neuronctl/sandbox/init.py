@@ -284,6 +284,7 @@ def _start(setup: Setup, has: DetectedSoftware) -> Running:
         ssh=has.ssh,
         modules=has.modules,
         catalog=f"{CONFIG}/neuronctl/{NAMED_CATALOG}" if NAMED_CATALOG in setup.config else None,
+        binds=[list(bind) for bind in setup.binds],
     )
 
 

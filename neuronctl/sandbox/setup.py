@@ -77,6 +77,8 @@ class Running:
     """Whether the cluster's modules can be loaded."""
     catalog: Optional[str]
     """The file that $NEURONCTL_CATALOG names inside, if any."""
+    binds: List[List[str]]
+    """Directories of the machine that were named to be visible: each, and its path inside."""
 
 
 def slurm_files(setup: Setup, found: DetectedSoftware, *, with_qos: bool) -> Dict[str, str]:

@@ -25,6 +25,11 @@ class View:
     exposed: Tuple[str, ...] = ()
     binds: Tuple[Tuple[str, str], ...] = ()
 
+    @property
+    def all_binds(self) -> Tuple[Tuple[str, str], ...]:
+        """Those at their own paths too."""
+        return (*self.binds, *((path, path) for path in self.exposed))
+
     def fit(self, user: User, python: str) -> User:
         """Adapt the user to the other root.
 

@@ -25,8 +25,11 @@ printf '@cores\t%s\n' "$(getconf _NPROCESSORS_ONLN)"
 while read -r name value unit; do
     case $name in MemTotal: | MemAvailable:) printf '@%s\t%s\n' "${name%:}" "$value" ;; esac
 done </proc/meminfo
-ps -u "$(id -u)" -o pid=,pcpu=,rss=,comm= --sort=-pcpu 2>/dev/null | head -n 5 |
-    while IFS= read -r line; do printf '@process\t%s\n' "$line"; done
+ps -u "$(id -u)" -o ppid=,pid=,pcpu=,rss=,comm= --sort=-pcpu 2>/dev/null |
+    while read -r parent pid rest; do
+        # not those of this survey
+        [[ $parent == $$ || $pid == $$ ]] || printf '@process\t%s %s\n' "$pid" "$rest"
+    done | head -n 5
 """
 
 

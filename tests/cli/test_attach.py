@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from typing import Any, Callable
 
 from fake_slurm import FakeSlurm, queue_row
+
+from neuronctl.slurm import srun
 
 Run = Callable[..., Any]
 
@@ -59,5 +62,13 @@ def test_top(run: Run, fake_slurm: FakeSlurm) -> None:
     assert (first["load"], first["cores"], first["memory"]) == (3.5, 64, 1024)
     assert (second["load"], second["gpus"], data["silent"]) == (None, [], ["gpu03"])
     assert [argv[0] for argv in fake_slurm.calls()] == ["squeue", "srun", "scontrol"] * 2
+    assert "neuronctl: train is job 7\n" in run("top", "train").stderr
     fake_slurm.answer("srun", stderr="srun: error: Job has expired\n", code=1)
     assert "Job has expired" in run("top", "7", code=7).stderr
+
+
+def test_the_survey_of_a_node_leaves_itself_out() -> None:
+    argv = ["bash", "-c", srun._SURVEY, "bash", "name"]
+    told = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout
+    found = [line.split()[-1] for line in told.splitlines() if line.startswith("@process")]
+    assert 0 < len(found) <= 5 and not {"ps", "head"} & set(found)

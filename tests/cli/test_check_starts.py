@@ -64,6 +64,10 @@ def test_a_person_sees_where_and_how_often(
 
 def test_the_same_in_json(run: Run, tmp_path: Path) -> None:
     (tmp_path / "job.sh").write_text(HEAD.format(tasks=1) + "srun ./x\n", encoding="utf-8")
+    broken = "#!/bin/bash\n#SBATCH --time=nonsense\nhostname\n"
+    (tmp_path / "broken.sh").write_text(broken)
+    words = "neuronctl: broken.sh has errors; without --starts, check shows them\n"
+    assert run("check", "--starts", "broken.sh", code=4).stderr == words
     result = run("check", "--starts", "--json", "job.sh", code=None)
     (file,) = json.loads(result.stdout)["files"]
     assert file["starts"] == [

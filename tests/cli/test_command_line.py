@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Callable, List
 
 import pytest
+
+from neuronctl.cli.topics import topics
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -98,14 +101,28 @@ def test_colours_as_asked_for(run: Run) -> None:
     assert "\x1b" not in run("--color=always", "partitions", "--json").stdout
 
 
+def test_pages_that_messages_name_are_there(run: Run, root: Path) -> None:
+    named = set()
+    for file in (root / "neuronctl").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                node.value.value = ""  # a docstring
+            text = node.value if isinstance(node, ast.Constant) else ""
+            if isinstance(text, str):
+                assert not re.search(r"docs/[a-z-]+/[a-z-]+\.md", text), f"{file}: 'neuronctl help'"
+                named.update(re.findall(r"'neuronctl help ([\w/ -]+)'", text))
+    assert "templates" in named and len(named) > 1
+    for words in named:
+        assert run("help", *words.split()).stdout
+
+
 def test_topics_are_pages_of_the_documentation(run: Run, root: Path) -> None:
     listed = run("help").stdout
-    pages = [
-        page for place in ("how-to", "explanation") for page in (root / "docs" / place).iterdir()
-    ]
-    assert all(f"- {page.stem}: " in listed for page in pages) and len(pages) > 9
-    for page in pages:
-        shown = run("help", page.stem).stdout
+    assert len(topics()) == len(list((root / "docs").glob("*/*.md"))) > 20
+    for topic, file in topics().items():
+        page = Path(file)
+        assert f"- {topic}: " in listed
+        shown = run("help", topic).stdout
         assert shown.startswith(page.read_text("utf-8").splitlines()[0]) and "](" not in shown
     section = run("help", "launchers", "exit", "codes").stdout
     assert section.startswith("# Exit codes\n") and "ChildFailedError" in section

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Callable
 
@@ -55,6 +56,20 @@ def test_a_new_file_is_private(run: Run, clean_home: Path) -> None:
     run("config", "set", "field", "nlp")
     assert path.read_text() == "field: nlp\n" and path.stat().st_mode & 0o777 == 0o600
     assert run("config", "get", "field").stdout == "nlp\n"
+
+
+def test_of_several_at_once_none_is_lost(clean_home: Path) -> None:
+    keys = {"time": "30", "field": "nlp", "nodes": "2", "job-name": "x", "mem": "1G", "qos": "q"}
+    change = [sys.executable, "-m", "neuronctl", "config", "set"]
+    many = [subprocess.Popen([*change, *pair], stderr=subprocess.DEVNULL) for pair in keys.items()]
+    assert [process.wait() for process in many] == [0] * len(keys)
+    file = clean_home / ".config" / "neuronctl" / "config.yaml"
+    assert {line.partition(":")[0] for line in lines(file)} == set(keys)
+
+
+def test_a_key_that_is_not_set_is_not_removed(run: Run, file: Path) -> None:
+    said = run("config", "unset", "time", "nodes").stderr
+    assert said == f"neuronctl: time removed from {file}\nneuronctl: nodes is not set in {file}\n"
 
 
 def test_only_the_named_key_changes(run: Run, file: Path) -> None:

@@ -148,6 +148,10 @@ def test_diff(
     result = run("diff", "7", "8").stdout
     assert "time" in result and "-#SBATCH --time=00:05:00\n+#SBATCH --time=00:09:00" in result
     assert "arguments" not in result
+    submitted(10, "--monitor")
+    sampled = run("diff", "7", "10")
+    assert "monitor_nodes" in sampled.stdout and len(sampled.stdout.splitlines()) < 40
+    assert "neuronctl's own functions in the scripts differ too" in sampled.stderr
     data = json.loads(run("diff", "7", "8", "--json").stdout)
     assert {"name": "time", "first": "00:05:00", "second": "00:09:00"} in data["plan"]
     fake_slurm.answer("sbatch", "9\n")
@@ -159,7 +163,7 @@ def test_diff(
     assert "\n+echo more\n" in run("diff", "7", "other.sh").stdout
     said = run("diff", "7", "gone.sh", code=8).stderr
     assert "'gone.sh' is neither a file nor a recorded job" in said
-    assert "no record of job 10" in run("diff", "7", "10", code=8).stderr
+    assert "no record of job 11" in run("diff", "7", "11", code=8).stderr
     assert "part of a job array" in run("diff", "7_1", code=2).stderr
 
 

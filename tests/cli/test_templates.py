@@ -72,7 +72,7 @@ def test_an_undefined_name_is_an_error_with_its_place(
     path = own("job.sh.j2", text, clean_home)
     said = run(*JOB, *APPL, code=5).stderr
     assert f"{path}:3: " in said and "nowhere" in said
-    assert "docs/reference/templates.md" in said
+    assert "'neuronctl help templates'" in said
 
 
 def test_a_template_that_calls_itself(run: Callable[..., Any], tmp_path: Path) -> None:

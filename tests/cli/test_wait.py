@@ -79,6 +79,9 @@ def test_a_forgotten_job_is_one_of_accounting(run: Run, fake_slurm: FakeSlurm) -
     assert run("wait", "7", code=143).stdout.startswith("job 7 ended: CANCELLED")
     fake_slurm.accounting()
     assert "no matching jobs: 99" in run("wait", "99", code=8).stderr
+    (row,) = json.loads(run("wait", "99", "--json", code=8).stdout)["waited_for"]
+    assert (row["job_id"], row["ended"], row["jobs"]) == ("99", False, [])
+    assert json.loads(run("wait", "nobody", "--json", code=8).stdout)["waited_for"] == []
 
 
 def test_another_users_job_is_asked_for_by_its_id(run: Run, fake_slurm: FakeSlurm) -> None:

@@ -93,10 +93,9 @@ def in_wheel(path: Path) -> Dict[str, bytes]:
 
 def test_wheel_holds_the_tracked_files(wheel: Path, tracked: Set[str]) -> None:
     expected = {name: name for name in tracked if name.startswith("neuronctl/")}
-    others = ("templates/", "docs/how-to/", "docs/explanation/", "partitions.yaml")
-    pages = ("docs/reference/rules.md", "docs/reference/script-rules.md")
+    pages = tuple(f"docs/{name}/" for name in ("how-to", "explanation", "reference", "tutorial"))
     for name in tracked:
-        if name.startswith((*others, *pages)):
+        if name.startswith(("templates/", "partitions.yaml", *pages)):
             expected[f"neuronctl/_data/{name}"] = name
     shipped = in_wheel(wheel)
     assert sorted(shipped) == sorted(expected)

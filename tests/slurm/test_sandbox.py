@@ -48,6 +48,9 @@ def test_up_with_other_nodes_is_refused(sandbox: Sandbox) -> None:
     result = sandbox.neuronctl("sandbox", "up", "--nodes", "cpu=1", check=False)
     assert result.returncode == 2
     assert "another sandbox is already running" in result.stderr
+    again = ["sandbox", "up", *SYSTEM, "--nodes", "cas_v100nv_4=4", "--bind", "/etc:/other"]
+    said = sandbox.neuronctl(*again, check=False).stderr
+    assert "a sandbox that does not show /etc at /other is already running" in said
 
 
 def test_sinfo_reads_as_the_catalog(sandbox: Sandbox) -> None:

@@ -32,6 +32,7 @@ RUNNING = Running(  # noqa: S604 (a login shell is no shell=True)
     ssh=True,
     modules=True,
     catalog=None,
+    binds=[["/data", "/data"]],
 )
 
 

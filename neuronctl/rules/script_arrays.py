@@ -20,13 +20,14 @@ _INDEX = "SLURM_ARRAY_TASK_ID"
 _NO_FILE = re.compile(r"/dev/\w+|&?\d|-")
 
 
-@script_rule(WARNING, "NC653", "one file for all tasks of an array")
+@script_rule(WARNING, "NC653", "one file for several jobs")
 def one_file(facts: ScriptFacts) -> Iterator[Violation]:
     """The log of a directive, and what the output of a program goes to."""
     array, output = facts.given("array"), facts.given("output")
     tasks = tasks_of("" if array is None else array.value or "")
     if array is not None and (tasks is None or tasks.count < 2):
         return
+    yield from _others_files(facts)
     path = "" if output is None else output.value or ""
     appends = facts.header.value("open-mode") in ("a", "append")
     told = re.search(r"%\d*[ajJ]|\\|[$]", path) or path in ("", "/dev/null")
@@ -44,6 +45,51 @@ def one_file(facts: ScriptFacts) -> Iterator[Violation]:
         yield from _same_of_r(facts)
         yield from _same_results(facts)
     yield from _same_overlay(facts, not one_by_one)
+
+
+_FOR_ALL_JOBS = re.compile(
+    r"(~|\$\{?(HOME|USER|SCRATCH|WORK|SLURM_SUBMIT_DIR|PWD)\}?|\$\((whoami|pwd)\)|[\w./-])*"
+    r"/\.?(my_?)?(tmp|temp|tmpdir|tmp_?dir|temporary|cache)\d?",
+    re.IGNORECASE,
+)
+"""A directory for temporary files that is the same for every job of its user."""
+
+
+def _others_files(facts: ScriptFacts) -> Iterator[Violation]:
+    """A directory of several jobs' temporary files, which each deletes."""
+    if facts.header.value("dependency") == "singleton":
+        return  # one job at a time
+    for command in (*facts.shell.calls("rm"), *facts.shell.calls("trap")):
+        words = [word.text.strip("\"'") for word in command.words[1:]]
+        if command.name == "trap":
+            within = re.match(r"rm (.*?) *(;|&|$)", words[0] if words else "")
+            words = within[1].replace('"', "").split() if within else []
+        if command.captured or not any(re.match("-[a-z]*[rR]|--recursive", word) for word in words):
+            continue
+        for path in words:
+            name = re.fullmatch(r"\$\{?(\w+)\}?", path.rstrip("/*"))
+            found = facts.shell.assigned(name[1]) if name else ()
+            made = found[0].word.raw.strip("\"'") if len(found) == 1 else path
+            made = made.rstrip("/*")
+            if (
+                not _FOR_ALL_JOBS.fullmatch(made)
+                or OF_THE_NODE.match(made)
+                or made[:1] not in "/~$"
+            ):
+                continue
+            used = name or any(
+                made in assigned.word.raw
+                for assigned in facts.shell.assignments
+                if re.search("TE?MP|CACHE", assigned.name)
+            )
+            if used:
+                yield Violation(
+                    f"{made} is the same for every job of yours: this deletes what the others "
+                    "have there while they run",
+                    f"give each job its own: {made}/$SLURM_JOB_ID",
+                    place=command.place,
+                )
+                return
 
 
 _PREPARES = frozenset(

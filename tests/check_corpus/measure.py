@@ -126,7 +126,7 @@ KINDS: Dict[str, str] = {
     "path-cut": "NC649",
     "quotes-kept": "NC665",
     "self-chain": "NC647",
-    "shared-tmp": "",
+    "shared-tmp": "NC653",
 }
 """What a reader calls a defect, and the codes that say it; none where check does not look."""
 

@@ -414,7 +414,8 @@ def test_what_uses_several_gpus_by_itself_is_not_said_to_idle(body: str, found: 
         '$HEAD:$PORT t.py --node \\$SLURM_NODEID"',
         "for i in 0 1 2 3; do CUDA_VISIBLE_DEVICES=$i python t.py & done\nwait",
         "srun -N1 -n1 ray start --head --block &\npython t.py",
-        "srun -n1 -w $HEAD hostname -i\nsrun torchrun --nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=$HEAD t.py",
+        "srun -n1 -w $HEAD hostname -i\n"
+        "srun torchrun --nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=$HEAD t.py",
         "RUN=${RUN:-srun -n 4}\n$RUN python t.py --rank $SLURM_PROCID",
         "cat > next.sh <<'EOF'\n#!/bin/bash\n#SBATCH -p elsewhere\nsrun -N9 x\nEOF\nsbatch next.sh",
         'if [ -n "$A" ]; then\n  mpirun -np 2 ./x\nelse\n  ./y\nfi',

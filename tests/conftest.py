@@ -10,7 +10,7 @@ from typing import Callable, Iterator, Mapping, Optional
 
 import hypothesis
 import pytest
-from forks import Forks, start
+from forks import Command, Forks, start
 
 # The same examples in every run, so that a failure is the work of a change; `make fuzz` draws
 # others. No test depends on how fast the machine is, or on examples that an earlier run kept.
@@ -170,14 +170,8 @@ def run(tmp_path: Path, forks: Forks) -> Callable[..., Result[str]]:
         patience: Optional[float] = None,
     ) -> Result[str]:
         begin = start if any(name.startswith("PYTHON") for name in env or {}) else forks.run
-        result = begin(
-            argv,
-            env={**os.environ, **(env or {})},
-            cwd=cwd or tmp_path,
-            input=input,
-            timeout=timeout,
-            patience=patience,
-        )
+        variables = {**os.environ, **(env or {})}
+        result = begin(Command(argv, variables, cwd or tmp_path, input, timeout, patience))
         if code is not None:
             assert result.returncode == code, (
                 f"exit code {result.returncode}, not {code}: {argv}\n"

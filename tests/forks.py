@@ -16,12 +16,25 @@ import socket
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, List, Mapping, Optional, Sequence
 
 import neuronctl
 from neuronctl.cli import program
 from neuronctl.gate.ask import ask_slurm
+
+
+@dataclass(frozen=True)
+class Command:
+    """``neuronctl ARGV``. patience: the seconds that the gate waits for Slurm, if not the usual."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: Path
+    input: Optional[str] = None
+    timeout: float = 600
+    patience: Optional[float] = None
 
 
 class Forks:
@@ -42,27 +55,20 @@ class Forks:
         self._server.terminate()
         self._server.wait()
 
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str],
-        cwd: Path,
-        input: Optional[str],
-        timeout: float,
-        patience: Optional[float] = None,
-    ) -> subprocess.CompletedProcess[str]:
-        """``neuronctl ARGV`` as :func:`subprocess.run` would run it, with its output as text."""
+    def run(self, command: Command) -> subprocess.CompletedProcess[str]:
+        """Run it as :func:`subprocess.run` would, with its output as text."""
         with (
             tempfile.TemporaryFile() as given,
             tempfile.TemporaryFile() as out,
             tempfile.TemporaryFile() as errors,
             socket.socket(socket.AF_UNIX) as call,
         ):
-            given.write((input or "").encode())
+            given.write((command.input or "").encode())
             given.seek(0)
-            words = json.dumps([list(argv), dict(env), str(cwd), patience]).encode()
-            call.settimeout(timeout)
+            words = json.dumps(
+                [list(command.argv), dict(command.env), str(command.cwd), command.patience]
+            ).encode()
+            call.settimeout(command.timeout)
             call.connect(self._address)
             socket.send_fds(
                 call,
@@ -75,34 +81,26 @@ class Forks:
                 code = _number(call)
             except socket.timeout:
                 os.kill(process, signal.SIGKILL)
-                raise subprocess.TimeoutExpired(list(argv), timeout) from None
+                raise subprocess.TimeoutExpired(list(command.argv), command.timeout) from None
             texts: List[str] = []
             for stream in (out, errors):
                 stream.seek(0)
                 texts.append(stream.read().decode())
-            return subprocess.CompletedProcess(["neuronctl", *argv], code, *texts)
+            return subprocess.CompletedProcess(["neuronctl", *command.argv], code, *texts)
 
 
-def start(
-    argv: Sequence[str],
-    *,
-    env: Mapping[str, str],
-    cwd: Path,
-    input: Optional[str],
-    timeout: float,
-    patience: Optional[float] = None,
-) -> subprocess.CompletedProcess[str]:
+def start(command: Command) -> subprocess.CompletedProcess[str]:
     """The same, by a start of Python, whose own variables count."""
-    assert patience is None
+    assert command.patience is None
     return subprocess.run(
-        [sys.executable, "-m", "neuronctl", *argv],
-        stdin=subprocess.DEVNULL if input is None else None,
-        input=input,
+        [sys.executable, "-m", "neuronctl", *command.argv],
+        stdin=subprocess.DEVNULL if command.input is None else None,
+        input=command.input,
         capture_output=True,
         text=True,
-        cwd=cwd,
-        env=env,
-        timeout=timeout,
+        cwd=command.cwd,
+        env=command.env,
+        timeout=command.timeout,
     )
 
 

@@ -72,9 +72,9 @@ def offers(words: List[str]) -> Iterator[Offer]:
     else:
         arguments = command["arguments"] or [""]
         here = arguments[min(place, len(arguments) - 1)] if place is not None else "FILE"
-        for given in options.get(words[-2], ())[:1] if place == 0 and words[:-1] else ():
-            if given.startswith("["):  # a value that may be left out
-                yield from _values((given, ""), word, command)
+        before = options.get(words[-2]) if place == 0 and words[:-1] else None
+        if before is not None and before[0].startswith(_MAY):
+            yield from _values(before, word, command)
         yield from _values((here, ""), word, command)
 
 
@@ -98,7 +98,7 @@ def _position(words: List[str]) -> Tuple[Optional[Mapping[str, Any]], Optional[s
         elif word.startswith("-") and word != "-":
             name, equals, _ = word.partition("=")
             found = command["options"].get(name)
-            takes = found is not None and found[0] and not found[0].startswith("[")
+            takes = found is not None and found[0] and not found[0].startswith(_MAY)
             option = name if takes and not equals else None
         elif command["commands"]:
             path = f"{path} {word}".lstrip()
@@ -120,31 +120,31 @@ def table() -> Mapping[str, Any]:
     source = " ".join(str(os.stat(file).st_mtime_ns) for file in sorted(made_of))
     made = cache.read("completion", package, source)
     if not isinstance(made, dict):
-        made = dict(_described("", None))
+        from neuronctl.cli.root import root
+
+        made = dict(_described("", root, None))
         cache.write("completion", package, made, source)
     return made
 
 
-def _described(path: str, command: Any) -> Iterator[Tuple[str, Dict[str, Any]]]:
+def _described(path: str, command: Any, above: Any) -> Iterator[Tuple[str, Dict[str, Any]]]:
+    """The entries of a command, and of those below it. above: the context of its group."""
     import click
 
-    from neuronctl.cli.root import root
-
-    command = command or root
-    context = click.Context(command, info_name=path or "neuronctl", **command.context_settings)
+    context = click.Context(command, above, info_name=path, **command.context_settings)
     commands: Dict[str, str] = {}
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             below = command.get_command(context, name)
             assert below is not None
             commands[name] = COMMANDS[name] if not path else below.get_short_help_str(80)
-            yield from _described(f"{path} {name}".lstrip(), below)
+            yield from _described(f"{path} {name}".lstrip(), below, context)
     options: Dict[str, Tuple[str, str]] = {}
     arguments: List[str] = []
     for parameter in command.get_params(context):
         if isinstance(parameter, click.Option):
             word = getattr(parameter, "word", "")
-            flag = f"[{word}]" if word else ""
+            flag = f"{_MAY}{word}" if word else ""
             takes = flag if parameter.is_flag else (parameter.metavar or "TEXT")
             names = [*parameter.opts, *parameter.secondary_opts]
             kind = max(names, key=len)[2:] if takes else ""
@@ -169,14 +169,17 @@ def _described(path: str, command: Any) -> Iterator[Tuple[str, Dict[str, Any]]]:
 
 Known = Iterable[Tuple[str, str]]
 
+_MAY = "?"
+"""Before the one value of an option that may be left out."""
+
 
 def _values(kind: Any, word: str, command: Mapping[str, Any], before: str = "") -> Iterator[Offer]:
     """The values that begin with ``word``. kind: of an option or argument, as in the table."""
     if not kind:
         return
     name = kind[0].strip("[].").partition(" ")[0]
-    if kind[0] == "[deep]" and "deep".startswith(word):
-        yield "value", f"{before}deep", "also measure the nodes"
+    if kind[0].startswith(_MAY) and kind[0][1:].startswith(word):
+        yield "value", before + kind[0][1:], kind[1]
     several = ""
     if name in _LISTS:  # a,b: of the last one
         several = word[: word.rfind(",") + 1]

@@ -319,10 +319,6 @@ def write_text(path: str, text: str, *, force: bool, mode: int = 0o700) -> None:
         raise UsageError(f"'{path}' cannot be written: {error.strerror}") from None
 
 
-_LACKS = ("NC101", "NC201", "NC202")
-"""Errors for want of a partition or a comment, which the job file may have."""
-
-
 def _unused_job_file(judged: JudgedJob) -> str:
     """That a job file of this directory for the same program does not count, where it is named."""
     from neuronctl.request.job import Source
@@ -330,7 +326,7 @@ def _unused_job_file(judged: JudgedJob) -> str:
 
     request = judged.plan.request
     named = any(origin.source == Source.JOB_FILE for origin in request.origins.values())
-    if named or not any(finding.code in _LACKS for finding in judged.errors):
+    if named or not any(finding.rule.lacks for finding in judged.errors):
         return ""
     try:
         own = own_job_file()

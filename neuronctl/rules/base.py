@@ -310,6 +310,8 @@ class Rule:
     bars: bool = False
     """It bars the user from a partition: no job may name it, whatever others it names, unless
     EnforcePartLimits is NO."""
+    lacks: bool = False
+    """It may be that an option is missing, which a job file can have."""
     resizable: bool = False
     """Another size of the job mends it."""
     of_limit: bool = False

@@ -128,7 +128,7 @@ def _mended(context: RuleContext, found: Violation) -> Violation:
     return replace(found, hint=f'write --comment="{right}"', instead=("comment", right))
 
 
-@rule(ERROR, "NC201", "comment is mandatory", about="comment")
+@rule(ERROR, "NC201", "comment is mandatory", "lacks", about="comment")
 def comment_given(context: RuleContext) -> Iterator[Violation]:
     plan, policy = context.plan, context.plan.cluster.policy.comment
     if policy.required and not plan.comment:
@@ -156,7 +156,7 @@ def _addition(context: RuleContext, key: str) -> str:
     return f"add ;{key}={key.upper()} to it, or use {_comment_form(context)} instead"
 
 
-@rule(ERROR, "NC202", "comment is not what the site takes", about="comment")
+@rule(ERROR, "NC202", "comment is not what the site takes", "lacks", about="comment")
 def comment_form(context: RuleContext) -> Iterator[Violation]:
     return (_mended(context, found) for found in _wrong_comment(context))
 

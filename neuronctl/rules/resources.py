@@ -67,7 +67,7 @@ def _listed(names: Sequence[str], taken: int = 0) -> str:
     return f"{command} them" if taken else f"{command} what each is good for"
 
 
-@rule(ERROR, "NC101", "partition does not exist", "closes_partition", about="partition")
+@rule(ERROR, "NC101", "partition does not exist", "closes_partition lacks", about="partition")
 def partition_exists(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     names, model = tuple(plan.cluster.partitions), plan.partition.name.lower()

@@ -62,7 +62,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     items.sort(key=lambda item: place.get(units[item.nodeid], len(place)))
 
 
-_SHARED = ("broken", "on_the_safe_side", "accounts", "own", "ran", "going")
+_SHARED = ("broken", "on_the_safe_side", "accounts", "own", "ran", "going", "failing", "still")
 """Expensive fixtures, each of one file: a sandbox, or all the jobs that ran in one."""
 
 

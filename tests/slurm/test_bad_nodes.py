@@ -13,7 +13,7 @@ BROKEN = "#!/bin/sh\n[ ! -e /tmp/broken ] || exit 9\necho 'GPU 0: a GPU'\n"
 
 
 @pytest.fixture(scope="module")
-def nodes(slurm_there: None) -> Iterator[Sandbox]:
+def failing(slurm_there: None) -> Iterator[Sandbox]:
     """A sandbox in which a file of a node's own makes its GPU fail."""
     with sandbox_up("nodes") as made:
         made.write("well.py", "print('well')\n")
@@ -45,39 +45,39 @@ def noted(sandbox: Sandbox, *words: str) -> List[str]:
     return [found["message"] for found in findings if found["code"] == "NC534"]
 
 
-def test_a_node_whose_preflight_failed(nodes: Sandbox) -> None:
+def test_a_node_whose_preflight_failed(failing: Sandbox) -> None:
     on_gpu36 = ["srun", *JOB[:4], "--gres=gpu:1", "-n1", COMMENT, "-w", "gpu36"]
-    nodes.exec([*on_gpu36, "touch", "/tmp/broken"])
-    job = run(nodes, "-N2", "--launcher=srun")
-    assert known(nodes) == {"gpu36": "the preflight failed: nvidia-smi finds no GPU"}
-    live = nodes.exec(["neuronctl", "partitions", "--live"]).stdout
+    failing.exec([*on_gpu36, "touch", "/tmp/broken"])
+    job = run(failing, "-N2", "--launcher=srun")
+    assert known(failing) == {"gpu36": "the preflight failed: nvidia-smi finds no GPU"}
+    live = failing.exec(["neuronctl", "partitions", "--live"]).stdout
     assert "gpu36" in live and f"job {job}: the preflight failed: nvidia-smi" in live
-    why = nodes.exec(["neuronctl", "why", job]).stdout
+    why = failing.exec(["neuronctl", "why", job]).stdout
     assert "gpu36 failed in your jobs" in " ".join(why.split())
-    (message,) = noted(nodes, "-N1")
+    (message,) = noted(failing, "-N1")
     assert message.startswith("gpu36 failed in your jobs, last ")
-    assert noted(nodes, "-N1", "-x", "gpu36") == noted(nodes, "-N1", "-w", "gpu35") == []
-    avoiding = submit(nodes, "--dry-run", "-N1", "--avoid-bad-nodes")
+    assert noted(failing, "-N1", "-x", "gpu36") == noted(failing, "-N1", "-w", "gpu35") == []
+    avoiding = submit(failing, "--dry-run", "-N1", "--avoid-bad-nodes")
     assert "\n#SBATCH --exclude=gpu36" in avoiding["script"]
     assert "NC534" not in [found["code"] for found in avoiding["findings"]]
-    refused = submit(nodes, "--dry-run", "-N2", "--avoid-bad-nodes", check=False)
+    refused = submit(failing, "--dry-run", "-N2", "--avoid-bad-nodes", check=False)
     assert "NC525" in [found["code"] for found in refused["findings"]]
-    run(nodes, "-N1", "-x", "gpu36")
-    assert known(nodes) != {}, "that gpu35 is well says nothing of gpu36"
-    nodes.exec([*on_gpu36, "rm", "/tmp/broken"])
-    run(nodes, "-N1", "-w", "gpu36")
-    assert known(nodes) == {}, "a job has completed there"
+    run(failing, "-N1", "-x", "gpu36")
+    assert known(failing) != {}, "that gpu35 is well says nothing of gpu36"
+    failing.exec([*on_gpu36, "rm", "/tmp/broken"])
+    run(failing, "-N1", "-w", "gpu36")
+    assert known(failing) == {}, "a job has completed there"
 
 
-def test_a_node_that_died(nodes: Sandbox) -> None:
-    nodes.write("well.py", "import time\ntime.sleep(300)\n")
-    job = str(submit(nodes, "-N1", "-w", "gpu35", "--no-requeue")["job_id"])
+def test_a_node_that_died(failing: Sandbox) -> None:
+    failing.write("well.py", "import time\ntime.sleep(300)\n")
+    job = str(submit(failing, "-N1", "-w", "gpu35", "--no-requeue")["job_id"])
     queue = ["squeue", "-h", "-j", job, "-o", "%T"]
-    wait_until(lambda: nodes.exec(queue).stdout.strip() == "RUNNING")
-    nodes.root("scontrol", "update", "nodename=gpu35", "state=down", "reason=test")
-    nodes.exec(["neuronctl", "wait", job], check=False)
-    nodes.root("scontrol", "update", "nodename=gpu35", "state=resume", check=False)
-    assert known(nodes) == {"gpu35": "Slurm lost contact with it"}
-    told = nodes.exec(["neuronctl", "partitions", "--forget-node", "gpu[35-36]"]).stderr
+    wait_until(lambda: failing.exec(queue).stdout.strip() == "RUNNING")
+    failing.root("scontrol", "update", "nodename=gpu35", "state=down", "reason=test")
+    failing.exec(["neuronctl", "wait", job], check=False)
+    failing.root("scontrol", "update", "nodename=gpu35", "state=resume", check=False)
+    assert known(failing) == {"gpu35": "Slurm lost contact with it"}
+    told = failing.exec(["neuronctl", "partitions", "--forget-node", "gpu[35-36]"]).stderr
     assert "gpu35 is no longer known to have failed" in told and "gpu36 was not known" in told
-    assert known(nodes) == {}
+    assert known(failing) == {}

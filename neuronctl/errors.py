@@ -127,6 +127,12 @@ class RecordError(NeuronctlError):
     exit_code = 9
 
 
+class LoginStepError(NeuronctlError):
+    """A step on the login node (``login:`` of a job file) failed."""
+
+    exit_code = 10
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint for an unknown name: the closest matches, then all valid names."""
     import difflib

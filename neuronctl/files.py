@@ -115,6 +115,24 @@ def alone(path: str) -> Iterator[None]:
             os.close(lock)
 
 
+def create_private(path: str, content: str) -> bool:
+    """As ``write_private``, if there is no such file yet; False, and nothing else, if there is.
+
+    Of several processes, on whichever login nodes, one alone makes it.
+    """
+    directory, name = os.path.split(os.path.abspath(path))
+    with _closing(_own_directory(directory)) as place:
+        try:
+            file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=place)
+        except FileExistsError:
+            return False
+    with os.fdopen(file, "w", encoding="utf-8") as text:
+        text.write(content)
+        text.flush()
+        os.fsync(file)
+    return True
+
+
 @contextlib.contextmanager
 def _closing(descriptor: int) -> Iterator[int]:
     try:

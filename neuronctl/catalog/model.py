@@ -230,6 +230,8 @@ class Partition:
     """The link between the GPUs of a node, if the source says so: ``nvlink``."""
     arch: str = "x86_64"
     """CPU architecture as ``uname -m`` prints it."""
+    internet: Optional[bool] = None
+    """Whether its nodes reach the internet; None: the catalog does not say."""
     max_submit_jobs: Optional[int] = None
     """Jobs per user in the queue, pending and running; another one is rejected."""
     max_running_jobs: Optional[int] = None
@@ -329,6 +331,7 @@ class Cluster:
     slurm_cluster_names: Tuple[str, ...] = ()
     """Values of ClusterName in slurm.conf that identify the cluster."""
     arch: str = "x86_64"
+    internet: Optional[bool] = None
     wall_time: WallTime = WallTime()
     policy: Policy = Policy()
     modules: Tuple[str, ...] = ()

@@ -60,6 +60,7 @@ KINDS: Mapping[str, Tuple[Callable[[CheckedMapping, str, Any], Any], Mapping[str
     "float": (CheckedMapping.number, _NUMBER),
     "Optional[float]": (CheckedMapping.number, _NUMBER),
     "bool": (CheckedMapping.boolean, {"type": "boolean"}),
+    "Optional[bool]": (CheckedMapping.boolean, {"type": "boolean"}),
     "Tuple[str, ...]": (
         lambda node, key, default: node.texts(key),
         {"type": "array", "items": _TEXT, "uniqueItems": True},
@@ -100,9 +101,10 @@ def cluster(name: str, node: CheckedMapping) -> Cluster:
     wall_time = _wall_time(node, WallTime())
     price = _made(Price, node.mapping("price", *fields(Price)))
     arch = node.choice("arch", ARCHITECTURES, Cluster.arch)
+    internet = node.boolean("internet", None)
     partitions_node = node.mapping("partitions")
     partitions = {
-        key: _partition(key, partitions_node.mapping(key), wall_time, price, arch)
+        key: _partition(key, partitions_node.mapping(key), wall_time, price, arch, internet)
         for key in partitions_node.present()
     }
     if not partitions and not node.wrong() and not partitions_node.wrong():
@@ -131,6 +133,7 @@ def cluster(name: str, node: CheckedMapping) -> Cluster:
         date=date,
         partitions=partitions,
         arch=arch,
+        internet=internet,
         wall_time=wall_time,
         policy=_policy(node.mapping("policy", *fields(Policy))),
         environment=_environment(node.mapping("environment")),
@@ -204,7 +207,12 @@ def _has(data: object, path: str) -> bool:
 
 
 def _partition(
-    name: str, node: CheckedMapping, wall_time: WallTime, price: Price, arch: str
+    name: str,
+    node: CheckedMapping,
+    wall_time: WallTime,
+    price: Price,
+    arch: str,
+    internet: Optional[bool],
 ) -> Partition:
     _check_name(name, node)
     if name == "auto":
@@ -248,6 +256,7 @@ def _partition(
         cores_per_node=cores,
         gpus_per_node=node.whole("gpus_per_node", 0) or 0,
         arch=node.choice("arch", ARCHITECTURES, arch),
+        internet=node.boolean("internet", internet),
         wall_time=_wall_time(node, wall_time),
         price=_own_price(node.mapping("price", *PRICES), price),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar, overload
 
 from neuronctl import units
 from neuronctl.catalog.model import Location, Path
@@ -137,7 +137,13 @@ class CheckedMapping:
             return default
         return value
 
-    def boolean(self, key: str, default: bool) -> bool:
+    @overload
+    def boolean(self, key: str, default: bool) -> bool: ...
+
+    @overload
+    def boolean(self, key: str, default: Optional[bool]) -> Optional[bool]: ...
+
+    def boolean(self, key: str, default: Optional[bool]) -> Optional[bool]:
         value = self.typed(key, bool, "true or false")
         return default if value is None else bool(value)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Callable, Optional, Sequence, TextIO, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, TextIO, Tuple
 
 from neuronctl.cli.say import notify, print_script, said_if_possible, say
 from neuronctl.console import Column, print_line, print_table
@@ -108,6 +108,7 @@ class TerminalReporter:
             where = f" to {draft.partition}" if draft.partition else ""
             notify(f"{would}{where}: {summary(judged)}")
             show_verdict(judged)
+        show_login(draft.request)
         if not self._mode.dry_run:
             return
         if self._mode.as_json:
@@ -129,6 +130,8 @@ class TerminalReporter:
                 self._print_data(draft, judged, done)
             else:
                 show_submission(done, following=self._mode.follow)
+                if draft.login_after and not (self._mode.follow or self._mode.wait):
+                    print_line(f"  after   neuronctl wait {done.job_id} runs login: after")
                 profile = None if judged is None else judged.plan.profile
                 if profile is not None:
                     print_line(f"  profile {done.output}.profiles/, for {profile.profiler.opens}")
@@ -217,6 +220,17 @@ def print_decisions(decisions: Sequence[Tuple[str, ...]], file: TextIO) -> None:
     columns = [Column("VALUE", no_wrap=True), Column("IS"), Column("BECAUSE")]
     rows = [[name, value, ": ".join(filter(None, because))] for name, value, *because in decisions]
     print_table(columns, rows, file=file)
+
+
+def show_login(request: Mapping[str, Any]) -> None:
+    """Say what the login node runs before and after a job."""
+    for name, when in (
+        ("login_before", "before the submission, this machine runs"),
+        ("login_after", "after a good end, whoever waits for the job runs"),
+    ):
+        lines = str(request.get(name) or "").splitlines()
+        if lines:
+            notify("\n  ".join((f"{when}:", *lines)))
 
 
 def show_verdict(job: Optional[JudgedJob]) -> None:

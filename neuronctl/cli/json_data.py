@@ -49,7 +49,21 @@ def status_data(status: JobStatus, limit: Optional[Explained] = None) -> Dict[st
         "time_limit": None if unlimited else status.time_limit,
         "unlimited": unlimited,
         "record": status.key,
+        "login_after": _login_after(status),
     }
+
+
+def _login_after(status: JobStatus) -> Optional[Dict[str, Any]]:
+    """What has become of the step on the login node after the job; None where it has none."""
+    record = status.record
+    if record is None or not record.login_after:
+        return None
+    from neuronctl.login_steps import after_step
+
+    step = after_step(record)
+    begun = None if step is None else step.begun_at or None
+    ended, code = (None, None) if step is None else (step.ended_at, step.exit_code)
+    return {"begun": utc(begun), "ended": utc(ended), "exit_code": code}
 
 
 def environment_data(seen: Environment) -> Dict[str, Any]:

@@ -20,6 +20,7 @@ from neuronctl.errors import RecordError
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.login_words import login_words
 from neuronctl.tracking.runs_words import runs_words
 from neuronctl.words import duration, moment
 
@@ -118,7 +119,7 @@ def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
             rows.append(("…", f"and {len(jobs) - _TASKS} more: neuronctl status {status.id.job}"))
         return rows
     how = ending_words(status) if status.ended else status.explained.words
-    how = "; ".join(filter(None, (how, runs_words(status))))
+    how = "; ".join(filter(None, (how, runs_words(status), login_words(jobs))))
     rows = [
         ("state", f"{status.state}{how and f', {how}'} (from {status.source})"),
         ("partition", status.partition),
@@ -148,10 +149,23 @@ def _record_rows(record: JobRecord, draft: RecordDraft) -> List[Tuple[str, str]]
         ("program", around.program and f"{around.program} (sha256 {around.program_sha256[:12]})"),
         ("catalog", f"{draft.catalog_cluster} ({draft.catalog_date})"),
         ("verdict", draft.verdict),
+        ("login after", _login(record)),
         ("script", f"sha256 {record.script_sha256}"),
         ("record", f"{record.key}, by neuronctl {record.version}"),
     ]
     return [(name, text) for name, text in rows if text]
+
+
+def _login(record: JobRecord) -> str:
+    """How the step on the login node after the job has ended; "" where it has not, or is none."""
+    if not record.login_after:
+        return ""
+    from neuronctl.login_steps import after_step
+
+    step = after_step(record)
+    if step is None or step.exit_code is None:
+        return ""
+    return f"exit code {step.exit_code}, {_local(step.ended_at)}, on {step.host}"
 
 
 def _local(epoch: Optional[int]) -> str:

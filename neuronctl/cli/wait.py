@@ -52,6 +52,7 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
     except NeuronctlError as error:
         failed = error  # what is known of the others is printed first
     ended = [watch for watch in watches if watch.ended]
+    codes = [watch.exit_status or watch.finish(notify) for watch in ended]
     if as_json:
         from neuronctl.cli.json_data import status_data
 
@@ -72,7 +73,7 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
         return TIMED_OUT
     if not as_json:
         hint_at_why([watch.job for watch in ended if watch.exit_status])
-    return max(watch.exit_status for watch in ended)
+    return max(codes)
 
 
 def _print_now(line: str) -> None:

@@ -22,6 +22,7 @@ from neuronctl.records.store import RecordStore
 from neuronctl.rule_codes import ROW
 from neuronctl.slurm.job_states import ENDED, GOOD, OUT_OF_MEMORY
 from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.login_words import login_words
 from neuronctl.tracking.runs_words import runs_words
 from neuronctl.units import fold_ranges, hosts
 from neuronctl.words import amount, duration, moment
@@ -234,6 +235,9 @@ def paragraph(same: Sequence[JobStatus], diagnosis: Diagnosis) -> str:
     words = runs_words(status)
     if words:
         parts.append(f"{words[:1].upper()}{words[1:]}.")
+    words = login_words(same)
+    if words:
+        parts.append(f"{words}.")  # which begins with a key of the job file
     if diagnosis.remedy:
         parts.append(f"What to do: {diagnosis.remedy}.")
     return " ".join(parts)

@@ -9,7 +9,14 @@ from __future__ import annotations
 from typing import Mapping, Tuple
 
 # These register their rules.
-from neuronctl.rules import consistency, local_files, policy, resources, values  # noqa: F401
+from neuronctl.rules import (  # noqa: F401
+    consistency,
+    downloads,
+    local_files,
+    policy,
+    resources,
+    values,
+)
 from neuronctl.rules.base import RULES, Finding, LocalFacts, Rule, RuleContext, findings
 
 __all__ = ["RULES", "Finding", "LocalFacts", "RuleContext", "apply_rules", "every_rule", "order"]

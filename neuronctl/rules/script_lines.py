@@ -1,4 +1,4 @@
-"""NC644 to NC666, where no other module has them: lines that do not do what they seem to."""
+"""NC644 to NC667, where no other module has them: lines that do not do what they seem to."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from neuronctl.batchscript.edits import edited
 from neuronctl.batchscript.launches import PYTHON, SHELL, Launch
 from neuronctl.batchscript.model import SCRIPT, Edit, SourceSpan
 from neuronctl.batchscript.shell_text import INITIALIZES, Command, read_shell
+from neuronctl.frozen import replace
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
+from neuronctl.rules.downloads import downloads, has_proxy, without_internet
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.sbatch_options import SBATCHS_OWN, SRUN
 from neuronctl.words import counted, duration
@@ -841,6 +843,14 @@ def starts_nothing(facts: ScriptFacts) -> Iterator[Violation]:
             else f"remove the # from line {off[-1]}, or write another command",
             place=commands[-1].place,
         )
+
+
+@script_rule(WARNING, "NC667", "download where nodes have no internet")
+def fetched_on_a_node(facts: ScriptFacts) -> Iterator[Violation]:
+    found = [] if has_proxy(facts.text) else downloads(facts.launches)
+    words = [" ".join(word.raw for word in each.own_words) for each in found]
+    for violation in without_internet(words, facts.plan):
+        yield replace(violation, place=found[0].place)
 
 
 def _asks_somebody(command: Command) -> Optional[Tuple[str, str]]:

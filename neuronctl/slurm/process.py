@@ -373,11 +373,18 @@ def unreachable(words: str) -> bool:
     return re.search(_UNREACHABLE, words) is not None
 
 
-def run_interactive(argv: Sequence[str], *, environment: Optional[Mapping[str, str]] = None) -> int:
+def run_interactive(
+    argv: Sequence[str],
+    *,
+    environment: Optional[Mapping[str, str]] = None,
+    cwd: Optional[str] = None,
+    output: Optional[int] = None,
+) -> int:
     """Run a command (salloc) on the user's terminal; return its exit code (or 128 + signal).
 
-    environment: variables to set for the command, in addition to the user's. The command handles
-    Ctrl-C itself; SIGTERM is passed on to it.
+    environment: variables to set for the command, in addition to the user's. output: where its
+    standard output goes, if not to that of this process. The command handles Ctrl-C itself;
+    SIGTERM is passed on to it.
     """
 
     def ignore(number: int, frame: Any) -> None:
@@ -390,11 +397,11 @@ def run_interactive(argv: Sequence[str], *, environment: Optional[Mapping[str, s
     env = {**clean_environment(os.environ, for_job=True), **(environment or {})}
     before = {signal.SIGINT: signal.signal(signal.SIGINT, ignore)}
     try:
-        process = subprocess.Popen(list(argv), env=env)
+        process = subprocess.Popen(list(argv), env=env, cwd=cwd, stdout=output)
         before[signal.SIGTERM] = signal.signal(signal.SIGTERM, hand_on)
         code = process.wait()
     except OSError as error:
-        raise _cannot_start(argv[0], error, None) from None
+        raise _cannot_start(argv[0], error, cwd) from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

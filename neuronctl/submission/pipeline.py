@@ -118,8 +118,9 @@ def submit_job(
     """Judge a job, submit it, and record it; with ``dry_run`` stop before sbatch: None.
 
     kept: the plan that ``job`` was made of; raises PlanChangedError where it is no longer the same.
-    Raises PolicyError for errors without ``force``, TemplateError, SlurmRefusedError, and
-    SlurmUnavailableError, after which the job may be in the queue nevertheless.
+    Raises PolicyError for errors without ``force``, TemplateError, LoginStepError,
+    SlurmRefusedError, and SlurmUnavailableError, after which the job may be in the queue
+    nevertheless.
     """
     fresh = dry_run or kept is not None
     draft, judged = draft_of(job, reporter, force=force, fresh=fresh)
@@ -138,6 +139,10 @@ def submit_job(
         from neuronctl.code_snapshot import make
 
         make(judged.plan.code)
+    if draft.request.get("login_before"):
+        from neuronctl.login_steps import run_before
+
+        run_before(draft)
     try:
         with contextlib.nullcontext() if kept is None else kept.taken():
             done = submit_draft(

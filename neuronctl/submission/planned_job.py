@@ -100,6 +100,7 @@ class PlannedJob:
             submit_dir="" if submit_dir == cwd else submit_dir,
             runs=os.path.join(cwd, plan.until_done.runs_file) if plan.until_done else "",
             snapshot=plan.code.place if plan.code else "",
+            login_after=plan.request.login_after or "",
         )
 
     def script(self) -> str:
@@ -142,10 +143,12 @@ def plan_job(
 
         layers.append(read_job_file(job_file))
     elif find_job and (not words or _is_argument(words[0])) and not (body or steps):
-        from neuronctl.request.job_file import JOB_FILE, own_job_file
+        from neuronctl.request.job_file import JOB_FILE, own_job_file, refuse_login
 
         own = own_job_file()
         if own is not None:
+            if ask_slurm:  # otherwise it is only shown
+                refuse_login(own, "submit")
             if tell is not None:
                 tell(f"using {JOB_FILE}")
             layers.append(own)
@@ -166,6 +169,7 @@ def plan_job(
         request = replace(request, dependency=with_ids(request.dependency))
     if interactive:
         request = replace(request, body=None, steps=(), text_file=None)
+        request = replace(request, login_before=None, login_after=None)
     elif request.script is None and request.body is None and not request.steps:
         raise UsageError(
             "no SCRIPT: there is no program to run",

@@ -1,0 +1,157 @@
+"""A job's steps on the login node: before its submission, and once after it has ended well.
+
+Each is shell text of the user's job file (``login:``), run by bash where the job is submitted from.
+Whoever sees the job's end first makes a file of its own for the second, which is its lock, on
+whichever login node, and in the end its record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from typing import Callable, Optional
+
+from neuronctl.errors import LoginStepError, RecordError, UsageError
+from neuronctl.files import create_private, read_private, write_private
+from neuronctl.from_json import NOT_RESTORED, restored
+from neuronctl.frozen import asdict, dataclass, replace
+from neuronctl.masking import MASK
+from neuronctl.paths import state_dir
+from neuronctl.records.job_record import JobRecord, RecordDraft
+from neuronctl.slurm.process import run_interactive
+from neuronctl.words import moment
+
+BEFORE, AFTER = "login: before", "login: after"
+"""What messages call them."""
+
+
+@dataclass(frozen=True)
+class AfterStep:
+    """The step after a job that has begun. Times are epoch seconds.
+
+    host, pid: who runs it. ended_at, exit_code: None until it has ended, and where that is not
+    known.
+    """
+
+    begun_at: int
+    host: str
+    pid: int
+    ended_at: Optional[int] = None
+    exit_code: Optional[int] = None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it may still run: on another machine, nobody knows."""
+        if self.exit_code is not None or self.host != os.uname().nodename:
+            return False
+        with contextlib.suppress(PermissionError):
+            try:
+                os.kill(self.pid, 0)
+            except ProcessLookupError:
+                return False
+        return True
+
+
+def run_before(draft: RecordDraft) -> None:
+    """Run what a job's submission waits for; raises LoginStepError where it fails."""
+    text = draft.request.get("login_before")
+    if not text:
+        return
+    if MASK in text:
+        raise UsageError(
+            f"{BEFORE} is not to be had: a secret in it was masked in the job's record",
+            "submit the job file: neuronctl submit -f",
+        )
+    code = _run(text, draft)
+    if code:
+        raise LoginStepError(
+            f"{BEFORE} failed with exit code {code}; nothing was submitted",
+            "its own words are above; its lines are in the job file",
+        )
+
+
+def run_after(record: JobRecord, tell: Optional[Callable[[str], None]] = None) -> int:
+    """Run what follows a job that has ended well, unless that has begun: its own exit code, or 0.
+
+    The code is that of LoginStepError where it fails. tell: is told what is done.
+    """
+    text = record.login_after
+    if not text or after_step(record) is not None:
+        return 0
+    say = tell or (lambda told: None)
+    begun = AfterStep(int(time.time()), os.uname().nodename, os.getpid())
+    try:
+        draft = record.draft
+        if not create_private(_path(record), _json(begun)):
+            return 0
+    except OSError as error:
+        say(f"{AFTER} is not run: {_path(record)} cannot be written: {error.strerror}")
+        return LoginStepError.exit_code
+    except RecordError as error:
+        say(f"{AFTER} is not run: {error.message}")
+        return LoginStepError.exit_code
+    say(f"{AFTER} of job {record.job_id}: {_one_line(text)}")
+    try:
+        code = _run(text, draft)
+    except (LoginStepError, UsageError) as error:
+        say(error.message)
+        code = 127  # as of a shell that finds no command
+    try:
+        done = replace(begun, ended_at=int(time.time()), exit_code=code)
+        write_private(_path(record), _json(done), sync=True)
+    except OSError as error:
+        say(f"how {AFTER} ended cannot be recorded: {error.strerror}")
+    if code:
+        say(after_words(record))
+        return LoginStepError.exit_code
+    return 0
+
+
+def after_step(record: JobRecord) -> Optional[AfterStep]:
+    """What has become of it; None: it has not begun."""
+    try:
+        content = read_private(_path(record))
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return AfterStep(0, "", 0)
+    try:
+        return restored(AfterStep, json.loads(content))
+    except NOT_RESTORED:  # also: the moment between its making and its content
+        return AfterStep(0, "", 0)
+
+
+def after_words(record: JobRecord) -> str:
+    """What is still to be done about it once the job has ended well, or ""."""
+    step = after_step(record)
+    lines = f"neuronctl show {record.job_id}"
+    if step is None:
+        return f"{AFTER} is still to be done: neuronctl wait {record.job_id}"
+    if step.goes_on:
+        return f"{AFTER} has been running since {moment(step.begun_at)}"
+    if step.exit_code is None:
+        where = f" at {moment(step.begun_at)} on {step.host}" if step.begun_at else ""
+        return f"{AFTER} has begun{where}, and its end is not known; its lines: {lines}"
+    if step.exit_code:
+        return f"{AFTER} failed with exit code {step.exit_code}; its lines: {lines}"
+    return ""
+
+
+def _run(text: str, draft: RecordDraft) -> int:
+    """Run shell text where a job is submitted from; what it prints goes to standard error."""
+    place = draft.submit_dir or draft.cwd
+    return run_interactive(["bash", "-euo", "pipefail", "-c", text], cwd=place, output=2)
+
+
+def _one_line(text: str) -> str:
+    return "; ".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def _path(record: JobRecord) -> str:
+    return os.path.join(state_dir(), "login", f"{record.key}.json")
+
+
+def _json(step: AfterStep) -> str:
+    return json.dumps(asdict(step))

@@ -35,7 +35,10 @@ class Chain:
         Of one that was cancelled between two runs, it is the one that was not to begin.
         """
         begun = [run.job_id for run in self.runs.runs if run.job_id is not None]
-        done = bool(self.runs.runs) and self.runs.runs[-1].cause == "finished"
+        last = self.runs.runs[-1] if self.runs.runs else None
+        done = last is not None and last.cause == "finished"
+        if done and last is not None and last.code is None:
+            return max(self.jobs)  # its shell was killed then: the next job saw that it is done
         if self.runs.ended and (done or not self.runs.cancelled):
             return begun[-1] if begun else self.first
         return max(self.jobs)

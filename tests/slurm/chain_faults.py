@@ -1,6 +1,7 @@
 """Breaks things while chains of --until-done go on, and counts: none lost, none doubled, none late.
 
-``python tests/slurm/chain_faults.py [RUNS [SEED]]`` does so in a sandbox of its own.
+``python tests/slurm/chain_faults.py [RUNS [SEED [SUITE]]]`` does so in a sandbox of its own, with
+the Slurm of another Debian if SUITE says so.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import sys
 import time
 from typing import Any, Callable, Dict, List
 
-from harness import COMMENT, Sandbox, processes, sandbox_up, wait_until
+from bench import debian
+from harness import COMMENT, SYSTEM, Sandbox, processes, sandbox_up, wait_until
 from test_faults import Broken
 
 EACH = 8
@@ -28,9 +30,10 @@ run = int(os.environ["NEURONCTL_RUN"])
 with open("ran", "a") as file:
     file.write("%d %s %.1f begin\\n" % (run, os.environ["SLURM_JOB_ID"], time.time()))
 time.sleep(float(sys.argv[2]))
-with open("ran", "a") as file:
-    file.write("%d %s %.1f end\\n" % (run, os.environ["SLURM_JOB_ID"], time.time()))
-sys.exit(75 if run < int(sys.argv[1]) else 0)
+file = os.open("ran", os.O_WRONLY | os.O_APPEND)
+line = b"%d %s %.1f end\\n" % (run, os.environb[b"SLURM_JOB_ID"], time.time())
+os.write(file, line)
+os._exit(75 if run < int(sys.argv[1]) else 0)  # what is killed after the line has ended with 0
 """
 
 CONFIGURED = (
@@ -108,9 +111,12 @@ class Breaker:
         """A second successor, as where the answer to the first one was lost."""
         shown = "squeue -h --me -t PENDING -o '%A %E %o' | grep afterany | grep stdin"
         rows = self.sandbox.exec(["sh", "-c", shown], check=False).stdout.splitlines()
-        if not rows:
+        id = self.random.choice(rows).split()[0] if rows else "0"
+        line = ["sacct", "-XnPj", id, "-o", "SubmitLine"]  # squeue has no arguments since Slurm 24
+        words = self.sandbox.exec(line, check=False).stdout.split()
+        if len(words) < 3:
             return False
-        id, _, *_, mark, first, before = self.random.choice(rows).split()
+        mark, first, before = words[-3:]
         again = (
             f"scontrol write batch_script {id} again.sh && log=$(scontrol show job {id} | sed -n "
             f"'s/^ *StdOut=//p') && cd ${{log%/*}} && sbatch --dependency=afterany:{before} "
@@ -143,7 +149,9 @@ def defects(sandbox: Sandbox, name: str, id: str) -> List[str]:
         state = ["sacct", "-XnPj", [id, *noted_next][-1], "-o", "JobID,State,ExitCode,Elapsed"]
         last = sandbox.exec(state, check=False).stdout.strip()
         # What is killed before it has submitted its successor has none, as the page says.
-        early = re.search(r"\|(FAILED\|0:9|NODE_FAIL\|0:0|PREEMPTED\|\d+:\d+)\|00:00:0[01]$", last)
+        early = re.search(
+            r"\|(FAILED\|0:9|NODE_FAIL\|\d:0|PREEMPTED\|\d+:\d+)\|00:00:0[0-5]$", last
+        )
         kind = "killed before the next run was submitted" if early else "lost"
         found.append(f"{kind}: it ended with {noted[-3:]}, {last}")
     if sorted(begun) != sorted(set(begun)):
@@ -201,7 +209,9 @@ def torture(broken: Broken, runs: int, seed: int, side_by_side: int = 6) -> Dict
 
 
 def main() -> None:
-    runs, seed = [*map(int, sys.argv[1:]), *(200, 1)[len(sys.argv) - 1 :]]
+    runs, seed = [*map(int, sys.argv[1:3]), *(200, 1)[len(sys.argv[1:3]) :]]
+    for suite in sys.argv[3:]:
+        SYSTEM[:] = ["--root", str(debian(suite))]
     with sandbox_up("chain-faults") as sandbox:
         sandbox.root("sh", "-c", f"printf '{CONFIGURED}' >> /etc/slurm/slurm.conf")
         broken = Broken(sandbox)

@@ -7,7 +7,7 @@ import random
 import re
 import time
 from pathlib import Path
-from typing import Dict, Iterator, List, Mapping, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Tuple
 
 import pytest
 from harness import COMMENT, Sandbox, sandbox_up, wait_until
@@ -82,7 +82,7 @@ class Going:
     def ready(self, run: int, count: int = 1) -> None:
         """Wait until a run waits for its signal."""
         find = ("find", ".", "-name", f"ready-{run}-*")
-        wait_until(lambda: len(self.exec(*find).split()) == count)
+        self.wait_until(lambda: len(self.exec(*find).split()) == count)
 
     def sampled(self, run: int) -> None:
         """Wait until the node of a run has written two samples."""
@@ -95,20 +95,27 @@ class Going:
 
     def queued(self, count: int) -> None:
         """Wait until so many jobs are in the queue."""
+        self.wait_until(lambda: len(self.exec("squeue", "-h").splitlines()) == count)
+
+    def wait_until(self, check: Callable[[], bool]) -> None:
+        """As the function of this name; what Slurm and the job say where it never comes true."""
         try:
-            wait_until(lambda: len(self.exec("squeue", "-h").splitlines()) == count)
+            wait_until(check)
         except TimeoutError as error:
-            said = self.exec("sh", "-c", f"squeue; ps -ef --forest; cat goes_{self.id}.*")
+            show = "squeue; scontrol show job; sinfo -N; ps -ef --forest"
+            said = self.exec("sh", "-c", f"{show}; cat goes_{self.id}.*", check=False)
             said += self.sandbox.root("scontrol", "show", "assoc_mgr", "flags=qos").stdout
             raise AssertionError(said) from error
 
     def begun(self, run: int) -> None:
         """Wait for the beginning of a run."""
-        wait_until(lambda: [str(run), "begin"] in [words[:2] for words in self.runs])
+        self.wait_until(lambda: [str(run), "begin"] in [words[:2] for words in self.runs])
 
     def ended(self) -> str:
         """The state in which it ends."""
-        wait_until(lambda: self.state() not in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING"))
+        self.wait_until(
+            lambda: self.state() not in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING")
+        )
         return self.state()
 
     def preempt(self, partition: str) -> None:
@@ -119,7 +126,7 @@ class Going:
 
     def none_left(self) -> None:
         """Nothing is in the queue, and nothing will begin."""
-        wait_until(lambda: self.exec("squeue", "-h") == "")
+        self.wait_until(lambda: self.exec("squeue", "-h") == "")
 
 
 CONFIGURED = (

@@ -11,6 +11,7 @@ import re
 import subprocess
 import time
 from pathlib import Path
+from signal import SIGKILL
 from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
@@ -445,13 +446,40 @@ def test_a_chain_goes_on_where_what_submits_its_next_run_was_killed(tmp_path: Pa
     assert chained(tmp_path, f"{begun}1 next 1000 8\n", names, killed) == []
 
 
-def test_a_shell_that_is_killed_after_its_program_ended_with_0(tmp_path: Path) -> None:
-    """No other run begins, whatever Slurm says of the killed one."""
-    begun = "1 begin 1000 n1 unknown 0 0 7\n"
-    names = "end_run note"
-    stop = "job_state() { kill -9 $$; }; note_end() { kill -9 $$; }; asked='' launched=1\n"
-    (added,) = chained(tmp_path, begun, names, f"{stop}end_run 0")
-    assert added.split()[:2] == ["1", "finished"]
-    names = "note last_of note_end note_lost_end how_slurm_ended progress"
-    (added,) = chained(tmp_path, f"{begun}{added}\n", names, "note_lost_end")
-    assert added.split()[1::2][:2] == ["end", "-"] and added.split()[4] == "finished"
+KILLS = """\
+#!/bin/sh
+echo ran >>ran
+until [ -s pid ]; do sleep 0.01; done
+setsid sh -c "sleep 0.1; kill -9 $(cat pid)" >/dev/null 2>&1 &
+"""
+
+
+@pytest.mark.parametrize("launcher", ["python", "srun"])
+@pytest.mark.parametrize("chain", [False, True])
+def test_a_shell_that_is_killed_after_its_program_ended_with_0(
+    chain: bool, launcher: str, tmp_path: Path
+) -> None:
+    """No other run begins, whatever Slurm says of the killed one, or of its node."""
+    none = dict.fromkeys(("squeue", "sacct", "scancel"), "#!/bin/sh\n")
+    made = {**TOOLS, **none, "sbatch": "#!/bin/sh\necho 9\n", "prog": KILLS}
+    more = {"requeue": False} if chain else {}
+    plan = plan_of(until_done=True, launcher=launcher, script="prog", **shape(launcher), **more)
+    for name, text in {**made, "job": render_job(plan)}.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+
+    def run(*words: str, **job: str) -> subprocess.CompletedProcess[str]:
+        path = f"{tmp_path}:{os.environ['PATH']}"
+        there = {"SLURM_JOB_NODELIST": "n1", "SLURM_SUBMIT_DIR": str(tmp_path)}
+        env, told = {"PATH": path, **there, **job}, 'echo "$$" >pid; exec bash job "$@"'
+        argv = ["bash", "-c", told, "bash", *words]
+        return subprocess.run(argv, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True)
+
+    assert run(SLURM_JOB_ID="7").returncode == -SIGKILL
+    if chain:
+        second = run("neuronctl-", "7", "7", SLURM_JOB_ID="9")
+    else:
+        second = run(SLURM_JOB_ID="7", SLURM_RESTART_COUNT="1")
+    said = "the program ended with 0 in run 1: no other run begins\n"
+    assert (second.returncode, second.stdout) == (0, said)
+    assert (tmp_path / "ran").read_text() == "ran\n"

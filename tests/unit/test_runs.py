@@ -119,6 +119,10 @@ def test_a_chain_is_its_first_job(tmp_path: Path) -> None:
     assert over is not None and over.last == 8
     ended = [row(8, "COMPLETED"), row(10, "CANCELLED")]
     assert [one.job_id for one in fold(ended, {7: over})] == [8]
+    # Something killed its shell as the program had ended with 0: the next job saw that.
+    (tmp_path / "7.runs").write_text(CHAINED + "2 end 1400 - finished moved 100\n")
+    seen = chain_of(status.record)
+    assert seen is not None and seen.last == 10
     # Whoever cancels it between two runs has cancelled it, though the first of them says FAILED.
     for end, last in (("75 saved moved", 10), ("1 failed still", 10), ("0 finished moved", 8)):
         why = "- over 1400 it was cancelled\n"

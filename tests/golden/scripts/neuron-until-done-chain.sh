@@ -20,7 +20,7 @@ job() {
     # Slurm signals this shell before the end: TERM goes on to each process that handles it.
     trap 'ask_to_save; to_processes TERM || true' USR2
     trap save_and_end TERM     # at scancel and the time limit: TERM goes on to what handles it
-    (trap - INT QUIT; trap exit TERM; python train.py) &  # bash ignores both in the background
+    (trap - INT QUIT; trap exit TERM; trap note_success EXIT; python train.py) &  # bash ignores INT and QUIT in the background
     job_processes=("$!")
     wait_for_process "$!"
 }
@@ -38,6 +38,7 @@ begin_run() {
     run=$(last_of begin 1) run=${run:-0}
     is_next || exit 0
     [ "$run" -eq 0 ] || [ "$(last_of end 1)" = "$run" ] || note_lost_end
+    [ "$(last_of end 5)" != finished ] || { echo "the program ended with 0 in run $run: no other run begins"; exit 0; }
     [ "$run" -eq 0 ] || may_go_on || exit 1
     ! is_avoided || { submit_next "$before"; exit 0; }
     export NEURONCTL_RUN=$((run += 1))
@@ -49,12 +50,17 @@ begin_run() {
     submit_next & submitter=$!
     echo "run $run of at most 10, on $SLURM_JOB_NODELIST"
 }
+# The shell that runs the program notes that it ended with 0, at once and first of all: this shell, which looks twice a
+# second, or its node may be gone before it sees that.
+note_success() { [ "$?" -ne 0 ] || printf '%s finished %(%s)T\n' "$NEURONCTL_RUN" -1 >>"$runs_file" || true; }
+has_finished() { [ "$(last_of finished 1)" = "$run" ]; }
 # At the end of a run: 0 is the end of all. What has saved as asked to, or says so with 75, or has met its time limit
 # goes on; so does what never got as far as the program.
 end_run() {
+    note_success  # as the user's lines or steps may not have done
     local code=$1 cause=failed
-    [ "$code" -ne 0 ] || printf '%s finished %(%s)T\n' "$run" -1 >>"$runs_file"  # at once: this shell may be killed
     trap : USR2; trap 'exit "$code"' TERM
+    ! has_finished || code=0  # also where Slurm's signal came between
     if [ "$code" -eq 0 ]; then cause=finished
     elif [ "$slurm_stops" ] && ((SECONDS >= slurm_stops)); then cause=limit
     elif [ "$asked" ] || [ "$code" -eq 75 ]; then cause=saved
@@ -73,7 +79,7 @@ may_go_on() {
     local last
     last=$(awk '$2 == "end" && $5 ~ /^(saved|limit)$/ && $6 == "still" { print $1 + 0, $5 }' "$runs_file" | tail -n 2)
     if grep -q '^- cancel ' "$runs_file" || [ "$(last_of end 5)" = cancelled ]; then says_over "it was cancelled"
-    elif [[ $(last_of end 5) =~ ^(finished|failed)$ ]]; then return 1
+    elif [ "$(last_of end 5)" = failed ]; then return 1
     elif [ "$run" -ge 10 ]; then says_over "that was the last of 10 runs"
     elif [ "$last" = "$((run - 1)) ${last##* }"$'\n'"$run ${last##* }" ]; then
         says_over "two runs without progress ended the same way: ${last##* }"
@@ -220,8 +226,8 @@ note_lost_end() {
     [ "$state" = "${state#node }" ] || note_failed_nodes died
 }
 how_slurm_ended() {
+    ! has_finished || { echo finished; return; }
     local id state
-    [ "$(last_of finished 1)" != "$run" ] || { echo finished; return; }
     id=$(last_of begin 8)
     state=$(scontrol show job "$id" 2>/dev/null | sed -n 's/^ *JobState=\([A-Z_]*\).*/\1/p')
     [[ $id != "$SLURM_JOB_ID" && $state ]] || state=$(sacct -D -X -n -P -j "$id" -o State | grep -vE 'RUNNING|PENDING' | tail -n 1)

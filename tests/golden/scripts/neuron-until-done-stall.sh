@@ -25,8 +25,9 @@ job() {
     trap 'ask_to_save; scancel --signal=TERM "$SLURM_JOB_ID"' USR2
     trap : TERM                                   # at scancel and the time limit: wait until the tasks have saved
     # torchrun starts 2 processes of train.py on each of 2 nodes.
+    (trap exit TERM; trap note_success EXIT  # if it ended with 0
     srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 \
-        bash -c "$(declare -f on_each_node supervise told_all pass_on); supervise LOCAL_RANK on_each_node" &
+        bash -c "$(declare -f on_each_node supervise told_all pass_on); supervise LOCAL_RANK on_each_node") &
     program=$!
     wait_for_process "$program"
 }
@@ -46,6 +47,7 @@ begin_run() {
     touch "$runs_file" || exit 1
     run=$(grep -c ' begin ' "$runs_file")
     [ "$run" -eq 0 ] || [ "$(last_of end 1)" = "$run" ] || note_lost_end
+    [ "$(last_of end 5)" != finished ] || { echo "the program ended with 0 in run $run: no other run begins"; exit 0; }
     [ "$run" -eq 0 ] || may_go_on || exit 1
     ! is_avoided || requeue
     export NEURONCTL_RUN=$((run += 1))
@@ -55,11 +57,17 @@ begin_run() {
     note begin "$SLURM_JOB_NODELIST" "$(progress)" "$(stat -L -c %s "/proc/$$/fd/1")" "$(stat -L -c %s "/proc/$$/fd/2")" "$SLURM_JOB_ID" || exit 1
     echo "run $run of at most 10, on $SLURM_JOB_NODELIST"
 }
+# The shell that runs the program notes that it ended with 0, at once and first of all: this shell, which looks twice a
+# second, or its node may be gone before it sees that.
+note_success() { [ "$?" -ne 0 ] || printf '%s finished %(%s)T\n' "$NEURONCTL_RUN" -1 >>"$runs_file" || true; }
+has_finished() { [ "$(last_of finished 1)" = "$run" ]; }
 # At the end of a run: 0 is the end of all. What has saved as asked to, or says so with 75, or has met its time limit
 # goes on; so does what never got as far as the program.
 end_run() {
+    note_success  # as the user's lines or steps may not have done
     local code=$1 cause=failed
     trap : USR2; trap 'exit "$code"' TERM
+    ! has_finished || code=0  # also where Slurm's signal came between
     if [ "$code" -eq 0 ]; then cause=finished
     elif stalled; then cause=stall
     elif [ "$slurm_stops" ] && ((SECONDS >= slurm_stops)); then cause=limit
@@ -176,6 +184,7 @@ note_lost_end() {
     [ "$state" = "${state#node }" ] || note_failed_nodes died
 }
 how_slurm_ended() {
+    ! has_finished || { echo finished; return; }
     case $(sacct -D -X -n -P -j "$SLURM_JOB_ID" -o State | grep -vE 'RUNNING|PENDING' | tail -n 1) in
         NODE_FAIL* | BOOT_FAIL*) echo node lost ;;
         PREEMPTED*) echo preempted ;;

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, TypeVar
+import re
+from typing import (
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    TypeVar,
+    Union,
+)
 
 from neuronctl.frozen import dataclass, replace
 from neuronctl.records.job_record import JobRecord
@@ -62,12 +74,14 @@ def chains_of(records: Iterable[JobRecord]) -> Chains:
     return {chain.first: chain for chain in found}
 
 
-def first_job(row: QueueJob) -> Optional[int]:
+STDIN = "/dev/stdin"
+"""The command of a later run, which since Slurm 24 only sacct's SubmitLine follows by arguments."""
+
+
+def first_job(row: Union[QueueJob, AccountingJob]) -> Optional[int]:
     """The first job of the chain whose later run this is; None: of no chain, as far as it says."""
-    words = row.command.split()
-    if not row.command.startswith("/dev/stdin neuronctl-") or len(words) != 4:
-        return None
-    return int(words[2]) if words[2].isdigit() and len(words[2]) <= 10 else None
+    found = re.search(rf"(?:^| ){STDIN} neuronctl-\S* (\d{{1,10}}) \S+$", row.command)
+    return int(found[1]) if found else None
 
 
 def fold(rows: Sequence[Row], chains: Mapping[int, Chain]) -> List[Row]:

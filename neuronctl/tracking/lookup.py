@@ -383,6 +383,7 @@ class _Search:
                 with self._tolerant():
                     self.recovery.look_closer()
         self._find_records(_numbers(queue), records)
+        self._find_chains(asked, queue, records)
         queue = self._as_chains(queue, records, asked)
         if asked:  # squeue may have been asked for more
             wanted = {id.job for id in asked}
@@ -424,6 +425,17 @@ class _Search:
         with self._tolerant():
             records.update(self.store.find(wanted, self.cluster))
         self.without_record.update(wanted - set(records))
+
+    def _find_chains(
+        self, asked: Sequence[JobId], queue: Sequence[QueueJob], records: Dict[int, JobRecord]
+    ) -> None:
+        """The records of chains of which a later job is asked for, and does not say so itself."""
+        says = {row.job_id: row.command for row in queue}
+        unknown = [id for id in asked if id.task is None and id.job not in records]
+        unknown = [id for id in unknown if says.get(id.job, chains.STDIN) == chains.STDIN]
+        if unknown and self.accounting:
+            with contextlib.suppress(SlurmError):
+                self._find_records(_numbers(sacct(unknown, marks=True).jobs), records)
 
     def _as_chains(
         self, queue: Sequence[QueueJob], records: Dict[int, JobRecord], asked: Sequence[JobId]
@@ -506,7 +518,7 @@ class _Search:
         return Found(ordered, (), (*self.store.warnings, *self.notes, *found), error)
 
 
-def _numbers(rows: Iterable[QueueJob]) -> Set[int]:
+def _numbers(rows: Iterable[Union[QueueJob, AccountingJob]]) -> Set[int]:
     """The numbers under which their records may be."""
     return {row.id.job for row in rows} | {chains.first_job(row) or row.id.job for row in rows}
 

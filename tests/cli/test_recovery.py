@@ -13,6 +13,7 @@ import pytest
 from fake_slurm import SACCT_FIELDS, FakeSlurm, accounting_row, queue_row
 
 from neuronctl.errors import RecordError
+from neuronctl.frozen import replace
 from neuronctl.records.recovery import Recovery
 from neuronctl.records.store import RecordDraft, RecordStore
 from neuronctl.slurm.sacct import Accounting
@@ -20,14 +21,16 @@ from neuronctl.slurm.sacct import Accounting
 Run = Callable[..., Any]
 
 
+DRAFT = RecordDraft(
+    cwd="/scratch/kim", command_line=(), script="", request={}, nodes=1, job_name="train",
+    partition="cpu", output="/scratch/kim/%x-%j.out", time_limit=600,
+)  # fmt: skip
+
+
 def cut_off(age: int = 0, name: str = "train", cluster: Optional[str] = None) -> str:
     """An intent whose neuronctl is gone, begun ``age`` seconds ago; its key."""
     store = RecordStore.default()
-    draft = RecordDraft(
-        cwd="/scratch/kim", command_line=(), script="", request={}, nodes=1, job_name=name,
-        partition="cpu", output="/scratch/kim/%x-%j.out", time_limit=600,
-    )  # fmt: skip
-    before = Path(store.directory) / f"{store.begin(draft)}.intent.json"
+    before = Path(store.directory) / f"{store.begin(replace(DRAFT, job_name=name))}.intent.json"
     data = json.loads(before.read_text())
     before.unlink()  # before the new one is written: in the first ms of a second, it is the same
     begun = time.time() - age
@@ -82,6 +85,22 @@ def test_found_by_its_id(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("7_[1-3]", command=marked(key), state="PENDING"))
     run("status", "7")
     assert files() == sorted([f"{key}.-.7.json", f"{other}.intent.json"])
+
+
+def test_a_later_job_of_a_chain(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    """Only sacct tells of which one, since Slurm 24, and where squeue has forgotten it."""
+    store, runs = RecordStore.default(), str(tmp_path / "%j.runs")
+    key = store.begin(replace(DRAFT, runs=runs))
+    store.complete(key, 7)
+    (tmp_path / "7.runs").write_text(
+        "1 begin 1000 n1 unknown 0 0 7\n1 next 1001 8\n1 end 1100 1 saved moved 100\n"
+        "2 begin 1300 n3 unknown 50 60 8\n2 end 1400 0 finished moved 100\n"
+    )
+    fake_slurm.accounting(sacct_with_mark("8", f"sbatch {marked(key)} 7 7"))
+    for rows in ((), (queue_row("8", command="/dev/stdin"),)):
+        fake_slurm.queue(*rows)
+        (job,) = json.loads(run("status", "8", "--json").stdout)["jobs"]
+        assert (job["job_id"], job["record"]) == ("7", key)
 
 
 def test_found_in_accounting(run: Run, fake_slurm: FakeSlurm) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import subprocess
 import time
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Tuple
@@ -232,9 +233,10 @@ def test_a_training_has_the_loss_of_one_that_was_not_interrupted(
     assert [number for number, _ in parts] == list(range(1, 101))
 
 
-def test_a_compiled_program_goes_on_where_it_was(going: Sandbox) -> None:
-    going.write("saves.c", EXAMPLE.with_name("saves.c").read_text(encoding="utf-8"))
-    going.exec(["cc", "-Wall", "-Wextra", "-Werror", "-o", "saves", "saves.c"])
+def test_a_compiled_program_goes_on_where_it_was(going: Sandbox, tmp_path: Path) -> None:
+    compiled, source = str(tmp_path / "saves"), str(EXAMPLE.with_name("saves.c"))
+    subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-o", compiled, source], check=True)
+    going.exec(["chmod", "+x", "saves"], copy=[compiled])
     program = ["--checkpoint=state", "../saves", "state", "10000"]
     job = Going(going, "--gpus-per-node=1", *program)
     wait_until(lambda: "state" in job.exec("ls").split())

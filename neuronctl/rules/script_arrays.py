@@ -275,19 +275,21 @@ def no_array(facts: ScriptFacts) -> Iterator[Violation]:
         if command.name not in ("echo", "printf", "export")
         for word in command.words[1:]
     )
-    set_from = (assigned.word for assigned in facts.shell.assignments)
+    set_from = [assigned.word for assigned in facts.shell.assignments]
     places = [word.place for word in (*words, *set_from) if _INDEX in word.names]
     if places:
         # It may come with the command line; a remark that shows it says so.
         shown = re.search(
             r"--array|sbatch\b.{0,500} -a|^#SBATCH.*%[0-9]*[aA]", facts.text, re.MULTILINE
         )
+        # So it says if it takes words of the command line.
+        takes = any(re.fullmatch("[1-9@*]", name) for word in set_from for name in word.names)
         yield Violation(
             f"nothing here makes an array of the job: ${_INDEX} is empty, unless sbatch gets "
             "--array on its command line",
             "write #SBATCH --array=0-9",
             place=min(places, key=lambda place: (place.line, place.column)),
-            severity=NOTE if shown else None,
+            severity=NOTE if shown or takes else None,
         )
 
 

@@ -165,7 +165,9 @@ def like_a_directive(facts: ScriptFacts) -> Iterator[Violation]:
     remarks = 0
     for ignored in _ignored(facts, MISSPELLED):
         name, _, options = ignored.text.lstrip("# \t").partition(" ")
-        if name == "sbatch" and re.search(r"\s[\w./-]+\.(sh|bash|sbatch|slurm|job)\b", options):
+        if name == "sbatch" and re.search(
+            r"\s[\w./-]+\.(sh|bash|sbatch|slurm|job)\b|\\$", options.rstrip()
+        ):
             continue  # how this script is submitted
         severity = WARNING
         if ignored.text.startswith(("# ", "#\t")):
@@ -516,6 +518,7 @@ def hidden_gpus(facts: ScriptFacts) -> Iterator[Violation]:
         start.launch
         for start in facts.starts
         if any(outer.is_srun for outer in start.outer)
+        and start.each != 1  # several tasks of a node
         and (not start.launch.is_launcher or start.launch.launcher.starts_processes())
     ]
     if facts.has("gpu-bind") or all(

@@ -6,6 +6,7 @@ import ast
 import re
 import warnings
 from difflib import get_close_matches as close_matches
+from itertools import islice
 from typing import Iterator, Optional, Pattern, Tuple
 
 from neuronctl.batchscript.command_wrappers import names_python
@@ -174,6 +175,7 @@ def _too_many_tasks(facts: ScriptFacts, launch: Launch) -> Iterator[Violation]:
                 severity=WARNING,
             )
             return
+    yield from _gpus_of_none(facts, launch)
     width, most = launch.count("ntasks_per_node"), plan.partition.max_cores_per_node
     if width and most and width > most and count is None and not launch.has("hint"):
         yield Violation(
@@ -201,6 +203,25 @@ def _too_many_tasks(facts: ScriptFacts, launch: Launch) -> Iterator[Violation]:
         )
 
 
+def _gpus_of_none(facts: ScriptFacts, launch: Launch) -> Iterator[Violation]:
+    """An srun that asks for GPUs, in a job that has asked for none."""
+    plan, asked = facts.plan, ("gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket")
+    if plan is None or plan.gpus_per_node or facts.has("exclusive", "tres-per-task", *asked):
+        return
+    if facts.header.unread.intersection(asked) or plan.partition.gpus_per_node:
+        return  # NC122 has its say
+    for name in ITS_GPUS:
+        if re.fullmatch(r"(gpu:)?([A-Za-z][\w.-]*:)?[1-9]\d?", launch.options.get(name, "")):
+            yield Violation(
+                "srun asks for GPUs, and the job requests none: srun refuses it, unless the site "
+                "gives them with the partition",
+                "request them: #SBATCH --gpus-per-node=…",
+                place=launch.place_of(name),
+                severity=NOTE,
+            )
+            return
+
+
 @script_rule(ERROR, "NC622", "step that does not fit the job")
 def larger_than_the_job(facts: ScriptFacts) -> Iterator[Violation]:
     plan = facts.plan
@@ -208,7 +229,7 @@ def larger_than_the_job(facts: ScriptFacts) -> Iterator[Violation]:
         return
     for top in facts.launches:
         yield from _too_many_tasks(facts, top)
-        yield from _too_few_slots(facts, top)
+    yield from islice((one for top in facts.launches for one in _too_few_slots(facts, top)), 1)
     for start in facts.starts:
         launch = start.launch
         # By any other option, it takes the nodes that there are.
@@ -248,22 +269,35 @@ def larger_than_the_job(facts: ScriptFacts) -> Iterator[Violation]:
 def _too_few_slots(facts: ScriptFacts, launch: Launch) -> Iterator[Violation]:
     """An mpirun of more processes than the job has tasks."""
     count, plan = launch.count(*launch.launcher.processes), facts.plan
+    each = None if count is not None else _each_node(launch)
+    if each and plan is not None and facts.fixed_nodes:
+        count = each * plan.nodes
     mpi = launch.launcher.uncounted == ALL and not launch.is_srun
     if not mpi or count is None or plan is None or launch.command.looped or not launch.certain:
         return
-    if launch.has("oversubscribe", "map_by", "use_hwthread_cpus", *launch.launcher.places):
+    by_others = launch.has("map_by", *launch.launcher.places) and not each
+    if by_others or launch.has("oversubscribe", "use_hwthread_cpus", "host", "H", "hostfile"):
         return
     told = facts.has("ntasks", "ntasks-per-node") and facts.has("nodes", "ntasks")
     # Else, Slurm may count the tasks that fit the node, where jobs get whole ones.
     known = told or facts.has("nodes")
     if known and count > facts.tasks and not facts.has("exclusive", "overcommit"):
         yield Violation(
-            f"{launch.kind} starts {counted(count, 'process')}, and the job has "
+            f"{launch.kind} starts {counted(each or count, 'process')}"
+            f"{' on each node' if each else ''}, and the job has "
             f"{counted(facts.tasks, 'task')}: Open MPI has a slot for each task, and refuses more",
             f"request #SBATCH --ntasks={count}, or start {facts.tasks} here",
             place=launch.place,
             severity=WARNING if told else NOTE,
         )
+
+
+def _each_node(launch: Launch) -> Optional[int]:
+    """The processes of each node that mpirun is told of: ``-npernode 4``, ``ppr:4:node``."""
+    if launch.has("map_by"):
+        told = re.fullmatch(r"ppr:(\d{1,3}):node.*", launch.options.get("map_by", ""))
+        return int(told[1]) if told else None
+    return launch.count("npernode", "N")
 
 
 def _own_ranks(facts: ScriptFacts) -> Iterator[Start]:
@@ -821,7 +855,7 @@ def steps_in_turn(facts: ScriptFacts) -> Iterator[Violation]:
 
 _SHARES = "give each its share: srun --exact --ntasks=… --cpus-per-task=… --gpus=…"
 _ITS_CORES = ("exact", "exclusive", "cpus_per_task", "threads_per_core", "cpus_per_gpu")
-_ITS_GPUS = ("gres", "gpus", "gpus_per_task", "gpus_per_node", "gpus_per_socket", "tres_per_task")
+ITS_GPUS = ("gres", "gpus", "gpus_per_task", "gpus_per_node", "gpus_per_socket", "tres_per_task")
 
 
 def _takes_all(facts: ScriptFacts, launch: Launch, like: str = "") -> str:
@@ -843,7 +877,7 @@ def _takes_all(facts: ScriptFacts, launch: Launch, like: str = "") -> str:
     if not launch.has(*_ITS_CORES) and not facts.shell.assigned("SRUN_CPUS_PER_TASK"):
         return "cores"
     gpus = facts.plan is not None and facts.plan.gpus_per_node
-    return "GPUs" if gpus and not launch.has(*_ITS_GPUS) else ""
+    return "GPUs" if gpus and not launch.has(*ITS_GPUS) else ""
 
 
 def _same_nodes(facts: ScriptFacts, first: Launch, second: Launch) -> bool:
@@ -869,7 +903,7 @@ def no_gpu(facts: ScriptFacts) -> Iterator[Violation]:
         return
     if facts.header.unread.intersection(asked) or plan.partition.gpus_per_node:
         return  # NC122 has its say
-    if any(launch.is_srun and launch.has(*_ITS_GPUS) for launch in facts.every_launch):
+    if any(launch.is_srun and launch.has(*ITS_GPUS) for launch in facts.every_launch):
         return
     feature = facts.given("constraint")
     if feature is not None and _MODELS.fullmatch(feature.value or ""):

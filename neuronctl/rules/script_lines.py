@@ -17,6 +17,7 @@ from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.downloads import downloads, has_proxy, without_internet
 from neuronctl.rules.script_base import ScriptFacts, script_rule
+from neuronctl.rules.script_launches import ITS_GPUS
 from neuronctl.sbatch_options import SBATCHS_OWN, SRUN
 from neuronctl.words import counted, duration
 
@@ -464,7 +465,11 @@ _SLOW = {
 @script_rule(WARNING, "NC648", "fast network switched off")
 def slow_network(facts: ScriptFacts) -> Iterator[Violation]:
     plan = facts.plan
-    if plan is None or plan.gpus_per_node * plan.nodes < 2:
+    if plan is None:
+        return
+    yield from _for_debugging(facts)
+    of_steps = any(launch.is_srun and launch.has(*ITS_GPUS) for launch in facts.every_launch)
+    if max(plan.gpus_per_node, of_steps) * plan.nodes < 2:
         return
     for variable in facts.shell.every_assignment:
         between = variable.name == "NCCL_IB_DISABLE"
@@ -483,6 +488,21 @@ def slow_network(facts: ScriptFacts) -> Iterator[Violation]:
                 "remove the line, unless NCCL fails without it",
                 place=variable.place,
                 severity=None if between else NOTE,
+            )
+
+
+def _for_debugging(facts: ScriptFacts) -> Iterator[Violation]:
+    """A variable that makes each kernel of a GPU wait for the one before it."""
+    uses = facts.plan is not None and facts.plan.gpus_per_node
+    for variable in facts.shell.every_assignment if uses else ():
+        waits = variable.name in ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING")
+        if waits and variable.word.value == "1" and "debug" not in facts.text.lower():
+            yield Violation(
+                f"{variable.name}=1 is for finding an error: the program waits for each kernel "
+                "of the GPU, which is slower",
+                "remove the line once the error is found",
+                place=variable.place,
+                severity=NOTE,
             )
 
 
@@ -929,6 +949,9 @@ def _not_set_by_slurm(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterat
     if facts.plan is None or not facts.header.given or facts.header.components > 1:
         return
     known = frozenset(name for line in facts.lines for name in _known_to(line))
+    for name in known.intersection(_ONLY_WITH):
+        if not facts.has(*_ONLY_WITH[name]):
+            yield from _ends_without(facts, name, _ONLY_WITH[name][0])
     for name, place in used.items():
         options = _ONLY_WITH.get(name)
         if not name.startswith("SLURM_") or name in known:
@@ -949,6 +972,25 @@ def _not_set_by_slurm(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterat
                 f"write ${near[0]}",
                 place=place,
             )
+
+
+def _ends_without(facts: ScriptFacts, name: str, option: str) -> Iterator[Violation]:
+    """An exit where a variable is empty, which it always is."""
+    if facts.header.unread or not facts.header.for_bash or facts.shell.assigned(name):
+        return
+    asks = re.compile(rf"\s*(if )?\s*\[\[? +-z +\"?\$\{{?{name}\b(:-)?\}}?\"? *\]")
+    for number, line in enumerate(facts.lines, 1):
+        asked = asks.match(line)
+        below = "\n".join(facts.lines[number - 1 : number + 5])
+        branch = re.split(r"\b(?:fi|else|elif)\b", below)[0] if asked and asked[1] else line
+        if asked and re.search(r"(?m)(^|;|then|&&)\s*exit\b", branch):
+            gpus = ", or ask for $SLURM_GPUS_ON_NODE" if "GPU" in name else ""
+            yield Violation(
+                f"${name} is empty here, and the job ends: Slurm sets it only with --{option}",
+                f"write #SBATCH --{option}=…{gpus}",
+                place=SourceSpan(number, len(line) - len(line.lstrip()) + 1, len(line) + 1),
+            )
+            return
 
 
 _OF_MPI = re.compile(
@@ -1042,13 +1084,27 @@ def _set_in_a_comment(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterat
     known = {name for line in lines if not line.startswith("#") for name in _set_in(line)}
     exported = facts.header.value("export") or ""
     off: Dict[str, int] = {}
+    passed: Set[str] = set()
     for number, line in enumerate(lines, 1):
+        usage = re.match(r"#[ #]*((?:\w+=\S* +)+)sbatch\b", line)
+        if usage is not None:
+            passed.update(re.findall(r"(\w+)=", usage[1]))
+            continue  # how this script is submitted
         match = _SWITCHED_OFF.match(line.lstrip(" \t#")) if line.startswith("#") else None
         if match is not None and not line.startswith("#SBATCH"):
             off[match[1] or match[2]] = number
+    known |= passed
     for name, place in used.items():
         if name.startswith("SLURM_") or name in known or name in exported:
             continue
+        if passed and not name.isupper() and len(name) > 2 and name not in off:
+            yield Violation(
+                f"${name} is empty here: nothing sets it, and the remark on how to submit this "
+                f"script passes {min(passed)} alone",
+                f"set it, or pass it too: {name}=… sbatch …",
+                place=place,
+            )
+            return
         if name in off:
             yield Violation(
                 f"${name} is empty here, unless the shell that submits has exported it: line "
@@ -1151,7 +1207,12 @@ def _misspelled(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterator[Vio
     unset = ((name, place) for name, place in used.items() if len(name) > 3 and name not in known)
     for name, place in islice(unset, _MOST_NAMES) if idle else ():
         for other, assigned in islice(idle.items(), _MOST_NAMES):
-            same = _plain_name(name) == _plain_name(other)
+            plain = _plain_name(name), _plain_name(other)
+            # With other letters, capitals or not: project1_ROOT for PROJECT_ROOT.
+            mixed = name.isupper() != other.isupper() and close_matches(
+                plain[0], [plain[1]], cutoff=0.9
+            )
+            same = plain[0] == plain[1] or mixed
             if assigned.place.line < place.line and (
                 same or close_matches(name, [other], cutoff=0.87)
             ):

@@ -11,6 +11,7 @@ Once known, a secret is masked wherever else it occurs. All takes time in propor
 
 from __future__ import annotations
 
+import base64
 import re
 from typing import Any, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
@@ -25,7 +26,7 @@ password or has letters and digits; a token; a password."""
 # Each name of a secret contains one of these. They are quick to look for; compiling the patterns
 # takes longer than the rest of writing a record.
 _HINTS = (
-    *("token", "pass", "pw", "secret", "cred", "auth", "key", "bearer", "_pat"),
+    *("token", "pass", "pw", "secret", "cred", "auth", "key", "bearer", "_pat", "psk"),
     *("비밀", "비번", "암호", "패스워드", "토큰", "키"),
 )
 _HINT = rf"(?i){'|'.join(_HINTS)}"
@@ -47,7 +48,7 @@ _KINDS_OF_KEYS = (
 )
 _OWNERS = frozenset(
     """
-    db database user admin root login ssh proxy http smtp mail ldap ftp
+    db database user admin root login ssh proxy http smtp mail ldap ftp nas vpn wifi
     """.split()  # noqa: SIM905
 )
 # What a name is about where these are its last words, or stand before "token", "key", "pass".
@@ -103,10 +104,10 @@ def _kind_of_word(word: str, before: str, name: str) -> int:
         sure = name.isupper() or len(word) > 4 or before in _OWNERS
         return _PASSWORD if sure else _LOGIN
     if re.fullmatch(_TOKENS, word):
-        return _NONE if word == "token" and before in _OF_TEXT else _TOKEN
+        return _PERHAPS if word == "token" and before in _OF_TEXT else _TOKEN
     if word == "key" and before in _KINDS_OF_KEYS:
         return _TOKEN
-    if word == "auth":
+    if word in ("auth", "psk"):
         return _LOGIN
     known = word in ("key", "keys", "tokens", "pat", "bearer") or word.endswith("키")
     return _PERHAPS if known else _NONE
@@ -127,17 +128,27 @@ _TEMPLATE = (
     r"<[^>]*>|\{+[^}]*\}+|\$\{\{.*|%\(?\w+\)?s?%?|\[[A-Za-z_, ]*\]|[*.…]+|(?:\.[*+]|\[\^|\\[SwW]).*"
 )
 # your-token-here, changeme, XXXX, hf_xxxx, hf_...
-_PLACEHOLDER = r"""(?xi) your [-_ ] (?: [a-z]+ [-_ ] )*
+_PLACEHOLDER = r"""(?xi) empty | dummy | fake
+    | (?: sk- )? not? [-_ ] (?: api [-_] )? (?: key )? [-_ ]? (?: needed | used | required )?
+    | your [-_ ] (?: [a-z]+ [-_ ] )*
     (?: token | key | password | passwd | passphrase | secret | pat ) (?: [-_ ] here )?
     | (?: replace | change | fill ) [-_ ]? (?: me | this | in )
     | (?: insert | put | paste | enter | replace | add ) [-_ ] (?: [a-z]+ [-_ ] )* here
     | \w{0,4} [-_]? (?: x{3,} | [.]{3} | … )"""
+# ${x%% *}, ${x:0:4}, ${1:?usage}
+_ELEMENT = r"\[[^\]\n]{1,60}\]"
+_EXPANSION = (
+    rf"\$\{{!?\w+(?:{_ELEMENT}\}}|(?:{_ELEMENT})?(?:[%#/^,@]|:[ \d]|:?\?)[^}}\n]{{0,300}}\}})"
+)
 # os.environ["X"], getpass(), tokens[i]
 _CODE = r"[A-Za-z_][\w.]*\s?(?:\(|\[(?![^]]*$)).*|not\s.*|await\s.*|f['\"].*"
 _IDENTIFIER = r"[A-Za-z_][\w.]*"
 _PROSE = r"[a-z]+(?:[ _-][a-z]+)*"
 _TYPES = ("str", "bytes", "int", "float", "bool", "object", "Any", "Optional", "Final", "Tensor")
-_LOGINS = r"[\w.@-]+:[^\s:/]{4,}|(?=.*[0-9])(?=.*[A-Za-z])[A-Za-z0-9!@#$%^&*?]{8,}"
+_LOGINS = r"[\w.@-]+:[^\s:/]{4,}|(?=.*[0-9])(?=.*[^\W\d_])(?:[^\W_]|[!@#$%^&*?]){8,}"
+_LICENSE = (
+    r"(?<![\w-])(?=[A-Z-]*[0-9])(?=[0-9-]*[A-Z])(?:[A-Z0-9]{4,6}-){3,9}[A-Z0-9]{4,6}(?![\w-])"
+)
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
 
@@ -151,7 +162,7 @@ def _judge(kind: int, value: str) -> bool:
     plain = value[:500].strip(_AROUND)
     if not kind or _says_nothing(plain):
         return False
-    if kind == _LOGIN and re.fullmatch(_LOGINS, plain):
+    if kind == _LOGIN and (re.fullmatch(_LOGINS, plain) or _is_login_in_base64(plain)):
         return True
     if re.fullmatch(_PLACE, plain):
         return _random(plain, 30)  # a directory may have several words for a name
@@ -159,6 +170,15 @@ def _judge(kind: int, value: str) -> bool:
         return _random(plain)
     number = re.fullmatch(r"[\d.,eE+-]+", plain)
     return number is None or len(plain) >= (4 if kind == _PASSWORD else 6)
+
+
+def _is_login_in_base64(plain: str) -> bool:
+    """As in the "auth" of ~/.docker/config.json."""
+    try:
+        login = base64.b64decode(plain, validate=True).decode()
+    except ValueError:
+        return False
+    return re.fullmatch(r"[\w.@-]+:\S{4,}", login) is not None
 
 
 def _says_nothing(plain: str) -> bool:
@@ -184,7 +204,8 @@ def _random(value: str, longest: int = 20) -> bool:
     """
     if re.fullmatch(rf"{_UUID}|0x[0-9a-fA-F]{{1,16}}", value):
         return False
-    return any(_odd(piece, longest) for piece in re.findall(r"[^\W_]{8,}", value))
+    pieces = re.findall(r"[^\W_]{8,}", value)
+    return any(_odd(piece, longest) for piece in pieces) or re.search(_LICENSE, value) is not None
 
 
 def _odd(piece: str, longest: int) -> bool:
@@ -235,7 +256,7 @@ _WELL_KNOWN = "(?<![A-Za-z0-9])(?:{})".format(
     )
 )
 # Telegram's, and that of a conda channel.
-_IN_PATH = r"(?<=/bot)[0-9]{6,12}:[\w-]{30,}|(?<=/t/)[a-z]{2}-[0-9a-f-]{20,}"
+_IN_PATH = r"(?<=/bot)[0-9]{6,12}:[\w-]{30,}|(?<=/t/)[a-z]{2}-[\w-]{16,}"
 _PEM = "-----BEGIN "
 _PRIVATE_KEY = (
     r"(?s)(?P<head>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)"
@@ -273,7 +294,7 @@ _REGISTRIES = (
 _GAP = r"\s{1,9}"
 _ONE = rf"{_GAP} \S{{1,300}}"
 # What reads a password from its standard input.
-_READERS = r"""(?: sudo \s [^\n|;&]{0,80} -\w{0,3}S | kinit | (?: ch | smb )?passwd | cryptsetup
+_READERS = r"""(?: sudo \s [^\n|;&]{0,80} -\w{0,3}S | [ki]init | (?: ch | smb )?passwd | cryptsetup
     | (?: wandb | huggingface-cli | hf \s auth | vault ) \s login
     | openssl [^\n|;&]{1,200} -pass(?:in)? \s stdin
     | [^\n|;&]{1,200} (?: password_stdin | --(?: pass(?:word)?-stdin | with-token | passphrase-fd
@@ -287,7 +308,9 @@ _PROGRAMS = {
     "http": rf"https? {_ON} -a \s{{0,20}} ['\"]? [^\s:'\"]{{1,200}} : {_ANY}",
     "sshpass": rf"sshpass {_ON} -p \s{{0,9}} {_ANY}",
     "login": rf"(?: {_REGISTRIES} ) {_ON}? login {_ON} -p \s{{1,9}} {_ANY}",
-    "mongo": rf"mongo\w* {_ON} -p \s{{1,9}} {_ANY}",
+    "-p": rf"""(?: mongo\w* | cypher-shell | cqlsh | synapse | rabbitmqadmin | beeline | tabcmd )
+        {_ON} -p \s{{1,9}} {_ANY}""",
+    "http-basic": rf"config {_GAP} http-basic\.\S{{1,60}} {_ONE} {_GAP} {_ANY}",
     "mysql": rf"mysql\w* {_ON} -p {_ANY}",
     "7z": rf"7z\w? {_ON} -p {_ANY}",
     "rar": rf"(?: un )? rar {_ON} -h?p (?!-) {_ANY}",
@@ -295,7 +318,11 @@ _PROGRAMS = {
     "redis-cli": rf"redis-cli {_ON} -a \s{{1,9}} {_ANY}",
     "mc": rf"""mc {_ON} (?: alias \s{{1,9}} set | host \s{{1,9}} add ) [^\n|;&]{{1,200}}?
         \w:// \S{{1,300}} {_ONE} {_GAP} {_ANY}""",
-    "rclone": rf"rclone {_ON}? obscure {_GAP} {_ANY}",
+    "rclone": rf"rclone {_ON}? (?: obscure | config {_GAP} password {_ONE} {_ONE} ) {_GAP} {_ANY}",
+    "influx": rf"influx {_ON} -t {_GAP} ['\"]? (?P<value> [\w=-]{{20,200}} )",
+    "ftp": rf"""[cn]{{0,2}}ftp \b [^\n|;&]{{0,200}}? {_HERE}
+        (?: [^\n]{{0,200}} \n \s{{0,40}} ){{0,5}}? (?: quote \s )? user {_GAP}
+        (?! anonymous | ftp ) \S{{1,300}} {_GAP} {_ANY}""",
     "sqlcmd": rf"sqlcmd {_ON} -P \s{{0,9}} {_ANY}",
     "mosquitto": rf"mosquitto_ [ps]ub {_ON} -P {_GAP} {_ANY}",
     "ipmi": rf"ipmi[\w-]{{1,9}} {_ON} -[Pp] \s{{0,9}} {_ANY}",
@@ -304,7 +331,6 @@ _PROGRAMS = {
     "ldap": rf"ldap\w{{1,9}} {_ON} -w \s{{0,9}} {_ANY}",
     "htpasswd": rf"htpasswd {_ON} -\w{{0,9}}b\w{{0,9}} {_ONE} {_ONE} {_GAP} {_ANY}",
     "ssh-keygen": rf"ssh-keygen {_ON} -[NP] {_GAP} {_ANY}",
-    "openssl enc": rf"openssl \s enc {_ON} -k {_GAP} {_ANY}",
     "gcloud": rf"gcloud {_ON} activate-refresh-token {_ONE} {_GAP} {_ANY}",
     "expect": r"""expect \b [^\n]{0,80} (?i: passw | passphrase ) [^\n;]{0,60} [\n;\s})]{1,60}
         [\w.]{0,30} send (?: line )? \s? \(? (?: -- \s )? ['"]
@@ -326,13 +352,25 @@ _PROGRAMS = {
         [^\s;|&]{{0,200}}? (?i: passw(?:or)?d | token | secret | (?: api | wandb ) _?key )
         (?: \.\w{{1,5}} )? ['"]? (?: [\s;&)] | \Z ) )""",
     "<<<": rf"{_READERS} [^\n|;&]{{0,200}} <<< \s{{0,9}} {_ANY}",
-    "(": r"""(?: [\w.]{1,60} \. )? (?: login | authenticate | \w{0,9}BasicAuth ) \(
+    "(": r"""(?: (?: (?: [\w.]{1,60} \. )? (?: login | authenticate | \w{0,9}BasicAuth )
+        | ['"]? auth ['"]? \s? [=:] \s? ) \(
+        | (?: database | (?i: \w{0,20} (?: sql | db | psycopg | oracle ) \w{0,9} ) \.connect )
+        \( \s{0,9} [\w.'":-]{1,100} \s{0,9} , )
         \s{0,9} [\w.'"@=]{1,100} \s{0,9} , \s{0,9} ['"] (?P<value> [^\s'"]{4,200} ) (?=['"])""",
     "lftp": rf"lftp {_ON} -u \s{{0,9}} ['\"]? [^\s,'\"]{{1,200}} , {_ANY}",
     "smb": rf"smb\w{{1,9}} {_ON} {_SMB_USER} {_ANY}",
     "rpcclient": rf"rpcclient {_ON} {_SMB_USER} {_ANY}",
     "sqlplus": rf"sqlplus {_ON}? [^\s/'\"]{{1,60}} / (?P<value> [^\s'\"@]{{1,200}} ) (?=@)",
-    "openssl": rf"openssl {_ON} -pass (?: in | out )? \s{{1,9}} ['\"]? pass: {_ANY}",
+    "openssl": rf"""openssl (?: \s (?: enc | (?: aes | aria | bf | camellia | cast | des | rc | sm4
+        | chacha )[\w-]{{0,20}} ) {_ON} -k {_GAP}
+        | {_ON} -pass (?: in | out )? \s{{1,9}} ['\"]? pass: ) {_ANY}""",
+    **dict.fromkeys(
+        ("ogin with ", "ogin as "),
+        r"""(?: \w{1,20}_ )? [Ll]ogin \s (?: with | as ) \s ['"]? [\w.@-]{1,60} :
+        (?P<value> [^\s'"/:] [^\s'"]{3,200} )""",
+    ),
+    " / ": r"""(?i: login | user | account | id | 계정 | 아이디 ) \s? [:=] \s? [\w.@-]{1,60} \s / \s
+        (?= \S{0,99} [0-9] ) (?= \S{0,99} [^\W\d_] ) (?P<value> [^\s'"/]{8,200} )""",
 }
 
 # ------------------------------------------------------------------------------- syntax
@@ -358,7 +396,8 @@ _BARE = r"""(?P<value>[^\s'",;&)\]}<>]{1,5000})"""
 _CLOSE = r"\\?['\"]?\)?\]?"
 _TIGHT = r"(?:\[[^\]\s]{0,40}\])?\+?=(?![=~>\s])"
 _LOOSE = r"""(?x) [ \t]{0,20} (?:
-    : [ \t]{0,20} ['"]? [A-Za-z_][\w.]{0,60} (?: \[ [^=\n]{0,60} \] )? ['"]? [ \t]{0,9} = (?!=)
+    : [ \t]{0,20} (?P<q> ['"]? ) [A-Za-z_][\w.]{0,60} (?: \[ [^=\n]{0,60} \] )? (?P=q) [ \t]{0,9}
+        = (?!=) (?= [ \t]{0,9} [^\s,}] )
     | [:?]? = >? (?!=) | : (?![:=]) ) [ \t]{0,20}"""
 # What prints the value: $(echo V), `printf %s V`, $(base64 -d <<< V), $(cat <<EOF.
 _PRINTS = rf"""(?x) ['"]? (?: [$<]\( | ` ) \s{{0,9}} (?: {_ECHO}
@@ -370,10 +409,13 @@ _INSTEAD = r"""(?x) (?: [(\[] \s{0,9}
     (?= [rbfuRBFU]{0,2} ['"] )"""
 _BELOW = r"""(?x) (?: [|>] [+-]? )? [ \t]{0,9} \n [ \t]{1,40} (?: (?: - | value: ) [ \t]{1,9} )?
     (?= [^\s:]{1,5000} [ \t]{0,9} (?: \n | \Z ) )"""
-_SAID = r"""(?x) (?: (?: [ \t] \w{1,20} ){0,4} [ \t] is )? [ \t]
+_SAID = r"""(?x) (?P<verb> (?: [ \t] \w{1,20} ){0,4} [ \t] is
+        | [ \t] (?: for | of | on | to | at ) (?: [ \t] [\w.-]{1,40} ){1,4} (?<! user ) : )? [ \t]
     (?= \S{0,99} [0-9] ) (?= \S{0,99} [A-Za-z] ) (?! (?i: sha | md | aes | rsa | argon ) [0-9] )
     (?P<value> [\w!@#$%^&*?-]{6,100} ) [.]? [ \t]{0,9}
     (?: (?: 입니다 | 이다 | 임 | 이?예요 ) [.]? [ \t]{0,9} )? (?= \n | \Z )"""
+_AND = r"(?i)\b(?:user|username|login|account|id)[ :=]{1,3}\S{1,60}?,?[ ](?:and[ ])?\Z"
+_USER = r"(?i)(?:\bid|user|username|login|account|아이디|계정)\s?/\s?\Z"
 _BLANK = r"[ \t]{1,100}(?:\\\n[ \t]{0,100})?"
 _CONTENT = r"[^<>]{0,200}>(?P<value>[^<>\n]{1,500})</"
 # <name>K</name><value>V</value>, name="K" value="V", add_argument("--k", default="V")
@@ -459,16 +501,19 @@ class _Name:
             for char in self.before:
                 if char in "'\"" and self.quote in ("", char):
                     self.quote = "" if self.quote else char
-        close = _at(_CLOSE, text, self.end)
+        if self.kind == _LOGIN and "#" in self.before and self.before[-1] in " \t":
+            owner = self.before.split()[-1].lower()  # as a remark says it: ssh pass
+            self.kind = _PASSWORD if owner in _OWNERS else _LOGIN
+        close = _at(r"['\"]?\}" if self.before.endswith("ENV{") else _CLOSE, text, self.end)
         self.behind = self.end if close is None else close.end()
         self.is_closed = text[self.end : self.end + 1] in ("'", '"', "\\")
-        forms = (self._array, self._default, self._printed, self._unpacked, self._tight)
-        for form in (*forms, self._loose, self._blank, self._xml):
+        forms = (self._array, self._default, self._printed, self._unpacked, self._paired)
+        for form in (*forms, self._tight, self._loose, self._blank, self._xml):
             found = form()
             if found is not None:
                 return found
         found = self._listed() or self._described() or self._called() or self._compared()
-        return found or self._said()
+        return found or self._matched() or self._said()
 
     def _judged(self, first: int, last: int, *, sure: bool) -> _Spans:
         """A value's span if it is a secret. sure: no syntax that often means something else."""
@@ -572,15 +617,46 @@ class _Name:
             return []
         return self._judged(*literal.span("value"), sure=False)
 
+    def _matched(self) -> _Spans:
+        """As in case $NAME in V), and s/NAME/V/ of sed."""
+        sign = re.search(r"(?:\A|[\s;'\"])s([/|#,@])[^\n]{0,60}\Z", self.before)
+        if sign is not None:
+            other = re.escape(sign[1])
+            value = _at(
+                rf"[^{other}\n]{{0,60}}{other}(?P<value>[^{other}\n]+){other}", self.text, self.end
+            )
+        elif re.search(r"\bcase [\"']?\$\{?\Z", self.before):
+            value = _at(r"[^\n]{0,60}?\sin\s+\(?(?P<value>[^\s()]{1,500})\)", self.text, self.end)
+        else:
+            return []
+        if value is None:
+            return []
+        plain = value["value"].strip(_AROUND)
+        if not (_random(plain) or re.fullmatch(_LOGINS, plain)):
+            return []
+        return self._judged(*value.span("value"), sure=True)
+
     def _said(self) -> _Spans:
         """As in "the password is V", or in Korean, which has no word between, or one after it."""
         value = _at(_SAID, self.text, self.end)
         if value is None:
             return []
-        said = " is" in value[0][: value.start("value") - value.start()] or not self.name.isascii()
+        said = value["verb"] is not None or not self.name.isascii()
+        said = said or re.search(_AND, self.before) is not None
         if not said or not (self.kind in (_PASSWORD, _LOGIN) or _random(value["value"])):
             return []
         return self._judged(*value.span("value"), sure=True)
+
+    def _paired(self) -> Optional[_Spans]:
+        """As in id/NAME = kim/V."""
+        if "/" not in self.before[-2:] or self.kind not in (_LOGIN, _PASSWORD):
+            return None
+        if re.search(_USER, self.before) is None:
+            return None
+        value = _at(
+            r"\s{0,9}[=:]\s{0,9}[^\s/]{1,60}\s?/\s?(?P<value>[^\s'\"]{1,500})", self.text, self.end
+        )
+        return None if value is None or _says_nothing(value["value"]) else [value.span("value")]
 
     def _tight(self) -> Optional[_Spans]:
         """As in NAME=V in a shell, a URL, a list of variables, or a call."""
@@ -609,8 +685,8 @@ class _Name:
         value = word[0]
         if re.match(rf"(?:{_REFERENCE}|''|\\\"\\\")(?:[\s,;:]|\Z)", value):
             return []  # "--token=$HF_TOKEN --lr=1"
-        if re.match(r"\$\{\w+:?\?[^}\n]{0,300}\}", text[first : first + 400]):
-            return []  # ${1:?usage: job.sh TOKEN}
+        if re.match(rf"['\"]?{_EXPANSION}", text[first : first + 400]):
+            return []
         item = re.match(_ITEM, value)
         last = first + len(value if item is None else item[0])
         after = text[last - 1 : last + 2].lstrip(value[-1] if value[-1] != "," else "")
@@ -622,12 +698,12 @@ class _Name:
                 return []
         if re.match(_CODE, text[first : last + 1]) and not self.name.isupper():
             return []
-        if (
-            self.before.endswith("/")
-            and "sed " not in self.before
-            and not _random(text[first:last])
-        ):
-            return []  # a directory: /data/token=x
+        if self.before.endswith("/") and not _random(text[first:last]):
+            if "sed " not in self.before:
+                return []  # a directory: /data/token=x
+            last = min(last, text.find("/", first, last) % (last + 1))
+            if last - first < _SHORTEST:
+                return []
         return self._judged(first, last, sure=not in_call)
 
     def _loose(self) -> Optional[_Spans]:
@@ -674,7 +750,7 @@ class _Name:
             if in_code or (self.quote and not ends):  # code, or prose
                 return self._judged(*bare.span(), sure=True) if _random(word) else []
             return self._judged(place, place + len(whole) if alone else bare.end(), sure=False)
-        if self.kind == _LOGIN and ends and not self.before.strip(" \t-"):
+        if self.kind == _LOGIN and ends and not self.before.strip(" \t-#/*"):
             return self._judged(*bare.span(), sure=True)
         if (self.name.isupper() and ends) or (self.is_closed and word.isdigit()) or _random(word):
             return self._judged(*bare.span(), sure=True)
@@ -683,26 +759,31 @@ class _Name:
     def _blank(self) -> Optional[_Spans]:
         """As in --name V, setenv NAME V."""
         text = self.text
-        blank = _at(_BLANK, text, self.end)
-        if blank is None and not text.startswith("<<", self.end):
+        before, quote, end = self.before, self.quote, self.end
+        if self.is_closed and quote and before.endswith(quote):  # setenv "NAME" V
+            before, quote, end = before[:-1], "", end + 1
+        blank = _at(_BLANK, text, end)
+        if blank is None and not text.startswith("<<", end):
             return None
         sure = self.name.startswith("-")
-        if sure and self.before[-1:] in (" ", "\t", "", self.quote):
-            place = blank.end() if blank is not None else self.end
+        if sure and before[-1:] in (" ", "\t", "", quote):
+            place = blank.end() if blank is not None else end
         else:
-            words = self.before.split()
+            words = before.split()
             command = next((word for word in reversed(words) if not word.startswith("-")), "")
             command = next((word for word in words if word in _READ), command)
             if words[-1:] in (["-genv"], ["-env"]):  # of mpiexec
                 command = "setenv"
             if any(program in words and verb in words for program, verb in _KEEPERS):
                 command = "set"
-            alone = not words and _at(r"(?m)[ \t]{1,100}\S+[ \t]*$", text, self.end) is not None
+            alone = not words and _at(r"(?m)[ \t]{1,100}\S+[ \t]*$", text, end) is not None
             pattern = _SETTERS.get(command) if command != "printf" or "-v" in words else None
-            in_netrc = not _NETRC.isdisjoint(re.split(r"\s|['\"]|\\n", self.before)[:-1])
+            if words[-2:] == ["rclone", "config"]:  # rclone config password NAME
+                pattern = None
+            in_netrc = not _NETRC.isdisjoint(re.split(r"\s|['\"]|\\n", before)[:-1])
             if self.name in ("password", "requirepass") and (alone or in_netrc):
                 pattern = _BLANK
-            between = None if pattern is None else _at(pattern, text, self.end)
+            between = None if pattern is None else _at(pattern, text, end)
             if between is None:
                 return None
             place = between.end()
@@ -712,8 +793,8 @@ class _Name:
         option = _at(r"--\w+[ =]", text, place)  # gh secret set NAME --body V
         if option is not None and not self.name.startswith("-"):
             place = option.end()
-        quoted = self.quote and text[place : place + 1] not in "'\"\\"
-        word = _at(rf"[^\s`{self.quote}]{{1,5000}}" if quoted else _WORD, text, place)
+        quoted = quote and text[place : place + 1] not in "'\"\\"
+        word = _at(rf"[^\s`{quote}]{{1,5000}}" if quoted else _WORD, text, place)
         if word is None or text[place] == "-":
             return None
         return self._judged(*word.span(), sure=sure)
@@ -978,7 +1059,7 @@ def _without_forms(text: str) -> str:
     if "://" in text:
         text = re.sub(_URL, _in_url, text) if "@" in text else text
         text = re.sub(_URL_SIGNATURE, rf"\g<head>{MASK}", text)
-        text = re.sub(_IN_PATH, MASK, text)
+        text = re.sub(_IN_PATH, _in_path, text)
     if "(" in text and "@" in text:
         text = re.sub(_DSN, _in_dsn, text)
     folded = text.casefold()
@@ -1028,6 +1109,11 @@ def _in_url(match: re.Match[str]) -> str:
     user, value = match["user"], match["value"] or ""
     user = MASK if _random(user) else user
     return f"{user}{value if _says_nothing(value[1:]) else ':' + MASK}@"
+
+
+def _in_path(match: re.Match[str]) -> str:
+    known = re.fullmatch(r"[0-9]+:.*|..-[0-9a-f-]{20,}", match[0]) or _random(match[0])
+    return MASK if known else match[0]
 
 
 def _in_dsn(match: re.Match[str]) -> str:

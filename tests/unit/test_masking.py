@@ -304,6 +304,9 @@ def test_what_is_no_secret_stays(text: str) -> None:
         "a:b@tcp", "expect passw ", "kinit -", "a.b(", "echo a > ", "cat <<E\n", "token=$(echo ",
         "read token <<E ", "token = a or ", "token, a = ", "token:\n  ", "aA1bB2cC3dD4eE5f ",
         "pgpass a:10:",
+        "db.connect(a,", "auth=(a,", "ftp <<E\nuser a ", "id: a / ", "case $TOKEN in ",
+        " s/token/a", "password for a ", "id/pw=a/", "login as ", "key=A1B2-", "T=${a[",
+        "# ssh pass: ", '"auth": "', "aes -p a ", "openssl aes -k ",
         "token\naA1bB2cC3dD4eE5f", " a:\n b\n", "printf 'token=%s' ", "token = ['a', ",
     ],
 )  # fmt: skip

@@ -52,7 +52,7 @@ sockets-per-node threads-per-core thread-spec mincpus
 """
 
 _CHECKS: Dict[str, Callable[[str], object]] = {
-    **{name: whole_number for name in _COUNTS.split()},
+    **dict.fromkeys(_COUNTS.split(), whole_number),
     "core-spec": partial(whole_number, least=0),
     "time-min": partial(time, strict=False),
     **{name: partial(memory, strict=False) for name in ("mem-per-cpu", "mem-per-gpu", "tmp")},

@@ -8,7 +8,7 @@ import click
 
 from neuronctl import units
 from neuronctl.brief import Brief, PartitionBrief, gather
-from neuronctl.cli.job_options import catalog_option
+from neuronctl.cli.job_options import catalog_option, cluster_option
 from neuronctl.cli.json_data import partition_now_data, standing_data
 from neuronctl.console import print_json, print_text
 from neuronctl.errors import UsageError
@@ -26,7 +26,7 @@ description: Submit, follow, and repair GPU jobs on a Slurm cluster with neuronc
 
 
 @click.command("brief")
-@click.option("--cluster", metavar="NAME", help="Cluster of the catalog (default: the one here).")
+@cluster_option
 @catalog_option
 @click.option("--agents", is_flag=True, help="Print the guide as a block for an AGENTS.md.")
 @click.option("--skill", is_flag=True, help="Print the guide as a skill file (SKILL.md).")

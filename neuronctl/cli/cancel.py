@@ -123,7 +123,7 @@ def _signal_name(text: str) -> str:
 
     names = {number.name[3:]: str(number.value) for number in signal.Signals}
     word = text.strip().upper()
-    word = word[3:] if word.startswith("SIG") else word
+    word = word.removeprefix("SIG")
     word = next((name for name, number in names.items() if number == word), word)
     if word not in names:
         raise UsageError(f"--signal: '{text}' is not a signal", did_you_mean(word, names))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Optional, Sequence
 
 import click
 
-from neuronctl.cli.job_options import catalog_option
+from neuronctl.cli.job_options import catalog_option, cluster_option
 from neuronctl.errors import CatalogError
 from neuronctl.frozen import asdict
 from neuronctl.words import counted
@@ -80,7 +80,7 @@ def import_(write: Optional[str], force: bool) -> None:
 
 
 @command.command()
-@click.option("--cluster", metavar="NAME", help="Cluster of the catalog (default: the one here).")
+@cluster_option
 @catalog_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:

@@ -262,7 +262,7 @@ def _partitions(command: str) -> Known:
     from neuronctl.units import UNLIMITED, format_time
 
     here, named = _cluster(), _of_slurm()
-    known = {name: "" for name in named} if named else dict.fromkeys(here.partitions, "")
+    known = dict.fromkeys(named or here.partitions, "")
     for name, partition in here.partitions.items():
         if name in known and partition.open:
             gpus = f"{partition.gpus_per_node} x {partition.gpu}" if partition.gpus_per_node else ""
@@ -347,7 +347,7 @@ def _modules(command: str) -> Known:
                     if name.count("/") < 3:
                         places.append(name)
                 else:
-                    yield name[:-4] if name.endswith(".lua") else name, ""
+                    yield name.removesuffix(".lua"), ""
 
 
 def _conda(command: str) -> Known:
@@ -434,7 +434,11 @@ _OF_OPTIONS: Mapping[str, Callable[[str], Known]] = {
 """By the long names of options."""
 
 _OF_WORDS: Mapping[str, Callable[[str], Known]] = {
-    **{"TOPIC": _topics, "JOB": _jobs, "JOB|FILE": _jobs, "CODE": _rules, "KEY": _keys},
+    "TOPIC": _topics,
+    "JOB": _jobs,
+    "JOB|FILE": _jobs,
+    "CODE": _rules,
+    "KEY": _keys,
 }
 """By the names of values in help, as the next ones."""
 

@@ -166,9 +166,7 @@ def _show_distributed(request: JobRequest, why: str, then: str) -> str:
     why: what happens without it. then: what to type after it, unless that is this command again.
     Returns what to do; "" where the change is not known.
     """
-    import difflib
-    import io
-
+    from neuronctl.batchscript.edits import unified_diff
     from neuronctl.planning.software import python_file
     from neuronctl.submission.distributed_program import distributed
 
@@ -181,11 +179,7 @@ def _show_distributed(request: JobRequest, why: str, then: str) -> str:
     change = distributed(text)
     if change is None:
         return ""
-    before, after = (list(io.StringIO(version)) for version in (text, change.text))
-    lines = difflib.unified_diff(before, after, path, path)
-    without_end = "\n\\ No newline at end of file\n"
-    diff = "".join(line if line.endswith("\n") else line + without_end for line in lines)
-    print_script(diff, "diff")
+    print_script(unified_diff(path, text, change.text), "diff")
     notify(
         f"{_COPIES}: {why}",
         "this change makes it one training on all GPUs",

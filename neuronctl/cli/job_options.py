@@ -188,6 +188,9 @@ def file_option(*names: str, metavar: str = "FILE", **how: Any) -> Decorator:
 
 
 catalog_option = file_option("--catalog", help="Catalog file that overrides the others.")
+cluster_option = click.option(
+    "--cluster", metavar="NAME", help="Cluster of the catalog (default: the one here)."
+)
 force_option = click.option("--force", is_flag=True, help="Override errors found by the rules.")
 
 

@@ -13,7 +13,7 @@ from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import is_cluster, local_cluster, recognise
 from neuronctl.catalog.model import Catalog, Cluster, CommentPolicy, Partition, WallTime
 from neuronctl.catalog.site_rules import mandatory, site_rules
-from neuronctl.cli.job_options import catalog_option
+from neuronctl.cli.job_options import catalog_option, cluster_option
 from neuronctl.cli.say import notify
 from neuronctl.errors import PolicyError, SlurmError, UsageError, did_you_mean
 from neuronctl.frozen import asdict, replace
@@ -34,7 +34,7 @@ _BRIEFLY = 1.5
 
 @click.command(name="partitions")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--cluster", metavar="NAME", help="Cluster of the catalog (default: the one here).")
+@cluster_option
 @catalog_option
 @click.option("--where", is_flag=True, help="Show the file and line each value comes from.")
 @click.option("--comment", is_flag=True, help="Show what --comment takes, with meanings.")

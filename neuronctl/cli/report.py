@@ -473,7 +473,7 @@ def _held(job: JobUse) -> int:
 
 def _between_nodes(nodes: Sequence[NodeUse]) -> List[Tuple[str, str]]:
     """The nodes that did least and most: of equal ranks, all do the same."""
-    from neuronctl.monitoring.advice import mean
+    from neuronctl.monitoring.samples import mean
 
     rows = []
     uses = {

@@ -18,7 +18,7 @@ from neuronctl.diagnosis.evidence import (
     says_signal,
     search,
 )
-from neuronctl.diagnosis.log_patterns import CRASHES
+from neuronctl.diagnosis.log_patterns import CRASHES, LOAD_ITS_MODULE
 from neuronctl.diagnosis.waiting import running, waiting
 from neuronctl.frozen import replace
 from neuronctl.monitoring.stacks import Stall
@@ -245,12 +245,7 @@ _CODES: Dict[int, Tuple[str, str, str]] = {
     2: ("usage", "the program rejected its arguments", "check the last lines of its log"),
     124: ("time-limit", "a 'timeout' in the script ended the program", "allow it more time"),
     126: ("permission", "the program exists but is not executable", "use chmod +x; check '#!'"),
-    127: (
-        "command-not-found",
-        "a program was not found on the node",
-        "load its module (in a script, module load NAME; else --module NAME), or activate its "
-        "environment",
-    ),
+    127: ("command-not-found", "a program was not found on the node", LOAD_ITS_MODULE),
 }
 
 

@@ -51,6 +51,10 @@ def _log_pattern(kind: str, pattern: str, cause: str, remedy: str) -> LogPattern
     return LogPattern(kind, re.compile(pattern, re.IGNORECASE), cause, remedy)
 
 
+LOAD_ITS_MODULE = (
+    "load its module (in a script, module load NAME; else --module NAME), or activate its "
+    "environment"
+)
 _NO_FILE = (
     "'{0}' does not exist",
     "check the path: relative paths start at the directory that the job was submitted from, and "
@@ -195,8 +199,7 @@ CAUSES: Tuple[LogPattern, ...] = (
         r"(?:\d+: )([^\s:]+): (?:command )?not found$|execve\(\): ([^\s:]+): No such file"
         r"|exec: \"?([^\s:\"]+)\"?: executable file not found",
         "the program '{0}' was not found on the node",
-        "load its module (in a script, module load NAME; else --module NAME), or activate its "
-        "environment",
+        LOAD_ITS_MODULE,
     ),
     _log_pattern("missing-file", r"(?:^|: )([^\s:]+): No such file or directory", *_NO_FILE),
     _log_pattern(
@@ -452,7 +455,9 @@ def _torch_rank(lines: Sequence[str]) -> str:
     table = list(lines[:80])
     for index, line in enumerate(table):
         if line.startswith("Root Cause"):
-            said = dict(re.findall(r"^ +(host|rank) +: (\S+)", "\n".join(table[index:]), re.M)[:2])
+            said = dict(
+                re.findall(r"^ +(host|rank) +: (\S+)", "\n".join(table[index:]), re.MULTILINE)[:2]
+            )
             return f"rank {said['rank']} on {said['host']}" if len(said) == 2 else ""
     return ""
 

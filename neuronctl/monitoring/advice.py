@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
 from neuronctl.catalog.model import Price, ReportPolicy
 from neuronctl.frozen import dataclass, replace
-from neuronctl.monitoring.samples import POWER_LIMIT, GpuUse, NodeUse, weighted_mean
+from neuronctl.monitoring.samples import POWER_LIMIT, GpuUse, NodeUse, mean, weighted_mean
 from neuronctl.slurm.job_states import COMPLETED, RUNNING
 from neuronctl.slurm.job_usage import AccountedUse
 from neuronctl.tracking.job_status import JobStatus
@@ -128,11 +128,6 @@ class JobUse:
         """``GPU 3``, ``GPU 3 of gpu30`` where there are several nodes."""
         several = len({node.node for node in self.nodes}) > 1
         return f"GPU {gpu.index}" + (f" of {gpu.node}" if several else "")
-
-
-def mean(values: Sequence[float]) -> Optional[float]:
-    """None of nothing."""
-    return sum(values) / len(values) if values else None
 
 
 Advice = Callable[[JobUse], Optional[str]]

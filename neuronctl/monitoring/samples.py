@@ -379,7 +379,7 @@ def last_use(folder: str, job: int) -> Optional[float]:
                 uses += _numbers(tail[-1].split(",")[1 + head.places["use"] :: head.width])
     except OSError:
         return None
-    return _mean(_told(uses))
+    return mean(_told(uses))
 
 
 _MOST_SHOWN = 64
@@ -944,7 +944,7 @@ class _Gpu:
             node=node,
             index=self.index,
             samples=samples,
-            use=_mean(use),
+            use=mean(use),
             idle=idle.count(1) / len(use) if use else None,
             longest_idle=int(longest),
             idle_since=int(axis.first + since) if longest else None,
@@ -967,8 +967,8 @@ class _Gpu:
         if not most:
             return None
         clocks = itertools.compress(self.figures["clock"], idle.translate(_BUSY))
-        mean = _mean([clock for clock in clocks if clock > 0])
-        return None if mean is None else mean / most
+        usual = mean([clock for clock in clocks if clock > 0])
+        return None if usual is None else usual / most
 
     def _link(self, generation: str, lanes: str) -> Optional[Tuple[int, int]]:
         both = (self.peaks.get(generation), self.peaks.get(lanes))
@@ -986,5 +986,6 @@ def _told(values: Sequence[float]) -> Sequence[float]:
     return values if whole == whole else [value for value in values if value == value]
 
 
-def _mean(values: Sequence[float]) -> Optional[float]:
+def mean(values: Sequence[float]) -> Optional[float]:
+    """None of nothing."""
     return sum(values) / len(values) if values else None

@@ -41,7 +41,7 @@ def request_layer(record: JobRecord) -> Layer:
     }
     if "env" in values:
         values["env"] = tuple(pair for pair in values["env"] if MASK not in pair[1])
-    return Layer(values, {name: origin for name in values})
+    return Layer(values, dict.fromkeys(values, origin))
 
 
 def changed_decisions(

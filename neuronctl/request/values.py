@@ -282,7 +282,7 @@ def time(text: str, strict: bool) -> str:
 def memory(text: str, strict: bool) -> str:
     """An amount of memory, without the blanks and the plus sign that C's strtol passes over."""
     size = text.lstrip(" \t")
-    size = size[1:] if size.startswith("+") else size
+    size = size.removeprefix("+")
     units.parse_memory(size)
     return size
 

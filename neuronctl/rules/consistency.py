@@ -256,13 +256,12 @@ def exclusive_options(context: RuleContext) -> Iterator[Violation]:
 OTHER_WORDS = {
     "clusters": "log in to that cluster; --cluster NAME plans for it",
     "cpus-per-gpu": "request cores per task: -c",
-    "gpus-per-socket": "request GPUs per node: --gpus-per-node",
-    "gpus-per-task": "request GPUs per node: --gpus-per-node",
+    **dict.fromkeys(
+        ["gpus-per-socket", "gpus-per-task", "tres-per-job", "tres-per-node", "tres-per-task"],
+        "request GPUs per node: --gpus-per-node",
+    ),
     "no-requeue": "use neuronctl's own --no-requeue",
     "ntasks-per-gpu": "request tasks per node: --ntasks-per-node",
-    "tres-per-job": "request GPUs per node: --gpus-per-node",
-    "tres-per-node": "request GPUs per node: --gpus-per-node",
-    "tres-per-task": "request GPUs per node: --gpus-per-node",
 }
 
 

@@ -32,12 +32,7 @@ def one_file(facts: ScriptFacts) -> Iterator[Violation]:
     appends = facts.header.value("open-mode") in ("a", "append")
     told = re.search(r"%\d*[ajJ]|\\|[$]", path) or path in ("", "/dev/null")
     if array is not None and output is not None and not appends and not told:
-        yield Violation(
-            f"every task of the array writes {path}: each begins the file anew, and what others "
-            "have written is lost",
-            f"write --output={_with_index(path)}",
-            place=output.place,
-        )
+        yield _lost(_EVERY_TASK, path, f"write --output={_with_index(path)}", output.place)
     yield from _same_file(facts, array is not None)
     yield from _same_file_of_a_step(facts)
     one_by_one = array is None or (array.value or "").endswith("%1")
@@ -109,6 +104,14 @@ def _moves(facts: ScriptFacts) -> bool:
     )
 
 
+_EVERY_TASK = "every task of the array"
+
+
+def _lost(who: str, path: str, how: str, place: SourceSpan) -> Violation:
+    words = f"{who} writes {path}: each begins the file anew, and what others have written is lost"
+    return Violation(words, how, place=place)
+
+
 def _same_file(facts: ScriptFacts, array: bool) -> Iterator[Violation]:
     """What the output of several programs at once goes to."""
     moves = _moves(facts)
@@ -123,14 +126,10 @@ def _same_file(facts: ScriptFacts, array: bool) -> Iterator[Violation]:
         for word in command.writes:
             if word.value is None or _NO_FILE.fullmatch(word.value) or moves:
                 continue
-            who = "every task of the array" if array else "every program of this loop"
-            own = _with_index(word.value, f"${{{_INDEX}}}") if array else "a name of its own"
-            yield Violation(
-                f"{who} writes {word.value}: each begins the file anew, and what others have "
-                "written is lost",
-                f"write > {own}" if array else f"give each of them {own}",
-                place=word.place,
-            )
+            who, how = "every program of this loop", "give each of them a name of its own"
+            if array:
+                who, how = _EVERY_TASK, f"write > {_with_index(word.value, f'${{{_INDEX}}}')}"
+            yield _lost(who, word.value, how, word.place)
             return
 
 
@@ -143,12 +142,8 @@ def _same_file_of_a_step(facts: ScriptFacts) -> Iterator[Violation]:
         for word in command.writes:
             alone = start.each == 1 and OF_THE_NODE.match(word.text)
             if word.value and not _NO_FILE.fullmatch(word.value) and not alone:
-                yield Violation(
-                    f"each of {counted(tasks, 'task')} writes {word.value}: each begins the file "
-                    "anew, and what others have written is lost",
-                    f"write > {_with_index(word.value, '$SLURM_PROCID')}",
-                    place=word.place,
-                )
+                how = f"write > {_with_index(word.value, '$SLURM_PROCID')}"
+                yield _lost(f"each of {counted(tasks, 'task')}", word.value, how, word.place)
                 return
 
 
@@ -162,12 +157,8 @@ def _same_of_r(facts: ScriptFacts) -> Iterator[Violation]:
         out = words[3] if len(words) > 3 else words[2]
         if out.value is not None:
             name = out.value if len(words) > 3 else f"{re.sub('[.][Rr]$', '', out.value)}.Rout"
-            yield Violation(
-                f"every task of the array writes {name.rpartition('/')[2]}: each begins the file "
-                "anew, and what others have written is lost",
-                f"write {_with_index(name, f'${{{_INDEX}}}')} as the last word",
-                place=out.place,
-            )
+            how = f"write {_with_index(name, f'${{{_INDEX}}}')} as the last word"
+            yield _lost(_EVERY_TASK, name.rpartition("/")[2], how, out.place)
             return
 
 

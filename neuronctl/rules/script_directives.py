@@ -368,22 +368,17 @@ _LEAST_MB = 32
 
 @script_rule(WARNING, "NC612", "time or memory in another unit")
 def minutes(facts: ScriptFacts) -> Iterator[Violation]:
+    plan = facts.plan
+    gpus = plan is not None and plan.gpus_per_node > 0
+    least, who = (1000, "a program that uses a GPU") if gpus else (_LEAST_MB, "Python alone")
     for name in ("mem", "mem-per-cpu", "mem-per-gpu"):
-        given = facts.given(name)
+        given, cores = facts.given(name), 1
         count = digits(given.value) if given is not None else None
-        many = facts.plan.cpus_per_task if facts.plan is not None and name == "mem-per-cpu" else 1
-        gpus = facts.plan is not None and facts.plan.gpus_per_node > 0
-        each = facts.plan is not None and name == "mem-per-cpu"
-        cores = facts.plan.cores_per_node if facts.plan is not None and each else 1
-        if given is not None and count and not gpus and count * cores < _LEAST_MB:
+        if plan is not None and name == "mem-per-cpu":
+            cores = plan.cpus_per_task if gpus else plan.cores_per_node
+        if given is not None and count and count * cores < least:
             yield Violation(
-                f"--{name}={count} is {count} MB: Python alone needs more",
-                f"if GB are meant, write {count}G",
-                place=given.place,
-            )
-        if given is not None and count and count * many < 1000 and gpus:
-            yield Violation(
-                f"--{name}={count} is {count} MB: a program that uses a GPU needs more",
+                f"--{name}={count} is {count} MB: {who} needs more",
                 f"if GB are meant, write {count}G",
                 place=given.place,
             )

@@ -758,7 +758,9 @@ def _reaches_others(launch: Launch) -> bool:
     return any(_reaches_others(inner) for inner in launch.inside)
 
 
-_SEVERAL = re.compile(r"--?[\w.-]*(gpus|n_?gpu|num[_-]gpu|devices|parallel|world[_-]size)", re.I)
+_SEVERAL = re.compile(
+    r"--?[\w.-]*(gpus|n_?gpu|num[_-]gpu|devices|parallel|world[_-]size)", re.IGNORECASE
+)
 
 
 def takes_several(program: Launch) -> bool:

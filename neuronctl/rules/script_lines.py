@@ -566,6 +566,9 @@ def _grown_together(facts: ScriptFacts) -> Iterator[Violation]:
 _ITEM = re.compile(r"(\s+)[A-Za-z]\w*=\S*(\s*\\)?")
 
 
+_WITHOUT_A_GAP = "write the command and its options without a gap"
+
+
 def _only_assigned(facts: ScriptFacts) -> Iterator[Violation]:
     """``key=value`` of a program's, which bash takes for variables of its own."""
     lines = facts.lines if facts.header.for_bash else ()
@@ -578,7 +581,7 @@ def _only_assigned(facts: ScriptFacts) -> Iterator[Violation]:
             yield Violation(
                 f"bash takes {name}=… for a variable of its own: the line above does not end with "
                 "a backslash",
-                "write the command and its options without a gap",
+                _WITHOUT_A_GAP,
                 place=SourceSpan(number, len(items[1][1]) + 1, len(line) + 1),
             )
             return
@@ -686,7 +689,7 @@ def lost_options(facts: ScriptFacts) -> Iterator[Violation]:
             yield Violation(
                 f"bash takes {assigned.name}=… for a command: the line above does not end with a "
                 "backslash",
-                "write the command and its options without a gap",
+                _WITHOUT_A_GAP,
                 place=assigned.place,
             )
             return
@@ -703,7 +706,7 @@ def lost_options(facts: ScriptFacts) -> Iterator[Violation]:
             why = f"the comment of line {number} ends the command before it"
         yield Violation(
             f"bash takes {command.words[0].raw} for a command: {why}",
-            "remove the blank" if edit else "write the command and its options without a gap",
+            "remove the blank" if edit else _WITHOUT_A_GAP,
             place=command.place,
             edits=(edit,) if edit else (),
         )
@@ -1129,10 +1132,6 @@ def _set_in_a_comment(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterat
             )
             return
 
-
-_COMES_WITH_A_SHELL = re.compile(
-    r"SLURM_|(LD_\w+_|PYTHON|MAN|C)?PATH$|(IFS|HOME|USER|SHELL|LANG|PWD|TMPDIR|OPT\w+)$"
-)
 
 _FUNCTION = re.compile(r"\s*(function\s+\w|[\w-]+\s*\(\))")
 

@@ -136,8 +136,7 @@ def _on_the_first_node(facts: ScriptFacts) -> Iterator[Violation]:
                     yield Violation(
                         f"this fills {path} on the first node alone, and line {line} reads it on "
                         f"{start.nodes} nodes",
-                        'fill it on each: srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 '
-                        f"{command.name} …",
+                        f"{_ON_EACH} {command.name} …",
                         place=command.place,
                     )
                     return
@@ -146,6 +145,9 @@ def _on_the_first_node(facts: ScriptFacts) -> Iterator[Violation]:
 _DATA = re.compile(
     r"--?(\w+[_.-])?(data|dataset|dataroot|input|train|images?)([_.-]?(dir|root|path))?"
 )
+
+
+_ON_EACH = 'fill it on each: srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1'
 
 
 def _nowhere_filled(facts: ScriptFacts) -> Iterator[Violation]:
@@ -174,8 +176,7 @@ def _nowhere_filled(facts: ScriptFacts) -> Iterator[Violation]:
                 yield Violation(
                     f"{path} is on each node by itself, and what line "
                     f"{fills[-1].place.line} puts there is on the first of {start.nodes}",
-                    'fill it on each: srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 '
-                    f"{fills[-1].word.raw} …",
+                    f"{_ON_EACH} {fills[-1].word.raw} …",
                     place=pair.word.place,
                 )
                 return

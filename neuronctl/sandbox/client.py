@@ -93,23 +93,17 @@ def up(layout: Layout, view: View) -> Tuple[Running, bool]:
     if listener is None:
         running = require()
         wanted = {each.partition.name: list(each.nodes) for each in layout.partitions}
+        other = ""
         if (running.cluster, running.partitions) != (layout.cluster.name, wanted):
-            raise UsageError(
-                f"another sandbox is already running: {running.cluster} with "
-                + ", ".join(f"{name}={len(nodes)}" for name, nodes in running.partitions.items()),
-                "stop it first: 'neuronctl sandbox down'",
-            )
-        if running.root != view.root:
-            raise UsageError(
-                f"a sandbox with the root directory {running.root} is already running",
-                "stop it first: 'neuronctl sandbox down'",
-            )
+            sizes = (f"{name}={len(nodes)}" for name, nodes in running.partitions.items())
+            other = f"another sandbox is already running: {running.cluster} with {', '.join(sizes)}"
+        elif running.root != view.root:
+            other = f"a sandbox with the root directory {running.root} is already running"
         for source, place in view.all_binds:
             if [source, place] not in running.binds:
-                raise UsageError(
-                    f"a sandbox that does not show {source} at {place} is already running",
-                    "stop it first: 'neuronctl sandbox down'",
-                )
+                other = other or f"the sandbox that is running does not show {source} at {place}"
+        if other:
+            raise UsageError(other, "stop it first: 'neuronctl sandbox down'")
         return running, False
     with listener:
         user_ids, group_ids = requirements.check(os.getuid(), view.root)

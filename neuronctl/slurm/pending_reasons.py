@@ -97,8 +97,13 @@ _PLANNED = (
 )
 
 _WHAT = {
-    **{"cpu": "core", "mem": "memory", "node": "node", "gres/gpu": "GPU"},
-    **{"billing": "billing", "license": "license", "energy": "energy"},
+    "cpu": "core",
+    "mem": "memory",
+    "node": "node",
+    "gres/gpu": "GPU",
+    "billing": "billing",
+    "license": "license",
+    "energy": "energy",
 }
 
 

@@ -62,7 +62,6 @@ class AskingOwnQueue:
         By default only an answer to a question that was not asked before now will do, unless many
         have asked in the last seconds.
         """
-        self._oldest = oldest
         self._not_before = time.time() - oldest
         self._timeout = timeout
         self._deadline = time.monotonic() + timeout

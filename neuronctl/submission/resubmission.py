@@ -267,7 +267,7 @@ def plan_again(
     if program is not None:
         # The job keeps the program's name, not the copy's.
         values = {"job_name": record.job_name, **layer.values, "script": program}
-        layer = Layer(values, {name: layer.origins["script"] for name in values})
+        layer = Layer(values, dict.fromkeys(values, layer.origins["script"]))
     options = {**options, "env": (*(options.get("env") or ()), *variables)}
     return plan_job(options, catalog_file=catalog_file, recorded=layer, submit_dir=submit_dir)
 

@@ -846,7 +846,7 @@ CASES: List[Case] = [
         "NC310",
         {"nodes": 2, "gpus_per_node": 2, **here(copies=Copies.ALONE)},
         ["2 processes of train.py on each of 2 nodes, and train.py trains alone: 4 copies"]
-        + ["From one GPU to several", "-N 1 --gpus-per-node 1", "--launcher torchrun"],
+        + ["from one GPU to several", "-N 1 --gpus-per-node 1", "--launcher torchrun"],
         {"nodes": 2, "gpus_per_node": 2, **here(copies=Copies.UNKNOWN)},
     ),
     (

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
+from itertools import islice
 from typing import Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.batchscript.beside import DEEPEST, Beside
 from neuronctl.batchscript.command_wrappers import names_python, program_at, python_runs
 from neuronctl.batchscript.model import SourceSpan
-from neuronctl.batchscript.shell_text import Command, Piece, ShellWord, read_shell
+from neuronctl.batchscript.shell_text import Command, Piece, ShellText, ShellWord, read_shell
 from neuronctl.frozen import dataclass, field, replace
 from neuronctl.launch.launcher_calls import called
 from neuronctl.launch.launchers import Launcher, every
@@ -71,7 +73,8 @@ class Launch:
 
     kind: PYTHON, SHELL, PROGRAM, or how a launcher is called. options: its own, without dashes and
     with ``_`` for ``-``; UNKNOWN where a value cannot be known. certain: whether every option is
-    known. inside: what it starts, as far as the text shows.
+    known. inside: what it starts, as far as the text shows. file, script: that which lies beside
+    this one and says so.
     """
 
     kind: str
@@ -81,6 +84,8 @@ class Launch:
     options: Mapping[str, str] = field(default_factory=dict)
     certain: bool = True
     inside: Tuple[Launch, ...] = ()
+    file: str = ""
+    script: Optional[ShellText] = None
 
     @property
     def place(self) -> SourceSpan:
@@ -141,11 +146,7 @@ class Launch:
         for pair in pairs(self.command.words):
             place, end = pair.word.place, pair.value.place
             if pair.name.startswith("-") and _key(pair.name) == _key(name):
-                return (
-                    SourceSpan(place.line, place.column, end.end)
-                    if end.line == place.line
-                    else place
-                )
+                return replace(place, end=end.end) if end.line == place.line else place
         return self.place
 
     def below(self) -> Iterator[Launch]:
@@ -156,16 +157,21 @@ class Launch:
 
 
 def launches(
-    commands: Iterable[Command], exported: Mapping[str, Tuple[Piece, ...]] = {}
+    commands: Iterable[Command],
+    exported: Mapping[str, Tuple[Piece, ...]] = {},
+    files: Optional[Beside] = None,
 ) -> Tuple[Launch, ...]:
     """What commands start; nothing for what is no program, such as ``cd``.
 
-    exported: variables that the programs get, as far as they are known.
+    exported: variables that the programs get, as far as they are known. files: the scripts that
+    they may start.
     """
-    known = _Known(every(), exported)
-    return tuple(
-        found for command in commands for found in _Starts(command, known).of(command.words)
-    )
+    known = _Known(every(), exported, files or Beside())
+    found: List[Launch] = []
+    for command in commands:
+        known.files.go(command)
+        found += _Starts(command, known).of(command.words)
+    return tuple(found)
 
 
 _CONTAINER_FLAGS = """
@@ -176,6 +182,10 @@ writable w no_init no_privs keep_privs nvccli compat net no_eval no_umask vm
 
 def _key(name: str) -> str:
     return name.lstrip("-").replace("-", "_")
+
+
+def _program_of(words: Sequence[ShellWord]) -> int:
+    return program_at([word.raw if word.value is None else word.value for word in words])
 
 
 def _texts(words: Sequence[ShellWord]) -> List[str]:
@@ -210,6 +220,7 @@ class _Known:
 
     launchers: Tuple[Launcher, ...]
     exported: Mapping[str, Tuple[Piece, ...]]
+    files: Beside
 
 
 class _Starts:
@@ -222,9 +233,7 @@ class _Starts:
 
     def of(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
         """The program that words name, or nothing."""
-        words = words[
-            program_at([word.raw if word.value is None else word.value for word in words]) :
-        ]
+        words = words[_program_of(words) :]
         name = words[0].basename if words else ""
         if not name or self.depth > _DEEPEST:
             return ()
@@ -239,7 +248,11 @@ class _Starts:
             return tuple(launch for launch in self.of_text(text) if not launch.command.captured)
         if name in ("bash", "sh", "zsh", "dash"):
             return (self.shell(words),)
+        if name in ("source", "."):
+            return (self.of_file(self.found(PROGRAM, words), words[1:2]),)
         found = self.launcher([name, *_texts(words[1:])], words)
+        if found is None and "/" in words[0].raw:
+            return (self.of_file(self.found(PROGRAM, words), words[:1]),)
         return (found or self.found(PROGRAM, words),)
 
     def found(
@@ -325,7 +338,36 @@ class _Starts:
             if len(text.text) > _LONGEST_TEXT:
                 return made
             return replace(made, certain=True, inside=self.of_text(text))
-        return self.found(SHELL, words)
+        plain = (word for word in words[1:] if not word.raw.startswith("-"))
+        return self.of_file(self.found(SHELL, words), [*islice(plain, 1)])
+
+    def of_file(self, made: Launch, named: Sequence[ShellWord]) -> Launch:
+        """The same with what the commands of the script start that it names."""
+        name = named[0].text.strip("\"'") if named else ""
+        depth = self.command.place.within.count(" > ")
+        text = self.known.files.read(name[2:] if name.startswith("./") else name) if name else None
+        if text is None or depth >= DEEPEST or not self.known.files.may_look():
+            return made
+        first = text.partition("\n")[0]
+        if first.startswith("#!") and not re.search(r"\b(ba|da|z|k)?sh\b", first):
+            return made  # in another language
+        shell = read_shell(text, partly=self.known.exported)
+        if shell.broken or shell.placeholders or shell.left_out:
+            return replace(made, certain=False)
+        started: List[Launch] = []
+        at = made.command.place
+        for inner in shell.commands:
+            program = inner.words[_program_of(inner.words) :]
+            # What is not known may start anything.
+            if (program and not program[0].basename) or inner.name in ("eval", "sbatch"):
+                return replace(made, certain=False)
+            within = f"{at.within} > " * bool(at.within) + f"{name}:{inner.place.line}"
+            place = replace(named[0].place, within=within)
+            words = tuple(replace(word, place=place) for word in inner.words)
+            writes = tuple(replace(word, place=place) for word in inner.writes)
+            command = replace(inner, words=words, place=place, writes=writes)
+            started += _Starts(command, self.known, self.depth + 1).of(words)
+        return replace(made, inside=tuple(started), file=name, script=shell)
 
     def of_text(self, text: ShellWord) -> Tuple[Launch, ...]:
         """What shell text starts."""

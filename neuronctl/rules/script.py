@@ -20,7 +20,7 @@ from neuronctl.rules import (  # noqa: F401
     script_results,
     script_shell,
 )
-from neuronctl.rules.base import Finding, findings
+from neuronctl.rules.base import Finding, Violation, findings
 from neuronctl.rules.script_base import ScriptFacts
 from neuronctl.rules.script_shell import UNFILLED, submits_itself
 from neuronctl.words import clipped
@@ -55,10 +55,7 @@ def check_script(
     of_plan: what the rules have against the plan that its directives make. now: whether it is about
     to be submitted here; what the command line or the environment gives then has no line.
     """
-    found = [
-        ScriptFinding(finding, violation.place or facts.top, violation.edits)
-        for finding, violation in findings(facts)
-    ]
+    found = [_placed(facts, finding, violation) for finding, violation in findings(facts)]
     told = {known.finding.code for known in found}
     errors = {known.finding.code for known in found if known.finding.refuses}
     refused = {known.place.line for known in found if known.finding.code in ("NC601", "NC606")}
@@ -92,6 +89,15 @@ def check_script(
     kept.sort(key=lambda known: (known.place.line, known.place.column, known.finding.code))
     mask = Masker().text if "NC640" in told else str  # a message cites values
     return tuple(replace(known, finding=_clipped(known.finding, mask)) for known in kept)
+
+
+def _placed(facts: ScriptFacts, finding: Finding, violation: Violation) -> ScriptFinding:
+    """A finding where it stands; of another script, where that is started, with its line."""
+    place = violation.place or facts.top
+    if not place.within:
+        return ScriptFinding(finding, place, violation.edits)
+    message = f"{place.within}: {finding.message}"
+    return ScriptFinding(replace(finding, message=message), replace(place, within=""))
 
 
 def _clipped(finding: Finding, mask: Callable[[str], str]) -> Finding:

@@ -229,7 +229,8 @@ def alike(facts: ScriptFacts) -> Iterator[Violation]:
     if array is None or tasks is None or tasks.count < 2 or (array.value or "").endswith("%1"):
         return
     works = [start.launch for start in facts.starts if start.launch.options.get("script")]
-    text = "\n".join(line for line in facts.lines if not line.lstrip().startswith("#"))
+    lines = facts.whole_text.split("\n")
+    text = "\n".join(line for line in lines if not line.lstrip().startswith("#"))
     unknown = any(command.words and not command.name for command in facts.shell.commands) or any(
         not INITIALIZES.fullmatch(command.words[-1].text.rpartition("/")[2].lstrip("."))
         for command in facts.shell.calls("source", ".")

@@ -6,10 +6,11 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Callable, FrozenSet, Iterator, Optional, Tuple
 
+from neuronctl.batchscript.beside import Beside
 from neuronctl.batchscript.launches import Launch, launches
 from neuronctl.batchscript.model import SCRIPT, GivenOption, Header, SourceSpan
 from neuronctl.batchscript.shell_text import ShellText
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, field
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Judge, Rule, rule
 
@@ -43,7 +44,7 @@ class ScriptFacts:
     plan: what its directives ask for, None if they cannot be read. text: the file's, as far as it
     is read. unreadable: what bash cannot read of it. known_options: those of this machine's sbatch
     if the script has one that may be a plugin's; empty if it cannot be asked. left_out: the first
-    line that is not read, 0 if all are.
+    line that is not read, 0 if all are. files: the scripts beside it.
     """
 
     text: str
@@ -53,6 +54,7 @@ class ScriptFacts:
     unreadable: Optional[SyntaxProblem] = None
     known_options: FrozenSet[str] = frozenset()
     left_out: int = 0
+    files: Beside = field(default_factory=Beside)
     reviewed = False
 
     @property
@@ -73,7 +75,12 @@ class ScriptFacts:
     @cached_property
     def launches(self) -> Tuple[Launch, ...]:
         """What the commands of the script start."""
-        return launches(self.shell.commands, self.shell.exported)
+        return launches(self.shell.commands, self.shell.exported, self.files)
+
+    @cached_property
+    def whole_text(self) -> str:
+        """The text with that of the scripts beside it which it starts or reads."""
+        return "\n".join([self.text, *(self.files.texts if self.launches else ())])
 
     @cached_property
     def every_launch(self) -> Tuple[Launch, ...]:

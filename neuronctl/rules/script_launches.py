@@ -31,10 +31,12 @@ from neuronctl.words import counted
 
 @script_rule(ERROR, "NC621", "launcher within a launcher")
 def launcher_in_launcher(facts: ScriptFacts) -> Iterator[Violation]:
-    for outer in facts.launches:
-        for inner in outer.below():
-            message = _nested(facts, outer, inner)
+    told = set()
+    for outer in facts.every_launch:
+        for inner in outer.below() if outer.is_launcher else ():
+            message = None if id(inner) in told else _nested(facts, outer, inner)
             if message:
+                told.add(id(inner))
                 yield Violation(message[0], message[1], place=inner.place)
             elif facts.times(outer) == (facts.plan and facts.plan.nodes, 1):
                 yield from _no_meeting(facts, outer, inner)
@@ -47,7 +49,10 @@ def _no_meeting(facts: ScriptFacts, outer: Launch, launch: Launch) -> Iterator[V
     has the rank 0 unless --node-rank says another, and meets at 127.0.0.1 unless told otherwise.
     """
     own = launch.launcher
-    if not (own.endpoint and launch.certain and launch.has(*own.nodes)) or "PET_" in facts.text:
+    if (
+        not (own.endpoint and launch.certain and launch.has(*own.nodes))
+        or "PET_" in facts.whole_text
+    ):
         return
     several = facts.plan is not None and facts.plan.nodes > 1
     if not several or launch.has("standalone") or launch.count(*own.nodes) == 1:
@@ -512,7 +517,7 @@ def _reads_nothing(facts: ScriptFacts) -> Iterator[Violation]:
         options = [word.raw for word in launch.own_words[1:]]
         other = any(not re.fullmatch("-[BEIOPSsuvqx]+", option) for option in options)
         line = facts.lines[launch.place.line - 1]
-        bare = names_python(launch.name) and not other
+        bare = names_python(launch.name) and not other and not launch.place.within
         if not bare or launch.command.captured or launch.command.piped:
             continue
         if not (facts.has("input") or re.search("[<|]", line)):
@@ -630,7 +635,13 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.uses_launcher:
         yield from _launcher_once(facts, plan)
         return
-    programs = [launch for launch in facts.launches if is_own_program(launch) or _is_mpi(launch)]
+    programs = [
+        start.launch
+        for start in facts.starts
+        if (is_own_program(start.launch) or _is_mpi(start.launch))
+        and all(outer.file for outer in start.outer)
+        and not any(outer.command.background or outer.command.looped for outer in start.outer)
+    ]
     elsewhere = {*_GO_ELSEWHERE} - {"ray"}
     if re.search(r"(?i)parsl", facts.text):
         return  # which starts its workers with srun
@@ -668,7 +679,7 @@ def _script_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
         and launch.name not in ONLY_PREPARES | functions
     ]
     last = works[-1] if len(works) == 1 else None
-    if last is None or last.command.background or last.command.looped:
+    if last is None or last.command.background or last.command.looped or last.file:
         return
     file = last.word if last.kind == PROGRAM else (last.own_words[1:2] or (last.word,))[0]
     if re.search(r"\.(sh|bash)$", file.raw.strip("\"'")):
@@ -1038,7 +1049,8 @@ def fixed_hosts(facts: ScriptFacts) -> Iterator[Violation]:
             file = "file" in name
             made = (
                 file
-                and len(re.findall(rf"\b{re.escape(value.rpartition('/')[2])}\b", facts.text)) > 1
+                and len(re.findall(rf"\b{re.escape(value.rpartition('/')[2])}\b", facts.whole_text))
+                > 1
             )
             here = not file and re.match("localhost|127", value)
             if made or (here and facts.plan.nodes < 2):

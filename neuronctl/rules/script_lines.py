@@ -34,16 +34,17 @@ _OF_LAUNCHERS = re.compile(r"MASTER_(ADDR|PORT)|WORLD_SIZE|\w*RANK")
 @script_rule(WARNING, "NC644", "variable that is not exported")
 def not_exported(facts: ScriptFacts) -> Iterator[Violation]:
     shell = facts.shell
-    if any(command.arguments[:1] in (("-a",), ("-o",), ("-ae",)) for command in shell.calls("set")):
-        return  # all are
+    if any(map(_exports_all, shell.calls("set"))):
+        return
     # A launcher sets what its processes meet by.
     own = any(
         start.launch.kind == PYTHON and not start.launched and not start.launch.has("c")
         for start in facts.starts
     )
     awaited = _awaited_names(facts.launches)
-    last = max((run.command.place.line for run in facts.launches if run.works), default=0)
+    last = max((run.command.place.line for run in facts.every_launch if run.works), default=0)
     used = _used_names(facts)
+    needed = _needed_names(facts)
     for assignment in shell.assignments:
         name, line = assignment.name, assignment.place.line
         others = shell.assigned(name)
@@ -55,13 +56,93 @@ def not_exported(facts: ScriptFacts) -> Iterator[Violation]:
             read = None
         if name == "CUDA_VISIBLE_DEVICES" and facts.plan is not None and facts.plan.gpus_per_node:
             continue  # Slurm has exported it
-        if awaits or (read and name not in used):
+        line_of_need, where = needed.get(name, (0, ""))
+        if line_of_need > line and not _may_be_exported(facts, name):
+            yield Violation(
+                f"{name} is not exported: {where}, which needs it, does not get it",
+                f"write export {name}=…",
+                place=assignment.place,
+            )
+        elif awaits or (read and name not in used):
             who = "the shell that is to expand it does not get" if awaits else "no program gets"
             yield Violation(
                 f"{name} is not exported: {who} it",
                 f"write export {name}=…",
                 place=assignment.place,
             )
+
+
+def _exports_all(command: Command) -> bool:
+    """Whether it is ``set -a``, after which all variables are exported."""
+    flags = (word or "" for word in command.arguments)
+    return any(re.fullmatch("-[a-z]*a[a-z]*|allexport", flag) for flag in flags)
+
+
+def _needed_names(facts: ScriptFacts) -> Dict[str, Tuple[int, str]]:
+    """The variables that a script or a program beside this one needs.
+
+    With the line that starts it last, and where it needs them.
+    """
+    found: Dict[str, Tuple[int, str]] = {}
+    for run in facts.every_launch:
+        words = " ".join(word.raw for word in run.command.words)
+        for name, line in _needed_by(facts, run):
+            here = run.command.place.line, f"{run.file or run.options.get('script', '')}:{line}"
+            if not re.search(rf"\b{name}=|--export\S*\b{name}\b", words):
+                found[name] = max(found.get(name, here), here)
+    return found
+
+
+_ENVIRON = re.compile(r"os\.environ\[[\"'](\w+)[\"']\](?! *=[^=])")
+
+
+def _needed_by(facts: ScriptFacts, run: Launch) -> Iterator[Tuple[str, int]]:
+    """The variables that one of them takes from its environment, without a default of its own."""
+    if run.script is None:
+        own = run.options.get("script", "") if run.kind == PYTHON and not run.place.within else ""
+        text = "" if facts.files.moved or not own.endswith(".py") else facts.files.read(own) or ""
+        for number, line in enumerate(text.split("\n"), 1):
+            for name in _ENVIRON.findall(line.partition("#")[0]):
+                if len(re.findall(rf"\b{name}\b", text)) == 1:
+                    yield name, number
+        return
+    if run.name in ("source", ".") or not all(map(_only_sets_up, run.script.calls("source", "."))):
+        return  # it is this shell's, or another file may set them
+    text = "\n".join(word.raw for command in run.script.commands for word in command.words)
+    set_there = {variable.name for variable in run.script.every_assignment}
+    set_there.update(name for line in text.split("\n") for name in _set_in(line))
+    words = [word for command in run.script.commands for word in command.words]
+    words += [variable.word for variable in run.script.every_assignment]
+    for word in words:
+        for name in sorted(filter(str.isidentifier, {*word.names} - set_there)):
+            if re.search(rf"\$(\{{{name}[}}\[]|{name}\b)", word.raw):
+                yield name, word.place.line
+
+
+def _may_be_exported(facts: ScriptFacts, name: str) -> bool:
+    """Whether a variable may be exported all the same, such as by the shell that submits."""
+    read = {run.file for run in facts.launches if run.script is not None}
+    for command in facts.shell.calls("source", "."):
+        file = command.words[1].text if len(command.words) > 1 else ""
+        if not _only_sets_up(command) and re.sub(r"^\./", "", file.strip("\"'")) not in read:
+            return True
+    exports = facts.header.value("export") or ""
+    of_modules = re.search(r"_(HOME|ROOT|DIR)$", name) and facts.shell.calls("module", "ml")
+    sourced = (run.script for run in facts.launches if run.script and run.name in ("source", "."))
+    return bool(
+        _COMES_WITH_A_SHELL.match(name)
+        or of_modules
+        or re.search(rf"\b{name}\b", exports)
+        or any(
+            re.search(rf"\b{name}=", word.raw) for each in facts.launches for word in each.own_words
+        )
+        or any(
+            variable.name == name
+            for command in facts.shell.commands
+            for variable in command.assigned
+        )
+        or any(variable.exported for script in sourced for variable in script.assigned(name))
+    )
 
 
 def _awaited_names(launches: Sequence[Launch]) -> Dict[str, int]:
@@ -90,7 +171,7 @@ def _used_names(facts: ScriptFacts) -> Set[str]:
             for name in re.findall(r"\$\{?(\w+)", word.raw):
                 # Else the program's shell is to expand it, and has it not.
                 shown[name] += shows or name not in word.names
-    every = Counter(re.findall(r"\$\{?(\w+)", facts.text))
+    every = Counter(re.findall(r"\$\{?(\w+)", facts.whole_text))
     for within in re.findall(r"\(\(([^()\n]{0,500})", facts.text):
         every.update(re.findall(r"(?<![$\w{])\w+", within))
     used = {name for name, times in every.items() if times > shown[name]}
@@ -440,6 +521,8 @@ def _behind_a_server(runs: List[Launch]) -> Iterator[Violation]:
         if run.command.background or not run.command.sure or not following.works:
             continue
         for each in (run, *run.below()):
+            if each.command.background:
+                break
             if _SERVERS.match(" ".join(_words_of(each))) and not each.has("help", "version"):
                 yield Violation(
                     f"this server does not end: line {following.place.line} is not reached before "
@@ -1054,6 +1137,8 @@ def _kept_by_quotes(facts: ScriptFacts) -> Iterator[Violation]:
         shells = any(each.kind == SHELL or each.name in _EXPAND_THEMSELVES for each in every)
         plain = run.is_srun or run.name not in _EXPAND_THEMSELVES
         if run.command.captured or not plain or (shells and not run.is_srun):
+            continue
+        if every[-1].place.within:
             continue
         for word in every[-1].own_words[1:] if every[-1].kind != SHELL else ():
             name = re.search(r"'[^'\"$]*\$\{?(SLURM_\w+)", word.raw[:500])

@@ -485,7 +485,8 @@ def _told_of_threads(facts: ScriptFacts) -> Iterator[Violation]:
         return
     for start in facts.starts:
         name = (start.launch.word.value or "").rpartition("/")[2]
-        cores = plan.cpus_per_task if start.outer else plan.cores_per_node
+        of_task = any(outer.is_launcher for outer in start.outer)
+        cores = plan.cpus_per_task if of_task else plan.cores_per_node
         named = re.compile(f"(?:{'|'.join(_THREADS.get(name, ('--',)))})(\\d+)?")
         ranks = 1
         for pair in start.launch.pairs:
@@ -499,7 +500,7 @@ def _told_of_threads(facts: ScriptFacts) -> Iterator[Violation]:
             told, total = name in _THREADS, int(text) * ranks
             what = "threads" if told else pair.name.lstrip("-")
             yield Violation(
-                f"{what} {total}, and {'the task' if start.outer else 'the job'} has "
+                f"{what} {total}, and {'the task' if of_task else 'the job'} has "
                 f"{counted(cores, 'core')}: they take turns",
                 f"request #SBATCH --cpus-per-task={total}, or write {cores // ranks or 1}",
                 place=pair.word.place,
@@ -700,7 +701,9 @@ _OWN_NAME = re.compile(r"\$\(hostname[^)]*\)|`hostname[^`]*`|\$\{?(HOSTNAME|SLUR
 
 
 def _quoted(start: Start) -> bool:
-    """Whether it is in text that the batch shell leaves as it is: bash -c '…'."""
+    """Whether it is in text that the batch shell leaves as it is: bash -c '…', or a script."""
+    if start.launch.place.within:
+        return True
     shells = [launch for launch in start.outer if launch.kind == SHELL]
     words = (word for launch in start.outer[:1] for word in launch.command.words)
     return bool(shells) and any(word.raw.startswith("'") for word in words)

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Callable, FrozenSet, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.as_request import as_request, job_variables, modules
+from neuronctl.batchscript.beside import beside
 from neuronctl.batchscript.edits import edited
 from neuronctl.batchscript.header import read_command, read_header
 from neuronctl.batchscript.model import Header
@@ -134,7 +135,10 @@ def judge_script(
         made = None
     broken = _unreadable(text_read, header, shell)
     options = _known_options(header, by)
-    facts = ScriptFacts(text_read, header, shell, made, broken, options, left_out)
+    facts = ScriptFacts(
+        *(text_read, header, shell, made, broken, options, left_out),
+        files=beside(name, moved=bool(header.value("chdir"))),
+    )
     found = check_script(facts, () if judgement is None else judgement.findings, now=now)
     verdict = None
     if judgement is not None and now:

@@ -27,7 +27,8 @@ def one_file(facts: ScriptFacts) -> Iterator[Violation]:
     tasks = tasks_of("" if array is None else array.value or "")
     if array is not None and (tasks is None or tasks.count < 2):
         return
-    yield from _others_files(facts)
+    others = [*_others_files(facts)]
+    yield from others
     path = "" if output is None else output.value or ""
     appends = facts.header.value("open-mode") in ("a", "append")
     told = re.search(r"%\d*[ajJ]|\\|[$]", path) or path in ("", "/dev/null")
@@ -39,6 +40,8 @@ def one_file(facts: ScriptFacts) -> Iterator[Violation]:
     if array is not None:
         yield from _same_of_r(facts)
         yield from _same_results(facts)
+    if not (one_by_one or others):
+        yield from _same_removed(facts)
     yield from _same_overlay(facts, not one_by_one)
 
 
@@ -185,6 +188,27 @@ def _same_results(facts: ScriptFacts) -> Iterator[Violation]:
                     f"write {_with_index(path, f'${{{_INDEX}}}')}",
                     place=pair.word.place,
                     severity=NOTE,
+                )
+                return
+
+
+def _same_removed(facts: ScriptFacts) -> Iterator[Violation]:
+    """A directory that each task removes, whichever others are at work in it."""
+    moves = _moves(facts)
+    for command in facts.shell.calls("rm") if not moves else ():
+        recursive = any(re.match("-[a-zA-Z]*[rR]", word.raw) for word in command.words[1:])
+        for word in command.words[1:] if recursive and command.sure else ():
+            path = re.sub(
+                r"\$\{?(HOME|USER|PWD|SLURM_SUBMIT_DIR|SCRATCH|WORK)\}?",
+                "x",
+                word.text.strip("\"'"),
+            )
+            same = not re.search(r"[$`]", path) and not word.raw.startswith("-")
+            if same and not OF_THE_NODE.match(path):
+                yield Violation(
+                    f"every task of the array removes {word.raw}, which others may be using",
+                    "remove it before you submit; or give each task a directory of its own",
+                    place=word.place,
                 )
                 return
 

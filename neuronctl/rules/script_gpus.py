@@ -1,4 +1,4 @@
-"""NC625: GPUs that the programs of a script do not use."""
+"""NC625 and NC669: GPUs and cores that the programs of a script do not use."""
 
 from __future__ import annotations
 
@@ -225,3 +225,42 @@ def _by_option(launch: Launch) -> str:
     option = {"vllm": "--tensor-parallel-size", "sglang": "--tp", "nnUNetv2_train": "-num_gpus"}
     name = _known_as(launch)
     return f", or give the others to it: {option[name]} N" if name in option else ""
+
+
+_ON_ONE_CORE = frozenset(
+    """
+    bedtools bzip2 gunzip gzip perl picard seqtk tabix treemix unzip vcftools zcat
+    """.split()  # noqa: SIM905
+)
+"""Programs that use a single core, whatever they are told."""
+_BY_OPTION = {
+    **dict.fromkeys(("samtools", "bgzip"), r"-@.*|--threads.*"),
+    "bcftools": "--threads.*",
+    "gatk": r".*Spark|HaplotypeCaller|Mutect2|.*native-pair.*",
+}
+"""Programs that use more only with such a word."""
+
+
+def _on_one_core(launch: Launch) -> bool:
+    several = _BY_OPTION.get(launch.name)
+    words = [word.text for word in launch.own_words[1:]]
+    return launch.name in _ON_ONE_CORE or (
+        several is not None and not any(re.fullmatch(several, word) for word in words)
+    )
+
+
+@script_rule(NOTE, "NC669", "cores without a use", "by_absence")
+def idle_cores(facts: ScriptFacts) -> Iterator[Violation]:
+    given, plan = facts.given("cpus-per-task"), facts.plan
+    if given is None or plan is None or plan.cpus_per_task < 4:
+        return
+    programs = [start.launch for start in _programs(facts)]
+    beside = any(launch.command.background for launch in programs)
+    if programs and not beside and all(map(_on_one_core, programs)):
+        names = ", ".join(dict.fromkeys(launch.name for launch in programs))
+        yield Violation(
+            f"no program of this script uses more than 1 core ({names}), and the job has "
+            f"{counted(plan.cpus_per_task, 'core')}",
+            "request #SBATCH --cpus-per-task=1, or tell the program how many it has",
+            place=given.place,
+        )

@@ -1,4 +1,4 @@
-"""NC644 to NC667, where no other module has them: lines that do not do what they seem to."""
+"""NC644 to NC668, where no other module has them: lines that do not do what they seem to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import accumulate, islice
 from typing import Dict, FrozenSet, Iterator, List, Optional, Sequence, Set, Tuple
 
 from neuronctl.batchscript.edits import edited
-from neuronctl.batchscript.launches import PYTHON, SHELL, Launch
+from neuronctl.batchscript.launches import PROGRAM, PYTHON, SHELL, Launch
 from neuronctl.batchscript.model import SCRIPT, Edit, SourceSpan
 from neuronctl.batchscript.shell_text import INITIALIZES, Command, read_shell
 from neuronctl.frozen import replace
@@ -18,6 +18,8 @@ from neuronctl.rules.base import Violation
 from neuronctl.rules.downloads import downloads, has_proxy, without_internet
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.rules.script_launches import ITS_GPUS
+from neuronctl.rules.script_results import SHORT
+from neuronctl.rules.script_starts import ONLY_PREPARES
 from neuronctl.sbatch_options import SBATCHS_OWN, SRUN
 from neuronctl.words import counted, duration
 
@@ -229,6 +231,7 @@ _SAYS = ("echo", "date", "printf", "deactivate", "exit", "wait")
 @script_rule(WARNING, "NC646", "exit code that is hidden")
 def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _thrown_away(facts)
+    yield from _only_says(facts)
     yield from _forgiven(facts)
     yield from _cancels_itself(facts)
     yield from _ends_well(facts)
@@ -287,6 +290,60 @@ def _thrown_away(facts: ScriptFacts) -> Iterator[Violation]:
             "remove it: the script ends with the exit code of its last command",
             place=beside.place if forgives else last.place,
         )
+
+
+_LOOKS_BACK = re.compile(
+    r"\|\||&&|\$\?|PIPESTATUS|\btrap\b|\bwait -n|^\s*(if|while|until|!) ", re.M
+)
+
+
+def _only_says(facts: ScriptFacts) -> Iterator[Violation]:
+    """A failure behind which the script only says something, or waits for all at once."""
+    commands = [each for each in facts.shell.commands if not each.captured and each.words]
+    at = max((at for at, each in enumerate(commands) if not _says(each)), default=-1)
+    command, rest = commands[at] if at >= 0 else None, commands[at + 1 :]
+    if rest and rest[-1].name == "exit" and not rest[-1].arguments:
+        rest = rest[:-1]  # with the code of the one before
+    if command is None or not rest or rest[0].piped or not facts.header.given:
+        return
+    prepares = ONLY_PREPARES | SHORT
+    run = next((run for run in facts.launches if run.command is command), None)
+    if run is None or not (run.works or (run.kind == PROGRAM and run.name not in prepares)):
+        return
+    text = "\n".join(facts.lines[command.place.line - 1 : rest[-1].place.line])
+    if _LOOKS_BACK.search(text) or any(each.name == "exit" and each.arguments for each in rest):
+        return
+    name = run.word.basename or run.word.raw
+    if facts.shell.traps(""):
+        return  # it may know how it ends
+    if command.background:
+        waits = [each for each in rest if each.name == "wait" and each.sure]
+        if waits and not waits[0].arguments:
+            yield Violation(
+                f"this wait reports success, even if {name} has failed: the job ends as COMPLETED",
+                "keep the numbers, PIDS+=($!), and wait for each: for p in ${PIDS[@]}; do wait $p "
+                "|| code=1; done; exit $code",
+                place=waits[0].place,
+                severity=NOTE,
+            )
+        return
+    strict = facts.shell.errexit or re.search(r"\s-[a-z]*e[a-z]*$", facts.header.shebang)
+    if command.sure and not strict:
+        yield Violation(
+            f"the job ends as COMPLETED, even if {name} has failed: the exit code is that of the "
+            f"last command, {rest[-1].name}",
+            "write set -e above; or code=$? behind it, and exit $code at the end",
+            place=rest[-1].place,
+            severity=NOTE,
+        )
+
+
+def _says(command: Command) -> bool:
+    """Whether a command only tells something, or puts something away."""
+    if command.name in ("conda", "mamba", "micromamba"):
+        return command.arguments[:1] == ("deactivate",)
+    return command.name in (*_SAYS, "module", "ml", "rm", "ls", "pwd", "hostname", "nvidia-smi",
+                            "sacct", "seff", "squeue", "scontrol", "sstat")  # fmt: skip
 
 
 def _forgiven(facts: ScriptFacts) -> Iterator[Violation]:
@@ -959,6 +1016,39 @@ def fetched_on_a_node(facts: ScriptFacts) -> Iterator[Violation]:
         yield replace(violation, place=found[0].place)
 
 
+_TILDE = re.compile(r"(--?[\w-]+=)?[\"']~(/.*)?[\"']?", re.DOTALL)
+_OF_FILES = frozenset("cd pushd mkdir rm cp mv source . cat ls touch tar ln chmod".split())  # noqa: SIM905
+_READ_TILDES = frozenset("echo printf alias eval export grep sed awk ssh scp rsync".split())  # noqa: SIM905
+
+
+@script_rule(WARNING, "NC668", "home directory in quotes")
+def quoted_home(facts: ScriptFacts) -> Iterator[Violation]:
+    """``"~/data"``: bash expands ~ outside of quotes alone."""
+    if (
+        not facts.header.for_bash
+        or "eval" in facts.text
+        or re.search(r"/#\\?~|expanduser", facts.text)
+    ):
+        return
+    variables = [each for each in facts.shell.assignments if _TILDE.fullmatch(each.word.raw)]
+    found = []
+    for command in facts.shell.commands:
+        if command.name in _READ_TILDES:
+            continue
+        for word in (*command.words[1:], *command.writes):
+            by = next((each for each in variables if each.name in word.names), None)
+            if _TILDE.fullmatch(word.raw) or by is not None:
+                files = command.name in _OF_FILES or word in command.writes
+                found.append((not files, (by or word).place))
+    for unsure, place in sorted(found, key=lambda one: (one[0], one[1].line))[:1]:
+        yield Violation(
+            "the quotes keep ~ from bash: this is a directory '~' below the current one",
+            'write "$HOME/…"',
+            place=place,
+            severity=NOTE if unsure else None,  # a program may expand it itself
+        )
+
+
 def _asks_somebody(command: Command) -> Optional[Tuple[str, str]]:
     """(what it does, what to write) of a command that asks before it does anything."""
     words = [word.text for word in command.words[1:]]
@@ -1017,6 +1107,7 @@ def not_set(facts: ScriptFacts) -> Iterator[Violation]:
                 used.setdefault(name, word.place)
     yield from _not_set_by_slurm(facts, used)
     yield from _misspelled(facts, used)
+    yield from _other_beginning(facts)
     yield from _set_in_a_comment(facts, used)
     yield from _set_too_late(facts)
     yield from _of_a_launcher(facts)
@@ -1307,6 +1398,27 @@ def _misspelled(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterator[Vio
                     place=place,
                 )
                 break
+
+
+def _other_beginning(facts: ScriptFacts) -> Iterator[Violation]:
+    """A variable whose name begins almost as those of many others do, and as no other."""
+    names = {variable.name: variable for variable in facts.shell.assignments}
+    for parts in (1, 2):
+        begins = {name: "_".join(name.split("_")[:parts]) for name in names if "_" in name}
+        times = Counter(begins.values())
+        usual = [begin for begin, count in times.items() if count > 3]
+        for name, begin in begins.items() if len(times) < _MOST_NAMES else ():
+            near = close_matches(begin, usual, n=1, cutoff=0.9) if times[begin] == 1 else []
+            plain = [re.sub(r"\d|S$", "", text) for text in (begin, *near)]
+            if not near or begin == name or len(set(plain)) < 2 or len(begin) < 7:
+                continue
+            if len(re.findall(rf"\b{begin}", facts.text)) == 1:
+                yield Violation(
+                    f"{name} begins otherwise than the {times[near[0]]} with {near[0]}_",
+                    f"write {near[0]}{name[len(begin) :]}, if it is one of them",
+                    place=names[name].place,
+                )
+                return
 
 
 def _plain_name(name: str) -> str:

@@ -7,7 +7,7 @@ from typing import Iterator, List, Optional, Set, Tuple
 
 from neuronctl.batchscript.launches import PYTHON, SHELL, Launch
 from neuronctl.batchscript.shell_text import Command, ShellWord
-from neuronctl.rule_codes import WARNING
+from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 
@@ -44,7 +44,7 @@ def nothing_waits(facts: ScriptFacts) -> Iterator[Violation]:
         what = "this ends when the job does, which is at once: nothing waits for it"
         if after:
             what = f"this ends when line {after[-1].place.line} has: nothing waits for it"
-        hint = "write wait as the last line"
+        hint = "write wait as the last line; wait %1 && wait %2 fails where one of two has"
         if not found.background:
             hint = "start the program itself, in the foreground"
         yield Violation(what, hint, place=found.place)
@@ -92,6 +92,8 @@ def left_on_the_node(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _nowhere_filled(facts)
     yield from _redirected(facts)
     yield from _written_here(facts)
+    yield from _removed(facts)
+    yield from _made_on_the_first_node(facts)
     for launch in facts.launches:
         if launch.command.captured or not (launch.is_launcher or launch.kind in (PYTHON, SHELL)):
             continue
@@ -107,6 +109,67 @@ def left_on_the_node(facts: ScriptFacts) -> Iterator[Violation]:
                 place=word.place,
             )
             return
+
+
+def _recursive(command: Command) -> bool:
+    """Whether rm removes directories."""
+    return any(re.match(r"-[a-zA-Z]*[rR]|--recursive", word.raw) for word in command.words[1:])
+
+
+def _removed(facts: ScriptFacts) -> Iterator[Violation]:
+    """What a program was told to write, and the script removes behind it."""
+    removals = [each for each in facts.shell.calls("rm") if _recursive(each) and not each.captured]
+    for launch in facts.launches if removals else ():
+        for word, path in _written(launch):
+            kept = path.strip("\"'").rstrip("/")
+            if not re.search(r"(?i)out|save|ckpt|checkpoint|result", word.text) or len(kept) < 3:
+                continue
+            if OF_THE_NODE.match(kept) or re.search(r"(?i)te?mp|scratch|cache|dummy|test", kept):
+                continue
+            for command in removals:
+                last, end = launch.command.words[-1].place.line, command.place.line
+                same = any(each.text.strip("\"'").rstrip("/") == kept for each in command.words[1:])
+                between = "\n".join(facts.lines[last : end - 1])
+                used = _COPIES.search(between) or re.search(re.escape(kept.strip("${}")), between)
+                if same and last < end and not used and command.looped == launch.command.looped:
+                    sends = re.search(r"(?i)\bHF_|hub|upload|push|s3:|gs:|wandb", facts.text)
+                    yield Violation(
+                        f"this removes {kept}, which line {launch.place.line} has written, and "
+                        "nothing has copied",
+                        "remove it only where its files are elsewhere: cp -r … && rm -r …",
+                        place=command.place,
+                        severity=NOTE if sends else None,
+                    )
+                    return
+
+
+def _made_on_the_first_node(facts: ScriptFacts) -> Iterator[Violation]:
+    """A directory of the node that the batch shell makes, and a step on several is told of."""
+    if facts.plan is None or facts.plan.nodes < 2:
+        return
+    last = max((one.launch.place.line for one in facts.starts if (one.nodes or 1) > 1), default=0)
+    for variable in facts.shell.assignments:
+        path = variable.word.text.strip("\"'")
+        own = OF_THE_NODE.match(path) and path.startswith("/") and path.strip("/").count("/")
+        if not own or not variable.exported:
+            continue
+        for command in facts.shell.calls("mkdir"):
+            names = any(
+                variable.name in word.names or word.text.strip("\"'") == path
+                for word in command.words[1:]
+            )
+            inside = re.search(
+                rf"(?m)^(?!\s*mkdir)(?!.*export).*mkdir.*\b{variable.name}", facts.text
+            )
+            if names and not inside and variable.place.line <= command.place.line < last:
+                yield Violation(
+                    f"this makes the directory of {variable.name} on the first node alone, and "
+                    f"line {last} starts on {facts.plan.nodes}",
+                    'make it on each: srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 mkdir -p …',
+                    place=command.place,
+                    severity=NOTE,
+                )
+                return
 
 
 _MOST_PATHS = 50

@@ -121,7 +121,9 @@ def check_licenses(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
             continue  # a rule refuses it
         if count > free:
             words = f"{asked_and_there(name, count, total)}, of which {free or 'none'} "
-            yield Wait("NC531", "Licenses", f"{words}{verb(free or 1)} free", source)
+            words = f"{words}{verb(free or 1)} free"
+            # Behind a job of others, Slurm may not have looked at the licenses yet.
+            yield Wait("NC531", "Licenses", words, source, also=("Priority",))
         elif count > free - reserved.get(name, 0) or (count and on_cluster.unscheduled.jobs):
             yield Doubt(
                 f"whether enough of license '{name}' is left is not known", cause="Licenses"

@@ -640,9 +640,10 @@ def _against_total(header: Header, said: Mapping[str, _Gpus]) -> str:
         return ""
     if per_node is not None:
         least, most = node_count(nodes) if nodes else (0, 0)
-        if not most:  # of -N 0, too, both of them say it
-            least, most = 1, ntasks or total.count
-        most = min(most, ntasks or most)  # sbatch leaves no node without a task
+        if most:
+            most = min(most, ntasks or most)  # sbatch leaves no node without a task
+        else:  # of -N 0, too, both of them say it: even of more nodes than tasks
+            least, most = 1, total.count
         needed, rest = divmod(total.count, per_node.count)
         if rest == 0 and min(least, most) <= needed <= most:
             return ""

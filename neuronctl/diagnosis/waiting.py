@@ -10,6 +10,7 @@ from neuronctl.slurm.job_states import PENDING, RUNNING, STATES
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import PartitionJob
 from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.runs import runs_of
 from neuronctl.units import UNLIMITED
 from neuronctl.words import counted, duration, moment, verb
 
@@ -74,6 +75,9 @@ def _earlier_words(evidence: JobEvidence) -> str:
     last = evidence.earlier[0]
     where = f" on {last.node_list}" if last.node_list else ""
     cause = STATES[last.state].ending if last.state in STATES else ""
+    runs = runs_of(evidence.status.record, evidence.status.id.task)
+    if last.state == "REQUEUED" and runs is not None and runs.runs and runs.runs[-1].cause:
+        cause = f"{runs.runs[-1].cause}, and requeued by its own script to go on"
     cause = cause and f": {cause}"
     words = f"its previous run{where} ended after {duration(last.elapsed)}{cause} ({last.state})"
     count = len(evidence.earlier)

@@ -323,7 +323,9 @@ class _PlanBuilder:
         signal = signal_of(request)
         if signal is not None and until_done is not None:
             text = f"B:{signal.of_shell}@{until_done.before_end}"
-            return self.derived("signal", text, f"then {signal.name} goes to the program, to save")
+            return self.derived(
+                "signal", text, f"then {signal.name} goes to what handles it, to save"
+            )
         if signal is None or self.interactive:
             return request.signal
         if signal.to_batch_shell or not passes(signal, self.launcher, bool(request.steps)):

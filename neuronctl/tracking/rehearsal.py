@@ -37,15 +37,18 @@ def rehearsal_words(status: JobStatus, runs: Runs) -> str:
     if wrong:
         return f"rehearsal failed: {wrong}"
     first = runs.runs[0]
+    unheard = _unheard(runs)
     parts = ["the program ended with 75 by itself"]
-    if first.asked is not None:
+    if unheard:
+        parts = [f"{unheard}, and run 2 resumed {_from(first)}"]
+    elif first.asked is not None:
         took = _saving(first)
         parts = [
             f"{first.signal} was heard",
             f"saving took {took} s of the {runs.rehearses} s given",
         ]
     shown = [f"{checkpoint} changed in both runs"] if checkpoint else []
-    told = next((line for line in lines[1] if _RESUMES.search(line)), "")
+    told = _resumed(lines)
     shown += [f"run 2 wrote '{Masker().text(told)[:100]}'"] if told else []
     if request.get("resume_with"):
         parts.append(f"run 2 got {request['resume_with']}")
@@ -68,26 +71,61 @@ def _wrong(runs: Runs, checkpoint: str, lines: List[List[str]]) -> str:
             return f"the program failed in run 1, exit code {run.code}, before it was asked to save"
         if run.cause == "failed":
             return f"run 2 did not resume: it ended with exit code {run.code}"
-        if run.cause == "limit":
+        if run.cause == "limit" and not (checkpoint and run.moved):
             had = f" within {_saving(run)} s" if run.asked is not None else ""
+            also = f"; {checkpoint} did not change" if checkpoint else _UNNAMED
             return (
                 f"run {run.number} did not hear {run.signal or 'the signal'}, or did not save{had}"
+                f"{also}"
             )
-        if run.cause not in ("saved", "finished"):
+        if run.cause not in ("saved", "finished", "limit"):
             return f"run {run.number} was cut off ({run.cause}): rehearse again"
         if checkpoint and not run.moved:
             return f"{checkpoint} did not change in run {run.number}"
     first = runs.runs[0]
     if len(runs.runs) < 2:
         return f"there was no run 2: {runs.over}"
-    took = _saving(first)
+    unheard = _unheard(runs)
+    took = 0 if unheard else _saving(first)
     if first.asked is not None and runs.rehearses is not None and took > runs.rehearses:
         least = f"--signal {first.signal}@{2 * took}"
         return f"saving took {took} s, and the job itself has {runs.rehearses} s: use {least}"
     begun, again = (part[:_ALIKE] for part in lines[:2])
     if len(begun) == _ALIKE and begun == again:
         return f"run 2 wrote the same first {_ALIKE} lines as run 1: it seems to have begun anew"
+    if unheard and not _resumed(lines) and again[: len(begun)] == begun[: len(again)]:
+        return f"{unheard}, and nothing that run 2 wrote shows that it resumed {_from(first)}"
     return ""
+
+
+_UNNAMED = "; if it saves by itself, name what it saves with --checkpoint"
+
+
+def _unheard(runs: Runs) -> str:
+    """That a run saved by itself alone, and not when it was asked to; "" if none did."""
+    for run in runs.runs:
+        if run.cause == "limit":
+            return f"run {run.number} did not end at {run.signal or 'the signal'}"
+        if run.asked is not None and run.kept is not None and run.kept < run.asked - _SKEW:
+            return f"run {run.number} saved nothing after {run.signal}"
+    return ""
+
+
+_SKEW = 5
+"""Seconds by which the clock of a file system may be behind that of the node."""
+
+
+def _from(first: Run) -> str:
+    """What run 2 had to begin with, if run 1 saved by itself."""
+    if first.kept is None or first.seconds is None:
+        return "from what run 1 had saved by itself"
+    age = max(0, first.begin + first.seconds - first.kept)
+    return f"from what run 1 had saved {age} s before its end"
+
+
+def _resumed(lines: List[List[str]]) -> str:
+    """What run 2 wrote about resuming; "" for nothing."""
+    return next((line for line in lines[1] if _RESUMES.search(line)), "")
 
 
 def _saving(run: Run) -> int:

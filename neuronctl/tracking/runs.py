@@ -24,7 +24,8 @@ class Run:
     cause: ``finished``, ``saved``, ``limit``, ``failed``, ``node``, ``lost``, ``preempted``, or
     ``requeued``. moved: whether there was progress. log_sizes: of its logs when it began, in bytes.
     job_id: Slurm's, where the script has noted it. failed_nodes: what no later run is to get.
-    asked: when (epoch seconds) it was asked to save, by which signal; None: it was not.
+    asked: when (epoch seconds) it was asked to save, by which signal; None: it was not. kept: of a
+    rehearsal, from when (epoch seconds) the newest of the checkpoint is.
     """
 
     number: int
@@ -39,6 +40,7 @@ class Run:
     failed_nodes: str = ""
     asked: Optional[int] = None
     signal: str = ""
+    kept: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,8 @@ def read_runs(text: str) -> Runs:
                 runs[-1] = ended
             elif word == "asked" and runs:
                 runs[-1] = replace(runs[-1], asked=int(line.split(" ")[2]), signal=more[0])
+            elif word == "kept" and runs:
+                runs[-1] = replace(runs[-1], kept=int(more[0]))
             elif word == "rehearsal":
                 rehearses = int(more[0])
             elif word == "avoid" and runs:

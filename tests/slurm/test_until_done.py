@@ -28,6 +28,7 @@ while not saved:
     time.sleep(0.05)
 time.sleep(0.2)
 open("saved-%s-%s" % (run, rank), "w").close()
+open("kept", "a").write("x")
 sys.exit(1)
 """
 LINES = "set -euo pipefail\npython3 goes.py waits 3 | cat\n"
@@ -365,7 +366,7 @@ def test_preempted_costs_no_retry(going: Sandbox) -> None:
 @pytest.mark.parametrize("chain", [False, True])
 def test_a_rehearsal(chain: bool, going: Sandbox) -> None:
     """Two runs of a program that would go on, and what they have shown."""
-    more = ["--rehearse", "--checkpoint=ran", "--resume-with=-r", *["--no-requeue"] * chain]
+    more = ["--rehearse", "--checkpoint=kept", "--resume-with=-r", *["--no-requeue"] * chain]
     job = Going(going, "--gpus-per-node=1", *more, "goes.py", "waits", "9")
     for run in (1, 2):
         job.ready(run)
@@ -376,7 +377,7 @@ def test_a_rehearsal(chain: bool, going: Sandbox) -> None:
     for command in ("status", "why"):
         told = " ".join(job.exec("neuronctl", command, job.id).split())
         assert re.search("ehearsed well: TERM was heard, saving took [0-9]+ s of the 300 s", told)
-        assert "run 2 got -r, ran changed in both runs" in told
+        assert "run 2 got -r, kept changed in both runs" in told
 
 
 def test_an_array_requeues_its_own_task_only(going: Sandbox) -> None:

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any, Tuple
 
 import pytest
+from test_diagnosis import run_of
 
+from neuronctl.diagnosis.ended import diagnose
+from neuronctl.diagnosis.evidence import JobEvidence
 from neuronctl.frozen import replace
 from neuronctl.records.job_record import JobRecord, RecordDraft
 from neuronctl.slurm.job_id import JobId
@@ -189,7 +192,7 @@ def test_what_a_rehearsal_has_shown(tmp_path: Path) -> None:
     [
         (
             "1 saved moved 104",
-            "1 limit moved 104",
+            "1 limit still 104",
             "run 1 did not hear TERM, or did not save within",
         ),
         (
@@ -218,3 +221,45 @@ def test_a_rehearsal_that_needs_longer_or_begins_anew(tmp_path: Path) -> None:
     text = REHEARSED.replace("2 begin 1300 n2 b 50", f"2 begin 1300 n2 b {len(lines)}")
     (tmp_path / "7.runs").write_text(text)
     assert "the same first 5 lines as run 1" in runs_words(recorded(tmp_path))
+
+
+BY_ITSELF = [
+    ("1 asked 1100 TERM\n1 end 1104 1 saved moved 104", "1 asked 1100 TERM\n1 kept 1220 1180\n"
+     "1 end 1220 1 limit moved 220"),
+    ("2 end 1403 1 saved moved 103", "2 kept 1520 1490\n2 end 1520 1 limit moved 220"),
+]  # fmt: skip
+
+
+def test_a_rehearsal_of_what_saves_by_itself(tmp_path: Path) -> None:
+    well = rehearsed(tmp_path, *BY_ITSELF, log="epoch 2\nepoch 3\n", checkpoint="x.pt")
+    assert (
+        "rehearsed well: run 1 did not end at TERM, and run 2 resumed from what run 1 had saved "
+        "40 s before its end, x.pt changed in both runs"
+    ) in well
+    told = rehearsed(tmp_path, *BY_ITSELF, log="resuming at 2\n", checkpoint="x.pt")
+    assert "run 2 wrote 'resuming at 2'" in told
+    for log in ("epoch 1\n", ""):
+        anew = rehearsed(tmp_path, *BY_ITSELF, log=log, checkpoint="x.pt")
+        assert "rehearsal failed: run 1 did not end at TERM, and nothing that run 2 wrote" in anew
+    unnamed = rehearsed(tmp_path, *BY_ITSELF, log="epoch 2\n")
+    assert "if it saves by itself, name what it saves with --checkpoint" in unnamed
+
+
+def test_a_rehearsal_of_what_dies_of_the_signal(tmp_path: Path) -> None:
+    died = ("1 asked 1100 TERM\n", "1 asked 1100 TERM\n1 kept 1104 1064\n")
+    well = rehearsed(tmp_path, died, log="epoch 2\n", checkpoint="x.pt")
+    assert (
+        "well: run 1 saved nothing after TERM, and run 2 resumed from what run 1 had saved 40 s"
+    ) in well
+    heard = (died[0], died[1].replace("1064", "1099"))
+    assert "TERM was heard" in rehearsed(tmp_path, heard, log="epoch 2\n", checkpoint="x.pt")
+
+
+def test_a_requeue_is_its_own_scripts(tmp_path: Path) -> None:
+    status = replace(recorded(tmp_path), state="PENDING", reason="BeginTime", submit=1104)
+    (tmp_path / "7.runs").write_text("1 begin 1000 n1 a 0 0\n1 end 1104 1 saved moved 104\n")
+    earlier = (run_of(1000, 1104, "REQUEUED"),)
+    made = diagnose(JobEvidence(status, 1200, earlier=earlier))
+    assert "saved, and requeued by its own script to go on (REQUEUED)" in made.cause
+    (tmp_path / "7.runs").write_text("1 begin 1000 n1 a 0 0\n")
+    assert "requeued by a user" in diagnose(JobEvidence(status, 1200, earlier=earlier)).cause

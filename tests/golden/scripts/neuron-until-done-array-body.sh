@@ -9,7 +9,7 @@
 #SBATCH --array=0-3
 #SBATCH --requeue
 #SBATCH --open-mode=append   # a requeued job keeps its log
-#SBATCH --signal=B:USR2@120  # then USR1 goes to the program, to save
+#SBATCH --signal=B:USR2@120  # then USR1 goes to what handles it, to save
 #SBATCH --output=%x.%A-%a.log
 
 job() {
@@ -105,7 +105,7 @@ ask_to_save() {
     local left=$(((NEURONCTL_SAVE_FROM > 0 ? NEURONCTL_SAVE_FROM + 180 - $(date +%s) : 120) - 10))
     asked=yes slurm_stops=$((SECONDS + (left > 1 ? left : 1)))
     note asked USR1
-    echo "run $run: USR1 to the program, to save; it has $left s"
+    echo "run $run: time to save; it ends in $left s"
 }
 note() { echo "$run $1 $(date +%s) ${*:2}" >>"$runs_file"; }
 note_end() {

@@ -7,7 +7,7 @@
 #SBATCH --time=2:00:00
 #SBATCH --comment="field=misc;appl=pytorch"
 #SBATCH --no-requeue
-#SBATCH --signal=B:USR2@300  # then TERM goes to the program, to save
+#SBATCH --signal=B:USR2@300  # then TERM goes to what handles it, to save
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
@@ -18,7 +18,7 @@ job() {
     check_node || exit 1       # programs, files, GPUs
     launched=yes               # from here on, a failure is the program's
     # Slurm signals this shell before the end: TERM goes on to each process that handles it.
-    trap 'ask_to_save; to_processes TERM || true' USR2
+    trap 'ask_to_save; to_processes TERM || echo "run $run: no process handles TERM, so none gets it"' USR2
     trap save_and_end TERM     # at scancel and the time limit: TERM goes on to what handles it
     (trap - INT QUIT; trap exit TERM; trap note_success EXIT; python train.py) &  # bash ignores INT and QUIT in the background
     job_processes=("$!")
@@ -154,7 +154,7 @@ ask_to_save() {
     local left=$(((NEURONCTL_SAVE_FROM > 0 ? NEURONCTL_SAVE_FROM + 360 - $(date +%s) : 300) - 10))
     asked=yes slurm_stops=$((SECONDS + (left > 1 ? left : 1)))
     note asked TERM
-    echo "run $run: TERM to the program, to save; it has $left s"
+    echo "run $run: time to save; it ends in $left s"
 }
 note() { echo "$run $1 $(date +%s) ${*:2}" >>"$runs_file"; }
 note_end() {

@@ -9,7 +9,7 @@
 #SBATCH --comment="field=misc;appl=pytorch"
 #SBATCH --requeue
 #SBATCH --open-mode=append   # a requeued job keeps its log
-#SBATCH --signal=B:USR2@300  # then TERM goes to the program, to save
+#SBATCH --signal=B:USR2@300  # then TERM goes to what handles it, to save
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
@@ -110,7 +110,7 @@ ask_to_save() {
     ! stalled || left=300
     asked=yes slurm_stops=$((SECONDS + (left > 1 ? left : 1)))
     stalled || note asked TERM
-    echo "run $run: TERM to the program, to save; it has $left s"
+    echo "run $run: time to save; it ends in $left s"
 }
 note() { echo "$run $1 $(date +%s) ${*:2}" >>"$runs_file"; }
 note_end() {

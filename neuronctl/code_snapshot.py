@@ -20,7 +20,7 @@ from typing import Dict, Iterator, List, Mapping, Optional, Set, Tuple
 from neuronctl import cache
 from neuronctl.catalog.model import Cluster
 from neuronctl.errors import RecordError, UsageError
-from neuronctl.files import open_regular, read_private, write_private
+from neuronctl.files import head, open_regular, read_private, write_private
 from neuronctl.frozen import dataclass
 from neuronctl.masking import is_secret_value
 from neuronctl.paths import cache_dir
@@ -314,10 +314,10 @@ def editable_installs(prefix: str, root: str) -> Dict[str, str]:
             for name in sorted(os.listdir(place)):
                 path = os.path.join(place, name)
                 if name.endswith((".pth", ".egg-link")):
-                    words = _head(path).split("\n")
+                    words = _text(path).split("\n")
                     package = re.sub(r"^(__editable__\.)?|(-[0-9].*)?\.(pth|egg-link)$", "", name)
                 elif name.endswith(".dist-info"):
-                    direct = _head(os.path.join(path, "direct_url.json"))
+                    direct = _text(os.path.join(path, "direct_url.json"))
                     if not re.search(r'"editable":\s*true', direct):
                         continue
                     words = re.findall(r'"url":\s*"file://([^"]*)"', direct)
@@ -342,7 +342,5 @@ def _site_packages(prefix: str) -> List[str]:
     return []
 
 
-def _head(path: str) -> str:
-    with contextlib.suppress(OSError), open_regular(path) as file:
-        return file.read(64 * 1024).decode("utf-8", "replace")
-    return ""
+def _text(path: str) -> str:
+    return head(path, 64 * 1024).decode("utf-8", "replace")

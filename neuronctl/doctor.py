@@ -16,7 +16,7 @@ from neuronctl.errors import NeuronctlError, RecordError
 from neuronctl.frozen import dataclass
 from neuronctl.paths import cache_dir, defaults_file, state_dir
 from neuronctl.records.store import RecordStore
-from neuronctl.request.job_file import configuration, configured_cluster
+from neuronctl.request.job_file import configuration, configured_cluster, own_cluster
 from neuronctl.shell import quote
 from neuronctl.slurm.answers import ask_now
 from neuronctl.slurm.process import installed, run, where_slurm_is
@@ -274,7 +274,7 @@ def _storage(catalog_file: Optional[str]) -> Iterator[Check]:
 
     home = os.path.expanduser("~")
     try:
-        cluster, _ = recognise(load(catalog_file), configured_cluster())
+        cluster = own_cluster(catalog_file)
         scratch = (cluster.scratch or "").replace("{user}", login_name())
         days = cluster.scratch_days
     except NeuronctlError:

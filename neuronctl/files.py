@@ -294,6 +294,21 @@ def open_regular(path: str) -> BinaryIO:
     return _regular(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
 
 
+def head(path: str, size: int) -> bytes:
+    """The first bytes of a regular file; none of one that cannot be read."""
+    with contextlib.suppress(OSError, ValueError), open_regular(path) as file:
+        return file.read(size)
+    return b""
+
+
+def tail(path: str, size: int) -> bytes:
+    """The last bytes of a regular file; none of one that cannot be read."""
+    with contextlib.suppress(OSError, ValueError), open_regular(path) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - size))
+        return file.read(size)
+    return b""
+
+
 def open_named(path: str) -> BinaryIO:
     """Open a file that the user names: a regular one, or what their shell has opened.
 

@@ -25,13 +25,10 @@ def command(catalog: Optional[str], dry_run: bool, as_json: bool) -> None:
     those into which a job has written: move that away, or remove it, first. If Slurm does not
     respond, nothing is removed.
     """
-    from neuronctl.catalog.loader import load
-    from neuronctl.catalog.local_cluster import recognise
-    from neuronctl.request.job_file import configured_cluster
+    from neuronctl.request.job_file import own_cluster
     from neuronctl.tracking.snapshots import jobs_of
 
-    cluster, _ = recognise(load(catalog), configured_cluster())
-    found = list(kept_snapshots(places(cluster)))
+    found = list(kept_snapshots(places(own_cluster(catalog))))
     needed = jobs_of(snapshot.place for snapshot in found) if found else {}
     rows = [(snapshot, _why(snapshot, needed)) for snapshot in found]
     freed = 0

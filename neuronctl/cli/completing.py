@@ -16,6 +16,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 from neuronctl import cache
 from neuronctl.cli import COMMANDS, SECTIONS
 from neuronctl.errors import NeuronctlError, SlurmError
+from neuronctl.paths import config_files
 
 Offer = Tuple[str, str, str]
 """A kind, the word, its meaning.
@@ -255,7 +256,12 @@ def _cluster() -> Any:
     from neuronctl.catalog.loader import load
     from neuronctl.catalog.local_cluster import recognise
 
-    return recognise(load())[0]
+    asked = None
+    if config_files():  # few users have one
+        from neuronctl.request.job_file import configured_cluster
+
+        asked = configured_cluster()
+    return recognise(load(), asked)[0]
 
 
 def _partitions(command: str) -> Known:
@@ -265,7 +271,8 @@ def _partitions(command: str) -> Known:
     known = dict.fromkeys(named or here.partitions, "")
     for name, partition in here.partitions.items():
         if name in known and partition.open:
-            gpus = f"{partition.gpus_per_node} x {partition.gpu}" if partition.gpus_per_node else ""
+            count, model = partition.gpus_per_node, partition.gpu or "GPU"
+            gpus = f"{count} x {model}" if count else ""
             longest = partition.wall_time.maximum
             time = "" if longest in (None, UNLIMITED) else f"at most {format_time(longest)}"
             known[name] = ", ".join(filter(None, (gpus, time)))

@@ -11,7 +11,7 @@ from neuronctl.cli import job_output
 from neuronctl.cli.job_options import catalog_option
 from neuronctl.cli.say import print_script, say
 from neuronctl.errors import UsageError
-from neuronctl.request.job_file import configured_cluster
+from neuronctl.request.job_file import own_cluster
 from neuronctl.words import counted
 
 
@@ -31,15 +31,13 @@ def command(
     FILE - is standard input. What neuronctl understands becomes options of the job; all else stays
     shell text. Standard error lists, with file and line, what the job file cannot say.
     """
-    from neuronctl.catalog.loader import load
-    from neuronctl.catalog.local_cluster import recognise
     from neuronctl.importing.job_file_draft import draft_job_file
 
     try:
         text = read_file(file)
     except OSError as error:
         raise UsageError(f"cannot read '{file}': {error.strerror}") from None
-    chosen, _ = recognise(load(catalog), cluster or configured_cluster())
+    chosen = own_cluster(catalog, cluster)
     name = shown_name(file)
     made = draft_job_file(text, name, chosen, name_cluster=cluster is not None)
     if write is None:

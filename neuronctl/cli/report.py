@@ -222,11 +222,9 @@ def sampled_use(status: JobStatus, *, ask: bool) -> JobUse:
 
 @functools.lru_cache(maxsize=1)
 def _cluster() -> Cluster:
-    from neuronctl.catalog.loader import load
-    from neuronctl.catalog.local_cluster import recognise
-    from neuronctl.request.job_file import configured_cluster
+    from neuronctl.request.job_file import own_cluster
 
-    return recognise(load(), configured_cluster())[0]
+    return own_cluster()
 
 
 def _show(used: Sequence[JobUse], *, compared: bool) -> None:

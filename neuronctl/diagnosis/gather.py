@@ -8,8 +8,6 @@ import os
 import time
 from typing import Any, List, Optional, Sequence, Tuple
 
-from neuronctl.catalog.loader import load
-from neuronctl.catalog.local_cluster import recognise
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, began
@@ -20,7 +18,7 @@ from neuronctl.errors import NeuronctlError, RecordError, SlurmError
 from neuronctl.frozen import replace
 from neuronctl.masking import Masker, secret_values
 from neuronctl.monitoring.stacks import Stall, read_stall
-from neuronctl.request.job_file import configured_cluster
+from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED, GOOD, PENDING, UNKNOWN
 from neuronctl.slurm.limits import reasons
@@ -118,7 +116,7 @@ def _steps_may_fail(status: JobStatus) -> bool:
 @functools.cache  # an array's tasks are many
 def _cluster() -> Optional[Cluster]:
     with contextlib.suppress(NeuronctlError):
-        return recognise(load(), configured_cluster())[0]
+        return own_cluster()
     return None
 
 

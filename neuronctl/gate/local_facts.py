@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Iterator, List, Optional, Tuple
 
 from neuronctl.bad_nodes import bad_nodes
 from neuronctl.catalog.local_cluster import local_cluster
-from neuronctl.files import open_regular
+from neuronctl.files import head
 from neuronctl.launch.containers import elf_arch, sif_arch
 from neuronctl.launch.environments import find_conda
 from neuronctl.paths import defaults_file, working_directory
@@ -162,7 +162,7 @@ def _is_file_name(script: str) -> bool:
 
 def _has_directives(request: JobRequest) -> bool:
     path = request.from_here(request.script or "")
-    return _is_file_name(path) and os.path.isfile(path) and b"\n#SBATCH " in _head(path, 20_000)
+    return _is_file_name(path) and os.path.isfile(path) and b"\n#SBATCH " in head(path, 20_000)
 
 
 def _imports(text: str) -> Tuple[str, ...]:
@@ -258,7 +258,7 @@ def _python_text(request: JobRequest) -> str:
     path = request.from_here(file or "")
     if file is None or not os.path.isfile(path):
         return ""
-    text = _head(path, 500_000).decode("utf-8", "replace")
+    text = head(path, 500_000).decode("utf-8", "replace")
     return re.sub(r"(?m)^[ \t]*#.*", "", text)
 
 
@@ -343,28 +343,22 @@ def _may_bring(plan: JobPlan) -> bool:
     return bool(request.modules or request.setup_first or plan.cluster.policy.login_shell)
 
 
+_MAGIC = 64  # bytes of a program, or of an image
+
+
 def _architectures(plan: JobPlan) -> List[Tuple[str, str]]:
     """(what, architecture) of the image and of the environment's interpreter, where known."""
     request = plan.request
     found = []
     if request.container is not None:
         image = request.from_here(request.container)
-        found.append((f"image {request.container}", sif_arch(_head(image))))
+        found.append((f"image {request.container}", sif_arch(head(image, _MAGIC))))
     environment = request.venv or request.conda
     if environment is not None:
         # A conda environment is a path or a name; of a name nothing is known here.
         python = request.from_here(os.path.join(os.path.expanduser(environment), "bin/python"))
-        found.append((f"environment {environment}", elf_arch(_head(python))))
+        found.append((f"environment {environment}", elf_arch(head(python, _MAGIC))))
     return [(what, arch) for what, arch in found if arch is not None]
-
-
-def _head(path: str, size: int = 64) -> bytes:
-    """The first bytes of a file; none where it cannot be read, or is a pipe, which has no end."""
-    try:
-        with open_regular(path) as file:
-            return file.read(size)
-    except OSError:
-        return b""
 
 
 def _logs_elsewhere(plan: JobPlan) -> bool:

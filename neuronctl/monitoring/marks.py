@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import calendar
-import os
 import re
 import time
 from typing import List, Optional, Sequence
 
 from neuronctl.console import shortened
-from neuronctl.files import open_regular
+from neuronctl.files import tail
 from neuronctl.frozen import dataclass
 from neuronctl.masking import Masker
 
@@ -45,12 +44,7 @@ def read_marks(paths: Sequence[str], first: float, last: float) -> List[Mark]:
     """What logs tell of the time from ``first`` to ``last``, in order; a file may be missing."""
     lines: List[str] = []
     for path in dict.fromkeys(paths):
-        try:
-            with open_regular(path) as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - _READ))
-                lines += file.read(_READ).decode("utf-8", "replace").splitlines()
-        except OSError:
-            continue
+        lines += tail(path, _READ).decode("utf-8", "replace").splitlines()
     return marks_of(lines, first, last)
 
 

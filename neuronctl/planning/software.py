@@ -13,7 +13,7 @@ from neuronctl.batchscript.command_wrappers import (
     python_runs,
 )
 from neuronctl.catalog.model import Cluster
-from neuronctl.files import open_regular
+from neuronctl.files import head
 from neuronctl.launch.environments import (
     Conda,
     ShellLine,
@@ -145,11 +145,7 @@ def ending(request: JobRequest, launcher: Launcher, *, by_srun: bool) -> str:
 
 def _interpreter(path: str) -> str:
     """The name of the program that a script's first line calls; "" where it calls none."""
-    try:
-        with open_regular(path) as file:
-            line = file.read(200).partition(b"\n")[0].decode("utf-8", "replace")
-    except OSError:
-        return ""
+    line = head(path, 200).partition(b"\n")[0].decode("utf-8", "replace")
     return interpreter(line[2:]) if line.startswith("#!") else ""
 
 

@@ -17,7 +17,7 @@ from typing import (
 )
 
 from neuronctl.errors import JobFileError, did_you_mean
-from neuronctl.files import UntrustedFileError, open_regular, read_trusted
+from neuronctl.files import UntrustedFileError, head, read_trusted
 from neuronctl.frozen import dataclass
 from neuronctl.paths import PROJECT_CONFIG, config_files, defaults_file, present
 from neuronctl.request.job import (
@@ -37,6 +37,7 @@ from neuronctl.units import parse_timeout
 from neuronctl.words import other_dash, with_plain_dashes
 
 if TYPE_CHECKING:
+    from neuronctl.catalog.model import Cluster
     from neuronctl.yamlfile import Document
 
 JOB_FILE = "job.yaml"
@@ -234,6 +235,17 @@ def configured_cluster() -> Optional[str]:
     return configuration().values.get("cluster")
 
 
+def own_cluster(catalog_file: Optional[str] = None, asked: Optional[str] = None) -> Cluster:
+    """The cluster that is asked for, that of the configuration, or the one here.
+
+    Raises CatalogError, and JobFileError.
+    """
+    from neuronctl.catalog.loader import load
+    from neuronctl.catalog.local_cluster import recognise
+
+    return recognise(load(catalog_file), asked or configured_cluster())[0]
+
+
 def _layer(
     document: Document,
     source: Source,
@@ -323,11 +335,7 @@ def _is_program(path: str) -> bool:
         return False
     if os.path.splitext(path)[1] in (".py", ".sh", ".sbatch", ".slurm"):
         return True
-    try:
-        with open_regular(path) as file:
-            return file.read(2) == b"#!"
-    except OSError:
-        return False  # the YAML reader reports why
+    return head(path, 2) == b"#!"  # else the YAML reader says why
 
 
 def _program(key: str, data: Any, read: _Reader) -> Dict[str, Any]:

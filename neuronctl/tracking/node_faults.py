@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Dict, Iterator, List, Set, Tuple
 
 from neuronctl.bad_nodes import OF_THE_NODE, NodeFault, any_known, forget, remember_fault
-from neuronctl.files import open_regular
+from neuronctl.files import tail
 from neuronctl.records.job_record import JobRecord
 from neuronctl.slurm.job_states import COMPLETED, FAILED
 from neuronctl.tracking.job_status import JobStatus
@@ -72,9 +71,4 @@ _NODE_FAILURE = "srun: error: Node failure on "
 
 
 def _tail(path: str) -> List[str]:
-    try:
-        with open_regular(path) as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
-            return [line[:2000] for line in file.read(_TAIL).decode("utf-8", "replace").split("\n")]
-    except (OSError, ValueError):
-        return []
+    return [line[:2000] for line in tail(path, _TAIL).decode("utf-8", "replace").split("\n")]

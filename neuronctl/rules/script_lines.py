@@ -121,6 +121,11 @@ def _needed_by(facts: ScriptFacts, run: Launch) -> Iterator[Tuple[str, int]]:
                 yield name, word.place.line
 
 
+_COMES_WITH_A_SHELL = re.compile(
+    r"SLURM_|(LD_\w+_|PYTHON|MAN|C)?PATH$|(IFS|HOME|USER|SHELL|LANG|PWD|TMPDIR|OPT\w+)$"
+)
+
+
 def _may_be_exported(facts: ScriptFacts, name: str) -> bool:
     """Whether a variable may be exported all the same, such as by the shell that submits."""
     read = {run.file for run in facts.launches if run.script is not None}
@@ -474,9 +479,14 @@ _FOR_A_FILE = re.compile(
 )
 
 
+_WAITED_FOR = re.compile(r"[\s;\]].*")
+
+
 def _for_a_file(facts: ScriptFacts) -> Iterator[Violation]:
     """A loop that waits for a file, in a job that starts nothing which may write it."""
     beside = any(command.background for command in facts.shell.commands)
+    if re.search(r"\bsbatch +[^#\s]", "\n".join(facts.lines[facts.header.first_command - 1 :])):
+        return  # another job may write it
     for loop in facts.shell.loops:
         waits = _FOR_A_FILE.match(facts.lines[loop.place.line - 1])
         below = facts.lines[loop.place.line - 1 : loop.place.line + 20]
@@ -485,6 +495,12 @@ def _for_a_file(facts: ScriptFacts) -> Iterator[Violation]:
             r"[+-]=|\+\+|--|\+ *1|-g[te]|-l[te]|SECONDS", " ".join(below[: ends + 1])
         )
         if not waits or counts or beside or not {*loop.does} <= _PASSES_TIME - {"break", "["}:
+            continue
+        # Such as another task of the array, which has come first.
+        path = re.escape(_WAITED_FOR.sub("", below[0][waits.end() :]).strip("\"'"))
+        if any(
+            re.search(rf"(\btouch|\bmv|\bcp|\btee|>).{{0,200}}{path}", line) for line in facts.lines
+        ):
             continue
         yield Violation(
             "this waits for a file until the time limit: nothing that this job has started writes "

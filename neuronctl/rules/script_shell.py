@@ -258,7 +258,13 @@ def gpus_by_hand(facts: ScriptFacts) -> Iterator[Violation]:
     has = facts.plan.gpus_per_node
     every = facts.shell.every_assignment
     found = [variable for variable in every if variable.name == "CUDA_VISIBLE_DEVICES"]
-    before = [variable.word.value for variable in found if variable.exported and not variable.sure]
+    # Slurm has exported it, so that a line of its own sets it for the program that follows, too.
+    beside = any(command.background for command in facts.shell.commands)
+    before = [
+        variable.word.value
+        for variable in found
+        if beside or (variable.exported and not variable.sure)
+    ]
     several = len({*before}) > 1  # each has its share
     asks = [command for command in facts.shell.calls("nvidia-smi", "rocm-smi") if command.captured]
     counted_here = bool(asks or re.search(r"SLURM_GPUS|SLURM_JOB_GPUS|device_count", facts.text))
@@ -595,7 +601,9 @@ _PLACEHOLDER = re.compile(
     r"[<{[].*|\W*(your|insert|replace|change|paste|put)(?![a-z]).*|\w{0,4}[xX*.#]{3,}"
     r"|(?=[^0-9]*(your?|my|key|token|here))[^0-9]*"
     r"|((sk|hf|key|token|api|my|local(host)?|dummy|empty|fake|test|none|null|no|not|needed|required"
-    r"|used|unused|example|sample|abc|1234?|ollama|vllm|lm|studio)[-_ ]?)+",
+    r"|set|unset|found|missing|present|defined|configured"
+    r"|used|unused|example|sample|abc|1234?|ollama|vllm|lm|studio)[-_ ]?)+"
+    r"|(?-i:USER(NAME)?:)?(?-i:PASSW(OR)?D|PASS|SECRET|API_KEY|TOKEN)",
     re.IGNORECASE,
 )
 """What stands for a secret in a template, or where a server of one's own asks for none:
@@ -785,7 +793,7 @@ def first_node(facts: ScriptFacts) -> Iterator[Violation]:
 
 
 _PATH_TO = re.compile(
-    r"(?i)(^|[/=\"':])(path[-_/]to([-_/]|$)|your[-_](path|dir|home|project|env|venv|install)\w*/|your/)"
+    r"(?i)(^|(?<!:[-=])(?<!:[-=]/)(?<=[/=\"':-]))(path[-_/]to([-_/]|$)|your[-_](path|dir|home|project|env|venv|install)\w*/|your/)"
 )
 """A directory of an example: ``/path/to/data``."""
 UNFILLED = re.compile(r"<[A-Za-z][\w .@-]*>|\{[A-Za-z][\w .@-]*\}")

@@ -488,6 +488,21 @@ DEFECTS += [
 RIGHT: List[Tuple[str, str, str]] = [
     ("NC612", "#SBATCH -p cpu -N 1 -n 64 --mem-per-cpu=1", "srun ./x"),
     ("NC612", f"{GPU} -t 5", "python train.py"),
+    (
+        "NC633",
+        "#SBATCH -p gpu --gpus-per-node=4 -N 1",
+        "CUDA_VISIBLE_DEVICES=0\n./a &\nCUDA_VISIBLE_DEVICES=3\n./a &\nwait",
+    ),
+    ("NC640", GPU, 'if [ -n "$HF_TOKEN" ]; then\n  echo "HF_TOKEN: Set"\nfi\npython t.py'),
+    ("NC640", GPU, "python launch.py --gradio-auth USERNAME:PASSWD"),
+    ("NC643", GPU, "D=${D:-/path/to/data}\npython t.py --data $D"),
+    (
+        "NC647",
+        f"{GPU} --array=1-4",
+        'if mkdir lock; then\n  touch "$D"\nelse\n'
+        '  while [[ ! -f "$D" ]]; do\n    sleep 9\n  done\nfi\npython t.py $SLURM_ARRAY_TASK_ID',
+    ),
+    ("NC647", GPU, "run() {\n  sbatch next.sh\n}\nrun\nuntil [ -f a ]; do\n  sleep 9\ndone"),
     ("NC653", GPU, "export TMPDIR=/scratch/$USER/$SLURM_JOB_ID/tmp\npython t.py\nrm -rf $TMPDIR"),
     ("NC653", GPU, "T=$(mktemp -d /scratch/$USER/tmp.X)\npython t.py\nrm -rf $T"),
     ("NC653", GPU, "python t.py\nrm -rf $TMPDIR"),

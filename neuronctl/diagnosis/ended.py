@@ -307,12 +307,14 @@ def _failed(evidence: JobEvidence) -> Diagnosis:
             f"'neuronctl logs {status.id}{err}'"
         )
     elif not cause and code:
-        where = "its log has not a word of it"
+        where = "its log is empty"
         if evidence.unread and not evidence.logs:
             where = (
                 f"its log {evidence.unread[0].path} cannot be read: {evidence.unread[0].problem}"
             )
-        remedy = f"{where}, so look up what {code} means in the program that ended with it"
+        remedy = (
+            f"{where}, so look up what exit code {code} means in the program that ended with it"
+        )
     return Diagnosis(kind, what, cause, remedy, certain=not cause, line=line)
 
 

@@ -60,7 +60,7 @@ def test_a_log_that_is_gone(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> 
     assert "(deleted or moved since, or on" in " ".join(run("why", "7").stdout.split())
     (job,) = json.loads(run("why", "7", "--json").stdout)["jobs"]
     assert job["remedy"].startswith(
-        f"its log {tmp_path}/7.out cannot be read: No such file or directory, so look up what 3"
+        f"its log {tmp_path}/7.out cannot be read: No such file or directory, so look up what"
     )
     record(8, tmp_path, output=f"{tmp_path}/{'x' * 260}")
     fake_slurm.queue(queue_row("8", state="FAILED", name="train", exit="53", nodes=""))

@@ -133,10 +133,10 @@ def test_log_directory() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({}, "its log has not a word of it, so look up what 3 means in the program"),
+        ({}, "its log is empty, so look up what exit code 3 means in the program"),
         (
             {"unread": (LogTail("/s/7.out", problem="No such file or directory", missing=True),)},
-            "its log /s/7.out cannot be read: No such file or directory, so look up what 3 means",
+            "its log /s/7.out cannot be read: No such file or directory, so look up what",
         ),
         (
             {"log_problem": "the file system of the log directory '/s' is full", "log_full": True},

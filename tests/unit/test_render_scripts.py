@@ -461,7 +461,7 @@ def test_a_shell_that_is_killed_after_its_program_ended_with_0(
 ) -> None:
     """No other run begins, whatever Slurm says of the killed one, or of its node."""
     none = dict.fromkeys(("squeue", "sacct", "scancel"), "#!/bin/sh\n")
-    made = {**TOOLS, **none, "sbatch": "#!/bin/sh\necho 9\n", "prog": KILLS}
+    made = {**TOOLS, **none, "sbatch": "#!/bin/sh\nenv -0 >sent\necho 9\n", "prog": KILLS}
     more = {"requeue": False} if chain else {}
     plan = plan_of(until_done=True, launcher=launcher, script="prog", **shape(launcher), **more)
     for name, text in {**made, "job": render_job(plan)}.items():
@@ -472,11 +472,14 @@ def test_a_shell_that_is_killed_after_its_program_ended_with_0(
         path = f"{tmp_path}:{os.environ['PATH']}"
         there = {"SLURM_JOB_NODELIST": "n1", "SLURM_SUBMIT_DIR": str(tmp_path)}
         env, told = {"PATH": path, **there, **job}, 'echo "$$" >pid; exec bash job "$@"'
+        env.update(GIVEN="a\nb", SBATCH_PARTITION="other")
         argv = ["bash", "-c", told, "bash", *words]
         return subprocess.run(argv, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True)
 
     assert run(SLURM_JOB_ID="7").returncode == -SIGKILL
     if chain:
+        sent = (tmp_path / "sent").read_text().split("\0")  # the environment of the submission
+        assert "GIVEN=a\nb" in sent and not [one for one in sent if re.match("SLURM|SBATCH", one)]
         second = run("neuronctl-", "7", "7", SLURM_JOB_ID="9")
     else:
         second = run(SLURM_JOB_ID="7", SLURM_RESTART_COUNT="1")

@@ -99,16 +99,19 @@ is_next() {
 # Submit the next run, which waits for the end of this job, in the environment that it was submitted in. $1: the job of
 # the run before it, where that is not this one.
 submit_next() {
-    local next='' said='' told='' without pause=1
+    local next='' said='' told='' without pause=1 pair given=()
     without=$(to_exclude)
+    while IFS= read -r -d '' pair; do
+        [[ $pair != [A-Za-z_]*=* || $pair =~ ^S(LURM|BATCH)_ ]] || given+=("$pair")
+    done <"/proc/$$/environ"  # and not --export-file, which Slurm 26.05 does not heed
     until [ "$next" ]; do
         # Where an answer was lost, it is there already.
         if said=$(waiting_next); then
             next=$said
             [ "$next" ] || is_cancelled || next=$(
                 cd "$SLURM_SUBMIT_DIR" && out=$(log_of 1) err=$(log_of 2) && [ "$err" != "$out" ] || err=''
-                env -i ${SLURM_CONF:+"SLURM_CONF=$SLURM_CONF"} "$(type -P sbatch)" --parsable --begin=now \
-                    --export-file=<(sed -z '/^SLURM_/d' "/proc/$$/environ") --dependency="afterany:$SLURM_JOB_ID" \
+                env -i "${given[@]}" ${SLURM_CONF:+"SLURM_CONF=$SLURM_CONF"} "$(type -P sbatch)" --parsable \
+                    --begin=now --dependency="afterany:$SLURM_JOB_ID" \
                     --output="$out" ${err:+--error="$err"} --open-mode=append ${without:+--exclude="$without"} \
                     /dev/stdin "$mark" "$chain" "${1:-$SLURM_JOB_ID}" <"$0" 2>&1 | tail -n 1
             )

@@ -44,7 +44,7 @@ class ScriptFacts:
     plan: what its directives ask for, None if they cannot be read. text: the file's, as far as it
     is read. unreadable: what bash cannot read of it. known_options: those of this machine's sbatch
     if the script has one that may be a plugin's; empty if it cannot be asked. left_out: the first
-    line that is not read, 0 if all are. files: the scripts beside it.
+    line that is not read, 0 if all are. files: the scripts beside it. name: the file's.
     """
 
     text: str
@@ -55,6 +55,7 @@ class ScriptFacts:
     known_options: FrozenSet[str] = frozenset()
     left_out: int = 0
     files: Beside = field(default_factory=Beside)
+    name: str = ""
     reviewed = False
 
     @property

@@ -43,16 +43,17 @@ def launcher_in_launcher(facts: ScriptFacts) -> Iterator[Violation]:
 
 
 def _no_meeting(facts: ScriptFacts, outer: Launch, launch: Launch) -> Iterator[Violation]:
-    """A torchrun for several nodes that is not told where they meet, or which of them it is.
+    """A launcher for several nodes that is not told where they meet, or which of them it is.
 
     Source: torch/distributed/run.py (2.9): without --rdzv-backend, it is "static", where each node
     has the rank 0 unless --node-rank says another, and meets at 127.0.0.1 unless told otherwise.
+    accelerate launch passes its own options on to that; a file of settings may have them, too.
     """
     own = launch.launcher
-    if (
-        not (own.endpoint and launch.certain and launch.has(*own.nodes))
-        or "PET_" in facts.whole_text
-    ):
+    told_of_others = launch.certain and {*own.nodes} & {*own.joins} and launch.has(*own.nodes)
+    if not (told_of_others and own.address) or "PET_" in facts.whole_text:
+        return
+    if not own.endpoint and re.search(r"(?i)config|ACCELERATE_", facts.whole_text):
         return
     several = facts.plan is not None and facts.plan.nodes > 1
     if not several or launch.has("standalone") or launch.count(*own.nodes) == 1:
@@ -64,30 +65,38 @@ def _no_meeting(facts: ScriptFacts, outer: Launch, launch: Launch) -> Iterator[V
         return
     # What text for another shell says may be read in part.
     words = " ".join(word.raw for word in outer.command.words)
-    if not told and re.search(f"endpoint|{'@' if addressed else 'master.addr'}", words):
+    if not told and re.search(f"endpoint|{'@' if addressed else 'master.addr|process.ip'}", words):
         return
     effect = "each takes itself for the first"
     if not told:
         effect = "each waits at an address of its own"
     if addressed and not told:
-        effect += f", as {backend} takes no notice of --master-addr"
+        effect += f", as {backend} takes no notice of --{own.address[0]}".replace("_", "-")
     yield Violation(
         f"{launch.kind} is started on {facts.plan.nodes if facts.plan else 0} nodes, and nothing "
         f"tells it {'which of them it is' if told else 'where they meet'}: {effect}",
         f"add {_to_meet(facts, launch)}",
         place=launch.place,
-        severity=WARNING if told else None,
+        severity=WARNING if told or not own.endpoint else None,
     )
 
 
 def _to_meet(facts: ScriptFacts, launch: Launch) -> str:
     """The options that a launcher of one node's processes lacks on several."""
     own, words = launch.launcher, []
-    names = [f"--{name}".replace("_", "-") for name in own.joins]
-    if names and not launch.has(own.joins[0]):
-        words.append(f'{names[0]}="$SLURM_NNODES"')
+    if own.joins and not launch.has(own.joins[0]):
+        words.append(f'--{own.joins[0]}="$SLURM_NNODES"'.replace("_", "-"))
     if not own.endpoint:
-        return " and ".join([*words, *names[1:2]])
+        for names, variable in (
+            (own.node_rank, "SLURM_NODEID"),
+            (own.address, "MASTER_ADDR"),
+            (own.port, "MASTER_PORT"),
+        ):
+            words += [f'--{names[0]}="${variable}"'] if names and not launch.has(*names) else []
+        each = " ".join(words) + f", within srun … bash -c '{launch.kind} …' with single quotes"
+        export = "export MASTER_ADDR=$(hostname) MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))"
+        known = facts.shell.assigned("MASTER_ADDR") and facts.shell.assigned("MASTER_PORT")
+        return each if known or "MASTER" not in each else f"{each}, and before it {export}"
     if launch.has(*own.endpoint) or launch.options.get("rdzv_backend", "static") == "static":
         words.append("--rdzv-backend=c10d")
     if launch.has(*own.endpoint):
@@ -733,6 +742,10 @@ def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
         if not asks:
             names = launch.launcher.joins or launch.launcher.places[1:]
             each = f"name the nodes with --{names[0]}".replace("_", "-")
+            if names[0] == "hostfile":
+                slots = f"s/$/ slots={plan.gpus_per_node or 1}/"
+                made = f"scontrol show hostnames | sed '{slots}' > hosts.txt"
+                each += f" hosts.txt, and before it {made}"
         yield Violation(
             f"{launch.kind} starts once, on the first node of {plan.nodes}: {effect}",
             f"{each}; or request --nodes=1",

@@ -1125,6 +1125,7 @@ def not_set(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _misspelled(facts, used)
     yield from _other_beginning(facts)
     yield from _set_in_a_comment(facts, used)
+    yield from _arguments(facts)
     yield from _set_too_late(facts)
     yield from _of_a_launcher(facts)
     yield from _kept_by_quotes(facts)
@@ -1260,6 +1261,30 @@ def _kept_by_quotes(facts: ScriptFacts) -> Iterator[Violation]:
                     place=word.place,
                 )
                 return
+
+
+_READS_ARGUMENTS = re.compile(r"\$\{?[1-9@*#]|\b(shift|getopts?|BASH_ARGV)\b|\bset --")
+_ARGUMENT = re.compile(r" +(<\w[^>]*>|\[\w[^]]*\]|[A-Z][A-Z_]+|[\w./-]+\.\w+)\s*$")
+
+
+def _arguments(facts: ScriptFacts) -> Iterator[Violation]:
+    """An argument of the remark on how to submit this script, which nothing reads."""
+    name = re.escape(facts.name.rpartition("/")[2])
+    if not facts.header.for_bash or not name or _READS_ARGUMENTS.search(facts.text):
+        return
+    if not all(map(_only_sets_up, facts.shell.calls("source", "."))):
+        return
+    for number, line in enumerate(facts.lines, 1):
+        how = "sbatch" in line and re.match(rf"\s*#.*?\bsbatch +([^#]*/| |.* )?{name}(?= )", line)
+        given = _ARGUMENT.match(line, how.end()) if how else None
+        if given is not None:
+            yield Violation(
+                f"nothing here reads the argument {given[1]}, which this remark says to give: the "
+                "job is the same without it",
+                'pass "$1" on to the program, or correct the remark',
+                place=SourceSpan(number, 1, len(line) + 1),
+            )
+            return
 
 
 _MADE_HERE = re.compile(r"[\"']?\$\{?([a-z]\w*)\}?(?=[^\w}:\[]|$)")

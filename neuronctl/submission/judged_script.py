@@ -138,6 +138,7 @@ def judge_script(
     facts = ScriptFacts(
         *(text_read, header, shell, made, broken, options, left_out),
         files=beside(name, moved=bool(header.value("chdir"))),
+        name=name,
     )
     found = check_script(facts, () if judgement is None else judgement.findings, now=now)
     verdict = None

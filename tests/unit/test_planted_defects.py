@@ -352,6 +352,8 @@ DEFECTS += [
         "srun bash -c 'torchrun --nnodes=3 --node_rank=$SLURM_NODEID t.py'@@",
     ),
     ("NC612", f"{GPU}\n#SBATCH -t 2@@", "python train.py"),
+    ("NC621", ONE_EACH, "srun accelerate launch --num_machines 3 t.py@@"),
+    ("NC621", ONE_EACH, "srun accelerate launch --num_machines 3 --main_process_ip $H t.py@@"),
     (
         "NC653",
         GPU,
@@ -488,6 +490,18 @@ DEFECTS += [
 RIGHT: List[Tuple[str, str, str]] = [
     ("NC612", "#SBATCH -p cpu -N 1 -n 64 --mem-per-cpu=1", "srun ./x"),
     ("NC612", f"{GPU} -t 5", "python train.py"),
+    (
+        "NC621",
+        ONE_EACH,
+        "srun bash -c 'accelerate launch --num_machines 3 --machine_rank $SLURM_NODEID "
+        "--main_process_ip $MASTER_ADDR t.py'",
+    ),
+    ("NC621", ONE_EACH, "srun accelerate launch --config_file c.yaml --num_machines 3 t.py"),
+    ("NC660", f"{GPU}\n# Usage: sbatch job.sh <config>", 'python t.py "$1"'),
+    ("NC660", f"{GPU}\n# Usage: sbatch job.sh <config>", 'python t.py "${@:2}"'),
+    ("NC660", f"{GPU}\n# Usage: sbatch other.sh <config>", "python t.py"),
+    ("NC660", f"{GPU}\n# Usage: sbatch --array=1-4 job.sh", "python t.py"),
+    ("NC660", f"{GPU}\n# sbatch job.sh  then look at the log", "python t.py"),
     (
         "NC633",
         "#SBATCH -p gpu --gpus-per-node=4 -N 1",
@@ -1079,3 +1093,12 @@ def test_the_hint_for_a_torchrun_on_several_nodes_is_a_line_that_works(
     (program, *rest) = run.split()
     line = f'srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 {program} {options[0]} '
     assert said(f"{before[0]}\n{line}{' '.join(rest)}") == []
+
+
+@pytest.mark.parametrize(
+    "remark", ["# Usage: sbatch job.sh <config>", "#   sbatch -p gpu -N 1 run/job.sh CONFIG"]
+)
+def test_an_argument_that_nothing_reads(remark: str, small: Catalog) -> None:
+    text = f"#!/bin/bash -l\n{GPU}\n{remark}\npython t.py\n"
+    findings = judge_text("run/job.sh", text, small, small.clusters["small"]).findings
+    assert [(one.finding.code, one.place.line) for one in findings] == [("NC660", 3)]

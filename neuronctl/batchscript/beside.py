@@ -22,7 +22,7 @@ class Beside:
     """Reads them. directories: where sbatch may be called; the first that has a file counts."""
 
     def __init__(self, directories: Sequence[str] = ()) -> None:
-        self._directories = [os.path.realpath(path) for path in dict.fromkeys(directories)]
+        self._directories = tuple(dict.fromkeys(directories))
         self._within: Optional[str] = ""
         self._texts: Dict[str, Optional[str]] = {}
         self._looks = 0
@@ -71,7 +71,10 @@ class Beside:
 
     def _found(self, path: str) -> Optional[str]:
         for directory in self._directories:
-            file = os.path.realpath(os.path.join(directory, path))
+            file = os.path.join(directory, path)
+            if not os.path.exists(file):
+                continue
+            file, directory = os.path.realpath(file), os.path.realpath(directory)
             if os.path.commonpath([file, directory]) != directory:
                 continue
             try:

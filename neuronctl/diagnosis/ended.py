@@ -312,9 +312,9 @@ def _failed(evidence: JobEvidence) -> Diagnosis:
             where = (
                 f"its log {evidence.unread[0].path} cannot be read: {evidence.unread[0].problem}"
             )
-        remedy = (
-            f"{where}, so look up what exit code {code} means in the program that ended with it"
-        )
+        remedy = f"{where}, so look up what exit code {code} means in the program that had it"
+        if code == 1:  # which means nothing in particular
+            remedy = f"{where}, and nothing else says why: run it again, and read what it writes"
     return Diagnosis(kind, what, cause, remedy, certain=not cause, line=line)
 
 

@@ -148,6 +148,7 @@ def test_an_end_that_no_log_tells_of(given: Any, words: str) -> None:
     made = diagnose(evidence("FAILED", exit=ExitCode(3, 0), **given))
     assert made.remedy.startswith(words) and made.what == "failed with exit code 3"
     assert (made.kind == "no-space") == ("log_problem" in given)
+    assert "code 1 means" not in diagnose(evidence("FAILED", exit=ExitCode(1, 0), **given)).remedy
 
 
 @pytest.mark.parametrize(

@@ -226,10 +226,14 @@ class _Known:
 class _Starts:
     """What the words of one command start."""
 
-    def __init__(self, command: Command, known: _Known, depth: int = 0) -> None:
+    def __init__(
+        self, command: Command, known: _Known, depth: int = 0, moved: bool = False
+    ) -> None:
+        """moved: whether another script has it, which may have gone to another directory."""
         self.command = command
         self.known = known
         self.depth = depth
+        self.moved = moved
 
     def of(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
         """The program that words name, or nothing."""
@@ -271,7 +275,7 @@ class _Starts:
 
     def below(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
         """What words behind others start."""
-        return _Starts(self.command, self.known, self.depth + 1).of(words)
+        return _Starts(self.command, self.known, self.depth + 1, self.moved).of(words)
 
     def launcher(self, called_as: Sequence[str], words: Sequence[ShellWord]) -> Optional[Launch]:
         """called_as: the values of the words, which may be fewer than those."""
@@ -345,7 +349,8 @@ class _Starts:
         """The same with what the commands of the script start that it names."""
         name = named[0].text.strip("\"'") if named else ""
         depth = self.command.place.within.count(" > ")
-        text = self.known.files.read(name[2:] if name.startswith("./") else name) if name else None
+        plain = name[2:] if name.startswith("./") else name
+        text = None if self.moved else self.known.files.read(plain)
         if text is None or depth >= DEEPEST or not self.known.files.may_look():
             return made
         first = text.partition("\n")[0]
@@ -355,7 +360,7 @@ class _Starts:
         if shell.broken or shell.placeholders or shell.left_out:
             return replace(made, certain=False)
         started: List[Launch] = []
-        at = made.command.place
+        at, moved = made.command.place, bool(shell.calls("cd", "pushd"))
         for inner in shell.commands:
             program = inner.words[_program_of(inner.words) :]
             # What is not known may start anything.
@@ -366,7 +371,7 @@ class _Starts:
             words = tuple(replace(word, place=place) for word in inner.words)
             writes = tuple(replace(word, place=place) for word in inner.writes)
             command = replace(inner, words=words, place=place, writes=writes)
-            started += _Starts(command, self.known, self.depth + 1).of(words)
+            started += _Starts(command, self.known, self.depth + 1, moved).of(words)
         return replace(made, inside=tuple(started), file=name, script=shell)
 
     def of_text(self, text: ShellWord) -> Tuple[Launch, ...]:
@@ -374,10 +379,12 @@ class _Starts:
         if len(text.text) > _LONGEST_TEXT:
             return ()
         started: List[Launch] = []
-        for inner in read_shell(text.text, partly=self.known.exported).commands:
+        shell = read_shell(text.text, partly=self.known.exported)
+        moved = self.moved or bool(shell.calls("cd", "pushd"))
+        for inner in shell.commands:
             # Positions within the text mean nothing to a reader of the script.
             placed = tuple(replace(word, place=text.place) for word in inner.words)
             written = tuple(replace(word, place=text.place) for word in inner.writes)
             command = replace(inner, words=placed, place=text.place, writes=written)
-            started += _Starts(command, self.known, self.depth + 1).of(placed)
+            started += _Starts(command, self.known, self.depth + 1, moved).of(placed)
         return tuple(started)

@@ -59,6 +59,7 @@ def test_a_launcher_counts_where_it_really_runs(start: str) -> None:
         "cd $X\nsrun bash run/a.sh",
         "srun bash ../outside.sh",
         "srun bash link.sh",
+        "srun bash -c 'cd elsewhere && bash run/a.sh'",
         "srun bash pipe.sh",
         "srun bash long.sh",
         "srun bash any.sh",
@@ -97,6 +98,8 @@ def test_scripts_that_start_one_another_have_an_end() -> None:
     Path("c.sh").write_text(TORCHRUN, encoding="utf-8")
     ((_, words),) = said(GPUS, "bash b.sh", "NC621")
     assert words.startswith("b.sh:1 > c.sh:2: ")
+    Path("b.sh").write_text("cd elsewhere\nsrun bash c.sh\n", encoding="utf-8")
+    assert said(GPUS, "bash b.sh", "NC621") == []
 
 
 def test_a_batch_script_elsewhere_has_its_own_beside_it() -> None:

@@ -108,6 +108,9 @@ def _initialiser(
     known, count = frozenset(names), len(names)
 
     def __init__(self: object, *given: Any, **named: Any) -> None:
+        if len(given) == count and not named:  # as almost everywhere
+            object.__setattr__(self, "__dict__", dict(zip(names, given)))
+            return
         values = named
         if given:
             if len(given) > count:

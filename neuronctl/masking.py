@@ -858,6 +858,9 @@ _LIST_ITEM = r"""(?xs) (?: (?<=,) | \A ) (?P<head> (?P<name> [\w.+-]{1,100} ) = 
 # Shorter values, such as "x" or "1", are masked only where they are known to be secrets.
 _SHORTEST = 6
 
+# Shorter than any token, and no name with a value.
+_SHORT = r"[\w./,+-]{0,14}"
+
 _BETWEEN = "\x1f"  # a blank to patterns, and in no word
 
 
@@ -977,6 +980,8 @@ class Masker:
 
     def text(self, text: str) -> str:
         """Mask a script, a program, a configuration, or a line of a log."""
+        if not self._known and re.fullmatch(_SHORT, text):
+            return text
         if any(map(text.casefold().__contains__, _HINTS)):
             parts: List[str] = []
             done = 0
@@ -997,7 +1002,7 @@ class Masker:
             shown.append(MASK if _is_value(before, word) else self._word(word, before))
             before = word
         joined = _BETWEEN.join(shown)
-        if any(map(joined.__contains__, _PROGRAMS)):
+        if len(shown) > 1 and any(map(joined.__contains__, _PROGRAMS)):
             parts = _by_programs(joined).split(_BETWEEN)
             shown = parts if len(parts) == len(shown) else shown
         return tuple(shown)

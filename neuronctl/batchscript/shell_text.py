@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import signal as signals
 import time
+from bisect import bisect_left
+from collections import Counter
 from functools import cached_property
 from typing import (
     TYPE_CHECKING,
@@ -196,7 +198,16 @@ class ShellText:
 
     def calls(self, *names: str) -> Tuple[Command, ...]:
         """The commands of these names."""
-        return tuple(command for command in self.commands if command.name in names)
+        found = [at for name in set(names) for at in self._numbers.get(name, ())]
+        return tuple(self.commands[at] for at in sorted(found))
+
+    @cached_property
+    def _numbers(self) -> Dict[str, List[int]]:
+        """Name -> which of the commands have it."""
+        found: Dict[str, List[int]] = {}
+        for at, command in enumerate(self.commands):
+            found.setdefault(command.name, []).append(at)
+        return found
 
     def traps(self, name: str) -> Tuple[Command, ...]:
         """The traps for a signal; those whose signals are not known count for every one.
@@ -424,6 +435,9 @@ class _Reader:
         self.often: Set[str] = set()
         self.changing: Set[str] = set()
         self.comments: Set[int] = set()
+        self.root: Node
+        self.variables: Optional[List[Tuple[int, str]]] = None
+        """Where each variable's name stands in the tree, once that is asked for."""
         self.functions: Dict[str, Node] = {}
         self.called_once: Set[str] = set()
         """Functions that are read where they are called, not where they are defined."""
@@ -432,6 +446,7 @@ class _Reader:
 
     def read(self, root: Node, left_out: int) -> ShellText:
         """What the tree holds."""
+        self.root = root
         self.often, self.changing = _set_often(root)
         self.note_functions(root)
         self.visit_all(root.children, root.type, _Where())
@@ -468,8 +483,8 @@ class _Reader:
             return
         for names in _DECLARED.findall(self.data.decode("utf-8", "replace")):
             self.handed_on.update(names.split())
-        called = [text_of(node) for node in below(root) if node.type == "command_name"]
-        self.called_once = {name for name in self.functions if called.count(name) == 1}
+        called = Counter(text_of(node) for node in below(root) if node.type == "command_name")
+        self.called_once = {name for name in self.functions if called[name] == 1}
 
     def place(self, node: Node) -> SourceSpan:
         """Where a node begins, and its end on that line."""
@@ -532,7 +547,8 @@ class _Reader:
 
     def is_read_elsewhere(self, function: Node) -> bool:
         name = function.child_by_field_name("name")
-        return name is not None and text_of(name) in self.called_once | self.handed_on
+        text = None if name is None else text_of(name)
+        return text in self.called_once or text in self.handed_on
 
     def visit_all(self, children: Sequence[Node], kind: str, where: _Where) -> None:
         """Collect from the parts of a node of some kind."""
@@ -543,6 +559,8 @@ class _Reader:
         if kind in _CHOICES or captured:
             sure = False
         for number, child in enumerate(children):
+            if not child.is_named:
+                continue
             after = children[number + 1].type if number + 1 < len(children) else ""
             below = _Where(
                 # `a && b`, `a | b`: the first one surely runs, but for a subshell's variables.
@@ -554,8 +572,7 @@ class _Reader:
                 piped=where.piped if kind != "pipeline" else number > 0,
                 in_loop=(where.in_loop or kind in _LOOPS) and kind != "function_definition",
             )
-            if child.is_named:
-                self.visit(child, below)
+            self.visit(child, below)
 
     def command(self, node: Node, where: _Where) -> None:
         """A simple command: its words, and what is expanded in them."""
@@ -587,8 +604,9 @@ class _Reader:
         )
         self.substitutions(node, where)
         self.forget(words)
-        if words and words[0].value in self.called_once - self.handed_on:
-            body = self.functions[words[0].value or ""].child_by_field_name("body")
+        program = words[0].value if words else None
+        if program is not None and program in self.called_once and program not in self.handed_on:
+            body = self.functions[program].child_by_field_name("body")
             if body is not None and where.depth <= _DEEPEST:
                 self.visit_all(body.children, body.type, replace(where, depth=where.depth + 1))
 
@@ -670,6 +688,8 @@ class _Reader:
     def words(self, node: Node, around: Node) -> List[ShellWord]:
         """A word of a command, or those of the variable that it is."""
         written = self.word(node, around)
+        if "$" not in written.raw:
+            return [written]
         array = re.fullmatch(r"\$\{(\w+)\[[@*]\]\}|\"\$\{(\w+)\[@\]\}\"", written.raw)
         items = self.arrays.get(array[1] or array[2]) if array is not None else None
         if items is not None and self.split:
@@ -700,8 +720,9 @@ class _Reader:
             pieces.append((raw[1:-1], True))
         elif kind in ("word", "string_content", "extglob_pattern", "number", "test_operator"):
             pattern = r'\\([$`"\\])' if quoted else r"\\(.)"
-            plain = re.sub(r"\\\n", "", raw)
-            plain = re.sub(pattern, r"\1", plain, flags=re.DOTALL)
+            plain = raw
+            if "\\" in raw:
+                plain = re.sub(pattern, r"\1", raw.replace("\\\n", ""), flags=re.DOTALL)
             # The names of files, or several words.
             pieces.append((plain, quoted or not re.search(r"(?<!\\)[*?\[{]", raw)))
         elif kind in ("string", "concatenation", "translated_string"):
@@ -717,7 +738,7 @@ class _Reader:
             if kind == "string":
                 pieces.append((self.between(at, node.end_byte - 1), True))
         elif kind == "arithmetic_expansion":
-            names += _names(node)
+            names += self.names(node)
             result = self.arithmetic(node)
             pieces.append((raw, False) if result is None else (str(result), True))
         else:
@@ -728,7 +749,7 @@ class _Reader:
         kind, raw = node.type, text_of(node)
         braced = re.fullmatch(r"\$\{(\w+)(:?-[^{}]*)?\}", raw) if kind == "expansion" else None
         name = raw[1:] if kind == "simple_expansion" else braced[1] if braced else ""
-        names += [name] if kind == "simple_expansion" else _names(node)
+        names += [name] if kind == "simple_expansion" else self.names(node)
         declared = _DECLARED.fullmatch(raw)
         if declared is not None:
             bodies = (self.functions.get(each) for each in declared[1].split())
@@ -765,6 +786,15 @@ class _Reader:
             return left // right if operator == "/" else left % right
         return results.get(operator)
 
+    def names(self, node: Node) -> List[str]:
+        """The variables in a part of the tree, whose parts may be asked for in turn."""
+        if self.variables is None:
+            found = (part for part in below(self.root) if part.type == "variable_name")
+            self.variables = sorted((part.start_byte, text_of(part)) for part in found)
+        first = bisect_left(self.variables, (node.start_byte, ""))
+        last = bisect_left(self.variables, (node.end_byte, ""))
+        return [name for _, name in self.variables[first:last]]
+
     def between(self, start: int, end: int) -> str:
         """The text between two bytes."""
         return self.data[start:end].decode("utf-8", "replace")
@@ -782,10 +812,6 @@ def below(node: Node) -> Iterator[Node]:
         part = waiting.pop()
         yield part
         waiting += part.children
-
-
-def _names(node: Node) -> List[str]:
-    return [text_of(child) for child in below(node) if child.type == "variable_name"]
 
 
 def _split(pieces: Iterable[Piece]) -> List[List[Piece]]:

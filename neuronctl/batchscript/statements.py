@@ -94,8 +94,9 @@ def units(text: str, one_word: Collection[str] = ()) -> List[Unit]:
             remarks = tuple(
                 text_of(child)[1:].strip() for child in nodes if child.type == "comment"
             )
-            simple_ones = _simple(nodes, one_word)
-            found.append(Unit(content, simple_ones, remarks, read_shell(content)))
+            shell = read_shell(content)
+            simple_ones = _simple(nodes, one_word, content, shell)
+            found.append(Unit(content, simple_ones, remarks, shell))
         row = last + 1
     return found
 
@@ -107,7 +108,10 @@ _MOST_ON_A_LINE = 200
 """Statements; more stay shell text, since each is read anew."""
 
 
-def _simple(nodes: List[Node], one_word: Collection[str]) -> Optional[Tuple[Simple, ...]]:
+def _simple(
+    nodes: List[Node], one_word: Collection[str], content: str, shell: ShellText
+) -> Optional[Tuple[Simple, ...]]:
+    """content: the lines that the nodes are; shell: what they run."""
     found = []
     if len(nodes) > _MOST_ON_A_LINE:
         return None
@@ -119,17 +123,22 @@ def _simple(nodes: List[Node], one_word: Collection[str]) -> Optional[Tuple[Simp
         kinds = {child.type for child in node.children}
         if any("redirect" in kind for kind in kinds):
             return None
-        simple = _one(text_of(node), node.type, one_word)
+        text = text_of(node)
+        simple = _one(text, node.type, one_word, shell if text == content else None)
         if simple is None:
             return None
         found.append(simple)
     return tuple(found)
 
 
-def _one(text: str, kind: str, one_word: Collection[str]) -> Optional[Simple]:
-    names = re.findall(r"(?a)\b[A-Za-z_]\w*", text)
+def _one(
+    text: str, kind: str, one_word: Collection[str], read: Optional[ShellText]
+) -> Optional[Simple]:
+    """read: what the text runs, where that is known."""
+    names = re.findall(r"(?a)\b[A-Za-z_]\w*", text) if "$" in text else []
     whole = {name: f"{NAME_BEGINS}{name}{NAME_ENDS}" for name in names}
-    read = read_shell(text, whole, split=False)
+    if read is None or names:
+        read = read_shell(text, whole, split=False)
     if kind == "command":
         commands = [command for command in read.commands if not command.captured]
         if len(commands) != 1 or commands[0].assigned:

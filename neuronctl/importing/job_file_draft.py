@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from contextlib import suppress
 from shlex import quote
 from typing import Collection, Dict, List, Mapping, Optional, Sequence, Set, Tuple
@@ -251,18 +252,18 @@ class _Importer:
             and not assignment.exported
             and lines[assignment.place.line - 1].strip() in made
         }
+        before, left = Counter(_used(self.text)), Counter(_used(made))
+        within = {name: Counter(_used(lines[number - 1])) for name, number in sets.items()}
         needless: Dict[str, int] = {}
-        found = sets
-        while found:
-            found = {}
-            for name, number in sets.items():
-                used, rest = _use_of(name), made.replace(lines[number - 1].strip(), "", 1)
-                if name in needless or not re.search(used, self.text) or re.search(used, rest):
-                    continue
-                found[name] = number
-            for number in found.values():
-                made = made.replace(lines[number - 1].strip(), "", 1)
-            needless.update(found)
+        asked = [name for name in sets if before[name]]
+        while asked:
+            found = [name for name in asked if left[name] <= within[name][name]]
+            for name in found:
+                left.subtract(within[name])
+            needless.update((name, sets[name]) for name in found)
+            # What only these used may be needless in turn.
+            touched = {used for name in found for used in within[name]}
+            asked = sorted(touched & sets.keys() - needless.keys(), key=sets.__getitem__)
         hint = "remove it from the job file"
         return [
             Remark(self._line(number), f"nothing uses {name} any more", hint)
@@ -556,9 +557,12 @@ class _Importer:
         return [*entries, Entry("run", self._body(behind, prelude=False))]
 
 
-def _use_of(name: str) -> str:
-    """The form of a variable that is used; in arithmetic, it needs no dollar."""
-    return rf"\$\{{?[#!]?{name}\b|\(\([^)]*\b{name}\b|\[[^\]=]*\b{name}\b[^\]]*\]"
+def _used(text: str) -> List[str]:
+    """The variables that are used, each as often as it is; in arithmetic, it needs no dollar."""
+    found = re.findall(r"\$\{?[#!]?(\w+)", text)
+    inside = re.findall(r"\(\(([^)]*)|(?=\[([^\]=]{0,200})[^\]]{0,200}\])", text)
+    # One with a dollar is there already.
+    return found + re.findall(r"(?<![\w$])\w+", " ".join(" ".join(pair) for pair in inside))
 
 
 def _is_bad(line: str) -> bool:

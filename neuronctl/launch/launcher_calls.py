@@ -45,7 +45,7 @@ def called(
     found: Optional[LauncherCall] = None
     for launcher in every() if launchers is None else launchers:
         for command in (*launcher.programs, *(launcher.akin if akin else ())):
-            if tuple(words[: len(command)]) != command:
+            if not words or words[0] != command[0] or tuple(words[: len(command)]) != command:
                 continue
             options, length = _options(launcher, words, len(command))
             names = {option.name for option in options}

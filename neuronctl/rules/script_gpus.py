@@ -111,12 +111,13 @@ def _programs(facts: ScriptFacts) -> List[Start]:
     """The programs that do the work of a script; none where some are not known."""
     unknown = any(command.words and not command.name for command in facts.shell.commands)
     functions = {*re.findall(r"(?m)^[ \t]*(?:function[ \t]+)?([\w-]+)[ \t]*\(\)", facts.text)}
+    others = ONLY_PREPARES | SHORT | functions
     found = [
         start
         for start in facts.starts
         if not start.launch.inside
         and not start.launch.command.captured
-        and start.launch.name not in ONLY_PREPARES | SHORT | functions
+        and start.launch.name not in others
         and not is_trifle(start.launch)
     ]
     return [] if unknown or not all(start.launch.certain for start in found) else found

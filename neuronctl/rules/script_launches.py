@@ -681,11 +681,11 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
 def _script_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
     """Another script, which starts once in a job of several nodes."""
     functions = {*re.findall(r"(?m)^[ \t]*(?:function[ \t]+)?([\w-]+)[ \t]*\(\)", facts.text)}
+    others = ONLY_PREPARES | functions
     works = [
         launch
         for launch in facts.launches
-        if not (launch.command.captured or is_trifle(launch))
-        and launch.name not in ONLY_PREPARES | functions
+        if not (launch.command.captured or is_trifle(launch)) and launch.name not in others
     ]
     last = works[-1] if len(works) == 1 else None
     if last is None or last.command.background or last.command.looped or last.file:

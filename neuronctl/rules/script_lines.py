@@ -121,6 +121,29 @@ def _needed_by(facts: ScriptFacts, run: Launch) -> Iterator[Tuple[str, int]]:
                 yield name, word.place.line
 
 
+_PASSED = re.compile(r"(?i)--export|qsub|sbatch|environment|passed|exported|variable|proxy")
+
+
+def _from_outside(
+    facts: ScriptFacts, used: Dict[str, SourceSpan], known: Set[str]
+) -> Iterator[Violation]:
+    """A variable of a name like those that scripts make, which nothing here makes."""
+    rest = (line for line in facts.lines if not re.match("#+ *SBATCH", line))
+    if facts.has("export") or any(map(_PASSED.search, rest)):
+        return
+    for name, place in used.items():
+        own = len(name) > 2 and name.islower() and name.isidentifier()
+        if own and name not in known and f"{name}=" not in facts.text:
+            yield Violation(
+                f"nothing here sets ${name}: it is empty, unless the shell that submits has "
+                "exported it",
+                f"set it, or pass it and say so: sbatch --export=ALL,{name}=…",
+                place=place,
+                severity=NOTE,
+            )
+            return
+
+
 _COMES_WITH_A_SHELL = re.compile(
     r"SLURM_|(LD_\w+_|PYTHON|MAN|C)?PATH$|(IFS|HOME|USER|SHELL|LANG|PWD|TMPDIR|OPT\w+)$"
 )
@@ -1334,6 +1357,7 @@ def _set_in_a_comment(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterat
                 severity=WARNING if name.islower() else NOTE,
             )
             return
+    yield from _from_outside(facts, used, known)
     for command in facts.shell.commands:
         word = command.words[0].raw if command.words else ""
         match = _MADE_HERE.match(word)

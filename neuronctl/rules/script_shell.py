@@ -333,8 +333,9 @@ def late_directory(facts: ScriptFacts) -> Iterator[Violation]:
             if not command.sure and submits_itself(facts, command.place.line):
                 continue
             wanted = _path(directory)
-            root = wanted.startswith("/") and wanted.count("/") < 2  # /scratch is there
-            if not root and any(f"{path}/".startswith(f"{wanted}/") for path in made):
+            # /scratch/me is there, where somebody makes /scratch/me/tmp.
+            below = () if wanted.startswith("/") else made
+            if wanted in made or any(path.startswith(f"{wanted}/") for path in below):
                 yield Violation(
                     f"this comes too late for --{name}={given.value}: Slurm opens the log before "
                     "the script starts, and without the directory the job fails without a log",
@@ -556,7 +557,7 @@ def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
         before = [
             other
             for other in facts.shell.calls(*readers)
-            if other.place.line < command.place.line
+            if (other.place.line, other.place.column) < (command.place.line, command.place.column)
             # A module has spack's functions if it is one of spack.
             and not (spack and other.name in ("module", "ml") and not _loads_spack(other))
         ]
@@ -809,6 +810,8 @@ _NOBODYS = re.compile(
 """An account, a partition, or a QOS of an example: ``your_project``."""
 
 
+_NO_NODE = re.compile(r"(?i)(your|some|my)?[-_ ]?(node|host)(s|[-_ ]?(x+|name|list|here|id))")
+"""A node of an example: ``nodeX``, ``node_name``."""
 _BRACES = re.compile(r"(?<=\s)\{[A-Za-z][\w.-]*(?: [\w.-]+)*\}(?=\s|$)")
 
 
@@ -862,8 +865,14 @@ def syntax(facts: ScriptFacts) -> Iterator[Violation]:
         open_ones = re.findall(UNFILLED, given.value or "")
         log = given.name in ("output", "error", "chdir") and "<" in str(open_ones)
         by_name = given.name in ("partition", "account", "qos")
+        if given.name in ("nodelist", "exclude") and _NO_NODE.fullmatch(given.value or ""):
+            open_ones, by_name = [given.value], True
         value = given.value or ""
-        if by_name and (_IN_CAPITALS.fullmatch(value) or _NOBODYS.fullmatch(value)):
+        if (
+            by_name
+            and not open_ones
+            and (_IN_CAPITALS.fullmatch(value) or _NOBODYS.fullmatch(value))
+        ):
             open_ones = [value]
         if given.source == SCRIPT and open_ones and (log or open_ones[0] == given.value):
             fails = log or by_name

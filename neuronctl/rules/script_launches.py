@@ -60,7 +60,8 @@ def _no_meeting(facts: ScriptFacts, outer: Launch, launch: Launch) -> Iterator[V
         return
     backend = launch.options.get("rdzv_backend", "static")
     ranked, addressed = backend != "static", launch.has(*own.address)
-    told = launch.has(*own.endpoint) or (addressed and not ranked)
+    # accelerate launch makes an endpoint of its address.
+    told = launch.has(*own.endpoint) or (addressed and not (ranked and own.endpoint))
     if told and (ranked or launch.has(*own.node_rank) or launch.has("rdzv_conf")):
         return
     # What text for another shell says may be read in part.

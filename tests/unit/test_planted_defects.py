@@ -500,6 +500,12 @@ RIGHT: List[Tuple[str, str, str]] = [
         "--main_process_ip $MASTER_ADDR t.py'",
     ),
     ("NC621", ONE_EACH, "srun accelerate launch --config_file c.yaml --num_machines 3 t.py"),
+    (
+        "NC621",
+        ONE_EACH,
+        'L="accelerate launch --num_machines $SLURM_NNODES --rdzv_backend c10d --main_process_ip '
+        '$(hostname)"\nsrun $L t.py',
+    ),
     ("NC660", f"{GPU}\n# Usage: sbatch job.sh <config>", 'python t.py "$1"'),
     ("NC660", f"{GPU}\n# Usage: sbatch job.sh <config>", 'python t.py "${@:2}"'),
     ("NC660", f"{GPU}\n# Usage: sbatch other.sh <config>", "python t.py"),

@@ -62,6 +62,7 @@ def main() -> None:
         logging_strategy="epoch",
         report_to=[],
         disable_tqdm=True,
+        use_cpu=not torch.cuda.is_available(),  # else each process trains alone without GPUs
     )
     trainer = Trainer(
         model=GPT2LMHeadModel(shape),

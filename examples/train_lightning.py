@@ -58,8 +58,9 @@ class Stop(L.Callback):
         self.asked = True
 
     def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        # On all ranks: to read it is a collective, as sync_dist reduces it only now.
+        loss = trainer.callback_metrics["loss"]
         if trainer.is_global_zero:
-            loss = trainer.callback_metrics["loss"]
             print(f"epoch {trainer.current_epoch + 1} loss {loss:.6f}", flush=True)
         if trainer.strategy.reduce_boolean_decision(self.asked, all=False):
             trainer.should_stop = True

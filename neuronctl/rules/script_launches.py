@@ -78,7 +78,8 @@ def _no_meeting(facts: ScriptFacts, outer: Launch, launch: Launch) -> Iterator[V
         f"tells it {'which of them it is' if told else 'where they meet'}: {effect}",
         f"add {_to_meet(facts, launch)}",
         place=launch.place,
-        severity=WARNING if told or not own.endpoint else None,
+        # A number that is not known may be 1.
+        severity=None if not told and own.endpoint and launch.count(*own.nodes) else WARNING,
     )
 
 

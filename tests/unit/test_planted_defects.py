@@ -1116,3 +1116,13 @@ def test_an_argument_that_nothing_reads(remark: str, small: Catalog) -> None:
     text = f"#!/bin/bash -l\n{GPU}\n{remark}\npython t.py\n"
     findings = judge_text("run/job.sh", text, small, small.clusters["small"]).findings
     assert [(one.finding.code, one.place.line) for one in findings] == [("NC660", 3)]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "severity"), [("3", "error"), ("$SLURM_NNODES", "error"), ("$N", "warning")]
+)
+def test_a_number_of_nodes_that_may_be_one(nodes: str, severity: str, small: Catalog) -> None:
+    text = f"#!/bin/bash -l\n{ONE_EACH}\nsrun torchrun --nnodes={nodes} t.py\n"
+    findings = judge_text("job.sh", text, small, small.clusters["small"]).findings
+    said = [one.finding.severity for one in findings if one.finding.code == "NC621"]
+    assert said == [severity]

@@ -6,7 +6,9 @@ import re
 from typing import Iterator, List, Mapping, Tuple
 
 from neuronctl.batchscript.launches import PYTHON, Launch
+from neuronctl.batchscript.model import GivenOption
 from neuronctl.launch.launchers import ALL
+from neuronctl.planning import JobPlan
 from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
@@ -250,11 +252,35 @@ def _on_one_core(launch: Launch) -> bool:
     )
 
 
+def _less_for_steps(facts: ScriptFacts, plan: JobPlan, given: GivenOption) -> Iterator[Violation]:
+    """Steps of fewer cores than the job has, one after the other."""
+    steps = [run for run in facts.launches if run.is_srun and not run.command.captured]
+    others = any(run.works and not run.is_srun for run in facts.launches)
+    beside = [run for run in steps if run.command.background]
+    if others or (beside and (len(steps) > 1 or beside[0].command.looped)):
+        return
+    has, most, widest = plan.nodes * plan.ntasks_per_node * plan.cpus_per_task, 0, 0
+    for run in steps:
+        times, each = facts.times(run), run.count("cpus_per_task")
+        if times is None or each is None:
+            return
+        most, widest = max(most, times[0] * times[1] * each), max(widest, each)
+    known = facts.fixed_nodes or facts.tasks == 1
+    if known and 0 < most < has and widest < plan.cpus_per_task:
+        yield Violation(
+            f"srun has --cpus-per-task={widest}: it uses {counted(most, 'core')} of the {has} that "
+            "the job has",
+            'write srun --cpus-per-task="$SLURM_CPUS_PER_TASK", or request fewer',
+            place=given.place,
+        )
+
+
 @script_rule(NOTE, "NC669", "cores without a use", "by_absence")
 def idle_cores(facts: ScriptFacts) -> Iterator[Violation]:
     given, plan = facts.given("cpus-per-task"), facts.plan
     if given is None or plan is None or plan.cpus_per_task < 4:
         return
+    yield from _less_for_steps(facts, plan, given)
     programs = [start.launch for start in _programs(facts)]
     beside = any(launch.command.background for launch in programs)
     if programs and not beside and all(map(_on_one_core, programs)):

@@ -81,6 +81,10 @@ def run_after(record: JobRecord, tell: Optional[Callable[[str], None]] = None) -
     if not text or after_step(record) is not None:
         return 0
     say = tell or (lambda told: None)
+    if MASK in text:
+        lines = f"'neuronctl show {record.job_id}' has its lines"
+        say(f"{AFTER} is not run: a secret in it was masked in the job's record; {lines}")
+        return LoginStepError.exit_code
     begun = AfterStep(int(time.time()), os.uname().nodename, os.getpid())
     try:
         draft = record.draft

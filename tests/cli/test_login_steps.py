@@ -196,3 +196,13 @@ def test_a_secret_before_is_masked(run: Run, fake_slurm: FakeSlurm, job: Path) -
     state = Path(os.environ["XDG_STATE_HOME"])
     assert [path for path in state.rglob("*.json") if secret in path.read_text()] == []
     assert "a secret in it was masked" in run("resubmit", "4711", code=2).stderr
+
+
+def test_after_with_a_secret_variables_value_is_not_run(
+    run: Run, fake_slurm: FakeSlurm, job: Path
+) -> None:
+    (job / "job.yaml").write_text(JOB.replace("echo sent", "echo q1w2e3r4t5"))
+    run("submit", "-f", "job.yaml", "--env", "DB_PASSWORD=q1w2e3r4t5")
+    ends(fake_slurm)
+    assert "login: after is not run: a secret in it" in run("wait", "4711", code=10).stderr
+    assert lines(job, "after") == []

@@ -92,7 +92,16 @@ def _spread_unknown(on_cluster: PlanOnCluster) -> Iterator[str]:
         fixed = own.nodes and not (own.cpus_per_task or needs.cores_per_gpu)
         fewer = own.gpus and (own.ntasks or 0) < own.gpus * needs.tasks_per_gpu
         both = own.ntasks and (fewer or own.gpus_per_node) and not fixed
-        if (needs.tasks_per_gpu > 1 and spreads and not newer) or too_many or both:
+        several = needs.tasks_per_gpu > 1 and spreads
+        gpus, cores, ranges = (
+            own.gpus or 0,
+            own.cpus_per_task or 1,
+            own.max_nodes not in (None, own.nodes),
+        )
+        uneven = own.nodes and not ranges and gpus % own.nodes
+        on_many = own.cpus_per_task and gpus > (on_cluster.plan.partition.gpus_per_node or 0)
+        two = cores > 1 and ranges and gpus // (own.nodes or 1) * needs.tasks_per_gpu == 2
+        if too_many or both or (two if newer else several or uneven or on_many):
             yield "--ntasks-per-gpu"
     if is_crowded(on_cluster.plan) and len({(x.cores, x.gpus) for x in on_cluster.pool}) > 1:
         yield "--cpus-per-gpu and -G on nodes of several sizes"

@@ -350,6 +350,9 @@ def contradictions(plan: JobPlan, release: Tuple[int, ...]) -> Iterator[str]:
     fixed = nodes and nodes == most and not own.cpus_per_task
     if per_task and not (gpus or tasks or fixed or (each and (nodes or not newer))):
         yield "--gpus-per-task needs -n or -G"
+    uneven = nodes and nodes == most and per_gpu and gpus % nodes and not 0 < tasks < nodes
+    if uneven and (newer or (per_gpu == 1 and not (own.cpus_per_task or cores))):
+        yield f"-G {gpus} with --ntasks-per-gpu leaves -N {nodes} with uneven shares"
     share = per_node // (per_task or 1) or 1
     if newer and per_task and per_node and nodes > -(-(tasks or nodes) // share):
         yield f"{per_node} GPUs per node with --gpus-per-task={per_task} are for {share} tasks each"
@@ -363,7 +366,7 @@ def contradictions(plan: JobPlan, release: Tuple[int, ...]) -> Iterator[str]:
         yield f"{words} wants {per_task * each} GPUs per node, which has {there}"
     if per_task and per_gpu:
         yield "--gpus-per-task excludes --ntasks-per-gpu"
-    on_node = per_gpu * (per_node or gpus // (nodes or 1))
+    on_node = per_gpu * (per_node or (gpus // (nodes or 1) if nodes == most else 0))
     if newer and on_node == 2 and not tasks and (own.cpus_per_task or 1) > 1:
         yield f"--ntasks-per-gpu={per_gpu} with 2 tasks per node and -c needs -n"
     if per_gpu and each:

@@ -225,6 +225,13 @@ def test_on_idle_nodes(options: str, kind: str, version: str) -> None:
         ("--ntasks-per-gpu=1 -c 2 -G2 -N2", RUNS, RUNS),
         ("--ntasks-per-gpu=1 -c 2 --gres=gpu:3 -w m1", RUNS, RUNS),
         ("--ntasks-per-gpu=2 -c 1 --gres=gpu:1", RUNS, RUNS),
+        # Nodes of a fixed number have equal shares, where an older one has to place tasks alone.
+        ("--ntasks-per-gpu=1 -N3 -G 4", REFUSED, REFUSED),
+        ("--ntasks-per-gpu=1 -N2 -G 5 --cpus-per-gpu=2", "not known", REFUSED),
+        ("--ntasks-per-gpu=2 -N3 -G 4", "not known", REFUSED),
+        ("--ntasks-per-gpu=1 -N2-3 -G 5", RUNS, RUNS),
+        ("--ntasks-per-gpu=1 -N1-3 -G 5 -c 2", "not known", RUNS),
+        ("--ntasks-per-gpu=1 -N2-3 -G 4 -c 2", RUNS, "not known"),
         # With memory per node, the older one only looks whether all cores are enough, and with
         # memory per GPU, whether all GPUs have theirs.
         ("-n 7 -c 3 --mem=2000", RUNS, REFUSED),

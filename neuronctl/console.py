@@ -94,7 +94,7 @@ def terminal_width() -> int:
     """The terminal's width in columns: $COLUMNS, what the terminal says, or 80."""
     import shutil
 
-    return shutil.get_terminal_size().columns
+    return shutil.get_terminal_size().columns or 80  # 0 before Python 3.11
 
 
 def printable(text: str) -> str:

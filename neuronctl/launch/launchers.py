@@ -96,6 +96,7 @@ class Launcher:
     address: Options = ()
     port: Options = ()
     endpoint: Options = ()
+    backend: Options = ()
     joins: Options = ()
     places: Options = ()
     module: Options = ()
@@ -125,7 +126,7 @@ class Launcher:
     @property
     def own_options(self) -> Options:
         """Its options that its template sets from the plan."""
-        meeting = self.node_rank + self.address + self.port + self.endpoint
+        meeting = self.node_rank + self.address + self.port + self.endpoint + self.backend
         program = self.module + tuple(map(option_name, self.executable))
         return self.nodes + self.counts + meeting + program + self.sets
 

@@ -58,11 +58,13 @@ def _no_meeting(facts: ScriptFacts, outer: Launch, launch: Launch) -> Iterator[V
     several = facts.plan is not None and facts.plan.nodes > 1
     if not several or launch.has("standalone") or launch.count(*own.nodes) == 1:
         return
-    backend = launch.options.get("rdzv_backend", "static")
+    backend = _backend(launch)
     ranked, addressed = backend != "static", launch.has(*own.address)
     # accelerate launch makes an endpoint of its address.
     told = launch.has(*own.endpoint) or (addressed and not (ranked and own.endpoint))
-    if told and (ranked or launch.has(*own.node_rank) or launch.has("rdzv_conf")):
+    if told and (ranked or launch.has(*own.node_rank)):
+        return
+    if told and any("rank=" in word.raw for word in launch.own_words):  # of --rdzv-conf
         return
     # What text for another shell says may be read in part.
     words = " ".join(word.raw for word in outer.command.words)
@@ -83,6 +85,12 @@ def _no_meeting(facts: ScriptFacts, outer: Launch, launch: Launch) -> Iterator[V
     )
 
 
+def _backend(launch: Launch) -> str:
+    """How a launcher's processes find each other; what is not said is torch's "static"."""
+    said = (launch.options.get(name) for name in launch.launcher.backend)
+    return next(filter(None, said), "static")
+
+
 def _to_meet(facts: ScriptFacts, launch: Launch) -> str:
     """The options that a launcher of one node's processes lacks on several."""
     own, words = launch.launcher, []
@@ -99,7 +107,7 @@ def _to_meet(facts: ScriptFacts, launch: Launch) -> str:
         export = "export MASTER_ADDR=$(hostname) MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))"
         known = facts.shell.assigned("MASTER_ADDR") and facts.shell.assigned("MASTER_PORT")
         return each if known or "MASTER" not in each else f"{each}, and before it {export}"
-    if launch.has(*own.endpoint) or launch.options.get("rdzv_backend", "static") == "static":
+    if launch.has(*own.endpoint) or _backend(launch) == "static":
         words.append("--rdzv-backend=c10d")
     if launch.has(*own.endpoint):
         return " ".join(words)

@@ -486,3 +486,20 @@ def test_a_shell_that_is_killed_after_its_program_ended_with_0(
     said = "the program ended with 0 in run 1: no other run begins\n"
     assert (second.returncode, second.stdout) == (0, said)
     assert (tmp_path / "ran").read_text() == "ran\n"
+
+
+def test_a_run_that_cannot_be_noted_waits_for_room_and_then_ends_the_chain(tmp_path: Path) -> None:
+    """It would begin run after run otherwise, without end; room that comes back is noticed."""
+    script = render_job(plan_of(until_done=True, requeue=False))
+    stubs = "squeue() { :; }; sacct() { :; }; submit_next() { note next 9; }; sleep() { :; }\n"
+    stubs += 'end_run() { echo "another run"; }\n'
+    names = ("begin_run", "last_of", "is_next", "is_avoided", "avoided", "progress", "may_go_on")
+    text = functions_of(script, *names)
+    shell = f'{text}\n{stubs}note() {{ [ "$1" = next ] || ((tries < ROOM)); }}\nbegin_run; wait'
+    env = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1"}
+    for room, code in ((15, 0), (0, 1)):
+        argv = ["bash", "-c", shell.replace("ROOM", str(room))]
+        ran = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True)
+        assert ran.returncode == code, ran
+        assert ("cannot be written" in ran.stderr) == bool(code)
+        assert "another run" not in ran.stdout or not code

@@ -29,6 +29,7 @@ job() {
 
 # Begin a run, and note it in a file; end here if no other may follow.
 begin_run() {
+    local tries=20
     # The arguments of a later run: a mark, and the ids of the first one and of the one before it.
     mark=${1:-neuronctl-} chain=${2:-$SLURM_JOB_ID} before=${3-} submitter=''
     runs_file=$PWD/train_$chain.runs asked='' launched='' slurm_stops=''
@@ -45,8 +46,12 @@ begin_run() {
     trap ask_to_save USR2; trap 'end_run "$?"' EXIT
     run_ends=$(SLURM_TIME_FORMAT=%s squeue -h -j "$SLURM_JOB_ID" -o %e)
     export NEURONCTL_SAVE_FROM=$((${run_ends//[!0-9]/}0 / 10 - 360))  # Slurm may be a minute early
-    note begin "$SLURM_JOB_NODELIST" "$(progress)" "$(stat -L -c %s "/proc/$$/fd/1")" "$(stat -L -c %s "/proc/$$/fd/2")" "$SLURM_JOB_ID" || exit 1
-    [ "$(awk -v run="$run" '$1 == run && $2 == "begin" { print $8; exit }' "$runs_file")" = "$SLURM_JOB_ID" ] || { trap - EXIT; exit 0; }
+    until note begin "$SLURM_JOB_NODELIST" "$(progress)" "$(stat -L -c %s "/proc/$$/fd/1")" "$(stat -L -c %s "/proc/$$/fd/2")" "$SLURM_JOB_ID"; do
+        # No room: without its note, runs would follow without end.
+        ((tries--)) || { trap - EXIT; echo "no run begins: $runs_file cannot be written" >&2; exit 1; }
+        sleep 30; echo >>"$runs_file"  # after what may be a part of a line
+    done
+    [ "$(awk -v run="$run" '$1 == run && $2 == "begin" && NF == 8 { print $8; exit }' "$runs_file")" = "$SLURM_JOB_ID" ] || { trap - EXIT; exit 0; }
     submit_next & submitter=$!
     echo "run $run of at most 10, on $SLURM_JOB_NODELIST"
 }
@@ -168,7 +173,7 @@ note_end() {
     note end "$1 $2 $moved" "$seconds"
 }
 # Of two jobs that began the same run, the first one has it.
-last_of() { awk -v word="$1" -v field="$2" '$2 == word && !(word == "begin" && $1 == run) { found = $field; run = $1 } END { print found }' "$runs_file"; }
+last_of() { awk -v word="$1" -v field="$2" '$2 == word && (word != "begin" || $1 != run && NF == 8) { found = $field; run = $1 } END { print found }' "$runs_file"; }
 progress() { find -L "$checkpoint" -type f -printf '%p %s %T@\n' 2>/dev/null | LC_ALL=C sort | cksum | tr ' ' -; }
 # What the last run has written into its logs, and whether that is a failure of its node.
 said() {

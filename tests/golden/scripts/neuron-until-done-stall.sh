@@ -42,6 +42,7 @@ on_each_node() {  # exec: signals reach the program itself
 
 # Begin a run, and note it in a file; end here if no other may follow.
 begin_run() {
+    local tries=20
     runs_file=$PWD/train_$SLURM_JOB_ID.runs asked='' launched='' slurm_stops=''
     ((${SLURM_RESTART_COUNT:-0})) || rm -f "$runs_file"  # of another job that had this id
     touch "$runs_file" || exit 1
@@ -54,7 +55,11 @@ begin_run() {
     trap ask_to_save USR2; trap 'end_run "$?"' EXIT
     run_ends=$(SLURM_TIME_FORMAT=%s squeue -h -j "$SLURM_JOB_ID" -o %e)
     export NEURONCTL_SAVE_FROM=$((${run_ends//[!0-9]/}0 / 10 - 360))  # Slurm may be a minute early
-    note begin "$SLURM_JOB_NODELIST" "$(progress)" "$(stat -L -c %s "/proc/$$/fd/1")" "$(stat -L -c %s "/proc/$$/fd/2")" "$SLURM_JOB_ID" || exit 1
+    until note begin "$SLURM_JOB_NODELIST" "$(progress)" "$(stat -L -c %s "/proc/$$/fd/1")" "$(stat -L -c %s "/proc/$$/fd/2")" "$SLURM_JOB_ID"; do
+        # No room: without its note, runs would follow without end.
+        ((tries--)) || { trap - EXIT; echo "no run begins: $runs_file cannot be written" >&2; exit 1; }
+        sleep 30; echo >>"$runs_file"  # after what may be a part of a line
+    done
     echo "run $run of at most 10, on $SLURM_JOB_NODELIST"
 }
 # The shell that runs the program notes that it ended with 0, at once and first of all: this shell, which looks twice a

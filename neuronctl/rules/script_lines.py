@@ -356,7 +356,7 @@ def _only_says(facts: ScriptFacts) -> Iterator[Violation]:
             )
         return
     strict = facts.shell.errexit or re.search(r"\s-[a-z]*e[a-z]*$", facts.header.shebang)
-    if command.sure and not strict:
+    if (command.sure or command.in_loop) and not strict:
         yield Violation(
             f"the job ends as COMPLETED, even if {name} has failed: the exit code is that of the "
             f"last command, {rest[-1].name}",
@@ -679,7 +679,9 @@ def _for_debugging(facts: ScriptFacts) -> Iterator[Violation]:
     uses = facts.plan is not None and facts.plan.gpus_per_node
     for variable in facts.shell.every_assignment if uses else ():
         waits = variable.name in ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING")
-        if waits and variable.word.value == "1" and "debug" not in facts.text.lower():
+        near = facts.lines[max(0, variable.place.line - 4) : variable.place.line]
+        known = "debug" in "".join([*near, facts.header.value("job-name") or ""]).lower()
+        if waits and variable.word.value == "1" and not known:
             yield Violation(
                 f"{variable.name}=1 is for finding an error: the program waits for each kernel "
                 "of the GPU, which is slower",

@@ -247,6 +247,8 @@ _LOOPS = ("while_statement", "for_statement", "c_style_for_statement", "function
 _CHOICES = ("if_statement", "case_statement", "list", "pipeline", "subshell", "ternary_expression")
 _DEEPEST = 150
 """Levels of nesting to look into; nobody's script has as many."""
+_MOST_ORIGINS = 100
+"""Variables that a value may be made of; of a chain of thousands, each would have all before it."""
 _LONGEST_VALUE = 1000
 """Characters of a variable's value that is followed."""
 INITIALIZES = re.compile(r"activate|(conda|mamba|profile|bashrc|bash|modules|lmod)(\.sh)?")
@@ -659,7 +661,7 @@ class _Reader:
         if not exported:
             self.unexported.setdefault(name, []).append(len(self.assignments))
         self.assignments.append(Assignment(name, word, exported, where.sure, self.place(node)))
-        self.origins[name] = word.names
+        self.origins[name] = word.names[:_MOST_ORIGINS]
         follows = where.sure and name_node.type == "variable_name" and name not in self.often
         self.follow(name, node, word, follows)
         if node.type == "variable_assignment":

@@ -1230,7 +1230,7 @@ def _of_a_launcher(facts: ScriptFacts) -> Iterator[Violation]:
     ):
         return  # another shell may read it
     for number, line in enumerate(facts.lines, 1):
-        test = re.match(r"\s*(?:(?:el)?if|while|until)?\s*(\[\[? .*)", line)
+        test = re.match(r"\s*(?:(?:(?:el)?if|while|until)\b\s*)?(\[\[? .*)", line)
         match = _OF_MPI.search(test[1]) if test else None
         if match and "'" not in line and f"{match[1]}=" not in facts.text:
             yield Violation(
@@ -1396,15 +1396,12 @@ def _set_too_late(facts: ScriptFacts) -> Iterator[Violation]:
     ]
     for word, line in uses:
         for name in word.names:
+            if name not in word.raw:
+                continue
             later = shell.assigned(name)
             # Others may come with the shell that submits: PATH, or what a site sets.
             own = later and all(each.sure and each.place.line > line for each in later)
-            if (
-                not own
-                or name.startswith("SLURM_")
-                or name not in word.raw
-                or f"${{{name}:" in word.raw
-            ):
+            if not own or name.startswith("SLURM_") or f"${{{name}:" in word.raw:
                 continue
             if any(f"${name}" in each.word.raw or f"{{{name}" in each.word.raw for each in later):
                 continue

@@ -85,17 +85,14 @@ class _Watch:
 
 
 @contextlib.contextmanager
-def bounded(*expected: Type[Exception], times: int = 1) -> Iterator[None]:
-    """Fail on any error but NeuronctlError and those expected, and beyond the bounds.
-
-    times: so many times as many seconds, for the longest inputs of all.
-    """
+def bounded(*expected: Type[Exception]) -> Iterator[None]:
+    """Fail on any error but NeuronctlError and those expected, and beyond the bounds."""
     global tried, slowest, slowest_test
     tried += 1
     with open("/proc/self/statm", encoding="ascii") as statm:
         held = int(statm.read().split()[0]) * resource.getpagesize()
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    most = times * seconds()
+    most = seconds()
     watch = _Watch(most)
     before = {
         signal.SIGPROF: signal.signal(signal.SIGPROF, watch.busy),

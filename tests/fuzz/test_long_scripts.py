@@ -40,9 +40,9 @@ def test_lines_that_repeat(lines: List[str], in_turn: bool) -> None:
         part.replace("@", str(number)) for part in blocks for number in range(times)
     )
     catalog = load(None)
-    with bounded(times=6):
+    with bounded():
         judge_text("job.sh", text, catalog, catalog.cluster())
-    with bounded(times=6), contextlib.suppress(UsageError):
+    with bounded(), contextlib.suppress(UsageError):
         draft_job_file(text, "job.sh", catalog.cluster())
 
 
@@ -50,7 +50,8 @@ def test_lines_that_repeat(lines: List[str], in_turn: bool) -> None:
     "piece",
     [
         *("\n", "\n ", "a; ", "exit 1\n", "sleep 1 & ", "[[ $SLURM_ARRAY_TASK_ID ", "${A[", ";[a"),
-        *("#((", "abcd@=1 a $abce@\n", "${", "export NCCL_X@=1\n"),
+        *("#((", "abcd@=1 a $abce@\n", "${", "export NCCL_X@=1\n", "\t", "$("),
+        *("A@=1\n", "A[@]=1\n", "f@() { a; }\nf@\n", "A=$A$B@\nB@=$A\n"),
     ],
 )
 def test_time_grows_with_the_length(piece: str) -> None:

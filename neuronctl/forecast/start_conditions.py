@@ -105,6 +105,11 @@ def _spread_unknown(on_cluster: PlanOnCluster) -> Iterator[str]:
             yield "--ntasks-per-gpu"
     if is_crowded(on_cluster.plan) and len({(x.cores, x.gpus) for x in on_cluster.pool}) > 1:
         yield "--cpus-per-gpu and -G on nodes of several sizes"
+    each, tasks = own.ntasks_per_node or 0, own.ntasks or 0
+    too_small = any(group.cores < each * needs.cores_per_task for group in on_cluster.pool)
+    divides = own.gpus and each and tasks > 1 and tasks % own.gpus == 0
+    if newer and divides and too_small and not on_cluster.required_hosts:
+        yield "--ntasks-per-node and -G on nodes of several sizes"
     cores = needs.cores_per_gpu * (own.gpus or 0)
     said = is_crowded(on_cluster.plan) or own.gpus_per_node or own.ntasks_per_node
     if 0 < cores < needs.tasks and not said and not own.cpus_per_task:

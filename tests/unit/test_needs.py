@@ -260,6 +260,10 @@ def test_on_idle_nodes(options: str, kind: str, version: str) -> None:
         ("-N2 -n4 --ntasks-per-node=2 --gpus-per-task=1", RUNS, RUNS),
         ("-N2 -n4 --ntasks-per-node=3 --gpus-per-task=2", REFUSED, REFUSED),
         ("-n8 --ntasks-per-node=6 --gpus-per-task=1", REFUSED, REFUSED),
+        # Of tasks that its GPUs divide, a newer one may count with nodes that are too small.
+        ("-n 3 --ntasks-per-node=5 -G 3", RUNS, "not known"),
+        ("-n 3 --ntasks-per-node=5 -G 2", RUNS, RUNS),
+        ("-n 3 --ntasks-per-node=2 -G 3", RUNS, RUNS),
         # A newer one counts the nodes that so many tasks on each take.
         ("-n 8 --ntasks-per-node=6 -G v100:1", RUNS, REFUSED),
         ("-n 3 --ntasks-per-node=2 -G 1", RUNS, REFUSED),

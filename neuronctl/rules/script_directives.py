@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import Iterator, Mapping, Optional, Set, Tuple
 
 from neuronctl import units
@@ -353,11 +352,14 @@ def tasks_and_nodes(facts: ScriptFacts) -> Iterator[Violation]:
         )
     elif most is not None:
         most *= 1 if width is None else width
+        own = [run.kind for run in facts.every_launch if run.launcher.starts_processes()]
         if count < most:
             yield Violation(
                 f"--ntasks={count} wins over --ntasks-per-node={each}: "
                 f"{counted(count, 'task')} in all, and not {most}",
-                f"remove one of the two, or write --ntasks={most}",
+                f"remove --ntasks-per-node: {own[0]} starts its processes itself"
+                if own
+                else f"remove one of the two, or write --ntasks={most}",
                 place=given.place,
             )
 
@@ -612,23 +614,27 @@ def gpus_said_twice(facts: ScriptFacts) -> Iterator[Violation]:
     said = {name: found for name in names for found in [_gpus_of(facts, name)] if found is not None}
     if len(said) < 2 or facts.header.unread & {"nodes", "ntasks", *names}:
         return
-    last = max((request.given.place for request in said.values()), key=lambda place: place.line)
-    told = partial(Violation, place=last if last.line else facts.top)
+
+    def told(message: str, hint: str, *about: str, severity: str = ERROR) -> Violation:
+        places = (said[name].given.place for name in about or said)
+        last = max(places, key=lambda place: place.line)
+        return Violation(message, hint, place=last if last.line else facts.top, severity=severity)
+
     keep = "keep one of them, such as --gpus-per-node=N"
     if len({request.typed for request in said.values()}) > 1:
         texts = " and ".join(request.text for request in said.values())
         message = f"{texts}: Slurm refuses GPUs with a type beside GPUs without one"
         hint = "write the type in each of them, or keep one of them"
-        yield told(message, hint=hint, severity=ERROR)
+        yield told(message, hint)
         return
     total, against = said.get("gpus"), _against_total(facts.header, said)
     if total is not None and against:
         message = f"{total.text} contradicts {against}: Slurm refuses the job"
-        yield told(message, hint=keep, severity=ERROR)
+        yield told(message, keep)
     elif "gres" in said and "gpus-per-node" in said:
         gres, other = said["gres"].text, said["gpus-per-node"].text
         message = f"{gres} wins over {other}; sbatch 26.05 refuses the two together"
-        yield told(message, hint=keep)
+        yield told(message, keep, "gres", "gpus-per-node", severity=WARNING)
 
 
 def _against_total(header: Header, said: Mapping[str, _Gpus]) -> str:

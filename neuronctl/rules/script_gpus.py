@@ -14,7 +14,7 @@ from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
 from neuronctl.rules.script_launches import is_own_program, is_trifle, takes_several
 from neuronctl.rules.script_results import SHORT
-from neuronctl.rules.script_starts import ONLY_PREPARES
+from neuronctl.rules.script_starts import ONLY_PREPARES, replaced_by_srun
 from neuronctl.words import counted
 
 _WITHOUT_GPUS = frozenset(
@@ -131,7 +131,8 @@ def _unused(facts: ScriptFacts, gpus: int) -> Iterator[Violation]:
     for assigned in facts.shell.assignments:
         hides = assigned.word.value in _HIDES_ALL.get(assigned.name, ())
         again = len(facts.shell.assigned(assigned.name)) > 1
-        if hides and assigned.exported and assigned.sure and not again:
+        anew = assigned.name == "CUDA_VISIBLE_DEVICES" and replaced_by_srun(facts, assigned)
+        if hides and assigned.exported and assigned.sure and not (again or anew):
             yield Violation(
                 f"{told}, and {assigned.name}={assigned.word.raw} hides them from every program",
                 "remove the line, or request no GPU",

@@ -95,7 +95,7 @@ def _to_meet(facts: ScriptFacts, launch: Launch) -> str:
     """The options that a launcher of one node's processes lacks on several."""
     own, words = launch.launcher, []
     if own.joins and not launch.has(own.joins[0]):
-        words.append(f'--{own.joins[0]}="$SLURM_NNODES"'.replace("_", "-"))
+        words.append(f"--{own.joins[0]}".replace("_", "-") + '="$SLURM_NNODES"')
     if not own.endpoint:
         for names, variable in (
             (own.node_rank, "SLURM_NODEID"),
@@ -673,19 +673,30 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
     ):
         # On one node, tasks are often asked for where cores are meant.
         several = any(map(takes_several, programs)) or facts.shell.assigned("CUDA_VISIBLE_DEVICES")
-        cores = plan.nodes == 1 and (facts.tasks != plan.gpus_per_node or bool(several))
+        alone = plan.nodes == 1
+        cores = alone and (facts.tasks != plan.gpus_per_node or bool(several))
         meant = f", or, if cores are meant, request --ntasks=1 --cpus-per-task={facts.tasks}"
+        if alone and not cores:
+            # Such as TensorFlow's MirroredStrategy, and PyTorch's DataParallel.
+            meant = ", unless it uses all the GPUs by itself: then request --ntasks=1"
         where = counted(plan.nodes, "node")
         yield Violation(
             f"this starts once, on the first node: the job has {counted(facts.tasks, 'task')} on "
             f"{where}, which nothing starts",
             "put srun before it to start it in every task"
-            + (meant if cores else ", or request --ntasks=1"),
+            + (meant if alone else ", or request --ntasks=1"),
             place=programs[-1].place,
-            severity=NOTE if cores else WARNING,
+            severity=NOTE if alone else WARNING,
         )
     elif not programs and plan.nodes > 1 and facts.fixed_nodes:
         yield from _script_once(facts, plan)
+
+
+def _the_others(plan: JobPlan) -> str:
+    """The nodes behind the first one, and what they do."""
+    if plan.nodes == 2:
+        return "the other node of the job does"
+    return f"the {plan.nodes - 1} other nodes of the job do"
 
 
 def _script_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
@@ -704,7 +715,7 @@ def _script_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
     if re.search(r"\.(sh|bash)$", file.raw.strip("\"'")):
         yield Violation(
             f"{file.basename or file.raw} starts once, on the first node of {plan.nodes}: unless "
-            "it calls srun itself, the others do nothing",
+            f"it calls srun itself, {_the_others(plan)} nothing",
             "put srun before it to start it in every task, or request --nodes=1",
             place=last.place,
             severity=NOTE,
@@ -742,8 +753,7 @@ def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
         rank = launch.count(*launch.launcher.node_rank)
         if rank and launch.has(*launch.launcher.address):
             continue  # somebody else is the first
-        others = counted(plan.nodes - 1, "other node")
-        effect = f"the {others} of the job do nothing"
+        effect = f"{_the_others(plan)} nothing"
         if count is not None and waits:
             effect = f"it waits for {counted(count - 1, 'more node')}, on which nothing starts"
         srun = next((other.once_per_node for other in every() if other.name == "srun"), "srun")
@@ -1082,8 +1092,7 @@ def fixed_hosts(facts: ScriptFacts) -> Iterator[Violation]:
             yield Violation(
                 f"{what} the same for every job, and the job gets other nodes"
                 if not here
-                else f"{value} is the first node: nothing starts on the other "
-                + counted(facts.plan.nodes - 1, "node"),
+                else f"{value} is the first node: {_the_others(facts.plan)} nothing",
                 f"remove it: {launch.kind} asks Slurm for the nodes"
                 if not launch.launcher.ssh and not launch.launcher.starts_processes()
                 else "make the list in the job, of scontrol show hostnames",

@@ -332,7 +332,9 @@ def _only_says(facts: ScriptFacts) -> Iterator[Violation]:
     command, rest = commands[at] if at >= 0 else None, commands[at + 1 :]
     if rest and rest[-1].name == "exit" and not rest[-1].arguments:
         rest = rest[:-1]  # with the code of the one before
-    if command is None or not rest or rest[0].piped or not facts.header.given:
+    if command is None or not rest or rest[0].piped or rest[-1].name == "kill":
+        return
+    if not facts.header.given:
         return
     prepares = ONLY_PREPARES | SHORT
     run = next((run for run in facts.launches if run.command is command), None)
@@ -367,7 +369,9 @@ def _only_says(facts: ScriptFacts) -> Iterator[Violation]:
 
 
 _TELLS = frozenset(
-    "hostname ls ml module nvidia-smi pwd rm sacct scontrol seff squeue sstat".split()  # noqa: SIM905
+    """
+    hostname kill killall ls ml module nvidia-smi pkill pwd rm sacct scontrol seff squeue sstat
+    """.split()  # noqa: SIM905
 )
 
 

@@ -18,6 +18,7 @@ from neuronctl.rules.script_arrays import tasks_of
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
 from neuronctl.rules.script_launches import meeting_places
 from neuronctl.rules.script_results import SHORT
+from neuronctl.rules.script_starts import replaced_by_srun
 from neuronctl.units import split_signal
 from neuronctl.users import login_name
 from neuronctl.words import counted
@@ -155,7 +156,7 @@ def fixed_port(facts: ScriptFacts) -> Iterator[Violation]:
         if variable.name == "MASTER_PORT" and variable.word.value is not None and not chosen
     ]
     own = facts.shell.assigned("MASTER_PORT")
-    used = re.search(r"(?m)^(?! *echo\b).*\$\{?MASTER_PORT\b", facts.text)
+    used = re.search(r"(?m)^(?!\s*(?:echo\b|printf\b|#)).*\$\{?MASTER_PORT\b", facts.text)
     if own and not used and not any(variable.exported for variable in own):
         found = []  # no program gets it
     for launch in facts.every_launch:
@@ -269,6 +270,8 @@ def gpus_by_hand(facts: ScriptFacts) -> Iterator[Violation]:
     asks = [command for command in facts.shell.calls("nvidia-smi", "rocm-smi") if command.captured]
     counted_here = bool(asks or re.search(r"SLURM_GPUS|SLURM_JOB_GPUS|device_count", facts.text))
     for variable in found:
+        if replaced_by_srun(facts, variable):
+            continue
         highest = _highest(facts, variable)
         if highest >= has:
             yield Violation(

@@ -312,7 +312,7 @@ _BOTH = {("NC601", "warning"), ("NC601", "error")}
         ("-J x", "export OMP_NUM_THREADS=16", {("NC637", "note")}),
         ("-c 4", "export OMP_NUM_THREADS=16", {("NC637", "warning")}),
         ("-n 8", "python x.py", {("NC624", "note")}),
-        ("-n 2 --gres=gpu:2", "python x.py", {("NC624", "warning")}),
+        ("-n 2 --gres=gpu:2", "python x.py", {("NC624", "note")}),
         ("-N 2 -n 8", "python x.py", {("NC624", "warning")}),
         # one node of a training that several jobs make
         ("-J x", "torchrun --nnodes=4 --node_rank=3 --master_addr=10.0.0.1 t.py",

@@ -77,7 +77,16 @@ DEFECTS: List[Tuple[str, str, str]] = [
     ("NC631", NODES, "srun python t.py --node=$SLURM_NODEID@@"),
     ("NC632", GPU, f"export MASTER_PORT=12345@@\n{RUN}"),
     ("NC632", GPU, "torchrun --nproc_per_node=1 --master_port 29501 t.py@@"),
-    ("NC633", GPU, f"export CUDA_VISIBLE_DEVICES=2@@\n{RUN}"),
+    ("NC633", GPU, "export CUDA_VISIBLE_DEVICES=2@@\npython t.py"),
+    ("NC633", GPUS, "export CUDA_VISIBLE_DEVICES=7@@\nsrun ./a\npython t.py"),
+    ("NC633", GPUS, 'export CUDA_VISIBLE_DEVICES=7@@\nsrun ./a\n"$B" t.py'),
+    (
+        "NC616",
+        "#SBATCH -p gpu --gpus-per-node=1\n#SBATCH --gres=gpu:1@@\n#SBATCH -n 1 --gpus-per-task=1",
+        RUN,
+    ),
+    ("NC632", GPU, "MASTER_PORT=1234@@\necho $MASTER_PORT\npython t.py --port $MASTER_PORT"),
+    ("NC646", GPU, "python t.py\nkill $A\nkillall b@@"),
     ("NC633", GPU, "CUDA_VISIBLE_DEVICES=1 python t.py@@"),
     ("NC634", f"{GPU}\n#SBATCH -o out/%j.txt", f"mkdir -p out@@\n{RUN}"),
     ("NC635", f"{GPU}\n#SBATCH --signal=B:TERM@300@@", RUN),
@@ -496,6 +505,14 @@ DEFECTS += [
 RIGHT: List[Tuple[str, str, str]] = [
     ("NC612", "#SBATCH -p cpu -N 1 -n 64 --mem-per-cpu=1", "srun ./x"),
     ("NC612", f"{GPU} -t 5", "python train.py"),
+    ("NC633", GPUS, "export CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7\nsrun python t.py"),
+    ("NC633", GPUS, "CUDA_VISIBLE_DEVICES=7 srun python t.py\npython u.py"),
+    ("NC625", GPU, f"export CUDA_VISIBLE_DEVICES=-1\n{RUN}"),
+    (
+        "NC632",
+        GPU,
+        "MASTER_PORT=1234\necho $MASTER_PORT\n# torchrun --master_port $MASTER_PORT t.py",
+    ),
     (
         "NC621",
         ONE_EACH,
@@ -1133,3 +1150,27 @@ def test_a_number_of_nodes_that_may_be_one(nodes: str, severity: str, small: Cat
     findings = judge_text("job.sh", text, small, small.clusters["small"]).findings
     said = [one.finding.severity for one in findings if one.finding.code == "NC621"]
     assert said == [severity]
+
+
+@pytest.mark.parametrize(
+    ("directives", "commands", "said"),
+    [
+        (EACH, "torchrun --nproc_per_node 4 t.py", "of 2: the other node of the job does nothing"),
+        (EACH, "torchrun --nproc_per_node 4 t.py", '--nnodes="$SLURM_NNODES" --rdzv-backend'),
+        (ONE_EACH, "torchrun --nproc_per_node 4 t.py", "the 2 other nodes of the job do nothing"),
+        (GPUS, "python t.py", "note: this starts once"),
+        (GPUS, "python t.py", "unless it uses all the GPUs by itself: then request --ntasks=1"),
+        (
+            f"{GPUS} -n 1",
+            "srun torchrun --nproc_per_node 4 t.py",
+            "remove --ntasks-per-node: torch",
+        ),
+        (f"{GPUS} -n 1", "srun ./x", "remove one of the two, or write --ntasks=4"),
+        (GPU, "python t.py\nkillall a", "even if python has failed"),
+    ],
+)
+def test_what_is_said(directives: str, commands: str, said: str, small: Catalog) -> None:
+    text = f"#!/bin/bash -l\n{directives}\n{commands}\n"
+    findings = judge_text("job.sh", text, small, small.clusters["small"]).findings
+    found = [one.finding for one in findings]
+    assert said in "\n".join(f"{one.severity}: {one.message}; {one.hint}" for one in found)

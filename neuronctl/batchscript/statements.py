@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Collection, Dict, FrozenSet, Iterator, List, Optional, Tuple
+from functools import lru_cache
+from typing import (
+    TYPE_CHECKING,
+    Callable,
+    Collection,
+    Dict,
+    FrozenSet,
+    Iterator,
+    List,
+    Optional,
+    Tuple,
+)
 
 from neuronctl.batchscript.shell_text import (
     ShellText,
@@ -66,6 +77,9 @@ def units(text: str, one_word: Collection[str] = ()) -> List[Unit]:
     one_word: variables that are one word also where no quotes are around them.
     """
     root = syntax_tree(text)
+    # A line that repeats is read once.
+    read = lru_cache(None)(read_shell)
+    one = lru_cache(None)(lambda text, kind: _one(text, kind, one_word, read))
     lines = text.split("\n")
     spans: List[Tuple[int, int, List[Node]]] = []  # first row, last row, nodes
     for node in root.children:
@@ -85,18 +99,16 @@ def units(text: str, one_word: Collection[str] = ()) -> List[Unit]:
             # Such as the text of a here-document: it belongs to what stands before it.
             before = found.pop()
             whole = f"{before.text}\n{gap}"
-            found.append(Unit(whole, None, before.remarks, read_shell(whole)))
+            found.append(Unit(whole, None, before.remarks, read(whole)))
         elif start > row:
             simple = None if gap.strip() else ()
-            found.append(Unit(gap, simple, (), read_shell(gap)))
+            found.append(Unit(gap, simple, (), read(gap)))
         if nodes:
             content = "\n".join(lines[start : last + 1])
             remarks = tuple(
                 text_of(child)[1:].strip() for child in nodes if child.type == "comment"
             )
-            shell = read_shell(content)
-            simple_ones = _simple(nodes, one_word, content, shell)
-            found.append(Unit(content, simple_ones, remarks, shell))
+            found.append(Unit(content, _simple(nodes, one), remarks, read(content)))
         row = last + 1
     return found
 
@@ -109,9 +121,8 @@ _MOST_ON_A_LINE = 200
 
 
 def _simple(
-    nodes: List[Node], one_word: Collection[str], content: str, shell: ShellText
+    nodes: List[Node], one: Callable[[str, str], Optional[Simple]]
 ) -> Optional[Tuple[Simple, ...]]:
-    """content: the lines that the nodes are; shell: what they run."""
     found = []
     if len(nodes) > _MOST_ON_A_LINE:
         return None
@@ -123,8 +134,7 @@ def _simple(
         kinds = {child.type for child in node.children}
         if any("redirect" in kind for kind in kinds):
             return None
-        text = text_of(node)
-        simple = _one(text, node.type, one_word, shell if text == content else None)
+        simple = one(text_of(node), node.type)
         if simple is None:
             return None
         found.append(simple)
@@ -132,13 +142,12 @@ def _simple(
 
 
 def _one(
-    text: str, kind: str, one_word: Collection[str], read: Optional[ShellText]
+    text: str, kind: str, one_word: Collection[str], read_alone: Callable[[str], ShellText]
 ) -> Optional[Simple]:
-    """read: what the text runs, where that is known."""
+    """read_alone: reads what has no variables."""
     names = re.findall(r"(?a)\b[A-Za-z_]\w*", text) if "$" in text else []
     whole = {name: f"{NAME_BEGINS}{name}{NAME_ENDS}" for name in names}
-    if read is None or names:
-        read = read_shell(text, whole, split=False)
+    read = read_shell(text, whole, split=False) if names else read_alone(text)
     if kind == "command":
         commands = [command for command in read.commands if not command.captured]
         if len(commands) != 1 or commands[0].assigned:

@@ -98,7 +98,7 @@ def test_init_makes_one_training_of_four(bench: Sandbox, horovod_venv: Path) -> 
     refused = bench.exec(init, check=False)
     assert refused.returncode == 4
     assert "NC310: torchrun starts 2 processes of train.py" in refused.stderr
-    assert "-N 1 --gpus-per-node 1" in refused.stderr and "--launcher torchrun" in refused.stderr
+    assert "train.py | patch " in refused.stderr and "; then: neuronctl init" in refused.stderr
     assert refused.stdout.splitlines()[3:] == lines
     # The original runs on one GPU, the change on two nodes.
     bench.exec(

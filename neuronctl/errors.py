@@ -133,6 +133,14 @@ class LoginStepError(NeuronctlError):
     exit_code = 10
 
 
+class LoginStepInterruptedError(LoginStepError):
+    """Ctrl-C, or SIGTERM, came while a step on the login node ran; the exit code is a shell's."""
+
+    def __init__(self, message: str, hint: str = "", *, exit_code: int = INTERRUPTED) -> None:
+        super().__init__(message, hint)
+        self.exit_code = exit_code
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint for an unknown name: the closest matches, then all valid names."""
     import difflib

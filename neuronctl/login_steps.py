@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import time
-from typing import Callable, Optional
+from typing import Callable, List, Optional
 
-from neuronctl.errors import LoginStepError, RecordError, UsageError
+from neuronctl.errors import LoginStepError, LoginStepInterruptedError, RecordError, UsageError
 from neuronctl.files import create_private, read_private, write_private
 from neuronctl.from_json import NOT_RESTORED, restored
 from neuronctl.frozen import asdict, dataclass, replace
@@ -25,6 +26,9 @@ from neuronctl.words import moment
 
 BEFORE, AFTER = "login: before", "login: after"
 """What messages call them."""
+
+_INTERRUPTED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
+"""The exit codes of a step that was interrupted."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class AfterStep:
 
 
 def run_before(draft: RecordDraft) -> None:
-    """Run what a job's submission waits for; raises LoginStepError where it fails."""
+    """Run what a job's submission waits for; raises LoginStepError where it does not end well."""
     text = draft.request.get("login_before")
     if not text:
         return
@@ -65,6 +69,10 @@ def run_before(draft: RecordDraft) -> None:
             "submit the job file: neuronctl submit -f",
         )
     code = _run(text, draft)
+    if code in _INTERRUPTED:
+        raise LoginStepInterruptedError(
+            f"{BEFORE} was interrupted; nothing was submitted", exit_code=code
+        )
     if code:
         raise LoginStepError(
             f"{BEFORE} failed with exit code {code}; nothing was submitted",
@@ -75,7 +83,8 @@ def run_before(draft: RecordDraft) -> None:
 def run_after(record: JobRecord, tell: Optional[Callable[[str], None]] = None) -> int:
     """Run what follows a job that has ended well, unless that has begun: its own exit code, or 0.
 
-    The code is that of LoginStepError where it fails. tell: is told what is done.
+    The code is that of LoginStepError where it fails. tell: is told what is done. Raises
+    LoginStepInterruptedError.
     """
     text = record.login_after
     if not text or after_step(record) is not None:
@@ -107,6 +116,8 @@ def run_after(record: JobRecord, tell: Optional[Callable[[str], None]] = None) -
         write_private(_path(record), _json(done), sync=True)
     except OSError as error:
         say(f"how {AFTER} ended cannot be recorded: {error.strerror}")
+    if code in _INTERRUPTED:
+        raise LoginStepInterruptedError(after_words(record), exit_code=code)
     if code:
         say(after_words(record))
         return LoginStepError.exit_code
@@ -138,15 +149,23 @@ def after_words(record: JobRecord) -> str:
     if step.exit_code is None:
         where = f" at {moment(step.begun_at)} on {step.host}" if step.begun_at else ""
         return f"{AFTER} has begun{where}, and its end is not known; its lines: {lines}"
+    if step.exit_code in _INTERRUPTED:
+        return f"{AFTER} was interrupted, and will not run again; its lines: {lines}"
     if step.exit_code:
         return f"{AFTER} failed with exit code {step.exit_code}; its lines: {lines}"
     return ""
 
 
 def _run(text: str, draft: RecordDraft) -> int:
-    """Run shell text where a job is submitted from; what it prints goes to standard error."""
+    """Run shell text where a job is submitted from; what it prints goes to standard error.
+
+    Its exit code; one of _INTERRUPTED after Ctrl-C or SIGTERM, whatever it has made of that.
+    """
     place = draft.submit_dir or draft.cwd
-    return run_interactive(["bash", "-euo", "pipefail", "-c", text], cwd=place, output=2)
+    heard: List[int] = []
+    argv = ["bash", "-euo", "pipefail", "-c", text]
+    code = run_interactive(argv, cwd=place, output=2, heard=heard)
+    return 128 + heard[0] if heard else code
 
 
 def _one_line(text: str) -> str:

@@ -10,7 +10,7 @@ import click
 from neuronctl.cli.jobs import one_job
 from neuronctl.cli.say import hint_at_why, notify
 from neuronctl.console import print_json, print_line
-from neuronctl.errors import TIMED_OUT, NeuronctlError, UsageError
+from neuronctl.errors import TIMED_OUT, LoginStepInterruptedError, NeuronctlError, UsageError
 from neuronctl.units import parse_timeout
 
 
@@ -37,7 +37,8 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
         raise UsageError(f"--timeout: {error}") from None
     store = RecordStore.default()
     watches: List[JobWatch] = []
-    late = failed = None
+    late: Optional[str] = None
+    failed: Optional[NeuronctlError] = None
     try:
         watches = [JobWatch(job) for job in dict.fromkeys(one_job(word, store) for word in jobs)]
         wait_for(
@@ -52,7 +53,11 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
     except NeuronctlError as error:
         failed = error  # what is known of the others is printed first
     ended = [watch for watch in watches if watch.ended]
-    codes = [watch.exit_status or watch.finish(notify) for watch in ended]
+    codes = []
+    try:
+        codes += [watch.exit_status or watch.finish(notify) for watch in ended]
+    except LoginStepInterruptedError as error:
+        failed = error
     if as_json:
         from neuronctl.cli.json_data import status_data
 

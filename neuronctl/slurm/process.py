@@ -379,19 +379,23 @@ def run_interactive(
     environment: Optional[Mapping[str, str]] = None,
     cwd: Optional[str] = None,
     output: Optional[int] = None,
+    heard: Optional[List[int]] = None,
 ) -> int:
     """Run a command (salloc) on the user's terminal; return its exit code (or 128 + signal).
 
     environment: variables to set for the command, in addition to the user's. output: where its
-    standard output goes, if not to that of this process. The command handles Ctrl-C itself;
+    standard output goes, if not to that of this process. heard: is given the signals that this
+    process gets meanwhile, whatever the command makes of them. The command handles Ctrl-C itself;
     SIGTERM is passed on to it.
     """
+    signals: List[int] = [] if heard is None else heard
 
     def ignore(number: int, frame: Any) -> None:
         # A handler, because the command would inherit SIG_IGN on exec.
-        pass
+        signals.append(number)
 
     def hand_on(number: int, frame: Any) -> None:
+        signals.append(number)
         process.send_signal(number)
 
     env = {**clean_environment(os.environ, for_job=True), **(environment or {})}

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any, Callable, List
 
@@ -156,6 +159,45 @@ def test_after_that_was_cut_off_is_told(run: Run, fake_slurm: FakeSlurm, job: Pa
     assert "and its end is not known; its lines: neuronctl show 4711" in told
     run("wait", "4711")
     assert lines(job, "after") == []
+
+
+def interrupted(job: Path, number: int, *argv: str) -> subprocess.CompletedProcess[str]:
+    """The command line, with a signal to all of its terminal's foreground once a step runs."""
+    command = [sys.executable, "-m", "neuronctl", *argv]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, cwd=job, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    ) as process:
+        while not (job / "up").exists() and process.poll() is None:
+            time.sleep(0.02)
+        os.killpg(process.pid, number)
+        stdout, stderr = process.communicate(timeout=500)
+    return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("deaf", [True, False])
+def test_nothing_is_submitted_where_before_is_interrupted(
+    fake_slurm: FakeSlurm, job: Path, number: signal.Signals, deaf: bool
+) -> None:
+    step = f"trap '' {number.name[3:]}; echo >up; sleep 0.5" if deaf else "echo >up; sleep 300"
+    (job / "job.yaml").write_text(JOB.replace("[echo f", f'["{step}", echo f'))
+    result = interrupted(job, number, "submit", "-f", "job.yaml")
+    assert (result.returncode, result.stdout) == (128 + number, "")
+    assert "login: before was interrupted; nothing was submitted" in result.stderr
+    assert "failed with" not in result.stderr and fake_slurm.calls("sbatch") == []
+
+
+def test_after_that_is_interrupted_is_told(run: Run, fake_slurm: FakeSlurm, job: Path) -> None:
+    text = JOB.replace("sleep 0.5", "trap '' INT; echo >up; sleep 0.5")
+    (job / "job.yaml").write_text(text)
+    run("submit", "-f", "job.yaml")
+    ends(fake_slurm)
+    result = interrupted(job, signal.SIGINT, "wait", "4711", "--json")
+    words = "login: after was interrupted, and will not run again; its lines: neuronctl show 4711"
+    assert result.returncode == 130 and words in result.stderr
+    assert json.loads(result.stdout)["waited_for"][0]["ended"]
+    assert words in " ".join(run("why", "4711").stdout.split())
 
 
 def test_of_an_array_it_waits_for_all(run: Run, fake_slurm: FakeSlurm, job: Path) -> None:

@@ -22,6 +22,10 @@ _ALIKE = 5
 _RESUMES = re.compile(r"(?i)\b(resum|restor|continu|load(ed|ing)\b.*\b(checkpoint|epoch|step))")
 
 
+FAILED = "rehearsal failed"
+"""How the words about one begin that has not gone well."""
+
+
 def rehearsal_words(status: JobStatus, runs: Runs) -> str:
     """``rehearsed well: …``, or what did not go well; while it goes on, that it is a rehearsal."""
     request = None
@@ -35,7 +39,7 @@ def rehearsal_words(status: JobStatus, runs: Runs) -> str:
     ]
     wrong = _wrong(runs, checkpoint, lines)
     if wrong:
-        return f"rehearsal failed: {wrong}"
+        return f"{FAILED}: {wrong}"
     first = runs.runs[0]
     unheard = _unheard(runs)
     parts = ["the program ended with 75 by itself"]
@@ -62,6 +66,11 @@ def rehearsal_words(status: JobStatus, runs: Runs) -> str:
 def _wrong(runs: Runs, checkpoint: str, lines: List[List[str]]) -> str:
     """What did not go well, or ""."""
     for run in runs.runs:
+        if run.cause == "finished" and run.number == 1 and run.asked is not None:
+            return (
+                f"the program ended with 0 after {run.signal}, as if all were done; after saving, "
+                "end it with 75"
+            )
         if run.cause == "finished" and run.number == 1:
             return (
                 "the program ended with 0 before it was asked to save; give it more to do, or "

@@ -13,6 +13,24 @@ def runs_words(status: JobStatus) -> str:
         return ""
     if runs.rehearses is None:
         return runs.words(status)
+    return ", ".join(filter(None, (runs.words(status), shown(status))))
+
+
+def shown(status: JobStatus) -> str:
+    """What a rehearsal has shown; "" for a job that is none."""
+    runs = runs_of(status.record, status.id.task)
+    if runs is None or runs.rehearses is None:
+        return ""
     from neuronctl.tracking.rehearsal import rehearsal_words  # here, as few jobs are one
 
-    return ", ".join(filter(None, (runs.words(status), rehearsal_words(status, runs))))
+    return rehearsal_words(status, runs)
+
+
+def failed_rehearsal(status: JobStatus) -> bool:
+    """Whether a rehearsal has not gone well, however its job ended."""
+    words = shown(status)
+    if not words:
+        return False
+    from neuronctl.tracking.rehearsal import FAILED
+
+    return words.startswith(FAILED)

@@ -200,6 +200,22 @@ def test_after_that_is_interrupted_is_told(run: Run, fake_slurm: FakeSlurm, job:
     assert words in " ".join(run("why", "4711").stdout.split())
 
 
+@pytest.mark.parametrize("how", ["--wait", "--follow"])
+def test_a_rehearsal_that_failed_is_no_good_end(
+    run: Run, fake_slurm: FakeSlurm, job: Path, how: str
+) -> None:
+    """Its job has completed: its program ended with 0 after TERM."""
+    (job / "job.yaml").write_text(JOB + "until-done: true\nrehearse: true\n")
+    text = "1 begin 9 n a 0 0\n1 rehearsal 9 300\n1 asked 99 TERM\n1 end 103 0 finished moved 94\n"
+    (job / "train_4711.runs").write_text(text)
+    ends(fake_slurm)
+    words = "rehearsal failed: the program ended with 0 after TERM, as if all were done"
+    assert words in run("submit", "-f", "job.yaml", how, code=1).stderr
+    assert f"job 4711: {words}" in run("wait", "4711", code=1).stdout
+    assert "login: after" not in run("status", "4711").stdout
+    assert lines(job, "after") == []
+
+
 def test_of_an_array_it_waits_for_all(run: Run, fake_slurm: FakeSlurm, job: Path) -> None:
     run("submit", "-f", "job.yaml", "-a", "0-1")
     here = os.getcwd()

@@ -201,7 +201,16 @@ def test_what_a_rehearsal_has_shown(tmp_path: Path) -> None:
             "run 2 did not resume: it ended with exit code 1",
         ),
         ("1 saved moved 104", "3 failed moved 104", "failed in run 1, exit code 3, before it was"),
-        ("1 saved moved 104", "0 finished moved 9", "ended with 0 before it was asked to save"),
+        (
+            "1 asked 1100 TERM\n1 end 1104 1 saved",
+            "1 end 1104 0 finished",
+            "ended with 0 before it was asked to save",
+        ),
+        (
+            "1 asked 1100 TERM\n1 end 1104 1 saved",
+            "1 asked 1100 TERM\n1 end 1104 0 finished",
+            "the program ended with 0 after TERM, as if all were done; after saving, end",
+        ),
         ("1 saved moved 104", "1 saved still 104", "x.pt did not change in run 1"),
         ("1 saved moved 104", "- lost still 104", "run 1 was cut off (lost): rehearse again"),
         ("1 rehearsal 1000 300", "1 something 1000", ""),

@@ -446,6 +446,57 @@ def test_a_chain_goes_on_where_what_submits_its_next_run_was_killed(tmp_path: Pa
     assert chained(tmp_path, f"{begun}1 next 1000 8\n", names, killed) == []
 
 
+NODES = """\
+scontrol() {
+    [ "$2" != hostnames ] || { tr , '\\n' <<<"$3"; return; }
+    printf '   %s\\n' "ReqNodeList=$REQUIRED ExcNodeList=$EXCLUDED" "Features=$FEATURES DelayBoot=0"
+}
+sinfo() { printf '%s\\n' 'n1 a100,ib' 'n2 h100,ib' 'n3 h100' 'n3 h100'; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("required", "excluded", "features", "avoided"),
+    [
+        ("(null)", "(null)", "(null)", "n1"),
+        ("n1", "(null)", "(null)", ""),
+        ("n2", "(null)", "(null)", "n1"),
+        ("(null)", "n2", "(null)", "n1"),
+        ("(null)", "n2,n3", "(null)", ""),
+        ("(null)", "(null)", "a100", ""),
+        ("(null)", "(null)", "ib", "n1"),
+        ("(null)", "(null)", "h100&ib", "n1"),
+        ("(null)", "n2", "h100&ib", ""),
+        ("(null)", "n2", "a100|h100", "n1"),
+        ("(null)", "(null)", "[a100|h100]", ""),
+        ("(null)", "(null)", "h100*1&ib*1", ""),
+    ],
+)
+def test_a_node_that_failed_is_left_out_if_the_job_may_have_others(
+    required: str, excluded: str, features: str, avoided: str, tmp_path: Path
+) -> None:
+    """Slurm would hold the job for ever otherwise: the job's own -w, -x, and -C count."""
+    functions = functions_of(
+        render_job(plan_of(until_done=True)),
+        *("says_avoided", "avoided", "suitable", "of_job", "hosts", "to_exclude"),
+    )
+    noted, own = tmp_path / "runs", excluded.replace("(null)", "")
+    noted.write_text("1 avoid 1000 n1\n")
+    job = {"REQUIRED": required, "EXCLUDED": excluded, "FEATURES": features}
+    job.update(
+        SLURM_JOB_PARTITION="gpu",
+        SLURM_JOB_NUM_NODES="1",
+        SLURM_JOB_ID="7",
+        PATH=os.environ["PATH"],
+    )
+    text = f"{functions}\n{NODES}run=1 runs_file={noted}; to_exclude; says_avoided n1"
+    argv = ["bash", "-uc", text]
+    ran = subprocess.run(argv, env=job, stdout=subprocess.PIPE, text=True, check=True)
+    *exclude, said = ran.stdout.splitlines()
+    assert exclude == ([",".join(filter(None, (own, avoided)))] if avoided else [])
+    assert f"n1 is {'' if avoided else 'not '}left out of" in said
+
+
 KILLS = """\
 #!/bin/sh
 echo ran >>ran

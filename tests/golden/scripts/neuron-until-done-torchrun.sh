@@ -150,15 +150,41 @@ note_failed_nodes() {
     elif ! [ "${1-}" ] && ! node_failed; then
         return 0
     fi
-    [ -z "$nodes" ] || note avoid "$(paste -sd , <<<"$nodes")"
+    [ "$nodes" ] || return 0
+    note avoid "$(paste -sd , <<<"$nodes")"
+    says_avoided "$nodes"
 }
-# Those that failed in any run, if Slurm has others enough.
+says_avoided() {
+    local node out
+    out=,$(avoided),
+    for node in $1; do
+        if [[ $out == *,$node,* ]]; then echo "run $run: $node is left out of all later runs"
+        else echo "run $run: $node is not left out of later runs: the job's partition, -w, -x, and -C leave too few other nodes"; fi
+    done
+}
+# Those that failed in any run, if the job has others enough: of its partition and with the features of its -C, without
+# those of its -x. What its -w names is part of each run.
 avoided() {
     local nodes left
     nodes=$(awk '$2 == "avoid" { print $4 }' "$runs_file" | tr , '\n' | sort -u)
+    [ -z "$nodes" ] || nodes=$(grep -vFx "$(hosts ReqNodeList)" <<<"$nodes")
     [ "$nodes" ] || return 0
-    left=$(sinfo -h -N -p "$SLURM_JOB_PARTITION" -o %N | sort -u | grep -cvFx "$nodes")
+    left=$(suitable | sort -u | grep -vFx "$(hosts ExcNodeList)" | grep -cvFx "$nodes")
     [ "$left" -lt "$SLURM_JOB_NUM_NODES" ] || paste -sd , <<<"$nodes"
+}
+# Where a -C counts nodes, has brackets, or both & and |, they are not known: none is listed.
+suitable() {
+    sinfo -h -N -p "$SLURM_JOB_PARTITION" -o '%N %f' | wanted=$(of_job Features) awk '
+        BEGIN { wanted = ENVIRON["wanted"]; any = wanted ~ /[|]/; count = split(wanted, words, /[&|,]/) }
+        wanted ~ /[][()*]/ || any && wanted ~ /[&,]/ { exit }
+        { has = 0; for (i in words) has += index("," $2 ",", "," words[i] ",") > 0 }
+        any ? has : has == count { print $1 }'
+}
+of_job() { scontrol show job "$SLURM_JOB_ID" | sed -nE -e "s/^ *(ReqNodeList=[^ ]* )?$1=([^ ]*).*/\2/" -e T -e 's/^[(]null[)]$//' -e p; }
+hosts() {
+    local list
+    list=$(of_job "$1")
+    [ -z "$list" ] || scontrol show hostnames "$list"
 }
 # Whether this run, which has not begun, has such a node, and has not been sent elsewhere before.
 is_avoided() {
@@ -172,9 +198,8 @@ to_exclude() {
     local more had
     more=$(avoided)
     [ "$more" ] || return 0
-    had=$(scontrol show job "$SLURM_JOB_ID" | sed -n 's/^ *ReqNodeList=.* ExcNodeList=//p')
-    [ "$had" = "(null)" ] || more=$had,$more
-    echo "$more"
+    had=$(of_job ExcNodeList)
+    echo "${had:+$had,}$more"
 }
 start_elsewhere() {
     local nodes

@@ -306,6 +306,8 @@ SIGNALS = (
     *("URG", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "XCPU", "CHLD", "PIPE"),
 )
 """The signals that sbatch accepts by name (Slurm 22.05, which was tried, lacks the last two)."""
+NEVER_HANDLED = ("KILL", "STOP")
+"""Those that no program can answer."""
 
 
 def split_signal(text: str) -> Tuple[str, str, str]:

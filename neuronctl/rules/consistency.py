@@ -406,12 +406,18 @@ def until_done(context: RuleContext) -> Iterator[Violation]:
             "--resume-with has no program to which its words could be added",
             "use $NEURONCTL_RUN in the shell text: it is 1 in the first run",
         )
-    before, limit = plan.until_done.before_end, plan.time_limit
-    if limit is not None and 0 <= limit <= before:
-        yield Violation(
-            f"the program is to save {before} s before the end, and a run has {limit} s",
-            f"use --signal TERM@{max(1, limit // 4)}, or a longer --time",
-        )
+    before, limit, signal = plan.until_done.before_end, plan.time_limit, plan.signal
+    problem, longer = "", ""
+    if signal is not None and signal.name in units.NEVER_HANDLED:
+        problem = f"the program is to save at {signal.name}, which no program can handle"
+    elif before <= 0:
+        problem = "the program is to save 0 s before the end, which leaves no time to save"
+    elif limit is not None and 0 <= limit <= before:
+        problem = f"the program is to save {before} s before the end, and a run has {limit} s"
+        longer = ", or a longer --time"
+    if problem:
+        seconds = 300 if limit is None or limit < 0 else max(1, min(300, limit // 4))
+        yield Violation(problem, f"use --signal TERM@{seconds}{longer}")
 
 
 @rule(WARNING, "NC345", "a library that answers the signal in its own way", "of_step")

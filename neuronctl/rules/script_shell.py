@@ -19,7 +19,7 @@ from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
 from neuronctl.rules.script_launches import meeting_places
 from neuronctl.rules.script_results import SHORT
 from neuronctl.rules.script_starts import replaced_by_srun
-from neuronctl.units import split_signal
+from neuronctl.units import NEVER_HANDLED, split_signal
 from neuronctl.users import login_name
 from neuronctl.words import counted
 
@@ -412,7 +412,7 @@ def no_trap(facts: ScriptFacts) -> Iterator[Violation]:
         return  # it is not known what stands behind one
     yield from _not_for_the_shell(facts)
     name, given = _signal(facts), facts.given("signal")
-    if name is None or given is None or name in ("CONT", "URG", "CHLD", "KILL", "STOP"):
+    if name is None or given is None or name in ("CONT", "URG", "CHLD", *NEVER_HANDLED):
         return
     if not facts.shell.traps(name) and not _may_trap(facts):
         yield Violation(

@@ -562,6 +562,19 @@ CASES: List[Case] = [
         ["to save 600 s before the end, and a run has 600 s", "--signal TERM@150"],
         {"until_done": True, "signal": "TERM@60", "time_limit": "10"},
     ),
+    (
+        "NC344",
+        {"until_done": True, "signal": "USR1@0", "time_limit": "10"},
+        ["to save 0 s before the end, which leaves no time", "--signal TERM@150"],
+        {"until_done": True, "signal": "USR1@1", "time_limit": "10"},
+    ),
+    (
+        "NC344",
+        {"until_done": True, "signal": "KILL@30"},
+        ["at KILL, which no program can handle", "--signal TERM@300"],
+        {"until_done": True, "signal": "INT@30"},
+    ),
+    ("NC344", {"until_done": True, "signal": "19@30"}, ["at STOP"], {"signal": "KILL@30"}),
     ("NC344", {"checkpoint": "x"}, ["add --until-done or --stall"], {"stall": "5m"}),
     (
         "NC346",

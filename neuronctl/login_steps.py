@@ -81,15 +81,17 @@ def run_before(draft: RecordDraft) -> None:
 
 
 def run_after(record: JobRecord, tell: Optional[Callable[[str], None]] = None) -> int:
-    """Run what follows a job that has ended well, unless that has begun: its own exit code, or 0.
+    """Run what follows a job that has ended well; where that has begun already, wait for its end.
 
-    The code is that of LoginStepError where it fails. tell: is told what is done. Raises
-    LoginStepInterruptedError.
+    The exit code: 0, or that of LoginStepError where it fails, has failed, or its end is not known.
+    tell: is told what is done. Raises LoginStepInterruptedError.
     """
     text = record.login_after
-    if not text or after_step(record) is not None:
+    if not text:
         return 0
     say = tell or (lambda told: None)
+    if after_step(record) is not None:
+        return _wait_for_after(record, say)
     if MASK in text:
         lines = f"'neuronctl show {record.job_id}' has its lines"
         say(f"{AFTER} is not run: a secret in it was masked in the job's record; {lines}")
@@ -98,7 +100,7 @@ def run_after(record: JobRecord, tell: Optional[Callable[[str], None]] = None) -
     try:
         draft = record.draft
         if not create_private(_path(record), _json(begun)):
-            return 0
+            return _wait_for_after(record, say)
     except OSError as error:
         say(f"{AFTER} is not run: {_path(record)} cannot be written: {error.strerror}")
         return LoginStepError.exit_code
@@ -122,6 +124,27 @@ def run_after(record: JobRecord, tell: Optional[Callable[[str], None]] = None) -
         say(after_words(record))
         return LoginStepError.exit_code
     return 0
+
+
+def _wait_for_after(record: JobRecord, say: Callable[[str], None]) -> int:
+    """Wait for the step that another process has begun, and say how it ended, if not well."""
+    step, tries = after_step(record), 10
+    while step is not None and step.begun_at == 0 and tries:  # perhaps just being written
+        time.sleep(_PAUSE)
+        step, tries = after_step(record), tries - 1
+    if step is not None and step.goes_on:
+        say(after_words(record))
+    while step is not None and step.goes_on:
+        time.sleep(_PAUSE)
+        step = after_step(record)
+    words = after_words(record)
+    if words:
+        say(words)
+    return LoginStepError.exit_code if words else 0
+
+
+_PAUSE = 0.2
+"""Seconds between two looks at a step that another process runs."""
 
 
 def after_step(record: JobRecord) -> Optional[AfterStep]:

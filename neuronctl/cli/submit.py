@@ -85,6 +85,7 @@ def command(
             template=template,
             with_ids=with_ids,
             find_job=True,
+            only_shown=mode.dry_run and not mode.as_json,  # with JSON, it makes a plan to submit
             tell=notify,
         )
     keep = functools.partial(kept_plan.keep, template=template, catalog_file=catalog)

@@ -126,6 +126,7 @@ def plan_job(
     submit_dir: str = "",
     with_ids: Callable[[str], str] = str,
     find_job: bool = False,
+    only_shown: bool = False,
     tell: Optional[Callable[[str], None]] = None,
 ) -> PlannedJob:
     """Plan a job from options, a job file and the user's configuration, in this order of weight.
@@ -134,8 +135,8 @@ def plan_job(
     the user's configuration, which it includes. ask_slurm: whether ``-p auto`` and the judgement go
     by what Slurm says now, and not by the catalog alone. template, submit_dir: as in PlannedJob.
     with_ids: makes ids of the names of jobs in a dependency. find_job: whether it
-    is that of job.yaml in the current directory where no job is named. tell: hears which files are
-    used that nobody has named.
+    is that of job.yaml in the current directory where no job is named. only_shown: whether nothing
+    can come of it, as without ask_slurm. tell: hears which files are used that nobody has named.
     """
     layers = []
     if job_file is not None:
@@ -147,7 +148,7 @@ def plan_job(
 
         own = own_job_file()
         if own is not None:
-            if ask_slurm:  # otherwise it is only shown
+            if ask_slurm and not only_shown:
                 refuse_login(own, "submit")
             if tell is not None:
                 tell(f"using {JOB_FILE}")

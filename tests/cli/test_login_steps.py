@@ -93,6 +93,8 @@ def test_a_file_that_was_only_found_runs_nothing(
     assert "neuronctl submit -f job.yaml" in result.stderr
     assert lines(job, "before") == [] and fake_slurm.calls("sbatch") == []
     assert "this machine runs" in run("generate").stderr
+    assert "this machine runs" in run("submit", "--dry-run").stderr
+    run("submit", "--dry-run", "--json", code=3)  # which makes a plan that can be submitted
 
 
 def test_after_runs_once_and_is_recorded(run: Run, fake_slurm: FakeSlurm, job: Path) -> None:
@@ -145,9 +147,10 @@ def test_after_that_fails_is_told(run: Run, fake_slurm: FakeSlurm, job: Path) ->
     run("submit", "-f", "job.yaml")
     ends(fake_slurm)
     words = "login: after failed with exit code 5; its lines: neuronctl show 4711"
-    assert words in run("wait", "4711", code=10).stderr
+    result = run("wait", "4711", code=10)
+    assert words in result.stderr
     assert words in " ".join(run("why", "4711").stdout.split())
-    assert run("wait", "4711").stderr == ""
+    assert run("wait", "4711", code=10).stderr.split(":", 1)[1].strip() == words
 
 
 def test_after_that_was_cut_off_is_told(run: Run, fake_slurm: FakeSlurm, job: Path) -> None:
@@ -157,7 +160,7 @@ def test_after_that_was_cut_off_is_told(run: Run, fake_slurm: FakeSlurm, job: Pa
     run("wait", "4711", code=None)
     told = " ".join(run("why", "4711").stdout.split())
     assert "and its end is not known; its lines: neuronctl show 4711" in told
-    run("wait", "4711")
+    assert "and its end is not known" in run("wait", "4711", code=10).stderr
     assert lines(job, "after") == []
 
 
@@ -214,6 +217,19 @@ def test_a_rehearsal_that_failed_is_no_good_end(
     assert f"job 4711: {words}" in run("wait", "4711", code=1).stdout
     assert "login: after" not in run("status", "4711").stdout
     assert lines(job, "after") == []
+
+
+def test_a_second_wait_waits_for_after_too(run: Run, fake_slurm: FakeSlurm, job: Path) -> None:
+    (job / "job.yaml").write_text(JOB.replace("sleep 0.5", "until [ -e go ]; do sleep 0.1; done"))
+    run("submit", "-f", "job.yaml")
+    ends(fake_slurm)
+    command = [sys.executable, "-m", "neuronctl", "wait", "4711"]
+    both = [subprocess.Popen(command, cwd=job, stderr=subprocess.PIPE, text=True) for _ in "ab"]
+    first = [process.stderr.readline() for process in both if process.stderr is not None]
+    (job / "go").touch()
+    assert [process.communicate() and process.returncode for process in both] == [0, 0]
+    assert sum("login: after has been running since" in line for line in first) == 1
+    assert lines(job, "after") == ["sent"]
 
 
 def test_of_an_array_it_waits_for_all(run: Run, fake_slurm: FakeSlurm, job: Path) -> None:

@@ -115,7 +115,8 @@ def _kind_of_word(word: str, before: str, name: str) -> int:
 
 # ------------------------------------------------------------------------------- values
 
-_REFERENCE = r"\$(?:\w+|\{\w+(?::?[-?+]?|:?\?[^}]*)?\})"
+# $17a1… is no parameter of a script, but a key behind a "$" that is too much.
+_REFERENCE = r"\$(?:(?!\d[0-9a-fA-F]{31})\w+|\{\w+(?::?[-?+]?|:?\?[^}]*)?\})"
 _COMMAND = ("$(", '"$(', "`", '"`')
 _FLAGS = frozenset(
     """

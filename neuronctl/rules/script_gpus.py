@@ -7,12 +7,12 @@ from typing import Iterator, List, Mapping, Tuple
 
 from neuronctl.batchscript.launches import PYTHON, Launch
 from neuronctl.batchscript.model import GivenOption
-from neuronctl.launch.launchers import ALL
+from neuronctl.launch.launchers import ALL, ONE
 from neuronctl.planning import JobPlan
 from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
-from neuronctl.rules.script_launches import is_own_program, is_trifle, takes_several
+from neuronctl.rules.script_launches import ITS_GPUS, is_own_program, is_trifle, takes_several
 from neuronctl.rules.script_results import SHORT
 from neuronctl.rules.script_starts import ONLY_PREPARES, replaced_by_srun
 from neuronctl.words import counted
@@ -70,6 +70,10 @@ def idle_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     yield from known
     if known or plan.gpus_per_node * plan.nodes < 2:
         return
+    alone = [*_uncounted(facts, plan)]
+    yield from alone
+    if alone:
+        return
     gpus = plan.gpus_per_node * plan.nodes
     starts = [launch for launch in facts.launches if launch.is_launcher or launch.kind == PYTHON]
     # Several side by side, or one after the other with its share each, are another matter; so is
@@ -109,6 +113,42 @@ def idle_gpus(facts: ScriptFacts) -> Iterator[Violation]:
             return
 
 
+_OWN_CHOICE = re.compile("CUDA_VISIBLE_DEVICES=|PET_|NPROC_PER_NODE=")
+
+
+def _uncounted(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
+    """A launcher without a number of processes, which then starts one, in a job of several GPUs."""
+    gpus = plan.gpus_per_node
+    if gpus < 2 or not facts.fixed_nodes or _OWN_CHOICE.search(facts.whole_text):
+        return
+    several = [run for run in facts.every_launch if run.is_launcher and not run.is_srun]
+    if any(run.has(*run.launcher.counts) or not run.certain for run in several):
+        return
+    for start in facts.starts:
+        launch = start.launch
+        one = launch.launcher.uncounted == ONE and launch.launcher.starts_processes()
+        if not one or (start.nodes, start.each) != (plan.nodes, 1) or launch.has("help", "h"):
+            continue
+        if launch.command.background or launch.command.captured:
+            return
+        if any(run.has(*ITS_GPUS) or not run.certain for run in start.outer):
+            return
+        if any(map(takes_several, launch.below())):
+            return
+        option = launch.launcher.processes_per_node[0]
+        option = "--" + option.lstrip("-").replace("_", "-")
+        idle = gpus - 1
+        yield Violation(
+            f"without {option}, {launch.kind} starts 1 process"
+            f"{' on each node' if plan.nodes > 1 else ''}: {idle} of {counted(gpus, 'GPU')} "
+            f"stay{'s' * (idle == 1)} idle",
+            f"write {option}={gpus}",
+            place=launch.place,
+            severity=WARNING,
+        )
+        return
+
+
 def _programs(facts: ScriptFacts) -> List[Start]:
     """The programs that do the work of a script; none where some are not known."""
     unknown = any(command.words and not command.name for command in facts.shell.commands)
@@ -131,8 +171,9 @@ def _unused(facts: ScriptFacts, gpus: int) -> Iterator[Violation]:
     for assigned in facts.shell.assignments:
         hides = assigned.word.value in _HIDES_ALL.get(assigned.name, ())
         again = len(facts.shell.assigned(assigned.name)) > 1
-        anew = assigned.name == "CUDA_VISIBLE_DEVICES" and replaced_by_srun(facts, assigned)
-        if hides and assigned.exported and assigned.sure and not (again or anew):
+        if assigned.name == "CUDA_VISIBLE_DEVICES" and hides and not again:
+            hides = not replaced_by_srun(facts, assigned)
+        if hides and assigned.exported and assigned.sure and not again:
             yield Violation(
                 f"{told}, and {assigned.name}={assigned.word.raw} hides them from every program",
                 "remove the line, or request no GPU",

@@ -653,6 +653,7 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
         return
     if facts.uses_launcher:
         yield from _launcher_once(facts, plan)
+        yield from _nodes_left_out(facts, plan)
         return
     programs = [
         start.launch
@@ -772,6 +773,44 @@ def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
             place=launch.place,
             severity=ERROR if waits and rank is None and launch.command.sure else None,
         )
+
+
+_SPREADS = "map_by rank_by bynode npernode pernode N ppn perhost rankfile rf distribution host H"
+
+
+def _nodes_left_out(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
+    """An mpirun of fewer processes than would reach the last node: it fills one after the other."""
+    each = digits(facts.header.value("ntasks-per-node"))
+    if plan.nodes < 2 or not facts.fixed_nodes or not each or facts.has("ntasks"):
+        return
+    unknown = any(command.words and not command.name for command in facts.shell.commands)
+    runs = [launch for launch in facts.launches if launch.is_launcher or not launch.certain]
+    most = 0
+    for launch in runs:
+        count = launch.count(*launch.launcher.processes)
+        fills = launch.launcher.uncounted == ALL and not (launch.is_srun or launch.launcher.ssh)
+        if not (fills and launch.certain and count) or launch.command.background or unknown:
+            return
+        if launch.has(*_SPREADS.split(), *launch.launcher.places) or launch.command.looped:
+            return
+        most = max(most, count)
+    nodes = -(-most // each)
+    if not most or nodes >= plan.nodes:
+        return
+    if plan.gpus_per_node and any(is_own_program(run) for top in runs for run in top.below()):
+        return  # NC625 has its say
+    for launch in runs:
+        if launch.count(*launch.launcher.processes) == most:
+            idle = plan.nodes - nodes
+            yield Violation(
+                f"{launch.kind} starts {counted(most, 'process')}, and {counted(each, 'task')} fit "
+                f"a node: {idle} of the job's {plan.nodes} nodes {'do' if idle > 1 else 'does'} "
+                "nothing",
+                f"request --nodes={nodes}, start {plan.nodes * each}, or spread them: --map-by "
+                "node (Open MPI)",
+                place=launch.place,
+            )
+            return
 
 
 def _for_one_node(start: Start) -> bool:

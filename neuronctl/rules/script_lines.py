@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from difflib import get_close_matches as close_matches
 from itertools import accumulate, islice
@@ -264,6 +265,7 @@ def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _cancels_itself(facts)
     yield from _ends_well(facts)
     yield from _cut_off(facts)
+    yield from _code_of_echo(facts)
     if re.search(r"pipefail|PIPESTATUS", facts.text):
         return
     strict = facts.shell.errexit or re.search(r"\s-[a-z]*e[a-z]*$", facts.header.shebang)
@@ -292,7 +294,18 @@ def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
 def _thrown_away(facts: ScriptFacts) -> Iterator[Violation]:
     """The program's failure, of which ``|| true`` or ``exit 0`` makes a success."""
     commands = [command for command in facts.shell.commands if not command.captured]
-    works = {id(run.command) for run in facts.launches if run.works and run.command.sure}
+    functions = {*re.findall(r"(?m)^[ \t]*(?:function[ \t]+)?([\w-]+)[ \t]*\(\)", facts.text)}
+    prepares = ONLY_PREPARES | SHORT | functions
+    others = {
+        id(run.command)
+        for run in facts.launches
+        if run.kind == PROGRAM and run.name not in prepares and not _says(run.command)
+    }
+    works = {
+        id(run.command)
+        for run in facts.launches
+        if (run.works or id(run.command) in others) and run.command.sure
+    }
     at = max(
         (at for at, command in enumerate(commands) if id(command) in works), default=len(commands)
     )
@@ -317,12 +330,23 @@ def _thrown_away(facts: ScriptFacts) -> Iterator[Violation]:
             f"the job ends as {ends}: {hides} hides its exit code",
             "remove it: the script ends with the exit code of its last command",
             place=beside.place if forgives else last.place,
+            severity=NOTE if id(command) in others else None,
         )
 
 
 _LOOKS_BACK = re.compile(
     r"\|\||&&|\$\?|PIPESTATUS|\btrap\b|\bwait -n|^\s*(if|while|until|!) ", re.M
 )
+
+
+def _without_what_is_said(lines: Sequence[str]) -> str:
+    """The lines without those that only tell the exit code, or keep it for that."""
+    says = re.compile(r"[ \t]*(echo|printf)\b[^;&|]*")
+    rest = [line for line in lines if "$?" not in line or not says.fullmatch(line)]
+    keeps = [re.fullmatch(r"[ \t]*(\w+)=\$\?[ \t]*", line) for line in rest]
+    others = (line for line, kept in zip(rest, keeps) if not kept and not says.fullmatch(line))
+    used = {*re.findall(r"\w+", "\n".join(others))}
+    return "\n".join(line for line, kept in zip(rest, keeps) if kept is None or kept[1] in used)
 
 
 def _only_says(facts: ScriptFacts) -> Iterator[Violation]:
@@ -340,7 +364,7 @@ def _only_says(facts: ScriptFacts) -> Iterator[Violation]:
     run = next((run for run in facts.launches if run.command is command), None)
     if run is None or not (run.works or (run.kind == PROGRAM and run.name not in prepares)):
         return
-    text = "\n".join(facts.lines[command.place.line - 1 : rest[-1].place.line])
+    text = _without_what_is_said(facts.lines[command.place.line - 1 : rest[-1].place.line])
     if _LOOKS_BACK.search(text) or any(each.name == "exit" and each.arguments for each in rest):
         return
     name = run.word.basename or run.word.raw
@@ -404,6 +428,36 @@ def _forgiven(facts: ScriptFacts) -> Iterator[Violation]:
                 "hides its exit code",
                 "remove set +e; or keep the code: code=$?, and exit $code at the end",
                 place=command.place,
+            )
+            return
+
+
+_THEN = re.compile(r"(\s*\d?>>?\s*[^\s;&|]+)?[ \t]*(#[^\n]*)?[\n;]\s*")
+_TESTS_IT = re.compile(r"[ \t]*((?:if[ \t]+)?(?:\[\[?|\(\()[^#;\n]{0,99}?\$\?)")
+
+
+def _code_of_echo(facts: ScriptFacts) -> Iterator[Violation]:
+    """``$?`` behind an echo, whose exit code it is."""
+    offsets = [0, *accumulate(len(line) + 1 for line in facts.lines)]
+    asks = [
+        each.place
+        for each in facts.shell.commands
+        if any("$?" in word.raw and not word.raw.startswith("'") for word in each.words)
+    ]
+    asks += [each.place for each in facts.shell.assignments if "$?" in each.word.raw]
+    tests = ((number, _TESTS_IT.match(line)) for number, line in enumerate(facts.lines, 1))
+    asks += [SourceSpan(at, test.start(1) + 1, test.end() + 1) for at, test in tests if test]
+    asked = sorted((offsets[place.line - 1] + place.column - 1, place) for place in asks)
+    begins = [begin for begin, _ in asked]
+    for command in facts.shell.calls("echo", "printf") if asked else ():
+        end = max(offsets[word.place.line - 1] + word.place.end - 1 for word in command.words)
+        at = bisect_left(begins, end)
+        begin, place = asked[at] if at < len(asked) else (0, None)
+        if place and begin - end < 300 and _THEN.fullmatch(facts.text, end, begin):
+            yield Violation(
+                f"$? is the exit code of the {command.name} before it, and not of the program",
+                f"keep it first: code=$? before the {command.name}",
+                place=place,
             )
             return
 

@@ -269,7 +269,7 @@ def gpus_by_hand(facts: ScriptFacts) -> Iterator[Violation]:
     several = len({*before}) > 1  # each has its share
     asks = [command for command in facts.shell.calls("nvidia-smi", "rocm-smi") if command.captured]
     counted_here = bool(asks or re.search(r"SLURM_GPUS|SLURM_JOB_GPUS|device_count", facts.text))
-    for variable in found:
+    for variable in found[:50]:
         if replaced_by_srun(facts, variable):
             continue
         highest = _highest(facts, variable)
@@ -616,6 +616,7 @@ _PLACEHOLDER = re.compile(
 
 @script_rule(WARNING, "NC640", "secret in the script")
 def secrets(facts: ScriptFacts) -> Iterator[Violation]:
+    yield from _traced(facts)
     told = "anybody who reads the file, the job's record or 'scontrol show job' has it"
     hint = (
         "export it in the shell from which you submit, or read it from a file that is yours alone"
@@ -663,6 +664,34 @@ def secrets(facts: ScriptFacts) -> Iterator[Violation]:
         if place.line not in lines:
             lines.add(place.line)
             yield Violation(f"this looks like a secret: {told}", hint, place=place)
+
+
+_ENV = re.compile(r"[\"']?(.*/)?\.env(\.\w+)?[\"']?")
+
+
+def _traced(facts: ScriptFacts) -> Iterator[Violation]:
+    """A file of secrets that bash reads while it writes all that it does into the log."""
+    since = 1 if re.search(r"\s-[a-z]*x", facts.header.shebang) else 0
+    for command in facts.shell.commands:
+        words = [word.raw for word in command.words[1:]]
+        line = facts.lines[command.place.line - 1]
+        reads = command.name in ("source", ".") and any(map(_ENV.fullmatch, words[:1]))
+        if command.name == "set":
+            switches = " ".join(words)
+            if re.search(r"\+[a-z]*x|\+o xtrace", switches):
+                since = 0
+            elif command.sure and re.search(r"(^| )-[a-z]*x|-[a-z]*o xtrace", switches):
+                since = command.place.line
+        elif command.captured and re.match(r"\s*(export|eval|declare)\b", line):
+            reads = any(map(_ENV.fullmatch, words))
+        if since and reads:
+            yield Violation(
+                f"set -x (line {since}) writes each variable of .env, with its value, into the "
+                "job's log",
+                "write set +x before it, and set -x behind it",
+                place=command.place,
+            )
+            return
 
 
 @script_rule(WARNING, "NC641", "set -e ends a trapped wait")
@@ -877,6 +906,22 @@ def syntax(facts: ScriptFacts) -> Iterator[Violation]:
             and (_IN_CAPITALS.fullmatch(value) or _NOBODYS.fullmatch(value))
         ):
             open_ones = [value]
+        if given.source == SCRIPT and not value and by_name:  # tried with Slurm 22.05
+            yield Violation(
+                f"nobody has filled in --{given.name}=: Slurm refuses the job"
+                + (", where it keeps accounts" if given.name != "partition" else ""),
+                "write the value behind it, or remove the line",
+                place=given.place,
+                severity=ERROR if given.name == "partition" else WARNING,
+            )
+        most = value.partition("%")[2] if given.name == "array" else ""
+        if given.source == SCRIPT and re.fullmatch(r"[A-Za-z_]\w*", most):
+            yield Violation(
+                f"nobody has filled in %{most} of --array={value}: Slurm takes it for no limit",
+                "write how many tasks may run at once, as in %4, or remove it",
+                place=given.value_place,
+                severity=WARNING,
+            )
         if given.source == SCRIPT and open_ones and (log or open_ones[0] == given.value):
             fails = log or by_name
             yield Violation(

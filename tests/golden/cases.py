@@ -216,7 +216,7 @@ CASES: Dict[str, List[str]] = {
     "neuron-body-signal.sh": [*ONE_GPU, "--signal", "USR1@60", "--body", "body.sh"],
     "neuron-none-mpi.sh": [
         *["generate", "-p", "cpu", "-N", "2", "--ntasks-per-node", "8", "-t", "30"],
-        *["--field", "phys", "--appl", "in_house", "mpirun", "-n", "2", "./solver"],
+        *["--field", "phys", "--appl", "in_house", "mpirun", "-n", "16", "./solver"],
     ],
     "neuron-requeue-signal-srun.sh": [
         *[*TWO_NODES, *PYTORCH, "--launcher", "srun"],

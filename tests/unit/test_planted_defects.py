@@ -501,10 +501,63 @@ DEFECTS += [
     ("NC660", GPU, "NGPU=2\nA=$((64 / $NGPU))\nB=$((A / $NGPUS))@@\npython t.py $A $B"),
 ]
 
+FOUR = "#SBATCH -p gpu --gres=gpu:4 -N 1"
+MPI = "#SBATCH -p cpu -N 2 --ntasks-per-node=3"
+KEY = "17a0123456789abcdef0123456789abcdef01234"
+DEFECTS += [
+    ("NC625", FOUR, "torchrun t.py@@"),
+    ("NC625", FOUR, "torchrun --standalone --nnodes=1 -m pkg.train@@"),
+    ("NC625", FOUR, "python -m torch.distributed.run t.py@@"),
+    ("NC625", ONE_EACH, "srun torchrun --nnodes=3 --rdzv-backend=c10d --rdzv-endpoint=$H:1 t.py@@"),
+    ("NC643", "#SBATCH --gres=gpu:1\n#SBATCH --partition=@@", RUN),
+    ("NC643", f"{GPU}\n#SBATCH --account=@@", RUN),
+    ("NC643", f"{GPU}\n#SBATCH --qos=@@", RUN),
+    ("NC643", f"{GPU}\n#SBATCH --array=0-9%TASKS@@", "python t.py $SLURM_ARRAY_TASK_ID"),
+    ("NC640", GPU, "set -x\nexport $(grep -v '^#' .env | xargs)@@\npython t.py"),
+    ("NC640", GPU, "set -euxo pipefail\nsource $HOME/run/.env@@\npython t.py"),
+    ("NC640", GPU, "set -o xtrace\nset -a\n. ./.env@@\npython t.py"),
+    ("NC640", GPU, f"WANDB_API_KEY=${KEY}@@\npython t.py"),
+    ("NC624", MPI, "mpirun -np 2 ./x@@"),
+    ("NC624", MPI, "mpirun -np 1 ./x\nmpirun -np 3 ./x@@"),
+    ("NC646", GPU, 'python t.py\necho ""\necho "Exit code: $?"@@\necho end'),
+    ("NC646", GPU, "python t.py\necho done # with it\ncode=$?@@\nexit $code"),
+    ("NC646", GPU, "python t.py\necho done >> log; exit $?@@"),
+    ("NC646", GPU, "python t.py\necho done\nif [ $? -ne 0 ]; then@@\n  exit 1\nfi"),
+    ("NC646", GPU, "perun monitor t.py\nexit 0@@"),
+    ("NC646", GPU, 'python t.py\ncode=$?\necho "code: $code" >> log@@'),
+    ("NC646", GPU, 'python t.py\necho "code: $?"@@'),
+]
+
 # (code that must not be found, directives, commands): right, and almost one of the above.
 RIGHT: List[Tuple[str, str, str]] = [
     ("NC612", "#SBATCH -p cpu -N 1 -n 64 --mem-per-cpu=1", "srun ./x"),
     ("NC612", f"{GPU} -t 5", "python train.py"),
+    ("NC625", FOUR, "torchrun --nproc_per_node=$N t.py"),
+    ("NC625", FOUR, "torchrun $OPTIONS t.py"),
+    ("NC625", FOUR, "CUDA_VISIBLE_DEVICES=0 torchrun t.py"),
+    ("NC625", FOUR, "export PET_NPROC_PER_NODE=4\ntorchrun t.py"),
+    ("NC625", FOUR, "accelerate launch t.py"),  # of itself, one for each GPU
+    ("NC625", FOUR, "torchrun a.py\ntorchrun --nproc_per_node=4 t.py"),
+    ("NC625", FOUR, "torchrun a.py &\ntorchrun b.py &\nwait"),
+    ("NC625", FOUR, "torchrun t.py --num_gpus 4"),
+    ("NC625", GPU, "torchrun t.py"),
+    ("NC643", f"{GPU}\n#SBATCH --comment=\n#SBATCH --constraint=", RUN),
+    ("NC643", f"{GPU}\n#SBATCH --array=0-9%4", "python t.py $SLURM_ARRAY_TASK_ID"),
+    ("NC640", GPU, "export $(grep -v '^#' .env | xargs)\nset -x\npython t.py"),
+    ("NC640", GPU, "set -x\nset +x\nsource .env\npython t.py"),
+    ("NC640", GPU, "set -x\nsource .venv/bin/activate\nls .env\npython t.py"),
+    ("NC640", GPU, "WANDB_API_KEY=$1\npython t.py --token=$2"),
+    ("NC640", GPU, "WANDB_API_KEY=$a0123456789abcdef0123456789abcdef\npython t.py"),
+    ("NC624", MPI, "mpirun -np 4 ./x"),
+    ("NC624", MPI, "mpirun -np 2 --map-by node ./x"),
+    ("NC624", MPI, "mpirun -np 1 ./x\nmpirun -np 6 ./x"),
+    ("NC624", MPI, "mpirun -np 3 ./x &\nmpirun -np 3 ./y &\nwait"),
+    ("NC624", f"{MPI} -n 2", "mpirun -np 2 ./x"),
+    ("NC646", GPU, 'python t.py\ncode=$?\necho "code: $code"\nexit $code'),
+    ("NC646", GPU, "echo start\npython t.py\nexit $?"),
+    ("NC646", GPU, "python t.py\necho 'print $?'\npython u.py"),
+    ("NC646", GPU, "python t.py\necho end\ntest -f out\nexit $?"),
+    ("NC646", GPU, "f() {\n  python t.py\n}\nf\nexit $?"),
     ("NC633", GPUS, "export CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7\nsrun python t.py"),
     ("NC633", GPUS, "CUDA_VISIBLE_DEVICES=7 srun python t.py\npython u.py"),
     ("NC625", GPU, f"export CUDA_VISIBLE_DEVICES=-1\n{RUN}"),
@@ -1167,6 +1220,16 @@ def test_a_number_of_nodes_that_may_be_one(nodes: str, severity: str, small: Cat
         ),
         (f"{GPUS} -n 1", "srun ./x", "remove one of the two, or write --ntasks=4"),
         (GPU, "python t.py\nkillall a", "even if python has failed"),
+        (
+            FOUR,
+            "torchrun t.py",
+            "starts 1 process: 3 of 4 GPUs stay idle; write --nproc-per-node=4",
+        ),
+        (
+            MPI,
+            "mpirun -np 2 ./x",
+            "1 of the job's 2 nodes does nothing; request --nodes=1, start 6",
+        ),
     ],
 )
 def test_what_is_said(directives: str, commands: str, said: str, small: Catalog) -> None:

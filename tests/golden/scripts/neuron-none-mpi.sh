@@ -14,7 +14,7 @@ job() {
     export PYTHONUNBUFFERED=1  # lines reach the log as printed
     check_node || exit 1       # programs, files, GPUs
     # mpirun starts once, on the first node.
-    exec mpirun -n 2 ./solver
+    exec mpirun -n 16 ./solver
 }
 
 # ---- Helpers, the same in every script of this kind: nothing below is yours. The last line starts job. ----

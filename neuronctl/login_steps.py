@@ -12,17 +12,26 @@ import json
 import os
 import signal
 import time
-from typing import Callable, List, Optional
+from typing import TYPE_CHECKING, Callable, List, Optional
 
-from neuronctl.errors import LoginStepError, LoginStepInterruptedError, RecordError, UsageError
+from neuronctl.errors import (
+    JobFileError,
+    LoginStepError,
+    LoginStepInterruptedError,
+    RecordError,
+    UsageError,
+)
 from neuronctl.files import create_private, read_private, write_private
 from neuronctl.from_json import NOT_RESTORED, restored
 from neuronctl.frozen import asdict, dataclass, replace
 from neuronctl.masking import MASK
 from neuronctl.paths import state_dir
 from neuronctl.records.job_record import JobRecord, RecordDraft
-from neuronctl.slurm.process import run_interactive
+from neuronctl.slurm.process import run, run_interactive
 from neuronctl.words import moment
+
+if TYPE_CHECKING:
+    from neuronctl.request.job import JobRequest
 
 BEFORE, AFTER = "login: before", "login: after"
 """What messages call them."""
@@ -56,6 +65,18 @@ class AfterStep:
             except ProcessLookupError:
                 return False
         return True
+
+
+def check_shell(request: JobRequest) -> None:
+    """Raise JobFileError where bash cannot read a step, which would else be seen after the job."""
+    for name, field in ((BEFORE, "login_before"), (AFTER, "login_after")):
+        text = getattr(request, field)
+        if text and MASK not in text:
+            read = run(["bash", "-n", "-c", text])
+            if read.returncode:
+                where = request.origin(field).where
+                said = read.stderr.partition("\n")[0].replace("bash: -c: ", "")
+                raise JobFileError(f"{where}: {name}: bash says of it: {said}")
 
 
 def run_before(draft: RecordDraft) -> None:

@@ -292,6 +292,11 @@ class _PlanBuilder:
         runs = 10 if request.max_runs is None else request.max_runs
         rehearses = None
         if request.rehearse:
+            if request.max_runs is not None and request.origin("max_runs").where == "--max-runs":
+                raise UsageError(
+                    f"--rehearse makes two runs, and --max-runs says {request.max_runs}",
+                    "leave one of them out",
+                )
             runs, rehearses = 2, before_end
             before_end = min(before_end, (time_limit or 0) // 2)
         hours = None if request.max_hours is None else int(float(request.max_hours) * 3600)

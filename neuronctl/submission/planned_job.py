@@ -161,6 +161,10 @@ def plan_job(
         named = any("use" in layer.values for layer in layers)
         layers = [recorded, *with_presets(layers, _defaults(tell).presets if named else {})]
     request = merged(layers, options)
+    if (request.login_before or request.login_after) and not interactive:
+        from neuronctl.login_steps import check_shell
+
+        check_shell(request)
     if words and request.script is None:
         raise UsageError(
             f"'{words[0]}' is an argument, and no program is named that would receive it",

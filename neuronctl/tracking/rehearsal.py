@@ -12,6 +12,7 @@ from neuronctl.files import open_regular
 from neuronctl.masking import Masker
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.runs import Run, Runs
+from neuronctl.words import counted
 
 _HEAD = 16 * 1024
 """Bytes of what a run has written that are looked at."""
@@ -56,6 +57,9 @@ def rehearsal_words(status: JobStatus, runs: Runs) -> str:
     shown += [f"run 2 wrote '{Masker().text(told)[:100]}'"] if told else []
     if request.get("resume_with"):
         parts.append(f"run 2 got {request['resume_with']}")
+    alike = not told and _alike(lines)
+    if alike:
+        parts.append(f"not known whether run 2 resumed: {alike}")
     parts.append(
         " and ".join(shown)
         or "nothing shows whether run 2 resumed: name what it saves with --checkpoint"
@@ -105,6 +109,14 @@ def _wrong(runs: Runs, checkpoint: str, lines: List[List[str]]) -> str:
     if unheard and not _resumed(lines) and again[: len(begun)] == begun[: len(again)]:
         return f"{unheard}, and nothing that run 2 wrote shows that it resumed {_from(first)}"
     return ""
+
+
+def _alike(lines: List[List[str]]) -> str:
+    """That all that run 2 wrote, which is little, run 1 had written; "" otherwise."""
+    begun, again = lines[:2]
+    if not again or len(again) >= _ALIKE or begun[: len(again)] != again:
+        return ""
+    return f"what it wrote, {counted(len(again), 'line')}, is what run 1 began with"
 
 
 _UNNAMED = "; if it saves by itself, name what it saves with --checkpoint"

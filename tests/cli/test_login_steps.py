@@ -80,6 +80,16 @@ def test_nothing_is_submitted_where_it_fails(run: Run, fake_slurm: FakeSlurm, jo
     assert lines(job, "before") == [] and fake_slurm.calls("sbatch") == []
 
 
+@pytest.mark.parametrize("argv", [["generate"], ["submit", "--dry-run"], ["submit"]])
+def test_what_bash_cannot_read_is_the_job_files_error(
+    run: Run, fake_slurm: FakeSlurm, job: Path, argv: List[str]
+) -> None:
+    (job / "job.yaml").write_text(JOB.replace("echo sent |", "echo (sent |"))
+    said = run(*argv, "-f", "job.yaml", code=3).stderr
+    assert "job.yaml:7: login: after: bash says of it: line 2: syntax error near" in said
+    assert lines(job, "before") == [] and fake_slurm.calls("sbatch") == []
+
+
 def test_a_refused_job_runs_nothing(run: Run, fake_slurm: FakeSlurm, job: Path) -> None:
     run("submit", "-f", "job.yaml", "--gpus-per-node", "99", code=4)
     assert lines(job, "before") == []

@@ -531,6 +531,9 @@ def test_a_rehearsal_has_two_short_runs() -> None:
     assert short.until_done is not None
     assert (short.time_limit, short.until_done.max_runs) == (300, 2)
     assert (short.until_done.before_end, short.until_done.rehearses) == (150, 300)
+    with pytest.raises(UsageError, match="--rehearse makes two runs, and --max-runs says 5"):
+        runs = {"max_runs": Origin(Source.ASKED, "--max-runs")}
+        plan_of(until_done=True, rehearse=True, max_runs=5, origins=runs)
     asked = {"time_limit": Origin(Source.ASKED, "--time")}
     own = plan_of(until_done=True, rehearse=True, time_limit="2", signal="TERM@200", origins=asked)
     assert own.until_done is not None

@@ -264,6 +264,13 @@ def test_a_rehearsal_of_what_dies_of_the_signal(tmp_path: Path) -> None:
     assert "TERM was heard" in rehearsed(tmp_path, heard, log="epoch 2\n", checkpoint="x.pt")
 
 
+def test_a_rehearsal_whose_runs_wrote_the_same_line(tmp_path: Path) -> None:
+    words = "not known whether run 2 resumed: what it wrote, 1 line, is what run 1 began with"
+    assert words in rehearsed(tmp_path, log="epoch 1\n", checkpoint="x.pt")
+    for log in ("epoch 2\n", "resuming\n", ""):
+        assert words not in rehearsed(tmp_path, log=log, checkpoint="x.pt")
+
+
 def test_a_requeue_is_its_own_scripts(tmp_path: Path) -> None:
     status = replace(recorded(tmp_path), state="PENDING", reason="BeginTime", submit=1104)
     (tmp_path / "7.runs").write_text("1 begin 1000 n1 a 0 0\n1 end 1104 1 saved moved 104\n")

@@ -110,6 +110,11 @@ def _parts(record: Optional[JobRecord], asked: JobId, number: int) -> Tuple[_Par
     """What one run has written to standard output's and to standard error's log."""
     from neuronctl.tracking.runs import runs_of
 
+    if record is not None and record.array is not None and asked.task is None:
+        raise UsageError(
+            f"job {asked} is an array, and each of its tasks has runs of its own",
+            f"name one: 'neuronctl logs --run {number} {asked}_N'",
+        )
     found = runs_of(record, asked.task)
     runs = () if found is None else found.runs
     if number > len(runs):

@@ -147,7 +147,7 @@ def _more_memory(status: JobStatus) -> str:
 
 def _earlier(status: JobStatus) -> Tuple[AccountingJob, ...]:
     """Earlier runs of a job that may have been requeued."""
-    if status.ended or status.source != "squeue" or status.id.tasks is not None:
+    if status.ended or status.source != "squeue" or status.id.tasks is not None or status.of_chain:
         return ()
     with contextlib.suppress(SlurmError):
         return earlier_runs(status, sacct([status.id], duplicates=True).jobs)

@@ -10,9 +10,9 @@ from neuronctl.slurm.job_states import PENDING, RUNNING, STATES
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import PartitionJob
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.tracking.runs import runs_of
+from neuronctl.tracking.runs import OWN_REQUEUES, runs_of
 from neuronctl.units import UNLIMITED
-from neuronctl.words import counted, duration, moment, verb
+from neuronctl.words import RUN_ENDED, counted, duration, moment, verb
 
 # Maximum seconds between the end of a run and its resubmission by a requeue.
 _REQUEUE_TAKES = 60
@@ -26,8 +26,8 @@ def running(evidence: JobEvidence) -> Diagnosis:
         what += ", with no time limit"
     elif status.time_limit is not None and status.elapsed is not None:
         what += f"; {duration(max(0, status.time_limit - status.elapsed))} left"
-    if evidence.earlier:
-        what += f"; {_earlier_words(evidence)}"
+    earlier = _earlier_words(evidence)
+    what += earlier and f"; {earlier}"
     found = search(evidence)
     if found is not None:
         line, sign = found
@@ -70,17 +70,26 @@ def waiting(evidence: JobEvidence) -> Diagnosis:
 
 def _earlier_words(evidence: JobEvidence) -> str:
     """How its last run ended: ``its previous run on gpu36 ended after 3 s: a node failed``."""
-    if not evidence.earlier:
+    status = evidence.status
+    noted = runs_of(status.record, status.id.task)
+    runs = [] if noted is None else list(noted.runs)
+    if status.state != PENDING and runs and runs[-1].seconds is None:
+        runs.pop()  # the one that goes on
+    ended = runs[-1] if runs and runs[-1].cause else None
+    count = len(runs) if status.of_chain else len(evidence.earlier)
+    if status.of_chain and ended is not None:
+        where, seconds, cause = ended.nodes, ended.seconds, RUN_ENDED.get(ended.cause, "")
+        state = ""
+    elif evidence.earlier:
+        last = evidence.earlier[0]
+        where, seconds, state = last.node_list, last.elapsed, f" ({last.state})"
+        cause = STATES[last.state].ending if last.state in STATES else ""
+        if last.state == "REQUEUED" and ended is not None and ended.cause in OWN_REQUEUES:
+            cause = f"{RUN_ENDED[ended.cause]}; requeued by its own script"
+    else:
         return ""
-    last = evidence.earlier[0]
-    where = f" on {last.node_list}" if last.node_list else ""
-    cause = STATES[last.state].ending if last.state in STATES else ""
-    runs = runs_of(evidence.status.record, evidence.status.id.task)
-    if last.state == "REQUEUED" and runs is not None and runs.runs and runs.runs[-1].cause:
-        cause = f"{runs.runs[-1].cause}, and requeued by its own script to go on"
-    cause = cause and f": {cause}"
-    words = f"its previous run{where} ended after {duration(last.elapsed)}{cause} ({last.state})"
-    count = len(evidence.earlier)
+    words = f"its previous run{where and f' on {where}'} ended after {duration(seconds)}"
+    words += f"{cause and f': {cause}'}{state}"
     return words if count == 1 else f"{words}; it ran {count} times before"
 
 

@@ -24,7 +24,7 @@ from neuronctl.rendering.preflight import (
 )
 from neuronctl.rendering.template_errors import refuse_what_vanishes, reported
 from neuronctl.shell import quote
-from neuronctl.words import duration
+from neuronctl.words import RUN_ENDED, duration
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./\[\]*^&|!?~()<>-]+\Z")
 
@@ -99,6 +99,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
         before=parts.before,
         runs_file=_runs_file(plan) if until_done else "",
         of_the_node=OF_THE_NODE,
+        run_ended=RUN_ENDED,
         checks=checked,
         looks=looks,
         measures=measures(plan, checked) if plan.measures else None,

@@ -56,12 +56,13 @@ _MOST = 999_999_999
 
 def whole_number(text: str, least: int = 1, *, strict: bool = False) -> int:
     """A number as C's strtol reads it, with nothing behind it; raises ValueError."""
-    match = re.fullmatch(r"[ \t\n\v\f\r]*\+?([0-9]{1,18})", text)
-    if match is None or int(match[1]) < least:
+    match = re.fullmatch(r"[ \t\n\v\f\r]*\+?0*([0-9]+)", text)
+    number = None if match is None else int(match[1][:19])  # more digits are too many anyway
+    if number is None or number < least:
         raise ValueError(f"'{text}' is not a whole number of at least {least}")
-    if strict and int(match[1]) > _MOST:
+    if number > (_MOST if strict else 10**18):
         raise ValueError(f"'{text}' is more than {_MOST}")
-    return int(match[1])
+    return number
 
 
 def count(text: str, strict: bool) -> int:

@@ -110,6 +110,11 @@ class JobStatus:
         """The file of standard error if it is separate, otherwise ``stdout``."""
         return self._log(err=True)
 
+    @property
+    def of_chain(self) -> bool:
+        """Whether it is a later run of a chain, which has the id of its first job."""
+        return self.job_id != self.id.job and self.id.task is None
+
     def _log(self, err: bool) -> Optional[str]:
         # Computed on demand: a table of a hundred jobs shows no paths.
         if self.record is None:

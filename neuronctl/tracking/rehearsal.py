@@ -12,7 +12,7 @@ from neuronctl.files import open_regular
 from neuronctl.masking import Masker
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.runs import Run, Runs
-from neuronctl.words import counted
+from neuronctl.words import RUN_ENDED, counted
 
 _HEAD = 16 * 1024
 """Bytes of what a run has written that are looked at."""
@@ -92,7 +92,8 @@ def _wrong(runs: Runs, checkpoint: str, lines: List[List[str]]) -> str:
                 f"{also}"
             )
         if run.cause not in ("saved", "finished", "limit"):
-            return f"run {run.number} was cut off ({run.cause}): rehearse again"
+            how = RUN_ENDED.get(run.cause, run.cause)
+            return f"run {run.number} was cut off ({how}): rehearse again"
         if checkpoint and not run.moved:
             return f"{checkpoint} did not change in run {run.number}"
     first = runs.runs[0]

@@ -70,7 +70,7 @@ class Runs:
         if self.runs and self.runs[-1].seconds is None and status.state != PENDING:
             used += status.elapsed or 0
         requeues, name = counted(number - 1, "requeue") if number > 1 else "", f"run {number}"
-        if status.job_id != status.id.job and status.id.task is None:  # a chain's
+        if status.of_chain:
             last = self.runs[-1].job_id if number == len(self.runs) and self.runs else None
             requeues, name = "", f"{name} as job {last or status.job_id}"
         over = "" if self.rehearses is not None else self.over
@@ -130,6 +130,9 @@ def mark_cancelled(statuses: Sequence[JobStatus]) -> None:
 
 
 _LARGEST = 1024 * 1024
+OWN_REQUEUES = ("saved", "limit", "node", "stall")
+"""The causes after which its own script has requeued a job."""
+
 _LAST = ("finished", "failed", "cancelled")
 """The causes after which no other run follows."""
 

@@ -62,6 +62,14 @@ def test_the_traceback_comes_last(tmp_path: Path, run: Run, fake_slurm: FakeSlur
     assert run("logs", "7").stderr == "", "an empty one is not mentioned"
 
 
+def test_a_run_is_one_tasks(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    record(7, f"{tmp_path}/%A_%a.out", array="0-3")
+    told = run("logs", "--run", "2", "7", code=2).stderr
+    assert (
+        "each of its tasks has runs of its own" in told and "'neuronctl logs --run 2 7_N'" in told
+    )
+
+
 def test_without_a_record_slurm_knows(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     log = tmp_path / "my log.out"
     log.write_text("here\n")

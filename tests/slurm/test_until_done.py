@@ -257,7 +257,12 @@ def test_a_compiled_program_goes_on_where_it_was(going: Sandbox, tmp_path: Path)
     ("how", "options", "causes", "says"),
     [
         ("3", [], ["failed"], ""),
-        ("75", [], ["saved", "saved"], "two runs without progress ended the same way: saved"),
+        (
+            "75",
+            [],
+            ["saved", "saved"],
+            "two runs without progress ended the same way: it ended to go on",
+        ),
         ("75", ["--max-runs", "1"], ["saved"], "that was the last of 1 runs"),
         ("75", ["--max-hours", "0.0002"], ["saved", "saved"], "two runs without progress"),
     ],

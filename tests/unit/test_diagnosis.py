@@ -76,8 +76,8 @@ def test_when_a_job_that_goes_on_was_cancelled(noted: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("over", "checkpoint", "words"),
     [
-        ("two runs without progress ended the same way: saved", "", "--run 2 7'; if it had saved"),
-        ("two runs without progress ended the same way: saved", "x.pt", "--run 2 7'"),
+        ("two runs without progress ended the same way: x", "", "--run 2 7'; if it had saved"),
+        ("two runs without progress ended the same way: x", "x.pt", "--run 2 7'"),
         ("that was the last of 2 runs", "", "'neuronctl resubmit 7' goes on from what it has"),
         ("nodes have failed more than 2 times", "", "'neuronctl logs --run 2 7'"),
     ],

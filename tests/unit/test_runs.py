@@ -212,7 +212,7 @@ def test_what_a_rehearsal_has_shown(tmp_path: Path) -> None:
             "the program ended with 0 after TERM, as if all were done; after saving, end",
         ),
         ("1 saved moved 104", "1 saved still 104", "x.pt did not change in run 1"),
-        ("1 saved moved 104", "- lost still 104", "run 1 was cut off (lost): rehearse again"),
+        ("1 saved moved 104", "- lost still 104", "run 1 was cut off (it was lost, with"),
         ("1 rehearsal 1000 300", "1 something 1000", ""),
     ],
 )
@@ -276,6 +276,19 @@ def test_a_requeue_is_its_own_scripts(tmp_path: Path) -> None:
     (tmp_path / "7.runs").write_text("1 begin 1000 n1 a 0 0\n1 end 1104 1 saved moved 104\n")
     earlier = (run_of(1000, 1104, "REQUEUED"),)
     made = diagnose(JobEvidence(status, 1200, earlier=earlier))
-    assert "saved, and requeued by its own script to go on (REQUEUED)" in made.cause
+    assert "in another run; requeued by its own script (REQUEUED)" in made.cause
+    begun = "2 begin 1110 n1 a 0 0\n"
+    (tmp_path / "7.runs").write_text(f"1 begin 1000 n1 a 0 0\n1 end 1104 3 node still 104\n{begun}")
+    runs = replace(status, state="RUNNING", submit=1104)
+    made = diagnose(JobEvidence(runs, 1200, earlier=earlier))
+    assert "a failure of its node, or before the program began; requeued by its own" in made.what
+    asked = f"1 begin 1000 n1 a 0 0\n1 end 1104 - requeued moved 104\n{begun}"
+    (tmp_path / "7.runs").write_text(asked)
+    assert "requeued by a user" in diagnose(JobEvidence(runs, 1200, earlier=earlier)).what
+    # A chain's runs are jobs of their own: nothing was requeued.
+    (tmp_path / "7.runs").write_text("1 begin 1000 n1 a 0 0 7\n1 end 1104 75 saved moved 104\n")
+    made = diagnose(JobEvidence(replace(status, job_id=8), 1200))
+    assert made.what.startswith("pending for 1 min 36 s: ")
+    assert "its previous run on n1 ended after 1 min 44 s: it ended to go on in" in made.cause
     (tmp_path / "7.runs").write_text("1 begin 1000 n1 a 0 0\n")
     assert "requeued by a user" in diagnose(JobEvidence(status, 1200, earlier=earlier)).cause

@@ -75,7 +75,7 @@ end_run() {
     [ "$cause" = finished ] || [[ $(job_state) =~ ^(RUNNING)?$ ]] || { ! is_cancelled || drop_next; exit "$code"; }
     note_end "$code" "$cause"
     [ "$cause" != node ] || note_failed_nodes
-    echo "run $run ended with exit code $code: $cause"
+    echo "run $run ended with exit code $code: $(in_words "$cause")"
     if [[ $cause == finished || $cause == failed ]] || ! may_go_on; then drop_next; else keep_next; fi
     exit "$code"
 }
@@ -87,10 +87,19 @@ may_go_on() {
     elif [ "$(last_of end 5)" = failed ]; then return 1
     elif [ "$run" -ge 10 ]; then says_over "that was the last of 10 runs"
     elif [ "$last" = "$((run - 1)) ${last##* }"$'\n'"$run ${last##* }" ]; then
-        says_over "two runs without progress ended the same way: ${last##* }"
+        says_over "two runs without progress ended the same way: $(in_words "${last##* }")"
     elif [ "$(grep -cE ' end [0-9]+ [0-9-]+ (lost|node) ' "$runs_file")" -gt 2 ]; then
         says_over "nodes have failed more than 2 times"
     fi
+}
+in_words() {
+    case $1 in
+        finished) echo 'the program ended with 0' ;;
+        saved) echo 'it ended to go on in another run' ;;
+        limit) echo 'time limit reached' ;;
+        failed) echo 'the program failed' ;;
+        node) echo 'a failure of its node, or before the program began' ;;
+    esac
 }
 says_over() { echo "no other run follows: $1" >&2; note over "$1"; return 1; }
 # Whether this is the run to come: not one that was on its way as all ended, nor a second one, submitted where Slurm's

@@ -83,7 +83,7 @@ end_run() {
     [ "$cause" = finished ] || [[ $(job_state) =~ ^(RUNNING)?$ ]] || exit "$code"
     note_end "$code" "$cause"
     [ "$cause" != node ] || note_failed_nodes
-    echo "run $run ended with exit code $code: $cause"
+    echo "run $run ended with exit code $code: $(in_words "$cause")"
     [[ $cause == finished || $cause == failed ]] || ! may_go_on || requeue
     exit "$code"
 }
@@ -94,10 +94,20 @@ may_go_on() {
     if grep -q '^- cancel ' "$runs_file"; then says_over "it was cancelled"
     elif [ "$run" -ge 10 ]; then says_over "that was the last of 10 runs"
     elif [ "$last" = "$((run - 1)) ${last##* }"$'\n'"$run ${last##* }" ]; then
-        says_over "two runs without progress ended the same way: ${last##* }"
+        says_over "two runs without progress ended the same way: $(in_words "${last##* }")"
     elif [ "$(grep -cE ' end [0-9]+ [0-9-]+ (lost|node) ' "$runs_file")" -gt 2 ]; then
         says_over "nodes have failed more than 2 times"
     fi
+}
+in_words() {
+    case $1 in
+        finished) echo 'the program ended with 0' ;;
+        saved) echo 'it ended to go on in another run' ;;
+        limit) echo 'time limit reached' ;;
+        failed) echo 'the program failed' ;;
+        node) echo 'a failure of its node, or before the program began' ;;
+        stall) echo 'it no longer moved' ;;
+    esac
 }
 says_over() { echo "no other run follows: $1" >&2; note over "$1"; return 1; }
 # Have Slurm end this run, and start another. What was cancelled meanwhile is not to come back.

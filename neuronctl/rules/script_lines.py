@@ -335,7 +335,7 @@ def _thrown_away(facts: ScriptFacts) -> Iterator[Violation]:
 
 
 _LOOKS_BACK = re.compile(
-    r"\|\||&&|\$\?|PIPESTATUS|\btrap\b|\bwait -n|^\s*(if|while|until|!) ", re.M
+    r"\|\||&&|\$\?|PIPESTATUS|\btrap\b|\bwait -n|^[ \t]*(if|while|until|!) ", re.M
 )
 
 
@@ -1264,7 +1264,7 @@ def _ends_without(facts: ScriptFacts, name: str, option: str) -> Iterator[Violat
         asked = asks.match(line)
         below = "\n".join(facts.lines[number - 1 : number + 5])
         branch = re.split(r"\b(?:fi|else|elif)\b", below)[0] if asked and asked[1] else line
-        if asked and re.search(r"(?m)(^|;|then|&&)\s*exit\b", branch):
+        if asked and re.search(r"(?m)(^|;|then|&&)[ \t]*exit\b", branch):
             gpus = ", or ask for $SLURM_GPUS_ON_NODE" if "GPU" in name else ""
             yield Violation(
                 f"${name} is empty here, and the job ends: Slurm sets it only with --{option}",

@@ -159,7 +159,7 @@ def _made_on_the_first_node(facts: ScriptFacts) -> Iterator[Violation]:
                 for word in command.words[1:]
             )
             inside = re.search(
-                rf"(?m)^(?!\s*mkdir)(?!.*export).*mkdir.*\b{variable.name}", facts.text
+                rf"(?m)^(?![ \t]*mkdir)(?!.*export).*mkdir.*\b{variable.name}", facts.text
             )
             if names and not inside and variable.place.line <= command.place.line < last:
                 yield Violation(

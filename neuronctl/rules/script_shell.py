@@ -156,7 +156,7 @@ def fixed_port(facts: ScriptFacts) -> Iterator[Violation]:
         if variable.name == "MASTER_PORT" and variable.word.value is not None and not chosen
     ]
     own = facts.shell.assigned("MASTER_PORT")
-    used = re.search(r"(?m)^(?!\s*(?:echo\b|printf\b|#)).*\$\{?MASTER_PORT\b", facts.text)
+    used = re.search(r"(?m)^(?![ \t]*(?:echo\b|printf\b|#)).*\$\{?MASTER_PORT\b", facts.text)
     if own and not used and not any(variable.exported for variable in own):
         found = []  # no program gets it
     for launch in facts.every_launch:

@@ -170,6 +170,48 @@ FORMS: Dict[str, List[str]] = {
 }
 
 
+CHAIN = ("--gpus-per-node=1", "--no-requeue")
+
+
+# The first one: slurmctld goes on counting jobs that are cancelled between two runs, as others are.
+def test_a_chain_is_one_job(going: Sandbox) -> None:
+    """It fits a limit of two jobs, has the environment of its submission, and one log."""
+    qos = ("sacctmgr", "-i", "modify", "qos", "p_amd_a100nv_8", "set")
+    limit = going.root("sacctmgr", "-nP", "show", "qos", "p_amd_a100nv_8", "format=MaxSubmitPU")
+    going.root(*qos, "MaxSubmitJobsPerUser=2")
+    try:
+        options = ["--monitor", "--monitor-interval=1", "--env=SAID=a b", "--resume-with=-r"]
+        job = Going(going, *CHAIN, *options, "goes.py", "waits", "3")
+        for run in (1, 2):
+            job.ready(run)
+            job.queued(2)
+            more = "neuronctl submit -p amd_a100nv_8 -t 1 --field misc --appl pytorch --until-done"
+            told = job.exec("sh", "-c", f"{more} --gpus-per-node=1 goes.py 0 2>&1", check=False)
+            assert "NC501" in told
+            job.soon_over()
+            job.begun(run + 1)
+        assert job.ended() == "COMPLETED"
+    finally:
+        going.root(*qos, f"MaxSubmitJobsPerUser={limit.stdout.strip() or -1}")
+    job.none_left()
+    assert job.causes() == ["saved", "saved", "finished"]
+    assert job.lines("ran") == ["1 0 ", "2 0 -r", "3 0 -r"]
+    words = f"run 3 as job {job.job}, "
+    assert words in job.exec("neuronctl", "status", job.id)
+    assert job.exec("neuronctl", "status", job.job).split() == (
+        job.exec("neuronctl", "status", job.id).split()
+    )
+    assert words in job.exec("neuronctl", "history", "-n", "1")
+    assert words.capitalize() in job.exec("neuronctl", "why", job.id).replace("\n", " ")
+    second = job.exec("neuronctl", "logs", "--run", "2", job.id)
+    assert second.startswith("run 2 of at most 10, on ")
+    assert "run 1" not in second and "run 3" not in second
+    again = json.loads(job.exec("neuronctl", "resubmit", "--dry-run", "--json", job.id))
+    assert "submit_next &" in again["script"]
+    (used,) = json.loads(job.exec("neuronctl", "report", job.id, "--json"))["jobs"]
+    assert {0, 1} <= {node["restart"] for node in used["nodes_sampled"]}
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_goes_on_until_the_program_ends_with_0(form: str, going: Sandbox) -> None:
     *options, last = FORMS[form]
@@ -456,49 +498,6 @@ def test_what_does_not_end_goes_on_after_its_time_limit(going: Sandbox) -> None:
 
 
 # ------------------------------------------------------------------------------ the chain
-
-CHAIN = ("--gpus-per-node=1", "--no-requeue")
-
-
-def test_a_chain_is_one_job(going: Sandbox) -> None:
-    """It fits a limit of two jobs, has the environment of its submission, and one log."""
-    qos = ("sacctmgr", "-i", "modify", "qos", "p_amd_a100nv_8", "set")
-    limit = going.root("sacctmgr", "-nP", "show", "qos", "p_amd_a100nv_8", "format=MaxSubmitPU")
-    # slurmctld still counts jobs that were cancelled between two runs.
-    counted = going.root("scontrol", "show", "assoc_mgr", "flags=qos", "qos=p_amd_a100nv_8").stdout
-    (more,) = re.findall(r"GrpSubmitJobs=\w+\((\d+)\)", counted)
-    going.root(*qos, f"MaxSubmitJobsPerUser={2 + int(more)}")
-    try:
-        options = ["--monitor", "--monitor-interval=1", "--env=SAID=a b", "--resume-with=-r"]
-        job = Going(going, *CHAIN, *options, "goes.py", "waits", "3")
-        for run in (1, 2):
-            job.ready(run)
-            job.queued(2)
-            more = "neuronctl submit -p amd_a100nv_8 -t 1 --field misc --appl pytorch --until-done"
-            told = job.exec("sh", "-c", f"{more} --gpus-per-node=1 goes.py 0 2>&1", check=False)
-            assert "NC501" in told
-            job.soon_over()
-            job.begun(run + 1)
-        assert job.ended() == "COMPLETED"
-    finally:
-        going.root(*qos, f"MaxSubmitJobsPerUser={limit.stdout.strip() or -1}")
-    job.none_left()
-    assert job.causes() == ["saved", "saved", "finished"]
-    assert job.lines("ran") == ["1 0 ", "2 0 -r", "3 0 -r"]
-    words = f"run 3 as job {job.job}, "
-    assert words in job.exec("neuronctl", "status", job.id)
-    assert job.exec("neuronctl", "status", job.job).split() == (
-        job.exec("neuronctl", "status", job.id).split()
-    )
-    assert words in job.exec("neuronctl", "history", "-n", "1")
-    assert words.capitalize() in job.exec("neuronctl", "why", job.id).replace("\n", " ")
-    second = job.exec("neuronctl", "logs", "--run", "2", job.id)
-    assert second.startswith("run 2 of at most 10, on ")
-    assert "run 1" not in second and "run 3" not in second
-    again = json.loads(job.exec("neuronctl", "resubmit", "--dry-run", "--json", job.id))
-    assert "submit_next &" in again["script"]
-    (used,) = json.loads(job.exec("neuronctl", "report", job.id, "--json"))["jobs"]
-    assert {0, 1} <= {node["restart"] for node in used["nodes_sampled"]}
 
 
 def test_a_chain_where_preempted_jobs_are_cancelled(going: Sandbox) -> None:

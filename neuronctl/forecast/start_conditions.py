@@ -15,6 +15,7 @@ from neuronctl.forecast.snapshot import slurm_says
 from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
 from neuronctl.planning.needs import NEWER, is_crowded
+from neuronctl.request.job import Amounts
 from neuronctl.slurm.answers import ClusterFigures
 from neuronctl.slurm.job_states import ACTIVE, COMPLETED, CONFIGURING, ENDED, PENDING
 from neuronctl.words import counted, moment, verb
@@ -86,23 +87,8 @@ def _spread_unknown(on_cluster: PlanOnCluster) -> Iterator[str]:
     newer = on_cluster.snapshot.limits.config.release >= NEWER
     if own is None:
         return
-    if needs.tasks_per_gpu:
-        spreads = needs.most_nodes != needs.nodes and not needs.gpus_per_node
-        too_many = needs.gpus and needs.tasks > needs.gpus * needs.tasks_per_gpu
-        fixed = own.nodes and not (own.cpus_per_task or needs.cores_per_gpu)
-        fewer = own.gpus and (own.ntasks or 0) < own.gpus * needs.tasks_per_gpu
-        both = own.ntasks and (fewer or own.gpus_per_node) and not fixed
-        several = needs.tasks_per_gpu > 1 and spreads
-        gpus, cores, ranges = (
-            own.gpus or 0,
-            own.cpus_per_task or 1,
-            own.max_nodes not in (None, own.nodes),
-        )
-        uneven = own.nodes and not ranges and gpus % own.nodes
-        on_many = own.cpus_per_task and gpus > (on_cluster.plan.partition.gpus_per_node or 0)
-        two = cores > 1 and ranges and gpus // (own.nodes or 1) * needs.tasks_per_gpu == 2
-        if too_many or both or (two if newer else several or uneven or on_many):
-            yield "--ntasks-per-gpu"
+    if needs.tasks_per_gpu and _spread_by_gpus(on_cluster, own, newer):
+        yield "--ntasks-per-gpu"
     if is_crowded(on_cluster.plan) and len({(x.cores, x.gpus) for x in on_cluster.pool}) > 1:
         yield "--cpus-per-gpu and -G on nodes of several sizes"
     each, tasks = own.ntasks_per_node or 0, own.ntasks or 0
@@ -117,6 +103,26 @@ def _spread_unknown(on_cluster: PlanOnCluster) -> Iterator[str]:
     most = (own.nodes or 1) * (own.ntasks_per_node or 0)
     if newer and needs.gpus_per_task and (own.nodes or 0) > 1 and 0 < (own.ntasks or 0) < most:
         yield "--gpus-per-task and --ntasks-per-node"
+
+
+def _spread_by_gpus(on_cluster: PlanOnCluster, own: Amounts, newer: bool) -> bool:
+    """Whether it is not known how ``--ntasks-per-gpu`` spreads tasks (Slurm 22.05 and 24.11)."""
+    needs, gpus = on_cluster.needs, own.gpus or 0
+    fixed = own.nodes and not (own.cpus_per_task or needs.cores_per_gpu)
+    fewer = gpus and (own.ntasks or 0) < gpus * needs.tasks_per_gpu
+    if needs.gpus and needs.tasks > needs.gpus * needs.tasks_per_gpu:
+        return True
+    if own.ntasks and (fewer or own.gpus_per_node) and not fixed:
+        return True
+    ranges = own.max_nodes not in (None, own.nodes)
+    if newer:
+        two = gpus // (own.nodes or 1) * needs.tasks_per_gpu == 2
+        return bool(two and ranges and (own.cpus_per_task or 1) > 1)
+    if needs.tasks_per_gpu > 1 and needs.most_nodes != needs.nodes and not needs.gpus_per_node:
+        return True
+    if own.nodes and not ranges and gpus % own.nodes:
+        return True
+    return bool(own.cpus_per_task and gpus > (on_cluster.plan.partition.gpus_per_node or 0))
 
 
 def check_licenses(on_cluster: PlanOnCluster) -> Iterator[Outcome]:

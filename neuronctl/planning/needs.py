@@ -352,7 +352,7 @@ def contradictions(plan: JobPlan, release: Tuple[int, ...]) -> Iterator[str]:
         yield "--gpus-per-task needs -n or -G"
     uneven = nodes and nodes == most and per_gpu and gpus % nodes and not 0 < tasks < nodes
     if uneven and (newer or (per_gpu == 1 and not (own.cpus_per_task or cores))):
-        yield f"-G {gpus} with --ntasks-per-gpu leaves -N {nodes} with uneven shares"
+        yield f"-G {gpus} is no multiple of -N {nodes}, as --ntasks-per-gpu needs"
     share = per_node // (per_task or 1) or 1
     if newer and per_task and per_node and nodes > -(-(tasks or nodes) // share):
         yield f"{per_node} GPUs per node with --gpus-per-task={per_task} are for {share} tasks each"

@@ -648,7 +648,7 @@ def _against_total(header: Header, said: Mapping[str, _Gpus]) -> str:
         least, most = node_count(nodes) if nodes else (0, 0)
         if most:
             most = min(most, ntasks or most)  # sbatch leaves no node without a task
-        else:  # of -N 0, too, both of them say it: even of more nodes than tasks
+        else:  # also with -N 0, the two say the number, which may be larger than that of the tasks
             least, most = 1, total.count
         needed, rest = divmod(total.count, per_node.count)
         if rest == 0 and min(least, most) <= needed <= most:

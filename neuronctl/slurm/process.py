@@ -386,7 +386,7 @@ def run_interactive(
     environment: variables to set for the command, in addition to the user's. output: where its
     standard output goes, if not to that of this process. heard: is given the signals that this
     process gets meanwhile, whatever the command makes of them. The command handles Ctrl-C itself;
-    SIGTERM is passed on to it.
+    SIGTERM is passed on to it; outside of the main thread, neither is heard.
     """
     signals: List[int] = [] if heard is None else heard
 
@@ -399,10 +399,12 @@ def run_interactive(
         process.send_signal(number)
 
     env = {**clean_environment(os.environ, for_job=True), **(environment or {})}
-    before = {signal.SIGINT: signal.signal(signal.SIGINT, ignore)}
+    main = threading.current_thread() is threading.main_thread()
+    before = {signal.SIGINT: signal.signal(signal.SIGINT, ignore)} if main else {}
     try:
         process = subprocess.Popen(list(argv), env=env, cwd=cwd, stdout=output)
-        before[signal.SIGTERM] = signal.signal(signal.SIGTERM, hand_on)
+        if main:
+            before[signal.SIGTERM] = signal.signal(signal.SIGTERM, hand_on)
         code = process.wait()
     except OSError as error:
         raise _cannot_start(argv[0], error, cwd) from None

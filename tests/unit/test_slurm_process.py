@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable, List
 
@@ -243,6 +244,8 @@ def test_interactive(command: Command, tmp_path: Path, capfd: pytest.CaptureFixt
     assert capfd.readouterr().out == "-N 1\n"
     command("salloc", "kill -9 $$")
     assert run_interactive(["salloc"]) == 137
+    with ThreadPoolExecutor() as others:  # as a program that uses the library may
+        assert others.submit(run_interactive, ["salloc"]).result() == 137
 
 
 def test_ctrl_c_is_the_interactive_commands_business(command: Command, tmp_path: Path) -> None:

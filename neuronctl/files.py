@@ -107,7 +107,7 @@ def alone(path: str) -> Iterator[None]:
         if lock is None:
             end = 0
     if not end:
-        raise OSError(errno.EBUSY, "another command changes it")
+        raise OSError(errno.EBUSY, "another command is changing it")
     try:
         yield
     finally:

@@ -86,8 +86,8 @@ def run_before(draft: RecordDraft) -> None:
         return
     if MASK in text:
         raise UsageError(
-            f"{BEFORE} is not to be had: a secret in it was masked in the job's record",
-            "submit the job file: neuronctl submit -f",
+            f"{BEFORE} cannot run: a secret in it was masked in the job's record",
+            "submit the job file again: neuronctl submit -f FILE",
         )
     code = _run(text, draft)
     if code in _INTERRUPTED:
@@ -97,7 +97,7 @@ def run_before(draft: RecordDraft) -> None:
     if code:
         raise LoginStepError(
             f"{BEFORE} failed with exit code {code}; nothing was submitted",
-            "its own words are above; its lines are in the job file",
+            "see above what it printed; its lines are in the job file",
         )
 
 

@@ -201,7 +201,7 @@ def _launch_failure(evidence: JobEvidence) -> Diagnosis:
         cause = "its log could not be opened: the directory is missing or you cannot write to it"
     remedy = (
         "create the log directory before you submit, on a file system that the nodes can see, and "
-        "name the log shortly, without shell variables (#SBATCH lines do not expand them)"
+        "give the log a shorter name, without shell variables (#SBATCH lines do not expand them)"
     )
     return Diagnosis("log-directory", what, cause, remedy, certain=False)
 

@@ -249,19 +249,19 @@ def test_interactive(command: Command, tmp_path: Path, capfd: pytest.CaptureFixt
 
 
 def test_ctrl_c_is_the_interactive_commands_business(command: Command, tmp_path: Path) -> None:
-    command("salloc", f"trap 'echo caught; exit 5' INT; echo > {tmp_path}/up; sleep 300 & wait")
+    command("salloc", f"trap 'echo caught; exit 5' INT; sleep 300 & echo > {tmp_path}/up; wait")
     program = (
         "import sys; from neuronctl.slurm.process import run_interactive; "
         "sys.exit(run_interactive(['salloc']))"
     )
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-    wait_for(lambda: (tmp_path / "up").exists())
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to everything in its foreground
-    wait_for(lambda: process.poll() is not None)
-    os.killpg(process.pid, signal.SIGKILL)  # the sleep, which a shell starts deaf to Ctrl-C
-    assert (process.returncode, process.communicate()[0]) == (5, "caught\n")
+    ) as process:
+        wait_for(lambda: (tmp_path / "up").exists())
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to everything in its foreground
+        wait_for(lambda: process.poll() is not None)
+        os.killpg(process.pid, signal.SIGKILL)  # the sleep, which a shell starts deaf to Ctrl-C
+        assert (process.returncode, process.communicate()[0]) == (5, "caught\n")
 
 
 def test_which_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

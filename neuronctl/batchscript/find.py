@@ -37,7 +37,7 @@ def _below(folder: str) -> Iterator[str]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             path = os.path.join(here, name)
-            if os.path.isfile(path) and batch_script(path) is not None:
+            if batch_script(path) is not None:
                 yield path
 
 
@@ -51,6 +51,8 @@ class ScriptFile:
 
 def batch_script(path: str) -> Optional[ScriptFile]:
     """A script with directives: of another language's, those that sbatch reads; None if not one."""
+    if not os.path.isfile(path):
+        return None
     state = file_state(path)
     try:
         with open_regular(path) as file:

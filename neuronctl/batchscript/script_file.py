@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from neuronctl.batchscript.find import MAX_BYTES
+from neuronctl.errors import UsageError
 from neuronctl.files import open_named
 
 MOST_CHARACTERS = 50_000
@@ -27,11 +28,14 @@ def is_too_long(text: str) -> bool:
 def read_file(path: str) -> str:
     """The text of a script, ``-`` for standard input; of one that is too long, only the beginning.
 
-    Bytes that are not UTF-8 become surrogates. Raises OSError, also for what is no regular file but
-    for what the shell has opened: ``/dev/fd/63`` of ``<(…)``.
+    Bytes that are not UTF-8 become surrogates. Raises UsageError where it cannot be read, also for
+    what is no regular file but for what the shell has opened: ``/dev/fd/63`` of ``<(…)``.
     """
-    with open_named(path) as file:
-        return file.read(MAX_BYTES + 1).decode("utf-8", "surrogateescape")
+    try:
+        with open_named(path) as file:
+            return file.read(MAX_BYTES + 1).decode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise UsageError(f"cannot read '{path}': {error.strerror}") from None
 
 
 def shown_name(path: str) -> str:

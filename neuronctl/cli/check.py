@@ -225,8 +225,8 @@ def _texts(files: Sequence[str]) -> Tuple[Dict[str, str], List[UsageError]]:
         for name in names:
             try:
                 texts[name] = texts[name] if name in texts else read_file(name)
-            except OSError as error:
-                unread.append(UsageError(f"cannot read '{name}': {error.strerror}"))
+            except UsageError as error:
+                unread.append(error)
     if not texts and unread:
         _raise_last(unread)
     return texts, unread

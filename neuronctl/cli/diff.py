@@ -11,7 +11,7 @@ from neuronctl.batchscript.script_file import read_file
 from neuronctl.cli.jobs import recorded_job
 from neuronctl.cli.say import notify
 from neuronctl.console import Column, print_diff, print_json, print_line, print_table
-from neuronctl.errors import NoSuchJobError, UsageError
+from neuronctl.errors import NoSuchJobError
 from neuronctl.records.store import JobRecord, RecordStore
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def command(job: str, other: Optional[str], as_json: bool) -> None:
         values = changed_plan(first, second)
         ran_with = changed_environment(environment_of(first), environment_of(second))
     else:
-        other_name, script = other, _read(other)
+        other_name, script = other, read_file(other)
     notify(*store.warnings)
     lines = recorded.text_diff(first.draft.script, script, name, other_name)
     different = bool(lines)
@@ -109,10 +109,3 @@ def _second(word: str, store: RecordStore) -> JobRecord:
         if word.isdigit():
             raise
         raise NoSuchJobError(f"'{word}' is neither a file nor a recorded job", error.hint) from None
-
-
-def _read(path: str) -> str:
-    try:
-        return read_file(path)
-    except OSError as error:
-        raise UsageError(f"cannot read '{path}': {error.strerror}") from None

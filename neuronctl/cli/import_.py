@@ -10,7 +10,6 @@ from neuronctl.batchscript.script_file import read_file, shown_name
 from neuronctl.cli import job_output
 from neuronctl.cli.job_options import catalog_option
 from neuronctl.cli.say import print_script, say
-from neuronctl.errors import UsageError
 from neuronctl.request.job_file import own_cluster
 from neuronctl.words import counted
 
@@ -33,10 +32,7 @@ def command(
     """
     from neuronctl.importing.job_file_draft import draft_job_file
 
-    try:
-        text = read_file(file)
-    except OSError as error:
-        raise UsageError(f"cannot read '{file}': {error.strerror}") from None
+    text = read_file(file)
     chosen = own_cluster(catalog, cluster)
     name = shown_name(file)
     made = draft_job_file(text, name, chosen, name_cluster=cluster is not None)

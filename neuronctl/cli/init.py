@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequen
 
 import click
 
+from neuronctl.batchscript.find import batch_script
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.cli import job_output
 from neuronctl.cli.job_options import (
@@ -222,15 +223,12 @@ def _one_of(what: str, known: Sequence[str]) -> Callable[[str], str]:
 
 def _refuse_batch_script(program: JobRequest) -> None:
     script = program.from_here(program.script or "")
-    if os.path.isfile(script) and os.access(script, os.R_OK):
-        from neuronctl.batchscript.find import batch_script
-
-        if batch_script(script) is not None:
-            file = quote(script)
-            raise UsageError(
-                f"'{script}' is a batch script: it needs no job file",
-                f"neuronctl submit {file}; or neuronctl import {file} -o {JOB_FILE}",
-            )
+    if batch_script(script) is not None:
+        file = quote(script)
+        raise UsageError(
+            f"'{script}' is a batch script: it needs no job file",
+            f"neuronctl submit {file}; or neuronctl import {file} -o {JOB_FILE}",
+        )
 
 
 def _size(ask: _Questions) -> Dict[str, Worked]:

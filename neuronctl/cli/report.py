@@ -110,16 +110,11 @@ def command(
     elif as_csv:
         _print_csv(used)
     elif page is not None:
-        from neuronctl.files import write_whole
+        from neuronctl.cli.job_output import write_text
         from neuronctl.monitoring.page import report_page
 
         drawing = report_page(used[0], _figures(used[0]), given[0][2:], _marks(used[0]))
-        try:
-            write_whole(page, drawing)
-        except OSError as error:
-            raise UsageError(
-                f"cannot write {page}: {error.strerror}", "name another file"
-            ) from None
+        write_text(page, drawing, force=True, mode=0o600)
         notify(f"wrote {page}: open it in a browser")
     else:
         _show(used, compared=len(jobs) > 1)

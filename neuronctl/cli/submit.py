@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import os
 from typing import TYPE_CHECKING, Any, Mapping, Optional, Tuple
 
 import click
 
+from neuronctl.batchscript.find import batch_script
 from neuronctl.cli.job_options import body_option, job_command, optional_program, with_ids
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import notify
@@ -19,7 +19,6 @@ from neuronctl.submission.pipeline import submit_job
 from neuronctl.submission.planned_job import plan_job
 
 if TYPE_CHECKING:
-    from neuronctl.batchscript.find import ScriptFile
     from neuronctl.submission.pipeline import Submittable
     from neuronctl.submission.transaction import Submission
 
@@ -62,7 +61,7 @@ def command(
         reporter = TerminalReporter(mode, explain=explain, keep=lambda draft, judged: (plan, ""))
         return _submit_plan(plan, not_with_it, reporter, mode)
     job: Submittable
-    file = _batch_script(words[0]) if words else None
+    file = batch_script(words[0]) if words else None
     if file is not None:
         from neuronctl.submission.existing_job import existing_job
 
@@ -106,11 +105,3 @@ def _submit_plan(
     kept = kept_plan.read_plan(id)
     job = kept.job(notify)
     return submit_job(job, reporter, force=kept.forced, dry_run=mode.dry_run, kept=kept)
-
-
-def _batch_script(file: str) -> Optional[ScriptFile]:
-    if not os.path.isfile(file) or not os.access(file, os.R_OK):
-        return None
-    from neuronctl.batchscript.find import batch_script
-
-    return batch_script(file)

@@ -130,14 +130,12 @@ def read_existing(
             return _script(words, line, stdin or "")
         path = line.path(working_directory())
         if not path:
-            raise FileNotFoundError(f"no file '{line.file}'")
+            raise UsageError(f"the batch script cannot be read: no file '{line.file}'")
         seen = file_state(path)
         text = read_file(path) if file is None else file.text
         return _script(words, line, text, path, seen if file is None else file.state)
     except GetoptError as error:
         raise UsageError(f"sbatch does not take these words: {error}") from None
-    except OSError as error:
-        raise UsageError(f"the batch script cannot be read: {error.strerror or error}") from None
 
 
 def _script(

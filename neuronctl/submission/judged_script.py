@@ -236,12 +236,8 @@ def judge_line(line: str, catalog: Catalog, cluster: Cluster) -> JudgedScript:
     header, end = read_command(words, _COMMANDS.get(name, SBATCH))
     if name == "sbatch" and end < len(words) and not header.refusals:
         file = words[end][0]
-        try:
-            text = read_file(file)
-        except OSError as error:
-            raise UsageError(f"cannot read '{file}': {error.strerror}") from None
         options = [text for text, _ in words[:end]]
-        return judge_text(file, text, catalog, cluster, command_line=options)
+        return judge_text(file, read_file(file), catalog, cluster, command_line=options)
     made: Optional[JobPlan] = None
     judgement: Optional[Judgement] = None
     if not header.refusals:

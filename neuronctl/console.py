@@ -169,6 +169,16 @@ def print_json_list(schema: str, key: str, items: Iterable[Any]) -> None:
     _write(out, "\n  ]\n}\n" if begun else "]\n}\n")
 
 
+def folded(text: str, first: str = "", later: str = "") -> str:
+    """A paragraph, folded at blanks. first, later: what stands before its first and other lines."""
+    import textwrap
+
+    width = min(terminal_width(), 100) if is_terminal() else 80
+    return textwrap.fill(
+        text, width, initial_indent=first, subsequent_indent=later, break_on_hyphens=False
+    )
+
+
 def print_text(text: str, style: str = "", *, file: Optional[TextIO] = None) -> None:
     """Print text and a newline; ``style`` is rich's and only shows on a terminal."""
     out = file or sys.stdout

@@ -17,7 +17,7 @@ from neuronctl.version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, List, NoReturn, Optional
+    from typing import Any, List, Mapping, NoReturn, Optional
 
 # Section -> command -> one-line help. The module neuronctl.cli.NAME holds the command; that of
 # a NAME that Python keeps for itself ends with _.
@@ -68,20 +68,27 @@ SECTIONS = {
 
 COMMANDS = {name: help for commands in SECTIONS.values() for name, help in commands.items()}
 
-_WIDTH = max(map(len, COMMANDS))
+OPTIONS = {
+    "--version": "Show the version and exit.",
+    "--color WHEN": "Colours: always, never, or auto (only on a terminal).",
+    "-h, --help": "Show this message and exit.",
+}
+"""Of neuronctl itself, read before anything else."""
 
-HELP = """\
+
+def _rows(rows: Mapping[str, str], like: Mapping[str, str]) -> str:
+    width = max(map(len, like))
+    return "".join(f"  {name:{width}}  {help}\n" for name, help in rows.items())
+
+
+HELP = f"""\
 Usage: neuronctl [OPTIONS] COMMAND [ARGS]...
 
   Submit, check and track GPU training jobs on a Slurm cluster.
 
 Options:
-  --version     Show the version and exit.
-  --color WHEN  Colours: always, never, or auto (only on a terminal).
-  -h, --help    Show this message and exit.
-""" + "".join(
-    f"\n{section}:\n" + "".join(f"  {name:{_WIDTH}}  {help}\n" for name, help in commands.items())
-    for section, commands in SECTIONS.items()
+{_rows(OPTIONS, OPTIONS)}""" + "".join(
+    f"\n{section}:\n{_rows(commands, COMMANDS)}" for section, commands in SECTIONS.items()
 )
 
 
@@ -123,7 +130,7 @@ def _run(words: List[str]) -> int:
         from neuronctl.cli.completing import answer
 
         return answer(os.environ["_NEURONCTL_COMPLETE"], words)
-    if words and words[0].partition("=")[0] == "--color":
+    while words and words[0].partition("=")[0] == "--color":
         words = _colored(words)
     if words[:1] in (["-h"], ["--help"]):
         sys.stdout.write(HELP)

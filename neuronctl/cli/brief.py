@@ -8,10 +8,9 @@ import click
 
 from neuronctl import units
 from neuronctl.brief import Brief, PartitionBrief, gather
-from neuronctl.cli.job_options import catalog_option, cluster_option
-from neuronctl.cli.json_data import partition_now_data, standing_data
+from neuronctl.cli.job_options import at_most_one, catalog_option, cluster_option
+from neuronctl.cli.json_data import partition_now_data, setting_rows, standing_data
 from neuronctl.console import print_json, print_text
-from neuronctl.errors import UsageError
 from neuronctl.paths import data_path
 from neuronctl.words import moment, utc
 
@@ -40,8 +39,7 @@ def command(
     steps from a program to a finished job, and the common mistakes. It is meant for people and for
     coding agents. --agents and --skill print the part that is the same on every cluster.
     """
-    if agents + skill + as_json > 1:
-        raise UsageError("--agents, --skill, and --json contradict each other", "keep one of them")
+    at_most_one({"--agents": agents, "--skill": skill, "--json": as_json})
     if agents:
         print_text(f"<!-- neuronctl: begin -->\n{_guide()}<!-- neuronctl: end -->")
     elif skill:
@@ -122,7 +120,6 @@ def _row(line: PartitionBrief, found: Brief) -> Tuple[str, ...]:
     time = partition.wall_time.maximum
     limits = (partition.max_gpus, partition.max_running_jobs, partition.max_submit_jobs)
     held: Sequence[object] = limits if now is None else (now.my_gpus, now.my_running, now.my_jobs)
-    free = () if now is None else (f"{now.free} {now.unit}{'' if now.free == 1 else 's'}",)
     return (
         f"`{partition.name}`{'' if partition.open else ' (closed to you)'}",
         str(partition.nodes or "?"),
@@ -130,7 +127,7 @@ def _row(line: PartitionBrief, found: Brief) -> Tuple[str, ...]:
         (cores or "?") + (f" ({each} per GPU)" if each else ""),
         "?" if time is None else units.format_time(time),
         *("no limit known" if figure is None else str(figure) for figure in held),
-        *(() if now is None else (*free, now.wait(found.asked_at or 0))),
+        *(() if now is None else (now.free_words, now.wait(found.asked_at or 0))),
     )
 
 
@@ -171,9 +168,6 @@ def _data(found: Brief) -> Dict[str, Any]:
         "accounts": [{"account": account, "qos": list(qos)} for account, qos in found.accounts],
         **standing_data(found.standing),
         "scratch": (cluster.scratch or "").replace("{user}", found.user),
-        "defaults": [
-            {"key": setting.key, "value": setting.value, "where": setting.where}
-            for setting in found.defaults
-        ],
+        "defaults": setting_rows(found.defaults),
         "guide": _guide(),
     }

@@ -10,7 +10,7 @@ import click
 
 from neuronctl import slow
 from neuronctl.batchscript.script_file import read_file, shown_name
-from neuronctl.cli.job_options import catalog_option, job_options
+from neuronctl.cli.job_options import at_most_one, catalog_option, job_options
 from neuronctl.cli.say import notify
 from neuronctl.console import print_line, print_text, printable
 from neuronctl.errors import PolicyError, UsageError, did_you_mean
@@ -59,14 +59,11 @@ def command(
     from neuronctl.gate.ask import AskedOnce
     from neuronctl.submission.judged_script import judge_line, judge_text
 
-    if files and line is not None:
-        raise UsageError("--line cannot be combined with files", "check one of them")
+    at_most_one({"--line": line, "FILE": files})
     if not files and line is None:
         raise UsageError("nothing to check", "name batch scripts, or a command with --line")
-    forms = [name for name, given in (("--json", as_json), ("--sarif", sarif)) if given]
-    forms += ["--fix"] if fix else ["--starts"] if starts and forms != ["--json"] else []
-    if len(forms) > 1:
-        raise UsageError(f"{' and '.join(forms)} exclude each other", "leave one of them out")
+    shown = starts and not as_json  # which has it beside the findings
+    at_most_one({"--json": as_json, "--sarif": sarif, "--fix": fix, "--starts": shown})
     if (write and not fix) or (fix and line is not None) or (write and "-" in files):
         hint = "name the files that are to be changed: neuronctl check --fix --write FILE"
         raise UsageError("--write needs --fix, and both need files", hint)

@@ -37,11 +37,9 @@ def list_(as_json: bool) -> None:
     """Show each value that is set, and the line that sets it. Secrets are masked."""
     found = settings()
     if as_json:
-        values = [
-            {"key": setting.key, "value": setting.value, "where": setting.where}
-            for setting in found
-        ]
-        data = {"file": defaults_file(), "files": used_files(), "values": values}
+        from neuronctl.cli.json_data import setting_rows
+
+        data = {"file": defaults_file(), "files": used_files(), "values": setting_rows(found)}
         print_json("neuronctl.config/1", data)
     elif found:
         columns = [Column("KEY", no_wrap=True), Column("VALUE"), Column("FROM")]

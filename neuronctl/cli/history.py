@@ -20,7 +20,7 @@ from neuronctl.shell import join
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import FAILED, UNKNOWN
 from neuronctl.slurm.squeue import Queue
-from neuronctl.tracking.endings import ending_words
+from neuronctl.tracking.endings import outcome_words
 from neuronctl.tracking.job_status import JobStatus, from_record, state_counts
 from neuronctl.tracking.lookup import Found, is_named, look_up, mine
 from neuronctl.tracking.runs_words import runs_words
@@ -204,8 +204,7 @@ def _how(record: JobRecord, known: Sequence[JobStatus]) -> str:
     if len(known) != 1:
         return ""
     status = known[0]
-    words = ending_words(status) if status.ended else status.explained.words
-    return "; ".join(filter(None, (words, runs_words(status))))
+    return "; ".join(filter(None, (outcome_words(status), runs_words(status))))
 
 
 def _data(record: JobRecord, known: Sequence[JobStatus]) -> Dict[str, Any]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterable
+from typing import TYPE_CHECKING, Iterable, Sequence
 
 from neuronctl.cli.say import notify
-from neuronctl.errors import UsageError, did_you_mean
+from neuronctl.errors import SlurmUnavailableError, UsageError, did_you_mean
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import STATES
 
@@ -53,14 +53,27 @@ def recorded_job(word: str, store: RecordStore) -> JobRecord:
 
 
 def found_job(asked: JobId, store: RecordStore) -> Found:
-    """What is known of one job, with its notes said; raises an error where that is nothing."""
+    """What is known of one job, as of ``found_jobs``."""
+    return found_jobs([asked], store)
+
+
+def found_jobs(asked: Sequence[JobId], store: RecordStore) -> Found:
+    """What is known of these jobs, with its notes said; raises an error for an unknown one."""
     from neuronctl.tracking.lookup import look_up, no_such_job
 
-    found = look_up([asked], store)
+    found = look_up(asked, store)
     notify(*found.notes)
-    if not found.jobs:
-        raise found.unavailable or no_such_job([asked], store)
+    if found.missing:
+        raise found.unavailable or no_such_job(found.missing, store)
     return found
+
+
+def raise_if_silent(found: Found) -> None:
+    """Raise that Slurm has not answered, after what neuronctl has recorded was shown."""
+    error = found.unavailable
+    if error is not None:
+        words = f"{error.message}; what you see is what neuronctl recorded"
+        raise SlurmUnavailableError(words, error.hint)
 
 
 def state_name(text: str, known: Iterable[str] = STATES, what: str = "of a job") -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence, Union
 
 from neuronctl.frozen import asdict
 from neuronctl.rule_codes import ROW
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from neuronctl.gate.verdict import Verdict
     from neuronctl.records.environment import Environment
     from neuronctl.records.job_record import RecordDraft
+    from neuronctl.request.config_file import Setting
     from neuronctl.rules.script import ScriptFinding
     from neuronctl.slurm.budgets import Standing
     from neuronctl.slurm.pending_reasons import Explained
@@ -98,6 +99,13 @@ def standing_data(standing: Standing) -> Dict[str, Any]:
         for budget in standing.budgets
     ]
     return {"budgets": budgets, "fair_shares": [asdict(share) for share in standing.shares]}
+
+
+def setting_rows(settings: Iterable[Setting]) -> List[Dict[str, Any]]:
+    """A user's defaults, with the line that sets each."""
+    return [
+        {key: getattr(setting, key) for key in ("key", "value", "where")} for setting in settings
+    ]
 
 
 def partition_now_data(partition: PartitionNow) -> Dict[str, Any]:

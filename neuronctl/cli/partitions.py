@@ -13,9 +13,9 @@ from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import is_cluster, local_cluster, recognise
 from neuronctl.catalog.model import Catalog, Cluster, CommentPolicy, Partition, WallTime
 from neuronctl.catalog.site_rules import mandatory, site_rules
-from neuronctl.cli.job_options import catalog_option, cluster_option
+from neuronctl.cli.job_options import at_most_one, catalog_option, cluster_option
 from neuronctl.cli.say import notify
-from neuronctl.errors import PolicyError, SlurmError, UsageError, did_you_mean
+from neuronctl.errors import PolicyError, SlurmError, did_you_mean
 from neuronctl.frozen import asdict, replace
 from neuronctl.request.job import JobRequest
 from neuronctl.request.job_file import configured_cluster
@@ -69,8 +69,7 @@ def command(
     known = load(catalog)
     cluster = cluster or configured_cluster()
     if live:
-        if where:
-            raise UsageError("--live cannot be combined with --where", "keep one of them")
+        at_most_one({"--live": live, "--where": where})
         _live(known, cluster, names, as_json)
         return
     chosen, _ = recognise(known, cluster)
@@ -177,10 +176,8 @@ def _print_bad_nodes(faults: Sequence[NodeFault]) -> None:
     """What the user's own jobs say of nodes."""
     if not faults:
         return
-    console.print_text("")
-    headers = [console.Column("FAILED", style="bold", no_wrap=True), console.Column("IN YOUR JOBS")]
     rows = [[fault.node, f"{moment(fault.at)}, job {fault.job}: {fault.why}"] for fault in faults]
-    console.print_table(headers, rows)
+    _print_pairs("FAILED", "IN YOUR JOBS", rows)
     _print_note(
         f"Forgotten after {DAYS} days, when a job of yours completes there, or with --forget-node."
     )
@@ -234,7 +231,7 @@ def _print_live(partitions: Sequence[PartitionNow], now: int) -> None:
         [
             partition.partition,
             "",
-            f"{partition.free} {partition.unit}{'' if partition.free == 1 else 's'}",
+            partition.free_words,
             str(partition.used),
             str(partition.down),
             str(partition.my_gpus),
@@ -261,9 +258,7 @@ def _print_live(partitions: Sequence[PartitionNow], now: int) -> None:
         if partition.explained_wait(now)
     ]
     if terminal and reasons:
-        console.print_text("")
-        headers = [console.Column("NOT NOW", style="bold", no_wrap=True), console.Column("WHY")]
-        console.print_table(headers, reasons)
+        _print_pairs("NOT NOW", "WHY", reasons)
     console.print_text("")
     used, free, down = tuple(signs)
     _print_note(
@@ -284,11 +279,16 @@ def _print_accounts(cluster: Cluster, associations: Sequence[Association]) -> No
             else association.account
         )
         rows.append([account, ", ".join(names) or "-"])
-    console.print_text("")
-    headers = [console.Column("MY ACCOUNTS", style="bold", no_wrap=True), console.Column("MY QOS")]
-    console.print_table(headers, rows)
+    _print_pairs("MY ACCOUNTS", "MY QOS", rows)
     for option in mandatory(cluster):
         _print_note(f"{option} is mandatory on {cluster.name}.")
+
+
+def _print_pairs(first: str, second: str, rows: Sequence[Sequence[str]]) -> None:
+    """A table of two columns, after an empty line."""
+    console.print_text("")
+    headers = [console.Column(first, style="bold", no_wrap=True), console.Column(second)]
+    console.print_table(headers, rows)
 
 
 def _print_note(text: str) -> None:
@@ -333,9 +333,7 @@ def _print_overview(catalog: Catalog, cluster: Cluster, there: Optional[Collecti
     console.print_text(legend, "dim")
     uses = [(partition.name, partition.good_for) for partition in shown if partition.good_for]
     if uses:
-        console.print_text("")
-        headers = [console.Column("PARTITION", style="bold", no_wrap=True)]
-        console.print_table([*headers, console.Column("GOOD FOR")], uses)
+        _print_pairs("PARTITION", "GOOD FOR", uses)
     if cluster.qos:
         _print_qos(cluster)
     lines = site_rules(catalog, cluster)
@@ -353,9 +351,7 @@ def _print_overview(catalog: Catalog, cluster: Cluster, there: Optional[Collecti
         if remarks:
             lines.append((f"QOS {qos.name}", "; ".join(remarks)))
     if lines:
-        console.print_text("")
-        headers = [console.Column("ABOUT", no_wrap=True), console.Column("RULES AND NOTES")]
-        console.print_table(headers, lines)
+        _print_pairs("ABOUT", "RULES AND NOTES", lines)
 
 
 _LIFTED = {

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 
 import click
 
-from neuronctl.cli.job_options import file_option
+from neuronctl.cli.job_options import at_most_one, file_option
 from neuronctl.cli.say import notify
 from neuronctl.console import (
     Column,
     draws_blocks,
+    folded,
     print_json,
     print_line,
     print_table,
@@ -76,31 +77,27 @@ def command(
     hours, use, and cost are summed up by partition and name. The figures are those of a job that
     was submitted with --monitor; of any other, there is only what accounting has.
     """
-    page = svg if html is None else html
+    page, form = (svg, "--svg") if html is None else (html, "--html")
     forms = {
-        "--html": html is not None,
-        "--svg": svg is not None,
+        "--html": html,
+        "--svg": svg,
         "--csv": as_csv,
         "--json": as_json,
         "--watch": watching,
     }
-    given = [form for form, is_given in forms.items() if is_given]
-    if len(given) > 1:
-        raise UsageError(f"{given[0]} and {given[1]} cannot be combined", "keep one of them")
-    if jobs and since is not None:
-        raise UsageError("JOB and --since cannot be combined", "keep one of them")
+    at_most_one(forms)
+    at_most_one({"JOB": jobs, "--since": since})
+    at_most_one({"--watch": watching, "--since": since})
     if not jobs and since is None:
         hint = "'neuronctl status' lists your jobs; --since 7d sums up those of a week"
         raise UsageError("report needs JOB or --since", hint)
     if since is None and (name is not None or all_users):
         raise UsageError("--name and --all-users belong to --since", "add --since 7d")
-    if watching and since is not None:
-        raise UsageError("--watch cannot be combined with --since", "name the jobs")
     if watching:
         return _watch(jobs)
     found = _named(jobs) if since is None else _since(since, name, all_users)
     if page is not None and len(found) != 1:
-        raise UsageError(f"{given[0]} is for one job", _name_one(found, given[0]))
+        raise UsageError(f"{form} is for one job", _name_one(found, form))
     used = use_of(found)
     if as_json:
         data: Dict[str, Any] = {"jobs": [_data(job) for job in used]}
@@ -113,7 +110,7 @@ def command(
         from neuronctl.cli.job_output import write_text
         from neuronctl.monitoring.page import report_page
 
-        drawing = report_page(used[0], _figures(used[0]), given[0][2:], _marks(used[0]))
+        drawing = report_page(used[0], _figures(used[0]), form[2:], _marks(used[0]))
         write_text(page, drawing, force=True, mode=0o600)
         notify(f"wrote {page}: open it in a browser")
     else:
@@ -151,14 +148,11 @@ def _ids(words: Sequence[str]) -> List[JobId]:
 
 
 def _named(words: Sequence[str]) -> List[JobStatus]:
+    from neuronctl.cli.jobs import found_jobs
     from neuronctl.records.store import RecordStore
-    from neuronctl.tracking.lookup import look_up, no_such_job
 
     ids = _ids(words)
-    found = look_up(ids)
-    notify(*found.notes)
-    if found.missing:
-        raise found.unavailable or no_such_job(found.missing, RecordStore.default())
+    found = found_jobs(ids, RecordStore.default())
     order = {id.job: place for place, id in reversed(list(enumerate(ids)))}
     return sorted(found.jobs, key=lambda status: order.get(status.id.job, 0))
 
@@ -383,13 +377,7 @@ def _why_no_samples(status: JobStatus) -> str:
 
 
 def _print_wrapped(text: str) -> None:
-    import textwrap
-
-    from neuronctl.console import is_terminal, terminal_width
-
-    width = min(terminal_width(), 100) if is_terminal() else 80
-    text = f"{text[0].upper()}{text[1:]}."
-    print_text(textwrap.fill(text, width, subsequent_indent="  ", initial_indent="- "))
+    print_text(folded(f"{text[0].upper()}{text[1:]}.", "- ", "  "))
 
 
 def _figures(job: JobUse) -> List[Tuple[str, str]]:

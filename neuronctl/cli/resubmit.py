@@ -12,6 +12,7 @@ import click
 from neuronctl.cli.job_options import (
     BEHIND_DASHES,
     JobCommand,
+    at_most_one,
     catalog_option,
     force_option,
     job_options,
@@ -69,8 +70,7 @@ def command(
     """
     from neuronctl.submission import resubmission
 
-    if script_as_recorded and script_as_is:
-        raise UsageError("--script-as-recorded cannot be combined with --script-as-is")
+    at_most_one({"--script-as-recorded": script_as_recorded, "--script-as-is": script_as_is})
     args = words if click.get_current_context().meta[BEHIND_DASHES] else None
     if words and args is None:
         raise UsageError(

@@ -10,10 +10,9 @@ from typing import List, Optional, Tuple
 import click
 
 from neuronctl import slow
-from neuronctl.cli import COMMANDS, HELP
+from neuronctl.cli import COMMANDS, HELP, OPTIONS
 from neuronctl.cli.examples import EPILOGS
 from neuronctl.errors import UsageError
-from neuronctl.version import __version__
 
 
 class LazyGroup(click.Group):
@@ -48,34 +47,13 @@ class LazyGroup(click.Group):
         return HELP.rstrip("\n")
 
 
-def _version(context: click.Context, parameter: click.Parameter, given: bool) -> None:
-    if given:
-        from neuronctl.console import print_line
-
-        print_line(f"neuronctl, version {__version__}")
-        context.exit()
-
-
 root = LazyGroup(
     "neuronctl",
     help="Submit, check and track GPU training jobs on a Slurm cluster.",
-    params=[
-        # Not click.version_option, which asks gettext for its texts at every start.
-        click.Option(
-            ["--version"],
-            is_flag=True,
-            is_eager=True,
-            expose_value=False,
-            callback=_version,
-            help="Show the version and exit.",
-        ),
-        # Read before anything else, in cli/__init__.py; here for completion.
-        click.Option(
-            ["--color"],
-            metavar="WHEN",
-            expose_value=False,
-            help="Colours: always, never, or auto (only on a terminal).",
-        ),
+    params=[  # for completion
+        click.Option([name], metavar=value, is_flag=not value, expose_value=False, help=help)
+        for (name, _, value), help in ((text.partition(" "), OPTIONS[text]) for text in OPTIONS)
+        if value != "--help"
     ],
     context_settings={"help_option_names": ["-h", "--help"]},
 )

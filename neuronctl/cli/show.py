@@ -12,13 +12,13 @@ import click
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.cli.job_output import print_decisions
 from neuronctl.cli.job_table import state_style
-from neuronctl.cli.jobs import found_job, one_job
+from neuronctl.cli.jobs import found_job, one_job, raise_if_silent
 from neuronctl.cli.json_data import environment_data, status_data
 from neuronctl.cli.say import print_script
 from neuronctl.console import print_json, print_line, print_text, printable
 from neuronctl.errors import RecordError
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
-from neuronctl.tracking.endings import ending_words
+from neuronctl.tracking.endings import outcome_words
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.login_words import login_words
 from neuronctl.tracking.runs_words import runs_words
@@ -62,8 +62,7 @@ def command(job: str, only_script: bool, as_json: bool) -> None:
         print_json("neuronctl.show/1", {"jobs": jobs, "record": kept, "environment": ran_with})
     else:
         _print(found.jobs, record, seen)
-    if found.unavailable is not None:
-        raise found.unavailable
+    raise_if_silent(found)
 
 
 def _print(
@@ -113,13 +112,12 @@ def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
     if len(jobs) > 1:
         rows = [("tasks", str(sum(job.id.count for job in jobs)))]
         for job in jobs[:_TASKS]:
-            how = ending_words(job) if job.ended else job.explained.words
+            how = outcome_words(job)
             rows.append((str(job.id), f"{job.state}{how and f' ({how})'}"))
         if len(jobs) > _TASKS:
             rows.append(("…", f"and {len(jobs) - _TASKS} more: neuronctl status {status.id.job}"))
         return rows
-    how = ending_words(status) if status.ended else status.explained.words
-    how = "; ".join(filter(None, (how, runs_words(status), login_words(jobs))))
+    how = "; ".join(filter(None, (outcome_words(status), runs_words(status), login_words(jobs))))
     rows = [
         ("state", f"{status.state}{how and f', {how}'} (from {status.source})"),
         ("partition", status.partition),

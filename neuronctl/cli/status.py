@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, List, Optional, TextIO, Tuple
 
 import click
 
-from neuronctl.cli.jobs import state_name
+from neuronctl.cli.jobs import raise_if_silent, state_name
 from neuronctl.cli.say import notify
 from neuronctl.console import is_terminal, print_json, print_line, printable
-from neuronctl.errors import NoSuchJobError, SlurmUnavailableError, UsageError
+from neuronctl.errors import NoSuchJobError, UsageError
 from neuronctl.frozen import replace
 from neuronctl.units import parse_since
 
@@ -66,11 +66,7 @@ def command(
         print_line(question.nothing)
     if not as_json and is_terminal(sys.stdout) and question.is_plain(found):
         _print_standing()
-    if found.unavailable is not None:
-        raise SlurmUnavailableError(
-            f"{found.unavailable.message}; what you see is what neuronctl recorded",
-            found.unavailable.hint,
-        )
+    raise_if_silent(found)
     question.check(found)
     return None
 

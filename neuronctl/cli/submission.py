@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import click
 
+from neuronctl.cli.job_options import at_most_one
 from neuronctl.cli.job_output import SubmitMode, print_unplaced
 from neuronctl.cli.say import hint_at_why, notify
-from neuronctl.errors import NoPartitionError, UsageError
+from neuronctl.errors import NoPartitionError
 
 if TYPE_CHECKING:
     from neuronctl.submission.transaction import Submission
@@ -23,10 +24,8 @@ def submission_options(function: Callable[..., Optional[Submission]]) -> Callabl
 
     @functools.wraps(function)
     def call(*, dry_run: bool, as_json: bool, follow: bool, wait: bool, **rest: Any) -> int:
-        if follow and (wait or as_json):
-            raise UsageError(
-                "--follow cannot be combined with --wait or --json", "keep one of them"
-            )
+        at_most_one({"--follow": follow, "--wait": wait})
+        at_most_one({"--follow": follow, "--json": as_json})
         mode = SubmitMode(dry_run, as_json, follow, wait)
         try:
             return _exit_code(mode, function(mode=mode, **rest))

@@ -10,13 +10,13 @@ import click
 from neuronctl.bad_nodes import NodeFault, bad_nodes
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.cli.job_table import state_style
-from neuronctl.cli.jobs import found_job, one_job
+from neuronctl.cli.jobs import found_job, one_job, raise_if_silent
 from neuronctl.cli.json_data import status_data
 from neuronctl.cli.say import notify
-from neuronctl.console import is_terminal, print_json, print_line, print_text, terminal_width
+from neuronctl.console import folded, print_json, print_line, print_text
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence
 from neuronctl.diagnosis.gather import examine
-from neuronctl.errors import RecordError, SlurmUnavailableError
+from neuronctl.errors import RecordError
 from neuronctl.frozen import asdict
 from neuronctl.records.store import RecordStore
 from neuronctl.rule_codes import ROW
@@ -73,10 +73,7 @@ def command(job: str, stacks: bool, as_json: bool) -> None:
             print_line()
             print_line(f"{len(groups) - _MOST} more kinds of ends; name a task to see its own.")
         _print_stacks(processes)
-    if found.unavailable is not None:
-        raise SlurmUnavailableError(
-            f"{found.unavailable.message}; this is what neuronctl recorded", found.unavailable.hint
-        )
+    raise_if_silent(found)
 
 
 def _read_stacks(job: str) -> List[ProcessStack]:
@@ -107,7 +104,7 @@ def _print_stacks(processes: Sequence[ProcessStack]) -> None:
         if ranks:
             words += f"; rank{'s' if len(ranks) > 1 else ''} {fold_ranges(ranks)}"
         print_line()
-        print_text(_wrap(words, terminal_width() if is_terminal() else 80), "bold")
+        print_text(folded(words), "bold")
         print_text("\n".join(f"  {line}" for line in first.lines))
 
 
@@ -138,43 +135,45 @@ def _by_cause(same: List[JobStatus]) -> List[Told]:
 
 
 def _print(same: Sequence[JobStatus], evidence: JobEvidence, diagnosis: Diagnosis) -> None:
-    width = min(terminal_width(), 100) if is_terminal() else 80
-    print_text(_wrap(paragraph(same, diagnosis), width))
+    print_text(folded(paragraph(same, diagnosis)))
     print_text("")
-    later = " " * 9
-    print_text(_wrap(_state_words(evidence), width, "  state  ", later), state_style(same))
+    _print_fact("state", _state_words(evidence), state_style(same))
     line = diagnosis.line
     if line is not None:
         place = "last line" if line.number == 1 else f"line {line.number} from its end"
         guess = ""
         if evidence.log_guessed:
             guess = " (not recorded; this is where sbatch puts it by default)"
-        print_text(_wrap(f"{line.path}, {place}{guess}:", width, "  log    ", later))
-        print_text(_wrap(line.text[:600], width, later, later), "bold")
+        _print_fact("log", f"{line.path}, {place}{guess}:")
+        _print_fact("", line.text[:600], "bold")
     elif evidence.unread and not evidence.log_guessed and not evidence.logs:
         log = evidence.unread[0]
         gone = " (deleted or moved since, or on another machine)" if log.missing else ""
-        print_text(_wrap(f"{log.path}: {log.problem}{gone}", width, "  log    ", later))
+        _print_fact("log", f"{log.path}: {log.problem}{gone}")
     elif evidence.log_guessed and same[0].ended and not evidence.logs:
         words = (
             "not known: there is no record of it, and no log where sbatch puts it by default (an "
             "interactive job has neither)"
         )
-        print_text(_wrap(words, width, "  log    ", later))
+        _print_fact("log", words)
     memory = _memory(evidence, diagnosis)
     if memory is not None:
-        print_text(_wrap(_memory_words(memory), width, "  memory ", later))
+        _print_fact("memory", _memory_words(memory))
     for code, severity, _, message, *_ in _found(evidence.status):
-        print_text(_wrap(f"{severity} {code}: {message}", width, "  check  ", later))
+        _print_fact("check", f"{severity} {code}: {message}")
     for node, fault in _bad_nodes(evidence.status).items():
         words = f"{node} failed in your jobs, last on {moment(fault.at)} (job {fault.job})"
-        print_text(_wrap(f"{words}: {fault.why}", width, "  node   ", later))
+        _print_fact("node", f"{words}: {fault.why}")
     stall = evidence.stall
     if stall is not None:
         still = f"for {duration(stall.seconds)}, until {moment(stall.at)}"
         words = f"nothing changed in run {stall.run} {still}; its processes were here"
-        print_text(_wrap(words, width, "  stall  ", later))
+        _print_fact("stall", words)
         _print_stacks(stall.stacks)
+
+
+def _print_fact(name: str, text: str, style: str = "") -> None:
+    print_text(folded(text, f"  {name:<7}", " " * 9), style)
 
 
 def _bad_nodes(status: JobStatus) -> Dict[str, NodeFault]:
@@ -252,14 +251,6 @@ def _state_words(evidence: JobEvidence) -> str:
     if status.exit is not None and status.ended and status.state != OUT_OF_MEMORY:
         words.append(f"exit code {status.exit.code}, signal {status.exit.signal}")
     return f"{', '.join(words)} (from {status.source})"
-
-
-def _wrap(text: str, width: int, first: str = "", later: str = "") -> str:
-    import textwrap
-
-    return textwrap.fill(
-        text, width, initial_indent=first, subsequent_indent=later, break_on_hyphens=False
-    )
 
 
 _OF_STATUS = ("job_id", "name", "state", "reason", "exit_code", "signal", "cancelled_by", "source")

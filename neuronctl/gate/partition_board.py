@@ -18,6 +18,7 @@ from neuronctl.planning import plan
 from neuronctl.request.job import JobRequest
 from neuronctl.rules import RuleContext
 from neuronctl.slurm.limits import Limit, Scope
+from neuronctl.words import counted
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,11 @@ class PartitionNow:
         while len(text) > width:
             text = text.replace(longest, "", 1)
         return text.replace(longest, longest * (width - len(text) + 1), 1)
+
+    @property
+    def free_words(self) -> str:
+        """``1 GPU``, ``12 cores``."""
+        return counted(self.free, self.unit)
 
     @property
     def word(self) -> str:

@@ -27,6 +27,11 @@ def canceller(status: JobStatus) -> str:
         return "root" if status.cancelled_by == 0 else ""
 
 
+def outcome_words(status: JobStatus) -> str:
+    """How a job ended, or what it waits for."""
+    return ending_words(status) if status.ended else status.explained.words
+
+
 def ending_words(status: JobStatus) -> str:
     """How a job ended: ``exit code 1:0``, ``signal 9, SIGKILL``, ``time limit reached``."""
     cause = ending_cause(status)

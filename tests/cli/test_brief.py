@@ -70,7 +70,7 @@ def test_agents_and_skill_are_the_same_guide(run: Run) -> None:
     assert block.endswith("<!-- neuronctl: end -->\n")
     head = re.match(r"---\nname: [a-z-]+\ndescription: .+\n(?:  .+\n)*---\n\n", skill)
     assert head and skill[head.end() :] in block
-    assert "contradict each other" in run("brief", "--agents", "--json", code=2).stderr
+    assert "cannot be combined" in run("brief", "--agents", "--json", code=2).stderr
 
 
 def test_every_command_of_the_guide_is_understood(root: Path) -> None:

@@ -139,7 +139,7 @@ def test_sarif(run: Run, tmp_path: Path) -> None:
     }
     assert [rule["id"] for rule in one["tool"]["driver"]["rules"]] == ["NC141"]
     assert json.loads(run("check", "--sarif", names[0]).stdout)["runs"][0]["results"] == []
-    assert "exclude each other" in run("check", "--sarif", "--json", names[0], code=2).stderr
+    assert "cannot be combined" in run("check", "--sarif", "--json", names[0], code=2).stderr
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,7 @@ def test_check_says_what_fix_mends(run: Run, job: Path) -> None:
         (["--write", "job.sh"], "--write needs --fix"),
         (["--fix", "--write", "-"], "both need files"),
         (["--fix", "--line", "salloc"], "both need files"),
-        (["--fix", "--json", "job.sh"], "--json and --fix exclude each other"),
+        (["--fix", "--json", "job.sh"], "--json cannot be combined with --fix"),
         (["--fix", "--field", "nlq", "job.sh"], "did you mean nlp"),
         (["--cluster", "neuron-2022", "--field", "nlp", "job.sh"], "have no such part"),
     ],

@@ -17,6 +17,7 @@ from neuronctl.rules import (  # noqa: F401
     script_gpus,
     script_launches,
     script_lines,
+    script_places,
     script_results,
     script_shell,
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import math
 import re
 import shlex
-from typing import Dict, Iterator, Optional
+from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from neuronctl.batchscript.launches import CONTAINERS, PYTHON, pairs
 from neuronctl.batchscript.model import SourceSpan
-from neuronctl.batchscript.shell_text import INITIALIZES
+from neuronctl.batchscript.shell_text import INITIALIZES, Command, ShellWord
 from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
@@ -40,6 +42,8 @@ def one_file(facts: ScriptFacts) -> Iterator[Violation]:
     if array is not None:
         yield from _same_of_r(facts)
         yield from _same_results(facts)
+        yield from _same_prepared(facts)
+    yield from _same_of_a_tool(facts, array is not None)
     if not (one_by_one or others):
         yield from _same_removed(facts)
     yield from _same_overlay(facts, not one_by_one)
@@ -124,9 +128,12 @@ def _same_file(facts: ScriptFacts, array: bool) -> Iterator[Violation]:
         if not works or command.captured or (start.outer and not start.outer[0].command.looped):
             continue
         at_once = command.in_loop and command.background
-        if not (array or at_once):
+        written = command.writes
+        if command.name == "tee" and not {"-a", "--append"} & {*command.arguments}:
+            written = tuple(word for word in command.words[1:] if not word.raw.startswith("-"))
+        if not (array or at_once or (command.in_loop and _only_the_last(facts, command, written))):
             continue
-        for word in command.writes:
+        for word in written:
             if word.value is None or _NO_FILE.fullmatch(word.value) or moves:
                 continue
             who, how = "every program of this loop", "give each of them a name of its own"
@@ -134,6 +141,112 @@ def _same_file(facts: ScriptFacts, array: bool) -> Iterator[Violation]:
                 who, how = _EVERY_TASK, f"write > {_with_index(word.value, f'${{{_INDEX}}}')}"
             yield _lost(who, word.value, how, word.place)
             return
+
+
+_FOR = re.compile(r"[ \t]*for[ \t]+(\w+)[ \t]+in\b(.*)")
+
+
+def _around(facts: ScriptFacts, command: Command) -> Optional[Tuple[int, int]]:
+    """The first and the last line of the innermost loop that a command is in."""
+    return facts.innermost_loop.get(command.place.line) if command.in_loop else None
+
+
+def _only_the_last(facts: ScriptFacts, command: Command, written: Sequence[ShellWord]) -> bool:
+    """Whether each turn of a loop does other work, and none uses what one has written."""
+    loop = _around(facts, command)
+    variable = _FOR.match(facts.lines[loop[0] - 1]) if loop is not None else None
+    if loop is None or variable is None or not written:
+        return False
+    text = "\n".join(facts.lines[loop[0] - 1 : loop[1]])
+    differs = any(variable[1] in word.names for word in command.words)
+    name = written[0].raw.strip("\"'").rpartition("/")[2]
+    if (
+        not name
+        or re.search(r"(?i)log|err|te?mp|null", name)
+        or text.count(name) > 1
+        or re.search(r"\b(break|cd|pushd)\b", text)
+    ):
+        return False
+    return differs and _works(command)
+
+
+def _works(command: Command) -> bool:
+    return command.name not in _PREPARES or command.name == "tee"
+
+
+_OUTPUTS = {
+    "samtools": "-o|--output",
+    "bcftools": "-o|--output",
+    **dict.fromkeys(("bowtie2", "hisat2"), "-S"),
+    "minimap2": "-o",
+    **dict.fromkeys(("blastn", "blastp", "blastx", "tblastn"), "-out"),
+    "diamond": "-o|--out",
+    "cutadapt": "-o|--output",
+    "fastp": "-o|--out1",
+    "STAR": "--outFileNamePrefix",
+    "gatk": "-O|--output",
+    **dict.fromkeys(("plink", "plink2", "vcftools"), "--out"),
+    "featureCounts": "-o",
+    **dict.fromkeys(("salmon", "kallisto"), "-o|--output|--output-dir"),
+    **dict.fromkeys(("megahit", "spades.py", "Rscript", "quast.py"), "-o"),
+    "kraken2": "--output",
+}
+"""Programs that begin a file anew, and the options that name it."""
+
+
+def _same_of_a_tool(facts: ScriptFacts, array: bool) -> Iterator[Violation]:
+    """What a known program is told to write, in each task of an array or turn of a loop."""
+    moves = _moves(facts)
+    for launch in facts.launches if not moves else ():
+        option = _OUTPUTS.get(launch.name)
+        if option is None or launch.command.captured:
+            continue
+        for pair in launch.pairs:
+            path = pair.value.value or ""
+            if not re.fullmatch(option, pair.name) or not re.fullmatch(
+                r"[\w./~-]*\w[\w./~-]*", path
+            ):
+                continue
+            differs = any(_INDEX in word.names for word in launch.command.words)
+            if array and differs:
+                how = f"write {_with_index(path, f'${{{_INDEX}}}')}"
+                yield _lost(_EVERY_TASK, path, how, pair.word.place)
+                return
+            if not array and _only_the_last(facts, launch.command, [pair.value]):
+                how = "give each of them a name of its own"
+                yield _lost("every program of this loop", path, how, pair.word.place)
+                return
+
+
+_CONTENT = frozenset("awk cat echo envsubst printf sed".split())  # noqa: SIM905
+
+
+def _same_prepared(facts: ScriptFacts) -> Iterator[Violation]:
+    """A file that each task fills for its program, in the place of the others'."""
+    moves = _moves(facts)
+    for command in facts.shell.commands if not moves else ():
+        if command.name not in _CONTENT or command.captured:
+            continue
+        inserted = any(_INDEX in word.names for word in command.words)
+        in_place = command.name == "sed" and any(
+            re.match("-i|--in-place", word.raw) for word in command.words[1:]
+        )
+        written = command.words[-1:] if in_place else command.writes
+        for word in written if inserted else ():
+            path = word.value or ""
+            if not path or _NO_FILE.fullmatch(path) or OF_THE_NODE.match(path):
+                continue
+            name = path.rpartition("/")[2]
+            later = facts.lines[command.place.line :]
+            read = any(name in line and not line.lstrip().startswith("#") for line in later)
+            if read:
+                yield Violation(
+                    f"every task of the array fills {path} for itself: which of them wrote it "
+                    "last, before a program reads it, is by chance",
+                    f"write {_with_index(path, f'${{{_INDEX}}}')}",
+                    place=word.place,
+                )
+                return
 
 
 def _same_file_of_a_step(facts: ScriptFacts) -> Iterator[Violation]:
@@ -277,7 +390,7 @@ def _with_index(path: str, index: str = "%a") -> str:
 def _knows_index(line: str) -> bool:
     """Whether a line gives the index a default, or asks whether there is one."""
     _, name, behind = line.partition(_INDEX)
-    asks = rf"{_INDEX}:?[-=+?]|(\[|test) -[nz] \S*{_INDEX}|-v {_INDEX}"
+    asks = rf"\{{{_INDEX}:?[-=+?]|^\s*(export )?{_INDEX}=|(\[|test) -[nz] \S*{_INDEX}|-v {_INDEX}"
     return bool(name) and ("]]" in behind or re.search(asks, line) is not None)
 
 
@@ -339,6 +452,175 @@ def beyond_the_list(facts: ScriptFacts) -> Iterator[Violation]:
                 )
                 return
     yield from _line_zero(facts, tasks)
+    yield from _first_left_out(facts, tasks)
+    yield from _combined(facts, tasks)
+
+
+_MADE = re.compile(r"\(\s*(\$\(\s*ls\b|`\s*ls\b|[^\s\"'$`]*[*?])")
+
+
+def _first_left_out(facts: ScriptFacts, tasks: JobId) -> Iterator[Violation]:
+    """A list of files, whose first has index 0, for an array that begins with 1."""
+    if tasks.overlaps(span(0, 0)) or not tasks.overlaps(span(1, 1)):
+        return
+    made = [each for each in facts.shell.assignments if _MADE.match(each.word.raw)]
+    for variable in made[:_MOST_USES]:
+        use = re.compile(rf"\$\{{{re.escape(variable.name)}\[([^]@*]+)\]\}}")
+        uses = [(n, match[1]) for n, line in facts.plain_lines for match in use.finditer(line)]
+        if uses and all(_offset(facts, index) == 0 for _, index in uses):
+            at = uses[0][0]
+            yield Violation(
+                f"the first element of {variable.name} has index 0, and no task takes it",
+                "let --array begin with 0, or subtract 1 from the index",
+                place=SourceSpan(at, 1, len(facts.lines[at - 1]) + 1),
+            )
+            return
+
+
+_ARITHMETIC = re.compile(
+    r"\s*(?:\$\(\((.*)\)\)|`expr (.*)`|\$\(expr (.*)\)|\"?\$\{?(\w+)\}?\"?|(\d+)"
+    r"|(\$\{#\w+\[[@*]\]\}))\s*"
+)
+_LEN = re.compile(r"\$\{#(\w+)\[[@*]\]\}")
+_MOST_TASKS, _MOST_USES = 2000, 50
+
+
+class _Indexes:
+    """What the variables are that are reckoned from an array's index, in each of its tasks."""
+
+    def __init__(self, facts: ScriptFacts) -> None:
+        self.facts = facts
+        self.counts: Dict[str, Optional[int]] = {}
+        self.trees: Dict[str, Optional[ast.expr]] = {}
+        self.reckoned: Set[str] = set()
+        """The variables that were."""
+
+    def count(self, name: str) -> Optional[int]:
+        if name not in self.counts:
+            self.counts[name] = _elements(self.facts, name)
+        return self.counts[name]
+
+    def tree(self, text: str) -> Optional[ast.expr]:
+        """An arithmetic expression of bash's, as one of Python's."""
+        plain = _LEN.sub(lambda match: str(self.count(match[1]) or "?"), text)
+        plain = re.sub(r"\$\{?(\w+)\}?", r"\1", plain).replace("/", "//").replace("\\*", "*")
+        if not re.fullmatch(r"[\w\s()+*/%-]{1,200}", plain):
+            return None
+        try:
+            return ast.parse(plain.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+
+    def of_variable(self, name: str) -> Optional[ast.expr]:
+        if name not in self.trees:
+            found = self.facts.shell.assigned(name)
+            self.trees[name] = None
+            match = _ARITHMETIC.fullmatch(found[0].word.raw) if len(found) == 1 else None
+            if match is not None and found[0].sure:
+                text = next(group for group in match.groups() if group is not None)
+                self.trees[name] = self.tree(text)
+        return self.trees[name]
+
+    def value(self, tree: Optional[ast.expr], index: int, depth: int = 0) -> Optional[int]:
+        """What an expression is in the task of an index; None where it is not known."""
+        if tree is None or depth > 20:
+            return None
+        if isinstance(tree, ast.Constant):
+            return tree.value if isinstance(tree.value, int) else None
+        if isinstance(tree, ast.Name):
+            if tree.id == _INDEX:
+                return index
+            self.reckoned.add(tree.id)
+            return self.value(self.of_variable(tree.id), index, depth + 1)
+        if not isinstance(tree, ast.BinOp):
+            return None
+        left = self.value(tree.left, index, depth + 1)
+        right = self.value(tree.right, index, depth + 1)
+        if left is None or right is None:
+            return None
+        if isinstance(tree.op, (ast.FloorDiv, ast.Mod)):
+            if right <= 0 or left < 0:
+                return None
+            return left // right if isinstance(tree.op, ast.FloorDiv) else left % right
+        if isinstance(tree.op, (ast.Add, ast.Sub)):
+            return left + right if isinstance(tree.op, ast.Add) else left - right
+        return left * right if isinstance(tree.op, ast.Mult) else None
+
+
+_USE = re.compile(r"\$\{(\w{1,100})\[([^]]{1,200})\]\}")
+_BY_CHANCE = re.compile(r"RANDOM|SLURM_JOB_?ID|\$\$|\b(date|mktemp|shuf|uuidgen)\b")
+
+
+def _combined(facts: ScriptFacts, tasks: JobId) -> Iterator[Violation]:
+    """Several lists, or one with a remainder: whether the indexes choose each combination once."""
+    lines = [(n, line) for n, line in facts.plain_lines if not line.startswith("#")]
+    uses = [(n, match) for n, line in lines for match in _USE.finditer(line)]
+    uses = [(n, match) for n, match in uses if match[2] not in ("@", "*", "0")]
+    if not 0 < len(uses) < _MOST_USES or tasks.count > _MOST_TASKS:
+        return
+    known = _Indexes(facts)
+    trees = {match[0]: (match[1], known.tree(match[2])) for _, match in uses}
+    indexes = [n for n in range(_highest_index(tasks) + 1) if tasks.overlaps(span(n, n))]
+    counts = {name: known.count(name) or 0 for name, _ in trees.values()}
+    if 0 in counts.values() or len(indexes) < 2:
+        return
+    rows: List[Tuple[int, ...]] = []
+    for index in indexes:
+        found = [known.value(tree, index) for _, tree in trees.values()]
+        row = tuple(number for number in found if number is not None)
+        if len(row) < len(found):
+            return
+        rows.append(row)
+    place = {match[0]: SourceSpan(n, match.start() + 1, match.end() + 1) for n, match in uses}
+    for at, (text, (name, _)) in enumerate(trees.items()):
+        values = [row[at] for row in rows]
+        beyond = [index for index, value in zip(indexes, values) if value >= counts[name]]
+        if beyond:
+            yield Violation(
+                f"{name} has {counted(counts[name], 'element')}, and task {beyond[0]} of the array "
+                f"asks for the one with index {max(values)}: there is none",
+                "let --array end before it, or add what is missing",
+                place=place[text],
+            )
+            return
+    used = "\n".join(
+        _USE.sub("", line) for _, line in lines if not re.match(r"\s*(echo|printf)\b", line)
+    )
+    for name in known.reckoned:
+        used = re.sub(rf"(?m)^\s*(export )?{name}=.*$", "", used)
+    others = [name for name in known.reckoned if re.search(rf"\b{name}\b", used)]
+    differ = _INDEX in used or _BY_CHANCE.search(used + " ".join(map(str, trees)))
+    each = [
+        (*row, *(known.value(ast.Name(name), index) for name in others))
+        for index, row in zip(indexes, rows)
+    ]
+    distinct = len(rows) if differ else len({*each})
+    chosen = {*rows}
+    first = next(iter(place.values()))
+    if distinct < len(rows):
+        repeat = len(rows) - distinct
+        yield Violation(
+            f"{counted(len(rows), 'task')} choose {counted(distinct, 'combination')} of "
+            f"{', '.join(counts)}: {counted(repeat, 'task')} repeat{'s' * (repeat == 1)} what "
+            "others do",
+            f"let --array have {distinct} tasks",
+            place=first,
+        )
+        return
+    whole = math.prod(counts.values())
+    if len(chosen) < whole and not differ and not (others and len(counts) == 1):
+        yield Violation(
+            f"{', '.join(counts)} ha{'ve' if len(counts) > 1 else 's'} "
+            f"{whole} {'combinations' if len(counts) > 1 else 'elements'}, and the array takes "
+            f"{len(chosen)} of them",
+            f"let --array have {whole} tasks, or check how the index is reckoned",
+            place=first,
+            severity=NOTE,
+        )
+
+
+def _highest_index(tasks: JobId) -> int:
+    return max(map(int, re.findall(r"\d+", tasks.tasks or "0")))
 
 
 def _line_zero(facts: ScriptFacts, tasks: JobId) -> Iterator[Violation]:

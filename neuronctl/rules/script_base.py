@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Callable, FrozenSet, Iterator, Optional, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Tuple,
+)
 
 from neuronctl.batchscript.beside import Beside
 from neuronctl.batchscript.launches import Launch, launches
@@ -35,6 +45,14 @@ class Start:
     def launched(self) -> bool:
         """Whether a launcher starts it that gives its processes their ranks, unlike srun."""
         return any(launch.is_launcher and not launch.is_srun for launch in self.outer)
+
+
+_HERE_DOCUMENT = re.compile(r"(?<!<)<<-?[ \t]*[\"'\\]?(\w+)")
+_LOOP_WORD = re.compile(
+    r"(?:^|[;&|({]|\bdo\b|\bthen\b)[ \t]*(for|while|until|done)(?=[\s;)&|<>]|$)"
+)
+_DEEPEST = 10
+"""Loops within loops; more are not looked at."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +90,44 @@ class ScriptFacts:
     def lines(self) -> Tuple[str, ...]:
         """The lines of the file."""
         return tuple(self.text.split("\n"))
+
+    @cached_property
+    def plain_lines(self) -> Tuple[Tuple[int, str], ...]:
+        """The lines that are no comments and no text of here-documents, with their numbers."""
+        found: List[Tuple[int, str]] = []
+        end = ""
+        for number, line in enumerate(self.lines, 1):
+            if end:
+                end = "" if line.strip() == end else end
+                continue
+            if line.lstrip().startswith("#"):
+                continue
+            found.append((number, line))
+            here = _HERE_DOCUMENT.search(line) if "<<" in line else None
+            end = here[1] if here is not None else ""
+        return tuple(found)
+
+    @cached_property
+    def loops(self) -> Tuple[Tuple[int, int], ...]:
+        """The first and the last line of each loop, in the order in which they begin."""
+        found: List[Tuple[int, int]] = []
+        open_ones: List[int] = []
+        for number, line in self.plain_lines:
+            for match in _LOOP_WORD.finditer(line):
+                if match[1] != "done":
+                    open_ones.append(number)
+                elif open_ones:
+                    first = open_ones.pop()
+                    found += [(first, number)] if len(open_ones) < _DEEPEST else []
+        return tuple(sorted(found, key=lambda loop: (loop[0], -loop[1])))
+
+    @cached_property
+    def innermost_loop(self) -> Mapping[int, Tuple[int, int]]:
+        """Line -> the innermost loop that it is in."""
+        found: Dict[int, Tuple[int, int]] = {}
+        for loop in self.loops:
+            found.update(dict.fromkeys(range(loop[0], loop[1] + 1), loop))
+        return found
 
     @cached_property
     def launches(self) -> Tuple[Launch, ...]:

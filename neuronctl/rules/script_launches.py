@@ -903,6 +903,7 @@ def _in_container(launch: Launch) -> bool:
 @script_rule(WARNING, "NC627", "step that waits for another")
 def steps_in_turn(facts: ScriptFacts) -> Iterator[Violation]:
     """As Slurm 22.05, 24.11, and 26.05 do it (tried there)."""
+    yield from _one_by_one(facts)
     if facts.plan is None or facts.header.components > 1:
         return
     waits = [command.place.line for command in facts.shell.calls("wait")]
@@ -936,6 +937,36 @@ def steps_in_turn(facts: ScriptFacts) -> Iterator[Violation]:
                     place=second.place,
                 )
                 return
+
+
+def _one_by_one(facts: ScriptFacts) -> Iterator[Violation]:
+    """``for …; do a & wait; done``: each turn waits for its own program."""
+    if "trap" in facts.text:
+        return  # so a trap may run meanwhile
+    beside = [each for each in facts.shell.commands if each.background and each.words]
+    waits = [wait for wait in facts.shell.calls("wait") if wait.in_loop and not wait.arguments]
+    for wait in waits[:50]:
+        loop = facts.innermost_loop.get(wait.place.line)
+        text = facts.lines[wait.place.line - 1]
+        if loop is None or re.search(r"\bif\b|&&|\|\|", text):
+            continue
+        first, last = loop
+        own = [each for each in beside if first <= each.place.line <= last]
+        above = facts.lines[first - 1 : wait.place.line]
+        if any(re.search(r"^\s*(if|elif|case)\b|\bwait -n|\$\{?!", text) for text in above):
+            continue
+        line = own[0].place.line if len(own) == 1 and own[0].in_loop else 0
+        # In a loop of its own, it is several.
+        if 0 < line <= wait.place.line and facts.innermost_loop.get(line) == loop:
+            if own[0].name in ("sleep", "echo", "tail", "nvidia-smi"):
+                continue
+            yield Violation(
+                f"each turn of this loop waits for its own {own[0].words[0].raw}: they run one "
+                "after the other, in spite of &",
+                "write wait behind done",
+                place=wait.place,
+            )
+            return
 
 
 _SHARES = "give each its share: srun --exact --ntasks=… --cpus-per-task=… --gpus=…"
@@ -1072,6 +1103,12 @@ def _fixed_address(facts: ScriptFacts) -> Iterator[Violation]:
         names = run.launcher.address + run.launcher.endpoint
         found += [(run.options[name], run.place_of(name)) for name in names if run.has(name)]
         found += meeting_places(run)
+        if run.name == "ray":
+            found += [
+                (each.value.outline, each.word.place)
+                for each in run.pairs
+                if each.name == "--address"
+            ]
     for address, place in found:
         if _ADDRESS.fullmatch(address):
             yield Violation(

@@ -15,6 +15,7 @@ from neuronctl.batchscript.model import SCRIPT, Edit, SourceSpan
 from neuronctl.batchscript.shell_text import INITIALIZES, Command, read_shell
 from neuronctl.frozen import replace
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
+from neuronctl.rules import script_bash
 from neuronctl.rules.base import Violation
 from neuronctl.rules.downloads import downloads, has_proxy, without_internet
 from neuronctl.rules.script_base import ScriptFacts, script_rule
@@ -896,6 +897,7 @@ def lost_options(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _grown_together(facts)
     yield from _broken_list(facts)
     yield from _only_assigned(facts)
+    yield from script_bash.read_otherwise(facts)
     lost = [
         command
         for command in (facts.shell.commands if facts.header.for_bash else ())
@@ -1028,6 +1030,7 @@ def interactive(facts: ScriptFacts) -> Iterator[Violation]:
 
 @script_rule(WARNING, "NC659", "lines behind the end")
 def behind_exit(facts: ScriptFacts) -> Iterator[Violation]:
+    yield from script_bash.reads_the_list(facts)
     sure = [run for run in facts.launches if run.command.sure]
     last = max(
         (
@@ -1216,6 +1219,9 @@ def not_set(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _set_too_late(facts)
     yield from _of_a_launcher(facts)
     yield from _kept_by_quotes(facts)
+    yield from script_bash.of_other_schedulers(facts, used)
+    yield from script_bash.for_sbatch(facts)
+    yield from script_bash.lost_in_a_pipe(facts)
 
 
 def _known_to(line: str) -> Iterator[str]:
@@ -1337,13 +1343,15 @@ def _kept_by_quotes(facts: ScriptFacts) -> Iterator[Violation]:
             continue
         for word in every[-1].own_words[1:] if every[-1].kind != SHELL else ():
             name = re.search(r"'[^'\"$]*\$\{?(SLURM_\w+)", word.raw[:500])
+            own = script_bash.kept_by_quotes(facts, word) if word.raw[:1] == "'" else ""
+            kept = name[1] if name else own
             if (
-                name
+                kept
                 and word.raw.startswith(("'", "-"))
                 and every[-1].name not in _EXPAND_THEMSELVES
             ):
                 yield Violation(
-                    f"the program gets ${name[1]} as it stands: single quotes keep it from bash",
+                    f"the program gets ${kept} as it stands: single quotes keep it from bash",
                     "write double quotes around it",
                     place=word.place,
                 )

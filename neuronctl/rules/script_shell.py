@@ -34,12 +34,28 @@ def _expanded(names: Sequence[str], nodes: int) -> Optional[str]:
 
 def _expanded_early(facts: ScriptFacts) -> Iterator[Violation]:
     """A variable of the job's that the shell expands which submits it: ``sbatch <<EOF``."""
-    calls = facts.shell.calls("sbatch")
-    if facts.header.given or not calls or "#SBATCH" not in facts.text:
+    if facts.header.given or "#SBATCH" not in facts.text:
         return
+    texts: List[List[int]] = []
+    end = ""
+    for number, line in enumerate(facts.lines, 1):
+        if end:
+            texts[-1].append(number)
+            end = "" if line.strip() == end else end
+            continue
+        here = re.search(r"(?<!<)<<-?[ \t]*(\w+)", line) if "<<" in line else None
+        if here is not None:
+            end = here[1]
+            texts.append([number])
+    jobs = {
+        number
+        for text in texts
+        if any(facts.lines[number - 1].startswith("#SBATCH") for number in text)
+        for number in text
+    }
     for word in facts.shell.written:
-        name = next((name for name in word.names if name.startswith(("SLURM_J", "SLURM_N"))), None)
-        if name and word.place.line > calls[0].place.line:
+        name = next((name for name in word.names if _OF_THE_JOB.match(name)), None)
+        if name and word.place.line in jobs:
             yield Violation(
                 f"the shell that submits expands ${name} in this here-document, and has none: it "
                 "is empty in the job",
@@ -48,6 +64,9 @@ def _expanded_early(facts: ScriptFacts) -> Iterator[Violation]:
                 severity=WARNING,
             )
             return
+
+
+_OF_THE_JOB = re.compile(r"SLURM_(JOB|N|ARRAY|PROCID|LOCALID|CPUS|GPUS|TMPDIR|SUBMIT_DIR|TASK)")
 
 
 @script_rule(ERROR, "NC631", "rank expanded by the batch shell")

@@ -901,7 +901,11 @@ RIGHT: List[Tuple[str, str, str]] = [
     ),
     ("NC627", ONE_EACH, "srun -N1 -n1 ./a &\nsrun -N2 -n2 ./b"),
     ("NC627", ONE_EACH, "srun -N1 -n1 -w $A ray start &\nsrun -N2 -n2 -x $A ray start &\nwait"),
-    ("NC627", GPUS, "for i in 0 1; do\n  srun -n1 --gres=gpu:1 ./a &\n  wait\ndone"),
+    (
+        "NC627",
+        GPUS,
+        "for i in 0 1; do\n  srun -n1 --gres=gpu:1 ./a & srun -n1 --gres=gpu:1 ./b &\n  wait\ndone",
+    ),
     ("NC627", GPUS, "for i in 0 1; do\n  srun --exact -n1 -c1 --gpus=1 ./a $i &\ndone\nwait"),
     ("NC631", ONE_EACH, "cat >r.sh <<'E'\npython t.py $SLURM_NODEID\nE\nsrun bash r.sh"),
     ("NC642", ONE_EACH, 'srun bash -c "torchrun --nnodes=3 --rdzv_endpoint=$(hostname):1 t.py"'),

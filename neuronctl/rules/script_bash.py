@@ -1,0 +1,344 @@
+"""Of NC649 and NC660: what bash makes of a line, other than its writer meant."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, Iterator, List, Optional, Tuple
+
+from neuronctl.batchscript.model import SourceSpan
+from neuronctl.batchscript.shell_text import Command, ShellWord
+from neuronctl.rule_codes import WARNING
+from neuronctl.rules.base import Violation
+from neuronctl.rules.script_base import ScriptFacts
+
+_EXPORT_APART = re.compile(r"\s*(export|declare|readonly|local)\s+(\$?)([A-Za-z_]\w*)(\s+=|=)")
+_RANGE = re.compile(r"\bin\s+(\{[^{}\s]*\.\.[^{}\s]*\$[^\s;]*\}|\{\$[^\s;]*\.\.[^\s;]*\})")
+_ONE_WORD = re.compile(
+    r"(?:^|[\s;&|!])"
+    r"(\[\[?[ \t]+([^\s\[\]=!<>-][^\s\[\]=!<>]*==?[^\s\[\]=~]+)[ \t]+\])"
+)
+_MOST = 50
+"""So many of a kind are looked at."""
+_TO_ONE = re.compile(r"(?<=\s)2&>1(?=\s|$)")
+
+
+def read_otherwise(facts: ScriptFacts) -> Iterator[Violation]:
+    """For NC649: lines of which bash makes something else."""
+    if not facts.header.for_bash:
+        return
+    for number, line in facts.plain_lines:
+        found = _in_line(line)
+        if found is not None:
+            at, end, message, hint = found
+            place = SourceSpan(number, at + 1, end + 1)
+            yield Violation(message, hint, place=place, severity=WARNING)
+    apart = [each for each in facts.shell.commands if each.assigned and len(each.words) == 1]
+    for command in apart[:_MOST]:
+        yield from _value_apart(facts, command)
+    for command in facts.shell.calls(*_READERS):
+        yield from _emptied(command)
+    yield from _lists(facts)
+    yield from _path_alone(facts)
+
+
+def _in_line(line: str) -> Optional[Tuple[int, int, str, str]]:
+    """(begin, end, what is wrong, what to write) of the first thing in a line."""
+    if ".." in line:
+        match = _RANGE.search(line)
+        if match is not None:
+            return (
+                match.start(1),
+                match.end(1),
+                f"bash takes {match[1]} for one word: it expands braces before variables",
+                "write $(seq 1 $N), or for ((i = 1; i <= N; i++))",
+            )
+    if "=" in line:
+        match = _EXPORT_APART.match(line)
+        if match is not None and (match[2] or match[4] != "="):
+            blank = "" if match[2] else " without blanks around ="
+            return (
+                match.start(1),
+                match.end(),
+                f"this does not set {match[3]}: "
+                + ("$ stands for its value" if match[2] else "to bash, = is another name"),
+                f"write {match[1]} {match[3]}=…{blank}",
+            )
+        match = _ONE_WORD.search(line)
+        if match is not None:
+            left, _, right = match[2].partition("=")
+            return (
+                match.start(1),
+                match.end(1),
+                "this is always true: without blanks around =, bash asks whether the word is empty",
+                f"write [ {left} = {right.lstrip('=')} ]",
+            )
+    if "2&>1" in line:
+        match = _TO_ONE.search(line)
+        if match is not None:
+            return (
+                match.start(),
+                match.end(),
+                "the program gets an argument 2, and its output goes to a file named 1",
+                "write 2>&1",
+            )
+    return None
+
+
+_A_VALUE = re.compile(r"[\"']?(/|\./|\.\./|~/|\$\{?(HOME|SCRATCH|WORK|PWD)\b)\S*|\d[\d.]*|[\"'].*")
+
+
+def _value_apart(facts: ScriptFacts, command: Command) -> Iterator[Violation]:
+    """``DATA= /data``, which runs /data."""
+    variable, word = command.assigned[0], command.words[0]
+    used = re.search(rf"\$\{{?{variable.name}\b", facts.text)
+    line = facts.lines[word.place.line - 1]
+    apart = re.search(rf"\b{variable.name}=[ \t]+\S", line[: word.place.column])
+    if not variable.word.raw and used and apart and _A_VALUE.fullmatch(word.raw):
+        yield Violation(
+            f"{variable.name} is empty here: bash takes {word.raw} for a command",
+            f"write {variable.name}={word.raw} without a blank",
+            place=word.place,
+            severity=WARNING,
+        )
+
+
+_READERS = frozenset(
+    "awk cat cut envsubst grep head jq perl sed sort tac tail tr uniq".split()  # noqa: SIM905
+)
+
+
+def _emptied(command: Command) -> Iterator[Violation]:
+    """``sort a > a``: bash empties the file before the command reads it."""
+    if {"-i", "--in-place", "-n"} & {*command.arguments}:
+        return
+    for written in command.writes:
+        name = written.raw.strip("\"'")
+        if name and any(word.raw.strip("\"'") == name for word in command.words[1:]):
+            yield Violation(
+                f"bash empties {name} before {command.name} reads it",
+                f"write {command.name} … > {name}.new && mv {name}.new {name}",
+                place=written.place,
+                severity=WARNING,
+            )
+            return
+
+
+_PARTS = re.compile(r"\"[^\"]*\",?|'[^']*',?|[^\s\"']+")
+
+
+def _lists(facts: ScriptFacts) -> Iterator[Violation]:
+    """``(1, 2)``, ``$LIST[1]``, and an index into what is no list."""
+    lists: Dict[str, bool] = {}
+    for variable in facts.shell.assignments:
+        raw = variable.word.raw
+        is_list = raw.startswith("(") or "[" in variable.name
+        name = variable.name.partition("[")[0]
+        lists[name] = lists.get(name, False) or is_list
+        parts = _PARTS.findall(raw[1:-1]) if raw.startswith("(") and raw.endswith(")") else []
+        between = [part for part in parts[:-1] if re.fullmatch(r"[\"']?[\w./-]+[\"']?,", part)]
+        if len(parts) > 1 and len(between) == len(parts) - 1:
+            yield Violation(
+                f"the comma belongs to the element: the first one of {name} is {parts[0]}",
+                "divide the elements by blanks alone",
+                place=variable.place,
+                severity=WARNING,
+            )
+            break
+    words = [word for command in facts.shell.commands for word in command.words]
+    words += [variable.word for variable in facts.shell.assignments]
+    for word in words:
+        match = re.search(r"(?<!\\)\$(\w+)\[", word.raw) if "[" in word.raw else None
+        if match is None or word.raw.startswith("'"):
+            continue
+        if lists.get(match[1]):
+            yield Violation(
+                f"without braces, this is the first element of {match[1]}, and [ behind it",
+                f"write ${{{match[1]}[…]}}",
+                place=word.place,
+                severity=WARNING,
+            )
+            return
+    for word in words:
+        match = re.search(r"\$\{(\w+)\[[^]@*]*[A-Za-z$][^]]*\]\}", word.raw)
+        name = match[1] if match else ""
+        plain = name in lists and not lists.pop(name) and len(facts.shell.assigned(name)) == 1
+        if plain and not _may_be_list(facts, name):
+            value = facts.shell.assigned(name)[0].word.raw
+            if re.search(r"\s", value):
+                yield Violation(
+                    f"{name} is one text, and no list: behind index 0, there is nothing",
+                    f"write {name}=(…)",
+                    place=word.place,
+                    severity=WARNING,
+                )
+                return
+
+
+def _may_be_list(facts: ScriptFacts, name: str) -> bool:
+    made = rf"(read\b.*-\w*a|mapfile|readarray|declare|typeset|local)\b[^\n]*\b{name}\b"
+    return re.search(rf"{made}|\b{name}\+=\(|\b{name}\[[^]]*\]=", facts.text) is not None
+
+
+def _path_alone(facts: ScriptFacts) -> Iterator[Violation]:
+    """A PATH without the directories of the system."""
+    for variable in facts.shell.assigned("PATH"):
+        raw = variable.word.raw.strip("\"'")
+        if "PATH" in variable.word.names or "`" in raw or "$(" in raw or not variable.sure:
+            continue
+        system = re.search(r"(^|:)/(usr/)?bin(:|$)", raw)
+        if system or "/" not in raw or (variable.word.value is None and "$" in raw[:1]):
+            continue
+        cut = re.search(r"(^|:)\{?PATH\}?(:|$)", raw)
+        yield Violation(
+            "this PATH has none of the system's directories: bash finds no command any more"
+            + (", since PATH without $ is a directory of that name" if cut else ""),
+            "write export PATH=…:$PATH",
+            place=variable.place,
+            severity=WARNING,
+        )
+        return
+
+
+_ELSEWHERE = {
+    **dict.fromkeys(("PBS_O_WORKDIR", "SGE_O_WORKDIR", "LS_SUBCWD"), "SLURM_SUBMIT_DIR"),
+    **dict.fromkeys(("PBS_JOBID", "LSB_JOBID"), "SLURM_JOB_ID"),
+    **dict.fromkeys(
+        ("PBS_ARRAYID", "PBS_ARRAY_INDEX", "PBS_ARRAY_ID", "SGE_TASK_ID", "LSB_JOBINDEX"),
+        "SLURM_ARRAY_TASK_ID",
+    ),
+    **dict.fromkeys(("NSLOTS", "PBS_NP", "LSB_DJOB_NUMPROC"), "SLURM_NTASKS"),
+    **dict.fromkeys(("PBS_NUM_PPN", "PBS_PPN"), "SLURM_CPUS_PER_TASK"),
+    "PBS_NUM_NODES": "SLURM_NNODES",
+    "PBS_JOBNAME": "SLURM_JOB_NAME",
+    **dict.fromkeys(("PBS_NODEFILE", "PE_HOSTFILE", "LSB_HOSTS"), "SLURM_JOB_NODELIST"),
+}
+"""Variables of other schedulers, and Slurm's for the same."""
+
+
+def of_other_schedulers(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterator[Violation]:
+    """For NC660: a variable that another scheduler sets."""
+    if facts.header.foreign or not facts.header.given:
+        return  # it may run there, too
+    for name, place in used.items():
+        instead = _ELSEWHERE.get(name)
+        if instead is None or re.search(rf"\b{name}(:?[-=+?]|=)|-[nzv] \S*{name}", facts.text):
+            continue
+        yield Violation(
+            f"${name} is empty here: another scheduler sets it, and Slurm does not",
+            f"write ${instead}",
+            place=place,
+        )
+        return
+
+
+def kept_by_quotes(facts: ScriptFacts, word: ShellWord) -> str:
+    """The variable of the script's own that single quotes keep from a program."""
+    names: List[str] = re.findall(r"\$\{?([A-Za-z_]\w*)", word.raw[:500])
+    return next(filter(facts.shell.assigned, names), "")
+
+
+_FOR = re.compile(r"\bfor[ \t]+([A-Za-z_]\w*)[ \t]+in\b")
+
+
+def for_sbatch(facts: ScriptFacts) -> Iterator[Violation]:
+    """For NC660: ``sbatch --wrap='… $i'``, which the job is to expand, and has not."""
+    loops = {*_FOR.findall(facts.text)}
+    for command in facts.shell.calls("sbatch"):
+        words = command.words[1:]
+        if any(word.raw.startswith("--export") for word in words):
+            continue
+        for at, word in enumerate(words):
+            apart = at and words[at - 1].raw == "--wrap" and word.raw.startswith("'")
+            if not (apart or (re.match("(--wrap=)?'", word.raw) and "--wrap" in word.raw)):
+                continue
+            body = word.raw.partition("'")[2]
+            for name in re.findall(r"\$\{?([A-Za-z_]\w*)", body):
+                found = facts.shell.assigned(name)
+                exported = any(variable.exported for variable in found)
+                own = re.search(rf"\b(for|read) {name}\b|\b{name}=", body)
+                if (found or name in loops) and not exported and not own:
+                    yield Violation(
+                        f"single quotes keep ${name} from this shell, and the job has no such "
+                        "variable: it is empty there",
+                        'write --wrap="…" with double quotes',
+                        place=word.place,
+                    )
+                    return
+
+
+def lost_in_a_pipe(facts: ScriptFacts) -> Iterator[Violation]:
+    """For NC660: what a loop behind ``|`` sets, which its shell takes away with it."""
+    if not facts.header.for_bash or "lastpipe" in facts.text:
+        return
+    for first, last in facts.loops[:_MOST]:
+        line = facts.lines[first - 1]
+        piped = re.search(r"(?<!\|)\|[ \t]*while\b", line) or (
+            re.match(r"[ \t]*while\b", line)
+            and re.search(r"(?<!\|)\|[ \t]*\\?$", facts.lines[first - 2])
+        )
+        if not piped or first == last or "{" in line.partition("while")[0][-3:]:
+            continue
+        own = [each for each in facts.shell.assignments if first < each.place.line <= last]
+        for variable in own[:_MOST]:
+            name = variable.name
+            before = any(each.place.line < first for each in facts.shell.assigned(name))
+            after = next(
+                (
+                    (number, line)
+                    for number, line in facts.plain_lines
+                    if number > last and re.search(rf"\b{name}\b", line)
+                ),
+                (0, ""),
+            )
+            uses = re.search(rf"\$\{{?{name}\b", after[1])
+            if before and uses and not re.match(rf"\s*(export )?{name}=(?!.*\${name})", after[1]):
+                yield Violation(
+                    f"line {after[0]} does not see this: behind |, the loop runs in a shell of its "
+                    f"own, and {name} is there as before",
+                    "write while read …; do …; done < <(…)",
+                    place=variable.place,
+                )
+                return
+
+
+_READS_ON = ("srun", "mpirun", "mpiexec", "ssh", "ffmpeg")
+
+
+def reads_the_list(facts: ScriptFacts) -> Iterator[Violation]:
+    """For NC659: ``while read x; do srun …``, where srun reads the rest of the list."""
+    for first, last in facts.loops[:_MOST]:
+        line = facts.lines[first - 1]
+        if not re.search(r"\bwhile\b.*\bread\b", line) or re.search(r"read\b.*-u *\d", line):
+            continue
+        fed = re.search(r"\|[ \t]*while\b", line) or re.search(
+            r"\bdone[ \t]*<|\bdone[ \t]+<", facts.lines[last - 1]
+        )
+        for command in facts.shell.calls(*_READS_ON) if fed else ():
+            in_front = facts.lines[command.place.line - 1][: command.place.column - 1]
+            if command.background or in_front.rstrip().endswith("|"):
+                continue
+            if not first <= command.place.line <= last:
+                continue
+            words = [word.raw for word in command.words[1:]]
+            text = "\n".join(facts.lines[command.place.line - 1 : last])
+            own = (
+                text.partition("\n")[0]
+                if len(command.words) < 2
+                else "\n".join(facts.lines[command.place.line - 1 : command.words[-1].place.line])
+            )
+            if command.place.line == last:
+                own = own.partition("done")[0]
+            apart = re.search(r"(?<![<0-9])<(?!\()", own[max(0, command.place.column - 1) :])
+            told = any(
+                re.match(r"-i(none|$)|--input|-n$|-f$|-nostdin|-stdin|--stdin", word)
+                for word in words
+                if command.name != "srun" or not re.match(r"-n$|-f$", word)
+            )
+            if not apart and not told:
+                yield Violation(
+                    f"{command.name} reads the rest of the list, which is its standard input: the "
+                    "loop ends after the first line",
+                    "write < /dev/null behind it",
+                    place=command.place,
+                )
+                return

@@ -1,0 +1,175 @@
+"""Kinds of defects that an expert sees in scripts, each beside a twin that is right.
+
+``@@`` marks the line of the defect, ``##`` divides it from the twin, which has no such finding.
+"""
+
+from __future__ import annotations
+
+from typing import List, Tuple
+
+import pytest
+from test_script_rules import CATALOG
+
+from neuronctl.catalog.loader import load
+from neuronctl.catalog.model import Catalog
+from neuronctl.submission.judged_script import judge_text
+
+CPU = "-p cpu -N 1 -n 1"
+ARRAY = f"{CPU} --array=1-10"
+ZERO = f"{CPU} --array=0-9"
+
+# (code, directive, the defect ## the twin)
+KINDS: List[Tuple[str, str, str]] = [
+    # Lines of which bash makes something else.
+    ("NC649", CPU, "DATA= /data/x@@\n./a $DATA ## DATA=/data/x\n./a $DATA"),
+    ("NC649", CPU, "export N = 4@@\n./a ## export N=4\n./a"),
+    ("NC649", CPU, "export $N=4@@\n./a ## CUDA_VISIBLE_DEVICES= ./a"),
+    ("NC649", CPU, "for i in {1..$N}; do@@\n./a $i\ndone ## for i in {1..9}; do\n./a $i\ndone"),
+    ("NC649", CPU, "if [ $N=1 ]; then@@\n./a\nfi ## if [ $N = 1 ]; then\n./a\nfi"),
+    ("NC649", CPU, '[[ "$N"=="b" ]] && ./a@@ ## [[ $N =~ a=b ]] && ./a'),
+    ("NC649", CPU, "./a > log 2&>1@@ ## ./a > log 2>&1"),
+    ("NC649", CPU, "sort x > x@@\n./a x ## sort x > y\n./a y"),
+    ("NC649", CPU, "L=(1, 2, 3)@@\n./a ${L[1]} ## L=(1 2 3)\n./a ${L[1]}"),
+    ("NC649", CPU, "L=(1 2 3)\n./a $L[1]@@ ## L=(1 2 3)\n./a ${L[1]} '$L[1]'"),
+    ("NC649", CPU, 'L="a b"\n./a ${L[$N]}@@ ## read -ra L < x\n./a ${L[$N]}'),
+    ("NC649", CPU, "export PATH=/opt/x/bin@@\n./a ## export PATH=/opt/x/bin:$PATH\n./a"),
+    ("NC649", CPU, "export PATH=/opt/x:PATH@@\n./a ## export PATH=/usr/bin:/bin\n./a"),
+    # What another shell, or another scheduler, has.
+    ("NC660", CPU, "cd $PBS_O_WORKDIR@@\n./a ## cd ${PBS_O_WORKDIR:-.}\n./a"),
+    ("NC660", ARRAY, "./a $SGE_TASK_ID@@ ## ./a $SLURM_ARRAY_TASK_ID"),
+    ("NC660", CPU, "mpirun -np $NSLOTS ./a@@ ## NSLOTS=4\nmpirun -np $NSLOTS ./a"),
+    ("NC660", CPU, "N=x\npython a.py '$N'@@ ## N=x\npython a.py \"$N\"\nawk '{$N}' x"),
+    ("NC660", CPU, "for i in 1 2; do\nsbatch --wrap='./a $i'@@\ndone ## sbatch --wrap='./a $HOME'"),
+    (
+        "NC660",
+        CPU,
+        "n=0\ncat x | while read f; do\n./a $f || n=1@@\ndone\nexit $n"
+        " ## n=0\nwhile read f; do\n./a $f || n=1\ndone < x\nexit $n",
+    ),
+    (
+        "NC659",
+        f"{CPU} -c 2",
+        "while read f; do\nsrun -c 2 ./a $f@@\ndone < x"
+        " ## while read f; do\nsrun -c 2 ./a $f < /dev/null\ndone < x",
+    ),
+    (
+        "NC659",
+        f"{CPU} -c 2",
+        "cat x | while read f; do\nssh node1 ./a $f@@\ndone"
+        " ## while read f; do\nssh -n node1 ./a $f\nsrun ./a &\ndone < x",
+    ),
+    # Indexes of arrays.
+    (
+        "NC655",
+        ZERO,
+        "L=(1 2 3 4)\nI=$((SLURM_ARRAY_TASK_ID % 4))\n./a ${L[$I]} -o r$I@@"
+        " ## L=(1 2 3 4)\nI=$((SLURM_ARRAY_TASK_ID % 4))\n"
+        "./a ${L[$I]} $((SLURM_ARRAY_TASK_ID / 4))",
+    ),
+    (
+        "NC655",
+        ZERO,
+        "L=(1 2 3)\nM=(a b c)\nI=$((SLURM_ARRAY_TASK_ID % ${#L[@]}))\n"
+        "J=$((SLURM_ARRAY_TASK_ID / ${#L[@]}))\n./a ${L[$I]} ${M[$J]}@@"
+        " ## L=(1 2)\nM=(a b c d e)\nI=$((SLURM_ARRAY_TASK_ID % ${#L[@]}))\n"
+        "J=$((SLURM_ARRAY_TASK_ID / ${#L[@]}))\n./a ${L[$I]} ${M[$J]}",
+    ),
+    (
+        "NC655",
+        ARRAY,
+        "F=(data/*.txt)\n./a ${F[$SLURM_ARRAY_TASK_ID]}@@"
+        " ## F=(data/*.txt)\n./a ${F[$SLURM_ARRAY_TASK_ID - 1]}",
+    ),
+    ("NC655", f"{CPU} --array=0-3", "L=(1 2 3 4 5)\n./a ${L[$SLURM_ARRAY_TASK_ID]}@@ ## ./a"),
+    # One file for several.
+    (
+        "NC653",
+        CPU,
+        "for i in 1 2; do\npython t.py $i > out.txt@@\ndone"
+        " ## for i in 1 2; do\npython t.py $i > out.txt\nmv out.txt $i.txt\ndone",
+    ),
+    (
+        "NC653",
+        CPU,
+        "for f in *.bam; do\nsamtools sort $f -o sorted.bam@@\ndone"
+        " ## for f in *.bam; do\nsamtools sort $f -o ${f%.bam}.sorted.bam\ndone",
+    ),
+    (
+        "NC653",
+        ARRAY,
+        "bowtie2 -x i -U $SLURM_ARRAY_TASK_ID.fq -S out.sam@@"
+        " ## bowtie2 -x i -U $SLURM_ARRAY_TASK_ID.fq -S $SLURM_ARRAY_TASK_ID.sam",
+    ),
+    (
+        "NC653",
+        ARRAY,
+        "set -o pipefail\n./a $SLURM_ARRAY_TASK_ID | tee log.txt@@"
+        " ## set -o pipefail\n./a $SLURM_ARRAY_TASK_ID | tee -a log.txt",
+    ),
+    (
+        "NC653",
+        ARRAY,
+        "sed s/SEED/$SLURM_ARRAY_TASK_ID/ tpl > in.txt@@\n./a in.txt"
+        " ## sed s/SEED/$SLURM_ARRAY_TASK_ID/ tpl > in$SLURM_ARRAY_TASK_ID.txt\n./a",
+    ),
+    (
+        "NC653",
+        ARRAY,
+        'sed -i "s/a/$SLURM_ARRAY_TASK_ID/" c.yaml@@\n./a c.yaml'
+        " ## sed -i s/a/b/ c$SLURM_ARRAY_TASK_ID.yaml\n./a",
+    ),
+    # Directories.
+    (
+        "NC670",
+        CPU,
+        "for d in a b; do\ncd $d@@\n./run\ndone ## for d in a b; do\ncd $d\n./run\ncd ..\ndone",
+    ),
+    (
+        "NC670",
+        CPU,
+        "for i in $(seq 1 9); do\nmkdir run$i\ncd run$i@@\n./run\ndone"
+        " ## for i in $(seq 1 9); do\n(cd run$i && ./run)\ndone\n"
+        "for d in $PWD/*; do\ncd $d\n./a\ndone",
+    ),
+    ("NC670", CPU, "cd $W/tmp\nrm -rf *@@\n./a ## cd $W/tmp || exit 1\nrm -rf *\n./a"),
+    # One after the other.
+    (
+        "NC627",
+        f"{CPU} -c 4",
+        "for i in 1 2 3 4; do\n./a $i &\nwait@@\ndone"
+        " ## for i in 1 2 3 4; do\n./a $i &\ndone\nwait",
+    ),
+    (
+        "NC656",
+        CPU,
+        "ray start --address=172.20.1.2:6379 --block@@ ## ray start --address=$H --block",
+    ),
+    # A script that writes jobs.
+    (
+        "NC631",
+        "",
+        "cat > j.sh <<EOF\n#!/bin/bash\n#SBATCH -n 2\necho $SLURM_JOB_ID@@\nEOF\nsbatch j.sh"
+        " ## cat > j.sh <<'EOF'\n#!/bin/bash\n#SBATCH -n 2\necho $SLURM_JOB_ID\nEOF\nsbatch j.sh",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    path = tmp_path_factory.mktemp("catalog") / "partitions.yaml"
+    path.write_text(CATALOG, encoding="utf-8")
+    return load(str(path))
+
+
+@pytest.mark.parametrize("number", range(len(KINDS)))
+def test_a_kind_is_found_and_its_twin_is_right(number: int, small: Catalog) -> None:
+    code, directive, texts = KINDS[number]
+    defect, twin = texts.split(" ## ")
+    for text, wanted in ((defect, True), (twin, False)):
+        head = f"#!/bin/bash -l\n#SBATCH {directive}\n" if directive else "#!/bin/bash -l\n"
+        lines = (head + text).split("\n")
+        at = next((n for n, line in enumerate(lines, 1) if line.endswith("@@")), 0)
+        script = "\n".join(line.replace("@@", "") for line in lines) + "\n"
+        found = judge_text("job.sh", script, small, small.clusters["small"]).findings
+        own = [one.place.line for one in found if one.finding.code == code]
+        assert (at in own) if wanted else not own, [one.finding.message for one in found]

@@ -20,7 +20,7 @@ from typing import Dict, Iterator, List, Mapping, Optional, Set, Tuple
 from neuronctl import cache
 from neuronctl.catalog.model import Cluster
 from neuronctl.errors import RecordError, UsageError
-from neuronctl.files import head, open_regular, read_private, write_private
+from neuronctl.files import head, open_regular, read_private, sha256_of, write_private
 from neuronctl.frozen import dataclass
 from neuronctl.masking import is_secret_value
 from neuronctl.paths import cache_dir
@@ -185,7 +185,7 @@ def make(snapshot: CodeSnapshot) -> None:
     try:
         for file in snapshot.files:
             path = os.path.join(code, file.path)
-            if _digest(path) == file.sha256:
+            if sha256_of(path) == file.sha256:
                 continue
             content, _ = _read(os.path.join(snapshot.root, file.path))
             if hashlib.sha256(content).hexdigest() != file.sha256:
@@ -208,12 +208,6 @@ def make(snapshot: CodeSnapshot) -> None:
             f"the snapshot cannot be written to {snapshot.place}: {error.strerror}",
             "free some space there: neuronctl clean",
         ) from None
-
-
-def _digest(path: str) -> str:
-    with contextlib.suppress(OSError), open_regular(path) as file:
-        return hashlib.sha256(file.read()).hexdigest()
-    return ""
 
 
 def _sum(file: CodeFile) -> str:

@@ -40,25 +40,23 @@ def write_private(
     """Write a file of the user's own into a directory of their own, which becomes private (0700).
 
     Missing directories are made. No link that another user made is followed, so that root, with
-    that user's home directory, changes nothing elsewhere. Otherwise as ``write_whole``.
+    that user's home directory, changes nothing elsewhere. sync makes it survive
+    a crash of the machine. Otherwise as ``write_whole``.
     """
     directory, name = os.path.split(os.path.abspath(path))
     with _closing(_own_directory(directory)) as place:
         _write(place, name, content, mode=mode, sync=sync)
 
 
-def write_whole(
-    path: str, content: Union[str, bytes], *, mode: int = 0o600, sync: bool = False
-) -> None:
+def write_whole(path: str, content: Union[str, bytes], *, mode: int = 0o600) -> None:
     """Write a file beside ``path``, in whosever directory, and rename it.
 
-    mode: the file's, whatever the umask. sync makes it survive a crash of the machine. Several
-    login nodes may write the same file at once. Raises OSError and then leaves the old file as it
-    was.
+    mode: the file's, whatever the umask. Several login nodes may write the same file at once.
+    Raises OSError and then leaves the old file as it was.
     """
     directory, name = os.path.split(os.path.abspath(path))
     with _closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY)) as place:
-        _write(place, name, content, mode=mode, sync=sync)
+        _write(place, name, content, mode=mode, sync=False)
 
 
 def _write(place: int, name: str, content: Union[str, bytes], *, mode: int, sync: bool) -> None:
@@ -307,6 +305,18 @@ def tail(path: str, size: int) -> bytes:
         file.seek(max(0, os.fstat(file.fileno()).st_size - size))
         return file.read(size)
     return b""
+
+
+def sha256_of(path: str) -> str:
+    """The digest of a regular file; "" for one that cannot be read."""
+    import hashlib
+
+    found = hashlib.sha256()
+    with contextlib.suppress(OSError, ValueError), open_regular(path) as file:
+        for part in iter(lambda: file.read(1 << 20), b""):
+            found.update(part)
+        return found.hexdigest()
+    return ""
 
 
 def open_named(path: str) -> BinaryIO:

@@ -150,9 +150,13 @@ class Price:
     node_hour: Optional[float] = None
     currency: str = ""
 
+    @property
+    def known(self) -> bool:
+        return self.gpu_hour is not None or self.node_hour is not None
+
     def of(self, gpu_hours: float, node_hours: float) -> Optional[float]:
         """The cost of so many hours; None without a price."""
-        if self.gpu_hour is None and self.node_hour is None:
+        if not self.known:
             return None
         return gpu_hours * (self.gpu_hour or 0) + node_hours * (self.node_hour or 0)
 

@@ -25,6 +25,7 @@ from neuronctl.errors import JobFileError, PolicyError, UsageError, did_you_mean
 from neuronctl.files import open_regular
 from neuronctl.frozen import replace
 from neuronctl.paths import defaults_file
+from neuronctl.planning.software import LONGEST_PROGRAM
 from neuronctl.request.job import OPTIONS, JobRequest
 from neuronctl.request.job_file import JOB_FILE, configuration, own_job_file
 from neuronctl.shell import join, quote
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 _MOST_QUESTIONS = 4
 _COPIES = "NC310"
-_LONGEST = 500_000  # bytes of a program that is changed
 
 
 @click.command("init", cls=BatchCommand, context_settings={"allow_interspersed_args": False})
@@ -174,7 +174,7 @@ def _show_distributed(request: JobRequest, why: str, then: str) -> str:
     path = request.from_here(python_file(request) or "")
     try:
         with open_regular(path) as file:
-            text = file.read(_LONGEST).decode("utf-8")
+            text = file.read(LONGEST_PROGRAM).decode("utf-8")
     except (OSError, ValueError):
         return ""
     change = distributed(text)

@@ -17,7 +17,7 @@ from neuronctl.launch.containers import elf_arch, sif_arch
 from neuronctl.launch.environments import find_conda
 from neuronctl.paths import defaults_file, working_directory
 from neuronctl.planning import JobPlan
-from neuronctl.planning.software import is_python, python_file, python_module
+from neuronctl.planning.software import LONGEST_PROGRAM, is_python, python_file, python_module
 from neuronctl.request.job import JobRequest, Source
 from neuronctl.request.options import unknown_to_sbatch
 from neuronctl.rules.base import Fault, Kind, LocalFacts
@@ -258,7 +258,7 @@ def _python_text(request: JobRequest) -> str:
     path = request.from_here(file or "")
     if file is None or not os.path.isfile(path):
         return ""
-    text = head(path, 500_000).decode("utf-8", "replace")
+    text = head(path, LONGEST_PROGRAM).decode("utf-8", "replace")
     return re.sub(r"(?m)^[ \t]*#.*", "", text)
 
 

@@ -14,11 +14,10 @@ import warnings
 from typing import FrozenSet, List, Optional, Sequence, Set
 
 from neuronctl.files import open_regular
+from neuronctl.planning.software import LONGEST_PROGRAM
 from neuronctl.rules.base import Copies
 
 _MOST_FILES = 100
-_MOST_BYTES = 500_000
-"""Of one file."""
 
 # In a name, also a module's, if processes know of each other.
 _SIGN = (
@@ -115,8 +114,8 @@ class _Reader:
         text = b""
         try:
             with open_regular(file) as stream:
-                text = stream.read(_MOST_BYTES)
-            self.whole &= len(text) < _MOST_BYTES
+                text = stream.read(LONGEST_PROGRAM)
+            self.whole &= len(text) < LONGEST_PROGRAM
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 nodes = list(ast.walk(ast.parse(text)))

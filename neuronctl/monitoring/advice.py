@@ -174,15 +174,12 @@ def _data_loading(job: JobUse) -> Optional[str]:
     busy = job.cores_busy
     if idle is None or idle < job.policy.gpu_idle or busy is None or not job.cores:
         return None
+    waits = "they wait for data; give the data loader more workers, or read from a faster disk"
     if busy > job.policy.cores_busy * job.cores:
-        return (
-            f"the GPUs in use were idle {percent(idle)} of the time while {busy:.1f} of "
-            f"{job.cores} cores were busy: they wait for the CPU, so prepare the data beforehand"
-        )
+        waits = "they wait for the CPU, so prepare the data beforehand"
     return (
         f"the GPUs in use were idle {percent(idle)} of the time while {busy:.1f} of {job.cores} "
-        "cores were busy: they wait for data; give the data loader more workers, or read from a "
-        "faster disk"
+        f"cores were busy: {waits}"
     )
 
 
@@ -226,10 +223,13 @@ def _slow(job: JobUse) -> Optional[str]:
             heat = "" if gpu.temperature is None else f"; {gpu.temperature:.0f} C at most"
             return (
                 f"{job.place(gpu)} ran at {percent(gpu.clock or 0)} of its clock while in use "
-                f"({why}{heat}): tell your site's support, and leave the node out with -x "
-                f"{gpu.node}"
+                f"({why}{heat}): {_leave_out(gpu)}"
             )
     return None
+
+
+def _leave_out(gpu: GpuUse) -> str:
+    return f"tell your site's support, and leave the node out with -x {gpu.node}"
 
 
 def _errors(job: JobUse) -> Optional[str]:
@@ -237,8 +237,7 @@ def _errors(job: JobUse) -> Optional[str]:
         if gpu.errors:
             return (
                 f"{job.place(gpu)} had {counted(gpu.errors, 'uncorrected memory error')}: do not "
-                f"trust what it computed; tell your site's support, and leave the node out with "
-                f"-x {gpu.node}"
+                f"trust what it computed; {_leave_out(gpu)}"
             )
     return None
 
@@ -254,8 +253,7 @@ def _link(job: JobUse) -> Optional[str]:
             return (
                 f"the PCIe link of {job.place(gpu)} never ran faster than generation {generation} "
                 f"with {counted(lanes, 'lane')}; it can do generation {best} with {most}: data "
-                f"reaches it at {percent(share)} of the rate; tell your site's support, and leave "
-                f"the node out with -x {gpu.node}"
+                f"reaches it at {percent(share)} of the rate; {_leave_out(gpu)}"
             )
     return None
 

@@ -42,9 +42,7 @@ def most_cost(plan: JobPlan) -> Optional[float]:
     hours, costs = None, []
     for partition in (plan.partition, *plan.alternatives):
         price = plan.cluster.price_in(partition.name)
-        if price.gpu_hour is None and price.node_hour is None:
-            return None
-        if price.node_hour and _left_to_slurm(plan):
+        if not price.known or (price.node_hour and _left_to_slurm(plan)):
             return None
         hours = hours or most_hours(plan)
         if hours is None:

@@ -263,8 +263,7 @@ class _PlanBuilder:
         return replace(planned, decisions=(*planned.decisions, *cost_decisions(planned)))
 
     def _has_price(self) -> bool:
-        prices = [self.cluster.price_in(partition.name) for partition in self.partitions]
-        return any(price.gpu_hour is not None or price.node_hour is not None for price in prices)
+        return any(self.cluster.price_in(partition.name).known for partition in self.partitions)
 
     def _check_left_to_slurm(self, launches: Sequence[JobPlan]) -> None:
         told = [part.launcher.name for part in launches if part.launcher.by_srun or part.own_step]

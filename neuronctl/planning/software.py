@@ -29,6 +29,9 @@ from neuronctl.request.job import JobRequest
 from neuronctl.shell import CommandWord, Shell, expanded
 from neuronctl.words import counted
 
+LONGEST_PROGRAM = 500_000
+"""Bytes of a program's text that are read."""
+
 
 def is_python(request: JobRequest) -> bool:
     return (request.script or "").endswith(".py")

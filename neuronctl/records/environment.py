@@ -15,7 +15,7 @@ from neuronctl.from_json import NOT_RESTORED, restored
 from neuronctl.frozen import dataclass
 from neuronctl.paths import state_dir
 from neuronctl.records.job_record import JobRecord
-from neuronctl.records.recorded import Change
+from neuronctl.records.recorded import Change, differences
 from neuronctl.records.store import file_word
 
 _LONGEST = 200  # characters of a value
@@ -104,10 +104,5 @@ def changed_environment(
         for rows, packages in zip((before, after), listed):
             del rows["packages"]
             rows.update((name, found) for name, found in packages.items() if name != "torch")
-    changes = [
-        (name, before.get(name, ""), after.get(name, ""))
-        for name in dict.fromkeys([*before, *after])
-        if before.get(name) != after.get(name)
-    ]
     # First what both have, in another version.
-    return sorted(changes, key=lambda change: not all(change))
+    return sorted(differences(before, after), key=lambda change: not all(change))

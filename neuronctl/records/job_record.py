@@ -8,6 +8,7 @@ JSON object.
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple
@@ -17,6 +18,7 @@ from neuronctl.from_json import checked, restored
 from neuronctl.frozen import asdict, dataclass, field, replace
 from neuronctl.slurm.fields import CLOCK_SKEW
 from neuronctl.units import UNLIMITED, check_array, expand_log_pattern, first_host
+from neuronctl.version import __version__
 
 if TYPE_CHECKING:
     from neuronctl.records.provenance import Provenance
@@ -127,6 +129,26 @@ class JobRecord:
     def of(cls, draft: RecordDraft, **given: Any) -> JobRecord:
         """Make a record from a draft; ``given`` has the other fields."""
         return cls(**_of_draft(draft), **given)
+
+    @classmethod
+    def intent(cls, draft: RecordDraft, *, key: str, begun_at: int, **given: Any) -> JobRecord:
+        """The record of a job that is to be submitted, by this user and from this host."""
+        import hashlib
+
+        from neuronctl.users import login_name
+
+        script = draft.script.encode("utf-8", "surrogateescape")
+        return cls.of(
+            without_secrets(draft),
+            key=key,
+            status="intent",
+            begun_at=begun_at,
+            script_sha256=hashlib.sha256(script).hexdigest(),
+            user=login_name(),
+            host=os.uname().nodename,
+            version=__version__,
+            **given,
+        )
 
     def planned(self, draft: RecordDraft) -> JobRecord:
         """The record with another draft of the same submission, which is known better by now."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from typing import Any, Iterable, List, Tuple
+from typing import Any, Iterable, List, Mapping, Tuple
 
 from neuronctl.errors import NoSuchJobError
 from neuronctl.masking import MASK
@@ -48,12 +48,14 @@ def changed_decisions(
     first: Iterable[Tuple[str, ...]], second: Iterable[Tuple[str, ...]]
 ) -> List[Change]:
     """The values that differ between two plans; rows begin with a name and a value."""
-    before = {row[0]: row[1] for row in first}
-    after = {row[0]: row[1] for row in second}
-    names = list(dict.fromkeys([*before, *after]))
+    return differences({row[0]: row[1] for row in first}, {row[0]: row[1] for row in second})
+
+
+def differences(before: Mapping[str, str], after: Mapping[str, str]) -> List[Change]:
+    """The values that are not the same in both."""
     return [
         (name, before.get(name, ""), after.get(name, ""))
-        for name in names
+        for name in dict.fromkeys([*before, *after])
         if before.get(name) != after.get(name)
     ]
 

@@ -45,7 +45,6 @@ from neuronctl.records.job_record import (
     encode,
     without_secrets,
 )
-from neuronctl.version import __version__
 
 __all__ = ["JobRecord", "RecordDraft", "RecordStore", "SeenState"]
 
@@ -85,29 +84,12 @@ class RecordStore:
 
     def begin(self, draft: RecordDraft, cluster: Optional[str] = None) -> str:
         """Write the intent to submit to a cluster, and return the key to complete it with."""
-        import hashlib
-
-        from neuronctl.users import login_name
-
         now = time.time()
         stamp = time.strftime(_STAMP, time.gmtime(now))
         key = f"{stamp}{int(now * 1000) % 1000:03d}Z-{os.urandom(4).hex()}"
-        record = JobRecord.of(
-            without_secrets(draft),
-            key=key,
-            status="intent",
-            begun_at=int(now),
-            script_sha256=hashlib.sha256(
-                draft.script.encode("utf-8", "surrogateescape")
-            ).hexdigest(),
-            user=login_name(),
-            host=os.uname().nodename,
-            version=__version__,
-            cluster=cluster,
-            pid=os.getpid(),
-            boot_clock=boot_clock(),
-        )
-        self._write(f"{key}.intent.json", record)
+        of_process = {"pid": os.getpid(), "boot_clock": boot_clock()}
+        record = JobRecord.intent(draft, key=key, begun_at=int(now), cluster=cluster, **of_process)
+        self._write(f"{key}{_INTENT}", record)
         return key
 
     def complete(
@@ -124,7 +106,7 @@ class RecordStore:
         Also where another login node has given the submission up meanwhile. draft: in place of the
         one that it was begun with, of the same script.
         """
-        name, intent, failed = _name(key, cluster, job_id), f"{key}.intent.json", _failed(key)
+        name, intent, failed = _name(key, cluster, job_id), f"{key}{_INTENT}", _failed(key)
         record = self._first(name, intent, failed)
         if record.status != "submitted":
             record = replace(

@@ -139,11 +139,8 @@ def limits_in_force(
     own = [group for group in groups if (group.scope, group.name, group.partition) == where]
     # What the database has, slurmctld may not have taken over.
     others = [limit for holder in own or (association,) for limit in holder.limits]
-    above = {group.name: group for group in groups if group.scope == Scope.ACCOUNT}
-    while account in above:
-        group = above.pop(account)
-        others += group.limits
-        account = group.parent
+    above = database.with_those_above(account, groups)
+    others += [limit for group in above for limit in group.limits]
     factor = next((of_job.factor for of_job in qos if of_job.factor is not None), 1)
     return (
         *found,

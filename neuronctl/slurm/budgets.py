@@ -10,7 +10,7 @@ from typing import Iterator, Optional, Sequence, Tuple
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.answers import ClusterFigures
 from neuronctl.slurm.limits import TRES_NAMES, Limit, Scope
-from neuronctl.slurm.sacctmgr import LimitedGroup
+from neuronctl.slurm.sacctmgr import LimitedGroup, with_those_above
 
 _KINDS = ("GrpTRESMins", "GrpWall", "GrpTRESRunMins")
 
@@ -93,13 +93,9 @@ def qos_of(figures: ClusterFigures) -> Tuple[str, ...]:
 def _budgets(
     groups: Sequence[LimitedGroup], mine: Sequence[LimitedGroup], qos: Optional[Sequence[str]]
 ) -> Iterator[Budget]:
-    parents = {group.name: group.parent for group in groups if group.scope == Scope.ACCOUNT}
-    accounts = set()
-    for group in mine:
-        name = group.name
-        while name and name not in accounts:
-            accounts.add(name)
-            name = parents.get(name, "")
+    accounts = {group.name for group in mine}
+    for name in tuple(accounts):
+        accounts |= {group.name for group in with_those_above(name, groups)}
     usable = {name.lower() for name in qos or ()}
     for group in groups:
         holds = (

@@ -120,7 +120,8 @@ def parse_tres(text: str) -> Mapping[str, int]:
     found: Dict[str, int] = {}
     for part in text.split(","):
         name, _, value = part.partition("=")
-        figure = _megabytes(value) if name == "mem" else count(value)
+        size = parse_size(value, "M") if name == "mem" else None
+        figure = count(value) if size is None else round(size / 1024**2)
         if figure is not None:
             found[name] = figure
     of_models = sum(figure for name, figure in found.items() if name.startswith("gres/gpu:"))
@@ -134,13 +135,14 @@ def parse_tres_gpus(text: str) -> Optional[int]:
     return parse_tres(text).get("gres/gpu")
 
 
-def _megabytes(text: str) -> Optional[int]:
+def parse_size(text: str, unit: str = " ") -> Optional[float]:
+    """``114168K``, ``1.5G`` in bytes; None for anything else. unit: where the text has none."""
     number = text.rstrip("KMGTP")
-    unit = text[len(number) :] or "M"
+    unit = text[len(number) :] or unit
     # Not float() alone, which reads 1e9 and nan.
     if len(unit) > 1 or None in map(count, number.split(".", 1)):
         return None
-    return round(float(number) * 1024.0 ** ("KMGTP".index(unit) - 1))
+    return float(number) * 1024.0 ** " KMGTP".index(unit)
 
 
 def mark_of(command: str) -> str:

@@ -7,7 +7,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import SlurmError
 from neuronctl.frozen import dataclass, replace
-from neuronctl.slurm.fields import SEPARATOR, count
+from neuronctl.slurm.fields import SEPARATOR, count, parse_size
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import answer, run
 from neuronctl.slurm.scontrol import parse_nodes
@@ -49,7 +49,7 @@ def parse_usage(text: str) -> Dict[JobId, AccountedUse]:
     used = {}
     for job, steps in rows.items():
         _, cpu, cores, elapsed, _, joules, nodes = steps[0]
-        sizes = [size for size in (_memory(row[4]) for row in steps) if size is not None]
+        sizes = [int(size) for row in steps if (size := parse_size(row[4])) is not None]
         largest, energy = max(sizes, default=None), count(joules) or None
         seconds = _seconds(cpu) or None
         used[job] = AccountedUse(seconds, count(cores), count(elapsed), largest, energy, nodes)
@@ -64,9 +64,9 @@ def parse_steps(text: str) -> Dict[int, Tuple[float, Optional[int]]]:
         job = count(row[0].partition(".")[0])
         if len(row) != len(_OF_STEPS) or job is None:
             continue
-        each, tasks, size = _seconds(row[1]), count(row[2]), _memory(row[3])
+        each, tasks, size = _seconds(row[1]), count(row[2]), parse_size(row[3])
         cpu, largest = found.get(job, (0.0, None))
-        sizes = [known for known in (largest, size) if known is not None]
+        sizes = [int(known) for known in (largest, size) if known is not None]
         found[job] = (cpu + (each or 0.0) * (tasks or 0), max(sizes, default=None))
     return found
 
@@ -132,11 +132,3 @@ def _seconds(text: str) -> Optional[float]:
         return None
     days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-
-
-def _memory(text: str) -> Optional[int]:
-    """``114168K``, ``1.5G``: in bytes."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGTP]?)", text)
-    if match is None:
-        return None
-    return int(float(match[1]) * 1024 ** " KMGTP".index(match[2] or " "))

@@ -352,6 +352,12 @@ def failure(result: Result) -> SlurmError:
     return SlurmRefusedError(f"{command} refused the request", said=words)
 
 
+def not_found(command: str) -> SlurmUnavailableError:
+    """The error for a command that is not on PATH."""
+    hint = where_slurm_is(or_else=", or add Slurm's bin directory to PATH")
+    return SlurmUnavailableError(f"{command} not found: Slurm is not on PATH", hint)
+
+
 def where_slurm_is(*, or_else: str = "") -> str:
     """The hint on a machine without Slurm; ``or_else``: another remedy, if no sandbox is up."""
     from neuronctl.sandbox_address import is_up
@@ -418,10 +424,7 @@ def _cannot_start(command: str, error: OSError, cwd: Optional[str]) -> Neuronctl
     if cwd is not None and not os.path.isdir(cwd):
         return UsageError(f"no such directory: {cwd}")
     if isinstance(error, FileNotFoundError):
-        return SlurmUnavailableError(
-            f"{command} not found: Slurm is not on PATH",
-            where_slurm_is(or_else=", or add Slurm's bin directory to PATH"),
-        )
+        return not_found(command)
     return SlurmUnavailableError(f"cannot start {command}: {error.strerror}")
 
 

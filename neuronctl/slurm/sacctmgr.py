@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.fields import count
@@ -180,7 +180,6 @@ def parse_qos(text: str) -> Tuple[SlurmQos, ...]:
 
 def parse_associations(text: str, groups: Sequence[LimitedGroup] = ()) -> Tuple[Association, ...]:
     """sacctmgr's rows on the user's associations; groups: the accounts, with those above them."""
-    parents = {group.name: group.parent for group in groups if group.scope == Scope.ACCOUNT}
     return tuple(
         Association(
             account=row["Account"],
@@ -193,16 +192,21 @@ def parse_associations(text: str, groups: Sequence[LimitedGroup] = ()) -> Tuple[
                 row["Account"],
             ),
             is_default=row["Account"] == row["DefaultAccount"],
-            above=tuple(_above(row["Account"], parents)),
+            above=tuple(
+                group.parent for group in with_those_above(row["Account"], groups) if group.parent
+            ),
         )
         for row in _rows(text, _ASSOCIATION_ASKED)
     )
 
 
-def _above(account: str, parents: Mapping[str, str]) -> Iterator[str]:
-    while parents.get(account):
-        account = parents[account]
-        yield account
+def with_those_above(account: str, groups: Sequence[LimitedGroup]) -> Iterator[LimitedGroup]:
+    """An account's group, and those of the accounts above it, the nearest first."""
+    accounts = {group.name: group for group in groups if group.scope == Scope.ACCOUNT}
+    while account in accounts:
+        group = accounts.pop(account)
+        yield group
+        account = group.parent
 
 
 def _rows(text: str, fields: Sequence[str]) -> List[Dict[str, str]]:

@@ -8,8 +8,7 @@ import signal
 import subprocess
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.errors import SlurmUnavailableError
-from neuronctl.slurm.process import in_memory, where_slurm_is
+from neuronctl.slurm.process import in_memory, not_found
 
 _CALLED = "NEURONCTL_SBATCH"
 """Variable for a file named sbatch that may call neuronctl itself, since it is a script: the job
@@ -33,10 +32,7 @@ def find_sbatch() -> str:
                 found.setdefault((status.st_dev, status.st_ino), path)
     paths = [path for path in found.values() if path not in started_sbatches()]
     if not paths:
-        raise SlurmUnavailableError(
-            "sbatch not found: Slurm is not on PATH",
-            where_slurm_is(or_else=", or add Slurm's bin directory to PATH"),
-        )
+        raise not_found("sbatch")
     return paths[0]
 
 

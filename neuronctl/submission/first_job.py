@@ -16,6 +16,7 @@ from neuronctl.files import open_regular
 from neuronctl.frozen import dataclass
 from neuronctl.gate.local_facts import imports_of
 from neuronctl.launch.environments import find_conda
+from neuronctl.planning.software import LONGEST_PROGRAM
 from neuronctl.request.job import OPTIONS, JobRequest, Layer
 from neuronctl.rules.policy import near_imports
 from neuronctl.yamlfile.writer import Entry, write
@@ -25,7 +26,6 @@ PERSONAL = ("cluster", "field", "account", "qos")
 
 _SIZE = ("nodes", "ntasks", "ntasks_per_node", "gpus_per_node", "gpus", "gres")
 _SOFTWARE = ("conda", "venv", "container", "modules")
-_LONGEST = 500_000  # bytes of a program that are looked at
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def programs(directory: str) -> List[str]:
     for name in names:
         try:
             with open_regular(os.path.join(directory, name)) as file:
-                texts[name] = file.read(_LONGEST)
+                texts[name] = file.read(LONGEST_PROGRAM)
         except OSError as error:
             problem = f"cannot read '{name}': {error.strerror}"
     if problem and not texts:

@@ -9,7 +9,6 @@ only one does.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -17,7 +16,7 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
 from neuronctl.errors import NeuronctlError, PlanChangedError, RecordError, SlurmError, UsageError
-from neuronctl.files import open_regular, read_private, write_private
+from neuronctl.files import read_private, sha256_of, write_private
 from neuronctl.frozen import asdict, dataclass, replace
 from neuronctl.masking import MASK
 from neuronctl.paths import state_dir, working_directory
@@ -28,8 +27,6 @@ from neuronctl.slurm.process import installed
 from neuronctl.submission import resubmission
 from neuronctl.submission.judged_job import JudgedJob
 from neuronctl.submission.transaction import Notify
-from neuronctl.users import login_name
-from neuronctl.version import __version__
 from neuronctl.words import counted, moment
 
 if TYPE_CHECKING:
@@ -150,16 +147,7 @@ def keep(
     if (masked.script, masked.sbatch) != (draft.script, draft.sbatch) or MASK in str(fields):
         return "", "it contains a secret: export it, and pass its name with --env"
     id = os.urandom(6).hex()
-    record = JobRecord.of(
-        masked,
-        key=id,
-        status="intent",
-        begun_at=int(time.time()),
-        script_sha256=_sha256(draft.script.encode("utf-8", "surrogateescape")),
-        user=login_name(),
-        host=os.uname().nodename,
-        version=__version__,
-    )
+    record = JobRecord.intent(draft, key=id, begun_at=int(time.time()))
     here = working_directory()
     data = {
         "record": encode(record).decode("ascii"),
@@ -293,22 +281,7 @@ def _programs(draft: RecordDraft) -> Iterator[Tuple[str, str]]:
         steps += [*step.get("steps", ()), *step.get("together", ())]
         script = step.get("script")
         if script:
-            yield script, _hash_of(os.path.join(draft.cwd, script))
-
-
-def _hash_of(path: str) -> str:
-    try:
-        with open_regular(path) as file:
-            found = hashlib.sha256()
-            for part in iter(lambda: file.read(1 << 20), b""):
-                found.update(part)
-            return found.hexdigest()
-    except (OSError, ValueError):
-        return ""
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+            yield script, sha256_of(os.path.join(draft.cwd, script))
 
 
 def _differences(then: Seen, now: Seen) -> List[str]:

@@ -42,7 +42,8 @@ def _never_back(facts: ScriptFacts) -> Iterator[Violation]:
             continue
         if command.sure or not command.in_loop or _is_relative(loop[1], loop[2], path) is None:
             continue
-        if re.search(r"\b(break|exit|continue)\b", "\n".join(facts.lines[command.place.line : last])):
+        rest = "\n".join(facts.lines[command.place.line : last])
+        if re.search(r"\b(break|exit|continue)\b", rest):
             continue
         yield Violation(
             f"nothing in this loop goes back: the next turn looks for {path} within the "

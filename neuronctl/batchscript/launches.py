@@ -109,6 +109,11 @@ class Launch:
         return words[next((at for at, word in enumerate(words) if word == self.word), len(words)) :]
 
     @cached_property
+    def texts(self) -> Tuple[str, ...]:
+        """The texts of these words."""
+        return tuple(word.text for word in self.own_words)
+
+    @cached_property
     def pairs(self) -> Tuple[Pair, ...]:
         """The words behind the program, each with the value that it may have."""
         return tuple(pairs(self.own_words[1:]))

@@ -172,6 +172,11 @@ class ShellText:
         return found
 
     @cached_property
+    def uncaptured(self) -> Tuple[Command, ...]:
+        """The commands, without those whose output is the value of something."""
+        return tuple(command for command in self.commands if not command.captured)
+
+    @cached_property
     def every_assignment(self) -> Tuple[Assignment, ...]:
         """Those of the shell's own variables, and those before a command."""
         before = (variable for command in self.commands for variable in command.assigned)

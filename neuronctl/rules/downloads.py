@@ -59,7 +59,7 @@ def downloads(started: Sequence[Launch]) -> List[Launch]:
     found = []
     for launch in started:
         for each in (launch, *launch.below()):
-            words = [word.text for word in each.own_words]
+            words = each.texts
             if words and _fetches(words):
                 found.append(each)
     return found
@@ -105,7 +105,7 @@ def no_internet(context: RuleContext) -> Iterator[Violation]:
     from neuronctl.batchscript.shell_text import read_shell
 
     found = downloads(launches(read_shell(text).commands))
-    words = [join([word.text for word in each.own_words]) for each in found]
+    words = [join(each.texts) for each in found]
     yield from without_internet(words, plan, context.catalog)
 
 

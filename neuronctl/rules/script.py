@@ -14,12 +14,15 @@ from neuronctl.rule_codes import WARNING
 from neuronctl.rules import (  # noqa: F401
     script_arrays,
     script_directives,
+    script_exits,
     script_gpus,
     script_launches,
     script_lines,
     script_places,
     script_results,
     script_shell,
+    script_variables,
+    script_waits,
 )
 from neuronctl.rules.base import Finding, Violation, findings
 from neuronctl.rules.script_base import ScriptFacts

@@ -47,6 +47,7 @@ class Start:
         return any(launch.is_launcher and not launch.is_srun for launch in self.outer)
 
 
+_FUNCTION = re.compile(r"(?m)^[ \t]*(?:function[ \t]+)?([\w-]+)[ \t]*\(\)")
 _HERE_DOCUMENT = re.compile(r"(?<!<)<<-?[ \t]*[\"'\\]?(\w+)")
 _LOOP_WORD = re.compile(
     r"(?:^|[;&|({]|\bdo\b|\bthen\b)[ \t]*(for|while|until|done)(?=[\s;)&|<>]|$)"
@@ -128,6 +129,11 @@ class ScriptFacts:
         for loop in self.loops:
             found.update(dict.fromkeys(range(loop[0], loop[1] + 1), loop))
         return found
+
+    @cached_property
+    def functions(self) -> FrozenSet[str]:
+        """The names of the functions that the script defines."""
+        return frozenset(_FUNCTION.findall(self.text))
 
     @cached_property
     def launches(self) -> Tuple[Launch, ...]:

@@ -12,9 +12,9 @@ from neuronctl.planning import JobPlan
 from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
+from neuronctl.rules.script_commands import ONLY_PREPARES, SHORT
 from neuronctl.rules.script_launches import ITS_GPUS, is_own_program, is_trifle, takes_several
-from neuronctl.rules.script_results import SHORT
-from neuronctl.rules.script_starts import ONLY_PREPARES, replaced_by_srun
+from neuronctl.rules.script_starts import replaced_by_srun
 from neuronctl.words import counted
 
 _WITHOUT_GPUS = frozenset(
@@ -152,8 +152,7 @@ def _uncounted(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
 def _programs(facts: ScriptFacts) -> List[Start]:
     """The programs that do the work of a script; none where some are not known."""
     unknown = any(command.words and not command.name for command in facts.shell.commands)
-    functions = {*re.findall(r"(?m)^[ \t]*(?:function[ \t]+)?([\w-]+)[ \t]*\(\)", facts.text)}
-    others = ONLY_PREPARES | SHORT | functions
+    others = ONLY_PREPARES | SHORT | facts.functions
     found = [
         start
         for start in facts.starts
@@ -215,7 +214,7 @@ def _on_the_cpu(launch: Launch) -> bool:
 
 
 def _words(launch: Launch) -> str:
-    return " ".join(word.text for word in launch.own_words[1:])
+    return " ".join(launch.texts[1:])
 
 
 def _one_of_several(facts: ScriptFacts, gpus: int) -> Iterator[Violation]:
@@ -250,8 +249,8 @@ def _name(launch: Launch) -> str:
 
 def _for_one(launch: Launch) -> bool:
     """Whether a program uses one GPU unless an option says more, which is not given."""
-    name, words = _known_as(launch), [word.text for word in launch.own_words[1:]]
-    if name not in _FOR_ONE or (launch.name == "vllm" and words[:1] != ["serve"]):
+    name, words = _known_as(launch), launch.texts[1:]
+    if name not in _FOR_ONE or (launch.name == "vllm" and words[:1] != ("serve",)):
         return False
     several = _FOR_ONE[name]
     return not (several and any(re.match(several, word) for word in words))
@@ -288,7 +287,7 @@ _BY_OPTION = {
 
 def _on_one_core(launch: Launch) -> bool:
     several = _BY_OPTION.get(launch.name)
-    words = [word.text for word in launch.own_words[1:]]
+    words = launch.texts[1:]
     return launch.name in _ON_ONE_CORE or (
         several is not None and not any(re.fullmatch(several, word) for word in words)
     )

@@ -25,7 +25,7 @@ from neuronctl.planning import JobPlan
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
-from neuronctl.rules.script_starts import ONLY_PREPARES
+from neuronctl.rules.script_commands import ONLY_PREPARES
 from neuronctl.words import counted
 
 
@@ -702,8 +702,7 @@ def _the_others(plan: JobPlan) -> str:
 
 def _script_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
     """Another script, which starts once in a job of several nodes."""
-    functions = {*re.findall(r"(?m)^[ \t]*(?:function[ \t]+)?([\w-]+)[ \t]*\(\)", facts.text)}
-    others = ONLY_PREPARES | functions
+    others = ONLY_PREPARES | facts.functions
     works = [
         launch
         for launch in facts.launches

@@ -10,14 +10,8 @@ from neuronctl.batchscript.shell_text import Command, ShellWord
 from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
+from neuronctl.rules.script_commands import SHORT
 
-SHORT = frozenset(
-    """
-    : [ [[ cat cd date deactivate df disown du echo env exit export free hostname kill ls mkdir
-    module nvidia-smi printenv printf ps pwd set sleep squeue test touch trap true umask unset
-    """.split()  # noqa: SIM905
-)
-"""What does not keep a job alive."""
 _LONG_SLEEP = re.compile(r"inf(inity)?|\d+[dh]|\d{2,}m|\d{4,}s?")
 
 
@@ -26,7 +20,7 @@ def nothing_waits(facts: ScriptFacts) -> Iterator[Violation]:
     """As Slurm does it: with the batch shell, it ends everything that the shell started."""
     if re.search(r"\b(wait|fg)\b|(?m:(^|[;&|{])[ \t]*exec[ \t])", facts.text):
         return
-    commands = [command for command in facts.shell.commands if not command.captured]
+    commands = facts.shell.uncaptured
     beside = [at for at, command in enumerate(commands) if _goes_on(facts, command)]
     if not beside:
         return

@@ -16,8 +16,8 @@ from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_arrays import tasks_of
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
+from neuronctl.rules.script_commands import SHORT
 from neuronctl.rules.script_launches import meeting_places
-from neuronctl.rules.script_results import SHORT
 from neuronctl.rules.script_starts import replaced_by_srun
 from neuronctl.units import NEVER_HANDLED, split_signal
 from neuronctl.users import login_name

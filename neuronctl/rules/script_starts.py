@@ -9,19 +9,7 @@ from neuronctl.batchscript.shell_text import Assignment
 from neuronctl.frozen import dataclass
 from neuronctl.launch.launchers import ALL, ONE
 from neuronctl.rules.script_base import ScriptFacts, Start
-
-ONLY_PREPARES = frozenset(
-    """
-    : . [ [[ alias awk basename break cat cd chmod conda continue cp curl cut date deactivate
-    declare df dirname du echo eval exec exit export false find free grep head hostname id kill let
-    ln local
-    ls mamba micromamba mkdir mktemp ml module mv nvidia-smi popd printenv printf ps pushd pwd read
-    readlink realpath return rm rocm-smi rsync sbatch scancel scontrol sed seq set shift shopt sleep
-    sort source squeue tail tar tee test touch tr trap true type ulimit umask unset wait wc wget
-    which
-    """.split()  # noqa: SIM905
-)
-"""Commands that only prepare, or look."""
+from neuronctl.rules.script_commands import ONLY_PREPARES
 
 
 def replaced_by_srun(facts: ScriptFacts, variable: Assignment) -> bool:

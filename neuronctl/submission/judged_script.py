@@ -222,7 +222,7 @@ def judge_line(line: str, catalog: Catalog, cluster: Cluster) -> JudgedScript:
 
     Raises UsageError for any other line, and where the script cannot be read.
     """
-    commands = [command for command in read_shell(line).commands if not command.captured]
+    commands = read_shell(line).uncaptured
     name = commands[0].name if commands else ""
     if name not in ("sbatch", *_COMMANDS):
         raise UsageError(

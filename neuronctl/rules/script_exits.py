@@ -1,0 +1,311 @@
+"""NC646 and NC659: how a script ends, and what its exit code says."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from itertools import accumulate
+from typing import Iterator, Sequence
+
+from neuronctl.batchscript.launches import PROGRAM, SHELL
+from neuronctl.batchscript.model import SourceSpan
+from neuronctl.rule_codes import NOTE, WARNING
+from neuronctl.rules import script_bash
+from neuronctl.rules.base import Violation
+from neuronctl.rules.script_base import ScriptFacts, script_rule
+from neuronctl.rules.script_commands import ONLY_PREPARES, SAYS, SHORT, only_says
+
+_FILTERS = frozenset("tee ts grep sed awk cat gzip pigz xz zstd sort tail".split())  # noqa: SIM905
+
+
+@script_rule(WARNING, "NC646", "exit code that is hidden")
+def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
+    yield from _thrown_away(facts)
+    yield from _only_says(facts)
+    yield from _forgiven(facts)
+    yield from _cancels_itself(facts)
+    yield from _ends_well(facts)
+    yield from _cut_off(facts)
+    yield from _code_of_echo(facts)
+    if re.search(r"pipefail|PIPESTATUS", facts.text):
+        return
+    strict = facts.shell.errexit or re.search(r"\s-[a-z]*e[a-z]*$", facts.header.shebang)
+    works = {id(run.command): run.word.raw for run in reversed(facts.launches) if run.works}
+    commands = facts.shell.uncaptured
+    last_step = max(
+        (at for at, each in enumerate(commands) if each.name not in SAYS and not each.piped),
+        default=-1,
+    )
+    for at, (command, beside) in enumerate(zip(commands, commands[1:])):
+        shows = beside.piped and beside.name in _FILTERS
+        if not shows or id(command) not in works or command.background:
+            continue
+        if strict or last_step < at + 2:
+            ends = "and the script goes on" if strict else "and the job ends as COMPLETED"
+            last = "-o" if strict or at + 2 == len(commands) else "-eo"
+            yield Violation(
+                f"the exit code here is that of {beside.name}: {works[id(command)]} may fail, "
+                f"{ends}",
+                f"write set {last} pipefail before it",
+                place=beside.place,
+            )
+            return
+
+
+def _thrown_away(facts: ScriptFacts) -> Iterator[Violation]:
+    """The program's failure, of which ``|| true`` or ``exit 0`` makes a success."""
+    commands = facts.shell.uncaptured
+    prepares = ONLY_PREPARES | SHORT | facts.functions
+    others = {
+        id(run.command)
+        for run in facts.launches
+        if run.kind == PROGRAM and run.name not in prepares and not only_says(run.command)
+    }
+    works = {
+        id(run.command)
+        for run in facts.launches
+        if (run.works or id(run.command) in others) and run.command.sure
+    }
+    at = max(
+        (at for at, command in enumerate(commands) if id(command) in works), default=len(commands)
+    )
+    rest = commands[at + 1 :]
+    if not rest or commands[at].background:
+        return
+    command, beside, last = commands[at], rest[0], rest[-1]
+    before = facts.lines[beside.place.line - 1][: beside.place.column - 1].rstrip()
+    forgives = beside.name in ("true", ":") and before.endswith("||")
+    says = all(command.name in SAYS for command in rest[forgives:])
+    code = last.arguments[0] if last.name == "exit" and len(last.words) == 2 else None
+    strict = facts.shell.errexit
+    exits = code is not None and code.isdigit() and last.sure and not (strict and code == "0")
+    text = "".join(facts.lines[command.place.line - 1 : last.place.line])
+    looks = re.search(r"\|\||&&|\$\?", text) is not None
+    if says and (forgives or (exits and not looks)):
+        hides = f"|| {beside.name}" if forgives else f"exit {code}"
+        ends = f"COMPLETED, even if {command.words[0].raw} has failed"
+        if not forgives and code != "0":
+            ends = f"FAILED, however {command.words[0].raw} has ended"
+        yield Violation(
+            f"the job ends as {ends}: {hides} hides its exit code",
+            "remove it: the script ends with the exit code of its last command",
+            place=beside.place if forgives else last.place,
+            severity=NOTE if id(command) in others else None,
+        )
+
+
+_LOOKS_BACK = re.compile(
+    r"\|\||&&|\$\?|PIPESTATUS|\btrap\b|\bwait -n|^[ \t]*(if|while|until|!) ", re.M
+)
+
+
+def _without_what_is_said(lines: Sequence[str]) -> str:
+    """The lines without those that only tell the exit code, or keep it for that."""
+    says = re.compile(r"[ \t]*(echo|printf)\b[^;&|]*")
+    rest = [line for line in lines if "$?" not in line or not says.fullmatch(line)]
+    keeps = [re.fullmatch(r"[ \t]*(\w+)=\$\?[ \t]*", line) for line in rest]
+    others = (line for line, kept in zip(rest, keeps) if not kept and not says.fullmatch(line))
+    used = {*re.findall(r"\w+", "\n".join(others))}
+    return "\n".join(line for line, kept in zip(rest, keeps) if kept is None or kept[1] in used)
+
+
+def _only_says(facts: ScriptFacts) -> Iterator[Violation]:
+    """A failure behind which the script only says something, or waits for all at once."""
+    commands = [each for each in facts.shell.commands if not each.captured and each.words]
+    at = max((at for at, each in enumerate(commands) if not only_says(each)), default=-1)
+    command, rest = commands[at] if at >= 0 else None, commands[at + 1 :]
+    if rest and rest[-1].name == "exit" and not rest[-1].arguments:
+        rest = rest[:-1]  # with the code of the one before
+    if command is None or not rest or rest[0].piped or rest[-1].name == "kill":
+        return
+    if not facts.header.given:
+        return
+    prepares = ONLY_PREPARES | SHORT
+    run = next((run for run in facts.launches if run.command is command), None)
+    if run is None or not (run.works or (run.kind == PROGRAM and run.name not in prepares)):
+        return
+    text = _without_what_is_said(facts.lines[command.place.line - 1 : rest[-1].place.line])
+    if _LOOKS_BACK.search(text) or any(each.name == "exit" and each.arguments for each in rest):
+        return
+    name = run.word.basename or run.word.raw
+    if facts.shell.traps(""):
+        return  # it may know how it ends
+    if command.background:
+        waits = [each for each in rest if each.name == "wait" and each.sure]
+        if waits and not waits[0].arguments:
+            yield Violation(
+                f"this wait reports success, even if {name} has failed: the job ends as COMPLETED",
+                "keep the numbers, PIDS+=($!), and wait for each: for p in ${PIDS[@]}; do wait $p "
+                "|| code=1; done; exit $code",
+                place=waits[0].place,
+                severity=NOTE,
+            )
+        return
+    strict = facts.shell.errexit or re.search(r"\s-[a-z]*e[a-z]*$", facts.header.shebang)
+    if (command.sure or command.in_loop) and not strict:
+        yield Violation(
+            f"the job ends as COMPLETED, even if {name} has failed: the exit code is that of the "
+            f"last command, {rest[-1].name}",
+            "write set -e above; or code=$? behind it, and exit $code at the end",
+            place=rest[-1].place,
+            severity=NOTE,
+        )
+
+
+def _forgiven(facts: ScriptFacts) -> Iterator[Violation]:
+    """The program alone between ``set +e`` and ``set -e``, and nothing that looks at its end."""
+    commands = facts.shell.uncaptured
+    works = {
+        id(run.command)
+        for run in facts.launches
+        if run.works or re.search(r"\.(sh|bash)$", run.word.raw)
+    }
+    for before, command, after in zip(commands, commands[1:], commands[2:]):
+        off, on = (
+            each.name == "set" and [word.raw for word in each.words[1:]] for each in (before, after)
+        )
+        if off != ["+e"] or not on or not re.match("-[a-z]*e", on[0]) or id(command) not in works:
+            continue
+        text = "\n".join(facts.lines[command.place.line - 1 :])
+        later = any(id(each) in works for each in commands[commands.index(after) :])
+        if not later and not re.search(r"\$\?|PIPESTATUS|\|\||\bif\b|\bexit\b", text):
+            yield Violation(
+                f"the job ends as COMPLETED, even if {command.words[0].raw} has failed: set +e "
+                "hides its exit code",
+                "remove set +e; or keep the code: code=$?, and exit $code at the end",
+                place=command.place,
+            )
+            return
+
+
+_THEN = re.compile(r"(\s*\d?>>?\s*[^\s;&|]+)?[ \t]*(#[^\n]*)?[\n;]\s*")
+_TESTS_IT = re.compile(r"[ \t]*((?:if[ \t]+)?(?:\[\[?|\(\()[^#;\n]{0,99}?\$\?)")
+
+
+def _code_of_echo(facts: ScriptFacts) -> Iterator[Violation]:
+    """``$?`` behind an echo, whose exit code it is."""
+    offsets = [0, *accumulate(len(line) + 1 for line in facts.lines)]
+    asks = [
+        each.place
+        for each in facts.shell.commands
+        if any("$?" in word.raw and not word.raw.startswith("'") for word in each.words)
+    ]
+    asks += [each.place for each in facts.shell.assignments if "$?" in each.word.raw]
+    tests = ((number, _TESTS_IT.match(line)) for number, line in enumerate(facts.lines, 1))
+    asks += [SourceSpan(at, test.start(1) + 1, test.end() + 1) for at, test in tests if test]
+    asked = sorted((offsets[place.line - 1] + place.column - 1, place) for place in asks)
+    begins = [begin for begin, _ in asked]
+    for command in facts.shell.calls("echo", "printf") if asked else ():
+        end = max(offsets[word.place.line - 1] + word.place.end - 1 for word in command.words)
+        at = bisect_left(begins, end)
+        begin, place = asked[at] if at < len(asked) else (0, None)
+        if place and begin - end < 300 and _THEN.fullmatch(facts.text, end, begin):
+            yield Violation(
+                f"$? is the exit code of the {command.name} before it, and not of the program",
+                f"keep it first: code=$? before the {command.name}",
+                place=place,
+            )
+            return
+
+
+def _cut_off(facts: ScriptFacts) -> Iterator[Violation]:
+    """A program that ``head`` ends."""
+    works = {id(run.command): run.word.raw for run in reversed(facts.launches) if run.works}
+    commands = facts.shell.uncaptured
+    for command, beside in zip(commands, commands[1:]):
+        if beside.piped and beside.name == "head" and id(command) in works:
+            yield Violation(
+                f"head ends after its lines, and {works[id(command)]} with it, at the next line "
+                "that it writes",
+                "write | tail, which reads all, or > FILE",
+                place=beside.place,
+            )
+            return
+
+
+def _cancels_itself(facts: ScriptFacts) -> Iterator[Violation]:
+    """A job that ends by scancel, which nothing can depend on."""
+    commands = [
+        command
+        for command in facts.shell.commands
+        if not command.captured and command.name not in SAYS
+    ]
+    last = commands[-1] if commands else None
+    if last is None or last.name != "scancel" or not last.sure or len(last.words) != 2:
+        return
+    if last.words[1].names in (("SLURM_JOB_ID",), ("SLURM_JOBID",)) and facts.header.given:
+        yield Violation(
+            "the job ends as CANCELLED, however its program has ended: what depends on it never "
+            "starts",
+            "remove it: a job ends with its script",
+            place=last.place,
+        )
+
+
+_COMPLAINS = re.compile(
+    r"(?i)\b(error|fail(ed|s|ure)?|missing|cannot|can't|could not|couldn't|invalid|illegal|wrong"
+    r"|(not|n't|no) (find|found|exist|such|set|specified|given|supported|recogni[sz]ed|a directory)"
+    r"|unknown|unsupported|required?|need|expected|must|please|provide|specify|abort\w*)\b|\?$"
+)
+_GOES_ON = re.compile(r"(?i)already|skip|exists|nothing|finished|complete|done|array|task")
+_HAS_FAILED = re.compile(r"\bif\b[^;]*(\$#|\$\?[^;]*(-ne|-gt|!=))[^;]*;[\s;]*then[\s;]*$")
+_LOOKS_AT = re.compile(r"\$(\?|#)|\$\{?[1-9]\b")
+
+
+def _ends_well(facts: ScriptFacts) -> Iterator[Violation]:
+    """An ``exit`` that reports success behind a message that says what is wrong."""
+    if not facts.header.given or not any(run.works or run.inside for run in facts.launches):
+        return
+    commands = facts.shell.uncaptured
+    for before, command in zip([None, *commands], commands):
+        if command.name != "exit" or command.sure or command.arguments not in ((), ("0",)):
+            continue
+        at, bare = command.place.line, not command.arguments
+        line = facts.lines[at - 1][: command.place.column - 1]
+        above = "\n".join(facts.lines[max(0, at - 6) : at])
+        said = ""
+        if before and before.name in ("echo", "printf") and at - before.place.line < 3:
+            said = " ".join(word.text for word in before.words)[:300]
+        asks = re.search(r"(^|\s)(el)?if ", above) and _LOOKS_AT.search(above)
+        complains = _COMPLAINS.search(said) and not _GOES_ON.search(said)
+        usage = asks and re.search(r"(?i)\busage\b", said) and "-h" not in above
+        tests = _HAS_FAILED.search(";".join([*facts.lines[: at - 1][-2:], line])[-300:])
+        if complains or usage or (bare and tests):
+            yield Violation(
+                f"exit {'without a number' if bare else '0'} reports success: the job ends as "
+                "COMPLETED, though it has done nothing",
+                "write exit 1",
+                place=command.place,
+            )
+            return
+
+
+@script_rule(WARNING, "NC659", "lines behind the end")
+def behind_exit(facts: ScriptFacts) -> Iterator[Violation]:
+    yield from script_bash.reads_the_list(facts)
+    sure = [run for run in facts.launches if run.command.sure]
+    last = max(
+        (
+            run.place.line
+            for run in sure
+            if run.works or run.kind == SHELL or run.word.raw.startswith("./")
+        ),
+        default=0,
+    )
+    for ends in facts.shell.calls("exit", "exec"):
+        line = ends.place.line
+        if ends.name == "exec" and len(ends.words) < 2:
+            continue  # it opens a file
+        if not ends.sure or line >= last:
+            continue
+        before = facts.lines[line - 1][: ends.place.column - 1]
+        if not before.strip():
+            after = [run for run in sure if run.place.line > line]
+            yield Violation(
+                f"the script ends here: line {after[0].place.line} and what follows it never runs",
+                "remove the line, or the lines below it"
+                if ends.name == "exit"
+                else "remove exec: it puts the program in the place of the shell",
+                place=ends.place,
+            )
+            return

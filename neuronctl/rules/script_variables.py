@@ -1,0 +1,592 @@
+"""NC644 and NC660: variables that a program needs, and does not get."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from difflib import get_close_matches as close_matches
+from itertools import islice
+from typing import Dict, Iterator, Sequence, Set, Tuple
+
+from neuronctl.batchscript.launches import PYTHON, SHELL, Launch
+from neuronctl.batchscript.model import SourceSpan
+from neuronctl.batchscript.shell_text import INITIALIZES, Command
+from neuronctl.rule_codes import NOTE, WARNING
+from neuronctl.rules import script_bash
+from neuronctl.rules.base import Violation
+from neuronctl.rules.script_base import ScriptFacts, script_rule
+from neuronctl.rules.script_commands import only_sets_up
+
+_FOR_PROGRAMS = re.compile(
+    r"(MASTER_(ADDR|PORT)|WORLD_SIZE|(LOCAL_|NODE_)?RANK|CUDA_VISIBLE_DEVICES"
+    r"|(OMP|MKL|OPENBLAS|NCCL|GLOO|UCX)_[A-Z_]+|(HF|TORCH)_HOME|HF_(TOKEN|HUB_\w+|DATASETS_CACHE)"
+    r"|WANDB_(API_KEY|MODE|DIR|PROJECT|ENTITY)|PYTORCH_\w*ALLOC\w*|TRANSFORMERS_(CACHE|OFFLINE)"
+    r"|TORCH_(DISTRIBUTED_DEBUG|NCCL\w+)|TOKENIZERS_PARALLELISM)"
+)
+"""Variables that programs read, and that no shell exports by itself."""
+_OF_LAUNCHERS = re.compile(r"MASTER_(ADDR|PORT)|WORLD_SIZE|\w*RANK")
+
+
+@script_rule(WARNING, "NC644", "variable that is not exported")
+def not_exported(facts: ScriptFacts) -> Iterator[Violation]:
+    shell = facts.shell
+    if any(map(_exports_all, shell.calls("set"))):
+        return
+    # A launcher sets what its processes meet by.
+    own = any(
+        start.launch.kind == PYTHON and not start.launched and not start.launch.has("c")
+        for start in facts.starts
+    )
+    awaited = _awaited_names(facts.launches)
+    last = max((run.command.place.line for run in facts.every_launch if run.works), default=0)
+    used = _used_names(facts)
+    needed = _needed_names(facts)
+    for assignment in shell.assignments:
+        name, line = assignment.name, assignment.place.line
+        others = shell.assigned(name)
+        if assignment is not others[0] or any(other.exported for other in others):
+            continue
+        awaits = awaited.get(name, 0) > line
+        read = _FOR_PROGRAMS.fullmatch(name) and last > line
+        if _OF_LAUNCHERS.fullmatch(name) and not own:
+            read = None
+        if name == "CUDA_VISIBLE_DEVICES" and facts.plan is not None and facts.plan.gpus_per_node:
+            continue  # Slurm has exported it
+        line_of_need, where = needed.get(name, (0, ""))
+        if line_of_need > line and not _may_be_exported(facts, name):
+            yield Violation(
+                f"{name} is not exported: {where}, which needs it, does not get it",
+                f"write export {name}=…",
+                place=assignment.place,
+            )
+        elif awaits or (read and name not in used):
+            who = "the shell that is to expand it does not get" if awaits else "no program gets"
+            yield Violation(
+                f"{name} is not exported: {who} it",
+                f"write export {name}=…",
+                place=assignment.place,
+            )
+
+
+def _exports_all(command: Command) -> bool:
+    """Whether it is ``set -a``, after which all variables are exported."""
+    flags = (word or "" for word in command.arguments)
+    return any(re.fullmatch("-[a-z]*a[a-z]*|allexport", flag) for flag in flags)
+
+
+def _needed_names(facts: ScriptFacts) -> Dict[str, Tuple[int, str]]:
+    """The variables that a script or a program beside this one needs.
+
+    With the line that starts it last, and where it needs them.
+    """
+    found: Dict[str, Tuple[int, str]] = {}
+    for run in facts.every_launch:
+        words = " ".join(word.raw for word in run.command.words)
+        for name, line in _needed_by(facts, run):
+            here = run.command.place.line, f"{run.file or run.options.get('script', '')}:{line}"
+            if not re.search(rf"\b{name}=|--export\S*\b{name}\b", words):
+                found[name] = max(found.get(name, here), here)
+    return found
+
+
+_ENVIRON = re.compile(r"os\.environ\[[\"'](\w+)[\"']\](?! *=[^=])")
+
+
+def _needed_by(facts: ScriptFacts, run: Launch) -> Iterator[Tuple[str, int]]:
+    """The variables that one of them takes from its environment, without a default of its own."""
+    if run.script is None:
+        own = run.options.get("script", "") if run.kind == PYTHON and not run.place.within else ""
+        text = "" if facts.files.moved or not own.endswith(".py") else facts.files.read(own) or ""
+        for number, line in enumerate(text.split("\n"), 1):
+            for name in _ENVIRON.findall(line.partition("#")[0]):
+                if len(re.findall(rf"\b{name}\b", text)) == 1:
+                    yield name, number
+        return
+    if run.name in ("source", ".") or not all(map(only_sets_up, run.script.calls("source", "."))):
+        return  # it is this shell's, or another file may set them
+    text = "\n".join(word.raw for command in run.script.commands for word in command.words)
+    set_there = {variable.name for variable in run.script.every_assignment}
+    set_there.update(name for line in text.split("\n") for name in _set_in(line))
+    words = [word for command in run.script.commands for word in command.words]
+    words += [variable.word for variable in run.script.every_assignment]
+    for word in words:
+        for name in sorted(filter(str.isidentifier, {*word.names} - set_there)):
+            if re.search(rf"\$(\{{{name}[}}\[]|{name}\b)", word.raw):
+                yield name, word.place.line
+
+
+_PASSED = re.compile(r"(?i)--export|qsub|sbatch|environment|passed|exported|variable|proxy")
+
+
+def _from_outside(
+    facts: ScriptFacts, used: Dict[str, SourceSpan], known: Set[str]
+) -> Iterator[Violation]:
+    """A variable of a name like those that scripts make, which nothing here makes."""
+    rest = (line for line in facts.lines if not re.match("#+ *SBATCH", line))
+    if facts.has("export") or any(map(_PASSED.search, rest)):
+        return
+    for name, place in used.items():
+        own = len(name) > 2 and name.islower() and name.isidentifier()
+        if own and name not in known and f"{name}=" not in facts.text:
+            yield Violation(
+                f"nothing here sets ${name}: it is empty, unless the shell that submits has "
+                "exported it",
+                f"set it, or pass it and say so: sbatch --export=ALL,{name}=…",
+                place=place,
+                severity=NOTE,
+            )
+            return
+
+
+_COMES_WITH_A_SHELL = re.compile(
+    r"SLURM_|(LD_\w+_|PYTHON|MAN|C)?PATH$|(IFS|HOME|USER|SHELL|LANG|PWD|TMPDIR|OPT\w+)$"
+)
+
+
+def _may_be_exported(facts: ScriptFacts, name: str) -> bool:
+    """Whether a variable may be exported all the same, such as by the shell that submits."""
+    read = {run.file for run in facts.launches if run.script is not None}
+    for command in facts.shell.calls("source", "."):
+        file = command.words[1].text if len(command.words) > 1 else ""
+        if not only_sets_up(command) and re.sub(r"^\./", "", file.strip("\"'")) not in read:
+            return True
+    exports = facts.header.value("export") or ""
+    of_modules = re.search(r"_(HOME|ROOT|DIR)$", name) and facts.shell.calls("module", "ml")
+    sourced = (run.script for run in facts.launches if run.script and run.name in ("source", "."))
+    return bool(
+        _COMES_WITH_A_SHELL.match(name)
+        or of_modules
+        or re.search(rf"\b{name}\b", exports)
+        or any(
+            re.search(rf"\b{name}=", word.raw) for each in facts.launches for word in each.own_words
+        )
+        or any(
+            variable.name == name
+            for command in facts.shell.commands
+            for variable in command.assigned
+        )
+        or any(variable.exported for script in sourced for variable in script.assigned(name))
+    )
+
+
+def _awaited_names(launches: Sequence[Launch]) -> Dict[str, int]:
+    """The variables that another shell is to expand, with the last line that starts one."""
+    found: Dict[str, int] = {}
+    for run in launches:
+        if not any(each.kind == SHELL and each.has("c") for each in (run, *run.below())):
+            continue
+        words = run.command.words
+        exports = [word.raw for word in words if word.raw.startswith("--export")]
+        for word in words:
+            for name in {*re.findall(r"\$\{?(\w+)", word.raw)}.difference(word.names):
+                kept = re.search(rf"(^'.*|\\)\$\{{?{name}\b", word.raw, re.DOTALL)
+                own = re.search(rf"\b{name}=|\b(read|for) {name}\b", word.raw)
+                if kept and not own and not any(name in given for given in exports):
+                    found[name] = max(found.get(name, 0), run.command.place.line)
+    return found
+
+
+def _used_names(facts: ScriptFacts) -> Set[str]:
+    """The variables that the batch shell itself uses, but to show them."""
+    shown: Dict[str, int] = Counter()
+    for command in facts.shell.commands:
+        shows = command.name in ("echo", "printf")
+        for word in command.words:
+            for name in re.findall(r"\$\{?(\w+)", word.raw):
+                # Else the program's shell is to expand it, and has it not.
+                shown[name] += shows or name not in word.names
+    every = Counter(re.findall(r"\$\{?(\w+)", facts.whole_text))
+    for within in re.findall(r"\(\(([^()\n]{0,500})", facts.text):
+        every.update(re.findall(r"(?<![$\w{])\w+", within))
+    used = {name for name, times in every.items() if times > shown[name]}
+    for line in facts.lines:
+        for listed in re.findall(r"--export[= ](\S+)", line):
+            used.update(re.findall(r"\w+", listed))
+        given = re.search(r"\benv\b", line)
+        used.update(re.findall(r"(\w+)=", line[given.end() :]) if given is not None else ())
+    return used
+
+
+_TASKS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-socket", "ntasks-per-core")
+_ONLY_WITH = {
+    "SLURM_CPUS_PER_TASK": ("cpus-per-task",),
+    "SLURM_NTASKS_PER_NODE": ("ntasks-per-node",),
+    "SLURM_NTASKS": _TASKS,
+    "SLURM_NPROCS": _TASKS,
+    "SLURM_GPUS": ("gpus",),
+    "SLURM_GPUS_PER_NODE": ("gpus-per-node",),
+    "SLURM_GPUS_PER_TASK": ("gpus-per-task",),
+    "SLURM_CPUS_PER_GPU": ("cpus-per-gpu",),
+}
+"""Variables that Slurm sets only where one of the options is given (tried on 22.05)."""
+_OF_SLURM = tuple(
+    f"SLURM_{name}"
+    for name in """
+    ARRAY_JOB_ID ARRAY_TASK_COUNT ARRAY_TASK_ID ARRAY_TASK_MAX ARRAY_TASK_MIN ARRAY_TASK_STEP
+    CLUSTER_NAME CPUS_ON_NODE GPUS_ON_NODE JOBID JOB_ACCOUNT JOB_CPUS_PER_NODE JOB_GID JOB_GPUS
+    JOB_ID JOB_NAME JOB_NODELIST JOB_NUM_NODES JOB_PARTITION JOB_QOS JOB_UID JOB_USER LOCALID
+    MEM_PER_CPU MEM_PER_GPU MEM_PER_NODE NNODES NODEID NODELIST PROCID STEPID STEP_GPUS STEP_ID
+    STEP_NODELIST STEP_NUM_TASKS SUBMIT_DIR SUBMIT_HOST TASKS_PER_NODE TASK_PID TMPDIR
+    """.split()  # noqa: SIM905
+) + tuple(_ONLY_WITH)
+
+
+@script_rule(WARNING, "NC660", "variable that nothing sets", "by_absence")
+def not_set(facts: ScriptFacts) -> Iterator[Violation]:
+    words = [
+        word
+        for command in facts.shell.commands
+        if command.name not in ("echo", "printf")
+        for word in command.words[1:]
+    ] + [assigned.word for assigned in facts.shell.assignments]
+    used: Dict[str, SourceSpan] = {}
+    for word in words:
+        for name in word.names:
+            if name in word.raw:
+                used.setdefault(name, word.place)
+    yield from _not_set_by_slurm(facts, used)
+    yield from _misspelled(facts, used)
+    yield from _other_beginning(facts)
+    yield from _set_in_a_comment(facts, used)
+    yield from _arguments(facts)
+    yield from _set_too_late(facts)
+    yield from _of_a_launcher(facts)
+    yield from _kept_by_quotes(facts)
+    yield from script_bash.of_other_schedulers(facts, used)
+    yield from script_bash.for_sbatch(facts)
+    yield from script_bash.lost_in_a_pipe(facts)
+
+
+def _known_to(line: str) -> Iterator[str]:
+    """The variables of Slurm's that a line sets, gives a default, or asks about."""
+    asks = re.search(r"(\[|test|-v) ", line) if "SLURM_" in line else None
+    for match in re.finditer(r"(SLURM_\w*)(:?[-=+?])?", line):
+        if match[2] or (asks is not None and asks.end() <= match.start()):
+            yield match[1]
+
+
+def _not_set_by_slurm(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterator[Violation]:
+    if facts.plan is None or not facts.header.given or facts.header.components > 1:
+        return
+    known = frozenset(name for line in facts.lines for name in _known_to(line))
+    for name in known.intersection(_ONLY_WITH):
+        if not facts.has(*_ONLY_WITH[name]):
+            yield from _ends_without(facts, name, _ONLY_WITH[name][0])
+    for name, place in used.items():
+        options = _ONLY_WITH.get(name)
+        if not name.startswith("SLURM_") or name in known:
+            continue
+        if options and not facts.has(*options) and not facts.header.unread.intersection(options):
+            # It may come with the command line; a remark that shows it says so.
+            shown = re.search(rf"(?m)^[ \t]*#.*\bsbatch\b.*--{options[0]}\b", facts.text)
+            yield Violation(
+                f"${name} is empty here: Slurm sets it only with --{options[0]}",
+                f"write #SBATCH --{options[0]}=…, or ${{{name}:-1}}",
+                place=place,
+                severity=NOTE if shown else None,
+            )
+        near = close_matches(name, _OF_SLURM, n=1, cutoff=0.88)
+        if near and name not in _OF_SLURM:
+            yield Violation(
+                f"${name} is empty here: Slurm sets no such variable",
+                f"write ${near[0]}",
+                place=place,
+            )
+
+
+def _ends_without(facts: ScriptFacts, name: str, option: str) -> Iterator[Violation]:
+    """An exit where a variable is empty, which it always is."""
+    if facts.header.unread or not facts.header.for_bash or facts.shell.assigned(name):
+        return
+    asks = re.compile(rf"\s*(if )?\s*\[\[? +-z +\"?\$\{{?{name}\b(:-)?\}}?\"? *\]")
+    for number, line in enumerate(facts.lines, 1):
+        asked = asks.match(line)
+        below = "\n".join(facts.lines[number - 1 : number + 5])
+        branch = re.split(r"\b(?:fi|else|elif)\b", below)[0] if asked and asked[1] else line
+        if asked and re.search(r"(?m)(^|;|then|&&)[ \t]*exit\b", branch):
+            gpus = ", or ask for $SLURM_GPUS_ON_NODE" if "GPU" in name else ""
+            yield Violation(
+                f"${name} is empty here, and the job ends: Slurm sets it only with --{option}",
+                f"write #SBATCH --{option}=…{gpus}",
+                place=SourceSpan(number, len(line) - len(line.lstrip()) + 1, len(line) + 1),
+            )
+            return
+
+
+_OF_MPI = re.compile(
+    r"\$\{?((?:OMPI_COMM_WORLD|MV2_COMM_WORLD|PMI|PMIX)_(?:LOCAL_)?(?:RANK|SIZE))\b(?!\}?:)"
+)
+
+
+def _of_a_launcher(facts: ScriptFacts) -> Iterator[Violation]:
+    """A rank of mpirun's that the batch shell asks for, which mpirun has not started."""
+    if facts.plan is None or not facts.header.given or not facts.header.for_bash:
+        return
+    if re.search(
+        r"\$0|BASH_SOURCE|<<|^[ \t]*(function[ \t]+\w|\w+[ \t]*\(\))", facts.text, re.MULTILINE
+    ):
+        return  # another shell may read it
+    for number, line in enumerate(facts.lines, 1):
+        test = re.match(r"\s*(?:(?:(?:el)?if|while|until)\b\s*)?(\[\[? .*)", line)
+        match = _OF_MPI.search(test[1]) if test else None
+        if match and "'" not in line and f"{match[1]}=" not in facts.text:
+            yield Violation(
+                f"${match[1]} is empty here: mpirun sets it for what it starts, and not for the "
+                "batch shell",
+                "ask for it in a script that mpirun starts",
+                place=SourceSpan(number, len(line) - len(line.lstrip()) + 1, len(line) + 1),
+            )
+            return
+
+
+_SETTERS = re.compile(r"\b(for|read|mapfile|readarray|local|declare|getopts)\b")
+_SET = re.compile(r"\b(\w+)(\+?=|\[|:?[-?+])")
+_MOST_NAMES = 100
+"""So many are compared with each other."""
+
+
+def _set_in(line: str) -> Iterator[str]:
+    """The variables that a line may set."""
+    setter = _SETTERS.search(line)
+    yield from re.findall(r"\w+", line[setter.end() :]) if setter is not None else ()
+    last = line.rfind("]=")
+    for match in _SET.finditer(line):
+        if match[2] != "[" or match.end() <= last:
+            yield match[1]
+
+
+_EXPAND_THEMSELVES = frozenset(
+    """
+    alias awk bash csh dash echo emacs enroot env envsubst eval find gawk grep jq ksh mawk parallel
+    pdsh perl php printf ruby sbatch screen sed sh srun ssh su sudo tcsh tmux trap watch xargs zsh
+    """.split()  # noqa: SIM905
+)
+"""Programs with a use for a dollar sign, or that hand text to another shell."""
+
+
+def _kept_by_quotes(facts: ScriptFacts) -> Iterator[Violation]:
+    """A variable of Slurm's that single quotes keep from being expanded."""
+    for run in facts.launches:
+        every = (run, *run.below())
+        shells = any(each.kind == SHELL or each.name in _EXPAND_THEMSELVES for each in every)
+        plain = run.is_srun or run.name not in _EXPAND_THEMSELVES
+        if run.command.captured or not plain or (shells and not run.is_srun):
+            continue
+        if every[-1].place.within:
+            continue
+        for word in every[-1].own_words[1:] if every[-1].kind != SHELL else ():
+            name = re.search(r"'[^'\"$]*\$\{?(SLURM_\w+)", word.raw[:500])
+            own = script_bash.kept_by_quotes(facts, word) if word.raw[:1] == "'" else ""
+            kept = name[1] if name else own
+            if (
+                kept
+                and word.raw.startswith(("'", "-"))
+                and every[-1].name not in _EXPAND_THEMSELVES
+            ):
+                yield Violation(
+                    f"the program gets ${kept} as it stands: single quotes keep it from bash",
+                    "write double quotes around it",
+                    place=word.place,
+                )
+                return
+
+
+_READS_ARGUMENTS = re.compile(r"\$\{?[1-9@*#]|\b(shift|getopts?|BASH_ARGV)\b|\bset --")
+_ARGUMENT = re.compile(r" +(<\w[^>]*>|\[\w[^]]*\]|[A-Z][A-Z_]+|[\w./-]+\.\w+)\s*$")
+
+
+def _arguments(facts: ScriptFacts) -> Iterator[Violation]:
+    """An argument of the remark on how to submit this script, which nothing reads."""
+    name = re.escape(facts.name.rpartition("/")[2])
+    if not facts.header.for_bash or not name or _READS_ARGUMENTS.search(facts.text):
+        return
+    if not all(map(only_sets_up, facts.shell.calls("source", "."))):
+        return
+    for number, line in enumerate(facts.lines, 1):
+        how = "sbatch" in line and re.match(rf"\s*#.*?\bsbatch +([^#]*/| |.* )?{name}(?= )", line)
+        given = _ARGUMENT.match(line, how.end()) if how else None
+        if given is not None:
+            yield Violation(
+                f"nothing here reads the argument {given[1]}, which this remark says to give: the "
+                "job is the same without it",
+                'pass "$1" on to the program, or correct the remark',
+                place=SourceSpan(number, 1, len(line) + 1),
+            )
+            return
+
+
+_MADE_HERE = re.compile(r"[\"']?\$\{?([a-z]\w*)\}?(?=[^\w}:\[]|$)")
+_SWITCHED_OFF = re.compile(r"(?:export )?(\w+)=|for (\w+) in ")
+
+
+def _set_in_a_comment(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterator[Violation]:
+    """A variable that only a line sets which somebody has switched off, or a command of none."""
+    reads_more = any(
+        command.name == "eval"
+        or not INITIALIZES.fullmatch(command.words[-1].text.rpartition("/")[2].lstrip("."))
+        for command in facts.shell.calls("source", ".", "eval")
+    )
+    if reads_more or not facts.header.for_bash:
+        return
+    lines = [line.lstrip(" \t") for line in facts.lines]
+    known = {name for line in lines if not line.startswith("#") for name in _set_in(line)}
+    exported = facts.header.value("export") or ""
+    off: Dict[str, int] = {}
+    passed: Set[str] = set()
+    for number, line in enumerate(lines, 1):
+        usage = re.match(r"#[ #]*((?:\w+=\S* +)+)sbatch\b", line)
+        if usage is not None:
+            passed.update(re.findall(r"(\w+)=", usage[1]))
+            continue  # how this script is submitted
+        match = _SWITCHED_OFF.match(line.lstrip(" \t#")) if line.startswith("#") else None
+        if match is not None and not line.startswith("#SBATCH"):
+            off[match[1] or match[2]] = number
+    known |= passed
+    for name, place in used.items():
+        if name.startswith("SLURM_") or name in known or name in exported:
+            continue
+        if passed and not name.isupper() and len(name) > 2 and name not in off:
+            yield Violation(
+                f"${name} is empty here: nothing sets it, and the remark on how to submit this "
+                f"script passes {min(passed)} alone",
+                f"set it, or pass it too: {name}=… sbatch …",
+                place=place,
+            )
+            return
+        if name in off:
+            yield Violation(
+                f"${name} is empty here, unless the shell that submits has exported it: line "
+                f"{off[name]}, which sets it, is a comment",
+                f"set {name}, or remove it here",
+                place=place,
+                severity=WARNING if name.islower() else NOTE,
+            )
+            return
+    yield from _from_outside(facts, used, known)
+    for command in facts.shell.commands:
+        word = command.words[0].raw if command.words else ""
+        match = _MADE_HERE.match(word)
+        if match and f"{match[1]}=" not in facts.text and word[match.end() :].startswith("+"):
+            known.discard(match[1])  # $starccm+
+        if match and not command.captured and match[1] not in known and match[1] not in exported:
+            yield Violation(
+                f"nothing here sets ${match[1]}: {word} is no command, unless the shell that "
+                "submits has exported it",
+                "write the name of the program, or set the variable",
+                place=command.place,
+                severity=WARNING if match.end() < len(word) else NOTE,
+            )
+            return
+
+
+_FUNCTION = re.compile(r"\s*(function\s+\w|[\w-]+\s*\(\))")
+
+
+def _set_too_late(facts: ScriptFacts) -> Iterator[Violation]:
+    """A variable of the script's own that a line uses before another one sets it."""
+    shell = facts.shell
+    uses = [
+        (assigned.word, assigned.place.line) for assigned in shell.assignments if assigned.sure
+    ] + [
+        (word, command.place.line)
+        for command in shell.commands
+        if command.sure and not command.looped and command.name not in ("echo", "printf")
+        for word in command.words
+    ]
+    for word, line in uses:
+        for name in word.names:
+            if name not in word.raw:
+                continue
+            later = shell.assigned(name)
+            # Others may come with the shell that submits: PATH, or what a site sets.
+            own = later and all(each.sure and each.place.line > line for each in later)
+            if not own or name.startswith("SLURM_") or f"${{{name}:" in word.raw:
+                continue
+            if any(f"${name}" in each.word.raw or f"{{{name}" in each.word.raw for each in later):
+                continue
+            before = facts.lines[: line - 1]
+            # What stands in a function runs where it is called.
+            begun = [at for at, text in enumerate(before) if _FUNCTION.match(text)]
+            inside = begun and not any(text.rstrip().endswith("}") for text in before[begun[-1] :])
+            if inside or any(name in _set_in(text) for text in before):
+                continue
+            yield Violation(
+                f"${name} is empty here, unless the shell that submits has exported it: line "
+                f"{later[0].place.line} sets it, which is too late",
+                f"move line {later[0].place.line} above this one",
+                place=word.place,
+                severity=WARNING if name.islower() else NOTE,
+            )
+            return
+
+
+def _misspelled(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterator[Violation]:
+    """A variable that nothing sets, beside one that is almost the same and that nothing uses."""
+    times = Counter(re.findall(r"\w+", facts.text))
+    idle = {
+        variable.name: variable
+        for variable in facts.shell.assignments
+        if not variable.exported and times[variable.name] == 1
+    }
+    known = frozenset(name for line in facts.lines for name in _set_in(line)) if idle else ()
+    unknown = [name for name in used if not facts.shell.assigned(name)]
+    like = {name.rstrip("S"): name for name in unknown if name.endswith("S")}
+    like.update(("".join(sorted(name)), name) for name in unknown if len(name) > 4)
+    sourced = any(
+        not INITIALIZES.fullmatch(command.words[-1].text.rpartition("/")[2].lstrip("."))
+        for command in facts.shell.calls("source", ".", "eval")
+    )
+    for variable in facts.shell.assignments if not sourced else ():
+        name = like.get(variable.name) or like.get("".join(sorted(variable.name)), "")
+        shown = re.findall(rf"\b{name}\b", facts.text) if name else ()
+        if len(shown) == 1 and variable.place.line < used[name].line and len(name) > 3:
+            yield Violation(
+                f"${name} is set nowhere here, and {variable.name} is (line {variable.place.line})",
+                f"write ${variable.name}",
+                place=used[name],
+            )
+            return
+    unset = ((name, place) for name, place in used.items() if len(name) > 3 and name not in known)
+    for name, place in islice(unset, _MOST_NAMES) if idle else ():
+        for other, assigned in islice(idle.items(), _MOST_NAMES):
+            plain = _plain_name(name), _plain_name(other)
+            # With other letters, capitals or not: project1_ROOT for PROJECT_ROOT.
+            mixed = name.isupper() != other.isupper() and close_matches(
+                plain[0], [plain[1]], cutoff=0.9
+            )
+            same = plain[0] == plain[1] or mixed
+            if assigned.place.line < place.line and (
+                same or close_matches(name, [other], cutoff=0.87)
+            ):
+                yield Violation(
+                    f"${name} is set nowhere here, and nothing uses {other} (line "
+                    f"{assigned.place.line})",
+                    f"write ${other}",
+                    place=place,
+                )
+                break
+
+
+def _other_beginning(facts: ScriptFacts) -> Iterator[Violation]:
+    """A variable whose name begins almost as those of many others do, and as no other."""
+    names = {variable.name: variable for variable in facts.shell.assignments}
+    for parts in (1, 2):
+        begins = {name: "_".join(name.split("_")[:parts]) for name in names if "_" in name}
+        times = Counter(begins.values())
+        usual = [begin for begin, count in times.items() if count > 3]
+        for name, begin in begins.items() if len(times) < _MOST_NAMES else ():
+            near = close_matches(begin, usual, n=1, cutoff=0.9) if times[begin] == 1 else []
+            plain = [re.sub(r"\d|S$", "", text) for text in (begin, *near)]
+            if not near or begin == name or len(set(plain)) < 2 or len(begin) < 7:
+                continue
+            if len(re.findall(rf"\b{begin}", facts.text)) == 1:
+                yield Violation(
+                    f"{name} begins otherwise than the {times[near[0]]} with {near[0]}_",
+                    f"write {near[0]}{name[len(begin) :]}, if it is one of them",
+                    place=names[name].place,
+                )
+                return
+
+
+def _plain_name(name: str) -> str:
+    return name.lower().replace("_", "").rstrip("s")

@@ -273,13 +273,21 @@ def _by_option(launch: Launch) -> str:
 
 _ON_ONE_CORE = frozenset(
     """
-    bedtools bzip2 gunzip gzip perl picard seqtk tabix treemix unzip vcftools zcat
+    bedtools bzip2 gunzip gzip perl picard seqtk tabix treemix trimal unzip vcftools zcat
     """.split()  # noqa: SIM905
 )
 """Programs that use a single core, whatever they are told."""
 _BY_OPTION = {
     **dict.fromkeys(("samtools", "bgzip"), r"-@.*|--threads.*"),
     "bcftools": "--threads.*",
+    **dict.fromkeys(("bwa", "bwa-mem2", "fastqc"), "-t.*|--threads.*"),
+    **dict.fromkeys(("bowtie2", "hisat2", "stringtie", "bowtie"), "-p.*|--threads.*"),
+    "STAR": "--runThreadN.*",
+    **dict.fromkeys(("blastn", "blastp", "blastx", "tblastn"), "-num_threads.*"),
+    **dict.fromkeys(("cutadapt", "trim_galore"), "-j.*|--cores.*"),
+    **dict.fromkeys(("iqtree", "iqtree2"), "-nt|-T|--threads.*"),
+    "featureCounts": "-T.*",
+    "mafft": "--thread.*",
     "gatk": r".*Spark|HaplotypeCaller|Mutect2|.*native-pair.*",
 }
 """Programs that use more only with such a word."""

@@ -668,6 +668,7 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
     spread = plan.nodes > 1 or not facts.fixed_nodes
     if spread and elsewhere.isdisjoint(launch.name for launch in facts.launches):
         programs += [launch for launch in facts.launches if _alone(launch)]
+    programs = [each for each in programs if not (each.command.background and _serves(each))]
     # Several side by side, or in a loop, may well be what the tasks are for.
     if programs and not any(
         launch.command.background or launch.command.looped for launch in programs
@@ -691,6 +692,11 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
         )
     elif not programs and plan.nodes > 1 and facts.fixed_nodes:
         yield from _script_once(facts, plan)
+
+
+def _serves(launch: Launch) -> bool:
+    """Whether it is a server, which its clients are started beside."""
+    return launch.name in ("ollama", "vllm") or "server" in launch.options.get("m", "")
 
 
 def _the_others(plan: JobPlan) -> str:
@@ -1031,6 +1037,7 @@ def no_gpu(facts: ScriptFacts) -> Iterator[Violation]:
             severity=NOTE if (feature.value or "").lower() == "gpu" else None,
         )
         return
+    yield from _uses_one(facts, plan)
     for command in facts.shell.commands:
         name, words = command.name, [word.outline for word in command.words[1:]]
         on_the_cpu = re.search(r"--device[= ]cpu\b", " ".join(words))
@@ -1041,6 +1048,41 @@ def no_gpu(facts: ScriptFacts) -> Iterator[Violation]:
                 "request them: #SBATCH --gpus-per-node=1",
                 place=command.place,
                 severity=None if known else NOTE,
+            )
+            return
+
+
+_ON_A_GPU = re.compile(
+    r"(?i)(^|\s)(--?(\w+[._])?(device|accelerator)[= ](cuda|gpu)(:\d)?|--?(use[-_])?(cuda|gpu)"
+    r"|--?(n_?|num_?)?gpus?[= ][1-9]|--fp16|--bf16|--bf16=?true)(\s|$)"
+)
+_WITH_GPUS = re.compile(
+    r"(?i).*(gpu|cuda|[avhlpt]\d{1,3}|rtx|dgx|hgx|titan|tesla|volta|gh200|mi\d{3}).*"
+)
+
+
+def _uses_one(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
+    """A program whose words say that it runs on a GPU."""
+    named = [
+        facts.header.value(name) or "" for name in ("partition", "qos", "constraint", "nodelist")
+    ]
+    if any(map(_WITH_GPUS.match, named)) or not facts.header.given:
+        return  # a site may give them with it
+    known = plan.partition.name in plan.cluster.partitions
+    for start in facts.starts:
+        launch = start.launch
+        words = " ".join(word.text for word in launch.own_words[1:])
+        nccl = launch.launcher.starts_processes() and launch.name in ("torchrun", "deepspeed")
+        processes = launch.count(*launch.launcher.processes_per_node)
+        if launch.command.captured or (launch.command.looped and launch.is_launcher):
+            continue
+        if (launch.kind == PYTHON and _ON_A_GPU.search(words)) or (nccl and (processes or 0) > 1):
+            yield Violation(
+                f"{launch.kind if nccl else 'the program'} is to use GPUs, and the job requests "
+                "none: unless the site gives them with the partition, it fails, or is slow",
+                "request them: #SBATCH --gpus-per-node=1",
+                place=launch.place,
+                severity=None if known or not facts.has("partition") else NOTE,
             )
             return
 
@@ -1063,6 +1105,15 @@ def blind_container(facts: ScriptFacts) -> Iterator[Violation]:
     )
     sees = amd or re.search(r"--nv|(SINGULARITY|APPTAINER)_NV", facts.text)
     hidden = any(word.may_be_several for command in runs for word in command.words[1:3])
+    for command in facts.shell.calls("docker"):
+        words = [word.raw for word in command.words[1:]]
+        told = re.search(r"--gpus|--runtime|--device|nvidia", " ".join(words))
+        if words[:1] == ["run"] and not told and not command.captured and not command.background:
+            yield Violation(
+                "without --gpus, the container sees no GPU",
+                "write docker run --gpus all",
+                place=command.place,
+            )
     if runs and not sees and not hidden and not runs[-1].captured:
         yield Violation(
             "without --nv, the container has no driver of the GPUs: the program runs on the CPU, "

@@ -102,7 +102,8 @@ def _for_debugging(facts: ScriptFacts) -> Iterator[Violation]:
     for variable in facts.shell.every_assignment if uses else ():
         waits = variable.name in ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING")
         near = facts.lines[max(0, variable.place.line - 4) : variable.place.line]
-        known = "debug" in "".join([*near, facts.header.value("job-name") or ""]).lower()
+        remarks = (text.partition("#")[2] for text in near)
+        known = "debug" in "".join([*remarks, facts.header.value("job-name") or ""]).lower()
         if waits and variable.word.value == "1" and not known:
             yield Violation(
                 f"{variable.name}=1 is for finding an error: the program waits for each kernel "

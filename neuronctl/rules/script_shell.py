@@ -501,16 +501,36 @@ _THREADS = {
     "make": ("-j", "--jobs"),
     "xargs": ("-P", "--max-procs"),
     "parallel": ("-j", "--jobs"),
+    "bwa": ("-t",),
+    **dict.fromkeys(
+        ("bwa-mem2", "minimap2", "fastqc", "sambamba", "prodigal"), ("-t", "--threads")
+    ),
+    **dict.fromkeys(("bowtie", "bowtie2", "hisat2", "stringtie", "salmon"), ("-p", "--threads")),
+    "STAR": ("--runThreadN",),
+    **dict.fromkeys(("samtools", "bgzip"), ("-@", "--threads")),
+    **dict.fromkeys(("bcftools", "kraken2", "diamond", "kallisto", "pigz"), ("--threads", "-p")),
+    **dict.fromkeys(("blastn", "blastp", "blastx", "tblastn"), ("-num_threads",)),
+    **dict.fromkeys(("iqtree", "iqtree2"), ("-nt", "-T")),
+    **dict.fromkeys(("raxmlHPC-PTHREADS", "featureCounts"), ("-T",)),
+    **dict.fromkeys(("spades.py", "megahit", "quast.py"), ("-t", "--threads")),
+    **dict.fromkeys(("prokka", "busco", "Trinity"), ("--cpus?", "--CPU", "-c")),
+    "hmmsearch": ("--cpu",),
+    "snakemake": ("--cores", "-c", "-j", "--jobs"),
+    **dict.fromkeys(("cutadapt", "trim_galore"), ("-j", "--cores")),
+    "fastp": ("-w", "--thread"),
+    "mafft": ("--thread",),
 }
 _WORKERS = re.compile(
-    r"--(?:[a-z]+[_-](?=num))?(?:num|n)?[_-]?(?:dataloader_|data_)?(?:workers|cpus?|threads|jobs|procs?)"
+    r"--(?:[a-z]+[_-](?=num))?(?:num|n)?[_-]?(?:dataloader_|data_)?(?:workers|cpus?|threads|jobs|procs?)(?:_dataloader)?"
 )
+_SUBMITS = re.compile(r"--(cluster|slurm|profile|executor)\b")
+_OF_LOADERS = re.compile(r".*workers.*")
 
 
 def _told_of_threads(facts: ScriptFacts) -> Iterator[Violation]:
     """A program whose own words name more threads or workers than its task has cores."""
-    given, plan = facts.given("cpus-per-task"), facts.plan
-    if plan is None or given is None:
+    plan, told_of_cores = facts.plan, facts.has("cpus-per-task")
+    if plan is None or not facts.header.given or facts.header.value("mem") == "0":
         return
     for start in facts.starts:
         name = (start.launch.word.value or "").rpartition("/")[2]
@@ -524,18 +544,41 @@ def _told_of_threads(facts: ScriptFacts) -> Iterator[Violation]:
             if pair.name == "-ntmpi":
                 ranks = digits(text) or 1
             asks = joined or _WORKERS.fullmatch(pair.name)
-            if not asks or not re.fullmatch(r"[1-9]\d{0,2}", text) or int(text) * ranks <= cores:
+            if not asks or not re.fullmatch(r"[1-9]\d{0,2}", text):
                 continue
             told, total = name in _THREADS, int(text) * ranks
+            several = _processes_of_a_task(facts, start) if _OF_LOADERS.fullmatch(pair.name) else 1
+            if total <= cores and total * several <= 2 * cores:
+                continue
+            if name == "snakemake" and _SUBMITS.search(facts.text):
+                continue
+            # A site may give cores with a GPU.
+            least = 2 * cores if not plan.gpus_per_node else max(2 * cores, 7 * plan.gpus_per_node)
+            if not told_of_cores and total <= least:
+                continue
             what = "threads" if told else pair.name.lstrip("-")
+            times = f" in each of {several} processes" if several > 1 else ""
+            alone = "" if told_of_cores else ", unless it has the node alone"
+            if not told_of_cores and plan.gpus_per_node:
+                alone += ", or the site gives cores with a GPU"
             yield Violation(
-                f"{what} {total}, and {'the task' if of_task else 'the job'} has "
-                f"{counted(cores, 'core')}: they take turns",
-                f"request #SBATCH --cpus-per-task={total}, or write {cores // ranks or 1}",
+                f"{what} {total}{times}, and {'the task' if of_task else 'the job'} has "
+                f"{counted(cores, 'core')}: they take turns{alone}",
+                f"request #SBATCH --cpus-per-task={total * several}, or write "
+                f"{cores // ranks // several or 1}",
                 place=pair.word.place,
-                severity=WARNING if told and total > 2 * cores else NOTE,
+                severity=WARNING if told and told_of_cores and total > 2 * cores else NOTE,
             )
             return
+
+
+def _processes_of_a_task(facts: ScriptFacts, start: Start) -> int:
+    """How many of a program's processes share the cores of a task, such as torchrun's."""
+    launchers = [outer for outer in start.outer if outer.launcher.starts_processes()]
+    plan = facts.plan
+    if not launchers or plan is None:
+        return 1
+    return max(1, (start.each or 1) // (1 if len(start.outer) < 2 else plan.ntasks_per_node))
 
 
 def _reads_profile(facts: ScriptFacts) -> bool:
@@ -550,6 +593,7 @@ def _loads_spack(command: Command) -> bool:
 
 @script_rule(WARNING, "NC638", "environment that is not activated")
 def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
+    yield from _in_order(facts)
     # Whatever is sourced, evaluated or loaded before it may define conda.
     for command in facts.shell.calls("conda", "mamba", "micromamba"):
         if command.arguments[:1] == ("init",) and not command.captured:
@@ -597,6 +641,95 @@ def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
                 severity=NOTE if perhaps or spack else None,
             )
         return
+
+
+_ENVIRONMENT = re.compile(r"(.*/)?(bin/)?activate")
+_BRINGS_PYTHON = re.compile(
+    r"(?i)(.*/)?(python3?|(ana|mini)conda[23]?|miniforge3?|mambaforge)(/.*)?"
+)
+
+
+def _in_order(facts: ScriptFacts) -> Iterator[Violation]:
+    """An environment that is gone, or another one, when the program starts."""
+    works = [run.command.place.line for run in facts.launches if run.works]
+    other = [each for each in facts.shell.calls("source", ".", "eval", "spack", "use", "conda")]
+    inside: Optional[Command] = None
+    loads: List[Command] = []
+    if not works:
+        return
+    for command in facts.shell.calls(
+        "conda", "mamba", "micromamba", "source", ".", "deactivate", "module", "ml"
+    ):
+        words = [word.raw.strip("\"'") for word in command.words[1:]]
+        line = command.place.line
+        if command.captured or not command.sure or not (words or command.name == "deactivate"):
+            continue
+        active = words[:1] == ["activate"] or _ENVIRONMENT.fullmatch(words[0] if words else "")
+        if command.name in ("module", "ml"):
+            added = words[1:] if words[0] in ("load", "add", "swap") else words
+            if words[0] == "purge" and loads and any(work > line for work in works):
+                later = any(
+                    each.place.line > line for each in facts.shell.calls("module", "ml", "spack")
+                )
+                if not later and not other:
+                    yield Violation(
+                        f"this unloads what line {loads[0].place.line} has loaded",
+                        "write module purge above it",
+                        place=command.place,
+                    )
+                    return
+            elif words[0] in ("load", "add"):
+                loads.append(command)
+                brings = next((name for name in added if _BRINGS_PYTHON.fullmatch(name)), None)
+                if brings and inside and any(work > line for work in works):
+                    again = any(
+                        _ENVIRONMENT.fullmatch(each.words[-1].raw)
+                        or "activate" in each.words[1].raw
+                        for each in other
+                        if each.place.line > line and len(each.words) > 1
+                    )
+                    python = any(
+                        run.kind == PYTHON and run.word.raw == "python" and run.place.line > line
+                        for run in facts.every_launch
+                    )
+                    if python and not again:
+                        yield Violation(
+                            f"python is that of {brings} from here on, and not of the environment "
+                            f"of line {inside.place.line}",
+                            "load modules first, and activate the environment behind them",
+                            place=command.place,
+                        )
+                        return
+        elif active:
+            inside = command
+            if (
+                line > max(works)
+                and len(works)
+                and not any(
+                    run.place.line > line and run.name not in SHORT for run in facts.launches
+                )
+            ):
+                yield Violation(
+                    f"this comes too late: line {max(works)} has run without it",
+                    f"move it above line {min(works)}",
+                    place=command.place,
+                )
+                return
+        elif command.name == "deactivate" or words[:1] == ["deactivate"]:
+            before = inside is not None and any(inside.place.line < work < line for work in works)
+            if inside is not None and not before and any(work > line for work in works):
+                again = any(
+                    each.place.line > line and "activate" in each.words[-1].raw for each in other
+                )
+                again = again or any("activate" in text for text in facts.lines[line:])
+                if not again:
+                    yield Violation(
+                        f"this leaves the environment of line {inside.place.line} before a program "
+                        "has used it",
+                        "remove the line, or move it to the end",
+                        place=command.place,
+                    )
+                    return
 
 
 @script_rule(WARNING, "NC639", "modules without a login shell")
@@ -844,8 +977,14 @@ def first_node(facts: ScriptFacts) -> Iterator[Violation]:
         )
 
 
+_OF_YOURS = (
+    "your[-_]?(path|dir|home|project|env|venv|install|user|name|account|group|netid|id|scratch|data"
+    r"|repo|code)\w*"
+)
 _PATH_TO = re.compile(
-    r"(?i)(^|(?<!:[-=])(?<!:[-=]/)(?<=[/=\"':-]))(path[-_/]to([-_/]|$)|your[-_](path|dir|home|project|env|venv|install)\w*/|your/)"
+    r"(?i)(^|(?<!:[-=])(?<!:[-=]/)(?<=[/=\"':-]))(path[-_/]to([-_/]|$)|your/"
+    rf"|{_OF_YOURS}/|(?<=/){_OF_YOURS}$|(?-i:USERNAME|NETID|USERID|PROJECT_?NAME|[XYZ]{{3,}}[A-Z]*)(/|$)"
+    r"|(?<=home/)username/|\[(your|insert|enter)[^\]/]*\])"
 )
 """A directory of an example: ``/path/to/data``."""
 UNFILLED = re.compile(r"<[A-Za-z][\w .@-]*>|\{[A-Za-z][\w .@-]*\}")
@@ -871,10 +1010,12 @@ def _path_to(facts: ScriptFacts) -> Iterator[Violation]:
     words = [
         word
         for command in facts.shell.commands
-        if command.name not in ("echo", "printf")
+        if command.name not in ("echo", "printf", "mktemp", "sed", "grep") and not command.captured
         for word in command.words
     ]
-    words += [assigned.word for assigned in facts.shell.assignments]
+    words += [
+        assigned.word for assigned in facts.shell.assignments if "mktemp" not in assigned.word.raw
+    ]
     found = [word.place for word in words if _PATH_TO.search(word.raw[:1000])]
     for place in sorted(found, key=lambda place: (place.line, place.column))[:1]:
         yield Violation(
@@ -888,6 +1029,8 @@ def _path_to(facts: ScriptFacts) -> Iterator[Violation]:
 _YOUR_NAME = re.compile(
     r"(?i)(--?[\w-]+=)?your[-_]([a-z]+[-_])*(name|entity|project|account|id|user|username|email)"
     r"|(\S*/)?your[-_]\w+\.(py|sh|R|jl|m)"
+    r"|(--?[\w-]+=)?(?-i:(CHANGE|REPLACE|FILL|INSERT|FIX)[-_]?(ME|THIS|IN|HERE)|TO_?DO|__[A-Z][A-Z_]+__"
+    r"|\[(your|insert|enter)[^]]*\])|\.\.\."
 )
 
 
@@ -896,18 +1039,21 @@ def _your_name(facts: ScriptFacts) -> Iterator[Violation]:
     words = [
         word
         for launch in facts.launches
-        if launch.name not in ("echo", "printf")
+        if launch.name not in ("echo", "printf", "sed", "grep", "awk", "perl")
         for word in launch.command.words
+    ] + [assigned.word for assigned in facts.shell.assignments]
+    found = [
+        word
+        for word in words
+        if _YOUR_NAME.fullmatch(word.value or "") or _YOUR_NAME.fullmatch(word.raw)
     ]
-    for word in words:
-        if word.value and _YOUR_NAME.fullmatch(word.value):
-            yield Violation(
-                f"nobody has filled in {word.value}",
-                "write the value in its place",
-                place=word.place,
-                severity=WARNING,
-            )
-            return
+    for word in sorted(found, key=lambda word: word.place.line)[:1]:
+        yield Violation(
+            f"nobody has filled in {word.text}",
+            "write the value in its place",
+            place=word.place,
+            severity=WARNING,
+        )
 
 
 @script_rule(ERROR, "NC643", "shell text that cannot be read")
@@ -941,8 +1087,9 @@ def syntax(facts: ScriptFacts) -> Iterator[Violation]:
                 place=given.value_place,
                 severity=WARNING,
             )
-        if given.source == SCRIPT and open_ones and (log or open_ones[0] == given.value):
-            fails = log or by_name
+        waits = given.name == "dependency" and bool(open_ones)
+        if given.source == SCRIPT and open_ones and (log or waits or open_ones[0] == given.value):
+            fails = log or by_name or waits
             yield Violation(
                 f"nobody has filled in {open_ones[0]} of --{given.name}={given.value}"
                 if log

@@ -16,6 +16,7 @@ from neuronctl.submission.judged_script import judge_text
 
 CPU = "-p cpu -N 1 -n 1"
 ARRAY = f"{CPU} --array=1-10"
+GPU = "-p gpu -N 1 -n 1 --gres=gpu:1"
 ZERO = f"{CPU} --array=0-9"
 
 # (code, directive, the defect ## the twin)
@@ -144,6 +145,55 @@ KINDS: List[Tuple[str, str, str]] = [
         CPU,
         "ray start --address=172.20.1.2:6379 --block@@ ## ray start --address=$H --block",
     ),
+    # Threads and cores.
+    ("NC637", f"{CPU} -c 4", "bwa mem -t 16 x y > z@@ ## bwa mem -t 4 x y > z"),
+    ("NC637", f"{CPU} -c 8", "N=16\nbowtie2 -p $N -x i -U a@@ ## N=8\nbowtie2 -p $N -x i -U a"),
+    ("NC637", CPU, "STAR --runThreadN 16 --genomeDir g@@ ## STAR --runThreadN 2 --genomeDir g"),
+    (
+        "NC637",
+        "-p cpu -N 1 --ntasks-per-node=2",
+        "python t.py --workers 24@@ ## python t.py --workers 4",
+    ),
+    (
+        "NC637",
+        "-p gpu -N 1 -n 1 --gres=gpu:4 -c 8",
+        "torchrun --nproc_per_node=4 t.py --num_workers_dataloader 8@@"
+        " ## torchrun --nproc_per_node=4 t.py --num_workers 4",
+    ),
+    ("NC669", f"{CPU} -c 12@@", "bwa mem x y > z ## bwa mem -t 12 x y > z"),
+    # What nobody has filled in.
+    ("NC643", CPU, "cd /home/your_username/x@@\n./a ## cd /home/yourba/x\n./a"),
+    ("NC643", CPU, "cd /scratch/USERNAME/x@@\n./a ## cd /scratch/$USERNAME/x\n./a"),
+    ("NC643", CPU, "cd /scratch/[your_netid]/x@@\n./a ## ls /scratch/[a-y]*/x\n./a"),
+    ("NC643", CPU, "export X=/apps/XXXVERSION/bin@@\n./a ## X=$(mktemp -d /tmp/XXXX)\n./a $X"),
+    ("NC643", CPU, "DATA=CHANGE_ME@@\n./a $DATA ## DATA=$CHANGE_ME\n./a --todo"),
+    ("NC643", CPU, "python t.py --lr=__LR__@@ ## python t.py --name=__main__"),
+    ("NC643", CPU, "python t.py ...@@ ## python t.py .. ./..."),
+    ("NC643", f"{CPU} --dependency=afterok:<jobid>@@", "./a ## ./a 1>x"),
+    # GPUs that nobody requests, or that a container does not see.
+    ("NC628", CPU, "python t.py --device cuda@@ ## python t.py --device cpu"),
+    ("NC628", CPU, "torchrun --nproc_per_node=4 t.py@@ ## torchrun --nproc_per_node=1 t.py"),
+    ("NC628", CPU, "python t.py --gpus 1@@ ## python t.py --gpus 0"),
+    ("NC663", GPU, "docker run --rm img ./a@@ ## docker run --gpus all --rm img ./a"),
+    # An environment that is gone.
+    (
+        "NC638",
+        CPU,
+        "module load x\nmodule purge@@\npython t.py ## module purge\nmodule load x\npython t.py",
+    ),
+    (
+        "NC638",
+        CPU,
+        "source v/bin/activate\ndeactivate@@\npython t.py"
+        " ## source v/bin/activate\npython t.py\ndeactivate",
+    ),
+    ("NC638", CPU, "python t.py\nsource v/bin/activate@@ ## . v/bin/activate\npython t.py"),
+    (
+        "NC638",
+        CPU,
+        "source v/bin/activate\nmodule load python/3.9@@\npython t.py"
+        " ## source v/bin/activate\nmodule load cuda\npython t.py",
+    ),
     # A script that writes jobs.
     (
         "NC631",
@@ -167,6 +217,8 @@ def test_a_kind_is_found_and_its_twin_is_right(number: int, small: Catalog) -> N
     defect, twin = texts.split(" ## ")
     for text, wanted in ((defect, True), (twin, False)):
         head = f"#!/bin/bash -l\n#SBATCH {directive}\n" if directive else "#!/bin/bash -l\n"
+        if not wanted and "<" in directive:
+            head = "#!/bin/bash -l\n"
         lines = (head + text).split("\n")
         at = next((n for n, line in enumerate(lines, 1) if line.endswith("@@")), 0)
         script = "\n".join(line.replace("@@", "") for line in lines) + "\n"

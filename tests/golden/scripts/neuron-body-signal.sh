@@ -28,7 +28,7 @@ set -euo pipefail
 cat <<EOF
 begin
 EOF
-python train.py | tee log
+python train.py | tee -a log
 exit  # in here, where a trap of EXIT finds the variables of these lines
 }
 

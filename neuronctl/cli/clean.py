@@ -45,7 +45,7 @@ def command(catalog: Optional[str], dry_run: bool, as_json: bool) -> None:
         deed = "kept" if why else "would remove" if dry_run else "removed"
         of = f"of {snapshot.root}, " if snapshot.root else ""
         print_line(f"{deed:<13} {snapshot.place}  {of}{moment(snapshot.used)}{why and f': {why}'}")
-    notify(f"{amount(freed)} {'would be free' if dry_run else 'freed'}")
+    notify(f"{'would free' if dry_run else 'freed'} {amount(freed)}")
 
 
 def _why(snapshot: KeptSnapshot, needed: Mapping[str, int]) -> str:

@@ -121,7 +121,7 @@ def command(shell: str, install: bool, alias: Optional[str]) -> None:
 
     table()  # so that the first Tab need not wait for it
     reader = "source" if shell == "fish" else "."
-    notify(f"new shells complete; this one after: {reader} {quote(path)}")
+    notify(f"new shells have completion; in this one, run: {reader} {quote(path)}")
 
 
 def script(shell: str, alias: Optional[str] = None) -> str:

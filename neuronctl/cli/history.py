@@ -127,7 +127,7 @@ class _Seeker:
         shown = {status.id.job for status in found.jobs}
         for record in records:
             if record.job_id in shown and record.key not in states and record.cluster in here:
-                states[record.key] = from_record(record, "its job id is another job's by now")
+                states[record.key] = from_record(record, "its job id now belongs to another job")
         return states
 
     def _tell(self, found: Found) -> None:

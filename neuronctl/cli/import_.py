@@ -51,4 +51,5 @@ def command(
             say(f"  hint: {remark.hint}")
     differ = sum(remark.differs for remark in made.remarks)
     if differ:
-        say(f"{counted(differ, 'remark')}: there, the job differs from the script")
+        marks = "marks" if differ == 1 else "mark"
+        say(f"{counted(differ, 'remark')} {marks} where the job differs from the script")

@@ -215,7 +215,7 @@ def _program(ask: _Questions, directory: str) -> str:
 def _one_of(what: str, known: Sequence[str]) -> Callable[[str], str]:
     def check(text: str) -> str:
         if known and text not in known:
-            raise UsageError(f"'{text}' is no {what} here", did_you_mean(text, known))
+            raise UsageError(f"'{text}' is not a {what} here", did_you_mean(text, known))
         return text
 
     return check

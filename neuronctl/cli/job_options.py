@@ -95,7 +95,7 @@ class JobCommand(click.Command):
             elif name in switches and equals:
                 if value != switches[name].word:
                     raise UsageError(
-                        f"{name}: '{value}' is not a value of it", f"{name} {switches[name].word}"
+                        f"{name}: '{value}' is not a valid value", f"{name} {switches[name].word}"
                     )
                 args[at] = name
                 given.append(switches[name])

@@ -169,7 +169,7 @@ def _forget(nodes: Sequence[str]) -> None:
     gone = forget(names)
     for name in names:
         known = name in gone
-        notify(f"{name} is no longer known to have failed" if known else f"{name} was not known")
+        notify(f"forgot that {name} failed" if known else f"{name} is not known to have failed")
 
 
 def _print_bad_nodes(faults: Sequence[NodeFault]) -> None:

@@ -366,13 +366,13 @@ def _why_no_samples(status: JobStatus) -> str:
     with contextlib.suppress(RecordError):
         asked = status.record is not None and bool(status.record.draft.request.get("monitor"))
     if asked:
-        log = "its log is no file, or was moved"
+        log = "its log is not a file, or was moved"
         if status.state != COMPLETED:
             log = f"its program has not started ('neuronctl why {status.id}'), or {log}"
-        return f"it has --monitor, but no samples that can be read are beside its log: {log}"
+        return f"it has --monitor, but there are no readable samples beside its log: {log}"
     return (
-        "there are no samples of it beside its log: --monitor takes them, for the use of GPUs "
-        "and for curves"
+        "it has no samples beside its log: submit with --monitor to see the use of its GPUs, and "
+        "curves"
     )
 
 
@@ -399,7 +399,10 @@ def _figures(job: JobUse) -> List[Tuple[str, str]]:
         rows.append((counted(_held(job), "GPU"), f"in use {percent(job.use / 100)}; {idle}"))
     elif job.gpus:
         rows.append(
-            (counted(_held(job), "GPU"), "not known: the nodes' tool does not tell it (as of MIG)")
+            (
+                counted(_held(job), "GPU"),
+                "not known: the nodes' tool does not report it, as with MIG",
+            )
         )
     elif job.nodes and status.gpus:
         rows.append(

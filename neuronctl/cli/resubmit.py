@@ -74,7 +74,7 @@ def command(
     args = words if click.get_current_context().meta[BEHIND_DASHES] else None
     if words and args is None:
         raise UsageError(
-            f"'{words[0]}' is no option of resubmit",
+            f"'{words[0]}' is not an option of resubmit",
             f"put the program's arguments after --: neuronctl resubmit {job} -- {words[0]} …",
         )
     store = RecordStore.default()

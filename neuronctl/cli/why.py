@@ -83,7 +83,7 @@ def _read_stacks(job: str) -> List[ProcessStack]:
     status = running_job(job)
     found = read_stacks(status.job_id, nodes_of(status))
     if not found:
-        notify(f"no process of job {status.id} that you may look at was found on its nodes")
+        notify(f"found no process of job {status.id} on its nodes that you may look at")
     elif any(process.tool == "no py-spy" for process in found):
         notify("py-spy in the job's environment would name the functions: pip install py-spy")
     elif any(process.tool == "py-spy failed" for process in found):

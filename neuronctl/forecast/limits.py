@@ -276,7 +276,7 @@ def _group_running(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]
         return
     words = (
         f"{group_of(limit)} has {limit.used} of at most {limit.amount(limit.figure)} running, "
-        f"those of all its users together; the job must wait until one ends; {_WHEN_UNKNOWN}"
+        f"counting all its users; the job must wait until one ends; {_WHEN_UNKNOWN}"
     )
     yield Wait("NC507", limit.reason, words, on_cluster.source(limit), of_jobs=True)
 

@@ -380,7 +380,7 @@ def until_done(context: RuleContext) -> Iterator[Violation]:
         given = [name for name in UNTIL_DONE if getattr(request, BY_NAME[name].field) is not None]
         given = [name for name in given if name != "checkpoint" or request.stall is None]
         if given and not plan.interactive:
-            words = f"--{given[0]} is about the runs of a job, and this one has a single run"
+            words = f"--{given[0]} is for a job with several runs; this job has one"
             other = " or --stall" if given[0] == "checkpoint" else ""
             yield Violation(words, f"add --until-done{other}, or leave it out")
         return
@@ -429,8 +429,8 @@ def signal_taken(context: RuleContext) -> Iterator[Violation]:
     lightning = bool(names & {"lightning", "pytorch_lightning"}) and "fabric" not in names
     if "submitit" in names:
         yield Violation(
-            "submitit submits jobs of its own and requeues them itself; --until-done would start "
-            "again what submits them",
+            "submitit submits and requeues jobs of its own; --until-done would only restart the "
+            "program that submits them",
             "give neuronctl the training itself, or leave --until-done out",
         )
     elif lightning and signal.name == "USR1" and "auto_requeue=False" not in answers:
@@ -447,8 +447,8 @@ def signal_taken(context: RuleContext) -> Iterator[Violation]:
         )
     elif signal.name == "USR1" and plan.gpus > 1 and "torch" in names:
         yield Violation(
-            "NCCL of 2022 caught USR1 itself, and the program then never receives it",
-            "use --signal TERM, unless your NCCL is newer",
+            "releases of NCCL from 2022 catch USR1, and the program never receives it",
+            "use --signal TERM, unless your NCCL is newer than that",
         )
 
 
@@ -626,9 +626,8 @@ def container_options(context: RuleContext) -> Iterator[Violation]:
     }
     options = [name for name, value in given.items() if value]
     if request.container is None and options:
-        yield Violation(
-            f"{', '.join(options)} without --container", "name an image, or leave it out"
-        )
+        words = f"{', '.join(options)} {'has' if len(options) == 1 else 'have'} no effect"
+        yield Violation(f"{words} without --container", "add --container IMAGE, or leave this out")
 
 
 @rule(WARNING, "NC336", "several modules in one word")

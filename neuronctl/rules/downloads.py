@@ -73,9 +73,9 @@ def without_internet(
         return
     more = f", and {counted(len(found) - 1, 'other command')}" if len(found) > 1 else ""
     hint = (
-        "let the job run 'wandb offline', and a job file's 'login: after' run 'wandb sync' here"
+        "run 'wandb offline' in the job, and 'wandb sync' here: 'login: after' in a job file does"
         if found[0].startswith("wandb")
-        else "fetch it before the submission: 'login: before' in a job file runs on this machine"
+        else "fetch it before you submit: 'login: before' in a job file runs on this machine"
     )
     where = f"nodes of {plan.partition.name} have no internet"
     cited = Citation("") if catalog is None else _cited(catalog, plan)

@@ -31,7 +31,7 @@ def program(context: RuleContext) -> Iterator[Violation]:
     fault, request = context.local.program, context.plan.request
     for name in context.local.not_on_path:
         yield Violation(
-            f"no program '{name}' on PATH, which the job inherits: it would fail at its start",
+            f"no program '{name}' on PATH, which the job inherits: the job would fail at once",
             "name the environment that has it: --conda NAME, --venv DIR, or --module NAME",
             severity=WARNING,
         )

@@ -78,7 +78,7 @@ def more_than_a_group(context: RuleContext) -> Iterator[Violation]:
         if refusal.kind == RefusalKind.GROUP_QUEUE:
             yield Violation(
                 f"{group_of(limit)} has {limit.used} of at most {limit.amount(limit.figure)} in "
-                "the queue, those of all its users together",
+                "the queue, counting all its users",
                 "wait until some end, or use another QOS or account",
                 refusal.source,
             )
@@ -176,8 +176,8 @@ def cancelled_when_preempted(on_cluster: PlanOnCluster) -> Iterator[Violation]:
     if until_done is not None and not until_done.chain and ends:
         what = "task" if on_cluster.plan.request.array else "job"
         yield Violation(
-            f"Slurm cancels what others preempt here ({ends}), and --until-done cannot bring a "
-            f"{what} back that it requeues",
+            f"Slurm cancels a preempted {what} here ({ends}), and --until-done, which requeues it, "
+            "cannot bring it back",
             "use another partition, or resubmit the job if it is preempted",
             slurm_says("sacctmgr show qos" if "QOS" in ends else "scontrol show partition"),
         )
@@ -532,8 +532,9 @@ def failed_before(context: RuleContext) -> Iterator[Violation]:
         fault = context.local.bad_nodes[node]
         yield Violation(
             f"{node} failed in your jobs, last {moment(fault.at)} (job {fault.job}): {fault.why}",
-            f"leave it out: -x {','.join(filter(None, (request.exclude, node)))}; each time: "
-            f"--avoid-bad-nodes; it is well: 'neuronctl partitions --forget-node {node}'",
+            f"leave it out with -x {','.join(filter(None, (request.exclude, node)))}, or always "
+            "with --avoid-bad-nodes; if it works again: 'neuronctl partitions --forget-node "
+            f"{node}'",
         )
 
 

@@ -53,8 +53,8 @@ def exposed_secret(context: RuleContext) -> Iterator[Violation]:
     exposed += [where for where, words in places if masker.words(words) != words]
     for where in exposed:
         yield Violation(
-            f"{where} a secret: it stands in the script, and everybody on the node sees the "
-            "command lines of what runs there",
+            f"{where} a secret: it is written into the script, and everybody on the node can "
+            "see the command lines of what runs there",
             "export it, pass it on with --env NAME, and let the program read the variable",
         )
     for name in context.local.typed_secrets:
@@ -204,7 +204,7 @@ def return_in_setup(context: RuleContext) -> Iterator[Violation]:
 
         if returns(text):
             yield Violation(
-                f"{option}: 'return' outside of a function ends no script, and in some jobs it "
-                "would end the job with exit code 0 before the program starts",
+                f"{option}: 'return' outside a function does not end a script, and in some jobs "
+                "it would end the job with exit code 0 before the program starts",
                 "write 'exit 1' to end the job, or 'if …; then …; fi' to leave lines out",
             )

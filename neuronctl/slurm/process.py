@@ -240,7 +240,7 @@ def _outputs(process: subprocess.Popen[bytes], name: str, timeout: float) -> Lis
                     most = _LONGEST_ANSWER >> 20
                     raise SlurmUnavailableError(
                         f"{name} printed more than {most} MiB",
-                        f"look at what '{name}' is: which {name}",
+                        f"check which program that is: which {name}",
                     )
                 else:
                     parts[key.fd].append(part)

@@ -166,7 +166,7 @@ def keep(
 def read_plan(id: str) -> KeptPlan:
     """The plan of this id; raises UsageError where there is none any more, RecordError."""
     if not re.fullmatch(_ID, id):
-        raise UsageError(f"'{id}' is no id of a plan", _MAKE_ONE)
+        raise UsageError(f"'{id}' is not the id of a plan", _MAKE_ONE)
     try:
         data = json.loads(read_private(_path(id)))
         record = decode(data["record"].encode("ascii"))
@@ -179,8 +179,8 @@ def read_plan(id: str) -> KeptPlan:
         raise RecordError(f"plan {id} is damaged", _MAKE_ONE) from None
     age = time.time() - record.begun_at
     if age < -MAX_AGE:
-        words = f"plan {id} is of {moment(record.begun_at)}: the clock was wrong, or is"
-        raise UsageError(words, _MAKE_ONE)
+        dated = f"plan {id} is dated {moment(record.begun_at)}, in the future"
+        raise UsageError(f"{dated}: the clock is or was wrong", _MAKE_ONE)
     if age > MAX_AGE:
         raise UsageError(f"plan {id} is more than {MAX_AGE // 86400} days old", _MAKE_ONE)
     return kept

@@ -57,7 +57,9 @@ def without_monitor(words: Sequence[str]) -> Tuple[Tuple[str, ...], Monitoring]:
         elif re.fullmatch(r"[1-9][0-9]{0,5}", value):
             said = replace(said, interval=int(value))
         else:
-            raise UsageError(f"{_INTERVAL}: '{value}' is not a number of seconds", "such as 10")
+            raise UsageError(
+                f"{_INTERVAL}: '{value}' is not a number of seconds", f"{_INTERVAL} 10"
+            )
     left = (*others, *line.script)
     return (tuple(words) if len(left) == len(attached) else left), said
 
@@ -104,5 +106,5 @@ def why_not(script: ExistingScript) -> str:
     if "export-file" in header.options or (export or "ALL").split(",")[0].upper() != "ALL":
         return "the sampler needs BASH_ENV, and --export does not pass it on; --export=ALL does"
     if before is not None and not os.path.isfile(before):
-        return f"BASH_ENV is '{before}', which is no file"
+        return f"BASH_ENV is '{before}', which is not a file"
     return ""

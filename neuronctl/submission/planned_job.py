@@ -167,7 +167,7 @@ def plan_job(
         check_shell(request)
     if words and request.script is None:
         raise UsageError(
-            f"'{words[0]}' is an argument, and no program is named that would receive it",
+            f"'{words[0]}' is an argument, but no program is named to receive it",
             "name the program before it, or as 'script:' in a job file",
         )
     if request.dependency is not None:

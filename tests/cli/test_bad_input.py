@@ -198,7 +198,7 @@ def test_a_switch_that_may_have_a_word(run: Run, tmp_path: Path) -> None:
     assert "measure_nodes" not in run("generate", *ONE, "--preflight", "train.py", "deep").stdout
     assert "deep.py" in run("generate", *ONE, "--no-preflight", "deep.py").stdout
     said = run("generate", *ONE, "--preflight=deeper", "train.py", code=2).stderr
-    assert "--preflight: 'deeper' is not a value of it" in said
+    assert "--preflight: 'deeper' is not a valid value" in said
     said = run("submit", *ONE, "train.py", "--preflight", "deep", code=2).stderr
     assert "--preflight comes after train.py" in said
     (tmp_path / "job.yaml").write_text("preflight: deep\nscript: train.py\n")

@@ -33,7 +33,7 @@ args: [--lr, 0.10]
 """
 REMARKS = """\
 job.sh:7: '#SBATCH --mem=5G' has no effect (after the first command): not carried over
-1 remark: there, the job differs from the script
+1 remark marks where the job differs from the script
 """
 Run = Callable[..., Any]
 

@@ -240,7 +240,7 @@ def test_a_terminal_is_asked_four_things_at_most(
     files = {"a.py": DISTRIBUTED, "b.py": DISTRIBUTED}
     here = project(tmp_path / "p", files)
     said = answered(monkeypatch, here, "c.py", "b.py", "2x2", "nlpp", "nlp", "", argv=[])
-    assert "'c.py' is no program here" in said and "did you mean nlp" in said
+    assert "'c.py' is not a program here" in said and "did you mean nlp" in said
     assert said.count("]: ") == 2 and "wrote job.yaml" in said
     assert written(here) == {
         **{"script": "b.py", "partition": "auto", "nodes": 2, "gpus-per-node": 2},

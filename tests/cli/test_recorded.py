@@ -77,7 +77,9 @@ def test_history_of_an_id_that_is_used_again(
     fake_slurm.accounting(accounting_row("7", name="second"))
     newer, older = run("history").stdout.splitlines()[1:]
     assert "second" in newer and "COMPLETED" in newer
-    assert "first" in older and "UNKNOWN" in older and "its job id is another job's by now" in older
+    assert (
+        "first" in older and "UNKNOWN" in older and "its job id now belongs to another job" in older
+    )
 
 
 def test_history_of_many_is_two_processes(run: Run, fake_slurm: FakeSlurm) -> None:

@@ -219,7 +219,7 @@ def test_job_yaml_of_this_directory_is_the_job_where_none_is_named(
 
 def test_arguments_alone_are_for_the_program_of_the_job_file(run: Run, tmp_path: Path) -> None:
     refused = run("generate", *ONE, "--", "--epochs", "60", code=2).stderr
-    assert "'--epochs' is an argument, and no program is named that would receive it" in refused
+    assert "'--epochs' is an argument, but no program is named to receive it" in refused
     job = tmp_path / "job.yaml"
     job.write_text("script: train.py\nargs: [--lr, 0.10]\n")
     for named in ([], ["-f", "job.yaml"]):

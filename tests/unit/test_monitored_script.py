@@ -141,7 +141,7 @@ def test_an_interval_that_is_none() -> None:
 
 def test_a_bash_env_that_is_no_file(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BASH_ENV", "$HOME/none.sh")
-    with pytest.raises(UsageError, match="no file"):
+    with pytest.raises(UsageError, match="not a file"):
         own()
 
 

@@ -318,7 +318,7 @@ def test_use_that_is_not_known_is_said_to_be() -> None:
     assert dict(_figures(used(status=status)))["2 GPUs"] == (
         "not known: no nvidia-smi, amd-smi, or rocm-smi answered"
     )
-    assert "as of MIG" in dict(_figures(used(replace(GPU, use=None), status=status)))["1 GPU"]
+    assert "as with MIG" in dict(_figures(used(replace(GPU, use=None), status=status)))["1 GPU"]
 
 
 def test_a_gap_is_told_and_a_node_in_another_time_zone_is_in_place(tmp_path: Path) -> None:

@@ -529,13 +529,13 @@ CASES: List[Case] = [
     (
         "NC343",
         {"setup": ("for f in a b; do [ -e $f ] || return; done",), "nodes": 2},
-        ["--setup: 'return' outside of a function", "exit 1"],
+        ["--setup: 'return' outside a function", "exit 1"],
         {"setup": ("f() { for f in a b; do return 1; done; }", "f || echo return")},
     ),
     (
         "NC344",
         {"max_runs": 3},
-        ["--max-runs is about the runs of a job", "add --until-done"],
+        ["--max-runs is for a job with several runs", "add --until-done"],
         {"max_runs": 3, "until_done": True},
     ),
     (
@@ -606,7 +606,7 @@ CASES: List[Case] = [
     (
         "NC345",
         {"until_done": True, **here(imports=("submitit",))},
-        ["submitit submits jobs of its own"],
+        ["submitit submits and requeues jobs of its own"],
         {"until_done": True, **here(imports=("lightning", "fabric"))},
     ),
     (
@@ -820,7 +820,7 @@ CASES: List[Case] = [
     (
         "NC335",
         {"binds": ("/data",), "cleanenv": True},
-        ["--bind, --cleanenv without --container"],
+        ["--bind, --cleanenv have no effect without --container"],
         {"binds": ("/data",), "container": "x.sif"},
     ),
     ("NC403", here(image=Fault(Kind.MISSING, "x.sif")), ["no container image 'x.sif'"], here()),

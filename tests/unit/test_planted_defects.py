@@ -715,7 +715,7 @@ RIGHT: List[Tuple[str, str, str]] = [
     ("NC633", f"{GPUS} --array=0-3", "CUDA_VISIBLE_DEVICES=$SLURM_ARRAY_TASK_ID python t.py"),
     ("NC633", TWO, "for i in 0 1 2 3; do\n  CUDA_VISIBLE_DEVICES=$i python t.py $i &\ndone\nwait"),
     ("NC637", f"{GPU} -c 8", "gmx mdrun -ntmpi 1 -ntomp 8"),
-    ("NC637", GPU, "python t.py --num_workers=16"),
+    ("NC637", GPU, "python t.py --num_workers=4"),
     ("NC638", GPU, "source venv/bin/activate\npython t.py"),
     (
         "NC642",

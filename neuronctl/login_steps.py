@@ -7,7 +7,6 @@ whichever login node, and in the end its record.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -27,7 +26,7 @@ from neuronctl.frozen import asdict, dataclass, replace
 from neuronctl.masking import MASK
 from neuronctl.paths import state_dir
 from neuronctl.records.job_record import JobRecord, RecordDraft
-from neuronctl.slurm.process import run, run_interactive
+from neuronctl.slurm.process import is_alive, run, run_interactive
 from neuronctl.words import moment
 
 if TYPE_CHECKING:
@@ -57,14 +56,8 @@ class AfterStep:
     @property
     def goes_on(self) -> bool:
         """Whether it may still run: on another machine, nobody knows."""
-        if self.exit_code is not None or self.host != os.uname().nodename:
-            return False
-        with contextlib.suppress(PermissionError):
-            try:
-                os.kill(self.pid, 0)
-            except ProcessLookupError:
-                return False
-        return True
+        here = self.host == os.uname().nodename
+        return self.exit_code is None and here and is_alive(self.pid)
 
 
 def check_shell(request: JobRequest) -> None:

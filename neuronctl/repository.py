@@ -35,9 +35,7 @@ def state(directory: str) -> Tuple[str, Optional[bool]]:
     """
     with contextlib.suppress(OSError, ValueError):
         work_tree, own = _find(os.path.abspath(directory))
-        shared = own
-        with contextlib.suppress(FileNotFoundError):  # a worktree keeps most of it elsewhere
-            shared = os.path.join(own, _line(os.path.join(own, "commondir")))
+        shared = _shared(own)
         commit = _head(own, shared)
         return commit, _differs(commit, work_tree, own, shared) if commit else None
     return "", None
@@ -66,10 +64,7 @@ def code_of(directory: str) -> Code:
     except (OSError, ValueError):
         words = f"{directory} is in no git repository of yours, which says what its code is"
         raise UsageError(words, "make it one: git init") from None
-    shared = own
-    with contextlib.suppress(OSError):
-        shared = os.path.join(own, _line(os.path.join(own, "commondir")))
-    commit = ""
+    shared, commit = _shared(own), ""
     with contextlib.suppress(OSError, ValueError):
         commit = _head(own, shared)
     listed: List[List[str]] = []
@@ -113,6 +108,13 @@ def _find(place: str) -> Tuple[str, str]:
     if os.stat(git).st_uid != os.geteuid():
         raise PermissionError
     return place, git
+
+
+def _shared(own: str) -> str:
+    """Where a worktree keeps most of its git directory; elsewhere that is its own."""
+    with contextlib.suppress(OSError, ValueError):
+        return os.path.join(own, _line(os.path.join(own, "commondir")))
+    return own
 
 
 def _head(own: str, shared: str) -> str:

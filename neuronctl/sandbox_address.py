@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, List, Optional, Tuple
 
 from neuronctl.errors import UsageError
 from neuronctl.frozen import dataclass
+from neuronctl.users import name_of
 
 if TYPE_CHECKING:
     import socket
@@ -65,7 +66,7 @@ class SubIds:
 
 def sub_ids(file: str, uid: int) -> Optional[SubIds]:
     """The largest range that ``/etc/subuid`` or ``/etc/subgid`` assigns to a user, or None."""
-    names = {str(uid), user_name(uid)}
+    names = {str(uid), name_of(uid)}
     mine = (ids for owner, ids in sub_id_ranges(file) if owner in names)
     return max(mine, key=lambda ids: ids.count, default=None)
 
@@ -81,13 +82,3 @@ def sub_id_ranges(file: str) -> List[Tuple[str, SubIds]]:
         return []
     found = re.findall(r"^(.*?):(\d+):(\d+)$", text, re.ASCII | re.MULTILINE)
     return [(owner, SubIds(int(first), int(count))) for owner, first, count in found]
-
-
-def user_name(uid: int) -> str:
-    """The name of a user, or the number if there is none."""
-    import pwd
-
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

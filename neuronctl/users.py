@@ -9,12 +9,19 @@ import os
 @functools.cache  # the site may look it up in a directory service
 def login_name() -> str:
     """The login name, or ``$USER`` or the uid if the user has no password entry."""
+    uid = os.getuid()
+    name = name_of(uid)
+    return os.environ.get("USER", name) if name == str(uid) else name
+
+
+def name_of(uid: int) -> str:
+    """The login name of a user, or the number if there is none."""
     import pwd
 
     try:
-        return pwd.getpwuid(os.getuid()).pw_name
+        return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return os.environ.get("USER", str(os.getuid()))
+        return str(uid)
 
 
 def uid_of(user: str) -> int:

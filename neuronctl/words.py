@@ -36,9 +36,9 @@ def clipped(text: str, most: int) -> str:
     return f"{text[:half]}…{text[-half:]}"
 
 
-def verb(number: int) -> str:
-    """``is`` for 1, otherwise ``are``."""
-    return "is" if number == 1 else "are"
+def verb(number: int, one: str = "is", several: str = "are") -> str:
+    """``is`` for 1, otherwise ``are``; or another verb."""
+    return one if number == 1 else several
 
 
 def percent(share: float) -> str:

@@ -11,7 +11,7 @@ from neuronctl.cli import job_output
 from neuronctl.cli.job_options import catalog_option
 from neuronctl.cli.say import print_script, say
 from neuronctl.request.job_file import own_cluster
-from neuronctl.words import counted
+from neuronctl.words import counted, verb
 
 
 @click.command("import")
@@ -51,5 +51,5 @@ def command(
             say(f"  hint: {remark.hint}")
     differ = sum(remark.differs for remark in made.remarks)
     if differ:
-        marks = "marks" if differ == 1 else "mark"
+        marks = verb(differ, "marks", "mark")
         say(f"{counted(differ, 'remark')} {marks} where the job differs from the script")

@@ -24,7 +24,7 @@ from neuronctl.slurm.answers import MyJob
 from neuronctl.slurm.job_states import WAITING
 from neuronctl.slurm.scontrol import names_of
 from neuronctl.units import hosts
-from neuronctl.words import counted
+from neuronctl.words import counted, verb
 
 if TYPE_CHECKING:
     from neuronctl.slurm.squeue import PartitionJob
@@ -217,8 +217,9 @@ def _not_available(search: NodeSearch) -> Wait:
     said = []
     if down:
         states = {group.state for group in on_cluster.pool if not down.isdisjoint(group.names)}
-        verb = "is" if len(down) == 1 else "are"
-        said.append(f"{units.compress_hostlist(down)} {verb} {', '.join(sorted(states))}")
+        said.append(
+            f"{units.compress_hostlist(down)} {verb(len(down))} {', '.join(sorted(states))}"
+        )
     until, is_busy = None, False
     if reserved.by:
         said.append(in_words(reserved, snapshot))

@@ -258,7 +258,7 @@ def _dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     elif decided == _WAITS:
         said = []
         if ids:
-            has = "has" if len(ids) == 1 else "have"
+            has = verb(len(ids), "has", "have")
             said.append(f"it depends on {jobs} (--dependency), which {has} not ended")
         if any(term.kind == "singleton" for term in decisive):
             named = next(job for job in snapshot.jobs if job.name == on_cluster.plan.job_name)

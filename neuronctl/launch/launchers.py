@@ -16,9 +16,9 @@ from string import Template
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from neuronctl.errors import TemplateError, UsageError, did_you_mean
-from neuronctl.files import read_trusted
+from neuronctl.files import open_regular, read_trusted
 from neuronctl.frozen import dataclass
-from neuronctl.paths import config_dir, data_path
+from neuronctl.paths import config_dir, data_path, present
 
 SITE_DIRECTORY = "/etc/neuronctl/templates/launchers"
 
@@ -224,21 +224,35 @@ def _read(name: str, places: Sequence[str]) -> Tuple[str, str]:
     """The file of a launcher, and its text."""
     for directory in places if os.sep not in name else ():
         file = os.path.join(directory, f"{name}.j2")
-        try:
-            if directory != directories()[-1]:
-                return file, read_trusted(file).decode("utf-8")
-            with open(file, encoding="utf-8") as stream:
-                return file, stream.read()
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except UnicodeDecodeError:
-            raise TemplateError(f"{file}: not UTF-8 text") from None
-        except OSError as error:
-            hint = getattr(error, "hint", "")
-            raise TemplateError(f"cannot read {file}: {error.strerror}", hint) from None
+        if present(file):
+            return file, template_text(file, own=directory != directories()[-1])
     raise UsageError(
         f"--launcher: unknown launcher '{name}'", "launchers are: " + ", ".join(names())
     )
+
+
+_LONGEST = 1024 * 1024  # bytes of a template
+
+
+def template_text(file: str, *, own: bool) -> str:
+    """The text of a template; raises TemplateError. own: whether it lies among the user's own."""
+    try:
+        if own:
+            content = read_trusted(file)
+        else:
+            with open_regular(file) as stream:
+                content = stream.read(_LONGEST)
+        # As in a file that is opened as text.
+        return content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        raise TemplateError(
+            f"{file}: a template is UTF-8 text, and byte {error.start + 1} of this file is "
+            f"{error.object[error.start]:#04x}",
+            "name a text file, or save it as UTF-8",
+        ) from None
+    except OSError as error:
+        hint = getattr(error, "hint", "")
+        raise TemplateError(f"cannot read {file}: {error.strerror}", hint) from None
 
 
 def _traits(file: str, text: str) -> Dict[str, Any]:

@@ -24,6 +24,7 @@ from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.fields import CLOCK_SKEW
 from neuronctl.slurm.job_control import batch_script
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.process import is_alive
 from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct
 from neuronctl.slurm.squeue import QueueJob, squeue
 from neuronctl.words import moment
@@ -66,7 +67,7 @@ class Recovery:
     def _in_flight(self, record: JobRecord) -> bool:
         if not -CLOCK_SKEW <= record.age <= IN_FLIGHT:
             return False
-        return record.host != os.uname().nodename or _is_alive(record.pid)
+        return record.host != os.uname().nodename or is_alive(record.pid)
 
     @property
     def since(self) -> int:
@@ -286,13 +287,3 @@ def _is_quiet(record: JobRecord) -> bool:
 
 def _name(record: JobRecord) -> str:
     return f"'{record.job_name}' of {moment(record.begun_at)}"
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True

@@ -16,8 +16,9 @@ from typing import Any, Callable, Dict, Optional, Tuple
 import jinja2
 from jinja2.bccache import Bucket
 
-from neuronctl.errors import NeuronctlError, TemplateError
-from neuronctl.files import open_regular, read_private, read_trusted, write_private
+from neuronctl.errors import NeuronctlError
+from neuronctl.files import read_private, write_private
+from neuronctl.launch.launchers import template_text
 from neuronctl.paths import cache_dir, config_dir, data_path
 from neuronctl.shell import quote
 from neuronctl.slurm.nvidia_smi import AMD_COLUMNS, FIXED, SAMPLED, query
@@ -28,9 +29,6 @@ _SYNTAX: Dict[str, Any] = {
     "lstrip_blocks": True,
     "keep_trailing_newline": True,
 }
-
-
-_LONGEST = 1024 * 1024  # bytes of a template
 
 
 def shipped_directory() -> str:
@@ -109,30 +107,10 @@ class _Files(jinja2.FileSystemLoader):
         for directory in self.searchpath:
             file = os.path.join(directory, *parts)
             if os.path.exists(file):
-                text = _text(file, own=directory == own)
+                text = template_text(file, own=directory == own)
                 changed = os.path.getmtime(file)
                 return text, file, functools.partial(_is_as_old, file, changed)
         raise jinja2.TemplateNotFound(template)
-
-
-def _text(file: str, *, own: bool) -> str:
-    try:
-        if own:
-            content = read_trusted(file)
-        else:
-            with open_regular(file) as stream:
-                content = stream.read(_LONGEST)
-        # As in a file that is opened as text.
-        return content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
-    except UnicodeDecodeError as error:
-        raise TemplateError(
-            f"{file}: a template is UTF-8 text, and byte {error.start + 1} of this file is "
-            f"{error.object[error.start]:#04x}",
-            "name a text file, or save it as UTF-8",
-        ) from None
-    except OSError as error:
-        hint = getattr(error, "hint", "")
-        raise TemplateError(f"cannot read {file}: {error.strerror}", hint) from None
 
 
 def _is_as_old(file: str, changed: float) -> bool:

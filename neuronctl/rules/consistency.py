@@ -626,7 +626,7 @@ def container_options(context: RuleContext) -> Iterator[Violation]:
     }
     options = [name for name, value in given.items() if value]
     if request.container is None and options:
-        words = f"{', '.join(options)} {'has' if len(options) == 1 else 'have'} no effect"
+        words = f"{', '.join(options)} {verb(len(options), 'has', 'have')} no effect"
         yield Violation(f"{words} without --container", "add --container IMAGE, or leave this out")
 
 

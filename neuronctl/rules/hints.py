@@ -6,7 +6,7 @@ from typing import Optional
 
 from neuronctl.catalog.model import Partition
 from neuronctl.planning import JobPlan
-from neuronctl.words import counted
+from neuronctl.words import counted, verb
 
 _TRIED = 1000
 """At most so many node counts are tried: somebody may have typed a million."""
@@ -100,4 +100,4 @@ def fewer_cores(plan: JobPlan, largest: int) -> str:
         return f"request less: 1 task with {counted(largest, 'core')} fits there"
     fitting = largest // cores
     tasks_that_fit = f"{counted(fitting, 'task')} with {counted(cores, 'core')}"
-    return f"request fewer tasks: {tasks_that_fit} {'fits' if fitting == 1 else 'fit'} there"
+    return f"request fewer tasks: {tasks_that_fit} {verb(fitting, 'fits', 'fit')} there"

@@ -13,7 +13,7 @@ from neuronctl.planning.needs import needs_of
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import UNCITED, RuleContext, Violation, nearest, rule
 from neuronctl.rules.hints import fewer_cores, gpus_over_nodes, most_cores, most_gpus, most_nodes
-from neuronctl.words import counted
+from neuronctl.words import counted, verb
 
 _NODES = "nodes ntasks nodelist"
 _CORES = "cpus-per-task ntasks-per-node ntasks cpus-per-gpu"
@@ -299,7 +299,7 @@ def cores_a_node(context: RuleContext) -> Iterator[Violation]:
     fitting = sum(1 for cores in sizes if cores >= plan.cores_per_node)
     # With more nodes than there are it is NC111 that says so.
     if len(sizes) == partition.nodes and len(sizes) > 1 and fitting < min(plan.nodes, len(sizes)):
-        have = "has" if fitting == 1 else "have"
+        have = verb(fitting, "has", "have")
         yield Violation(
             f"requested {counted(plan.cores_per_node, 'core')} per node on "
             f"{counted(plan.nodes, 'node')}; {fitting} of {partition.name} {have} that many "
@@ -317,7 +317,7 @@ def cores_a_gpu(context: RuleContext) -> Iterator[Violation]:
         return
     if largest is not None and plan.cores_per_node > largest:
         return  # NC131 has said it
-    come = "comes" if plan.gpus_per_node == 1 else "come"
+    come = verb(plan.gpus_per_node, "comes", "come")
     source = context.cite("policy", "cores", "rule")
     yield Violation(
         f"{_cores_asked(plan)}; {counted(plan.gpus_per_node, 'GPU')} in {partition.name} {come} "

@@ -474,7 +474,7 @@ def features(context: RuleContext) -> Iterator[Violation]:
     words = f"{count or 'no'} {'node' if count < 2 else 'nodes'} of {name} {what}"
     words += f"{verb(count or 1)} large enough for the job; requested {context.plan.nodes}"
     if missing:
-        lacks = "lacks" if len(missing) == 1 else "lack"
+        lacks = verb(len(missing), "lacks", "lack")
         what = "" if text is None else f", or {lacks} --constraint={text}"
         words = (
             f"{', '.join(missing)} (--nodelist) {verb(len(missing))} too small for the job{what}"

@@ -13,7 +13,8 @@ from typing import Dict, List, Optional, Tuple
 
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.sandbox import modules, ssh
-from neuronctl.sandbox_address import SubIds, sub_id_ranges, sub_ids, user_name
+from neuronctl.sandbox_address import SubIds, sub_id_ranges, sub_ids
+from neuronctl.users import name_of
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where to find daemons and their tools; an ordinary user's PATH lacks the sbin directories."""
@@ -138,7 +139,7 @@ def check(uid: int, root: str = "/") -> Tuple[Optional[SubIds], Optional[SubIds]
     users = groups = None
     if uid != 0:
         users, groups = sub_ids("/etc/subuid", uid), sub_ids("/etc/subgid", uid)
-        name = user_name(uid)
+        name = name_of(uid)
         for file, found, option in (
             ("/etc/subuid", users, "--add-subuids"),
             ("/etc/subgid", groups, "--add-subgids"),

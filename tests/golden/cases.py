@@ -12,7 +12,8 @@ FILES = {
     "train_ddp.py": "print('training')\n",
     "train_hvd.py": "print('training')\n",
     "examples/train_ddp.py": "print('training')\n",
-    "body.sh": "#!/bin/bash\nset -euo pipefail\ncat <<EOF\nbegin\nEOF\npython train.py | tee -a log\n",
+    "body.sh": "#!/bin/bash\nset -euo pipefail\ncat <<EOF\nbegin\nEOF\n"
+    "python train.py | tee -a log\n",
     "report.sh": "#!/bin/bash\n",
     "steps.yaml": """
 partition: amd_a100nv_8

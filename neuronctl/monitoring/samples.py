@@ -825,20 +825,6 @@ _MOST_GPUS = 128
 _INDEX = re.compile("[0-9]{1,4}")
 
 
-class _Known(Dict[str, float]):
-    """The number of each text that was met, which ``read`` finds."""
-
-    def __init__(self, read: Callable[[str], float]) -> None:
-        super().__init__()
-        self._read = read
-
-    def __missing__(self, text: str) -> float:
-        if len(self) > 1 << 16:
-            self.clear()
-        number = self[text] = self._read(text)
-        return number
-
-
 class _Clock:
     """The times of ``2026/11/24 18:40:02.123`` as seconds since the first sample of the job.
 
@@ -850,11 +836,9 @@ class _Clock:
         self._start = start
         self._first = first
         self._zone: Optional[float] = None
-        self._hours, self._seconds = _Known(_hour), _Known(_seconds_of_hour)
 
     def seconds(self, stamps: Sequence[str]) -> List[float]:
-        hours, seconds = self._hours, self._seconds
-        local = [hours[stamp[:13]] + seconds[stamp[13:19]] for stamp in stamps]
+        local = [_hour(stamp[:13]) + _seconds_of_hour(stamp[13:19]) for stamp in stamps]
         if self._zone is None:
             known = next((now for now in local if now == now), self._start)
             self._zone = round((known - self._start) / 900) * 900.0
@@ -862,6 +846,10 @@ class _Clock:
         return [now - shift for now in local]
 
 
+_remembered = functools.lru_cache(maxsize=4096)  # a million samples have few distinct times of day
+
+
+@_remembered
 def _hour(text: str) -> float:
     match = re.fullmatch("([0-9]{4})/([0-9]{2})/([0-9]{2}) ([0-9]{2})", text)
     try:
@@ -870,6 +858,7 @@ def _hour(text: str) -> float:
         return math.nan
 
 
+@_remembered
 def _seconds_of_hour(text: str) -> float:
     match = re.fullmatch(":([0-9]{2}):([0-9]{2})", text)
     return 60.0 * int(match[1]) + int(match[2]) if match else math.nan

@@ -6,12 +6,10 @@ it ends the job (templates/stall.j2), into a file beside the log.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from neuronctl.files import open_regular
+from neuronctl.files import tail
 from neuronctl.frozen import dataclass, replace
 from neuronctl.slurm.srun import of_each_task, on_each_node
 
@@ -83,19 +81,16 @@ _LARGEST = 4 * 1024 * 1024
 
 def read_stall(log: str, job_id: int) -> Optional[Stall]:
     """The last stall of a job whose log is ``log``; None where it had none."""
-    with contextlib.suppress(OSError, ValueError), open_regular(f"{log}.stacks") as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - _LARGEST))
-        lines = file.read(_LARGEST).decode("utf-8", "replace").split("\n")
-        found: Optional[Stall] = None
-        heads = [index for index, line in enumerate(lines) if line.startswith("@stall\t")]
-        for first, end in zip(heads, (*heads[1:], len(lines))):
-            fields = _STALL.fullmatch(lines[first])
-            if fields is not None and int(fields[1]) == job_id:
-                told = of_each_task("\n".join(lines[first + 1 : end])).values()
-                stacks = tuple(stack for node in told for stack in parse_stacks(node))
-                found = Stall(int(fields[2]), int(fields[3]), int(fields[4]), stacks)
-        return found
-    return None
+    lines = tail(f"{log}.stacks", _LARGEST).decode("utf-8", "replace").split("\n")
+    found: Optional[Stall] = None
+    heads = [index for index, line in enumerate(lines) if line.startswith("@stall\t")]
+    for first, end in zip(heads, (*heads[1:], len(lines))):
+        fields = _STALL.fullmatch(lines[first])
+        if fields is not None and int(fields[1]) == job_id:
+            told = of_each_task("\n".join(lines[first + 1 : end])).values()
+            stacks = tuple(stack for node in told for stack in parse_stacks(node))
+            found = Stall(int(fields[2]), int(fields[3]), int(fields[4]), stacks)
+    return found
 
 
 def alike(stacks: Sequence[ProcessStack]) -> List[List[ProcessStack]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -130,12 +131,30 @@ def clean_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def homes(clean_session: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Homes, as many as are asked for, in each of which the shipped templates are compiled.
+
+    To compile them takes four times as long as all the rest of a short command.
+    """
+    base = tmp_path_factory.mktemp("homes")
+    templates = base / "templates"
+    templates.mkdir(mode=0o700)
+
+    def made() -> Iterator[Path]:
+        for number in itertools.count():
+            cache = base / str(number) / ".cache" / "neuronctl"
+            cache.mkdir(parents=True)
+            (cache / "templates").symlink_to(templates)
+            yield base / str(number)
+
+    return made()
+
+
 @pytest.fixture(autouse=True)
-def clean_home(
-    clean_session: None, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Path:
+def clean_home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home of its own for each test (a folder whose tests share one overrides this fixture)."""
-    home = tmp_path_factory.mktemp("home")
+    home = next(homes)
     use_home(monkeypatch, home)
     return home
 

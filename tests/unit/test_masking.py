@@ -311,10 +311,10 @@ def test_what_is_no_secret_stays(text: str) -> None:
     ],
 )  # fmt: skip
 def test_much_of_anything_takes_a_moment(piece: str) -> None:
-    text = piece * (200_000 // len(piece))  # in proportion to its square, it takes minutes
+    text = piece * (100_000 // len(piece))  # in proportion to its square, it takes half a minute
     began = time.process_time()
     Masker({"s3cr3t-value"}).text(text)
-    assert time.process_time() - began < 10
+    assert time.process_time() - began < 3
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Launchers by wrappers on the bench: one real job a cell, looked at by several tests.
 
 Each job reduces a sum over its processes and tells, for each of them, the arguments and the
-variables that arrived. It is run once a session, whoever asks first.
+variables that arrived, and what came of the launcher's own options. It is run once a session,
+whoever asks first.
 """
 
 from __future__ import annotations
@@ -100,7 +101,9 @@ said = {
     "arguments": [os.fsencode(word).hex() for word in sys.argv[1:]],
     "variables": {name: os.fsencode(value).hex() for name, value in os.environ.items()
                   if name.startswith("HOSTILE_")},
+    "options": {name: os.environ.get(name) for name in os.environ["TELL_OPTIONS"].split()},
 }
+print("line of", rank, flush=True)
 with open(os.path.join(where, "%d.json" % rank), "w") as file:
     file.write(json.dumps(said) + "\\n")
 """
@@ -138,6 +141,26 @@ VARIABLES: Mapping[str, str] = {
         ]
     )
 }
+
+
+CONFIG = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nmixed_precision: bf16\n"
+ODD = """a  'b' "c" $HOME `id` ; & * \\ #"""
+OPTIONS: Mapping[str, Tuple[List[str], Mapping[str, str]]] = {
+    "torchrun": (
+        ["--max-restarts=2", "--role", "a  'b' $HOME"],
+        {"TORCHELASTIC_MAX_RESTARTS": "2", "ROLE_NAME": "a  'b' $HOME"},
+    ),
+    "torchrun_jsc": (["--role=trainer"], {"ROLE_NAME": "trainer"}),
+    "accelerate": (
+        ["--config_file", "c.yaml", "--dynamo_backend", "eager"],
+        {"ACCELERATE_MIXED_PRECISION": "bf16", "ACCELERATE_DYNAMO_BACKEND": "EAGER"},
+    ),
+    "srun": (["--export", "ALL,SEEN=yes", "--label"], {"SEEN": "yes"}),
+    "mpirun": (["-x", f"SEEN={ODD}", "--bind-to", "core"], {"SEEN": ODD}),
+    "horovodrun": (["--cycle-time-ms", "7.5"], {"HOROVOD_CYCLE_TIME": "7.5"}),
+    "horovodrun-mpi": (["--cycle-time-ms=7.5"], {"HOROVOD_CYCLE_TIME": "7.5"}),
+}
+"""Options of a launcher's own, and what its processes see of them: in the cell of ``--venv``."""
 
 
 def kind_of(launcher: str, wrapper: str) -> str:
@@ -205,13 +228,17 @@ def run_cell(sandbox: Sandbox, venv: Path, launcher: str, wrapper: str) -> Ran:
     sandbox.write("tell.py", TELL)
     sandbox.exec(["sh", "-c", 'rm -rf "$1" seen && mkdir "$1"', "sh", where])
     before, options = software(launcher, wrapper, venv)
+    own, seen = OPTIONS.get(launcher, ([], {})) if wrapper == "venv" else ([], {})
+    sandbox.write("c.yaml", CONFIG)
     variables = {
         "TELL_KIND": kind_of(launcher, wrapper),
+        "TELL_OPTIONS": " ".join(seen),
         "TELL_WHERE": f"{sandbox.scratch}/{where}",
         **VARIABLES,
     }
     env = [f"--env={name}={value}" for name, value in variables.items()]
     logs = [f"--output={where}/log", f"--launcher={launcher}"]
+    logs += [f"--launcher-option={word}" for word in own]
     words = [*JOB, *size(launcher), *logs, *options, *env, "tell.py", *ARGUMENTS]
     command = [*before, "neuronctl", "submit", "--wait", *words]
     result = sandbox.exec(command, check=False, timeout=300)

@@ -40,7 +40,7 @@ def test_a_program_saves(
     saved(deepspeed_bench, deepspeed_venv, "deepspeed", signal, nodes, only=True)
 
 
-@pytest.mark.parametrize("wrapper", ["plain", "venv"])
+@pytest.mark.parametrize("wrapper", [pytest.param("plain", marks=pytest.mark.matrix), "venv"])
 def test_deepspeed(wrapper: str, deepspeed_bench: Sandbox, deepspeed_venv: Path) -> None:
     ran = run_cell(deepspeed_bench, deepspeed_venv, "deepspeed", wrapper)
     assert ran.code == 0, ran.text

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from bench import IMAGES
 from harness import Sandbox
-from launching import CELLS, JOB, MODULES, NAMES, TELL, kind_of, ran, size
+from launching import CELLS, JOB, MODULES, NAMES, OPTIONS, TELL, kind_of, ran, size
 
 from neuronctl.launch import launchers
 
@@ -33,6 +33,18 @@ def test_cell(
     assert {one["in_image"] for one in cell.told} == {wrapper == "container"}
     modules = ":".join(MODULES) if wrapper == "modules" else ""
     assert {one["modules"] for one in cell.told} == {modules}
+
+
+@pytest.mark.parametrize(("launcher", "wrapper"), [(name, "venv") for name in OPTIONS])
+def test_options_reach_the_launcher(
+    launcher: str, wrapper: str, request: pytest.FixtureRequest
+) -> None:
+    cell = ran(request, launcher, wrapper)
+    _, seen = OPTIONS[launcher]
+    assert [one["options"] for one in cell.told] == [seen] * 4, cell.text
+    lines = [line for line in cell.text.splitlines() if "line of" in line]
+    if launcher == "srun":  # --label
+        assert sorted(lines) == [f"{rank}: line of {rank}" for rank in range(4)]
 
 
 def test_every_launcher_runs_its_own_framework() -> None:
@@ -65,6 +77,7 @@ def test_conda_is_activated_in_a_batch_shell(bench: Sandbox, horovod_venv: Path)
     bench.exec(["sh", "-c", "\n".join(lines)])
     words = [*JOB, *size("srun"), "--launcher=srun", "--conda=torch", "--output=conda-told/log"]
     env = ["--env=TELL_KIND=own", f"--env=TELL_WHERE={bench.scratch}/conda-told"]
+    env += ["--env=TELL_OPTIONS="]
     env += [f"--env=CONDA_STAND_IN={base}"]
     before = ["sh", "-c", 'PATH="$0:$PATH" CONDA_STAND_IN=${0%/bin}; export CONDA_STAND_IN; '
               'exec "$@"', f"{base}/bin"]  # fmt: skip

@@ -1,72 +1,19 @@
-"""A launcher's own options reach it, in every launcher; sbatch's and srun's words tell apart."""
+"""What launchers are told beside the program; sbatch's and srun's words tell apart.
+
+That their own options reach them is in test_launch_table.py.
+"""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Dict, List
 
 import pytest
 from bench import IMAGE
 from harness import Sandbox
-from launching import JOB, TELL, kind_of, size, software
+from launching import JOB, TELL, kind_of, software
 from test_software import TELL as TELL_ALL
 from test_software import replaced
-
-SHOW = """\
-import json, os, sys
-names = "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "RANK"
-rank = next(os.environ[name] for name in names if name in os.environ)
-with open(f"shown/{rank}.json", "w") as file:
-    json.dump(dict(os.environ), file)
-print("line of", rank)
-"""
-CONFIG = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nmixed_precision: bf16\n"
-ODD = """a  'b' "c" $HOME `id` ; & * \\ #"""
-
-
-@pytest.mark.parametrize(
-    ("launcher", "words", "variables"),
-    [
-        (
-            "torchrun",
-            ["--max-restarts=2", "--role", "a  'b' $HOME"],
-            {"TORCHELASTIC_MAX_RESTARTS": "2", "ROLE_NAME": "a  'b' $HOME"},
-        ),
-        ("torchrun_jsc", ["--role=trainer"], {"ROLE_NAME": "trainer"}),
-        ("accelerate", ["--mixed_precision", "bf16"], {"ACCELERATE_MIXED_PRECISION": "bf16"}),
-        ("accelerate", ["--config_file", "c.yaml"], {"ACCELERATE_MIXED_PRECISION": "bf16"}),
-        ("srun", ["--export", "ALL,SEEN=yes", "--label"], {"SEEN": "yes"}),
-        ("mpirun", ["-x", f"SEEN={ODD}", "--bind-to", "core"], {"SEEN": ODD}),
-        ("horovodrun", ["--cycle-time-ms", "7.5"], {"HOROVOD_CYCLE_TIME": "7.5"}),
-        ("horovodrun-mpi", ["--cycle-time-ms=7.5"], {"HOROVOD_CYCLE_TIME": "7.5"}),
-    ],
-)
-def test_options_reach_the_launcher(
-    launcher: str,
-    words: List[str],
-    variables: Dict[str, str],
-    bench: Sandbox,
-    horovod_venv: Path,
-) -> None:
-    bench.write("show.py", SHOW)
-    bench.write("c.yaml", CONFIG)
-    bench.exec(["sh", "-c", "rm -rf shown; mkdir shown"])
-    before, options = software(launcher, "venv", horovod_venv)
-    own = [f"--launcher-option={word}" for word in words]
-    command = [*before, "neuronctl", "submit", "--wait", *JOB, *size(launcher), *options]
-    command += [f"--launcher={launcher}", *own, "--output=shown/log", "show.py"]
-    result = bench.exec(command, check=False, timeout=300)
-    log = bench.exec(["cat", "shown/log"], check=False).stdout
-    assert result.returncode == 0, result.stderr + log
-    shown = bench.exec(["sh", "-c", 'for one in shown/*.json; do cat "$one"; echo; done']).stdout
-    processes = [json.loads(line) for line in shown.splitlines()]
-    assert len(processes) == 4
-    for name, value in variables.items():
-        assert {one.get(name) for one in processes} == {value}
-    labels = sorted(line.split(":")[0] for line in log.splitlines() if "line of" in line)
-    if launcher == "srun":
-        assert labels == ["0", "1", "2", "3"]
 
 
 def test_variables_are_replaced_beside_torchruns_own(bench: Sandbox, horovod_venv: Path) -> None:
@@ -87,6 +34,7 @@ def test_a_range_of_nodes(launcher: str, bench: Sandbox, horovod_venv: Path) -> 
     before, options = software(launcher, "venv", horovod_venv)
     kind = kind_of(launcher, "plain")
     options += [f"--env=TELL_KIND={kind}", f"--env=TELL_WHERE={bench.scratch}/told"]
+    options += ["--env=TELL_OPTIONS="]
     # Of nodes that are all free, Slurm may give any number of the range.
     both = "-w", "gpu[35-36]"
     for choice, nodes in ((both, 2), (["--exclude=gpu36"], 1)):
@@ -122,12 +70,12 @@ def test_a_module_is_a_program(bench: Sandbox, horovod_venv: Path) -> None:
     )
     for launcher in ("torchrun", "srun"):
         before, options = software(launcher, "venv", horovod_venv)
-        command = [*before, "neuronctl", "submit", "--wait", *JOB, *size(launcher), *options]
+        command = [*before, "neuronctl", "submit", "--wait", *JOB, "--gpus-per-node=2", *options]
         command += ["-o", "module.log", f"--launcher={launcher}", "--", "-m", "shown_pkg", "-x"]
         bench.exec(command, timeout=200)
         log = bench.exec(["cat", "module.log"]).stdout
         said = sorted(line for line in log.splitlines() if line.endswith("['-x']"))
-        assert said == [f"{rank} ['-x']" for rank in range(4)], log
+        assert said == [f"{rank} ['-x']" for rank in range(2)], log
 
 
 def test_an_allocation_without_a_shell(sandbox: Sandbox, no_jobs: None) -> None:

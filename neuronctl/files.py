@@ -14,7 +14,7 @@ import os
 import re
 import stat
 import time
-from typing import Any, BinaryIO, Iterator, Optional, TypeVar, Union
+from typing import Any, BinaryIO, Iterator, Optional, Tuple, TypeVar, Union
 
 T = TypeVar("T")
 
@@ -305,6 +305,15 @@ def tail(path: str, size: int) -> bytes:
         file.seek(max(0, os.fstat(file.fileno()).st_size - size))
         return file.read(size)
     return b""
+
+
+def file_state(path: str) -> Tuple[int, ...]:
+    """What differs once a file is another one, or is written to; () where there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def sha256_of(path: str) -> str:

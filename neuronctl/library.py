@@ -99,10 +99,9 @@ class Job:
         from neuronctl.tracking.cancellation import JobAction, carry_out, known_jobs
         from neuronctl.tracking.lookup import no_such_job
 
-        store = RecordStore.default()
-        known = known_jobs([self._id], store)[0][self._id]
+        known = known_jobs([self._id], RecordStore.default())[0][self._id]
         if not known:
-            raise no_such_job([self._id], store)
+            raise no_such_job([self._id])
         chosen = JobAction().targets(self._id, known)
         refused = carry_out(chosen, JobAction()) if chosen else {}
         for message in refused.values():
@@ -280,11 +279,9 @@ def status(*jobs: Union[int, str, Job], since: Optional[str] = None) -> Tuple[Jo
     if jobs and since is not None:
         raise UsageError("job ids cannot be combined with since")
     asked = [_job_id(job) for job in jobs]
-    found = look_up(asked) if asked else mine(since=_moment(since))
-    if found.unavailable is not None:
-        raise found.unavailable
+    found = (look_up(asked) if asked else mine(since=_moment(since))).sure()
     if found.missing:
-        raise no_such_job(found.missing, RecordStore.default())
+        raise no_such_job(found.missing)
     return found.jobs
 
 

@@ -6,7 +6,7 @@ import os
 import re
 from typing import Iterator, List, Optional, Tuple
 
-from neuronctl.files import open_regular
+from neuronctl.files import file_state, open_regular
 from neuronctl.frozen import dataclass
 
 MAX_BYTES = 4 * 1024 * 1024
@@ -66,12 +66,3 @@ def batch_script(path: str) -> Optional[ScriptFile]:
     if re.search(_DIRECTIVE, text if head is None else head[0]) is None:
         return None
     return ScriptFile(text.decode("utf-8", "surrogateescape"), state)
-
-
-def file_state(path: str) -> Tuple[int, ...]:
-    """What differs once a file is another one, or is written to; () where there is none."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return ()
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

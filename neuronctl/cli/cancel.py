@@ -94,7 +94,7 @@ def command(
         raise SlurmRefusedError(f"scancel refused the request: {said}")
     missing = [word for word in words if not known[word]]
     if missing:
-        raise no_such_job(missing, store)
+        raise no_such_job(missing)
 
 
 def _agreed(

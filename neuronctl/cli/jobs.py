@@ -64,7 +64,7 @@ def found_jobs(asked: Sequence[JobId], store: RecordStore) -> Found:
     found = look_up(asked, store)
     notify(*found.notes)
     if found.missing:
-        raise found.unavailable or no_such_job(found.missing, store)
+        raise found.unavailable or no_such_job(found.missing)
     return found
 
 

@@ -163,9 +163,7 @@ def _since(since: str, name: Optional[str], all_users: bool) -> List[JobStatus]:
     from neuronctl.users import login_name
 
     after = parse_since(since, int(time.time()))
-    found = mine(everybody=all_users, since=after)
-    if found.unavailable is not None:
-        raise found.unavailable
+    found = mine(everybody=all_users, since=after).sure()
     notify(*found.notes)
     jobs = [status for status in found.jobs if status.submit is None or status.submit >= after]
     if all_users and all(status.user == login_name() for status in jobs):
@@ -227,7 +225,6 @@ def _show(used: Sequence[JobUse], *, compared: bool) -> None:
 
 def _watch(words: Sequence[str]) -> int:
     from neuronctl.cli.watch import canvas, watch
-    from neuronctl.records.store import RecordStore
     from neuronctl.tracking.lookup import Found, look_up, no_such_job
 
     ids = _ids(words)
@@ -235,7 +232,7 @@ def _watch(words: Sequence[str]) -> int:
     def find_jobs() -> Found:
         found = look_up(ids)
         if not found.jobs and found.unavailable is None:
-            raise no_such_job(ids, RecordStore.default())
+            raise no_such_job(ids)
         return found
 
     def drawn_jobs(found: Found, height: Optional[int]) -> List[str]:

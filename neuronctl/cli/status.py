@@ -185,9 +185,7 @@ class _Question:
                 "jobs and those that neuronctl did not submit",
             )
         if found.missing:
-            from neuronctl.records.store import RecordStore
-
-            raise no_such_job(found.missing, RecordStore.default())
+            raise no_such_job(found.missing)
 
 
 def _picture(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from typing import Optional, Tuple
 
 from neuronctl import cache
+from neuronctl.files import file_state
 from neuronctl.from_json import NOT_RESTORED, restored
 from neuronctl.frozen import asdict
 from neuronctl.slurm.answers import ClusterFigures
@@ -21,13 +21,8 @@ def key() -> str:
     """What the limits depend on: the user, the cluster's name, and slurm.conf as it is now."""
     from neuronctl.catalog.local_cluster import config_file, local_cluster
 
-    path = config_file()
-    parts = [str(os.getuid()), local_cluster() or "", path or ""]
-    with contextlib.suppress(OSError):
-        if path:
-            status = os.stat(path)
-            parts += [str(status.st_mtime_ns), str(status.st_ino), str(status.st_size)]
-    return "\n".join(parts)
+    path = config_file() or ""
+    return "\n".join((str(os.getuid()), local_cluster() or "", path, str(file_state(path))))
 
 
 def read(key: str, *, now: Optional[float] = None) -> Optional[Tuple[ClusterFigures, int]]:

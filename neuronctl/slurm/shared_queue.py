@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Iterator, Optional, Sequence, Tuple
 from neuronctl import cache
 from neuronctl.catalog.local_cluster import config_file
 from neuronctl.errors import NeuronctlError
-from neuronctl.files import lock_private
+from neuronctl.files import file_state, lock_private
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.process import TIMEOUT
 from neuronctl.slurm.squeue import Queue, parse_names, parse_squeue
@@ -167,11 +167,7 @@ class _Place:
     @classmethod
     def here(cls) -> _Place:
         conf = config_file()
-        version = ""
-        if conf is not None:
-            with contextlib.suppress(OSError):
-                status = os.stat(conf)
-                version = f"{status.st_dev}:{status.st_ino}:{status.st_mtime_ns}"
+        version = str(file_state(conf or ""))
         places = (f"{folder}/squeue" for folder in os.get_exec_path())
         squeue = next((file for file in places if os.access(file, os.X_OK)), "")
         return cls("\0".join((os.uname().nodename, _user(), conf or "", squeue)), version)

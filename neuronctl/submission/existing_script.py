@@ -7,12 +7,13 @@ import os
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 from neuronctl import units
-from neuronctl.batchscript.find import ScriptFile, file_state
+from neuronctl.batchscript.find import ScriptFile
 from neuronctl.batchscript.header import read_header
 from neuronctl.batchscript.model import Header
 from neuronctl.batchscript.sbatch_line import WRAPPED, SbatchLine, read_line
 from neuronctl.batchscript.script_file import read_file
 from neuronctl.errors import UsageError
+from neuronctl.files import file_state
 from neuronctl.frozen import dataclass, replace
 from neuronctl.paths import working_directory
 from neuronctl.records.job_record import RecordDraft

@@ -173,10 +173,8 @@ def known_jobs(words: Sequence[JobOrName], store: RecordStore) -> Tuple[KnownJob
     if ids:
         # A part of an array may be folded into a larger one: all of the array is looked at.
         numbers = [JobId(job.job) if job.tasks is not None else job for job in ids]
-        found = look_up(list(dict.fromkeys(numbers)), store, accounting=False)
+        found = look_up(list(dict.fromkeys(numbers)), store, accounting=False).sure()
         notes = found.notes
-        if found.unavailable is not None:
-            raise found.unavailable
         known.update({job: [s for s in found.jobs if matches(job, s)] for job in ids})
     if not any(is_active(status) for statuses in known.values() for status in statuses):
         # Nothing to cancel: accounting may tell what became of those the controller forgot.

@@ -53,7 +53,7 @@ def find_logs(asked: JobId, record: Optional[JobRecord]) -> LogPlace:
     if past and past[0].id.het is not None:
         past = [replace(past[0], id=past[0].id.with_log)]
     if not past:
-        raise no_such_job([asked], RecordStore.default())
+        raise no_such_job([asked])
     status = past[0]
     if asked.task is not None and status.id.tasks is not None:
         status = replace(status, id=asked, own_id=False)

@@ -74,6 +74,12 @@ class Found:
     notes: Tuple[str, ...] = ()
     unavailable: Optional[SlurmUnavailableError] = None
 
+    def sure(self) -> Found:
+        """The same; raises SlurmUnavailableError where Slurm did not respond."""
+        if self.unavailable is not None:
+            raise self.unavailable
+        return self
+
 
 def look_up(
     asked: Sequence[JobId],
@@ -198,10 +204,7 @@ def running_job(word: str) -> JobStatus:
     if is_name(word):
         jobs = tuple(job for job in queued() if is_named(job.name, word))
     else:
-        found = look_up([JobId.parse(word)], accounting=False)
-        if found.unavailable is not None:
-            raise found.unavailable
-        jobs = found.jobs
+        jobs = look_up([JobId.parse(word)], accounting=False).sure().jobs
     running = [status for status in jobs if status.state == RUNNING]
     if len(running) > 1:
         names = ", ".join(str(status.id) for status in running)
@@ -267,10 +270,12 @@ def log_paths(status: JobStatus) -> Tuple[str, str, bool]:
     return out, err, told is None
 
 
-def no_such_job(missing: Sequence[Union[JobId, str]], store: RecordStore) -> NoSuchJobError:
+def no_such_job(missing: Sequence[Union[JobId, str]]) -> NoSuchJobError:
     """The error for unknown ids and names; for an unknown task, it lists the array's tasks."""
+    from neuronctl.records.store import RecordStore
+
     said = []
-    cluster = local_cluster()
+    cluster, store = local_cluster(), RecordStore.default()
     for asked in missing:
         words = str(asked)
         if isinstance(asked, str):

@@ -77,6 +77,12 @@ class CommentPolicy:
         """``field=FIELD;appl=APPL``: the form of structured comments."""
         return ";".join(f"{part.key}={part.key.upper()}" for part in self.fields)
 
+    def values_of(self, option: str) -> Optional[Tuple[str, ...]]:
+        """What ``field`` or ``appl`` takes, empty: any word; None: the comment has no such part."""
+        if self.form == "word":
+            return self.values if option == "appl" else None
+        return next((part.values for part in self.fields if part.key == option), None)
+
 
 @dataclass(frozen=True)
 class CorePolicy:

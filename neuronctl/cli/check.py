@@ -119,15 +119,13 @@ _MANY = 100
 def _check_parts(parts: Mapping[str, str], cluster: Cluster) -> None:
     """Raise UsageError for a --field or --appl that no comment on the cluster can have."""
     policy = cluster.policy.comment
-    allowed = {field.key: field.values for field in policy.fields}
-    if policy.form == "word":
-        allowed = {"appl": policy.values or (parts.get("appl", ""),)}
     for key, value in parts.items():
-        if key not in allowed:
+        allowed = policy.values_of(key)
+        if allowed is None:
             raise UsageError(f"--{key}: comments on {cluster.name} have no such part")
-        if value not in allowed[key]:
+        if allowed and value not in allowed:
             problem = f"--{key}: '{value}' is not a value that {cluster.name} allows"
-            raise UsageError(problem, did_you_mean(value, allowed[key]))
+            raise UsageError(problem, did_you_mean(value, allowed))
 
 
 def _exit_code(checked: Sequence[JudgedScript], unread: Sequence[UsageError]) -> int:

@@ -319,10 +319,7 @@ def _accounts(command: str) -> Known:
 def _of_comment(key: str) -> Callable[[str], Known]:
     def codes(command: str) -> Known:
         policy = _cluster().policy.comment
-        for field in policy.fields:
-            if field.key == key:
-                return [(value, policy.meanings.get(value, "")) for value in field.values]
-        return [(value, policy.meanings.get(value, "")) for value in policy.values]
+        return [(value, policy.meanings.get(value, "")) for value in policy.values_of(key) or ()]
 
     return codes
 

@@ -254,14 +254,11 @@ def _comment(
     """The parts of the comment, and the account and QOS, that the site requires."""
     policy = cluster.policy
     comment = policy.comment
-    if comment.required and given.get("comment") is None:
-        fields = {field.key: field.values for field in comment.fields}
-        fields = {"appl": comment.values} if comment.form == "word" else fields
-    else:
-        fields = {}
+    asked = comment.required and given.get("comment") is None
     found: Dict[str, Worked] = {}
-    for key, values in fields.items():
-        if key in given or key not in ("field", "appl"):
+    for key in ("field", "appl") if asked else ():
+        values = comment.values_of(key)
+        if values is None or key in given:
             continue
         near = application(program, cluster) if key == "appl" else Worked("", "")
         meant = [

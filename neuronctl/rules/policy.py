@@ -243,11 +243,8 @@ def _wrong_comment(context: RuleContext) -> Iterator[Violation]:
 def comment_parts(context: RuleContext) -> Iterator[Violation]:
     plan, request = context.plan, context.plan.request
     policy = plan.cluster.policy.comment
-    ignored = []
-    if policy.form != "fields" and request.field:
-        ignored.append("--field")
-    if policy.form == "any" and request.appl:
-        ignored.append("--appl")
+    given = [key for key in ("field", "appl") if getattr(request, key)]
+    ignored = [f"--{key}" for key in given if policy.values_of(key) is None]
     if ignored and request.comment is None:
         yield Violation(
             f"ignoring {' and '.join(ignored)}: comments on {plan.cluster.name} have no such parts",

@@ -78,8 +78,7 @@ def has_gpus(cluster: Cluster, partition: str) -> bool:
 
 def application(request: JobRequest, cluster: Cluster) -> Worked:
     """The site's code for what the program imports; its value is "" where nothing shows it."""
-    policy = cluster.policy.comment
-    codes = next((field.values for field in policy.fields if field.key == "appl"), policy.values)
+    codes = cluster.policy.comment.values_of("appl") or ()
     name, near = near_imports(imports_of(request), codes)
     return Worked(near[0], f"the program imports {name}") if near else Worked("", "")
 

@@ -100,7 +100,9 @@ class Launch:
     @property
     def works(self) -> bool:
         """Whether it is a program of the job's, or starts one."""
-        return not self.command.captured and (self.is_launcher or self.kind == PYTHON)
+        by_text = self.kind == SHELL and self.has("c") and any(run.works for run in self.inside)
+        own = self.is_launcher or self.kind == PYTHON or by_text
+        return own and not self.command.captured
 
     @cached_property
     def own_words(self) -> Tuple[ShellWord, ...]:
@@ -259,6 +261,9 @@ class _Starts:
             return (self.shell(words),)
         if name in ("source", "."):
             return (self.of_file(self.found(PROGRAM, words), words[1:2]),)
+        own = "/" in words[0].raw or words[0] is not self.command.words[0]
+        if own and name.endswith(".py"):
+            return (self.found(PYTHON, words),)  # ./train.py, uv run train.py
         found = self.launcher([name, *_texts(words[1:])], words)
         if found is None and "/" in words[0].raw:
             return (self.of_file(self.found(PROGRAM, words), words[:1]),)
@@ -311,14 +316,18 @@ class _Starts:
 
     def container(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
         """What runs in a container is started as it would be outside of it."""
-        if len(words) < 2 or words[1].value != "exec":
+        how = words[1].value if len(words) > 1 else ""
+        if how not in ("exec", "run"):
             return (self.found(PROGRAM, words),)
         _, behind = container_options(_texts(words[2:]))
         inner = words[len(words) - len(behind) :]
         # The image's name in a variable is one word, as a rule; two in a row may be anything.
         if all(word.may_be_several for word in inner[:2]):
             return (self.found(PROGRAM, words, behind=None),)
-        return self.below(inner[1:])
+        started = self.below(inner[1:])
+        # An image may hand the words behind it to a program of its own.
+        known = started and (started[0].kind in (SHELL, PYTHON) or started[0].is_launcher)
+        return started if how == "exec" or known else (self.found(PROGRAM, words),)
 
     def python(self, words: Sequence[ShellWord]) -> Launch:
         """A launcher, or another program in Python."""

@@ -17,7 +17,7 @@ from typing import (
 )
 
 from neuronctl.batchscript.beside import Beside
-from neuronctl.batchscript.launches import Launch, launches
+from neuronctl.batchscript.launches import PYTHON, Launch, launches
 from neuronctl.batchscript.model import SCRIPT, GivenOption, Header, SourceSpan
 from neuronctl.batchscript.shell_text import ShellText
 from neuronctl.frozen import dataclass, field
@@ -164,6 +164,13 @@ class ScriptFacts:
                 times = start.nodes, launch.count(*launch.launcher.processes_per_node)
         for inner in launch.inside:
             yield from self._starts(Start(inner, *times, (*start.outer, launch)))
+
+    @cached_property
+    def ranks_are_given(self) -> bool:
+        """Whether launchers start all programs, and give each process its rank and its address."""
+        launchers = any(start.launch.launcher.starts_processes() for start in self.starts)
+        programs = (start for start in self.starts if start.launch.kind == PYTHON)
+        return launchers and all(start.launched for start in programs)
 
     @cached_property
     def uses_launcher(self) -> bool:

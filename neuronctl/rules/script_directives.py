@@ -8,7 +8,7 @@ from typing import Iterator, Mapping, Optional, Set, Tuple
 from neuronctl import units
 from neuronctl.batchscript.as_request import GPU_OPTIONS
 from neuronctl.batchscript.directive_words import BLANKS
-from neuronctl.batchscript.launches import PROGRAM
+from neuronctl.batchscript.launches import PROGRAM, PYTHON
 from neuronctl.batchscript.look_alike_characters import (
     FREE_TEXT,
     LIKE_A_SPACE,
@@ -368,21 +368,40 @@ _LEAST_MB = 32
 """Of memory, in which hardly a program starts."""
 
 
+_HEAVY = ("Rscript", "R", "matlab", "julia", "java", "singularity", "apptainer", "conda")
+"""Programs that need more than 100 MB to begin with."""
+
+
+def _heavy(facts: ScriptFacts) -> Optional[str]:
+    """A program of the script's that surely needs more memory than a small one."""
+    for run in facts.every_launch:
+        if run.kind == PYTHON and not run.command.captured:
+            return "Python with its packages"
+        if run.name in _HEAVY:
+            return run.name
+    return None
+
+
 @script_rule(WARNING, "NC612", "time or memory in another unit")
 def minutes(facts: ScriptFacts) -> Iterator[Violation]:
     plan = facts.plan
     gpus = plan is not None and plan.gpus_per_node > 0
-    least, who = (1000, "a program that uses a GPU") if gpus else (_LEAST_MB, "Python alone")
     for name in ("mem", "mem-per-cpu", "mem-per-gpu"):
+        least, who = (1000, "a program that uses a GPU") if gpus else (_LEAST_MB, "a program")
+        heavy = None if gpus or name != "mem" else _heavy(facts)
+        if heavy is not None:
+            least, who = 100, heavy
         given, cores = facts.given(name), 1
         count = digits(given.value) if given is not None else None
         if plan is not None and name == "mem-per-cpu":
             cores = plan.cpus_per_task if gpus else plan.cores_per_node
-        if given is not None and count and count * cores < least:
+        few = name == "mem" and not gpus and _LEAST_MB <= (count or 0) <= 64
+        if given is not None and count and (count * cores < least or few):
             yield Violation(
                 f"--{name}={count} is {count} MB: {who} needs more",
                 f"if GB are meant, write {count}G",
                 place=given.place,
+                severity=NOTE if count * cores >= least else None,
             )
     given = facts.given("time")
     if given is None:

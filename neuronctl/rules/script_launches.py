@@ -16,6 +16,7 @@ from neuronctl.batchscript.launches import (
     PYTHON,
     SHELL,
     Launch,
+    container_options,
 )
 from neuronctl.batchscript.model import Edit, SourceSpan
 from neuronctl.batchscript.shell_text import UNKNOWN, ShellWord
@@ -658,8 +659,7 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
     programs = [
         start.launch
         for start in facts.starts
-        if (is_own_program(start.launch) or _is_mpi(start.launch))
-        and all(outer.file for outer in start.outer)
+        if (is_own_program(start.launch) or _is_mpi(facts, start.launch))
         and not any(outer.command.background or outer.command.looped for outer in start.outer)
     ]
     elsewhere = {*_GO_ELSEWHERE} - {"ray"}
@@ -707,7 +707,7 @@ def _the_others(plan: JobPlan) -> str:
 
 
 def _script_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
-    """Another script, which starts once in a job of several nodes."""
+    """Another script, or a program of one's own, which starts once in a job of several nodes."""
     others = ONLY_PREPARES | facts.functions
     works = [
         launch
@@ -718,21 +718,41 @@ def _script_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
     if last is None or last.command.background or last.command.looped or last.file:
         return
     file = last.word if last.kind == PROGRAM else (last.own_words[1:2] or (last.word,))[0]
-    if re.search(r"\.(sh|bash)$", file.raw.strip("\"'")):
+    script = re.search(r"\.(sh|bash)$", file.raw.strip("\"'")) is not None
+    own = last.kind == PROGRAM and re.match(r"\"?(\.|~|\$HOME|/home|/scratch)", last.word.raw)
+    if script or (own and not last.inside and last.name not in _GO_BY_THEMSELVES):
+        calls = "calls srun" if script else "goes to the others by"
         yield Violation(
             f"{file.basename or file.raw} starts once, on the first node of {plan.nodes}: unless "
-            f"it calls srun itself, {_the_others(plan)} nothing",
+            f"it {calls} itself, {_the_others(plan)} nothing",
             "put srun before it to start it in every task, or request --nodes=1",
             place=last.place,
             severity=NOTE,
         )
 
 
-def _is_mpi(launch: Launch) -> bool:
-    """Whether its name says that it is built for MPI: ``gmx_mpi``, ``lmp_mpi``."""
-    return launch.kind == PROGRAM and re.fullmatch(r"\w+[_.-]mpi", launch.name) is not None
+_OF_MPI = re.compile(
+    r"\w+[_.-]mpi|lmp|vasp_(std|gam|ncl)|(pw|ph|cp|neb)\.x|cp2k\.p(opt|smp)|siesta|nwchem|abinit"
+    r"|xhpl|(wrf|real)\.exe|pmemd\.MPI|sander\.MPI"
+)
+_COMPILER = re.compile(r"mpi(i?cc|i?cxx|icpc|c\+\+|i?f(77|90|08|ort)|icx|icpx|ifx)")
 
 
+def _is_mpi(facts: ScriptFacts, launch: Launch) -> bool:
+    """Whether its name says that it is built for MPI, or this script builds it so."""
+    if launch.kind != PROGRAM or launch.command.captured:
+        return False
+    for command in facts.shell.commands:
+        if _COMPILER.fullmatch(command.name):
+            words = [word.text for word in command.words]
+            made = words[words.index("-o") + 1 :][:1] if "-o" in words else ["a.out"]
+            if launch.name and launch.name in {name.rpartition("/")[2] for name in made}:
+                return True
+    return _OF_MPI.fullmatch(launch.name) is not None
+
+
+_GO_BY_THEMSELVES = ("charmrun", "nextflow", "orca", "g16", "ams", "fluent", "starccm+", "molpro")
+"""Programs that start themselves on other nodes."""
 _ALONE = ("Rscript", "matlab", "snakemake", "ray", "vllm", "ollama", "yolo", "gmx", "julia")
 
 
@@ -1041,7 +1061,8 @@ def no_gpu(facts: ScriptFacts) -> Iterator[Violation]:
     for command in facts.shell.commands:
         name, words = command.name, [word.outline for word in command.words[1:]]
         on_the_cpu = re.search(r"--device[= ]cpu\b", " ".join(words))
-        if name in CONTAINERS and {"--nv", "--rocm", "--nvccli"} & {*words} and not on_the_cpu:
+        own = {option for option, _ in container_options(words[1:])[0]}
+        if name in CONTAINERS and {"nv", "rocm", "nvccli"} & own and not on_the_cpu:
             known = plan.partition.name in plan.cluster.partitions
             yield Violation(
                 f"{name} is to use GPUs, and the job requests none",
@@ -1087,6 +1108,10 @@ def _uses_one(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
             return
 
 
+_DRIVER = re.compile(r"libcuda\.so|libnvidia|/dev/nvidia")
+"""What a line binds that makes the driver visible by hand."""
+
+
 @script_rule(WARNING, "NC663", "container that sees no GPU", "by_absence")
 def blind_container(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.plan is None or not facts.plan.gpus_per_node:
@@ -1114,6 +1139,9 @@ def blind_container(facts: ScriptFacts) -> Iterator[Violation]:
                 "write docker run --gpus all",
                 place=command.place,
             )
+    hidden = hidden or any(
+        _DRIVER.search(word.raw) for command in runs for word in command.words[1:]
+    )
     if runs and not sees and not hidden and not runs[-1].captured:
         yield Violation(
             "without --nv, the container has no driver of the GPUs: the program runs on the CPU, "

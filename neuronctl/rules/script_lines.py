@@ -230,7 +230,8 @@ def _with_blanks(facts: ScriptFacts) -> Iterator[Violation]:
                     severity=WARNING,
                 )
         blank = len(raws) > 1 and re.fullmatch("[A-Za-z_]\\w*", raws[0]) and raws[1] == "="
-        name = re.match(r"\$(\w+)=", raws[0]) if raws else None
+        apart = len(raws) > 1 and raws[1] == "="
+        name = re.match(r"\$(\w+)" + ("$" if apart else "="), raws[0]) if raws else None
         number = command.assigned and raws and re.fullmatch(r"[\d.]+(e-?\d+)?", raws[0])
         of_csh = raws[:1] == ["set"] and re.match(r"([A-Za-z_]\w*)=", raws[-1])
         if of_csh:
@@ -241,10 +242,11 @@ def _with_blanks(facts: ScriptFacts) -> Iterator[Violation]:
                 severity=WARNING,
             )
         if blank or name or number:
+            without = ("blanks and $" if apart else "the $") if name else "blanks"
             which = name[1] if name else command.assigned[0].name if number else raws[0]
             yield Violation(
                 f"this sets no variable: bash takes {raws[0]} for a command",
-                f"write {which}=… without {'the $' if name else 'blanks'}",
+                f"write {which}=… without {without}",
                 place=command.place,
                 severity=WARNING,
             )

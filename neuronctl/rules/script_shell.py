@@ -120,6 +120,7 @@ def ranks(facts: ScriptFacts) -> Iterator[Violation]:
             and assigned.exported
             and assigned.sure
             and not _handed(facts, assigned)
+            and not (facts.ranks_are_given and re.fullmatch("(LOCAL_)?RANK", assigned.name))
         ):
             yield Violation(
                 f"the batch shell expands ${name} here, and it is 0: {assigned.name} is the same "
@@ -176,8 +177,9 @@ def fixed_port(facts: ScriptFacts) -> Iterator[Violation]:
     ]
     own = facts.shell.assigned("MASTER_PORT")
     used = re.search(r"(?m)^(?![ \t]*(?:echo\b|printf\b|#)).*\$\{?MASTER_PORT\b", facts.text)
-    if own and not used and not any(variable.exported for variable in own):
-        found = []  # no program gets it
+    exported = any(variable.exported for variable in own) and not facts.ranks_are_given
+    if own and not used and not exported:
+        found = []  # no program reads it
     for launch in facts.every_launch:
         if not launch.has("standalone"):  # it meets on a port of its own
             found += _ports(launch)
@@ -389,13 +391,13 @@ def _not_for_the_shell(facts: ScriptFacts) -> Iterator[Violation]:
     programs = [
         run
         for run in facts.launches
-        if run.name not in SHORT and run.kind != SHELL and not run.command.captured
+        if run.name not in SHORT and (run.kind != SHELL or run.works) and not run.command.captured
     ]
     if given is not None and programs and not facts.uses_launcher and not facts.shell.traps(name):
         yield Violation(
             f"--signal={value} reaches nobody: without B:, it goes to the processes that srun "
             "started, and this script starts none",
-            f"write srun before {programs[-1].word.raw}",
+            f"write srun before {programs[-1].command.words[0].raw}",
             place=given.place,
         )
     for trap in facts.shell.traps(name.upper())[:1]:
@@ -456,7 +458,7 @@ def trap_waits(facts: ScriptFacts) -> Iterator[Violation]:
         yield Violation(
             f"bash runs this trap only when {own[-1].word.raw} has ended: a command in the "
             "foreground holds it back",
-            f"start it in the background: {own[-1].word.raw} … & wait $!",
+            f"start it in the background: {own[-1].command.words[0].raw} … & wait $!",
             place=traps[0].place,
         )
 
@@ -982,11 +984,15 @@ _OF_YOURS = (
     r"|repo|code)\w*"
 )
 _PATH_TO = re.compile(
-    r"(?i)(^|(?<!:[-=])(?<!:[-=]/)(?<=[/=\"':-]))(path[-_/]to([-_/]|$)|your/"
+    r"(?i)(^|(?<!:[-=])(?<!:[-=]/)(?<=[/=\"':[-]))(path[-_/]to([-_/]|$)|your/"
     rf"|{_OF_YOURS}/|(?<=/){_OF_YOURS}$|(?-i:USERNAME|NETID|USERID|PROJECT_?NAME|[XYZ]{{3,}}[A-Z]*)(/|$)"
     r"|(?<=home/)username/|\[(your|insert|enter)[^\]/]*\])"
 )
 """A directory of an example: ``/path/to/data``."""
+_TO_FILL_IN = re.compile(
+    r"(?i)[\"']?(please )?(input|enter|fill in|insert|put|add|specify) (your|the) [\w /-]+[\"']?"
+)
+"""``cd "please input your path here"``."""
 UNFILLED = re.compile(r"<[A-Za-z][\w .@-]*>|\{[A-Za-z][\w .@-]*\}")
 """The value of a directive in a template: ``<partition_name>``."""
 
@@ -996,6 +1002,7 @@ _IN_CAPITALS = re.compile(r"(YOUR|MY)_[A-Z_]+|[A-Z]+(_[A-Z]+)*_(NAME|HERE)")
 _NOBODYS = re.compile(
     r"(?i)(your|some)[-_ ]?[a-z_-]+|my[-_ ]?(account|project|allocation|group)|[a-z_-]*x{3,}\d*"
     r"|(account|project|allocation|partition)[-_ ]?(name|here|id)|def-some(user|prof)"
+    r"|\.{2,}|placeholder|(change|replace|fill)[-_]?(me|in)|to[-_]?do|tbd|\[[a-z][^]]*\]?"
 )
 """An account, a partition, or a QOS of an example: ``your_project``."""
 
@@ -1016,7 +1023,11 @@ def _path_to(facts: ScriptFacts) -> Iterator[Violation]:
     words += [
         assigned.word for assigned in facts.shell.assignments if "mktemp" not in assigned.word.raw
     ]
-    found = [word.place for word in words if _PATH_TO.search(word.raw[:1000])]
+    found = [
+        word.place
+        for word in words
+        if _PATH_TO.search(word.raw[:1000]) or _TO_FILL_IN.fullmatch(word.raw[:200])
+    ]
     for place in sorted(found, key=lambda place: (place.line, place.column))[:1]:
         yield Violation(
             "nobody has filled in this path, which is an example's",
@@ -1112,10 +1123,15 @@ def syntax(facts: ScriptFacts) -> Iterator[Violation]:
         line = facts.lines[place.line - 1]
         # Two redirections, perhaps: sort <names> sorted
         alone = line[place.column - 2 : place.column - 1].isspace()
+        ends = re.match(r"\s*($|[;|&#)])", line[place.end - 1 :])
+        effect = (
+            "bash cannot read this and stops here"
+            if ends
+            else f"bash reads from a file '{named[1:-1]}' here, and this command does not run"
+        )
         plain = re.fullmatch("<[a-z]+>", named) and re.match(" *[a-z.]", line[place.end - 1 :])
         yield Violation(
-            f"nobody has filled in {named}: bash reads from a file '{named[1:-1]}' here, and this "
-            "command does not run",
+            f"nobody has filled in {named}: {effect}",
             f"write the value in the place of {named}",
             place=place,
             severity=WARNING if alone and plain else None,

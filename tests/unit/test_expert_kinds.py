@@ -17,10 +17,68 @@ from neuronctl.submission.judged_script import judge_text
 CPU = "-p cpu -N 1 -n 1"
 ARRAY = f"{CPU} --array=1-10"
 GPU = "-p gpu -N 1 -n 1 --gres=gpu:1"
+GPUS = "-p gpu --gpus-per-node=4"
+TWO = "-p cpu -N 2 -n 8"
 ZERO = f"{CPU} --array=0-9"
 
 # (code, directive, the defect ## the twin)
 KINDS: List[Tuple[str, str, str]] = [
+    # What runs within a container, within bash -c, or by a name that is no launcher's.
+    (
+        "NC624",
+        f"{GPUS} -N 2 --ntasks-per-node=1",
+        "apptainer run --nv x.sif /bin/bash -c 'cd /x; torchrun --nproc_per_node=4 t.py'@@"
+        " ## apptainer run --nv x.sif serve --port 1",
+    ),
+    ("NC624", TWO, "uv run t.py@@ ## srun uv run t.py"),
+    ("NC624", TWO, "bash -c 'python t.py'@@ ## srun bash -c 'python t.py'"),
+    ("NC624", TWO, "apptainer exec x.sif pw.x -i in@@ ## mpirun pw.x -i in"),
+    ("NC624", TWO, "./solve in@@ ## ./charmrun ./solve in"),
+    ("NC624", "-p cpu -n 8", "mpicc -O2 a.c -o solve\n./solve@@ ## gcc a.c -o solve\n./solve"),
+    (
+        "NC635",
+        CPU,
+        "#SBATCH --signal=USR1@60@@\napptainer exec x.sif bash -lc 'python t.py'"
+        " ## #SBATCH --signal=USR1@60\nsrun apptainer exec x.sif python t.py",
+    ),
+    (
+        "NC636",
+        f"{CPU} --signal=B:USR1@60",
+        "trap 'x' USR1@@\nbash -c 'python t.py'\n ## trap 'x' USR1\nbash -c 'python t.py' &\nwait",
+    ),
+    ("NC646", CPU, "bash -c 'python t.py'\necho done@@ ## bash -c 'python t.py'"),
+    # Ranks and ports that a launcher gives its processes itself.
+    (
+        "NC631",
+        TWO,
+        "export RANK=$SLURM_PROCID@@\nsrun python t.py"
+        " ## export RANK=$SLURM_PROCID\nsrun torchrun --nnodes=2 --rdzv-backend=c10d "
+        "--rdzv-endpoint=$H:1 t.py",
+    ),
+    (
+        "NC632",
+        "-p gpu --gpus-per-node=1",
+        "export MASTER_PORT=29400@@\npython t.py ## export MASTER_PORT=29400\ntorchrun t.py",
+    ),
+    # GPUs of a container.
+    ("NC628", CPU, "apptainer exec --nv x.sif ./a@@ ## apptainer exec x.sif ./a --nv"),
+    (
+        "NC663",
+        "-p gpu --gpus-per-node=1",
+        "apptainer exec -B /data x.sif ./a@@"
+        " ## apptainer exec -B /usr/lib64/libcuda.so.1 x.sif ./a",
+    ),
+    ("NC612", CPU, "#SBATCH --mem=48@@\nRscript a.R ## #SBATCH --mem=100\nRscript a.R"),
+    # What nobody has filled in.
+    ("NC643", CPU, "#SBATCH --account=....@@\n./a ## #SBATCH --account=ab..c\n./a"),
+    ("NC643", CPU, "#SBATCH --account=[account]@@\n./a ## #SBATCH -w n[1-2]\nls [ab]*"),
+    ("NC643", CPU, "cd [path-to-X]/data@@\n./a ## cd path_of/data\n./a"),
+    (
+        "NC643",
+        CPU,
+        'cd "please input your local path here"@@\n./a ## echo "please input your path"',
+    ),
+    ("NC649", CPU, '$root = "/x"@@\n./a $root ## [ $root = /x ] && ./a'),
     # Lines of which bash makes something else.
     ("NC649", CPU, "DATA= /data/x@@\n./a $DATA ## DATA=/data/x\n./a $DATA"),
     ("NC649", CPU, "export N = 4@@\n./a ## export N=4\n./a"),

@@ -65,10 +65,10 @@ def check_shell(request: JobRequest) -> None:
     for name, field in ((BEFORE, "login_before"), (AFTER, "login_after")):
         text = getattr(request, field)
         if text and MASK not in text:
-            read = run(["bash", "-n", "-c", text])
+            read = run(["bash", "-n", "/dev/stdin"], input=text)
             if read.returncode:
                 where = request.origin(field).where
-                said = read.stderr.partition("\n")[0].replace("bash: -c: ", "")
+                said = read.stderr.partition("\n")[0].replace("/dev/stdin: ", "")
                 raise JobFileError(f"{where}: {name}: bash says of it: {said}")
 
 
@@ -200,8 +200,8 @@ def _run(text: str, draft: RecordDraft) -> int:
     """
     place = draft.submit_dir or draft.cwd
     heard: List[int] = []
-    argv = ["bash", "-euo", "pipefail", "-c", text]
-    code = run_interactive(argv, cwd=place, output=2, heard=heard)
+    argv = ["bash", "-euo", "pipefail"]
+    code = run_interactive(argv, cwd=place, output=2, heard=heard, script=text)
     return 128 + heard[0] if heard else code
 
 

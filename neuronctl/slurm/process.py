@@ -386,13 +386,16 @@ def run_interactive(
     cwd: Optional[str] = None,
     output: Optional[int] = None,
     heard: Optional[List[int]] = None,
+    script: Optional[str] = None,
 ) -> int:
     """Run a command (salloc) on the user's terminal; return its exit code (or 128 + signal).
 
     environment: variables to set for the command, in addition to the user's. output: where its
     standard output goes, if not to that of this process. heard: is given the signals that this
     process gets meanwhile, whatever the command makes of them. The command handles Ctrl-C itself;
-    SIGTERM is passed on to it; outside of the main thread, neither is heard.
+    SIGTERM is passed on to it; outside of the main thread, neither is heard. script: shell text,
+    which the command, a shell, reads from a descriptor, as its arguments are for everybody to see;
+    what it has started gets the signals too, and Ctrl-C, where that does not come from a terminal.
     """
     signals: List[int] = [] if heard is None else heard
 
@@ -402,19 +405,42 @@ def run_interactive(
 
     def hand_on(number: int, frame: Any) -> None:
         signals.append(number)
-        process.send_signal(number)
+        if script is None:
+            process.send_signal(number)
+        elif number == signal.SIGTERM or not _from_terminal():
+            for pid in _with_descendants(process.pid):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
 
+    argv, reader, writer = list(argv), -1, -1
+    if script is not None:
+        reader, writer = os.pipe()
+        argv.append(f"/dev/fd/{reader}")
     env = {**clean_environment(os.environ, for_job=True), **(environment or {})}
     main = threading.current_thread() is threading.main_thread()
     before = {signal.SIGINT: signal.signal(signal.SIGINT, ignore)} if main else {}
     try:
-        process = subprocess.Popen(list(argv), env=env, cwd=cwd, stdout=output)
+        opens = reader
+        fds = () if script is None else (opens,)
+        process = subprocess.Popen(argv, env=env, cwd=cwd, stdout=output, pass_fds=fds)
         if main:
             before[signal.SIGTERM] = signal.signal(signal.SIGTERM, hand_on)
+            if script is not None:
+                signal.signal(signal.SIGINT, hand_on)
+        if script is not None:
+            os.close(reader)
+            reader = -1
+            # The descriptor is the shell's, and of nothing that it starts.
+            with contextlib.suppress(BrokenPipeError), open(writer, "wb") as file:
+                writer = -1
+                file.write(f"exec {opens}<&-; {script}\n".encode("utf-8", "surrogateescape"))
         code = process.wait()
     except OSError as error:
         raise _cannot_start(argv[0], error, cwd) from None
     finally:
+        for fd in (reader, writer):
+            if fd >= 0:
+                os.close(fd)
         for number, handler in before.items():
             signal.signal(number, handler)
     return code if code >= 0 else 128 - code
@@ -429,6 +455,32 @@ def is_alive(pid: int) -> bool:
     except PermissionError:
         pass
     return True
+
+
+def _from_terminal() -> bool:
+    """Whether Ctrl-C comes from a terminal, which then sends it to all that the shell started."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+def _with_descendants(pid: int) -> List[int]:
+    """A process and all that it has started, itself first."""
+    parents: Dict[int, int] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+            parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found
 
 
 def _cannot_start(command: str, error: OSError, cwd: Optional[str]) -> NeuronctlError:

@@ -174,16 +174,22 @@ def test_after_that_was_cut_off_is_told(run: Run, fake_slurm: FakeSlurm, job: Pa
     assert lines(job, "after") == []
 
 
-def interrupted(job: Path, number: int, *argv: str) -> subprocess.CompletedProcess[str]:
-    """The command line, with a signal to all of its terminal's foreground once a step runs."""
+def interrupted(
+    job: Path, number: int, *argv: str, alone: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """The command line, with a signal to all of its terminal's foreground once a step runs.
+
+    alone: to neuronctl alone, as from kill.
+    """
     command = [sys.executable, "-m", "neuronctl", *argv]
     pipe = subprocess.PIPE
     with subprocess.Popen(
         command, cwd=job, stdout=pipe, stderr=pipe, text=True, start_new_session=True
     ) as process:
-        while not (job / "up").exists() and process.poll() is None:
+        up = job / "up"
+        while not (up.exists() and up.read_text()) and process.poll() is None:
             time.sleep(0.02)
-        os.killpg(process.pid, number)
+        (os.kill if alone else os.killpg)(process.pid, number)
         stdout, stderr = process.communicate(timeout=500)
     return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
@@ -199,6 +205,35 @@ def test_nothing_is_submitted_where_before_is_interrupted(
     assert (result.returncode, result.stdout) == (128 + number, "")
     assert "login: before was interrupted; nothing was submitted" in result.stderr
     assert "failed with" not in result.stderr and fake_slurm.calls("sbatch") == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_what_the_step_has_started(
+    fake_slurm: FakeSlurm, job: Path, number: signal.Signals
+) -> None:
+    """Also one that only neuronctl gets."""
+    step = "bash -c 'echo $$ >>up; exec sleep 300' | cat; echo late >late.txt"
+    (job / "job.yaml").write_text(JOB.replace("[echo f", f'["{step}", echo f'))
+    result = interrupted(job, number, "submit", "-f", "job.yaml", alone=True)
+    assert result.returncode == 128 + number
+    assert "login: before was interrupted; nothing was submitted" in result.stderr
+    pid = int((job / "up").read_text())
+    for _ in range(100):
+        if not os.path.exists(f"/proc/{pid}"):
+            break
+        time.sleep(0.05)
+    assert not os.path.exists(f"/proc/{pid}") and lines(job, "late") == []
+
+
+def test_no_list_of_processes_shows_the_lines(run: Run, fake_slurm: FakeSlurm, job: Path) -> None:
+    step = "tr '\\\\0' ' ' </proc/$$/cmdline >seen.txt; ls -l /proc/self/fd >fds.txt"
+    long = "# " + 70000 * "x"
+    (job / "job.yaml").write_text(JOB.replace("[echo f", f'["{step}", "{long}", echo f'))
+    run("submit", "-f", "job.yaml")
+    (seen,) = lines(job, "seen")
+    assert seen.startswith("bash -euo pipefail /dev/fd/") and "seen.txt" not in seen
+    assert not [line for line in lines(job, "fds") if "pipe:" in line and " 3 -> " in line]
+    assert lines(job, "before") == ["fetched"]
 
 
 def test_after_that_is_interrupted_is_told(run: Run, fake_slurm: FakeSlurm, job: Path) -> None:

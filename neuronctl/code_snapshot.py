@@ -210,6 +210,27 @@ def make(snapshot: CodeSnapshot) -> None:
         ) from None
 
 
+def damage(place: str) -> str:
+    """What of a copy is no longer as it was made, in words; "" where all of it is."""
+    code = os.path.join(place, "code")
+    try:
+        made = json.loads(read_private(os.path.join(place, "snapshot.json")))
+        with open(os.path.join(place, "sums"), "rb") as file:
+            sums = file.read().decode("utf-8", "surrogateescape")
+        paths, links = list(made["paths"]), list(made["links"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "it is gone" if not os.path.isdir(code) else "the list of its files is gone"
+    known = set(re.findall(".*\n", sums))
+    for path in paths:
+        whole = os.path.join(code, path)
+        if not os.path.lexists(whole):
+            return f"{path} is gone"
+        if _sum(CodeFile(path, 0, sha256_of(whole), False)) not in known:
+            return f"{path} has changed"
+    gone = [path for path in links if not os.path.lexists(os.path.join(code, path))]
+    return f"{gone[0]} is gone" if gone else ""
+
+
 def _sum(file: CodeFile) -> str:
     """A line as sha256sum writes it and reads it."""
     name = file.path.replace("\\", "\\\\").replace("\n", "\\n")

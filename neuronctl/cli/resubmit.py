@@ -62,7 +62,7 @@ def command(
     Without further options, the recorded script is submitted byte for byte from the same
     directory. Options override the recorded request, and ARGS after -- the program's arguments
     (-- alone: none); the job is then planned and checked anew.
-    That runs the code of its snapshot, if it has one that is still there.
+    That runs the code of its snapshot, if it has one that is still whole.
     Changes in the directory since (the git commit, the program) are shown. Where the program
     itself has changed, --script-as-recorded or --script-as-is selects the version to run.
 
@@ -86,7 +86,7 @@ def command(
     changes = resubmission.changes_since(record)
     changed = any(value not in (None, ()) for value in options.values())
     of_snapshot = not (changed or args is not None or script_as_is)
-    of_snapshot = of_snapshot and resubmission.has_snapshot(record)
+    of_snapshot = of_snapshot and resubmission.has_snapshot(record, notify)
     if not of_snapshot:
         notify(*changes.notes)
     if changes.program_changed and not of_snapshot:

@@ -70,12 +70,22 @@ def changes_since(record: JobRecord) -> Changes:
     return Changes(now, tuple(provenance.drift(then, now)), gone, changed, diff)
 
 
-def has_snapshot(record: JobRecord) -> bool:
-    """Whether the copy of the code that the job ran from is still there; it then counts as used."""
+def has_snapshot(record: JobRecord, notify: Notify) -> bool:
+    """Whether the copy of the code that the job ran from is as it was; it then counts as used."""
+    from neuronctl.code_snapshot import damage  # here, as few jobs have one
+
     place = record.draft.snapshot
-    with contextlib.suppress(OSError):
-        os.utime(os.path.join(place, "snapshot.json"))
-        return bool(place)
+    if not place:
+        return False
+    wrong = damage(place)
+    if not wrong:
+        with contextlib.suppress(OSError):
+            os.utime(os.path.join(place, "snapshot.json"))
+        return True
+    notify(
+        f"the snapshot of job {record.job_id} is no longer whole ({wrong}): the code as it is now "
+        "runs"
+    )
     return False
 
 

@@ -113,3 +113,28 @@ def test_a_plan_and_a_resubmission(run: Run, fake_slurm: FakeSlurm, code: Path) 
     shutil.rmtree(Path(place).parent)
     run("resubmit", "4711", cwd=code)
     assert Path(place, "mine.py").read_text() == "SAID = 'as it will be'\n"
+
+
+@pytest.mark.parametrize("damaged", ["mine.py", "../sums", "../snapshot.json", "data"])
+def test_a_damaged_snapshot_is_not_taken_again(
+    damaged: str, run: Run, fake_slurm: FakeSlurm, code: Path
+) -> None:
+    """A job from it would end at once; where the code is the same, it is mended."""
+    (code / ".gitignore").write_text("data\n")
+    (code / "data").mkdir()
+    (code / "data" / "a").touch()
+    fake_slurm.answer("sbatch", "4711\n")
+    run("submit", *ONE, "train.py", cwd=code)
+    (place,) = re.findall(r"^cd (\S+) &&", fake_slurm.stdin(), re.MULTILINE)
+    fake_slurm.queue(queue_row("4711", state="COMPLETED"))
+    path = Path(place, damaged)
+    path.unlink()
+    if damaged == "mine.py":
+        path.write_text("SAID = 'something else'\n")
+    told = run("resubmit", "4711", cwd=code).stderr
+    assert "the snapshot of job 4711 is no longer whole (" in told
+    assert "byte for byte" not in told
+    sums = ["sha256sum", "--check", "--quiet", "../sums"]
+    subprocess.run(sums, cwd=place, check=True)
+    assert f"cd {place} &&" in fake_slurm.stdin() and path.exists()
+    assert "no longer whole" not in run("resubmit", "4711", cwd=code).stderr

@@ -11,6 +11,7 @@ import re
 import signal
 from typing import Dict, FrozenSet, List, Optional, Pattern, Sequence, Set, Tuple
 
+from neuronctl.bad_nodes import LOST_GPU
 from neuronctl.frozen import dataclass, replace
 from neuronctl.tracking.endings import signal_name
 
@@ -82,6 +83,13 @@ CAUSES: Tuple[LogPattern, ...] = (
         "skip that node with '--exclude {0}', and report it to your site's support",
     ),
     _log_pattern(
+        "lost-gpu",
+        LOST_GPU,
+        "a GPU of the node failed",
+        "submit it again without that node ('--exclude NODE'), and report the node to your site's "
+        "support",
+    ),
+    _log_pattern(
         "cuda-out-of-memory",
         r"CUDA out of memory|CUDA error: out of memory|CUDNN_STATUS_ALLOC_FAILED"
         r"|torch\.(?:cuda\.)?OutOfMemoryError|RESOURCE_EXHAUSTED: (?:OOM|Out of memory)",
@@ -111,7 +119,7 @@ CAUSES: Tuple[LogPattern, ...] = (
     ),
     _log_pattern(
         "no-gpu",
-        r"no CUDA-capable device is detected|No CUDA GPUs are available"
+        r"no CUDA-capable device|No CUDA GPUs are available|hipErrorNoDevice"
         r"|Found no NVIDIA driver on your system|invalid device ordinal",
         "the process found no GPU, or fewer than it expected",
         "request GPUs with --gpus-per-node, and let Slurm set CUDA_VISIBLE_DEVICES",

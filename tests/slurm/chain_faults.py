@@ -1,7 +1,8 @@
 """Breaks things while chains of --until-done go on, and counts: none lost, none doubled, none late.
 
 ``python tests/slurm/chain_faults.py [RUNS [SEED [SUITE]]]`` does so in a sandbox of its own, with
-the Slurm of another Debian if SUITE says so.
+the Slurm of another Debian if SUITE says so. It has to run as root: the chains' logs and notes are
+on a small disk of their own, which it fills now and then.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, Iterator, List
 
 from bench import debian
 from harness import COMMENT, SYSTEM, Sandbox, processes, sandbox_up, wait_until
@@ -42,6 +44,10 @@ CONFIGURED = (
 )
 
 
+SMALL = "/scratch/small"
+"""Where the chains' logs and notes are, inside."""
+
+
 class Breaker:
     """Does something bad to a sandbox in which chains go on; counts what it did."""
 
@@ -54,6 +60,9 @@ class Breaker:
             *3 * [self.kill_shell],
             *3 * [self.kill_client],
             self.restart_slurmctld,
+            self.kill_slurmd,
+            self.kill_slurmdbd,
+            self.fill_disk,
             self.node_dies,
             self.preempt,
             self.two_at_once,
@@ -87,6 +96,23 @@ class Breaker:
         with self.broken.without("slurmctld"):
             time.sleep(self.random.uniform(0, 4))
         wait_until(lambda: self.sandbox.root("scontrol", "ping", check=False).returncode == 0)
+        return True
+
+    def kill_slurmd(self) -> bool:
+        with self.broken.without("slurmd", self.random.choice(("gpu35", "gpu36"))):
+            time.sleep(self.random.uniform(0, 4))
+        return True
+
+    def kill_slurmdbd(self) -> bool:
+        with self.broken.without("slurmdbd"):
+            time.sleep(self.random.uniform(0, 8))
+        return True
+
+    def fill_disk(self) -> bool:
+        filler = f"{SMALL}/filler"
+        self.sandbox.exec(["sh", "-c", f"cat /dev/zero >{filler}"], check=False)
+        time.sleep(self.random.uniform(0, 8))
+        self.sandbox.exec(["rm", filler])
         return True
 
     def node_dies(self) -> bool:
@@ -129,6 +155,7 @@ def submit(sandbox: Sandbox, name: str) -> str:
     """A chain in a directory of its own; its id."""
     sandbox.write(f"{name}/chained.py", PROGRAM)
     options = f"-p amd_a100nv_8 -t 10 --field misc --appl pytorch --gpus-per-node=1 -J {name} -c 2"
+    options += f" -o {SMALL}/%x_%j.out"
     chain = "--until-done --no-requeue --no-preflight --max-runs 99 --retries 99 --checkpoint ran"
     seconds = 1 + len(name) % 3
     made = f"cd {name} && neuronctl submit {options} {chain} chained.py {EACH} {seconds}"
@@ -138,13 +165,16 @@ def submit(sandbox: Sandbox, name: str) -> str:
 
 def defects(sandbox: Sandbox, name: str, id: str) -> List[str]:
     """What is wrong with a chain that is over."""
-    noted = sandbox.exec(["cat", f"{name}/{name}_{id}.runs"], check=False).stdout.split("\n")
+    noted = sandbox.exec(["cat", f"{SMALL}/{name}_{id}.runs"], check=False).stdout.split("\n")
     ran = sandbox.exec(["cat", f"{name}/ran"], check=False).stdout.split("\n")
     begun = [int(line.split()[0]) for line in ran if line.endswith("begin")]
+    ended = [int(line.split()[0]) for line in ran if line.endswith("end")]
     causes = [line.split()[4] for line in noted if " end " in line]
     found = []
     # A shell that was killed as it waited for the program looks like a program that was.
-    if causes[-1:] != ["finished"] and "137 failed" not in noted[-2]:
+    # Where the disk was full, there is no note of the end.
+    over = causes[-1:] == ["finished"] or any(run >= EACH for run in ended)
+    if not over and "137 failed" not in noted[-2]:
         noted_next = [line.split()[3] for line in noted if " next " in line]
         state = ["sacct", "-XnPj", [id, *noted_next][-1], "-o", "JobID,State,ExitCode,Elapsed"]
         last = sandbox.exec(state, check=False).stdout.strip()
@@ -158,7 +188,6 @@ def defects(sandbox: Sandbox, name: str, id: str) -> List[str]:
         found.append(f"doubled: {begun}")
     if begun != sorted(begun):
         found.append(f"not in order: {begun}")
-    ended = [int(line.split()[0]) for line in ran if line.endswith("end")]
     if any(run > EACH for run in ended[:-1]) or len([run for run in ended if run >= EACH]) > 1:
         found.append(f"after the end: {ended}, noted {noted[-12:]}")
     return [f"{name} (job {id}): {words}" for words in found]
@@ -208,11 +237,23 @@ def torture(broken: Broken, runs: int, seed: int, side_by_side: int = 6) -> Dict
     return {"runs": count, "chains": chains, "faults": dict(breaker.done), "wrong": wrong}
 
 
+@contextlib.contextmanager
+def small_disk() -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as place:
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=2m,mode=777", "none", place], check=True
+        )
+        try:
+            yield place
+        finally:
+            subprocess.run(["umount", place], check=True)
+
+
 def main() -> None:
     runs, seed = [*map(int, sys.argv[1:3]), *(200, 1)[len(sys.argv[1:3]) :]]
     for suite in sys.argv[3:]:
         SYSTEM[:] = ["--root", str(debian(suite))]
-    with sandbox_up("chain-faults") as sandbox:
+    with small_disk() as disk, sandbox_up("chain-faults", "--bind", f"{disk}:{SMALL}") as sandbox:
         sandbox.root("sh", "-c", f"printf '{CONFIGURED}' >> /etc/slurm/slurm.conf")
         broken = Broken(sandbox)
         with broken.without("slurmctld"):

@@ -449,9 +449,14 @@ def test_a_chain_goes_on_where_what_submits_its_next_run_was_killed(tmp_path: Pa
 NODES = """\
 scontrol() {
     [ "$2" != hostnames ] || { tr , '\\n' <<<"$3"; return; }
-    printf '   %s\\n' "ReqNodeList=$REQUIRED ExcNodeList=$EXCLUDED" "Features=$FEATURES DelayBoot=0"
+    printf '   %s\\n' "ReqNodeList=$REQUIRED ExcNodeList=$EXCLUDED" "Features=$FEATURES " \\
+        "MinCPUsNode=${CORES-1} MinMemory${MEMORY-CPU=2G} MinTmpDiskNode=0" "${TRES-}"
 }
-sinfo() { printf '%s\\n' 'n1 a100,ib' 'n2 h100,ib' 'n3 h100' 'n3 h100'; }
+sinfo() {
+    printf '%s\\n' 'n1 32 256000 gpu:a100:8(S:0,1) a100,ib' \\
+        'n2 64 512000 gpu:h100:4,gpu:mig:7 h100,ib' \\
+        'n3 16 128000 gpu:2 h100' 'n3 16 128000 gpu:2 h100'
+}
 """
 
 
@@ -495,6 +500,41 @@ def test_a_node_that_failed_is_left_out_if_the_job_may_have_others(
     *exclude, said = ran.stdout.splitlines()
     assert exclude == ([",".join(filter(None, (own, avoided)))] if avoided else [])
     assert f"n1 is {'' if avoided else 'not '}left out of" in said
+
+
+@pytest.mark.parametrize(
+    ("needs", "others"),
+    [
+        ({"TRES": "TresPerNode=gres:gpu:2"}, 2),
+        ({"TRES": "TresPerNode=gres/gpu:3"}, 1),
+        ({"TRES": "TresPerNode=gres/gpu:h100:4"}, 1),
+        ({"TRES": "TresPerNode=gres:gpu:h100:5"}, 0),
+        ({"TRES": "TresPerNode=gres:gpu:a100:1"}, 0),
+        ({"TRES": "TresPerNode=gres:gpu:12"}, 0),
+        ({"TRES": "TresPerTask=gres/gpu=3"}, 1),
+        ({"TRES": "TresPerNode=gres:gpu"}, 2),
+        ({"MEMORY": "Node=200G"}, 1),
+        ({"MEMORY": "Node=600G"}, 0),
+        ({"MEMORY": "CPU=8G", "CORES": "16"}, 1),
+        ({"CORES": "17"}, 1),
+        ({"CORES": "8"}, 2),
+        ({}, 2),
+    ],
+)
+def test_others_have_the_gpus_cores_and_memory_of_the_job(
+    needs: Dict[str, str], others: int, tmp_path: Path
+) -> None:
+    script = render_job(plan_of(until_done=True))
+    functions = functions_of(script, "avoided", "suitable", "of_job", "hosts")
+    (tmp_path / "runs").write_text("1 avoid 1000 n1\n")
+    none = dict.fromkeys(("REQUIRED", "EXCLUDED", "FEATURES"), "(null)")
+    job = {**none, **needs, "SLURM_JOB_PARTITION": "gpu", "SLURM_JOB_ID": "7"}
+    for nodes in (1, 2):
+        env = {**job, "SLURM_JOB_NUM_NODES": str(nodes), "PATH": os.environ["PATH"]}
+        text = f"{functions}\n{NODES}runs_file={tmp_path}/runs; avoided"
+        argv = ["bash", "-uc", text]
+        ran = subprocess.run(argv, env=env, stdout=subprocess.PIPE, text=True, check=True)
+        assert ran.stdout.split() == (["n1"] if nodes <= others else [])
 
 
 KILLS = """\
@@ -554,3 +594,90 @@ def test_a_run_that_cannot_be_noted_waits_for_room_and_then_ends_the_chain(tmp_p
         assert ran.returncode == code, ran
         assert ("cannot be written" in ran.stderr) == bool(code)
         assert "another run" not in ran.stdout or not code
+
+
+class Made:
+    """A script of --until-done that runs here, between commands that note how they were called."""
+
+    def __init__(self, place: Path, prog: str, **more: Any) -> None:
+        self.place = place
+        self.script = render_job(plan_of(until_done=True, script="prog", launcher="python", **more))
+        note = '#!/bin/sh\necho "${0##*/} $*" >>calls\n'
+        made = dict.fromkeys(("squeue", "sacct", "sinfo"), note)
+        made["sbatch"] = note + "echo 9\n"
+        made["scontrol"] = note + "[ $2 != hostnames ] || echo n1\n"
+        made["scancel"] = f"{note}[ ! -s pid ] || kill -TERM $(cat pid)\n"
+        made["hostname"] = "#!/bin/sh\necho n1\n"
+        made["squeue"] += "case $* in *%T*) echo RUNNING;; esac\n"
+        made["sleep"] = "#!/bin/sh\nexec /bin/sleep 0.1\n"
+        for name, text in {**made, **({"prog": prog} if prog else {}), "job": self.script}.items():
+            (place / name).write_text(text)
+            (place / name).chmod(0o755)
+
+    def run(self, **job: str) -> int:
+        there = {"SLURM_JOB_NODELIST": "n1", "SLURM_SUBMIT_DIR": str(self.place)}
+        env = {"PATH": f"{self.place}:/usr/bin:/bin", "SLURM_JOB_ID": "7", **there, **job}
+        argv = ["bash", "-c", 'echo "$$" >pid; exec bash job >>log 2>&1']
+        return subprocess.run(argv, cwd=self.place, env=env, check=False).returncode
+
+    def lines(self, name: str) -> List[List[str]]:
+        (path,) = self.place.glob(name)
+        return [line.split() for line in path.read_text().splitlines()]
+
+    def noted(self, word: str) -> List[List[str]]:
+        return [words for words in self.lines("*.runs") if words[1] == word]
+
+
+@pytest.mark.parametrize("chain", [False, True])
+def test_what_no_run_would_find_ends_it_at_once(chain: bool, tmp_path: Path) -> None:
+    """A program that is missing on all nodes: the preflight says so, and no retry is of use."""
+    more = {"requeue": False} if chain else {}
+    made = Made(tmp_path, "", **more)
+    assert made.run() == 1
+    assert [words[4] for words in made.noted("end")] == ["failed"]
+    assert " ".join(made.noted("over")[0]).endswith(
+        "missing on its nodes, and would be in each run"
+    )
+    assert "no other run follows: what it needs is missing" in (tmp_path / "log").read_text()
+    assert not [words for words in made.lines("calls") if "requeue" in words]
+
+
+def test_what_an_earlier_run_had_is_missing_on_a_node(tmp_path: Path) -> None:
+    """So another run may have it again."""
+    made = Made(tmp_path, "")
+    (path,) = re.findall(r"runs_file=\$PWD/(\S*)\$SLURM_JOB_ID", made.script)
+    lines = "1 begin 1000 n1 a 0 0 7\n1 asked 1100 TERM\n1 end 1101 1 saved moved 101\n"
+    (tmp_path / f"{path}7.runs").write_text(lines)
+    (tmp_path / "scontrol").write_text(
+        "#!/bin/sh\n[ $2 != hostnames ] || echo n1\n"
+        '[ "$1" != requeue ] || { echo asked >requeued; kill -KILL $(cat pid); }\n'
+    )
+    made.run(SLURM_RESTART_COUNT="1")
+    assert [words[4] for words in made.noted("end")] == ["saved", "node"]
+    assert (tmp_path / "requeued").exists()
+
+
+@pytest.mark.parametrize("chain", [False, True])
+def test_an_end_is_noted_once(chain: bool, tmp_path: Path) -> None:
+    made = Made(tmp_path, "#!/bin/sh\nexit 0\n", **({"requeue": False} if chain else {}))
+    assert made.run() == 0
+    assert len(made.noted("finished")) == len(made.noted("end")) == 1
+
+
+@pytest.mark.parametrize("chain", [False, True])
+def test_what_is_cancelled_ends_as_cancelled(chain: bool, tmp_path: Path) -> None:
+    """Also a run that saves just between the note of ``neuronctl cancel`` and its scancel."""
+    prog = "#!/bin/sh\necho '- cancel 1000' >>$(echo *.runs)\nexit 75\n"
+    made = Made(tmp_path, prog, **({"requeue": False} if chain else {}))
+    assert made.run() == 75
+    assert ["scancel", "7"] in made.lines("calls")
+    assert not [words for words in made.lines("calls") if "requeue" in words]
+
+
+def test_a_run_submits_the_next_one_before_all_else(tmp_path: Path) -> None:
+    """What is killed before has no successor: slurmdbd, which may be slow, is asked later."""
+    made = Made(tmp_path, "#!/bin/sh\n/bin/sleep 1\nexit 75\n", requeue=False)
+    made.run()
+    asked = [words[0] for words in made.lines("calls")]
+    assert asked.index("sbatch") < asked.index("sacct")
+    assert asked[: asked.index("sbatch")].count("squeue") <= 2

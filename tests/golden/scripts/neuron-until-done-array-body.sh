@@ -46,17 +46,17 @@ begin_run() {
     run=$(grep -c ' begin ' "$runs_file")
     [ "$run" -eq 0 ] || [ "$(last_of end 1)" = "$run" ] || note_lost_end
     [ "$(last_of end 5)" != finished ] || { echo "the program ended with 0 in run $run: no other run begins"; exit 0; }
-    [ "$run" -eq 0 ] || may_go_on || exit 1
+    [ "$run" -eq 0 ] || may_go_on || { ! is_marked || end_cancelled; exit 1; }
     ! is_avoided || requeue
     export NEURONCTL_RUN=$((run += 1))
     trap ask_to_save USR2; trap 'end_run "$?"' EXIT
-    run_ends=$(SLURM_TIME_FORMAT=%s squeue -h -j "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" -o %e)
-    export NEURONCTL_SAVE_FROM=$((${run_ends//[!0-9]/}0 / 10 - 180))  # Slurm may be a minute early
     until note begin "$SLURM_JOB_NODELIST" "$(progress)" "$(stat -L -c %s "/proc/$$/fd/1")" "$(stat -L -c %s "/proc/$$/fd/2")" "$SLURM_JOB_ID"; do
         # No room: without its note, runs would follow without end.
         ((tries--)) || { trap - EXIT; echo "no run begins: $runs_file cannot be written" >&2; exit 1; }
         sleep 30; echo >>"$runs_file"  # after what may be a part of a line
     done
+    run_ends=$(SLURM_TIME_FORMAT=%s squeue -h -j "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" -o %e)
+    export NEURONCTL_SAVE_FROM=$((${run_ends//[!0-9]/}0 / 10 - 180))  # Slurm may be a minute early
     echo "run $run of at most 10, on $SLURM_JOB_NODELIST"
 }
 # The shell that runs the program notes that it ended with 0, at once and first of all: this shell, which looks twice a
@@ -66,28 +66,35 @@ has_finished() { [ "$(last_of finished 1)" = "$run" ]; }
 # At the end of a run: 0 is the end of all. What has saved as asked to, or says so with 75, or has met its time limit
 # goes on; so does what never got as far as the program.
 end_run() {
-    note_success  # as the user's lines or steps may not have done
+    [ "$1" -ne 0 ] || has_finished || note finished || true  # as the user's lines or steps may not have done
     local code=$1 cause=failed
     trap : USR2; trap 'exit "$code"' TERM
     ! has_finished || code=0  # also where Slurm's signal came between
     if [ "$code" -eq 0 ]; then cause=finished
     elif [ "$slurm_stops" ] && ((SECONDS >= slurm_stops)); then cause=limit
     elif [ "$asked" ] || [ "$code" -eq 75 ]; then cause=saved
-    elif [ -z "$launched" ] || node_failed; then cause=node
+    elif node_failed; then cause=node
+    elif [ -z "$launched" ] && ! is_lacking "$code"; then cause=node
     fi
     # Slurm has ended it, for scancel or another job: if it starts it again, that run finds out why.
     [ "$cause" = finished ] || [[ $(job_state) =~ ^(RUNNING)?$ ]] || exit "$code"
     note_end "$code" "$cause"
     [ "$cause" != node ] || note_failed_nodes
-    echo "run $run ended with exit code $code: $(in_words "$cause")"
+    if [ "$cause$launched" = failed ]; then
+        echo "run $run ended with exit code $code before its program began"
+        says_over "what it needs is missing on its nodes, and would be in each run"
+    else
+        echo "run $run ended with exit code $code: $(in_words "$cause")"
+    fi
     [[ $cause == finished || $cause == failed ]] || ! may_go_on || requeue
+    [[ $cause == finished || $cause == failed ]] || ! is_marked || end_cancelled
     exit "$code"
 }
 # Whether another run may follow; says why if not.
 may_go_on() {
     local last
     last=$(awk '$2 == "end" && $5 ~ /^(saved|limit)$/ && $6 == "still" { print $1 + 0, $5 }' "$runs_file" | tail -n 2)
-    if grep -q '^- cancel ' "$runs_file"; then says_over "it was cancelled"
+    if is_marked; then says_over "it was cancelled"
     elif [ "$run" -ge 10 ]; then says_over "that was the last of 10 runs"
     elif [ "$last" = "$((run - 1)) ${last##* }"$'\n'"$run ${last##* }" ]; then
         says_over "two runs without progress ended the same way: $(in_words "${last##* }")"
@@ -104,13 +111,20 @@ in_words() {
         node) echo 'a failure of its node, or before the program began' ;;
     esac
 }
+# Whether neuronctl has noted that it cancels the job, which it does before it tells Slurm.
+is_marked() { grep -q '^- cancel ' "$runs_file"; }
+# The job is to end as one that was cancelled, also where this shell is faster than neuronctl's scancel.
+end_cancelled() {
+    scancel "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" || true
+    for _ in {1..60}; do sleep 1; done  # until Slurm ends this shell
+}
 says_over() { echo "no other run follows: $1" >&2; note over "$1"; return 1; }
 # Have Slurm end this run, and start another. What was cancelled meanwhile is not to come back.
 requeue() {
     [ -z "$(avoided)" ] || trap '' TERM  # which Slurm sends while it is told of the nodes
     until [ "$(job_state)" = RUNNING ] && scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"; do sleep 5; done
     start_elsewhere "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
-    ! grep -q '^- cancel ' "$runs_file" || scancel "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
+    ! is_marked || scancel "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
     [ -z "$(avoided)" ] || exit 1
     while sleep 1; do :; done  # until Slurm ends this shell
 }
@@ -138,7 +152,17 @@ said() {
         [ ! -f "/proc/$$/fd/$fd" ] || tail -c "+$(($(last_of begin $((fd + 5))) + 1))" "/proc/$$/fd/$fd"
     done
 }
-node_failed() { grep -qE 'preflight: [^ ]+: ((nvidia|rocm)-smi finds no GPU|[0-9]+ GPUs requested, [0-9]+ available|port [0-9]+ cannot be used)|uncorrectable ECC error|no CUDA-capable device|GPU is lost|GPU has fallen off the bus|Unable to determine the device handle|CUDA driver initialization failed|hipErrorNoDevice|Stale file handle|Transport endpoint is not connected' <(said); }
+node_failed() { grep -qE 'preflight: [^ ]+: ((nvidia|rocm)-smi finds no GPU|[0-9]+ GPUs requested, [0-9]+ available|port [0-9]+ cannot be used)|uncorrectable (NVLink|ECC) error|GPU is lost|(GPU|GPU has) fallen off the bus|(CUDA|HIP) error: .*(no longer (accessible|available)|hardware (stack )?error)|CUDA-capable device\(s\) is/are busy or unavailable|GPU requires reset|Xid \([^)]*\): (48|62|63|64|74|79|92|94|95|119|120|140|143|149|154)($|[^0-9])|Unable to determine the device handle|CUDA driver initialization failed|no CUDA-capable device|hipErrorNoDevice|Stale file handle|Transport endpoint is not connected' <(said); }
+# Whether a run that has not got as far as its program, and ended with $1, lacks something that no run would find: on all
+# of its nodes, and where no run has found it before.
+is_lacking() {
+    local nodes lacking
+    ! grep -qE ' end [0-9]+ [0-9-]+ (saved|limit|stall) ' "$runs_file" || return 1
+    [ "$1" -ne 126 ] && [ "$1" -ne 127 ] || return 0
+    nodes=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sort -u)
+    lacking=$(said | sed -nE 's/^preflight: ([^ :]+): (no (program|conda)|cannot (run|read|bind)) .*/\1/p' | sort -u)
+    [ "$nodes" ] && [ "$lacking" = "$nodes" ]
+}
 # Note which nodes of the last run failed: its only one, or those that its log names, if not all.
 note_failed_nodes() {
     local nodes failed
@@ -159,11 +183,11 @@ says_avoided() {
     out=,$(avoided),
     for node in $1; do
         if [[ $out == *,$node,* ]]; then echo "run $run: $node is left out of all later runs"
-        else echo "run $run: $node is not left out of later runs: the job's partition, -w, -x, and -C leave too few other nodes"; fi
+        else echo "run $run: $node is not left out of later runs: the job's partition, -w, -x, and -C leave too few others with the GPUs, cores, and memory that it needs"; fi
     done
 }
-# Those that failed in any run, if the job has others enough: of its partition and with the features of its -C, without
-# those of its -x. What its -w names is part of each run.
+# Those that failed in any run, if the job has others enough: of its partition, with the features of its -C, and the GPUs,
+# cores, and memory of a node that it needs, without those of its -x. What its -w names is part of each run.
 avoided() {
     local nodes left
     nodes=$(awk '$2 == "avoid" { print $4 }' "$runs_file" | tr , '\n' | sort -u)
@@ -174,11 +198,38 @@ avoided() {
 }
 # Where a -C counts nodes, has brackets, or both & and |, they are not known: none is listed.
 suitable() {
-    sinfo -h -N -p "$SLURM_JOB_PARTITION" -o '%N %f' | wanted=$(of_job Features) awk '
-        BEGIN { wanted = ENVIRON["wanted"]; any = wanted ~ /[|]/; count = split(wanted, words, /[&|,]/) }
+    sinfo -h -N -p "$SLURM_JOB_PARTITION" -o '%N %c %m %G %f' | job=$(scontrol show job "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID") awk '
+        function of_job(name) {
+            if (!match(ENVIRON["job"], "[ \n]" name "=[^ \n]*")) return ""
+            name = substr(ENVIRON["job"], RSTART + length(name) + 2, RLENGTH - length(name) - 2)
+            return name == "(null)" ? "" : name
+        }
+        function megabytes(size) { return size * (size ~ /T/ ? 1048576 : size ~ /G/ ? 1024 : 1) }
+        function read(gres,    parts, count) {  # gpu, gpu:a100, gpu:2, gpu:a100:2
+            count = split(gres, parts, /[:=]/)
+            many = count > 1 && parts[count] ~ /^[0-9]+$/ ? parts[count] : 1
+            kind = count > 1 && parts[2] !~ /^[0-9]+$/ ? parts[2] : ""
+            return parts[1] == "gpu"
+        }
+        function has_gpus(given,    needed, each, left, i, j) {
+            gsub(/[(][^)]*[)]/, "", given)
+            for (i = split(tres, needed, ","); i > 0; i--) {
+                if (!read(needed[i])) continue
+                left = many; of = kind
+                for (j = split(given, each, ","); j > 0; j--)
+                    if (read(each[j]) && (of == "" || of == kind)) left -= many
+                if (left > 0) return 0
+            }
+            return 1
+        }
+        BEGIN {
+            wanted = of_job("Features"); any = wanted ~ /[|]/; count = split(wanted, words, /[&|,]/)
+            cores = of_job("MinCPUsNode") + 0; memory = megabytes(of_job("MinMemoryNode")); if (!memory) memory = megabytes(of_job("MinMemoryCPU")) * cores
+            tres = of_job("TresPerNode") "," of_job("TresPerTask"); gsub(/gres[:\/]/, "", tres)
+        }
         wanted ~ /[][()*]/ || any && wanted ~ /[&,]/ { exit }
-        { has = 0; for (i in words) has += index("," $2 ",", "," words[i] ",") > 0 }
-        any ? has : has == count { print $1 }'
+        { has = 0; for (i in words) has += index("," $5 ",", "," words[i] ",") > 0 }
+        (any ? has : has == count) && $2 >= cores && $3 >= memory && has_gpus($4) { print $1 }'
 }
 of_job() { scontrol show job "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" | sed -nE -e "s/^ *(ReqNodeList=[^ ]* )?$1=([^ ]*).*/\2/" -e T -e 's/^[(]null[)]$//' -e p; }
 hosts() {

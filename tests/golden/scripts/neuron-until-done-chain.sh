@@ -40,12 +40,10 @@ begin_run() {
     is_next || exit 0
     [ "$run" -eq 0 ] || [ "$(last_of end 1)" = "$run" ] || note_lost_end
     [ "$(last_of end 5)" != finished ] || { echo "the program ended with 0 in run $run: no other run begins"; exit 0; }
-    [ "$run" -eq 0 ] || may_go_on || exit 1
+    [ "$run" -eq 0 ] || may_go_on || { ! is_marked || end_cancelled; exit 1; }
     ! is_avoided || { submit_next "$before"; exit 0; }
     export NEURONCTL_RUN=$((run += 1))
     trap ask_to_save USR2; trap 'end_run "$?"' EXIT
-    run_ends=$(SLURM_TIME_FORMAT=%s squeue -h -j "$SLURM_JOB_ID" -o %e)
-    export NEURONCTL_SAVE_FROM=$((${run_ends//[!0-9]/}0 / 10 - 360))  # Slurm may be a minute early
     until note begin "$SLURM_JOB_NODELIST" "$(progress)" "$(stat -L -c %s "/proc/$$/fd/1")" "$(stat -L -c %s "/proc/$$/fd/2")" "$SLURM_JOB_ID"; do
         # No room: without its note, runs would follow without end.
         ((tries--)) || { trap - EXIT; echo "no run begins: $runs_file cannot be written" >&2; exit 1; }
@@ -53,6 +51,8 @@ begin_run() {
     done
     [ "$(awk -v run="$run" '$1 == run && $2 == "begin" && NF == 8 { print $8; exit }' "$runs_file")" = "$SLURM_JOB_ID" ] || { trap - EXIT; exit 0; }
     submit_next & submitter=$!
+    run_ends=$(SLURM_TIME_FORMAT=%s squeue -h -j "$SLURM_JOB_ID" -o %e)
+    export NEURONCTL_SAVE_FROM=$((${run_ends//[!0-9]/}0 / 10 - 360))  # Slurm may be a minute early
     echo "run $run of at most 10, on $SLURM_JOB_NODELIST"
 }
 # The shell that runs the program notes that it ended with 0, at once and first of all: this shell, which looks twice a
@@ -62,28 +62,35 @@ has_finished() { [ "$(last_of finished 1)" = "$run" ]; }
 # At the end of a run: 0 is the end of all. What has saved as asked to, or says so with 75, or has met its time limit
 # goes on; so does what never got as far as the program.
 end_run() {
-    note_success  # as the user's lines or steps may not have done
+    [ "$1" -ne 0 ] || has_finished || note finished || true  # as the user's lines or steps may not have done
     local code=$1 cause=failed
     trap : USR2; trap 'exit "$code"' TERM
     ! has_finished || code=0  # also where Slurm's signal came between
     if [ "$code" -eq 0 ]; then cause=finished
     elif [ "$slurm_stops" ] && ((SECONDS >= slurm_stops)); then cause=limit
     elif [ "$asked" ] || [ "$code" -eq 75 ]; then cause=saved
-    elif [ -z "$launched" ] || node_failed; then cause=node
+    elif node_failed; then cause=node
+    elif [ -z "$launched" ] && ! is_lacking "$code"; then cause=node
     fi
     # Slurm has ended it, for scancel or another job: if it starts it again, that run finds out why.
     [ "$cause" = finished ] || [[ $(job_state) =~ ^(RUNNING)?$ ]] || { ! is_cancelled || drop_next; exit "$code"; }
     note_end "$code" "$cause"
     [ "$cause" != node ] || note_failed_nodes
-    echo "run $run ended with exit code $code: $(in_words "$cause")"
+    if [ "$cause$launched" = failed ]; then
+        echo "run $run ended with exit code $code before its program began"
+        says_over "what it needs is missing on its nodes, and would be in each run"
+    else
+        echo "run $run ended with exit code $code: $(in_words "$cause")"
+    fi
     if [[ $cause == finished || $cause == failed ]] || ! may_go_on; then drop_next; else keep_next; fi
+    [[ $cause == finished || $cause == failed ]] || ! is_marked || end_cancelled
     exit "$code"
 }
 # Whether another run may follow; says why if not.
 may_go_on() {
     local last
     last=$(awk '$2 == "end" && $5 ~ /^(saved|limit)$/ && $6 == "still" { print $1 + 0, $5 }' "$runs_file" | tail -n 2)
-    if grep -q '^- cancel ' "$runs_file" || [ "$(last_of end 5)" = cancelled ]; then says_over "it was cancelled"
+    if is_marked || [ "$(last_of end 5)" = cancelled ]; then says_over "it was cancelled"
     elif [ "$(last_of end 5)" = failed ]; then return 1
     elif [ "$run" -ge 10 ]; then says_over "that was the last of 10 runs"
     elif [ "$last" = "$((run - 1)) ${last##* }"$'\n'"$run ${last##* }" ]; then
@@ -100,6 +107,13 @@ in_words() {
         failed) echo 'the program failed' ;;
         node) echo 'a failure of its node, or before the program began' ;;
     esac
+}
+# Whether neuronctl has noted that it cancels the job, which it does before it tells Slurm.
+is_marked() { grep -q '^- cancel ' "$runs_file"; }
+# The job is to end as one that was cancelled, also where this shell is faster than neuronctl's scancel.
+end_cancelled() {
+    scancel "$SLURM_JOB_ID" || true
+    for _ in {1..60}; do sleep 1; done  # until Slurm ends this shell
 }
 says_over() { echo "no other run follows: $1" >&2; note over "$1"; return 1; }
 # Whether this is the run to come: not one that was on its way as all ended, nor a second one, submitted where Slurm's
@@ -122,7 +136,7 @@ submit_next() {
         # Where an answer was lost, it is there already.
         if said=$(waiting_next); then
             next=$said
-            [ "$next" ] || is_cancelled || next=$(
+            [ "$next" ] || is_marked || next=$(
                 cd "$SLURM_SUBMIT_DIR" && out=$(log_of 1) err=$(log_of 2) && [ "$err" != "$out" ] || err=''
                 env -i "${given[@]}" ${SLURM_CONF:+"SLURM_CONF=$SLURM_CONF"} "$(type -P sbatch)" --parsable \
                     --begin=now --dependency="afterany:$SLURM_JOB_ID" \
@@ -145,7 +159,7 @@ waiting_next() {
     name=$SLURM_JOB_NAME awk -v on="afterany:$SLURM_JOB_ID(" 'index($2, on) == 1 && substr($0, length($1 $2) + 3) == ENVIRON["name"] { print $1; exit }' <<<"$queue"
 }
 is_cancelled() {
-    grep -q '^- cancel ' "$runs_file" || [[ $(sacct -X -n -P -j "$SLURM_JOB_ID" -o State 2>/dev/null) == CANCELLED* ]]
+    is_marked || [[ $(sacct -X -n -P -j "$SLURM_JOB_ID" -o State 2>/dev/null) == CANCELLED* ]]
 }
 # All has ended: the run that waits does not follow. Where Slurm cannot be told, that one finds out when it begins.
 drop_next() {
@@ -192,7 +206,17 @@ said() {
         [ ! -f "/proc/$$/fd/$fd" ] || tail -c "+$(($(last_of begin $((fd + 5))) + 1))" "/proc/$$/fd/$fd"
     done
 }
-node_failed() { grep -qE 'preflight: [^ ]+: ((nvidia|rocm)-smi finds no GPU|[0-9]+ GPUs requested, [0-9]+ available|port [0-9]+ cannot be used)|uncorrectable ECC error|no CUDA-capable device|GPU is lost|GPU has fallen off the bus|Unable to determine the device handle|CUDA driver initialization failed|hipErrorNoDevice|Stale file handle|Transport endpoint is not connected' <(said); }
+node_failed() { grep -qE 'preflight: [^ ]+: ((nvidia|rocm)-smi finds no GPU|[0-9]+ GPUs requested, [0-9]+ available|port [0-9]+ cannot be used)|uncorrectable (NVLink|ECC) error|GPU is lost|(GPU|GPU has) fallen off the bus|(CUDA|HIP) error: .*(no longer (accessible|available)|hardware (stack )?error)|CUDA-capable device\(s\) is/are busy or unavailable|GPU requires reset|Xid \([^)]*\): (48|62|63|64|74|79|92|94|95|119|120|140|143|149|154)($|[^0-9])|Unable to determine the device handle|CUDA driver initialization failed|no CUDA-capable device|hipErrorNoDevice|Stale file handle|Transport endpoint is not connected' <(said); }
+# Whether a run that has not got as far as its program, and ended with $1, lacks something that no run would find: on all
+# of its nodes, and where no run has found it before.
+is_lacking() {
+    local nodes lacking
+    ! grep -qE ' end [0-9]+ [0-9-]+ (saved|limit|stall) ' "$runs_file" || return 1
+    [ "$1" -ne 126 ] && [ "$1" -ne 127 ] || return 0
+    nodes=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sort -u)
+    lacking=$(said | sed -nE 's/^preflight: ([^ :]+): (no (program|conda)|cannot (run|read|bind)) .*/\1/p' | sort -u)
+    [ "$nodes" ] && [ "$lacking" = "$nodes" ]
+}
 # Note which nodes of the last run failed: its only one, or those that its log names, if not all.
 note_failed_nodes() {
     local nodes failed
@@ -213,11 +237,11 @@ says_avoided() {
     out=,$(avoided),
     for node in $1; do
         if [[ $out == *,$node,* ]]; then echo "run $run: $node is left out of all later runs"
-        else echo "run $run: $node is not left out of later runs: the job's partition, -w, -x, and -C leave too few other nodes"; fi
+        else echo "run $run: $node is not left out of later runs: the job's partition, -w, -x, and -C leave too few others with the GPUs, cores, and memory that it needs"; fi
     done
 }
-# Those that failed in any run, if the job has others enough: of its partition and with the features of its -C, without
-# those of its -x. What its -w names is part of each run.
+# Those that failed in any run, if the job has others enough: of its partition, with the features of its -C, and the GPUs,
+# cores, and memory of a node that it needs, without those of its -x. What its -w names is part of each run.
 avoided() {
     local nodes left
     nodes=$(awk '$2 == "avoid" { print $4 }' "$runs_file" | tr , '\n' | sort -u)
@@ -228,11 +252,38 @@ avoided() {
 }
 # Where a -C counts nodes, has brackets, or both & and |, they are not known: none is listed.
 suitable() {
-    sinfo -h -N -p "$SLURM_JOB_PARTITION" -o '%N %f' | wanted=$(of_job Features) awk '
-        BEGIN { wanted = ENVIRON["wanted"]; any = wanted ~ /[|]/; count = split(wanted, words, /[&|,]/) }
+    sinfo -h -N -p "$SLURM_JOB_PARTITION" -o '%N %c %m %G %f' | job=$(scontrol show job "$SLURM_JOB_ID") awk '
+        function of_job(name) {
+            if (!match(ENVIRON["job"], "[ \n]" name "=[^ \n]*")) return ""
+            name = substr(ENVIRON["job"], RSTART + length(name) + 2, RLENGTH - length(name) - 2)
+            return name == "(null)" ? "" : name
+        }
+        function megabytes(size) { return size * (size ~ /T/ ? 1048576 : size ~ /G/ ? 1024 : 1) }
+        function read(gres,    parts, count) {  # gpu, gpu:a100, gpu:2, gpu:a100:2
+            count = split(gres, parts, /[:=]/)
+            many = count > 1 && parts[count] ~ /^[0-9]+$/ ? parts[count] : 1
+            kind = count > 1 && parts[2] !~ /^[0-9]+$/ ? parts[2] : ""
+            return parts[1] == "gpu"
+        }
+        function has_gpus(given,    needed, each, left, i, j) {
+            gsub(/[(][^)]*[)]/, "", given)
+            for (i = split(tres, needed, ","); i > 0; i--) {
+                if (!read(needed[i])) continue
+                left = many; of = kind
+                for (j = split(given, each, ","); j > 0; j--)
+                    if (read(each[j]) && (of == "" || of == kind)) left -= many
+                if (left > 0) return 0
+            }
+            return 1
+        }
+        BEGIN {
+            wanted = of_job("Features"); any = wanted ~ /[|]/; count = split(wanted, words, /[&|,]/)
+            cores = of_job("MinCPUsNode") + 0; memory = megabytes(of_job("MinMemoryNode")); if (!memory) memory = megabytes(of_job("MinMemoryCPU")) * cores
+            tres = of_job("TresPerNode") "," of_job("TresPerTask"); gsub(/gres[:\/]/, "", tres)
+        }
         wanted ~ /[][()*]/ || any && wanted ~ /[&,]/ { exit }
-        { has = 0; for (i in words) has += index("," $2 ",", "," words[i] ",") > 0 }
-        any ? has : has == count { print $1 }'
+        { has = 0; for (i in words) has += index("," $5 ",", "," words[i] ",") > 0 }
+        (any ? has : has == count) && $2 >= cores && $3 >= memory && has_gpus($4) { print $1 }'
 }
 of_job() { scontrol show job "$SLURM_JOB_ID" | sed -nE -e "s/^ *(ReqNodeList=[^ ]* )?$1=([^ ]*).*/\2/" -e T -e 's/^[(]null[)]$//' -e p; }
 hosts() {

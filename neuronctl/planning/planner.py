@@ -88,6 +88,8 @@ _REMARKED = (
     *("partition", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "time", "signal"),
 )
 
+_OF_A_NODE = re.compile("/(dev|tmp|var/tmp)(/|$)")
+"""Directories that each node has of its own: no log there can be read on another one."""
 
 _REHEARSAL = 300
 """Seconds of a rehearsal's run."""
@@ -317,7 +319,11 @@ class _PlanBuilder:
             before_end=before_end,
             resume_with=tuple(shlex.split(request.resume_with or "")),
             checkpoint=request.checkpoint or "",
-            runs_file=f"{folder}{slash}{pattern}" if "%" not in folder else pattern,
+            runs_file=(
+                pattern
+                if "%" in folder or _OF_A_NODE.match(folder)
+                else f"{folder}{slash}{pattern}"
+            ),
             chain=chain,
             rehearses=rehearses,
         )

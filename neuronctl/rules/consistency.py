@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Iterator, List
 
 from neuronctl import units
 from neuronctl.launch import launchers
 from neuronctl.launch.launchers import option_name
-from neuronctl.planning.model import SAVE, has_trap
+from neuronctl.paths import working_directory
+from neuronctl.planning.model import SAVE, JobPlan, has_trap
 from neuronctl.planning.needs import contradictions
 from neuronctl.planning.software import called_launcher, python_file, python_module
 from neuronctl.request.job import BY_NAME, UNTIL_DONE
@@ -391,6 +393,13 @@ def until_done(context: RuleContext) -> Iterator[Violation]:
             "--no-requeue forbids what an array needs to go on: that its tasks requeue themselves"
         )
         yield Violation(words, "leave --no-requeue out, or submit a job for each task")
+    if _holds_log(plan):
+        words = (
+            f"--checkpoint {request.checkpoint} has the job's own log in it, which every run "
+            "changes: that nothing moves would never be seen"
+        )
+        hint = "name what the program itself writes: a file, or a directory without the log"
+        yield Violation(words, hint)
     if request.sbatch_value("open-mode") == "truncate":
         words = "--open-mode=truncate would empty the log in each run of --until-done"
         yield Violation(words, "leave it out")
@@ -418,6 +427,19 @@ def until_done(context: RuleContext) -> Iterator[Violation]:
     if problem:
         seconds = 300 if limit is None or limit < 0 else max(1, min(300, limit // 4))
         yield Violation(problem, f"use --signal TERM@{seconds}{longer}")
+
+
+def _holds_log(plan: JobPlan) -> bool:
+    """Whether a log of the job, or the notes of its runs, are of what --checkpoint names."""
+    request = plan.request
+    checkpoint, notes = request.checkpoint or "", plan.until_done and plan.until_done.runs_file
+    if not checkpoint or (plan.code is not None and not os.path.isabs(checkpoint)):
+        return False  # what is relative is in the copy of the code, where no log is
+    here = os.path.join(working_directory(), request.chdir or "")
+    place = os.path.normpath(os.path.join(here, checkpoint))
+    logs = {plan.output or "slurm-%j.out", plan.error or "", notes or ""} - {"", "/dev/null"}
+    paths = [os.path.normpath(os.path.join(here, log)) for log in logs]
+    return any(f"{path}/".startswith(f"{place.rstrip('/')}/") for path in paths)
 
 
 @rule(WARNING, "NC345", "a library that answers the signal in its own way", "of_step")
@@ -468,6 +490,12 @@ def stall(context: RuleContext) -> Iterator[Violation]:
         yield Violation(
             "--stall has nothing to look at: the job has no log, and no --checkpoint",
             "name what the program writes with --checkpoint",
+        )
+    if request.monitor and not request.until_done and _holds_log(plan):
+        yield Violation(
+            f"--stall sees a change in --checkpoint {request.checkpoint} every few seconds: the "
+            "samples of --monitor, beside the log",
+            "name what the program itself writes: a file, or a directory without the log",
         )
 
 

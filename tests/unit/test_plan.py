@@ -538,3 +538,15 @@ def test_a_rehearsal_has_two_short_runs() -> None:
     own = plan_of(until_done=True, rehearse=True, time_limit="2", signal="TERM@200", origins=asked)
     assert own.until_done is not None
     assert (own.time_limit, own.until_done.before_end, own.until_done.rehearses) == (120, 60, 200)
+
+
+def test_the_notes_of_runs_are_where_every_node_reads_them() -> None:
+    """Beside the log, where that is not of one node alone."""
+
+    def notes(output: str) -> str:
+        made = plan_of(until_done=True, output=output).until_done
+        assert made is not None
+        return made.runs_file.rpartition("/")[0]
+
+    outputs = ("/dev/null", "/tmp/a/x.out", "/tmpfs/x.out", "logs/x.out", "%j/x.out")
+    assert [notes(output) for output in outputs] == ["", "", "/tmpfs", "logs", ""]

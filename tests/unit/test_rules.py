@@ -546,6 +546,30 @@ CASES: List[Case] = [
     ),
     (
         "NC344",
+        {"until_done": True, "checkpoint": "."},
+        ["--checkpoint . has the job's own log in it", "name what the program itself writes"],
+        {"until_done": True, "checkpoint": "out"},
+    ),
+    (
+        "NC344",
+        {"until_done": True, "checkpoint": "./out/", "output": "out/x.log"},
+        ["--checkpoint ./out/ has the job's own log in it"],
+        {"until_done": True, "checkpoint": "out/a", "output": "out/ab/x.log"},
+    ),
+    (
+        "NC344",
+        {"until_done": True, "checkpoint": "..", "output": "/dev/null"},
+        ["--checkpoint .. has the job's own log in it"],
+        {"checkpoint": "..", "stall": "30m"},
+    ),
+    (
+        "NC346",
+        {"checkpoint": ".", "stall": "30m", "monitor": True},
+        ["the samples of --monitor"],
+        {"checkpoint": "out", "stall": "30m", "monitor": True},
+    ),
+    (
+        "NC344",
         {"until_done": True, "setup": ("trap save TERM",)},
         ["a --setup line sets a trap"],
         {"until_done": True, "setup": ("trap save USR1",)},

@@ -44,15 +44,20 @@ T = TypeVar("T")
 
 
 def wait_until(check: Callable[[], T], seconds: float = 180) -> T:
-    """The first true answer of ``check``, asked again and again; TimeoutError: there is none."""
-    give_up = time.monotonic() + seconds
+    """The first true answer of ``check``, asked again and again; TimeoutError: there is none.
+
+    The longer it waits, the more seldom it asks: questions of several tests at once keep the cores
+    busy.
+    """
+    begun = time.monotonic()
     while True:
         answer = check()
         if answer:
             return answer
-        if time.monotonic() >= give_up:
+        waited = time.monotonic() - begun
+        if waited >= seconds:
             raise TimeoutError(f"not true within {seconds:g} s")
-        time.sleep(0.4)
+        time.sleep(min(0.3 + waited / 20, 1.0))
 
 
 def _checked(result: Result[str], argv: Sequence[str], check: bool) -> Result[str]:

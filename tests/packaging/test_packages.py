@@ -137,6 +137,7 @@ def test_installed_wheel_does_what_the_checkout_does(
     assert "amd_a100nv_8" in json.dumps(json.loads(call([neuronctl, "partitions", "--json"], work)))
 
 
+@pytest.mark.long
 def test_the_oldest_libraries_do(tmp_path: Path) -> None:
     """All other tests run with the newest."""
     oldest = [one.replace(">=", "==") for one in NEEDED if "extra ==" not in one]

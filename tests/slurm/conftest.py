@@ -45,24 +45,36 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
             config.hook.pytest_deselected(items=left)
             items[:] = [item for item in items if item not in left]
     units: Dict[str, str] = {}
-    busy: Dict[str, None] = {}
-    waiting: Dict[str, None] = dict.fromkeys(["containers", "broken"])
+    busy: Dict[str, None] = dict.fromkeys(["bench-test_saving"])
+    waiting: Dict[str, None] = dict.fromkeys(["going", "site", "accounts", "broken", "containers"])
+    rest: Dict[bool, Dict[str, None]] = {True: {}, False: {}}
     for item in items:
-        group = group_of(item) if HERE in item.path.parents else ""
+        with_slurm = HERE in item.path.parents
+        group = group_of(item) if with_slurm else ""
         if group:
             item.add_marker(pytest.mark.xdist_group(group))
         unit = units[item.nodeid] = group or item.nodeid
         if group.startswith("bench"):
             busy[unit] = None
-        elif item.get_closest_marker("long"):
+        elif group or item.get_closest_marker("long"):
             waiting[unit] = None
-    # What waits longest begins first, in turn with what keeps the cores busy.
+        else:
+            rest[with_slurm][unit] = None
+    # What waits longest begins first, in turn with what keeps the cores busy. Then a few tests
+    # without Slurm follow each one with it, which mostly waits.
     turns = [unit for pair in itertools.zip_longest(waiting, busy) for unit in pair if unit]
+    evenly = sorted(
+        (number / len(some), unit) for some in rest.values() for number, unit in enumerate(some)
+    )
+    turns += [unit for _, unit in evenly]
     place = {unit: number for number, unit in enumerate(turns)}
-    items.sort(key=lambda item: place.get(units[item.nodeid], len(place)))
+    items.sort(key=lambda item: place[units[item.nodeid]])
 
 
-_SHARED = ("broken", "on_the_safe_side", "accounts", "own", "ran", "going", "failing", "still")
+_SHARED = (
+    *("broken", "on_the_safe_side", "accounts", "own", "ran"),
+    *("going", "failing", "still", "site"),
+)
 """Expensive fixtures, each of one file: a sandbox, or all the jobs that ran in one."""
 
 

@@ -148,12 +148,12 @@ def _page(rows: Iterator[Sequence[str]]) -> List[List[str]]:
     return [[printable(cell) for cell in row] for row in itertools.islice(rows, PAGE)]
 
 
-def print_json(schema: str, data: Mapping[str, Any], *, file: Optional[TextIO] = None) -> None:
+def print_json(schema: str, data: Mapping[str, Any]) -> None:
     """Print ``data`` as a JSON object whose first key, ``schema``, names its shape and version."""
     import json
 
     # ASCII only: a path or name that is not valid text must not break the whole answer.
-    _write(file or sys.stdout, json.dumps({"schema": schema, **data}, indent=2) + "\n")
+    _write(sys.stdout, json.dumps({"schema": schema, **data}, indent=2) + "\n")
 
 
 def print_json_list(schema: str, key: str, items: Iterable[Any]) -> None:

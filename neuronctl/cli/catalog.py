@@ -82,7 +82,9 @@ def import_(write: Optional[str], force: bool) -> None:
 @command.command()
 @cluster_option
 @catalog_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.catalog-diff/1)."
+)
 def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
     """Show where the catalog differs from Slurm, figure by figure."""
     from neuronctl import console, yamlfile

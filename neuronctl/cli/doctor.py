@@ -12,7 +12,7 @@ from neuronctl.frozen import asdict
 
 @click.command("doctor")
 @catalog_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.doctor/1).")
 def command(catalog: Optional[str], as_json: bool) -> int:
     """Check Slurm, catalog, directories, software and the last job on this machine.
 

@@ -46,7 +46,7 @@ _BRIEFLY = 1.5
     multiple=True,
     help="Forget that NODE failed in your jobs; repeatable.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.partitions/1).")
 def command(
     names: Tuple[str, ...],
     cluster: Optional[str],

@@ -355,7 +355,7 @@ def last_memory(
             continue
         known = [
             (now, size)
-            for table in _tables([tail], head[1], places, ",")
+            for table in _tables([tail], head[1], places)
             for now, size in zip(_numbers(table["time"]), _numbers(table["memory"]))
             if now >= start and size == size
         ]
@@ -463,7 +463,7 @@ def _blocks(file: BinaryIO) -> Iterator[List[str]]:
 
 
 def _tables(
-    blocks: Iterable[List[str]], header: str, places: Mapping[str, int], comma: str
+    blocks: Iterable[List[str]], header: str, places: Mapping[str, int]
 ) -> Iterator[Dict[str, List[str]]]:
     """The figures of each block by column: a million lines are too many to look at one by one.
 
@@ -471,9 +471,9 @@ def _tables(
     """
     wide = header.count(",") + 1
     for lines in blocks:
-        rows = [line for line in lines if line.count(comma) == wide - 1]
+        rows = [line for line in lines if line.count(",") == wide - 1]
         if rows:
-            flat = comma.join(rows).split(comma)
+            flat = ",".join(rows).split(",")
             yield {name: flat[place::wide] for name, place in places.items()}
 
 
@@ -523,7 +523,7 @@ def _read_node(path: str, axis: _Axis) -> Optional[NodeUse]:
             if not {"time", "cpu", "memory"} <= set(places):
                 return None
             node = _Node(_facts(told), axis)
-            for table in _tables(itertools.chain([lines], blocks), header, places, ","):
+            for table in _tables(itertools.chain([lines], blocks), header, places):
                 node.add(table)
     except OSError:
         return None

@@ -206,14 +206,14 @@ def test_text_keeps_its_lines_but_not_its_escapes() -> None:
     assert out.getvalue() == "one\n\\ttwo \\x1b]0;x\\x07\n"
 
 
-def test_json_names_its_schema_first_and_is_ascii() -> None:
-    out = io.StringIO()
-    console.print_json("neuronctl.test/1", {"name": "학습", "bad": "\udc80", "n": None}, file=out)
-    assert out.getvalue().isascii()
-    assert json.loads(out.getvalue()) == {
+def test_json_names_its_schema_first_and_is_ascii(capsys: pytest.CaptureFixture[str]) -> None:
+    console.print_json("neuronctl.test/1", {"name": "학습", "bad": "\udc80", "n": None})
+    out = capsys.readouterr().out
+    assert out.isascii()
+    assert json.loads(out) == {
         "schema": "neuronctl.test/1", "name": "학습", "bad": "\udc80", "n": None,
     }  # fmt: skip
-    assert next(iter(json.loads(out.getvalue()))) == "schema"
+    assert next(iter(json.loads(out))) == "schema"
 
 
 def test_an_output_that_knows_no_unicode_gets_escapes() -> None:

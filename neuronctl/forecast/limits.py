@@ -244,7 +244,11 @@ def _sized(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
         return
     few = limit.about.minimum and wanted < limit.figure
     in_all = limit.tres == "cpu" or (limit.tres == _GPU and on_cluster.needs.gpus)
-    if few and not in_all and on_cluster.may_get_more_nodes:
+    unsure = few and not in_all
+    if limit.about.per == Per.NODE and not limit.allows(wanted):
+        least = limit.taken(on_cluster.least_on_node, on_cluster.time_limit)
+        unsure = least is not None and limit.allows(least)
+    if unsure and on_cluster.may_get_more_nodes:
         yield Doubt(f"whether Slurm gives it nodes enough for {_told(limit)} is not known")
     elif not limit.allows(wanted):
         yield LimitRefusal(RefusalKind.SIZE, limit, wanted, on_cluster.source(limit))

@@ -456,6 +456,10 @@ IDLE = nodes("m3", "m4", cores=8, gpu="v100", gpus=4)
         ("--mem=0", "MaxTRES mem=31999", REFUSED, REFUSED),
         ("--mem-per-cpu=0 -N2", "MaxTRES mem=32000", REFUSED, REFUSED),
         ("--mem=0", "MaxTRESPerNode mem=9", REFUSED, REFUSED),
+        # Slurm counts on the nodes that it has chosen.
+        ("-N 1-3 -n 5 -G 6", "MaxTRESPerNode gres/gpu=3", "not known", "not known"),
+        ("-N 1-3 -n 5 -G 6", "MaxTRESPerNode gres/gpu=1", REFUSED, REFUSED),
+        ("-N 1 -n 4 -G 4", "MaxTRESPerNode gres/gpu=3", REFUSED, REFUSED),
     ],
 )
 def test_limits_on_what_a_job_has_where_nodes_are_busy(

@@ -12,6 +12,7 @@ Once known, a secret is masked wherever else it occurs. All takes time in propor
 from __future__ import annotations
 
 import base64
+import itertools
 import re
 from typing import Any, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
@@ -34,11 +35,13 @@ _WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[가-힣]+"
 
 _PARTICLE = "(?<=[가-힣]{2})[은는이가]$"
 
-_PASSWORDS = r"""\w*(?:password|passwd|passphrase|passcode)s?|pwd|\w*requirepass
+_PASSWORDS = r"""\w*(?:password|passwd|passphrase|passcode)s?|pwd|\w*requirepass|\w*masterauth
     |\w*(?:비밀번호|비번|암호|패스워드)""".replace("\n    ", "")
-_SHORT_PASSWORDS = (
-    r"pass|pw|(?:ssh|db|pg|my|key|store|user|root|admin|ldap|smtp|ftp|sudo)(?:pass|pw)"
+_QUERIED = "(?i)pass|pw|pwd"  # of a URL or a database, or beside a user
+_AFTER_USER = (
+    r"(?i)\b(?:uid|user|username|login|account)['\"]?\s?[=:]\s?['\"]?[\w.@-]+['\"]?[\s,;&]+['\"]?\Z"
 )
+_SHORT_PASSWORDS = r"pass|\w*pw|(?:ssh|db|pg|my|key|store|user|root|admin|ldap|smtp|ftp|sudo)pass"
 _TOKENS = r"""\w*token|\w*secrets?|credentials?|creds?|jwt
     |(?:api|access|secret|private|auth|account|master|signing|ssh)key
     |\w*(?:토큰|인증키|비밀키)""".replace("\n    ", "")
@@ -124,7 +127,9 @@ _FLAGS = frozenset(
     """.split()  # noqa: SIM905
 )
 # A place: /data/x, ~/x, $HOME/x, ./x, x/y.txt, https://h.org/x. A template: <token>, {token}.
-_PLACE = r"(?:[~.@]|\$\w+|\$\{\w+\}|file:)?(?:[~.]{0,2}/).*|\w+://.*|[\w./-]+\.[a-z]{2,5}"
+_PLACE = (
+    r"(?:[~.@]|\$\w+|\$\{\w+\}|file:)?(?:[~.]{0,2}/).*|\w+://.*|[\w./-]+\.[a-z]{2,5}|id=[\w.-]+,.*"
+)
 _TEMPLATE = (
     r"<[^>]*>|\{+[^}]*\}+|\$\{\{.*|%\(?\w+\)?s?%?|\[[A-Za-z_, ]*\]|[*.…]+|(?:\.[*+]|\[\^|\\[SwW]).*"
 )
@@ -143,13 +148,34 @@ _EXPANSION = (
 )
 # os.environ["X"], getpass(), tokens[i]
 _CODE = r"[A-Za-z_][\w.]*\s?(?:\(|\[(?![^]]*$)).*|not\s.*|await\s.*|f['\"].*"
+_TYPE = r"[A-Z]\w*(?:<|\.[A-Z_]{3,}\b)"  # Option<String>, Networks.TESTNET
 _IDENTIFIER = r"[A-Za-z_][\w.]*"
 _PROSE = r"[a-z]+(?:[ _-][a-z]+)*"
-_TYPES = ("str", "bytes", "int", "float", "bool", "object", "Any", "Optional", "Final", "Tensor")
+_TYPES = (
+    "str",
+    "bytes",
+    "int",
+    "float",
+    "bool",
+    "object",
+    "Any",
+    "Optional",
+    "Final",
+    "Tensor",
+    "string",
+    "boolean",
+    "number",
+    "String",
+)
 _LOGINS = r"[\w.@-]+:[^\s:/]{4,}|(?=.*[0-9])(?=.*[^\W\d_])(?:[^\W_]|[!@#$%^&*?]){8,}"
 _LICENSE = (
     r"(?<![\w-])(?=[A-Z-]*[0-9])(?=[0-9-]*[A-Z])(?:[A-Z0-9]{4,6}-){3,9}[A-Z0-9]{4,6}(?![\w-])"
 )
+# Pairs of letters that hardly any of the 52,000 words of some programs have.
+_UNHEARD = r"""(?xi) (?= b[kqxz] | c[jqxz] | [dloqsxz]z | f[jkqwxz] | g[jkqvwxyz] | h[gjqvwxz]
+    | i[wy] | j[^aeious_\W\d] | k[jqvxz] | [almpr]q | [bcmprstyw]j | nz | [mpr][xz]
+    | q[^ulrs_\W\d] | u[hjkquvwyz] | v[hjkquvxz] | w[gkquvwxyz] | x[gjknquvwz] | y[hkquxyz]
+    | z[bcdfghjklmnpqrstuvwx] )"""
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
 
@@ -187,7 +213,9 @@ def _says_nothing(plain: str) -> bool:
         not plain
         or plain.lower() in _FLAGS
         or _refers(plain)
-        or (re.fullmatch("[A-Z_]+", plain) is not None and _kind(plain) > _PERHAPS)  # --token TOKEN
+        or (
+            re.fullmatch("[A-Z_]+(=[A-Z_]+)?", plain) is not None and _kind(plain) > _PERHAPS
+        )  # --token TOKEN
         or re.fullmatch(_TEMPLATE, plain) is not None
         or re.fullmatch(_PLACEHOLDER, plain) is not None
     )
@@ -205,19 +233,28 @@ def _random(value: str, longest: int = 20) -> bool:
     """
     if re.fullmatch(rf"{_UUID}|0x[0-9a-fA-F]{{1,16}}", value):
         return False
+    value = value[:1000]
     pieces = re.findall(r"[^\W_]{8,}", value)
-    return any(_odd(piece, longest) for piece in pieces) or re.search(_LICENSE, value) is not None
+    whole = re.sub("[_-]", "", value)  # base64 for URLs
+    if whole != value and len(whole) >= 28 and whole.isalnum() and len(whole) < 2.3 * _turns(whole):
+        return True
+    if any(_odd(piece, longest) for piece in pieces):
+        return True
+    return "-" in value and re.search(_LICENSE, value) is not None
 
 
 def _odd(piece: str, longest: int) -> bool:
-    parts = re.findall(_WORDS, piece)
     if len(piece) < 16:
         return len(re.findall(r"[0-9](?=[^0-9])|[^0-9](?=[0-9])", piece)) >= 4
     if re.fullmatch(r"[0-9a-f]{32,}", piece):
         return not piece.isdigit()
-    if len(parts) == 1:
+    if len(re.findall(_WORDS, piece)) == 1:
         return not piece.isdigit() and len(piece) > longest
-    return len(piece) < 3.5 * len(parts)
+    return len(piece) < 3.5 * _turns(piece)
+
+
+def _turns(piece: str) -> int:
+    return len(re.findall(_WORDS, piece)) + len(re.findall(_UNHEARD, piece))
 
 
 # ------------------------------------------------------------------------------- forms
@@ -231,7 +268,6 @@ _FORMS = (
     (("sk-", "pk-lf-", "csk-"), r"[\w-]{16,}"),  # OpenAI, Anthropic, and others
     (("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_"), r"\w{16,}"),  # Stripe
     (("xoxa-", "xoxb-", "xoxe-", "xoxp-", "xoxr-", "xoxs-", "xapp-"), r"[\w-]{10,}"),  # Slack
-    (("hooks.slack.com/services/", "discord.com/api/webhooks/"), r"[\w/-]{16,}"),
     (("AKIA", "ASIA"), r"[A-Z0-9]{16}"),  # AWS
     (("AIza",), r"[\w-]{30,}"),  # Google
     (("ya29.", "1//0", "GOCSPX-"), r"[\w-]{16,}"),
@@ -242,13 +278,23 @@ _FORMS = (
     (("hvs.", "hvb.", "hvr."), r"[\w-]{16,}"),  # HashiCorp Vault
     (("SG.",), r"[\w-]{16,}\.[\w-]{16,}"),  # SendGrid
     (("glsa_", "dapi", "PMAK-", "sntrys_", "tskey-", "lsv2_", "pcsk_", "tgp_v1_"), r"[\w-]{24,}"),
+    (("pat",), r"[A-Za-z0-9]{14}\.[0-9a-f]{64}"),  # Airtable
     (("ATATT3", "ATCTT3", "figd_", "sbp_", "xkeysib-", "pul-"), r"[\w=-]{24,}"),
     (("AGE-SECRET-KEY-1",), r"\w{20,}"),
     (("eyJ",), r"[\w-]{17,}(?:\.[\w-]+){0,4}={0,2}"),  # JSON in base64: JWT, Neptune
 )
+# Others begin alike: rnd_8sK…, two or three short words and then a random one of both cases.
+_BARE_FORMS = (  # of Telegram and Discord
+    r"(?<![\w:])[0-9]{8,10}:AA[\w-]{33}(?!\w)|(?<![\w.])[\w-]{24,26}\.[\w-]{6}\.[\w-]{27,38}(?!\w)"
+)
+_LONG = r"[_-][A-Za-z0-9]{20}"
+_PREFIXED = (
+    r"(?<![\w/.+-])[a-z][a-z0-9]{1,7}[_-](?:[a-z0-9]{1,8}[_-]){0,2}(?=[A-Za-z]*[0-9])"
+    r"(?=[A-Z0-9]*[a-z])(?P<value>[A-Za-z0-9]{20,200})(?![\w./-])"
+)
 _IN_FORMS = tuple(prefix for prefixes, _ in _FORMS for prefix in prefixes)
 _NEVER_WORDS = (
-    *("AKIA", "ASIA", "hooks.", "discord.", "AGE-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
+    *("AKIA", "ASIA", "AGE-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
     *("github_pat_", "glpat-", "xoxb-", "xoxp-", "AIza", "dckr_pat_", "hvs."),
 )
 _WELL_KNOWN = "(?<![A-Za-z0-9])(?:{})".format(
@@ -257,7 +303,7 @@ _WELL_KNOWN = "(?<![A-Za-z0-9])(?:{})".format(
     )
 )
 # Telegram's, and that of a conda channel.
-_IN_PATH = r"(?<=/bot)[0-9]{6,12}:[\w-]{30,}|(?<=/t/)[a-z]{2}-[\w-]{16,}"
+_IN_PATH = r"(?<=/bot)[0-9]{6,12}:[\w-]{30,}|(?<=/t/)[\w-]{16,}(?=/)"
 _PEM = "-----BEGIN "
 _PRIVATE_KEY = (
     r"(?s)(?P<head>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)"
@@ -268,6 +314,7 @@ _URL = r"""(?x) (?<=://) (?P<user> [^\s/:@'"]{0,200} ) (?P<value> : [^\s'"]{0,10
 # user:password@tcp(host:3306)/x, as Go's drivers take it.
 _DSN = r"""(?x) (?<![\w/:.-]) (?P<user> [\w.-]{1,60} : ) (?P<value> [^\s'"`]{1,200} )
     (?P<host> @ (?: tcp6? | unix | cloudsql ) \( )"""
+_WEBHOOK = r"(?<=://)(?P<head>[\w.-]{1,80}/)(?P<value>[\w./@-]{8,500})"
 _URL_SIGNATURE = (
     r"(?i)(?P<head>[?&](?:sig|(?:x-(?:amz|goog)-)?signature)=)(?P<value>[\w%+/=-]{16,})"
 )
@@ -289,26 +336,32 @@ _HERE = r"""<< -? \s? ['"]? [A-Za-z]\w{0,40} \b [^\n]{0,300} \n \s{0,40}"""
 _ON = r"\b [^\n|;&]{0,300}? \s"
 _ANY = r"""['"]? (?P<value> [^\s'"]{1,500} )"""
 _SMB_USER = r"""(?: -U \s{0,9} | --user[ =\x1f] ) ['"]? [^\s%'"]{1,200} %"""
-_REGISTRIES = (
-    "docker | podman | helm | oras | az | apptainer | singularity | nerdctl | buildah | crane"
-)
+# Commands to which -u and -p are no user with a password.
+_USED_OTHERWISE = r"""s(?:queue|acct|run|alloc|batch|cancel|info|prio|share|report|stat|sh)
+    | python\w* | ps | perl | find | torchrun | docker \s+ run | podman \s+ run"""
+_UP = r"""(?: [^\n|;&]{0,200}? \s )? (?: -u | --user(?:name)? )[ =\x1f]
+    [\w.@][^\s]{0,99} \s [^\n|;&]{0,99}?"""
 _GAP = r"\s{1,9}"
 _ONE = rf"{_GAP} \S{{1,300}}"
 # What reads a password from its standard input.
-_READERS = r"""(?: sudo \s [^\n|;&]{0,80} -\w{0,3}S | [ki]init | (?: ch | smb )?passwd | cryptsetup
+_READERS = r"""(?: sudo \s [^\n|;&]{0,80} -\w{0,3}S | [ki]init | \w{0,9}passwd | cryptsetup
+    | (?: docker | podman ) \s secret \s create
     | (?: wandb | huggingface-cli | hf \s auth | vault ) \s login
     | openssl [^\n|;&]{1,200} -pass(?:in)? \s stdin
     | [^\n|;&]{1,200} (?: password_stdin | --(?: pass(?:word)?-stdin | with-token | passphrase-fd
     | stdin ) ) ) \b"""
 _PROGRAMS = {
-    "wandb": r"""wandb \s{1,20} login \s{1,20} (?: --? \S{1,200} \s{1,20} ){0,5}
-        ['"]? (?P<value> [A-Za-z0-9] [\w-]{19,200} )""",
+    "ogin": r"""(?: login | authenticate ) [^\n|;&]{0,150}? \s
+        ['"]? (?P<random> [A-Za-z0-9] [\w.-]{19,200} ) (?! [\w./:@-] )""",
     "curl": rf"""curl {_ON} (?: -[a-zA-Z]{{0,9}}[uU] \s{{0,20}} | --(?: proxy- )? user[ =\x1f] )
-        ['"]? [^\s:'"]{{1,200}} : (?!//) {_ANY}""",
-    "wget": rf"wget {_ON} --user[ =\x1f] ['\"]? [^\s:'\"]{{1,200}} : {_ANY}",
+        ['"]? [^\s:'"]{{0,200}} : (?!//) {_ANY}""",
     "http": rf"https? {_ON} -a \s{{0,20}} ['\"]? [^\s:'\"]{{1,200}} : {_ANY}",
     "sshpass": rf"sshpass {_ON} -p \s{{0,9}} {_ANY}",
-    "login": rf"(?: {_REGISTRIES} ) {_ON}? login {_ON} -p \s{{1,9}} {_ANY}",
+    "login": rf"""(?! ssh | s (?: run | batch | alloc ) ) [a-z][\w-]{{1,20}} \s
+        (?: [^\n|;&]{{0,100}}? \s )? login {_ON} -p \s{{1,9}} (?! [0-9]{{1,5}} \b ) {_ANY}""",
+    " -p ": rf"""(?! (?: {_USED_OTHERWISE} ) \b ) [a-z][\w.-]{{1,30}} \s {_UP}
+        -p \s{{1,9}} ['"]? (?= [^\s'"]{{0,99}} [0-9] ) (?= [^\s'"]{{0,99}} [A-Za-z] )
+        (?P<value> [^\s'":/]{{6,99}} ) (?= ['"\s] | \Z )""",
     "-p": rf"""(?: mongo\w* | cypher-shell | cqlsh | synapse | rabbitmqadmin | beeline | tabcmd )
         {_ON} -p \s{{1,9}} {_ANY}""",
     "http-basic": rf"config {_GAP} http-basic\.\S{{1,60}} {_ONE} {_GAP} {_ANY}",
@@ -332,8 +385,9 @@ _PROGRAMS = {
     "ldap": rf"ldap\w{{1,9}} {_ON} -w \s{{0,9}} {_ANY}",
     "htpasswd": rf"htpasswd {_ON} -\w{{0,9}}b\w{{0,9}} {_ONE} {_ONE} {_GAP} {_ANY}",
     "ssh-keygen": rf"ssh-keygen {_ON} -[NP] {_GAP} {_ANY}",
+    "IDENTIFIED": rf"IDENTIFIED \s (?: WITH \s \S{{1,40}} \s )? BY \s {_ANY}",
     "gcloud": rf"gcloud {_ON} activate-refresh-token {_ONE} {_GAP} {_ANY}",
-    "expect": r"""expect \b [^\n]{0,80} (?i: passw | passphrase ) [^\n;]{0,60} [\n;\s})]{1,60}
+    "expect": r"""expect \b [^\n]{0,80} (?i: assw | assphrase ) [^\n;]{0,60} [\n;\s})]{1,60}
         [\w.]{0,30} send (?: line )? \s? \(? (?: -- \s )? ['"]
         (?P<value> [^'"\\\s]{1,200} ) (?= \\ [rn] | ['"] )""",
     "|": rf"""{_ECHO}
@@ -354,17 +408,24 @@ _PROGRAMS = {
         (?: \.\w{{1,5}} )? ['"]? (?: [\s;&)] | \Z ) )""",
     "<<<": rf"{_READERS} [^\n|;&]{{0,200}} <<< \s{{0,9}} {_ANY}",
     "(": r"""(?: (?: (?: [\w.]{1,60} \. )? (?: login | authenticate | \w{0,9}BasicAuth )
-        | ['"]? auth ['"]? \s? [=:] \s? ) \(
+        | ['"]? (?: \w{0,20}_ )? auth ['"]? \s? [=:] \s? ) \(
+        | [\w.]{0,40} [cC]onnect(?:ion)? \( \s{0,9} [\w.'":/-]{1,200} \s{0,9} ,
+        (?= [^,\n]{1,200} , \s{0,9} ['"] [^\d'"\n]{0,99} [0-9] )
         | (?: database | (?i: \w{0,20} (?: sql | db | psycopg | oracle ) \w{0,9} ) \.connect )
         \( \s{0,9} [\w.'":-]{1,100} \s{0,9} , )
-        \s{0,9} [\w.'"@=]{1,100} \s{0,9} , \s{0,9} ['"] (?P<value> [^\s'"]{4,200} ) (?=['"])""",
+        \s{0,9} [\w.'"@=]{1,100} \s{0,9} , \s{0,9} ['"] (?P<value> [^'"\n]{4,200} ) (?=['"])""",
     "lftp": rf"lftp {_ON} -u \s{{0,9}} ['\"]? [^\s,'\"]{{1,200}} , {_ANY}",
     "smb": rf"smb\w{{1,9}} {_ON} {_SMB_USER} {_ANY}",
     "rpcclient": rf"rpcclient {_ON} {_SMB_USER} {_ANY}",
-    "sqlplus": rf"sqlplus {_ON}? [^\s/'\"]{{1,60}} / (?P<value> [^\s'\"@]{{1,200}} ) (?=@)",
+    **dict.fromkeys(
+        ("sqlplus", "jdbc:oracle:thin:"),
+        rf"""(?: sqlplus {_ON}? | jdbc:oracle:thin: ) [^\s/'\"]{{1,60}} /
+        (?P<value> [^\s'\"@]{{1,200}} ) (?=@)""",
+    ),
     "openssl": rf"""openssl (?: \s (?: enc | (?: aes | aria | bf | camellia | cast | des | rc | sm4
         | chacha )[\w-]{{0,20}} ) {_ON} -k {_GAP}
-        | {_ON} -pass (?: in | out )? \s{{1,9}} ['\"]? pass: ) {_ANY}""",
+        | {_ON} -pass (?: in | out )? \s{{1,9}} ['\"]? pass:
+    | \s passwd (?: \s -[\w-]{{1,20}} ){{0,3}} {_GAP} (?! - ) ) {_ANY}""",
     **dict.fromkeys(
         ("ogin with ", "ogin as "),
         r"""(?: \w{1,20}_ )? [Ll]ogin \s (?: with | as ) \s ['"]? [\w.@-]{1,60} :
@@ -399,7 +460,7 @@ _TIGHT = r"(?:\[[^\]\s]{0,40}\])?\+?=(?![=~>\s])"
 _LOOSE = r"""(?x) [ \t]{0,20} (?:
     : [ \t]{0,20} (?P<q> ['"]? ) [A-Za-z_][\w.]{0,60} (?: \[ [^=\n]{0,60} \] )? (?P=q) [ \t]{0,9}
         = (?!=) (?= [ \t]{0,9} [^\s,}] )
-    | [:?]? = >? (?!=) | : (?![:=]) ) [ \t]{0,20}"""
+    | [:?]? = >? (?!=) | <- | : (?![:=]) ) [ \t]{0,20}"""
 # What prints the value: $(echo V), `printf %s V`, $(base64 -d <<< V), $(cat <<EOF.
 _PRINTS = rf"""(?x) ['"]? (?: [$<]\( | ` ) \s{{0,9}} (?: {_ECHO}
     | [\w.-]{{1,20}} [^\n()`<]{{0,80}} (?: <<< \s{{0,9}} | {_HERE} ) )
@@ -408,23 +469,26 @@ _PRINTS = rf"""(?x) ['"]? (?: [$<]\( | ` ) \s{{0,9}} (?: {_ECHO}
 _INSTEAD = r"""(?x) (?: [(\[] \s{0,9}
     | (?! [rbfuRBFU]{0,2} ['"] ) [^\n#]{1,200}? \s (?: or | else | \?\? | \|\| ) \s{1,9} )
     (?= [rbfuRBFU]{0,2} ['"] )"""
-_BELOW = r"""(?x) (?: [|>] [+-]? )? [ \t]{0,9} \n [ \t]{1,40} (?: (?: - | value: ) [ \t]{1,9} )?
+_BELOW = r"""(?x) [|>] [+-]? [ \t]{0,9} \n [ \t]{1,40} (?= \S )
+    | [ \t]{0,9} \n [ \t]{1,40} (?: (?: - | value: ) [ \t]{1,9} )?
     (?= [^\s:]{1,5000} [ \t]{0,9} (?: \n | \Z ) )"""
-_SAID = r"""(?x) (?P<verb> (?: [ \t] \w{1,20} ){0,4} [ \t] is
-        | [ \t] (?: for | of | on | to | at ) (?: [ \t] [\w.-]{1,40} ){1,4} (?<! user ) : )? [ \t]
-    (?= \S{0,99} [0-9] ) (?= \S{0,99} [A-Za-z] ) (?! (?i: sha | md | aes | rsa | argon ) [0-9] )
-    (?P<value> [\w!@#$%^&*?-]{6,100} ) [.]? [ \t]{0,9}
-    (?: (?: 입니다 | 이다 | 임 | 이?예요 ) [.]? [ \t]{0,9} )? (?= \n | \Z )"""
 _AND = r"(?i)\b(?:user|username|login|account|id)[ :=]{1,3}\S{1,60}?,?[ ](?:and[ ])?\Z"
-_USER = r"(?i)(?:\bid|user|username|login|account|아이디|계정)\s?/\s?\Z"
+_NEAR = r"(?=[!@#$%^&*?~+-]*\w)[\w!@#$%^&*?~+-]{1,200}"
+_CHOSEN = (
+    r"(?i)(?!(?:sha|md|aes|rsa|argon|base|utf)-?\d)(?=.*[0-9])(?=.*[^\W\d_])[\w!@#$%^&*?-]{6,100}"
+)
+_SIGNS = r"[=:,(/]|(?<![\s\d])>|<<<"
+_END = r"[.)]?[ \t]{0,9}(?:(?:입니다|이다|임|이?예요)[.]?[ \t]{0,9})?(?=\n|\Z)"
+_EQUALS = r"\}?['\"]?\s?[=!]="
+_PLAIN = r"%?\w{1,20}"
 _BLANK = r"[ \t]{1,100}(?:\\\n[ \t]{0,100})?"
+_NEXT_ITEM = r"['\"]?[ \t]{0,9}\n[ \t]{0,40}-[ \t]{1,9}"
 _CONTENT = r"[^<>]{0,200}>(?P<value>[^<>\n]{1,500})</"
 # <name>K</name><value>V</value>, name="K" value="V", add_argument("--k", default="V")
 _NAMED = r"""(?xs) (?: </\w{1,20}> \s{0,20} < | ['"]? (?: [\s,}]{1,20}
     | , (?:(?! \b(?: add_argument | option | name | key )\b ).){0,300}? \b ) )
     ['"]? (?: value | default ) \b ['"]? \s{0,9} [=:>] \s{0,9}
     | ['"]? \s{1,9} (?: -v | --value ) [ =]"""
-_ARGUMENT = r"[ \t]{1,100}(?P<value>'[^'\n]{1,5000}'|\"[^\"\n]{1,5000}\"|[^\s;&|<>]{1,5000})"
 _FORMAT = r"[=: ]{1,3}\\?['\"]?%[sbq]"
 # Commands that take a name and then its value, with what is between them.
 _SETTERS = {
@@ -447,6 +511,12 @@ _HEAD = r"(?:\A|\n)(?P<name>[\w.-]{1,60}):[ \t]{0,9}\n(?:[ \t]+[^\n]*\n)*\Z"
 _FROM = r"""['"]?\]?\s?[=:]?\s?['"]?[$`]"""
 # A word that nobody would choose, and no path.
 _BESIDE = r"(?<![\w./+=%$-])[A-Za-z0-9_~+-]{16,200}(?![\w/.(~+-])"
+_KEY_OF = r"(?i)\b(?:api|access|secret|private|encryption) key\b"
+_DIGEST = r"(?i)sha|commit|rev|hash|digest|md5|checkout|check_?sum|uuid|\bid\b|branch"
+_MORE = f"{MASK} "
+_QUOTED_REST = (
+    r"""(?P<head>[ =\x1f](?P<quote>['"])[\w.@-]{1,100}[:%,])\*{3} [^'"\n\x1f]{1,200}(?P=quote)"""
+)
 
 
 def _at(pattern: str, text: str, place: int) -> Optional[re.Match[str]]:
@@ -490,6 +560,9 @@ class _Name:
         self.text, self.start, self.end = text, start, end
         self.name = text[start:end]
         self.kind = _kind(self.name)
+        beside = text[start - 1 : start] in ("&", "?", ";") and start
+        if beside or re.search(_AFTER_USER, text[max(start - 80, 0) : start]):
+            self.kind = _PASSWORD if re.fullmatch(_QUERIED, self.name) else self.kind
 
     def secrets(self) -> _Spans:
         text = self.text
@@ -508,13 +581,14 @@ class _Name:
         close = _at(r"['\"]?\}" if self.before.endswith("ENV{") else _CLOSE, text, self.end)
         self.behind = self.end if close is None else close.end()
         self.is_closed = text[self.end : self.end + 1] in ("'", '"', "\\")
-        forms = (self._array, self._default, self._printed, self._unpacked, self._paired)
+        forms = (self._array, self._default)
+        if self.quote and _at(_FORMAT, text, self.end):
+            return self._near()
         for form in (*forms, self._tight, self._loose, self._blank, self._xml):
             found = form()
             if found is not None:
                 return found
-        found = self._listed() or self._described() or self._called() or self._compared()
-        return found or self._matched() or self._said()
+        return self._described() or self._near()
 
     def _judged(self, first: int, last: int, *, sure: bool) -> _Spans:
         """A value's span if it is a secret. sure: no syntax that often means something else."""
@@ -549,37 +623,6 @@ class _Name:
         value = _at(r":?[=-](?P<value>[^}\n]{1,5000})", self.text, self.end)
         return [] if value is None else self._judged(*value.span("value"), sure=True)
 
-    def _printed(self) -> Optional[_Spans]:
-        """As in printf "NAME=%s" V, and info("NAME: %s", "V")."""
-        if not self.quote or _at(_FORMAT, self.text, self.end) is None:
-            return None
-        comma = _at(r"[=: ]{1,3}%s['\"]\s?,\s?", self.text, self.end)
-        literal = None if comma is None else _at(_LITERAL, self.text, comma.end())
-        if literal is not None:
-            return self._judged(*literal.span("value"), sure=False)
-        quote = self.quote
-        head = re.search(rf"printf (?:-- )?{quote}([^{quote}]*)\Z", self.before)
-        rest = _at(rf"[^{quote}\n]*{quote}", self.text, self.end)
-        if head is None or rest is None:
-            return None
-        words = _at(
-            rf"(?:{_ARGUMENT.replace('?P<value>', '?:')}){{{head[1].count('%')}}}",
-            self.text,
-            rest.end(),
-        )
-        word = None if words is None else _at(_ARGUMENT, self.text, words.end())
-        return [] if word is None else self._judged(*word.span("value"), sure=True)
-
-    def _unpacked(self) -> Optional[_Spans]:
-        """As in user, NAME = "kim", "V"."""
-        if self.quote or not re.fullmatch(r"\s*(?:[\w.]+\s*,\s*)*", self.before):
-            return None
-        sign = _at(r"(?:\s?,\s?[\w.]{1,60}){0,9}\s?=\s?(?!=)", self.text, self.end)
-        if sign is None or "," not in self.before + sign[0]:
-            return None
-        literals = self._literals(sign.end(), 1 + self.before.count(","))
-        return literals[self.before.count(",")] if len(literals) > self.before.count(",") else []
-
     def _literals(self, place: int, most: int) -> List[_Spans]:
         """What is secret in each of the literals of a list, the first of which begins here."""
         found: List[_Spans] = []
@@ -594,71 +637,6 @@ class _Name:
             place = comma.end()
         return found
 
-    def _values(self, place: int) -> _Spans:
-        """What is secret of the values of a dictionary that begins here, each with its key."""
-        found: _Spans = []
-        for _ in range(99):
-            literal = _at(rf"\s{{0,20}}{_KEY}\s{{0,9}}:\s{{0,9}}", self.text, place)
-            value = None if literal is None else _at(_LITERAL, self.text, literal.end())
-            if value is None or value["call"]:
-                break
-            if _random(value["value"]):
-                found += self._judged(*value.span("value"), sure=False)
-            comma = _at(r"\s{0,20},", self.text, value.end())
-            if comma is None:
-                break
-            place = comma.end()
-        return found
-
-    def _compared(self) -> _Spans:
-        """As in if NAME == "V"."""
-        sign = _at(r"\s{0,9}[=!]==?\s{0,9}", self.text, self.behind)
-        literal = None if sign is None else _at(_LITERAL, self.text, sign.end())
-        if literal is None or not (self.kind == _PASSWORD or _random(literal["value"])):
-            return []
-        return self._judged(*literal.span("value"), sure=False)
-
-    def _matched(self) -> _Spans:
-        """As in case $NAME in V), and s/NAME/V/ of sed."""
-        sign = re.search(r"(?:\A|[\s;'\"])s([/|#,@])[^\n]{0,60}\Z", self.before)
-        if sign is not None:
-            other = re.escape(sign[1])
-            value = _at(
-                rf"[^{other}\n]{{0,60}}{other}(?P<value>[^{other}\n]+){other}", self.text, self.end
-            )
-        elif re.search(r"\bcase [\"']?\$\{?\Z", self.before):
-            value = _at(r"[^\n]{0,60}?\sin\s+\(?(?P<value>[^\s()]{1,500})\)", self.text, self.end)
-        else:
-            return []
-        if value is None:
-            return []
-        plain = value["value"].strip(_AROUND)
-        if not (_random(plain) or re.fullmatch(_LOGINS, plain)):
-            return []
-        return self._judged(*value.span("value"), sure=True)
-
-    def _said(self) -> _Spans:
-        """As in "the password is V", or in Korean, which has no word between, or one after it."""
-        value = _at(_SAID, self.text, self.end)
-        if value is None:
-            return []
-        said = value["verb"] is not None or not self.name.isascii()
-        said = said or re.search(_AND, self.before) is not None
-        if not said or not (self.kind in (_PASSWORD, _LOGIN) or _random(value["value"])):
-            return []
-        return self._judged(*value.span("value"), sure=True)
-
-    def _paired(self) -> Optional[_Spans]:
-        """As in id/NAME = kim/V."""
-        if "/" not in self.before[-2:] or self.kind not in (_LOGIN, _PASSWORD):
-            return None
-        if re.search(_USER, self.before) is None:
-            return None
-        value = _at(
-            r"\s{0,9}[=:]\s{0,9}[^\s/]{1,60}\s?/\s?(?P<value>[^\s'\"]{1,500})", self.text, self.end
-        )
-        return None if value is None or _says_nothing(value["value"]) else [value.span("value")]
-
     def _tight(self) -> Optional[_Spans]:
         """As in NAME=V in a shell, a URL, a list of variables, or a call."""
         text, quote = self.text, self.quote
@@ -668,6 +646,10 @@ class _Name:
         if sign is None:
             return None
         first = sign.end()
+        if self.before.endswith("/") and "sed " not in self.before and not self.quote:
+            part = _at(r"[^\s/]{0,300}", text, first)  # of a path: /data/token=x/y
+            if part is None or not _random(part[0]):
+                return None
         printed = _at(_PRINTS, text, first)
         if printed is not None:
             return self._judged(*printed.span("value"), sure=True)
@@ -717,28 +699,31 @@ class _Name:
         anchor = _at(r"[&!][\w!-]{1,60}[ \t]{1,9}(?=\S)", text, place)
         place = place if anchor is None else anchor.end()
         if text[place : place + 1] == "{":
-            return self._values(place + 1)
+            return None
         in_list = text[place : place + 1] == "["
         moved = _at(_INSTEAD if "=" in sign[0] or in_list else _BELOW, text, place)
         place = place if moved is None else moved.end()
         follows = text[place : place + 1]
         if self.quote and not self.is_closed and follows == self.quote:
             return []
-        if follows in "'\"" and not (self.is_closed or "=" in sign[0] or sign[0][-1:].isspace()):
-            return []
         literal = _at(_LITERAL, text, place)
+        apart = self.is_closed or "=" in sign[0] or sign[0][-1:].isspace()
+        if follows in "'\"" and not apart and not (literal and _random(literal["value"])):
+            return []
         if literal is not None:
             if in_list:
                 return [span for spans in self._literals(place, 99) for span in spans]
             found = self._judged(*literal.span("value"), sure=False)
-            return found if not literal["call"] or _random(literal["value"]) else []
+            return found or None if not literal["call"] or _random(literal["value"]) else []
         bare = _at(_BARE, text, place)
         if bare is None:
             return []
         rest = text[place : text.find("\n", place) % (len(text) + 1)][:300]
         word = bare["value"]
         known = _kind(word) if re.fullmatch(_IDENTIFIER, word) else _NONE
-        is_call = re.match(_CODE, rest) and not (_random(word) and rest[len(word) :][:1] == " ")
+        is_call = re.match(f"{_CODE}|{_TYPE}", rest) and not (
+            _random(word) and rest[len(word) :][:1] == " "
+        )
         if is_call or known or word in _TYPES or ("." in word.strip(".") and known):
             return []
         ends = re.match(r"\s*(?:$|#|[,}\])'\"])", rest[len(word) :]) is not None
@@ -749,13 +734,13 @@ class _Name:
             in_code = "=" in sign[0] and (" " in whole or self.before.rstrip().endswith(","))
             in_code = in_code or re.search(r"[=!]=\s?['\"]\Z", self.before) is not None
             if in_code or (self.quote and not ends):  # code, or prose
-                return self._judged(*bare.span(), sure=True) if _random(word) else []
+                return self._judged(*bare.span(), sure=True) if _random(word) else None
             return self._judged(place, place + len(whole) if alone else bare.end(), sure=False)
         if self.kind == _LOGIN and ends and not self.before.strip(" \t-#/*"):
             return self._judged(*bare.span(), sure=True)
         if (self.name.isupper() and ends) or (self.is_closed and word.isdigit()) or _random(word):
             return self._judged(*bare.span(), sure=True)
-        return []
+        return None
 
     def _blank(self) -> Optional[_Spans]:
         """As in --name V, setenv NAME V."""
@@ -764,6 +749,8 @@ class _Name:
         if self.is_closed and quote and before.endswith(quote):  # setenv "NAME" V
             before, quote, end = before[:-1], "", end + 1
         blank = _at(_BLANK, text, end)
+        if self.name.startswith("-") and before.strip(" \t'\"") == "-":  # of a list in YAML
+            blank = _at(_NEXT_ITEM, text, self.end) or blank
         if blank is None and not text.startswith("<<", end):
             return None
         sure = self.name.startswith("-")
@@ -808,28 +795,51 @@ class _Name:
         value = _at(_CONTENT, self.text, self.end)
         return None if value is None else self._judged(*value.span("value"), sure=False)
 
-    def _listed(self) -> _Spans:
-        """As in ("NAME", "V")."""
-        comma = _at(r"\s{0,20},\s{0,20}", self.text, self.behind)
-        literal = _at(_LITERAL, self.text, comma.end()) if self.is_closed and comma else None
-        if literal is None or literal["call"] or _at(r"\s{0,9}[:=]", self.text, literal.end()):
-            return []  # another name
-        value = literal["value"].strip(_AROUND)
-        sure = self.name.isupper() and not re.fullmatch(r"[A-Z_0-9]+|.*\s.*", value)
-        sure = sure or (self.kind == _PASSWORD and re.fullmatch(_LOGINS, value) is not None)
-        sure = sure or (self.name.startswith("-") and not value.startswith("-"))
-        sure = (
-            sure
-            or re.search(r"\b(?:set|put|add|config|option)\w*\(\s*['\"]\Z", self.before) is not None
-        )
-        return self._judged(*literal.span("value"), sure=False) if sure or _random(value) else []
+    def _near(self) -> _Spans:
+        """What stands behind a name, signs, and small words, and nobody would call anything else.
 
-    def _called(self) -> _Spans:
-        """As in set_token("V")."""
-        begin = _at(r"\(\s{0,9}", self.text, self.end)
-        literal = _at(_LITERAL, self.text, begin.end()) if begin is not None else None
-        found = literal is not None and not literal["call"] and _random(literal["value"])
-        return self._judged(*literal.span("value"), sure=True) if literal and found else []
+        As in if NAME == "V", set("NAME", "V"), user, NAME = "kim", "V", and "the NAME is V".
+        """
+        text, place = self.text, self.end
+        found: _Spans = []
+        case = bool(re.search(r"\bcase ['\"]?\$\{?\Z", self.before))
+        remark = not self.name.isascii() or "#" in self.before
+        remark = remark or bool(re.search(_AND, self.before))
+        if self.before.endswith(("$", "${")) and not case and not _at(_EQUALS, text, self.end):
+            return []
+        table = self.before.lstrip().startswith("|")  # of Markdown
+        told = case or table
+        blank = _at(r"[ \t]{1,9}['\"]?", text, self.end)
+        beside = -1 if blank is None else blank.end()
+        several = False  # [V, V], {"kim": V}
+        kind = _PASSWORD if case else self.kind
+        line = _at(r"[^\n]{0,300}", text, self.end)
+        words = re.compile(_NEAR).finditer(text, self.end, line.end() if line else self.end)
+        for word in itertools.islice(words, 12):
+            gap, place, value = text[place : word.start()], word.end(), word[0]
+            if "$" in gap or ("`" in gap and not table) or value.startswith(("-", "$")):
+                break
+            if len(value) < 16 and re.search(_DIGEST, value):
+                break
+            several = several or (not found and re.search(r"[\[{]", gap) is not None)
+            told = told or bool(re.search(_SIGNS, gap))
+            remark = remark or value in ("is", "in")
+            random = (told or remark) and _random(value)
+            said = told or (remark and _at(_END, text, place) is not None)
+            if word.start() == beside:  # nmcli password V, WITH PASSWORD 'V'
+                said = said or bool(re.search("(?i)(?:password|passphrase|pw|auth)$", self.name))
+            of_people = re.fullmatch(_CHOSEN, value) and (
+                kind in (_PASSWORD, _LOGIN) or (self.is_closed and self.name.isupper())
+            )
+            if (random or (said and of_people)) and not _says_nothing(value):
+                rest = _at(r"[\w+/=.-]{0,500}", text, place)
+                place = rest.end() if rest and random else place
+                found.append((word.start(), place))
+            elif not re.fullmatch(_PLAIN, value) or (found and not several) or _kind(value):
+                break
+            elif "," in gap and not several and _at(r"['\"]?\s?[:=]", text, place):
+                break  # another name
+        return found
 
     def _described(self) -> _Spans:
         """As in name: NAME, value: V."""
@@ -1037,18 +1047,24 @@ class Masker:
 def _beside_a_name(match: re.Match[str]) -> str:
     """Mask a random word that shares its line, or the head of its list, with a secret's name."""
     word, text = match[0], match.string
-    mixed = all(len(re.findall(kind, word)) > 1 for kind in ("[0-9]", "[A-Z]", "[a-z]"))
-    if not mixed or not _random(word, 15):
+    if not _random(word, 15) or _says_nothing(word):
         return word
+    mixed = all(len(re.findall(kind, word)) > 1 for kind in ("[0-9]", "[A-Z]", "[a-z]"))
     first = max(text.rfind("\n", 0, match.start()) + 1, match.start() - 300)
     end = text.find("\n", match.end(), match.end() + 300)
     line = text[first : end if end >= 0 else match.end() + 300]
+    if not mixed:
+        own = re.search(r"([\w.-]+)['\"]?\s{0,3}[=:]\s{0,3}['\"]?\Z", text[first : match.start()])
+        if (own and not _kind(own[1]) and own[1] not in ("value", "default")) or re.search(
+            _DIGEST, line
+        ):
+            return word
     if line[:1] in (" ", "\t"):  # of a list
         head = re.search(_HEAD, text[max(first - 300, 0) : first])
         if head is not None and _kind(head["name"]):
             return MASK
         line = text[max(text.rfind("\n", 0, first - 1) + 1, first - 300) : first] + line
-    told = any(
+    told = re.search(_KEY_OF, line) or any(
         _kind(line[start:stop]) >= _TOKEN and not re.match(_FROM, line[stop:])
         for start, stop in _names(line)
         if not line[:start].endswith(("$", "${")) and line[start:stop] not in word
@@ -1058,6 +1074,10 @@ def _beside_a_name(match: re.Match[str]) -> str:
 
 def _without_forms(text: str) -> str:
     """Mask what gives itself away by its form or its place."""
+    if ":AA" in text or re.search(r"\.[\w-]{6}\.[\w-]{27}", text):
+        text = re.sub(_BARE_FORMS, lambda match: MASK if _random(match[0], 15) else match[0], text)
+    if re.search(_LONG, text):
+        text = re.sub(_PREFIXED, _prefixed, text)
     if any(map(text.__contains__, _IN_FORMS)):
         text = re.sub(_WELL_KNOWN, _well_known, text)
     if _PEM in text:
@@ -1066,6 +1086,7 @@ def _without_forms(text: str) -> str:
         text = re.sub(_URL, _in_url, text) if "@" in text else text
         text = re.sub(_URL_SIGNATURE, rf"\g<head>{MASK}", text)
         text = re.sub(_IN_PATH, _in_path, text)
+        text = re.sub(_WEBHOOK, _in_webhook, text) if "hook" in text else text
     if "(" in text and "@" in text:
         text = re.sub(_DSN, _in_dsn, text)
     folded = text.casefold()
@@ -1097,12 +1118,21 @@ def _by_programs(text: str) -> str:
     for program, pattern in _PROGRAMS.items():
         if program in text:
             text = re.sub(rf"(?x) (?<![\w.-]) {pattern}", _of_program, text)
-    return text
+    # What was masked from within quotes, "kim:V W", may go on up to their end.
+    return re.sub(_QUOTED_REST, rf"\g<head>{MASK}\g<quote>", text) if _MORE in text else text
 
 
 def _of_program(match: re.Match[str]) -> str:
-    value = match["value"]
-    return match[0] if _says_nothing(value) else match[0][: -len(value)] + MASK
+    """Mask the value that a pattern ends with."""
+    groups = match.groupdict()
+    value = groups.get("random") or groups["value"]
+    random = not groups.get("random") or _random(value, 15)
+    return match[0][: -len(value)] + MASK if random and not _says_nothing(value) else match[0]
+
+
+def _prefixed(match: re.Match[str]) -> str:
+    mixed = re.search("[A-Z].*[A-Z]", match["value"]) and _random(match["value"], 15)
+    return MASK if mixed else match[0]
 
 
 def _well_known(match: re.Match[str]) -> str:
@@ -1118,8 +1148,17 @@ def _in_url(match: re.Match[str]) -> str:
 
 
 def _in_path(match: re.Match[str]) -> str:
-    known = re.fullmatch(r"[0-9]+:.*|..-[0-9a-f-]{20,}", match[0]) or _random(match[0])
+    known = re.search(rf"^[0-9]+:|{_UUID}", match[0]) or _random(match[0])
     return MASK if known else match[0]
+
+
+def _in_webhook(match: re.Match[str]) -> str:
+    """What posts to a chat needs its address alone."""
+    value = match["value"]
+    if not re.search(r"(?:^|[./])(?:web)?hooks?[./]", match[0]):
+        return match[0]
+    known = match["head"].startswith("hooks.") and re.search("[0-9]", value)
+    return match["head"] + MASK if known or re.search(_UUID, value) or _random(value) else match[0]
 
 
 def _in_dsn(match: re.Match[str]) -> str:

@@ -1398,6 +1398,78 @@ services:¶  db:¶    environment:¶      POSTGRES_PASSWORD: §lachmöwe77§
 # NAS 접속 암호 §eismöwe2024§
 # ssh pass: §küstenseeschwalbe1§
 # login: kim / §flussseeschwalbe2§
+conda install -c https://conda.anaconda.org/t/§lab-fea83575-a836-4965-a9a6-14c642e654bc§/lab pkg
+conda config --add channels https://repo.example.org/t/§sNLQZem3aNxiuXb23vGi§/main
+cargo login §cio8mxlaGA50ct3ijwZMiGpGsju2FQ557BF§
+wandb login --relogin --host https://wandb.lab §72b7f2662d4ded9da7b6ba4969dc14c9847c33dd§
+oc login https://api.x:6443 -u kim -p §Tulpe2024§
+server.login(user, "§abcd efgh ijkl mnop§")
+api_key <- "§9uhqmn5nz8um0msao2d1nvn0it7ljypj§"
+node -e 'require("x").init({secretKey:"§hvr7y8wse9dpjrohj7zp41ajloo7fuqqqlj6hhf8§"})'
+database:¶  user: kim¶  password: >-¶    §Specht53 ab§
+args:¶  - --token¶  - §m5lnmrm6epeu8pt596nrs5330k1j1bnw§
+# wandb key §8c9a5e7a65c2c43840b72714bf18c9c55e865bd5§
+API키: §971iolipmjat125e44ode5ilkzanrtc8§
+A=§patsZlfXQzJSWReOE.a62e31562840b45f97344257c3a061a18f5c7fd9146e4ede7653ab1854e7c87c§
+A=§rnd_vT894K01PxNEv6ws2d7CBKCDdjxs§
+A=§https://outlook.office.com/webhook/ee0b6fc4-5ce6-46b1-acb6-9b4fd219a9c0@bad52978-3b73-4c22-af20-db5a724d596e/IncomingWebhook/58e1d820615404c6de4ddd4465b97555/39b3bfe3-74aa-45b9-a7c7-edfa1714d814§
+A=§https://hooks.zapier.com/hooks/catch/5763176/rselvfe§
+romeo_api_key <- "§jDPlsqYlZ0S7Q§"
+news_api_key <- "§4e4b6cf5-0838-47a7-a42d-bf1f2b75882f§"
+conn <- redash_connect("https://redash.x.com/", "§DHVyMSD1RIGyFQW87yBie01ZCkKtg185c2f06qEM§", "_Snow")  # api key
+pw <- "§Rabe2022x§"
+conn = DriverManager.getConnection("jdbc:postgresql://db/x", "kim", "§Dachs-25§");
+mysqli_connect('localhost', 'kim', '§Dachs26!§', 'x')
+curl -H "X-Figma-Token: §figd_rmr0Xic-BiaYnlyc9E-o_AIfjajVka2Aha-SCZaM§" u
+curl -s -XPOST -d 'user=kim&pass=§Dachs27§' u
+curl -u :§7830455556b84b34e43be7f7fc8a939234f922e6§ u
+| `MYSQL_ROOT_PASSWORD` | `§fuchs-bau7§` | root |
+| password | §fuchsbau78§ |
+docker secret create pw - <<< §fuchsbau4§
+printf §fuchsbau5§ | docker secret create db_password -
+masterauth §fuchsbau12§
+client.credentials(HTTP_AUTHORIZATION='Token §e3b73cd31d1040d5265b613434c08ff7f7874b4a§')
+bot = telebot.TeleBot('§6152066839:AA0TgKCU-hS0bbB0bL_Dr0C-41uGS52_RPo§')
+client.run('§fqSuyZGFxBltWgXqkpSdt7db.7P3kp6.KxC04J3VlTnf3O7gnX_AYzPH7BCxY9z§')
+cohere.Client('§SFbdQKQMvKgEH25eBTqJJNknmHKBJtGgCKklIA0u§')  # api key
+'DRIVER={ODBC};SERVER=h;UID=kim;PWD=§iltis88§'
+Elasticsearch('h', basic_auth=('elastic', '§iltis85=§'))
+config.set('auth', 'password', '§iltis82§')
+keyring.set_password('x', 'kim', '§iltis80§')
+jwt.encode(p, '§sa6a3571lapwo4wg64w8z0udnurkkl7m§', algorithm='HS256')  # secret
+ansible_become_pass: '§marder6§'
+nmcli dev wifi connect x password §marder11§
+bind_pw §marder12§
+bindpw §marder13§
+useradd -p $(openssl passwd -1 §marder17§) kim
+openssl passwd -6 §marder18§
+ALTER USER kim WITH PASSWORD '§marder22§';
+psql -c "CREATE USER kim PASSWORD '§marder23§'"
+mysql -e "CREATE USER 'kim'@'%' IDENTIFIED BY '§marder24§'"
+GRANT ALL ON *.* TO 'kim' IDENTIFIED BY '§marder25§';
+mysqladmin -u root password '§marder27§'
+sudo wg set wg0 private-key <(echo §DhryeMPW2AphfSE2yLXiO/OfPPJ8We/6wg3VfPEUam4=§)
+gh secret set X --body '§6pgf8iy599466dvwv81jo4p9wsh0h5ov§'
+ncftpput -u kim -p §marder32§ h / x
+yt-dlp -u kim -p §marder41§ u
+let token = String::from("§vcgdkel4ufovnuw02gsccusk8qtd5zuonvs938er§");
+(setq openai-api-key "§uk06ogjp7vkumolzcpwvxnvacrsr4tp7vyfovq2w§")
+token;§r1cqeqqu29f6fz3pz8vzxbcgwee1k5mg§
+tokens:¶  - name: a¶    value: §0ylyo0l05bnghtm4eg2bnglnoj6cvl6x940n07ij§
+My API key is "§Q0pX1v2jHA1VBA6bms4xOb8q6zaURtLJjR8oB1Yv§"
+% api key §OKZyDuZ4vkmpiw8cdLMdj6qjdQiVAWZ6§
+TODO remove token §ca8308f3a2d5b79d4930e918aa18ef38§
+echo "::add-mask::" # token §VdDDqNzJCWEICXbmpq7lVGIAGEtZXTwO§
+spawn ssh h¶expect "assword:"¶send "§Lerche-3600§\r"
+mount.cifs //h/x m -o user=kim,pass=§uhu8901§
+user=kim¶pass=§kranich_3845§
+DB: {user: kim, pass: §Pirol-2316§}
+# user kim, pw §Lerche_5947§
+INSERT INTO u (name, password) VALUES ("kim", "§Pirol402§")
+SET PASSWORD FOR kim = '§stieglitz2196§';
+jdbc:oracle:thin:kim/§Milan-3349§@h:1521/x
+urllib: add_password(None, u, "kim", "§Lerche!8920§")
+vncpasswd -f <<< §Pirol-7733§ > p
 '''
 
 HARMLESS = r"""
@@ -2516,6 +2588,28 @@ scontrol create reservation ReservationName=KeyRun_B3 users=kim
 비밀번호는 kim에게 물어볼 것
 # 토큰 개수 32768
 # 키포인트 17개
+--secret id=hf,src=/home/kim/tok
+--env-secret WANDB_API_KEY=SHANEA_WANDB_API_KEY
+password: Option<String>,
+password: string;
+is_forget_password: boolean,
+{ networkPassphrase: Networks.TESTNET }
+squeue -u kim -p amd_a100nv_8
+docker run -u kim -p 8888:8888 img
+python -u train.py -p cfg2024
+echo $PASSWORD > log2024
+get_password | base64
+getent passwd user123
+cat password < file2.txt
+# 비밀번호는 login1 노드에서 변경
+az login --tenant 1f2e3d4c-5b6a-4978-8d6c-5e4f3a2b1c0d
+ssh login -p 22022
+https://raw.githubusercontent.com/pre-commit/pre-commit-hooks/0b70e285e369bcb24b57b74929490ea7be9c4b19/x
+https://api.github.com/repos/a/b/hooks
+conda install -c https://lab.kr/t/main-channel-2024/x y
+HF_TOKEN=$T git checkout 0b70e285e369bcb24b57b74929490ea7be9c4b19
+runs/token_3f9a1c7e5b2d8f4a6c0e
+model-Llama27bChatInstructHf
 """
 
 

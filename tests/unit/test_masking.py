@@ -314,7 +314,7 @@ def test_much_of_anything_takes_a_moment(piece: str) -> None:
     text = piece * (100_000 // len(piece))  # in proportion to its square, it takes half a minute
     began = time.process_time()
     Masker({"s3cr3t-value"}).text(text)
-    assert time.process_time() - began < 3
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize(

@@ -286,6 +286,14 @@ _WRITES = re.compile(
 )
 
 
+_A_DIRECTORY = re.compile(
+    r"--?(\w+[_-])?(out|output|save|results?|ckpt|checkpoint|checkpoints)[_-]?(dir|path|folder|root)"
+)
+_NAMES = re.compile(
+    r"--?(\w+[_.-])?(name|id|tag|exp|experiment|run|prefix|suffix|fold|subject)(_?\w*)"
+)
+
+
 def _same_results(facts: ScriptFacts) -> Iterator[Violation]:
     """A file that each task's program is told to write."""
     moves = _moves(facts)
@@ -294,6 +302,20 @@ def _same_results(facts: ScriptFacts) -> Iterator[Violation]:
         differs = any(_DIFFER.search(word.raw) for word in own) or any(word.names for word in own)
         for pair in launch.pairs if differs else ():
             path = pair.value.text
+            if _A_DIRECTORY.fullmatch(pair.name) and re.fullmatch(r"[\w./~-]*\w/?", path):
+                named = any(
+                    _INDEX in other.value.names and _NAMES.fullmatch(other.name)
+                    for other in launch.pairs
+                )
+                if not named and not OF_THE_NODE.match(path):
+                    yield Violation(
+                        f"every task of the array is told to write to {path}: unless the program "
+                        "makes a directory of its own there, they overwrite what others write",
+                        f"write {path.rstrip('/')}/${{{_INDEX}}}",
+                        place=pair.word.place,
+                        severity=NOTE,
+                    )
+                    return
             if _WRITES.fullmatch(pair.name) and _A_FILE.fullmatch(path):
                 yield Violation(
                     f"every task of the array is told to write {path}: unless the program adds to "

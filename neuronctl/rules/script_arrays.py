@@ -289,9 +289,11 @@ _WRITES = re.compile(
 _A_DIRECTORY = re.compile(
     r"--?(\w+[_-])?(out|output|save|results?|ckpt|checkpoint|checkpoints)[_-]?(dir|path|folder|root)"
 )
-_NAMES = re.compile(
-    r"--?(\w+[_.-])?(name|id|tag|exp|experiment|run|prefix|suffix|fold|subject)(_?\w*)"
+_PARAMETERS = re.compile(
+    r"--?(\w+[_.-])?(seed|lr|learning[_-]rate|dropout|batch[_-]?size|weight[_-]decay|alpha|beta|gamma"
+    r"|lambda|temperature)"
 )
+"""Options by which tasks do the same otherwise; shards and ranks may well share a directory."""
 
 
 def _same_results(facts: ScriptFacts) -> Iterator[Violation]:
@@ -303,11 +305,9 @@ def _same_results(facts: ScriptFacts) -> Iterator[Violation]:
         for pair in launch.pairs if differs else ():
             path = pair.value.text
             if _A_DIRECTORY.fullmatch(pair.name) and re.fullmatch(r"[\w./~-]*\w/?", path):
-                named = any(
-                    _INDEX in other.value.names and _NAMES.fullmatch(other.name)
-                    for other in launch.pairs
-                )
-                if not named and not OF_THE_NODE.match(path):
+                varied = [other.name for other in launch.pairs if _INDEX in other.value.names]
+                alike = varied and all(map(_PARAMETERS.fullmatch, varied))
+                if alike and not OF_THE_NODE.match(path):
                     yield Violation(
                         f"every task of the array is told to write to {path}: unless the program "
                         "makes a directory of its own there, they overwrite what others write",

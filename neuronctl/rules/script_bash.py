@@ -39,6 +39,28 @@ def read_otherwise(facts: ScriptFacts) -> Iterator[Violation]:
         yield from _emptied(command)
     yield from _lists(facts)
     yield from _path_alone(facts)
+    yield from _alone(facts)
+
+
+_REDIRECTS = re.compile(r"[ \t]+(&>>?|2>>?|1>>?|>>)[ \t]*[^\s&|;]+[ \t]*(2>&1)?[ \t]*(#.*)?")
+
+
+def _alone(facts: ScriptFacts) -> Iterator[Violation]:
+    """A line that only says where the output goes, behind one that does not go on."""
+    for (above, before), (number, line) in zip(facts.plain_lines, facts.plain_lines[1:]):
+        if ">" not in line or not _REDIRECTS.fullmatch(line) or number != above + 1:
+            continue
+        deeper = len(line) - len(line.lstrip()) > len(before) - len(before.lstrip())
+        ends = re.search(r"(\\|[|&;({]|\bdo|\bthen|\belse)[ \t]*$", before)
+        if before.strip() and deeper and not ends:
+            yield Violation(
+                "the program of the line above does not get this: that line does not end with a "
+                "backslash",
+                "write both in one line",
+                place=SourceSpan(number, len(line) - len(line.lstrip()) + 1, len(line) + 1),
+                severity=WARNING,
+            )
+            return
 
 
 def _in_line(line: str) -> Optional[Tuple[int, int, str, str]]:

@@ -50,6 +50,33 @@ def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
                 place=beside.place,
             )
             return
+    yield from _cut_short(facts)
+
+
+_IN_PIPES = frozenset(
+    "bcftools bowtie bowtie2 bwa bwa-mem2 hisat2 minimap2 samtools STAR vcftools".split()  # noqa: SIM905
+)
+
+
+def _cut_short(facts: ScriptFacts) -> Iterator[Violation]:
+    """A file that looks whole, where the program before a pipe has failed."""
+    commands = facts.shell.uncaptured
+    for command, beside in zip(commands, commands[1:]):
+        tools = command.name in _IN_PIPES and beside.name in (
+            "samtools",
+            "bcftools",
+            "gzip",
+            "bgzip",
+        )
+        if beside.piped and tools and not command.background:
+            yield Violation(
+                f"where {command.name} fails, {beside.name} writes what has come so far, and "
+                "nothing says so",
+                "write set -o pipefail above",
+                place=beside.place,
+                severity=NOTE,
+            )
+            return
 
 
 def _thrown_away(facts: ScriptFacts) -> Iterator[Violation]:
@@ -116,7 +143,7 @@ def _only_says(facts: ScriptFacts) -> Iterator[Violation]:
     command, rest = commands[at] if at >= 0 else None, commands[at + 1 :]
     if rest and rest[-1].name == "exit" and not rest[-1].arguments:
         rest = rest[:-1]  # with the code of the one before
-    if command is None or not rest or rest[0].piped or rest[-1].name == "kill":
+    if command is None or not rest or rest[0].piped:
         return
     if not facts.header.given:
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Iterator, List, Mapping, Tuple
+from typing import Iterator, List, Mapping, Optional, Tuple
 
 from neuronctl.batchscript.launches import PYTHON, Launch
 from neuronctl.batchscript.model import GivenOption
@@ -293,12 +293,30 @@ _BY_OPTION = {
 """Programs that use more only with such a word."""
 
 
-def _on_one_core(launch: Launch) -> bool:
-    several = _BY_OPTION.get(launch.name)
-    words = launch.texts[1:]
-    return launch.name in _ON_ONE_CORE or (
-        several is not None and not any(re.fullmatch(several, word) for word in words)
-    )
+_JARS = re.compile(r"(?i).*(picard|GenomeAnalysisTK|trimmomatic|snpEff)[^/]*\.jar")
+"""Programs in Java that use a single core, unless a word of theirs says more."""
+
+
+def _cores_used(launch: Launch) -> Optional[int]:
+    """How many cores a program uses; None where that is not known."""
+    several, words = _BY_OPTION.get(launch.name), launch.texts[1:]
+    if launch.name in _ON_ONE_CORE:
+        return 1
+    if launch.name == "java":
+        more = any(re.fullmatch("-nt|-nct|-threads|.*Spark", word) for word in words)
+        return 1 if any(map(_JARS.fullmatch, words)) and not more else None
+    if several is None:
+        return None
+    named = [word for word in words if re.fullmatch(several, word)]
+    if not named:
+        return 1
+    for pair in launch.pairs:
+        text = (pair.value.value or "") if re.fullmatch(several, pair.name) else ""
+        joined = re.fullmatch(r"-[A-Za-z@](\d{1,3})", pair.word.value or "")
+        if pair.name in named and re.fullmatch(r"[1-9]\d{0,2}", text) and not joined:
+            # samtools and bgzip count those beside the first.
+            return int(text) + (launch.name in ("samtools", "bcftools"))
+    return None
 
 
 def _less_for_steps(facts: ScriptFacts, plan: JobPlan, given: GivenOption) -> Iterator[Violation]:
@@ -326,17 +344,27 @@ def _less_for_steps(facts: ScriptFacts, plan: JobPlan, given: GivenOption) -> It
 
 @script_rule(NOTE, "NC669", "cores without a use", "by_absence")
 def idle_cores(facts: ScriptFacts) -> Iterator[Violation]:
-    given, plan = facts.given("cpus-per-task"), facts.plan
-    if given is None or plan is None or plan.cpus_per_task < 4:
+    plan = facts.plan
+    given = facts.given("cpus-per-task")
+    if plan is None:
         return
-    yield from _less_for_steps(facts, plan, given)
+    if given is not None and plan.cpus_per_task > 3:
+        yield from _less_for_steps(facts, plan, given)
+    given = given or facts.given("ntasks", "ntasks-per-node")
+    has = plan.cores_per_node
+    if facts.uses_launcher or plan.nodes > 1 or not facts.has("ntasks-per-node", "ntasks"):
+        has = plan.cpus_per_task
+    if given is None or has < 4:
+        return
     programs = [start.launch for start in _programs(facts)]
     beside = any(launch.command.background for launch in programs)
-    if programs and not beside and all(map(_on_one_core, programs)):
+    used = [_cores_used(launch) for launch in programs]
+    most = max((cores for cores in used if cores is not None), default=0)
+    if programs and not beside and None not in used and 2 * most <= has:
         names = ", ".join(dict.fromkeys(launch.name for launch in programs))
         yield Violation(
-            f"no program of this script uses more than 1 core ({names}), and the job has "
-            f"{counted(plan.cpus_per_task, 'core')}",
-            "request #SBATCH --cpus-per-task=1, or tell the program how many it has",
+            f"no program of this script uses more than {counted(most, 'core')} ({names}), and the "
+            f"job has {counted(has, 'core')}",
+            f"request #SBATCH --cpus-per-task={most}, or tell the program how many it has",
             place=given.place,
         )

@@ -618,6 +618,14 @@ def no_program(facts: ScriptFacts) -> Iterator[Violation]:
                 severity=WARNING,
             )
             continue
+        if words and re.match(r"//+ ?\w*$", words[0]):
+            yield Violation(
+                f"{words[0]} begins no remark in bash, which looks for a program of this name",
+                "write #",
+                place=command.place,
+                severity=WARNING,
+            )
+            continue
         if words and re.match(r"[!%][a-z]", words[0]):
             yield Violation(
                 f"there is no command {words[0]}: this is a notebook's",

@@ -84,6 +84,7 @@ def left_on_the_node(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _left_out(facts)
     yield from _on_the_first_node(facts)
     yield from _nowhere_filled(facts)
+    yield from _still_empty(facts)
     yield from _redirected(facts)
     yield from _written_here(facts)
     yield from _removed(facts)
@@ -235,6 +236,31 @@ def _nowhere_filled(facts: ScriptFacts) -> Iterator[Violation]:
                     f"{fills[-1].place.line} puts there is on the first of {start.nodes}",
                     f"{_ON_EACH} {fills[-1].word.raw} …",
                     place=pair.word.place,
+                )
+                return
+
+
+_OF_THE_JOB = re.compile(r"\$\{?(SLURM_TMPDIR)\b\}?/")
+
+
+def _still_empty(facts: ScriptFacts) -> Iterator[Violation]:
+    """Data of the job's own directory on the node, into which nothing puts any."""
+    for start in facts.starts:
+        launch = start.launch
+        for pair in launch.pairs if launch.kind == PYTHON else ():
+            path = pair.value.raw.strip("\"'")
+            own = _OF_THE_JOB.match(path)
+            if own is None or not _DATA.fullmatch(pair.name) or facts.shell.assigned(own[1]):
+                continue
+            above = facts.lines[
+                : start.outer[0].place.line - 1 if start.outer else launch.place.line - 1
+            ]
+            if not any(own[1] in line and not line.lstrip().startswith("#") for line in above):
+                yield Violation(
+                    f"nothing has put data into {path}: ${own[1]} is empty when a job begins",
+                    f"copy it there first: cp -r data ${own[1]}/, unless the program fetches it",
+                    place=pair.word.place,
+                    severity=NOTE,
                 )
                 return
 

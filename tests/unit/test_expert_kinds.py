@@ -219,6 +219,33 @@ KINDS: List[Tuple[str, str, str]] = [
         " ## torchrun --nproc_per_node=4 t.py --num_workers 4",
     ),
     ("NC669", f"{CPU} -c 12@@", "bwa mem x y > z ## bwa mem -t 12 x y > z"),
+    (
+        "NC669",
+        "-p cpu -N 1 --ntasks-per-node=8@@",
+        "java -jar $X/picard.jar SortSam -I a -O b ## java -jar $X/own.jar a",
+    ),
+    ("NC669", f"{CPU} -c 16@@", "N=4\nbwa mem -t $N x y > z ## N=12\nbwa mem -t $N x y > z"),
+    # What only seems to be said.
+    ("NC649", CPU, "samtools index x\n    &> log@@ ## samtools index x \\\n    &> log\n> new"),
+    ("NC665", CPU, "//export A=1@@\n./a ## /opt/a/b --c=//d"),
+    (
+        "NC646",
+        CPU,
+        "bwa mem x y | samtools sort -o z@@ ## set -o pipefail\nbwa mem x y | samtools sort -o z",
+    ),
+    (
+        "NC653",
+        ARRAY,
+        "python t.py --seed $SLURM_ARRAY_TASK_ID --output_dir out@@"
+        " ## python t.py --shard $SLURM_ARRAY_TASK_ID --output_dir out",
+    ),
+    (
+        "NC652",
+        CPU,
+        "python t.py --data_dir $SLURM_TMPDIR/x@@"
+        " ## cp x $SLURM_TMPDIR/\npython t.py --data_dir $SLURM_TMPDIR/x",
+    ),
+    ("NC646", CPU, "./b &\npython t.py\nkill %1@@ ## ./b &\npython t.py && kill %1"),
     # What nobody has filled in.
     ("NC643", CPU, "cd /home/your_username/x@@\n./a ## cd /home/yourba/x\n./a"),
     ("NC643", CPU, "cd /scratch/USERNAME/x@@\n./a ## cd /scratch/$USERNAME/x\n./a"),

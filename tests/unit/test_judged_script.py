@@ -391,7 +391,7 @@ def test_the_cluster_that_has_a_scripts_partition_is_named() -> None:
     [
         ("python train.py", {"NC625"}),
         ("nvidia-smi -l 60 > use.log &\npython train.py", {"NC625"}),
-        ("vllm serve m --tensor-parallel-size 4 &\npython ask.py\nkill %1", set()),
+        ("vllm serve m --tensor-parallel-size 4 &\npython ask.py\nkill %1", {"NC646"}),
         ("singularity exec --nv a.sif serve &\npython ask.py", set()),
         ("python train.py --trainer.devices=4", set()),
         ("python train.py --num-gpus 4", set()),

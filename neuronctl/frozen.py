@@ -23,6 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Dict, Set, Tuple
 
 _NONE: Any = object()
+_set = object.__setattr__
 
 
 class _Field:
@@ -109,7 +110,7 @@ def _initialiser(
 
     def __init__(self: object, *given: Any, **named: Any) -> None:
         if len(given) == count and not named:  # as almost everywhere
-            object.__setattr__(self, "__dict__", dict(zip(names, given)))
+            _set(self, "__dict__", dict(zip(names, given)))
             return
         values = named
         if given:
@@ -130,7 +131,7 @@ def _initialiser(
             if unknown:
                 raise TypeError(f"{title} has no field {', '.join(unknown)}")
             raise TypeError(f"{title} got no value for {', '.join(missing)}")
-        object.__setattr__(self, "__dict__", values)  # its own __setattr__ refuses
+        _set(self, "__dict__", values)  # its own __setattr__ refuses
 
     return __init__
 

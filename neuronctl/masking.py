@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import itertools
 import re
-from typing import Any, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
+from typing import Any, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 MASK = "***"
 
@@ -873,6 +873,23 @@ _SHORTEST = 6
 _SHORT = r"[\w./,+-]{0,14}"
 
 _BETWEEN = "\x1f"  # a blank to patterns, and in no word
+
+
+def signs(text: str) -> Tuple[str, ...]:
+    """Which signs of secrets a text has. No part of it has one that Masker() masks without any."""
+    folded = text.casefold()
+    return tuple(sign for sign in _SIGNS if sign in folded)
+
+
+def has_sign(text: str, known: Sequence[str]) -> bool:
+    """Whether a part of a text has one of its signs()."""
+    return any(map(text.casefold().__contains__, known))
+
+
+_SIGNS = tuple(
+    sign.casefold()
+    for sign in (*_HINTS, *_IN_FORMS, *_IN_HEADERS, *_PROGRAMS, _PEM, "://", "@", "',", '",')
+)
 
 
 def is_secret_value(value: str) -> bool:

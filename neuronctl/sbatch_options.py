@@ -137,7 +137,7 @@ def getopt(words: List[str], table: Tuple[OptionSpec, ...]) -> Tuple[Tuple[Parse
     Raises GetoptError.
     """
     shorts: Dict[str, OptionSpec] = {option.short: option for option in table if option.short}
-    longs: Dict[str, OptionSpec] = {}
+    longs: Dict[str, OptionSpec] = {option.long: option for option in table}
     found: List[Parsed] = []
     index = 0
     while index < len(words):
@@ -238,11 +238,8 @@ def _of_a_plugin(
 
 
 def _whole(name: str, table: Tuple[OptionSpec, ...], index: int) -> OptionSpec:
-    """The option that a long name, which may be abbreviated, stands for."""
+    """The option that an abbreviated long name stands for."""
     longer = [option for option in table if option.long.startswith(name)]
-    exact = [option for option in longer if option.long == name]
-    if exact:
-        return exact[0]
     if not longer:
         raise GetoptError(f"there is no option '--{name}'", index, True)
     if len({option.name for option in longer}) > 1:

@@ -159,6 +159,10 @@ def from_command_line(words: Sequence[str], refusals: List[Refusal]) -> List[Giv
     return given
 
 
+_KNOWN = {option.name: option for option in SBATCH}
+_VARIABLES = variables()
+
+
 def from_environment(
     environment: Mapping[str, str], refusals: List[Refusal]
 ) -> Tuple[List[GivenOption], Set[str]]:
@@ -166,20 +170,19 @@ def from_environment(
 
     Appends what sbatch refuses to ``refusals``.
     """
-    known: Dict[str, OptionSpec] = {option.name: option for option in SBATCH}
     given = []
     unset: Set[str] = set()
-    for variable, name in variables().items():
+    for variable, name in _VARIABLES.items():
         value: Optional[str] = environment.get(variable)
         if value is None:
             continue
-        if known[name].takes == NO_VALUE:
+        if _KNOWN[name].takes == NO_VALUE:
             number = re.fullmatch(r"[ \t]*[+-]?[0-9]+", value)
             if value and value.lower() != "yes" and not (number and int(value)):
                 unset |= {name, *excluding(name)}
                 continue
             value = None
-        elif known[name].takes == OPTIONAL_VALUE:
+        elif _KNOWN[name].takes == OPTIONAL_VALUE:
             value = value or None
         try:
             check_value(name, value)

@@ -245,7 +245,9 @@ class _Where:
     in_loop: bool = False
 
 
+_SUBSTITUTES = re.compile(rb"[`(]")
 _DECLARED = re.compile(r"\$\(declare -f (\w+(?: \w+)*) ?\)")
+_SETTERS = ("read", "mapfile", "readarray", "getopts", "printf")
 _COUNTING = ("variable_assignment", "test_command", "binary_expression", "postfix_expression")
 _ENDS_A_LOOP = frozenset(("break", "exit", "return", "exec", "kill"))
 _LOOPS = ("while_statement", "for_statement", "c_style_for_statement", "function_definition")
@@ -565,20 +567,26 @@ class _Reader:
             sure, looped = False, True
         if kind in _CHOICES or captured:
             sure = False
+        within = _Where(
+            sure=sure,
+            looped=looped,
+            captured=captured,
+            background=where.background and kind != "program",
+            depth=where.depth + 1,
+            piped=where.piped and kind != "pipeline",
+            in_loop=(where.in_loop or kind in _LOOPS) and kind != "function_definition",
+        )
         for number, child in enumerate(children):
             if not child.is_named:
                 continue
-            after = children[number + 1].type if number + 1 < len(children) else ""
-            below = _Where(
+            below = within
+            if number == 0 and kind == "list" and where.sure:
                 # `a && b`, `a | b`: the first one surely runs, but for a subshell's variables.
-                sure=sure or (where.sure and kind == "list" and number == 0),
-                looped=looped,
-                captured=captured,
-                background=after == "&" or (where.background and kind != "program"),
-                depth=where.depth + 1,
-                piped=where.piped if kind != "pipeline" else number > 0,
-                in_loop=(where.in_loop or kind in _LOOPS) and kind != "function_definition",
-            )
+                below = replace(below, sure=True)
+            if number > 0 and kind == "pipeline":
+                below = replace(below, piped=True)
+            if number + 1 < len(children) and children[number + 1].type == "&":
+                below = replace(below, background=True)
             self.visit(child, below)
 
     def command(self, node: Node, where: _Where) -> None:
@@ -629,18 +637,22 @@ class _Reader:
     def forget(self, words: Sequence[ShellWord]) -> None:
         """What a sourced file sets cannot be known; Slurm's variables are no such file's."""
         name = words[0].value if words else None
+        if name not in ("eval", "source", "."):
+            return
         file = words[1].text.rpartition("/")[2].lstrip(".") if len(words) > 1 else ""
-        if name == "eval" or (name in ("source", ".") and not INITIALIZES.fullmatch(file)):
+        if name == "eval" or not INITIALIZES.fullmatch(file):
             self.values = {k: v for k, v in self.values.items() if k.startswith("SLURM_")}
             self.arrays, self.origins = {}, {}
 
     def substitutions(self, node: Node, where: _Where) -> None:
         """The commands within ``$(…)`` of a command's words."""
+        if _SUBSTITUTES.search(self.data, node.start_byte, node.end_byte) is None:
+            return
         for child in node.children:
             if child.type in ("command_substitution", "process_substitution"):
                 below = _Where(False, where.looped, True, False, where.depth + 1)
                 self.visit(child, below)
-            elif child.children and where.depth < _DEEPEST:
+            elif where.depth < _DEEPEST:
                 deeper = _Where(where.sure, where.looped, where.captured, False, where.depth + 1)
                 self.substitutions(child, deeper)
 
@@ -853,21 +865,20 @@ def _set_often(root: Node) -> Tuple[Set[str], Set[str]]:
     often: Set[str] = set()
     within: Set[str] = set()
     for node in below(root):
+        kind = node.type
         names: List[str] = []
-        if node.type == "variable_assignment":
+        if kind == "variable_assignment":
             name = node.child_by_field_name("name")
             in_front = node.parent is not None and node.parent.type == "command"
             if name is not None and not in_front:  # `A=x command` leaves A as it is
                 names = [text_of(name)]
                 within.update(() if _at_top(node) else names)
-        elif node.type in ("for_statement", "c_style_for_statement"):
+        elif kind in ("for_statement", "c_style_for_statement", "unset_command"):
             often.update(text_of(child) for child in node.children if child.type == "variable_name")
-        elif node.type == "command":
-            words = [text_of(child) for child in node.children if child.is_named]
-            if words and words[0] in ("read", "mapfile", "readarray", "getopts", "printf"):
-                often.update(word for word in words[1:] if word.isidentifier())
-        elif node.type == "unset_command":
-            often.update(text_of(child) for child in node.children if child.type == "variable_name")
+        elif kind == "command":
+            words = [child for child in node.children if child.is_named]
+            if words and text_of(words[0]) in _SETTERS:
+                often.update(word for word in map(text_of, words[1:]) if word.isidentifier())
         for name_text in names:
             (several if name_text in once else once).add(name_text)
     return often | (several & within), several

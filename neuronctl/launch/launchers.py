@@ -177,13 +177,18 @@ def load(name: str) -> Launcher:
     """The launcher ``name``.
 
     Raises UsageError if there is none, and TemplateError with file and line if its file is wrong
-    or may be changed by other users.
+    or may be changed by other users. As it was when first asked for, as of every().
     """
-    file, text = _read(name, directories())
+    return _loaded(name, directories())
+
+
+@functools.cache
+def _loaded(name: str, places: Sequence[str]) -> Launcher:
+    file, text = _read(name, places)
     traits = _traits(file, text)
     like = traits.pop("like", "")
     if like:
-        above = directories()
+        above = places
         if like == name:  # the one that it comes before
             above = above[above.index(os.path.dirname(file)) + 1 :]
         try:
@@ -211,13 +216,19 @@ def every() -> Tuple[Launcher, ...]:
 
 
 @functools.lru_cache(maxsize=1)
-def every_in(_: Sequence[str]) -> Tuple[Launcher, ...]:
-    """As every(), for these directories(); cache_clear() if a file of theirs changes."""
+def every_in(places: Sequence[str]) -> Tuple[Launcher, ...]:
+    """As every(), for these directories()."""
     found = []
     for name in names():
         with contextlib.suppress(TemplateError):
-            found.append(load(name))
+            found.append(_loaded(name, places))
     return tuple(found)
+
+
+def forget() -> None:
+    """Read them anew: a file of theirs has changed."""
+    every_in.cache_clear()
+    _loaded.cache_clear()
 
 
 def _read(name: str, places: Sequence[str]) -> Tuple[str, str]:

@@ -186,6 +186,7 @@ class RuleContext:
     sources: Mapping[Path, Citation] = field(default_factory=dict)
     of_script: bool = False
     comment_parts: Mapping[str, str] = field(default_factory=dict)
+    of_text = False
 
     @property
     def rules_off(self) -> Tuple[str, ...]:
@@ -194,7 +195,7 @@ class RuleContext:
 
     def parts(self, rule: Rule) -> Iterator[Tuple[str, Any]]:
         """What a rule judges, the job or each of its steps, and what its messages begin with."""
-        if rule.of_text or rule.waits or (self.of_script and rule.about is None):
+        if rule.waits or (self.of_script and rule.about is None):
             return
         if rule.of_cluster:
             if self.on_cluster is not None:
@@ -368,8 +369,10 @@ def rule(
 
 def findings(subject: Any) -> Iterator[Tuple[Finding, Violation]]:
     """What the rules find in a RuleContext, or in ScriptFacts."""
-    for each in tuple(RULES.values()):
-        for step, part in () if each.code in subject.rules_off else subject.parts(each):
+    off = subject.rules_off
+    of_it = [each for each in RULES.values() if each.of_text is subject.of_text]
+    for each in of_it:
+        for step, part in () if each.code in off else subject.parts(each):
             for number, violation in enumerate(islice(each.judge(part), MOST_OF_ONE), 1):
                 if number == MOST_OF_ONE:
                     last = f"{violation.message}; more of these are not listed"

@@ -76,6 +76,7 @@ class ScriptFacts:
     files: Beside = field(default_factory=Beside)
     name: str = ""
     reviewed = False
+    of_text = True
 
     @property
     def rules_off(self) -> Tuple[str, ...]:
@@ -83,9 +84,8 @@ class ScriptFacts:
         return () if self.plan is None else self.plan.cluster.policy.rules_off
 
     def parts(self, rule: Rule) -> Iterator[Tuple[str, ScriptFacts]]:
-        """What a rule judges: all of it, if the rule is one on scripts."""
-        if rule.of_text:
-            yield "", self
+        """What a rule on scripts judges: all of it."""
+        yield "", self
 
     @cached_property
     def lines(self) -> Tuple[str, ...]:

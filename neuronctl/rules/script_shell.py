@@ -11,7 +11,15 @@ from neuronctl.batchscript.launches import PYTHON, SHELL, Launch
 from neuronctl.batchscript.model import SCRIPT, SourceSpan
 from neuronctl.batchscript.shell_text import Assignment, Command
 from neuronctl.batchscript.values import digits
-from neuronctl.masking import MASK, Masker, is_secret, is_secret_value, listed_variables
+from neuronctl.masking import (
+    MASK,
+    Masker,
+    has_sign,
+    is_secret,
+    is_secret_value,
+    listed_variables,
+    signs,
+)
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_arrays import tasks_of
@@ -799,16 +807,21 @@ def secrets(facts: ScriptFacts) -> Iterator[Violation]:
             yield Violation(f"{name} looks like a secret: {told}", hint, place=place)
     masker = Masker()
     places = []
-    for command in facts.shell.commands:
-        words = [word.value or "$x" for word in command.words]
-        shown = zip(command.words, words, masker.words(words))
+    values = [[word.value or "$x" for word in each.words] for each in facts.shell.commands]
+    joined = [" ".join(words) for words in values]
+    known = signs("\n".join([facts.text, *joined]))
+    for command, words, text in zip(facts.shell.commands, values, joined):
+        masked_words = masker.words(words) if has_sign(text, known) else words
+        shown = zip(command.words, words, masked_words)
         places += [
             word.place
             for word, value, masked in shown
             if word.value and value != masked and not _PLACEHOLDER.fullmatch(value)
         ]
     for number, line in enumerate(facts.lines, 1):  # here-documents
-        masked = "" if line.lstrip().startswith("#") else masker.text(line)
+        if line.lstrip().startswith("#") or not has_sign(line, known):
+            continue
+        masked = masker.text(line)
         if MASK in masked and MASK not in line:
             head, _, tail = masked.partition(MASK)
             value = line[len(head) : len(line) - len(tail)].strip("'\"")

@@ -47,7 +47,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def write(directory: Path, text: str, name: str = "mine") -> Path:
     file = directory / f"{name}.j2"
     file.write_text(text)
-    launchers.every_in.cache_clear()
+    launchers.forget()
     return file
 
 

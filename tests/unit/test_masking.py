@@ -15,9 +15,11 @@ from neuronctl import masking
 from neuronctl.masking import (
     MASK,
     Masker,
+    has_sign,
     is_secret,
     is_secret_value,
     secret_values,
+    signs,
 )
 
 
@@ -226,6 +228,11 @@ def test_a_pattern_that_is_not_tried_would_not_have_matched(text: str) -> None:
         assert Masker().text(text) == quick
 
 
+@given(st.lists(PIECES, max_size=12).map("".join))
+def test_what_is_masked_has_a_sign(text: str) -> None:
+    assert has_sign(text, signs(f"{text}\n")) or Masker().text(text) == text
+
+
 S = "Zq7" * 12  # a secret that only its place gives away
 
 
@@ -359,6 +366,7 @@ def test_what_names_a_secret_stays_as_it_is(text: str) -> None:
 def test_the_table_of_secrets() -> None:
     left = [text for text, values in secrets() if _leaks(Masker().text(text), values)]
     assert left == []
+    assert [text for text, _ in secrets() if not has_sign(text, signs(text))] == []
 
 
 def test_the_table_of_what_is_none() -> None:

@@ -40,6 +40,49 @@ def only_says(command: Command) -> bool:
     return command.name in (*SAYS, *_TELLS) or "stats" in command.name  # a site's own
 
 
+_OF_FILES = frozenset(
+    [
+        "basename",
+        "cd",
+        "chmod",
+        "cp",
+        "cut",
+        "du",
+        "find",
+        "gunzip",
+        "gzip",
+        "head",
+        "ln",
+        "mkdir",
+        "mv",
+        "rm",
+        "rmdir",
+        "rsync",
+        "sed",
+        "sort",
+        "tail",
+        "tar",
+        "touch",
+        "unset",
+        "wc",
+        "zip",
+    ]
+)
+_OF_A_JOB = {"SLURM_JOB_ID", "SLURM_JOBID"}
+
+
+def tells_of_the_job(command: Command) -> bool:
+    """Whether it is a site's own command that gets nothing but the job's number."""
+    words = [word for word in command.words[1:] if not word.raw.startswith("-")]
+    return bool(words) and all(word.names and {*word.names} <= _OF_A_JOB for word in words)
+
+
+def wraps_up(command: Command) -> bool:
+    """Whether a command behind the work only tells something, or moves files."""
+    sends = command.name == "wandb" and command.arguments[:1] == ("sync",)
+    return only_says(command) or command.name in _OF_FILES or sends or tells_of_the_job(command)
+
+
 _SETS_UP = frozenset(
     """
     : [ [[ alias cd date deactivate declare echo exit export mkdir ml module printf set shopt test

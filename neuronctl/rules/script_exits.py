@@ -5,16 +5,26 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from itertools import accumulate
-from typing import Iterator, Sequence
+from typing import Iterator, Sequence, Tuple
 
-from neuronctl.batchscript.launches import PROGRAM, SHELL
+from neuronctl.batchscript.launches import PROGRAM, SHELL, Launch, launches
 from neuronctl.batchscript.model import SourceSpan
+from neuronctl.batchscript.shell_text import read_shell
 from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules import script_bash
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
-from neuronctl.rules.script_commands import ONLY_PREPARES, SAYS, SHORT, only_says
+from neuronctl.rules.script_commands import (
+    ONLY_PREPARES,
+    SAYS,
+    SHORT,
+    only_says,
+    tells_of_the_job,
+    wraps_up,
+)
 
+_SUCCEEDS = ("cd", "du", "mkdir", "rm", "sed", "touch")
+"""Commands on files that hardly fail without the results."""
 _FILTERS = frozenset("tee ts grep sed awk cat gzip pigz xz zstd sort tail".split())  # noqa: SIM905
 
 
@@ -22,6 +32,8 @@ _FILTERS = frozenset("tee ts grep sed awk cat gzip pigz xz zstd sort tail".split
 def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _thrown_away(facts)
     yield from _only_says(facts)
+    yield from _of_the_last_alone(facts)
+    yield from _within_the_text(facts)
     yield from _forgiven(facts)
     yield from _cancels_itself(facts)
     yield from _ends_well(facts)
@@ -29,7 +41,7 @@ def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _code_of_echo(facts)
     if re.search(r"pipefail|PIPESTATUS", facts.text):
         return
-    strict = facts.shell.errexit or re.search(r"\s-[a-z]*e[a-z]*$", facts.header.shebang)
+    strict = _strict(facts)
     works = {id(run.command): run.word.raw for run in reversed(facts.launches) if run.works}
     commands = facts.shell.uncaptured
     last_step = max(
@@ -139,8 +151,15 @@ def _without_what_is_said(lines: Sequence[str]) -> str:
 def _only_says(facts: ScriptFacts) -> Iterator[Violation]:
     """A failure behind which the script only says something, or waits for all at once."""
     commands = [each for each in facts.shell.commands if not each.captured and each.words]
-    at = max((at for at, each in enumerate(commands) if not only_says(each)), default=-1)
+    at = max((at for at, each in enumerate(commands) if not wraps_up(each)), default=-1)
     command, rest = commands[at] if at >= 0 else None, commands[at + 1 :]
+    moves = [each for each in rest if not (only_says(each) or tells_of_the_job(each))]
+    if (
+        moves
+        and moves[-1] is rest[-1]
+        and rest[-1].name not in ("cd", "du", "mkdir", "rm", "touch")
+    ):
+        return  # without the results, it may fail, too
     if rest and rest[-1].name == "exit" and not rest[-1].arguments:
         rest = rest[:-1]  # with the code of the one before
     if command is None or not rest or rest[0].piped:
@@ -168,7 +187,7 @@ def _only_says(facts: ScriptFacts) -> Iterator[Violation]:
                 severity=NOTE,
             )
         return
-    strict = facts.shell.errexit or re.search(r"\s-[a-z]*e[a-z]*$", facts.header.shebang)
+    strict = _strict(facts)
     if (command.sure or command.in_loop) and not strict:
         yield Violation(
             f"the job ends as COMPLETED, even if {name} has failed: the exit code is that of the "
@@ -177,6 +196,81 @@ def _only_says(facts: ScriptFacts) -> Iterator[Violation]:
             place=rest[-1].place,
             severity=NOTE,
         )
+
+
+def _strict(facts: ScriptFacts) -> bool:
+    """Whether the shell ends where a command fails."""
+    ends = re.search(r"\s-[a-z]*e[a-z]*$", facts.header.shebang)
+    return bool(facts.shell.errexit or ends)
+
+
+def _what(run: Launch) -> Tuple[str, ...]:
+    """What a launch runs in the end: the launcher, and the program."""
+    last = [run, *run.below()][-1]
+    named = last.options.get("script") or last.options.get("m") or last.word.raw
+    return run.name, named
+
+
+def _of_the_last_alone(facts: ScriptFacts) -> Iterator[Violation]:
+    """Runs of a program, of which the last one alone says how the job ends."""
+    commands = [each for each in facts.shell.commands if not each.captured and each.words]
+    runs = [run for run in facts.launches if run.works and not run.command.background]
+    if not runs or not facts.header.given or _strict(facts) or facts.shell.traps(""):
+        return
+    last = runs[-1]
+    if commands[-1] is not last.command or not (last.command.sure or last.command.in_loop):
+        return
+    line = last.command.place.line
+    loop = facts.innermost_loop.get(line)
+    if loop is not None and last.command.in_loop:
+        if _LOOKS_BACK.search("\n".join(facts.lines[loop[0] : loop[1]])):
+            return
+        behind = [each for each in facts.shell.assignments if line < each.place.line <= loop[1]]
+        how = "the exit code is that of the last turn"
+        if behind and "$(" not in behind[-1].word.raw:
+            how = f"the exit code is that of {behind[-1].name}=…, which never fails"
+        yield Violation(
+            f"the job may end as COMPLETED, even if {last.name or last.word.raw} has failed: {how}",
+            "write || code=1 behind it, and exit $code at the end",
+            place=last.place,
+            severity=NOTE,
+        )
+        return
+    same = [run for run in runs if run.command.sure and _what(run) == _what(last)]
+    text = "\n".join(facts.lines[same[0].command.place.line - 1 : line]) if same else ""
+    if len(same) > 1 and not _LOOKS_BACK.search(text):
+        yield Violation(
+            f"the job ends as COMPLETED, even if this {same[0].name or same[0].word.raw} has "
+            f"failed: the exit code is that of line {line}",
+            "write set -e above; or || code=1 behind each, and exit $code at the end",
+            place=same[0].place,
+            severity=NOTE,
+        )
+
+
+def _within_the_text(facts: ScriptFacts) -> Iterator[Violation]:
+    """``bash -c "a; b"``: the failure of a, of which b makes a success."""
+    for run in facts.every_launch:
+        if run.kind != SHELL or not run.works or not run.has("c") or run.place.within:
+            continue
+        flag = next((at for at, text in enumerate(run.texts) if re.fullmatch("-[a-z]*c", text)), 0)
+        text = "".join(run.texts[flag + 1 : flag + 2])
+        shell = read_shell(text) if flag else None
+        if shell is None or _LOOKS_BACK.search(text) or shell.errexit or "-e" in run.texts[:flag]:
+            continue
+        commands = [each for each in shell.uncaptured if each.words]
+        works = {id(inner.command) for inner in launches(commands) if inner.works}
+        at = max((at for at, each in enumerate(commands) if id(each) in works), default=-1)
+        rest = commands[at + 1 :]
+        if at >= 0 and rest and all(map(wraps_up, rest)) and not rest[0].piped:
+            yield Violation(
+                f"the exit code of this text is that of its last command, {rest[-1].name}, even if "
+                f"{commands[at].name} has failed",
+                "write && between them, or set -e at its beginning",
+                place=run.place,
+                severity=NOTE,
+            )
+            return
 
 
 def _forgiven(facts: ScriptFacts) -> Iterator[Violation]:

@@ -47,6 +47,37 @@ KINDS: List[Tuple[str, str, str]] = [
         "trap 'x' USR1@@\nbash -c 'python t.py'\n ## trap 'x' USR1\nbash -c 'python t.py' &\nwait",
     ),
     ("NC646", CPU, "bash -c 'python t.py'\necho done@@ ## bash -c 'python t.py'"),
+    # Exit codes of the work that something behind it replaces.
+    ("NC646", CPU, "srun ./a > o\nmv o /r\ncd\necho done@@ ## srun ./a > o\nmv o /r"),
+    ("NC646", CPU, "srun ./a\njobinfo $SLURM_JOB_ID@@ ## srun ./a\n./b $SLURM_JOB_ID x"),
+    (
+        "NC646",
+        CPU,
+        "f() {\nsrun ./a $1\nsed -i s/r/y/ p@@\n}\nfor i in 1 2; do\nf $i\ndone"
+        " ## f() {\nsrun ./a $1 || exit 1\nsed -i s/r/y/ p\n}\nfor i in 1 2; do\nf $i\ndone",
+    ),
+    (
+        "NC646",
+        CPU,
+        "for i in 1 2; do\npython t.py $i@@\ndone"
+        " ## for i in 1 2; do\npython t.py $i || code=1\ndone\nexit $code",
+    ),
+    (
+        "NC646",
+        CPU,
+        "for i in 1 2; do\npython t.py $i@@\nlast=$i\ndone"
+        " ## set -e\nfor i in 1 2; do\npython t.py $i\nlast=$i\ndone",
+    ),
+    (
+        "NC646",
+        CPU,
+        "srun python t.py 1@@\nsrun python t.py 2 ## srun python prepare.py\nsrun python t.py 2",
+    ),
+    (
+        "NC646",
+        CPU,
+        "srun bash -c 'python t.py; echo done'@@ ## srun bash -c 'python t.py && echo done'",
+    ),
     # Ranks and ports that a launcher gives its processes itself.
     (
         "NC631",

@@ -878,7 +878,7 @@ _BETWEEN = "\x1f"  # a blank to patterns, and in no word
 def signs(text: str) -> Tuple[str, ...]:
     """Which signs of secrets a text has. No part of it has one that Masker() masks without any."""
     folded = text.casefold()
-    return tuple(sign for sign in _SIGNS if sign in folded)
+    return tuple(sign for sign in _FOLDED_SIGNS if sign in folded)
 
 
 def has_sign(text: str, known: Sequence[str]) -> bool:
@@ -886,7 +886,7 @@ def has_sign(text: str, known: Sequence[str]) -> bool:
     return any(map(text.casefold().__contains__, known))
 
 
-_SIGNS = tuple(
+_FOLDED_SIGNS = tuple(
     sign.casefold()
     for sign in (*_HINTS, *_IN_FORMS, *_IN_HEADERS, *_PROGRAMS, _PEM, "://", "@", "',", '",')
 )

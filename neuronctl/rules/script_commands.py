@@ -41,32 +41,10 @@ def only_says(command: Command) -> bool:
 
 
 _OF_FILES = frozenset(
-    [
-        "basename",
-        "cd",
-        "chmod",
-        "cp",
-        "cut",
-        "du",
-        "find",
-        "gunzip",
-        "gzip",
-        "head",
-        "ln",
-        "mkdir",
-        "mv",
-        "rm",
-        "rmdir",
-        "rsync",
-        "sed",
-        "sort",
-        "tail",
-        "tar",
-        "touch",
-        "unset",
-        "wc",
-        "zip",
-    ]
+    """
+    basename cd chmod cp cut du find gunzip gzip head ln mkdir mv rm rmdir rsync sed sort tail tar
+    touch unset wc zip
+    """.split()  # noqa: SIM905
 )
 _OF_A_JOB = {"SLURM_JOB_ID", "SLURM_JOBID"}
 

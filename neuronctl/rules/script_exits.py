@@ -154,11 +154,7 @@ def _only_says(facts: ScriptFacts) -> Iterator[Violation]:
     at = max((at for at, each in enumerate(commands) if not wraps_up(each)), default=-1)
     command, rest = commands[at] if at >= 0 else None, commands[at + 1 :]
     moves = [each for each in rest if not (only_says(each) or tells_of_the_job(each))]
-    if (
-        moves
-        and moves[-1] is rest[-1]
-        and rest[-1].name not in ("cd", "du", "mkdir", "rm", "touch")
-    ):
+    if moves and moves[-1] is rest[-1] and rest[-1].name not in _SUCCEEDS:
         return  # without the results, it may fail, too
     if rest and rest[-1].name == "exit" and not rest[-1].arguments:
         rest = rest[:-1]  # with the code of the one before

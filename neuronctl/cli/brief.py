@@ -8,7 +8,8 @@ import click
 
 from neuronctl import units
 from neuronctl.brief import Brief, PartitionBrief, gather
-from neuronctl.cli.job_options import at_most_one, catalog_option, cluster_option
+from neuronctl.cli.exclusive import at_most_one
+from neuronctl.cli.job_options import catalog_option, cluster_option
 from neuronctl.cli.json_data import partition_now_data, setting_rows, standing_data
 from neuronctl.console import print_json, print_text
 from neuronctl.paths import data_path

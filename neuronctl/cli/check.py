@@ -10,7 +10,8 @@ import click
 
 from neuronctl import slow
 from neuronctl.batchscript.script_file import read_file, shown_name
-from neuronctl.cli.job_options import at_most_one, catalog_option, job_options
+from neuronctl.cli.exclusive import at_most_one
+from neuronctl.cli.job_options import catalog_option, job_options
 from neuronctl.cli.say import notify
 from neuronctl.console import print_line, print_text, printable
 from neuronctl.errors import PolicyError, UsageError, did_you_mean

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import click
 
@@ -191,13 +191,6 @@ catalog_option = file_option("--catalog", help="Catalog file that overrides the 
 cluster_option = click.option(
     "--cluster", metavar="NAME", help="Cluster of the catalog (default: the one here)."
 )
-
-
-def at_most_one(options: Mapping[str, object]) -> None:
-    """Raise UsageError where two of these options are given: neither False, None, nor empty."""
-    given = [name for name, value in options.items() if value not in (False, None, ())]
-    if len(given) > 1:
-        raise UsageError(f"{given[0]} cannot be combined with {given[1]}", "keep one of them")
 
 
 force_option = click.option("--force", is_flag=True, help="Override errors found by the rules.")

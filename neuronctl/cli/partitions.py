@@ -13,7 +13,8 @@ from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import is_cluster, local_cluster, recognise
 from neuronctl.catalog.model import Catalog, Cluster, CommentPolicy, Partition, WallTime
 from neuronctl.catalog.site_rules import mandatory, site_rules
-from neuronctl.cli.job_options import at_most_one, catalog_option, cluster_option
+from neuronctl.cli.exclusive import at_most_one
+from neuronctl.cli.job_options import catalog_option, cluster_option
 from neuronctl.cli.say import notify
 from neuronctl.errors import PolicyError, SlurmError, did_you_mean
 from neuronctl.frozen import asdict, replace

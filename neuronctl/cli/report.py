@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 
 import click
 
-from neuronctl.cli.job_options import at_most_one, file_option
+from neuronctl.cli.exclusive import at_most_one
+from neuronctl.cli.job_options import file_option
 from neuronctl.cli.say import notify
 from neuronctl.console import (
     Column,

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 import click
 
+from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.job_options import (
     BEHIND_DASHES,
     JobCommand,
-    at_most_one,
     catalog_option,
     force_option,
     job_options,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import click
 
-from neuronctl.cli.job_options import at_most_one
+from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.job_output import SubmitMode, print_unplaced
 from neuronctl.cli.say import hint_at_why, notify
 from neuronctl.errors import NoPartitionError

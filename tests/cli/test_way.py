@@ -102,9 +102,9 @@ GENERATED = ("-p", "amd_a100nv_8", "--gpus-per-node", "1", "--comment", "pytorch
 @pytest.mark.parametrize(
     ("words", "stops", "climbs"),
     [
-        (("submit", *OPTIONS, "job.sh"), 29, 7),
-        (("submit", *OPTIONS, *GENERATED, "-t", "10", "train.py"), 23, 6),
-        (("check", *OPTIONS, "job.sh"), 7, 1),
+        (("submit", *OPTIONS, "job.sh"), 30, 7),
+        (("submit", *OPTIONS, *GENERATED, "-t", "10", "train.py"), 24, 6),
+        (("check", *OPTIONS, "job.sh"), 8, 1),
     ],
 )
 def test_the_way_is_short_and_goes_down(

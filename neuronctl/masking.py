@@ -882,13 +882,17 @@ def signs(text: str) -> Tuple[str, ...]:
 
 
 def has_sign(text: str, known: Sequence[str]) -> bool:
-    """Whether a part of a text has one of its signs()."""
-    return any(map(text.casefold().__contains__, known))
+    """Whether a part of a text has one of its signs(), or a word as long as a secret."""
+    return any(map(text.casefold().__contains__, known)) or re.search(_AS_LONG, text) is not None
 
 
+_AS_LONG = r"[\w-]{20}"  # as the random word of any form is that begins with none of _IN_FORMS
 _FOLDED_SIGNS = tuple(
     sign.casefold()
-    for sign in (*_HINTS, *_IN_FORMS, *_IN_HEADERS, *_PROGRAMS, _PEM, "://", "@", "',", '",')
+    for sign in (
+        *(*_HINTS, *_IN_FORMS, *_IN_HEADERS, *_PROGRAMS, _PEM),
+        *("://", "@", "',", '",', ":AA"),
+    )
 )
 
 

@@ -223,10 +223,13 @@ _OF_SLURM = tuple(
     f"SLURM_{name}"
     for name in """
     ARRAY_JOB_ID ARRAY_TASK_COUNT ARRAY_TASK_ID ARRAY_TASK_MAX ARRAY_TASK_MIN ARRAY_TASK_STEP
-    CLUSTER_NAME CPUS_ON_NODE GPUS_ON_NODE JOBID JOB_ACCOUNT JOB_CPUS_PER_NODE JOB_GID JOB_GPUS
-    JOB_ID JOB_NAME JOB_NODELIST JOB_NUM_NODES JOB_PARTITION JOB_QOS JOB_UID JOB_USER LOCALID
-    MEM_PER_CPU MEM_PER_GPU MEM_PER_NODE NNODES NODEID NODELIST PROCID STEPID STEP_GPUS STEP_ID
-    STEP_NODELIST STEP_NUM_TASKS SUBMIT_DIR SUBMIT_HOST TASKS_PER_NODE TASK_PID TMPDIR
+    CLUSTER_NAME CPUS_ON_NODE DISTRIBUTION GPUS_ON_NODE GTIDS JOBID JOB_ACCOUNT
+    JOB_CPUS_PER_NODE JOB_DEPENDENCY JOB_END_TIME JOB_GID JOB_GPUS JOB_GROUP JOB_ID JOB_LICENSES
+    JOB_NAME JOB_NODELIST JOB_NUM_NODES JOB_PARTITION JOB_QOS JOB_RESERVATION JOB_START_TIME
+    JOB_UID JOB_USER LAUNCH_NODE_IPADDR LOCALID MEM_PER_CPU MEM_PER_GPU MEM_PER_NODE NNODES
+    NODEID NODELIST NTASKS_PER_CORE NTASKS_PER_GPU NTASKS_PER_SOCKET PROCID RESTART_COUNT STEPID
+    STEP_GPUS STEP_ID STEP_NODELIST STEP_NUM_NODES STEP_NUM_TASKS STEP_TASKS_PER_NODE SUBMIT_DIR
+    SUBMIT_HOST TASKS_PER_NODE TASK_PID THREADS_PER_CORE TMPDIR TRES_PER_TASK
     """.split()  # noqa: SIM905
 ) + tuple(_ONLY_WITH)
 
@@ -245,6 +248,14 @@ def not_set(facts: ScriptFacts) -> Iterator[Violation]:
             if name in word.raw:
                 used.setdefault(name, word.place)
     yield from _not_set_by_slurm(facts, used)
+    yield from _never_slurms(facts)
+    yield from _other_underscores(facts, used)
+    yield from _written_to_nothing(facts)
+    yield from _ends_unset(facts)
+    compared = ((n, test) for n, line in facts.plain_lines for test in _COMPARED.finditer(line))
+    for number, test in compared:
+        place = SourceSpan(number, test.start() + 1, test.end() + 1)
+        used.setdefault(test[1], place)
     yield from _misspelled(facts, used)
     yield from _other_beginning(facts)
     yield from _set_in_a_comment(facts, used)
@@ -255,6 +266,133 @@ def not_set(facts: ScriptFacts) -> Iterator[Violation]:
     yield from script_bash.of_other_schedulers(facts, used)
     yield from script_bash.for_sbatch(facts)
     yield from script_bash.lost_in_a_pipe(facts)
+
+
+_COMPARED = re.compile(r"(?<=\[ )\"?\$\{?([A-Za-z_]\w*)\}?\"? -(?:eq|ne|lt|le|gt|ge) ")
+_EMPTY_WITH_DEFAULT = re.compile(r"\$\{(SLURM_\w+):?-")
+
+
+def _never_slurms(facts: ScriptFacts) -> Iterator[Violation]:
+    """A variable like one of Slurm's, of which only the default is ever taken."""
+    for number, line in facts.plain_lines:
+        for match in _EMPTY_WITH_DEFAULT.finditer(line) if "{SLURM_" in line else ():
+            name = match[1]
+            shorter = name.replace("SLURM_JOB_", "SLURM_")
+            near = [shorter] if shorter in _OF_SLURM else close_matches(name, _OF_SLURM, 1, 0.9)
+            if name in _OF_SLURM or not near or re.search(rf"\b{name}=", facts.whole_text):
+                continue
+            yield Violation(
+                f"Slurm sets no ${name}: this is always the default",
+                f"write ${{{near[0]}:-…}}",
+                place=SourceSpan(number, match.start() + 1, match.end() + 1),
+                severity=NOTE,
+            )
+            return
+
+
+def _reads_files(facts: ScriptFacts) -> bool:
+    """Whether files that are read may set variables, or eval does."""
+    return any(
+        not INITIALIZES.fullmatch(command.words[-1].text.rpartition("/")[2].lstrip("."))
+        for command in facts.shell.calls("source", ".", "eval")
+    )
+
+
+def _other_underscores(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterator[Violation]:
+    """``$JOB_DIR``, which nothing sets, where the script sets JOBDIR."""
+    set_here = {each.name for each in facts.shell.assignments}
+    plain = {name.lower().replace("_", ""): name for name in sorted(set_here) if len(name) > 5}
+    for name, place in used.items():
+        other = plain.get(name.lower().replace("_", ""))
+        alike = other and other != name and other.isupper() == name.isupper()
+        if (
+            not other
+            or not alike
+            or not name.isidentifier()
+            or name in set_here
+            or _COMES_WITH_A_SHELL.match(name)
+        ):
+            continue
+        shown = facts.whole_text.replace(f"{{{other}", "")
+        if _reads_files(facts) or re.search(rf"\b{name}(=|\b.*--export)", shown):
+            continue
+        if any(name in _set_in(line) for line in facts.lines):
+            continue
+        yield Violation(
+            f"nothing here sets ${name}: it is empty, and the script sets {other}",
+            f"write ${other}",
+            place=place,
+        )
+        return
+
+
+_REDIRECTED = re.compile(r"(?<![<>&\w'\"$=-])>>?[ \t]*(\$\{?([A-Za-z_]\w*)\}?)(?=[\s;&|)]|$)")
+
+
+def _written_to_nothing(facts: ScriptFacts) -> Iterator[Violation]:
+    """``> $LOG`` where LOG is empty: bash starts no program."""
+    if not facts.header.for_bash or _reads_files(facts):
+        return
+    for number, line in facts.plain_lines:
+        for match in _REDIRECTED.finditer(line) if ">" in line and "$" in line else ():
+            given = facts.shell.assigned(match[2])
+            if len(given) != 1 or given[0].place.line >= number:
+                continue
+            source = re.fullmatch(r"\"?\$\{?([a-z]\w*)\}?\"?|", given[0].word.raw)
+            if source is None:
+                continue
+            name = source[1]
+            if name and any(name in _set_in(each) for each in facts.lines):
+                continue
+            why = f": nothing here sets ${name}" if name else ""
+            yield Violation(
+                f"${match[2]} is empty{why}, and bash starts no program: ambiguous redirect",
+                f"give {match[2]} the name of a file",
+                place=SourceSpan(number, match.start() + 1, match.end() + 1),
+            )
+            return
+
+
+_UNSET_ENDS = re.compile(r"-[a-zA-Z]*u[a-zA-Z]*|nounset")
+_OF_SHELLS = re.compile(
+    r"_|[A-Z]|BASH\w*|EUID|UID|PPID|RANDOM|SECONDS|LINENO|HOSTNAME|HOSTTYPE|OSTYPE|PIPESTATUS|REPLY"
+    r"|FUNCNAME|DIRSTACK|SHLVL|TERM|EDITOR|LOGNAME|OLDPWD|COLUMNS|PS\d|LC_\w+|XDG_\w+|SLURM\w*"
+)
+
+
+def _ends_unset(facts: ScriptFacts) -> Iterator[Violation]:
+    """A variable under ``set -u`` that nothing sets."""
+    starts = [
+        command.place.line
+        for command in facts.shell.calls("set")
+        if any(map(_UNSET_ENDS.fullmatch, (word.raw for word in command.words[1:])))
+    ]
+    if not starts or not facts.header.for_bash or _reads_files(facts) or facts.has("export"):
+        return
+    if re.search(r"set \+\w*u|\+o nounset", facts.text):
+        return
+    known = {name for line in facts.lines for name in _set_in(line)}
+    words = [(word, each) for each in facts.shell.uncaptured for word in each.words]
+    slurms = {name[6:].replace("_", ""): name for name in _OF_SLURM}
+    for word, command in words:
+        for name in filter(str.isidentifier, word.names):
+            raw = re.search(rf"(?<!\\)\$(\{{{name}\}}|{name}\b)", word.raw)
+            if not raw or command.place.line <= starts[0] or name in known:
+                continue
+            if _OF_SHELLS.fullmatch(name) or _COMES_WITH_A_SHELL.match(name):
+                continue
+            meant = slurms.get(name.replace("_", ""), "")
+            if not meant and not (name.islower() and len(name) > 2):
+                continue  # a site may set it
+            if f"{name}=" in facts.text or re.search("--export|qsub", facts.text):
+                continue
+            yield Violation(
+                f"nothing here sets ${name}, and set -u ends the job here, unless the shell that "
+                "submits has exported it",
+                f"write ${meant}" if meant else f"set {name}, or write ${{{name}:-}}",
+                place=word.place,
+            )
+            return
 
 
 def _known_to(line: str) -> Iterator[str]:

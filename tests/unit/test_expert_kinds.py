@@ -78,6 +78,28 @@ KINDS: List[Tuple[str, str, str]] = [
         CPU,
         "srun bash -c 'python t.py; echo done'@@ ## srun bash -c 'python t.py && echo done'",
     ),
+    # Variables that nothing sets.
+    ("NC660", CPU, "set -u\necho $SUBMITDIR@@\n./a ## set -u\necho ${SUBMITDIR:-} $SCRATCH\n./a"),
+    ("NC660", CPU, "set -eu\necho $rate@@\n./a ## set -eu\nread rate < x\necho $rate\n./a"),
+    ("NC660", CPU, "OUT=$folder\n./a >> ${OUT}@@ ## folder=x\nOUT=$folder\n./a >> ${OUT}"),
+    ("NC660", CPU, "OUT=\n./a > $OUT@@ ## OUT=\n[ $# = 1 ] && OUT=$1\n./a > $OUT"),
+    (
+        "NC660",
+        CPU,
+        "JOBDIR=/x\n./a $JOBDIR $JOB_DIR@@ ## JOBDIR=/x\nJOB_DIR=/y\n./a $JOBDIR $JOB_DIR",
+    ),
+    (
+        "NC660",
+        CPU,
+        "./a ${SLURM_JOB_GPUS_PER_NODE:-2}@@"
+        " ## ./a ${SLURM_GPUS_PER_NODE:-2} ${SLURM_TMPDIR:-/tmp}",
+    ),
+    (
+        "NC660",
+        CPU,
+        "./a\n# code=$?\nif [ $code -ne 0 ]; then@@\necho failed\nfi"
+        " ## ./a\ncode=$?\nif [ $code -ne 0 ]; then\necho failed\nfi\nexit $code",
+    ),
     # Ranks and ports that a launcher gives its processes itself.
     (
         "NC631",

@@ -337,10 +337,10 @@ _ON = r"\b [^\n|;&]{0,300}? \s"
 _ANY = r"""['"]? (?P<value> [^\s'"]{1,500} )"""
 _SMB_USER = r"""(?: -U \s{0,9} | --user[ =\x1f] ) ['"]? [^\s%'"]{1,200} %"""
 # Commands to which -u and -p are no user with a password.
-_USED_OTHERWISE = r"""s(?:queue|acct|run|alloc|batch|cancel|info|prio|share|report|stat|sh)
-    | python\w* | ps | perl | find | torchrun | docker \s+ run | podman \s+ run"""
-_UP = r"""(?: [^\n|;&]{0,200}? \s )? (?: -u | --user(?:name)? )[ =\x1f]
-    [\w.@][^\s]{0,99} \s [^\n|;&]{0,99}?"""
+_USED_OTHERWISE = (
+    r"(?:\A|\s)(?:s(?:queue|acct|run|alloc|batch|cancel|info|prio|share|report|stat|sh)|python\S*"
+    r"|ps|perl|find|torchrun|(?:docker|podman)\s+run)(?:\s|\Z)"
+)
 _GAP = r"\s{1,9}"
 _ONE = rf"{_GAP} \S{{1,300}}"
 # What reads a password from its standard input.
@@ -357,11 +357,11 @@ _PROGRAMS = {
         ['"]? [^\s:'"]{{0,200}} : (?!//) {_ANY}""",
     "http": rf"https? {_ON} -a \s{{0,20}} ['\"]? [^\s:'\"]{{1,200}} : {_ANY}",
     "sshpass": rf"sshpass {_ON} -p \s{{0,9}} {_ANY}",
-    "login": rf"""(?! ssh | s (?: run | batch | alloc ) ) [a-z][\w-]{{1,20}} \s
-        (?: [^\n|;&]{{0,100}}? \s )? login {_ON} -p \s{{1,9}} (?! [0-9]{{1,5}} \b ) {_ANY}""",
-    " -p ": rf"""(?! (?: {_USED_OTHERWISE} ) \b ) [a-z][\w.-]{{1,30}} \s {_UP}
-        -p \s{{1,9}} ['"]? (?= [^\s'"]{{0,99}} [0-9] ) (?= [^\s'"]{{0,99}} [A-Za-z] )
-        (?P<value> [^\s'":/]{{6,99}} ) (?= ['"\s] | \Z )""",
+    "login": rf"""login {_ON} -p \s{{1,9}} (?! [0-9]{{1,5}} \b )
+        ['"]? (?P<of_user> [^\s'"]{{1,500}} )""",
+    " -p ": r"""(?: -u | --user(?:name)? ) [ =\x1f] [\w.@]\S{0,99} \s [^\n|;&]{0,99}? -p \s{1,9}
+        ['"]? (?= [^\s'"]{0,99} [0-9] ) (?= [^\s'"]{0,99} [A-Za-z] )
+        (?P<of_user> [^\s'":/]{6,99} ) (?= ['"\s] | \Z )""",
     "-p": rf"""(?: mongo\w* | cypher-shell | cqlsh | synapse | rabbitmqadmin | beeline | tabcmd )
         {_ON} -p \s{{1,9}} {_ANY}""",
     "http-basic": rf"config {_GAP} http-basic\.\S{{1,60}} {_ONE} {_GAP} {_ANY}",
@@ -477,7 +477,7 @@ _NEAR = r"(?=[!@#$%^&*?~+-]*\w)[\w!@#$%^&*?~+-]{1,200}"
 _CHOSEN = (
     r"(?i)(?!(?:sha|md|aes|rsa|argon|base|utf)-?\d)(?=.*[0-9])(?=.*[^\W\d_])[\w!@#$%^&*?-]{6,100}"
 )
-_SIGNS = r"[=:,(/]|(?<![\s\d])>|<<<"
+_BETWEEN_SIGNS = r"[=:,(/]|(?<![\s\d])>|<<<"
 _END = r"[.)]?[ \t]{0,9}(?:(?:입니다|이다|임|이?예요)[.]?[ \t]{0,9})?(?=\n|\Z)"
 _EQUALS = r"\}?['\"]?\s?[=!]="
 _PLAIN = r"%?\w{1,20}"
@@ -822,7 +822,7 @@ class _Name:
             if len(value) < 16 and re.search(_DIGEST, value):
                 break
             several = several or (not found and re.search(r"[\[{]", gap) is not None)
-            told = told or bool(re.search(_SIGNS, gap))
+            told = told or bool(re.search(_BETWEEN_SIGNS, gap))
             remark = remark or value in ("is", "in")
             random = (told or remark) and _random(value)
             said = told or (remark and _at(_END, text, place) is not None)
@@ -1146,9 +1146,12 @@ def _by_programs(text: str) -> str:
 def _of_program(match: re.Match[str]) -> str:
     """Mask the value that a pattern ends with."""
     groups = match.groupdict()
-    value = groups.get("random") or groups["value"]
-    random = not groups.get("random") or _random(value, 15)
-    return match[0][: -len(value)] + MASK if random and not _says_nothing(value) else match[0]
+    value = groups.get("value") or groups.get("random") or groups["of_user"]
+    no_secret = _says_nothing(value) or ("random" in groups and not _random(value, 15))
+    if "of_user" in groups and not no_secret:
+        command = re.split("[\n|;&]", match.string[max(match.start() - 300, 0) : match.start()])[-1]
+        no_secret = re.search(_USED_OTHERWISE, command) is not None
+    return match[0] if no_secret else match[0][: -len(value)] + MASK
 
 
 def _prefixed(match: re.Match[str]) -> str:

@@ -315,6 +315,7 @@ def test_what_is_no_secret_stays(text: str) -> None:
         " s/token/a", "password for a ", "id/pw=a/", "login as ", "key=A1B2-", "T=${a[",
         "# ssh pass: ", '"auth": "', "aes -p a ", "openssl aes -k ",
         "token\naA1bB2cC3dD4eE5f", " a:\n b\n", "printf 'token=%s' ", "token = ['a', ",
+        "login -u a -p ", "a.bbbbbb.", "://hook.",
     ],
 )  # fmt: skip
 def test_much_of_anything_takes_a_moment(piece: str) -> None:

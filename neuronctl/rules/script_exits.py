@@ -258,7 +258,8 @@ def _within_the_text(facts: ScriptFacts) -> Iterator[Violation]:
         works = {id(inner.command) for inner in launches(commands) if inner.works}
         at = max((at for at, each in enumerate(commands) if id(each) in works), default=-1)
         rest = commands[at + 1 :]
-        if at >= 0 and rest and all(map(wraps_up, rest)) and not rest[0].piped:
+        plain = at >= 0 and rest and not rest[0].piped and not commands[at].background
+        if plain and all(map(wraps_up, rest)):
             yield Violation(
                 f"the exit code of this text is that of its last command, {rest[-1].name}, even if "
                 f"{commands[at].name} has failed",

@@ -192,6 +192,12 @@ def _unused(facts: ScriptFacts, gpus: int) -> Iterator[Violation]:
             "request no GPU, unless the software is compiled for it here",
             place=installs[-1].place,
         )
+    elif not programs and _only_submits(facts):
+        yield Violation(
+            f"{told}, and this script only submits other jobs",
+            "request no GPU",
+            place=facts.shell.calls("sbatch")[-1].place,
+        )
     elif programs and all(launch.name in ("Rscript", "R") for launch in programs):
         yield Violation(
             f"{told}, and R uses none without a package for them, such as torch",
@@ -206,6 +212,12 @@ def _unused(facts: ScriptFacts, gpus: int) -> Iterator[Violation]:
             place=programs[-1].place,
             severity=WARNING,
         )
+
+
+def _only_submits(facts: ScriptFacts) -> bool:
+    """Whether a script starts nothing but other jobs."""
+    names = {command.name for command in facts.shell.commands if command.words}
+    return "sbatch" in names and not names - ONLY_PREPARES - SHORT - {"source", "eval", "exec"}
 
 
 def _on_the_cpu(launch: Launch) -> bool:

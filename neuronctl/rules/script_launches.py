@@ -608,6 +608,20 @@ def no_program(facts: ScriptFacts) -> Iterator[Violation]:
             )
     yield from _reads_nothing(facts)
     yield from _backslash_quotes(facts)
+    for launch in facts.every_launch:
+        source = re.fullmatch(r".*\.(m|c|cc|cpp|f90|ipynb|csv|txt|ya?ml|json)", launch.word.text)
+        own = launch.word.raw.startswith((".", "/")) and not launch.command.captured
+        if source and own and launch.kind == PROGRAM:
+            yield Violation(
+                f"{launch.word.text} is no program: the system cannot start it",
+                {
+                    "m": "write matlab -batch NAME",
+                    "ipynb": "write jupyter nbconvert --execute --to notebook",
+                }.get(source[1], "write the program that reads it, or the one that is made of it"),
+                place=launch.place,
+                severity=WARNING,
+            )
+            return
     for command in facts.shell.commands if facts.header.for_bash else ():
         words = [word.raw for word in command.words[:2]]
         if len(words) == 1 and re.fullmatch(r"~|/(home|scratch)/[\w-]+|[\w.~/-]+/", words[0]):
@@ -900,16 +914,15 @@ def cores_of_tasks(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.shell.assigned("SRUN_CPUS_PER_TASK"):
         return
     for launch in facts.launches:
-        if not launch.is_srun or not launch.certain:
+        if not launch.is_srun or not (launch.certain or _holds_no_cores(facts, launch)):
             continue
         if launch.has("cpus_per_task", "exact", "exclusive", "whole", "overlap", "cpus_per_gpu"):
             continue
         if "none" in launch.options.get("cpu_bind", ""):
             continue
-        what = [inner for inner in launch.below() if inner.kind != SHELL]
-        if facts.times(launch) == (1, 1) and _in_container(launch):
-            continue  # it has the whole job, and an image's defaults
-        if what and not is_trifle(what[0]):
+        below = [*launch.below()]
+        what = [inner for inner in below if inner.kind != SHELL] or below[-1:]
+        if not launch.certain or (what and not is_trifle(what[0])):
             edits: Tuple[Edit, ...] = ()
             line = facts.lines[launch.place.line - 1]
             # It is no variable, and no text that another shell reads.
@@ -925,12 +938,15 @@ def cores_of_tasks(facts: ScriptFacts) -> Iterator[Violation]:
             )
 
 
-def _in_container(launch: Launch) -> bool:
-    """Whether srun starts a container, by itself (Pyxis) or by Singularity or Apptainer."""
-    return any(
-        word.basename in CONTAINERS or word.raw.startswith(("--container", "--image"))
-        for word in launch.command.words
-    )
+def _holds_no_cores(facts: ScriptFacts, launch: Launch) -> bool:
+    """Whether what stands before the program is seen, and says nothing of cores."""
+    words = launch.own_words[1:]
+    made = [each for word in words for name in word.names for each in facts.shell.assigned(name)]
+    first = next((word for word in words if not word.raw.startswith("-")), None)
+    if first is None or not first.names or not all(map(facts.shell.assigned, first.names)):
+        return False
+    text = " ".join([*(each.word.raw for each in made), *(word.raw for word in words)])
+    return re.search(r"cpus|cores|exact|exclusive|overlap|(^|\s)-c\b|\$[@*]", text) is None
 
 
 @script_rule(WARNING, "NC627", "step that waits for another")
@@ -1041,7 +1057,7 @@ def _same_nodes(facts: ScriptFacts, first: Launch, second: Launch) -> bool:
 
 
 _MODELS = re.compile(
-    r"(?i)(.*\b)?(gpu|[avhlt]\d{1,3}s?|gh200|b200|mi\d{3}x?|rtx\w*)(_?\d+g\w*)?(\b.*)?"
+    r"(?i)(.*\b)?(gpu\w*|[avhlt]\d{1,3}s?|gh200|b200|mi\d{3}x?|rtx\w*)(_?\d+g\w*)?(\b.*)?"
 )
 
 
@@ -1081,6 +1097,14 @@ def no_gpu(facts: ScriptFacts) -> Iterator[Violation]:
             return
 
 
+_NEED_ONE = (
+    "pbrun",
+    "pmemd.cuda",
+    "pmemd.cuda_SPFP",
+    "acemd",
+    "acemd3",
+)
+"""Programs that run on GPUs alone."""
 _ON_A_GPU = re.compile(
     r"(?i)(^|\s)(--?(\w+[._])?(device|accelerator)[= ](cuda|gpu)(:\d)?|--?(use[-_])?(cuda|gpu)"
     r"|--?(n_?|num_?)?gpus?[= ][1-9]|--fp16|--bf16|--bf16=?true)(\s|$)"
@@ -1105,7 +1129,8 @@ def _uses_one(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
         processes = launch.count(*launch.launcher.processes_per_node)
         if launch.command.captured or (launch.command.looped and launch.is_launcher):
             continue
-        if (launch.kind == PYTHON and _ON_A_GPU.search(words)) or (nccl and (processes or 0) > 1):
+        told = launch.kind == PYTHON and _ON_A_GPU.search(words)
+        if told or launch.name in _NEED_ONE or (nccl and (processes or 0) > 1):
             yield Violation(
                 f"{launch.kind if nccl else 'the program'} is to use GPUs, and the job requests "
                 "none: unless the site gives them with the partition, it fails, or is slow",
@@ -1120,8 +1145,25 @@ _DRIVER = re.compile(r"libcuda\.so|libnvidia|/dev/nvidia")
 """What a line binds that makes the driver visible by hand."""
 
 
+def _behind_the_program(facts: ScriptFacts) -> Iterator[Violation]:
+    """``singularity exec x.sif ./prog --nv``, where the program gets --nv."""
+    for command in facts.shell.calls(*CONTAINERS):
+        own = command.words[2:] if command.arguments[:1] in (("exec",), ("run",)) else ()
+        behind = container_options([word.outline for word in own])[1]
+        for word in own[len(own) - len(behind) + 2 :] if len(behind) > 2 else ():
+            if word.raw in ("--nv", "--rocm", "--nvccli") and not behind[0].startswith("\0"):
+                yield Violation(
+                    f"{word.raw} stands behind the program, which gets it: {command.name} reads "
+                    "its options before the image alone",
+                    f"write {word.raw} behind {command.arguments[0]}",
+                    place=word.place,
+                )
+                return
+
+
 @script_rule(WARNING, "NC663", "container that sees no GPU", "by_absence")
 def blind_container(facts: ScriptFacts) -> Iterator[Violation]:
+    yield from _behind_the_program(facts)
     if facts.plan is None or not facts.plan.gpus_per_node:
         return
     runs = [

@@ -231,6 +231,14 @@ _LISTENS = re.compile(
 _PORT = re.compile(r"--(?:[\w.]*[._-])?port|-p")
 
 
+def _only_port(facts: ScriptFacts, raw: str) -> str:
+    """The number of ``"$PORT"``, where PORT is set once, to it or to a default."""
+    name = re.fullmatch(r"\"?\$\{?(\w+)\}?\"?", raw)
+    given = facts.shell.assigned(name[1]) if name else ()
+    number = re.fullmatch(r"\"?(?:\$\{\w+:-(\d+)\}|(\d+))\"?", given[0].word.raw) if given else None
+    return (number[1] or number[2]) if number and len(given) == 1 else ""
+
+
 def _port_of_a_server(facts: ScriptFacts) -> Iterator[Violation]:
     """A server with a port of its own on a node where another job's may have it."""
     for run in facts.every_launch:
@@ -240,7 +248,7 @@ def _port_of_a_server(facts: ScriptFacts) -> Iterator[Violation]:
         if known is None or run.command.captured or run.has("c"):
             continue
         for pair in run.pairs:
-            value = pair.value.value or ""
+            value = pair.value.value or _only_port(facts, pair.value.raw)
             if not (_PORT.fullmatch(pair.name) and re.fullmatch(r"[1-9]\d{2,4}", value)):
                 continue
             tries = known["jupyter"] and not re.search(
@@ -367,12 +375,17 @@ def late_directory(facts: ScriptFacts) -> Iterator[Violation]:
             wanted = _path(directory)
             # /scratch/me is there, where somebody makes /scratch/me/tmp.
             below = () if wanted.startswith("/") else made
-            if wanted in made or any(path.startswith(f"{wanted}/") for path in below):
+            deep = "/" in wanted and re.compile(rf"\$\{{?\w+\}}?/{re.escape(wanted)}")
+            raws = (_path(word.raw.strip('"')) for word in command.words[1:])
+            by_variable = deep and any(map(deep.fullmatch, raws))
+            known = wanted in made or any(path.startswith(f"{wanted}/") for path in below)
+            if known or by_variable:
                 yield Violation(
                     f"this comes too late for --{name}={given.value}: Slurm opens the log before "
                     "the script starts, and without the directory the job fails without a log",
                     f"make it before you submit: mkdir -p {directory} && sbatch …",
                     place=command.place,
+                    severity=None if known else NOTE,
                 )
                 return
 

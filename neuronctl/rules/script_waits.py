@@ -9,7 +9,7 @@ from neuronctl.batchscript.launches import Launch
 from neuronctl.rule_codes import WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
-from neuronctl.rules.script_commands import SAYS
+from neuronctl.rules.script_commands import ONLY_PREPARES, SAYS, SHORT
 from neuronctl.words import duration
 
 _ASKS = {"curl", "wget", "nc", "ncat", "grep"}
@@ -124,6 +124,11 @@ def _never_over(facts: ScriptFacts) -> Iterator[Violation]:
     if not waits or shell.calls("kill", "pkill", "scancel"):
         return
     clients = [run.place.line for run in runs if run.works and not run.command.background]
+    others = [
+        run.place.line
+        for run in runs
+        if not run.command.background and run.name not in ONLY_PREPARES | SHORT
+    ]
     endless = [loop.place for loop in shell.loops if loop.background and not loop.ends]
     for run in runs:
         for each in (run, *run.below()) if run.command.background else ():
@@ -131,8 +136,10 @@ def _never_over(facts: ScriptFacts) -> Iterator[Violation]:
             watches = (each.word.value or "").endswith("nvidia-smi") and any(
                 _WATCHES.fullmatch(word) for word in own
             )
-            asked = any(run.place.line < line < waits[-1] for line in clients)
-            if (watches and "-c" not in own) or (asked and _SERVERS.match(" ".join(own))):
+            server = _SERVERS.match(" ".join([each.name, *own[1:]]))
+            lines = others if each.name == "ray" else clients
+            asked = any(run.place.line < line < waits[-1] for line in lines)
+            if (watches and "-c" not in own) or (asked and server):
                 endless.append(each.place)
     for place in sorted(endless, key=lambda place: place.line)[:1]:
         if place.line < waits[-1]:

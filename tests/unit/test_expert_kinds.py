@@ -78,6 +78,45 @@ KINDS: List[Tuple[str, str, str]] = [
         CPU,
         "srun bash -c 'python t.py; echo done'@@ ## srun bash -c 'python t.py && echo done'",
     ),
+    # Cores of a step, in a container, by a variable, and of a script.
+    (
+        "NC626",
+        f"{CPU} -c 4",
+        "srun --container-image=x.sqsh python t.py@@"
+        " ## srun --cpus-per-task=4 --container-image=x.sqsh python t.py",
+    ),
+    (
+        "NC626",
+        f"{CPU} -c 4",
+        'A="--wait=60"\nsrun $A bash -c "python t.py"@@'
+        ' ## A="--wait=60 -c 4"\nsrun $A bash -c "python t.py"',
+    ),
+    ("NC626", f"{CPU} -c 4", "srun bash t.sh@@ ## srun --cpus-per-task=4 bash t.sh"),
+    # What is started, and does nothing, or not what is meant.
+    (
+        "NC663",
+        CPU,
+        "apptainer exec x.sif ./a --nv@@ ## apptainer exec --nv x.sif ./a",
+    ),
+    ("NC665", CPU, "./test.m@@ ## ./test.mex"),
+    (
+        "NC647",
+        "-p cpu -N 2",
+        "srun /opt/bin/ray start --block --address=$H:1 &@@\npython t.py\nwait"
+        " ## srun ray start --block --address=$H:1 &\npython t.py\nray stop\nkill %1\nwait",
+    ),
+    ("NC625", "-p gpu --gpus-per-node=1", "squeue\nsbatch next.sh@@ ## sbatch n.sh\n./a"),
+    (
+        "NC634",
+        f"{CPU} -o out/logs/%j",
+        "mkdir -p $ROOT/out/logs@@\n./a ## mkdir -p $ROOT/logs\n./a",
+    ),
+    (
+        "NC632",
+        "-p gpu --gpus-per-node=1",
+        'PORT=${PORT:-8000}\nvllm serve m --port "$PORT"@@'
+        ' ## PORT=$((8000 + SLURM_JOB_ID % 999))\nvllm serve m --port "$PORT"',
+    ),
     # Variables that nothing sets.
     ("NC660", CPU, "set -u\necho $SUBMITDIR@@\n./a ## set -u\necho ${SUBMITDIR:-} $SCRATCH\n./a"),
     ("NC660", CPU, "set -eu\necho $rate@@\n./a ## set -eu\nread rate < x\necho $rate\n./a"),

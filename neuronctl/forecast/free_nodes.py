@@ -197,6 +197,10 @@ def _busy(search: NodeSearch, free: FrozenSet[str]) -> Wait:
     also = ["Priority"]
     if any(len(group.partitions) > 1 for group in on_cluster.pool):
         also.append(UNAVAILABLE)
+    up = search.fitting & names_of(filter(is_up, on_cluster.pool))
+    usable = up - _sharing_otherwise(on_cluster)
+    if up != search.fitting and on_cluster.lacking(usable, empty=True):
+        also.append("ReqNodeNotAvail")  # these count with those that are down
     return Wait(*("NC504", "Resources", f"{words}; {until}", _SAID_OF_NODES, end), also=tuple(also))
 
 

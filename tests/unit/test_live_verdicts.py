@@ -454,3 +454,15 @@ def test_jobs_that_share_cores_are_on_no_node_with_those_that_do_not(
     for nodes, expected in (((*used, idle), "can start now"), (used, kind)):
         there = live((), dataclasses.replace(limits, nodes=nodes))
         assert judged(there, gpus_per_node=1).verdict.kind == expected
+
+
+def test_nodes_whose_jobs_share_cores_are_not_available_to_those_that_do_not() -> None:
+    limits = with_partition(oversubscribe="NO")
+    for other, told in (("FORCE:2", True), ("NO", False)):
+        partitions = (limits.partitions[0], dataclasses.replace(OTHER, oversubscribe=other))
+        full = node("n1", used=8, partitions=("gpu", "cpu"))
+        down = node("n2", state="DRAINED", partitions=("gpu", "cpu"))
+        there = dataclasses.replace(limits, partitions=partitions, nodes=(full, down))
+        verdict = judged(live((), there), gpus_per_node=1).verdict
+        assert verdict.cause == "Resources"
+        assert ("ReqNodeNotAvail" in verdict.also) is told

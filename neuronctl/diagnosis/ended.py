@@ -324,6 +324,8 @@ def _over(evidence: JobEvidence, runs: Runs) -> str:
     if runs.over.startswith(("that was the last", "the runs have taken")):
         return f"'neuronctl resubmit {_again(id)}' goes on from what it has saved"
     remedy = f"read what its last run wrote: 'neuronctl logs --run {len(runs.runs)} {id}'"
+    if not evidence.logs:
+        remedy = "it has no log that can be read: run it again, and write one with -o"
     if runs.over.startswith("two runs without") and not evidence.checkpoint:
         remedy += "; if it had saved something, name that with --checkpoint"
     return remedy

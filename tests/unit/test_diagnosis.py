@@ -91,6 +91,8 @@ def test_what_to_do_where_no_other_run_follows(over: str, checkpoint: str, words
     assert ("--checkpoint" in remedy) == ("if it had saved" in words)
     error = "ModuleNotFoundError: No module named 'x'"
     assert "install it" in diagnose(evidence("FAILED", error, log, **more)).remedy
+    silent = diagnose(evidence("FAILED", **more)).remedy  # -o /dev/null
+    assert ("it has no log" in silent) == ("logs --run" in remedy)
 
 
 @pytest.mark.parametrize("state", sorted(ENDED))

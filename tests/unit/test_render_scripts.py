@@ -642,18 +642,22 @@ def test_what_no_run_would_find_ends_it_at_once(chain: bool, tmp_path: Path) -> 
     assert not [words for words in made.lines("calls") if "requeue" in words]
 
 
-def test_what_an_earlier_run_had_is_missing_on_a_node(tmp_path: Path) -> None:
-    """So another run may have it again."""
+@pytest.mark.parametrize("nodes", ["n1", "n1\\nn2"])
+def test_what_is_missing_on_a_node_alone_is_a_failure_of_the_node(
+    nodes: str, tmp_path: Path
+) -> None:
+    """Where an earlier run had it, or another node has it: another run may have it, too."""
     made = Made(tmp_path, "")
     (path,) = re.findall(r"runs_file=\$PWD/(\S*)\$SLURM_JOB_ID", made.script)
     lines = "1 begin 1000 n1 a 0 0 7\n1 asked 1100 TERM\n1 end 1101 1 saved moved 101\n"
+    lines = lines if nodes == "n1" else "1 begin 1000 n1 a 0 0 7\n1 end 1001 - preempted still 1\n"
     (tmp_path / f"{path}7.runs").write_text(lines)
     (tmp_path / "scontrol").write_text(
-        "#!/bin/sh\n[ $2 != hostnames ] || echo n1\n"
+        f"#!/bin/sh\n[ $2 != hostnames ] || printf '{nodes}\\n'\n"
         '[ "$1" != requeue ] || { echo asked >requeued; kill -KILL $(cat pid); }\n'
     )
     made.run(SLURM_RESTART_COUNT="1")
-    assert [words[4] for words in made.noted("end")] == ["saved", "node"]
+    assert [words[4] for words in made.noted("end")][1:] == ["node"]
     assert (tmp_path / "requeued").exists()
 
 

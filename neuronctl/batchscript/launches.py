@@ -45,8 +45,7 @@ def pairs(words: Sequence[ShellWord]) -> Iterator[Pair]:
     for word, following in zip(words, (*words[1:], None)):
         name, equals, value = word.text.partition("=")
         if not equals:
-            nothing = replace(word, raw="", pieces=(), names=())
-            yield Pair(name, word, following or nothing)
+            yield Pair(name, word, following or replace(word, raw="", pieces=(), names=()))
             continue
         parts = word.text.split(",")
         if len(parts) > 1 and not name.startswith("-") and all("=" in part for part in parts):

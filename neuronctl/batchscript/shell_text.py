@@ -141,6 +141,9 @@ class Loop:
     background: bool
 
 
+_ERREXIT = re.compile(r"-[a-zA-Z]*e[a-zA-Z]*|errexit")
+
+
 @dataclass(frozen=True)
 class ShellText:
     """What a shell runs.
@@ -182,14 +185,13 @@ class ShellText:
         before = (variable for command in self.commands for variable in command.assigned)
         return (*self.assignments, *before)
 
-    @property
+    @cached_property
     def errexit(self) -> Tuple[Command, ...]:
         """The commands that end the shell where a command fails: ``set -e``."""
-        flag = re.compile(r"-[a-zA-Z]*e[a-zA-Z]*|errexit")
         return tuple(
             command
             for command in self.calls("set")
-            if any(word and flag.fullmatch(word) for word in command.arguments)
+            if any(word and _ERREXIT.fullmatch(word) for word in command.arguments)
         )
 
     @property

@@ -19,7 +19,7 @@ from typing import (
 from neuronctl.batchscript.beside import Beside
 from neuronctl.batchscript.launches import PYTHON, Launch, launches
 from neuronctl.batchscript.model import SCRIPT, GivenOption, Header, SourceSpan
-from neuronctl.batchscript.shell_text import ShellText
+from neuronctl.batchscript.shell_text import INITIALIZES, ShellText
 from neuronctl.frozen import dataclass, field
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Judge, Rule, rule
@@ -54,6 +54,19 @@ _LOOP_WORD = re.compile(
 )
 _DEEPEST = 10
 """Loops within loops; more are not looked at."""
+
+_SETTERS = re.compile(r"\b(for|read|mapfile|readarray|local|declare|getopts)\b")
+_SET = re.compile(r"\b(\w+)(\+?=|\[|:?[-?+])")
+
+
+def set_in(line: str) -> Iterator[str]:
+    """The variables that a line may set."""
+    setter = _SETTERS.search(line)
+    yield from re.findall(r"\w+", line[setter.end() :]) if setter is not None else ()
+    last = line.rfind("]=")
+    for match in _SET.finditer(line):
+        if match[2] != "[" or match.end() <= last:
+            yield match[1]
 
 
 @dataclass(frozen=True)
@@ -131,6 +144,20 @@ class ScriptFacts:
         return found
 
     @cached_property
+    def set_by_line(self) -> Tuple[FrozenSet[str], ...]:
+        """The variables that each line may set."""
+        return tuple(frozenset(set_in(line)) for line in self.lines)
+
+    @cached_property
+    def reads_more(self) -> bool:
+        """Whether it reads text that may set any variable, from a file or otherwise."""
+        return any(
+            command.name == "eval"
+            or not INITIALIZES.fullmatch(command.words[-1].text.rpartition("/")[2].lstrip("."))
+            for command in self.shell.calls("source", ".", "eval")
+        )
+
+    @cached_property
     def functions(self) -> FrozenSet[str]:
         """The names of the functions that the script defines."""
         return frozenset(_FUNCTION.findall(self.text))
@@ -185,6 +212,8 @@ class ScriptFacts:
     @cached_property
     def unmerged(self) -> Tuple[int, ...]:
         """The first and the last line of merges that are not resolved; () without one."""
+        if "<<<<<<<" not in self.text:
+            return ()
         starts = [i for i, line in enumerate(self.lines, 1) if re.match(r"<{7}( |$)", line)]
         ends = [i for i, line in enumerate(self.lines, 1) if re.match(r">{7}( |$)", line)]
         return (starts[0], ends[-1]) if starts and ends and starts[0] < ends[-1] else ()

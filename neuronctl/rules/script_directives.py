@@ -574,7 +574,9 @@ def character(facts: ScriptFacts) -> Iterator[Violation]:
 
 def _in_commands(facts: ScriptFacts) -> Iterator[Violation]:
     """What a word processor, or a web page, has made of a command."""
-    for command in facts.shell.commands if facts.header.for_bash else ():
+    if facts.text.isascii() or not facts.header.for_bash:
+        return
+    for command in facts.shell.commands:
         for word in command.words if command.name not in ("echo", "printf") else ():
             raw = "" if word.raw[:1] in ("'", '"') else word.raw
             odd = re.search(
@@ -591,7 +593,7 @@ def _in_commands(facts: ScriptFacts) -> Iterator[Violation]:
                     place=word.place,
                 )
                 return
-    for number, line in enumerate(facts.lines if facts.header.for_bash else (), 1):
+    for number, line in enumerate(facts.lines, 1):
         odd = re.search(rf"\$\{{[^}}]{{0,200}}[{LIKE_A_SPACE}{LIKE_NOTHING}]", line)
         if odd and not line.lstrip().startswith("#"):
             yield Violation(

@@ -527,6 +527,8 @@ _USUAL = (
 
 def _mixed(word: str, meant: str) -> bool:
     """Whether a word has the letters of a command in another order, or one letter more or less."""
+    if abs(len(word) - len(meant)) > 2:
+        return False
     near = word[0] == meant[0] and len(word) > 5 and close_matches(word, [meant], cutoff=0.9)
     return sorted(word) == sorted(meant) or bool(near)
 
@@ -1165,6 +1167,8 @@ def _behind_the_program(facts: ScriptFacts) -> Iterator[Violation]:
 def blind_container(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _behind_the_program(facts)
     if facts.plan is None or not facts.plan.gpus_per_node:
+        return
+    if not any(name in facts.text for name in CONTAINERS):
         return
     runs = [
         command

@@ -46,6 +46,8 @@ def own_directory(facts: ScriptFacts) -> Iterator[Violation]:
         for word in command.words[1:]:
             if _ITS_DIRECTORY.search(word.raw) or (asks and _OWN_PLACE.search(word.raw)):
                 found.append(command.place)
+    if not found:
+        return
     starts = (re.match(r"[ \t]*(if|fi)\b", line) for line in facts.lines)
     open_ones = [*accumulate(0 if word is None else 1 - 2 * (word[1] == "fi") for word in starts)]
     for place in sorted(found, key=lambda place: (place.line, place.column)):
@@ -149,9 +151,9 @@ def _grown_together(facts: ScriptFacts) -> Iterator[Violation]:
     """Words without the blank that bash needs between them."""
     for command in facts.shell.commands if facts.header.for_bash else ():
         for before, word in zip(command.words, command.words[1:]):
+            first = word.place.column == 1 and word.place.line == before.place.line + 1
             line = facts.lines[before.place.line - 1]
-            next_line = word.place.line == before.place.line + 1 and word.place.column == 1
-            if next_line and word.raw.startswith("--") and re.search(r"[^\s\\]\\$", line):
+            if first and word.raw.startswith("--") and re.search(r"[^\s\\]\\$", line):
                 yield Violation(
                     f"no blank is before the backslash of line {before.place.line}: this belongs "
                     f"to {before.raw}",
@@ -160,7 +162,7 @@ def _grown_together(facts: ScriptFacts) -> Iterator[Violation]:
                     severity=WARNING,
                 )
     for number, line in enumerate(facts.lines if facts.header.for_bash else (), 1):
-        match = _TEST.search(line)
+        match = _TEST.search(line) if "[" in line else None
         ends = match is not None and _END_OF_TEST.search(line, match.end()) is not None
         if match is not None and ends and not line.lstrip().startswith("#"):
             yield Violation(
@@ -430,6 +432,8 @@ def starts_nothing(facts: ScriptFacts) -> Iterator[Violation]:
 
 @script_rule(WARNING, "NC667", "download where nodes have no internet")
 def fetched_on_a_node(facts: ScriptFacts) -> Iterator[Violation]:
+    if facts.plan is None or facts.plan.partition.internet is not False:
+        return
     found = [] if has_proxy(facts.text) else downloads(facts.launches)
     words = [" ".join(word.raw for word in each.own_words) for each in found]
     for violation in without_internet(words, facts.plan):

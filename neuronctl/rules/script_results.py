@@ -18,11 +18,9 @@ _LONG_SLEEP = re.compile(r"inf(inity)?|\d+[dh]|\d{2,}m|\d{4,}s?")
 @script_rule(WARNING, "NC651", "nothing waits for the program", "by_absence")
 def nothing_waits(facts: ScriptFacts) -> Iterator[Violation]:
     """As Slurm does it: with the batch shell, it ends everything that the shell started."""
-    if re.search(r"\b(wait|fg)\b|(?m:(^|[;&|{])[ \t]*exec[ \t])", facts.text):
-        return
     commands = facts.shell.uncaptured
     beside = [at for at, command in enumerate(commands) if _goes_on(facts, command)]
-    if not beside:
+    if not beside or re.search(r"\b(wait|fg)\b|(?m:(^|[;&|{])[ \t]*exec[ \t])", facts.text):
         return
     last = commands[beside[-1]]
     if any(loop.place.line > last.place.line for loop in facts.shell.loops):

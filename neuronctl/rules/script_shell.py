@@ -1172,9 +1172,10 @@ def syntax(facts: ScriptFacts) -> Iterator[Violation]:
                 severity=WARNING,
             )
     # To bash, braces without a comma are letters: {Environment Name} is two words.
-    unfilled = {number: _BRACES.findall(line)[:20] for number, line in enumerate(facts.lines, 1)}
+    lines = enumerate(facts.lines, 1)
+    unfilled = {number: _BRACES.findall(line)[:20] for number, line in lines if "{" in line}
     for command in facts.shell.commands if facts.header.for_bash else ():
-        for braces in unfilled[command.place.line]:
+        for braces in unfilled.get(command.place.line, ()):
             first = braces.split()[0]
             word = next((word for word in command.words[1:] if word.raw == first), None)
             if word is not None:

@@ -10,11 +10,11 @@ from typing import Dict, Iterator, Sequence, Set, Tuple
 
 from neuronctl.batchscript.launches import PYTHON, SHELL, Launch
 from neuronctl.batchscript.model import SourceSpan
-from neuronctl.batchscript.shell_text import INITIALIZES, Command
+from neuronctl.batchscript.shell_text import Command
 from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules import script_bash
 from neuronctl.rules.base import Violation
-from neuronctl.rules.script_base import ScriptFacts, script_rule
+from neuronctl.rules.script_base import ScriptFacts, script_rule, set_in
 from neuronctl.rules.script_commands import only_sets_up
 
 _FOR_PROGRAMS = re.compile(
@@ -30,7 +30,10 @@ _OF_LAUNCHERS = re.compile(r"MASTER_(ADDR|PORT)|WORLD_SIZE|\w*RANK")
 @script_rule(WARNING, "NC644", "variable that is not exported")
 def not_exported(facts: ScriptFacts) -> Iterator[Violation]:
     shell = facts.shell
-    if any(map(_exports_all, shell.calls("set"))):
+    names = dict.fromkeys(variable.name for variable in shell.assignments)
+    kept = [shell.assigned(name) for name in names]
+    firsts = [each[0] for each in kept if not any(variable.exported for variable in each)]
+    if not firsts or any(map(_exports_all, shell.calls("set"))):
         return
     # A launcher sets what its processes meet by.
     own = any(
@@ -41,11 +44,8 @@ def not_exported(facts: ScriptFacts) -> Iterator[Violation]:
     last = max((run.command.place.line for run in facts.every_launch if run.works), default=0)
     used = _used_names(facts)
     needed = _needed_names(facts)
-    for assignment in shell.assignments:
+    for assignment in firsts:
         name, line = assignment.name, assignment.place.line
-        others = shell.assigned(name)
-        if assignment is not others[0] or any(other.exported for other in others):
-            continue
         awaits = awaited.get(name, 0) > line
         read = _FOR_PROGRAMS.fullmatch(name) and last > line
         if _OF_LAUNCHERS.fullmatch(name) and not own:
@@ -106,7 +106,7 @@ def _needed_by(facts: ScriptFacts, run: Launch) -> Iterator[Tuple[str, int]]:
         return  # it is this shell's, or another file may set them
     text = "\n".join(word.raw for command in run.script.commands for word in command.words)
     set_there = {variable.name for variable in run.script.every_assignment}
-    set_there.update(name for line in text.split("\n") for name in _set_in(line))
+    set_there.update(name for line in text.split("\n") for name in set_in(line))
     words = [word for command in run.script.commands for word in command.words]
     words += [variable.word for variable in run.script.every_assignment]
     for word in words:
@@ -397,7 +397,9 @@ def _ends_unset(facts: ScriptFacts) -> Iterator[Violation]:
 
 def _known_to(line: str) -> Iterator[str]:
     """The variables of Slurm's that a line sets, gives a default, or asks about."""
-    asks = re.search(r"(\[|test|-v) ", line) if "SLURM_" in line else None
+    if "SLURM_" not in line:
+        return
+    asks = re.search(r"(\[|test|-v) ", line)
     for match in re.finditer(r"(SLURM_\w*)(:?[-=+?])?", line):
         if match[2] or (asks is not None and asks.end() <= match.start()):
             yield match[1]
@@ -423,8 +425,8 @@ def _not_set_by_slurm(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterat
                 place=place,
                 severity=NOTE if shown else None,
             )
-        near = close_matches(name, _OF_SLURM, n=1, cutoff=0.88)
-        if near and name not in _OF_SLURM:
+        near = name not in _OF_SLURM and close_matches(name, _OF_SLURM, n=1, cutoff=0.88)
+        if near:
             yield Violation(
                 f"${name} is empty here: Slurm sets no such variable",
                 f"write ${near[0]}",
@@ -460,7 +462,7 @@ def _of_a_launcher(facts: ScriptFacts) -> Iterator[Violation]:
     """A rank of mpirun's that the batch shell asks for, which mpirun has not started."""
     if facts.plan is None or not facts.header.given or not facts.header.for_bash:
         return
-    if re.search(
+    if not _OF_MPI.search(facts.text) or re.search(
         r"\$0|BASH_SOURCE|<<|^[ \t]*(function[ \t]+\w|\w+[ \t]*\(\))", facts.text, re.MULTILINE
     ):
         return  # another shell may read it
@@ -477,20 +479,8 @@ def _of_a_launcher(facts: ScriptFacts) -> Iterator[Violation]:
             return
 
 
-_SETTERS = re.compile(r"\b(for|read|mapfile|readarray|local|declare|getopts)\b")
-_SET = re.compile(r"\b(\w+)(\+?=|\[|:?[-?+])")
 _MOST_NAMES = 100
 """So many are compared with each other."""
-
-
-def _set_in(line: str) -> Iterator[str]:
-    """The variables that a line may set."""
-    setter = _SETTERS.search(line)
-    yield from re.findall(r"\w+", line[setter.end() :]) if setter is not None else ()
-    last = line.rfind("]=")
-    for match in _SET.finditer(line):
-        if match[2] != "[" or match.end() <= last:
-            yield match[1]
 
 
 _EXPAND_THEMSELVES = frozenset(
@@ -535,8 +525,11 @@ _ARGUMENT = re.compile(r" +(<\w[^>]*>|\[\w[^]]*\]|[A-Z][A-Z_]+|[\w./-]+\.\w+)\s*
 
 def _arguments(facts: ScriptFacts) -> Iterator[Violation]:
     """An argument of the remark on how to submit this script, which nothing reads."""
-    name = re.escape(facts.name.rpartition("/")[2])
-    if not facts.header.for_bash or not name or _READS_ARGUMENTS.search(facts.text):
+    own = facts.name.rpartition("/")[2]
+    name = re.escape(own)
+    if not own or f"{own} " not in facts.text:
+        return
+    if not facts.header.for_bash or _READS_ARGUMENTS.search(facts.text):
         return
     if not all(map(only_sets_up, facts.shell.calls("source", "."))):
         return
@@ -559,15 +552,11 @@ _SWITCHED_OFF = re.compile(r"(?:export )?(\w+)=|for (\w+) in ")
 
 def _set_in_a_comment(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterator[Violation]:
     """A variable that only a line sets which somebody has switched off, or a command of none."""
-    reads_more = any(
-        command.name == "eval"
-        or not INITIALIZES.fullmatch(command.words[-1].text.rpartition("/")[2].lstrip("."))
-        for command in facts.shell.calls("source", ".", "eval")
-    )
-    if reads_more or not facts.header.for_bash:
+    if facts.reads_more or not facts.header.for_bash:
         return
     lines = [line.lstrip(" \t") for line in facts.lines]
-    known = {name for line in lines if not line.startswith("#") for name in _set_in(line)}
+    by_line = zip(lines, facts.set_by_line)
+    known = {name for line, names in by_line if not line.startswith("#") for name in names}
     exported = facts.header.value("export") or ""
     off: Dict[str, int] = {}
     passed: Set[str] = set()
@@ -646,7 +635,7 @@ def _set_too_late(facts: ScriptFacts) -> Iterator[Violation]:
             # What stands in a function runs where it is called.
             begun = [at for at, text in enumerate(before) if _FUNCTION.match(text)]
             inside = begun and not any(text.rstrip().endswith("}") for text in before[begun[-1] :])
-            if inside or any(name in _set_in(text) for text in before):
+            if inside or any(name in names for names in facts.set_by_line[: line - 1]):
                 continue
             yield Violation(
                 f"${name} is empty here, unless the shell that submits has exported it: line "
@@ -666,15 +655,11 @@ def _misspelled(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterator[Vio
         for variable in facts.shell.assignments
         if not variable.exported and times[variable.name] == 1
     }
-    known = frozenset(name for line in facts.lines for name in _set_in(line)) if idle else ()
+    known = frozenset().union(*facts.set_by_line) if idle else ()
     unknown = [name for name in used if not facts.shell.assigned(name)]
     like = {name.rstrip("S"): name for name in unknown if name.endswith("S")}
     like.update(("".join(sorted(name)), name) for name in unknown if len(name) > 4)
-    sourced = any(
-        not INITIALIZES.fullmatch(command.words[-1].text.rpartition("/")[2].lstrip("."))
-        for command in facts.shell.calls("source", ".", "eval")
-    )
-    for variable in facts.shell.assignments if not sourced else ():
+    for variable in facts.shell.assignments if not facts.reads_more else ():
         name = like.get(variable.name) or like.get("".join(sorted(variable.name)), "")
         shown = re.findall(rf"\b{name}\b", facts.text) if name else ()
         if len(shown) == 1 and variable.place.line < used[name].line and len(name) > 3:

@@ -18,6 +18,7 @@ from neuronctl.rules import (  # noqa: F401
     script_gpus,
     script_launches,
     script_lines,
+    script_memory,
     script_places,
     script_results,
     script_shell,

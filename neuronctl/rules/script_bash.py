@@ -19,6 +19,7 @@ _ONE_WORD = re.compile(
 )
 _MOST = 50
 """So many of a kind are looked at."""
+_PATTERN = re.compile(r"\[\[[ \t]+!?[ \t]*-[efds][ \t]+(\S*(?<!\\)\*[^\s\"]*)[ \t]+\]\]")
 _TO_ONE = re.compile(r"(?<=\s)2&>1(?=\s|$)")
 
 
@@ -93,6 +94,15 @@ def _in_line(line: str) -> Optional[Tuple[int, int, str, str]]:
                 match.end(1),
                 "this is always true: without blanks around =, bash asks whether the word is empty",
                 f"write [ {left} = {right.lstrip('=')} ]",
+            )
+    if "[[" in line and "*" in line:
+        match = _PATTERN.search(line)
+        if match is not None and '"' not in match[1]:
+            return (
+                match.start(1),
+                match.end(1),
+                f"within [[ ]], bash looks for one file with the name {match[1]}",
+                f"write: if compgen -G '{match[1]}' > /dev/null",
             )
     if "2&>1" in line:
         match = _TO_ONE.search(line)

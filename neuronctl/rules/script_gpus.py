@@ -285,7 +285,7 @@ def _by_option(launch: Launch) -> str:
 
 _ON_ONE_CORE = frozenset(
     """
-    bedtools bzip2 gunzip gzip perl picard seqtk tabix treemix trimal unzip vcftools zcat
+    bedtools bzip2 gffread gunzip gzip perl picard seqtk tabix treemix trimal unzip vcftools zcat
     """.split()  # noqa: SIM905
 )
 """Programs that use a single core, whatever they are told."""

@@ -533,6 +533,28 @@ def _mixed(word: str, meant: str) -> bool:
     return sorted(word) == sorted(meant) or bool(near)
 
 
+_COMPILES = re.compile(r"gcc|g\+\+|cc|clang(\+\+)?|nvcc|hipcc|i(cc|cpc|fort|cx)|gfortran|mpi\w+")
+_SOURCE = re.compile(r"[\w./-]+\.(c|cc|cpp|cxx|cu|f|f90|F90|hip)")
+
+
+def _overwrites_source(facts: ScriptFacts) -> Iterator[Violation]:
+    """``nvcc a -o a.cu``: the compiler is to write what it should read."""
+    for command in facts.shell.commands:
+        words = [word.value or "" for word in command.words]
+        if not _COMPILES.fullmatch(command.name) or "-o" not in words[:-1]:
+            continue
+        word = command.words[words.index("-o") + 1]
+        if _SOURCE.fullmatch(word.value or "") and "-E" not in words:
+            yield Violation(
+                f"{command.name} is to write {word.value}, a source file: behind -o stands what it "
+                "makes",
+                f"write {command.name} {word.value} -o {(word.value or '').rpartition('.')[0]}",
+                place=word.place,
+                severity=WARNING,
+            )
+            return
+
+
 def _reads_nothing(facts: ScriptFacts) -> Iterator[Violation]:
     """A Python without a program, which reads it from a job's empty standard input."""
     for launch in facts.every_launch:
@@ -608,6 +630,7 @@ def no_program(facts: ScriptFacts) -> Iterator[Violation]:
                 f"write python {module}, or python -m {module[:-3]}",
                 place=launch.place,
             )
+    yield from _overwrites_source(facts)
     yield from _reads_nothing(facts)
     yield from _backslash_quotes(facts)
     for launch in facts.every_launch:

@@ -404,7 +404,16 @@ _SWITCHED_OFF_RUN = re.compile(
 def starts_nothing(facts: ScriptFacts) -> Iterator[Violation]:
     commands = facts.shell.commands
     whole = facts.header.given and facts.header.for_bash and not facts.left_out
-    if facts.plan is None or not whole or facts.unreadable or not commands:
+    if facts.plan is None or not whole or facts.unreadable:
+        return
+    if not (commands or facts.shell.assignments or facts.shell.placeholders):
+        yield Violation(
+            "nothing here starts a program: the script has directives alone, and the job ends at "
+            "once",
+            "write the command that is to run",
+            place=facts.top,
+        )
+    if not commands:
         return
     if facts.shell.placeholders:
         return  # what stands behind one is not read

@@ -414,6 +414,10 @@ def _not_set_by_slurm(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterat
             yield from _ends_without(facts, name, _ONLY_WITH[name][0])
     for name, place in used.items():
         options = _ONLY_WITH.get(name)
+        if name == "SLURM_MEM_PER_CPU" and facts.has("mem"):
+            options = ("mem-per-cpu",)
+        elif name == "SLURM_MEM_PER_NODE" and facts.has("mem-per-cpu", "mem-per-gpu"):
+            options = ("mem",)
         if not name.startswith("SLURM_") or name in known:
             continue
         if options and not facts.has(*options) and not facts.header.unread.intersection(options):

@@ -161,6 +161,22 @@ KINDS: List[Tuple[str, str, str]] = [
         " ## apptainer exec -B /usr/lib64/libcuda.so.1 x.sif ./a",
     ),
     ("NC612", CPU, "#SBATCH --mem=48@@\nRscript a.R ## #SBATCH --mem=100\nRscript a.R"),
+    ("NC665", CPU, "nvcc a -o a.cu@@\n./a ## nvcc a.cu -o a\n./a"),
+    ("NC649", CPU, "if [[ ! -f *.vcf ]]; then@@\n./a\nfi ## if [[ ! -f a.vcf ]]; then\n./a\nfi"),
+    ("NC660", f"{CPU} --mem=4G", "./a $SLURM_MEM_PER_CPU@@ ## ./a $SLURM_MEM_PER_NODE"),
+    ("NC666", f"{CPU}@@", " ## ./a"),
+    # Memory.
+    ("NC671", f"{CPU} --mem=16G", "java -Xmx64g -jar a.jar@@ ## java -Xmx12g -jar a.jar"),
+    (
+        "NC671",
+        f"{CPU} --mem=16G",
+        "gatk --java-options '-Xmx20G' X@@ ## export X=-Xmx2000m\ngatk X",
+    ),
+    (
+        "NC671",
+        f"{CPU} -c 8 --mem-per-cpu=2G",
+        "samtools sort -@ 8 -m 4G a@@ ## samtools sort -@ 8 -m 1G a",
+    ),
     # What nobody has filled in.
     ("NC643", CPU, "#SBATCH --account=....@@\n./a ## #SBATCH --account=ab..c\n./a"),
     ("NC643", CPU, "#SBATCH --account=[account]@@\n./a ## #SBATCH -w n[1-2]\nls [ab]*"),

@@ -149,6 +149,11 @@ class ScriptFacts:
         return tuple(frozenset(set_in(line)) for line in self.lines)
 
     @cached_property
+    def set_names(self) -> FrozenSet[str]:
+        """The variables that any of its lines may set."""
+        return frozenset().union(*self.set_by_line)
+
+    @cached_property
     def reads_more(self) -> bool:
         """Whether it reads text that may set any variable, from a file or otherwise."""
         return any(

@@ -290,14 +290,6 @@ def _never_slurms(facts: ScriptFacts) -> Iterator[Violation]:
             return
 
 
-def _reads_files(facts: ScriptFacts) -> bool:
-    """Whether files that are read may set variables, or eval does."""
-    return any(
-        not INITIALIZES.fullmatch(command.words[-1].text.rpartition("/")[2].lstrip("."))
-        for command in facts.shell.calls("source", ".", "eval")
-    )
-
-
 def _other_underscores(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterator[Violation]:
     """``$JOB_DIR``, which nothing sets, where the script sets JOBDIR."""
     set_here = {each.name for each in facts.shell.assignments}
@@ -314,9 +306,9 @@ def _other_underscores(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Itera
         ):
             continue
         shown = facts.whole_text.replace(f"{{{other}", "")
-        if _reads_files(facts) or re.search(rf"\b{name}(=|\b.*--export)", shown):
+        if facts.reads_more or re.search(rf"\b{name}(=|\b.*--export)", shown):
             continue
-        if any(name in _set_in(line) for line in facts.lines):
+        if name in facts.set_names:
             continue
         yield Violation(
             f"nothing here sets ${name}: it is empty, and the script sets {other}",
@@ -331,7 +323,7 @@ _REDIRECTED = re.compile(r"(?<![<>&\w'\"$=-])>>?[ \t]*(\$\{?([A-Za-z_]\w*)\}?)(?
 
 def _written_to_nothing(facts: ScriptFacts) -> Iterator[Violation]:
     """``> $LOG`` where LOG is empty: bash starts no program."""
-    if not facts.header.for_bash or _reads_files(facts):
+    if not facts.header.for_bash or facts.reads_more:
         return
     for number, line in facts.plain_lines:
         for match in _REDIRECTED.finditer(line) if ">" in line and "$" in line else ():
@@ -342,7 +334,7 @@ def _written_to_nothing(facts: ScriptFacts) -> Iterator[Violation]:
             if source is None:
                 continue
             name = source[1]
-            if name and any(name in _set_in(each) for each in facts.lines):
+            if name and name in facts.set_names:
                 continue
             why = f": nothing here sets ${name}" if name else ""
             yield Violation(
@@ -367,11 +359,11 @@ def _ends_unset(facts: ScriptFacts) -> Iterator[Violation]:
         for command in facts.shell.calls("set")
         if any(map(_UNSET_ENDS.fullmatch, (word.raw for word in command.words[1:])))
     ]
-    if not starts or not facts.header.for_bash or _reads_files(facts) or facts.has("export"):
+    if not starts or not facts.header.for_bash or facts.reads_more or facts.has("export"):
         return
     if re.search(r"set \+\w*u|\+o nounset", facts.text):
         return
-    known = {name for line in facts.lines for name in _set_in(line)}
+    known = facts.set_names
     words = [(word, each) for each in facts.shell.uncaptured for word in each.words]
     slurms = {name[6:].replace("_", ""): name for name in _OF_SLURM}
     for word, command in words:
@@ -659,7 +651,7 @@ def _misspelled(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterator[Vio
         for variable in facts.shell.assignments
         if not variable.exported and times[variable.name] == 1
     }
-    known = frozenset().union(*facts.set_by_line) if idle else ()
+    known = facts.set_names if idle else ()
     unknown = [name for name in used if not facts.shell.assigned(name)]
     like = {name.rstrip("S"): name for name in unknown if name.endswith("S")}
     like.update(("".join(sorted(name)), name) for name in unknown if len(name) > 4)

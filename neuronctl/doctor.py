@@ -22,7 +22,7 @@ from neuronctl.slurm.answers import ask_now
 from neuronctl.slurm.process import installed, run, where_slurm_is
 from neuronctl.users import login_name
 from neuronctl.version import __version__
-from neuronctl.words import counted, moment
+from neuronctl.words import amount, counted, moment
 
 if TYPE_CHECKING:
     from neuronctl.storage import Cache
@@ -270,7 +270,7 @@ _DAYS_BEFORE = 3
 
 
 def _storage(catalog_file: Optional[str]) -> Iterator[Check]:
-    from neuronctl.storage import caches_in, expiring, size
+    from neuronctl.storage import caches_in, expiring
 
     home = os.path.expanduser("~")
     try:
@@ -283,7 +283,7 @@ def _storage(catalog_file: Optional[str]) -> Iterator[Check]:
     yield from _quotas(home)
     large = [cache for cache in caches if cache.bytes >= _LARGE]
     if large:
-        words = ", ".join(f"{cache.name} {size(cache.bytes)} in {cache.place}" for cache in large)
+        words = ", ".join(f"{cache.name} {amount(cache.bytes)} in {cache.place}" for cache in large)
         yield Check("caches", GOOD, words, "; ".join(_emptied(cache, scratch) for cache in large))
     if days is None or not os.path.isdir(scratch):
         return
@@ -323,9 +323,9 @@ def _quotas(home: str) -> Iterator[Check]:
         else:
             yield Check("quota", GOOD, str(quota), look if quota.share >= _NEARLY else "")
     with contextlib.suppress(OSError):
-        free = shutil.disk_usage(home).free >> 20
-        if not found and free < 100:
-            words = f"{home}: only {free} MB free on its file system"
+        free = shutil.disk_usage(home).free
+        if not found and free < 100 << 20:
+            words = f"{home}: only {amount(free)} free on its file system"
             yield _wrong("home", words, look, RecordError)
 
 

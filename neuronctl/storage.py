@@ -9,6 +9,7 @@ import time
 from typing import Iterator, List, Mapping, Optional, Tuple
 
 from neuronctl.frozen import dataclass
+from neuronctl.words import amount
 
 _SECONDS = 1.5
 """How long a directory is looked through; what is not seen by then is not counted."""
@@ -36,7 +37,7 @@ class Quota:
     def __str__(self) -> str:
         parts = []
         if self.most_kib:
-            parts.append(f"{size(self.kib * 1024)} of {size(self.most_kib * 1024)}")
+            parts.append(f"{amount(self.kib * 1024)} of {amount(self.most_kib * 1024)}")
         if self.most_files:
             parts.append(f"{self.files:,} of {self.most_files:,} files")
         return f"{', '.join(parts)} on {self.place}"
@@ -136,11 +137,3 @@ def _files(place: str) -> Iterator[Tuple[str, os.stat_result]]:
                         left.append(entry.path)
                     elif entry.is_file(follow_symlinks=False):
                         yield entry.path, entry.stat(follow_symlinks=False)
-
-
-def size(count: int) -> str:
-    """``12.3 GB``; 1 GB is 2**30 bytes."""
-    for unit, power in (("TB", 40), ("GB", 30), ("MB", 20)):
-        if count >= 1 << power:
-            return f"{count / (1 << power):.1f} {unit}"
-    return f"{count / 1024:.0f} KB"

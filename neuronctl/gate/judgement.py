@@ -26,7 +26,7 @@ from neuronctl.planning import JobPlan
 from neuronctl.planning.needs import with_nodes
 from neuronctl.rule_codes import WARNING
 from neuronctl.rules import RULES, Finding, RuleContext, apply_rules, order
-from neuronctl.words import counted
+from neuronctl.words import counted, verb
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Catalog
@@ -86,7 +86,7 @@ class Judgement:
             words = "; ".join(wait.words for wait in waits)
             return Verdict(WILL_WAIT, words, cause, until, also=tuple(others))
         free = self.free_nodes
-        words = f"{counted(free, 'node')} {'has' if free == 1 else 'have'} room for its share"
+        words = f"{counted(free, 'node')} {verb(free, 'has', 'have')} room for its share"
         limits = forecast.on_cluster.snapshot.limits
         if limits.qos is None and "limits" in limits.config.enforce:
             words += (

@@ -12,7 +12,7 @@ from neuronctl.slurm.job_states import COMPLETED, RUNNING
 from neuronctl.slurm.job_usage import AccountedUse
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import UNLIMITED, format_time, hosts
-from neuronctl.words import amount, counted, duration, percent
+from neuronctl.words import amount, counted, duration, percent, verb
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _unused(job: JobUse) -> Optional[str]:
         return None
     names = ", ".join(job.place(gpu) for gpu in unused[:4]) + (", …" if len(unused) > 4 else "")
     return (
-        f"{len(unused)} of {known} GPUs {'was' if len(unused) == 1 else 'were'} never used "
+        f"{len(unused)} of {known} GPUs {verb(len(unused), 'was', 'were')} never used "
         f"({names}): let the program use all, or request {known - len(unused)}"
     )
 

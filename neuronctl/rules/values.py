@@ -144,7 +144,7 @@ def cannot_be_expanded(context: RuleContext) -> Iterator[Violation]:
         by_task = [name for name in names if name in _TASKS]
         if by_task and processes > 1:
             yield Violation(
-                f"{place}: {_named(by_task)} {'differs' if len(by_task) == 1 else 'differ'} in "
+                f"{place}: {_named(by_task)} {verb(len(by_task), 'differs', 'differ')} in "
                 f"each of the {processes} processes, and --expand replaces it once, before they "
                 "start",
                 "let the program read the variable, or a shell in each task: bash -c "

@@ -10,7 +10,7 @@ from typing import List
 import pytest
 
 from neuronctl import doctor
-from neuronctl.storage import caches_in, expiring, parse_quotas, size
+from neuronctl.storage import caches_in, expiring, parse_quotas
 
 NAMES = ("quota", "caches", "scratch")
 HEAD = """\
@@ -23,16 +23,16 @@ LFS_HEAD = "Disk quotas for usr kim (uid 1000):\n"
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (HEAD + "  /dev/sda1 1048576* 1000000 1200000   6days  12  0  0\n", ["1.0 GB of 976.6"]),
-        (HEAD + "  nfs:/home 1048576  0  2097152           1234  0  5000\n", ["1.0 GB of 2.0 GB"]),
+        (HEAD + "  /dev/sda1 1048576* 1000000 1200000   6days  12  0  0\n", ["1.0 GiB of 977"]),
+        (HEAD + "  nfs:/home 1048576  0  2097152           1234  0  5000\n", ["1.0 GiB of 2.0"]),
         (HEAD + "  nfs:/home     12       0       0              34     0     0\n", []),
         (HEAD + "  nfs:/home  12   2048   4096   999    900   1000   none\n", ["999 of"]),
-        ("  /home 67108864* 67108864 69206016 6d23h59m 120 200000 200000 -\n", ["64.0 GB of"]),
-        ("/home/a/long/name\n      [5120] 0 10240 - 7* 7 7 -\n", ["5.0 MB of 10.0 MB, 7 of"]),
+        ("  /home 67108864* 67108864 69206016 6d23h59m 120 200000 200000 -\n", ["64.0 GiB of"]),
+        ("/home/a/long/name\n      [5120] 0 10240 - 7* 7 7 -\n", ["5.0 MiB of 10.0 MiB, 7 of"]),
         (LFS_HEAD + "Some errors happened when getting quota info.\n", []),
         ("Disk quotas for user kim (uid 1000): none\n", []),
         ("", []),
-        ("\x00 9 9 9 9 9 9\n" * 3, ["9 KB of 9 KB"] * 3),
+        ("\x00 9 9 9 9 9 9\n" * 3, ["9.0 KiB of 9.0 KiB"] * 3),
     ],
 )  # fmt: skip
 def test_quotas(text: str, said: List[str]) -> None:
@@ -78,15 +78,6 @@ def test_what_expires(tmp_path: Path) -> None:
     assert expiring(str(tmp_path), 14) is None and expiring(str(tmp_path / "none"), 1) is None
 
 
-def test_sizes() -> None:
-    assert [size(1 << power) for power in (10, 20, 30, 40)] == [
-        "1 KB",
-        "1.0 MB",
-        "1.0 GB",
-        "1.0 TB",
-    ]
-
-
 def test_what_doctor_says_of_space_that_runs_out(
     tmp_path: Path, clean_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,9 +97,9 @@ def test_what_doctor_says_of_space_that_runs_out(
     checks = [one for one in doctor.examine(str(tmp_path / "x.yaml")) if one.name in NAMES]
     used, nearly, caches, old = checks
     assert (used.state, used.exit_code, nearly.state) == ("wrong", 9, "ok")
-    assert used.words == "used up: 200 KB of 100 KB on /h"
+    assert used.words == "used up: 200 KiB of 100 KiB on /h"
     assert "du -xh" in used.hint and "du -xh" in nearly.hint
-    assert caches.words.startswith("Hugging Face 12 KB in ")
+    assert caches.words.startswith("Hugging Face 12.0 KiB in ")
     assert f"export HF_HOME={scratch}/huggingface" in caches.hint
     assert f"1 file not used for 12 days, such as {scratch}/old.pt" in old.words
     assert old.hint.endswith(f"find {scratch} -type f -atime +11")

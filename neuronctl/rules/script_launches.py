@@ -1191,6 +1191,15 @@ def blind_container(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _behind_the_program(facts)
     if facts.plan is None or not facts.plan.gpus_per_node:
         return
+    for command in facts.shell.calls("docker"):
+        words = [word.raw for word in command.words[1:]]
+        told = re.search(r"--gpus|--runtime|--device|nvidia", " ".join(words))
+        if words[:1] == ["run"] and not told and not command.captured and not command.background:
+            yield Violation(
+                "without --gpus, the container sees no GPU",
+                "write docker run --gpus all",
+                place=command.place,
+            )
     if not any(name in facts.text for name in CONTAINERS):
         return
     runs = [
@@ -1207,15 +1216,6 @@ def blind_container(facts: ScriptFacts) -> Iterator[Violation]:
     )
     sees = amd or re.search(r"--nv|(SINGULARITY|APPTAINER)_NV", facts.text)
     hidden = any(word.may_be_several for command in runs for word in command.words[1:3])
-    for command in facts.shell.calls("docker"):
-        words = [word.raw for word in command.words[1:]]
-        told = re.search(r"--gpus|--runtime|--device|nvidia", " ".join(words))
-        if words[:1] == ["run"] and not told and not command.captured and not command.background:
-            yield Violation(
-                "without --gpus, the container sees no GPU",
-                "write docker run --gpus all",
-                place=command.place,
-            )
     hidden = hidden or any(
         _DRIVER.search(word.raw) for command in runs for word in command.words[1:]
     )

@@ -127,6 +127,10 @@ KINDS: Dict[str, str] = {
     "quotes-kept": "NC665",
     "self-chain": "NC647",
     "shared-tmp": "NC653",
+    "astray": "NC670",
+    "memory": "NC671",
+    "idle-cores": "NC669",
+    "gone": "NC638",
 }
 """What a reader calls a defect, and the codes that say it; none where check does not look."""
 

@@ -797,8 +797,12 @@ def secrets(facts: ScriptFacts) -> Iterator[Violation]:
         "export it in the shell from which you submit, or read it from a file that is yours alone"
     )
     directives = [option for option in facts.header.given if option.source == SCRIPT]
+    values = [[word.value or "$x" for word in each.words] for each in facts.shell.commands]
+    joined = [" ".join(words) for words in values]
+    known = signs("\n".join([facts.text, *joined, *(each.value or "" for each in directives)]))
     for given in directives:
-        if given.name != "export" and given.value and is_secret_value(given.value):
+        value = given.value or ""
+        if given.name != "export" and has_sign(value, known) and is_secret_value(value):
             said = f"--{given.name} contains what looks like a secret: {told}"
             yield Violation(said, hint, place=given.place)
     exported = [
@@ -820,9 +824,6 @@ def secrets(facts: ScriptFacts) -> Iterator[Violation]:
             yield Violation(f"{name} looks like a secret: {told}", hint, place=place)
     masker = Masker()
     places = []
-    values = [[word.value or "$x" for word in each.words] for each in facts.shell.commands]
-    joined = [" ".join(words) for words in values]
-    known = signs("\n".join([facts.text, *joined]))
     for command, words, text in zip(facts.shell.commands, values, joined):
         masked_words = masker.words(words) if has_sign(text, known) else words
         shown = zip(command.words, words, masked_words)

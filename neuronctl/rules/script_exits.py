@@ -30,6 +30,8 @@ _FILTERS = frozenset("tee ts grep sed awk cat gzip pigz xz zstd sort tail".split
 
 @script_rule(WARNING, "NC646", "exit code that is hidden")
 def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
+    if facts.unmerged:
+        return  # NC610 has its say
     yield from _thrown_away(facts)
     yield from _only_says(facts)
     yield from _of_the_last_alone(facts)

@@ -273,11 +273,13 @@ _FORMS = (
     (("ya29.", "1//0", "GOCSPX-"), r"[\w-]{16,}"),
     (("wandb_v",), r"\d_\w{20,}"),
     (("nvapi-", "gsk_", "xai-", "r8_", "pplx-", "fw_", "tvly-", "jina_"), r"[\w-]{20,}"),
-    (("npm_", "dckr_pat_", "dop_v1_", "shpat_", "ntn_", "lin_api_", "rpa_"), r"[\w-]{20,}"),
+    (("npm_", "dckr_pat_", "dop_v1_", "ntn_", "lin_api_", "rpa_"), r"[\w-]{20,}"),
+    (("shpat_", "shpca_", "shppa_", "shpss_"), r"[0-9a-f]{32}"),  # Shopify
     (("pypi-", "AgEIcHlwaS5vcmc"), r"[\w-]{16,}"),
     (("hvs.", "hvb.", "hvr."), r"[\w-]{16,}"),  # HashiCorp Vault
     (("SG.",), r"[\w-]{16,}\.[\w-]{16,}"),  # SendGrid
     (("glsa_", "dapi", "PMAK-", "sntrys_", "tskey-", "lsv2_", "pcsk_", "tgp_v1_"), r"[\w-]{24,}"),
+    (("NRAK-", "NRAA-", "NRII-", "NRIQ-", "NRRA-"), r"[\w-]{24,}"),  # New Relic
     (("pat",), r"[A-Za-z0-9]{14}\.[0-9a-f]{64}"),  # Airtable
     (("ATATT3", "ATCTT3", "figd_", "sbp_", "xkeysib-", "pul-"), r"[\w=-]{24,}"),
     (("AGE-SECRET-KEY-1",), r"\w{20,}"),
@@ -285,11 +287,11 @@ _FORMS = (
 )
 # Others begin alike: rnd_8sK…, two or three short words and then a random one of both cases.
 _BARE_FORMS = (  # of Telegram and Discord
-    r"(?<![\w:])[0-9]{8,10}:AA[\w-]{33}(?!\w)|(?<![\w.])[\w-]{24,26}\.[\w-]{6}\.[\w-]{27,38}(?!\w)"
+    r"(?<![\w:])[0-9]{8,10}:AA[\w-]{30,36}(?!\w)|(?<![\w.])[\w-]{24,26}\.[\w-]{6}\.[\w-]{27,38}(?!\w)"
 )
-_LONG = r"[_-][A-Za-z0-9]{20}"
+_LONG = r"[._-][A-Za-z0-9]{20}"
 _PREFIXED = (
-    r"(?<![\w/.+-])[a-z][a-z0-9]{1,7}[_-](?:[a-z0-9]{1,8}[_-]){0,2}(?=[A-Za-z]*[0-9])"
+    r"(?<![\w/.+-])[a-z][a-z0-9]{1,7}[._-](?:[a-z0-9]{1,12}[._-]){0,2}(?=[A-Za-z]*[0-9])"
     r"(?=[A-Z0-9]*[a-z])(?P<value>[A-Za-z0-9]{20,200})(?![\w./-])"
 )
 _IN_FORMS = tuple(prefix for prefixes, _ in _FORMS for prefix in prefixes)
@@ -478,7 +480,7 @@ _CHOSEN = (
     r"(?i)(?!(?:sha|md|aes|rsa|argon|base|utf)-?\d)(?=.*[0-9])(?=.*[^\W\d_])[\w!@#$%^&*?-]{6,100}"
 )
 _BETWEEN_SIGNS = r"[=:,(/]|(?<![\s\d])>|<<<"
-_END = r"[.)]?[ \t]{0,9}(?:(?:입니다|이다|임|이?예요)[.]?[ \t]{0,9})?(?=\n|\Z)"
+_END = r"['\"]?[.)]?['\"]?[ \t]{0,9}(?:(?:입니다|이다|임|이?예요)[.]?[ \t]{0,9})?(?=\n|\Z)"
 _EQUALS = r"\}?['\"]?\s?[=!]="
 _PLAIN = r"%?\w{1,20}"
 _BLANK = r"[ \t]{1,100}(?:\\\n[ \t]{0,100})?"
@@ -813,6 +815,7 @@ class _Name:
         beside = -1 if blank is None else blank.end()
         several = False  # [V, V], {"kim": V}
         kind = _PASSWORD if case else self.kind
+        last = ""
         line = _at(r"[^\n]{0,300}", text, self.end)
         words = re.compile(_NEAR).finditer(text, self.end, line.end() if line else self.end)
         for word in itertools.islice(words, 12):
@@ -828,11 +831,17 @@ class _Name:
             said = told or (remark and _at(_END, text, place) is not None)
             if word.start() == beside:  # nmcli password V, WITH PASSWORD 'V'
                 said = said or bool(re.search("(?i)(?:password|passphrase|pw|auth)$", self.name))
-            of_people = re.fullmatch(_CHOSEN, value) and (
+            of_people = re.fullmatch(_CHOSEN, value) is not None and (
                 kind in (_PASSWORD, _LOGIN) or (self.is_closed and self.name.isupper())
             )
+            quote = text[word.start() - 1 : word.start()]
+            if quote in ("'", '"') and kind == _PASSWORD and len(value) >= 4:
+                compared = last == "is" or bool(re.search("[=!]=", gap))
+                of_people, said = of_people or compared, said or compared
+            last = value
             if (random or (said and of_people)) and not _says_nothing(value):
-                rest = _at(r"[\w+/=.-]{0,500}", text, place)
+                whole = rf"[^{quote}\n$]{{0,300}}(?={quote})" if quote in ("'", '"') else ""
+                rest = _at(whole or r"[\w+/=.-]{0,500}", text, place)
                 place = rest.end() if rest and random else place
                 found.append((word.start(), place))
             elif not re.fullmatch(_PLAIN, value) or (found and not several) or _kind(value):

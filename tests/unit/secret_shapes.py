@@ -1470,6 +1470,17 @@ SET PASSWORD FOR kim = '§stieglitz2196§';
 jdbc:oracle:thin:kim/§Milan-3349§@h:1521/x
 urllib: add_password(None, u, "kim", "§Lerche!8920§")
 vncpasswd -f <<< §Pirol-7733§ > p
+X=§dp.pt.NqVwYS81VP7Hb1DX8pPd5khxE3pyIgKpaUnArl63Xyk§
+X=§dp.st.dev.WZeiNNCiia3anXn9k3ksu9mI4ROnl89Sm995ytbxAk7§
+./stream §live_126031192_jqevt0MLaMRTvetw0tESulEETldq8b§
+X=§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§
+X=§NRAK-UTLFJT4KDF8ZCPWQ30JDC5VNII0§
+X=§4839574813:AAgkBxjd2AsjD7N2kHD9FSUuErsEz5jhy0§
+echo "The password is '§Kohlmeise123§'"
+ensure the password is "§sumpfmeise§" and go on
+if user == 'kim' and password =='§logmein§':
+define('AUTH_KEY', '§Zq8Kw3Hs8Zd1Fg6Jv4Bn9Mx(>M%0V l2(#o0|2§');
+curl -u kim -p §Tannenmeise4§ h
 '''
 
 HARMLESS = r"""
@@ -2610,6 +2621,13 @@ conda install -c https://lab.kr/t/main-channel-2024/x y
 HF_TOKEN=$T git checkout 0b70e285e369bcb24b57b74929490ea7be9c4b19
 runs/token_3f9a1c7e5b2d8f4a6c0e
 model-Llama27bChatInstructHf
+password is 'None'
+if password == '':
+token != '</s>'
+password is required
+X=run.v2.resnet50
+file.v1.Llama27bChatInstruct
+https://x.kr/a.b.c/run_resnet50bs256lr01
 """
 
 

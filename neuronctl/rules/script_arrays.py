@@ -8,12 +8,13 @@ import re
 import shlex
 from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
-from neuronctl.batchscript.launches import CONTAINERS, PYTHON, pairs
+from neuronctl.batchscript.launches import CONTAINERS, PROGRAM, PYTHON, pairs
 from neuronctl.batchscript.model import SourceSpan
 from neuronctl.batchscript.shell_text import INITIALIZES, Command, ShellWord
 from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
+from neuronctl.rules.script_commands import ONLY_PREPARES, SHORT
 from neuronctl.rules.script_results import OF_THE_NODE
 from neuronctl.slurm.job_id import JobId
 from neuronctl.words import counted
@@ -36,6 +37,9 @@ def one_file(facts: ScriptFacts) -> Iterator[Violation]:
     told = re.search(r"%\d*[ajJ]|\\|[$]", path) or path in ("", "/dev/null")
     if array is not None and output is not None and not appends and not told:
         yield _lost(_EVERY_TASK, path, f"write --output={_with_index(path)}", output.place)
+    if array is None and not appends:
+        yield from _of_the_next_run(facts)
+    yield from _begun_anew(facts, appends)
     yield from _same_file(facts, array is not None)
     yield from _same_file_of_a_step(facts)
     one_by_one = array is None or (array.value or "").endswith("%1")
@@ -47,6 +51,49 @@ def one_file(facts: ScriptFacts) -> Iterator[Violation]:
     if not (one_by_one or others):
         yield from _same_removed(facts)
     yield from _same_overlay(facts, not one_by_one)
+
+
+_SERVES = re.compile("jupyter.*|code|code-server|.*server|ssh|tensorboard|ollama")
+
+
+def _of_the_next_run(facts: ScriptFacts) -> Iterator[Violation]:
+    """A log of one name for every run, which has what the programs say."""
+    works = [
+        run
+        for run in facts.launches
+        if (run.works or run.kind == PROGRAM)
+        and not (run.command.captured or run.command.writes)
+        and run.name not in ONLY_PREPARES | SHORT
+    ]
+    names = (run.options.get("m") or run.name for run in works)
+    if not works or any(map(_SERVES.fullmatch, names)):
+        return
+    for given in filter(None, (facts.given("output"), facts.given("error"))):
+        path = given.value or ""
+        if path not in ("", "/dev/null") and not re.search(r"%\d*[aAjJ]|\\|[$<]", path):
+            yield Violation(
+                f"the next run of this job begins {path} anew: what this one has written there is "
+                "lost",
+                f"write --{given.name}={_with_index(path, '%j')}",
+                place=given.place,
+                severity=NOTE,
+            )
+            return
+
+
+def _begun_anew(facts: ScriptFacts, appends: bool) -> Iterator[Violation]:
+    """The log of a job that is requeued, of which the last run alone is left."""
+    again = facts.given("requeue")
+    calls = [each for each in facts.shell.calls("scontrol") if each.arguments[:1] == ("requeue",)]
+    if appends or not (again or calls) or facts.header.value("output") == "/dev/null":
+        return
+    yield Violation(
+        "a job that is requeued begins its log anew, and the one of the run before is lost, unless "
+        "the site has set JobFileAppend",
+        "write #SBATCH --open-mode=append",
+        place=again.place if again else calls[0].place,
+        severity=NOTE,
+    )
 
 
 _FOR_ALL_JOBS = re.compile(

@@ -1229,6 +1229,7 @@ def blind_container(facts: ScriptFacts) -> Iterator[Violation]:
 
 
 _ADDRESS = re.compile(r"(?!127\.|0\.)(\d{1,3}\.){3}\d{1,3}(:\d+)?")
+_NAME_OF_A_NODE = re.compile(r"(?!localhost)[A-Za-z][\w-]*\d[\w-]*(\.[\w.-]+)?(:|$)")
 _OF_THE_FIRST = re.compile(r"(?i)MASTER_?ADDR\w*|(head|master|ip)_?(node)?_?(ip|addr|address|head)")
 
 
@@ -1264,13 +1265,17 @@ def _fixed_address(facts: ScriptFacts) -> Iterator[Violation]:
                 for each in run.pairs
                 if each.name == "--address"
             ]
+    several = facts.plan is not None and facts.plan.nodes > 1
     for address, place in found:
-        if _ADDRESS.fullmatch(address):
+        named = several and _NAME_OF_A_NODE.match(address)
+        if _ADDRESS.fullmatch(address) or named:
             yield Violation(
-                f"{address} is the same for every job, and the job gets other nodes",
+                f"{address.partition(UNKNOWN)[0].rstrip(':')} is the same for every job, and the "
+                "job gets other nodes",
                 'take the first node of the job: scontrol show hostnames "$SLURM_JOB_NODELIST" | '
                 "head -n 1",
                 place=place,
+                severity=NOTE if named else None,
             )
             return
 

@@ -20,6 +20,7 @@ from neuronctl.masking import (
     listed_variables,
     signs,
 )
+from neuronctl.planning import JobPlan
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_arrays import tasks_of
@@ -490,6 +491,7 @@ def threads(facts: ScriptFacts) -> Iterator[Violation]:
     if plan is None or facts.has("exclusive", "cpus-per-gpu", "mincpus"):
         return
     yield from _told_of_threads(facts)
+    yield from _processes_and_cores(facts, plan)
     programs = [start for start in facts.starts if start.outer and not start.launch.is_launcher]
     each = max((start.each or 1 for start in programs), default=1)
     cores = plan.cores_per_node
@@ -593,6 +595,29 @@ def _told_of_threads(facts: ScriptFacts) -> Iterator[Violation]:
                 severity=WARNING if told and told_of_cores and total > 2 * cores else NOTE,
             )
             return
+
+
+def _processes_and_cores(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
+    """Processes of a launcher in a task of one core, where nobody says how many cores."""
+    whole = plan.gpus_per_node >= (plan.partition.gpus_per_node or 8)
+    if facts.has("cpus-per-task") or facts.header.value("mem") == "0" or whole:
+        return
+    for start in facts.starts:
+        launch = start.launch
+        count = launch.count(*launch.launcher.processes_per_node)
+        of_task = any(outer.is_launcher for outer in start.outer)
+        cores = plan.cpus_per_task if of_task else plan.cores_per_node
+        if not launch.launcher.starts_processes() or not count or count <= cores:
+            continue
+        who = "the task" if of_task else "the job"
+        yield Violation(
+            f"{launch.kind} starts {counted(count, 'process')}, and {who} has "
+            f"{counted(cores, 'core')}: they take turns, unless the site gives cores with a GPU",
+            f"request #SBATCH --cpus-per-task={4 * count}, or more",
+            place=launch.place,
+            severity=NOTE,
+        )
+        return
 
 
 def _processes_of_a_task(facts: ScriptFacts, start: Start) -> int:

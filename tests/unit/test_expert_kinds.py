@@ -117,6 +117,30 @@ KINDS: List[Tuple[str, str, str]] = [
         'PORT=${PORT:-8000}\nvllm serve m --port "$PORT"@@'
         ' ## PORT=$((8000 + SLURM_JOB_ID % 999))\nvllm serve m --port "$PORT"',
     ),
+    # Logs of one name, cores of processes, and a node that is another job's.
+    (
+        "NC653",
+        CPU,
+        "#SBATCH -o result.out@@\n./a ## #SBATCH -o result-%A.out\n./a",
+    ),
+    (
+        "NC653",
+        CPU,
+        "#SBATCH -o jupyter.log --requeue@@\njupyter lab ## #SBATCH -o jupyter.log\njupyter lab",
+    ),
+    ("NC653", CPU, "#SBATCH --requeue@@\n./a ## #SBATCH --requeue --open-mode=append\n./a"),
+    (
+        "NC637",
+        "-p gpu --gpus-per-node=2",
+        "torchrun --nproc_per_node=2 t.py@@"
+        " ## #SBATCH --cpus-per-task=8\ntorchrun --nproc_per_node=2 t.py",
+    ),
+    (
+        "NC656",
+        TWO,
+        "srun torchrun --nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=worker-0.x:$P t.py@@"
+        " ## srun torchrun --nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=$H:$P t.py",
+    ),
     # Variables that nothing sets.
     ("NC660", CPU, "set -u\necho $SUBMITDIR@@\n./a ## set -u\necho ${SUBMITDIR:-} $SCRATCH\n./a"),
     ("NC660", CPU, "set -eu\necho $rate@@\n./a ## set -eu\nread rate < x\necho $rate\n./a"),

@@ -213,7 +213,9 @@ def _of_the_last_alone(facts: ScriptFacts) -> Iterator[Violation]:
     """Runs of a program, of which the last one alone says how the job ends."""
     commands = [each for each in facts.shell.commands if not each.captured and each.words]
     runs = [run for run in facts.launches if run.works and not run.command.background]
-    if not runs or not facts.header.given or _strict(facts) or facts.shell.traps(""):
+    if not runs or not facts.header.given or _strict(facts) or facts.unmerged:
+        return
+    if facts.shell.traps(""):
         return
     last = runs[-1]
     if commands[-1] is not last.command or not (last.command.sure or last.command.in_loop):

@@ -620,8 +620,6 @@ RIGHT: List[Tuple[str, str, str]] = [
     ("NC621", ONE_EACH, "srun torchrun $MEET --nnodes=3 t.py"),
     ("NC621", ONE_EACH, "srun torchrun --nnodes=1 t.py"),
     ("NC315", "#SBATCH -p gpu -N 2 --gpus=1 --gpus-per-node=1", "srun python t.py"),
-    ("NC626", f"{GPU} -c 8", "srun apptainer exec --nv x.sif python t.py"),
-    ("NC626", f"{GPU} -c 8", "srun --container-image=x.sqsh python t.py"),
     ("NC624", ONE_EACH, "srun ./scripts/train.sh"),
     ("NC624", ONE_EACH, "./prepare.sh\n./train.sh"),
     ("NC624", TWO, "module load parsl\npython workflow.py"),

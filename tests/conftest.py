@@ -172,7 +172,7 @@ def clean_home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="session")
 def forks(clean_session: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
     """The server whose forks are the command line."""
-    server = Forks(tmp_path_factory.mktemp("forks"))
+    server = Forks(str(tmp_path_factory.mktemp("forks") / "address"))
     yield server
     server.close()
 

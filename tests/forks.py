@@ -1,7 +1,8 @@
 """The command line as a process of its own, by a fork of one that has imported it.
 
 The start of Python and its imports are most of what a short command takes, and the tests run
-some two thousand. ``python forks.py FD`` answers on that listening socket.
+some two thousand outside a sandbox and a thousand inside. ``python forks.py FD`` answers on that
+listening socket.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import os
 import pkgutil
 import random
+import select
 import signal
 import socket
 import subprocess
@@ -38,16 +40,22 @@ class Command:
 
 
 class Forks:
-    """A server, and the commands that it becomes."""
+    """A server, and the commands that it becomes.
 
-    def __init__(self, directory: Path) -> None:
-        self._address = str(directory / "forks")
+    before, env: the words that run it elsewhere, and its environment there.
+    """
+
+    def __init__(
+        self, address: str, before: Sequence[str] = (), env: Optional[Mapping[str, str]] = None
+    ) -> None:
+        self._address = address
+        program = Path(__file__).read_text(encoding="utf-8")  # which may not be to be seen there
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(self._address)
             listening.listen(64)
             number = listening.fileno()
             self._server = subprocess.Popen(
-                [sys.executable, __file__, str(number)], pass_fds=[number]
+                [*before, sys.executable, "-c", program, str(number)], pass_fds=[number], env=env
             )
 
     def close(self) -> None:
@@ -76,11 +84,9 @@ class Forks:
                 [given.fileno(), out.fileno(), errors.fileno()],
             )
             call.sendall(words)
-            process = _number(call)
             try:
                 code = _number(call)
-            except socket.timeout:
-                os.kill(process, signal.SIGKILL)
+            except socket.timeout:  # the end of the call ends the command
                 raise subprocess.TimeoutExpired(list(command.argv), command.timeout) from None
             texts: List[str] = []
             for stream in (out, errors):
@@ -137,14 +143,16 @@ def _serve(listening: socket.socket) -> None:
 
 
 def _answer(call: socket.socket) -> None:
-    """Start one command, tell its process id, and then its exit code."""
+    """Start one command, and tell its exit code; end it if nobody waits for that any longer."""
     size, standard, _, _ = socket.recv_fds(call, 8, 3)
     argv, env, cwd, patience = json.loads(_exactly(call, int.from_bytes(size, "big")))
     process = os.fork()
     if process == 0:
         call.close()
         _become(argv, env, cwd, patience, standard)
-    call.sendall(process.to_bytes(8, "big", signed=True))
+    if call in select.select([call, os.pidfd_open(process)], [], [])[0]:
+        os.kill(process, signal.SIGKILL)
+        os._exit(0)
     code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     call.sendall(code.to_bytes(8, "big", signed=True))
     os._exit(0)
@@ -160,6 +168,7 @@ def _become(
     for number, descriptor in enumerate(standard):
         os.dup2(descriptor, number)
         os.close(descriptor)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Callable
 
 import pytest
+from begun import begun
 from terminal import on_terminal
 
 from neuronctl.cli import completing
@@ -61,8 +62,9 @@ def test_a_new_file_is_private(run: Run, clean_home: Path) -> None:
 def test_of_several_at_once_none_is_lost(clean_home: Path) -> None:
     keys = {"time": "30", "field": "nlp", "nodes": "2", "job-name": "x", "mem": "1G", "qos": "q"}
     change = [sys.executable, "-m", "neuronctl", "config", "set"]
-    many = [subprocess.Popen([*change, *pair], stderr=subprocess.DEVNULL) for pair in keys.items()]
-    assert [process.wait() for process in many] == [0] * len(keys)
+    changes = [[*change, *pair] for pair in keys.items()]
+    with begun(*changes, stderr=subprocess.DEVNULL) as many:
+        assert [process.wait() for process in many] == [0] * len(keys)
     file = clean_home / ".config" / "neuronctl" / "config.yaml"
     assert {line.partition(":")[0] for line in lines(file)} == set(keys)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List
 
 import pytest
+from begun import begun
 from fake_slurm import FakeSlurm
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -160,11 +161,9 @@ def test_of_two_at_once_one_submits(run: Run, fake_slurm: FakeSlurm, tmp_path: P
     id = planned(run, *ONE, "train.py")["plan"]
     fake_slurm.answer("sbatch", "4711\n", delay=2)
     words = [sys.executable, "-m", "neuronctl", "submit", "--plan", id]
-    both = [
-        subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
-        for _ in range(3)
-    ]
-    ends = sorted((one.wait(), one.communicate()[1].decode()) for one in both)
+    streams = {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL}
+    with begun(words, words, words, cwd=tmp_path, **streams) as all_three:
+        ends = sorted((one.wait(), one.communicate()[1]) for one in all_three)
     assert [code for code, _ in ends] == [0, 2, 2]
     assert "is being submitted" in ends[1][1] and len(fake_slurm.calls("sbatch")) == 1
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Callable, List
 
 import pytest
+from begun import begun
 from fake_slurm import FakeSlurm, queue_row
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -269,10 +270,10 @@ def test_a_second_wait_waits_for_after_too(run: Run, fake_slurm: FakeSlurm, job:
     run("submit", "-f", "job.yaml")
     ends(fake_slurm)
     command = [sys.executable, "-m", "neuronctl", "wait", "4711"]
-    both = [subprocess.Popen(command, cwd=job, stderr=subprocess.PIPE, text=True) for _ in "ab"]
-    first = [process.stderr.readline() for process in both if process.stderr is not None]
-    (job / "go").touch()
-    assert [process.communicate() and process.returncode for process in both] == [0, 0]
+    with begun(command, command, cwd=job, stderr=subprocess.PIPE) as both:
+        first = [process.stderr.readline() for process in both if process.stderr is not None]
+        (job / "go").touch()
+        assert [process.communicate() and process.returncode for process in both] == [0, 0]
     assert sum("login: after has been running since" in line for line in first) == 1
     assert lines(job, "after") == ["sent"]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List
 
 import pytest
+from begun import begun
 from fake_slurm import FakeSlurm, queue_row
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -154,17 +155,15 @@ def test_sbatchs_own_warnings_are_shown(run: Run, fake_slurm: FakeSlurm) -> None
 def test_two_submissions_at_once(fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     fake_slurm.answer("sbatch", "4711\n", delay=0.3)
     command = [sys.executable, "-m", "neuronctl", "submit", *ONE, "train.py"]
-    running = [
-        subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for _ in range(2)
-    ]
-    ended = [(process.communicate(timeout=600), process.returncode) for process in running]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with begun(command, command, cwd=tmp_path, **pipes) as running:
+        ended = [(process.communicate(timeout=600), process.returncode) for process in running]
     for (stdout, stderr), code in ended:
         assert code == 0, stderr
-        summary, verdict = stderr.decode().splitlines()
+        summary, verdict = stderr.splitlines()
         assert summary.startswith("neuronctl: submitting to ")
         assert verdict.startswith("neuronctl: not known: ")  # the fake scontrol says nothing
-        assert b"4711" in stdout
+        assert "4711" in stdout
     assert [record["job_id"] for record in records()] == [4711, 4711]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Callable, List
 
 import pytest
+from begun import begun
 from fake_slurm import FakeSlurm, accounting_row, queue_row
 
 from neuronctl.files import lock_private
@@ -198,8 +199,9 @@ def test_of_many_at_the_same_moment_one_asks(fake_slurm: FakeSlurm, root: Path) 
     fake_slurm.answer("squeue", queue_row("2", state="FAILED", exit="768") + "@END@\n", delay=2)
     argv = [sys.executable, "-m", "neuronctl", "wait", "2"]
     began = time.monotonic()
-    waits = [subprocess.Popen(argv, cwd=root, stdout=subprocess.PIPE, text=True) for _ in range(12)]
-    assert {wait.communicate()[0] for wait in waits} == {"job 2 ended: FAILED, exit code 3:0\n"}
+    with begun(*[argv] * 12, cwd=root, stdout=subprocess.PIPE) as waits:
+        said = {wait.communicate()[0] for wait in waits}
+    assert said == {"job 2 ended: FAILED, exit code 3:0\n"}
     assert {wait.returncode for wait in waits} == {3}
     # One question after the other; on a slow machine the last to start finds the answer too old.
     assert asked(fake_slurm) <= (time.monotonic() - began) / 2 + 2

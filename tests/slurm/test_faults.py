@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import pytest
+from begun import begun
 from harness import COMMENT, Sandbox, sandbox_up, wait_until
 
 from neuronctl.sandbox import enter
@@ -280,25 +281,24 @@ def test_controller_dead_while_submitting(broken: Broken, tell: Tell) -> None:
 def test_controller_dead_while_watching(broken: Broken, tell: Tell) -> None:
     job = broken.sbatch("--wrap=sleep 60")
     broken.wait_for(job, "RUNNING")
-    watching = subprocess.Popen(
-        [sys.executable, "-m", "neuronctl", "sandbox", "exec", "--"]
-        + ["neuronctl", "status", "--watch", job],
+    words = [sys.executable, "-m", "neuronctl", "sandbox", "exec", "--"]
+    with begun(
+        [*words, "neuronctl", "status", "--watch", job],
         env=broken.sandbox.environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert watching.stdout is not None
-    lines = iter(watching.stdout.readline, "")
-    assert any("RUNNING" in line for line in lines)
-    with broken.without("slurmctld"):
-        silent = next(line for line in lines if "no answer from Slurm since" in line)
-        assert silent.startswith("as of ")
-        assert any("RUNNING" in line for line in lines), "the last picture stays"
-    assert any("refreshed every" in line for line in lines)
-    assert any("RUNNING" in line for line in lines)
-    broken.shell(f"scancel {job}")
-    rest = watching.communicate(timeout=180)[0]
+    ) as (watching,):
+        assert watching.stdout is not None
+        lines = iter(watching.stdout.readline, "")
+        assert any("RUNNING" in line for line in lines)
+        with broken.without("slurmctld"):
+            silent = next(line for line in lines if "no answer from Slurm since" in line)
+            assert silent.startswith("as of ")
+            assert any("RUNNING" in line for line in lines), "the last picture stays"
+        assert any("refreshed every" in line for line in lines)
+        assert any("RUNNING" in line for line in lines)
+        broken.shell(f"scancel {job}")
+        rest = watching.communicate(timeout=180)[0]
     assert watching.returncode == 0 and "CANCELLED" in rest
     tell(
         "slurmctld dead during status --watch", "last picture with a word on the silence, then anew"

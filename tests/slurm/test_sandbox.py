@@ -16,6 +16,7 @@ from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 import pytest
 import yaml
+from begun import begun
 from harness import (
     COMMENT,
     SYSTEM,
@@ -147,7 +148,7 @@ def test_exec_passes_input_arguments_and_both_outputs(sandbox: Sandbox) -> None:
 
 def test_exec_passes_signals_on(sandbox: Sandbox) -> None:
     script = 'trap "echo asked to end; exit 9" TERM; echo ready; sleep 60 >&- & wait'
-    with _exec(sandbox, script) as process:
+    with _exec(sandbox, script) as (process,):
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGTERM)
@@ -156,7 +157,7 @@ def test_exec_passes_signals_on(sandbox: Sandbox) -> None:
 
 
 def test_a_killed_exec_takes_its_command_along(sandbox: Sandbox) -> None:
-    with _exec(sandbox, "echo $$; exec sleep 300") as process:
+    with _exec(sandbox, "echo $$; exec sleep 300") as (process,):
         assert process.stdout is not None
         inner = process.stdout.readline().strip()
         process.kill()
@@ -518,11 +519,8 @@ def test_two_at_once_are_one(slurm_there: None) -> None:
     made = Sandbox(own_name("twice"))
     words = [sys.executable, "-m", "neuronctl", "sandbox", "up", *SYSTEM, *SMALL]
     try:
-        processes = [
-            subprocess.Popen(words, env=made.environment(), stdout=subprocess.PIPE, text=True)
-            for _ in range(2)
-        ]
-        said = [process.communicate(timeout=120)[0] for process in processes]
+        with begun(words, words, env=made.environment(), stdout=subprocess.PIPE) as processes:
+            said = [process.communicate(timeout=120)[0] for process in processes]
         assert [process.returncode for process in processes] == [0, 0]
         assert sorted("already" in words for words in said) == [False, True]
     finally:
@@ -748,13 +746,14 @@ stat -c '%n %U' made-on-*
 # -------------------------------------------------------------------------- helpers
 
 
-def _exec(sandbox: Sandbox, script: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+def _exec(
+    sandbox: Sandbox, script: str
+) -> contextlib.AbstractContextManager[List[subprocess.Popen[str]]]:
+    return begun(
         [sys.executable, "-m", "neuronctl", "sandbox", "exec", "--", "sh", "-c", script],
         env=sandbox.environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        text=True,
     )
 
 

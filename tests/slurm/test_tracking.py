@@ -15,6 +15,7 @@ import time
 from typing import Any, Dict, Iterator, List
 
 import pytest
+from begun import begun
 from harness import COMMENT, Sandbox, wait_until
 
 JOB = ["sbatch", "--parsable", "-p", "amd_a100nv_8", "-n1", "-c1", "--gres=gpu:1", "-t5", COMMENT]
@@ -292,29 +293,18 @@ def test_submit_and_wait(sandbox: Sandbox) -> None:
 
 def test_ctrl_c_ends_the_following_and_not_the_job(sandbox: Sandbox) -> None:
     job = submit(sandbox, "--wrap=echo up; sleep 300")
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "neuronctl",
-            "sandbox",
-            "exec",
-            "--",
-            "neuronctl",
-            "logs",
-            "-f",
-            job,
-        ],
+    words = [sys.executable, "-m", "neuronctl", "sandbox", "exec", "--"]
+    with begun(
+        [*words, "neuronctl", "logs", "-f", job],
         env=sandbox.environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "up\n"
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=180)
+    ) as (process,):
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=180)
     assert process.returncode == 130
     assert f"stopped following; job {job} continues" in err and f"neuronctl logs -f {job}" in err
     assert status(sandbox, job)[0]["state"] == "RUNNING"

@@ -316,8 +316,9 @@ def changed(sandbox: Sandbox, limit: str) -> Iterator[None]:
     try:
         yield
     finally:
-        none = "10" if "MaxJobsPerUser" in limit else "-1"  # the sandbox's own
-        sandbox.root("sacctmgr", "-i", "modify", *(limit.rpartition("=")[0] + f"={none}").split())
+        own = {f"{QOS} MaxJobsPerUser": 10, f"{QOS} MaxTRESPerUser=gres/gpu": 88}  # the sandbox's
+        name = limit.rpartition("=")[0]
+        sandbox.root("sacctmgr", "-i", "modify", *f"{name}={own.get(name, -1)}".split())
 
 
 def reason_of(sandbox: Sandbox, job: str, *passing: str) -> str:

@@ -692,6 +692,8 @@ def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
 
 
 _ENVIRONMENT = re.compile(r"(.*/)?(bin/)?activate")
+_MOST_STEPS = 100
+"""So many are looked at."""
 _BRINGS_PYTHON = re.compile(
     r"(?i)(.*/)?(python3?|(ana|mini)conda[23]?|miniforge3?|mambaforge)(/.*)?"
 )
@@ -705,9 +707,8 @@ def _in_order(facts: ScriptFacts) -> Iterator[Violation]:
     loads: List[Command] = []
     if not works:
         return
-    for command in facts.shell.calls(
-        "conda", "mamba", "micromamba", "source", ".", "deactivate", "module", "ml"
-    ):
+    names = ("conda", "mamba", "micromamba", "source", ".", "deactivate", "module", "ml")
+    for command in facts.shell.calls(*names)[:_MOST_STEPS]:
         words = [word.raw.strip("\"'") for word in command.words[1:]]
         line = command.place.line
         if command.captured or not command.sure or not (words or command.name == "deactivate"):

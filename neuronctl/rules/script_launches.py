@@ -7,7 +7,7 @@ import re
 import warnings
 from difflib import get_close_matches as close_matches
 from itertools import islice
-from typing import Iterator, Optional, Pattern, Tuple
+from typing import Iterator, Optional, Pattern, Set, Tuple
 
 from neuronctl.batchscript.command_wrappers import names_python
 from neuronctl.batchscript.launches import (
@@ -703,10 +703,11 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
         yield from _launcher_once(facts, plan)
         yield from _nodes_left_out(facts, plan)
         return
+    built = _built_for_mpi(facts)
     programs = [
         start.launch
         for start in facts.starts
-        if (is_own_program(start.launch) or _is_mpi(facts, start.launch))
+        if (is_own_program(start.launch) or _is_mpi(start.launch, built))
         and not any(outer.command.background or outer.command.looped for outer in start.outer)
     ]
     elsewhere = {*_GO_ELSEWHERE} - {"ray"}
@@ -785,17 +786,22 @@ _OF_MPI = re.compile(
 _COMPILER = re.compile(r"mpi(i?cc|i?cxx|icpc|c\+\+|i?f(77|90|08|ort)|icx|icpx|ifx)")
 
 
-def _is_mpi(facts: ScriptFacts, launch: Launch) -> bool:
-    """Whether its name says that it is built for MPI, or this script builds it so."""
-    if launch.kind != PROGRAM or launch.command.captured:
-        return False
+def _built_for_mpi(facts: ScriptFacts) -> Set[str]:
+    """The names of the programs that this script builds with one of MPI's compilers."""
+    built: Set[str] = set()
     for command in facts.shell.commands:
         if _COMPILER.fullmatch(command.name):
             words = [word.text for word in command.words]
             made = words[words.index("-o") + 1 :][:1] if "-o" in words else ["a.out"]
-            if launch.name and launch.name in {name.rpartition("/")[2] for name in made}:
-                return True
-    return _OF_MPI.fullmatch(launch.name) is not None
+            built.update(name.rpartition("/")[2] for name in made)
+    return built - {""}
+
+
+def _is_mpi(launch: Launch, built: Set[str]) -> bool:
+    """Whether its name says that it is built for MPI, or this script builds it so."""
+    if launch.kind != PROGRAM or launch.command.captured:
+        return False
+    return launch.name in built or _OF_MPI.fullmatch(launch.name) is not None
 
 
 _GO_BY_THEMSELVES = ("charmrun", "nextflow", "orca", "g16", "ams", "fluent", "starccm+", "molpro")

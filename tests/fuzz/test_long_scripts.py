@@ -28,6 +28,7 @@ NUMBERED = (
 
 @inputs(0.02)
 @example(["a;", "A@=1"], True)
+@example(["a;"], True)
 @example(["OMP_NUM_THREADS=4"], True)
 @example(["torchrun --nproc_per_node=2 t.py"], True)
 @given(st.lists(st.sampled_from((*LINES, *NUMBERED)), min_size=1, max_size=3), st.booleans())

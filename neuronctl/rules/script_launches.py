@@ -677,7 +677,7 @@ def no_program(facts: ScriptFacts) -> Iterator[Violation]:
         known = command.name in _USUAL or names_python(command.name) or words[1:] == ["="]
         meant = (
             []
-            if known or len(words) < 2
+            if known or len(words) < 2 or not command.sure
             else [usual for usual in _USUAL if _mixed(words[0], usual)]
         )
         defined = (
@@ -685,7 +685,7 @@ def no_program(facts: ScriptFacts) -> Iterator[Violation]:
             if meant
             else None
         )
-        if swapped or (meant and not defined and command.sure):
+        if swapped or (meant and not defined):
             yield Violation(
                 f"there is no command {command.name}",
                 "write module load" if swapped else f"write {meant[0]}",

@@ -70,7 +70,7 @@ def _of_the_next_run(facts: ScriptFacts) -> Iterator[Violation]:
         return
     for given in filter(None, (facts.given("output"), facts.given("error"))):
         path = given.value or ""
-        if path not in ("", "/dev/null") and not re.search(r"%\d*[aAjJ]|\\|[$<]", path):
+        if path not in ("", "/dev/null") and not re.search(r"%\d*[aAjJx]|\\|[$<]", path):
             yield Violation(
                 f"the next run of this job begins {path} anew: what this one has written there is "
                 "lost",

@@ -318,9 +318,9 @@ _BOTH = {("NC601", "warning"), ("NC601", "error")}
         ("-J x", "torchrun --nnodes=4 --node_rank=3 --master_addr=10.0.0.1 t.py",
          {("NC622", "warning")}),
         ("-n 2 --gres=gpu:2", "srun python `which torchrun` --nproc_per_node=2 t.py",
-         {("NC621", "error")}),
+         {("NC621", "error"), ("NC637", "note")}),
         ("-n 2 --gres=gpu:2", 'srun python "$(which torchrun)" --nproc_per_node 2 t.py',
-         {("NC621", "error")}),
+         {("NC621", "error"), ("NC637", "note")}),
         # without NCCL, or with a choice of one's own
         ("-n 2 --gres=gpu:2 --gpus-per-task=1", "srun ./lmp", set()),
         ("-n 2 --gres=gpu:2 --gpus-per-task=1 --gpu-bind=none", "srun python x.py", set()),

@@ -1156,7 +1156,8 @@ def _uses_one(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
     for start in facts.starts:
         launch = start.launch
         words = " ".join(word.text for word in launch.own_words[1:])
-        nccl = launch.launcher.starts_processes() and launch.name in ("torchrun", "deepspeed")
+        launcher = launch.launcher
+        nccl = launch.name == launcher.name and launcher.marks == "LOCAL_RANK"
         processes = launch.count(*launch.launcher.processes_per_node)
         if launch.command.captured or (launch.command.looped and launch.is_launcher):
             continue

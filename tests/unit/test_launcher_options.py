@@ -101,6 +101,7 @@ def test_a_launcher_that_loses_them_is_an_error(tmp_path: Path, clean_home: Path
     with pytest.raises(TemplateError, match="no place for --launcher-option"):
         launch_parts(plan_of(launcher="mine", launcher_options=("-x",)))
     file.write_text(head + "{% block once %}mine{% endblock %}")
+    launchers.forget()
     assert "NC308" in told(launcher="mine", launcher_options=("-x",))
 
 

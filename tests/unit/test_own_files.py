@@ -27,6 +27,11 @@ MALLORY = 12345
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
 
 
+def load_mine() -> launchers.Launcher:
+    launchers.forget()
+    return launchers.load("mine")
+
+
 def render() -> str:
     template_environment._environment.cache_clear()
     return render_job(plan_of(launcher="python"))
@@ -40,7 +45,7 @@ FOUND: Dict[str, Any] = {
     "templates/job.sh.j2": ("hello\n", render, TemplateError),
     "templates/launchers/mine.j2": (
         "{#\ndistributed: no\none_task_per_node: no\n#}\n",
-        lambda: launchers.load("mine"),
+        load_mine,
         TemplateError,
     ),
 }

@@ -95,7 +95,7 @@ def launch(command: Command) -> Optional[Launch]:
         ("time env A=1 nohup srun -n2 ./x", ["srun", "program"]),
         ("timeout -k 5 10m mpirun -np 4 --mca btl self ./x", ["mpirun", "program"]),
         ("singularity exec --nv -B /a:/b $IMG python a.py", ["python"]),
-        ("apptainer run x.sif python a.py", ["program"]),
+        ("apptainer run x.sif python a.py", ["python"]),
         ("accelerate launch --multi_gpu --num_processes 2 a.py", ["accelerate launch", "python"]),
         ("accelerate config", ["program"]),
         ("horovodrun -np 4 python a.py", ["horovodrun", "python"]),

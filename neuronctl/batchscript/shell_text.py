@@ -151,7 +151,9 @@ class ShellText:
     broken: the first place that is not bash, None where all of it is. comments: the lines that
     begin with a comment of the shell's, and not of a here-document's. placeholders: each
     ``<NAME>``, which bash takes for redirections. written: the variables that are expanded in
-    here-documents. left_out: the first line that would take the grammar too long; 0: none.
+    here-documents. left_out: the first line that would take the grammar too long; 0: none. ends:
+    the ``exit`` behind which nothing runs, or the ``exec``. dead: the commands behind it, which
+    are not among the others.
     """
 
     commands: Tuple[Command, ...]
@@ -162,6 +164,8 @@ class ShellText:
     loops: Tuple[Loop, ...] = ()
     written: Tuple[ShellWord, ...] = ()
     left_out: int = 0
+    ends: Optional[Command] = None
+    dead: Tuple[Command, ...] = ()
 
     def assigned(self, name: str) -> Tuple[Assignment, ...]:
         """Every place that sets a variable."""
@@ -277,16 +281,18 @@ def read_shell(
     *,
     partly: Mapping[str, Tuple[Piece, ...]] = {},
     split: bool = True,
+    running: bool = False,
 ) -> ShellText:
     """Read shell text.
 
     known, partly: variables that are set when it begins, and the pieces of others. split: whether
-    ``$NAME`` is as many words as its value has; else it is one, of an unknown value.
+    ``$NAME`` is as many words as its value has; else it is one, of an unknown value. running:
+    whether what stands behind an ``exit`` that surely runs is left out.
     """
     root, data, left_out = _parsed(text)
     values = {**partly, **{name: ((value, True),) for name, value in known.items()}}
     reader = _Reader(text.encode("utf-8", "surrogateescape"), data, values, split)
-    return reader.read(root, left_out)
+    return reader.read(root, left_out, running)
 
 
 def syntax_tree(text: str) -> Node:
@@ -441,6 +447,8 @@ class _Reader:
         self.assignments: List[Assignment] = []
         self.loops: List[Loop] = []
         self.written: List[ShellWord] = []
+        self.end: Optional[Tuple[int, ...]] = None
+        """How many of these there are where the shell surely ends."""
         self.unexported: Dict[str, List[int]] = {}
         """Name -> which of the assignments an ``export`` of that name would export."""
         self.often: Set[str] = set()
@@ -455,7 +463,7 @@ class _Reader:
         self.handed_on: Set[str] = set()
         """Functions whose text another bash gets: ``bash -c "$(declare -f NAME); NAME"``."""
 
-    def read(self, root: Node, left_out: int) -> ShellText:
+    def read(self, root: Node, left_out: int, running: bool) -> ShellText:
         """What the tree holds."""
         self.root = root
         self.often, self.changing = _set_often(root)
@@ -470,8 +478,16 @@ class _Reader:
         broken = min((*found, *astray), key=lambda place: (place.line, place.column), default=None)
         comments = frozenset(self.comments)
         unfilled = tuple(self.placeholders(root))
-        shown = tuple(self.commands), tuple(self.assignments), broken, comments, unfilled
-        return ShellText(*shown, tuple(self.loops), tuple(self.written), left_out)
+        # Where the grammar has lost its way, an exit may be in a branch.
+        lists = self.commands, self.assignments, self.loops, self.written
+        end = self.end if running and not broken else None
+        whole = tuple(len(each) for each in lists) if end is None else end
+        commands, assignments, loops, written = map(slice, whole)
+        dead = tuple(self.commands[whole[0] :])
+        ends = self.commands[whole[0] - 1] if dead else None
+        shown = tuple(self.commands[commands]), tuple(self.assignments[assignments])
+        others = tuple(self.loops[loops]), tuple(self.written[written])
+        return ShellText(*shown, broken, comments, unfilled, *others, left_out, ends, dead)
 
     def placeholders(self, root: Node) -> Iterator[SourceSpan]:
         """Where ``<NAME>`` is two redirections."""
@@ -621,11 +637,21 @@ class _Reader:
         )
         self.substitutions(node, where)
         self.forget(words)
+        self.note_end(words, where)
         program = words[0].value if words else None
         if program is not None and program in self.called_once and program not in self.handed_on:
             body = self.functions[program].child_by_field_name("body")
             if body is not None and where.depth <= _DEEPEST:
                 self.visit_all(body.children, body.type, replace(where, depth=where.depth + 1))
+
+    def note_end(self, words: Sequence[ShellWord], where: _Where) -> None:
+        """See whether the shell surely ends with a command."""
+        name = words[0].value if words else None
+        ends = name == "exit" or (name == "exec" and len(words) > 1 and words[1].raw[:1] != "{")
+        apart = where.background or where.captured or where.piped or where.looped
+        if ends and where.sure and not apart and self.end is None:
+            before = len(self.commands), len(self.assignments)
+            self.end = (*before, len(self.loops), len(self.written))
 
     def written_by(self, node: Node) -> Iterator[ShellWord]:
         """The files that ``>`` gives a command's output to."""

@@ -61,6 +61,9 @@ def check_script(
     to be submitted here; what the command line or the environment gives then has no line.
     """
     found = [_placed(facts, finding, violation) for finding, violation in findings(facts)]
+    ends = facts.shell.ends
+    if ends is not None:
+        found = [known for known in found if known.place.line <= ends.place.line or _read(known)]
     told = {known.finding.code for known in found}
     errors = {known.finding.code for known in found if known.finding.refuses}
     refused = {known.place.line for known in found if known.finding.code in ("NC601", "NC606")}
@@ -94,6 +97,11 @@ def check_script(
     kept.sort(key=lambda known: (known.place.line, known.place.column, known.finding.code))
     mask = Masker().text if "NC640" in told else str  # a message cites values
     return tuple(replace(known, finding=_clipped(known.finding, mask)) for known in kept)
+
+
+def _read(known: ScriptFinding) -> bool:
+    """Whether somebody reads a line that bash never comes to: sbatch, or whoever finds a secret."""
+    return known.finding.code < "NC620" or known.finding.code == "NC640"
 
 
 def _placed(facts: ScriptFacts, finding: Finding, violation: Violation) -> ScriptFinding:

@@ -14,7 +14,7 @@ from neuronctl.batchscript.shell_text import INITIALIZES, Command, ShellWord
 from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
-from neuronctl.rules.script_commands import ONLY_PREPARES, SHORT
+from neuronctl.rules.script_commands import ONLY_PREPARES, SHORT, asks_for
 from neuronctl.rules.script_results import OF_THE_NODE
 from neuronctl.slurm.job_id import JobId
 from neuronctl.words import counted
@@ -37,7 +37,9 @@ def one_file(facts: ScriptFacts) -> Iterator[Violation]:
     told = re.search(r"%\d*[ajJ]|\\|[$]", path) or path in ("", "/dev/null")
     if array is not None and output is not None and not appends and not told:
         yield _lost(_EVERY_TASK, path, f"write --output={_with_index(path)}", output.place)
-    if array is None and not appends:
+    submitted = (word for each in facts.shell.calls("sbatch") for word in each.words)
+    again = any(_ITSELF.search(word.raw) for word in submitted)
+    if array is None and not appends and again:
         yield from _of_the_next_run(facts)
     yield from _begun_anew(facts, appends)
     yield from _same_file(facts, array is not None)
@@ -53,11 +55,12 @@ def one_file(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _same_overlay(facts, not one_by_one)
 
 
+_ITSELF = re.compile(r"\$\{?(0|BASH_SOURCE)\b")
 _SERVES = re.compile("jupyter.*|code|code-server|.*server|ssh|tensorboard|ollama")
 
 
 def _of_the_next_run(facts: ScriptFacts) -> Iterator[Violation]:
-    """A log of one name for every run, which has what the programs say."""
+    """A log of one name for every run of a job that submits itself."""
     works = [
         run
         for run in facts.launches
@@ -456,16 +459,20 @@ def _with_index(path: str, index: str = "%a") -> str:
     return f"{head}-{index}.{tail}" if dot and head and "/" not in tail else f"{path}-{index}"
 
 
-def _knows_index(line: str) -> bool:
-    """Whether a line gives the index a default, or asks whether there is one."""
-    _, name, behind = line.partition(_INDEX)
-    asks = rf"\{{{_INDEX}:?[-=+?]|^\s*(export )?{_INDEX}=|(\[|test) -[nz] \S*{_INDEX}|-v {_INDEX}"
-    return bool(name) and ("]]" in behind or re.search(asks, line) is not None)
+_SHOWS = re.compile(r"(?m)^[ \t]*#.*\bsbatch\b.* (--array|-a)[= ]")
+_OF_LINES = re.compile(
+    rf"(sed\b[^|\n]*|head\b[^|\n]*|NR *== *\W*|tail -n *\+){_INDEX}"
+    rf"|(?P<v>\w+)=\W*{_INDEX}\}}?\"?\n(?s:.{{0,2000}})(sed -n|NR *==)\W*(?P=v)"
+)
+"""Where an index is the number of a line, which counts from 1."""
 
 
 @script_rule(WARNING, "NC654", "array index without an array", "by_absence")
 def no_array(facts: ScriptFacts) -> Iterator[Violation]:
-    if facts.has("array") or not facts.header.given or any(map(_knows_index, facts.lines)):
+    if facts.has("array") or not facts.header.given:
+        return
+    # A remark that shows how to submit it tells whoever does.
+    if _SHOWS.search(facts.text) or any(asks_for(_INDEX, line) for line in facts.lines):
         return
     words = (
         word
@@ -478,14 +485,19 @@ def no_array(facts: ScriptFacts) -> Iterator[Violation]:
     if places:
         # It may come with the command line; a remark that shows it says so.
         shown = re.search(
-            r"--array|sbatch\b.{0,500} -a|^#SBATCH.*%[0-9]*[aA]", facts.text, re.MULTILINE
+            r"--array(?:[= ](\d[\d,:%-]*))?|sbatch\b.{0,500} -a|^#SBATCH.*%[0-9]*[aA]",
+            facts.text,
+            re.MULTILINE,
         )
+        of_lines = _OF_LINES.search(facts.text)
+        indexes = (shown and shown[1]) or ("1-N" if of_lines else "0-9")
         # So it says if it takes words of the command line.
         takes = any(re.fullmatch("[1-9@*]", name) for word in set_from for name in word.names)
         yield Violation(
             f"nothing here makes an array of the job: ${_INDEX} is empty, unless sbatch gets "
             "--array on its command line",
-            "write #SBATCH --array=0-9",
+            f"write #SBATCH --array={indexes}"
+            + (", N being the number of lines" if indexes == "1-N" else ""),
             place=min(places, key=lambda place: (place.line, place.column)),
             severity=NOTE if shown or takes else None,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from neuronctl.batchscript.shell_text import INITIALIZES, Command
 
 ONLY_PREPARES = frozenset(
@@ -16,6 +18,23 @@ ONLY_PREPARES = frozenset(
     """.split()  # noqa: SIM905
 )
 """Commands that only prepare, or look."""
+
+
+def asks_for(name: str, line: str) -> bool:
+    """Whether a line sets a variable, gives it a default, or asks whether there is one."""
+    if name not in line:
+        return False
+    used = rf"[\"']?\$\{{?{name}\b[^\s\]]*"
+    pattern = (
+        rf"\{{{name}:?[-=+?]|^\s*(export )?{name}=|-v {name}\b"
+        rf"|(\[|\btest) +(! +)?(-[nz] +)?{used}( *\]| *$| *;| *&&| *\|\|| +-[ao] )"
+        rf"|(\[|\btest) +[^\]]*-[nz] +{used}"
+        rf"|(\[|\btest) +[^\];|&]*{used} *(!=|==?) *(\"\"|''|x)[ \]]"
+        rf"|\[\[ [^]]*\b{name}\b.*\]\]|(?<!\$)\(\([^)]*\b{name}\b"
+    )
+    return re.search(pattern, line) is not None
+
+
 SHORT = frozenset(
     """
     : [ [[ cat cd date deactivate df disown du echo env exit export free hostname kill ls mkdir

@@ -9,7 +9,7 @@ from typing import Iterator, Sequence, Tuple
 
 from neuronctl.batchscript.launches import PROGRAM, SHELL, Launch, launches
 from neuronctl.batchscript.model import SourceSpan
-from neuronctl.batchscript.shell_text import read_shell
+from neuronctl.batchscript.shell_text import Command, read_shell
 from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules import script_bash
 from neuronctl.rules.base import Violation
@@ -22,6 +22,7 @@ from neuronctl.rules.script_commands import (
     tells_of_the_job,
     wraps_up,
 )
+from neuronctl.rules.script_results import OF_THE_NODE
 
 _SUCCEEDS = ("cd", "du", "mkdir", "rm", "sed", "touch")
 """Commands on files that hardly fail without the results."""
@@ -30,8 +31,8 @@ _FILTERS = frozenset("tee ts grep sed awk cat gzip pigz xz zstd sort tail".split
 
 @script_rule(WARNING, "NC646", "exit code that is hidden")
 def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
-    if facts.unmerged:
-        return  # NC610 has its say
+    if facts.unmerged or (facts.unreadable is not None and not facts.unreadable.warning):
+        return  # NC610 has its say, or the job fails there
     yield from _thrown_away(facts)
     yield from _only_says(facts)
     yield from _of_the_last_alone(facts)
@@ -150,17 +151,25 @@ def _without_what_is_said(lines: Sequence[str]) -> str:
     return "\n".join(line for line, kept in zip(rest, keeps) if kept is None or kept[1] in used)
 
 
+def _puts_away(command: Command) -> bool:
+    """Whether it moves files that may well be there, whatever has failed; not a directory."""
+    words = command.words[1:]
+    whole = any(re.match("-[a-zA-Z]*[rRa]", word.raw) for word in words)
+    node = any(OF_THE_NODE.match(word.text.strip("\"'")) for word in words)
+    return not node and (command.name == "mv" or (command.name == "cp" and not whole))
+
+
 def _only_says(facts: ScriptFacts) -> Iterator[Violation]:
     """A failure behind which the script only says something, or waits for all at once."""
     commands = [each for each in facts.shell.commands if not each.captured and each.words]
     at = max((at for at, each in enumerate(commands) if not wraps_up(each)), default=-1)
     command, rest = commands[at] if at >= 0 else None, commands[at + 1 :]
-    moves = [each for each in rest if not (only_says(each) or tells_of_the_job(each))]
-    if moves and moves[-1] is rest[-1] and rest[-1].name not in _SUCCEEDS:
-        return  # without the results, it may fail, too
     if rest and rest[-1].name == "exit" and not rest[-1].arguments:
         rest = rest[:-1]  # with the code of the one before
-    if command is None or not rest or rest[0].piped:
+    moves = [each for each in rest if not (only_says(each) or tells_of_the_job(each))]
+    # Without the results, it may fail, too.
+    perhaps = bool(moves and moves[-1] is rest[-1] and rest[-1].name not in _SUCCEEDS)
+    if command is None or not rest or rest[0].piped or (perhaps and not _puts_away(rest[-1])):
         return
     if not facts.header.given:
         return
@@ -188,8 +197,8 @@ def _only_says(facts: ScriptFacts) -> Iterator[Violation]:
     strict = _strict(facts)
     if (command.sure or command.in_loop) and not strict:
         yield Violation(
-            f"the job ends as COMPLETED, even if {name} has failed: the exit code is that of the "
-            f"last command, {rest[-1].name}",
+            f"the job {'may end' if perhaps else 'ends'} as COMPLETED, even if {name} has failed: "
+            f"the exit code is that of the last command, {rest[-1].name}",
             "write set -e above; or code=$? behind it, and exit $code at the end",
             place=rest[-1].place,
             severity=NOTE,
@@ -405,29 +414,30 @@ def _ends_well(facts: ScriptFacts) -> Iterator[Violation]:
 @script_rule(WARNING, "NC659", "lines behind the end")
 def behind_exit(facts: ScriptFacts) -> Iterator[Violation]:
     yield from script_bash.reads_the_list(facts)
-    sure = [run for run in facts.launches if run.command.sure]
-    last = max(
-        (
-            run.place.line
-            for run in sure
-            if run.works or run.kind == SHELL or run.word.raw.startswith("./")
-        ),
-        default=0,
-    )
-    for ends in facts.shell.calls("exit", "exec"):
-        line = ends.place.line
-        if ends.name == "exec" and len(ends.words) < 2:
-            continue  # it opens a file
-        if not ends.sure or line >= last:
-            continue
-        before = facts.lines[line - 1][: ends.place.column - 1]
-        if not before.strip():
-            after = [run for run in sure if run.place.line > line]
-            yield Violation(
-                f"the script ends here: line {after[0].place.line} and what follows it never runs",
-                "remove the line, or the lines below it"
-                if ends.name == "exit"
-                else "remove exec: it puts the program in the place of the shell",
-                place=ends.place,
-            )
-            return
+    ends, dead = facts.shell.ends, facts.shell.dead
+    if ends is None or facts.lines[ends.place.line - 1][: ends.place.column - 1].strip():
+        return
+    runs = launches(dead, files=facts.files)
+    names = ONLY_PREPARES | SHORT | facts.functions
+    sure = [run for run in runs if run.command.sure]
+    own = [
+        run
+        for run in sure
+        if run.works or run.kind == SHELL or run.word.raw.startswith(("./", "/", "$"))
+    ]
+    others = [
+        run
+        for run in runs
+        if (run.works or (run.kind == PROGRAM and run.name not in names))
+        and (run.command.in_loop or not run.command.looped)  # a function may be just kept
+    ]
+    if own or others:
+        first = min((run.place.line for run in own or others), default=0)
+        yield Violation(
+            f"the script ends here: line {first} and what follows it never runs",
+            "remove the line, or the lines below it"
+            if ends.name == "exit"
+            else "remove exec: it puts the program in the place of the shell",
+            place=ends.place,
+            severity=None if own else NOTE,
+        )

@@ -100,7 +100,8 @@ def idle_gpus(facts: ScriptFacts) -> Iterator[Violation]:
             own, count = [launch], 1
         else:
             continue
-        if count < gpus and not any(takes_several(program) for program in own):
+        told = any(_LAUNCHES.search(_words(program)) for program in own)
+        if count < gpus and not told and not any(takes_several(program) for program in own):
             # A program may use several GPUs by itself; many processes rarely do.
             idle = gpus - count
             yield Violation(
@@ -113,6 +114,8 @@ def idle_gpus(facts: ScriptFacts) -> Iterator[Violation]:
             return
 
 
+_LAUNCHES = re.compile(r"(?i)launcher\b|nproc|torchrun")
+"""Words by which a program starts others itself."""
 _OWN_CHOICE = re.compile("CUDA_VISIBLE_DEVICES=|PET_|NPROC_PER_NODE=")
 
 
@@ -186,7 +189,13 @@ def _unused(facts: ScriptFacts, gpus: int) -> Iterator[Violation]:
         for command in facts.shell.calls("pip", "pip3", "conda", "mamba", "uv")
         if {"install", "create"} & {*command.arguments}
     ]
-    if installs and all(launch.name in ("pip", "pip3", "uv") for launch in programs):
+    hidden = [
+        command
+        for command in facts.shell.calls("eval")
+        if not any(re.search("hook|init|ssh-agent", word.raw) for word in command.words[1:])
+    ]
+    only = all(launch.name in ("pip", "pip3", "uv") for launch in programs)
+    if installs and only and not hidden:
         yield Violation(
             f"{told}, and this script only installs software",
             "request no GPU, unless the software is compiled for it here",

@@ -404,7 +404,7 @@ _SWITCHED_OFF_RUN = re.compile(
 def starts_nothing(facts: ScriptFacts) -> Iterator[Violation]:
     commands = facts.shell.commands
     whole = facts.header.given and facts.header.for_bash and not facts.left_out
-    if facts.plan is None or not whole or facts.unreadable:
+    if facts.plan is None or not whole or facts.unreadable or facts.shell.dead:
         return
     if not (commands or facts.shell.assignments or facts.shell.placeholders):
         yield Violation(

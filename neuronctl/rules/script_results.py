@@ -77,6 +77,13 @@ OF_THE_NODE = re.compile(
 _COPIES = re.compile(r"\b(cp|mv|rsync|tar|scp|rclone|zip|install|gsutil|aws|find|sgather)\b")
 
 
+_IS_TO_GO = re.compile(
+    r"(?im)^[^#\n]*#.*(auto-?(matically)?[ -]?(clean|delet|remov)|per-job scratch|throw-?away"
+    r"|discard|not (kept|saved|needed)|clean(s|ed)? up (at|after|when|by))"
+)
+"""A remark that what is on the node is to go with the job."""
+
+
 @script_rule(WARNING, "NC652", "results on the node alone", "by_absence")
 def left_on_the_node(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _left_out(facts)
@@ -93,6 +100,9 @@ def left_on_the_node(facts: ScriptFacts) -> Iterator[Violation]:
         for word, path in _written(launch):
             head = OF_THE_NODE.match(path)
             if head is None or _copied(facts, launch, path, head[1]):
+                continue
+            # It may be set to a directory elsewhere; or somebody says that nothing is to stay.
+            if facts.shell.assigned(head[1].strip("${}")) or _IS_TO_GO.search(facts.text):
                 continue
             yield Violation(
                 f"{path} is on the node alone, and nothing copies it from there: when the job has "

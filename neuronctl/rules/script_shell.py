@@ -384,11 +384,21 @@ def late_directory(facts: ScriptFacts) -> Iterator[Violation]:
                 yield Violation(
                     f"this comes too late for --{name}={given.value}: Slurm opens the log before "
                     "the script starts, and without the directory the job fails without a log",
-                    f"make it before you submit: mkdir -p {directory} && sbatch …",
+                    _made_before(directory),
                     place=command.place,
                     severity=None if known else NOTE,
                 )
                 return
+
+
+def _made_before(directory: str) -> str:
+    """How the directory of a log is there in time; the shell that submits knows no %u."""
+    directory = directory.replace("%u", "$USER")
+    above, number, _ = directory.partition("%")
+    if number:
+        above = above.rpartition("/")[0] or "."
+        return f"put the number into the name of the file: {above}/%j.log, and make {above} before"
+    return f"make it before you submit: mkdir -p {directory} && sbatch …"
 
 
 def _signal(facts: ScriptFacts) -> Optional[str]:
@@ -495,9 +505,11 @@ def threads(facts: ScriptFacts) -> Iterator[Violation]:
     programs = [start for start in facts.starts if start.outer and not start.launch.is_launcher]
     each = max((start.each or 1 for start in programs), default=1)
     cores = plan.cores_per_node
+    # A step that says how many cores a task has gets these, or does not start.
+    of_steps = any(run.is_srun and run.has("cpus_per_task") for run in facts.every_launch)
     in_shell = {id(assignment) for assignment in facts.shell.assignments}
     for assignment in facts.shell.every_assignment:
-        if assignment.name != "OMP_NUM_THREADS":
+        if assignment.name != "OMP_NUM_THREADS" or of_steps:
             continue
         count = digits(assignment.word.value) or 0
         # One task may use all cores of its node.
@@ -646,7 +658,8 @@ def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
     for command in facts.shell.calls("conda", "mamba", "micromamba"):
         if command.arguments[:1] == ("init",) and not command.captured:
             yield Violation(
-                f"'{command.name} init' changes ~/.bashrc for the next login, and not this shell",
+                f"'{command.name} init' changes {_changed_by_init(command)} for the next login, "
+                "and not this shell",
                 'write eval "$(conda shell.bash hook)" in its place',
                 place=command.place,
                 severity=NOTE,
@@ -689,6 +702,12 @@ def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
                 severity=NOTE if perhaps or spack else None,
             )
         return
+
+
+def _changed_by_init(command: Command) -> str:
+    shells = [word for word in command.arguments[1:] if word and not word.startswith("-")]
+    shell = shells[0] if shells else "bash"
+    return f"~/.{shell}rc" if shell in ("bash", "zsh", "tcsh", "xonsh") else f"the files of {shell}"
 
 
 _ENVIRONMENT = re.compile(r"(.*/)?(bin/)?activate")

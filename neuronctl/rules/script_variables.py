@@ -15,7 +15,7 @@ from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules import script_bash
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule, set_in
-from neuronctl.rules.script_commands import only_sets_up
+from neuronctl.rules.script_commands import asks_for, only_sets_up
 
 _FOR_PROGRAMS = re.compile(
     r"(MASTER_(ADDR|PORT)|WORLD_SIZE|(LOCAL_|NODE_)?RANK|CUDA_VISIBLE_DEVICES"
@@ -393,7 +393,8 @@ def _known_to(line: str) -> Iterator[str]:
         return
     asks = re.search(r"(\[|test|-v) ", line)
     for match in re.finditer(r"(SLURM_\w*)(:?[-=+?])?", line):
-        if match[2] or (asks is not None and asks.end() <= match.start()):
+        behind = asks is not None and asks.end() <= match.start()
+        if match[2] or behind or asks_for(match[1], line):
             yield match[1]
 
 

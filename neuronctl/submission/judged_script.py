@@ -120,7 +120,7 @@ def judge_script(
     text = "" if is_too_long(text) else text
     text_read = beginning(text.replace("\r\n", "\n"))
     for_grammar = _for_grammar(text_read, header)
-    shell = read_shell(for_grammar, job_variables(header))
+    shell = read_shell(for_grammar, job_variables(header), running=True)
     ends = [line for line in (header.left_out, shell.left_out) if line]
     if for_grammar != text_read and not header.for_bash:
         ends.append(for_grammar.count("\n") + 1)

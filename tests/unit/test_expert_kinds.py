@@ -48,7 +48,7 @@ KINDS: List[Tuple[str, str, str]] = [
     ),
     ("NC646", CPU, "bash -c 'python t.py'\necho done@@ ## bash -c 'python t.py'"),
     # Exit codes of the work that something behind it replaces.
-    ("NC646", CPU, "srun ./a > o\nmv o /r\ncd\necho done@@ ## srun ./a > o\nmv o /r"),
+    ("NC646", CPU, "srun ./a > o\nmv o /r\ncd\necho done@@ ## srun ./a\ncp -r o /r"),
     ("NC646", CPU, "srun ./a\njobinfo $SLURM_JOB_ID@@ ## srun ./a\n./b $SLURM_JOB_ID x"),
     (
         "NC646",
@@ -121,7 +121,7 @@ KINDS: List[Tuple[str, str, str]] = [
     (
         "NC653",
         CPU,
-        "#SBATCH -o result.out@@\n./a ## #SBATCH -o result-%A.out\n./a",
+        "#SBATCH -o a.out@@\n./a\nsbatch $0 ## #SBATCH -o a.out\n./a",
     ),
     (
         "NC653",
@@ -411,6 +411,39 @@ KINDS: List[Tuple[str, str, str]] = [
         "source v/bin/activate\nmodule load python/3.9@@\npython t.py"
         " ## source v/bin/activate\nmodule load cuda\npython t.py",
     ),
+    # Guards, and lines behind the end of the script.
+    *(
+        ("NC654", CPU, f"./a $SLURM_ARRAY_TASK_ID@@ ## {guard}\n./a $SLURM_ARRAY_TASK_ID\nfi")
+        for guard in (
+            "if [ ! -z $SLURM_ARRAY_TASK_ID ]; then",
+            'if [ ! -z "$SLURM_ARRAY_TASK_ID" ]; then',
+            'if ! [ -z "${SLURM_ARRAY_TASK_ID}" ]; then',
+            'if [ "$SLURM_ARRAY_TASK_ID" ]; then',
+            'if [ "${SLURM_ARRAY_TASK_ID:-}" != "" ]; then',
+            'if [ "x$SLURM_ARRAY_TASK_ID" != x ]; then',
+            'if [ "$SLURM_ARRAY_TASK_ID" != "" ]; then',
+            "if test -n $SLURM_ARRAY_TASK_ID; then",
+            "if test $SLURM_ARRAY_TASK_ID; then",
+            "if [[ $SLURM_ARRAY_TASK_ID ]]; then",
+            "if (( SLURM_ARRAY_TASK_ID )); then",
+            "# sbatch --array=1-3 job.sh\nif true; then",
+        )
+    ),
+    ("NC654", CPU, "[ $SLURM_ARRAY_TASK_ID -eq 1 ] && ./a $SLURM_ARRAY_TASK_ID@@ ## ./a"),
+    ("NC660", CPU, "# x=1\npython t.py --out ${x}@@ ## # x=1\nexit\npython t.py --out ${x}"),
+    ("NC646", CPU, "python t.py\ncp a r@@\nexit\n./b ## set -e\npython t.py\ncp a r\nexit"),
+    ("NC646", CPU, "python t.py\nmv a r@@ ## python t.py\nmv $TMPDIR/a r"),
+    ("NC659", CPU, "python t.py\nexit@@\nsolve x ## python t.py\nexit\necho done"),
+    ("NC659", CPU, "exit@@\n./a ## if true; then\nexit\nfi\n(exit 1)\nexit 1 | cat\n./a"),
+    (
+        "NC652",
+        GPU,
+        "python t.py --output-dir $TMPDIR/x@@"
+        " ## # per-job scratch, so they auto-clean\npython t.py --output-dir $TMPDIR/x",
+    ),
+    ("NC625", GPU, 'pip install x@@ ## pip install x\neval "$1"'),
+    ("NC625", "-p gpu -n 1 --gres=gpu:2", "python t.py@@ ## python t.py hydra/launcher=torchrun"),
+    ("NC637", CPU, "export OMP_NUM_THREADS=64@@\n./a ## export OMP_NUM_THREADS=64\nsrun -c 64 ./a"),
     # A script that writes jobs.
     (
         "NC631",

@@ -47,7 +47,8 @@ SAYS = ("echo", "date", "printf", "deactivate", "exit", "wait")
 
 _TELLS = frozenset(
     """
-    hostname kill killall ls ml module nvidia-smi pkill pwd rm sacct scontrol seff squeue sstat
+    hostname kill killall ls ml module nvidia-smi pkill pwd rm sacct scontrol seff sleep
+    squeue sstat
     """.split()  # noqa: SIM905
 )
 

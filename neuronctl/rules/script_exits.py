@@ -42,6 +42,7 @@ def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _ends_well(facts)
     yield from _cut_off(facts)
     yield from _code_of_echo(facts)
+    yield from _of_matlab(facts)
     if re.search(r"pipefail|PIPESTATUS", facts.text):
         return
     strict = _strict(facts)
@@ -169,13 +170,17 @@ def _only_says(facts: ScriptFacts) -> Iterator[Violation]:
     moves = [each for each in rest if not (only_says(each) or tells_of_the_job(each))]
     # Without the results, it may fail, too.
     perhaps = bool(moves and moves[-1] is rest[-1] and rest[-1].name not in _SUCCEEDS)
-    if command is None or not rest or rest[0].piped or (perhaps and not _puts_away(rest[-1])):
+    unsure = perhaps and command is not None and not command.background
+    unsure = unsure and not _puts_away(rest[-1])
+    if command is None or not rest or rest[0].piped or unsure:
         return
     if not facts.header.given:
         return
     prepares = ONLY_PREPARES | SHORT
     run = next((run for run in facts.launches if run.command is command), None)
-    if run is None or not (run.works or (run.kind == PROGRAM and run.name not in prepares)):
+    file = run is not None and run.kind == SHELL and not run.has("c") and len(run.texts) > 1
+    other = run is not None and run.kind == PROGRAM and run.name not in prepares
+    if run is None or not (run.works or other or file):
         return
     text = _without_what_is_said(facts.lines[command.place.line - 1 : rest[-1].place.line])
     if _LOOKS_BACK.search(text) or any(each.name == "exit" and each.arguments for each in rest):
@@ -221,12 +226,19 @@ def _what(run: Launch) -> Tuple[str, ...]:
 def _of_the_last_alone(facts: ScriptFacts) -> Iterator[Violation]:
     """Runs of a program, of which the last one alone says how the job ends."""
     commands = [each for each in facts.shell.commands if not each.captured and each.words]
-    runs = [run for run in facts.launches if run.works and not run.command.background]
+    runs = [
+        run
+        for run in facts.launches
+        if (run.works or (run.kind == SHELL and not run.has("c") and run.name[-3:] == ".sh"))
+        and not (run.command.background or run.command.captured)
+    ]
     if not runs or not facts.header.given or _strict(facts) or facts.unmerged:
         return
     if facts.shell.traps(""):
         return
     last = runs[-1]
+    if commands[-1].name == "exit" and not commands[-1].arguments:
+        commands = commands[:-1] or commands  # with the code of the one before
     if commands[-1] is not last.command or not (last.command.sure or last.command.in_loop):
         return
     line = last.command.place.line
@@ -335,6 +347,21 @@ def _code_of_echo(facts: ScriptFacts) -> Iterator[Violation]:
                 f"$? is the exit code of the {command.name} before it, and not of the program",
                 f"keep it first: code=$? before the {command.name}",
                 place=place,
+            )
+            return
+
+
+def _of_matlab(facts: ScriptFacts) -> Iterator[Violation]:
+    """``matlab -r``, which goes on at its prompt where the script has failed."""
+    for run in facts.every_launch if facts.header.given else ():
+        words = run.texts[1:]
+        plain = run.name == "matlab" and "-r" in words and not run.command.captured
+        if plain and not re.search(r"\b(catch|exit\(\d|quit\([^)]*\d)", " ".join(words)):
+            yield Violation(
+                "matlab -r reports success, even if its script has failed",
+                "write matlab -batch, which ends with 1 then",
+                place=run.place,
+                severity=NOTE,
             )
             return
 

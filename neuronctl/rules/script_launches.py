@@ -401,7 +401,10 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Violation]:
         for start in facts.starts
         if start.launch.launcher.starts_processes() or start.launch.launcher.ssh
     ]
-    alone = len(starters) == 1 and not starters[0].launch.command.background
+    same = {start.launch.count(*start.launch.launcher.counts) for start in starters}
+    in_turn = len(same) == 1 and not any(start.launch.command.looped for start in starters)
+    beside = any(start.launch.command.background for start in starters)
+    alone, few = (len(starters) == 1 or in_turn) and not beside, False
     for start in starters:
         launch = start.launch
         has, where = plan.gpus_per_node, "per node"
@@ -411,8 +414,9 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Violation]:
         count = launch.count(*launch.launcher.counts)
         if count == 1:
             count = start.each  # more would be NC621
-        if count is None or count == has or (count < has and not alone):
+        if count is None or count == has or (count < has and (few or not alone)):
             continue
+        few = few or count < has
         effect = "some of them share a GPU or fail" if count > has else "the other GPUs stay idle"
         yield Violation(
             f"{launch.kind} starts {counted(count, 'process')}, and the job has "
@@ -421,6 +425,7 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Violation]:
             place=launch.place,
         )
     yield from _told_of_gpus(facts, plan)
+    yield from _of_lightning(facts, plan)
     yield from _numbered(facts, plan)
     # A training; other programs may well share a GPU.
     nccl = [
@@ -472,6 +477,37 @@ def _told_of_gpus(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
                     f"request {counted(count, 'GPU')}, or write {has} here",
                     place=word.place,
                 )
+
+
+_OF_ITS_TRAINER = re.compile(r"(?:--)?(?:\w+\.)*trainer\.(?:devices|gpus)")
+_DEVICES = re.compile(r"--(?:num[-_])?(?:devices|gpus)")
+_NODES_OF_IT = re.compile(r"(?:--)?(?:[\w.]+\.)?num[-_]nodes")
+
+
+def _of_lightning(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
+    """Lightning, which under srun wants as many tasks on a node as it is told of GPUs."""
+    for start in facts.starts:
+        launch = start.launch
+        by_srun = bool(start.outer) and all(
+            run.is_srun or not run.is_launcher for run in start.outer
+        )
+        if launch.kind != PYTHON or start.each != 1 or not by_srun or start.launched:
+            continue
+        words = " ".join(launch.texts)
+        if re.search(r"(?i)spawn|strategy[= ](dp|auto_?single)\b", words):
+            continue
+        named = [*counts_of_program(launch, _OF_ITS_TRAINER)]
+        if any(counts_of_program(launch, _NODES_OF_IT)):
+            named = named or [*counts_of_program(launch, _DEVICES)]
+        for word, count in named[:1]:
+            if 1 < count <= plan.gpus_per_node:
+                yield Violation(
+                    f"Lightning starts no processes under srun: for {counted(count, 'GPU')} it "
+                    f"wants {count} tasks on each node, and srun starts 1: it refuses, or waits",
+                    f"write #SBATCH --ntasks-per-node={count}",
+                    place=word.place,
+                )
+                return
 
 
 _NUMBERS = re.compile(
@@ -1153,6 +1189,16 @@ def _uses_one(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
     if any(map(_WITH_GPUS.match, named)) or not facts.header.given:
         return  # a site may give them with it
     known = plan.partition.name in plan.cluster.partitions
+    for variable in facts.shell.every_assignment:
+        numbers = re.fullmatch(r"\d(,\d)*", variable.word.value or "")
+        if variable.name == "CUDA_VISIBLE_DEVICES" and numbers:
+            yield Violation(
+                f"CUDA_VISIBLE_DEVICES={variable.word.value} names GPUs, and the job requests none",
+                "request them: #SBATCH --gpus-per-node=N, and remove the line: Slurm sets it",
+                place=variable.place,
+                severity=NOTE,
+            )
+            return
     for start in facts.starts:
         launch = start.launch
         words = " ".join(word.text for word in launch.own_words[1:])
@@ -1209,8 +1255,8 @@ def blind_container(facts: ScriptFacts) -> Iterator[Violation]:
             )
     if not any(name in facts.text for name in CONTAINERS):
         return
-    runs = [
-        command
+    found = [
+        (command, command.words[at + 1 : at + 3])
         for command in facts.shell.commands
         for at, word in enumerate(command.words)
         if (word.value or "").rpartition("/")[2] in CONTAINERS
@@ -1222,7 +1268,13 @@ def blind_container(facts: ScriptFacts) -> Iterator[Violation]:
         r"(?i)rocm|\bmi\d\d|hip|amd", facts.text
     )
     sees = amd or re.search(r"--nv|(SINGULARITY|APPTAINER)_NV", facts.text)
-    hidden = any(word.may_be_several for command in runs for word in command.words[1:3])
+    runs = [command for command, _ in found]
+    # An image below a directory is one word, whatever the directory is.
+    hidden = any(
+        word.may_be_several and not re.search(r"/[\w.-]+$", word.raw)
+        for _, own in found
+        for word in own
+    )
     hidden = hidden or any(
         _DRIVER.search(word.raw) for command in runs for word in command.words[1:]
     )

@@ -65,7 +65,7 @@ def _program(command: Command) -> str:
 
 
 _RESULTS = re.compile(
-    r"--?(\w+[_.-])*(out(put)?s?|save|ckpts?|checkpoints?|results?|run|default_root|log|work)"
+    r"--?(\w+[_.-])*(out(put)?s?|save|ckpts?|checkpoints?|results?|run|serialization|default_root|log|work)"
     r"([_-]?(dir|path|folder|to|root))?",
     re.IGNORECASE,
 )
@@ -94,8 +94,10 @@ def left_on_the_node(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _written_here(facts)
     yield from _removed(facts)
     yield from _made_on_the_first_node(facts)
+    yield from _environment_of_one(facts)
     for launch in facts.launches:
-        if launch.command.captured or not (launch.is_launcher or launch.kind in (PYTHON, SHELL)):
+        own = launch.is_launcher or launch.kind in (PYTHON, SHELL) or launch.name in _BY_LETTER
+        if launch.command.captured or not own:
             continue
         for word, path in _written(launch):
             head = OF_THE_NODE.match(path)
@@ -173,6 +175,39 @@ def _made_on_the_first_node(facts: ScriptFacts) -> Iterator[Violation]:
                     severity=NOTE,
                 )
                 return
+
+
+_BY_LETTER = {"allennlp": "-s"}
+"""Programs, and the options of one letter that say where they write."""
+_MAKES_ONE = re.compile(r"virtualenv|(\S*/)?python[\d.]* -m (venv|virtualenv)|uv venv")
+
+
+def _environment_of_one(facts: ScriptFacts) -> Iterator[Violation]:
+    """An environment on the first node's disk, for a program on several."""
+    if facts.plan is None or facts.plan.nodes < 2 or facts.shell.calls("sbcast"):
+        return
+    for command in facts.shell.commands:
+        words = [word.raw for word in command.words]
+        made = _MAKES_ONE.match(" ".join(words[:3]))
+        path = _value(facts, command.words[-1].text).strip("\"'") if made else ""
+        if not made or command.captured or not command.sure or not OF_THE_NODE.match(path):
+            continue
+        behind = [run for run in facts.launches if run.place.line > command.place.line]
+        steps = [run for run in behind if run.is_launcher and not run.command.captured]
+        on_all = [
+            start
+            for start in facts.starts
+            if (start.nodes or 1) > 1 and start.outer and start.outer[0] in steps[:1]
+        ]
+        if on_all and on_all[0].launch.kind == PYTHON and len(on_all[0].outer) == 1:
+            yield Violation(
+                f"this makes the environment on the first node alone, and line "
+                f"{on_all[0].launch.place.line} starts on {facts.plan.nodes}: the others have no "
+                "such directory",
+                'make it on each: srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 bash -c …',
+                place=command.place,
+            )
+            return
 
 
 _MOST_PATHS = 50
@@ -362,7 +397,8 @@ def _value(facts: ScriptFacts, path: str) -> str:
 def _written(launch: Launch) -> Iterator[Tuple[ShellWord, str]]:
     """The words that name where a program writes, with the paths."""
     for pair in launch.pairs:
-        if pair.value.text and _RESULTS.fullmatch(pair.name):
+        own = _BY_LETTER.get(launch.name) == pair.name
+        if pair.value.text and (own or _RESULTS.fullmatch(pair.name)):
             yield pair.word, pair.value.text
 
 

@@ -256,13 +256,31 @@ def _port_of_a_server(facts: ScriptFacts) -> Iterator[Violation]:
                 r"port_retries[= ]0", " ".join(word.text for word in own)
             )
             ends = "the second server takes the next one" if tries else "the second server ends"
-            yield Violation(
-                f"port {value} is the same for every job: where two of them share a node, {ends}",
-                "derive it from the job: PORT=$((10000 + SLURM_JOB_ID % 20000))",
-                place=pair.word.place,
-                severity=NOTE,
-            )
+            yield _of_every_job(value, ends, pair.word.place)
             return
+        default = _DEFAULT_PORTS.get(known[0])
+        tasks = tasks_of(facts.header.value("array") or "")
+        several = tasks is not None and tasks.count > 1
+        if name == "vllm" and run.texts[1:2] != ("serve",):
+            continue
+        if default and several and not run.has("port") and "--port" not in " ".join(run.texts):
+            yield _of_every_job(default, "the second server ends", run.place, "--port ")
+            return
+
+
+_DEFAULT_PORTS = {
+    **dict.fromkeys(("vllm", "vllm.entrypoints.openai.api_server"), "8000"),
+    "sglang.launch_server": "30000",
+}
+
+
+def _of_every_job(port: str, ends: str, place: SourceSpan, by: str = "PORT=") -> Violation:
+    return Violation(
+        f"port {port} is the same for every job: where two of them share a node, {ends}",
+        f"derive it from the job: {by}$((10000 + SLURM_JOB_ID % 20000))",
+        place=place,
+        severity=NOTE,
+    )
 
 
 def _highest(facts: ScriptFacts, variable: Assignment) -> int:
@@ -369,7 +387,15 @@ def late_directory(facts: ScriptFacts) -> Iterator[Violation]:
         if given is None or not directory or os.path.isdir(here):
             continue
         for command in facts.shell.calls("mkdir"):
-            made = [_path(word.text) for word in command.words[1:]]
+            gone = [
+                each.words[1].value or ""
+                for each in facts.shell.calls("cd")
+                if len(each.words) == 2 and each.place.line < command.place.line
+            ][-1:]
+            above = gone[0] if gone and gone[0].startswith("/") and command.sure else ""
+            words = [word.text for word in command.words[1:]]
+            inside = [os.path.join(above, text) for text in words] if above else []
+            made = [_path(text) for text in (*words, *inside)]
             # Outside of a job, such a script makes the directory and submits itself.
             if not command.sure and submits_itself(facts, command.place.line):
                 continue
@@ -511,9 +537,11 @@ def threads(facts: ScriptFacts) -> Iterator[Violation]:
     for assignment in facts.shell.every_assignment:
         if assignment.name != "OMP_NUM_THREADS" or of_steps:
             continue
-        count = digits(assignment.word.value) or 0
+        highest = _highest(facts, assignment) if not digits(assignment.word.value) else 0
+        count = digits(assignment.word.value) or highest
         # One task may use all cores of its node.
-        unsure = id(assignment) in in_shell and not (assignment.sure and assignment.exported)
+        runs = assignment.sure or highest > 0
+        unsure = id(assignment) in in_shell and not (runs and assignment.exported)
         if count * each <= cores or unsure:
             continue
         # Where nobody says how many cores, the site may give whole nodes.
@@ -898,7 +926,18 @@ _ENV = re.compile(r"[\"']?(.*/)?\.env(\.\w+)?[\"']?")
 def _traced(facts: ScriptFacts) -> Iterator[Violation]:
     """A file of secrets that bash reads while it writes all that it does into the log."""
     since = 1 if re.search(r"\s-[a-z]*x", facts.header.shebang) else 0
+    told = "writes each variable of .env, with its value, into the job's log"
+    filled = [
+        variable
+        for variable in facts.shell.assignments
+        if re.match(r"[\"']?(\$\(|`)\s*(cat\b|<)", variable.word.raw)
+        and is_secret(variable.name, _ANY_WORD)
+    ]
     for command in facts.shell.commands:
+        passed = [each for each in filled if since < each.place.line < command.place.line]
+        if since and passed:
+            yield _in_the_log(since, f"writes {passed[0].name} into the job's log", passed[0].place)
+            return
         words = [word.raw for word in command.words[1:]]
         line = facts.lines[command.place.line - 1]
         reads = command.name in ("source", ".") and any(map(_ENV.fullmatch, words[:1]))
@@ -911,13 +950,17 @@ def _traced(facts: ScriptFacts) -> Iterator[Violation]:
         elif command.captured and re.match(r"\s*(export|eval|declare)\b", line):
             reads = any(map(_ENV.fullmatch, words))
         if since and reads:
-            yield Violation(
-                f"set -x (line {since}) writes each variable of .env, with its value, into the "
-                "job's log",
-                "write set +x before it, and set -x behind it",
-                place=command.place,
-            )
+            yield _in_the_log(since, told, command.place)
             return
+
+
+_ANY_WORD = "correct7Horse"
+"""A value that is a secret where the name says so."""
+
+
+def _in_the_log(since: int, what: str, place: SourceSpan) -> Violation:
+    hint = "write set +x before it, and set -x behind it"
+    return Violation(f"set -x (line {since}) {what}", hint, place=place)
 
 
 @script_rule(WARNING, "NC641", "set -e ends a trapped wait")

@@ -444,6 +444,63 @@ KINDS: List[Tuple[str, str, str]] = [
     ("NC625", GPU, 'pip install x@@ ## pip install x\neval "$1"'),
     ("NC625", "-p gpu -n 1 --gres=gpu:2", "python t.py@@ ## python t.py hydra/launcher=torchrun"),
     ("NC637", CPU, "export OMP_NUM_THREADS=64@@\n./a ## export OMP_NUM_THREADS=64\nsrun -c 64 ./a"),
+    # Of several GPUs, nodes and tasks.
+    (
+        "NC623",
+        "-p gpu -N 2 --ntasks-per-node=1 --gpus-per-node=2",
+        "srun python t.py fit --trainer.num_nodes 2 --trainer.gpus 2@@"
+        " ## srun --ntasks-per-node=2 -n 4 python t.py fit --trainer.num_nodes 2 --trainer.gpus 2",
+    ),
+    (
+        "NC623",
+        "-p gpu -N 2 --ntasks-per-node=1 --gpus-per-node=2",
+        "srun python t.py trainer.devices=2@@ ## srun torchrun --nproc_per_node=2 t.py --devices 2",
+    ),
+    (
+        "NC623",
+        f"{GPUS} -N 1",
+        "torchrun --nproc_per_node=1 a.py@@\ntorchrun --nproc_per_node=1 b.py"
+        " ## torchrun --nproc_per_node=1 a.py\ntorchrun --nproc_per_node=4 b.py",
+    ),
+    (
+        "NC652",
+        TWO,
+        "virtualenv $SLURM_TMPDIR/e@@\n. $SLURM_TMPDIR/e/bin/activate\nsrun python t.py"
+        " ## srun -N 2 -n 2 virtualenv $SLURM_TMPDIR/e\n. $SLURM_TMPDIR/e/bin/activate\n"
+        "srun python t.py",
+    ),
+    ("NC652", CPU, "d=/tmp/x\nallennlp train c -s $d@@ ## d=/w/x\nallennlp train c -s $d"),
+    (
+        "NC640",
+        CPU,
+        "set -x -e\nexport HF_TOKEN=$(cat t)@@\n./a"
+        " ## set -x\nset +x\nexport HF_TOKEN=$(cat t)\nset -x\nexport N=$(cat n)\n./a",
+    ),
+    ("NC628", CPU, "export CUDA_VISIBLE_DEVICES=0,1@@\n./a ## export CUDA_VISIBLE_DEVICES=\n./a"),
+    (
+        "NC663",
+        GPU,
+        "singularity exec $SINGULARITY_DIR/x.sif ./a@@ ## singularity exec $OPTS x.sif a",
+    ),
+    (
+        "NC632",
+        f"{GPU} --array=1-3",
+        "vllm serve m &@@\n./a ## vllm serve m --port $((8000 + SLURM_JOB_ID % 99)) &\n./a",
+    ),
+    (
+        "NC634",
+        f"{CPU} -o /w/p/logs/%j",
+        "cd /w/p\nmkdir -p logs@@\n./a ## cd /w/q\nmkdir -p logs\n./a",
+    ),
+    (
+        "NC637",
+        f"{CPU} -c 8",
+        "for t in 1 8 32; do\nexport OMP_NUM_THREADS=$t@@\n./a\ndone"
+        " ## for t in 1 4 8; do\nexport OMP_NUM_THREADS=$t\n./a\ndone",
+    ),
+    ("NC646", CPU, "bash a.sh\nsleep 20\ndate@@ ## bash a.sh"),
+    ("NC646", CPU, "for i in 1 2; do\npython t.py $i@@\ndone\nexit ## python t.py\nexit"),
+    ("NC646", CPU, "matlab -nodisplay -r solve@@ ## matlab -batch solve"),
     # A script that writes jobs.
     (
         "NC631",

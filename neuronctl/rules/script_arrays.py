@@ -469,7 +469,7 @@ _OF_LINES = re.compile(
 
 @script_rule(WARNING, "NC654", "array index without an array", "by_absence")
 def no_array(facts: ScriptFacts) -> Iterator[Violation]:
-    if facts.has("array") or not facts.header.given:
+    if facts.has("array") or not facts.header.given or _INDEX not in facts.text:
         return
     # A remark that shows how to submit it tells whoever does.
     if _SHOWS.search(facts.text) or any(asks_for(_INDEX, line) for line in facts.lines):

@@ -394,7 +394,7 @@ def _known_to(line: str) -> Iterator[str]:
     asks = re.search(r"(\[|test|-v) ", line)
     for match in re.finditer(r"(SLURM_\w*)(:?[-=+?])?", line):
         behind = asks is not None and asks.end() <= match.start()
-        if match[2] or behind or asks_for(match[1], line):
+        if match[2] or behind or ("((" in line and asks_for(match[1], line)):
             yield match[1]
 
 

@@ -123,7 +123,7 @@ def test_a_file_that_sbatch_refuses_is_an_error(
     sandbox: Sandbox, no_jobs: None, before: str, behind: str
 ) -> None:
     directive = f"#SBATCH -p cas_v100nv_8 --gres=gpu:1 {COMMENT}\n"
-    sandbox.write("job.sh", f"{before}#!/bin/bash\n{directive}{behind}")
+    sandbox.write("job.sh", f"{before}#!/bin/bash\n{directive}true\n{behind}")
     taken = sandbox.exec(["sbatch", "-H", "job.sh"], check=False).returncode == 0
     codes = {code for code, _ in found(sandbox, "job.sh")}
     codes -= {"NC615"} if "\u00a0" in behind else set()  # no command for bash; sbatch takes it

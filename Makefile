@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= python3
 TORCH ?= -r tools/outside/torch.txt -c tools/outside/parts.txt
-WORKERS ?= 7
+WORKERS ?= 9
 
 VENV := .venv
 BIN := $(VENV)/bin

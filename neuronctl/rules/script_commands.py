@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Tuple
 
 from neuronctl.batchscript.shell_text import INITIALIZES, Command
 
@@ -20,19 +21,46 @@ ONLY_PREPARES = frozenset(
 """Commands that only prepare, or look."""
 
 
+_OPENS = re.compile(r" +(! +)?(-[nz] +)?")
+_ENDS = re.compile(r"[^\s\]]{0,200}( {0,9}(\]|$|;|&&|\|\|)| +-[ao] )")
+_IS_EMPTY = re.compile(r"[^\s\]]{0,200} {0,9}(!=|==?) {0,9}(\"\"|''|x)[ \]]")
+
+
+def _where(parts: Tuple[str, str, str]) -> int:
+    """Behind which character a text was parted, -1 if it was not."""
+    return len(parts[0]) if parts[1] else -1
+
+
 def asks_for(name: str, line: str) -> bool:
     """Whether a line sets a variable, gives it a default, or asks whether there is one."""
-    if name not in line:
-        return False
-    used = rf"[\"']?\$\{{?{name}\b[^\s\]]*"
-    pattern = (
-        rf"\{{{name}:?[-=+?]|^\s*(export )?{name}=|-v {name}\b"
-        rf"|(\[|\btest) +(! +)?(-[nz] +)?{used}( *\]| *$| *;| *&&| *\|\|| +-[ao] )"
-        rf"|(\[|\btest) +[^\]]*-[nz] +{used}"
-        rf"|(\[|\btest) +[^\];|&]*{used} *(!=|==?) *(\"\"|''|x)[ \]]"
-        rf"|\[\[ [^]]*\b{name}\b.*\]\]|(?<!\$)\(\([^)]*\b{name}\b"
-    )
-    return re.search(pattern, line) is not None
+    last = line.rfind("]]")
+    for found in re.finditer(rf"\b{name}\b", line):
+        head, end = line[: found.start()], found.end()
+        if line.startswith("=", end) and head.strip() in ("", "export"):
+            return True
+        if head.endswith("{") and re.compile(":?[-=+?]").match(line, end):
+            return True
+        if head.endswith("-v "):
+            return True
+        before, opens, within = head.rpartition("((")
+        if opens and ")" not in within and not before.endswith("$"):
+            return True
+        before, opens, within = max(head.rpartition("["), head.rpartition("test"), key=_where)
+        if not opens or not within.startswith(" ") or "]" in within:
+            continue
+        if before.endswith("[") and opens == "[" and last > end:
+            return True
+        dollar = re.search(r"[\"']?\$\{?$", within[-3:])
+        if not dollar:
+            continue
+        within = within[: len(within) - len(dollar[0])]
+        if _OPENS.fullmatch(within) and _ENDS.match(line, end):
+            return True
+        if re.search("-[nz] +$", within[-12:]):
+            return True
+        if not re.search("[;|&]", within) and _IS_EMPTY.match(line, end):
+            return True
+    return False
 
 
 SHORT = frozenset(

@@ -809,6 +809,8 @@ class _Name:
         remark = remark or bool(re.search(_AND, self.before))
         if self.before.endswith(("$", "${")) and not case and not _at(_EQUALS, text, self.end):
             return []
+        if self.before.endswith(":?"):  # ${1:?pass a file, ...}: words for people
+            return []
         table = self.before.lstrip().startswith("|")  # of Markdown
         told = case or table
         blank = _at(r"[ \t]{1,9}['\"]?", text, self.end)

@@ -42,14 +42,16 @@ def parse_duration(text: str) -> int:
     """The seconds of a duration in Slurm's forms; zero means zero (``squeue`` prints ``0:00``)."""
     # re.ASCII: int() accepts the digits of other scripts; Slurm does not.
     number = r"(\d{1,10})"
-    form = f"(?:{number}-{number}|{number})(?::{number})?(?::{number})?"
+    form = f"{number}-|(?:{number}-{number}|{number})(?::{number})?(?::{number})?"
     match = re.fullmatch(form, text, re.ASCII)
     if match is None:
         raise ValueError(f"{text!r} is not a valid time; use {TIME_FORMS}")
-    days, hours, first, second, third = (int(group or 0) for group in match.groups())
-    if match[1] is not None:
+    alone, days, hours, first, second, third = (int(group or 0) for group in match.groups())
+    if match[1] is not None:  # a number of days, though Slurm's manual does not say so
+        seconds = alone * 86400
+    elif match[2] is not None:
         seconds = ((days * 24 + hours) * 60 + second) * 60 + third
-    elif match[5] is not None:
+    elif match[6] is not None:
         seconds = (first * 60 + second) * 60 + third
     else:
         seconds = first * 60 + second

@@ -19,7 +19,10 @@ _PLAIN: Schema = {"type": "string", "pattern": f"^[{PLAIN}]*$"}
 _TIME: Schema = {
     "anyOf": [
         {"type": "integer", "minimum": 1},
-        {"type": "string", "pattern": "^([0-9]+-)?[0-9]+(:[0-9]+){0,2}$|^[Uu][Nn][Ll][Ii][Mm]"},
+        {
+            "type": "string",
+            "pattern": "^([0-9]+-)?[0-9]+(:[0-9]+){0,2}$|^[0-9]+-$|^[Uu][Nn][Ll][Ii][Mm]",
+        },
     ]
 }
 _CORES: Schema = {

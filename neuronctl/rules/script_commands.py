@@ -83,7 +83,7 @@ _TELLS = frozenset(
 
 def only_says(command: Command) -> bool:
     """Whether a command only tells something, or puts something away."""
-    if command.name in ("conda", "mamba", "micromamba"):
+    if command.name in ("conda", "mamba", "micromamba", "source", "."):
         return command.arguments[:1] == ("deactivate",)
     return command.name in (*SAYS, *_TELLS) or "stats" in command.name  # a site's own
 

@@ -223,6 +223,9 @@ def _what(run: Launch) -> Tuple[str, ...]:
     return run.name, named
 
 
+_ONE_TURN = re.compile(r"\s*for \w+ in [\w./-]+\s*($|;)")
+
+
 def _of_the_last_alone(facts: ScriptFacts) -> Iterator[Violation]:
     """Runs of a program, of which the last one alone says how the job ends."""
     commands = [each for each in facts.shell.commands if not each.captured and each.words]
@@ -243,6 +246,8 @@ def _of_the_last_alone(facts: ScriptFacts) -> Iterator[Violation]:
         return
     line = last.command.place.line
     loop = facts.innermost_loop.get(line)
+    if loop is not None and _ONE_TURN.match(facts.lines[loop[0] - 1]):
+        return
     if loop is not None and last.command.in_loop:
         if _LOOKS_BACK.search("\n".join(facts.lines[loop[0] : loop[1]])):
             return

@@ -1138,6 +1138,7 @@ def no_gpu(facts: ScriptFacts) -> Iterator[Violation]:
     if any(launch.is_srun and launch.has(*ITS_GPUS) for launch in facts.every_launch):
         return
     feature = facts.given("constraint")
+    known = plan.partition.name in plan.cluster.partitions
     if feature is not None and _MODELS.fullmatch(feature.value or ""):
         yield Violation(
             f"--constraint={feature.value} chooses nodes with such GPUs, and the job requests "
@@ -1145,7 +1146,7 @@ def no_gpu(facts: ScriptFacts) -> Iterator[Violation]:
             "request them: #SBATCH --gpus-per-node=1",
             place=feature.place,
             # A site may hand out the GPUs of such nodes without a request.
-            severity=NOTE if (feature.value or "").lower() == "gpu" else None,
+            severity=NOTE if (feature.value or "").lower() == "gpu" or not known else None,
         )
         return
     yield from _uses_one(facts, plan)
@@ -1154,7 +1155,6 @@ def no_gpu(facts: ScriptFacts) -> Iterator[Violation]:
         on_the_cpu = re.search(r"--device[= ]cpu\b", " ".join(words))
         own = {option for option, _ in container_options(words[1:])[0]}
         if name in CONTAINERS and {"nv", "rocm", "nvccli"} & own and not on_the_cpu:
-            known = plan.partition.name in plan.cluster.partitions
             yield Violation(
                 f"{name} is to use GPUs, and the job requests none",
                 "request them: #SBATCH --gpus-per-node=1",

@@ -182,7 +182,7 @@ def _only_assigned(facts: ScriptFacts) -> Iterator[Violation]:
     lines = facts.lines if facts.header.for_bash else ()
     for number, (above, before, line) in enumerate(zip(lines, lines[1:], lines[2:]), 3):
         items = [_ITEM.fullmatch(each) for each in (before, line)]
-        if items[0] is None or items[1] is None or items[0][2] or not items[1][2]:
+        if items[0] is None or items[1] is None or before.endswith("\\") or not items[1][2]:
             continue
         if items[0][1] == items[1][1] and above.rstrip().endswith("\\"):
             name = line.strip().partition("=")[0]

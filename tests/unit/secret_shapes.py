@@ -1484,6 +1484,7 @@ curl -u kim -p §Tannenmeise4§ h
 '''
 
 HARMLESS = r"""
+CFG="${1:?pass a base config, e.g. configs/base_1p5.yaml}"
 python t.py model.key_dim=64
 python t.py model.num_key_value_heads=8
 python t.py --token-budget 4096

@@ -501,6 +501,17 @@ KINDS: List[Tuple[str, str, str]] = [
     ("NC646", CPU, "bash a.sh\nsleep 20\ndate@@ ## bash a.sh"),
     ("NC646", CPU, "for i in 1 2; do\npython t.py $i@@\ndone\nexit ## python t.py\nexit"),
     ("NC646", CPU, "matlab -nodisplay -r solve@@ ## matlab -batch solve"),
+    ("NC646", CPU, "python t.py\nsource deactivate@@ ## python t.py\nsource a"),
+    (
+        "NC646",
+        CPU,
+        "for i in 1 2; do\npython t.py $i@@\ndone ## for i in 61; do\npython t.py $i\ndone",
+    ),
+    (
+        "NC649",
+        "",
+        "python t.py \\\n  a=1\n  b=2 \\@@\n ## cmd=\"python t.py \\\n  a='1'\\\n  b=2 \\\n  c\"",
+    ),
     # A script that writes jobs.
     (
         "NC631",

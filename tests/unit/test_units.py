@@ -23,6 +23,7 @@ DAY = 86400
         ("24:00:00", DAY),
         ("2-0", 2 * DAY),
         ("1-12", 36 * 3600),
+        ("2-", 2 * DAY),
         ("1-12:30", 36 * 3600 + 1800),
         ("2-00:00:00", 2 * DAY),
         ("0:90", 90),
@@ -36,13 +37,13 @@ DAY = 86400
         ("0-0", units.UNLIMITED),
     ],
 )
-def test_parse_time_reads_every_form_of_the_manual(text: str, seconds: int) -> None:
+def test_parse_time_reads_every_form_of_the_manual_and_one_more(text: str, seconds: int) -> None:
     assert units.parse_time(text) == seconds
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", "10m", "1h", "-5", "5-", "1:2:3:4", "1-2:3:4:5", ":30", "1:", "1.5", "2 days", "1-",
+    ["", " ", "10m", "1h", "-5", "-", "1:2:3:4", "1-2:3:4:5", ":30", "1:", "1.5", "2 days", "1-:5",
      "10 ", "1-UNLIMITED", "٣", "1--2", "1:-2", "9" * 5000, "99999999-0", "1_000"],
 )  # fmt: skip
 def test_parse_time_refuses_and_names_the_forms_or_the_bound(text: str) -> None:

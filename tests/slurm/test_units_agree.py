@@ -50,7 +50,7 @@ def test_what_is_folded_unfolds_in_slurm(sandbox: Sandbox) -> None:
 
 
 TIMES = ["10", "05:00", "0:90", "90:00", "08:00:00", "00:90:00", "24:00:00", "1-0", "1-12",
-         "1-12:30", "1-23:59:59", "0-1", "2-00:00:00"]  # fmt: skip
+         "1-12:30", "1-23:59:59", "0-1", "2-00:00:00", "1-"]  # fmt: skip
 
 
 def test_times_are_what_slurm_makes_of_them(sandbox: Sandbox, no_jobs: None) -> None:

@@ -361,7 +361,7 @@ def _tree(data: bytes) -> Tuple[Node, bytes]:
         _parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
     harmless = _harmless(data)
     if len(data) < _PART:
-        return _parser.parse(harmless).root_node, data
+        return _or_without_documents(_parser.parse(harmless).root_node, harmless), data
     until, over = time.process_time() + _SECONDS, False
 
     def part(at: int, _: object) -> bytes:
@@ -374,7 +374,46 @@ def _tree(data: bytes) -> Tuple[Node, bytes]:
         end = data.rfind(b"\n", 0, min(tree.root_node.end_byte, len(data) // 2)) + 1
         return _tree(data[:end])
     # Before tree-sitter 0.25, the nodes of a text in parts do not have theirs.
-    return _parser.parse(harmless, tree).root_node, data
+    return _or_without_documents(_parser.parse(harmless, tree).root_node, harmless), data
+
+
+_DOCUMENT = re.compile(rb"""(?<!<)<<(-?)[ \t]*(?:'([^'\n]+)'|"([^"\n]+)"|\\?(\w+))""")
+
+
+def _or_without_documents(root: Node, data: bytes) -> Node:
+    """The tree of a text, or where it has a mistake and that has none: without some documents."""
+    plain = _without_documents(data) if root.has_error else data
+    if plain == data:
+        return root
+    other, read = _tree(plain)
+    return root if other.has_error or len(read) < len(data) else other
+
+
+def _without_documents(data: bytes) -> bytes:
+    """Blanks in place of the here-documents whose line goes on.
+
+    The grammar (0.25) misreads ``cat <<A || {``, ``if cat <<A; then`` and ``cat <<A - <<B``.
+    """
+    lines = data.split(b"\n")
+    at = 0
+    while at < len(lines):
+        first, at = at, at + 1
+        found = [*_DOCUMENT.finditer(lines[first])]
+        while found and lines[at - 1].endswith(b"\\") and at < len(lines):
+            at += 1
+        body, ends = at, at
+        for document in found:
+            tabs, end = b"\t" * bool(document[1]), document[2] or document[3] or document[4]
+            while ends < len(lines) and lines[ends].lstrip(tabs or b"\n") != end:
+                ends += 1
+            ends += 1
+        if not found or ends > len(lines):
+            continue
+        at = ends
+        if lines[first][found[-1].end() :].strip() or len(found) > 1:
+            lines[first] = _DOCUMENT.sub(lambda match: b" " * len(match[0]), lines[first])
+            lines[body:ends] = [b" " * len(line) for line in lines[body:ends]]
+    return b"\n".join(lines)
 
 
 _BEHIND_BRACE = re.compile(
@@ -583,7 +622,9 @@ class _Reader:
         captured = where.captured or kind in ("command_substitution", "process_substitution")
         if kind in _LOOPS:
             sure, looped = False, True
-        if kind in _CHOICES or captured:
+        # The grammar has what follows `<<END` on its line within it: `cat <<END || exit`.
+        chosen = kind == "heredoc_redirect" and any(each.type in ("&&", "||") for each in children)
+        if kind in _CHOICES or captured or chosen:
             sure = False
         within = _Where(
             sure=sure,

@@ -512,6 +512,20 @@ KINDS: List[Tuple[str, str, str]] = [
         "",
         "python t.py \\\n  a=1\n  b=2 \\@@\n ## cmd=\"python t.py \\\n  a='1'\\\n  b=2 \\\n  c\"",
     ),
+    # What follows a here-document, whose line goes on.
+    *(
+        ("NC626", f"{CPU} -c 8", f"{text}\nsrun python t.py@@ ## {text}\nsrun -c 8 python t.py")
+        for text in (
+            "python - <<'PY' || { echo x; exit 1; }\nimport x\nPY",
+            "python - <<'PY' && { echo x; exit 1; }\nimport x\nPY",
+            "python - <<'PY' || exit 1\nimport x\nPY",
+            "python - <<'PY' || {\nimport x\nPY\necho x\nexit 1\n}",
+            "if ! python - <<-PY; then\nimport x\n\tPY\nexit 1\nfi",
+            "python - <<A 2>&1 | tee f || exit 3\nA\nA",
+            "diff - /dev/fd/3 <<A 3<<B || { exit 2; }\nr\nA\n{ ( $(\nB",
+            "cat <<A && cat <<B || (\nq\nA\nr\nB\nexit 1\n)",
+        )
+    ),
     # A script that writes jobs.
     (
         "NC631",

@@ -248,3 +248,30 @@ def test_a_word_has_its_value_behind_it() -> None:
         ("b", "$C", None),
         ("--last", "", ""),
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    (
+        "python - <<PY || { echo x; exit 1; }\nx\nPY",
+        "cat <<A - <<B && {\nx\nA\ny\nB\nexit 1\n}",
+        "a && exit",
+        "( exit )",
+        "if a; then exit; fi",
+        "case $1 in x) exit;; esac",
+        "f() { exit; }",
+        "f() { exit; }\nx || f",
+        "a || {\nexit\n}",
+        "a | { exit; }",
+    ),
+)
+def test_an_exit_that_may_not_run_ends_nothing(text: str) -> None:
+    read = read_shell(f"{text}\nlast\n", running=True)
+    assert read.commands[-1].name == "last", read.dead
+    assert read_shell(f"{text}\nexit\nlast\n", running=True).dead[-1].name == "last"
+    assert not read.broken
+
+
+def test_a_here_document_that_does_not_end_is_left_as_it_is() -> None:
+    assert read_shell("if cat <<A; then\nx\nfi\nlast\n").broken
+    assert read_shell("echo $((1<<3)) ;; {\n3\n").broken

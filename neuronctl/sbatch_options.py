@@ -183,8 +183,11 @@ RENAMED = {"workdir": "chdir", "share": "oversubscribe"}
 
 SBATCHS_OWN = frozenset(option.long for option in SBATCH)
 _NOT_SBATCHS = frozenset((*RENAMED, *(option.long for option in SRUN)))
-_WITH_VALUES = tuple(f"container-{name}" for name in ("image", "mounts", "name", "workdir", "env"))
-"""Of Pyxis."""
+_WITH_VALUES = (
+    *(f"container-{name}" for name in ("image", "mounts", "name", "workdir", "env", "save")),
+    *("environment", "uenv", "view", "repo", "image", "module", "volume"),
+)
+"""Of Pyxis, CSCS's container engine and uenv, and Shifter."""
 _MOST_OF_PLUGINS = 20
 
 

@@ -211,8 +211,6 @@ def container_options(words: Sequence[str]) -> Tuple[List[Tuple[str, str]], Sequ
     return options, words[at:]
 
 
-_FOUND_ON_PATH = re.compile(r"""["']?(?:\$\(|`)\s*(?:which|command -v)\s+([\w.-]+)\s*[)`]["']?""")
-"""``python $(which torchrun)``."""
 _LONGEST_TEXT = 10_000
 """Characters of ``bash -c TEXT`` that are read: for more that is not bash, the grammar takes
 minutes."""
@@ -337,8 +335,8 @@ class _Starts:
             return module or self.found(PYTHON, words, {"m": name})
         if kind != "script":
             return self.found(PYTHON, words, {"c": ""})
-        on_path = _FOUND_ON_PATH.fullmatch(words[at - 1].raw) if at <= len(words) else None
-        started = self.launcher([on_path[1], *texts[at:]], words) if on_path else None
+        on_path = words[at - 1].on_path if at <= len(words) else ""  # python $(which torchrun)
+        started = self.launcher([on_path, *texts[at:]], words) if on_path else None
         # NVIDIA's multiproc.py, and others that start processes themselves.
         starts_more = any(_PER_NODE.match(text) for text in texts[at:])
         behind = None if starts_more else ()

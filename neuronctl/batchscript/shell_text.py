@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 UNKNOWN = "\0"
 """Stands for a value that cannot be known."""
 
+_ON_PATH = re.compile(
+    r"(?:\$\(|`)\s*(?:which|command -v|type -[pP])\s+(\w[\w.+-]*)\s*(?:2>\s*/dev/null\s*)?[)`]"
+)
+
 Piece = Tuple[str, bool]
 """A part of a word, and whether it is the value; else it is as the script has it."""
 
@@ -69,8 +73,16 @@ class ShellWord:
         return "".join(text if known else UNKNOWN for text, known in self.pieces)
 
     @cached_property
+    def on_path(self) -> str:
+        """The program whose file is looked for: ``$(which python)``; "" where it is none."""
+        found = _ON_PATH.fullmatch(self.text) if self.value is None else None
+        return found[1] if found is not None else ""
+
+    @cached_property
     def basename(self) -> str:
         """The name of a file without its directory, which may be unknown; "" where it is not."""
+        if self.on_path:
+            return self.on_path
         _, slash, name = self.outline.rpartition("/")
         known = UNKNOWN not in name and (slash or self.value is not None)
         return name if known else ""
@@ -78,7 +90,8 @@ class ShellWord:
     @property
     def may_be_several(self) -> bool:
         """Whether it may expand to no word, or to more than one."""
-        return self.value is None and not self.raw.startswith(('"', "'"))
+        quoted = self.raw.startswith(('"', "'"))
+        return self.value is None and not quoted and not self.on_path
 
 
 @dataclass(frozen=True)

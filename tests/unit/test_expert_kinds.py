@@ -526,6 +526,20 @@ KINDS: List[Tuple[str, str, str]] = [
             "cat <<A && cat <<B || (\nq\nA\nr\nB\nexit 1\n)",
         )
     ),
+    # A program whose file is looked for, and options of srun's plugins.
+    *(
+        ("NC626", f"{CPU} -c 8", f"srun {text}@@ ## srun -c 8 {text}")
+        for text in (
+            "$(which python) t.py",
+            '"$(command -v python3)" t.py',
+            "`which python` t.py",
+            "$(which singularity) exec a.sif python t.py",
+            "$(which apptainer) exec a.sif $(which python) t.py",
+            "--environment ${EDF_FILE} python t.py",
+            "--environment=e.toml --uenv a:v1 bash -c 'python t.py'",
+            "-N 1 --image docker:a --module mpich --container-save b python t.py",
+        )
+    ),
     # A script that writes jobs.
     (
         "NC631",

@@ -56,9 +56,9 @@ def as_torch_does(kind, value, trace):
 
 
 def fail():
-    # mpirun may mix a rank's traceback with the lines that the rank has just written.
-    sys.stdout.flush()
-    time.sleep(0.5)
+    if cause == "followed":
+        # mpirun may mix a rank's traceback with the lines that the rank has just written.
+        time.sleep(0.5)
     if cause == "cuda_oom":
         raise OutOfMemory(OOM)
     if cause == "labelled_oom":

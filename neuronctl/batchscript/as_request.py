@@ -26,13 +26,10 @@ GPU_OPTIONS = ("gpus-per-node", "gpus", "gres")
 _NOT_ABOUT_THE_JOB = ("wait", "parsable", "test-only", "ignore-pbs", *EARLY)
 
 
-def as_request(
-    header: Header, file: str, cluster: Cluster, shell: Optional[ShellText] = None
-) -> JobRequest:
+def as_request(header: Header, file: str, cluster: Cluster) -> JobRequest:
     """The request that a script's directives make.
 
-    file: the script's name, for where each value came from. shell: its commands, which say what
-    modules it loads.
+    file: the script's name, for where each value came from.
     """
     fields: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
@@ -59,8 +56,6 @@ def as_request(
         # The nodes follow from these; beside names of nodes, some releases refuse none.
         others = [option for option in others if not option.startswith("nodes=")]
     fields["sbatch"] = tuple(others)
-    if shell is not None:
-        fields["modules"] = modules(shell)
     _size(header, fields, cluster)
     return JobRequest(script=file, launcher="srun", cluster=cluster.name, origins=origins, **fields)
 

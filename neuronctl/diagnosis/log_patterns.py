@@ -278,6 +278,7 @@ _PREFIX = re.compile(
 )
 _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?::\s.*|:|$)")
 _FRAME = re.compile(r'\s+File ".*", line \d+, in ')
+_GOES_ON = re.compile(rf"{_FRAME.pattern}|    \S")
 _TRACEBACK = "Traceback (most recent call last):"
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _RAISED = ("exception", "the program raised a Python exception", "")
@@ -483,7 +484,7 @@ def exception_lines(lines: Sequence[str]) -> FrozenSet[int]:
     for index, raw in enumerate(lines):
         prefix = _prefix(raw)
         line = raw[len(prefix) :]
-        if line.startswith(_TRACEBACK):
+        if _TRACEBACK in line:  # behind text where a process' output and errors are mixed
             open[prefix] = open.get(prefix, 0) + 1
         elif line.startswith(_CHAINED):
             chained.add(prefix)
@@ -499,8 +500,8 @@ def exception_lines(lines: Sequence[str]) -> FrozenSet[int]:
                 found.add(index)
                 last[prefix] = index
             chained.discard(prefix)
-        elif broken.get(prefix) and not open.get(prefix) and _FRAME.match(line):
-            broken[prefix] -= 1  # the line that seemed to end it was another process's
+        elif broken.get(prefix) and not open.get(prefix) and _GOES_ON.match(line):
+            broken[prefix] -= 1  # the line that seemed to end it is none of its own
             open[prefix] = 1
     return frozenset(found)
 

@@ -10,7 +10,7 @@ from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from neuronctl.batchscript.launches import CONTAINERS, PROGRAM, PYTHON, pairs
 from neuronctl.batchscript.model import SourceSpan
-from neuronctl.batchscript.shell_text import INITIALIZES, Command, ShellWord
+from neuronctl.batchscript.shell_text import Command, ShellWord
 from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
@@ -440,9 +440,8 @@ def alike(facts: ScriptFacts) -> Iterator[Violation]:
     works = [start.launch for start in facts.starts if start.launch.options.get("script")]
     lines = facts.whole_text.split("\n")
     text = "\n".join(line for line in lines if not line.lstrip().startswith("#"))
-    unknown = any(command.words and not command.name for command in facts.shell.commands) or any(
-        not INITIALIZES.fullmatch(command.words[-1].text.rpartition("/")[2].lstrip("."))
-        for command in facts.shell.calls("source", ".")
+    unknown = facts.reads_more or any(
+        command.words and not command.name for command in facts.shell.commands
     )
     made_here = "preflight: $(hostname -s)" in facts.text  # its user has chosen
     if works and not unknown and not made_here and not _DIFFER.search(text):

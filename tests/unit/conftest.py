@@ -6,6 +6,10 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from test_script_rules import CATALOG
+
+from neuronctl.catalog.loader import load
+from neuronctl.catalog.model import Catalog
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -14,3 +18,11 @@ def no_slurm(clean_session: None) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLURM_CONF", os.devnull)
         yield
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    """The catalog of the rules on scripts: partitions with and without GPUs."""
+    path = tmp_path_factory.mktemp("catalog") / "small.yaml"
+    path.write_text(CATALOG, encoding="utf-8")
+    return load(str(path))

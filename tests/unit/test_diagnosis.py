@@ -582,6 +582,21 @@ def test_steps_that_may_fail_explain_nothing() -> None:
     assert without_failed_steps([other]) == (other,)
 
 
+def test_a_traceback_that_mpirun_mixes_with_what_the_process_printed() -> None:
+    lines = [
+        "step 1 loss 0.500 on rank 3Traceback (most recent call last):",
+        '  File "/scratch/end.py", line 131, in <module>',
+        "    fail()",
+        '  File "/scratch/end.py", line 56, in fail',
+        "",
+        "step 2 loss 0.333 on rank 3",
+        '    raise ValueError("loss is nan")',
+        "ValueError: loss is nan",
+        "step 3: saved",
+    ]
+    assert log_patterns.exception_lines(lines) == {7}
+
+
 def test_lines_of_other_ranks_within_a_traceback() -> None:
     lines = (
         "rank 2 of 4 begins",

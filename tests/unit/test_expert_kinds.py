@@ -8,9 +8,7 @@ from __future__ import annotations
 from typing import List, Tuple
 
 import pytest
-from test_script_rules import CATALOG
 
-from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Catalog
 from neuronctl.submission.judged_script import judge_text
 
@@ -548,13 +546,6 @@ KINDS: List[Tuple[str, str, str]] = [
         " ## cat > j.sh <<'EOF'\n#!/bin/bash\n#SBATCH -n 2\necho $SLURM_JOB_ID\nEOF\nsbatch j.sh",
     ),
 ]
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
-    path = tmp_path_factory.mktemp("catalog") / "partitions.yaml"
-    path.write_text(CATALOG, encoding="utf-8")
-    return load(str(path))
 
 
 @pytest.mark.parametrize("number", range(len(KINDS)))

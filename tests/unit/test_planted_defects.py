@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import List, Tuple
 
 import pytest
-from test_script_rules import CATALOG
 
-from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Catalog
 from neuronctl.submission.judged_script import judge_text
 
@@ -999,13 +997,6 @@ CARRIERS = [
     "#!/bin/bash -l\n{directives}\n##SBATCH --nothing\nsay() {{\n  echo \"$1\"\n}}\nsay 'it is'\n"
     "cat <<EOF\n#SBATCH -n 99\nEOF\n{commands}\n",
 ]
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
-    path = tmp_path_factory.mktemp("catalog") / "small.yaml"
-    path.write_text(CATALOG, encoding="utf-8")
-    return load(str(path))
 
 
 @pytest.mark.parametrize("carrier", range(len(CARRIERS)))

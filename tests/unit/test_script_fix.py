@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Dict, List, Tuple
 
 import pytest
-from test_script_rules import CATALOG
 
 from neuronctl.batchscript.edits import unified_diff
 from neuronctl.catalog.loader import load
@@ -16,13 +15,6 @@ from neuronctl.catalog.model import Catalog, CommentField, CommentPolicy
 from neuronctl.submission.judged_script import JudgedScript, judge_text, mended
 
 TOP = "#!/bin/bash -l\n#SBATCH -p gpu --gpus-per-node=1 -N 1\n"
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
-    path = tmp_path_factory.mktemp("catalog") / "small.yaml"
-    path.write_text(CATALOG, encoding="utf-8")
-    return load(str(path))
 
 
 def checked(text: str, catalog: Catalog, **parts: str) -> JudgedScript:

@@ -42,13 +42,6 @@ def examples() -> Iterator[Tuple[str, str, str]]:
 EXAMPLES = list(examples())
 
 
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
-    path = tmp_path_factory.mktemp("catalog") / "small.yaml"
-    path.write_text(CATALOG, encoding="utf-8")
-    return load(str(path))
-
-
 def checked(text: str, catalog: Catalog) -> JudgedScript:
     return judge_text("job.sh", text, catalog, catalog.clusters["small"])
 

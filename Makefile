@@ -84,7 +84,7 @@ packages: install ## the Debian packages of the sandbox, where they are missing
 	@tools/apt-install $$($(BIN)/neuronctl sandbox packages)
 
 parts: test-packages ## what the tests of launchers run, which takes minutes to build
-	@NEURONCTL_REQUIRE_SLURM=1 $(BIN)/python tests/slurm/bench.py
+	@PYTHONPATH="$(CURDIR)/tests" NEURONCTL_REQUIRE_SLURM=1 $(BIN)/python tests/slurm/bench.py
 
 test-packages: install
 	@tools/apt-install zsh fish \

@@ -9,6 +9,6 @@ from neuronctl.errors import UsageError
 
 def at_most_one(options: Mapping[str, object]) -> None:
     """Raise UsageError where two of these options are given: neither False, None, nor empty."""
-    given = [name for name, value in options.items() if value not in (False, None, ())]
+    given = [name for name, value in options.items() if value not in (False, None, (), [])]
     if len(given) > 1:
         raise UsageError(f"{given[0]} cannot be combined with {given[1]}", "keep one of them")

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, List, Optional, TextIO, Tuple
 
 import click
 
+from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.jobs import raise_if_silent, state_name
 from neuronctl.cli.say import notify
 from neuronctl.console import is_terminal, print_json, print_line, printable
-from neuronctl.errors import NoSuchJobError, UsageError
+from neuronctl.errors import NoSuchJobError
 from neuronctl.frozen import replace
 from neuronctl.units import parse_since
 
@@ -46,10 +47,9 @@ def command(
     such as 'train*'. FROM is the source: squeue, sacct (accounting) or neuronctl's own record.
     With job ids, --watch ends when the jobs have ended.
     """
+    at_most_one({"--watch": watching, "--json": as_json})
     question = _Question(jobs, everybody, since, state)
     if watching:
-        if as_json:
-            raise UsageError("--watch cannot be combined with --json", "call it repeatedly")
         return _watch(question, tasks)
     found = question.ask()
     notify(*found.notes)
@@ -118,12 +118,8 @@ class _Question:
         self.after = None if since is None else parse_since(since, int(time.time()))
         self.ids = [JobId.parse(word) for word in words if not is_name(word)]
         self.names = [word for word in words if is_name(word)]
-        if self.ids and self.names:
-            raise UsageError("job ids cannot be combined with names", "ask for one, then the other")
-        if self.ids and (everybody or since is not None):
-            raise UsageError("--all and --since cannot be combined with job ids")
-        if everybody and since is not None:
-            raise UsageError("--all cannot be combined with --since", "--all shows the queue now")
+        at_most_one({"job ids": self.ids, "names": self.names})
+        at_most_one({"--all": everybody, "--since": since, "job ids": self.ids})
         self.everybody = everybody
         self.since = since
         self.state = None if state is None else state_name(state)

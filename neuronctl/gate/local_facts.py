@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from typing import TYPE_CHECKING, Iterator, List, Optional, Tuple
 
 from neuronctl.bad_nodes import bad_nodes
@@ -17,7 +16,13 @@ from neuronctl.launch.containers import elf_arch, sif_arch
 from neuronctl.launch.environments import find_conda
 from neuronctl.paths import defaults_file, working_directory
 from neuronctl.planning import JobPlan
-from neuronctl.planning.software import LONGEST_PROGRAM, is_python, python_file, python_module
+from neuronctl.planning.software import (
+    LONGEST_PROGRAM,
+    is_python,
+    own_modules,
+    python_file,
+    python_module,
+)
 from neuronctl.request.job import JobRequest, Source
 from neuronctl.request.options import unknown_to_sbatch
 from neuronctl.rules.base import Fault, Kind, LocalFacts
@@ -167,7 +172,7 @@ def _has_directives(request: JobRequest) -> bool:
 
 def _imports(text: str) -> Tuple[str, ...]:
     """The names in a Python file's import lines, without those of Python's own modules."""
-    own = getattr(sys, "stdlib_module_names", ("math",))  # since Python 3.10
+    own = own_modules()
     lines = re.findall(r"^[ \t]*(?:import|from)[ \t]+([^#;\n]*)", text, re.MULTILINE)
     names = re.findall(r"\w+", " ".join(lines))
     found = dict.fromkeys(name.lower() for name in names if name not in own)

@@ -9,12 +9,11 @@ from __future__ import annotations
 import ast
 import os
 import re
-import sys
 import warnings
-from typing import FrozenSet, List, Optional, Sequence, Set
+from typing import List, Optional, Sequence, Set
 
 from neuronctl.files import open_regular
-from neuronctl.planning.software import LONGEST_PROGRAM
+from neuronctl.planning.software import LONGEST_PROGRAM, own_modules
 from neuronctl.rules.base import Copies
 
 _MOST_FILES = 100
@@ -183,15 +182,6 @@ class _Reader:
         for name in names:
             self._of_module(top, name)
             self.shared |= re.search(_SHARING_CLASS, name) is not None
-        known = top in _PLAIN or (top in _own_modules() and top not in _OPAQUE_MODULES)
+        known = top in _PLAIN or (top in own_modules() and top not in _OPAQUE_MODULES)
         self.whole &= known and module != "torch.multiprocessing"
         return []
-
-
-def _own_modules() -> FrozenSet[str]:
-    """The names of Python's own modules."""
-    known = getattr(sys, "stdlib_module_names", None)  # since Python 3.10
-    if known is None:
-        files = os.listdir(os.path.dirname(os.__file__))
-        known = {*sys.builtin_module_names, *(name.partition(".")[0] for name in files)}
-    return frozenset(known)

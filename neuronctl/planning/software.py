@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from typing import List, Optional, Tuple
+import sys
+from typing import FrozenSet, List, Optional, Tuple
 
 from neuronctl.batchscript.command_wrappers import (
     interpreter,
@@ -31,6 +32,15 @@ from neuronctl.words import counted
 
 LONGEST_PROGRAM = 500_000
 """Bytes of a program's text that are read."""
+
+
+def own_modules() -> FrozenSet[str]:
+    """The names of Python's own modules."""
+    known = getattr(sys, "stdlib_module_names", None)  # since Python 3.10
+    if known is None:
+        files = os.listdir(os.path.dirname(os.__file__))
+        known = {*sys.builtin_module_names, *(name.partition(".")[0] for name in files)}
+    return frozenset(known)
 
 
 def is_python(request: JobRequest) -> bool:

@@ -65,9 +65,7 @@ TRES_NAMES = {
 """Words for the TRES that are counted here: singular and plural."""
 
 _MINUTE_NAMES = {
-    "cpu": ("core-minute", "core-minutes"),
-    "node": ("node-minute", "node-minutes"),
-    "gres/gpu": ("GPU-minute", "GPU-minutes"),
+    **{tres: (f"{one}-minute", f"{one}-minutes") for tres, (one, _) in TRES_NAMES.items()},
     "mem": ("MB-minutes of memory", "MB-minutes of memory"),
     "": ("minute", "minutes"),
 }

@@ -6,7 +6,7 @@ import re
 from typing import Dict, Tuple
 
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.limits import KINDS, Counts, Limit, Per, Scope
+from neuronctl.slurm.limits import KINDS, TRES_NAMES, Counts, Limit, Per, Scope
 
 OWN_JOBS = "it starts when other jobs of yours end"
 _SHARED_LIMIT = "it starts when other jobs that share the limit end"
@@ -96,16 +96,6 @@ _PLANNED = (
     "Nodes_required_for_job_are_DOWN",
 )
 
-_WHAT = {
-    "cpu": "core",
-    "mem": "memory",
-    "node": "node",
-    "gres/gpu": "GPU",
-    "billing": "billing",
-    "license": "license",
-    "energy": "energy",
-}
-
 
 @dataclass(frozen=True)
 class Explained:
@@ -140,7 +130,8 @@ def is_planned(reason: str) -> bool:
 
 def _of_limit(limit: Limit) -> Tuple[str, str]:
     """What the reason of a limit means, whatever its figure."""
-    kind, what = limit.about, _WHAT.get(limit.tres, "")
+    kind, tres = limit.about, limit.tres
+    what = "memory" if tres == "mem" else TRES_NAMES.get(tres, (tres,))[0]
     whose = "its QOS" if limit.scope == Scope.QOS and kind.per != Per.ACCOUNT else "your account"
     if kind.counts == Counts.TIME:
         return f"will never start: exceeds the time limit of {whose}", _SHORTER

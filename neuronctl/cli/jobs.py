@@ -52,11 +52,6 @@ def recorded_job(word: str, store: RecordStore) -> JobRecord:
     return record_of(store, asked.job)
 
 
-def found_job(asked: JobId, store: RecordStore) -> Found:
-    """What is known of one job, as of ``found_jobs``."""
-    return found_jobs([asked], store)
-
-
 def found_jobs(asked: Sequence[JobId], store: RecordStore) -> Found:
     """What is known of these jobs, with its notes said; raises an error for an unknown one."""
     from neuronctl.tracking.lookup import look_up, no_such_job

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO, Callable, List, Optional, Sequence, 
 
 import click
 
+from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.jobs import one_job
 from neuronctl.cli.say import notify, say
 from neuronctl.console import print_text
@@ -49,8 +50,7 @@ def command(
     """
     from neuronctl.catalog.local_cluster import local_cluster
 
-    if go_on and run is not None:
-        raise UsageError("--run cannot be combined with -f", "-f shows what is written from now on")
+    at_most_one({"--run": run, "-f": go_on})
     store = RecordStore.default()
     asked = one_job(job, store)
     record = store.get(asked.job, local_cluster())
@@ -184,9 +184,9 @@ def _copy(
 
 def _explain(place: LogPlace, path: str) -> None:
     """Say why there is no log at ``path``; NoSuchJobError where there will never be one."""
-    from neuronctl.slurm.fields import ExitCode
     from neuronctl.slurm.job_states import ENDED, PENDING, UNKNOWN
     from neuronctl.slurm.pending_reasons import explain
+    from neuronctl.tracking.endings import is_launch_failure
     from neuronctl.tracking.job_status import JobStatus
 
     id, state = place.job.id, place.job.state
@@ -200,7 +200,7 @@ def _explain(place: LogPlace, path: str) -> None:
         explained = job.explained if isinstance(job, JobStatus) else explain(job.reason)
         words = explained.words or "no reason given"
         print_text(f"job {id} has not started ({words}); its log will be {path}", file=sys.stderr)
-    elif place.job.exit == ExitCode(0, 53):
+    elif is_launch_failure(place.job):
         raise NoSuchJobError(
             f"job {id} ended ({state}, 0:53): it could not open its log {path}",
             "the log's directory must exist and be writable for you when the job starts",

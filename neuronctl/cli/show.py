@@ -12,7 +12,7 @@ import click
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.cli.job_output import print_decisions
 from neuronctl.cli.job_table import state_style
-from neuronctl.cli.jobs import found_job, one_job, raise_if_silent
+from neuronctl.cli.jobs import found_jobs, one_job, raise_if_silent
 from neuronctl.cli.json_data import environment_data, status_data
 from neuronctl.cli.say import print_script
 from neuronctl.console import print_json, print_line, print_text, printable
@@ -48,7 +48,7 @@ def command(job: str, only_script: bool, as_json: bool) -> None:
     if only_script:
         print_script(record_of(store, asked.job).draft.script)
         return
-    found = found_job(asked, store)
+    found = found_jobs([asked], store)
     record = None
     with contextlib.suppress(RecordError):  # which the look has told
         record = store.get(found.jobs[0].id.job, local_cluster())

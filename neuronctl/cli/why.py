@@ -10,7 +10,7 @@ import click
 from neuronctl.bad_nodes import NodeFault, bad_nodes
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.cli.job_table import state_style
-from neuronctl.cli.jobs import found_job, one_job, raise_if_silent
+from neuronctl.cli.jobs import found_jobs, one_job, raise_if_silent
 from neuronctl.cli.json_data import status_data
 from neuronctl.cli.say import notify
 from neuronctl.console import folded, print_json, print_line, print_text
@@ -56,7 +56,7 @@ def command(job: str, stacks: bool, as_json: bool) -> None:
     """
     store = RecordStore.default()
     processes = _read_stacks(job) if stacks else []
-    found = found_job(one_job(job, store), store)
+    found = found_jobs([one_job(job, store)], store)
     groups = [part for same in _groups(found.jobs) for part in _by_cause(same)]
     shown = groups[:_MOST]
     if as_json:

@@ -153,14 +153,12 @@ def nodes(text: str, strict: bool) -> Optional[Fields]:
             f"'{text}' lists several sizes, which Slurm 22.05 refuses: request one number, or "
             "a range"
         )
-    if strict and (least < 1 or text.lstrip().startswith("-")):
+    if strict and (min(least, most) < 1 or text.lstrip().startswith("-")):
         raise ValueError(f"'{text}' is not a whole number of nodes of at least 1")
     if strict and most > _MOST:
         raise ValueError(f"'{text}' is more than {_MOST} nodes")
     if not strict and most == 0:
         return {"nodes": least, "max_nodes": 0}
-    if most < 1:
-        raise ValueError(f"'{text}' is not a whole number of nodes of at least 1")
     least = max(1, least)
     return {"nodes": least, **({"max_nodes": most} if most > least else {})}
 

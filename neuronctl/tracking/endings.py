@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import pwd
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Union
 
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_states import CANCELLED, STATES
 
 if TYPE_CHECKING:
+    from neuronctl.slurm.job_control import ControlJob
     from neuronctl.tracking.job_status import JobStatus
 
 
@@ -77,9 +78,9 @@ def _or_more(status: JobStatus) -> str:
     return f" (or {128 + code}, {signal.Signals(code).name})"
 
 
-def is_launch_failure(status: JobStatus) -> bool:
+def is_launch_failure(job: Union[ControlJob, JobStatus]) -> bool:
     """Whether the job ended before its script started: 0:53, nearly always due to its log file."""
-    return status.exit == ExitCode(0, 53)
+    return job.exit == ExitCode(0, 53)
 
 
 def signal_name(number: int) -> str:

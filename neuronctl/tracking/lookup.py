@@ -19,7 +19,6 @@ from typing import (
     Sequence,
     Set,
     Tuple,
-    TypeVar,
     Union,
 )
 
@@ -50,8 +49,6 @@ if TYPE_CHECKING:
 
 RECENT = 24 * 3600
 """Seconds for which a submitted job is shown without being requested by id."""
-
-Row = TypeVar("Row", QueueJob, AccountingJob)
 
 # Seconds after which a lookup writes no more states to records.
 _REMEMBERING = 2.0
@@ -528,8 +525,8 @@ def _numbers(rows: Iterable[Union[QueueJob, AccountingJob]]) -> Set[int]:
     return {row.id.job for row in rows} | {chains.first_job(row) or row.id.job for row in rows}
 
 
-def _by_number(rows: Iterable[Row]) -> Dict[int, List[Row]]:
-    grouped: Dict[int, List[Row]] = {}
+def _by_number(rows: Iterable[chains.Row]) -> Dict[int, List[chains.Row]]:
+    grouped: Dict[int, List[chains.Row]] = {}
     for row in rows:
         grouped.setdefault(row.id.job, []).append(row)
     return grouped

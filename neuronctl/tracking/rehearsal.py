@@ -11,7 +11,7 @@ from neuronctl.errors import RecordError
 from neuronctl.files import open_regular
 from neuronctl.masking import Masker
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.tracking.runs import Run, Runs
+from neuronctl.tracking.runs import FAILED, Run, Runs
 from neuronctl.words import RUN_ENDED, counted
 
 _HEAD = 16 * 1024
@@ -21,10 +21,6 @@ _ALIKE = 5
 """So many first lines that are the same in both runs show that the second one began anew."""
 
 _RESUMES = re.compile(r"(?i)\b(resum|restor|continu|load(ed|ing)\b.*\b(checkpoint|epoch|step))")
-
-
-FAILED = "rehearsal failed"
-"""How the words about one begin that has not gone well."""
 
 
 def rehearsal_words(status: JobStatus, runs: Runs) -> str:

@@ -136,6 +136,9 @@ OWN_REQUEUES = ("saved", "limit", "node", "stall")
 _LAST = ("finished", "failed", "cancelled")
 """The causes after which no other run follows."""
 
+FAILED = "rehearsal failed"
+"""How the words about a rehearsal begin that has not gone well."""
+
 
 @contextlib.contextmanager
 def _own_file(record: Optional[JobRecord], task: Optional[int], flags: int) -> Iterator[int]:

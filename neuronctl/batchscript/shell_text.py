@@ -27,7 +27,7 @@ from typing import (
 )
 
 from neuronctl.batchscript.model import SourceSpan
-from neuronctl.frozen import dataclass, replace
+from neuronctl.frozen import dataclass, field, replace
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -112,7 +112,8 @@ class Command:
     assigned: the variables before it. background: it ends with ``&``. sure: it runs once, whatever
     happens. looped: it is in a loop or in a function, which may run any number of times. captured:
     its output is the value of something. piped: it reads what the command before it writes.
-    in_loop: it is in a loop, and in no function.
+    in_loop: it is in a loop, and in no function. joined: ``&&`` or ``||`` where it depends on what
+    stands before that, behind ``[`` where that begins with a test.
     """
 
     words: Tuple[ShellWord, ...]
@@ -125,6 +126,7 @@ class Command:
     piped: bool = False
     in_loop: bool = False
     writes: Tuple[ShellWord, ...] = ()
+    joined: str = ""
 
     @cached_property
     def name(self) -> str:
@@ -166,7 +168,7 @@ class ShellText:
     ``<NAME>``, which bash takes for redirections. written: the variables that are expanded in
     here-documents. left_out: the first line that would take the grammar too long; 0: none. ends:
     the ``exit`` behind which nothing runs, or the ``exec``. dead: the commands behind it, which
-    are not among the others.
+    are not among the others. functions: the first and the last line of each.
     """
 
     commands: Tuple[Command, ...]
@@ -179,6 +181,7 @@ class ShellText:
     left_out: int = 0
     ends: Optional[Command] = None
     dead: Tuple[Command, ...] = ()
+    functions: Mapping[str, Tuple[int, int]] = field(default_factory=dict)
 
     def assigned(self, name: str) -> Tuple[Assignment, ...]:
         """Every place that sets a variable."""
@@ -262,6 +265,7 @@ class _Where:
     depth: int = 0
     piped: bool = False
     in_loop: bool = False
+    joined: str = ""
 
 
 _SUBSTITUTES = re.compile(rb"[`(]")
@@ -539,7 +543,11 @@ class _Reader:
         ends = self.commands[whole[0] - 1] if dead else None
         shown = tuple(self.commands[commands]), tuple(self.assignments[assignments])
         others = tuple(self.loops[loops]), tuple(self.written[written])
-        return ShellText(*shown, broken, comments, unfilled, *others, left_out, ends, dead)
+        own = {
+            name: (node.start_point[0] + 1, node.end_point[0] + 1)
+            for name, node in self.functions.items()
+        }
+        return ShellText(*shown, broken, comments, unfilled, *others, left_out, ends, dead, own)
 
     def placeholders(self, root: Node) -> Iterator[SourceSpan]:
         """Where ``<NAME>`` is two redirections."""
@@ -647,6 +655,7 @@ class _Reader:
             depth=where.depth + 1,
             piped=where.piped and kind != "pipeline",
             in_loop=(where.in_loop or kind in _LOOPS) and kind != "function_definition",
+            joined=where.joined,
         )
         for number, child in enumerate(children):
             if not child.is_named:
@@ -657,6 +666,9 @@ class _Reader:
                 below = replace(below, sure=True)
             if number > 0 and kind == "pipeline":
                 below = replace(below, piped=True)
+            if number > 0 and kind == "list":
+                test = "[" * _begins_with_a_test(children[0])
+                below = replace(below, joined=test + children[number - 1].type)
             if number + 1 < len(children) and children[number + 1].type == "&":
                 below = replace(below, background=True)
             self.visit(child, below)
@@ -687,6 +699,7 @@ class _Reader:
                 where.piped,
                 where.in_loop,
                 tuple(self.written_by(node)),
+                where.joined,
             )
         )
         self.substitutions(node, where)
@@ -913,6 +926,13 @@ def below(node: Node) -> Iterator[Node]:
         part = waiting.pop()
         yield part
         waiting += part.children
+
+
+def _begins_with_a_test(node: Node) -> bool:
+    """Whether the first of a list of commands is ``[ … ]``."""
+    while node.type == "list":
+        node = node.children[0]
+    return node.type == "test_command"
 
 
 def _split(pieces: Iterable[Piece]) -> List[List[Piece]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Tuple
 
+from neuronctl.batchscript.launches import CONTAINERS
 from neuronctl.batchscript.shell_text import INITIALIZES, Command
 
 ONLY_PREPARES = frozenset(
@@ -73,7 +74,7 @@ SHORT = frozenset(
 SAYS = ("echo", "date", "printf", "deactivate", "exit", "wait")
 
 
-_TELLS = frozenset(
+TELLS = frozenset(
     """
     hostname kill killall ls ml module nvidia-smi pkill pwd rm sacct scontrol seff sleep
     squeue sstat
@@ -85,7 +86,7 @@ def only_says(command: Command) -> bool:
     """Whether a command only tells something, or puts something away."""
     if command.name in ("conda", "mamba", "micromamba", "source", "."):
         return command.arguments[:1] == ("deactivate",)
-    return command.name in (*SAYS, *_TELLS) or "stats" in command.name  # a site's own
+    return command.name in (*SAYS, *TELLS) or "stats" in command.name  # a site's own
 
 
 _OF_FILES = frozenset(
@@ -103,10 +104,24 @@ def tells_of_the_job(command: Command) -> bool:
     return bool(words) and all(word.names and {*word.names} <= _OF_A_JOB for word in words)
 
 
+_BESIDE_THE_WORK = frozenset(
+    """
+    : [ [[ env export false lscpu mail mailx ml nproc sendmail set shopt sync test times true trap
+    ulimit umask uname unset uptime
+    """.split()  # noqa: SIM905
+)
+_VERSION = ("--version", "-version", "-v", "-V", "--help", "-h")
+
+
 def wraps_up(command: Command) -> bool:
     """Whether a command behind the work only tells something, or moves files."""
-    sends = command.name == "wandb" and command.arguments[:1] == ("sync",)
-    return only_says(command) or command.name in _OF_FILES or sends or tells_of_the_job(command)
+    name, words = command.name, command.arguments
+    sends = name == "wandb" and words[:1] == ("sync",)
+    sends = sends or (name == "curl" and not {"-d", "--data", "-F", "-X"}.isdisjoint(words))
+    asks = bool(words) and words[-1] in _VERSION and len(words) < 2 + 4 * (name in CONTAINERS)
+    beside = name in _BESIDE_THE_WORK or re.search("notif|slack|telegram|mail", name) is not None
+    own = only_says(command) or name in _OF_FILES or tells_of_the_job(command)
+    return own or sends or asks or beside
 
 
 _SETS_UP = frozenset(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from itertools import accumulate
-from typing import Iterator, Sequence, Tuple
+from typing import Dict, Iterator, Sequence, Tuple
 
-from neuronctl.batchscript.launches import PROGRAM, SHELL, Launch, launches
+from neuronctl.batchscript.launches import PROGRAM, PYTHON, SHELL, Launch, launches
 from neuronctl.batchscript.model import SourceSpan
 from neuronctl.batchscript.shell_text import Command, read_shell
 from neuronctl.rule_codes import NOTE, WARNING
@@ -18,14 +18,16 @@ from neuronctl.rules.script_commands import (
     ONLY_PREPARES,
     SAYS,
     SHORT,
-    only_says,
-    tells_of_the_job,
+    TELLS,
     wraps_up,
 )
 from neuronctl.rules.script_results import OF_THE_NODE
 
-_SUCCEEDS = ("cd", "du", "mkdir", "rm", "sed", "touch")
-"""Commands on files that hardly fail without the results."""
+_NEEDS_THEM = frozenset(
+    "cat chmod cut gunzip gzip head ln rsync sort tail tar wc wget zip".split()  # noqa: SIM905
+)
+"""Commands on files that fail, too, without the results."""
+_MAY_FAIL = ("[", "[[", "cp", "curl", "mail", "mv", "rmdir", "sendmail", "test")
 _FILTERS = frozenset("tee ts grep sed awk cat gzip pigz xz zstd sort tail".split())  # noqa: SIM905
 
 
@@ -35,6 +37,7 @@ def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
         return  # NC610 has its say, or the job fails there
     yield from _thrown_away(facts)
     yield from _only_says(facts)
+    yield from _ends_in_a_test(facts)
     yield from _of_the_last_alone(facts)
     yield from _within_the_text(facts)
     yield from _forgiven(facts)
@@ -49,14 +52,15 @@ def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
     works = {id(run.command): run.word.raw for run in reversed(facts.launches) if run.works}
     commands = facts.shell.uncaptured
     last_step = max(
-        (at for at, each in enumerate(commands) if each.name not in SAYS and not each.piped),
+        (at for at, each in enumerate(commands) if not (wraps_up(each) or each.piped)),
         default=-1,
     )
     for at, (command, beside) in enumerate(zip(commands, commands[1:])):
         shows = beside.piped and beside.name in _FILTERS
         if not shows or id(command) not in works or command.background:
             continue
-        if strict or last_step < at + 2:
+        needs = len(commands) > at + 2 and _needs_results(commands[-1])
+        if strict or (last_step < at + 2 and not needs):
             ends = "and the script goes on" if strict else "and the job ends as COMPLETED"
             last = "-o" if strict or at + 2 == len(commands) else "-eo"
             yield Violation(
@@ -98,17 +102,8 @@ def _cut_short(facts: ScriptFacts) -> Iterator[Violation]:
 def _thrown_away(facts: ScriptFacts) -> Iterator[Violation]:
     """The program's failure, of which ``|| true`` or ``exit 0`` makes a success."""
     commands = facts.shell.uncaptured
-    prepares = ONLY_PREPARES | SHORT | facts.functions
-    others = {
-        id(run.command)
-        for run in facts.launches
-        if run.kind == PROGRAM and run.name not in prepares and not only_says(run.command)
-    }
-    works = {
-        id(run.command)
-        for run in facts.launches
-        if (run.works or id(run.command) in others) and run.command.sure
-    }
+    sure = {id(run.command) for run in facts.launches if run.works}
+    works = {id(command): name for command, name in _works(facts) if not wraps_up(command)}
     at = max(
         (at for at, command in enumerate(commands) if id(command) in works), default=len(commands)
     )
@@ -118,7 +113,7 @@ def _thrown_away(facts: ScriptFacts) -> Iterator[Violation]:
     command, beside, last = commands[at], rest[0], rest[-1]
     before = facts.lines[beside.place.line - 1][: beside.place.column - 1].rstrip()
     forgives = beside.name in ("true", ":") and before.endswith("||")
-    says = all(command.name in SAYS for command in rest[forgives:])
+    says = all(map(wraps_up, rest[forgives:]))
     code = last.arguments[0] if last.name == "exit" and len(last.words) == 2 else None
     strict = facts.shell.errexit
     exits = code is not None and code.isdigit() and last.sure and not (strict and code == "0")
@@ -126,30 +121,21 @@ def _thrown_away(facts: ScriptFacts) -> Iterator[Violation]:
     looks = re.search(r"\|\||&&|\$\?", text) is not None
     if says and (forgives or (exits and not looks)):
         hides = f"|| {beside.name}" if forgives else f"exit {code}"
-        ends = f"COMPLETED, even if {command.words[0].raw} has failed"
+        name = works[id(command)]
+        ends = f"COMPLETED, even if {name} has failed"
         if not forgives and code != "0":
-            ends = f"FAILED, however {command.words[0].raw} has ended"
+            ends = f"FAILED, however {name} has ended"
         yield Violation(
             f"the job ends as {ends}: {hides} hides its exit code",
             "remove it: the script ends with the exit code of its last command",
             place=beside.place if forgives else last.place,
-            severity=NOTE if id(command) in others else None,
+            severity=None if id(command) in sure else NOTE,
         )
 
 
 _LOOKS_BACK = re.compile(
     r"\|\||&&|\$\?|PIPESTATUS|\btrap\b|\bwait -n|^[ \t]*(if|while|until|!) ", re.M
 )
-
-
-def _without_what_is_said(lines: Sequence[str]) -> str:
-    """The lines without those that only tell the exit code, or keep it for that."""
-    says = re.compile(r"[ \t]*(echo|printf)\b[^;&|]*")
-    rest = [line for line in lines if "$?" not in line or not says.fullmatch(line)]
-    keeps = [re.fullmatch(r"[ \t]*(\w+)=\$\?[ \t]*", line) for line in rest]
-    others = (line for line, kept in zip(rest, keeps) if not kept and not says.fullmatch(line))
-    used = {*re.findall(r"\w+", "\n".join(others))}
-    return "\n".join(line for line, kept in zip(rest, keeps) if kept is None or kept[1] in used)
 
 
 def _puts_away(command: Command) -> bool:
@@ -160,37 +146,100 @@ def _puts_away(command: Command) -> bool:
     return not node and (command.name == "mv" or (command.name == "cp" and not whole))
 
 
-def _only_says(facts: ScriptFacts) -> Iterator[Violation]:
-    """A failure behind which the script only says something, or waits for all at once."""
-    commands = [each for each in facts.shell.commands if not each.captured and each.words]
-    at = max((at for at, each in enumerate(commands) if not wraps_up(each)), default=-1)
-    command, rest = commands[at] if at >= 0 else None, commands[at + 1 :]
+_MAKES_FILES = frozenset("awk cat cut join paste sed sort zcat".split())  # noqa: SIM905
+_FETCHES = ("rsync", "tar", "unzip", "wget")
+_RUNS_TEXT = re.compile(r"(?i).*(cmd|command|run|exe|call|task|job|line|prog|script|launch)")
+
+
+def _works(facts: ScriptFacts) -> Iterator[Tuple[Command, str]]:
+    """The commands that do the job's work, each with its name."""
+    for run in facts.launches:
+        file = run.kind == SHELL and not run.has("c") and len(run.texts) > 1
+        other = _is_other(run) and not run.command.captured and run.name not in facts.functions
+        if run.works or file or other:
+            yield run.command, run.word.basename or run.word.raw
+    own = (run for run in facts.launches if not run.command.captured)
+    lines = {run.place.line for run in own if run.works or _is_other(run)}
+    lines.update(each.place.line for each in facts.shell.calls("curl", *_FETCHES))
+    for command in facts.shell.uncaptured:
+        first, last = facts.shell.functions.get(command.name, (0, 0))
+        if command.words and not command.name and command.words[0].raw.startswith(("$", '"$')):
+            yield command, command.words[0].raw
+        elif command.name == "eval" and len(command.words) > 1:
+            named = command.words[1].names if len(command.words) == 2 else ()
+            if command.place.line in lines or any(map(_RUNS_TEXT.match, named)):
+                yield command, f"eval {command.words[1].raw}"
+        elif any(first <= line <= last for line in lines):
+            yield command, command.name
+
+
+def _is_other(run: Launch) -> bool:
+    """Whether it is a program that may be the job's."""
+    return run.kind == PROGRAM and run.name not in ONLY_PREPARES | SHORT
+
+
+def _behind(commands: Sequence[Command], at: int) -> Sequence[Command]:
+    """What runs behind a command, whatever has become of it."""
+    rest = commands[at + 1 :]
+    while rest and rest[0].joined == "&&":
+        rest = rest[1:]
     if rest and rest[-1].name == "exit" and not rest[-1].arguments:
         rest = rest[:-1]  # with the code of the one before
-    moves = [each for each in rest if not (only_says(each) or tells_of_the_job(each))]
-    # Without the results, it may fail, too.
-    perhaps = bool(moves and moves[-1] is rest[-1] and rest[-1].name not in _SUCCEEDS)
-    unsure = perhaps and command is not None and not command.background
-    unsure = unsure and not _puts_away(rest[-1])
-    if command is None or not rest or rest[0].piped or unsure:
+    return rest
+
+
+def _needs_results(command: Command) -> bool:
+    """Whether a command fails, too, where the program has failed."""
+    copies = command.name in ("cp", "mv") and not _puts_away(command)
+    return copies or command.name in _NEEDS_THEM
+
+
+def _only_says(facts: ScriptFacts) -> Iterator[Violation]:
+    """A failure behind which the script only says something, or waits for all at once."""
+    if not facts.header.given or facts.shell.calls("sbatch"):
         return
-    if not facts.header.given:
+    commands = [each for each in facts.shell.uncaptured if each.words]
+    works = {id(command): name for command, name in _works(facts)}
+    tells = {name for name in facts.functions if _only_tells(facts, name)}
+    asks = {id(run.command) for run in facts.launches if run.is_srun and _only_asks(run)}
+
+    def harmless(command: Command) -> bool:
+        return wraps_up(command) or command.name in tells or id(command) in asks
+
+    at = max((at for at, each in enumerate(commands) if not harmless(each)), default=-1)
+    if not works:
+        at, works = _files(facts, commands)
+    name = works.get(id(commands[at]), "") if at >= 0 else ""
+    rest = _behind(commands, at)
+    if not name or not rest or rest[0].piped:
         return
-    prepares = ONLY_PREPARES | SHORT
-    run = next((run for run in facts.launches if run.command is command), None)
-    file = run is not None and run.kind == SHELL and not run.has("c") and len(run.texts) > 1
-    other = run is not None and run.kind == PROGRAM and run.name not in prepares
-    if run is None or not (run.works or other or file):
+    command = commands[at]
+    head = facts.lines[command.place.line - 1][: command.place.column - 1]
+    behind = commands[at + 1]
+    if re.search(r"\b(while|until)\b[^;]*$", head) or (behind.joined and behind.name == "break"):
+        return  # until it succeeds
+    last = rest[-1]
+    if not command.background and _needs_results(last):
         return
-    text = _without_what_is_said(facts.lines[command.place.line - 1 : rest[-1].place.line])
-    if _LOOKS_BACK.search(text) or any(each.name == "exit" and each.arguments for each in rest):
+    how = f"the exit code is that of the last command, {last.name}"
+    perhaps = last.name in _MAY_FAIL
+    first, end = facts.shell.functions.get(command.name, (1, 0))
+    heeds = any(
+        each.name in ("exit", "return", "false") and each.arguments
+        for number, each in enumerate(commands)
+        if number > at or first <= each.place.line <= end
+    )
+    text = "\n".join(facts.lines[command.place.line - 1 : last.place.line])
+    looks = r"\[+ [^\n]*\]\s*$" if last.name in ("[", "[[", "test") else r"PIPESTATUS|\bwait -n"
+    if heeds or re.search(looks, text) or _traps_its_end(facts):
         return
-    name = run.word.basename or run.word.raw
-    if facts.shell.traps(""):
-        return  # it may know how it ends
     if command.background:
-        waits = [each for each in rest if each.name == "wait" and each.sure]
-        if waits and not waits[0].arguments:
+        if facts.shell.traps(""):
+            return  # it may know how it ends
+        waits = [each for each in rest if each.name == "wait" and (each.sure or each.arguments)]
+        if not waits or re.search(r"\|\||&&|\$\?", text):
+            return
+        if not waits[0].arguments:
             yield Violation(
                 f"this wait reports success, even if {name} has failed: the job ends as COMPLETED",
                 "keep the numbers, PIDS+=($!), and wait for each: for p in ${PIDS[@]}; do wait $p "
@@ -198,14 +247,84 @@ def _only_says(facts: ScriptFacts) -> Iterator[Violation]:
                 place=waits[0].place,
                 severity=NOTE,
             )
-        return
-    strict = _strict(facts)
-    if (command.sure or command.in_loop) and not strict:
+            return
+        if last.name == "wait":
+            return
+    if not _strict(facts):
         yield Violation(
             f"the job {'may end' if perhaps else 'ends'} as COMPLETED, even if {name} has failed: "
-            f"the exit code is that of the last command, {rest[-1].name}",
+            f"{how}",
             "write set -e above; or code=$? behind it, and exit $code at the end",
-            place=rest[-1].place,
+            place=last.place,
+            severity=NOTE,
+        )
+
+
+def _only_asks(run: Launch) -> bool:
+    """Whether an srun starts what only says something, or ends others."""
+    below = [*run.below()]
+    return bool(below) and below[-1].kind == PROGRAM and below[-1].name in TELLS
+
+
+def _files(facts: ScriptFacts, commands: Sequence[Command]) -> Tuple[int, Dict[int, str]]:
+    """The last command that makes a file, or gets what a program prints, where nothing else works.
+
+    The index of it, or of the command before it.
+    """
+    found = {
+        at: each.name
+        for at, each in enumerate(commands)
+        if each.name in _FETCHES or (each.writes and each.name in _MAKES_FILES)
+    }
+    asked = [
+        run
+        for run in facts.launches
+        if run.command.captured
+        and re.match(r"\s*\w+=", facts.lines[run.place.line - 1])
+        and (_is_other(run) or (run.kind == PYTHON and run.has("script")))
+    ]
+    for run in asked[-1:] if not found else ():
+        at = sum(each.place.line <= run.place.line for each in commands) - 1
+        found = {at: run.name} if at >= 0 else {}
+    at = max(found, default=-1)
+    return at, {id(commands[at]): name for at, name in found.items()}
+
+
+def _only_tells(facts: ScriptFacts, function: str) -> bool:
+    """Whether a function of the script's ends nothing and starts nothing."""
+    first, last = facts.shell.functions.get(function, (1, 0))
+    inner = [each for each in facts.shell.commands if first <= each.place.line <= last]
+    return bool(inner) and all(wraps_up(each) and each.name != "exit" for each in inner)
+
+
+def _traps_its_end(facts: ScriptFacts) -> bool:
+    """Whether a trap may change the exit code."""
+    for trap in facts.shell.calls("trap"):
+        signals = {(word or "?").upper() for word in trap.arguments[1:]}
+        if "ERR" in signals or "?" in signals:
+            return True
+        if signals & {"EXIT", "0"}:
+            action = trap.arguments[0] or "exit"
+            first, last = facts.shell.functions.get(action.split(" ")[0], (1, 0))
+            if "exit" in "\n".join([action, *facts.lines[first - 1 : last]]):
+                return True
+    return False
+
+
+def _ends_in_a_test(facts: ScriptFacts) -> Iterator[Violation]:
+    """``[ -f x ] && rm x`` as the last line, whose exit code is that of the test."""
+    commands = facts.shell.uncaptured
+    last = commands[-1] if commands else None
+    if last is None or last.joined != "[&&" or last.looped or not facts.header.given:
+        return
+    line = last.place.line
+    rest = "\n".join(facts.lines[line:]).split("\n<", 1)[0]
+    if re.match(r"\[", facts.lines[line - 1]) and not re.search(r"^\s*[^#\s]", rest, re.M):
+        yield Violation(
+            "the job ends as FAILED where the test fails: its exit code is that of this line, "
+            "whatever became of the program",
+            f"write if [ … ]; then {last.name} …; fi",
+            place=last.place,
             severity=NOTE,
         )
 
@@ -326,7 +445,7 @@ def _forgiven(facts: ScriptFacts) -> Iterator[Violation]:
             return
 
 
-_THEN = re.compile(r"(\s*\d?>>?\s*[^\s;&|]+)?[ \t]*(#[^\n]*)?[\n;]\s*")
+_THEN = re.compile(r"(\s*\d?>>?\s*[^\s;&|]+)?[ \t]*((#[^\n]*)?[\n;]\s*)+")
 _TESTS_IT = re.compile(r"[ \t]*((?:if[ \t]+)?(?:\[\[?|\(\()[^#;\n]{0,99}?\$\?)")
 
 

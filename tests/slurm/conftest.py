@@ -6,7 +6,6 @@ worker, in their order; all others run in any.
 
 from __future__ import annotations
 
-import itertools
 import os
 from pathlib import Path
 from typing import Dict, Iterator, List
@@ -45,8 +44,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
             config.hook.pytest_deselected(items=left)
             items[:] = [item for item in items if item not in left]
     units: Dict[str, str] = {}
-    busy: Dict[str, None] = dict.fromkeys(["bench-test_saving"])
-    waiting: Dict[str, None] = dict.fromkeys(["going", "site", "accounts", "broken", "containers"])
+    waiting: Dict[str, None] = dict.fromkeys(["going", "site", "accounts", "broken", _LONGEST])
+    busy: Dict[str, None] = {}
     rest: Dict[bool, Dict[str, None]] = {True: {}, False: {}}
     for item in items:
         with_slurm = HERE in item.path.parents
@@ -54,22 +53,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         if group:
             item.add_marker(pytest.mark.xdist_group(group))
         unit = units[item.nodeid] = group or item.nodeid
-        if group.startswith("bench"):
+        if group == "containers" or (group.startswith("bench") and group != _LONGEST):
             busy[unit] = None
         elif group or item.get_closest_marker("long"):
             waiting[unit] = None
         else:
             rest[with_slurm][unit] = None
-    # What waits longest begins first, in turn with what keeps the cores busy. Then a few tests
-    # without Slurm follow each one with it, which mostly waits.
-    turns = [unit for pair in itertools.zip_longest(waiting, busy) for unit in pair if unit]
-    evenly = sorted(
+    # What waits longest begins first. Then a few tests without Slurm follow each one with it, which
+    # mostly waits; and what needs a part of the bench comes late enough for most of it to be built.
+    evenly = [
         (number / len(some), unit) for some in rest.values() for number, unit in enumerate(some)
-    )
-    turns += [unit for _, unit in evenly]
+    ]
+    evenly += [(0.3 + 0.4 * number / len(busy), unit) for number, unit in enumerate(busy)]
+    turns = [*waiting, *(unit for _, unit in sorted(evenly))]
     place = {unit: number for number, unit in enumerate(turns)}
     items.sort(key=lambda item: place[units[item.nodeid]])
 
+
+_LONGEST = "bench-test_saving"
 
 _SHARED = (
     *("broken", "on_the_safe_side", "accounts", "own", "ran"),
@@ -86,7 +87,7 @@ def group_of(item: pytest.Item) -> str:
         return "containers"
     if item.path.stem in ("test_fidelity", "test_launch_table") and "wrapper" in parameters:
         return f"bench-{parameters['launcher']}"
-    if {"bench", "deepspeed_bench"} & set(fixtures) or "wrapper" in parameters:
+    if {"bench", "deepspeed_bench", "training"} & set(fixtures) or "wrapper" in parameters:
         return f"bench-{item.path.stem}"
     return next((name for name in _SHARED if name in fixtures), "")
 

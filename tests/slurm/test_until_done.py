@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import re
 import subprocess
 import time
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Mapping, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping
 
 import pytest
 from harness import COMMENT, Sandbox, sandbox_up, wait_until
@@ -36,7 +37,6 @@ STEPS = "steps:\n- run: 'true'\n- {script: goes.py, args: [waits, 3]}\n"
 
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "train_ddp.py"
-LOSS = re.compile(r"epoch (\d+) loss (\S+)$")
 
 
 class Going:
@@ -139,10 +139,10 @@ CONFIGURED = (
 """A requeue takes seconds; jobs of one partition preempt those of the others."""
 
 
-@pytest.fixture(scope="module")
-def going(slurm_there: None, horovod_venv: Path) -> Iterator[Sandbox]:
+@contextlib.contextmanager
+def quick_requeues(name: str, *options: str) -> Iterator[Sandbox]:
     """A sandbox in which a requeued job begins after some seconds, and not after two minutes."""
-    with sandbox_up("going", "--bind", str(horovod_venv)) as made:
+    with sandbox_up(name, *options) as made:
         made.root("sh", "-c", f"printf '{CONFIGURED}' >> /etc/slurm/slurm.conf")
         broken = Broken(made)
         with broken.without("slurmctld"):
@@ -152,6 +152,13 @@ def going(slurm_there: None, horovod_venv: Path) -> Iterator[Sandbox]:
         yield made
     for process in broken.started:
         process.wait()
+
+
+@pytest.fixture(scope="module")
+def going(slurm_there: None) -> Iterator[Sandbox]:
+    """A sandbox of that kind, without PyTorch."""
+    with quick_requeues("going") as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)
@@ -244,36 +251,6 @@ def test_goes_on_until_the_program_ends_with_0(form: str, going: Sandbox) -> Non
         assert told["node_hours"] * 3600 == pytest.approx(told["elapsed"] + sampled)
         text = job.exec("neuronctl", "report", job.id)
         assert re.search(r"runs +[23] were sampled", text) and "RUN  BEGAN" in text
-
-
-@pytest.mark.long
-def test_a_training_has_the_loss_of_one_that_was_not_interrupted(
-    going: Sandbox, horovod_venv: Path
-) -> None:
-    """On two nodes, in three runs; all ranks stop after the same epoch."""
-    going.write("train_ddp.py", EXAMPLE.read_text(encoding="utf-8"))
-    options = ["--gpus-per-node=1", "-N2", "--launcher=torchrun", f"--venv={horovod_venv}"]
-    program = ["../train_ddp.py", "--epochs", "100", "--checkpoint"]
-    job = Going(going, *options, "-J", "goes", "--checkpoint=a.pt", *program, "a.pt")
-
-    def epochs() -> List[Tuple[int, str]]:
-        found = [LOSS.match(line) for line in job.lines(f"goes_{job.id}.out")]
-        return [(int(match[1]), match[2]) for match in found if match]
-
-    for run in (1, 2):
-        job.begun(run)
-        known = len(epochs())
-        wait_until(lambda known=known: len(epochs()) > known + 4)
-        job.soon_over()
-        job.begun(run + 1)
-    assert job.ended() == "COMPLETED"
-    assert job.causes() == ["saved", "saved", "finished"]
-    parts = epochs()
-    whole = Going(going, *options, "-J", "goes", *program, "b.pt")
-    assert whole.ended() == "COMPLETED"
-    job.id = whole.id
-    assert parts == epochs()
-    assert [number for number, _ in parts] == list(range(1, 101))
 
 
 def test_a_compiled_program_goes_on_where_it_was(going: Sandbox, tmp_path: Path) -> None:

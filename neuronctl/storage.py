@@ -109,10 +109,9 @@ def caches_in(home: str, environ: Mapping[str, str]) -> Tuple[Cache, ...]:
 
 @dataclass(frozen=True)
 class Expiring:
-    """Files of a directory that nobody has read or written for ``days``. first: one of them."""
+    """Files of a directory that nobody has read or written for long. first: one of them."""
 
     files: int
-    days: int
     first: str
 
 
@@ -120,7 +119,7 @@ def expiring(place: str, days: int) -> Optional[Expiring]:
     """The files that nobody has read or written for so many days; None if there are none."""
     last = time.time() - days * 86400
     old = [path for path, status in _files(place) if max(status.st_atime, status.st_mtime) < last]
-    return Expiring(len(old), days, min(old)) if old else None
+    return Expiring(len(old), min(old)) if old else None
 
 
 def _files(place: str) -> Iterator[Tuple[str, os.stat_result]]:

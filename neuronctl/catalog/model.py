@@ -466,11 +466,6 @@ class Catalog:
                 return self.clusters[name].evidence.get(key, Evidence())
         return Evidence()
 
-    def location(self, *path: str) -> Optional[Location]:
-        """Where the value at ``path``, or its nearest enclosing mapping, was read."""
-        found = self._nearest(path)
-        return None if found is None else self._location(found)
-
     def has(self, *path: str) -> bool:
         """Whether a file has a value at ``path`` itself."""
         return path_key(path) in self.places

@@ -43,8 +43,7 @@ def test_layers_lie_over_one_another_in_their_order(
 
     def limit() -> object:
         catalog = loader.load(str(option) if option.exists() else None)
-        place = catalog.location("neuron", "partitions", "cpu", "max_submit_jobs")
-        assert place is not None
+        place = catalog.locations()["neuron", "partitions", "cpu", "max_submit_jobs"]
         return catalog.cluster().partition("cpu").max_submit_jobs, place.file, catalog.files[-1]
 
     shipped = str(loader.data_path("partitions.yaml"))
@@ -73,8 +72,8 @@ def test_a_layer_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:
     assert {name for name, p in before.partitions.items() if p != after.partitions[name]} == {"cpu"}
     assert after.policy == before.policy
     path = ("neuron", "partitions", "cpu", "max_running_jobs")
-    assert catalog.location(*path) == Location(str(file), 2)
-    assert str(catalog.location(*path)) == f"{file}:2"
+    assert catalog.locations()[path] == Location(str(file), 2)
+    assert str(catalog.locations()[path]) == f"{file}:2"
 
 
 def test_a_layer_may_lower_a_figure_below_one_that_stands_under_it(tmp_path: Path) -> None:
@@ -132,7 +131,7 @@ clusters:
     assert cpu.max_submit_jobs is None
     assert cpu.wall_time == WallTime(172800, None, 28800)
     assert cluster.partition("amd_a100nv_8").wall_time == cluster.wall_time
-    assert catalog.location("neuron", "policy", "comment", "form") == Location(str(file), 7)
+    assert catalog.cite("neuron", "policy", "comment", "form").text.startswith(f"{file}:7")
 
 
 def test_a_layer_above_brings_back_what_one_below_took_out(
@@ -182,10 +181,10 @@ clusters:
     assert lab.environment == {"HF_HUB_OFFLINE": "1"}
     assert lab.default_partition == "gpu"
     assert list(catalog.clusters) == [*shipped.clusters, "lab"]
-    assert catalog.location("lab", "partitions", "gpu", "wall_time", "maximum") == Location(
+    assert catalog.locations()["lab", "partitions", "gpu", "wall_time", "maximum"] == Location(
         str(file), 17
     )
-    assert catalog.location("lab", "partitions", "long", "wall_time", "maximum") == Location(
+    assert catalog.locations()["lab", "partitions", "long", "wall_time", "maximum"] == Location(
         str(file), 12
     )
 
@@ -233,10 +232,9 @@ def test_unknown_names_get_the_nearest_and_all() -> None:
 
 def test_a_place_that_is_not_known_is_that_of_what_is_round_it() -> None:
     catalog = loader.load()
-    round_it = catalog.location("neuron", "partitions", "cpu")
-    assert round_it is not None
-    assert catalog.location("neuron", "partitions", "cpu", "max_gpus") == round_it
-    assert catalog.location("elsewhere", "x") is None
+    round_it = catalog.cite("neuron", "partitions", "cpu")
+    assert ("neuron", "partitions", "cpu", "max_gpus") not in catalog.locations()
+    assert catalog.cite("neuron", "partitions", "cpu", "max_gpus") == round_it
 
 
 def test_a_figure_carries_its_own_evidence(tmp_path: Path) -> None:
@@ -281,7 +279,7 @@ def test_what_is_kept_of_a_catalog_is_the_catalog(
     assert type(again.cluster().partition("cpu").cores_per_node) is tuple
     place = ("neuron", "partitions", "cpu", "note")
     assert again.cite(*place) == first.cite(*place)
-    assert again.location(*place) == Location(str(file), 1)
+    assert again.locations()[place] == Location(str(file), 1)
 
 
 def test_what_is_kept_of_a_catalog_is_never_stale(tmp_path: Path, clean_home: Path) -> None:
@@ -340,7 +338,7 @@ def test_a_file_that_is_named_twice(tmp_path: Path) -> None:
         for _ in range(2):  # merged, and read back
             catalog = loader.load(str(file))
             assert catalog.files[1:] == (str(file), str(file))
-            place = catalog.location("neuron", "partitions", "cpu", "note")
+            place = catalog.locations()["neuron", "partitions", "cpu", "note"]
             assert place == Location(str(file), 1)
 
 

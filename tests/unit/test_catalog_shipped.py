@@ -194,6 +194,5 @@ def test_every_figure_has_its_place(catalog: Catalog, root: Path) -> None:
         assert f" {key}:" in f" {lines[place.line - 1]}".replace("{", " "), (path, place)
     for cluster in (catalog.cluster("neuron"), catalog.cluster("neuron-2022")):
         for name, partition in cluster.partitions.items():
-            place = catalog.location(cluster.name, "partitions", name, "max_submit_jobs")
-            assert place is not None
+            place = catalog.locations()[cluster.name, "partitions", name, "max_submit_jobs"]
             assert lines[place.line - 1].split()[1] == str(partition.max_submit_jobs)

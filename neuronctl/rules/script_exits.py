@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from itertools import accumulate
-from typing import Dict, Iterator, Sequence, Tuple
+from typing import Dict, Iterator, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.launches import PROGRAM, PYTHON, SHELL, Launch, launches
 from neuronctl.batchscript.model import SourceSpan
@@ -21,6 +21,7 @@ from neuronctl.rules.script_commands import (
     TELLS,
     wraps_up,
 )
+from neuronctl.rules.script_launches import is_own_program, is_trifle
 from neuronctl.rules.script_results import OF_THE_NODE
 
 _NEEDS_THEM = frozenset(
@@ -35,6 +36,13 @@ _FILTERS = frozenset("tee ts grep sed awk cat gzip pigz xz zstd sort tail".split
 def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.unmerged or (facts.unreadable is not None and not facts.unreadable.warning):
         return  # NC610 has its say, or the job fails there
+    # In a loop without an end, and behind it, no exit code is the job's.
+    endless = (loop for loop in facts.shell.loops if not (loop.ends or loop.background))
+    end = min((loop.place.line for loop in endless), default=len(facts.lines) + 1)
+    yield from (one for one in _hidden(facts) if one.place is None or one.place.line < end)
+
+
+def _hidden(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _thrown_away(facts)
     yield from _only_says(facts)
     yield from _ends_in_a_test(facts)
@@ -342,6 +350,7 @@ def _what(run: Launch) -> Tuple[str, ...]:
     return run.name, named
 
 
+_LOOKS_IN_LOOP = re.compile(_LOOKS_BACK.pattern.replace("if|", ""), re.M)
 _ONE_TURN = re.compile(r"\s*for \w+ in [\w./-]+\s*($|;)")
 
 
@@ -351,7 +360,7 @@ def _of_the_last_alone(facts: ScriptFacts) -> Iterator[Violation]:
     runs = [
         run
         for run in facts.launches
-        if (run.works or (run.kind == SHELL and not run.has("c") and run.name[-3:] == ".sh"))
+        if (run.works or (run.kind == SHELL and not run.has("c") and len(run.texts) > 1))
         and not (run.command.background or run.command.captured)
     ]
     if not runs or not facts.header.given or _strict(facts) or facts.unmerged:
@@ -359,8 +368,9 @@ def _of_the_last_alone(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.shell.traps(""):
         return
     last = runs[-1]
-    if commands[-1].name == "exit" and not commands[-1].arguments:
-        commands = commands[:-1] or commands  # with the code of the one before
+    ends = ("exit", "break", "continue")  # with the code of the one before, or with 0
+    while len(commands) > 1 and commands[-1].name in ends and not commands[-1].arguments:
+        commands = commands[:-1]
     if commands[-1] is not last.command or not (last.command.sure or last.command.in_loop):
         return
     line = last.command.place.line
@@ -368,7 +378,10 @@ def _of_the_last_alone(facts: ScriptFacts) -> Iterator[Violation]:
     if loop is not None and _ONE_TURN.match(facts.lines[loop[0] - 1]):
         return
     if loop is not None and last.command.in_loop:
-        if _LOOKS_BACK.search("\n".join(facts.lines[loop[0] : loop[1]])):
+        own = facts.lines[line - 1].lstrip()
+        if own.startswith(("if ", "elif ")) or _LOOKS_IN_LOOP.search(
+            "\n".join(facts.lines[loop[0] : loop[1]])
+        ):
             return
         behind = [each for each in facts.shell.assignments if line < each.place.line <= loop[1]]
         how = "the exit code is that of the last turn"
@@ -391,6 +404,42 @@ def _of_the_last_alone(facts: ScriptFacts) -> Iterator[Violation]:
             place=same[0].place,
             severity=NOTE,
         )
+    elif last.command.sure:
+        yield from _of_another(facts, last)
+
+
+def _of_another(facts: ScriptFacts, last: Launch) -> Iterator[Violation]:
+    """A program before the last one, which runs whatever has become of it."""
+    line = last.command.place.line
+    works = [
+        run
+        for run in facts.launches
+        if run.place.line < line and run.command.sure and _is_work(facts, run)
+    ]
+    first: Optional[Launch] = works[-1] if works else None
+    if first is None or first.command.background:
+        return
+    if _LOOKS_BACK.search("\n".join(facts.lines[first.command.place.line - 1 : line])):
+        return
+    yield Violation(
+        f"line {line} runs even if this {first.name or first.word.raw} has failed, and the job's "
+        "exit code is that of line " + str(line),
+        "write set -e above",
+        place=first.place,
+        severity=NOTE,
+    )
+
+
+def _is_work(facts: ScriptFacts, run: Launch) -> bool:
+    """Whether it is a program of the job's own, alone or started by a launcher."""
+    inner = [run, *run.below()][-1]
+    return is_own_program(inner) or (
+        inner.kind == PROGRAM
+        and (run.is_launcher or inner.word.raw.startswith(("./", "/", "$")))
+        and "/dev/null" not in (word.raw for word in inner.command.writes)
+        and not (inner.command.captured or is_trifle(inner) or wraps_up(inner.command))
+        and inner.name not in ONLY_PREPARES | SHORT | facts.functions
+    )
 
 
 def _within_the_text(facts: ScriptFacts) -> Iterator[Violation]:
@@ -449,8 +498,21 @@ _THEN = re.compile(r"(\s*\d?>>?\s*[^\s;&|]+)?[ \t]*((#[^\n]*)?[\n;]\s*)+")
 _TESTS_IT = re.compile(r"[ \t]*((?:if[ \t]+)?(?:\[\[?|\(\()[^#;\n]{0,99}?\$\?)")
 
 
+_BEHIND_ANOTHER = re.compile(r"[^'`(]*(?:\$\(|`)[ \t]*([\w./-]+)[^()`]*[)`].*\$\?", re.DOTALL)
+
+
 def _code_of_echo(facts: ScriptFacts) -> Iterator[Violation]:
-    """``$?`` behind an echo, whose exit code it is."""
+    """``$?`` behind an echo, whose exit code it is, or behind ``$(…)`` of the same word."""
+    for command in facts.shell.commands if "$?" in facts.text else ():
+        for word in command.words[1:]:
+            inner = _BEHIND_ANOTHER.match(word.raw) if "$?" in word.raw else None
+            if inner is not None:
+                yield Violation(
+                    f"$? is the exit code of {inner[1]} before it, and not of the program",
+                    f"keep it first: code=$? before the {command.name}",
+                    place=word.place,
+                )
+                return
     offsets = [0, *accumulate(len(line) + 1 for line in facts.lines)]
     asks = [
         each.place
@@ -531,12 +593,17 @@ _COMPLAINS = re.compile(
 )
 _GOES_ON = re.compile(r"(?i)already|skip|exists|nothing|finished|complete|done|array|task")
 _HAS_FAILED = re.compile(r"\bif\b[^;]*(\$#|\$\?[^;]*(-ne|-gt|!=))[^;]*;[\s;]*then[\s;]*$")
+_LACKS = re.compile(
+    r"\bif[ \t]+(?:!|\[\[?[ \t]+(?:!|-z)[ \t])(?!.*\b(?:fi|else|elif)\b)", re.DOTALL
+)
+"""The branch for what is missing."""
 _LOOKS_AT = re.compile(r"\$(\?|#)|\$\{?[1-9]\b")
 
 
 def _ends_well(facts: ScriptFacts) -> Iterator[Violation]:
     """An ``exit`` that reports success behind a message that says what is wrong."""
-    if not facts.header.given or not any(run.works or run.inside for run in facts.launches):
+    works = any(run.works or run.inside or _is_other(run) for run in facts.launches)
+    if not facts.header.given or not works:
         return
     commands = facts.shell.uncaptured
     for before, command in zip([None, *commands], commands):
@@ -552,7 +619,8 @@ def _ends_well(facts: ScriptFacts) -> Iterator[Violation]:
         complains = _COMPLAINS.search(said) and not _GOES_ON.search(said)
         usage = asks and re.search(r"(?i)\busage\b", said) and "-h" not in above
         tests = _HAS_FAILED.search(";".join([*facts.lines[: at - 1][-2:], line])[-300:])
-        if complains or usage or (bare and tests):
+        lacks = bare and said and _LACKS.search(above) and not _GOES_ON.search(said)
+        if complains or usage or lacks or (bare and tests):
             yield Violation(
                 f"exit {'without a number' if bare else '0'} reports success: the job ends as "
                 "COMPLETED, though it has done nothing",

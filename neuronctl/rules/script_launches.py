@@ -551,7 +551,8 @@ def is_own_program(launch: Launch) -> bool:
     # One Python file that is given another may well be a launcher: python launch.py train.py
     files = [word for word in launch.own_words[1:] if word.basename.endswith(".py")]
     known = known and len(files) < 2
-    tool = launch.options.get("m", "").partition(".")[0] in _TOOLS
+    module = launch.options.get("m", "")
+    tool = module.partition(".")[0] in _TOOLS or module.endswith("collect_env")
     return known and not launch.has("c") and not tool and not launch.command.captured
 
 

@@ -143,6 +143,9 @@ _COMES_WITH_A_SHELL = re.compile(
 )
 
 
+_OF_THE_GPUS = re.compile("(CUDA|ROCR|HIP)_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL")
+
+
 def _may_be_exported(facts: ScriptFacts, name: str) -> bool:
     """Whether a variable may be exported all the same, such as by the shell that submits."""
     read = {run.file for run in facts.launches if run.script is not None}
@@ -567,8 +570,10 @@ def _set_in_a_comment(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterat
             off[match[1] or match[2]] = number
     known |= passed
     for name, place in used.items():
-        if name.startswith("SLURM_") or name in known or name in exported:
+        if _COMES_WITH_A_SHELL.match(name) or name in known or name in exported:
             continue
+        if _OF_THE_GPUS.fullmatch(name) and facts.plan and facts.plan.gpus_per_node:
+            continue  # Slurm sets it
         if passed and not name.isupper() and len(name) > 2 and name not in off:
             yield Violation(
                 f"${name} is empty here: nothing sets it, and the remark on how to submit this "

@@ -69,7 +69,7 @@ KINDS: List[Tuple[str, str, str]] = [
     (
         "NC646",
         CPU,
-        "srun python t.py 1@@\nsrun python t.py 2 ## srun python prepare.py\nsrun python t.py 2",
+        "srun python t.py 1@@\nsrun python t.py 2 ## srun python p.py || exit 1\nsrun python t.py 2",
     ),
     (
         "NC646",
@@ -544,6 +544,28 @@ KINDS: List[Tuple[str, str, str]] = [
         "",
         "cat > j.sh <<EOF\n#!/bin/bash\n#SBATCH -n 2\necho $SLURM_JOB_ID@@\nEOF\nsbatch j.sh"
         " ## cat > j.sh <<'EOF'\n#!/bin/bash\n#SBATCH -n 2\necho $SLURM_JOB_ID\nEOF\nsbatch j.sh",
+    ),
+    # What else hides an exit code, and where none is the job's.
+    ("NC646", CPU, 'python t.py\necho "$(date): $?"@@ ## python t.py\necho "$?: $(date)"; exit 1'),
+    ("NC646", CPU, "python a.py@@\npython b.py ## python a.py\ntrap x TERM\npython b.py"),
+    ("NC646", CPU, "/opt/nextflow a.nf@@\nbash report.sh ## /opt/nextflow a.nf && bash report.sh"),
+    (
+        "NC646",
+        CPU,
+        "for i in 1 2; do\npython t.py $i@@\nif [ $i -eq $n ]; then\nbreak\nfi\ndone"
+        " ## while true; do\npython t.py\ndone",
+    ),
+    (
+        "NC646",
+        CPU,
+        "if ! grep -q a b; then\necho stop\nexit@@\nfi\npython t.py"
+        " ## if grep -q a b; then\necho stop\nexit\nfi\npython t.py",
+    ),
+    (
+        "NC660",
+        GPU,
+        "nvidia-smi -i $gpu@@\n#gpu=1\n./a ## nvidia-smi -i $CUDA_VISIBLE_DEVICES\n"
+        "#CUDA_VISIBLE_DEVICES=1\n./a",
     ),
 ]
 

@@ -787,7 +787,7 @@ RIGHT: List[Tuple[str, str, str]] = [
     ("NC646", GPU, "python t.py\nif [ -f x ]; then\n  rm x\nfi\npython u.py"),
     ("NC646", GPU, "eval $(ssh-agent)\necho done"),
     ("NC646", GPU, "die() {\n  exit 1\n}\npython t.py || die\necho done"),
-    ("NC646", GPU, "python t.py\npython u.py"),
+    ("NC646", GPU, "python t.py || exit\npython u.py"),
     ("NC646", GPU, "hostname\necho done"),
     ("NC646", GPUS, "python t.py &\nA=$!\npython u.py &\nwait $A\nwait $!"),
     ("NC652", GPU, "python t.py --output_dir $X/ckpts\ncp -r $X/ckpts ~/\nrm -r $X/ckpts"),

@@ -122,7 +122,7 @@ def _partition(site: SitePartition, limits: ClusterFigures, remarks: List[str]) 
     data: Data = {}
     if site.nodes:
         data["nodes"] = site.nodes
-    if site.node_list and len(units.expand_hostlist(site.node_list)) <= (site.nodes or 0):
+    if 0 < len(units.hosts(site.node_list)) <= (site.nodes or 0):
         data["node_list"] = site.node_list
     if groups:
         data.update(_sizes(site, groups, remarks))

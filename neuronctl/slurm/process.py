@@ -212,9 +212,35 @@ class RunningCommand:
             _kill(self._started)
 
 
+class Quiet:
+    """Whether a command that has ended will say no more.
+
+    What it leaves behind, such as a site's wrapper that notes the call in the background, may hold
+    its output open for as long as it likes.
+    """
+
+    LOOK = 0.25
+    """Seconds between looks."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self._last = time.monotonic()
+
+    def lasts(self, *, heard: bool) -> bool:
+        """heard: whether something was printed since the last look."""
+        now = time.monotonic()
+        if heard or self._process.poll() is None:
+            self._last = now
+        return now - self._last >= _LEFT_BEHIND
+
+
+_LEFT_BEHIND = 2.0  # seconds without output after the end of a command
+
+
 def _outputs(process: subprocess.Popen[bytes], name: str, timeout: float) -> List[bytes]:
     """All that a command prints, on standard output and on standard error."""
     deadline = time.monotonic() + timeout
+    quiet = Quiet(process)
     with selectors.DefaultSelector() as selector:
         assert process.stdout and process.stderr
         pipes = {pipe.fileno(): pipe for pipe in (process.stdout, process.stderr)}
@@ -224,13 +250,15 @@ def _outputs(process: subprocess.Popen[bytes], name: str, timeout: float) -> Lis
         left = _LONGEST_ANSWER
         patient = time.monotonic() + slow.SECONDS
         while selector.get_map():
-            until = min(deadline, patient) if slow.heard() else deadline
-            ready = selector.select(max(0, until - time.monotonic()))
-            if not ready and until < deadline:
+            ready = selector.select(max(0, min(Quiet.LOOK, deadline - time.monotonic())))
+            now = time.monotonic()
+            if not ready and now >= patient and slow.heard():
                 slow.tell(name)
-                continue
-            if not ready:
+            if not ready and now >= deadline:
                 raise subprocess.TimeoutExpired(name, timeout)
+            if quiet.lasts(heard=bool(ready)):
+                for key in list(selector.get_map().values()):
+                    pipes[selector.unregister(key.fileobj).fd].close()
             for key, _ in ready:
                 part = os.read(key.fd, 65536)
                 left -= len(part)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.slurm.process import in_memory, not_found
+from neuronctl.slurm.process import Quiet, in_memory, not_found
 
 _CALLED = "NEURONCTL_SBATCH"
 """Variable for a file named sbatch that may call neuronctl itself, since it is a script: the job
@@ -137,8 +138,15 @@ class RunningSbatch:
     def parts(self) -> Iterator[bytes]:
         """What it prints on standard output, as soon as it does."""
         assert self._process is not None and self._process.stdout is not None
+        quiet, look = Quiet(self._process), select.poll()
         with self._process.stdout as stream:
+            look.register(stream)
             while True:
+                heard = bool(look.poll(1000 * Quiet.LOOK))
+                if quiet.lasts(heard=heard):
+                    return
+                if not heard:
+                    continue
                 part = os.read(stream.fileno(), 65536)
                 if not part:
                     return

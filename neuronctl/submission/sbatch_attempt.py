@@ -23,6 +23,9 @@ A request that it received and did not answer takes Slurm's MessageTimeout, 10 s
 _LONGEST = 64 * 1024 * 1024
 """Bytes of a script on standard input; Slurm takes 4 MiB, or the site's max_script_size."""
 
+_LONGEST_LINE = 4096
+"""Bytes of a line of sbatch's output of which more are not looked at."""
+
 
 class Attempt:
     """What is known of the job beside sbatch. stdin: the script, where it was read from there."""
@@ -113,6 +116,7 @@ class Attempt:
         if self._recording is None:
             return
         *lines, self._line = (self._line + part).split(b"\n")
+        self._line = self._line[:_LONGEST_LINE]  # the one with the id is short
         submitted = parse_submitted(b"\n".join(lines).decode("utf-8", "replace"))
         if submitted is not None:
             recording, self._recording = self._recording, None  # what follows is not about it

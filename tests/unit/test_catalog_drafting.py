@@ -159,6 +159,9 @@ def test_odd_figures_make_a_catalog_all_the_same() -> None:
     gpu = read(odd).partitions["gpu"]
     assert gpu.max_gpus is None  # less than one node has: the catalog would not take it
     assert gpu.cores_per_node == (40, 41, 42, 43)
+    torn = dataclasses.replace(PARTITION, node_list="n[1-")
+    gpu = read(dataclasses.replace(LIMITS, partitions=(torn,))).partitions["gpu"]
+    assert (gpu.nodes, gpu.node_list) == (PARTITION.nodes, None)
     name = dataclasses.replace(LIMITS.config, cluster="my cluster: 1")
     assert read(dataclasses.replace(LIMITS, config=name)).name == "my-cluster--1"
 

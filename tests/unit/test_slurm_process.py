@@ -23,6 +23,7 @@ from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import installed, run, run_interactive
 from neuronctl.slurm.sacct import sacct
 from neuronctl.slurm.sbatch import Submitted, sbatch
+from neuronctl.slurm.sbatch_passthrough import RunningSbatch
 from neuronctl.slurm.squeue import squeue
 
 Command = Callable[[str, str], Path]
@@ -113,6 +114,20 @@ def test_hanging_is_ended_with_its_children(
     wait_for(lambda: not is_alive(child))
 
 
+def test_what_a_command_leaves_behind_is_not_waited_for(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("neuronctl.slurm.process._LEFT_BEHIND", 0.1)
+    monkeypatch.setattr("neuronctl.slurm.sbatch._PATIENCE", 5)
+    path = command("sbatch", "cat > script; echo 7; sleep 8 & (sleep 0.5; echo more) &")
+    assert sbatch("") == Submitted(7)
+    begun = time.monotonic()
+    running = RunningSbatch(str(path), [], b"")
+    assert b"".join(running.parts()) == b"7\n"
+    assert running.wait() == 0
+    assert time.monotonic() - begun < 5
+
+
 def test_a_command_that_does_not_read_its_script(command: Command) -> None:
     command("sbatch", "exec <&-; echo 'sbatch: error: no' >&2; exit 1")
     with pytest.raises(SlurmRefusedError, match="no"):
@@ -134,6 +149,7 @@ def interrupted(before: str, after: str, **settings: Any) -> subprocess.Complete
     """A squeue of ours that is disturbed before and after its Popen has started a process."""
     program = f"""
 import os, signal, subprocess, time
+from neuronctl.slurm.sbatch_passthrough import RunningSbatch
 from neuronctl.slurm.squeue import squeue
 start = subprocess.Popen._execute_child
 def disturbed(*given):

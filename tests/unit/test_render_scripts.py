@@ -537,11 +537,18 @@ def test_others_have_the_gpus_cores_and_memory_of_the_job(
         assert ran.stdout.split() == (["n1"] if nodes <= others else [])
 
 
-KILLS = """\
+ENDS = """\
 #!/bin/sh
 echo ran >>ran
-until [ -s pid ]; do sleep 0.01; done
-setsid sh -c "sleep 0.1; kill -9 $(cat pid)" >/dev/null 2>&1 &
+until [ -e waiting ]; do /bin/sleep 0.01; done
+"""
+# The batch shell is killed in one of its pauses, once the program's end has been noted.
+KILLS = """\
+#!/bin/sh
+[ "$PPID" = "$(cat pid)" ] || exec /bin/sleep "$@"
+touch waiting
+until grep -qs finished ./*.runs; do /bin/sleep 0.01; done
+kill -9 "$(cat pid)"
 """
 
 
@@ -552,7 +559,8 @@ def test_a_shell_that_is_killed_after_its_program_ended_with_0(
 ) -> None:
     """No other run begins, whatever Slurm says of the killed one, or of its node."""
     none = dict.fromkeys(("squeue", "sacct", "scancel"), "#!/bin/sh\n")
-    made = {**TOOLS, **none, "sbatch": "#!/bin/sh\nenv -0 >sent\necho 9\n", "prog": KILLS}
+    made = {**TOOLS, **none, "sbatch": "#!/bin/sh\nenv -0 >sent\necho 9\n"}
+    made.update(prog=ENDS, sleep=KILLS)
     more = {"requeue": False} if chain else {}
     plan = plan_of(until_done=True, launcher=launcher, script="prog", **shape(launcher), **more)
     for name, text in {**made, "job": render_job(plan)}.items():

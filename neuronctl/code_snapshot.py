@@ -1,8 +1,8 @@
 """Copies of code as it was when a job was submitted: one directory for each state of a tree.
 
 What git tracks, and what is new and not ignored, is copied, read-only; what is ignored (data,
-outputs, environments) is a link to where it is. A state is known by its digest, and jobs with the
-same share it. What a job itself writes into one is never removed.
+outputs, environments), and the logs of jobs, are links to where they are. A state is known by its
+digest, and jobs with the same share it. What a job itself writes into one is never removed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 import shutil
 import stat
 import time
-from typing import Dict, Iterator, List, Mapping, Optional, Set, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from neuronctl import cache
 from neuronctl.catalog.model import Cluster
@@ -94,14 +94,19 @@ def places(cluster: Cluster) -> Tuple[str, ...]:
     return (own,)
 
 
-def look(directory: str, cluster: Cluster) -> CodeSnapshot:
+def look(directory: str, cluster: Cluster, logs: Sequence[str] = ()) -> CodeSnapshot:
     """What a snapshot of the code around a directory has; nothing is copied yet.
+
+    logs: how those of the job are named.
 
     Raises UsageError where there is no repository, a file cannot be read, or it is too much.
     """
     directory = os.path.realpath(directory)
     code = code_of(directory)
-    sizes = {path: os.lstat(os.path.join(code.root, path)).st_size for path in code.files}
+    is_log = _log_names(logs)
+    of_jobs = {path for path in code.new if is_log(os.path.basename(path))}
+    copied = [path for path in code.files if path not in of_jobs]
+    sizes = {path: os.lstat(os.path.join(code.root, path)).st_size for path in copied}
     total = sum(sizes.values())
     if total > LARGEST:
         largest = sorted(sizes, key=lambda path: -sizes[path])[:3]
@@ -118,7 +123,7 @@ def look(directory: str, cluster: Cluster) -> CodeSnapshot:
     }
     files, known = [], cache.read("secrets", code.root) or {}
     secrets, texts = [], {}
-    for path in code.files:
+    for path in copied:
         whole = os.path.join(code.root, path)
         if os.path.islink(whole):
             links[path] = _target(code.root, path)
@@ -137,6 +142,8 @@ def look(directory: str, cluster: Cluster) -> CodeSnapshot:
         cache.write("secrets", code.root, texts)
     names = [[file.path, file.sha256, file.executable] for file in files]
     state = json.dumps([names, sorted(links.items())]).encode("ascii")
+    # Each job adds one, and its code is the same.
+    links.update((path, os.path.join(code.root, path)) for path in sorted(of_jobs))
     store = places(cluster)[0]
     below = os.path.relpath(directory, code.root)
     return CodeSnapshot(
@@ -148,6 +155,27 @@ def look(directory: str, cluster: Cluster) -> CodeSnapshot:
         secrets=tuple(secrets),
         purge_days=cluster.scratch_days if len(places(cluster)) > 1 else None,
     )
+
+
+def _log_names(patterns: Sequence[str]) -> Callable[[str], object]:
+    """Whether a file is named as the logs of jobs are: by default, or by one of the patterns."""
+    names = []
+    for pattern in (*patterns, "%x_%j.out", "%x_%j.err", "slurm-%j.out"):
+        word = os.path.basename(pattern).replace("%%", "%")
+        parts = re.split(r"(%[0-9]*[AabJjNnstux])", word)
+        names.append(
+            "".join(
+                _SYMBOL.get(one[-1:], ".+") if number % 2 else re.escape(one)
+                for number, one in enumerate(parts)
+            )
+        )
+    stems = {re.sub(r"(\\\.[a-z]+)?$", "", name) for name in names}
+    return re.compile(
+        rf"(?s)({'|'.join(names)})(\.stacks)?|({'|'.join(sorted(stems))})\.runs"
+    ).fullmatch
+
+
+_SYMBOL = {**dict.fromkeys("Jj", r"\d+(_\d+)?"), **dict.fromkeys("Aabnt", r"\d+")}
 
 
 def _has_secret(content: bytes) -> bool:

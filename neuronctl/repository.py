@@ -11,7 +11,7 @@ import contextlib
 import os
 import re
 import tempfile
-from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, FrozenSet, Iterator, List, Optional, Tuple
 
 from neuronctl.errors import NeuronctlError, UsageError
 from neuronctl.files import open_regular
@@ -46,11 +46,12 @@ class Code:
     """The files of a repository, by their paths in it, as git lists them.
 
     root: the root of its working tree. files: tracked ones that are there, and new ones that no
-    .gitignore names. ignored: what one names, a directory of nothing else as one entry.
+    .gitignore names. new: these. ignored: what one names, a directory of nothing else as one entry.
     """
 
     root: str
     files: Tuple[str, ...]
+    new: FrozenSet[str]
     ignored: Tuple[str, ...]
 
 
@@ -69,7 +70,7 @@ def code_of(directory: str) -> Code:
         commit = _head(own, shared)
     listed: List[List[str]] = []
     with _without_its_configuration(commit, root, own, shared) as environment:
-        for which in (["--cached", "--others"], ["--others", "--ignored", "--directory"]):
+        for which in (["-t", "--cached", "--others"], ["--others", "--ignored", "--directory"]):
             argv = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", "ls-files"]
             argv += ["-z", "--exclude-standard", *which]
             try:
@@ -79,9 +80,10 @@ def code_of(directory: str) -> Code:
                 said = error.message
             if said:
                 raise UsageError(f"git cannot list the files of {root}: {said}")
-            listed.append(sorted(filter(None, result.stdout.split("\0"))))
+            listed.append(sorted(filter(None, os.fsdecode(result.raw).split("\0"))))
     files, ignored = [], [name.rstrip("/") for name in listed[1]]
-    for name in dict.fromkeys(listed[0]):
+    new = {line[2:] for line in listed[0] if line.startswith("? ")}
+    for name in sorted({line[2:] for line in listed[0]}):
         if name.startswith("/") or ".." in name.split("/"):  # git itself makes no such index
             raise UsageError(f"the index of {root} names a file outside of it: {name}")
         path = os.path.join(root, name)
@@ -91,8 +93,9 @@ def code_of(directory: str) -> Code:
             inner = code_of(path)
             below = name.rstrip("/")
             files += [f"{below}/{file}" for file in inner.files]
+            new |= {f"{below}/{file}" for file in inner.new}
             ignored += [f"{below}/{file}" for file in inner.ignored]
-    return Code(root, tuple(files), tuple(ignored))
+    return Code(root, tuple(files), frozenset(new), tuple(ignored))
 
 
 def _find(place: str) -> Tuple[str, str]:

@@ -25,6 +25,7 @@ from neuronctl.monitoring.stacks import Stall
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import CANCELLED, COMPLETED, FAILED, PENDING, UNKNOWN
 from neuronctl.tracking import endings
+from neuronctl.tracking.job_status import NOT_RESPONDING
 from neuronctl.tracking.runs import Runs
 from neuronctl.units import format_time
 from neuronctl.words import duration
@@ -39,10 +40,13 @@ def _diagnose(evidence: JobEvidence) -> Diagnosis:
     status = evidence.status
     if status.state == UNKNOWN:
         found = search(evidence)
+        silent = status.absent == NOT_RESPONDING
         return Diagnosis(
             "unknown",
-            f"how it ended is unknown: {status.stated_reason}",
-            remedy="check its log, if there is one; without accounting, 'neuronctl logs -f' "
+            f"what became of it is unknown: {status.stated_reason}",
+            remedy="try again later; its log may tell more"
+            if silent
+            else "check its log, if there is one; without accounting, 'neuronctl logs -f' "
             "records the end of a job that it follows",
             line=found[0] if found is not None else last_line(evidence),
         )
@@ -50,6 +54,9 @@ def _diagnose(evidence: JobEvidence) -> Diagnosis:
         return waiting(evidence) if status.state == PENDING else running(evidence)
     if status.state == COMPLETED:
         return _completed(evidence)
+    if evidence.runs is not None and evidence.runs.finished:
+        # It was ended, or lost its node, when it had nothing left to do but to end.
+        return Diagnosis("finished", f"{status.state} for Slurm, but all is done")
     if evidence.stall is not None and evidence.stalled:
         return _stalled(evidence.stall)
     if endings.is_launch_failure(status):

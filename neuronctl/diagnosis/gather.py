@@ -49,9 +49,12 @@ def gather(status: JobStatus) -> JobEvidence:
     """Read a job's logs; ask for its partition's queue or the limit that it waits for."""
     paths, guessed = _log_paths(status)
     logs, unread = [], []
+    runs = runs_of(status.record, status.id.task)
     # Where a job never began, a log of that name is another job's.
     if (began(status) or status.state == UNKNOWN) and not is_launch_failure(status):
-        tails = [read_tail(path) for path in paths]
+        # What an earlier run has written says nothing about the last one.
+        begins = runs.runs[-1].log_sizes if runs is not None and runs.runs else (0, 0)
+        tails = [read_tail(path, begin=begin) for path, begin in zip(paths, begins)]
         logs, unread = ([log for log in tails if bool(log.problem) == bad] for bad in (False, True))
         if _steps_may_fail(status):
             logs = list(without_failed_steps(logs))
@@ -67,7 +70,6 @@ def gather(status: JobStatus) -> JobEvidence:
             if any(row.id == status.id and "singleton" in row.dependency for row in queue):
                 same_name = _same_name(status)
     stall = _stall(status) if began(status) else None
-    runs = runs_of(status.record, status.id.task)
     problem, full = "", False
     if status.ended and status.state not in GOOD and not guessed:
         problem, full = _log_problem(paths)

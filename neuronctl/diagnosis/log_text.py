@@ -32,11 +32,16 @@ class LogTail:
     missing: bool = False
 
 
-def read_tail(path: str, most: int = TAIL) -> LogTail:
-    """The last ``most`` bytes of a log as lines; never raises and never blocks on a pipe."""
+def read_tail(path: str, most: int = TAIL, begin: int = 0) -> LogTail:
+    """The last ``most`` bytes of a log as lines; never raises and never blocks on a pipe.
+
+    begin: before which it is no longer of interest, unless the file has become shorter since.
+    """
     try:
         with open_regular(path) as file:
-            start = max(0, os.fstat(file.fileno()).st_size - most)
+            size = os.fstat(file.fileno()).st_size
+            begin = begin if begin <= size else 0
+            start = max(begin, size - most)
             file.seek(start)
             data = file.read(most)
     except (OSError, ValueError) as error:
@@ -44,7 +49,7 @@ def read_tail(path: str, most: int = TAIL) -> LogTail:
         return LogTail(path, problem=problem, missing=isinstance(error, FileNotFoundError))
     lines = text_lines(data)
     # The first line is incomplete; drop it unless it is the only one.
-    return LogTail(path, lines[1:] if start and len(lines) > 1 else lines)
+    return LogTail(path, lines[1:] if start > begin and len(lines) > 1 else lines)
 
 
 def without_failed_steps(logs: Sequence[LogTail]) -> Tuple[LogTail, ...]:

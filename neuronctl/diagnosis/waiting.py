@@ -73,8 +73,9 @@ def _earlier_words(evidence: JobEvidence) -> str:
     status = evidence.status
     noted = runs_of(status.record, status.id.task)
     runs = [] if noted is None else list(noted.runs)
-    if status.state != PENDING and runs and runs[-1].seconds is None:
-        runs.pop()  # the one that goes on
+    own = status.job_id if status.of_chain else None
+    if status.state != PENDING and runs and (runs[-1].seconds is None or runs[-1].job_id == own):
+        runs.pop()  # the one that goes on, or asks Slurm for the next one
     ended = runs[-1] if runs and runs[-1].cause else None
     count = len(runs) if status.of_chain else len(evidence.earlier)
     if status.of_chain and ended is not None:

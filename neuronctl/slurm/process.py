@@ -65,12 +65,16 @@ _PREFIX = r"(?m)^(?:s[a-z]+): (?:(?:error|fatal|info): )?"
 
 @dataclass(frozen=True)
 class Result:
-    """A finished command: its arguments and its output as text."""
+    """A finished command: its arguments and its output as text.
+
+    raw: standard output as it was, for what need not be UTF-8.
+    """
 
     argv: Sequence[str]
     stdout: str
     stderr: str
     returncode: int
+    raw: bytes = b""
 
     @property
     def words(self) -> str:
@@ -205,7 +209,8 @@ class RunningCommand:
                 f"{self._argv[0]} did not respond within {self._timeout:g} s",
                 silence or "slurmctld may be busy or restarting: try again later",
             ) from None
-        return Result(self._argv, _text(stdout), _text(stderr), self._started.returncode)
+        code = self._started.returncode
+        return Result(self._argv, _text(stdout), _text(stderr), code, stdout)
 
     def close(self) -> None:
         if isinstance(self._started, subprocess.Popen) and self._started.returncode is None:

@@ -251,8 +251,8 @@ def _as_words(options: Mapping[str, Any], others: Sequence[str]) -> Tuple[str, .
         raise UsageError(
             f"{' and '.join(shaping)} cannot be applied to a batch script, which is submitted as "
             "it is",
-            "write it into the script; or name the program that the script starts as SCRIPT, and "
-            "neuronctl writes the script",
+            "make it a job file, to which such options apply: 'neuronctl import SCRIPT -o "
+            "job.yaml', then 'neuronctl submit -f job.yaml …'",
         )
     return tuple(words)
 

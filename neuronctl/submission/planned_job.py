@@ -189,7 +189,8 @@ def plan_job(
     if request.snapshot:
         from neuronctl.code_snapshot import look  # here, as few jobs have one
 
-        code = look(request.chdir or working_directory(), cluster)
+        logs = tuple(filter(None, (request.output, request.error)))
+        code = look(request.chdir or working_directory(), cluster, logs)
     settle = partial(
         plan, cluster=cluster, interactive=interactive, recognised=how, conda=conda, code=code
     )

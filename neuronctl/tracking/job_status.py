@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row", "QueueJob", "AccountingJob")
 
+NOT_RESPONDING = "Slurm is not responding"
+"""Why it does not say what became of a job."""
+
 
 @dataclass(frozen=True)
 class JobStatus:
@@ -79,9 +82,8 @@ class JobStatus:
     @property
     def explained(self) -> Explained:
         """The same in plain English, and what to do about it."""
-        return (
-            explain(self.reason, str(self.id.job)) if self.reason else Explained(self.stated_reason)
-        )
+        job = self.job_id if self.of_chain else self.id.job  # which Slurm's own commands know
+        return explain(self.reason, str(job)) if self.reason else Explained(self.stated_reason)
 
     @property
     def ended(self) -> bool:

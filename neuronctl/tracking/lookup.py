@@ -376,7 +376,7 @@ class _Search:
             jobs = [
                 status
                 for record in records.values()
-                for status in jobstatus.from_record(record, "Slurm is not responding")
+                for status in jobstatus.from_record(record, jobstatus.NOT_RESPONDING)
             ]
             return self._found(jobs, error)
         if self.recovery is not None and self.recovery.open:

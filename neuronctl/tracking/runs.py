@@ -11,7 +11,7 @@ from typing import Iterator, List, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass, replace
 from neuronctl.records.job_record import JobRecord
-from neuronctl.slurm.job_states import PENDING
+from neuronctl.slurm.job_states import GOOD, PENDING
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import format_elapsed
 from neuronctl.words import counted
@@ -59,6 +59,12 @@ class Runs:
     rehearses: Optional[int] = None
 
     @property
+    def finished(self) -> str:
+        """In which run the program has ended with 0, in words; "" where it has not."""
+        done = next((run for run in self.runs if run.cause == "finished"), None)
+        return "" if done is None else f"its program ended with 0 in run {done.number}"
+
+    @property
     def ended(self) -> bool:
         """Whether no other run follows."""
         return bool(self.over) or bool(self.runs and self.runs[-1].cause in _LAST)
@@ -74,8 +80,10 @@ class Runs:
             last = self.runs[-1].job_id if number == len(self.runs) and self.runs else None
             requeues, name = "", f"{name} as job {last or status.job_id}"
         over = "" if self.rehearses is not None else self.over
+        if status.ended and status.state not in GOOD:
+            over = self.finished or over  # as far as Slurm knows, it has not
         words = (name, f"{format_elapsed(used)} in all", requeues, over)
-        return ", ".join(filter(None, words)) if number > 1 or self.over else ""
+        return ", ".join(filter(None, words)) if number > 1 or over else ""
 
 
 def runs_of(record: Optional[JobRecord], task: Optional[int]) -> Optional[Runs]:

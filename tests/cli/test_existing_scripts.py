@@ -122,6 +122,7 @@ def test_options_that_shape_a_script_are_refused_by_name(run: Run, fake_slurm: F
     argv = ["submit", "--module", "cuda", "--launcher", "srun", "--template", "x", "job.sh"]
     said = run(*argv, code=2).stderr
     assert "--template and --launcher and --module cannot be applied to a batch script" in said
+    assert "neuronctl import SCRIPT -o job.yaml" in said
     assert not fake_slurm.calls("sbatch")
 
 

@@ -199,7 +199,7 @@ def test_without_slurm_the_record_speaks(run: Run, fake_slurm: FakeSlurm, tmp_pa
     words = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
     fake_slurm.answer("squeue", stderr=words, code=1)
     result = run("why", "7", code=6)
-    assert "how it ended is unknown" in " ".join(result.stdout.split())
+    assert "what became of it is unknown" in " ".join(result.stdout.split())
     assert "Unable to contact" in result.stderr
     assert "Unable to contact" in run("why", "8", code=6).stderr
 

@@ -64,6 +64,37 @@ def test_what_is_copied_and_what_is_linked(tree: Path) -> None:
     assert subprocess.run(check, cwd=code, capture_output=True).returncode == 0
 
 
+def test_the_logs_of_jobs_are_linked(tree: Path) -> None:
+    before = look(str(tree), CLUSTER, ("%x-%j.log",))
+    logs = ["a_7.out", "a_7.err", "a_7_1.out", "a_7.runs", "a-7.log", "a-7.runs", "a_7.out.stacks"]
+    logs.append("slurm-7.out")
+    for log in logs:
+        (tree / log).write_text(log)
+    (tree / "a.out").write_text("no log\n")
+    git(tree, "add", "a_7.err")  # who tracks it wants it
+    now = look(str(tree), CLUSTER, ("%x-%j.log",))
+    names = {file.path for file in now.files} - {file.path for file in before.files}
+    assert names == {"a.out", "a_7.err"}
+    logs.remove("a_7.err")
+    assert {now.links[log] for log in logs} == {str(tree / log) for log in logs}
+    make(now)
+    (tree / "b_8.out").write_text("of a job that runs\n")
+    later = look(str(tree), CLUSTER, ("%x-%j.log",))
+    assert later.place == now.place, "jobs with the same code share one"
+    make(later)
+
+
+def test_names_that_are_not_utf_8(tree: Path) -> None:
+    path = os.fsdecode(b"na\xffme.txt")
+    (tree / path).write_text("x\n")
+    (tree / "sub" / "data" / path).touch()
+    found = look(str(tree), CLUSTER)
+    assert path in [file.path for file in found.files]
+    make(found)
+    assert (Path(found.code) / path).read_text() == "x\n"
+    assert code_snapshot.damage(found.place) == ""
+
+
 def test_the_same_tree_is_the_same_snapshot(tree: Path) -> None:
     before = look(str(tree), CLUSTER)
     assert look(str(tree / "sub"), CLUSTER).place == before.place

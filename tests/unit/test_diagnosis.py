@@ -28,7 +28,7 @@ from neuronctl.slurm.squeue import (
     parse_partition_queue,
     partition_queue_argv,
 )
-from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.job_status import NOT_RESPONDING, JobStatus
 from neuronctl.tracking.runs import read_runs
 from neuronctl.units import UNLIMITED
 from neuronctl.words import duration
@@ -93,6 +93,16 @@ def test_what_to_do_where_no_other_run_follows(over: str, checkpoint: str, words
     assert "install it" in diagnose(evidence("FAILED", error, log, **more)).remedy
     silent = diagnose(evidence("FAILED", **more)).remedy  # -o /dev/null
     assert ("it has no log" in silent) == ("logs --run" in remedy)
+
+
+def test_a_job_whose_program_had_ended_with_0_is_done() -> None:
+    """slurmctld was down at its end, and takes it for one that met its time limit."""
+    runs = read_runs(f"{ONE}1 end 1090 0 finished still 60\n")
+    timed_out = evidence("TIMEOUT", "done", runs=runs)
+    made = diagnose(timed_out)
+    assert (made.what, made.remedy) == ("TIMEOUT for Slurm, but all is done", "")
+    assert runs.words(timed_out.status) == "run 1, 1:00 in all, its program ended with 0 in run 1"
+    assert runs.words(status("COMPLETED")) == ""
 
 
 @pytest.mark.parametrize("state", sorted(ENDED))
@@ -185,7 +195,9 @@ def test_a_signal_that_accounting_hides() -> None:
 
 def test_unknown_states_and_ends() -> None:
     made = diagnose(evidence("UNKNOWN", "step 9", absent="no longer in the queue"))
-    assert "how it ended is unknown: no longer in the queue" in made.what
+    assert "what became of it is unknown: no longer in the queue" in made.what
+    silent = diagnose(evidence("UNKNOWN", absent=NOT_RESPONDING, source="record"))
+    assert silent.remedy.startswith("try again later") and "ended" not in silent.what
     assert made.line is not None
     made = diagnose(evidence("NEWLY_INVENTED", "step 9"))
     assert made.what.startswith("NEWLY_INVENTED on gpu[1-2]")
@@ -551,6 +563,15 @@ def test_a_huge_binary_log(tmp_path: Path) -> None:
     assert tail.lines[-1] == "KeyError: 'x'" and sum(map(len, tail.lines)) <= TAIL
     assert all(len(line) <= 2000 for line in tail.lines)
     assert log_patterns.search(tail.lines) is None, "no traceback before it"
+
+
+def test_only_what_the_last_run_has_written(tmp_path: Path) -> None:
+    log = tmp_path / "7.err"
+    log.write_text("Killed\nstep 9\n")
+    assert read_tail(str(log), begin=7).lines == ("step 9",)
+    assert read_tail(str(log), begin=14).lines == ()
+    assert read_tail(str(log), most=8, begin=2).lines == ("step 9",)
+    assert read_tail(str(log), begin=15).lines == ("Killed", "step 9"), "it has been emptied since"
 
 
 def test_logs_that_are_none(tmp_path: Path) -> None:

@@ -271,6 +271,18 @@ def test_a_rehearsal_whose_runs_wrote_the_same_line(tmp_path: Path) -> None:
         assert words not in rehearsed(tmp_path, log=log, checkpoint="x.pt")
 
 
+def test_a_run_that_asks_for_the_next_one_is_no_previous_one(tmp_path: Path) -> None:
+    (tmp_path / "7.runs").write_text(CHAINED + "2 end 1400 75 saved moved 100\n")
+    status = replace(recorded(tmp_path), state="RUNNING", job_id=8, node_list="n3", elapsed=130)
+    what = diagnose(JobEvidence(status, 1500)).what
+    assert "its previous run on n1 ended" in what and "ran 2 times" not in what
+
+
+def test_a_held_run_is_released_by_its_own_id(tmp_path: Path) -> None:
+    status = replace(recorded(tmp_path), state="PENDING", job_id=8, reason="JobHeldUser")
+    assert "scontrol release 8'" in diagnose(JobEvidence(status, 1500)).remedy
+
+
 def test_a_requeue_is_its_own_scripts(tmp_path: Path) -> None:
     status = replace(recorded(tmp_path), state="PENDING", reason="BeginTime", submit=1104)
     (tmp_path / "7.runs").write_text("1 begin 1000 n1 a 0 0\n1 end 1104 1 saved moved 104\n")

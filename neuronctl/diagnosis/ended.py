@@ -12,6 +12,7 @@ from typing import Dict, Tuple
 from neuronctl.diagnosis.evidence import (
     Diagnosis,
     JobEvidence,
+    backwards,
     began,
     last_line,
     line_with,
@@ -57,6 +58,14 @@ def _diagnose(evidence: JobEvidence) -> Diagnosis:
     if evidence.runs is not None and evidence.runs.finished:
         # It was ended, or lost its node, when it had nothing left to do but to end.
         return Diagnosis("finished", f"{status.state} for Slurm, but all is done")
+    if evidence.runs is not None and evidence.runs.cut_off(status):
+        refused = (line for line in backwards(evidence) if "no next run yet: " in line.text)
+        return Diagnosis(
+            "no-next-run",
+            f"{status.state}: run {len(evidence.runs.runs)} was to go on in another one",
+            remedy=f"'neuronctl resubmit {_again(status.id)}' goes on from what it has saved",
+            line=next(refused, None) or last_line(evidence),
+        )
     if evidence.stall is not None and evidence.stalled:
         return _stalled(evidence.stall)
     if endings.is_launch_failure(status):

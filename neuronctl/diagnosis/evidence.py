@@ -90,7 +90,7 @@ def search(evidence: JobEvidence) -> Optional[Tuple[LogLine, log_patterns.LogMat
     return best
 
 
-def _backwards(evidence: JobEvidence) -> Iterator[LogLine]:
+def backwards(evidence: JobEvidence) -> Iterator[LogLine]:
     """The lines of all logs, the last one first, those of standard error in front."""
     for log in reversed(evidence.logs):
         for number, line in enumerate(reversed(log.lines), start=1):
@@ -99,7 +99,7 @@ def _backwards(evidence: JobEvidence) -> Iterator[LogLine]:
 
 def line_with(evidence: JobEvidence, words: str) -> Optional[LogLine]:
     """The last log line from slurmstepd or srun that contains ``words``."""
-    slurms = (line for line in _backwards(evidence) if re.match(_SLURMS, line.text))
+    slurms = (line for line in backwards(evidence) if re.match(_SLURMS, line.text))
     return next((line for line in slurms if words in line.text.lower()), None)
 
 
@@ -126,7 +126,7 @@ _SRUN_AFTERWARDS = (
 def last_line(evidence: JobEvidence) -> Optional[LogLine]:
     """The last line that is not srun's report of a failed task; failing that, srun's report."""
     afterwards = None
-    for found in _backwards(evidence):
+    for found in backwards(evidence):
         line = replace(found, text=found.text.strip())
         says = re.search(r"\w", line.text)
         if says and not re.match(_SRUN_AFTERWARDS, line.text):

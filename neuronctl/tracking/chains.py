@@ -22,6 +22,7 @@ from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import CANCELLED, ENDED, PENDING
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import QueueJob
+from neuronctl.tracking.job_status import is_same
 from neuronctl.tracking.runs import Runs, runs_of
 
 Row = TypeVar("Row", QueueJob, AccountingJob)
@@ -29,16 +30,27 @@ Row = TypeVar("Row", QueueJob, AccountingJob)
 
 @dataclass(frozen=True)
 class Chain:
-    """A chain as its script has noted it. first: the id of its first job, by which it is known."""
+    """A chain as its script has noted it.
+
+    first: the id of its first job, by which it is known. name: of all its jobs.
+    """
 
     first: int
     runs: Runs
+    name: str
 
     @property
     def jobs(self) -> Set[int]:
         """The ids of all its jobs, as far as they are noted."""
         noted = {run.job_id for run in self.runs.runs} | {self.runs.next_job}
         return {self.first, *(id for id in noted if id is not None)}
+
+    def has(self, row: Union[QueueJob, AccountingJob]) -> bool:
+        """Whether a row is of one of its jobs, and not of another that got the same number."""
+        told = first_job(row)
+        if row.job_id not in self.jobs or told not in (None, self.first):
+            return False
+        return told is not None or is_same(self.name, row.name)  # some Slurms do not tell
 
     @property
     def last(self) -> int:
@@ -65,7 +77,7 @@ def chain_of(record: Optional[JobRecord]) -> Optional[Chain]:
     if record is None or record.job_id is None or record.array is not None:
         return None
     runs = runs_of(record, None)
-    chain = None if runs is None else Chain(record.job_id, runs)
+    chain = None if runs is None else Chain(record.job_id, runs, record.job_name)
     return chain if chain is not None and len(chain.jobs) > 1 else None
 
 
@@ -86,19 +98,23 @@ def first_job(row: Union[QueueJob, AccountingJob]) -> Optional[int]:
 
 def fold(rows: Sequence[Row], chains: Mapping[int, Chain]) -> List[Row]:
     """Of each chain the row that counts now, under the first job's id; other rows as they are."""
-    owner = {job: chain.first for chain in chains.values() for job in chain.jobs}
+    owners: Dict[int, List[Chain]] = {}
+    for chain in chains.values():
+        for job in chain.jobs:
+            owners.setdefault(job, []).append(chain)
     parts: Dict[int, List[Row]] = {}
     folded: List[Row] = []
     for row in rows:
-        first = owner.get(row.job_id)
+        own = [chain.first for chain in owners.get(row.job_id, ()) if chain.has(row)]
+        first = row.job_id if row.job_id in own else next(iter(own), None)
         if first is None and isinstance(row, QueueJob):
             first = first_job(row)
         if first is None:
             folded.append(row)
         else:
             parts.setdefault(first, []).append(row)
-    for first, own in parts.items():
-        row = _counts(own, chains.get(first))
+    for first, same in parts.items():
+        row = _counts(same, chains.get(first))
         folded.append(replace(row, id=JobId(first)))
     return folded
 
@@ -123,10 +139,10 @@ def _counts(rows: Sequence[Row], chain: Optional[Chain]) -> Row:
 
 def jobs_to_end(first: int, chain: Optional[Chain], rows: Iterable[QueueJob]) -> Tuple[JobId, ...]:
     """The jobs of a chain that have not ended, the last first: one that waits must not begin."""
-    jobs = {first} if chain is None else chain.jobs
     ids: Set[int] = {
         row.job_id
         for row in rows
-        if row.state not in ENDED and (row.job_id in jobs or first_job(row) == first)
+        if row.state not in ENDED
+        and (first_job(row) == first or (row.job_id == first if chain is None else chain.has(row)))
     }
     return tuple(JobId(id) for id in sorted(ids, reverse=True))

@@ -328,8 +328,8 @@ def _from_accounting(past: AccountingJob, record: Optional[JobRecord]) -> JobSta
     ended = past.state in ENDED
     name, work_dir = past.name, past.work_dir
     if record is not None:
-        name = record.job_name if _is_same(record.job_name, name) else name
-        work_dir = record.cwd if _is_same(record.cwd, work_dir) else work_dir
+        name = record.job_name if is_same(record.job_name, name) else name
+        work_dir = record.cwd if is_same(record.cwd, work_dir) else work_dir
     return _with_row(
         past,
         name=name,
@@ -370,10 +370,10 @@ def _is_of(record: JobRecord, submit: Optional[int], name: str, work_dir: str) -
     if submit is not None and submit < record.earliest:
         return False
     # Until slurmdbd has heard of the job's beginning, accounting has no directory of it.
-    return not work_dir or _is_same(record.job_name, name) or _is_same(record.cwd, work_dir)
+    return not work_dir or is_same(record.job_name, name) or is_same(record.cwd, work_dir)
 
 
-def _is_same(exact: str, told: str) -> bool:
+def is_same(exact: str, told: str) -> bool:
     """Whether accounting was told this text: letters that its database cannot hold become ``?``."""
     if told == exact:
         return True

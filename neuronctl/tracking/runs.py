@@ -11,7 +11,7 @@ from typing import Iterator, List, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass, replace
 from neuronctl.records.job_record import JobRecord
-from neuronctl.slurm.job_states import GOOD, PENDING
+from neuronctl.slurm.job_states import CANCELLED, GOOD, PENDING
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import format_elapsed
 from neuronctl.words import counted
@@ -64,6 +64,21 @@ class Runs:
         done = next((run for run in self.runs if run.cause == "finished"), None)
         return "" if done is None else f"its program ended with 0 in run {done.number}"
 
+    def cut_off(self, status: JobStatus) -> str:
+        """That a job ended before Slurm took the run that was to follow; "" where it did not."""
+        last = self.runs[-1] if self.runs else None
+        if (
+            last is None
+            or not status.ended
+            or status.state == CANCELLED
+            or last.cause not in OWN_REQUEUES
+            or self.over
+            or self.cancelled
+            or self.next_job is not None
+        ):
+            return ""
+        return f"it ended before Slurm had taken run {last.number + 1}"
+
     @property
     def ended(self) -> bool:
         """Whether no other run follows."""
@@ -81,7 +96,7 @@ class Runs:
             requeues, name = "", f"{name} as job {last or status.job_id}"
         over = "" if self.rehearses is not None else self.over
         if status.ended and status.state not in GOOD:
-            over = self.finished or over  # as far as Slurm knows, it has not
+            over = self.finished or self.cut_off(status) or over
         words = (name, f"{format_elapsed(used)} in all", requeues, over)
         return ", ".join(filter(None, words)) if number > 1 or over else ""
 

@@ -11,6 +11,7 @@ from test_diagnosis import run_of
 
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import JobEvidence
+from neuronctl.diagnosis.log_text import read_tail
 from neuronctl.frozen import replace
 from neuronctl.records.job_record import JobRecord, RecordDraft
 from neuronctl.slurm.job_id import JobId
@@ -97,6 +98,7 @@ CHAINED = """\
 def row(number: int, state: str, command: str = "/dev/stdin neuronctl-k") -> QueueJob:
     fields = dict.fromkeys(QueueJob.__annotations__)
     given = {"id": JobId(number), "job_id": number, "state": state, "command": command}
+    given["name"] = "train"
     return QueueJob(**{**fields, **given})  # type: ignore[arg-type]
 
 
@@ -148,6 +150,43 @@ def test_a_chain_is_its_first_job(tmp_path: Path) -> None:
     cancelled_status = replace(status, state="CANCELLED", job_id=10)
     assert waited.runs.words(cancelled_status).startswith("run 2 as job 8, ")
     assert chain_of(None) is None
+
+
+def test_another_job_that_got_the_number_of_a_run(tmp_path: Path) -> None:
+    """slurmctld had not written down what it had accepted, or began to count anew."""
+    status = recorded(tmp_path)
+    (tmp_path / "7.runs").write_text(CHAINED)
+    chain = chain_of(status.record)
+    assert chain is not None
+    named = replace(row(10, "RUNNING", "/s/other.sh"), name="other")
+    told = row(10, "PENDING", "/dev/stdin neuronctl-k 9 9")
+    for other, owner in ((named, "10"), (told, "9")):
+        rows = [row(7, "FAILED"), other]
+        assert [str(one.id) for one in fold(rows, {7: chain})] == [owner, "7"] or owner == "9"
+        assert str(fold([other], {7: chain})[0].id) == owner
+        assert jobs_to_end(7, chain, rows) == ()
+    again = replace(chain, first=10)  # a chain of the same name
+    assert str(fold([row(10, "RUNNING")], {7: chain, 10: again})[0].id) == "10"
+
+
+def test_a_job_that_ended_before_slurm_took_its_next_run(tmp_path: Path) -> None:
+    noted = "1 begin 1000 n1 unknown 0 0 7\n1 next 1001 8\n1 end 1100 75 saved moved 100\n"
+    noted += "2 begin 1300 n1 unknown 0 0 8\n2 asked 1320 TERM\n2 end 1329 75 saved moved 29\n"
+    (tmp_path / "7.runs").write_text(noted)
+    (tmp_path / "7.out").write_text("run 2: no next run yet: job submit limit; trying again\n#\n")
+    status = replace(recorded(tmp_path), state="TIMEOUT", job_id=8, elapsed=80, node_list="n1")
+    logs = (read_tail(str(tmp_path / "7.out")),)
+    made = diagnose(JobEvidence(status, 1500, logs=logs, runs=read_runs(noted)))
+    assert made.what == "TIMEOUT: run 2 was to go on in another one"
+    assert "resubmit 7' goes on" in made.remedy and made.line and made.line.number == 2
+    assert runs_words(status).endswith("it ended before Slurm had taken run 3")
+    for state, more in (
+        ("RUNNING", ""),
+        ("TIMEOUT", "2 next 1330 9\n"),
+        ("FAILED", "2 over 1 x\n"),
+    ):
+        (tmp_path / "7.runs").write_text(noted + more)
+        assert "before Slurm" not in runs_words(replace(status, state=state))
 
 
 REHEARSED = """\

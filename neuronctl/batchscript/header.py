@@ -49,7 +49,7 @@ from neuronctl.batchscript.model import (
 )
 from neuronctl.batchscript.script_file import beginning, is_too_long
 from neuronctl.batchscript.values import ACCUMULATED, excluding
-from neuronctl.sbatch_options import OptionSpec
+from neuronctl.sbatch_options import SBATCHS_OWN, OptionSpec
 
 
 def read_header(
@@ -269,7 +269,14 @@ _EXAMPLE = re.compile(r"#[ \t]*sbatch[ \t].*\.(sh|bash|sbatch|slurm|slrm|job|sub
 """How to submit a script: ``# sbatch -p gpu train.sh``."""
 
 
+_BARE = re.compile(r"#--([a-z][a-z-]+)[= ]\S+\s*(#.*)?")
+"""An option of sbatch's behind a comment sign: ``#--gres=gpu:1``."""
+
+
 def _is_meant(line: str) -> bool:
+    bare = _BARE.fullmatch(line)
+    if bare is not None:
+        return bare[1] in SBATCHS_OWN
     name = re.match(r"#([A-Z]{5,7})[ \t]+-", line)
     near = name is not None and difflib.get_close_matches(name[1], ["SBATCH"], cutoff=0.8)
     return bool(near) or (_MEANT.match(line) is not None and not _EXAMPLE.match(line))
@@ -282,6 +289,8 @@ def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
         text, reason = line.rstrip(BLANKS), ""
         if line.startswith("#SBATCH"):
             reason = AFTER_COMMAND if number > first_command else ""
+        elif number == first_command and re.match("SBATCH[ \t]+-", line):
+            reason = MISSPELLED
         elif number < first_command and _is_meant(line):
             reason = MISSPELLED  # of `##SBATCH` the writer knows it
         if reason:

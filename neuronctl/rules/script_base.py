@@ -193,7 +193,10 @@ class ScriptFacts:
         if launch.is_launcher:
             times = self.times(launch) or (None, None)
             if launch.launcher.starts_processes() and start.nodes is not None:
-                times = start.nodes, launch.count(*launch.launcher.processes_per_node)
+                total = launch.count(*launch.launcher.processes)
+                each = None if total is None else total // start.nodes
+                each = launch.count(*launch.launcher.processes_per_node) or each
+                times = start.nodes, each or None
         for inner in launch.inside:
             yield from self._starts(Start(inner, *times, (*start.outer, launch)))
 

@@ -10,6 +10,7 @@ from neuronctl.batchscript.shell_text import Command, ShellWord
 from neuronctl.rule_codes import WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts
+from neuronctl.rules.script_words import joined_words
 
 _EXPORT_APART = re.compile(r"\s*(export|declare|readonly|local)\s+(\$?)([A-Za-z_]\w*)(\s+=|=)")
 _RANGE = re.compile(r"\bin\s+(\{[^{}\s]*\.\.[^{}\s]*\$[^\s;]*\}|\{\$[^\s;]*\.\.[^\s;]*\})")
@@ -39,6 +40,7 @@ def read_otherwise(facts: ScriptFacts) -> Iterator[Violation]:
     for command in facts.shell.calls(*_READERS):
         yield from _emptied(command)
     yield from _lists(facts)
+    yield from joined_words(facts)
     yield from _path_alone(facts)
     yield from _alone(facts)
 

@@ -63,6 +63,16 @@ def refused_directive(facts: ScriptFacts) -> Iterator[Violation]:
                 "write 0-9, 0-9:2, or 1,3,5; 0-9%2 runs two at a time",
                 place=array.place,
             )
+    for name in _OF_NAMES:
+        given = facts.given(name)
+        odd = re.search("[;|&]", given.value or "") if given is not None else None
+        if given is not None and odd and given.place.line not in told:
+            yield Violation(
+                f"no {name} has '{odd[0]}' in its name: Slurm refuses the job",
+                "write one of them" + (", or several with commas" if name == "partition" else ""),
+                place=given.value_place,
+                severity=WARNING,
+            )
     here = facts.known_options
     for given in facts.header.given:
         if not is_of_a_plugin(given.name) or given.source != SCRIPT or given.name in here:
@@ -78,6 +88,7 @@ def refused_directive(facts: ScriptFacts) -> Iterator[Violation]:
         )
 
 
+_OF_NAMES = ("account", "partition", "qos", "reservation", "gres")
 _ODD_GRES = re.compile(
     r"gpu(=[^0-9].*|:|:[^:]+:|:[0-9]+:[^0-9].*|:[^:]+:[0-9]+:.*|[0-9]+|/.*)|(?!gpu\b)gpus?\b.*",
     re.IGNORECASE,
@@ -169,6 +180,27 @@ def like_a_directive(facts: ScriptFacts) -> Iterator[Violation]:
         ):
             continue  # how this script is submitted
         severity = WARNING
+        if ignored.text.startswith("#--"):
+            remarks += 1
+            if (
+                remarks == 1
+                and facts.header.given
+                and not _has_option(facts, re.split("[= ]", ignored.text[1:])[0])
+            ):
+                yield Violation(
+                    "sbatch ignores this line: it is a remark",
+                    f"write #SBATCH {ignored.text[1:]}; or remove it",
+                    place=ignored.place,
+                    severity=NOTE,
+                )
+            continue
+        if ignored.text.startswith("SBATCH"):
+            yield Violation(
+                "bash takes this for a command, and sbatch reads no directive behind it",
+                f"write #{ignored.text}",
+                place=ignored.place,
+            )
+            continue
         if ignored.text.startswith(("# ", "#\t")):
             # Many switch a directive off in this way, and give another one.
             given = re.match("-(-[a-z-]+|[A-Za-z])", options.strip())
@@ -292,6 +324,46 @@ def early(facts: ScriptFacts) -> Iterator[Violation]:
             "remove it, or give it to sbatch",
             place=ignored.place,
         )
+    yield from _no_mail(facts)
+
+
+_NO_ADDRESS = re.compile(
+    r"(?i)(your|my)[-_.]?(e?-?mail|name|id|user|address|netid|account)[\w.-]*(@.*)?|%u@.*"
+    r"|(to-?do|change-?me|xx+|e?mail|user-?(name|id)|net-?id|someone|first\.?last|example)@.*"
+    r"|[^@]*@(example|your\w*|xx+|domain)\..*"
+)
+"""An address of an example: ``YOUR_EMAIL@uni.edu``."""
+
+
+def _no_mail(facts: ScriptFacts) -> Iterator[Violation]:
+    """``--mail-type=START,END``, of which sbatch takes END, and an address of an example."""
+    address = facts.given("mail-user")
+    if address is not None and _NO_ADDRESS.fullmatch(address.value or ""):
+        yield Violation(
+            f"nobody gets mail at {address.value}",
+            "write your address, or remove the line",
+            place=address.value_place,
+            severity=NOTE,
+        )
+    for given in facts.header.given:
+        types = re.findall(r"[A-Za-z_]+", given.value or "") if given.name == "mail-type" else []
+        wrong = [each for each in types if not _is_mail_type(each)]
+        if wrong and given.source == SCRIPT and len(wrong) < len(types):
+            yield Violation(
+                f"Slurm knows no mail of type {wrong[0]}, and takes no notice of it",
+                f"write one of {', '.join(units.MAIL_TYPES)}",
+                place=given.value_place,
+                severity=NOTE,
+            )
+            return
+
+
+def _is_mail_type(text: str) -> bool:
+    try:
+        units.check_mail_type(text)
+    except ValueError:
+        return False
+    return True
 
 
 @script_rule(WARNING, "NC608", "directives of another scheduler")

@@ -393,7 +393,7 @@ def late_directory(facts: ScriptFacts) -> Iterator[Violation]:
                 if len(each.words) == 2 and each.place.line < command.place.line
             ][-1:]
             above = gone[0] if gone and gone[0].startswith("/") and command.sure else ""
-            words = [word.text for word in command.words[1:]]
+            words = [_by_default(facts, word.text) for word in command.words[1:]]
             inside = [os.path.join(above, text) for text in words] if above else []
             made = [_path(text) for text in (*words, *inside)]
             # Outside of a job, such a script makes the directory and submits itself.
@@ -415,6 +415,20 @@ def late_directory(facts: ScriptFacts) -> Iterator[Violation]:
                     severity=None if known else NOTE,
                 )
                 return
+
+
+_DEFAULT = re.compile(r"\"?\$\{\w+:?-([^${}]+)\}\"?")
+
+
+def _by_default(facts: ScriptFacts, path: str) -> str:
+    """A path that begins with a variable for which the script has a default alone."""
+    name = re.match(r"\$\{?(\w+)\}?(?=/|$)", path)
+    own = facts.shell.assigned(name[1]) if name else ()
+    found = _DEFAULT.fullmatch(own[0].word.raw) if len(own) == 1 else None
+    if name and found:
+        return found[1] + path[name.end() :]
+    given = _DEFAULT.match(path)
+    return path if given is None else given[1] + path[given.end() :]
 
 
 def _made_before(directory: str) -> str:
@@ -530,12 +544,16 @@ def threads(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _processes_and_cores(facts, plan)
     programs = [start for start in facts.starts if start.outer and not start.launch.is_launcher]
     each = max((start.each or 1 for start in programs), default=1)
-    cores = plan.cores_per_node
     # A step that says how many cores a task has gets these, or does not start.
-    of_steps = any(run.is_srun and run.has("cpus_per_task") for run in facts.every_launch)
+    steps = [run for run in facts.every_launch if run.is_srun and run.has("cpus_per_task")]
+    of_steps = [
+        (run.count("cpus_per_task") or 0) * (times[1] if times else 0)
+        for run, times in ((run, facts.times(run)) for run in steps)
+    ]
+    cores = max(of_steps, default=plan.cores_per_node)
     in_shell = {id(assignment) for assignment in facts.shell.assignments}
     for assignment in facts.shell.every_assignment:
-        if assignment.name != "OMP_NUM_THREADS" or of_steps:
+        if assignment.name != "OMP_NUM_THREADS" or 0 in of_steps:
             continue
         highest = _highest(facts, assignment) if not digits(assignment.word.value) else 0
         count = digits(assignment.word.value) or highest

@@ -16,6 +16,7 @@ from neuronctl.rules import script_bash
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule, set_in
 from neuronctl.rules.script_commands import asks_for, only_sets_up
+from neuronctl.rules.script_words import too_late_for_the_line
 
 _FOR_PROGRAMS = re.compile(
     r"(MASTER_(ADDR|PORT)|WORLD_SIZE|(LOCAL_|NODE_)?RANK|CUDA_VISIBLE_DEVICES"
@@ -264,6 +265,7 @@ def not_set(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _set_in_a_comment(facts, used)
     yield from _arguments(facts)
     yield from _set_too_late(facts)
+    yield from too_late_for_the_line(facts)
     yield from _of_a_launcher(facts)
     yield from _kept_by_quotes(facts)
     yield from script_bash.of_other_schedulers(facts, used)

@@ -567,6 +567,61 @@ KINDS: List[Tuple[str, str, str]] = [
         "nvidia-smi -i $gpu@@\n#gpu=1\n./a ## nvidia-smi -i $CUDA_VISIBLE_DEVICES\n"
         "#CUDA_VISIBLE_DEVICES=1\n./a",
     ),
+    # Words that quotes join, and lists of which one element is meant for all.
+    ("NC649", CPU, 'python t.py "$(< args.txt)"@@ ## python t.py $(< args.txt)'),
+    ("NC649", CPU, 'python t.py "--a 1 --b 2"@@ ## python t.py --extra "--a 1 --b 2"'),
+    ("NC649", CPU, 'A="--a 1 --b $X"\npython t.py "$A"@@ ## A="--a 1 --b $X"\npython t.py $A'),
+    ("NC649", CPU, 'A="-N 1 -n 1"\nsrun "$A" ./a@@ ## A="-N 1"\nsrun bash -c "$A"'),
+    ("NC649", CPU, 'C="python t.py"\nsrun "$C"@@ ## C="python t.py"\nsrun bash -c "$C"'),
+    ("NC649", CPU, 'C="python t.py"\n"$C"@@ ## C="python t.py"\neval "$C"'),
+    (
+        "NC649",
+        CPU,
+        'A=(--a 1 --b 2)\npython t.py $A@@ ## A=(--a 1 --b 2)\npython t.py "${A[@]}"',
+    ),
+    ("NC649", CPU, 'A=(--a 1 --b 2)\npython t.py "${A[*]}"@@ ## A=(x y)\npython t.py $A'),
+    (
+        "NC649",
+        CPU,
+        'A="--name \\"my run\\" -x"\npython t.py $A@@ ## A="--name \'x\' -y"\npython t.py $A',
+    ),
+    # A variable in the line that sets it.
+    ("NC660", CPU, "export A=/x B=$A/y@@\n./a $B ## A=/x B=$A/y\n./a $B"),
+    ("NC660", CPU, "SEED=3 ./a --seed $SEED@@ ## SEED=3\nSEED=4 ./a --seed $SEED"),
+    ("NC660", CPU, "f() {\nlocal a=$1 b=$a/x@@\n./a $b\n}\nf 1 ## export PATH=/x:$PATH L=$PATH"),
+    # Programs behind others that start them, and behind options that nobody knows.
+    ("NC624", TWO, "xvfb-run -a python t.py@@ ## srun xvfb-run -a python t.py"),
+    ("NC624", TWO, "nsys profile -o x -t cuda python t.py@@ ## srun nsys profile python t.py"),
+    (
+        "NC642",
+        f"{GPUS} -N 2 --ntasks-per-node=1",
+        "srun --of-site torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d "
+        "--rdzv_endpoint=localhost:1 t.py@@ ## srun --of-site x torchrun --nnodes=2 "
+        "--nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$N:1 t.py",
+    ),
+    (
+        "NC637",
+        f"{GPUS} -N 1 --ntasks-per-node=1 -c 32",
+        "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK@@\n"
+        "srun -c $SLURM_CPUS_PER_TASK torchrun --nproc_per_node=4 t.py"
+        " ## export OMP_NUM_THREADS=8\nsrun -c 32 torchrun --nproc_per_node=4 t.py",
+    ),
+    (
+        "NC634",
+        f"{CPU} -o /r/logs/x.log",
+        'W="${W:-/r}"\nmkdir -p "$W/logs"@@ ## W="${W:-/q}"\nmkdir -p "$W/logs"',
+    ),
+    # Directives: characters of no name, remarks, mail that nobody gets.
+    ("NC601", CPU, "#SBATCH -A lab|standby@@\n./a ## #SBATCH -A lab\n./a"),
+    ("NC601", CPU, "#SBATCH -q a;b@@\n./a ## #SBATCH -C a|b\n./a"),
+    ("NC604", CPU, "#--gres=gpu:1@@\n./a ## #--epochs=3\n./a"),
+    ("NC604", CPU, "SBATCH --gres=gpu:1@@\n./a ## SBATCHES=1\n./a"),
+    ("NC607", CPU, "#SBATCH --mail-type=START,END@@\n./a ## #SBATCH --mail-type=end,FAIL\n./a"),
+    (
+        "NC607",
+        CPU,
+        "#SBATCH --mail-user=YOUR_EMAIL@uni.edu@@\n./a ## #SBATCH --mail-user=me@uni.edu\n./a",
+    ),
 ]
 
 

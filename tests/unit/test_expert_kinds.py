@@ -69,7 +69,8 @@ KINDS: List[Tuple[str, str, str]] = [
     (
         "NC646",
         CPU,
-        "srun python t.py 1@@\nsrun python t.py 2 ## srun python p.py || exit 1\nsrun python t.py 2",
+        "srun python t.py 1@@\nsrun python t.py 2"
+        " ## srun python p.py || exit 1\nsrun python t.py 2",
     ),
     (
         "NC646",

@@ -39,11 +39,23 @@ def running(word: str) -> JobStatus:
     return status
 
 
+def one_recorded(word: str, store: RecordStore) -> JobId:
+    """The same, where its record is wanted: for a later run of a chain, its first job."""
+    from neuronctl.tracking.lookup import first_run
+
+    asked = one_job(word, store)
+    first = first_run(asked, store)
+    if first is None:
+        return asked
+    notify(f"{asked} is a run of job {first}")
+    return JobId(first)
+
+
 def recorded_job(word: str, store: RecordStore) -> JobRecord:
     """The record of a whole job; raises UsageError for a part of an array, NoSuchJobError."""
     from neuronctl.records.recorded import record_of
 
-    asked = one_job(word, store)
+    asked = one_recorded(word, store)
     if asked.task is not None or asked.tasks is not None:
         raise UsageError(
             f"'{asked}' is part of a job array, and the record describes the whole job",

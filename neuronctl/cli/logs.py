@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, Callable, List, Optional, Sequence, 
 import click
 
 from neuronctl.cli.exclusive import at_most_one
-from neuronctl.cli.jobs import one_job
+from neuronctl.cli.jobs import one_recorded
 from neuronctl.cli.say import notify, say
 from neuronctl.console import print_text
 from neuronctl.errors import INTERRUPTED, NoSuchJobError, UsageError
@@ -52,7 +52,7 @@ def command(
 
     at_most_one({"--run": run, "-f": go_on})
     store = RecordStore.default()
-    asked = one_job(job, store)
+    asked = one_recorded(job, store)
     record = store.get(asked.job, local_cluster())
     notify(*store.warnings)
     parts = _WHOLE if run is None else _parts(record, asked, run)

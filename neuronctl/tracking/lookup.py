@@ -179,6 +179,19 @@ def with_ids(dependency: str, store: RecordStore, tell: Callable[[str], None]) -
     return re.sub(r"(?<=:)[^:,?+]*[^\W\d_][^:,?+]*", id_of, dependency)
 
 
+def first_run(asked: JobId, store: RecordStore) -> Optional[int]:
+    """The first job of the chain of which a job without a record is a later run; None: of none."""
+    if asked.task is not None or asked.tasks is not None or asked.het is not None:
+        return None
+    with contextlib.suppress(SlurmError, RecordError):
+        if not store.find({asked.job}, local_cluster()):
+            for row in sacct([asked], marks=True).jobs:
+                first = chains.first_job(row) if row.job_id == asked.job else None
+                if first is not None and store.find({first}, local_cluster()):
+                    return first
+    return None
+
+
 def queued() -> Tuple[JobStatus, ...]:
     """The user's own jobs that slurmctld knows, from one squeue; of a chain one."""
     from neuronctl.records.store import RecordStore

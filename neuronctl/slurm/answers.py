@@ -23,7 +23,7 @@ from neuronctl.slurm.fields import (
 )
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Limit, Per, Scope
-from neuronctl.slurm.process import Result, failure, run_together
+from neuronctl.slurm.process import Result, failure, run_together, whole
 from neuronctl.units import UNLIMITED
 
 _FIELDS = (
@@ -315,7 +315,7 @@ def ask_now(
     if limits_of is not None:
         said = answers[2]
         known = isinstance(said, Result) and said.returncode == 0
-        accounting = said.stdout if isinstance(said, Result) and known else ""
+        accounting = whole(said) if isinstance(said, Result) and known else ""
         limits = ClusterFigures(
             config=site.parse_config(told),
             partitions=site.parse_partitions(told),
@@ -339,6 +339,7 @@ def _good(answer: object, *, part: bool = False) -> Result:
     if isinstance(answer, SlurmUnavailableError):
         raise answer
     assert isinstance(answer, Result)
+    whole(answer)
     if answer.returncode == 0:
         return answer
     # scontrol ends with 1 for a job or partition it does not know, or for associations or

@@ -83,8 +83,16 @@ class Result:
 
 
 def plain_words(text: str) -> str:
-    """Slurm's message without ``sbatch: error:`` at the start of each line."""
+    """Slurm's message without ``sbatch: error:`` at the start of each line.
+
+    Of a very long one the beginning and the end.
+    """
+    if len(text) > _MOST_WORDS:
+        text = f"{text[: _MOST_WORDS // 2]}\n...\n{text[-_MOST_WORDS // 2 :]}"
     return re.sub(_PREFIX, "", text).strip() if text else ""
+
+
+_MOST_WORDS = 4000  # characters
 
 
 def clean_environment(environ: Mapping[str, str], *, for_job: bool) -> Dict[str, str]:
@@ -358,16 +366,29 @@ def answer(argv: Sequence[str], *, timeout: float = TIMEOUT) -> str:
     result = run(argv, timeout=timeout)
     if result.returncode != 0:
         raise failure(result)
-    return result.stdout
+    return whole(result)
+
+
+def whole(result: Result) -> str:
+    """What a command printed; SlurmUnavailableError where that ends in the middle of a line.
+
+    So it is where a site's wrapper passes on the answer of a command that was killed.
+    """
+    text = result.stdout
+    if text and not text.endswith("\n"):
+        raise SlurmUnavailableError(
+            f"{result.argv[0]}'s answer ends in the middle of a line: {text[-80:].strip()!r}",
+            "try again",
+        )
+    return text
 
 
 def failure(result: Result) -> SlurmError:
     """The error for a command that ended with a nonzero exit code, with Slurm's message."""
     command = result.argv[0]
-    if result.returncode < 0 and not result.stderr.strip():
-        return SlurmUnavailableError(
-            f"{command} was killed by signal {-result.returncode}", "try again"
-        )
+    if result.returncode < 0:
+        killed = f"{command} was killed by signal {-result.returncode}"
+        return SlurmUnavailableError(killed, "try again", plain_words(result.stderr))
     words = result.words or f"no message, exit code {result.returncode}"
     if "could not establish a configuration source" in words.lower():
         return SlurmUnavailableError(

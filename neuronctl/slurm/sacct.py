@@ -20,7 +20,7 @@ from neuronctl.slurm.fields import (
     read_rows,
 )
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.process import failure, run, unreachable
+from neuronctl.slurm.process import failure, run, unreachable, whole
 
 _FIRST = 86400
 """The earliest time to ask for: Slurm takes 0 for no time, which is today."""
@@ -190,7 +190,7 @@ def sacct(
     if marks and result.returncode != 0 and "invalid field" in result.words.lower():
         return sacct(job_ids, user=user, since=since, names=names)
     if result.returncode == 0:
-        return Accounting(tuple(parse_sacct(result.stdout, marks=marks)))
+        return Accounting(tuple(parse_sacct(whole(result), marks=marks)))
     if re.search(_OFF, result.stderr):
         return Accounting(off="accounting is disabled on this cluster", disabled=True)
     if re.search(_DATABASE, result.stderr) or unreachable(result.words):

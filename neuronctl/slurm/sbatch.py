@@ -102,16 +102,24 @@ def _submit(
         result = run(argv, timeout=_PATIENCE, input=script, cwd=cwd, env=env, silence=unknown)
     finally:
         forget()
+    submitted = parse_submitted(result.stdout, result.stderr)
     if result.returncode != 0:
+        if submitted is not None:
+            raise SlurmUnavailableError(
+                f"sbatch printed the job id {submitted.job_id}, but ended with "
+                f"exit code {result.returncode}",
+                unknown,
+                plain_words(result.stderr),
+            )
         error = failure(result)
-        if isinstance(error, SlurmUnavailableError) and re.search(_ANSWER_LOST, result.words):
+        lost = result.returncode < 0 or re.search(_ANSWER_LOST, result.words)
+        if isinstance(error, SlurmUnavailableError) and lost:
             error.hint = unknown
         elif re.search(_NOT_SENT, result.words):
             error.certain = True
         raise error
-    submitted = parse_submitted(result.stdout, result.stderr)
     if submitted is None:
-        output = (result.stdout + result.stderr).strip() or "no output"
+        output = plain_words(result.stdout + result.stderr) or "no output"
         raise SlurmUnavailableError(f"sbatch succeeded but printed no job id: {output}", unknown)
     return submitted
 

@@ -24,7 +24,7 @@ from neuronctl.slurm.fields import (
     read_rows,
 )
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.process import TIMEOUT, RunningCommand, answer, failure
+from neuronctl.slurm.process import TIMEOUT, RunningCommand, answer, failure, whole
 
 
 def _first_id(text: str) -> Optional[JobId]:
@@ -167,7 +167,7 @@ class Queue:
             if self._by_id and "invalid job id" in result.stderr.lower():
                 return ""
             raise failure(result)
-        return result.stdout
+        return whole(result)
 
     def close(self) -> None:
         self._asked.close()

@@ -103,6 +103,8 @@ class JobAction:
         active = [status for status in statuses if is_active(status)]
         if not active:
             result, words = "ended", f"{word} had already ended: {states}"
+            if not all(status.ended for status in statuses):  # accounting lags behind, or is off
+                words = f"{word} is no longer in the queue; how it ended is not known"
         elif self.state not in (None, *(status.state for status in active)):
             result, words = "other-state", f"{word} is not {self.state}: {states}"
         else:

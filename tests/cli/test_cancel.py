@@ -207,7 +207,10 @@ def test_a_task_that_the_array_does_not_have(run: Run, fake_slurm: FakeSlurm) ->
     assert "no matching jobs: 7_3\n" in run("cancel", "7_3", code=8).stderr
     off = "Slurm accounting storage is disabled"
     fake_slurm.answer("sacct", stderr=off, code=1)
-    assert run("cancel", "7_3").stdout == "7_3 had already ended: UNKNOWN\n"
+    gone = "is no longer in the queue; how it ended is not known\n"
+    assert run("cancel", "7_3").stdout == f"7_3 {gone}"
+    fake_slurm.accounting(accounting_row("8", state="RUNNING"))  # it lags behind
+    assert run("cancel", "8").stdout == f"8 {gone}"
 
 
 def test_signal(run: Run, fake_slurm: FakeSlurm) -> None:

@@ -80,6 +80,37 @@ def test_controller_away(command: Command) -> None:
     assert "unknown whether the job was accepted" in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("echo 7; exit 3", "sbatch printed the job id 7, but ended with exit code 3$"),
+        ("echo 7; kill -9 $$", "sbatch printed the job id 7, but ended with exit code -9$"),
+        ("echo hm >&2; kill -9 $$", "sbatch was killed by signal 9: hm$"),
+    ],
+)
+def test_a_submission_that_may_have_arrived(body: str, said: str, command: Command) -> None:
+    command("sbatch", body)
+    with pytest.raises(SlurmUnavailableError, match=said) as caught:
+        sbatch("")
+    assert "unknown whether the job was accepted" in caught.value.hint
+
+
+def test_of_a_long_message_beginning_and_end_are_told(command: Command) -> None:
+    command("sbatch", 'echo "sbatch: error: a"; yes no | head -n 9999; echo z >&2; exit ${1:+0}')
+    with pytest.raises(SlurmUnavailableError, match=r"(?s)printed no job id: a\n.*z$") as caught:
+        sbatch("", mark="m")
+    assert len(caught.value.message) < 5000
+
+
+def test_an_answer_that_ends_in_the_middle_of_a_line(command: Command) -> None:
+    command("squeue", "printf '4711\\037x'")
+    with pytest.raises(SlurmUnavailableError, match="ends in the middle of a line"):
+        squeue()
+    command("sacct", "printf '4711\\0374711'")
+    with pytest.raises(SlurmUnavailableError, match="sacct's answer"):
+        sacct()
+
+
 def test_no_job_id(command: Command) -> None:
     command("sbatch", "echo hello")
     with pytest.raises(SlurmUnavailableError, match="printed no job id: hello") as caught:
@@ -235,7 +266,7 @@ def test_scancel_words_about_no_job(command: Command) -> None:
 
 
 def test_output_that_is_not_text(command: Command) -> None:
-    command("squeue", "printf '\\377\\036'")
+    command("squeue", "printf '\\377\\036\\n'")
     assert squeue() == ()
 
 

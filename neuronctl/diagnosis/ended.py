@@ -194,6 +194,14 @@ def _completed(evidence: JobEvidence) -> Diagnosis:
             certain=False,
             line=found[0],
         )
+    last = None if evidence.runs is None else evidence.runs.runs[-1:]
+    if last and last[0].asked is not None and evidence.runs and evidence.runs.rehearses is None:
+        return Diagnosis(
+            "completed",
+            f"{what}, and after {last[0].signal}",
+            remedy="if it only left when it was asked to save, with work undone, let it end with "
+            f"75 then, and 'neuronctl resubmit {_again(status.id)}'",
+        )
     return Diagnosis("completed", what)
 
 
@@ -342,6 +350,13 @@ def _over(evidence: JobEvidence, runs: Runs) -> str:
     remedy = f"read what its last run wrote: 'neuronctl logs --run {len(runs.runs)} {id}'"
     if not evidence.logs:
         remedy = "it has no log that can be read: run it again, and write one with -o"
+    last = runs.runs[-1]
+    if last.cause == "limit" and last.asked is not None and last.seconds is not None:
+        had = max(1, last.begin + last.seconds - last.asked)
+        remedy += (
+            f"; if it was still saving, which had {had} s, give it more: 'neuronctl resubmit "
+            f"{_again(id)} --signal {last.signal}@SECONDS'"
+        )
     if runs.over.startswith("two runs without") and not evidence.checkpoint:
         remedy += "; if it had saved something, name that with --checkpoint"
     return remedy

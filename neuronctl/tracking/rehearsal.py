@@ -20,6 +20,9 @@ _HEAD = 16 * 1024
 _ALIKE = 5
 """So many first lines that are the same in both runs show that the second one began anew."""
 
+_CITED = 100
+"""Characters of a line that are cited."""
+
 _RESUMES = re.compile(r"(?i)\b(resum|restor|continu|load(ed|ing)\b.*\b(checkpoint|epoch|step))")
 
 
@@ -50,7 +53,9 @@ def rehearsal_words(status: JobStatus, runs: Runs) -> str:
         ]
     shown = [f"{checkpoint} changed in both runs"] if checkpoint else []
     told = _resumed(lines)
-    shown += [f"run 2 wrote '{Masker().text(told)[:100]}'"] if told else []
+    line = Masker().text(told).strip()
+    line = f"{line[:_CITED]}…" if len(line) > _CITED else line
+    shown += [f"run 2 wrote '{line}'"] if told else []
     if request.get("resume_with"):
         parts.append(f"run 2 got {request['resume_with']}")
     alike = not told and _alike(lines)

@@ -95,6 +95,16 @@ def test_what_to_do_where_no_other_run_follows(over: str, checkpoint: str, words
     assert ("it has no log" in silent) == ("logs --run" in remedy)
 
 
+def test_what_was_asked_to_save() -> None:
+    asked = f"{ONE}1 asked 1040 TERM\n"
+    left = evidence("COMPLETED", runs=read_runs(f"{asked}1 end 1041 0 finished still 41\n"))
+    assert diagnose(left).what.endswith(", and after TERM") and "with 75" in diagnose(left).remedy
+    slow = f"{asked}1 end 1069 1 limit still 69\n1 over 1069 two runs without progress ended: x\n"
+    given = {"runs": read_runs(slow), "checkpoint": "x.pt", "exit": ExitCode(1, 0)}
+    remedy = diagnose(evidence("FAILED", "no other run follows", **given)).remedy
+    assert "had 29 s" in remedy and "--signal TERM@SECONDS" in remedy
+
+
 def test_a_job_whose_program_had_ended_with_0_is_done() -> None:
     """slurmctld was down at its end, and takes it for one that met its time limit."""
     runs = read_runs(f"{ONE}1 end 1090 0 finished still 60\n")

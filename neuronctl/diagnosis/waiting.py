@@ -6,7 +6,7 @@ from typing import Sequence, Tuple
 
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, last_line, search
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_states import PENDING, RUNNING, STATES
+from neuronctl.slurm.job_states import LEAVING, PENDING, RUNNING, STATES
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import PartitionJob
 from neuronctl.tracking.job_status import JobStatus
@@ -24,6 +24,8 @@ def running(evidence: JobEvidence) -> Diagnosis:
     what = f"{status.state}{where} for {duration(status.elapsed)}"
     if status.time_limit == UNLIMITED:
         what += ", with no time limit"
+    elif status.state in LEAVING:
+        what += "; it has ended, and Slurm waits for its nodes"
     elif status.time_limit is not None and status.elapsed is not None:
         what += f"; {duration(max(0, status.time_limit - status.elapsed))} left"
     earlier = _earlier_words(evidence)
@@ -105,6 +107,8 @@ def earlier_runs(status: JobStatus, rows: Sequence[AccountingJob]) -> Tuple[Acco
     for row in sorted(rows, key=lambda one: one.end or 0, reverse=True):
         if row.id != status.id or row.end is None or row.start is None or later is None:
             continue
+        if row.submit is None or row.submit >= later:
+            continue  # this run itself, of which accounting has heard that it has ended
         if abs(later - row.end) <= _REQUEUE_TAKES:
             found.append(row)
             later = row.submit

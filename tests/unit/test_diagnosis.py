@@ -290,6 +290,14 @@ def test_runs_before_a_requeue() -> None:
     assert "its previous run on gpu9 ended after 1 min 2 s: requeued by a user" in again.what
 
 
+def test_a_job_that_is_completing_is_not_its_own_previous_run() -> None:
+    """Its node does not answer, and accounting has heard of its end already."""
+    job = status("COMPLETING", submit=900)
+    assert earlier_runs(job, [run_of(900, 940, "COMPLETED", start=901)]) == ()
+    what = diagnose(JobEvidence(job, 1000)).what
+    assert "left" not in what and "Slurm waits for its nodes" in what
+
+
 def test_waiting_for_another_job() -> None:
     row = (7, "PENDING", 1, 0)
     words = waiting(row, reason="Dependency", on7="afterok:5(unfulfilled),afterany:6(unfulfilled)")

@@ -419,6 +419,26 @@ def test_a_run_that_hung_at_once_has_not_moved(
     assert noted.read_text().splitlines()[-1].split()[5] == moved
 
 
+@pytest.mark.parametrize(
+    ("told", "left"),
+    [("3600", 3590), ("100", 90), ("", 290), ("N/A", 290)],  # longer, shorter, silence
+)
+def test_a_run_whose_time_limit_was_changed_has_the_time_to_save_that_is_left(
+    told: str, left: int, tmp_path: Path
+) -> None:
+    script = render_job(plan_of(until_done=True, time_limit="2:00:00"))
+    functions = functions_of(script, "note", "find_end", "ask_to_save")
+    now = int(time.time())
+    squeue = tmp_path / "squeue"
+    squeue.write_text(f"#!/bin/sh\necho {now + int(told) if told.isdigit() else told}\n")
+    squeue.chmod(0o755)
+    text = f"run=1 runs_file={tmp_path}/runs SECONDS=0 run_ends={now + 300}; ask_to_save"
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "7"}
+    argv = ["bash", "-euc", f"{functions}\n{text}; echo $slurm_stops"]
+    ran = subprocess.run(argv, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    assert left - 5 <= int(ran.stdout.split()[-1]) <= left + 5
+
+
 CHAINED = """\
 submit_next() { note next 9; }
 waiting_next() { :; }

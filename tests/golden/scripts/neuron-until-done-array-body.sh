@@ -55,8 +55,8 @@ begin_run() {
         ((tries--)) || { trap - EXIT; echo "no run begins: $runs_file cannot be written" >&2; exit 1; }
         sleep 30; echo >>"$runs_file"  # after what may be a part of a line
     done
-    run_ends=$(SLURM_TIME_FORMAT=%s squeue -h -j "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" -o %e)
-    export NEURONCTL_SAVE_FROM=$((${run_ends//[!0-9]/}0 / 10 - 180))  # Slurm may be a minute early
+    run_ends=0; find_end
+    export NEURONCTL_SAVE_FROM=$((run_ends - 180))  # Slurm may be a minute early
     echo "run $run of at most 10, on $SLURM_JOB_NODELIST"
 }
 # The shell that runs the program notes that it ended with 0, at once and first of all: this shell, which looks twice a
@@ -128,9 +128,17 @@ requeue() {
     [ -z "$(avoided)" ] || exit 1
     while sleep 1; do :; done  # until Slurm ends this shell
 }
+# When Slurm ends this run: its administrator may change that. Where it does not say, as it last did.
+find_end() {
+    local told
+    told=$(SLURM_TIME_FORMAT=%s timeout 5 squeue -h -j "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" -o %e) || true
+    [[ ! $told =~ ^[0-9]+$ ]] || run_ends=$told
+}
 # Slurm says that the run is about to end. What has not ended shortly before is left to Slurm.
 ask_to_save() {
-    local left=$(((NEURONCTL_SAVE_FROM > 0 ? NEURONCTL_SAVE_FROM + 180 - $(date +%s) : 120) - 10))
+    local left
+    find_end
+    left=$(((run_ends > 0 ? run_ends - $(date +%s) : 120) - 10))
     asked=yes slurm_stops=$((SECONDS + (left > 1 ? left : 1)))
     note asked USR1
     echo "run $run: time to save; it ends in $left s"

@@ -115,7 +115,7 @@ def print_table(
     out = file or sys.stdout
     if title:
         print_text(title, "bold", file=out)
-    fits = is_terminal(out) or os.environ.get("COLUMNS", "").isdigit()
+    fits = is_terminal(out) or os.environ.get("COLUMNS", "").isdecimal()
     width, left = terminal_width() if fits else sys.maxsize, iter(rows)
     page = _page(left)
     shown = _shown(columns, page, width) if fits else range(len(columns))
@@ -361,6 +361,7 @@ def _console_for(out: TextIO, width: int, no_color: bool, styled: bool) -> Any:
     return Console(
         file=out,
         width=width,
+        height=25,  # else it reads LINES and COLUMNS, and takes ² for a number
         markup=False,
         highlight=False,
         emoji=False,

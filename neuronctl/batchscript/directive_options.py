@@ -177,8 +177,8 @@ def from_environment(
         if value is None:
             continue
         if _KNOWN[name].takes == NO_VALUE:
-            number = re.fullmatch(r"[ \t]*[+-]?[0-9]+", value)
-            if value and value.lower() != "yes" and not (number and int(value)):
+            number = re.fullmatch(r"[ \t]*[+-]?0*[1-9][0-9]*", value)
+            if value and value.lower() != "yes" and not number:
                 unset |= {name, *excluding(name)}
                 continue
             value = None

@@ -8,6 +8,7 @@ from typing import Iterator, Optional, Tuple
 from neuronctl import units
 from neuronctl.batchscript.launches import Launch
 from neuronctl.batchscript.model import SourceSpan
+from neuronctl.batchscript.values import digits
 from neuronctl.rule_codes import WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
@@ -57,8 +58,9 @@ def _told(launch: Launch) -> Iterator[Tuple[Optional[float], SourceSpan]]:
         pairs = {pair.name: (pair.value.value or "", pair.word.place) for pair in launch.pairs}
         size = re.fullmatch(r"(\d{1,6})([kKmMgG]?)", pairs.get("-m", ("", None))[0])
         count = pairs.get("-@", pairs.get("--threads", ("1", None)))[0]
-        if size is not None and count.isdigit():
-            yield int(size[1]) * _MB[size[2].lower()] * int(count), pairs["-m"][1]
+        threads = digits(count)
+        if size is not None and threads is not None:
+            yield int(size[1]) * _MB[size[2].lower()] * threads, pairs["-m"][1]
 
 
 def _memory(facts: ScriptFacts) -> Optional[float]:

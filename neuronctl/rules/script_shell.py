@@ -299,7 +299,7 @@ def _highest(facts: ScriptFacts, variable: Assignment) -> int:
     above = "\n".join(facts.lines[: variable.place.line])
     loops = re.findall(rf"\bfor {name[1]} in ([^;\n]+)", above)
     words = loops[-1].replace("; do", "").strip() if loops else ""
-    span = re.fullmatch(r"\{0\.\.(\d+)\}|\$\(seq (?:0 )?(\d+)\)", words)
+    span = re.fullmatch(r"\{0\.\.(\d{1,9})\}|\$\(seq (?:0 )?(\d{1,9})\)", words)
     if span is not None:
         return int(span[1] or span[2])
     return max(map(int, words.split())) if re.fullmatch(r"\d{1,2}( \d{1,2})*", words) else -1
@@ -336,7 +336,7 @@ def gpus_by_hand(facts: ScriptFacts) -> Iterator[Violation]:
                 "remove the line: Slurm sets it",
                 place=variable.place,
             )
-        if not re.fullmatch(r"\d+(,\d+)*", variable.word.value or ""):
+        if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", variable.word.value or ""):
             continue
         numbers = [int(text) for text in (variable.word.value or "").split(",")]
         if counted_here and max(numbers) < has and not variable.sure:

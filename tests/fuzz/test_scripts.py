@@ -85,6 +85,9 @@ _MENDS_SHOW_MORE = {"NC601", "NC602"}
 @example(text="#!/bin/bash\n#SBATCH -n 1\nsrun --pty bash -c 'sh; bash'\nbash -c 'sh'\n")
 @example(text="#!/bin/bash \\ \n --a\n#SBATCH -n 1\na # \\ \n --b\n")
 @example(text="#!/bin/sh\n#SBATCH -n 1\na \\ \n --b\nc \\ \n --d\ne\n --f\n")
+@example(text="#!/bin/bash\n#SBATCH --mem=8G\nsamtools sort -m 2G -@ ² a\n")
+@example(text=f"#!/bin/bash\n#SBATCH --gres=gpu:1\nCUDA_VISIBLE_DEVICES={'9' * 5000} python a\n")
+@example(text=f"#!/bin/bash\nfor i in {{0..{'9' * 5000}}}; do\nCUDA_VISIBLE_DEVICES=$i a\ndone\n")
 def test_any_script(text: str) -> None:
     text = text.encode("utf-8", "replace").decode() if "\udcff" not in text else text
     catalog = load(None)

@@ -98,6 +98,15 @@ def test_elsewhere_columns_says_how_wide(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(plain(COLUMNS, ROWS)) == 3
 
 
+def test_a_width_that_is_no_number_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("COLUMNS", "LINES"):
+        monkeypatch.setenv(name, "²")
+    out = Terminal()
+    console.print_table(COLUMNS, ROWS, file=out)
+    console.print_text("words", "bold", file=out)
+    assert "학습작업" in out.getvalue() and "words" in out.getvalue()
+
+
 def test_a_wide_terminal_shows_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     assert on_terminal(monkeypatch, 80) == plain(COLUMNS, ROWS)
 

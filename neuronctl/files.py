@@ -62,7 +62,9 @@ def write_whole(path: str, content: Union[str, bytes], *, mode: int = 0o600) -> 
 def _write(place: int, name: str, content: Union[str, bytes], *, mode: int, sync: bool) -> None:
     with _replacing(place, name, sync=sync) as file:
         os.fchmod(file.fileno(), mode)
-        file.write(content.encode("utf-8") if isinstance(content, str) else content)
+        if isinstance(content, str):
+            content = content.encode("utf-8", "surrogateescape")
+        file.write(content)
 
 
 def lock_private(path: str) -> Optional[int]:

@@ -309,6 +309,11 @@ def test_a_link_of_the_users_own_is_followed(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "scratch").stat().st_mode) == 0o755
 
 
+def test_a_directory_whose_name_is_no_text_is_written_as_it_is(tmp_path: Path) -> None:
+    files.write_private(str(tmp_path / "file"), ". /home/k\udcff/setup\n")
+    assert (tmp_path / "file").read_bytes() == b". /home/k\xff/setup\n"
+
+
 def test_links_without_end(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")

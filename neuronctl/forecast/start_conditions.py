@@ -94,8 +94,9 @@ def _spread_unknown(on_cluster: PlanOnCluster) -> Iterator[str]:
     each, tasks = own.ntasks_per_node or 0, own.ntasks or 0
     too_small = any(group.cores < each * needs.cores_per_task for group in on_cluster.pool)
     divides = own.gpus and each and tasks > 1 and tasks % own.gpus == 0
-    if newer and divides and too_small and not on_cluster.required_hosts:
-        yield "--ntasks-per-node and -G on nodes of several sizes"
+    if newer and divides and (too_small or each > tasks) and not on_cluster.required_hosts:
+        many = "--ntasks-per-node, which is more than --ntasks, and -G"
+        yield "--ntasks-per-node and -G on nodes of several sizes" if too_small else many
     cores = needs.cores_per_gpu * (own.gpus or 0)
     said = is_crowded(on_cluster.plan) or own.gpus_per_node or own.ntasks_per_node
     if 0 < cores < needs.tasks and not said and not own.cpus_per_task:

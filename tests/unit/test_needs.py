@@ -298,6 +298,14 @@ def test_where_versions_differ(options: str, older: str, newer: str) -> None:
     assert (said(options, "22.05.8"), said(options, "24.11.5")) == (older, newer)
 
 
+def test_more_tasks_per_node_than_tasks() -> None:
+    """Slurm 24.11 was seen to pass over a free node, for one of which a part was free."""
+    for each, newer in ((7, "not known"), (4, RUNS)):
+        options = f"-n 4 --ntasks-per-node={each} -G 4"
+        kinds = [said(options, version, (LARGE,)) for version in ("22.05.8", "24.11.5")]
+        assert kinds == [RUNS, newer]
+
+
 @pytest.mark.parametrize(
     ("options", "older", "newer"),
     [

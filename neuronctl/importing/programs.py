@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Collection, List, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.batchscript.as_request import sizes
 from neuronctl.batchscript.launches import CONTAINERS, container_options
 from neuronctl.batchscript.statements import MAY_SPLIT, NAME_BEGINS, NAME_ENDS, REFERENCE, units
 from neuronctl.frozen import dataclass, replace
@@ -41,14 +42,8 @@ class Size:
 
     def number(self, word: str) -> Optional[int]:
         """What a word comes to; None where it is no number, or not known."""
-        values = {
-            **self.known,
-            **dict.fromkeys(("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), self.nodes),
-            **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), self.tasks),
-            "SLURM_NTASKS_PER_NODE": self.tasks_per_node,
-            "SLURM_CPUS_PER_TASK": self.cores,
-            "SLURM_GPUS_ON_NODE": self.gpus_per_node,
-        }
+        counts = (self.nodes, self.tasks, self.tasks_per_node, self.cores, self.gpus_per_node)
+        values = {**self.known, **sizes(*counts)}
         text = word.replace(MAY_SPLIT, "")
         text = re.sub(REFERENCE, lambda match: str(values.get(match[1])), text)
         return int(text) if re.fullmatch("[0-9]{1,9}", text) else None

@@ -269,6 +269,7 @@ class _Where:
 
 
 _SUBSTITUTES = re.compile(rb"[`(]")
+_HANDED_ON = re.compile(r"\bdeclare -f (\w+(?: \w+)*)")
 _DECLARED = re.compile(r"\$\(declare -f (\w+(?: \w+)*) ?\)")
 _SETTERS = ("read", "mapfile", "readarray", "getopts", "printf")
 _COUNTING = ("variable_assignment", "test_command", "binary_expression", "postfix_expression")
@@ -568,7 +569,7 @@ class _Reader:
                 self.functions[text_of(name)] = node
         if not self.functions:
             return
-        for names in _DECLARED.findall(self.data.decode("utf-8", "replace")):
+        for names in _HANDED_ON.findall(self.data.decode("utf-8", "replace")):
             self.handed_on.update(names.split())
         called = Counter(text_of(node) for node in below(root) if node.type == "command_name")
         self.called_once = {name for name in self.functions if called[name] == 1}

@@ -289,6 +289,8 @@ class Rule:
     """It judges the text of a batch script (ScriptFacts), and not a plan."""
     by_absence: bool = False
     """It reports what the script lacks; not if a part of the script was not read."""
+    of_lines: bool = False
+    """It judges the lines of a script, also those of a text for another shell: bash -c '…'."""
     only_now: bool = False
     """It holds for a script only while it is submitted: it is about this user and this hour."""
     of_cluster: bool = False

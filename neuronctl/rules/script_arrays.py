@@ -42,6 +42,7 @@ def one_file(facts: ScriptFacts) -> Iterator[Violation]:
     if array is None and not appends and again:
         yield from _of_the_next_run(facts)
     yield from _begun_anew(facts, appends)
+    yield from _of_other_jobs(facts)
     yield from _same_file(facts, array is not None)
     yield from _same_file_of_a_step(facts)
     one_by_one = array is None or (array.value or "").endswith("%1")
@@ -97,6 +98,37 @@ def _begun_anew(facts: ScriptFacts, appends: bool) -> Iterator[Violation]:
         place=again.place if again else calls[0].place,
         severity=NOTE,
     )
+
+
+def _of_other_jobs(facts: ScriptFacts) -> Iterator[Violation]:
+    """A command that other jobs of the same user feel."""
+    for command in facts.shell.calls("git", "killall", "pkill") if facts.header.given else ():
+        words = [word.raw for word in command.words[1:]]
+        if command.captured or facts.header.value("dependency") == "singleton":
+            continue
+        if command.name == "git":
+            # A copy of the job's own is another matter.
+            own = facts.shell.calls("mktemp") or re.search(r"git (clone|worktree)", facts.text)
+            if words[:1] in (["checkout"], ["pull"], ["switch"], ["reset"]) and not own:
+                yield Violation(
+                    f"git {words[0]} changes the files of all jobs that run from this directory, "
+                    "and what this one runs depends on when it starts",
+                    "do it before you submit",
+                    place=command.place,
+                    severity=NOTE,
+                )
+                return
+        elif not re.search(
+            r"(^| )(-[a-zA-Z]*[PgsG]|--(parent|pgroup|session|ns))\b|\$", " ".join(words)
+        ):
+            yield Violation(
+                f"{command.name} ends every process of this name that is yours on the node, also "
+                "those of your other jobs",
+                "keep the number, PID=$! behind the program, and write kill $PID",
+                place=command.place,
+                severity=NOTE,
+            )
+            return
 
 
 _FOR_ALL_JOBS = re.compile(
@@ -739,6 +771,12 @@ def _elements(facts: ScriptFacts, name: str) -> Optional[int]:
     """How many elements a list has that is set once, and as a list of plain words."""
     found = facts.shell.assigned(name)
     raw = found[0].word.raw if len(found) == 1 else ""
+    if not found:
+        return _read_at_once(facts, name)
+    only = re.fullmatch(r"\(\s*(\$\{?\w+\}?)\s*\)", raw)
+    if only is not None:
+        text = _plain_text(facts, only[1])
+        return None if re.search(r"[*?\[]", text) else len(text.split()) or None
     if not raw.startswith("(") or not raw.endswith(")") or f"{name}+=" in facts.text:
         return None
     lexer = shlex.shlex(raw[1:-1], posix=False, punctuation_chars=False)
@@ -749,6 +787,42 @@ def _elements(facts: ScriptFacts, name: str) -> Optional[int]:
         return None
     several = re.compile(r"""[^"'].*[$*?{`]|[$*?{`\[].*|"(.*[`]|.*\$\(|.*@\]).*""")
     return None if any(several.match(word) for word in words) else len(words)
+
+
+_READS_ALL = re.compile(
+    r"(?:IFS=(?:\$?'([^']*)'|\"([^\"]*)\"|(\S))?[ \t]+)?"
+    r"(?:(mapfile|readarray)([ \t]+-t)?|read[ \t]+(?:-r[ \t]+)?-r?a)[ \t]+(\w+)[ \t]*"
+    r"<<<[ \t]*(\"?\$\{?\w+\}?\"?|\"[^\"$`\\]*\"|'[^']*')"
+)
+
+
+def _read_at_once(facts: ScriptFacts, name: str) -> Optional[int]:
+    """How many elements ``read -a NAME <<< "$TEXT"`` makes, where the text is known."""
+    lines = [line for _, line in facts.plain_lines if re.search(rf"\b{name}\b", line)]
+    made = [match for line in lines for match in _READS_ALL.finditer(line) if match[6] == name]
+    setters = re.compile(r"\b(read|mapfile|readarray|declare|local)\b")
+    if len(made) != 1 or sum(bool(setters.search(line)) for line in lines) != 1:
+        return None
+    match = made[0]
+    text = _plain_text(facts, match[7])
+    if match[4]:
+        return len(text.strip("\n").split("\n")) if text else None
+    first, marks = text.partition("\n")[0], match[1] or match[2] or match[3] or ""
+    if not marks:
+        return len(first.split()) or None
+    if len(marks) > 1 or not first:
+        return None
+    return len(first.split(marks)) - first.endswith(marks)
+
+
+def _plain_text(facts: ScriptFacts, raw: str) -> str:
+    """The text of a word; of a variable, that which one line gives it; "" where not known."""
+    plain = raw.strip("\"'")
+    if not plain.startswith("$"):
+        return plain
+    variables = facts.shell.assigned(plain.strip("${}"))
+    known = len(variables) == 1 and variables[0].sure
+    return (variables[0].word.value or "") if known else ""
 
 
 def _offset(facts: ScriptFacts, expression: str) -> Optional[int]:

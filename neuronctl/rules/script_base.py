@@ -17,10 +17,10 @@ from typing import (
 )
 
 from neuronctl.batchscript.beside import Beside
-from neuronctl.batchscript.launches import PYTHON, Launch, launches
+from neuronctl.batchscript.launches import PYTHON, SHELL, Launch, launches
 from neuronctl.batchscript.model import SCRIPT, GivenOption, Header, SourceSpan
-from neuronctl.batchscript.shell_text import INITIALIZES, ShellText
-from neuronctl.frozen import dataclass, field
+from neuronctl.batchscript.shell_text import INITIALIZES, ShellText, read_shell
+from neuronctl.frozen import dataclass, field, replace
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Judge, Rule, rule
 
@@ -97,8 +97,10 @@ class ScriptFacts:
         return () if self.plan is None else self.plan.cluster.policy.rules_off
 
     def parts(self, rule: Rule) -> Iterator[Tuple[str, ScriptFacts]]:
-        """What a rule on scripts judges: all of it."""
+        """What a rule on scripts judges: all of it, and if it is about lines, each text in it."""
         yield "", self
+        if rule.of_lines:
+            yield from (("", facts) for facts in self.texts)
 
     @cached_property
     def lines(self) -> Tuple[str, ...]:
@@ -181,6 +183,31 @@ class ScriptFacts:
     def every_launch(self) -> Tuple[Launch, ...]:
         """What they start, and what that starts in turn."""
         return tuple(start.launch for start in self.starts)
+
+    @cached_property
+    def texts(self) -> Tuple[ScriptFacts, ...]:
+        """The texts of several lines that other shells get: ``bash -c '…'``.
+
+        As scripts that have nothing else, so that what stands in them is where it is in this one.
+        """
+        words = {
+            word.place: word
+            for run in self.every_launch
+            if run.kind == SHELL and run.has("c") and not run.place.within
+            for flag, word in zip(run.own_words[1:], run.own_words[2:])
+            if re.fullmatch("-[a-z]*c", flag.raw) and "\n" in word.raw
+        }
+        found = []
+        for place, word in words.items():
+            quote, text = word.raw[:1], word.raw[1:-1]
+            if quote == '"':
+                text = re.sub(r"\\([\"`$\\])", r"_\1", text)  # as long as before
+            whole = quote in ("'", '"') and word.raw[-1:] == quote
+            if whole and not re.search(rf"(?<!_){quote}", text):
+                text = "\n" * (place.line - 1) + " " * place.column + text
+                shell = read_shell(text)
+                found.append(replace(self, text=text, shell=shell, unreadable=None, files=Beside()))
+        return tuple(found)
 
     @cached_property
     def starts(self) -> Tuple[Start, ...]:

@@ -7,7 +7,7 @@ from typing import Dict, Iterator, List, Optional, Tuple
 
 from neuronctl.batchscript.model import SourceSpan
 from neuronctl.batchscript.shell_text import Command, ShellWord
-from neuronctl.rule_codes import WARNING
+from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts
 from neuronctl.rules.script_words import joined_words
@@ -41,6 +41,7 @@ def read_otherwise(facts: ScriptFacts) -> Iterator[Violation]:
         yield from _emptied(command)
     yield from _lists(facts)
     yield from joined_words(facts)
+    yield from _aliases(facts)
     yield from _path_alone(facts)
     yield from _alone(facts)
 
@@ -211,6 +212,30 @@ def _lists(facts: ScriptFacts) -> Iterator[Violation]:
 def _may_be_list(facts: ScriptFacts, name: str) -> bool:
     made = rf"(read\b.*-\w*a|mapfile|readarray|declare|typeset|local)\b[^\n]*\b{name}\b"
     return re.search(rf"{made}|\b{name}\+=\(|\b{name}\[[^]]*\]=", facts.text) is not None
+
+
+def _aliases(facts: ScriptFacts) -> Iterator[Violation]:
+    """A name that is short for another command, which a script's bash takes as it is."""
+    made = facts.shell.calls("alias")
+    if not made or re.search("expand_aliases|posix", facts.text):
+        return
+    for command in made:
+        names = [word.raw.partition("=")[0] for word in command.words[1:] if "=" in word.raw]
+        later = (
+            each.place.line
+            for each in facts.shell.calls(*names)
+            if each.place.line > command.place.line and each.words[0].raw in names
+        )
+        line = next(later, 0)
+        if names:
+            what = f"line {line} does not run what this says" if line else "this has no effect"
+            yield Violation(
+                f"bash expands no alias in a script: {what}",
+                "write a function, or shopt -s expand_aliases above it",
+                place=command.place,
+                severity=WARNING if line else NOTE,
+            )
+            return
 
 
 def _path_alone(facts: ScriptFacts) -> Iterator[Violation]:

@@ -338,7 +338,14 @@ _NO_ADDRESS = re.compile(
 def _no_mail(facts: ScriptFacts) -> Iterator[Violation]:
     """``--mail-type=START,END``, of which sbatch takes END, and an address of an example."""
     address = facts.given("mail-user")
-    if address is not None and _NO_ADDRESS.fullmatch(address.value or ""):
+    if address is not None and not facts.has("mail-type"):
+        yield Violation(
+            "--mail-user alone has no effect: without --mail-type, Slurm sends no mail",
+            "add #SBATCH --mail-type=END,FAIL",
+            place=address.place,
+            severity=NOTE,
+        )
+    elif address is not None and _NO_ADDRESS.fullmatch(address.value or ""):
         yield Violation(
             f"nobody gets mail at {address.value}",
             "write your address, or remove the line",
@@ -486,6 +493,16 @@ def minutes(facts: ScriptFacts) -> Iterator[Violation]:
             "Slurm takes for 1 minute",
             "write 5 for minutes, or 5:00:00 for hours",
             place=given.place,
+        )
+    elif re.fullmatch(r"0+(-0+)?(:0+)*", given.value or ""):
+        if plan is not None and plan.partition.wall_time.maximum is not None:
+            return  # NC141 has its say
+        yield Violation(
+            f"--time={given.value} asks for no limit: where the partition has one, Slurm refuses "
+            "the job, or never starts it",
+            "write how long it may take, or remove the line",
+            place=given.place,
+            severity=NOTE,
         )
     else:
         yield from _too_short(facts, given)

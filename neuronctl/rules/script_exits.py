@@ -408,6 +408,12 @@ def _of_the_last_alone(facts: ScriptFacts) -> Iterator[Violation]:
         yield from _of_another(facts, last)
 
 
+_LOOKS_AT_RESULTS = re.compile(
+    r"(?i)(^|[_-])(eval|test|report|metric|plot|summar|stat|post|log|notify|collect|score|visual"
+    r"|generate_log|result)\w*[\w-]*\.(py|sh|R|jl)$"
+)
+
+
 def _of_another(facts: ScriptFacts, last: Launch) -> Iterator[Violation]:
     """A program before the last one, which runs whatever has become of it."""
     line = last.command.place.line
@@ -417,7 +423,9 @@ def _of_another(facts: ScriptFacts, last: Launch) -> Iterator[Violation]:
         if run.place.line < line and run.command.sure and _is_work(facts, run)
     ]
     first: Optional[Launch] = works[-1] if works else None
-    if first is None or first.command.background:
+    # Without what a preparation makes, the last one fails, too.
+    named = [word.basename for word in last.command.words[:4]]
+    if first is None or first.command.background or not any(map(_LOOKS_AT_RESULTS.search, named)):
         return
     if _LOOKS_BACK.search("\n".join(facts.lines[first.command.place.line - 1 : line])):
         return

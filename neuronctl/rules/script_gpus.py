@@ -67,6 +67,7 @@ def idle_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     if plan is None or not plan.gpus_per_node:
         return
     known = [*_unused(facts, plan.gpus_per_node), *_one_of_several(facts, plan.gpus_per_node)]
+    known = known or [*_alone_on_the_node(facts, plan)]
     yield from known
     if known or plan.gpus_per_node * plan.nodes < 2:
         return
@@ -81,7 +82,7 @@ def idle_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     beside = [
         launch for launch in facts.launches if launch.command.background and not is_trifle(launch)
     ]
-    if beside or any(launch.command.looped for launch in starts):
+    if beside or any(run.command.looped and not run.command.in_loop for run in starts):
         return
     for launch in starts:
         if launch.is_srun:
@@ -112,6 +113,19 @@ def idle_gpus(facts: ScriptFacts) -> Iterator[Violation]:
                 place=own[0].place,
             )
             return
+
+
+def _alone_on_the_node(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
+    """A job of one GPU that keeps all others from its node."""
+    given, has = facts.given("exclusive"), plan.partition.gpus_per_node
+    whole = given is not None and not given.value and has != 1
+    if given is not None and whole and plan.gpus_per_node == 1:
+        yield Violation(
+            "--exclusive takes the whole node, and the job gets 1 GPU of it: "
+            + (f"the other {has - 1} stay idle" if has else "all others stay idle"),
+            "remove it, or request all GPUs of the node",
+            place=given.place,
+        )
 
 
 _LAUNCHES = re.compile(r"(?i)launcher\b|nproc|torchrun")

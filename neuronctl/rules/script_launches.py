@@ -748,8 +748,8 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
         and not any(outer.command.background or outer.command.looped for outer in start.outer)
     ]
     elsewhere = {*_GO_ELSEWHERE} - {"ray"}
-    if re.search(r"(?i)parsl", facts.text):
-        return  # which starts its workers with srun
+    if re.search(r"(?i)parsl|dask", facts.text):
+        return  # which start their workers themselves
     spread = plan.nodes > 1 or not facts.fixed_nodes
     if spread and elsewhere.isdisjoint(launch.name for launch in facts.launches):
         programs += [launch for launch in facts.launches if _alone(launch)]
@@ -761,6 +761,8 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
         # On one node, tasks are often asked for where cores are meant.
         several = any(map(takes_several, programs)) or facts.shell.assigned("CUDA_VISIBLE_DEVICES")
         alone = plan.nodes == 1
+        if alone and any(map(_starts_its_own, programs)):
+            return
         cores = alone and (facts.tasks != plan.gpus_per_node or bool(several))
         meant = f", or, if cores are meant, request --ntasks=1 --cpus-per-task={facts.tasks}"
         if alone and not cores:
@@ -777,6 +779,16 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
         )
     elif not programs and plan.nodes > 1 and facts.fixed_nodes:
         yield from _script_once(facts, plan)
+
+
+_OWN_PROCESSES = re.compile(
+    r"(?i)--?(\w+[-_])?(multi-?process\w*|spawn\w*|n_?jobs|num[-_]?procs?)\b"
+)
+
+
+def _starts_its_own(launch: Launch) -> bool:
+    """Whether a program is told to start processes of its own."""
+    return any(_OWN_PROCESSES.match(word.raw) for word in launch.own_words[1:])
 
 
 def _serves(launch: Launch) -> bool:
@@ -803,7 +815,7 @@ def _script_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
     if last is None or last.command.background or last.command.looped or last.file:
         return
     file = last.word if last.kind == PROGRAM else (last.own_words[1:2] or (last.word,))[0]
-    script = re.search(r"\.(sh|bash)$", file.raw.strip("\"'")) is not None
+    script = re.search(r"\.(sh|bash)$", file.text.strip("\"'")) is not None
     own = last.kind == PROGRAM and re.match(r"\"?(\.|~|\$HOME|/home|/scratch)", last.word.raw)
     if script or (own and not last.inside and last.name not in _GO_BY_THEMSELVES):
         calls = "calls srun" if script else "goes to the others by"
@@ -843,7 +855,10 @@ def _is_mpi(launch: Launch, built: Set[str]) -> bool:
 
 _GO_BY_THEMSELVES = ("charmrun", "nextflow", "orca", "g16", "ams", "fluent", "starccm+", "molpro")
 """Programs that start themselves on other nodes."""
-_ALONE = ("Rscript", "matlab", "snakemake", "ray", "vllm", "ollama", "yolo", "gmx", "julia")
+_ALONE = (
+    *("Rscript", "matlab", "snakemake", "ray", "vllm", "ollama", "yolo", "gmx", "julia"),
+    *("jupyter", "jupyter-lab", "jupyter-notebook", "rserver", "rstudio-server", "code-server"),
+)
 
 
 def _alone(launch: Launch) -> bool:
@@ -1151,6 +1166,16 @@ def no_gpu(facts: ScriptFacts) -> Iterator[Violation]:
         )
         return
     yield from _uses_one(facts, plan)
+    shown = [each for each in facts.shell.calls("nvidia-smi", "rocm-smi") if each.sure]
+    if shown and facts.header.given and not facts.has("nodelist"):
+        yield Violation(
+            f"{shown[0].name} shows GPUs, and the job requests none: unless the site gives them "
+            "with the partition, Slurm keeps them from it",
+            "request them: #SBATCH --gpus-per-node=1",
+            place=shown[0].place,
+            severity=NOTE,
+        )
+        return
     for command in facts.shell.commands:
         name, words = command.name, [word.outline for word in command.words[1:]]
         on_the_cpu = re.search(r"--device[= ]cpu\b", " ".join(words))

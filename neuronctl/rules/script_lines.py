@@ -255,7 +255,7 @@ def _with_blanks(facts: ScriptFacts) -> Iterator[Violation]:
             return
 
 
-@script_rule(ERROR, "NC649", "line that bash divides otherwise")
+@script_rule(ERROR, "NC649", "line that bash divides otherwise", "of_lines")
 def lost_options(facts: ScriptFacts) -> Iterator[Violation]:
     """What follows a line whose backslash is missing, or is not the last character."""
     yield from _joined(facts)

@@ -92,7 +92,8 @@ def left_on_the_node(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _still_empty(facts)
     yield from _redirected(facts)
     yield from _written_here(facts)
-    yield from _removed(facts)
+    removed = [*_removed(facts)]
+    yield from removed or _removed_unchecked(facts)
     yield from _made_on_the_first_node(facts)
     yield from _environment_of_one(facts)
     for launch in facts.launches:
@@ -146,6 +147,34 @@ def _removed(facts: ScriptFacts) -> Iterator[Violation]:
                         severity=NOTE if sends else None,
                     )
                     return
+
+
+def _removed_unchecked(facts: ScriptFacts) -> Iterator[Violation]:
+    """``cp -r DIR …``, and ``rm -r DIR`` whatever has become of it."""
+    if facts.shell.errexit or re.search(r"\s-[a-z]*e", facts.header.shebang):
+        return
+    copies = [each for each in facts.shell.calls("cp", "scp", "rsync") if each.sure]
+    for command in facts.shell.calls("rm") if copies else ():
+        gone = {word.raw.strip("\"'").rstrip("/*") for word in command.words[1:]}
+        if not _recursive(command) or not command.sure:
+            continue
+        for copy in copies:
+            first, last = copy.words[-1].place.line, command.place.line
+            saved = {word.raw.strip("\"'").rstrip("/*.") for word in copy.words[1:-1]}
+            lines = "\n".join(facts.lines[copy.place.line - 1 : last])
+            if (
+                first < last
+                and (saved & gone) - {""}
+                and not re.search(r"\$\?|&&|\|\||trap", lines)
+            ):
+                yield Violation(
+                    f"this removes what line {copy.place.line} copies, also where that has failed "
+                    f"(a full disk, another host): then the results are lost",
+                    f"write {copy.name} … && rm -r …",
+                    place=command.place,
+                    severity=NOTE,
+                )
+                return
 
 
 def _made_on_the_first_node(facts: ScriptFacts) -> Iterator[Violation]:

@@ -663,6 +663,8 @@ def _processes_and_cores(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violatio
     for start in facts.starts:
         launch = start.launch
         count = launch.count(*launch.launcher.processes_per_node)
+        if count is None and launch.launcher.joins:  # accelerate counts those of all nodes
+            count = (launch.count(*launch.launcher.processes) or 0) // plan.nodes
         of_task = any(outer.is_launcher for outer in start.outer)
         cores = plan.cpus_per_task if of_task else plan.cores_per_node
         if not launch.launcher.starts_processes() or not count or count <= cores:
@@ -697,12 +699,30 @@ def _loads_spack(command: Command) -> bool:
     return any("spack" in word.raw for word in command.words[1:])
 
 
+_NO_CONDA = re.compile(
+    r"(?i)(\S*/)?(cuda|cudnn|nccl|gcc|gnu|openmpi|intel|cmake|git|singularity|apptainer|tmux|ffmpeg"
+    r"|hdf5|java|matlab|nvidia|nvhpc|ucx|mpi\w*|cuda-?toolkit)([-/.]?[\d.]\S*|/\S*)?|load|add|purge"
+)
+
+
+def _without_conda(command: Command) -> bool:
+    """Whether it loads modules that have nothing to do with Python."""
+    words = [word.raw for word in command.words[1:]]
+    return command.name in ("module", "ml") and all(map(_NO_CONDA.fullmatch, words))
+
+
 @script_rule(WARNING, "NC638", "environment that is not activated")
 def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _in_order(facts)
     # Whatever is sourced, evaluated or loaded before it may define conda.
+    reads = [
+        each.place.line
+        for each in facts.shell.calls("source", ".")
+        if re.search(r"bashrc|profile", each.words[-1].raw)
+    ]
     for command in facts.shell.calls("conda", "mamba", "micromamba"):
-        if command.arguments[:1] == ("init",) and not command.captured:
+        again = any(line > command.place.line for line in reads)
+        if command.arguments[:1] == ("init",) and not (command.captured or again):
             yield Violation(
                 f"'{command.name} init' changes {_changed_by_init(command)} for the next login, "
                 "and not this shell",
@@ -733,6 +753,7 @@ def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
             if (other.place.line, other.place.column) < (command.place.line, command.place.column)
             # A module has spack's functions if it is one of spack.
             and not (spack and other.name in ("module", "ml") and not _loads_spack(other))
+            and not _without_conda(other)
         ]
         if not before and not (command.name == "source" and facts.shell.assigned("PATH")):
             perhaps = command.name == "source"  # activate is a file there
@@ -1133,7 +1154,7 @@ UNFILLED = re.compile(r"<[A-Za-z][\w .@-]*>|\{[A-Za-z][\w .@-]*\}")
 _IN_CAPITALS = re.compile(r"(YOUR|MY)_[A-Z_]+|[A-Z]+(_[A-Z]+)*_(NAME|HERE)")
 """The same in other templates: ``ACCOUNT_NAME``."""
 _NOBODYS = re.compile(
-    r"(?i)(your|some)[-_ ]?[a-z_-]+|my[-_ ]?(account|project|allocation|group)|[a-z_-]*x{3,}\d*"
+    r"(?i)(your|some)[-_ ]?[a-z_-]+|my[-_ ]?(account|project|allocation|group)|[a-z_-]*\d*x{3,}\d*"
     r"|(account|project|allocation|partition)[-_ ]?(name|here|id)|def-some(user|prof)"
     r"|\.{2,}|placeholder|(change|replace|fill)[-_]?(me|in)|to[-_]?do|tbd|\[[a-z][^]]*\]?"
 )
@@ -1171,10 +1192,10 @@ def _path_to(facts: ScriptFacts) -> Iterator[Violation]:
 
 
 _YOUR_NAME = re.compile(
-    r"(?i)(--?[\w-]+=)?your[-_]([a-z]+[-_])*(name|entity|project|account|id|user|username|email)"
+    r"(?i)(--?[\w-]+=)?your[-_]([a-z]+[-_])*(name|entity|project|account|id|user|username|email|key|token)"
     r"|(\S*/)?your[-_]\w+\.(py|sh|R|jl|m)"
     r"|(--?[\w-]+=)?(?-i:(CHANGE|REPLACE|FILL|INSERT|FIX)[-_]?(ME|THIS|IN|HERE)|TO_?DO|__[A-Z][A-Z_]+__"
-    r"|\[(your|insert|enter)[^]]*\])|\.\.\."
+    r"|\[(your|insert|enter)[^]]*\])|\.\.\.|x{3,}"
 )
 
 
@@ -1198,6 +1219,32 @@ def _your_name(facts: ScriptFacts) -> Iterator[Violation]:
             place=word.place,
             severity=WARNING,
         )
+
+
+_NAME_IN_BRACES = re.compile(r"(?<![$\\%{])\{([A-Za-z_]\w*)\}")
+_READ_BRACES = frozenset("awk envsubst find jq parallel perl sed xargs".split())  # noqa: SIM905
+
+
+def _without_dollar(facts: ScriptFacts) -> Iterator[Violation]:
+    """``{NAME}`` in a word, where the script sets NAME."""
+    words = [
+        word
+        for command in facts.shell.uncaptured
+        if command.name not in _READ_BRACES
+        for word in command.words[1:]
+    ] + [assigned.word for assigned in facts.shell.assignments]
+    for word in words if facts.header.for_bash else ():
+        plain = "{" in word.raw and not re.search(r"[\s']", word.raw)
+        names = _NAME_IN_BRACES.findall(word.raw) if plain else ()
+        name = next(filter(facts.shell.assigned, names), None)
+        if name is not None and word.raw != f"{{{name}}}":
+            yield Violation(
+                f"without $, {{{name}}} stands as it is: the value of {name} is not put here",
+                f"write ${{{name}}}",
+                place=word.place,
+                severity=WARNING,
+            )
+            return
 
 
 @script_rule(ERROR, "NC643", "shell text that cannot be read")
@@ -1251,6 +1298,7 @@ def syntax(facts: ScriptFacts) -> Iterator[Violation]:
             )
     yield from _path_to(facts)
     yield from _your_name(facts)
+    yield from _without_dollar(facts)
     for place in facts.shell.placeholders[:1] if facts.header.for_bash else ():
         named = facts.lines[place.line - 1][place.column - 1 : place.end - 1]
         line = facts.lines[place.line - 1]

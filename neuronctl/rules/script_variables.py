@@ -22,7 +22,8 @@ _FOR_PROGRAMS = re.compile(
     r"(MASTER_(ADDR|PORT)|WORLD_SIZE|(LOCAL_|NODE_)?RANK|CUDA_VISIBLE_DEVICES"
     r"|(OMP|MKL|OPENBLAS|NCCL|GLOO|UCX)_[A-Z_]+|(HF|TORCH)_HOME|HF_(TOKEN|HUB_\w+|DATASETS_CACHE)"
     r"|WANDB_(API_KEY|MODE|DIR|PROJECT|ENTITY)|PYTORCH_\w*ALLOC\w*|TRANSFORMERS_(CACHE|OFFLINE)"
-    r"|TORCH_(DISTRIBUTED_DEBUG|NCCL\w+)|TOKENIZERS_PARALLELISM)"
+    r"|TORCH_(DISTRIBUTED_DEBUG|NCCL\w+)|TOKENIZERS_PARALLELISM|(TF|XLA|JAX|KMP)_[A-Z_]+"
+    r"|PYTHON(UNBUFFERED|FAULTHANDLER|HASHSEED|NOUSERSITE))"
 )
 """Variables that programs read, and that no shell exports by itself."""
 _OF_LAUNCHERS = re.compile(r"MASTER_(ADDR|PORT)|WORLD_SIZE|\w*RANK")
@@ -126,9 +127,14 @@ def _from_outside(
     rest = (line for line in facts.lines if not re.match("#+ *SBATCH", line))
     if facts.has("export") or any(map(_PASSED.search, rest)):
         return
-    for name, place in used.items():
-        own = len(name) > 2 and name.islower() and name.isidentifier()
-        if own and name not in known and f"{name}=" not in facts.text:
+    unset = {
+        name: place
+        for name, place in used.items()
+        if len(name) > 2 and name.islower() and name.isidentifier()
+        if name not in known and f"{name}=" not in facts.text
+    }
+    if len(unset) == 1:  # several are a job's parameters, which its environment has
+        for name, place in unset.items():
             yield Violation(
                 f"nothing here sets ${name}: it is empty, unless the shell that submits has "
                 "exported it",
@@ -136,7 +142,6 @@ def _from_outside(
                 place=place,
                 severity=NOTE,
             )
-            return
 
 
 _COMES_WITH_A_SHELL = re.compile(
@@ -261,6 +266,7 @@ def not_set(facts: ScriptFacts) -> Iterator[Violation]:
         place = SourceSpan(number, test.start() + 1, test.end() + 1)
         used.setdefault(test[1], place)
     yield from _misspelled(facts, used)
+    yield from _like_a_known_one(facts)
     yield from _other_beginning(facts)
     yield from _set_in_a_comment(facts, used)
     yield from _arguments(facts)
@@ -692,6 +698,35 @@ def _misspelled(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterator[Vio
                     place=place,
                 )
                 break
+
+
+_READ_BY_PROGRAMS = (
+    *("PYTHONUNBUFFERED", "PYTHONFAULTHANDLER", "PYTHONPATH", "LD_LIBRARY_PATH"),
+    *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"),
+    *("CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "PYTORCH_CUDA_ALLOC_CONF"),
+    *("NCCL_DEBUG", "NCCL_IB_DISABLE", "NCCL_P2P_DISABLE", "NCCL_SOCKET_IFNAME"),
+    *("TOKENIZERS_PARALLELISM", "TRANSFORMERS_CACHE", "TRANSFORMERS_OFFLINE"),
+    *("HF_DATASETS_OFFLINE", "HF_HUB_OFFLINE", "WANDB_API_KEY", "TORCH_DISTRIBUTED_DEBUG"),
+)
+
+
+def _like_a_known_one(facts: ScriptFacts) -> Iterator[Violation]:
+    """``PYTHONBUFFERED``: almost the name of a variable that programs read."""
+    for variable in facts.shell.assignments[:_MOST_NAMES]:
+        name = variable.name
+        if not variable.exported or name in _READ_BY_PROGRAMS or len(name) < 9:
+            continue
+        letters = {*name}
+        alike = [each for each in _READ_BY_PROGRAMS if len(letters ^ {*each}) < 3]
+        near = close_matches(name, alike, n=1, cutoff=0.92) if alike else ()
+        if near and len(re.findall(rf"\b{name}\b", facts.text)) == 1:
+            yield Violation(
+                f"hardly a program reads {name}, and many read {near[0]}",
+                f"write {near[0]}, if it is meant",
+                place=variable.place,
+                severity=NOTE,
+            )
+            return
 
 
 def _other_beginning(facts: ScriptFacts) -> Iterator[Violation]:

@@ -6,7 +6,7 @@ import re
 from typing import Iterator, List
 
 from neuronctl.batchscript.launches import Launch
-from neuronctl.rule_codes import WARNING
+from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.rules.script_commands import ONLY_PREPARES, SAYS, SHORT
@@ -55,7 +55,7 @@ def _for_a_file(facts: ScriptFacts) -> Iterator[Violation]:
         counts = re.search(
             r"[+-]=|\+\+|--|\+ *1|-g[te]|-l[te]|SECONDS", " ".join(below[: ends + 1])
         )
-        if not waits or counts or beside or not {*loop.does} <= _PASSES_TIME - {"break", "["}:
+        if not waits or counts or not {*loop.does} <= _PASSES_TIME - {"break", "["}:
             continue
         # Such as another task of the array, which has come first.
         path = re.escape(_WAITED_FOR.sub("", below[0][waits.end() :]).strip("\"'"))
@@ -63,11 +63,18 @@ def _for_a_file(facts: ScriptFacts) -> Iterator[Violation]:
             re.search(rf"(\btouch|\bmv|\bcp|\btee|>).{{0,200}}{path}", line) for line in facts.lines
         ):
             continue
-        yield Violation(
-            "this waits for a file until the time limit: nothing that this job has started writes "
-            "it",
+        why, cure = (
+            "nothing that this job has started writes it",
             "wait before the job: sbatch --dependency=afterok:JOB; or count, and end with exit 1",
+        )
+        if beside:
+            why = "it has no end if the program that is to write it has failed"
+            cure = "end with the program, too: kill -0 $PID || exit 1 in the loop; or count"
+        yield Violation(
+            f"this waits for a file until the time limit: {why}",
+            cure,
             place=loop.place,
+            severity=NOTE if beside else None,
         )
 
 

@@ -548,8 +548,8 @@ KINDS: List[Tuple[str, str, str]] = [
     ),
     # What else hides an exit code, and where none is the job's.
     ("NC646", CPU, 'python t.py\necho "$(date): $?"@@ ## python t.py\necho "$?: $(date)"; exit 1'),
-    ("NC646", CPU, "python a.py@@\npython b.py ## python a.py\ntrap x TERM\npython b.py"),
-    ("NC646", CPU, "/opt/nextflow a.nf@@\nbash report.sh ## /opt/nextflow a.nf && bash report.sh"),
+    ("NC646", CPU, "python a.py@@\npython eval.py ## python prepare.py\npython a.py"),
+    ("NC646", CPU, "/opt/nextflow a.nf@@\nbash logs.sh ## /opt/nextflow a.nf && bash logs.sh"),
     (
         "NC646",
         CPU,
@@ -621,8 +621,88 @@ KINDS: List[Tuple[str, str, str]] = [
     (
         "NC607",
         CPU,
-        "#SBATCH --mail-user=YOUR_EMAIL@uni.edu@@\n./a ## #SBATCH --mail-user=me@uni.edu\n./a",
+        "#SBATCH --mail-type=END --mail-user=YOUR_EMAIL@uni.edu@@\n./a"
+        " ## #SBATCH --mail-type=END --mail-user=me@uni.edu\n./a",
     ),
+    # What stands in the text for another shell, and what bash does not expand.
+    (
+        "NC649",
+        CPU,
+        'apptainer exec x.sif bash -c "source e; a.py \\\n --a \\"b c\\" \\ \n --c d@@\n --e"'
+        ' ## apptainer exec x.sif bash -c "source e; python t.py \\\n --a \\"b c\\" \\\n --c d"',
+    ),
+    (
+        "NC649",
+        CPU,
+        "srun bash -c '\npython t.py \\ \n --a@@\n' ## srun bash -c '\npython t.py \\\n --a\n'",
+    ),
+    ("NC649", CPU, "alias p=python@@\np t.py ## shopt -s expand_aliases\nalias p=python\np t.py"),
+    ("NC643", CPU, "C=$1\npython t.py --c conf/{C}.json@@ ## C=$1\npython t.py --c conf/{D}.json"),
+    ("NC643", CPU, "N=a\nO=out/{N}/b@@\n./a $O ## N=a\nO=out/${N}/b\n./a $O"),
+    ("NC643", CPU, "#SBATCH -A project_200xxxx@@\n./a ## #SBATCH -A project_200\n./a"),
+    ("NC643", CPU, "export WANDB_API_KEY=xxx@@\npython t.py ## export WANDB_API_KEY\npython t.py"),
+    # Lists that are read at once.
+    *(
+        (
+            "NC655",
+            f"{CPU} --array=0-9",
+            f"{made}\npython t.py ${{A[$SLURM_ARRAY_TASK_ID]}}@@ ## {right}"
+            "\npython t.py ${A[$SLURM_ARRAY_TASK_ID]}",
+        )
+        for made, right in (
+            ("T='a|b'\nIFS='|' read -r -a A <<< \"$T\"", "IFS='|' read -r -a A <<< \"$T\""),
+            ('read -ra A <<< "a b"', 'read -ra A <<< "a b c d e f g h i j"'),
+            ("T='a b c'\nA=($T)", "T='a b c d e f g h i j'\nA=($T)"),
+            ("T='a\nb'\nmapfile -t A <<< \"$T\"", 'T=$(ls)\nmapfile -t A <<< "$T"'),
+        )
+    ),
+    # What other jobs feel, and what nothing heeds.
+    ("NC653", CPU, "git checkout $1@@\npython t.py ## git clone x\ngit checkout $1\npython t.py"),
+    ("NC653", CPU, "./a &\npkill -f x@@ ## ./a &\npkill -P $$ x"),
+    ("NC652", CPU, "./a\nscp -r $T/ n:/x\nrm -rf $T@@ ## ./a\nscp -r $T/ n:/x && rm -rf $T"),
+    (
+        "NC647",
+        CPU,
+        "./serve &\nwhile ! [ -f $F ]; do@@\nsleep 3\ndone\n./a"
+        " ## ./serve &\nfor i in 1 2; do\n[ -f $F ] && break\nsleep 3\ndone\n./a",
+    ),
+    # Directives that do nothing, or too much.
+    (
+        "NC607",
+        CPU,
+        "#SBATCH --mail-user=a@b.c@@\n./a ## #SBATCH --mail-user=a@b.c --mail-type=END\n./a",
+    ),
+    ("NC612", "-p site -n 1", "#SBATCH --time=0@@\n./a ## #SBATCH --time=0-1\n./a"),
+    ("NC625", GPU, "#SBATCH --exclusive@@\n./a ## #SBATCH --exclusive=user\n./a"),
+    ("NC628", CPU, "nvidia-smi@@\n./a ## if type nvidia-smi; then\nnvidia-smi\nfi\n./a"),
+    # GPUs, tasks, and cores of what starts them.
+    (
+        "NC625",
+        f"{GPUS} -N 1 -n 1",
+        "for i in a b; do\npython t.py $i@@\ndone ## for i in a b; do\n./t.py $i &\ndone\nwait",
+    ),
+    ("NC624", "-p cpu -N 2 -n 2", "S=run.sh\nbash $S@@ ## S=run.sh\nsrun bash $S"),
+    ("NC624", "-p cpu -n 8", "apptainer exec a.sif rserver@@ ## python -m dask x.py"),
+    (
+        "NC624",
+        "-p cpu -N 1 -n 16",
+        "python t.py --seed 1@@ ## python t.py --multiprocessing-distributed",
+    ),
+    (
+        "NC637",
+        "-p gpu --gpus-per-node=2",
+        "accelerate launch --num_processes=2 t.py@@"
+        " ## #SBATCH -c 8\naccelerate launch --num_processes=2 t.py",
+    ),
+    # Environments and variables.
+    ("NC638", CPU, "conda init@@\n./a ## conda init\nsource ~/.bashrc\n./a"),
+    ("NC644", CPU, "TF_CPP_MIN_LOG_LEVEL=2@@\npython t.py ## export TF_X=2\npython t.py"),
+    (
+        "NC660",
+        CPU,
+        "export PYTHONBUFFERED=1@@\npython t.py ## export PYTHONUNBUFFERED=1\npython t.py",
+    ),
+    ("NC660", CPU, "python t.py $model@@ ## python t.py $model $step"),
 ]
 
 

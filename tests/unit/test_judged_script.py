@@ -64,7 +64,8 @@ def test_our_own_scripts_are_clean(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "logs").mkdir()
     cluster = next(one for one in CLUSTERS if name.startswith(f"{one}-"))
-    found = checked((SCRIPTS / name).read_text(encoding="utf-8"), cluster).findings
+    text = (SCRIPTS / name).read_text(encoding="utf-8").replace("@example.org", "@uni.edu")
+    found = checked(text, cluster).findings
     assert [one.finding.message for one in found] == []
 
 
@@ -360,6 +361,10 @@ def test_an_interactive_shell_knows_conda() -> None:
     for shell, codes in (("bash -i", []), ("bash", ["NC638"]), ("bash -l", [])):
         text = f"#!/bin/{shell}\n{lines}\nconda activate x\npython x.py\n"
         assert [one.finding.code for one in checked(text, "neuron").findings] == codes
+    for module, codes in (("cuda/12 gcc nvidia/cuda/10.0", ["NC638"]), ("conda", [])):
+        text = f"#!/bin/bash\n{lines}\nmodule load {module}\nconda activate x\npython x.py\n"
+        found = {one.finding.code for one in checked(text, "neuron").findings}
+        assert found & {"NC638"} == {*codes}
 
 
 def test_a_plugins_option_where_sbatch_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from neuronctl.cli.job_options import catalog_option, cluster_option
 from neuronctl.cli.json_data import partition_now_data, setting_rows, standing_data
 from neuronctl.console import print_json, print_text
 from neuronctl.paths import data_path
+from neuronctl.request.config_file import Setting
 from neuronctl.words import moment, utc
 
 _SKILL_HEAD = """\
@@ -86,11 +87,18 @@ def _page(found: Brief) -> Iterator[str]:
         yield f"- scratch directory: {cluster.scratch.replace('{user}', found.user)}"
     for setting in found.defaults:
         of = f"preset {setting.preset}" if setting.preset else "default of all your jobs"
-        value = "" if setting.value is True else f" {', '.join(setting.texts)}"
-        yield f"- {of}: `--{setting.option.long}{value}` ({setting.where})"
+        yield f"- {of}: `{_as_option(setting)}` ({setting.where})"
     if not found.defaults:
         yield "- You have no defaults; `neuronctl config set KEY VALUE` sets one."
     yield ""
+
+
+def _as_option(setting: Setting) -> str:
+    option, text = setting.option, ", ".join(setting.texts)
+    if option.is_flag and text == "true":
+        return f"--{option.long}"
+    off = option.kind == "switch" and text == "false"
+    return f"--no-{option.long}" if off else f"--{option.long} {text}"
 
 
 _LIMITS = ("partition", "nodes", "GPUs per node", "cores per node", "time limit")

@@ -47,6 +47,14 @@ def test_the_page_has_rules_limits_and_defaults(run: Run, clean_home: Path) -> N
     assert other.startswith("# Jobs on ") and "- `--account`: mandatory" in other
 
 
+def test_a_default_stands_as_the_option_that_is_typed(run: Run, clean_home: Path) -> None:
+    for key, value in (("exclusive", "true"), ("requeue", "false"), ("time", "90")):
+        run("config", "set", key, value)
+    page = run("brief").stdout
+    for option in ("--exclusive", "--no-requeue", "--time 90"):
+        assert f"- default of all your jobs: `{option}` (" in page
+
+
 def test_a_secret_among_the_defaults_is_masked(run: Run, clean_home: Path) -> None:
     run("config", "set", "env", "HF_TOKEN=hf_0123456789abcdefghijABCDEFGHIJ")
     for words in (["brief"], ["brief", "--json"]):

@@ -11,7 +11,7 @@ import click
 from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.jobs import raise_if_silent, state_name
 from neuronctl.cli.say import notify
-from neuronctl.console import is_terminal, print_json, print_line, printable
+from neuronctl.console import is_terminal, print_json_list, print_line, printable
 from neuronctl.errors import NoSuchJobError
 from neuronctl.frozen import replace
 from neuronctl.units import parse_since
@@ -58,8 +58,8 @@ def command(
         from neuronctl.diagnosis.limit_figures import explained
 
         limits = explained(found.jobs, some=question.some)
-        data = [status_data(status, limits.get(str(status.id))) for status in found.jobs]
-        print_json("neuronctl.status/1", {"jobs": data})
+        data = (status_data(status, limits.get(str(status.id))) for status in found.jobs)
+        print_json_list("neuronctl.status/1", "jobs", data)
     elif found.jobs:
         _print(_lines(found, question, tasks), found, question, sys.stdout)
     elif (not jobs or state) and found.unavailable is None:

@@ -61,7 +61,8 @@ def changes_since(record: JobRecord) -> Changes:
     then = record.draft.surroundings
     now = provenance.read_provenance(record.draft.request.get("script"), record.cwd)
     gone = bool(then.program) and not os.path.exists(then.program)
-    changed = not gone and then.program_sha256 not in ("", now.program_sha256)
+    changed = bool(then.program) and not gone
+    changed = changed and then.program_sha256 not in ("", now.program_sha256)
     diff = None
     if changed and then.program_text is not None and now.program_text is not None:
         name = os.path.relpath(then.program)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -140,6 +141,10 @@ def test_a_damaged_record_stands_in_nobodys_way(
     assert run("status").stdout.count("train") == 2
     for words in (["show", "7"], ["show", "7", "--json"], ["resubmit", "7"], ["diff", "7", "8"]):
         assert "is damaged" in run(*words, code=9).stderr
+    other = next(Path(store.directory).glob("*.8.json"))
+    torn = re.sub(r'"program": "[^"]+"', '"program": ""', other.read_text())
+    other.write_text(torn)
+    run("resubmit", "8", "--dry-run")  # its program's digest is of no file
 
 
 def test_diff(

@@ -40,6 +40,11 @@ _ON_PATH = re.compile(
     r"(?:\$\(|`)\s*(?:which|command -v|type -[pP])\s+(\w[\w.+-]*)\s*(?:2>\s*/dev/null\s*)?[)`]"
 )
 
+_NAMED_AFTER = re.compile(
+    r"\"?\$\{?(?:[A-Z]+_)*(?:(PY|PYTHON3?)|(TORCHRUN|SRUN|MPIRUN|MPIEXEC))(?:_?(?:BIN|EXE|EXEC|CMD))?"
+    r"\}?\"?"
+)
+
 Piece = Tuple[str, bool]
 """A part of a word, and whether it is the value; else it is as the script has it."""
 
@@ -79,10 +84,16 @@ class ShellWord:
         return found[1] if found is not None else ""
 
     @cached_property
+    def by_name(self) -> str:
+        """The program that a variable is named after: ``$PYTHON_BIN``; "" where it is none."""
+        name = _NAMED_AFTER.fullmatch(self.raw) if self.value is None else None
+        return "" if name is None else "python" if name[1] else name[2].lower()
+
+    @cached_property
     def basename(self) -> str:
         """The name of a file without its directory, which may be unknown; "" where it is not."""
-        if self.on_path:
-            return self.on_path
+        if self.on_path or self.by_name:
+            return self.on_path or self.by_name
         _, slash, name = self.outline.rpartition("/")
         known = UNKNOWN not in name and (slash or self.value is not None)
         return name if known else ""
@@ -91,7 +102,7 @@ class ShellWord:
     def may_be_several(self) -> bool:
         """Whether it may expand to no word, or to more than one."""
         quoted = self.raw.startswith(('"', "'"))
-        return self.value is None and not quoted and not self.on_path
+        return self.value is None and not quoted and not (self.on_path or self.by_name)
 
 
 @dataclass(frozen=True)
@@ -448,6 +459,8 @@ def _harmless(data: bytes) -> bytes:
     in `` `# so` `` goes on to the end of the line; for bash, it ends at the backquote.
     """
     data = _BEHIND_BRACE.sub(lambda match: match[1] + _LETTERS[len(match[2])], data)
+    if data.rstrip(b"\n").endswith(b"\\"):  # goes on, and there is no more
+        data = data.rstrip(b"\n")[:-1] + b" " * (len(data) - len(data.rstrip(b"\n")) + 1)
     return _REMARK.sub(lambda match: b"`:" + b" " * (len(match[0]) - 3) + b"`", data)
 
 

@@ -738,6 +738,7 @@ def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
                 f"write source {path[0]}",
                 place=command.place,
             )
+    yield from _words_of_another(facts)
     if _reads_profile(facts) or facts.has("get-user-env"):
         return
     for command in facts.shell.calls("conda", "mamba", "micromamba", "source", "spack"):
@@ -769,6 +770,24 @@ def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
                 severity=NOTE if perhaps or spack else None,
             )
         return
+
+
+def _words_of_another(facts: ScriptFacts) -> Iterator[Violation]:
+    """``source x/conda.sh conda activate e``, and ``source env create``: a word that is missing."""
+    for command in facts.shell.calls("source", "."):
+        words = command.arguments
+        if words[1:3] in (("conda", "activate"), ("mamba", "activate")):
+            yield Violation(
+                f"{words[1]} activate does not run: to source, the words are arguments of its file",
+                f"write && before {words[1]}",
+                place=command.words[2].place,
+            )
+        elif words[:2] in (("env", "create"), ("env", "update")) or words[:1] == ("create",):
+            yield Violation(
+                f"source reads a file {words[0]}, and creates no environment",
+                f"write conda {' '.join(word or '' for word in words[:2])}",
+                place=command.words[1].place,
+            )
 
 
 def _changed_by_init(command: Command) -> str:

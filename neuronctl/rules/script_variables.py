@@ -268,6 +268,7 @@ def not_set(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _misspelled(facts, used)
     yield from _like_a_known_one(facts)
     yield from _other_beginning(facts)
+    yield from _used_by_nothing(facts)
     yield from _set_in_a_comment(facts, used)
     yield from _arguments(facts)
     yield from _set_too_late(facts)
@@ -723,6 +724,31 @@ def _like_a_known_one(facts: ScriptFacts) -> Iterator[Violation]:
             yield Violation(
                 f"hardly a program reads {name}, and many read {near[0]}",
                 f"write {near[0]}, if it is meant",
+                place=variable.place,
+                severity=NOTE,
+            )
+            return
+
+
+_OF_OPTIONS = re.compile(r"(?i)(.*_)?(args|flags|opts|options|params)")
+
+
+def _used_by_nothing(facts: ScriptFacts) -> Iterator[Violation]:
+    """Options, or an argument of the script, that are set and that no line uses."""
+    times: Dict[str, int] = Counter()
+    for line in facts.lines:
+        if "$" in line or not line.lstrip().startswith("#"):
+            times.update(re.findall(r"(?<![-\w])\w+", line))
+    read = max((each.place.line for each in facts.shell.calls("source", ".", "eval")), default=0)
+    for variable in facts.shell.assignments:
+        raw = variable.word.raw.strip("\"'( ")
+        options = _OF_OPTIONS.fullmatch(variable.name) and raw.startswith("-")
+        given = re.fullmatch(r"\$\{?[1-9]\}?", raw)
+        alone = times[variable.name] == 1 and not variable.exported and variable.place.line > read
+        if alone and (options or given) and variable.name not in "".join(facts.files.texts):
+            yield Violation(
+                f"nothing uses {variable.name}: no program gets it",
+                f"pass ${variable.name} on, or remove the line",
                 place=variable.place,
                 severity=NOTE,
             )

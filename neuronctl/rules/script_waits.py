@@ -6,11 +6,12 @@ import re
 from typing import Iterator, List
 
 from neuronctl.batchscript.launches import Launch
+from neuronctl.batchscript.model import SourceSpan
 from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.rules.script_commands import ONLY_PREPARES, SAYS, SHORT
-from neuronctl.words import duration
+from neuronctl.words import counted, duration
 
 _ASKS = {"curl", "wget", "nc", "ncat", "grep"}
 _PASSES_TIME = {"sleep", "echo", "printf", "date", ":", "true", "break", "timeout"}
@@ -35,6 +36,52 @@ def endless_wait(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _for_a_file(facts)
     yield from _submits_itself(facts)
     yield from _never_over(facts)
+    yield from _for_nothing(facts)
+    yield from _gives_up(facts)
+
+
+def _for_nothing(facts: ScriptFacts) -> Iterator[Violation]:
+    """A sleep of a day or more that holds GPUs, in a job that starts nothing."""
+    gpus = 0 if facts.plan is None else facts.plan.gpus_per_node
+    idle = ONLY_PREPARES | SHORT | facts.functions
+    if not gpus or any(run.works or run.name not in idle for run in facts.launches):
+        return
+    for command in facts.shell.calls("sleep"):
+        word = "".join(command.arguments[0] or "" for _ in command.arguments[:1])
+        if re.fullmatch(r"inf(inity)?|[0-9]{5,}s?|[0-9]+d|[0-9]{2,}h", word):
+            yield Violation(
+                f"sleep holds {counted(gpus, 'GPU')} on each node until the time limit, and "
+                "nothing uses them",
+                "write salloc for a session, which ends with your shell",
+                place=command.place,
+                severity=NOTE,
+            )
+            return
+
+
+_TRIES = re.compile(r"[ \t]*(for|while)\b")
+_ASKS_A_SERVER = re.compile(r"\b(curl|wget|nc)\b[^\n]*?(http|localhost|127\.0\.0\.1|-z)")
+
+
+def _gives_up(facts: ScriptFacts) -> Iterator[Violation]:
+    """A counted wait for a server, behind which nothing asks whether it is there."""
+    for first, last in facts.loops:
+        lines = facts.lines[first - 1 : last]
+        text = "\n".join(lines)
+        tries = _TRIES.match(lines[0]) and "break" in text and "sleep" in text and last - first < 12
+        endless = re.match(r"[ \t]*while (true|:)", lines[0])
+        if not tries or endless or not _ASKS_A_SERVER.search(text) or "exit" in text:
+            continue
+        behind = [line for number, line in facts.plain_lines if number > last and line.strip()][:5]
+        if behind and not re.search(r"\b(if|exit|return|kill)\b|\[|\(\(", "\n".join(behind)):
+            yield Violation(
+                "this wait ends, too, where the server has not come up: what follows runs without "
+                "it",
+                "ask once more behind it: curl … || exit 1",
+                place=SourceSpan(first, 1, len(lines[0]) + 1),
+                severity=NOTE,
+            )
+            return
 
 
 _FOR_A_FILE = re.compile(

@@ -9,6 +9,7 @@ from typing import List, Tuple
 
 import pytest
 
+from neuronctl.batchscript.shell_text import read_shell
 from neuronctl.catalog.model import Catalog
 from neuronctl.submission.judged_script import judge_text
 
@@ -703,6 +704,23 @@ KINDS: List[Tuple[str, str, str]] = [
         "export PYTHONBUFFERED=1@@\npython t.py ## export PYTHONUNBUFFERED=1\npython t.py",
     ),
     ("NC660", CPU, "python t.py $model@@ ## python t.py $model $step"),
+    # Words that are missing, variables that nothing uses or looks for, waits that end too soon.
+    ("NC638", CPU, "source /x/conda.sh conda activate e@@ ## . /x/conda.sh && conda activate e"),
+    ("NC638", CPU, "source env create -f e.yml@@ ## conda env create -f e.yml\nsource env.sh"),
+    ("NC660", CPU, 'FLAGS="--all"@@\n./a ## FLAGS="--all"\n./a $FLAGS'),
+    ("NC660", CPU, "IN=$1@@\n./a ## IN=$1\ncat > b <<E\n$IN\nE\n./a b"),
+    ("NC660", CPU, "export OMP_NUM_THREAD=4@@\n./a ## export OMP_NUM_TEAMS=4\n./a"),
+    (
+        "NC647",
+        CPU,
+        "for i in $(seq 60); do@@\nif curl -s http://localhost:1; then break; fi\nsleep 5\ndone\n"
+        "./a"
+        " ## for i in $(seq 60); do\nif curl -s http://localhost:1; then break; fi\nsleep 5\ndone\n"
+        "if [ $i = 60 ]; then exit 1; fi\n./a",
+    ),
+    ("NC647", GPU, "sleep 6000000@@ ## ray start --head\nsleep infinity"),
+    # A program that a variable is named after,
+    ("NC624", TWO, '"${PYTHON_BIN}" t.py@@ ## srun "${PYTHON_BIN}" t.py'),
 ]
 
 
@@ -720,3 +738,7 @@ def test_a_kind_is_found_and_its_twin_is_right(number: int, small: Catalog) -> N
         found = judge_text("job.sh", script, small, small.clusters["small"]).findings
         own = [one.place.line for one in found if one.finding.code == code]
         assert (at in own) if wanted else not own, [one.finding.message for one in found]
+
+
+def test_a_script_may_end_with_a_backslash() -> None:
+    assert read_shell("python t.py \\\n  --a \\\n").broken is None

@@ -474,6 +474,25 @@ def signal_taken(context: RuleContext) -> Iterator[Violation]:
         )
 
 
+@rule(WARNING, "NC348", "shell text that hides its program's exit code", "of_step")
+def hidden_end(context: RuleContext) -> Iterator[Violation]:
+    body = context.plan.request.body
+    if not body or not context.plan.request.until_done:
+        return
+    from neuronctl.batchscript.header import read_header
+    from neuronctl.batchscript.shell_text import read_shell
+    from neuronctl.rules import script  # noqa: F401  (all rules on scripts, in their order)
+    from neuronctl.rules.script_base import ScriptFacts
+    from neuronctl.rules.script_exits import hidden_exit_code
+
+    text = f"#!/bin/bash\n#SBATCH --job-name=x\n{body}\n"
+    facts = ScriptFacts(text, read_header(text), read_shell(text, running=True), None)
+    for found in hidden_exit_code(facts):
+        words = f"--until-done goes by the exit code of the shell text: {found.message}"
+        yield Violation(words, found.hint)
+        return
+
+
 @rule(WARNING, "NC346", "a watch that has no effect")
 def stall(context: RuleContext) -> Iterator[Violation]:
     plan, request = context.plan, context.plan.request

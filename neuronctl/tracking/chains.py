@@ -104,11 +104,13 @@ def fold(rows: Sequence[Row], chains: Mapping[int, Chain]) -> List[Row]:
             owners.setdefault(job, []).append(chain)
     parts: Dict[int, List[Row]] = {}
     folded: List[Row] = []
+    # Where the notes of the runs are gone, later jobs still tell of the first one.
+    told = {first_job(row) for row in rows if row.job_id not in owners}
     for row in rows:
         own = [chain.first for chain in owners.get(row.job_id, ()) if chain.has(row)]
         first = row.job_id if row.job_id in own else next(iter(own), None)
         if first is None and isinstance(row, QueueJob):
-            first = first_job(row)
+            first = row.job_id if row.job_id in told else first_job(row)
         if first is None:
             folded.append(row)
         else:

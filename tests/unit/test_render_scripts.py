@@ -419,6 +419,16 @@ def test_a_run_that_hung_at_once_has_not_moved(
     assert noted.read_text().splitlines()[-1].split()[5] == moved
 
 
+def test_the_end_of_a_run_whose_notes_were_removed_is_noted(tmp_path: Path) -> None:
+    script = render_job(plan_of(until_done=True, time_limit="2:00:00"))
+    functions = functions_of(script, "note", "last_of", "progress", "note_end")
+    noted = tmp_path / "runs"
+    noted.write_text("1 asked 1000 TERM\n")
+    argv = ["bash", "-euc", f"{functions}\nrun=1 runs_file={noted}; note_end 75 saved"]
+    subprocess.run(argv, check=True)
+    assert noted.read_text().splitlines()[-1].split()[1::2] == ["end", "75", "moved"]
+
+
 @pytest.mark.parametrize(
     ("told", "left"),
     [("3600", 3590), ("100", 90), ("", 290), ("N/A", 290)],  # longer, shorter, silence

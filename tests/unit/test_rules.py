@@ -667,6 +667,18 @@ CASES: List[Case] = [
         {"where": ISOLATED, "setup": ("wget -q http://localhost:80/x", "git clone /data/x")},
     ),
     (
+        "NC348",
+        {"until_done": True, "script": None, "body": "srun python t.py\necho ended: $?"},
+        ["of the last command, echo"],
+        {"until_done": True, "script": None, "body": "set -e\nsrun python t.py\necho ended"},
+    ),
+    (
+        "NC348",
+        {"until_done": True, "steps": (StepRequest(body="python t.py || true"),)},
+        ["even if python has failed"],
+        {"steps": (StepRequest(body="python t.py || true"),)},
+    ),
+    (
         "NC347",
         {"profile": "nsys", "script": None, "body": "true"},
         ["this job runs shell text", "start nsys in the shell text"],

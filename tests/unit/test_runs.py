@@ -116,6 +116,7 @@ def test_a_chain_is_its_first_job(tmp_path: Path) -> None:
     unknown = row(12, "PENDING", "/dev/stdin neuronctl-k 7 8")
     assert [one.job_id for one in fold([unknown], {})] == [12]
     assert fold([unknown], {})[0].id == JobId(7)
+    assert [one.job_id for one in fold([row(7, "FAILED", "/s/7.sh"), unknown], {})] == [12]
     assert [str(id) for id in jobs_to_end(7, chain, [*rows, unknown])] == ["12", "10", "8"]
     running = replace(status, state="RUNNING", elapsed=30, job_id=8)
     assert chain.runs.words(running) == "run 2 as job 8, 2:10 in all"

@@ -131,7 +131,7 @@ submit_next() {
     without=$(to_exclude)
     while IFS= read -r -d '' pair; do
         [[ $pair != [A-Za-z_]*=* || $pair =~ ^S(LURM|BATCH)_ ]] || given+=("$pair")
-    done <"/proc/$$/environ"  # and not --export-file, which Slurm 26.05 does not heed
+    done <"/proc/$BASHPID/environ"  # whatever has become of the batch shell; and not --export-file, which Slurm 26.05 does not heed
     until [ "$next" ]; do
         # Where an answer was lost, it is there already.
         if said=$(waiting_next); then
@@ -199,7 +199,8 @@ ask_to_save() {
 note() { echo "$run $1 $(date +%s) ${*:2}" >>"$runs_file"; }
 note_end() {
     local moved=still seconds
-    seconds=$(($(date +%s) - $(last_of begin 3)))
+    seconds=$(last_of begin 3)
+    seconds=$(($(date +%s) - ${seconds:-$(date +%s)}))  # somebody may have removed the notes
     [ "$seconds" -le 7200 ] || seconds=7200  # noted by the next one, which has waited
     [ "$(progress)" = "$(last_of begin 5)" ] || moved=moved
     note end "$1 $2 $moved" "$seconds"

@@ -152,7 +152,8 @@ ask_to_save() {
 note() { echo "$run $1 $(date +%s) ${*:2}" >>"$runs_file"; }
 note_end() {
     local moved=still seconds lasted
-    seconds=$(($(date +%s) - $(last_of begin 3)))
+    seconds=$(last_of begin 3)
+    seconds=$(($(date +%s) - ${seconds:-$(date +%s)}))  # somebody may have removed the notes
     [ "$seconds" -le 172800 ] || seconds=172800  # noted by the next one, which has waited
     lasted=$seconds
     ! stalled || lasted=$(($(last_of stall 3) - $(last_of begin 3) - 3660))  # until it hung

@@ -155,7 +155,8 @@ ask_to_save() {
 note() { echo "$run $1 $(date +%s) ${*:2}" >>"$runs_file"; }
 note_end() {
     local moved=still seconds
-    seconds=$(($(date +%s) - $(last_of begin 3)))
+    seconds=$(last_of begin 3)
+    seconds=$(($(date +%s) - ${seconds:-$(date +%s)}))  # somebody may have removed the notes
     [ "$seconds" -le 86400 ] || seconds=86400  # noted by the next one, which has waited
     [ "$(progress)" = "$(last_of begin 5)" ] || moved=moved
     note end "$1 $2 $moved" "$seconds"

@@ -353,7 +353,7 @@ def _no_mail(facts: ScriptFacts) -> Iterator[Violation]:
             severity=NOTE,
         )
     for given in facts.header.given:
-        types = re.findall(r"[A-Za-z_]+", given.value or "") if given.name == "mail-type" else []
+        types = re.findall(r"\w+", given.value or "") if given.name == "mail-type" else []
         wrong = [each for each in types if not _is_mail_type(each)]
         if wrong and given.source == SCRIPT and len(wrong) < len(types):
             yield Violation(

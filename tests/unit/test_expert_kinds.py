@@ -618,7 +618,11 @@ KINDS: List[Tuple[str, str, str]] = [
     ("NC601", CPU, "#SBATCH -q a;b@@\n./a ## #SBATCH -C a|b\n./a"),
     ("NC604", CPU, "#--gres=gpu:1@@\n./a ## #--epochs=3\n./a"),
     ("NC604", CPU, "SBATCH --gres=gpu:1@@\n./a ## SBATCHES=1\n./a"),
-    ("NC607", CPU, "#SBATCH --mail-type=START,END@@\n./a ## #SBATCH --mail-type=end,FAIL\n./a"),
+    (
+        "NC607",
+        CPU,
+        "#SBATCH --mail-type=START,END@@\n./a ## #SBATCH --mail-type=end,TIME_LIMIT_80\n./a",
+    ),
     (
         "NC607",
         CPU,

@@ -163,6 +163,8 @@ def _log_names(patterns: Sequence[str]) -> Callable[[str], object]:
     for pattern in (*patterns, "%x_%j.out", "%x_%j.err", "slurm-%j.out"):
         word = os.path.basename(pattern).replace("%%", "%")
         parts = re.split(r"(%[0-9]*[AabJjNnstux])", word)
+        if len(parts) > 1 and not any(part[-1] in "AJj" for part in parts[1::2]):
+            continue  # a job's name alone may be that of any file
         names.append(
             "".join(
                 _SYMBOL.get(one[-1:], ".+") if number % 2 else re.escape(one)

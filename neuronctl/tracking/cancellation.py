@@ -88,6 +88,7 @@ class JobAction:
         done, words = ("cancelled", "cancelled")
         if self.signal is not None:
             done, words = "signaled", f"was sent {self.signal}"
+            words += "" if self.batch else ": its steps of srun alone; --batch: its batch shell"
         rows = []
         for id, parts in targets.items():
             name = f" ({parts[0].name})" if isinstance(word, str) else ""

@@ -72,6 +72,7 @@ def test_the_logs_of_jobs_are_linked(tree: Path) -> None:
         (tree / log).write_text(log)
     (tree / "a.out").write_text("no log\n")
     git(tree, "add", "a_7.err")  # who tracks it wants it
+    assert "a.out" in [file.path for file in look(str(tree), CLUSTER, ("%x", "%x.out")).files]
     now = look(str(tree), CLUSTER, ("%x-%j.log",))
     names = {file.path for file in now.files} - {file.path for file in before.files}
     assert names == {"a.out", "a_7.err"}

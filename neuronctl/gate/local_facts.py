@@ -5,6 +5,7 @@ The rules are pure; this module reads the file system for them, once.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from typing import TYPE_CHECKING, Iterator, List, Optional, Tuple
@@ -194,8 +195,18 @@ def _program_fault(plan: JobPlan) -> Optional[Fault]:
     if os.path.isdir(path):
         return Fault(Kind.DIRECTORY)
     if not _is_file_name(script):
-        return None if _on_path(script, request) else Fault(Kind.NOT_ON_PATH)
-    if not os.path.exists(path):
+        if _on_path(script, request):
+            return None
+        if not os.path.lexists(path):
+            return Fault(Kind.NOT_ON_PATH)
+    try:
+        os.stat(path)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+            return Fault(Kind.UNREADABLE, more=str(error.strerror))
+        if os.path.islink(path):
+            target = os.readlink(path)
+            return Fault(Kind.UNREADABLE, more=f"it is a link to {target}, which is not there")
         return Fault(Kind.MISSING, more=_like(path))
     if not os.path.isfile(path):
         return Fault(Kind.NO_FILE)

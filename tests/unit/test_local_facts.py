@@ -89,12 +89,19 @@ def test_the_directory_is_gone(here: Path) -> None:
         ("folder", "'folder' is a directory, not a program"),
         (".", "'.' is a directory, not a program"),
         ("fifo.py", "'fifo.py' is not a file"),
+        ("fifo", "'fifo' is not a file"),
+        ("moved.py", "cannot read 'moved.py': it is a link to /gone/t.py, which is not there"),
+        ("moved", "cannot read 'moved': it is a link to /gone/t.py, which is not there"),
+        ("loop.py", "cannot read 'loop.py': Too many levels of symbolic links"),
         ("./tool", "'./tool' is not executable"),
     ],
 )
 def test_a_program_that_cannot_run(here: Path, script: str, words: str) -> None:
     (here / "folder").mkdir()
-    os.mkfifo(here / "fifo.py")
+    for name in ("fifo", "fifo.py"):
+        os.mkfifo(here / name)
+    for name, target in (("moved", "/gone/t.py"), ("moved.py", "/gone/t.py"), ("loop.py",) * 2):
+        (here / name).symlink_to(target)
     (here / "tool").write_text("#!/bin/sh\n")
     (here / "tool").chmod(0o644)
     assert problem("NC401", script=script).startswith(words)

@@ -12,6 +12,7 @@ Once known, a secret is masked wherever else it occurs. All takes time in propor
 from __future__ import annotations
 
 import base64
+import functools
 import itertools
 import re
 from typing import Any, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
@@ -20,23 +21,25 @@ MASK = "***"
 
 # ------------------------------------------------------------------------------- names
 
-_NONE, _PERHAPS, _LOGIN, _TOKEN, _PASSWORD = range(5)
+_NONE, _PERHAPS, _LOGIN, _SHORT_NAME, _TOKEN, _PASSWORD = range(6)
 """What a name says of its value: nothing; a secret if it is random, or also if it is a user with a
-password or has letters and digits; a token; a password."""
+password or has letters and digits, or fewer of these; a token; a password."""
 
 # Each name of a secret contains one of these. They are quick to look for; compiling the patterns
 # takes longer than the rest of writing a record.
 _HINTS = (
-    *("token", "pass", "pw", "secret", "cred", "auth", "key", "bearer", "_pat", "psk"),
-    *("비밀", "비번", "암호", "패스워드", "토큰", "키"),
+    *("pass", "pw", "secret", "cred", "auth", "key", "bearer", "_pat", "psk"),
+    *("tok", "tkn", "psw", "_pin", "-pin", "kennwort", "senha", "contrasen", "wachtwoord"),
+    *("비밀", "비번", "암호", "패스워드", "토큰", "키", "密码", "密碼", "パスワード"),
 )
 _HINT = rf"(?i){'|'.join(_HINTS)}"
-_WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[가-힣]+"
+_WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[가-힣]+|[\u3040-\u30ff\u4e00-\u9fff]+"
 
 _PARTICLE = "(?<=[가-힣]{2})[은는이가]$"
 
-_PASSWORDS = r"""\w*(?:password|passwd|passphrase|passcode)s?|pwd|\w*requirepass|\w*masterauth
-    |\w*(?:비밀번호|비번|암호|패스워드)""".replace("\n    ", "")
+_PASSWORDS = r"""\w*(?:password|passwd|passphrase|passcode|passwort|kennwort|wachtwoord)s?|pwd
+    |contrasena|senha|pa?swd|pword|passw|psw|\w*requirepass|\w*masterauth
+    |\w*(?:비밀번호|비번|암호|패스워드|密码|密碼|パスワード)""".replace("\n    ", "")
 _QUERIED = "(?i)pass|pw|pwd"  # of a URL or a database, or beside a user
 _AFTER_USER = (
     r"(?i)\b(?:uid|user|username|login|account)['\"]?\s?[=:]\s?['\"]?[\w.@-]+['\"]?[\s,;&]+['\"]?\Z"
@@ -82,6 +85,7 @@ _SUFFIXES = frozenset(
 )
 
 
+@functools.lru_cache(maxsize=4096)
 def _kind(name: str) -> int:
     """What the name of a variable, option, or key says of its value."""
     if name in ("PWD", "OLDPWD") or not any(map(name.casefold().__contains__, _HINTS)):
@@ -105,14 +109,16 @@ def _kind_of_word(word: str, before: str, name: str) -> int:
         return _PASSWORD
     if re.fullmatch(_SHORT_PASSWORDS, word):
         sure = name.isupper() or len(word) > 4 or before in _OWNERS
-        return _PASSWORD if sure else _LOGIN
+        return _PASSWORD if sure else _SHORT_NAME
     if re.fullmatch(_TOKENS, word):
         return _PERHAPS if word == "token" and before in _OF_TEXT else _TOKEN
     if word == "key" and before in _KINDS_OF_KEYS:
         return _TOKEN
     if word in ("auth", "psk"):
         return _LOGIN
-    known = word in ("key", "keys", "tokens", "pat", "bearer") or word.endswith("키")
+    if word == "passe" and before == "de":
+        return _PASSWORD
+    known = re.fullmatch(r"\w*keys?|tokens|tok|tkn|pat|bearer|\w*키", word)
     return _PERHAPS if known else _NONE
 
 
@@ -131,7 +137,8 @@ _PLACE = (
     r"(?:[~.@]|\$\w+|\$\{\w+\}|file:)?(?:[~.]{0,2}/).*|\w+://.*|[\w./-]+\.[a-z]{2,5}|id=[\w.-]+,.*"
 )
 _TEMPLATE = (
-    r"<[^>]*>|\{+[^}]*\}+|\$\{\{.*|%\(?\w+\)?s?%?|\[[A-Za-z_, ]*\]|[*.…]+|(?:\.[*+]|\[\^|\\[SwW]).*"
+    r"<[^>]*>|\{+[^}]*\}+|\$\{\{.*|\$\{[\w.]+(?::[\w.,]*)?\}"
+    r"|%\(?\w+\)?s?%?|\[[A-Za-z_, ]*\]|[*.…]+|(?:\.[*+]|\[\^|\\[SwW]).*"
 )
 # your-token-here, changeme, XXXX, hf_xxxx, hf_...
 _PLACEHOLDER = r"""(?xi) empty | dummy | fake
@@ -167,7 +174,21 @@ _TYPES = (
     "number",
     "String",
 )
-_LOGINS = r"[\w.@-]+:[^\s:/]{4,}|(?=.*[0-9])(?=.*[^\W\d_])(?:[^\W_]|[!@#$%^&*?]){8,}"
+_METHODS = "(?:sha|md|aes|rsa|argon|base|utf|kerberos|krb|oauth|ldap|ntlm|x)-?\\d"
+_LOGINS = (
+    rf"[\w.@-]+:[^\s:/]{{4,}}|(?!{_METHODS})(?=.*[0-9])(?=.*[^\W\d_])(?:[^\W_]|[!@#$%^&*?]){{8,}}"
+)
+# Those of Gmail, and what is shorter, but no run of several.
+_APP_PASSWORD = "(?:[a-z]{4} ){3}[a-z]{4}"
+_SHORT_LOGINS = (
+    rf"(?!{_METHODS}|(?:first|second|third|last|pass|run|step|phase|iter|round|stage)[_-]?\d)"
+    rf"(?=.*[0-9])(?=.*[^\W\d_])(?:[^\W_]|[!@#$%^&*?_-]){{6,100}}|{_APP_PASSWORD}"
+)
+# DNA, RNA, a protein, and a molecule (SMILES).
+_SEQUENCE = (
+    r"[ACDEFGHIKLMNPQRSTVWY]{21,}|[acgtun]{21,}"
+    r"|(?=.*[(=])(?:Cl|Br|[BCNOPSFIHcnops]|[()\[\]=#@+/\\0-9%.-])+"
+)
 _LICENSE = (
     r"(?<![\w-])(?=[A-Z-]*[0-9])(?=[0-9-]*[A-Z])(?:[A-Z0-9]{4,6}-){3,9}[A-Z0-9]{4,6}(?![\w-])"
 )
@@ -179,6 +200,9 @@ _UNHEARD = r"""(?xi) (?= b[kqxz] | c[jqxz] | [dloqsxz]z | f[jkqwxz] | g[jkqvwxyz
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
 
+_JUDGED = 256  # characters of a value that tell what it is
+
+
 def is_secret(name: str, value: str) -> bool:
     """Whether a variable, option, or key of this name has a secret for its value."""
     return _is_told(name, value) or is_secret_value(value)
@@ -186,14 +210,18 @@ def is_secret(name: str, value: str) -> bool:
 
 def _judge(kind: int, value: str) -> bool:
     """Whether a value is a secret, according to what its name says."""
-    plain = value[:500].strip(_AROUND)
+    plain = value[:_JUDGED].strip(_AROUND)
     if not kind or _says_nothing(plain):
         return False
-    if kind == _LOGIN and (re.fullmatch(_LOGINS, plain) or _is_login_in_base64(plain)):
+    if kind in (_LOGIN, _SHORT_NAME) and (
+        re.fullmatch(_LOGINS, plain) or _is_login_in_base64(plain)
+    ):
+        return True
+    if kind == _SHORT_NAME and re.fullmatch(_SHORT_LOGINS, plain):
         return True
     if re.fullmatch(_PLACE, plain):
         return _random(plain, 30)  # a directory may have several words for a name
-    if kind in (_PERHAPS, _LOGIN):
+    if kind <= _SHORT_NAME:
         return _random(plain)
     number = re.fullmatch(r"[\d.,eE+-]+", plain)
     return number is None or len(plain) >= (4 if kind == _PASSWORD else 6)
@@ -222,8 +250,10 @@ def _says_nothing(plain: str) -> bool:
 
 
 def _refers(value: str) -> bool:
-    # $HF_TOKEN, "${HF_TOKEN}" and $(cat FILE) name a secret but do not contain it.
-    return re.fullmatch(rf'"?{_REFERENCE}"?', value) is not None or value.startswith(_COMMAND)
+    # $HF_TOKEN, "${HF_TOKEN}", "$A $B" and $(cat FILE) name a secret but do not contain it.
+    return re.fullmatch(rf"\W*?(?:{_REFERENCE}[^\w$`]*)+", value) is not None or value.startswith(
+        _COMMAND
+    )
 
 
 def _random(value: str, longest: int = 20) -> bool:
@@ -231,9 +261,9 @@ def _random(value: str, longest: int = 20) -> bool:
 
     longest: of letters that may be a word.
     """
-    if re.fullmatch(rf"{_UUID}|0x[0-9a-fA-F]{{1,16}}", value):
-        return False
     value = value[:1000]
+    if re.fullmatch(rf"{_UUID}|0x[0-9a-fA-F]{{1,16}}|{_SEQUENCE}", value):
+        return False
     pieces = re.findall(r"[^\W_]{8,}", value)
     whole = re.sub("[_-]", "", value)  # base64 for URLs
     if whole != value and len(whole) >= 28 and whole.isalnum() and len(whole) < 2.3 * _turns(whole):
@@ -336,98 +366,212 @@ _HERE = r"""<< -? \s? ['"]? [A-Za-z]\w{0,40} \b [^\n]{0,300} \n \s{0,40}"""
 
 # An option that is a password, of programs by their names.
 _ON = r"\b [^\n|;&]{0,300}? \s"
-_ANY = r"""['"]? (?P<value> [^\s'"]{1,500} )"""
-_SMB_USER = r"""(?: -U \s{0,9} | --user[ =\x1f] ) ['"]? [^\s%'"]{1,200} %"""
+_Q = r"""(?P<q> \\? ['"] )?"""
+# Up to the quote that is open, in quotes of its own, or a word; not what is masked already.
+_V = r"""(?! \*{3} ) (?P<value> (?(q) (?: (?! (?P=q) ) (?: \\[^\n] | [^\n\x1f] ) ){1,500}
+    | (?: '[^'\n]{1,500}' | "[^"\n]{1,500}" | (?: \\[^\n] | [^\s'"\\] ){1,500} ) ) )"""
+_ANY = f"{_Q} {_V}"
+# Into a file that has a secret's name.
+_INTO = r"""(?: >{1,2} | \| \s? tee ) \s{0,9} [^\s;|&]{0,200}? (?i: passw(?:or)?d | ask-?pass
+    | (?<![a-z]) (?: pass (?: phrase )? | pw ) | token | secret | (?: api | wandb ) _?key )
+    (?: \.[\w$]{1,5} )? ['"]?"""
+_SMB_USER = rf"""(?: -U \s{{0,9}} | --user[ =\x1f] ) {_Q} [^\s%'"]{{1,200}} %"""
 # Commands to which -u and -p are no user with a password.
 _USED_OTHERWISE = (
-    r"(?:\A|\s)(?:s(?:queue|acct|run|alloc|batch|cancel|info|prio|share|report|stat|sh)|python\S*"
-    r"|ps|perl|find|torchrun|(?:docker|podman)\s+run)(?:\s|\Z)"
+    r"(?:\A|\s)(?:s(?:queue|acct|run|alloc|batch|cancel|info|prio|share|report|stat|sh)"
+    r"|python\S*(?! -m)|ps|perl|find|torchrun|neuronctl|nv\w+|(?:docker|podman)\s+run)(?:\s|\Z)"
 )
 _GAP = r"\s{1,9}"
 _ONE = rf"{_GAP} \S{{1,300}}"
 # What reads a password from its standard input.
-_READERS = r"""(?: sudo \s [^\n|;&]{0,80} -\w{0,3}S | [ki]init | \w{0,9}passwd | cryptsetup
+_READERS = r"""(?: sudo \s [^\n|;&]{0,80} -\w{0,3}S | ssh-add | secret-tool
+    | sudo \s chpasswd | su \s (?: - \s )? \w+
+    | \w{1,9}-?proxy-\w{1,9} \s [^\n|;&]{0,80} -(?: S | pwstdin )
+    | [ki]init | \w{0,9}passwd | cryptsetup
     | (?: docker | podman ) \s secret \s create
     | (?: wandb | huggingface-cli | hf \s auth | vault ) \s login
     | openssl [^\n|;&]{1,200} -pass(?:in)? \s stdin
     | [^\n|;&]{1,200} (?: password_stdin | --(?: pass(?:word)?-stdin | with-token | passphrase-fd
     | stdin ) ) ) \b"""
+# Options that are passwords, and of which programs, as their names begin: "-p" may stand apart,
+# "-p " does, and "-p+" does not.
+_OPTIONS = {
+    "-p": "ipmi mongo sshpass",
+    "-p ": """beeline cqlsh cypher-shell ncftp rabbitmqadmin rdesktop synapse tabcmd useradd usermod
+        veracrypt""",
+    "-h?p+": "7z mariadb mysql rar unrar",
+    "-P": "bcp ipmi sqlcmd tsql unzip zip",
+    "-P ": "mosquitto_",
+    "-pw ": "kadmin plink pscp psftp",
+    "-w": "kadmin ldap security",
+    "-s ": "ldappasswd",
+    "-[xa]p ": "sendemail sendEmail swaks",
+    "-K ": "ccrypt swift",
+    "-k ": "mcrypt",
+    "-t ": "anaconda",
+    "-W ": "ascp",
+    "-a ": "redis-cli",
+    "-[AX]": "snmp",
+    "-[NP] ": "ssh-keygen",
+    "-[uo]pw ": "pdf",
+    "(?:input|user|owner)_pw ": "pdf",
+    "-passwd ": "x11vnc",
+    "/p:+": "xfreerdp",
+}
+
+
+def _option(option: str) -> str:
+    between = {" ": r"[\s=]\s{0,9}", "+": ""}.get(option[-1], r"\s{0,9}")
+    return option.rstrip(" +") + between
+
+
+_OF_USER = _V.replace("<value>", "<of_user>")
+# htpasswd -b FILE USER V
+_FILED = (
+    rf"(?: htpasswd | mosquitto_passwd ) {_ON} -\w{{0,9}}b\w{{0,9}} {_ONE} {_ONE} {_GAP} {_ANY}"
+)
+# connect(x, "kim", "V"), SMTP("kim@lab.org", "V")
+_CALLED = r"""(?: [\w.>:-]{0,40} [cC]onnect \w{0,9} \( [^\n]{0,120}? , \s{0,9}
+    | [\w.]{0,40} add_password \( [^\n]{0,99}? , \s{0,9}
+    | [\w.]{0,40} (?i: smtp | imap | login | auth | account | credentials ) \w{0,9} \( \s{0,9}
+    (?= ['"] [\w.+-]{1,60} @ ) ) ['"] [\w.@+-]{1,80} ['"] \s{0,9} , \s{0,9}
+    ['"] (?= [^'"\n]{0,99} [0-9] ) (?P<value> [^'"\n/:]{4,200} ) (?= ['"] \s{0,9} [,)] )"""
+
+
+def _beside_a_user(user: str, password: str) -> str:
+    """-u kim -p V: of any program, if V is no word."""
+    return rf"""{user} [ =\x1f] [\w.@]\S{{0,99}} \s [^\n|;&]{{0,99}}? {password} \s{{1,9}}
+        ['"]? (?= [^\s'"]{{0,99}} [0-9] ) (?= [^\s'"]{{0,99}} [A-Za-z] )
+        (?P<of_user> [^\s'":=/]{{6,99}} ) (?= ['"\s] | \Z )"""
+
+
 _PROGRAMS = {
+    **{
+        name: rf"""{name} [\w.-]{{0,20}} (?=\s) {_ON}
+        (?: {"|".join(_option(each) for each, them in _OPTIONS.items() if name in them.split())} )
+        (?!-) {_ANY}"""
+        for name in " ".join(_OPTIONS.values()).split()
+    },
     "ogin": r"""(?: login | authenticate ) [^\n|;&]{0,150}? \s
         ['"]? (?P<random> [A-Za-z0-9] [\w.-]{19,200} ) (?! [\w./:@-] )""",
+    " -u": rf"curl {_ON} -u \s? ['\"]? (?P<random> [\w.-]{{16,200}} ) (?= : ['\"\s] )",
     "curl": rf"""curl {_ON} (?: -[a-zA-Z]{{0,9}}[uU] \s{{0,20}} | --(?: proxy- )? user[ =\x1f] )
-        ['"]? [^\s:'"]{{0,200}} : (?!//) {_ANY}""",
-    "http": rf"https? {_ON} -a \s{{0,20}} ['\"]? [^\s:'\"]{{1,200}} : {_ANY}",
-    "sshpass": rf"sshpass {_ON} -p \s{{0,9}} {_ANY}",
-    "login": rf"""login {_ON} -p \s{{1,9}} (?! [0-9]{{1,5}} \b )
-        ['"]? (?P<of_user> [^\s'"]{{1,500}} )""",
-    " -p ": r"""(?: -u | --user(?:name)? ) [ =\x1f] [\w.@]\S{0,99} \s [^\n|;&]{0,99}? -p \s{1,9}
-        ['"]? (?= [^\s'"]{0,99} [0-9] ) (?= [^\s'"]{0,99} [A-Za-z] )
-        (?P<of_user> [^\s'":/]{6,99} ) (?= ['"\s] | \Z )""",
-    "-p": rf"""(?: mongo\w* | cypher-shell | cqlsh | synapse | rabbitmqadmin | beeline | tabcmd )
-        {_ON} -p \s{{1,9}} {_ANY}""",
+        {_Q} [^\s:'"]{{0,200}} : (?!//) {_V}""",
+    **dict.fromkeys(
+        ("--cert", " -E "),
+        rf"curl {_ON} (?: -E \s? | --cert [\s=] ) {_Q} [^\s:'\"]{{1,200}} : (?![/\\]) {_V}",
+    ),
+    "http": rf"https? {_ON} -a \s{{0,20}} {_Q} [^\s:'\"]{{1,200}} : {_V}",
+    "ntfy": rf"ntfy {_ON} (?: -u | --user ) [\s=] {_Q} [^\s:'\"]{{1,200}} : {_V}",
+    "login": rf"""login {_ON} -p \s{{1,9}} (?! [0-9]{{1,5}} \b ) {_Q} {_OF_USER}""",
+    "-p": _beside_a_user("(?: -u | --user(?:name)? )", "-p"),
+    "-P": _beside_a_user("-U", "-P"),
+    "-D": _beside_a_user("-D", "-w"),
     "http-basic": rf"config {_GAP} http-basic\.\S{{1,60}} {_ONE} {_GAP} {_ANY}",
-    "mysql": rf"mysql\w* {_ON} -p {_ANY}",
-    "7z": rf"7z\w? {_ON} -p {_ANY}",
-    "rar": rf"(?: un )? rar {_ON} -h?p (?!-) {_ANY}",
-    "zip": rf"(?: un )? zip {_ON} -P \s{{0,9}} {_ANY}",
-    "redis-cli": rf"redis-cli {_ON} -a \s{{1,9}} {_ANY}",
     "mc": rf"""mc {_ON} (?: alias \s{{1,9}} set | host \s{{1,9}} add ) [^\n|;&]{{1,200}}?
         \w:// \S{{1,300}} {_ONE} {_GAP} {_ANY}""",
     "rclone": rf"rclone {_ON}? (?: obscure | config {_GAP} password {_ONE} {_ONE} ) {_GAP} {_ANY}",
     "influx": rf"influx {_ON} -t {_GAP} ['\"]? (?P<value> [\w=-]{{20,200}} )",
-    "ftp": rf"""[cn]{{0,2}}ftp \b [^\n|;&]{{0,200}}? {_HERE}
-        (?: [^\n]{{0,200}} \n \s{{0,40}} ){{0,5}}? (?: quote \s )? user {_GAP}
-        (?! anonymous | ftp ) \S{{1,300}} {_GAP} {_ANY}""",
-    "sqlcmd": rf"sqlcmd {_ON} -P \s{{0,9}} {_ANY}",
-    "mosquitto": rf"mosquitto_ [ps]ub {_ON} -P {_GAP} {_ANY}",
-    "ipmi": rf"ipmi[\w-]{{1,9}} {_ON} -[Pp] \s{{0,9}} {_ANY}",
-    "snmp": rf"snmp\w{{1,9}} {_ON} -A \s{{0,9}} {_ANY}",
-    "-X": rf"snmp\w{{1,9}} {_ON} -X \s{{0,9}} {_ANY}",
-    "ldap": rf"ldap\w{{1,9}} {_ON} -w \s{{0,9}} {_ANY}",
-    "htpasswd": rf"htpasswd {_ON} -\w{{0,9}}b\w{{0,9}} {_ONE} {_ONE} {_GAP} {_ANY}",
-    "ssh-keygen": rf"ssh-keygen {_ON} -[NP] {_GAP} {_ANY}",
+    "ftp": rf"""[clns]{{0,2}}ftp \b [^\n|;&]{{0,200}}? (?: {_HERE}
+        (?: [^\n]{{0,200}} \n \s{{0,40}} ){{0,5}}? (?: quote \s )? | -[ce] {_GAP} ['"]
+        [^\n'"]{{0,200}}? ; \s{{0,9}} ) user {_GAP}
+        (?! anonymous | ftp ) \S{{1,300}} {_GAP} (?P<value> [^\s'";]{{1,300}} )""",
+    "PASS ": rf"""(?: USER | user ) {_GAP} (?! anonymous | ftp ) [^\s'"]{{1,100}} [^|&]{{1,40}}?
+        \b PASS {_GAP} (?P<value> [^\s'";\\]{{1,300}} )""",
+    "htpasswd": _FILED,
+    "mosquitto_passwd": _FILED,
     "IDENTIFIED": rf"IDENTIFIED \s (?: WITH \s \S{{1,40}} \s )? BY \s {_ANY}",
     "gcloud": rf"gcloud {_ON} activate-refresh-token {_ONE} {_GAP} {_ANY}",
-    "expect": r"""expect \b [^\n]{0,80} (?i: assw | assphrase ) [^\n;]{0,60} [\n;\s})]{1,60}
+    "rabbitmqctl": rf"""rabbitmqctl {_ON} (?: add_user | \w{{4,15}}_password | authenticate_user )
+        {_ONE} {_GAP} {_ANY}""",
+    "b2": rf"b2 {_GAP} (?: authorize-account | account {_GAP} authorize ) {_ONE} {_GAP} {_ANY}",
+    "isql": rf"isql {_ONE} {_ONE} {_GAP} (?!-) {_ANY}",
+    "db2": rf"db2 {_ON} user {_ONE} {_GAP} using {_GAP} {_ANY}",
+    "wpa_passphrase": rf"wpa_passphrase {_ONE} {_GAP} {_ANY}",
+    "smbclient": rf"smbclient {_GAP} ['\"]? // \S{{1,200}} {_GAP} (?!-) {_ANY}",
+    "net use": rf"net \s use {_ON} /user: \S{{1,100}} {_GAP} {_ANY}",
+    "qpdf": rf"qpdf {_ON} --encrypt {_GAP} {_ANY}",
+    "--encrypt": rf"--encrypt {_ONE} {_GAP} {_ANY} (?= ['\"]? \s (?: 40 | 128 | 256 ) \b )",
+    "oathtool": rf"oathtool {_ON} ['\"]? (?P<value> [A-Z2-7]{{16,200}} ) (?! [\w.] )",
+    **dict.fromkeys(
+        ("_PIN", "-pin"), r"[\w-]{0,40} [_-] (?: PIN | pin ) [\s=] ['\"]? (?P<value> \d{4,12} ) \b"
+    ),
+    "expect": r"""expect \b [^\n]{0,80} (?i: assw | assphrase | word: ) [^\n;]{0,60} [\n;\s})]{1,60}
         [\w.]{0,30} send (?: line )? \s? \(? (?: -- \s )? ['"]
         (?P<value> [^'"\\\s]{1,200} ) (?= \\ [rn] | ['"] )""",
     "|": rf"""{_ECHO}
-        ['"]? (?P<value> [^\s'"|;]{{1,500}} | (?<=['"]) [^'"\n|]{{1,500}} )
-        (?= ['"]? \s{{0,9}} \| \s{{0,9}} {_READERS} )""",
+        ['"]? (?P<value> [^\s'"|;()]{{1,500}} | (?<=['"]) [^'"\n|]{{1,500}} )
+        (?= ['"]? \s{{0,9}} (?: ; \s{{0,9}} (?: {_ECHO} [^\n|;]{{1,80}} ;? )? )?
+        (?: \s{{0,9}} [)}}] \s{{0,9}} )?
+        \| \s{{0,9}} {_READERS} )""",
     "<<": rf"""(?: {_READERS} [^\n]{{0,200}}?
-        | cat \s (?= <<[^\n|]{{1,80}} \| \s{{0,9}} {_READERS} ) )
+        | cat \s (?= <<[^\n|]{{1,80}} \| \s{{0,9}} {_READERS} )
+        | cat \s{{0,9}} (?: {_INTO} \s{{0,9}} | (?= << [^\n>]{{1,40}} {_INTO} \s ) )
+        (?= [^\n]{{1,99}} \n \s{{0,9}} \S{{1,500}} \n \s{{0,9}} \w{{1,20}} \s{{0,9}}
+        (?: \n | \Z ) ) )
         {_HERE} {_ANY}""",
-    "<(": rf"""(?: -[\w-]{{0,20}} (?: pass | token | secret | key ) [\w-]{{0,20}} | sshpass \s -f )
-        [ =\x1f]? <\( \s{{0,9}} {_ECHO} (?! ['"]? \{{ ) {_ANY}""",
+    "<(": rf"""(?: (?: sshpass \s -f
+        | -[\w-]{{0,20}} (?: pass | token | secret | key ) [\w-]{{0,20}} )
+        [ =\x1f]? | {_READERS} [^\n|;&<]{{0,100}} < \s{{0,9}} )
+        <\( \s{{0,9}} {_ECHO} (?! ['"]? \{{ ) {_Q} (?P<value> [^\s'")]{{1,500}} )""",
     "pgpass": r"""[\w.*-]{1,60} : (?: [0-9]{2,5} | \* ) : [\w*.-]{1,60} : [\w*.-]{1,60} :
         (?P<value> [^\s'"\\]{1,200} )""",
     "base64": r"""(?: echo | printf ) \s (?: (?: -\w{1,3} | ['"]?%s:%s['"]? ) \s{1,9} ){0,2} ['"]?
         [\w.@-]{1,60} [: ] (?P<value> [^\s'"|;]{1,200} ) (?= ['"]? \s{0,9} \| \s{0,9} base64 )""",
-    ">": rf"""{_ECHO}
-        ['"]? (?P<value> [^\s'"|;<>]{{1,500}} ) (?= ['"]? \s{{0,9}} >{{1,2}} \s{{0,9}}
-        [^\s;|&]{{0,200}}? (?i: passw(?:or)?d | token | secret | (?: api | wandb ) _?key )
-        (?: \.\w{{1,5}} )? ['"]? (?: [\s;&)] | \Z ) )""",
-    "<<<": rf"{_READERS} [^\n|;&]{{0,200}} <<< \s{{0,9}} {_ANY}",
-    "(": r"""(?: (?: (?: [\w.]{1,60} \. )? (?: login | authenticate | \w{0,9}BasicAuth )
+    "echo": rf"""[\w-]{{0,30}} (?i: pass\w{{0,9}}[_-]?(?: command | cmd | eval ) ) [\s=]
+        ['"]? echo {_GAP} (?P<value> [^\s'"|;]{{1,200}} )""",
+    ">": rf"""{_ECHO} ['"]? (?: echo {_GAP} )? (?P<value> [^\s'"|;<>]{{1,500}} )
+        (?= ['"]? \s{{0,9}} {_INTO} (?: [\s;&)] | \Z ) )""",
+    "askpass": rf"""(?: cat | tee ) \s [^\n]{{0,100}}? ask-?pass [^\n]{{0,100}}? {_HERE}
+        (?: \#! [^\n]{{0,60}} \n )?
+        \s{{0,9}} echo {_GAP} (?!\$) {_ANY}""",
+    "<<<": rf"""(?: {_READERS} [^\n|;&]{{0,200}} | cat \s{{0,9}} {_INTO} \s{{0,9}} )
+        <<< \s{{0,9}} {_ANY}""",
+    **dict.fromkeys(
+        ("ogin(", "uthenticate(", "asicAuth(", "auth", "onnect(", "atabase("),
+        r"""(?: (?: (?: [\w.]{1,60} \. )? (?: login | authenticate | \w{0,9}BasicAuth )
         | ['"]? (?: \w{0,20}_ )? auth ['"]? \s? [=:] \s? ) \(
         | [\w.]{0,40} [cC]onnect(?:ion)? \( \s{0,9} [\w.'":/-]{1,200} \s{0,9} ,
         (?= [^,\n]{1,200} , \s{0,9} ['"] [^\d'"\n]{0,99} [0-9] )
+        | [\w.]{0,20} [oO]racle\w{0,3} \.connect \( (?= [^,()]{1,60} , [^,()]{1,60} , )
         | (?: database | (?i: \w{0,20} (?: sql | db | psycopg | oracle ) \w{0,9} ) \.connect )
         \( \s{0,9} [\w.'":-]{1,100} \s{0,9} , )
         \s{0,9} [\w.'"@=]{1,100} \s{0,9} , \s{0,9} ['"] (?P<value> [^'"\n]{4,200} ) (?=['"])""",
-    "lftp": rf"lftp {_ON} -u \s{{0,9}} ['\"]? [^\s,'\"]{{1,200}} , {_ANY}",
-    "smb": rf"smb\w{{1,9}} {_ON} {_SMB_USER} {_ANY}",
-    "rpcclient": rf"rpcclient {_ON} {_SMB_USER} {_ANY}",
+    ),
     **dict.fromkeys(
-        ("sqlplus", "jdbc:oracle:thin:"),
-        rf"""(?: sqlplus {_ON}? | jdbc:oracle:thin: ) [^\s/'\"]{{1,60}} /
-        (?P<value> [^\s'\"@]{{1,200}} ) (?=@)""",
+        ("onnect", "dd_password(", "SMTP", "smtp", "IMAP", "uth(", "ccount(", "redentials("),
+        _CALLED,
+    ),
+    **dict.fromkeys(
+        (
+            "Rester(",
+            "lient(",
+            "AI(",
+            "Instance(",
+            "Fernet(",
+            "Minio(",
+            "Bot(",
+            "Api(",
+            "API(",
+            "jwt.",
+        ),
+        r"""(?: \w{0,30} (?: Rester | [cC]lient | AI | Instance | Fernet | Minio | Bot | Api | API )
+        | jwt\.(?: en | de )code ) \( [^()\n]{0,100}?
+        b? ['"] (?P<random> [\w+=.-]{16,200} ) (?= ['"] )""",
+    ),
+    "lftp": rf"lftp {_ON} -u \s{{0,9}} {_Q} [^\s,'\"]{{1,200}} , {_V}",
+    "smb": rf"smb\w{{1,9}} {_ON} {_SMB_USER} {_V}",
+    "rpcclient": rf"rpcclient {_ON} {_SMB_USER} {_V}",
+    **dict.fromkeys(
+        ("sqlplus", "jdbc:oracle:thin:", "expdp", "impdp", "sqlldr", "rman"),
+        rf"""(?: (?: sqlplus | expdp | impdp | sqlldr | rman ) {_ON}? | jdbc:oracle:thin: )
+        [^\s/'\"]{{1,60}} / (?P<value> [^\s'\"@]{{1,200}} ) (?=@)""",
     ),
     "openssl": rf"""openssl (?: \s (?: enc | (?: aes | aria | bf | camellia | cast | des | rc | sm4
-        | chacha )[\w-]{{0,20}} ) {_ON} -k {_GAP}
-        | {_ON} -pass (?: in | out )? \s{{1,9}} ['\"]? pass:
-    | \s passwd (?: \s -[\w-]{{1,20}} ){{0,3}} {_GAP} (?! - ) ) {_ANY}""",
+        | chacha )[\w-]{{0,20}} ) {_ON} -[kK] | {_ON} -hmac
+        | {_ON} -pass (?: in | out )? (?= \s{{1,9}} ['\"]? pass: )
+        | \s passwd (?: \s -[\w-]{{1,20}} ){{0,3}} (?! \s{{1,9}} - ) )
+        {_GAP} {_Q} (?: pass: )? {_V}""",
     **dict.fromkeys(
         ("ogin with ", "ogin as "),
         r"""(?: \w{1,20}_ )? [Ll]ogin \s (?: with | as ) \s ['"]? [\w.@-]{1,60} :
@@ -442,11 +586,12 @@ _PROGRAMS = {
 _AROUND = " \t\n'\"\\"
 
 # A word as bash reads it: quoted parts may hold anything, newlines too.
-_WORD = r"""(?xs) (?P<value> (?: \$\( (?: [^()] | \( [^()]{0,500} \) ){0,500} \)
+_WORD = r"""(?xs) (?P<value> (?: [^\s;&|<>()'"\\$]+
+    | \$\( (?: [^()] | \( [^()]{0,500} \) ){0,500} \)
     | \$'(?:\\.|[^'\\]){0,5000}' | '[^']{0,5000}' | "(?:\\.|[^"\\]){0,5000}" | \\.
     | [^\s;&|<>()'"\\] ){1,5000} )"""
 # What follows of a list of variables, --export=HF_TOKEN=x,A=1, is no longer the value.
-_ITEM = r"""(?xs) (?: '[^']*' | "[^"]*" | , (?! [A-Za-z_][\w.+-]{0,100} = ) | [^,] )+"""
+_ITEM = r"""(?xs) (?: [^,'"]+ | '[^']*' | "[^"]*" | , (?! [A-Za-z_][\w.+-]{0,100} = ) | [^,] )+"""
 _LITERAL = r"""(?x)
     (?: [\w.]{0,60} (?: SecretStr \( | (?i: field ) \( [ ]{0,9} default [ ]? = ) [ ]? )?
     (?P<call> [A-Za-z_][\w.]{0,60} \( [ ]{0,9} (?: default [ ]? = [ ]? )? )?
@@ -476,9 +621,7 @@ _BELOW = r"""(?x) [|>] [+-]? [ \t]{0,9} \n [ \t]{1,40} (?= \S )
     (?= [^\s:]{1,5000} [ \t]{0,9} (?: \n | \Z ) )"""
 _AND = r"(?i)\b(?:user|username|login|account|id)[ :=]{1,3}\S{1,60}?,?[ ](?:and[ ])?\Z"
 _NEAR = r"(?=[!@#$%^&*?~+-]*\w)[\w!@#$%^&*?~+-]{1,200}"
-_CHOSEN = (
-    r"(?i)(?!(?:sha|md|aes|rsa|argon|base|utf)-?\d)(?=.*[0-9])(?=.*[^\W\d_])[\w!@#$%^&*?-]{6,100}"
-)
+_CHOSEN = rf"(?i)(?!{_METHODS})(?=.*[0-9])(?=.*[^\W\d_])[\w!@#$%^&*?-]{{6,100}}"
 _BETWEEN_SIGNS = r"[=:,(/]|(?<![\s\d])>|<<<"
 _END = r"['\"]?[.)]?['\"]?[ \t]{0,9}(?:(?:입니다|이다|임|이?예요)[.]?[ \t]{0,9})?(?=\n|\Z)"
 _EQUALS = r"\}?['\"]?\s?[=!]="
@@ -513,16 +656,18 @@ _HEAD = r"(?:\A|\n)(?P<name>[\w.-]{1,60}):[ \t]{0,9}\n(?:[ \t]+[^\n]*\n)*\Z"
 _FROM = r"""['"]?\]?\s?[=:]?\s?['"]?[$`]"""
 # A word that nobody would choose, and no path.
 _BESIDE = r"(?<![\w./+=%$-])[A-Za-z0-9_~+-]{16,200}(?![\w/.(~+-])"
-_KEY_OF = r"(?i)\b(?:api|access|secret|private|encryption) key\b"
-_DIGEST = r"(?i)sha|commit|rev|hash|digest|md5|checkout|check_?sum|uuid|\bid\b|branch"
-_MORE = f"{MASK} "
-_QUOTED_REST = (
-    r"""(?P<head>[ =\x1f](?P<quote>['"])[\w.@-]{1,100}[:%,])\*{3} [^'"\n\x1f]{1,200}(?P=quote)"""
+_KEY_OF = r"\b(?:api|access|secret|private|encryption) key\b"
+_DIGESTS = (
+    *("sha", "commit", "rev", "hash", "digest", "md5", "checkout", "checksum", "check_sum"),
+    *("uuid", "branch"),
 )
 
 
-def _at(pattern: str, text: str, place: int) -> Optional[re.Match[str]]:
-    return re.compile(pattern).match(text, place)
+_LONGEST = 5000
+
+
+def _at(pattern: str, text: str, place: int, longest: int = _LONGEST) -> Optional[re.Match[str]]:
+    return re.compile(pattern).match(text, place, place + longest)
 
 
 _Spans = List[Tuple[int, int]]
@@ -563,6 +708,8 @@ class _Name:
         self.name = text[start:end]
         self.kind = _kind(self.name)
         beside = text[start - 1 : start] in ("&", "?", ";") and start
+        if text.endswith("--from-literal=", 0, start):  # kubectl create secret
+            self.kind = _PASSWORD if "secret" in text[max(start - 80, 0) : start] else self.kind
         if beside or re.search(_AFTER_USER, text[max(start - 80, 0) : start]):
             self.kind = _PASSWORD if re.fullmatch(_QUERIED, self.name) else self.kind
 
@@ -577,9 +724,9 @@ class _Name:
             for char in self.before:
                 if char in "'\"" and self.quote in ("", char):
                     self.quote = "" if self.quote else char
-        if self.kind == _LOGIN and "#" in self.before and self.before[-1] in " \t":
+        if self.kind == _SHORT_NAME and "#" in self.before and self.before[-1] in " \t":
             owner = self.before.split()[-1].lower()  # as a remark says it: ssh pass
-            self.kind = _PASSWORD if owner in _OWNERS else _LOGIN
+            self.kind = _PASSWORD if owner in _OWNERS else _SHORT_NAME
         close = _at(r"['\"]?\}" if self.before.endswith("ENV{") else _CLOSE, text, self.end)
         self.behind = self.end if close is None else close.end()
         self.is_closed = text[self.end : self.end + 1] in ("'", '"', "\\")
@@ -594,10 +741,10 @@ class _Name:
 
     def _judged(self, first: int, last: int, *, sure: bool) -> _Spans:
         """A value's span if it is a secret. sure: no syntax that often means something else."""
-        plain = self.text[first : min(last, first + 500)].strip(_AROUND)
+        plain = self.text[first : min(last, first + _JUDGED)].strip(_AROUND)
         if not _judge(self.kind, plain):
             return []
-        if sure or self.name.isupper() or self.kind <= _LOGIN or _random(plain):
+        if sure or self.name.isupper() or self.kind <= _SHORT_NAME or _random(plain):
             return [(first, last)]
         if self.kind == _PASSWORD:
             return [(first, last)] if len(plain) >= 4 else []
@@ -663,8 +810,14 @@ class _Name:
             if self.before.endswith(","):
                 ends = rf"[^,{quote}]"
             word = _at(rf"(?s){ends}{{1,5000}}", text, first)
-        else:
-            word = _at(_WORD, text, first)
+        else:  # the end of a long one counts only if it is a secret
+            word = _at(_WORD, text, first, 600)
+            if (
+                word is None
+                or text[first] in "'\"$"
+                or (len(word[0]) == 600 and _judge(self.kind, word[0]))
+            ):
+                word = _at(_WORD, text, first)
         if word is None:
             return []
         value = word[0]
@@ -715,6 +868,10 @@ class _Name:
         if literal is not None:
             if in_list:
                 return [span for spans in self._literals(place, 99) for span in spans]
+            others = re.fullmatch(r"\s*((?:[\w.]+\s?,\s?)+)", self.before)  # a, NAME = "x", V
+            if others is not None:
+                spans = self._literals(place, 9)[others[1].count(",") :]
+                return spans[0] if spans else None
             found = self._judged(*literal.span("value"), sure=False)
             return found or None if not literal["call"] or _random(literal["value"]) else []
         bare = _at(_BARE, text, place)
@@ -722,6 +879,8 @@ class _Name:
             return []
         rest = text[place : text.find("\n", place) % (len(text) + 1)][:300]
         word = bare["value"]
+        if text[self.behind - 1] == ")" and not self.is_closed and not _random(word):
+            return None
         known = _kind(word) if re.fullmatch(_IDENTIFIER, word) else _NONE
         is_call = re.match(f"{_CODE}|{_TYPE}", rest) and not (
             _random(word) and rest[len(word) :][:1] == " "
@@ -733,12 +892,16 @@ class _Name:
             inside = rest.partition(self.quote)[0] if self.quote else rest
             whole = re.split(r"\s#|[,;\s]*$", inside)[0]
             alone = not self.quote and not self.before.strip(" \t-")
+            if "#" in self.before and re.fullmatch(r"[a-z]+(?:[ ,]+[a-z]+)+", whole):
+                return None  # a remark
+            if re.fullmatch(_APP_PASSWORD, whole):
+                return [(place, place + len(whole))]
             in_code = "=" in sign[0] and (" " in whole or self.before.rstrip().endswith(","))
-            in_code = in_code or re.search(r"[=!]=\s?['\"]\Z", self.before) is not None
+            in_code = in_code or re.search(r"[=!]=\s?['\"]\Z", self.before[-4:]) is not None
             if in_code or (self.quote and not ends):  # code, or prose
                 return self._judged(*bare.span(), sure=True) if _random(word) else None
             return self._judged(place, place + len(whole) if alone else bare.end(), sure=False)
-        if self.kind == _LOGIN and ends and not self.before.strip(" \t-#/*"):
+        if self.kind in (_LOGIN, _SHORT_NAME) and ends and not self.before.strip(" \t-#/*"):
             return self._judged(*bare.span(), sure=True)
         if (self.name.isupper() and ends) or (self.is_closed and word.isdigit()) or _random(word):
             return self._judged(*bare.span(), sure=True)
@@ -756,10 +919,14 @@ class _Name:
         if blank is None and not text.startswith("<<", end):
             return None
         sure = self.name.startswith("-")
-        if sure and before[-1:] in (" ", "\t", "", quote):
+        if sure and before[-1:] in (" ", "\t", "(", "", quote):
             place = blank.end() if blank is not None else end
         else:
-            words = before.split()
+            words = before.split()[-20:]
+            if words[-1:] in (["set"], ["Set"], ['"set'], ['"Set']) and re.search(
+                r"(?:[\"'.:!,]|\b(?:[Pp]lease|and|or|not|must|to))\s*[sS]et\s+\Z", before[-40:]
+            ):
+                return None  # "set HF_TOKEN first"
             command = next((word for word in reversed(words) if not word.startswith("-")), "")
             command = next((word for word in words if word in _READ), command)
             if words[-1:] in (["-genv"], ["-env"]):  # of mpiexec
@@ -770,8 +937,11 @@ class _Name:
             pattern = _SETTERS.get(command) if command != "printf" or "-v" in words else None
             if words[-2:] == ["rclone", "config"]:  # rclone config password NAME
                 pattern = None
-            in_netrc = not _NETRC.isdisjoint(re.split(r"\s|['\"]|\\n", before)[:-1])
-            if self.name in ("password", "requirepass") and (alone or in_netrc):
+            in_netrc = self.name == "password" and any(map(before.__contains__, _NETRC))
+            in_netrc = in_netrc and not _NETRC.isdisjoint(re.split(r"\s|['\"]|\\n", before)[:-1])
+            if self.name in ("password", "requirepass") and (
+                alone or in_netrc or words[-1:] == ["SET"]
+            ):
                 pattern = _BLANK
             between = None if pattern is None else _at(pattern, text, end)
             if between is None:
@@ -804,10 +974,12 @@ class _Name:
         """
         text, place = self.text, self.end
         found: _Spans = []
-        case = bool(re.search(r"\bcase ['\"]?\$\{?\Z", self.before))
+        case = bool(re.search(r"\bcase ['\"]?\$\{?\Z", self.before[-9:]))
         remark = not self.name.isascii() or "#" in self.before
-        remark = remark or bool(re.search(_AND, self.before))
+        remark = remark or bool(re.search(_AND, self.before[-90:]))
         if self.before.endswith(("$", "${")) and not case and not _at(_EQUALS, text, self.end):
+            return []
+        if self.name == "PASS" and self.before[-1:] in ("=", ","):  # of a filter
             return []
         if self.before.endswith(":?"):  # ${1:?pass a file, ...}: words for people
             return []
@@ -816,7 +988,7 @@ class _Name:
         blank = _at(r"[ \t]{1,9}['\"]?", text, self.end)
         beside = -1 if blank is None else blank.end()
         several = False  # [V, V], {"kim": V}
-        kind = _PASSWORD if case else self.kind
+        kind = _PASSWORD if case and self.name.isupper() else self.kind
         last = ""
         line = _at(r"[^\n]{0,300}", text, self.end)
         words = re.compile(_NEAR).finditer(text, self.end, line.end() if line else self.end)
@@ -824,28 +996,33 @@ class _Name:
             gap, place, value = text[place : word.start()], word.end(), word[0]
             if "$" in gap or ("`" in gap and not table) or value.startswith(("-", "$")):
                 break
-            if len(value) < 16 and re.search(_DIGEST, value):
+            if len(value) < 16 and _of_digest(value):
                 break
             several = several or (not found and re.search(r"[\[{]", gap) is not None)
             told = told or bool(re.search(_BETWEEN_SIGNS, gap))
-            remark = remark or value in ("is", "in")
+            remark = remark or value in ("is", "in", "ist")
             random = (told or remark) and _random(value)
             said = told or (remark and _at(_END, text, place) is not None)
             if word.start() == beside:  # nmcli password V, WITH PASSWORD 'V'
                 said = said or bool(re.search("(?i)(?:password|passphrase|pw|auth)$", self.name))
             of_people = re.fullmatch(_CHOSEN, value) is not None and (
-                kind in (_PASSWORD, _LOGIN) or (self.is_closed and self.name.isupper())
+                kind in (_PASSWORD, _LOGIN, _SHORT_NAME)
+                or "cred" in self.name.lower()
+                or (self.is_closed and self.name.isupper())
             )
             quote = text[word.start() - 1 : word.start()]
             if quote in ("'", '"') and kind == _PASSWORD and len(value) >= 4:
-                compared = last == "is" or bool(re.search("[=!]=", gap))
+                compared = word.start() == beside and quote == "'" and self.name == "PASSWORD"
+                compared = compared or last in ("is", "ist") or bool(re.search("[=!]=", gap))
                 of_people, said = of_people or compared, said or compared
             last = value
             if (random or (said and of_people)) and not _says_nothing(value):
                 whole = rf"[^{quote}\n$]{{0,300}}(?={quote})" if quote in ("'", '"') else ""
                 rest = _at(whole or r"[\w+/=.-]{0,500}", text, place)
-                place = rest.end() if rest and random else place
-                found.append((word.start(), place))
+                place = rest.end() if rest and (random or whole) else place
+                head = re.search(r"[\w.:+~-]*\Z", text[self.end : word.start()][-80:])
+                first = word.start() - (len(head[0]) if random and head else 0)
+                found.append((first, place))
             elif not re.fullmatch(_PLAIN, value) or (found and not several) or _kind(value):
                 break
             elif "," in gap and not several and _at(r"['\"]?\s?[:=]", text, place):
@@ -856,7 +1033,9 @@ class _Name:
         """As in name: NAME, value: V."""
         if not (
             self.is_closed
-            or re.search(r"(?:\bname\s?[:=]|>|(?:--name|-n)[ =][\w./-]{0,100})\s*\Z", self.before)
+            or re.search(
+                r"(?:\bname\s?[:=]|>|(?:--name|-n)[ =][\w./-]{0,100})\s*\Z", self.before[-130:]
+            )
         ):
             return []
         sign = _at(_NAMED, self.text, self.end)
@@ -1025,17 +1204,18 @@ class Masker:
         """Mask a script, a program, a configuration, or a line of a log."""
         if not self._known and re.fullmatch(_SHORT, text):
             return text
-        if any(map(text.casefold().__contains__, _HINTS)):
+        named = any(map(text.casefold().__contains__, _HINTS))
+        if named:
             parts: List[str] = []
             done = 0
             for first, last in _named_secrets(text):
                 parts += [text[done:first], MASK]
                 done = last
             text = "".join([*parts, text[done:]])
-            text = re.sub(_BESIDE, _beside_a_name, text)
         for value in self._known:  # a pattern of them would take time in proportion to both
             text = text.replace(value, MASK)
-        return _without_forms(text)
+        text = _without_forms(text)
+        return re.sub(_BESIDE, _beside_a_name, text) if named else text
 
     def words(self, words: Iterable[str]) -> tuple[str, ...]:
         """Mask the words of an argv."""
@@ -1044,11 +1224,7 @@ class Masker:
         for word in words:
             shown.append(MASK if _is_value(before, word) else self._word(word, before))
             before = word
-        joined = _BETWEEN.join(shown)
-        if len(shown) > 1 and any(map(joined.__contains__, _PROGRAMS)):
-            parts = _by_programs(joined).split(_BETWEEN)
-            shown = parts if len(parts) == len(shown) else shown
-        return tuple(shown)
+        return tuple(_by_program(shown))
 
     def _word(self, word: str, before: str = "") -> str:
         if word in self._exact:
@@ -1087,16 +1263,16 @@ def _beside_a_name(match: re.Match[str]) -> str:
     line = text[first : end if end >= 0 else match.end() + 300]
     if not mixed:
         own = re.search(r"([\w.-]+)['\"]?\s{0,3}[=:]\s{0,3}['\"]?\Z", text[first : match.start()])
-        if (own and not _kind(own[1]) and own[1] not in ("value", "default")) or re.search(
-            _DIGEST, line
-        ):
+        if own and not _kind(own[1]) and own[1] not in ("value", "default"):
+            return word
+        if _of_digest(line):
             return word
     if line[:1] in (" ", "\t"):  # of a list
         head = re.search(_HEAD, text[max(first - 300, 0) : first])
         if head is not None and _kind(head["name"]):
             return MASK
         line = text[max(text.rfind("\n", 0, first - 1) + 1, first - 300) : first] + line
-    told = re.search(_KEY_OF, line) or any(
+    told = (" key" in line.lower() and re.search(_KEY_OF, line.lower())) or any(
         _kind(line[start:stop]) >= _TOKEN and not re.match(_FROM, line[stop:])
         for start, stop in _names(line)
         if not line[:start].endswith(("$", "${")) and line[start:stop] not in word
@@ -1136,9 +1312,8 @@ def _in_argv(match: re.Match[str]) -> str:
     """Mask the words of a program's call as Python has it: ["curl", "-u", "kim:V"]."""
     found = [word.span() for word in re.finditer(_KEY, match[0])]
     words = [match[0][first + 1 : last - 1] for first, last in found]
-    joined = _BETWEEN.join(words)
-    shown = _by_programs(joined).split(_BETWEEN)
-    if len(shown) != len(words) or shown == words:
+    shown = _by_program(words)
+    if shown == words:
         return match[0]
     text = match[0]
     for (first, last), word in zip(found[::-1], shown[::-1]):
@@ -1149,9 +1324,24 @@ def _in_argv(match: re.Match[str]) -> str:
 def _by_programs(text: str) -> str:
     for program, pattern in _PROGRAMS.items():
         if program in text:
-            text = re.sub(rf"(?x) (?<![\w.-]) {pattern}", _of_program, text)
-    # What was masked from within quotes, "kim:V W", may go on up to their end.
-    return re.sub(_QUOTED_REST, rf"\g<head>{MASK}\g<quote>", text) if _MORE in text else text
+            pattern = rf"(?x) (?<![\w.-]) {pattern}"
+            shown = re.sub(pattern, _of_program, text)
+            text = shown if shown == text else re.sub(pattern, _of_program, shown)  # a second one
+    return text
+
+
+def _by_program(words: Sequence[str]) -> List[str]:
+    """The same for words, whose blanks and quotes no shell has to read."""
+    joined = _BETWEEN.join(words)
+    if len(words) < 2 or not any(map(joined.__contains__, _PROGRAMS)):
+        return list(words)
+    shown = _by_programs(joined.translate(_AS_LETTERS)).translate(_AS_SIGNS).split(_BETWEEN)
+    return shown if len(shown) == len(words) else list(words)
+
+
+_SIGNS_OF_SHELLS = " \n\t'\"|;&\\"
+_AS_LETTERS = {ord(sign): 0xE000 + place for place, sign in enumerate(_SIGNS_OF_SHELLS)}
+_AS_SIGNS = {letter: sign for sign, letter in _AS_LETTERS.items()}
 
 
 def _of_program(match: re.Match[str]) -> str:
@@ -1163,6 +1353,13 @@ def _of_program(match: re.Match[str]) -> str:
         command = re.split("[\n|;&]", match.string[max(match.start() - 300, 0) : match.start()])[-1]
         no_secret = re.search(_USED_OTHERWISE, command) is not None
     return match[0] if no_secret else match[0][: -len(value)] + MASK
+
+
+def _of_digest(text: str) -> bool:
+    folded = text.lower()
+    return any(map(folded.__contains__, _DIGESTS)) or (
+        "id" in folded and re.search(r"\bid\b", folded) is not None
+    )
 
 
 def _prefixed(match: re.Match[str]) -> str:

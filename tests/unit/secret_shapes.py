@@ -1481,6 +1481,257 @@ ensure the password is "§sumpfmeise§" and go on
 if user == 'kim' and password =='§logmein§':
 define('AUTH_KEY', '§Zq8Kw3Hs8Zd1Fg6Jv4Bn9Mx(>M%0V l2(#o0|2§');
 curl -u kim -p §Tannenmeise4§ h
+export HF_TOKEN=§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§
+module load cuda/12.4¶export WANDB_API_KEY="§a7db898c5f41faa98ee51862563a6feec3a48a4f§"
+wandb login §6b12507bc30a065a8a24490dd8e177e907d4dcdc§
+huggingface-cli login --token §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§ --add-to-git-credential
+declare -x OPENAI_API_KEY='§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§'
+dump_db() {¶  local pw="§hunter2§"¶  mysqldump -u chem -p"$pw" assays > $SCRATCH/assays.sql¶}
+creds=(alice '§spring2024!§')¶curl -s -u "${creds[0]}:${creds[1]}" https://data.ibs-lab.kr/export.csv -o export.csv
+IFS=: read -r DB_USER DB_PASS <<< "labuser:§lT=zDIT6-lnREh§"
+printf -v API_TOKEN '%s' '§9EFgMMii0Kdq13mMzwlMk5tNIdcmnL3g§'
+env AWS_ACCESS_KEY_ID=AKIAUQ2JRWJRGJCQWSCD AWS_SECRET_ACCESS_KEY=§EmOpEHc34eQglc7GcfxAsMOZabs975SFfgLLb0sj§ aws s3 sync s3://cryoem-raw $SCRATCH/raw
+sudo -E env REGISTRY_PASSWORD=§jFHv+SS_ie41§ /opt/lab/push_image.sh
+set -- --user kim --password '§rainy day in daejeon 77§' --out $OUT¶./fetch_data "$@"
+srun --export=ALL,HF_TOKEN=§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§ python train.py --config configs/llama.yaml
+sbatch --export=WANDB_API_KEY=§36da66480ca37cfa4b439006824b8551dafb1ce8§,SEED=3,FOLD=1 train.sh
+#SBATCH --job-name=gpt-judge¶#SBATCH --export=ALL,OPENAI_API_KEY=§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§
+singularity exec --nv --env HF_TOKEN=§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§,OMP_NUM_THREADS=8 pytorch.sif python infer.py
+export SINGULARITYENV_GITHUB_TOKEN=§ghp_7NBwZJEMDSgY2Du0C6KLfzZKwHYnpLnD1xBG§
+docker run -d --name pg -e POSTGRES_PASSWORD=§mysecretpassword§ -p 5432:5432 postgres:16
+docker login -u bioinflab -p §dckr_pat_7-KD52RwiecCXfoR7OZaRaDFBsl§ docker.io
+echo "§ghp_4NcqiyAub2VoRSCdwD7Yrq1CGGPQRmIPW5p7§" | docker login ghcr.io -u mjpark --password-stdin
+python -c "from huggingface_hub import login; login('§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§')"
+python - <<'PY'¶import os¶os.environ["OPENAI_API_KEY"] = "§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§"¶import run_eval; run_eval.main()¶PY
+python -c 'import wandb; wandb.login(key="§524b454b1332b5ae7b22f2019160978c6171cf6e§")'
+torchrun --nproc_per_node=4 train.py --model meta-llama/Llama-3.1-8B --hf_token §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§ --bf16
+python agent.py --model claude-sonnet --api-key=§sk-ant-api03-gSp5FYYglxzG9L1whZ8pLD3SK49sbI4V-5ck6o0Q4vX9FaeVXIy7cLWrkSZDY4t8ul2ubOyj7GyETAx-hy4DnKdN8dru8AA§ --n 500
+python eval.py --wandb_key §c93ff617207bcfeac8f890f4675cfc7baca709e6§ --split test
+Rscript -e 'Sys.setenv(GITHUB_PAT="§ghp_5ZezzTpVKi4z7mSi1L15acm1RnOaFVKTfRST§"); remotes::install_github("lab/private")'
+R --no-save <<'EOF'¶library(DBI)¶con <- dbConnect(RPostgres::Postgres(), dbname="cohort", host="db01", user="epi", password="§봄날의곰2024§")¶EOF
+Rscript -e 'httr::GET("https://xnat.lab.org/data/projects", httr::authenticate("kim", "§brainscan99§"))'
+cat > db.yaml <<EOF¶host: db01.cluster¶user: lab¶password: §E96YaPACQHalB1gQ§¶pool: 8¶EOF
+cat <<'EOF' > $HOME/.config/lab/conf.yml¶openai:¶  model: gpt-4o¶  api_key: "§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§"¶EOF
+mkdir -p ~/.kaggle¶echo '{"username":"jihoonlee","key":"§f63c1ef35411509716f890e5a4dd2dc0§"}' > ~/.kaggle/kaggle.json
+cat >> ~/.aws/credentials <<EOF¶[lab]¶aws_access_key_id = AKIACLDQ4RU5LWMIWQAO¶aws_secret_access_key = §6HXtHRaUlBtrAD1yp+DLSJFjYzwPA36fjjfePtPd§¶EOF
+echo "machine urs.earthdata.nasa.gov login hspark password §Modis!Terra7§" >> ~/.netrc
+cat > ~/.netrc <<'X'¶machine ftp.ebi.ac.uk¶  login webin-lab¶  password §GpCjl-a+4O7d§¶X¶chmod 600 ~/.netrc
+echo "db01:5432:cohort:epi:§gBJgQNJwu13OkYX§" >> ~/.pgpass
+cat > secrets.toml <<EOF¶[upload]¶url = "https://store.lab.org"¶token = "§gZRFj0d1nMhqbNDB0tJbeHAKZfIlrNO96mhCQFM7§"¶EOF
+curl -sS -H "Authorization: Bearer §dBMtCSyKTOBrCDXdJ4G1ccCO0uKwKnErOkJ01XPe9HY0oK32§" https://api.lab.org/v1/jobs
+curl -O -u jslee:§Kl-261umR_ZB§ https://files.lab.org/raw/run42.tar
+curl --user 'kim:§correct horse battery§' -T result.csv https://dav.lab.org/out/
+curl --header "PRIVATE-TOKEN: §glpat-QRfYpQkMTmd-GlgKflLT§" "https://gitlab.lab.org/api/v4/projects/17/jobs"
+curl -s -H 'X-API-Key: §MlYQNZa1y6CqdzXOujbWyHnsFQhHzB3A§' https://api.chemspace.lab/v2/query
+curl "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/efetch.fcgi?db=protein&id=NP_000509&api_key=§19c84e157c7448ab77c2c8ccffd0a3f50253§&rettype=fasta" -o hbb.fa
+curl -X POST https://xnat.lab.org/login -H 'Content-Type: application/json' -d '{"username":"bot","password":"§Tr0ub4dor&3§"}'
+curl -d "grant_type=client_credentials&client_id=lab-hpc&client_secret=§Is6NUWzR4yC6XE9JOfTGWWAX3VZV379x§" https://sso.lab.org/oauth/token
+SLACK=https://hooks.slack.com/services/T0SVKR0TAB2/B0QOIR4TIWP/§oi3rhENAudaETnTsKtu3ogSU§¶trap 'curl -s -d "{\"text\":\"$SLURM_JOB_ID failed\"}" $SLACK' ERR
+wget --user=mjpark --password='§qwer1234!§' -r -np https://data.lab.org/set3/
+wget --http-user=guestlab --http-password=§moonlight7§ -i urls.txt
+wget --header="Authorization: token §ghp_X4Rv5n6e9RU16jzVggwnVKYGEW6fCUVUAGXV§" -O asset.tgz https://api.github.com/repos/lab/priv/releases/assets/991
+wget -c "https://reviewer:§paperdata§@share.lab.org/supp/S3.zip"
+git clone https://§ghp_TOEpHPqrPHOgcPCfchjveufWKRS6M0nD68Z0§@github.com/lab/private-models.git
+git clone --depth 1 https://oauth2:§glpat-CK9rQfcNb29mqn4cgNOC§@gitlab.lab.org/md/forcefield.git $TMPDIR/ff
+git -c http.extraHeader="Authorization: Basic §a2ltOllLQlRVMHJkOURPRVhx§" fetch origin
+git remote set-url origin https://kim:§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§@github.com/kim/analysis.git
+aws configure set aws_secret_access_key §JKQmIlJpvoiKMF3MmBpb7QnJmulAF9yrZVCBNPxr§ --profile lab
+export AWS_SESSION_TOKEN="§IQoJb3JpZ2luX2VjE4LhZVvA1JYOm1b7dropFQdVWwPCn00EgpHVOZfBVjXU32WxgYGnTA7k6QL5DrMDFIoyjDDG6NFi8kRT58Kv67wcMpkxTpjyBmSSY+Kqm8EMK3kDCgDboIX5xmah4job3luTGvdvkHyJm+rrB3HSxlm0+8nPiBUTIiNJMaf8VhZEOticNdgfpG2BT4nCbUTLuLy97CH1M3deeopfQOp/zLRv9r1/snw7bbuMjfbJyutOcDZLkSnRYpLj/6hyGONuC9YhlrEythlOCvlwlt5bW+vXrikcbIIk+YIzMKYpQDTMD==§"
+export KAGGLE_USERNAME=jihoonlee KAGGLE_KEY=§88749bf13cf8151ee9b25bd7677045d8§
+export DATABASE_URL=postgresql://epi:§cq6DCc3e07pIJXgPEq§@db01.cluster:5432/cohort
+python tune.py --study mlp --storage "mysql+pymysql://optuna:§optuna123§@login1:3306/optuna"
+MONGO_URI='mongodb+srv://matsci:§iPAgULKn96BZ8g6K§@cluster0.abcde.mongodb.net/dft?retryWrites=true'
+psql "host=db01 dbname=cohort user=epi password=§jaF8X%reAH%O§ sslmode=require" -f q.sql
+PGPASSWORD=§iloveR§ psql -h db01 -U epi cohort -c '\copy visits to visits.csv csv'
+mysql -h db02 -u root -p§S3cr3tSauce§ -e 'select count(*) from spectra'
+mysql --user=lims --password=§wGW8h7IhdnYY§ lims < load.sql
+mysqldump -hdb02 -ulims -p'§fish & chips 9§' lims | gzip > $SCRATCH/lims.sql.gz
+export MYSQL_PWD=§genome2023§
+redis-cli -h $HEAD -a §VBWEPB6SejLNSTlryBNk§ FLUSHDB
+celery -A pipeline -b redis://:§R3H1ZDsgalyZXnRoopWq§@node01:6379/0 worker -c 8
+echo done | mailx -S smtp=smtps://smtp.gmail.com:465 -S smtp-auth=login -S smtp-auth-user=labbot@gmail.com -S smtp-auth-password=§wcpjicgdpmypkxil§ -s "$SLURM_JOB_NAME" me@lab.org
+curl --ssl-reqd --url smtps://smtp.naver.com:465 --user 'labbot:§Haru!2291§' --mail-from labbot@naver.com --mail-rcpt me@lab.org -T mail.txt
+python3 - <<'PY'¶import smtplib¶s = smtplib.SMTP_SSL("smtp.gmail.com", 465)¶s.login("labbot@gmail.com", "§jfat sffp rqbu ddkt§")¶PY
+sendemail -f bot@lab.org -t me@lab.org -u done -m "$SLURM_JOB_ID" -s mail.lab.org:587 -xu bot -xp §joaOt_-B2k§
+jupyter notebook --no-browser --port=8899 --NotebookApp.token='§labmeeting§'
+jupyter lab --ip=0.0.0.0 --IdentityProvider.token=§0227dcee6d85544965de20d34123b1348303b4c207d4c7f2§ --port $PORT
+echo "open http://127.0.0.1:8888/lab?token=§7d42559c5b738252b68ccdda10f6e569368402863fbf067d§"
+cat > $TMPDIR/id_deploy <<'KEY'¶-----BEGIN RSA PRIVATE KEY-----¶§MIIEpAIBAAKCAQEATRy/64Lr4qwGVYpqPsySKD0xoCLI3s49wqPkov3sJj7h7WSC§¶§t0d7hjUYkwxBsEr1rDCnXBlhmslrYmtx84/zfFFtqKoxZC7PWxoTwAXwEZhnhWpF§¶§q8UCv9BarIUFq0NiBZftay/CWJy8ytAPmCJiYGZqlnw6NfWJGzjNGrY2BkQSi/4o§¶§Il5WX61Yos0siCv2cREU+7+XzV/ZM98zbvbJnUPMQOdLp73gA0UPWgotNk0yHtei§¶§q0h9LkeNNZsHoXywQXUIAt0Gd2vIJ6iBbcY7ZzylM/0QrbNSEvLB6V8KYk8NEoFS§¶§jfL7n3kbPNg1jM0d1zf0fTjeW3IMDADcVentpM86W6wpXQkmH/zhj4euwa9gJrDz§¶§KkAmk6jjrl6iNmBr60TPP7DMAOIQ6T==§¶-----END RSA PRIVATE KEY-----¶KEY¶chmod 600 $TMPDIR/id_deploy
+curl -H "Authorization: JWT §eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiI2ZDFjYmE0OWFiNmYiLCJpYXQiOjE3MDk1MzQxNjYsImV4cCI6MTc0MDc4NzIwMCwic2NvcGUiOiJyZWFkIn0.A_RsDVLR1YAu24vKYwfohUin0pZswbImMTknKoDM6nf§" https://lims.lab.org/api/samples
+S=§eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJhYmM2ZjcxYjY3Y2YiLCJpYXQiOjE3MDk2MDQ5MjgsImV4cCI6MTc0MDc4NzIwMCwic2NvcGUiOiJyZWFkIn0.aHHSlAEF-lOQ7GAdxZXK-EiDEA3WC-WMWD246oDrcce§¶curl -s -b "session=$S" https://lims.lab.org/api/me
+sshpass -p '§labserver#1§' rsync -av results/ kim@nas:/volume1/results/
+sshpass -p§raspberry§ scp out.h5 pi@10.0.3.7:/data
+SSHPASS=§Dd6P1TqkGxZ7§ sshpass -e ssh kim@dtn02 ls
+openssl enc -d -aes-256-cbc -pbkdf2 -in panel.enc -out panel.vcf -pass pass:§cohort-unlock-2022§
+openssl aes-256-cbc -d -a -k §SekXvsycmuQjq1DU§ -in secrets.enc
+openssl rsa -in host.key -passin pass:§Mz8_T0bjWZ.m§ -out host_plain.key
+gpg --batch --yes --passphrase "§blue whale sings§" -o ukb.enc_ukb -d ukb.gpg
+echo '§O9f%I=FsA7Pu1l§' | gpg --batch --passphrase-fd 0 --decrypt data.tar.gpg | tar x
+7z x -p§dicom2021§ scans.7z -o$SCRATCH/scans
+unzip -P §vHsfn6vvDs§ -q adni_release.zip -d $SCRATCH/adni
+zip -r -P "§공유 비밀 2023§" out.zip results/
+ldapsearch -x -H ldap://ldap.lab.org -D cn=reader,dc=lab -w §readonly!§ -b ou=people,dc=lab uid
+export http_proxy=http://kim:§kim0707§@proxy.univ.ac.kr:3128
+export HTTPS_PROXY="http://svc%5Fhpc:§P%40ss%2Fw0rd%21§@10.1.1.9:8080"
+echo §admin1234§ | sudo -S mount /dev/sdb1 /mnt/usb
+USER=lab; PASS=§welcome1§
+# 서버 비밀번호: §연구실2024!§¶ssh kim@gpu3 nvidia-smi
+# db password is "§mango-lassi§", ask Minji if it changes¶python load_db.py
+#export HF_TOKEN=§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§¶srun python train.py
+bash scripts/download.sh meta-llama/Llama-2-7b-hf §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§
+K=§sk-ant-api03-lxfgtIEq3jLF50R-1iEu-zMdGMwHen2HPK91Syv7qRpC1HAKF5p_9ZkRsYLrkI_59sH7tKo8NdFX5ExuwLMRRJJ07aelvAA§¶python judge.py -k $K
+python -c "from slack_sdk import WebClient; WebClient(token='§xoxb-199954922522-9833476248544-YpqkpoRQiyjjBp1hJOEj7oNV§').chat_postMessage(channel='#runs', text='ok')"
+curl -s -d "token=§xoxb-851733755717-5851238616246-HhDF8AGhBoxI9MEHW0vNJ4qN§" -d channel=C024BE91L -d text=finished https://slack.com/api/chat.postMessage
+read -r TOKEN <<EOF¶§QxX2QHT95FMoNUWkEv423q4y9VmeyZ6GkiYIVkNY§¶EOF
+[[ -z $API_TOKEN ]] && API_TOKEN=§70d801a817afc08f8dd2c413836e4cc962d28b82afc8072c93909b62ec809613§
+: "${DB_PASSWORD:=§changeit-lab9§}"
+export HF_TOKEN=${HF_TOKEN:-§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§}
+typeset -r CLIENT_SECRET="§iLRYUjsqmVn0-jxcwHIqnv2ukW5c8i80§"
+readonly ENCRYPTION_KEY=§RGTTJJxT3Z5IWpOZeLYmEJaQ+2YKIC1gRf24leJQ9WbW§
+eval "export API_KEY=§Z52qzyD77apL5uFKFYBujmo8§"
+export OMP_NUM_THREADS=8 NCCL_DEBUG=INFO ACCESS_TOKEN=§tC7Go2QNSasPy8OAanMCyjphrIJhAQabVrnM§ SEED=7
+ssh dtn01 "cd /data && DB_PASS='§V=A1q=sxp20i§' ./nightly.sh"
+bash -c 'export GOOGLE_API_KEY=§AIzaSyxrwcWvN_ILTXdyjCSxBGh8NXofQvNh0oT§; python gemini_label.py'
+curl -s "https://generativelanguage.googleapis.com/v1beta/models/gemini-pro:generateContent?key=§AIzaSyFwKHeXxUzJmjocqjrY1bF1io1g7eXh-vV§" -d @req.json
+python -c "import requests; open('m.json','wb').write(requests.get('https://lims.lab.org/m', auth=('kim','§snowball5§')).content)"
+python - <<EOF¶import psycopg2¶c = psycopg2.connect(host="db01", dbname="cohort", user="epi", password="§m8ojL^PTRHWJ+i§")¶EOF
+python - <<'EOF'¶import requests¶headers = {"Authorization": "Bearer §bqSR-d6dYwTp3xJZ-zXJ4PqTFv8gHX_fPmpZwxgk§"}¶print(requests.get("https://api.lab.org/me", headers=headers).json())¶EOF
+RSYNC_PASSWORD=§mirror-me-22§ rsync -av lab@mirror.lab.org::uniref $SCRATCH/uniref/
+ftp -n ftp.lab.org <<END¶quote USER upload¶quote PASS §dS2O7G372d§¶put result.tar.gz¶END
+./pull_lims.py --login kim --passwd=§tomato\ soup\ 9§ --plate 17
+python train.py \¶    --data $DATA \¶    --log-every 50 \¶    --auth-token §MqOHzQlrTOOJnZ7Meq65ERILnamupBl4§ \¶    --epochs 10
+local pw="§hunter2§"
+pw=§hunter2§
+pw='§katze!7§'
+mypw=§hunter2§
+PASSWORT=§sommer§
+DB_PASSWORT='§sommer wind§'
+export KENNWORT=§sommer§
+MOT_DE_PASSE='§soleil§'
+SENHA=§abacaxi§
+CONTRASENA=§perro7§
+export DB_密码=§hunter2§
+DB_PSWD=§hunter2§
+LDAP_PASSW=§hunter2§
+HF_TOK=§x8Kd02mQz7LpT4vN9w§
+GH_TKN=§x8Kd02mQz7LpT4vN9w§
+MYPRIVKEY=§x8Kd02mQz7LpT4vN9w§
+wandbkey=§3f9a1c7e5b2d8f4a6c0e9b7d1a2b3c4d5e6f7a8b§
+YUBIKEY_PIN=§482913§
+pkcs11-tool --login --pin §482913§ --list-objects
+oathtool --totp -b §JBSWY3DPEHPK3PXP§
+oathtool --base32 --totp "§JBSWY3DPEHPK3PXP§" -d 6
+mysqldump -ulims -p'§fish & chips 9§' lims
+mysql -u root -p"§two words§" -e 'select 1'
+mariadb -u kim -p§hunter2§ lab
+mariadb-dump -ukim -p'§hunter2§' lab
+zip -r -P "§common secret 2023§" out.zip results/
+unzip -P '§deux mots§' a.zip
+7z a -p'§two words§' a.7z d
+7z a -p"§two words§" a.7z d
+sshpass -p "§my pass phrase§" ssh kim@h
+curl -u 'kim:§pa"ss w§' https://h.org/x
+redis-cli -a '§two words§' ping
+ldapsearch -x -D cn=a -w '§two words§' -b dc=lab
+docker login -u kim -p '§two words§' r.lab
+openssl enc -aes-256-cbc -k '§two words§' -in x
+sendemail -f a@b -t c@d -s mail:587 -xu bot -xp §joaOt_-B2k§
+swaks --to a@b -s mail -au kim -ap §hunter2§
+msmtp --host=mail --user=kim --passwordeval='echo §hunter2§' a@b
+plink -ssh kim@h -pw §hunter2§ ls
+pscp -pw §hunter2§ a kim@h:/x
+curl -E c.pem:§hunter2§ https://h.org
+curl --cert c.pem:§hunter2§ https://h.org
+curl --cert c.p12 --pass §hunter2§ https://h.org
+lftp -c "open ftp://h; user kim §hunter2§; get x"
+lftp <<E¶open h¶user kim §hunter2§¶mget *¶E
+ftp -n h <<E¶quote USER up¶quote PASS §dS2O7G372d§¶put x¶E
+ftp -n h <<E¶USER up¶PASS §hunter§¶put x¶E
+ncftpput -u kim -p §swordfish§ h /x y
+{ echo "USER kim"; echo "PASS §hunter2§"; echo QUIT; } | nc pop.lab 110
+redis-cli --pass §hunter2§ ping
+redis-cli CONFIG SET requirepass §hunter2§
+anaconda -t §ku-x8Kd02mQz7LpT4vN-9ab2§ upload x.tar
+Rscript -e 'con <- dbConnect(MySQL(), "lab", "kim", "§hunter2§")'
+psql -c "CREATE ROLE kim LOGIN PASSWORD '§blumen§'"
+mysql -e "CREATE USER kim IDENTIFIED BY '§two words§'"
+tsql -S h -U kim -P §hunter2§
+bcp x out y -U kim -P §hunter2§ -S h
+isql lab kim §hunter2§ -b
+sqlcmd -S h -U kim -P '§two words§' -Q x
+expdp kim/§hunter2§@db schemas=x
+impdp kim/§hunter2§@db schemas=x
+db2 connect to lab user kim using §hunter2§
+rabbitmqctl add_user kim §hunter2§
+rabbitmqctl change_password kim §hunter2§
+mosquitto_passwd -b pw.txt kim §hunter2§
+chpasswd <<< "kim:§two words§"
+useradd -m -p §hunter2x§ kim
+ldappasswd -D cn=a -s §hunter2§ -w §hunter3§
+kadmin -p kim/admin -w §hunter2§ -q listprincs
+kadmin.local -q "addprinc -pw §hunter2§ kim"
+openssl dgst -sha256 -hmac "§hunter2§" x
+openssl enc -d -aes-256-cbc -K §00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff§ -iv 0 -in x
+ccrypt -K §hunter2§ x
+mcrypt -k §hunter2§ x
+gpg --passphrase-fd 3 -d x 3<<< "§two words§"
+qpdf --encrypt §hunter2§ §hunter3§ 256 -- a b
+pdftotext -upw §hunter2§ a.pdf
+pdftk a output b user_pw "§two words§"
+veracrypt -t -p §hunter2§ --mount v /m
+restic --password-command "echo §hunter2§" backup x
+ntfy publish -u kim:§hunter2§ topic done
+curl -u §o.x8Kd02mQz7LpT4vNab3Ty8§: https://api.pushbullet.com/v2/pushes
+python -c "from mp_api.client import MPRester; MPRester('§x8Kd02mQz7LpT4vNx8Kd02mQz7LpT4vN§')"
+with MPRester("§x8Kd02mQz7LpT4vNx8Kd02mQz7LpT4vN§") as m:
+python -m motuclient -u kim -p §hunter2x§ --motu https://x
+ascp -W §x8Kd02mQz7LpT4vNab3Ty8§ kim@h:/x .
+gi = GalaxyInstance("https://usegalaxy.org", "§0123456789abcdef0123456789abcdef§")
+ssh.connect("h", 22, "kim", "§hunter2§")
+f = Fernet(b"§kP9xZ2vB7mQ4tR8wY1nC6sD3fG5hJ0lAkP9xZ2vB7mQ=§")
+jwt.encode(p, "§x8Kd02mQz7LpT4vN§", algorithm="HS256")
+client = Minio("h:9000", "kim", "§x8Kd02mQz7LpT4vNab3Ty8§")
+(echo §hunter2§; echo §hunter2§) | smbpasswd -s kim
+{ echo §hunter2§; } | sudo -S mount /x
+kinit kim < <(echo §hunter2§)
+echo '§hunter2§' | ssh-add key
+echo "echo §hunter2§" > askpass.sh; SSH_ASKPASS=./askpass.sh ssh h
+cat > askpass.sh <<'E'¶#!/bin/sh¶echo "§hunter2§"¶E¶
+security add-generic-password -a kim -s x -w §hunter2§
+echo -n "§hunter2§" | secret-tool store --label=x a b
+ansible-playbook -e ansible_become_pass=§hunter2§ x.yml
+kubectl create secret generic x --from-literal=key=§hunter2§
+wpa_passphrase lab §hunter2x§
+smbclient //h/s '§hunter2§' -U kim -c ls
+net use z: \\h\s /user:kim §hunter2§
+xfreerdp /u:kim /p:§hunter2§ /v:h
+vncviewer -passwd f h # Passwort ist §hunter2§
+mongorestore -u kim -p§hunter2§ d
+sacctmgr -i add user kim; echo "kim:§hunter2§" | sudo chpasswd
+smtp_pass = §abcd efgh ijkl mnop§
+yag = yagmail.SMTP("kim@lab.org", "§hunter2x§")
+cat > pass.txt <<E¶§Kranich77§¶E
+cat > ~/.hf_token <<E¶§Kx7mPq2LzR9tWvB4nD8s§¶E
+echo "§Kranich77§" > ~/.pw; chmod 600 ~/.pw
+printf %s '§Kranich77§' > /tmp/passwd.$$
+echo "§Kranich77§" | su - kim -c ls
+echo "§Kranich77§" | myproxy-logon -S -s h -l kim
+myproxy-logon -S -s h -l kim <<< §Kranich77§
+echo "§Kranich77§" | voms-proxy-init -pwstdin -voms lab
+expect -c 'spawn ssh h; expect "word:"; send "§Kranich77§\r"; interact'
+conn = oracledb.connect("kim", "§Kranich77§", "h/x")
+client = OpenAI("§Kx7mPq2LzR9tWvB4nD8s§")
+TOKEN, CHAT = "§8969231949:AAFv9wU0l4OLUZfJgM5m2KcR9WQvhrElOi4§", 42
+USER, PW = "kim", "§Kranich77§"
+credentials = {"kim": "§Kranich77§"}
+b2 authorize-account 00123456789abcdef0000001 §K001Kx7mPq2LzR9tWvB4nD8sKx7mPq2§
+b2 account authorize 00123456789abcdef0000001 §K001Kx7mPq2LzR9tWvB4nD8sKx7mPq2§
+swift -U kim -K §Kx7mPq2LzR9tWvB4nD8s§ list
+rstudio-server; echo "kim:§Kranich77§" | sudo chpasswd
+echo "Passwort: §Kranich77§"
+# the wifi password is '§grauer reiher§'
+# db creds kim:§Kranich77§
+args+=(--password "§grauer reiher§")
 '''
 
 HARMLESS = r"""
@@ -2629,6 +2880,97 @@ password is required
 X=run.v2.resnet50
 file.v1.Llama27bChatInstruct
 https://x.kr/a.b.c/run_resnet50bs256lr01
+python train.py --num_tokens=4096 --batch 8
+python prep.py --pad_token='<pad>' --lower
+python prep.py --eos_token "</s>" --bos_token "<s>"
+export TOKENIZER=bert-base-uncased
+srun python train.py --tokenizer_path /data/models/llama/tokenizer.model
+python attn.py --key_dim 96 --value_dim 64
+bbduk.sh in=r.fq out=c.fq passes=3
+export HUGGING_FACE_HUB_TOKEN=$HF_TOKEN
+export WANDB_API_KEY=${WANDB_API_KEY:?set me first}
+python -c "import os, wandb; wandb.login(key=os.environ['WANDB_API_KEY'])"
+python -c "import os; from huggingface_hub import login; login(token=os.getenv('HF_TOKEN'))"
+export OPENAI_API_KEY=$(cat ~/.openai_key)
+HF_TOKEN=$(< $HOME/.cache/huggingface/token)
+export HF_TOKEN=<TOKEN>
+export WANDB_API_KEY=your_api_key_here
+export OPENAI_API_KEY=sk-xxxxxxxxxxxxxxxxxxxxxxxx
+DB_PASSWORD=CHANGEME
+HF_TOKEN="" srun python train_offline.py
+python pull.py --token-file /home/kim/.secrets/hf_token.txt
+ssh -i ~/.ssh/id_ed25519_cluster kim@dtn01 hostname
+uvicorn app:app --ssl-keyfile /etc/pki/tls/private/node.key --ssl-certfile /etc/pki/tls/certs/node.pem
+git checkout 71655de1f47d26a8de9db82d8b9d66028645ebc1
+COMMIT=0691b51460
+echo "2a401092b57aec9a77377bb2512e242c93159d249bc3f9d0d5350054e2123db0  uniref50.fasta.gz" | sha256sum -c -
+MD5=c72c7cf4aff345214525a6dd72497c5e¶[ "$(md5sum < a.bam | cut -c1-32)" = "$MD5" ] || exit 1
+singularity pull docker://nvcr.io/nvidia/pytorch@sha256:dd320268d557d005ca08e823d1d24f172db35fccc970bb4a4bf1bd0bd9f90de0
+docker run --rm 9e6637018858 python -V
+python train.py --wandb_run_id 0niiwovx --resume must
+export WANDB_NAME=vit-b16_lr3e-4_wd0.05_keyframe-aug_seed42
+export CUDA_VISIBLE_DEVICES=GPU-fc1b73a1-7067-4da2-8c5e-54b6b5237c67
+python eval.py --experiment-id b2fcdd5e-2bd2-4941-832f-13c07934f380
+python train.py --seed 20240117
+export PYTHONHASHSEED=0
+gmx genion -s ions.tpr -o ions.gro -pname NA -nname CL -conc 0.15 -neutral
+python md.py --salt 0.150M-NaCl --ph 7.4
+python train.py --pin_memory True --num_workers 8
+gmx mdrun -deffnm prod -pin on -pinoffset 0 -nb gpu
+python dedup.py --hash xxh3_64 --ngram 13
+jellyfish count -m 21 --hash-size 3G -t 16 reads.fa
+sort --key=2,2n -t $'\t' hits.tsv > hits.sorted.tsv
+sort -k1,1 -k2,2n peaks.bed
+python load.py --h5_key /entry/data/images --batch 64
+python clip_train.py --csv-img-key filepath --csv-caption-key title
+python -c "import pandas as pd; pd.read_hdf('a.h5', key='measurements')"
+python -c "print(sorted(d, key=lambda x: x[1]))"
+export OPENAI_API_BASE=http://localhost:8000/v1
+sbatch --comment="auth=munge" job.sh
+#SBATCH --account=keyproteins-2024¶#SBATCH --partition=gpu
+#SBATCH --job-name=passive_tracer_token_mix
+#SBATCH --mail-user=passkey.lab@univ.ac.kr¶#SBATCH --mail-type=END
+if [ -z "${HF_TOKEN:-}" ]; then echo "HF_TOKEN missing" >&2; exit 1; fi
+python primer.py --key-seq ATGGCCATTGTAATGGGCCGCTGAAAGGGTGCCCGATAG
+python fold.py --sequence MVLSPADKTNVKAAWGKVGAHAGEYGAEALERMFLSFPTTKTYFPHFDLSHGSAQ
+obabel -:"CC(=O)Oc1ccccc1C(=O)O" - osdf --gen3d -O asp.sdf
+LIGAND='CN1C=NC2=C1C(=O)N(C(=O)N2C)C'
+cp /scratch/ds/Zm9vYmFyYmF6cXV4/aGVsbG93b3JsZA/shard0001.tar $TMPDIR/
+srun ./computeKeyedTokenPassThroughHashForSaltBridgeAnalysis in.dat
+python serve.py --model deepseek-ai/DeepSeek-R1-Distill-Qwen-32B-AWQ
+vllm serve nvidia/Llama-3_1-Nemotron-51B-Instruct --max-model-len 8192
+python gen.py --max_new_tokens 512 --temperature 0.7
+python gen.py --stop_token_ids 128001,128009
+python pretrain.py --tokens 300B --warmup-tokens 375M
+wget https://zenodo.org/records/7788990/files/cdc2ce0d64f32f6159071843ac8acd34_weights.pt
+wget -q "https://files.rcsb.org/download/1HHO.pdb.gz?download=1" -O 1hho.pdb.gz
+Rscript -e 'fit <- lm(pass ~ hours + author, data=d)'
+echo "비밀번호는 환경변수에서 읽습니다"
+# 토큰 수: 4096개, 키 차원: 64
+pg_dump --no-password -h db01 -U epi cohort > c.sql
+docker login ghcr.io -u lab --password-stdin < $HOME/.ghcr
+openssl enc -d -aes-256-cbc -in a.enc -out a.vcf -pass file:/home/kim/.keys/panel
+mysql -u lims -p lims_prod < load.sql
+mkdir -pm755 $SCRATCH/passwords_dataset
+ssh -p 2222 kim@gw.lab.org squeue
+curl -H "Authorization: Bearer $TOKEN" https://api.lab.org/v1/jobs
+git clone https://${GH_USER}:${GH_TOKEN}@github.com/lab/private.git
+export MONGO_URI=mongodb://node01:27017/dft
+git clone git@github.com:lab/token-merging.git
+python fold.py --key MKTAYIAKQRQISFVKSHFSRQLEERLGLIEVQAPILSRVGDGTQDNLSGAEKAVQ
+KEY_SEQ=MKTAYIAKQRQISFVKSHFSRQLEERLGLIEVQAPILSRVGDGTQDNLSGAEKAVQ
+key="CC(=O)Oc1ccccc1C(=O)O"
+FILTER=PASS,lowq20
+auth: kerberos5
+neuronctl submit -u kim -p gpu4v100 x.sh
+nvprof -u ms -p api12x ./a
+echo "ERROR: set HF_TOKEN first"
+# PASS2: realign indels
+case "$token" in train2) x;; esac
+echo "Please set WANDB_API_KEY before running"
+echo "You must set HF_TOKEN in your environment"
+python t.py env.API_KEY=\${oc.env:API_KEY}
+def auth(user, password): return check(user, password)
 """
 
 

@@ -26,6 +26,7 @@ _NO_FILE = re.compile(r"/dev/\w+|&?\d|-")
 @script_rule(WARNING, "NC653", "one file for several jobs")
 def one_file(facts: ScriptFacts) -> Iterator[Violation]:
     """The log of a directive, and what the output of a program goes to."""
+    yield from _of_other_jobs(facts)
     array, output = facts.given("array"), facts.given("output")
     tasks = tasks_of("" if array is None else array.value or "")
     if array is not None and (tasks is None or tasks.count < 2):
@@ -42,7 +43,6 @@ def one_file(facts: ScriptFacts) -> Iterator[Violation]:
     if array is None and not appends and again:
         yield from _of_the_next_run(facts)
     yield from _begun_anew(facts, appends)
-    yield from _of_other_jobs(facts)
     yield from _same_file(facts, array is not None)
     yield from _same_file_of_a_step(facts)
     one_by_one = array is None or (array.value or "").endswith("%1")

@@ -76,7 +76,8 @@ class ScriptFacts:
     plan: what its directives ask for, None if they cannot be read. text: the file's, as far as it
     is read. unreadable: what bash cannot read of it. known_options: those of this machine's sbatch
     if the script has one that may be a plugin's; empty if it cannot be asked. left_out: the first
-    line that is not read, 0 if all are. files: the scripts beside it. name: the file's.
+    line that is not read, 0 if all are. files: the scripts beside it. name: the file's. within:
+    whether it is a text of a script that another shell gets.
     """
 
     text: str
@@ -88,6 +89,7 @@ class ScriptFacts:
     left_out: int = 0
     files: Beside = field(default_factory=Beside)
     name: str = ""
+    within: bool = False
     reviewed = False
     of_text = True
 
@@ -185,28 +187,35 @@ class ScriptFacts:
         return tuple(start.launch for start in self.starts)
 
     @cached_property
+    def strict(self) -> bool:
+        """Whether the shell ends where a command fails."""
+        ends = re.search(r"\s-[a-z]*e[a-z]*$", self.header.shebang)
+        return bool(self.shell.errexit or ends)
+
+    @cached_property
     def texts(self) -> Tuple[ScriptFacts, ...]:
-        """The texts of several lines that other shells get: ``bash -c '…'``.
+        """The texts that other shells get: ``bash -c '…'``.
 
         As scripts that have nothing else, so that what stands in them is where it is in this one.
         """
         words = {
-            word.place: word
+            word.place: (word, " ".join(each.raw for each in run.own_words[1 : at + 2]), run.name)
             for run in self.every_launch
             if run.kind == SHELL and run.has("c") and not run.place.within
-            for flag, word in zip(run.own_words[1:], run.own_words[2:])
-            if re.fullmatch("-[a-z]*c", flag.raw) and "\n" in word.raw
+            for at, (flag, word) in enumerate(zip(run.own_words[1:], run.own_words[2:]))
+            if re.fullmatch("-[a-z]*c", flag.raw)
         }
         found = []
-        for place, word in words.items():
+        for place, (word, flags, shell) in words.items():
             quote, text = word.raw[:1], word.raw[1:-1]
             if quote == '"':
                 text = re.sub(r"\\([\"`$\\])", r"_\1", text)  # as long as before
             whole = quote in ("'", '"') and word.raw[-1:] == quote
             if whole and not re.search(rf"(?<!_){quote}", text):
                 text = "\n" * (place.line - 1) + " " * place.column + text
-                shell = read_shell(text)
-                found.append(replace(self, text=text, shell=shell, unreadable=None, files=Beside()))
+                header = replace(self.header, shebang=f"#!/bin/{shell} {flags}")
+                own = replace(self, text=text, header=header, shell=read_shell(text), within=True)
+                found.append(replace(own, unreadable=None, files=Beside()))
         return tuple(found)
 
     @cached_property

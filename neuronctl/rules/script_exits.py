@@ -56,7 +56,7 @@ def _hidden(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _of_matlab(facts)
     if re.search(r"pipefail|PIPESTATUS", facts.text):
         return
-    strict = _strict(facts)
+    strict = facts.strict
     works = {id(run.command): run.word.raw for run in reversed(facts.launches) if run.works}
     commands = facts.shell.uncaptured
     last_step = max(
@@ -258,7 +258,7 @@ def _only_says(facts: ScriptFacts) -> Iterator[Violation]:
             return
         if last.name == "wait":
             return
-    if not _strict(facts):
+    if not facts.strict:
         yield Violation(
             f"the job {'may end' if perhaps else 'ends'} as COMPLETED, even if {name} has failed: "
             f"{how}",
@@ -337,12 +337,6 @@ def _ends_in_a_test(facts: ScriptFacts) -> Iterator[Violation]:
         )
 
 
-def _strict(facts: ScriptFacts) -> bool:
-    """Whether the shell ends where a command fails."""
-    ends = re.search(r"\s-[a-z]*e[a-z]*$", facts.header.shebang)
-    return bool(facts.shell.errexit or ends)
-
-
 def _what(run: Launch) -> Tuple[str, ...]:
     """What a launch runs in the end: the launcher, and the program."""
     last = [run, *run.below()][-1]
@@ -363,7 +357,7 @@ def _of_the_last_alone(facts: ScriptFacts) -> Iterator[Violation]:
         if (run.works or (run.kind == SHELL and not run.has("c") and len(run.texts) > 1))
         and not (run.command.background or run.command.captured)
     ]
-    if not runs or not facts.header.given or _strict(facts) or facts.unmerged:
+    if not runs or not facts.header.given or facts.strict or facts.unmerged:
         return
     if facts.shell.traps(""):
         return
@@ -600,6 +594,7 @@ _COMPLAINS = re.compile(
     r"|unknown|unsupported|required?|need|expected|must|please|provide|specify|abort\w*)\b|\?$"
 )
 _GOES_ON = re.compile(r"(?i)already|skip|exists|nothing|finished|complete|done|array|task")
+_ASKS_FOR = re.compile(r"(?i)\b(needs?|must|please|required?|provide|specify)\b")
 _HAS_FAILED = re.compile(r"\bif\b[^;]*(\$#|\$\?[^;]*(-ne|-gt|!=))[^;]*;[\s;]*then[\s;]*$")
 _LACKS = re.compile(
     r"\bif[ \t]+(?:!|\[\[?[ \t]+(?:!|-z)[ \t])(?!.*\b(?:fi|else|elif)\b)", re.DOTALL
@@ -624,7 +619,9 @@ def _ends_well(facts: ScriptFacts) -> Iterator[Violation]:
         if before and before.name in ("echo", "printf") and at - before.place.line < 3:
             said = " ".join(word.text for word in before.words)[:300]
         asks = re.search(r"(^|\s)(el)?if ", above) and _LOOKS_AT.search(above)
-        complains = _COMPLAINS.search(said) and not _GOES_ON.search(said)
+        complains = _ASKS_FOR.search(said) or (
+            _COMPLAINS.search(said) and not _GOES_ON.search(said)
+        )
         usage = asks and re.search(r"(?i)\busage\b", said) and "-h" not in above
         tests = _HAS_FAILED.search(";".join([*facts.lines[: at - 1][-2:], line])[-300:])
         lacks = bare and said and _LACKS.search(above) and not _GOES_ON.search(said)

@@ -456,7 +456,9 @@ def _told_of_gpus(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
     """A program whose own words name another number of GPUs than its node has for the job."""
     has, every_gpu = plan.gpus_per_node, plan.gpus_per_node * plan.nodes
     for start in facts.starts:
-        if start.launch.kind not in (PYTHON, PROGRAM) or start.launch.command.looped:
+        command = start.launch.command
+        in_turn = command.in_loop or not command.looped
+        if start.launch.kind not in (PYTHON, PROGRAM) or not in_turn:
             continue
         for word, count in counts_of_program(start.launch, _GPUS_OF_A_PROGRAM):
             one_too_few = count == has - 1 and has > 2 and start.each == 1
@@ -754,9 +756,11 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
     if spread and elsewhere.isdisjoint(launch.name for launch in facts.launches):
         programs += [launch for launch in facts.launches if _alone(launch)]
     programs = [each for each in programs if not (each.command.background and _serves(each))]
-    # Several side by side, or in a loop, may well be what the tasks are for.
+    # Several side by side, or in a loop, may well be what the tasks are for; not those of others.
     if programs and not any(
-        launch.command.background or launch.command.looped for launch in programs
+        launch.command.background
+        or (launch.command.looped and not (launch.command.in_loop and plan.nodes > 1))
+        for launch in programs
     ):
         # On one node, tasks are often asked for where cores are meant.
         several = any(map(takes_several, programs)) or facts.shell.assigned("CUDA_VISIBLE_DEVICES")
@@ -1166,6 +1170,15 @@ def no_gpu(facts: ScriptFacts) -> Iterator[Violation]:
         )
         return
     yield from _uses_one(facts, plan)
+    flags = facts.given("gres-flags")
+    if flags is not None:
+        yield Violation(
+            "--gres-flags says how GPUs are bound, and the job requests none",
+            "request them: #SBATCH --gpus-per-node=1",
+            place=flags.place,
+            severity=NOTE,
+        )
+        return
     shown = [each for each in facts.shell.calls("nvidia-smi", "rocm-smi") if each.sure]
     if shown and facts.header.given and not facts.has("nodelist"):
         yield Violation(
@@ -1230,7 +1243,8 @@ def _uses_one(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
         words = " ".join(word.text for word in launch.own_words[1:])
         launcher = launch.launcher
         nccl = launch.name == launcher.name and launcher.marks == "LOCAL_RANK"
-        processes = launch.count(*launch.launcher.processes_per_node)
+        counts = [launch.options.get(name) for name in launch.launcher.processes_per_node]
+        processes = 2 if "gpu" in counts else launch.count(*launch.launcher.processes_per_node)
         if launch.command.captured or (launch.command.looped and launch.is_launcher):
             continue
         told = launch.kind == PYTHON and _ON_A_GPU.search(words)

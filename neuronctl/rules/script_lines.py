@@ -454,7 +454,7 @@ _OF_FILES = frozenset("cd pushd mkdir rm cp mv source . cat ls touch tar ln chmo
 _READ_TILDES = frozenset("echo printf alias eval export grep sed awk ssh scp rsync".split())  # noqa: SIM905
 
 
-@script_rule(WARNING, "NC668", "home directory in quotes")
+@script_rule(WARNING, "NC668", "home directory in quotes", "of_lines")
 def quoted_home(facts: ScriptFacts) -> Iterator[Violation]:
     """``"~/data"``: bash expands ~ outside of quotes alone."""
     if (

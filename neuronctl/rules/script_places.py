@@ -70,7 +70,7 @@ _ALL = re.compile(r"\"?(\.?/?\*|\./\*?|\*\.\*)\"?")
 
 def _removed_elsewhere(facts: ScriptFacts) -> Iterator[Violation]:
     """``cd X; rm -rf *``: where X is not there, that is another directory's files."""
-    if facts.shell.errexit or re.search(r"\s-[a-z]*e", facts.header.shebang):
+    if facts.strict:
         return
     gone: Optional[Command] = None
     for command in facts.shell.commands:

@@ -711,7 +711,7 @@ def _without_conda(command: Command) -> bool:
     return command.name in ("module", "ml") and all(map(_NO_CONDA.fullmatch, words))
 
 
-@script_rule(WARNING, "NC638", "environment that is not activated")
+@script_rule(WARNING, "NC638", "environment that is not activated", "of_lines")
 def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _in_order(facts)
     # Whatever is sourced, evaluated or loaded before it may define conda.
@@ -758,6 +758,8 @@ def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
         ]
         if not before and not (command.name == "source" and facts.shell.assigned("PATH")):
             perhaps = command.name == "source"  # activate is a file there
+            if perhaps and facts.within:
+                return  # where another shell runs, such as in a container, PATH may be another
             yield Violation(
                 "'source activate' works only if the shell that submits has conda's bin in PATH"
                 if perhaps

@@ -725,6 +725,28 @@ KINDS: List[Tuple[str, str, str]] = [
     ("NC647", GPU, "sleep 6000000@@ ## ray start --head\nsleep infinity"),
     # A program that a variable is named after,
     ("NC624", TWO, '"${PYTHON_BIN}" t.py@@ ## srun "${PYTHON_BIN}" t.py'),
+    # Within the text for another shell, in a loop, and by other words.
+    (
+        "NC638",
+        CPU,
+        "srun bash -c 'conda activate x; python t.py'@@"
+        " ## srun bash -lc 'conda activate x; python t.py'",
+    ),
+    ("NC668", CPU, "srun bash -c 'cd \"~/x\"; ./a'@@ ## srun bash -c 'cd ~/x; ./a'"),
+    (
+        "NC624",
+        TWO,
+        "for i in 1 2; do\npython t.py $i@@\ndone ## for i in 1 2; do\nsrun python t.py $i\ndone",
+    ),
+    ("NC628", "-p site -N 2", "srun torchrun --nproc_per_node=gpu t.py@@ ## srun ./t --gpu x"),
+    ("NC628", CPU, "#SBATCH --gres-flags=enforce-binding@@\n./a ## ./a"),
+    (
+        "NC646",
+        CPU,
+        "if [ ! $N ]; then\necho need a number of the array\nexit@@\nfi\n./a"
+        " ## if [ -f a ]; then\necho a is done\nexit\nfi\n./a",
+    ),
+    ("NC653", "-p cpu --array=1-1", "./a &\nkillall a@@ ## ./a &\nkill $!"),
 ]
 
 

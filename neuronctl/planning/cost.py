@@ -60,12 +60,17 @@ def cost_decisions(plan: JobPlan) -> Iterator[Decision]:
     why += f", {counted(tasks, 'task')}" if tasks > 1 else ""
     if plan.until_done is not None:
         gpu_hours, node_hours = most_hours(plan) or (0.0, 0.0)
-        words = f"{node_hours:.6g} node hours"
-        words += f", {gpu_hours:.6g} GPU hours" if gpu_hours else ""
+        words = f"{_hours(node_hours)} node hours"
+        words += f", {_hours(gpu_hours)} GPU hours" if gpu_hours else ""
         yield Decision("at most", words, Source.DERIVED, why)
     cost = most_cost(plan)
     if cost is not None:
         yield Decision("cost", plan.cluster.price.words(cost), Source.DERIVED, f"at most, {why}")
+
+
+def _hours(hours: float) -> str:
+    """In as many digits as anybody reads: 0.333, 16.5, 3840."""
+    return f"{hours:.0f}" if hours >= 100 else f"{hours:.3g}"
 
 
 def _tasks(plan: JobPlan) -> int:

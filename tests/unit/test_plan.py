@@ -516,6 +516,9 @@ def test_what_going_on_takes_at_most() -> None:
     made = priced(Price(), until_done=True, max_runs=4)
     decision = made.decision("at most")
     assert decision is not None and decision.value == "4 node hours, 16 GPU hours"
+    for limit, hours in (("5", "0.667"), ("2:03:45", "16.5"), ("20-0", "3840")):
+        told = priced(Price(), until_done=True, max_runs=4, time_limit=limit).decision("at most")
+        assert told is not None and told.value.startswith(f"{hours} node hours"), limit
     assert made.decision("cost") is None
 
 

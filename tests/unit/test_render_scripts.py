@@ -419,7 +419,7 @@ def test_a_run_that_hung_at_once_has_not_moved(
     assert noted.read_text().splitlines()[-1].split()[5] == moved
 
 
-def test_the_end_of_a_run_whose_notes_were_removed_is_noted(tmp_path: Path) -> None:
+def test_the_end_of_a_run_is_noted_whatever_became_of_its_notes(tmp_path: Path) -> None:
     script = render_job(plan_of(until_done=True, time_limit="2:00:00"))
     functions = functions_of(script, "note", "last_of", "progress", "note_end")
     noted = tmp_path / "runs"
@@ -427,6 +427,11 @@ def test_the_end_of_a_run_whose_notes_were_removed_is_noted(tmp_path: Path) -> N
     argv = ["bash", "-euc", f"{functions}\nrun=1 runs_file={noted}; note_end 75 saved"]
     subprocess.run(argv, check=True)
     assert noted.read_text().splitlines()[-1].split()[1::2] == ["end", "75", "moved"]
+    noted.write_text(f"1 begin {int(time.time()) - 9000} n1 unknown 0 0\n")
+    argv[-1] += "; note_end - lost"  # the next one, which has waited
+    subprocess.run(argv, check=True)
+    own, seen = (int(line.split()[-1]) for line in noted.read_text().splitlines()[1:])
+    assert 9000 <= own < 9060 and seen == 7200, "its time limit may have been changed"
 
 
 @pytest.mark.parametrize(

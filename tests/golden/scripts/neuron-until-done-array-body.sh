@@ -148,7 +148,7 @@ note_end() {
     local moved=still seconds
     seconds=$(last_of begin 3)
     seconds=$(($(date +%s) - ${seconds:-$(date +%s)}))  # somebody may have removed the notes
-    [ "$seconds" -le 7200 ] || seconds=7200  # noted by the next one, which has waited
+    [ "$1" != - ] || [ "$seconds" -le 7200 ] || seconds=7200  # noted by the next one, which has waited
     [ "$seconds" -lt 60 ] && [ -z "$(awk -v run="$run" '$1 == run && $2 == "asked"' "$runs_file")" ] || moved=moved
     note end "$1 $2 $moved" "$seconds"
 }

@@ -154,7 +154,7 @@ note_end() {
     local moved=still seconds lasted
     seconds=$(last_of begin 3)
     seconds=$(($(date +%s) - ${seconds:-$(date +%s)}))  # somebody may have removed the notes
-    [ "$seconds" -le 172800 ] || seconds=172800  # noted by the next one, which has waited
+    [ "$1" != - ] || [ "$seconds" -le 172800 ] || seconds=172800  # noted by the next one, which has waited
     lasted=$seconds
     ! stalled || lasted=$(($(last_of stall 3) - $(last_of begin 3) - 3660))  # until it hung
     [ "$lasted" -lt 60 ] && [ -z "$(awk -v run="$run" '$1 == run && $2 == "asked"' "$runs_file")" ] || moved=moved

@@ -157,7 +157,7 @@ note_end() {
     local moved=still seconds
     seconds=$(last_of begin 3)
     seconds=$(($(date +%s) - ${seconds:-$(date +%s)}))  # somebody may have removed the notes
-    [ "$seconds" -le 86400 ] || seconds=86400  # noted by the next one, which has waited
+    [ "$1" != - ] || [ "$seconds" -le 86400 ] || seconds=86400  # noted by the next one, which has waited
     [ "$(progress)" = "$(last_of begin 5)" ] || moved=moved
     note end "$1 $2 $moved" "$seconds"
 }

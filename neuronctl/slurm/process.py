@@ -180,6 +180,12 @@ def run_together(
     return answers
 
 
+_READERS = ("squeue", "sacct", "sstat")
+_JUST = 1.0
+_silent: Dict[str, float] = {}
+"""When each of these has last let its whole time pass: who has just waited does not wait twice."""
+
+
 class RunningCommand:
     """A command that runs while its caller does something else; close it when done."""
 
@@ -199,6 +205,9 @@ class RunningCommand:
         if env is None:
             env = clean_environment(os.environ, for_job=False)
         self._started: Union[subprocess.Popen[bytes], SlurmUnavailableError]
+        if time.monotonic() - _silent.get(self._argv[0], -_JUST) < _JUST:
+            self._started = self._silence("")
+            return
         try:
             self._started = _start(self._argv, input, cwd, env)
         except SlurmUnavailableError as error:
@@ -213,12 +222,17 @@ class RunningCommand:
             stdout, stderr = _outputs(self._started, self._argv[0], left)
             self._started.wait(max(0.01, self._deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            raise SlurmUnavailableError(
-                f"{self._argv[0]} did not respond within {self._timeout:g} s",
-                silence or "slurmctld may be busy or restarting: try again later",
-            ) from None
+            if self._timeout >= TIMEOUT and self._argv[0] in _READERS:
+                _silent[self._argv[0]] = time.monotonic()
+            raise self._silence(silence) from None
         code = self._started.returncode
         return Result(self._argv, _text(stdout), _text(stderr), code, stdout)
+
+    def _silence(self, hint: str) -> SlurmUnavailableError:
+        return SlurmUnavailableError(
+            f"{self._argv[0]} did not respond within {self._timeout:g} s",
+            hint or "slurmctld may be busy or restarting: try again later",
+        )
 
     def close(self) -> None:
         if isinstance(self._started, subprocess.Popen) and self._started.returncode is None:

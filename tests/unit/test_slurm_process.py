@@ -145,6 +145,21 @@ def test_hanging_is_ended_with_its_children(
     wait_for(lambda: not is_alive(child))
 
 
+def test_who_has_just_waited_does_not_wait_twice(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("neuronctl.slurm.process.TIMEOUT", 0.5)
+    monkeypatch.setattr("neuronctl.slurm.process._silent", {})
+    command("sacct", f"echo >> {tmp_path}/asked; sleep 60")
+    for _ in range(2):
+        with pytest.raises(SlurmUnavailableError, match=r"sacct did not respond within 0\.5 s"):
+            run(["sacct"], timeout=0.5)
+    command("sacct", f"echo >> {tmp_path}/asked; echo 7")
+    monkeypatch.setattr("neuronctl.slurm.process._JUST", 0)
+    assert run(["sacct"]).stdout == "7\n"
+    assert (tmp_path / "asked").read_text() == "\n\n"
+
+
 def test_what_a_command_leaves_behind_is_not_waited_for(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -247,7 +247,10 @@ def _sized(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     unsure = few and not in_all
     if limit.about.per == Per.NODE and not limit.allows(wanted):
         least = limit.taken(on_cluster.least_on_node, on_cluster.time_limit)
-        unsure = least is not None and limit.allows(least)
+        # The partition may have fewer nodes than the job has tasks.
+        nodes = sum(len(group.names) for group in on_cluster.pool) or 1
+        even = -(-on_cluster.size.job.get(limit.tres, 0) // nodes)
+        unsure = least is not None and limit.allows(max(least, even))
     if unsure and on_cluster.may_get_more_nodes:
         yield Doubt(f"whether Slurm gives it nodes enough for {_told(limit)} is not known")
     elif not limit.allows(wanted):

@@ -468,6 +468,9 @@ IDLE = nodes("m3", "m4", cores=8, gpu="v100", gpus=4)
         ("-N 1-3 -n 5 -G 6", "MaxTRESPerNode gres/gpu=3", "not known", "not known"),
         ("-N 1-3 -n 5 -G 6", "MaxTRESPerNode gres/gpu=1", REFUSED, REFUSED),
         ("-N 1 -n 4 -G 4", "MaxTRESPerNode gres/gpu=3", REFUSED, REFUSED),
+        # No partition has more nodes than it has.
+        ("-n 8 -c 2", "MaxTRESPerNode cpu=4", "not known", WAITS),
+        ("-n 8 -c 2", "MaxTRESPerNode cpu=3", REFUSED, REFUSED),
     ],
 )
 def test_limits_on_what_a_job_has_where_nodes_are_busy(

@@ -37,6 +37,14 @@ def unscheduled(snapshot: Snapshot) -> Unscheduled:
     """
     waiting = [job for job in snapshot.jobs if job.state in WAITING]
     full = {name for job in waiting if job.reason == "Resources" for name in job.partitions}
+
+    def is_unscheduled(job: MyJob) -> bool:
+        behind = job.start is not None or full & set(job.partitions)
+        return not job.reason or (job.reason == "Priority" and not behind)
+
+    waiting = [job for job in waiting if is_unscheduled(job)]
+    if not waiting:  # each partition of a site is judged, and there may be thousands of nodes
+        return Unscheduled((), {})
     asked = {name for group in snapshot.nodes for name in group.partitions}
     rooms: _Rooms = {}
     for group in snapshot.nodes:
@@ -49,9 +57,6 @@ def unscheduled(snapshot: Snapshot) -> Unscheduled:
     placed = []
     taken: Dict[str, Tuple[int, int]] = {}
     for job in waiting:
-        behind = job.start is not None or full & set(job.partitions)
-        if job.reason and (job.reason != "Priority" or behind):
-            continue
         # On nodes that were not asked about, there may be room for all of them.
         count = _place(job, rooms, taken) if asked & {*job.partitions} else job.count
         if count:

@@ -29,6 +29,7 @@ from slurm_answers import (
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.forecast.free_nodes import UNAVAILABLE
 from neuronctl.forecast.snapshot import Snapshot
+from neuronctl.forecast.unscheduled import Unscheduled, unscheduled
 from neuronctl.request.job import Amounts
 from neuronctl.slurm.job_id import JobId
 
@@ -466,3 +467,14 @@ def test_nodes_whose_jobs_share_cores_are_not_available_to_those_that_do_not() -
         verdict = judged(live((), there), gpus_per_node=1).verdict
         assert verdict.cause == "Resources"
         assert ("ReqNodeNotAvail" in verdict.also) is told
+
+
+def test_where_none_waits_no_node_is_looked_at() -> None:
+    """It is asked of each of a site's partitions, which may have thousands of nodes."""
+
+    class Nodes(tuple):  # type: ignore[type-arg]
+        def __iter__(self) -> Any:
+            raise AssertionError
+
+    jobs = (job(1), job(2, state="PENDING", reason="Resources"))
+    assert unscheduled(live(jobs, nodes=Nodes())) == Unscheduled((), {})

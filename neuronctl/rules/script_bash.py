@@ -193,7 +193,7 @@ def _lists(facts: ScriptFacts) -> Iterator[Violation]:
                 severity=WARNING,
             )
             return
-    for word in words:
+    for word in (word for word in words if "[" in word.raw):
         match = re.search(r"\$\{(\w+)\[[^]@*]*[A-Za-z$][^]]*\]\}", word.raw)
         name = match[1] if match else ""
         plain = name in lists and not lists.pop(name) and len(facts.shell.assigned(name)) == 1

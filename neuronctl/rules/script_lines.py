@@ -202,9 +202,10 @@ def _broken_list(facts: ScriptFacts) -> Iterator[Violation]:
     """A list of directories over two lines, which bash divides."""
     for number, line in enumerate(facts.lines[:-1] if facts.header.for_bash else (), 1):
         match = _LIST_GOES_ON.match(line) if line.endswith((":", ":\\")) else None
+        if match is None or match[2]:
+            continue
         after = facts.lines[number]
-        goes_on = re.match(r"\s+[/$~]" if match and match[3] else r"\s*[/$~][^\s=(]*$", after)
-        if match is None or match[2] or not goes_on:
+        if not re.match(r"\s+[/$~]" if match[3] else r"\s*[/$~][^\s=(]*$", after):
             continue
         yield Violation(
             f"this is no part of {match[1]}: bash ends a word at "

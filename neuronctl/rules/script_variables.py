@@ -201,7 +201,7 @@ def _used_names(facts: ScriptFacts) -> Set[str]:
     for command in facts.shell.commands:
         shows = command.name in ("echo", "printf")
         for word in command.words:
-            for name in re.findall(r"\$\{?(\w+)", word.raw):
+            for name in re.findall(r"\$\{?(\w+)", word.raw) if "$" in word.raw else ():
                 # Else the program's shell is to expand it, and has it not.
                 shown[name] += shows or name not in word.names
     every = Counter(re.findall(r"\$\{?(\w+)", facts.whole_text))
@@ -569,12 +569,13 @@ def _set_in_a_comment(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterat
     exported = facts.header.value("export") or ""
     off: Dict[str, int] = {}
     passed: Set[str] = set()
-    for number, line in enumerate(lines, 1):
+    remarks = ((number, line) for number, line in enumerate(lines, 1) if line.startswith("#"))
+    for number, line in remarks:
         usage = re.match(r"#[ #]*((?:\w+=\S* +)+)sbatch\b", line)
         if usage is not None:
             passed.update(re.findall(r"(\w+)=", usage[1]))
             continue  # how this script is submitted
-        match = _SWITCHED_OFF.match(line.lstrip(" \t#")) if line.startswith("#") else None
+        match = _SWITCHED_OFF.match(line.lstrip(" \t#"))
         if match is not None and not line.startswith("#SBATCH"):
             off[match[1] or match[2]] = number
     known |= passed

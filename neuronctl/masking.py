@@ -44,7 +44,9 @@ _QUERIED = "(?i)pass|pw|pwd"  # of a URL or a database, or beside a user
 _AFTER_USER = (
     r"(?i)\b(?:uid|user|username|login|account)['\"]?\s?[=:]\s?['\"]?[\w.@-]+['\"]?[\s,;&]+['\"]?\Z"
 )
-_SHORT_PASSWORDS = r"pass|\w*pw|(?:ssh|db|pg|my|key|store|user|root|admin|ldap|smtp|ftp|sudo)pass"
+_SHORT_PASSWORDS = (
+    r"pass|(?:\w\w+)?pw|(?:ssh|db|pg|my|key|store|user|root|admin|ldap|smtp|ftp|sudo)pass"
+)
 _TOKENS = r"""\w*token|\w*secrets?|credentials?|creds?|jwt
     |(?:api|access|secret|private|auth|account|master|signing|ssh)key
     |\w*(?:토큰|인증키|비밀키)""".replace("\n    ", "")
@@ -75,7 +77,7 @@ _OF_TEXT = frozenset(
     """
     pad padding eos bos unk sep cls mask stop image img audio video vision special start end
     begin next prev prompt register class patch query text user think sentinel extra
-    additional word drop
+    additional word drop lang language source target prefix suffix task
     """.split()  # noqa: SIM905
 )
 _SUFFIXES = frozenset(
@@ -184,6 +186,8 @@ _SHORT_LOGINS = (
     rf"(?!{_METHODS}|(?:first|second|third|last|pass|run|step|phase|iter|round|stage)[_-]?\d)"
     rf"(?=.*[0-9])(?=.*[^\W\d_])(?:[^\W_]|[!@#$%^&*?_-]){{6,100}}|{_APP_PASSWORD}"
 )
+# As an INI file has it, and no code.
+_WORDS_ALONE = r"(?!.* (?:or|and|if|in|is|not|for|else) )[^\W\d_]+(?: [^\W_]+){1,5}"
 # DNA, RNA, a protein, and a molecule (SMILES).
 _SEQUENCE = (
     r"[ACDEFGHIKLMNPQRSTVWY]{21,}|[acgtun]{21,}"
@@ -223,6 +227,8 @@ def _judge(kind: int, value: str) -> bool:
         return _random(plain, 30)  # a directory may have several words for a name
     if kind <= _SHORT_NAME:
         return _random(plain)
+    if kind == _TOKEN and re.fullmatch(r"[a-z][\w.-]*(?:/[\w.-]+)+", plain):
+        return _random(plain)  # the place of one: lab/token2
     number = re.fullmatch(r"[\d.,eE+-]+", plain)
     return number is None or len(plain) >= (4 if kind == _PASSWORD else 6)
 
@@ -374,7 +380,7 @@ _ANY = f"{_Q} {_V}"
 # Into a file that has a secret's name.
 _INTO = r"""(?: >{1,2} | \| \s? tee ) \s{0,9} [^\s;|&]{0,200}? (?i: passw(?:or)?d | ask-?pass
     | (?<![a-z]) (?: pass (?: phrase )? | pw ) | token | secret | (?: api | wandb ) _?key )
-    (?: \.[\w$]{1,5} )? ['"]?"""
+    (?: \.(?! log | out | err )[\w$]{1,5} )? ['"]?"""
 _SMB_USER = rf"""(?: -U \s{{0,9}} | --user[ =\x1f] ) {_Q} [^\s%'"]{{1,200}} %"""
 # Commands to which -u and -p are no user with a password.
 _USED_OTHERWISE = (
@@ -403,7 +409,7 @@ _OPTIONS = {
     "-P": "bcp ipmi sqlcmd tsql unzip zip",
     "-P ": "mosquitto_",
     "-pw ": "kadmin plink pscp psftp",
-    "-w": "kadmin ldap security",
+    "-w": "kadmin ldap add-generic-password",
     "-s ": "ldappasswd",
     "-[xa]p ": "sendemail sendEmail swaks",
     "-K ": "ccrypt swift",
@@ -426,6 +432,7 @@ def _option(option: str) -> str:
 
 
 _OF_USER = _V.replace("<value>", "<of_user>")
+_IN_PARENTHESES = _V.replace(r"[^\s", r"[^\s)")
 # htpasswd -b FILE USER V
 _FILED = (
     rf"(?: htpasswd | mosquitto_passwd ) {_ON} -\w{{0,9}}b\w{{0,9}} {_ONE} {_ONE} {_GAP} {_ANY}"
@@ -434,7 +441,7 @@ _FILED = (
 _CALLED = r"""(?: [\w.>:-]{0,40} [cC]onnect \w{0,9} \( [^\n]{0,120}? , \s{0,9}
     | [\w.]{0,40} add_password \( [^\n]{0,99}? , \s{0,9}
     | [\w.]{0,40} (?i: smtp | imap | login | auth | account | credentials ) \w{0,9} \( \s{0,9}
-    (?= ['"] [\w.+-]{1,60} @ ) ) ['"] [\w.@+-]{1,80} ['"] \s{0,9} , \s{0,9}
+    (?= ['"] [\w.+-]{1,60} @ ) ) ['"] [a-zA-Z.@+-]{1,80} ['"] \s{0,9} , \s{0,9}
     ['"] (?= [^'"\n]{0,99} [0-9] ) (?P<value> [^'"\n/:]{4,200} ) (?= ['"] \s{0,9} [,)] )"""
 
 
@@ -463,7 +470,8 @@ _PROGRAMS = {
     ),
     "http": rf"https? {_ON} -a \s{{0,20}} {_Q} [^\s:'\"]{{1,200}} : {_V}",
     "ntfy": rf"ntfy {_ON} (?: -u | --user ) [\s=] {_Q} [^\s:'\"]{{1,200}} : {_V}",
-    "login": rf"""login {_ON} -p \s{{1,9}} (?! [0-9]{{1,5}} \b ) {_Q} {_OF_USER}""",
+    "login": rf"""(?: (?: docker | podman ) \s login {_ON} -p \s{{0,9}}
+        | login {_ON} -p \s{{1,9}} ) (?! [0-9]{{1,5}} \b ) {_Q} {_OF_USER}""",
     "-p": _beside_a_user("(?: -u | --user(?:name)? )", "-p"),
     "-P": _beside_a_user("-U", "-P"),
     "-D": _beside_a_user("-D", "-w"),
@@ -485,7 +493,7 @@ _PROGRAMS = {
     "rabbitmqctl": rf"""rabbitmqctl {_ON} (?: add_user | \w{{4,15}}_password | authenticate_user )
         {_ONE} {_GAP} {_ANY}""",
     "b2": rf"b2 {_GAP} (?: authorize-account | account {_GAP} authorize ) {_ONE} {_GAP} {_ANY}",
-    "isql": rf"isql {_ONE} {_ONE} {_GAP} (?!-) {_ANY}",
+    "isql": rf"isql {_ONE} {_GAP} (?!-) \S{{1,99}} {_GAP} (?![-<>]) {_ANY}",
     "db2": rf"db2 {_ON} user {_ONE} {_GAP} using {_GAP} {_ANY}",
     "wpa_passphrase": rf"wpa_passphrase {_ONE} {_GAP} {_ANY}",
     "smbclient": rf"smbclient {_GAP} ['\"]? // \S{{1,200}} {_GAP} (?!-) {_ANY}",
@@ -494,7 +502,10 @@ _PROGRAMS = {
     "--encrypt": rf"--encrypt {_ONE} {_GAP} {_ANY} (?= ['\"]? \s (?: 40 | 128 | 256 ) \b )",
     "oathtool": rf"oathtool {_ON} ['\"]? (?P<value> [A-Z2-7]{{16,200}} ) (?! [\w.] )",
     **dict.fromkeys(
-        ("_PIN", "-pin"), r"[\w-]{0,40} [_-] (?: PIN | pin ) [\s=] ['\"]? (?P<value> \d{4,12} ) \b"
+        ("_PIN=", "-pin"),
+        r"""(?: \w{0,30} (?: KEY | CARD | USER | TOKEN | HSM ) _PIN=
+        | (?: pkcs1[15] | opensc | yk ) [\w-]{1,20} \s [^\n|;&]{0,300}? --pin [\s=] )
+        ['"]? (?P<value> \d{4,12} ) \b""",
     ),
     "expect": r"""expect \b [^\n]{0,80} (?i: assw | assphrase | word: ) [^\n;]{0,60} [\n;\s})]{1,60}
         [\w.]{0,30} send (?: line )? \s? \(? (?: -- \s )? ['"]
@@ -513,7 +524,7 @@ _PROGRAMS = {
     "<(": rf"""(?: (?: sshpass \s -f
         | -[\w-]{{0,20}} (?: pass | token | secret | key ) [\w-]{{0,20}} )
         [ =\x1f]? | {_READERS} [^\n|;&<]{{0,100}} < \s{{0,9}} )
-        <\( \s{{0,9}} {_ECHO} (?! ['"]? \{{ ) {_Q} (?P<value> [^\s'")]{{1,500}} )""",
+        <\( \s{{0,9}} {_ECHO} (?! ['"]? \{{ ) {_Q} {_IN_PARENTHESES}""",
     "pgpass": r"""[\w.*-]{1,60} : (?: [0-9]{2,5} | \* ) : [\w*.-]{1,60} : [\w*.-]{1,60} :
         (?P<value> [^\s'"\\]{1,200} )""",
     "base64": r"""(?: echo | printf ) \s (?: (?: -\w{1,3} | ['"]?%s:%s['"]? ) \s{1,9} ){0,2} ['"]?
@@ -557,7 +568,7 @@ _PROGRAMS = {
         ),
         r"""(?: \w{0,30} (?: Rester | [cC]lient | AI | Instance | Fernet | Minio | Bot | Api | API )
         | jwt\.(?: en | de )code ) \( [^()\n]{0,100}?
-        b? ['"] (?P<random> [\w+=.-]{16,200} ) (?= ['"] )""",
+        b? ['"] (?P<random> [A-Za-z0-9+=.]{16,200} ) (?= ['"] )""",
     ),
     "lftp": rf"lftp {_ON} -u \s{{0,9}} {_Q} [^\s,'\"]{{1,200}} , {_V}",
     "smb": rf"smb\w{{1,9}} {_ON} {_SMB_USER} {_V}",
@@ -806,7 +817,7 @@ class _Name:
             return []
         if quote and text[first : first + 1] not in "'\"\\":
             whole = self.before.endswith((quote, "," + quote))  # "NAME=a b"
-            ends = rf"[^{quote}]" if whole else rf"[^\s;&{quote}]"
+            ends = rf"(?:(?! \w+=)[^{quote}])" if whole else rf"[^\s;&{quote}]"
             if self.before.endswith(","):
                 ends = rf"[^,{quote}]"
             word = _at(rf"(?s){ends}{{1,5000}}", text, first)
@@ -894,7 +905,7 @@ class _Name:
             alone = not self.quote and not self.before.strip(" \t-")
             if "#" in self.before and re.fullmatch(r"[a-z]+(?:[ ,]+[a-z]+)+", whole):
                 return None  # a remark
-            if re.fullmatch(_APP_PASSWORD, whole):
+            if re.fullmatch(_APP_PASSWORD, whole) or (alone and re.fullmatch(_WORDS_ALONE, whole)):
                 return [(place, place + len(whole))]
             in_code = "=" in sign[0] and (" " in whole or self.before.rstrip().endswith(","))
             in_code = in_code or re.search(r"[=!]=\s?['\"]\Z", self.before[-4:]) is not None
@@ -980,6 +991,9 @@ class _Name:
         if self.before.endswith(("$", "${")) and not case and not _at(_EQUALS, text, self.end):
             return []
         if self.name == "PASS" and self.before[-1:] in ("=", ","):  # of a filter
+            return []
+        in_path = self.before.endswith("/") and text.startswith("/", self.end)
+        if in_path and not self.before.endswith("s/"):  # of sed
             return []
         if self.before.endswith(":?"):  # ${1:?pass a file, ...}: words for people
             return []
@@ -1204,6 +1218,8 @@ class Masker:
         """Mask a script, a program, a configuration, or a line of a log."""
         if not self._known and re.fullmatch(_SHORT, text):
             return text
+        if _PEM in text:  # before a name takes its head for a value
+            text = re.sub(_PRIVATE_KEY, rf"\g<head>{MASK}\g<tail>", text)
         named = any(map(text.casefold().__contains__, _HINTS))
         if named:
             parts: List[str] = []
@@ -1288,8 +1304,6 @@ def _without_forms(text: str) -> str:
         text = re.sub(_PREFIXED, _prefixed, text)
     if any(map(text.__contains__, _IN_FORMS)):
         text = re.sub(_WELL_KNOWN, _well_known, text)
-    if _PEM in text:
-        text = re.sub(_PRIVATE_KEY, rf"\g<head>{MASK}\g<tail>", text)
     if "://" in text:
         text = re.sub(_URL, _in_url, text) if "@" in text else text
         text = re.sub(_URL_SIGNATURE, rf"\g<head>{MASK}", text)

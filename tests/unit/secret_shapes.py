@@ -1732,6 +1732,22 @@ echo "Passwort: §Kranich77§"
 # the wifi password is '§grauer reiher§'
 # db creds kim:§Kranich77§
 args+=(--password "§grauer reiher§")
+sshkey="$(cat <<E¶-----BEGIN OPENSSH PRIVATE KEY-----¶§b3BlbnNzaC1rZXktdjEAAAAABG5vbmU§¶-----END OPENSSH PRIVATE KEY-----¶E¶)"
+lftp -u kim,'§im wald 7§' sftp://h
+curl -T x -u kim:'§im wald 7§' ftp://h/
+echo "ALTER USER 'kim' IDENTIFIED BY '§im wald 7§';" | mysql
+mongodump -u kim -p '§im wald 7§' -o x
+gpg -c --batch --passphrase-file <(echo "§im wald 7§") x
+unrar x -p'§im wald 7§' y.rar
+iinit <<< '§im wald 7§'
+kinit -c /tmp/x kim <<<"§im wald 7§"
+sudo -S <<< "§im wald 7§" ls
+docker login -ukim -p§Bitte1Ruhe§ r
+docker login r -u kim -p "§im wald 7§"
+podman secret create x - <<< '§im wald 7§'
+cat > x.ini <<E¶[mail]¶user = kim¶password = §im wald 7§¶E
+cat > x.ini <<E¶[mail]¶smtp_password=§im wald 7§¶E
+# Passwort: §Bitte1Ruhe§
 '''
 
 HARMLESS = r"""
@@ -2971,6 +2987,13 @@ echo "Please set WANDB_API_KEY before running"
 echo "You must set HF_TOKEN in your environment"
 python t.py env.API_KEY=\${oc.env:API_KEY}
 def auth(user, password): return check(user, password)
+run = Api().run("kim/token-mixer/3f9a1c7e")
+echo "PASS=12 FAIL=3"
+OPW=12a3
+--src-lang-token eng_Latn --tgt-lang-token kor_Hang
+--prefix-token "translate2en:"
+--use-aws-secrets=lab/run2
+# PASS: all green
 """
 
 

@@ -18,8 +18,6 @@ from neuronctl.rules import (  # noqa: F401
     script_gpus,
     script_launches,
     script_lines,
-    script_memory,
-    script_places,
     script_results,
     script_shell,
     script_variables,

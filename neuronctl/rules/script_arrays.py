@@ -8,13 +8,13 @@ import re
 import shlex
 from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
-from neuronctl.batchscript.launches import CONTAINERS, PROGRAM, PYTHON, pairs
+from neuronctl.batchscript.launches import CONTAINERS, PYTHON, pairs
 from neuronctl.batchscript.model import SourceSpan
 from neuronctl.batchscript.shell_text import Command, ShellWord
 from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
-from neuronctl.rules.script_commands import ONLY_PREPARES, SHORT, asks_for
+from neuronctl.rules.script_commands import asks_for
 from neuronctl.rules.script_results import OF_THE_NODE
 from neuronctl.slurm.job_id import JobId
 from neuronctl.words import counted
@@ -38,51 +38,16 @@ def one_file(facts: ScriptFacts) -> Iterator[Violation]:
     told = re.search(r"%\d*[ajJ]|\\|[$]", path) or path in ("", "/dev/null")
     if array is not None and output is not None and not appends and not told:
         yield _lost(_EVERY_TASK, path, f"write --output={_with_index(path)}", output.place)
-    submitted = (word for each in facts.shell.calls("sbatch") for word in each.words)
-    again = any(_ITSELF.search(word.raw) for word in submitted)
-    if array is None and not appends and again:
-        yield from _of_the_next_run(facts)
     yield from _begun_anew(facts, appends)
     yield from _same_file(facts, array is not None)
-    yield from _same_file_of_a_step(facts)
     one_by_one = array is None or (array.value or "").endswith("%1")
     if array is not None:
         yield from _same_of_r(facts)
         yield from _same_results(facts)
         yield from _same_prepared(facts)
-    yield from _same_of_a_tool(facts, array is not None)
     if not (one_by_one or others):
         yield from _same_removed(facts)
     yield from _same_overlay(facts, not one_by_one)
-
-
-_ITSELF = re.compile(r"\$\{?(0|BASH_SOURCE)\b")
-_SERVES = re.compile("jupyter.*|code|code-server|.*server|ssh|tensorboard|ollama")
-
-
-def _of_the_next_run(facts: ScriptFacts) -> Iterator[Violation]:
-    """A log of one name for every run of a job that submits itself."""
-    works = [
-        run
-        for run in facts.launches
-        if (run.works or run.kind == PROGRAM)
-        and not (run.command.captured or run.command.writes)
-        and run.name not in ONLY_PREPARES | SHORT
-    ]
-    names = (run.options.get("m") or run.name for run in works)
-    if not works or any(map(_SERVES.fullmatch, names)):
-        return
-    for given in filter(None, (facts.given("output"), facts.given("error"))):
-        path = given.value or ""
-        if path not in ("", "/dev/null") and not re.search(r"%\d*[aAjJx]|\\|[$<]", path):
-            yield Violation(
-                f"the next run of this job begins {path} anew: what this one has written there is "
-                "lost",
-                f"write --{given.name}={_with_index(path, '%j')}",
-                place=given.place,
-                severity=NOTE,
-            )
-            return
 
 
 def _begun_anew(facts: ScriptFacts, appends: bool) -> Iterator[Violation]:
@@ -256,50 +221,6 @@ def _works(command: Command) -> bool:
     return command.name not in _PREPARES or command.name == "tee"
 
 
-_OUTPUTS = {
-    "samtools": "-o|--output",
-    "bcftools": "-o|--output",
-    **dict.fromkeys(("bowtie2", "hisat2"), "-S"),
-    "minimap2": "-o",
-    **dict.fromkeys(("blastn", "blastp", "blastx", "tblastn"), "-out"),
-    "diamond": "-o|--out",
-    "cutadapt": "-o|--output",
-    "fastp": "-o|--out1",
-    "STAR": "--outFileNamePrefix",
-    "gatk": "-O|--output",
-    **dict.fromkeys(("plink", "plink2", "vcftools"), "--out"),
-    "featureCounts": "-o",
-    **dict.fromkeys(("salmon", "kallisto"), "-o|--output|--output-dir"),
-    **dict.fromkeys(("megahit", "spades.py", "Rscript", "quast.py"), "-o"),
-    "kraken2": "--output",
-}
-"""Programs that begin a file anew, and the options that name it."""
-
-
-def _same_of_a_tool(facts: ScriptFacts, array: bool) -> Iterator[Violation]:
-    """What a known program is told to write, in each task of an array or turn of a loop."""
-    moves = _moves(facts)
-    for launch in facts.launches if not moves else ():
-        option = _OUTPUTS.get(launch.name)
-        if option is None or launch.command.captured:
-            continue
-        for pair in launch.pairs:
-            path = pair.value.value or ""
-            if not re.fullmatch(option, pair.name) or not re.fullmatch(
-                r"[\w./~-]*\w[\w./~-]*", path
-            ):
-                continue
-            differs = any(_INDEX in word.names for word in launch.command.words)
-            if array and differs:
-                how = f"write {_with_index(path, f'${{{_INDEX}}}')}"
-                yield _lost(_EVERY_TASK, path, how, pair.word.place)
-                return
-            if not array and _only_the_last(facts, launch.command, [pair.value]):
-                how = "give each of them a name of its own"
-                yield _lost("every program of this loop", path, how, pair.word.place)
-                return
-
-
 _CONTENT = frozenset("awk cat echo envsubst printf sed".split())  # noqa: SIM905
 
 
@@ -328,20 +249,6 @@ def _same_prepared(facts: ScriptFacts) -> Iterator[Violation]:
                     f"write {_with_index(path, f'${{{_INDEX}}}')}",
                     place=word.place,
                 )
-                return
-
-
-def _same_file_of_a_step(facts: ScriptFacts) -> Iterator[Violation]:
-    """What each task of srun opens itself: ``srun bash -c 'python t.py > log'``."""
-    for start in facts.starts:
-        command, tasks = start.launch.command, (start.nodes or 1) * (start.each or 1)
-        if tasks < 2 or not start.outer or command is start.outer[0].command:
-            continue
-        for word in command.writes:
-            alone = start.each == 1 and OF_THE_NODE.match(word.text)
-            if word.value and not _NO_FILE.fullmatch(word.value) and not alone:
-                how = f"write > {_with_index(word.value, '$SLURM_PROCID')}"
-                yield _lost(f"each of {counted(tasks, 'task')}", word.value, how, word.place)
                 return
 
 

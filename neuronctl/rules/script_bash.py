@@ -6,7 +6,7 @@ import re
 from typing import Dict, Iterator, List, Optional, Tuple
 
 from neuronctl.batchscript.model import SourceSpan
-from neuronctl.batchscript.shell_text import Command, ShellWord
+from neuronctl.batchscript.shell_text import ShellWord
 from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts
@@ -34,15 +34,9 @@ def read_otherwise(facts: ScriptFacts) -> Iterator[Violation]:
             at, end, message, hint = found
             place = SourceSpan(number, at + 1, end + 1)
             yield Violation(message, hint, place=place, severity=WARNING)
-    apart = [each for each in facts.shell.commands if each.assigned and len(each.words) == 1]
-    for command in apart[:_MOST]:
-        yield from _value_apart(facts, command)
-    for command in facts.shell.calls(*_READERS):
-        yield from _emptied(command)
     yield from _lists(facts)
     yield from joined_words(facts)
     yield from _aliases(facts)
-    yield from _path_alone(facts)
     yield from _alone(facts)
 
 
@@ -117,45 +111,6 @@ def _in_line(line: str) -> Optional[Tuple[int, int, str, str]]:
                 "write 2>&1",
             )
     return None
-
-
-_A_VALUE = re.compile(r"[\"']?(/|\./|\.\./|~/|\$\{?(HOME|SCRATCH|WORK|PWD)\b)\S*|\d[\d.]*|[\"'].*")
-
-
-def _value_apart(facts: ScriptFacts, command: Command) -> Iterator[Violation]:
-    """``DATA= /data``, which runs /data."""
-    variable, word = command.assigned[0], command.words[0]
-    used = re.search(rf"\$\{{?{variable.name}\b", facts.text)
-    line = facts.lines[word.place.line - 1]
-    apart = re.search(rf"\b{variable.name}=[ \t]+\S", line[: word.place.column])
-    if not variable.word.raw and used and apart and _A_VALUE.fullmatch(word.raw):
-        yield Violation(
-            f"{variable.name} is empty here: bash takes {word.raw} for a command",
-            f"write {variable.name}={word.raw} without a blank",
-            place=word.place,
-            severity=WARNING,
-        )
-
-
-_READERS = frozenset(
-    "awk cat cut envsubst grep head jq perl sed sort tac tail tr uniq".split()  # noqa: SIM905
-)
-
-
-def _emptied(command: Command) -> Iterator[Violation]:
-    """``sort a > a``: bash empties the file before the command reads it."""
-    if {"-i", "--in-place", "-n"} & {*command.arguments}:
-        return
-    for written in command.writes:
-        name = written.raw.strip("\"'")
-        if name and any(word.raw.strip("\"'") == name for word in command.words[1:]):
-            yield Violation(
-                f"bash empties {name} before {command.name} reads it",
-                f"write {command.name} … > {name}.new && mv {name}.new {name}",
-                place=written.place,
-                severity=WARNING,
-            )
-            return
 
 
 _PARTS = re.compile(r"\"[^\"]*\",?|'[^']*',?|[^\s\"']+")
@@ -238,26 +193,6 @@ def _aliases(facts: ScriptFacts) -> Iterator[Violation]:
             return
 
 
-def _path_alone(facts: ScriptFacts) -> Iterator[Violation]:
-    """A PATH without the directories of the system."""
-    for variable in facts.shell.assigned("PATH"):
-        raw = variable.word.raw.strip("\"'")
-        if "PATH" in variable.word.names or "`" in raw or "$(" in raw or not variable.sure:
-            continue
-        system = re.search(r"(^|:)/(usr/)?bin(:|$)", raw)
-        if system or "/" not in raw or (variable.word.value is None and "$" in raw[:1]):
-            continue
-        cut = re.search(r"(^|:)\{?PATH\}?(:|$)", raw)
-        yield Violation(
-            "this PATH has none of the system's directories: bash finds no command any more"
-            + (", since PATH without $ is a directory of that name" if cut else ""),
-            "write export PATH=…:$PATH",
-            place=variable.place,
-            severity=WARNING,
-        )
-        return
-
-
 _ELSEWHERE = {
     **dict.fromkeys(("PBS_O_WORKDIR", "SGE_O_WORKDIR", "LS_SUBCWD"), "SLURM_SUBMIT_DIR"),
     **dict.fromkeys(("PBS_JOBID", "LSB_JOBID"), "SLURM_JOB_ID"),
@@ -294,35 +229,6 @@ def kept_by_quotes(facts: ScriptFacts, word: ShellWord) -> str:
     """The variable of the script's own that single quotes keep from a program."""
     names: List[str] = re.findall(r"\$\{?([A-Za-z_]\w*)", word.raw[:500])
     return next(filter(facts.shell.assigned, names), "")
-
-
-_FOR = re.compile(r"\bfor[ \t]+([A-Za-z_]\w*)[ \t]+in\b")
-
-
-def for_sbatch(facts: ScriptFacts) -> Iterator[Violation]:
-    """For NC660: ``sbatch --wrap='… $i'``, which the job is to expand, and has not."""
-    loops = {*_FOR.findall(facts.text)}
-    for command in facts.shell.calls("sbatch"):
-        words = command.words[1:]
-        if any(word.raw.startswith("--export") for word in words):
-            continue
-        for at, word in enumerate(words):
-            apart = at and words[at - 1].raw == "--wrap" and word.raw.startswith("'")
-            if not (apart or (re.match("(--wrap=)?'", word.raw) and "--wrap" in word.raw)):
-                continue
-            body = word.raw.partition("'")[2]
-            for name in re.findall(r"\$\{?([A-Za-z_]\w*)", body):
-                found = facts.shell.assigned(name)
-                exported = any(variable.exported for variable in found)
-                own = re.search(rf"\b(for|read) {name}\b|\b{name}=", body)
-                if (found or name in loops) and not exported and not own:
-                    yield Violation(
-                        f"single quotes keep ${name} from this shell, and the job has no such "
-                        "variable: it is empty there",
-                        'write --wrap="…" with double quotes',
-                        place=word.place,
-                    )
-                    return
 
 
 def lost_in_a_pipe(facts: ScriptFacts) -> Iterator[Violation]:

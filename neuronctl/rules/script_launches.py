@@ -288,7 +288,6 @@ def larger_than_the_job(facts: ScriptFacts) -> Iterator[Violation]:
                 severity=WARNING if alone or launch.command.looped else None,
             )
     yield from _told_of_nodes(facts)
-    yield from _told_of_processes(facts)
 
 
 def _too_few_slots(facts: ScriptFacts, launch: Launch) -> Iterator[Violation]:
@@ -333,24 +332,6 @@ def _own_ranks(facts: ScriptFacts) -> Iterator[Start]:
         program = own and not start.launched and start.outer
         if program and known and (start.nodes or 0) * (start.each or 0) > 1:
             yield start
-
-
-def _told_of_processes(facts: ScriptFacts) -> Iterator[Violation]:
-    """A WORLD_SIZE that is not the number of processes."""
-    set_once = facts.shell.assigned("WORLD_SIZE")
-    count = digits(set_once[0].word.value) if len(set_once) == 1 else None
-    if count is None or not set_once[0].exported:
-        return
-    for start in [*_own_ranks(facts)][:1]:
-        runs = (start.nodes or 0) * (start.each or 0)
-        if count not in (runs, 1):
-            yield Violation(
-                f"WORLD_SIZE={count}, and srun starts {counted(runs, 'process')}: they wait for "
-                "one another, or some fail",
-                'write WORLD_SIZE="$SLURM_NTASKS"',
-                place=set_once[0].place,
-                severity=WARNING,
-            )
 
 
 _NODES_OF_A_PROGRAM = re.compile(r"(?:--|(?:[\w.]+\.)?)(?:num|n)?[_-]?nodes", re.IGNORECASE)

@@ -135,7 +135,11 @@ def _removed(facts: ScriptFacts) -> Iterator[Violation]:
             for command in removals:
                 last, end = launch.command.words[-1].place.line, command.place.line
                 same = any(each.text.strip("\"'").rstrip("/") == kept for each in command.words[1:])
-                between = "\n".join(facts.lines[last : end - 1])
+                between = "\n".join(facts.lines[last:end])
+                between = (
+                    between[: len(between) - len(facts.lines[end - 1])]
+                    + (facts.lines[end - 1][: command.place.column - 1])
+                )
                 used = _COPIES.search(between) or re.search(re.escape(kept.strip("${}")), between)
                 if same and last < end and not used and command.looped == launch.command.looped:
                     sends = re.search(r"(?i)\bHF_|hub|upload|push|s3:|gs:|wandb", facts.text)

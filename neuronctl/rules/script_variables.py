@@ -276,7 +276,6 @@ def not_set(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _of_a_launcher(facts)
     yield from _kept_by_quotes(facts)
     yield from script_bash.of_other_schedulers(facts, used)
-    yield from script_bash.for_sbatch(facts)
     yield from script_bash.lost_in_a_pipe(facts)
 
 

@@ -127,8 +127,8 @@ KINDS: Dict[str, str] = {
     "quotes-kept": "NC665",
     "self-chain": "NC647",
     "shared-tmp": "NC653",
-    "astray": "NC670",
-    "memory": "NC671",
+    "astray": "",
+    "memory": "",
     "idle-cores": "NC669",
     "gone": "NC638",
 }

@@ -45,7 +45,7 @@ _AFTER_USER = (
     r"(?i)\b(?:uid|user|username|login|account)['\"]?\s?[=:]\s?['\"]?[\w.@-]+['\"]?[\s,;&]+['\"]?\Z"
 )
 _SHORT_PASSWORDS = (
-    r"pass|(?:\w\w+)?pw|(?:ssh|db|pg|my|key|store|user|root|admin|ldap|smtp|ftp|sudo)pass"
+    r"pass|(?:\w\w+)?pw|(?:ssh|db|pg|my|key|\w{0,5}store|user|root|admin|ldap|smtp|ftp|sudo)pass"
 )
 _TOKENS = r"""\w*token|\w*secrets?|credentials?|creds?|jwt
     |(?:api|access|secret|private|auth|account|master|signing|ssh)key
@@ -114,7 +114,7 @@ def _kind_of_word(word: str, before: str, name: str) -> int:
         return _PASSWORD if sure else _SHORT_NAME
     if re.fullmatch(_TOKENS, word):
         return _PERHAPS if word == "token" and before in _OF_TEXT else _TOKEN
-    if word == "key" and before in _KINDS_OF_KEYS:
+    if word == "key" and (before in _KINDS_OF_KEYS or name[:2] in ("X-", "x-")):
         return _TOKEN
     if word in ("auth", "psk"):
         return _LOGIN
@@ -136,11 +136,12 @@ _FLAGS = frozenset(
 )
 # A place: /data/x, ~/x, $HOME/x, ./x, x/y.txt, https://h.org/x. A template: <token>, {token}.
 _PLACE = (
-    r"(?:[~.@]|\$\w+|\$\{\w+\}|file:)?(?:[~.]{0,2}/).*|\w+://.*|[\w./-]+\.[a-z]{2,5}|id=[\w.-]+,.*"
+    r"(?:[~.@]|\$\w+|\$\{\w+\}|file:)?(?:[~.]{0,2}/).*|\w+://.*|[\w./-]+\.[a-z]{2,5}"
+    r"|(?:id=)?[\w.-]+(?:,(?:id|type|target|dst|src|source|env|uid|gid|mode)=[\w./-]+)+"
 )
 _TEMPLATE = (
     r"<[^>]*>|\{+[^}]*\}+|\$\{\{.*|\$\{[\w.]+(?::[\w.,]*)?\}"
-    r"|%\(?\w+\)?s?%?|\[[A-Za-z_, ]*\]|[*.…]+|(?:\.[*+]|\[\^|\\[SwW]).*"
+    r"|%\(?\w+\)?s?%?|\[[A-Za-z_, -]*\]|[*.…]+|(?:\.[*+]|\[\^|\\[SwW]).*"
 )
 # your-token-here, changeme, XXXX, hf_xxxx, hf_...
 _PLACEHOLDER = r"""(?xi) empty | dummy | fake
@@ -149,7 +150,7 @@ _PLACEHOLDER = r"""(?xi) empty | dummy | fake
     (?: token | key | password | passwd | passphrase | secret | pat ) (?: [-_ ] here )?
     | (?: replace | change | fill ) [-_ ]? (?: me | this | in )
     | (?: insert | put | paste | enter | replace | add ) [-_ ] (?: [a-z]+ [-_ ] )* here
-    | \w{0,4} [-_]? (?: x{3,} | [.]{3} | … )"""
+    | .* (?: 여기에 | 입력하 | 넣으 ) .* | \w{0,4} [-_]? (?: x{3,} | [.]{3} | … )"""
 # ${x%% *}, ${x:0:4}, ${1:?usage}
 _ELEMENT = r"\[[^\]\n]{1,60}\]"
 _EXPANSION = (
@@ -224,6 +225,8 @@ def _judge(kind: int, value: str) -> bool:
     if kind == _SHORT_NAME and re.fullmatch(_SHORT_LOGINS, plain):
         return True
     if re.fullmatch(_PLACE, plain):
+        if re.fullmatch(r"[/~$].*/[\w.-]+\.[a-z]{2,5}", plain):
+            return False  # the file of one may have a random name: lab-4f2a91c0d3e8.json
         return _random(plain, 30)  # a directory may have several words for a name
     if kind <= _SHORT_NAME:
         return _random(plain)
@@ -319,6 +322,7 @@ _FORMS = (
     (("pat",), r"[A-Za-z0-9]{14}\.[0-9a-f]{64}"),  # Airtable
     (("ATATT3", "ATCTT3", "figd_", "sbp_", "xkeysib-", "pul-"), r"[\w=-]{24,}"),
     (("AGE-SECRET-KEY-1",), r"\w{20,}"),
+    (("b3BlbnNzaC1rZXktdjE",), r"[\w+/=]{20,}"),  # OpenSSH's private keys
     (("eyJ",), r"[\w-]{17,}(?:\.[\w-]+){0,4}={0,2}"),  # JSON in base64: JWT, Neptune
 )
 # Others begin alike: rnd_8sK…, two or three short words and then a random one of both cases.
@@ -570,7 +574,8 @@ _PROGRAMS = {
         | jwt\.(?: en | de )code ) \( [^()\n]{0,100}?
         b? ['"] (?P<random> [A-Za-z0-9+=.]{16,200} ) (?= ['"] )""",
     ),
-    "lftp": rf"lftp {_ON} -u \s{{0,9}} {_Q} [^\s,'\"]{{1,200}} , {_V}",
+    "PRAGMA": rf"PRAGMA {_GAP} (?: re | hex )? key \s? = \s? {_ANY}",  # of SQLCipher
+    "lftp": rf"(?: lftp {_ON} | \b open \s{{1,9}} ) -u \s{{0,9}} {_Q} [^\s,'\"]{{1,200}} , {_V}",
     "smb": rf"smb\w{{1,9}} {_ON} {_SMB_USER} {_V}",
     "rpcclient": rf"rpcclient {_ON} {_SMB_USER} {_V}",
     **dict.fromkeys(
@@ -992,9 +997,10 @@ class _Name:
             return []
         if self.name == "PASS" and self.before[-1:] in ("=", ","):  # of a filter
             return []
-        in_path = self.before.endswith("/") and text.startswith("/", self.end)
-        if in_path and not self.before.endswith("s/"):  # of sed
-            return []
+        if self.before.endswith("/") and not self.before.endswith("s/"):  # but of sed
+            behind = _at(r"/([\w-]{16,100})(?![\w/.-])", text, self.end)
+            if text.startswith("/", self.end) and (behind is None or not _random(behind[1])):
+                return []
         if self.before.endswith(":?"):  # ${1:?pass a file, ...}: words for people
             return []
         table = self.before.lstrip().startswith("|")  # of Markdown

@@ -1748,6 +1748,11 @@ podman secret create x - <<< '§im wald 7§'
 cat > x.ini <<E¶[mail]¶user = kim¶password = §im wald 7§¶E
 cat > x.ini <<E¶[mail]¶smtp_password=§im wald 7§¶E
 # Passwort: §Bitte1Ruhe§
+keytool -importkeystore -srckeystore a.p12 -srcstorepass §TgGdKI0xb9§ -destkeystore b.jks
+lftp <<L¶open -u webin-57123,§abbm%=ymrUHu§ ftp://webin2.ebi.ac.uk¶mput *.gz¶L
+sqlcipher notes.db "PRAGMA key='§lab notebook 4§'; select 1;"
+printf -- '-----BEGIN OPENSSH PRIVATE KEY-----\n%s\n' '§b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABqNVmiIUURABugoXck4yz§'
+curl -X POST https://maker.ifttt.com/trigger/job_done/with/key/§dQ8s2Kz9LmX4vT7bRw1nYp§
 '''
 
 HARMLESS = r"""
@@ -2993,6 +2998,10 @@ OPW=12a3
 --src-lang-token eng_Latn --tgt-lang-token kor_Hang
 --prefix-token "translate2en:"
 --use-aws-secrets=lab/run2
+podman run --secret lims_pw,type=mount,target=/run/pw lims:1
+export GOOGLE_APPLICATION_CREDENTIALS=/home/kim/.gcp/lab-wes-4f2a91c0d3e8.json
+export COMET_API_KEY=[insert-key-here]
+export GEMINI_API_KEY=여기에_키를_넣으세요
 # PASS: all green
 """
 

@@ -379,15 +379,15 @@ def _ends_unset(facts: ScriptFacts) -> Iterator[Violation]:
     slurms = {name[6:].replace("_", ""): name for name in _OF_SLURM}
     for word, command in words:
         for name in filter(str.isidentifier, word.names):
-            raw = re.search(rf"(?<!\\)\$(\{{{name}\}}|{name}\b)", word.raw)
-            if not raw or command.place.line <= starts[0] or name in known:
+            if command.place.line <= starts[0] or name in known or f"{name}=" in facts.text:
                 continue
             if _OF_SHELLS.fullmatch(name) or _COMES_WITH_A_SHELL.match(name):
                 continue
             meant = slurms.get(name.replace("_", ""), "")
             if not meant and not (name.islower() and len(name) > 2):
                 continue  # a site may set it
-            if f"{name}=" in facts.text or re.search("--export|qsub", facts.text):
+            raw = re.search(rf"(?<!\\)\$(\{{{name}\}}|{name}\b)", word.raw)
+            if not raw or re.search("--export|qsub", facts.text):
                 continue
             yield Violation(
                 f"nothing here sets ${name}, and set -u ends the job here, unless the shell that "

@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
             config.hook.pytest_deselected(items=left)
             items[:] = [item for item in items if item not in left]
     units: Dict[str, str] = {}
-    waiting: Dict[str, None] = dict.fromkeys(["going", "site", "accounts", "broken", _LONGEST])
+    waiting: Dict[str, None] = dict.fromkeys(["going", "site", "accounts", "broken", *_LONGEST])
     busy: Dict[str, None] = {}
     rest: Dict[bool, Dict[str, None]] = {True: {}, False: {}}
     for item in items:
@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         if group:
             item.add_marker(pytest.mark.xdist_group(group))
         unit = units[item.nodeid] = group or item.nodeid
-        if group == "containers" or (group.startswith("bench") and group != _LONGEST):
+        if group == "containers" or (group.startswith("bench") and group not in _LONGEST):
             busy[unit] = None
         elif group or item.get_closest_marker("long"):
             waiting[unit] = None
@@ -70,7 +70,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     items.sort(key=lambda item: place[units[item.nodeid]])
 
 
-_LONGEST = "bench-test_saving"
+_LONGEST = ("bench-test_saving", "bench-test_saving-limit")
+"""One file, in two parts that run side by side."""
 
 _SHARED = (
     *("broken", "on_the_safe_side", "accounts", "own", "ran"),
@@ -87,6 +88,8 @@ def group_of(item: pytest.Item) -> str:
         return "containers"
     if item.path.stem in ("test_fidelity", "test_launch_table") and "wrapper" in parameters:
         return f"bench-{parameters['launcher']}"
+    if item.path.stem == "test_saving":
+        return _LONGEST["time_limit" in item.name]
     if {"bench", "deepspeed_bench", "training"} & set(fixtures) or "wrapper" in parameters:
         return f"bench-{item.path.stem}"
     return next((name for name in _SHARED if name in fixtures), "")

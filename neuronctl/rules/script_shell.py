@@ -1231,7 +1231,8 @@ def _your_name(facts: ScriptFacts) -> Iterator[Violation]:
     found = [
         word
         for word in words
-        if _YOUR_NAME.fullmatch(word.value or "") or _YOUR_NAME.fullmatch(word.raw)
+        if len(word.raw) <= 100  # nobody writes a longer one
+        and (_YOUR_NAME.fullmatch(word.value or "") or _YOUR_NAME.fullmatch(word.raw))
     ]
     for word in sorted(found, key=lambda word: word.place.line)[:1]:
         yield Violation(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from typing import Dict, Iterator, Optional, Sequence, Tuple
 
@@ -169,6 +169,7 @@ def _works(facts: ScriptFacts) -> Iterator[Tuple[Command, str]]:
     own = (run for run in facts.launches if not run.command.captured)
     lines = {run.place.line for run in own if run.works or _is_other(run)}
     lines.update(each.place.line for each in facts.shell.calls("curl", *_FETCHES))
+    in_order = sorted(lines)
     for command in facts.shell.uncaptured:
         first, last = facts.shell.functions.get(command.name, (0, 0))
         if command.words and not command.name and command.words[0].raw.startswith(("$", '"$')):
@@ -177,7 +178,7 @@ def _works(facts: ScriptFacts) -> Iterator[Tuple[Command, str]]:
             named = command.words[1].names if len(command.words) == 2 else ()
             if command.place.line in lines or any(map(_RUNS_TEXT.match, named)):
                 yield command, f"eval {command.words[1].raw}"
-        elif any(first <= line <= last for line in lines):
+        elif bisect_left(in_order, first) < bisect_right(in_order, last):  # a function that works
             yield command, command.name
 
 

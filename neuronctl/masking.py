@@ -202,6 +202,7 @@ _UNHEARD = r"""(?xi) (?= b[kqxz] | c[jqxz] | [dloqsxz]z | f[jkqwxz] | g[jkqvwxyz
     | i[wy] | j[^aeious_\W\d] | k[jqvxz] | [almpr]q | [bcmprstyw]j | nz | [mpr][xz]
     | q[^ulrs_\W\d] | u[hjkquvwyz] | v[hjkquvxz] | w[gkquvwxyz] | x[gjknquvwz] | y[hkquxyz]
     | z[bcdfghjklmnpqrstuvwx] )"""
+_ESCAPES = r"['\"]?(?:\\{1,2}[abcefnrtv])+['\"]?"  # of echo -e: "pwd=\c"
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
 
@@ -757,8 +758,9 @@ class _Name:
 
     def _judged(self, first: int, last: int, *, sure: bool) -> _Spans:
         """A value's span if it is a secret. sure: no syntax that often means something else."""
-        plain = self.text[first : min(last, first + _JUDGED)].strip(_AROUND)
-        if not _judge(self.kind, plain):
+        value = self.text[first : min(last, first + _JUDGED)]
+        plain = value.strip(_AROUND)
+        if re.fullmatch(_ESCAPES, value) or not _judge(self.kind, plain):
             return []
         if sure or self.name.isupper() or self.kind <= _SHORT_NAME or _random(plain):
             return [(first, last)]

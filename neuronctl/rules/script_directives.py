@@ -189,7 +189,7 @@ def like_a_directive(facts: ScriptFacts) -> Iterator[Violation]:
             ):
                 yield Violation(
                     "sbatch ignores this line: it is a remark",
-                    f"write #SBATCH {ignored.text[1:]}; or remove it",
+                    _instead(ignored.text[1:], "; or remove it"),
                     place=ignored.place,
                     severity=NOTE,
                 )
@@ -197,7 +197,7 @@ def like_a_directive(facts: ScriptFacts) -> Iterator[Violation]:
         if ignored.text.startswith("SBATCH"):
             yield Violation(
                 "bash takes this for a command, and sbatch reads no directive behind it",
-                f"write #{ignored.text}",
+                _instead(options),
                 place=ignored.place,
             )
             continue
@@ -210,7 +210,7 @@ def like_a_directive(facts: ScriptFacts) -> Iterator[Violation]:
             severity = NOTE if facts.header.given else WARNING
         yield Violation(
             "sbatch ignores this line: a directive begins with #SBATCH in the first column",
-            f"write #SBATCH {options.strip()}; or ##{name} to switch it off",
+            _instead(options, f"; or ##{name} to switch it off"),
             place=ignored.place,
             severity=severity,
         )
@@ -227,6 +227,18 @@ def like_a_directive(facts: ScriptFacts) -> Iterator[Violation]:
             "remove the empty quotes or the backslash",
             place=ignored.place,
         )
+
+
+def _instead(options: str, otherwise: str = "") -> str:
+    """What to type for options that stand behind another word than #SBATCH."""
+    first = re.match(r"--([a-z-]+)|-([A-Za-z])", options.strip())
+    known = first is None or any(
+        option.long.startswith(first[1]) if first[1] else option.short == first[2]
+        for option in SBATCH
+    )
+    if first is not None and not known:
+        return f"remove it, or say it with an option of sbatch's, which has no {first[0]}"
+    return f"write #SBATCH {options.strip()}{otherwise}"
 
 
 def _has_option(facts: ScriptFacts, spelled: str) -> bool:
@@ -509,6 +521,8 @@ def minutes(facts: ScriptFacts) -> Iterator[Violation]:
     if not re.fullmatch(r"[0-9]+:[0-9]+", given.value or ""):
         return
     seconds = units.parse_duration(given.value or "")
+    if re.fullmatch("(10|15|20|30|45):00", given.value or ""):
+        return  # as people count minutes
     # Half a day, a day, or as a clock shows it: few people mean minutes.
     like_hours = (seconds % (12 * 60) == 0 and seconds < 4 * 3600) or (
         given.value or ""

@@ -203,6 +203,12 @@ def _needs_results(command: Command) -> bool:
     return copies or command.name in _NEEDS_THEM
 
 
+def _adds_to_it(facts: ScriptFacts, command: Command, last: Command) -> bool:
+    """Whether the last command adds to the file of the one before, and so fails where it does."""
+    behind = facts.lines[last.place.line - 1][last.place.end - 1 :]
+    return any(re.search(rf">>?\s*{re.escape(word.raw)}\s*$", behind) for word in command.writes)
+
+
 def _only_says(facts: ScriptFacts) -> Iterator[Violation]:
     """A failure behind which the script only says something, or waits for all at once."""
     if not facts.header.given or facts.shell.calls("sbatch"):
@@ -228,7 +234,7 @@ def _only_says(facts: ScriptFacts) -> Iterator[Violation]:
     if re.search(r"\b(while|until)\b[^;]*$", head) or (behind.joined and behind.name == "break"):
         return  # until it succeeds
     last = rest[-1]
-    if not command.background and _needs_results(last):
+    if not command.background and (_needs_results(last) or _adds_to_it(facts, command, last)):
         return
     how = f"the exit code is that of the last command, {last.name}"
     perhaps = last.name in _MAY_FAIL

@@ -26,7 +26,7 @@ from neuronctl.planning import JobPlan
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
-from neuronctl.rules.script_commands import ONLY_PREPARES
+from neuronctl.rules.script_commands import ONLY_PREPARES, SHORT, TELLS
 from neuronctl.words import counted
 
 
@@ -235,6 +235,8 @@ def _gpus_of_none(facts: ScriptFacts, launch: Launch) -> Iterator[Violation]:
         return
     if facts.header.unread.intersection(asked) or plan.partition.gpus_per_node:
         return  # NC122 has its say
+    if _GIVES_WHOLE_NODES.search(facts.whole_text):
+        return
     for name in ITS_GPUS:
         if re.fullmatch(r"(gpu:)?([A-Za-z][\w.-]*:)?[1-9]\d?", launch.options.get(name, "")):
             yield Violation(
@@ -753,14 +755,17 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
         if alone and not cores:
             # Such as TensorFlow's MirroredStrategy, and PyTorch's DataParallel.
             meant = ", unless it uses all the GPUs by itself: then request --ntasks=1"
+        told = any(_told_of_tasks(facts, each) for each in programs)
+        if told and alone:
+            return
         where = counted(plan.nodes, "node")
         yield Violation(
             f"this starts once, on the first node: the job has {counted(facts.tasks, 'task')} on "
-            f"{where}, which nothing starts",
+            f"{where}, which nothing starts" + (", unless it starts them itself" if told else ""),
             "put srun before it to start it in every task"
             + (meant if alone else ", or request --ntasks=1"),
             place=programs[-1].place,
-            severity=NOTE if alone else WARNING,
+            severity=NOTE if alone or told else WARNING,
         )
     elif not programs and plan.nodes > 1 and facts.fixed_nodes:
         yield from _script_once(facts, plan)
@@ -769,6 +774,23 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
 _OWN_PROCESSES = re.compile(
     r"(?i)--?(\w+[-_])?(multi-?process\w*|spawn\w*|n_?jobs|num[-_]?procs?)\b"
 )
+
+
+_HOW_MANY = re.compile(
+    r"(?i)--?([\w.-]*[-_])?n?(gpus?|procs?|processes|tasks?|ranks?|cores|cpus|mpi|p)|-n"
+)
+
+
+def _told_of_tasks(facts: ScriptFacts, launch: Launch) -> bool:
+    """Whether a program is told how many tasks the job has, and may start them itself."""
+    plan = facts.plan
+    if plan is None or (1 < plan.nodes >= facts.tasks):
+        return False  # the number may be that of the nodes
+    counts = (str(facts.tasks), "$SLURM_NTASKS", "${SLURM_NTASKS}")
+    return any(
+        _HOW_MANY.fullmatch(pair.name) and pair.value.text.strip("\"'") in counts
+        for pair in launch.pairs
+    )
 
 
 def _starts_its_own(launch: Launch) -> bool:
@@ -974,6 +996,10 @@ def is_trifle(launch: Launch) -> bool:
     return launch.name in _TRIFLES
 
 
+_NO_CORES = (ONLY_PREPARES | SHORT | TELLS) - {".", "eval", "exec", "source"}
+"""What is as fast on one core."""
+
+
 @script_rule(NOTE, "NC626", "srun without the cores of its tasks")
 def cores_of_tasks(facts: ScriptFacts) -> Iterator[Violation]:
     given = facts.given("cpus-per-task")
@@ -989,8 +1015,9 @@ def cores_of_tasks(facts: ScriptFacts) -> Iterator[Violation]:
         if "none" in launch.options.get("cpu_bind", ""):
             continue
         below = [*launch.below()]
-        what = [inner for inner in below if inner.kind != SHELL] or below[-1:]
-        if not launch.certain or (what and not is_trifle(what[0])):
+        what = [inner for inner in below if not (inner.kind == SHELL and inner.has("c"))]
+        work = any(inner.name not in _NO_CORES for inner in what)
+        if not launch.certain or work:
             edits: Tuple[Edit, ...] = ()
             line = facts.lines[launch.place.line - 1]
             # It is no variable, and no text that another shell reads.
@@ -1129,6 +1156,10 @@ _MODELS = re.compile(
 )
 
 
+_GIVES_WHOLE_NODES = re.compile(r"(?i)\bdaint\b|daint-gpu|\bCRAY_CUDA|frontier|\bolcf")
+"""Signs of a site whose nodes come whole, with their GPUs."""
+
+
 @script_rule(WARNING, "NC628", "GPU without a request for one", "by_absence")
 def no_gpu(facts: ScriptFacts) -> Iterator[Violation]:
     plan, asked = facts.plan, ("gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket")
@@ -1139,15 +1170,18 @@ def no_gpu(facts: ScriptFacts) -> Iterator[Violation]:
     if any(launch.is_srun and launch.has(*ITS_GPUS) for launch in facts.every_launch):
         return
     feature = facts.given("constraint")
+    if _GIVES_WHOLE_NODES.search(facts.whole_text):
+        feature = None
     known = plan.partition.name in plan.cluster.partitions
+    bare = feature is not None and (feature.value or "").lower() == "gpu"
     if feature is not None and _MODELS.fullmatch(feature.value or ""):
         yield Violation(
             f"--constraint={feature.value} chooses nodes with such GPUs, and the job requests "
-            "none: Slurm keeps them from it",
+            f"none: {'unless the site gives nodes whole, ' * bare}Slurm keeps them from it",
             "request them: #SBATCH --gpus-per-node=1",
             place=feature.place,
             # A site may hand out the GPUs of such nodes without a request.
-            severity=NOTE if (feature.value or "").lower() == "gpu" or not known else None,
+            severity=NOTE if bare or not known else None,
         )
         return
     yield from _uses_one(facts, plan)
@@ -1286,7 +1320,7 @@ def blind_container(facts: ScriptFacts) -> Iterator[Violation]:
     ]
     # A container for AMD's GPUs has all that it needs, but for the devices, which are there.
     amd = "mi" in (facts.plan.partition.gpu or "") or re.search(
-        r"(?i)rocm|\bmi\d\d|hip|amd", facts.text
+        r"(?i)rocm|\bmi\d\d|hip|amd|miopen|rccl|\blumi[-/_]|\b(standard|small|dev)-g\b", facts.text
     )
     sees = amd or re.search(r"--nv|(SINGULARITY|APPTAINER)_NV", facts.text)
     runs = [command for command, _ in found]

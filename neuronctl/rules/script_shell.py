@@ -763,6 +763,9 @@ def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
             yield Violation(
                 "'source activate' works only if the shell that submits has conda's bin in PATH"
                 if perhaps
+                else "'spack load' works only if the shell that submits has read spack's "
+                "setup-env.sh, and passes on its environment"
+                if spack
                 else f"'{command.name} {command.arguments[0]}' fails in a batch shell, which has "
                 f"not read {command.name}'s shell functions",
                 "put . DIRECTORY/share/spack/setup-env.sh before it"

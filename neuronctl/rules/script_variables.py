@@ -228,6 +228,11 @@ _ONLY_WITH = {
     "SLURM_CPUS_PER_GPU": ("cpus-per-gpu",),
 }
 """Variables that Slurm sets only where one of the options is given (tried on 22.05)."""
+_MADE_BY = {
+    **_ONLY_WITH,
+    "SLURM_MEM_PER_CPU": ("mem-per-cpu",),
+    "SLURM_MEM_PER_NODE": ("mem",),
+}
 _OF_SLURM = tuple(
     f"SLURM_{name}"
     for name in """
@@ -424,6 +429,8 @@ def _not_set_by_slurm(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterat
             options = ("mem",)
         if not name.startswith("SLURM_") or name in known:
             continue
+        if options and _of_another_case(facts, place.line):
+            continue
         if options and not facts.has(*options) and not facts.header.unread.intersection(options):
             # It may come with the command line; a remark that shows it says so.
             shown = re.search(rf"(?m)^[ \t]*#.*\bsbatch\b.*--{options[0]}\b", facts.text)
@@ -440,6 +447,29 @@ def _not_set_by_slurm(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterat
                 f"write ${near[0]}",
                 place=place,
             )
+
+
+_BRANCHES = re.compile(r"\s*(if|elif|else|fi)\b(.*)")
+
+
+def _of_another_case(facts: ScriptFacts, number: int) -> bool:
+    """Whether a line is in a branch that asks for a variable which the directives make Slurm set.
+
+    Such as behind the ``else`` of ``[ $SLURM_MEM_PER_CPU -gt 0 ]``, which is never reached.
+    """
+    depth = 0
+    for line in reversed(facts.lines[: number - 1]):
+        found = _BRANCHES.match(line)
+        if found is None or (found[1] == "if" and re.search(r"\bfi\b", found[2])):
+            continue
+        if found[1] in ("if", "fi"):
+            depth += 1 if found[1] == "fi" else -1
+        if depth < 0 or (depth == 0 and found[1] == "elif"):
+            asked = re.findall(r"SLURM_\w+", found[2])
+            if any(facts.has(*_MADE_BY.get(name, ())) for name in asked):
+                return True
+        depth = max(depth, 0)
+    return False
 
 
 def _ends_without(facts: ScriptFacts, name: str, option: str) -> Iterator[Violation]:
@@ -575,7 +605,9 @@ def _set_in_a_comment(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterat
             passed.update(re.findall(r"(\w+)=", usage[1]))
             continue  # how this script is submitted
         match = _SWITCHED_OFF.match(line.lstrip(" \t#"))
-        if match is not None and not line.startswith("#SBATCH"):
+        # Without an option that stands there, a program does what it does as a rule.
+        option = match is not None and re.match("[\"']?-", line.lstrip(" \t#")[match.end() :])
+        if match is not None and not option and not line.startswith("#SBATCH"):
             off[match[1] or match[2]] = number
     known |= passed
     for name, place in used.items():

@@ -699,6 +699,40 @@ KINDS: List[Tuple[str, str, str]] = [
         " ## if [ -f a ]; then\necho a is done\nexit\nfi\n./a",
     ),
     ("NC653", "-p cpu --array=1-1", "./a &\nkillall a@@ ## ./a &\nkill $!"),
+    # What wrong warnings of real scripts were about, each beside one that is right.
+    (
+        "NC660",
+        f"{CPU} --mem-per-cpu=2G",
+        "m=$SLURM_MEM_PER_NODE@@\n./a $m"
+        " ## if [ $SLURM_MEM_PER_CPU -gt 0 ]; then\nm=1\nelse\nm=$SLURM_MEM_PER_NODE\nfi\n./a $m",
+    ),
+    ("NC660", CPU, '#tmp=/x\n./a $tmp@@ ## #tmp="--tmp=/x"\n./a $tmp'),
+    (
+        "NC663",
+        GPU,
+        "export NCCL_DEBUG=INFO\nsingularity run x.sif ./a@@"
+        " ## export RCCL_DEBUG=INFO\nsingularity run x.sif ./a",
+    ),
+    ("NC624", "-p cpu -n 8", "python t.py -n 4@@ ## python t.py --num-ranks=8"),
+    ("NC640", CPU, 'echo "pwd=hunter2"@@\n./a ## echo -e "for control, pwd=\\\\c";pwd\n./a'),
+    ("NC628", "-p cpu -C gpu@@", "./a ## module load daint-gpu\n./a"),
+    (
+        "NC646",
+        CPU,
+        "cat x > $F\necho y >> $G@@ ## cat > $F <<E\nx\nE\necho y >> $F",
+    ),
+    ("NC626", f"{CPU} -c 4", "srun ./a@@ ## srun mkdir -p x"),
+    (
+        "NC626",
+        f"{CPU} -c 4",
+        "srun bash -c 'mkdir x; ./a'@@ ## srun bash -c 'hostname | cut -d. -f1'",
+    ),
+    ("NC612", CPU, "#SBATCH --time=5:00@@\n./a ## #SBATCH --time=10:00\n./a"),
+    (
+        "NC622",
+        CPU,
+        "srun --gpus-per-task=1 ./a@@ ## module load olcf-tools\nsrun --gpus-per-task=1 ./a",
+    ),
 ]
 
 
@@ -720,3 +754,24 @@ def test_a_kind_is_found_and_its_twin_is_right(number: int, small: Catalog) -> N
 
 def test_a_script_may_end_with_a_backslash() -> None:
     assert read_shell("python t.py \\\n  --a \\\n").broken is None
+
+
+def test_no_hint_says_to_type_what_is_refused_next(small: Catalog) -> None:
+    for option, hint in (("-r a100_1", "remove it"), ("-n 2", "write #SBATCH -n 2")):
+        text = f"#!/bin/bash\n#YBATCH {option}\n#SBATCH -p cpu\n./a\n"
+        found = judge_text("job.sh", text, small, small.clusters["small"]).findings
+        assert [hint in one.finding.hint for one in found if one.finding.code == "NC604"] == [True]
+
+
+def test_spack_may_come_with_the_shell_that_submits(small: Catalog) -> None:
+    text = "#!/bin/bash\n#SBATCH -p cpu\nspack load x\n./a\n"
+    found = judge_text("job.sh", text, small, small.clusters["small"]).findings
+    told = [one.finding.message for one in found if one.finding.code == "NC638"]
+    assert "works only if the shell that submits" in told[0]
+
+
+def test_several_nodes_with_a_number_of_all_tasks_are_a_note(small: Catalog) -> None:
+    for count, severity in ((8, "note"), (4, "warning")):
+        text = f"#!/bin/bash\n#SBATCH {TWO}\npython run.py --num_gpus={count}\n"
+        found = judge_text("job.sh", text, small, small.clusters["small"]).findings
+        assert [one.finding.severity for one in found if one.finding.code == "NC624"] == [severity]

@@ -119,7 +119,7 @@ def _alone_on_the_node(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]
     """A job of one GPU that keeps all others from its node."""
     given = facts.given("exclusive")
     has = plan.partition.gpus_per_node if facts.has("partition") else None
-    whole = given is not None and not given.value and has != 1
+    whole = given is not None and not given.value and plan.partition.gpus_per_node != 1
     if given is not None and whole and plan.gpus_per_node == 1:
         yield Violation(
             "--exclusive takes the whole node, and the job gets 1 GPU of it: "

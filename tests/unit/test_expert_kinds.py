@@ -775,3 +775,13 @@ def test_several_nodes_with_a_number_of_all_tasks_are_a_note(small: Catalog) -> 
         text = f"#!/bin/bash\n#SBATCH {TWO}\npython run.py --num_gpus={count}\n"
         found = judge_text("job.sh", text, small, small.clusters["small"]).findings
         assert [one.finding.severity for one in found if one.finding.code == "NC624"] == [severity]
+
+
+def test_the_figure_of_idle_gpus_is_that_of_a_partition_that_the_script_names(
+    small: Catalog,
+) -> None:
+    for partition, said in (("-p gpu", "the other 3 stay"), ("", "all others stay idle")):
+        text = f"#!/bin/bash\n#SBATCH {partition} --gres=gpu:1 --exclusive\n./a\n"
+        found = judge_text("job.sh", text, small, small.clusters["small"]).findings
+        told = [one.finding.message for one in found if one.finding.code == "NC625"]
+        assert [said in message for message in told] == [True]

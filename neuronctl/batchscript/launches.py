@@ -18,6 +18,9 @@ from neuronctl.sbatch_options import SRUN, GetoptError, getopt_with_plugins
 
 PYTHON, SHELL, PROGRAM = "python", "shell", "program"
 CONTAINERS = ("singularity", "apptainer")
+_SHELLS = ("bash", "sh", "zsh", "dash")
+_NO_SUBCOMMANDS = frozenset("gmx gmx_mpi julia lmp Rscript vasp_std".split())  # noqa: SIM905
+"""Programs that an image runs by their own names, and hands to no other."""
 
 _NONE = Launcher("", "", distributed=False, one_task_per_node=False)
 
@@ -247,6 +250,9 @@ class _Starts:
             return ()
         if name in CONTAINERS:
             return self.container(words)
+        if name == "enroot" and words[1:2] and words[1].value == "start":
+            shells = [at for at, word in enumerate(words) if word.value in _SHELLS]
+            return (self.shell(words[shells[0] :]) if shells else self.found(PROGRAM, words),)
         if name == "srun":
             return (self.srun(words),)
         if names_python(name):
@@ -254,7 +260,7 @@ class _Starts:
         if name == "eval":
             text = replace(words[0], pieces=((" ".join(word.text for word in words[1:]), True),))
             return tuple(launch for launch in self.of_text(text) if not launch.command.captured)
-        if name in ("bash", "sh", "zsh", "dash"):
+        if name in _SHELLS:
             return (self.shell(words),)
         if name in ("source", "."):
             return (self.of_file(self.found(PROGRAM, words), words[1:2]),)
@@ -323,7 +329,11 @@ class _Starts:
             return (self.found(PROGRAM, words, behind=None),)
         started = self.below(inner[1:])
         # An image may hand the words behind it to a program of its own.
-        known = started and (started[0].kind in (SHELL, PYTHON) or started[0].is_launcher)
+        known = started and (
+            started[0].kind in (SHELL, PYTHON)
+            or started[0].is_launcher
+            or started[0].name in _NO_SUBCOMMANDS
+        )
         return started if how == "exec" or known else (self.found(PROGRAM, words),)
 
     def python(self, words: Sequence[ShellWord]) -> Launch:

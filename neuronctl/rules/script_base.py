@@ -50,7 +50,7 @@ class Start:
 _FUNCTION = re.compile(r"(?m)^[ \t]*(?:function[ \t]+)?([\w-]+)[ \t]*\(\)")
 _HERE_DOCUMENT = re.compile(r"(?<!<)<<-?[ \t]*[\"'\\]?(\w+)")
 _LOOP_WORD = re.compile(
-    r"(?:^|[;&|({]|\bdo\b|\bthen\b)[ \t]*(for|while|until|done)(?=[\s;)&|<>]|$)"
+    r"(?:^|[;&|({]|\bdo\b|\bthen\b)[ \t]*(for|while|until|done)(?=[\s;()&|<>]|$)"
 )
 _DEEPEST = 10
 """Loops within loops; more are not looked at."""
@@ -162,7 +162,9 @@ class ScriptFacts:
         """Whether it reads text that may set any variable, from a file or otherwise."""
         return any(
             command.name == "eval"
-            or not INITIALIZES.fullmatch(command.words[-1].text.rpartition("/")[2].lstrip("."))
+            or not INITIALIZES.fullmatch(
+                "".join(word.text for word in command.words[1:2]).rpartition("/")[2].lstrip(".")
+            )
             for command in self.shell.calls("source", ".", "eval")
         )
 

@@ -124,6 +124,14 @@ def wraps_up(command: Command) -> bool:
     return own or sends or asks or beside
 
 
+_ASKS = frozenset("basename cut dirname head nproc readlink realpath tr uname whoami".split())  # noqa: SIM905
+
+
+def only_asks(command: Command) -> bool:
+    """Whether a command whose output is the value of something starts no program of the job's."""
+    return command.name in SHORT | TELLS | _ASKS
+
+
 _SETS_UP = frozenset(
     """
     : [ [[ alias cd date deactivate declare echo exit export mkdir ml module printf set shopt test

@@ -68,9 +68,10 @@ def _hidden(facts: ScriptFacts) -> Iterator[Violation]:
         if not shows or id(command) not in works or command.background:
             continue
         needs = len(commands) > at + 2 and _needs_results(commands[-1])
-        if strict or (last_step < at + 2 and not needs):
-            ends = "and the script goes on" if strict else "and the job ends as COMPLETED"
-            last = "-o" if strict or at + 2 == len(commands) else "-eo"
+        tested = _is_tested(facts, command, beside)
+        if strict or tested or (last_step < at + 2 and not needs):
+            ends = "and the script goes on" if strict or tested else "and the job ends as COMPLETED"
+            last = "-o" if strict or tested or at + 2 == len(commands) else "-eo"
             yield Violation(
                 f"the exit code here is that of {beside.name}: {works[id(command)]} may fail, "
                 f"{ends}",
@@ -79,6 +80,25 @@ def _hidden(facts: ScriptFacts) -> Iterator[Violation]:
             )
             return
     yield from _cut_short(facts)
+
+
+_TESTED = re.compile(
+    r"[ \t]*(\|\|[ \t]*(exit|return|\{|\(|\w+=)|([ \t]*\n|;)[ \t]*(if[ \t]+)?"
+    r"((\[\[?|\(\()[ \t]*\"?\$\?|\w+=\$\?))"
+)
+
+
+def _is_tested(facts: ScriptFacts, command: Command, beside: Command) -> bool:
+    """Whether the script looks at the exit code of a pipe's tee, as if it were the program's."""
+    if beside.name not in ("tee", "ts"):
+        return False  # it may look for what grep has found
+    words = [word.place for word in (*beside.words, *beside.writes)]
+    end = max(words, key=lambda place: (place.line, place.end))
+    head = facts.lines[command.place.line - 1][: command.place.column - 1]
+    text = "\n".join(facts.lines[end.line - 1 : end.line + 2])
+    asked = re.search(r"\bif[ \t]+(![ \t]+)?$", head)
+    ends = re.compile(r"[^|\n]*(;|\n)") if asked else _TESTED
+    return ends.match(text, end.end - 1) is not None
 
 
 _IN_PIPES = frozenset(
@@ -211,7 +231,7 @@ def _adds_to_it(facts: ScriptFacts, command: Command, last: Command) -> bool:
 
 def _only_says(facts: ScriptFacts) -> Iterator[Violation]:
     """A failure behind which the script only says something, or waits for all at once."""
-    if not facts.header.given or facts.shell.calls("sbatch"):
+    if not facts.header.given:
         return
     commands = [each for each in facts.shell.uncaptured if each.words]
     works = {id(command): name for command, name in _works(facts)}
@@ -219,7 +239,8 @@ def _only_says(facts: ScriptFacts) -> Iterator[Violation]:
     asks = {id(run.command) for run in facts.launches if run.is_srun and _only_asks(run)}
 
     def harmless(command: Command) -> bool:
-        return wraps_up(command) or command.name in tells or id(command) in asks
+        tell = wraps_up(command) or command.name in tells or id(command) in asks
+        return tell or command.name == "sbatch"
 
     at = max((at for at, each in enumerate(commands) if not harmless(each)), default=-1)
     if not works:
@@ -459,10 +480,23 @@ def _within_the_text(facts: ScriptFacts) -> Iterator[Violation]:
         flag = next((at for at, text in enumerate(run.texts) if re.fullmatch("-[a-z]*c", text)), 0)
         text = "".join(run.texts[flag + 1 : flag + 2])
         shell = read_shell(text) if flag else None
-        if shell is None or _LOOKS_BACK.search(text) or shell.errexit or "-e" in run.texts[:flag]:
+        if shell is None:
             continue
         commands = [each for each in shell.uncaptured if each.words]
         works = {id(inner.command) for inner in launches(commands) if inner.works}
+        before, last = commands[-2:] if len(commands) > 1 else (None, None)
+        shown = last and last.piped and last.name in _FILTERS and id(before) in works
+        if last and before and shown and not re.search(r"pipefail|PIPESTATUS", facts.text):
+            yield Violation(
+                f"the exit code of this text is that of {last.name}, even if {before.name} has "
+                "failed",
+                "write set -o pipefail at its beginning",
+                place=run.place,
+                severity=NOTE,
+            )
+            return
+        if _LOOKS_BACK.search(text) or shell.errexit or "-e" in run.texts[:flag]:
+            continue
         at = max((at for at, each in enumerate(commands) if id(each) in works), default=-1)
         rest = commands[at + 1 :]
         plain = at >= 0 and rest and not rest[0].piped and not commands[at].background

@@ -298,6 +298,8 @@ def _too_few_slots(facts: ScriptFacts, launch: Launch) -> Iterator[Violation]:
     each = None if count is not None else _each_node(launch)
     if each and plan is not None and facts.fixed_nodes:
         count = each * plan.nodes
+    if count is None and each is None:
+        count = _cores_as_count(facts, launch)
     mpi = launch.launcher.uncounted == ALL and not launch.is_srun
     if not mpi or count is None or plan is None or launch.command.looped or not launch.certain:
         return
@@ -316,6 +318,17 @@ def _too_few_slots(facts: ScriptFacts, launch: Launch) -> Iterator[Violation]:
             place=launch.place,
             severity=WARNING if told else NOTE,
         )
+
+
+_OF_THE_CORES = re.compile(r"\"?\$\{?SLURM_(JOB_CPUS_PER_NODE|CPUS_ON_NODE)\}?\"?")
+
+
+def _cores_as_count(facts: ScriptFacts, launch: Launch) -> Optional[int]:
+    """The cores of the only node, where mpirun is told of as many processes."""
+    if facts.plan is None or facts.plan.nodes > 1 or not facts.has("cpus-per-task"):
+        return None
+    given, _ = next(launch.written(*launch.launcher.processes), ("", None))
+    return facts.plan.cores_per_node if _OF_THE_CORES.fullmatch(given) else None
 
 
 def _each_node(launch: Launch) -> Optional[int]:

@@ -16,7 +16,7 @@ from neuronctl.rules import script_bash
 from neuronctl.rules.base import Violation
 from neuronctl.rules.downloads import downloads, has_proxy, without_internet
 from neuronctl.rules.script_base import ScriptFacts, script_rule
-from neuronctl.rules.script_commands import only_sets_up
+from neuronctl.rules.script_commands import only_asks, only_sets_up
 from neuronctl.rules.script_launches import ITS_GPUS
 from neuronctl.sbatch_options import SBATCHS_OWN, SRUN
 from neuronctl.words import counted
@@ -418,7 +418,7 @@ def starts_nothing(facts: ScriptFacts) -> Iterator[Violation]:
         return
     if facts.shell.placeholders:
         return  # what stands behind one is not read
-    if not all(map(only_sets_up, commands)):
+    if not all(only_sets_up(each) or (each.captured and only_asks(each)) for each in commands):
         return
     loads = any(
         command.name in ("module", "ml", "conda", "mamba", "source", ".") for command in commands

@@ -7,7 +7,7 @@ import re
 import signal as signals
 from typing import Iterator, List, Optional, Sequence, Set, Tuple
 
-from neuronctl.batchscript.launches import PYTHON, SHELL, Launch
+from neuronctl.batchscript.launches import PROGRAM, PYTHON, SHELL, Launch
 from neuronctl.batchscript.model import SCRIPT, SourceSpan
 from neuronctl.batchscript.shell_text import Assignment, Command
 from neuronctl.batchscript.values import digits
@@ -542,6 +542,7 @@ def threads(facts: ScriptFacts) -> Iterator[Violation]:
         return
     yield from _told_of_threads(facts)
     yield from _processes_and_cores(facts, plan)
+    yield from _copies_of_threads(facts, plan)
     programs = [start for start in facts.starts if start.outer and not start.launch.is_launcher]
     each = max((start.each or 1 for start in programs), default=1)
     # A step that says how many cores a task has gets these, or does not start.
@@ -678,6 +679,37 @@ def _processes_and_cores(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violatio
             severity=NOTE,
         )
         return
+
+
+_HAS_THREADS = re.compile(r"(?i)(?!.*(mpi|hybrid|lmp)).*[_-](omp|openmp)(\.(exe|x|out))?")
+_COMPILES = re.compile(r"gcc|g\+\+|gfortran|clang(\+\+)?|i(cc|cpc|fort|cx|cpx|fx)")
+
+
+def _copies_of_threads(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
+    """A program of threads, by its name or as it is built, that srun starts several times."""
+    if facts.has("cpus-per-task") or not facts.uses_launcher:
+        return
+    built: Set[str] = set()
+    for command in facts.shell.commands:
+        words = [word.text for word in command.words]
+        if _COMPILES.fullmatch(command.name) and {"-fopenmp", "-qopenmp"} & {*words}:
+            made = words[words.index("-o") + 1 :][:1] if "-o" in words else ["a.out"]
+            built.update(name.rpartition("/")[2] for name in made if "-lmpi" not in words)
+    for start in facts.starts:
+        name, times = start.launch.name, (start.nodes or 0) * (start.each or 0)
+        srun = start.outer[-1] if start.outer else None
+        if srun is None or not srun.is_srun or srun.has("cpus_per_task") or times < 2:
+            continue
+        if start.launch.kind == PROGRAM and (name in built or _HAS_THREADS.fullmatch(name)):
+            by = "as it is built here" if name in built else "by its name"
+            yield Violation(
+                f"srun starts {name} {counted(times, 'time')}, each with a core of its own: {by}, "
+                "it has threads (OpenMP), and all do the same work",
+                f"request #SBATCH --ntasks=1 --cpus-per-task={times}",
+                place=start.launch.place,
+                severity=None if name in built else NOTE,
+            )
+            return
 
 
 def _processes_of_a_task(facts: ScriptFacts, start: Start) -> int:
@@ -1110,9 +1142,17 @@ def first_node(facts: ScriptFacts) -> Iterator[Violation]:
             yield from _own_port(facts)
         return
     hint = 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
+    spread = {id(run.command) for run in facts.launches if (facts.times(run) or (1, 1))[0] > 1}
+    before = (
+        each
+        for command in facts.shell.commands
+        if id(command) in spread
+        for each in command.assigned
+        if each.name == "MASTER_ADDR"
+    )
     found = [
         (assigned.word.value, assigned.place, f"write {hint}")
-        for assigned in facts.shell.assigned("MASTER_ADDR")
+        for assigned in (*facts.shell.assigned("MASTER_ADDR"), *before)
         if assigned.word.value in _LOOPBACK
     ]
     for start in facts.starts:

@@ -266,10 +266,16 @@ def not_set(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _other_underscores(facts, used)
     yield from _written_to_nothing(facts)
     yield from _ends_unset(facts)
+    yield from _removes_what_is_above(facts)
+    yield from _option_of_nothing(facts)
     compared = ((n, test) for n, line in facts.plain_lines for test in _COMPARED.finditer(line))
     for number, test in compared:
         place = SourceSpan(number, test.start() + 1, test.end() + 1)
         used.setdefault(test[1], place)
+    for word in (word for command in facts.shell.commands for word in command.writes):
+        for name in word.names:
+            if name in word.raw:
+                used.setdefault(name, word.place)
     yield from _misspelled(facts, used)
     yield from _like_a_known_one(facts)
     yield from _other_beginning(facts)
@@ -357,6 +363,63 @@ def _written_to_nothing(facts: ScriptFacts) -> Iterator[Violation]:
                 f"${match[2]} is empty{why}, and bash starts no program: ambiguous redirect",
                 f"give {match[2]} the name of a file",
                 place=SourceSpan(number, match.start() + 1, match.end() + 1),
+            )
+            return
+
+
+_ENDS_WITH_ONE = re.compile(r"(.+)/\$\{?([A-Za-z_]\w*)\}?")
+
+
+def _removes_what_is_above(facts: ScriptFacts) -> Iterator[Violation]:
+    """``rm -rf $DIR/$NAME`` where nothing sets NAME: all of DIR."""
+    for command in facts.shell.calls("rm") if not facts.reads_more else ():
+        recursive = any(re.match("-[a-zA-Z]*[rR]|--recursive", each.raw) for each in command.words)
+        for word in command.words[1:] if recursive and not command.captured else ():
+            path = _ENDS_WITH_ONE.fullmatch(word.text.strip("\"'").rstrip("/*"))
+            name = path[2] if path else ""
+            if not name or name not in word.names or name in facts.set_names:
+                continue
+            if _OF_SHELLS.fullmatch(name) or _COMES_WITH_A_SHELL.match(name) or "#" in word.raw:
+                continue
+            if facts.has("export") or f"{name}=" in facts.text:
+                continue
+            yield Violation(
+                f"nothing here sets ${name}: where it is empty, this removes all of "
+                f"{path[1] if path else ''}",
+                f"write ${{{name}:?}}, which ends the script then",
+                place=word.place,
+                severity=NOTE,
+            )
+            return
+
+
+_OPTION_OF = re.compile(r"(?<=\s)--([A-Za-z][\w-]*) \$\{?([A-Za-z_]\w*)\}?(?=\s|$)")
+
+
+def _option_of_nothing(facts: ScriptFacts) -> Iterator[Violation]:
+    """``--resume $resume`` where resume is empty: the option has no value."""
+    read = max((each.place.line for each in facts.shell.calls("source", ".", "eval")), default=0)
+    empty = {
+        each.name
+        for each in facts.shell.assignments
+        if each.sure and each.word.raw in ("", '""', "''") and each.place.line > read
+    }
+    empty = {name for name in empty if len(facts.shell.assigned(name)) == 1}
+    for number, line in facts.plain_lines if empty else ():
+        for match in _OPTION_OF.finditer(line) if "--" in line else ():
+            name = match[2]
+            if name not in empty or match[1].replace("-", "_").lower() != name.lower():
+                continue
+            told = re.search(rf"\b(for|read|local|declare|getopts)\b[^;\n]*\b{name}\b", facts.text)
+            if told or "echo" in line[: match.start()]:
+                continue
+            line_of_it = facts.shell.assigned(name)[0].place.line
+            yield Violation(
+                f"--{match[1]} has no value: {name} is empty (line {line_of_it}), and unless the "
+                "program does without one, it refuses this",
+                f'leave the option out, or write "${name}", which is an empty value',
+                place=SourceSpan(number, match.start() + 1, match.end() + 1),
+                severity=NOTE,
             )
             return
 
@@ -700,10 +763,14 @@ def _misspelled(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterator[Vio
     }
     known = facts.set_names if idle else ()
     unknown = [name for name in used if not facts.shell.assigned(name)]
-    like = {name.rstrip("S"): name for name in unknown if name.endswith("S")}
+    like = {}
+    for name in unknown[:_MOST_NAMES]:
+        like.update(dict.fromkeys(_letter_left_out(name), name))
     like.update(("".join(sorted(name)), name) for name in unknown if len(name) > 4)
     for variable in facts.shell.assignments if not facts.reads_more else ():
         name = like.get(variable.name) or like.get("".join(sorted(variable.name)), "")
+        if not name and unknown:
+            name = next((one for one in _letter_left_out(variable.name) if one in unknown), "")
         shown = re.findall(rf"\b{name}\b", facts.text) if name else ()
         if len(shown) == 1 and variable.place.line < used[name].line and len(name) > 3:
             yield Violation(
@@ -731,6 +798,13 @@ def _misspelled(facts: ScriptFacts, used: Dict[str, SourceSpan]) -> Iterator[Vio
                     place=place,
                 )
                 break
+
+
+def _letter_left_out(name: str) -> Iterator[str]:
+    """The name without one of its letters: of a short one, without an S at its end."""
+    for at in range(1, len(name)):
+        if (name[at].isalpha() and len(name) > 6) or (at + 1 == len(name) and name[at] in "sS"):
+            yield name[:at] + name[at + 1 :]
 
 
 _READ_BY_PROGRAMS = (

@@ -733,6 +733,58 @@ KINDS: List[Tuple[str, str, str]] = [
         CPU,
         "srun --gpus-per-task=1 ./a@@ ## module load olcf-tools\nsrun --gpus-per-task=1 ./a",
     ),
+    # Before a command, behind a pipe, in the text for another shell.
+    (
+        "NC642",
+        "-p cpu -N 2 --ntasks-per-node=1",
+        "MASTER_ADDR=127.0.0.1 srun python t.py@@ ## MASTER_ADDR=localhost python t.py",
+    ),
+    ("NC646", CPU, "srun ./a | tee log || exit 1@@\n./b ## srun ./a | grep y || exit 1\n./b"),
+    (
+        "NC646",
+        CPU,
+        "if ! python t.py | tee log; then@@\nexit 1\nfi\n./b"
+        " ## set -o pipefail\nif ! python t.py | tee log; then\nexit 1\nfi\n./b",
+    ),
+    (
+        "NC646",
+        CPU,
+        "bash -c 'python t.py | tee log'@@ ## bash -c 'set -o pipefail; python t.py | tee log'",
+    ),
+    ("NC646", CPU, "enroot start x bash -c 'python t.py | tee l'@@ ## enroot start x python t.py"),
+    ("NC646", CPU, "mpirun ./a\nsbatch next.sh@@ ## mpirun ./a && sbatch next.sh"),
+    ("NC646", CPU, "for((r=1;r<9;r++)); do\nsrun ./a $r@@\ndone ## srun ./a"),
+    # A letter that is left out, a value that is empty.
+    ("NC660", CPU, "export STEPS=5\n./a --n=$STEP@@\n./b $STEPS ## export STEPS=5\n./a $STEPS"),
+    (
+        "NC660",
+        CPU,
+        "INDEX_A=$1\n./a $INDEX_A > o_$INDX_A@@ ## INDEX_A=$1\n./a $INDEX_A > o_$INDEX_B",
+    ),
+    ("NC660", CPU, 'resume=""\n./a --resume $resume@@ ## extra=""\n./a --resume $extra'),
+    ("NC660", CPU, "rm -rf /x/$NAME@@\n./a ## rm -rf /x/${NAME:?}\n./a"),
+    # Counts of cores, threads and GPUs, by other names and behind other programs.
+    (
+        "NC622",
+        "-p cpu -N 1 --ntasks-per-node=1 -c 4",
+        "mpirun -np $SLURM_JOB_CPUS_PER_NODE ./a@@ ## mpirun -np $SLURM_NTASKS ./a",
+    ),
+    (
+        "NC637",
+        f"{CPU} -c 2",
+        "apptainer run x.sif gmx mdrun -ntomp 8@@ ## apptainer run x.sif mdrun -ntomp 8",
+    ),
+    ("NC637", "-p cpu -N 1 -n 4", "srun ./flex_gnu_omp@@ ## srun ./flex_gnu_mpi"),
+    (
+        "NC637",
+        "-p cpu -N 1 -n 4",
+        "gcc -fopenmp a.c -o a\nsrun ./a@@ ## gcc -fopenmp a.c -o a\nsrun -n 1 -c 4 ./a",
+    ),
+    (
+        "NC666",
+        CPU,
+        'echo "$(pwd)"\nmodule load x\necho a@@ ## echo "$(./a)"\nmodule load x',
+    ),
 ]
 
 

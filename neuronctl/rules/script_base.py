@@ -199,6 +199,7 @@ class ScriptFacts:
         """The texts that other shells get: ``bash -c '…'``.
 
         As scripts that have nothing else, so that what stands in them is where it is in this one.
+        Each is as long as all above it, so that there are 50 at most.
         """
         words = {
             word.place: (word, " ".join(each.raw for each in run.own_words[1 : at + 2]), run.name)
@@ -208,7 +209,7 @@ class ScriptFacts:
             if re.fullmatch("-[a-z]*c", flag.raw)
         }
         found = []
-        for place, (word, flags, shell) in words.items():
+        for place, (word, flags, shell) in list(words.items())[:50]:
             quote, text = word.raw[:1], word.raw[1:-1]
             if quote == '"':
                 text = re.sub(r"\\([\"`$\\])", r"_\1", text)  # as long as before

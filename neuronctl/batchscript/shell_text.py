@@ -424,6 +424,11 @@ def _without_documents(data: bytes) -> bytes:
     The grammar (0.25) misreads ``cat <<A || {``, ``if cat <<A; then`` and ``cat <<A - <<B``.
     """
     lines = data.split(b"\n")
+    # Where each line stands, as it is and without the tabs that "<<-" passes over.
+    stands: Tuple[Dict[bytes, List[int]], Dict[bytes, List[int]]] = ({}, {})
+    for number, line in enumerate(lines):
+        stands[False].setdefault(line, []).append(number)
+        stands[True].setdefault(line.lstrip(b"\t"), []).append(number)
     at = 0
     while at < len(lines):
         first, at = at, at + 1
@@ -432,10 +437,9 @@ def _without_documents(data: bytes) -> bytes:
             at += 1
         body, ends = at, at
         for document in found:
-            tabs, end = b"\t" * bool(document[1]), document[2] or document[3] or document[4]
-            while ends < len(lines) and lines[ends].lstrip(tabs or b"\n") != end:
-                ends += 1
-            ends += 1
+            numbers = stands[bool(document[1])].get(document[2] or document[3] or document[4], [])
+            later = bisect_left(numbers, ends)
+            ends = numbers[later] + 1 if later < len(numbers) else len(lines) + 1
         if not found or ends > len(lines):
             continue
         at = ends

@@ -307,7 +307,8 @@ _BOTH = {("NC601", "warning"), ("NC601", "error")}
         ("--gpus-per-task=1 --gres=none", "CUDA_VISIBLE_DEVICES=3,2 ./x", {("NC315", "error")}),
         ("--gpus-per-task=1", "./x", {("NC315", "error")}),
         # what most people mean by a number
-        ("--time=30:00", "./x", {("NC612", "note")}),
+        ("--time=40:00", "./x", {("NC612", "note")}),
+        ("--time=30:00", "./x", set()),
         ("--time=24:00", "./x", {("NC612", "warning")}),
         ("--time=05:00", "./x", {("NC612", "warning")}),
         ("-J x", "export OMP_NUM_THREADS=16", {("NC637", "note")}),

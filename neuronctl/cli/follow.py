@@ -127,6 +127,7 @@ class _Screen:
             while data := log.read():
                 if log.cut:
                     self.say("the log was restarted")
+                    log.cut = False
                 gained = True
                 log.sink.write(data)
                 log.sink.flush()

@@ -353,8 +353,7 @@ class GrowingLog:
             return False
 
     def read(self, most: int = 1 << 16) -> bytes:
-        """Read up to ``most`` new bytes; sets ``cut`` if the file was truncated."""
-        self.cut = False
+        """Read up to ``most`` new bytes; sets ``cut`` if the file was truncated before them."""
         if self.path is None:
             return b""
         try:

@@ -158,6 +158,11 @@ class ScriptFacts:
         return frozenset().union(*self.set_by_line)
 
     @cached_property
+    def last_read(self) -> int:
+        """The last line that reads other text into the script; 0: none does."""
+        return max((each.place.line for each in self.shell.calls("source", ".", "eval")), default=0)
+
+    @cached_property
     def reads_more(self) -> bool:
         """Whether it reads text that may set any variable, from a file or otherwise."""
         return any(

@@ -568,7 +568,9 @@ def _mixed(word: str, meant: str) -> bool:
     return sorted(word) == sorted(meant) or bool(near)
 
 
-_COMPILES = re.compile(r"gcc|g\+\+|cc|clang(\+\+)?|nvcc|hipcc|i(cc|cpc|fort|cx)|gfortran|mpi\w+")
+COMPILES = re.compile(
+    r"gcc|g\+\+|cc|clang(\+\+)?|nvcc|hipcc|i(cc|cpc|fort|cx|cpx|fx)|gfortran|mpi\w+"
+)
 _SOURCE = re.compile(r"[\w./-]+\.(c|cc|cpp|cxx|cu|f|f90|F90|hip)")
 
 
@@ -576,7 +578,7 @@ def _overwrites_source(facts: ScriptFacts) -> Iterator[Violation]:
     """``nvcc a -o a.cu``: the compiler is to write what it should read."""
     for command in facts.shell.commands:
         words = [word.value or "" for word in command.words]
-        if not _COMPILES.fullmatch(command.name) or "-o" not in words[:-1]:
+        if not COMPILES.fullmatch(command.name) or "-o" not in words[:-1]:
             continue
         word = command.words[words.index("-o") + 1]
         if _SOURCE.fullmatch(word.value or "") and "-E" not in words:

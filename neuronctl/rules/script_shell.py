@@ -26,7 +26,7 @@ from neuronctl.rules.base import Violation
 from neuronctl.rules.script_arrays import tasks_of
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
 from neuronctl.rules.script_commands import SHORT
-from neuronctl.rules.script_launches import meeting_places
+from neuronctl.rules.script_launches import COMPILES, meeting_places
 from neuronctl.rules.script_starts import replaced_by_srun
 from neuronctl.units import NEVER_HANDLED, split_signal
 from neuronctl.users import login_name
@@ -682,7 +682,6 @@ def _processes_and_cores(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violatio
 
 
 _HAS_THREADS = re.compile(r"(?i)(?!.*(mpi|hybrid|lmp)).*[_-](omp|openmp)(\.(exe|x|out))?")
-_COMPILES = re.compile(r"gcc|g\+\+|gfortran|clang(\+\+)?|i(cc|cpc|fort|cx|cpx|fx)")
 
 
 def _copies_of_threads(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
@@ -692,7 +691,9 @@ def _copies_of_threads(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]
     built: Set[str] = set()
     for command in facts.shell.commands:
         words = [word.text for word in command.words]
-        if _COMPILES.fullmatch(command.name) and {"-fopenmp", "-qopenmp"} & {*words}:
+        if re.match("mpi|cc$", command.name):
+            continue  # for MPI, Cray's cc too
+        if COMPILES.fullmatch(command.name) and {"-fopenmp", "-qopenmp"} & {*words}:
             made = words[words.index("-o") + 1 :][:1] if "-o" in words else ["a.out"]
             built.update(name.rpartition("/")[2] for name in made if "-lmpi" not in words)
     for start in facts.starts:

@@ -398,11 +398,10 @@ _OPTION_OF = re.compile(r"(?<=\s)--([A-Za-z][\w-]*) \$\{?([A-Za-z_]\w*)\}?(?=\s|
 
 def _option_of_nothing(facts: ScriptFacts) -> Iterator[Violation]:
     """``--resume $resume`` where resume is empty: the option has no value."""
-    read = max((each.place.line for each in facts.shell.calls("source", ".", "eval")), default=0)
     empty = {
         each.name
         for each in facts.shell.assignments
-        if each.sure and each.word.raw in ("", '""', "''") and each.place.line > read
+        if each.sure and each.word.raw in ("", '""', "''") and each.place.line > facts.last_read
     }
     empty = {name for name in empty if len(facts.shell.assigned(name)) == 1}
     for number, line in facts.plain_lines if empty else ():
@@ -828,7 +827,7 @@ def _like_a_known_one(facts: ScriptFacts) -> Iterator[Violation]:
         near = close_matches(name, alike, n=1, cutoff=0.92) if alike else ()
         if near and len(re.findall(rf"\b{name}\b", facts.text)) == 1:
             yield Violation(
-                f"hardly a program reads {name}, and many read {near[0]}",
+                f"almost no program reads {name}, and many read {near[0]}",
                 f"write {near[0]}, if it is meant",
                 place=variable.place,
                 severity=NOTE,
@@ -845,12 +844,15 @@ def _used_by_nothing(facts: ScriptFacts) -> Iterator[Violation]:
     for line in facts.lines:
         if "$" in line or not line.lstrip().startswith("#"):
             times.update(re.findall(r"(?<![-\w])\w+", line))
-    read = max((each.place.line for each in facts.shell.calls("source", ".", "eval")), default=0)
     for variable in facts.shell.assignments:
         raw = variable.word.raw.strip("\"'( ")
         options = _OF_OPTIONS.fullmatch(variable.name) and raw.startswith("-")
         given = re.fullmatch(r"\$\{?[1-9]\}?", raw)
-        alone = times[variable.name] == 1 and not variable.exported and variable.place.line > read
+        alone = (
+            times[variable.name] == 1
+            and not variable.exported
+            and variable.place.line > facts.last_read
+        )
         if alone and (options or given) and variable.name not in "".join(facts.files.texts):
             yield Violation(
                 f"nothing uses {variable.name}: no program gets it",

@@ -778,6 +778,11 @@ KINDS: List[Tuple[str, str, str]] = [
     (
         "NC637",
         "-p cpu -N 1 -n 4",
+        "icx -qopenmp a.c -o a\nsrun ./a@@ ## cc -qopenmp a.c -o a\nsrun ./a",
+    ),
+    (
+        "NC637",
+        "-p cpu -N 1 -n 4",
         "gcc -fopenmp a.c -o a\nsrun ./a@@ ## gcc -fopenmp a.c -o a\nsrun -n 1 -c 4 ./a",
     ),
     (

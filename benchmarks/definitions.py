@@ -1,4 +1,4 @@
-"""What neuronctl.frozen saves over dataclasses, on every Python on PATH (python3.9, …).
+"""What neuronctl.common.frozen saves over dataclasses, on every Python on PATH (python3.9, …).
 
 Measured is the import of the modules that `status` reads jobs with, which define their classes.
 """
@@ -20,7 +20,7 @@ import contextlib, dataclasses, functools, json, re, sys, time, typing
 checkout, kind = sys.argv[1:]
 sys.path.insert(0, checkout)
 if kind == "dataclasses":
-    sys.modules["neuronctl.frozen"] = dataclasses
+    sys.modules["neuronctl.common.frozen"] = dataclasses
 begun = time.process_time()
 import neuronctl.catalog.model, neuronctl.records.store, neuronctl.tracking.lookup
 print(1000 * (time.process_time() - begun))

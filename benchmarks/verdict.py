@@ -29,7 +29,7 @@ TERMINAL_MORE = 50.0
 """Milliseconds on top of the bare program of ``status`` on a terminal."""
 COMPLETING = 100.0
 DEFINING = 0.75
-"""Above this ratio neuronctl.frozen is not worth keeping."""
+"""Above this ratio neuronctl.common.frozen is not worth keeping."""
 MEMORY = 40.0
 GATE = 100.0
 RENDERINGS = 2000.0

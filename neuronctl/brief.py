@@ -11,19 +11,19 @@ from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import recognise
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.catalog.site_rules import site_rules
-from neuronctl.errors import SlurmError
+from neuronctl.common.errors import SlurmError
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.users import login_name
 from neuronctl.forecast.overlay import overlay
 from neuronctl.forecast.snapshot import Snapshot
-from neuronctl.frozen import dataclass
-from neuronctl.gate.ask import ask_slurm
-from neuronctl.gate.partition_board import PartitionNow, partitions_now
-from neuronctl.gate.standing import standing_in
+from neuronctl.judgement.ask import ask_slurm
+from neuronctl.judgement.partition_board import PartitionNow, partitions_now
+from neuronctl.judgement.standing import standing_in
 from neuronctl.planning import plan
 from neuronctl.request.config_file import Setting, settings
 from neuronctl.request.job import JobRequest
 from neuronctl.request.job_file import configuration
 from neuronctl.slurm.budgets import Standing
-from neuronctl.users import login_name
 
 _TIMEOUT = 10.0
 

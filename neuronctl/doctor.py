@@ -9,20 +9,20 @@ import sys
 import time
 from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Optional, Tuple, Type
 
-from neuronctl import errors
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import config_file, is_cluster, local_cluster, recognise
-from neuronctl.errors import NeuronctlError, RecordError
-from neuronctl.frozen import dataclass
-from neuronctl.paths import cache_dir, defaults_file, state_dir
+from neuronctl.common import errors
+from neuronctl.common.errors import NeuronctlError, RecordError
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.paths import cache_dir, defaults_file, state_dir
+from neuronctl.common.shell import quote
+from neuronctl.common.users import login_name
+from neuronctl.common.words import amount, counted, moment
 from neuronctl.records.store import RecordStore
 from neuronctl.request.job_file import configuration, configured_cluster, own_cluster
-from neuronctl.shell import quote
 from neuronctl.slurm.answers import ask_now
 from neuronctl.slurm.process import installed, run, where_slurm_is
-from neuronctl.users import login_name
 from neuronctl.version import __version__
-from neuronctl.words import amount, counted, moment
 
 if TYPE_CHECKING:
     from neuronctl.storage import Cache

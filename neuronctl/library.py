@@ -14,8 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.catalog.loader import load
-from neuronctl.diagnosis.evidence import Diagnosis
-from neuronctl.errors import (
+from neuronctl.common.errors import (
     CatalogError,
     JobFileError,
     NeuronctlError,
@@ -29,8 +28,10 @@ from neuronctl.errors import (
     UsageError,
     did_you_mean,
 )
-from neuronctl.gate.judgement import JudgeBy, Judgement, judge_plan
-from neuronctl.paths import working_directory
+from neuronctl.common.paths import working_directory
+from neuronctl.common.units import parse_since
+from neuronctl.diagnosis.evidence import Diagnosis
+from neuronctl.judgement.judgement import JudgeBy, Judgement, judge_plan
 from neuronctl.planning import JobPlan
 from neuronctl.records.job_record import JobRecord, RecordDraft
 from neuronctl.records.store import RecordStore
@@ -46,7 +47,6 @@ from neuronctl.submission.pipeline import draft_of, submit_job
 from neuronctl.submission.planned_job import PlannedJob, plan_job
 from neuronctl.submission.transaction import Submission
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.units import parse_since
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

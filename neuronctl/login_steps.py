@@ -13,21 +13,21 @@ import signal
 import time
 from typing import TYPE_CHECKING, Callable, List, Optional
 
-from neuronctl.errors import (
+from neuronctl.common.errors import (
     JobFileError,
     LoginStepError,
     LoginStepInterruptedError,
     RecordError,
     UsageError,
 )
-from neuronctl.files import create_private, read_private, write_private
-from neuronctl.from_json import NOT_RESTORED, restored
-from neuronctl.frozen import asdict, dataclass, replace
-from neuronctl.masking import MASK
-from neuronctl.paths import state_dir
+from neuronctl.common.files import create_private, read_private, write_private
+from neuronctl.common.from_json import NOT_RESTORED, restored
+from neuronctl.common.frozen import asdict, dataclass, replace
+from neuronctl.common.masking import MASK
+from neuronctl.common.paths import state_dir
+from neuronctl.common.words import moment
 from neuronctl.records.job_record import JobRecord, RecordDraft
 from neuronctl.slurm.process import is_alive, run, run_interactive
-from neuronctl.words import moment
 
 if TYPE_CHECKING:
     from neuronctl.request.job import JobRequest

@@ -8,8 +8,8 @@ import re
 import time
 from typing import Iterator, List, Mapping, Optional, Tuple
 
-from neuronctl.frozen import dataclass
-from neuronctl.words import amount
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.words import amount
 
 _SECONDS = 1.5
 """How long a directory is looked through; what is not seen by then is not counted."""

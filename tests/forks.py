@@ -24,7 +24,7 @@ from typing import Any, List, Mapping, Optional, Sequence
 
 import neuronctl
 from neuronctl.cli import program
-from neuronctl.gate.ask import ask_slurm
+from neuronctl.judgement.ask import ask_slurm
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import time
 from unittest import mock
 
 from neuronctl.catalog.loader import load
-from neuronctl.frozen import replace
+from neuronctl.common.frozen import replace
 from neuronctl.planning import plan
 from neuronctl.records.store import RecordDraft, RecordStore
 from neuronctl.request.job import JobRequest

@@ -6,8 +6,8 @@ import os
 import sys
 from typing import List, NoReturn
 
-from neuronctl.errors import SlurmUnavailableError
-from neuronctl.gate import ask
+from neuronctl.common.errors import SlurmUnavailableError
+from neuronctl.judgement import ask
 
 refused: List[object] = []
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 from typing import List, Optional
 
-from neuronctl import cache, yamlfile
 from neuronctl.catalog.model import Catalog
-from neuronctl.errors import CatalogError
-from neuronctl.from_json import NOT_RESTORED, restored
-from neuronctl.frozen import asdict
-from neuronctl.paths import config_dir, data_path, present
+from neuronctl.common import cache, yamlfile
+from neuronctl.common.errors import CatalogError
+from neuronctl.common.from_json import NOT_RESTORED, restored
+from neuronctl.common.frozen import asdict
+from neuronctl.common.paths import config_dir, data_path, present
 
 SITE_FILE = "/etc/neuronctl/partitions.yaml"
 
@@ -77,5 +77,6 @@ def _made_by() -> str:
 
 _CODE = (
     *("catalog/merging.py", "catalog/model.py", "catalog/schema.py", "catalog/yaml_mapping.py"),
-    *("cache.py", "frozen.py", "rule_codes.py", "shell.py", "units.py", "yamlfile/parser.py"),
+    *("common/cache.py", "common/frozen.py", "common/rule_codes.py", "common/shell.py"),
+    *("common/units.py", "common/yamlfile/parser.py"),
 )

@@ -7,7 +7,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Optional, Tuple
 
-from neuronctl.files import open_regular
+from neuronctl.common.files import open_regular
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Catalog, Cluster

@@ -5,11 +5,11 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import Any, Dict, List, Mapping, Tuple
 
-from neuronctl import yamlfile
 from neuronctl.catalog import schema
 from neuronctl.catalog.model import Catalog, Cluster, Location, Path, WallTime, path_key
 from neuronctl.catalog.yaml_mapping import EMPTY_HINT, CheckedMapping
-from neuronctl.errors import did_you_mean
+from neuronctl.common import yamlfile
+from neuronctl.common.errors import did_you_mean
 
 
 def merge(layers: List[yamlfile.Document]) -> Catalog:

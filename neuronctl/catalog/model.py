@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
-from neuronctl import units
-from neuronctl.errors import CatalogError, PolicyError, did_you_mean
-from neuronctl.frozen import dataclass, field, replace
+from neuronctl.common import units
+from neuronctl.common.errors import CatalogError, PolicyError, did_you_mean
+from neuronctl.common.frozen import dataclass, field, replace
 
 Path = Tuple[str, ...]
 """The path of a catalog value: ``("neuron", "partitions", "amd_a100nv_8", "max_gpus")``."""

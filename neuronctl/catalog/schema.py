@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Type, TypeVar
 
-from neuronctl import units
 from neuronctl.catalog.model import (
     LIFTING,
     Cluster,
@@ -29,10 +28,11 @@ from neuronctl.catalog.model import (
     WallTime,
 )
 from neuronctl.catalog.yaml_mapping import EMPTY_HINT, CheckedMapping, show
-from neuronctl.errors import did_you_mean
-from neuronctl.frozen import replace
-from neuronctl.rule_codes import CODES
-from neuronctl.shell import BASHS_OWN
+from neuronctl.common import units
+from neuronctl.common.errors import did_you_mean
+from neuronctl.common.frozen import replace
+from neuronctl.common.rule_codes import CODES
+from neuronctl.common.shell import BASHS_OWN
 
 T = TypeVar("T")
 

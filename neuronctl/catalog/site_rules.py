@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import List, Tuple
 
-from neuronctl import units
 from neuronctl.catalog.model import Catalog, Cluster
-from neuronctl.words import counted
+from neuronctl.common import units
+from neuronctl.common.words import counted
 
 
 def site_rules(catalog: Catalog, cluster: Cluster) -> List[Tuple[str, str]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar, overload
 
-from neuronctl import units
 from neuronctl.catalog.model import Location, Path
-from neuronctl.errors import CatalogError, did_you_mean
+from neuronctl.common import units
+from neuronctl.common.errors import CatalogError, did_you_mean
 
 T = TypeVar("T")
 

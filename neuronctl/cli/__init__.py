@@ -12,7 +12,7 @@ import io
 import os
 import sys
 
-from neuronctl.errors import INTERRUPTED, NeuronctlError, UsageError
+from neuronctl.common.errors import INTERRUPTED, NeuronctlError, UsageError
 from neuronctl.version import __version__
 
 TYPE_CHECKING = False
@@ -152,7 +152,7 @@ def _run(words: List[str]) -> int:
 
 def _colored(words: List[str]) -> List[str]:
     """The words behind ``--color WHEN``, which holds from now on."""
-    from neuronctl.console import set_color
+    from neuronctl.common.console import set_color
 
     _, equals, when = words[0].partition("=")
     rest = words[1:] if equals else words[2:]
@@ -186,8 +186,8 @@ def _unexpected(error: Exception) -> int:
         return _report(UsageError("cannot write standard output: no space left"))
     import traceback
 
-    from neuronctl.error_details import write_error_details
-    from neuronctl.masking import Masker, secret_values
+    from neuronctl.common.error_details import write_error_details
+    from neuronctl.common.masking import Masker, secret_values
 
     mask = Masker(secret_values((), os.environ)).text
     say(f"neuronctl: internal error: {mask(f'{type(error).__name__}: {error}')}")

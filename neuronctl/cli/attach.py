@@ -9,7 +9,7 @@ from typing import Optional, Tuple
 import click
 
 from neuronctl.cli.jobs import running
-from neuronctl.errors import UsageError
+from neuronctl.common.errors import UsageError
 from neuronctl.slurm.process import run_interactive
 from neuronctl.tracking.lookup import nodes_of
 
@@ -25,7 +25,7 @@ def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:
     job's GPUs and shares its cores and memory; the job continues when it ends. neuronctl exits
     with its exit code. Without a terminal, CMD is required.
     """
-    from neuronctl.shell import positional
+    from neuronctl.common.shell import positional
     from neuronctl.slurm.srun import overlap_argv
 
     status = running(job)

@@ -6,15 +6,15 @@ from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
 
 import click
 
-from neuronctl import units
 from neuronctl.brief import Brief, PartitionBrief, gather
 from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.job_options import catalog_option, cluster_option
 from neuronctl.cli.json_data import partition_now_data, setting_rows, standing_data
-from neuronctl.console import print_json, print_text
-from neuronctl.paths import data_path
+from neuronctl.common import units
+from neuronctl.common.console import print_json, print_text
+from neuronctl.common.paths import data_path
+from neuronctl.common.words import moment, utc
 from neuronctl.request.config_file import Setting
-from neuronctl.words import moment, utc
 
 _SKILL_HEAD = """\
 ---

@@ -9,9 +9,10 @@ import click
 
 from neuronctl.cli.jobs import state_name
 from neuronctl.cli.say import notify, say
-from neuronctl.console import print_json, print_line
-from neuronctl.errors import SlurmRefusedError, UsageError, did_you_mean
-from neuronctl.frozen import asdict
+from neuronctl.common.console import print_json, print_line
+from neuronctl.common.errors import SlurmRefusedError, UsageError, did_you_mean
+from neuronctl.common.frozen import asdict
+from neuronctl.common.words import counted
 from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import STATES
@@ -25,7 +26,6 @@ from neuronctl.tracking.cancellation import (
 )
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import is_name, no_such_job
-from neuronctl.words import counted
 
 
 @click.command("cancel")

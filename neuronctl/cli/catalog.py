@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Optional, Sequence
 import click
 
 from neuronctl.cli.job_options import catalog_option, cluster_option
-from neuronctl.errors import CatalogError
-from neuronctl.frozen import asdict
-from neuronctl.words import counted
+from neuronctl.common.errors import CatalogError
+from neuronctl.common.frozen import asdict
+from neuronctl.common.words import counted
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Catalog
@@ -32,9 +32,9 @@ def check(file: str) -> None:
 
     All errors are printed, with file and line; the exit code is then 3.
     """
-    from neuronctl import yamlfile
     from neuronctl.catalog.loader import load
-    from neuronctl.console import print_line
+    from neuronctl.common import yamlfile
+    from neuronctl.common.console import print_line
 
     document = yamlfile.read(os.path.expanduser(file), CatalogError)
     known = load(file)
@@ -58,11 +58,11 @@ def import_(write: Optional[str], force: bool) -> None:
     ~/.config/neuronctl/partitions.yaml, or a site's /etc/neuronctl/partitions.yaml, it makes this
     cluster the default.
     """
-    from neuronctl import yamlfile
     from neuronctl.catalog.loader import layer_files, text_of
     from neuronctl.catalog.merging import merge
     from neuronctl.cli.job_output import write_text
     from neuronctl.cli.say import print_script, say
+    from neuronctl.common import yamlfile
 
     # The draft may become any layer, so each catalog that the others make can be the one below it.
     # A file that it replaces need not be valid: the one written, or what '>' has just emptied.
@@ -87,12 +87,12 @@ def import_(write: Optional[str], force: bool) -> None:
 )
 def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
     """Show where the catalog differs from Slurm, figure by figure."""
-    from neuronctl import console, yamlfile
     from neuronctl.catalog.loader import load
     from neuronctl.catalog.local_cluster import is_cluster
     from neuronctl.catalog.merging import merge
-    from neuronctl.catalog_import import differences, untold
     from neuronctl.cli.say import say
+    from neuronctl.common import console, yamlfile
+    from neuronctl.slurm.catalog_draft import differences, untold
 
     limits = _ask()
     known = load(catalog)
@@ -138,14 +138,14 @@ def schema() -> None:
     import json
 
     from neuronctl.catalog.json_schema import catalog_schema
-    from neuronctl.console import print_text
+    from neuronctl.common.console import print_text
 
     print_text(json.dumps(catalog_schema(), indent=2))
 
 
 def _ask() -> ClusterFigures:
+    from neuronctl.common.users import login_name
     from neuronctl.slurm.answers import ask_now
-    from neuronctl.users import login_name
 
     limits = ask_now(limits_of=(login_name(), ""), timeout=_TIMEOUT).limits
     assert limits is not None
@@ -153,6 +153,6 @@ def _ask() -> ClusterFigures:
 
 
 def _catalog_text(limits: ClusterFigures, below: Sequence[Catalog]) -> str:
-    from neuronctl.catalog_import import catalog_text
+    from neuronctl.slurm.catalog_draft import catalog_text
 
     return catalog_text(limits, time.strftime("%Y-%m-%d"), below)

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Seque
 
 import click
 
-from neuronctl import slow
-from neuronctl.batchscript.script_file import read_file, shown_name
 from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.job_options import catalog_option, job_options
 from neuronctl.cli.say import notify
-from neuronctl.console import print_line, print_text, printable
-from neuronctl.errors import PolicyError, UsageError, did_you_mean
-from neuronctl.masking import MASK, Masker
+from neuronctl.common import slow
+from neuronctl.common.console import print_line, print_text, printable
+from neuronctl.common.errors import PolicyError, UsageError, did_you_mean
+from neuronctl.common.masking import MASK, Masker
+from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
+from neuronctl.common.words import counted
 from neuronctl.request.job_file import configured_cluster
-from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.script import ScriptFinding
+from neuronctl.scripts.script_file import read_file, shown_name
 from neuronctl.submission.judged_script import JudgedScript
-from neuronctl.words import counted
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
@@ -57,7 +57,7 @@ def command(
     """
     from neuronctl.catalog.loader import load
     from neuronctl.catalog.local_cluster import recognise
-    from neuronctl.gate.ask import AskedOnce
+    from neuronctl.judgement.ask import AskedOnce
     from neuronctl.submission.judged_script import judge_line, judge_text
 
     at_most_one({"--line": line, "FILE": files})
@@ -99,7 +99,7 @@ def command(
         print_text(json.dumps(sarif_data(checked), indent=2))
     elif as_json:
         from neuronctl.cli.json_data import check_data
-        from neuronctl.console import print_json
+        from neuronctl.common.console import print_json
 
         print_json("neuronctl.check/1", check_data(checked, chosen.name, starts=starts))
     elif starts:
@@ -146,9 +146,9 @@ def _fix(
 
     missing: the parts of a comment that no option gives, each with a value that it may have.
     """
-    from neuronctl.batchscript.edits import unified_diff
     from neuronctl.cli.say import print_script
-    from neuronctl.files import rewrite
+    from neuronctl.common.files import rewrite
+    from neuronctl.scripts.edits import unified_diff
     from neuronctl.submission.judged_script import mended
 
     tell: Callable[[str], None] = print_line if write else notify
@@ -209,7 +209,7 @@ def _texts(files: Sequence[str]) -> Tuple[Dict[str, str], List[UsageError]]:
 
     Raises UsageError where nothing can be read.
     """
-    from neuronctl.batchscript.find import scripts_at
+    from neuronctl.scripts.find import scripts_at
 
     texts: Dict[str, str] = {}
     unread: List[UsageError] = []
@@ -289,7 +289,7 @@ def _print_causes(checked: Sequence[JudgedScript]) -> Set[str]:
 
 def _print_starts(script: JudgedScript) -> None:
     """The table of what a script starts."""
-    from neuronctl.console import Column, print_table
+    from neuronctl.common.console import Column, print_table
     from neuronctl.rules.script_starts import started
 
     rows = () if script.facts is None else started(script.facts)
@@ -334,7 +334,7 @@ def _print_finding(
     script: JudgedScript, one: ScriptFinding, *, cure: bool = True, others: Sequence[int] = ()
 ) -> None:
     """cure: whether to say what to do. others: the lines where the same is found again."""
-    from neuronctl.console import cell_width
+    from neuronctl.common.console import cell_width
 
     finding, place = one.finding, one.place
     where = f"{script.name}:{place.line}:{place.column}"

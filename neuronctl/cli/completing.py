@@ -13,10 +13,10 @@ import re
 import sys
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
-from neuronctl import cache
 from neuronctl.cli import COMMANDS, SECTIONS
-from neuronctl.errors import NeuronctlError, SlurmError
-from neuronctl.paths import config_files
+from neuronctl.common import cache
+from neuronctl.common.errors import NeuronctlError, SlurmError
+from neuronctl.common.paths import config_files
 
 Offer = Tuple[str, str, str]
 """A kind, the word, its meaning.
@@ -199,7 +199,7 @@ def _values(kind: Any, word: str, command: Mapping[str, Any], before: str = "") 
 
 def _dependencies(word: str, before: str) -> Iterator[Offer]:
     """Of ``afterok:41:pr``, the kind, or a job that has not ended, by name or id."""
-    from neuronctl.units import DEPENDENCIES
+    from neuronctl.common.units import DEPENDENCIES
 
     _, begun, rest = re.split(r"^(.*[,?])?", word, maxsplit=1)
     head, colon, last = rest.rpartition(":")
@@ -265,7 +265,7 @@ def _cluster() -> Any:
 
 
 def _partitions(command: str) -> Known:
-    from neuronctl.units import UNLIMITED, format_time
+    from neuronctl.common.units import UNLIMITED, format_time
 
     here, named = _cluster(), _of_slurm()
     known = dict.fromkeys(named or here.partitions, "")
@@ -291,13 +291,13 @@ def _of_slurm() -> Tuple[str, ...]:
 
 def _figures(*, ask: bool = True) -> Any:
     """The cluster's figures for this user, of the last hour or else of now."""
-    from neuronctl.gate import limits_cache
+    from neuronctl.judgement import limits_cache
 
     kept = limits_cache.read(limits_cache.key())
     if kept is not None or not ask:
         return kept and kept[0]
-    from neuronctl.gate.ask import ask_limits
-    from neuronctl.users import login_name
+    from neuronctl.common.users import login_name
+    from neuronctl.judgement.ask import ask_limits
 
     return ask_limits(login_name(), timeout=_PATIENCE)[0]
 

@@ -10,9 +10,9 @@ from typing import Optional
 import click
 
 from neuronctl.cli.say import notify, print_script
-from neuronctl.errors import UsageError
-from neuronctl.files import open_regular, rewrite, write_whole
-from neuronctl.paths import config_dir, present
+from neuronctl.common.errors import UsageError
+from neuronctl.common.files import open_regular, rewrite, write_whole
+from neuronctl.common.paths import config_dir, present
 
 # Each asks completing.py, whose lines are KIND, WORD, MEANING with tabs between them.
 _BASH = r"""# bash completion for neuronctl, by 'neuronctl completion bash'

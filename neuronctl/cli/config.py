@@ -9,9 +9,9 @@ from typing import Any, List, Tuple
 import click
 
 from neuronctl.cli.say import notify
-from neuronctl.console import Column, print_json, print_line, print_table
-from neuronctl.errors import UsageError
-from neuronctl.paths import PROJECT_CONFIG, config_dir, defaults_file
+from neuronctl.common.console import Column, print_json, print_line, print_table
+from neuronctl.common.errors import UsageError
+from neuronctl.common.paths import PROJECT_CONFIG, config_dir, defaults_file
 from neuronctl.request.config_file import change, content, known_key, settings, value_of
 from neuronctl.request.job_file import configuration, used_files
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
 import click
 
-from neuronctl.batchscript.script_file import read_file
 from neuronctl.cli.jobs import recorded_job
 from neuronctl.cli.say import notify
-from neuronctl.console import Column, print_diff, print_json, print_line, print_table
-from neuronctl.errors import NoSuchJobError
+from neuronctl.common.console import Column, print_diff, print_json, print_line, print_table
+from neuronctl.common.errors import NoSuchJobError
 from neuronctl.records.store import JobRecord, RecordStore
+from neuronctl.scripts.script_file import read_file
 
 if TYPE_CHECKING:
     from neuronctl.records import recorded

@@ -7,7 +7,7 @@ from typing import Optional
 import click
 
 from neuronctl.cli.job_options import catalog_option
-from neuronctl.frozen import asdict
+from neuronctl.common.frozen import asdict
 
 
 @click.command("doctor")
@@ -19,7 +19,7 @@ def command(catalog: Optional[str], as_json: bool) -> int:
     Nothing is changed and nothing is submitted. The exit code is 0 if nothing is wrong, else that
     of the first problem.
     """
-    from neuronctl import console
+    from neuronctl.common import console
     from neuronctl.doctor import examine
 
     checks = examine(catalog)

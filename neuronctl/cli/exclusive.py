@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Mapping
 
-from neuronctl.errors import UsageError
+from neuronctl.common.errors import UsageError
 
 
 def at_most_one(options: Mapping[str, object]) -> None:

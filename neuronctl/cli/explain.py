@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from neuronctl.console import print_text
+from neuronctl.common.console import print_text
 
 
 @click.command("explain")

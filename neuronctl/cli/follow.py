@@ -11,8 +11,8 @@ from typing import BinaryIO, Callable, List, Optional, Sequence
 
 from neuronctl.cli.job_table import state_style
 from neuronctl.cli.say import hint_at_why
-from neuronctl.console import print_text
-from neuronctl.errors import INTERRUPTED
+from neuronctl.common.console import print_text
+from neuronctl.common.errors import INTERRUPTED
 from neuronctl.records.store import JobRecord
 from neuronctl.slurm.job_id import JobId
 from neuronctl.tracking.follow import GrowingLog, JobWatch

@@ -9,8 +9,8 @@ import click
 
 from neuronctl.cli import COMMANDS
 from neuronctl.cli.topics import topics
-from neuronctl.console import print_markdown
-from neuronctl.errors import UsageError, did_you_mean
+from neuronctl.common.console import print_markdown
+from neuronctl.common.errors import UsageError, did_you_mean
 
 
 @click.command("help")

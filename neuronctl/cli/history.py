@@ -13,10 +13,19 @@ import click
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.cli.job_table import STATE_STYLES, state_style
 from neuronctl.cli.say import notify
-from neuronctl.console import PAGE, Column, print_json_list, print_line, print_table, shortened
-from neuronctl.errors import RecordError, UsageError
+from neuronctl.common.console import (
+    PAGE,
+    Column,
+    print_json_list,
+    print_line,
+    print_table,
+    shortened,
+)
+from neuronctl.common.errors import RecordError, UsageError
+from neuronctl.common.shell import join
+from neuronctl.common.units import parse_since
+from neuronctl.common.words import duration, utc
 from neuronctl.records.store import JobRecord, RecordStore
-from neuronctl.shell import join
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import FAILED, UNKNOWN
 from neuronctl.slurm.squeue import Queue
@@ -24,8 +33,6 @@ from neuronctl.tracking.endings import outcome_words
 from neuronctl.tracking.job_status import JobStatus, from_record, state_counts
 from neuronctl.tracking.lookup import Found, is_named, look_up, mine
 from neuronctl.tracking.runs_words import runs_words
-from neuronctl.units import parse_since
-from neuronctl.words import duration, utc
 
 
 @click.command("history")

@@ -6,12 +6,12 @@ from typing import Optional
 
 import click
 
-from neuronctl.batchscript.script_file import read_file, shown_name
 from neuronctl.cli import job_output
 from neuronctl.cli.job_options import catalog_option
 from neuronctl.cli.say import print_script, say
+from neuronctl.common.words import counted, verb
 from neuronctl.request.job_file import own_cluster
-from neuronctl.words import counted, verb
+from neuronctl.scripts.script_file import read_file, shown_name
 
 
 @click.command("import")

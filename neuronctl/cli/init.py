@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequen
 
 import click
 
-from neuronctl.batchscript.find import batch_script
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.cli import job_output
 from neuronctl.cli.job_options import (
@@ -20,15 +19,16 @@ from neuronctl.cli.job_options import (
     optional_program,
 )
 from neuronctl.cli.say import notify, print_script
-from neuronctl.console import printable
-from neuronctl.errors import JobFileError, PolicyError, UsageError, did_you_mean
-from neuronctl.files import open_regular
-from neuronctl.frozen import replace
-from neuronctl.paths import defaults_file
+from neuronctl.common.console import printable
+from neuronctl.common.errors import JobFileError, PolicyError, UsageError, did_you_mean
+from neuronctl.common.files import open_regular
+from neuronctl.common.frozen import replace
+from neuronctl.common.paths import defaults_file
+from neuronctl.common.shell import join, quote
 from neuronctl.planning.software import LONGEST_PROGRAM
 from neuronctl.request.job import OPTIONS, JobRequest
 from neuronctl.request.job_file import JOB_FILE, configuration, own_job_file
-from neuronctl.shell import join, quote
+from neuronctl.scripts.find import batch_script
 from neuronctl.submission.first_job import (
     PERSONAL,
     Worked,
@@ -167,8 +167,8 @@ def _show_distributed(request: JobRequest, why: str, then: str) -> str:
     why: what happens without it. then: what to type after it, unless that is this command again.
     Returns what to do; "" where the change is not known.
     """
-    from neuronctl.batchscript.edits import unified_diff
     from neuronctl.planning.software import python_file
+    from neuronctl.scripts.edits import unified_diff
     from neuronctl.submission.distributed_program import distributed
 
     path = request.from_here(python_file(request) or "")

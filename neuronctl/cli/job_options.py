@@ -7,8 +7,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import click
 
-from neuronctl.errors import UsageError
-from neuronctl.files import open_named
+from neuronctl.common.errors import UsageError
+from neuronctl.common.files import open_named
 from neuronctl.launch import launchers
 from neuronctl.request.job import BY_NAME, OPTIONS, Body
 from neuronctl.request.options import Option
@@ -121,7 +121,7 @@ class JobCommand(click.Command):
 
 def _explain_option_of_sbatch(name: str) -> None:
     """Raise UsageError for an option that sbatch has, and no command here; else do nothing."""
-    from neuronctl.sbatch_options import NO_VALUE, SBATCH, GetoptError, getopt
+    from neuronctl.request.sbatch_options import NO_VALUE, SBATCH, GetoptError, getopt
 
     try:
         (given,), _ = getopt([name, ""], SBATCH)

@@ -7,8 +7,8 @@ import sys
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, TextIO, Tuple
 
 from neuronctl.cli.say import notify, print_script, said_if_possible, say
-from neuronctl.console import Column, print_line, print_table
-from neuronctl.errors import (
+from neuronctl.common.console import Column, print_line, print_table
+from neuronctl.common.errors import (
     JobFileError,
     NeuronctlError,
     NoPartitionError,
@@ -17,14 +17,14 @@ from neuronctl.errors import (
     SlurmRefusedError,
     UsageError,
 )
-from neuronctl.files import write_whole
-from neuronctl.frozen import dataclass, replace
-from neuronctl.shell import join
-from neuronctl.words import counted, moment
+from neuronctl.common.files import write_whole
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.shell import join
+from neuronctl.common.words import counted, moment
 
 if TYPE_CHECKING:
-    from neuronctl.gate.partition_choice import Candidate, Choice
-    from neuronctl.gate.verdict import Verdict
+    from neuronctl.judgement.partition_choice import Candidate, Choice
+    from neuronctl.judgement.verdict import Verdict
     from neuronctl.planning import JobPlan
     from neuronctl.records.job_record import RecordDraft
     from neuronctl.submission.judged_job import JudgedJob
@@ -91,7 +91,7 @@ class TerminalReporter:
         self, draft: RecordDraft, judged: Optional[JudgedJob], by: NeuronctlError
     ) -> None:
         """With ``--json``, print the data; the message is printed as the error."""
-        from neuronctl.gate.verdict import REFUSED, SLURM, Verdict
+        from neuronctl.judgement.verdict import REFUSED, SLURM, Verdict
 
         judge = "the kept plan" if isinstance(by, PlanChangedError) else SLURM
         self._print_data(draft, judged, verdict=Verdict(REFUSED, by.message, judged_by=judge))
@@ -146,7 +146,7 @@ class TerminalReporter:
     ) -> None:
         if self._mode.as_json:
             from neuronctl.cli.json_data import submission_data
-            from neuronctl.console import print_json
+            from neuronctl.common.console import print_json
 
             if verdict is None and judged is not None:
                 verdict = judged.verdict
@@ -156,8 +156,8 @@ class TerminalReporter:
 def print_unplaced(error: NoPartitionError) -> None:
     """Print the data of a job that ``-p auto`` finds no partition for."""
     from neuronctl.cli.json_data import submission_data
-    from neuronctl.console import print_json
-    from neuronctl.gate.verdict import REFUSED, SLURM, Verdict
+    from neuronctl.common.console import print_json
+    from neuronctl.judgement.verdict import REFUSED, SLURM, Verdict
     from neuronctl.submission.judged_job import JudgedJob
 
     draft, choice = error.job.draft, error.choice
@@ -241,7 +241,7 @@ def show_verdict(job: Optional[JudgedJob]) -> None:
         notify("forced: Slurm may refuse the job, or accept it and never start it")
         return
     notify(str(job.verdict))
-    from neuronctl.gate.verdict import WILL_WAIT
+    from neuronctl.judgement.verdict import WILL_WAIT
 
     if job.verdict.kind == WILL_WAIT:
         waits = (finding for finding in job.findings if finding.rule.waits)

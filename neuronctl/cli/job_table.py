@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Dict, List, Mapping, Sequence, TextIO, Tuple
 
-from neuronctl.console import (
+from neuronctl.common.console import (
     Column,
     draws_blocks,
     print_table,
@@ -13,14 +13,14 @@ from neuronctl.console import (
     shortened,
     terminal_width,
 )
-from neuronctl.frozen import dataclass
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.units import UNLIMITED, format_elapsed
 from neuronctl.slurm.job_states import COMPLETED, ENDED, PENDING, RUNNING, STATES, UNKNOWN
 from neuronctl.slurm.pending_reasons import Explained
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus, state_counts
 from neuronctl.tracking.login_words import login_words
 from neuronctl.tracking.runs_words import runs_words
-from neuronctl.units import UNLIMITED, format_elapsed
 
 _WIDE = 100  # columns of a terminal with room for long names and bars
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Iterable, Sequence
 
 from neuronctl.cli.say import notify
-from neuronctl.errors import SlurmUnavailableError, UsageError, did_you_mean
+from neuronctl.common.errors import SlurmUnavailableError, UsageError, did_you_mean
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import STATES
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence, Union
 
-from neuronctl.frozen import asdict
-from neuronctl.rule_codes import ROW
-from neuronctl.units import UNLIMITED
-from neuronctl.words import utc
+from neuronctl.common.frozen import asdict
+from neuronctl.common.rule_codes import ROW
+from neuronctl.common.units import UNLIMITED
+from neuronctl.common.words import utc
 
 if TYPE_CHECKING:
-    from neuronctl.batchscript.model import SourceSpan
-    from neuronctl.gate.partition_board import PartitionNow
-    from neuronctl.gate.verdict import Verdict
+    from neuronctl.judgement.partition_board import PartitionNow
+    from neuronctl.judgement.verdict import Verdict
     from neuronctl.records.environment import Environment
     from neuronctl.records.job_record import RecordDraft
     from neuronctl.request.config_file import Setting
     from neuronctl.rules.script import ScriptFinding
+    from neuronctl.scripts.model import SourceSpan
     from neuronctl.slurm.budgets import Standing
     from neuronctl.slurm.pending_reasons import Explained
     from neuronctl.submission.judged_job import JudgedJob

@@ -12,12 +12,12 @@ import click
 from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.jobs import one_recorded
 from neuronctl.cli.say import notify, say
-from neuronctl.console import print_text
-from neuronctl.errors import INTERRUPTED, NoSuchJobError, UsageError
-from neuronctl.files import open_regular
+from neuronctl.common.console import print_text
+from neuronctl.common.errors import INTERRUPTED, NoSuchJobError, UsageError
+from neuronctl.common.files import open_regular
+from neuronctl.common.words import counted
 from neuronctl.records.store import RecordStore
 from neuronctl.tracking.rank_filter import RankFilter
-from neuronctl.words import counted
 
 if TYPE_CHECKING:
     from neuronctl.records.job_record import JobRecord

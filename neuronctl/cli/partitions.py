@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Optional
 
 import click
 
-from neuronctl import console, units
-from neuronctl.bad_nodes import DAYS, NodeFault, bad_nodes, forget
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import is_cluster, local_cluster, recognise
 from neuronctl.catalog.model import Catalog, Cluster, CommentPolicy, Partition, WallTime
@@ -16,14 +14,16 @@ from neuronctl.catalog.site_rules import mandatory, site_rules
 from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.job_options import catalog_option, cluster_option
 from neuronctl.cli.say import notify
-from neuronctl.errors import PolicyError, SlurmError, did_you_mean
-from neuronctl.frozen import asdict, replace
+from neuronctl.common import console, units
+from neuronctl.common.errors import PolicyError, SlurmError, did_you_mean
+from neuronctl.common.frozen import asdict, replace
+from neuronctl.common.words import moment
 from neuronctl.request.job import JobRequest
 from neuronctl.request.job_file import configured_cluster
-from neuronctl.words import moment
+from neuronctl.slurm.bad_nodes import DAYS, NodeFault, bad_nodes, forget
 
 if TYPE_CHECKING:
-    from neuronctl.gate.partition_board import PartitionNow
+    from neuronctl.judgement.partition_board import PartitionNow
     from neuronctl.slurm.sacctmgr import Association
 
 _BAR = 16
@@ -119,9 +119,9 @@ def _live(
     catalog: Catalog, cluster_name: Optional[str], names: Sequence[str], as_json: bool
 ) -> None:
     from neuronctl.cli.json_data import partition_now_data, standing_data
-    from neuronctl.gate.ask import ask_slurm
-    from neuronctl.gate.partition_board import partitions_now
-    from neuronctl.gate.standing import standing_in
+    from neuronctl.judgement.ask import ask_slurm
+    from neuronctl.judgement.partition_board import partitions_now
+    from neuronctl.judgement.standing import standing_in
     from neuronctl.planning import plan
     from neuronctl.slurm.scontrol import names_of
 
@@ -164,7 +164,7 @@ def _live(
 
 
 def _forget(nodes: Sequence[str]) -> None:
-    from neuronctl.units import hosts
+    from neuronctl.common.units import hosts
 
     names = [name for text in nodes for name in hosts(text) or [text]]
     gone = forget(names)

@@ -14,7 +14,7 @@ import click
 from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.job_options import file_option
 from neuronctl.cli.say import notify
-from neuronctl.console import (
+from neuronctl.common.console import (
     Column,
     draws_blocks,
     folded,
@@ -25,9 +25,9 @@ from neuronctl.console import (
     printable,
     shortened,
 )
-from neuronctl.errors import UsageError
-from neuronctl.frozen import replace
-from neuronctl.words import amount, counted, duration, moment, percent
+from neuronctl.common.errors import UsageError
+from neuronctl.common.frozen import replace
+from neuronctl.common.words import amount, counted, duration, moment, percent
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
@@ -159,9 +159,9 @@ def _named(words: Sequence[str]) -> List[JobStatus]:
 
 
 def _since(since: str, name: Optional[str], all_users: bool) -> List[JobStatus]:
+    from neuronctl.common.units import parse_since
+    from neuronctl.common.users import login_name
     from neuronctl.tracking.lookup import is_named, mine
-    from neuronctl.units import parse_since
-    from neuronctl.users import login_name
 
     after = parse_since(since, int(time.time()))
     found = mine(everybody=all_users, since=after).sure()
@@ -246,7 +246,7 @@ def _watch(words: Sequence[str]) -> int:
 
 
 def _rows(used: Sequence[JobUse], key: Callable[[JobUse], str]) -> List[Dict[str, Any]]:
-    from neuronctl.frozen import asdict
+    from neuronctl.common.frozen import asdict
     from neuronctl.monitoring.totals import totals
 
     return [asdict(part) for part in totals(used, key)]
@@ -357,7 +357,7 @@ def _print(job: JobUse) -> None:
 
 
 def _why_no_samples(status: JobStatus) -> str:
-    from neuronctl.errors import RecordError
+    from neuronctl.common.errors import RecordError
     from neuronctl.slurm.job_states import COMPLETED
 
     asked = False
@@ -632,7 +632,7 @@ def _print_csv(jobs: Sequence[JobUse]) -> None:
 
 def _data(job: JobUse) -> Dict[str, Any]:
     from neuronctl.cli.json_data import status_data
-    from neuronctl.frozen import asdict
+    from neuronctl.common.frozen import asdict
     from neuronctl.monitoring.advice import advise
 
     return {

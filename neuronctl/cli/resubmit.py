@@ -21,13 +21,13 @@ from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.jobs import recorded_job
 from neuronctl.cli.say import notify, say
 from neuronctl.cli.submission import submission_options
-from neuronctl.console import print_diff
-from neuronctl.errors import UsageError
-from neuronctl.paths import working_directory
+from neuronctl.common.console import print_diff
+from neuronctl.common.errors import UsageError
+from neuronctl.common.paths import working_directory
+from neuronctl.common.shell import join
 from neuronctl.records.job_record import JobRecord
 from neuronctl.records.store import RecordStore
 from neuronctl.request.job import OPTIONS
-from neuronctl.shell import join
 from neuronctl.submission.pipeline import submit_job
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import List, Optional, Tuple
 
 import click
 
-from neuronctl import slow
 from neuronctl.cli import COMMANDS, HELP, OPTIONS
 from neuronctl.cli.examples import EPILOGS
-from neuronctl.errors import UsageError
+from neuronctl.common import slow
+from neuronctl.common.errors import UsageError
 
 
 class LazyGroup(click.Group):

@@ -9,9 +9,9 @@ import click
 from neuronctl.cli import job_output
 from neuronctl.cli.job_options import BEHIND_DASHES, job_command, with_ids
 from neuronctl.cli.say import notify, print_script
-from neuronctl.errors import UsageError
+from neuronctl.common.errors import UsageError
+from neuronctl.common.shell import expanded, join, positional
 from neuronctl.request.job import JobRequest
-from neuronctl.shell import expanded, join, positional
 from neuronctl.submission.pipeline import judge_job
 from neuronctl.submission.planned_job import plan_job, refuse_other_dash
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 import click
 
 from neuronctl.cli.job_options import file_option
-from neuronctl.console import print_json, print_line
+from neuronctl.common.console import print_json, print_line
 
 if TYPE_CHECKING:
     from neuronctl.sandbox.setup import Running
@@ -74,9 +74,9 @@ def up(
     if catalog is not None:
         os.environ["NEURONCTL_CATALOG"] = catalog  # which goes into the sandbox
     from neuronctl.catalog.loader import load
+    from neuronctl.common.words import counted
     from neuronctl.sandbox import client, layout
     from neuronctl.sandbox.view import view
-    from neuronctl.words import counted
 
     before = time.monotonic()
     built = layout.build(load().cluster(cluster), counts)
@@ -110,7 +110,7 @@ def status(as_json: bool) -> int:
 
 
 def _show(running: Running) -> None:
-    from neuronctl import units
+    from neuronctl.common import units
 
     age = max(0, int(time.time() - running.started))
     print_line(f"cluster     {running.cluster}")

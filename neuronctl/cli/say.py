@@ -16,7 +16,7 @@ def say(text: str) -> None:
     """
     lines = text.split("\n")
     if not all(line.isprintable() for line in lines):
-        from neuronctl.console import printable
+        from neuronctl.common.console import printable
 
         lines = [printable(line.expandtabs()) for line in lines]
     if sys.stderr.isatty():
@@ -45,7 +45,7 @@ def print_script(script: str, language: str = "", reasons: Mapping[str, str] = {
     """
     sys.stdout.flush()
     if sys.stdout.isatty():
-        from neuronctl.console import print_code, printable
+        from neuronctl.common.console import print_code, printable
 
         lines = [printable(line.expandtabs()) for line in script.split("\n")]
         if language:

@@ -13,7 +13,7 @@ import threading
 from typing import List, Mapping, Sequence
 
 from neuronctl.cli.say import notify
-from neuronctl.errors import SlurmUnavailableError, UsageError
+from neuronctl.common.errors import SlurmUnavailableError, UsageError
 from neuronctl.slurm.sbatch_passthrough import (
     RunningSbatch,
     become,

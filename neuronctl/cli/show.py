@@ -15,14 +15,14 @@ from neuronctl.cli.job_table import state_style
 from neuronctl.cli.jobs import found_jobs, one_job, raise_if_silent
 from neuronctl.cli.json_data import environment_data, status_data
 from neuronctl.cli.say import print_script
-from neuronctl.console import print_json, print_line, print_text, printable
-from neuronctl.errors import RecordError
+from neuronctl.common.console import print_json, print_line, print_text, printable
+from neuronctl.common.errors import RecordError
+from neuronctl.common.words import duration, moment
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.tracking.endings import outcome_words
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.login_words import login_words
 from neuronctl.tracking.runs_words import runs_words
-from neuronctl.words import duration, moment
 
 if TYPE_CHECKING:
     from neuronctl.records.environment import Environment

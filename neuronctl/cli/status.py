@@ -11,10 +11,10 @@ import click
 from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.jobs import raise_if_silent, state_name
 from neuronctl.cli.say import notify
-from neuronctl.console import is_terminal, print_json_list, print_line, printable
-from neuronctl.errors import NoSuchJobError
-from neuronctl.frozen import replace
-from neuronctl.units import parse_since
+from neuronctl.common.console import is_terminal, print_json_list, print_line, printable
+from neuronctl.common.errors import NoSuchJobError
+from neuronctl.common.frozen import replace
+from neuronctl.common.units import parse_since
 
 if TYPE_CHECKING:
     from neuronctl.cli.job_table import JobLine
@@ -73,9 +73,9 @@ def command(
 
 def _print_standing() -> None:
     """The tightest budget and the fair share in one line, where there is any."""
-    from neuronctl.console import print_text
-    from neuronctl.gate.standing import my_standing
-    from neuronctl.words import counted
+    from neuronctl.common.console import print_text
+    from neuronctl.common.words import counted
+    from neuronctl.judgement.standing import my_standing
 
     mine = my_standing()
     parts = [str(line) for line in (*mine.budgets[:1], *mine.shares[:1])]

@@ -10,7 +10,7 @@ import click
 from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.job_output import SubmitMode, print_unplaced
 from neuronctl.cli.say import hint_at_why, notify
-from neuronctl.errors import NoPartitionError
+from neuronctl.common.errors import NoPartitionError
 
 if TYPE_CHECKING:
     from neuronctl.submission.transaction import Submission

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Mapping, Optional, Tuple
 
 import click
 
-from neuronctl.batchscript.find import batch_script
 from neuronctl.cli.job_options import body_option, job_command, optional_program, with_ids
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import notify
 from neuronctl.cli.submission import submission_options
-from neuronctl.errors import UsageError
+from neuronctl.common.errors import UsageError
 from neuronctl.request.job import Body
+from neuronctl.scripts.find import batch_script
 from neuronctl.submission import kept_plan
 from neuronctl.submission.pipeline import submit_job
 from neuronctl.submission.planned_job import plan_job

@@ -8,8 +8,8 @@ import click
 
 from neuronctl.cli.jobs import running
 from neuronctl.cli.say import notify
-from neuronctl.console import Column, print_json, print_line, print_table
-from neuronctl.frozen import asdict
+from neuronctl.common.console import Column, print_json, print_line, print_table
+from neuronctl.common.frozen import asdict
 
 if TYPE_CHECKING:
     from neuronctl.slurm.srun import NodeUsage
@@ -46,7 +46,7 @@ def command(job: str, as_json: bool) -> None:
 def _idle(status: JobStatus) -> List[str]:
     """GPUs that are held and have not been used for long, as far as the job is sampled."""
     from neuronctl.cli.report import sampled_use
-    from neuronctl.words import duration
+    from neuronctl.common.words import duration
 
     job = sampled_use(status, ask=True)
     return [

@@ -6,7 +6,7 @@ import os
 from typing import Dict
 
 from neuronctl.cli import COMMANDS
-from neuronctl.paths import data_path
+from neuronctl.common.paths import data_path
 
 _FOLDERS = ("tutorial", "how-to", "explanation", "reference")
 

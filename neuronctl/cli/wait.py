@@ -9,9 +9,9 @@ import click
 
 from neuronctl.cli.jobs import one_job
 from neuronctl.cli.say import hint_at_why, notify
-from neuronctl.console import print_json, print_line
-from neuronctl.errors import TIMED_OUT, LoginStepInterruptedError, NeuronctlError, UsageError
-from neuronctl.units import parse_timeout
+from neuronctl.common.console import print_json, print_line
+from neuronctl.common.errors import TIMED_OUT, LoginStepInterruptedError, NeuronctlError, UsageError
+from neuronctl.common.units import parse_timeout
 
 
 @click.command("wait")

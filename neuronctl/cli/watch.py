@@ -16,8 +16,8 @@ import sys
 import time
 from typing import Any, Callable, Iterator, List, Optional
 
-from neuronctl import slow
-from neuronctl.console import is_terminal, terminal_width
+from neuronctl.common import slow
+from neuronctl.common.console import is_terminal, terminal_width
 from neuronctl.slurm.process import installed
 from neuronctl.tracking.lookup import Found
 

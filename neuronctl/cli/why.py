@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 import click
 
-from neuronctl.bad_nodes import NodeFault, bad_nodes
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.cli.job_table import state_style
 from neuronctl.cli.jobs import found_jobs, one_job, raise_if_silent
 from neuronctl.cli.json_data import status_data
 from neuronctl.cli.say import notify
-from neuronctl.console import folded, print_json, print_line, print_text
+from neuronctl.common.console import folded, print_json, print_line, print_text
+from neuronctl.common.errors import RecordError
+from neuronctl.common.frozen import asdict
+from neuronctl.common.rule_codes import ROW
+from neuronctl.common.units import fold_ranges, hosts
+from neuronctl.common.words import amount, duration, moment
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence
 from neuronctl.diagnosis.gather import examine
-from neuronctl.errors import RecordError
-from neuronctl.frozen import asdict
 from neuronctl.records.store import RecordStore
-from neuronctl.rule_codes import ROW
+from neuronctl.slurm.bad_nodes import NodeFault, bad_nodes
 from neuronctl.slurm.job_states import ENDED, GOOD, OUT_OF_MEMORY
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.login_words import login_words
 from neuronctl.tracking.runs_words import runs_words
-from neuronctl.units import fold_ranges, hosts
-from neuronctl.words import amount, duration, moment
 
 if TYPE_CHECKING:
     from neuronctl.monitoring.samples import LastMemory

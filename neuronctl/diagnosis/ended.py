@@ -9,6 +9,9 @@ from __future__ import annotations
 import signal
 from typing import Dict, Tuple
 
+from neuronctl.common.frozen import replace
+from neuronctl.common.units import format_time
+from neuronctl.common.words import duration
 from neuronctl.diagnosis.evidence import (
     Diagnosis,
     JobEvidence,
@@ -21,15 +24,12 @@ from neuronctl.diagnosis.evidence import (
 )
 from neuronctl.diagnosis.log_patterns import CRASHES, LOAD_ITS_MODULE
 from neuronctl.diagnosis.waiting import running, waiting
-from neuronctl.frozen import replace
 from neuronctl.monitoring.stacks import Stall
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import CANCELLED, COMPLETED, FAILED, PENDING, UNKNOWN
 from neuronctl.tracking import endings
 from neuronctl.tracking.job_status import NOT_RESPONDING
 from neuronctl.tracking.runs import Runs
-from neuronctl.units import format_time
-from neuronctl.words import duration
 
 
 def diagnose(evidence: JobEvidence) -> Diagnosis:

@@ -6,9 +6,9 @@ import re
 import signal
 from typing import Iterator, Optional, Tuple
 
+from neuronctl.common.frozen import dataclass, replace
 from neuronctl.diagnosis import log_patterns
 from neuronctl.diagnosis.log_text import LogTail
-from neuronctl.frozen import dataclass, replace
 from neuronctl.monitoring.stacks import Stall
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.pending_reasons import Explained

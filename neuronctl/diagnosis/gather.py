@@ -9,14 +9,14 @@ import time
 from typing import Any, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Cluster, Partition
+from neuronctl.common.errors import NeuronctlError, RecordError, SlurmError
+from neuronctl.common.frozen import replace
+from neuronctl.common.masking import Masker, secret_values
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, began
 from neuronctl.diagnosis.limit_figures import explain_now
 from neuronctl.diagnosis.log_text import read_tail, without_failed_steps
 from neuronctl.diagnosis.waiting import earlier_runs
-from neuronctl.errors import NeuronctlError, RecordError, SlurmError
-from neuronctl.frozen import replace
-from neuronctl.masking import Masker, secret_values
 from neuronctl.monitoring.stacks import Stall, read_stall
 from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_id import JobId
@@ -178,7 +178,7 @@ def _log_paths(status: JobStatus) -> Tuple[List[str], bool]:
 
 def _log_problem(paths: Sequence[str]) -> Tuple[str, bool]:
     """Why a log cannot be written, and whether its file system is full."""
-    from neuronctl.gate.local_facts import log_fault  # here: with all that plans a job
+    from neuronctl.judgement.local_facts import log_fault  # here: with all that plans a job
     from neuronctl.rules.base import Kind
     from neuronctl.rules.local_files import log_words
 

@@ -6,16 +6,16 @@ import contextlib
 import time
 from typing import Dict, Iterable, Optional, Sequence, Tuple
 
-from neuronctl.errors import SlurmError
-from neuronctl.frozen import replace
+from neuronctl.common.errors import SlurmError
+from neuronctl.common.frozen import replace
+from neuronctl.common.units import UNLIMITED
+from neuronctl.common.users import login_name
 from neuronctl.slurm.answers import ClusterFigures, limits_in_force, used_of_each
 from neuronctl.slurm.job_states import HOLDING, WAITING
 from neuronctl.slurm.limits import KINDS, Counts, Limit, Per, Scope, reasons
 from neuronctl.slurm.pending_reasons import ALLOWS_NONE, NEVER, OWN_JOBS, Explained, explain
 from neuronctl.slurm.sacctmgr import LimitedGroup, association_in
 from neuronctl.tracking.job_status import JobStatus, merge
-from neuronctl.units import UNLIMITED
-from neuronctl.users import login_name
 
 _FRESH = 60  # seconds for which `status --watch` need not ask for the limits again
 
@@ -58,7 +58,7 @@ def _jobs_of(user: str) -> Sequence[JobStatus]:
 
 def explain_now(status: JobStatus) -> Explained:
     """The limit that a job waits for, with Slurm's figures of this moment where it tells them."""
-    from neuronctl.gate.ask import ask_limits
+    from neuronctl.judgement.ask import ask_limits
 
     with contextlib.suppress(SlurmError):
         limits, groups = ask_limits(status.user, timeout=10.0)
@@ -75,8 +75,8 @@ def _known_limits(*, shared: bool) -> Optional[Tuple[ClusterFigures, _Groups]]:
 
     shared: with what groups hold of theirs at this moment.
     """
-    from neuronctl.gate import limits_cache
-    from neuronctl.gate.ask import ask_limits
+    from neuronctl.judgement import limits_cache
+    from neuronctl.judgement.ask import ask_limits
 
     kept = limits_cache.read(limits_cache.key())
     if kept is not None and kept[1] > time.time() - _FRESH and not shared:

@@ -11,8 +11,8 @@ import re
 import signal
 from typing import Dict, FrozenSet, List, Optional, Pattern, Sequence, Set, Tuple
 
-from neuronctl.bad_nodes import LOST_GPU
-from neuronctl.frozen import dataclass, replace
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.slurm.bad_nodes import LOST_GPU
 from neuronctl.tracking.endings import signal_name
 
 

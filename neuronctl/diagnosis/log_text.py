@@ -6,8 +6,8 @@ import os
 import re
 from typing import Sequence, Tuple
 
-from neuronctl.files import open_regular
-from neuronctl.frozen import dataclass, replace
+from neuronctl.common.files import open_regular
+from neuronctl.common.frozen import dataclass, replace
 
 TAIL = 256 * 1024
 """Bytes to read from the end of a log."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Sequence, Tuple
 
+from neuronctl.common.units import UNLIMITED
+from neuronctl.common.words import RUN_ENDED, counted, duration, moment, verb
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, last_line, search
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import LEAVING, PENDING, RUNNING, STATES
@@ -11,8 +13,6 @@ from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import PartitionJob
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.runs import OWN_REQUEUES, runs_of
-from neuronctl.units import UNLIMITED
-from neuronctl.words import RUN_ENDED, counted, duration, moment, verb
 
 # Maximum seconds between the end of a run and its resubmission by a requeue.
 _REQUEUE_TAKES = 60

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import AbstractSet, FrozenSet, List, Optional, Sequence, Tuple
 
-from neuronctl.frozen import dataclass
+from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.scontrol import NodeGroup, names_of
 
 _NAME = r"[^&,|()\[\]*!\s]+"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Callable, Iterator, Tuple
 
 from neuronctl.catalog.model import Citation
+from neuronctl.common.frozen import dataclass
 from neuronctl.forecast.free_nodes import NodeSearch, check_nodes, search_nodes
 from neuronctl.forecast.limits import check_limits, wait_for_gpus
 from neuronctl.forecast.node_limits import check_node_limits, check_spread
@@ -13,7 +14,6 @@ from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.reservations import check_reservation
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.forecast.start_conditions import check_licenses, check_start_conditions
-from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Dict, FrozenSet, Iterator, Mapping, Optional, Set, Tuple, Union
 
-from neuronctl import units
+from neuronctl.common import units
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.units import hosts
+from neuronctl.common.words import counted, verb
 from neuronctl.forecast.outcomes import Doubt, Outcome, Wait
 from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.reservations import (
@@ -19,12 +22,9 @@ from neuronctl.forecast.reservations import (
     shorter,
 )
 from neuronctl.forecast.snapshot import is_up, is_usable, running, slurm_says
-from neuronctl.frozen import dataclass, replace
 from neuronctl.slurm.answers import MyJob
 from neuronctl.slurm.job_states import WAITING
 from neuronctl.slurm.scontrol import names_of
-from neuronctl.units import hosts
-from neuronctl.words import counted, verb
 
 if TYPE_CHECKING:
     from neuronctl.slurm.squeue import PartitionJob

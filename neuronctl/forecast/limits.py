@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Callable, Dict, Iterator, Optional, Sequence, Tuple
 
-from neuronctl import units
+from neuronctl.common import units
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.words import counted, verb
 from neuronctl.forecast.outcomes import Doubt, LimitRefusal, Outcome, RefusalKind, Wait
 from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.snapshot import running
-from neuronctl.frozen import dataclass, replace
 from neuronctl.slurm.answers import MyJob
 from neuronctl.slurm.job_states import WAITING
 from neuronctl.slurm.limits import KINDS, TRES_NAMES, Counts, Limit, Per, Scope
-from neuronctl.words import counted, verb
 
 if TYPE_CHECKING:
     from neuronctl.slurm.limits import CountedJob

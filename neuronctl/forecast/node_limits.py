@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Iterator, Set
 
+from neuronctl.common.frozen import replace
+from neuronctl.common.units import hosts
+from neuronctl.common.words import counted
 from neuronctl.forecast.free_nodes import NodeSearch
 from neuronctl.forecast.limits import taken_first, usage
 from neuronctl.forecast.outcomes import Doubt, Outcome, Wait
 from neuronctl.forecast.snapshot import running
-from neuronctl.frozen import replace
 from neuronctl.slurm.limits import Counts, Limit, Per
-from neuronctl.units import hosts
-from neuronctl.words import counted
 
 
 def check_node_limits(search: NodeSearch) -> Iterator[Outcome]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Optional, Tuple, Union
 
 from neuronctl.catalog.model import Citation
-from neuronctl.frozen import dataclass
+from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.limits import Limit
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl import units
 from neuronctl.catalog.model import Citation, Partition, Path
+from neuronctl.common import units
+from neuronctl.common.frozen import replace
 from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.snapshot import Snapshot
-from neuronctl.frozen import replace
 from neuronctl.planning import JobPlan
 from neuronctl.request.job import Amounts
 from neuronctl.slurm.limits import Scope

@@ -17,12 +17,12 @@ from typing import (
     Tuple,
 )
 
-from neuronctl import units
 from neuronctl.catalog.model import Citation
+from neuronctl.common import units
+from neuronctl.common.frozen import dataclass, replace
 from neuronctl.forecast.features import NodeChoice, choices
 from neuronctl.forecast.snapshot import Snapshot, running
 from neuronctl.forecast.unscheduled import Unscheduled, unscheduled
-from neuronctl.frozen import dataclass, replace
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
 from neuronctl.planning.needs import NEWER, Needs, needs_of, with_nodes

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Set, Tuple
 
-from neuronctl import units
+from neuronctl.common import units
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.units import hosts
+from neuronctl.common.words import moment
 from neuronctl.forecast.outcomes import Outcome, Wait
 from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.snapshot import Snapshot, is_reserved, slurm_says
-from neuronctl.frozen import dataclass
 from neuronctl.slurm.scontrol import Reservation, names_of
-from neuronctl.units import hosts
-from neuronctl.words import moment
 
 SOURCE = slurm_says("scontrol show reservation")
 

@@ -6,12 +6,12 @@ import functools
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Citation
-from neuronctl.frozen import dataclass
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.words import moment
 from neuronctl.slurm.answers import ClusterFigures, MyJob
 from neuronctl.slurm.job_states import HOLDING
 from neuronctl.slurm.sacctmgr import LimitedGroup
 from neuronctl.slurm.scontrol import NodeGroup, Reservation
-from neuronctl.words import moment
 
 if TYPE_CHECKING:
     from neuronctl.slurm.squeue import PartitionJob

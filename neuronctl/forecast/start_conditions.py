@@ -8,17 +8,17 @@ from __future__ import annotations
 import re
 from typing import Dict, Iterator, List, Optional, Tuple
 
-from neuronctl import units
+from neuronctl.common import units
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.words import counted, moment, verb
 from neuronctl.forecast.outcomes import Doubt, Outcome, Wait
 from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.snapshot import slurm_says
-from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
 from neuronctl.planning.needs import NEWER, is_crowded
 from neuronctl.request.job import Amounts
 from neuronctl.slurm.answers import ClusterFigures
 from neuronctl.slurm.job_states import ACTIVE, COMPLETED, CONFIGURING, ENDED, PENDING
-from neuronctl.words import counted, moment, verb
 
 # Those that change nothing in when a job starts, as long as their values are such.
 _HARMLESS = {

@@ -7,8 +7,8 @@ from bisect import insort
 from itertools import islice
 from typing import Dict, Iterator, List, Mapping, Tuple
 
+from neuronctl.common.frozen import dataclass
 from neuronctl.forecast.snapshot import Snapshot, is_reserved, is_usable
-from neuronctl.frozen import dataclass
 from neuronctl.slurm.answers import MyJob
 from neuronctl.slurm.job_states import WAITING
 

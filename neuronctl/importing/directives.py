@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from typing import Collection, Dict, List
 
-from neuronctl import units
-from neuronctl.batchscript.as_request import GPU_OPTIONS, as_request
-from neuronctl.batchscript.header import read_header
-from neuronctl.batchscript.model import AFTER_COMMAND, CUT, MISSPELLED, REMARK, Header
 from neuronctl.catalog.model import Cluster
-from neuronctl.frozen import dataclass, replace
-from neuronctl.masking import Masker, is_secret_value
+from neuronctl.common import units
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.masking import Masker, is_secret_value
+from neuronctl.common.words import counted
+from neuronctl.common.yamlfile.writer import Entry
 from neuronctl.planning import JobPlan
 from neuronctl.request.job import BY_NAME, OF_SLURM, OPTIONS, JobRequest
 from neuronctl.rules.consistency import OTHER_WORDS
-from neuronctl.words import counted
-from neuronctl.yamlfile.writer import Entry
+from neuronctl.scripts.as_request import GPU_OPTIONS, as_request
+from neuronctl.scripts.header import read_header
+from neuronctl.scripts.model import AFTER_COMMAND, CUT, MISSPELLED, REMARK, Header
 
 
 @dataclass(frozen=True)

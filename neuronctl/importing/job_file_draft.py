@@ -8,14 +8,28 @@ from contextlib import suppress
 from shlex import quote
 from typing import Collection, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from neuronctl.batchscript.bash_syntax import syntax_problem
-from neuronctl.batchscript.command_wrappers import interpreter
-from neuronctl.batchscript.directive_words import DIRECTIVE
-from neuronctl.batchscript.header import read_header
-from neuronctl.batchscript.model import Header
-from neuronctl.batchscript.script_file import MOST_CHARACTERS
-from neuronctl.batchscript.shell_text import ShellText, read_shell
-from neuronctl.batchscript.statements import (
+from neuronctl.catalog.model import Cluster
+from neuronctl.common.errors import NeuronctlError, UsageError
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.masking import Masker, is_secret_value
+from neuronctl.common.yamlfile.writer import Entry, write
+from neuronctl.importing.directives import Directives, Remark, differences
+from neuronctl.importing.programs import ImportedProgram, Size, imported_program
+from neuronctl.importing.software import software, variables
+from neuronctl.launch import launchers
+from neuronctl.launch.launchers import option_name
+from neuronctl.planning import JobPlan, plan
+from neuronctl.request.job import build_request
+from neuronctl.request.job_file import parse_job_file
+from neuronctl.request.values import shell_text
+from neuronctl.scripts.bash_syntax import syntax_problem
+from neuronctl.scripts.command_wrappers import interpreter
+from neuronctl.scripts.directive_words import DIRECTIVE
+from neuronctl.scripts.header import read_header
+from neuronctl.scripts.model import Header
+from neuronctl.scripts.script_file import MOST_CHARACTERS
+from neuronctl.scripts.shell_text import ShellText, read_shell
+from neuronctl.scripts.statements import (
     NAME_BEGINS,
     REFERENCE,
     Unit,
@@ -23,20 +37,6 @@ from neuronctl.batchscript.statements import (
     units,
     uses_arguments,
 )
-from neuronctl.catalog.model import Cluster
-from neuronctl.errors import NeuronctlError, UsageError
-from neuronctl.frozen import dataclass
-from neuronctl.importing.directives import Directives, Remark, differences
-from neuronctl.importing.programs import ImportedProgram, Size, imported_program
-from neuronctl.importing.software import software, variables
-from neuronctl.launch import launchers
-from neuronctl.launch.launchers import option_name
-from neuronctl.masking import Masker, is_secret_value
-from neuronctl.planning import JobPlan, plan
-from neuronctl.request.job import build_request
-from neuronctl.request.job_file import parse_job_file
-from neuronctl.request.values import shell_text
-from neuronctl.yamlfile.writer import Entry, write
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Collection, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.batchscript.as_request import sizes
-from neuronctl.batchscript.launches import CONTAINERS, container_options
-from neuronctl.batchscript.statements import MAY_SPLIT, NAME_BEGINS, NAME_ENDS, REFERENCE, units
-from neuronctl.frozen import dataclass, replace
+from neuronctl.common.frozen import dataclass, replace
 from neuronctl.launch.launcher_calls import called
 from neuronctl.launch.launchers import ALL, ONE, Launcher, option_name
-from neuronctl.sbatch_options import SRUN, GetoptError, getopt
+from neuronctl.request.sbatch_options import SRUN, GetoptError, getopt
+from neuronctl.scripts.as_request import sizes
+from neuronctl.scripts.launches import CONTAINERS, container_options
+from neuronctl.scripts.statements import MAY_SPLIT, NAME_BEGINS, NAME_ENDS, REFERENCE, units
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Collection, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
-from neuronctl.batchscript.statements import NAME_BEGINS, NAME_ENDS, Simple, Unit
-from neuronctl.frozen import dataclass
-from neuronctl.masking import is_secret
-from neuronctl.shell import BASHS_OWN
-from neuronctl.yamlfile.writer import Entry
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.masking import is_secret
+from neuronctl.common.shell import BASHS_OWN
+from neuronctl.common.yamlfile.writer import Entry
+from neuronctl.scripts.statements import NAME_BEGINS, NAME_ENDS, Simple, Unit
 
 # neuronctl sets or unsets these behind the lines of setup-first.
 _SET_BETWEEN = (

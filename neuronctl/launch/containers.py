@@ -6,9 +6,9 @@ import os
 import re
 from typing import Callable, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.frozen import dataclass
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.shell import CommandWord, Shell
 from neuronctl.request.job import JobRequest
-from neuronctl.shell import CommandWord, Shell
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 from typing import Optional, Tuple
 
-from neuronctl.frozen import dataclass
-from neuronctl.shell import quote
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.shell import quote
 
 CONDA_PLACES = (
     *("~/miniconda3", "~/miniforge3", "~/anaconda3", "~/mambaforge"),

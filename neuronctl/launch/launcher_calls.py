@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import List, Optional, Sequence, Tuple
 
-from neuronctl.frozen import dataclass
+from neuronctl.common.frozen import dataclass
 from neuronctl.launch.launchers import Launcher, every
 
 

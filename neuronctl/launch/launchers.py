@@ -15,10 +15,10 @@ import re
 from string import Template
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
-from neuronctl.errors import TemplateError, UsageError, did_you_mean
-from neuronctl.files import open_regular, read_trusted
-from neuronctl.frozen import dataclass
-from neuronctl.paths import config_dir, data_path, present
+from neuronctl.common.errors import TemplateError, UsageError, did_you_mean
+from neuronctl.common.files import open_regular, read_trusted
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.paths import config_dir, data_path, present
 
 SITE_DIRECTORY = "/etc/neuronctl/templates/launchers"
 

@@ -6,13 +6,13 @@ import math
 from typing import Callable, Dict, List, Optional, Tuple
 
 from neuronctl.catalog.model import Price, ReportPolicy
-from neuronctl.frozen import dataclass, replace
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.units import UNLIMITED, format_time, hosts
+from neuronctl.common.words import amount, counted, duration, percent, verb
 from neuronctl.monitoring.samples import POWER_LIMIT, GpuUse, NodeUse, mean, weighted_mean
 from neuronctl.slurm.job_states import COMPLETED, RUNNING
 from neuronctl.slurm.job_usage import AccountedUse
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.units import UNLIMITED, format_time, hosts
-from neuronctl.words import amount, counted, duration, percent, verb
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ import re
 import time
 from typing import List, Optional, Sequence
 
-from neuronctl.console import shortened
-from neuronctl.files import tail
-from neuronctl.frozen import dataclass
-from neuronctl.masking import Masker
+from neuronctl.common.console import shortened
+from neuronctl.common.files import tail
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.masking import Masker
 
 MOST = 20
 """Marks that a page has room for; of more lines, those are taken that tell most."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Dict, List, Sequence, Tuple
 
-from neuronctl.frozen import dataclass
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.words import amount, counted, duration, moment, percent
 from neuronctl.monitoring.advice import JobUse, advise
 from neuronctl.monitoring.marks import Mark
 from neuronctl.monitoring.samples import PARTS, Curve, GpuUse, over_runs, without_holes
 from neuronctl.rendering.template_environment import for_pages
-from neuronctl.words import amount, counted, duration, moment, percent
 
 _TALL = 40
 _MOST_CURVES = 32

@@ -33,8 +33,8 @@ from typing import (
     TypeVar,
 )
 
-from neuronctl.files import open_regular
-from neuronctl.frozen import dataclass, field, replace
+from neuronctl.common.files import open_regular
+from neuronctl.common.frozen import dataclass, field, replace
 from neuronctl.slurm.nvidia_smi import columns, gpu_columns
 
 PARTS = 240

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from neuronctl.files import tail
-from neuronctl.frozen import dataclass, replace
+from neuronctl.common.files import tail
+from neuronctl.common.frozen import dataclass, replace
 from neuronctl.slurm.srun import of_each_task, on_each_node
 
 _PATIENCE = 120.0  # seconds; a node stops asking py-spy after 60

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Iterator, Optional, Tuple
 
-from neuronctl import units
+from neuronctl.common import units
+from neuronctl.common.words import counted
 from neuronctl.planning.model import Decision, JobPlan, gpus_held
 from neuronctl.request.job import Source
 from neuronctl.slurm.job_id import JobId
-from neuronctl.words import counted
 
 
 def most_seconds(plan: JobPlan) -> Optional[int]:

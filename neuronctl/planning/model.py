@@ -6,20 +6,20 @@ import contextlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Dict, Optional, Tuple
 
-from neuronctl import masking
 from neuronctl.catalog.model import Cluster, Partition
-from neuronctl.frozen import dataclass
+from neuronctl.common import masking
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.shell import CommandWord, Shell, is_reference
+from neuronctl.common.units import parse_timeout, split_signal
+from neuronctl.common.words import counted
 from neuronctl.launch.containers import Wrapping
 from neuronctl.launch.environments import ShellLine
 from neuronctl.launch.launchers import Launcher, option_name
 from neuronctl.request.job import JobRequest, Source
 from neuronctl.request.profile import Profile, read_profile
-from neuronctl.shell import CommandWord, Shell, is_reference
-from neuronctl.units import parse_timeout, split_signal
-from neuronctl.words import counted
 
 if TYPE_CHECKING:
-    from neuronctl.code_snapshot import CodeSnapshot
+    from neuronctl.common.code_snapshot import CodeSnapshot
 
 MONITOR_INTERVAL = 10
 """Seconds: the sampler then takes about 0.12 % of a core (docs/how-to/gpu-use.md)."""
@@ -416,7 +416,7 @@ def has_trap(text: str, signal: str = "") -> bool:
     """Whether shell text has a trap for a signal, or for any but the shell's own such as EXIT."""
     if "trap" not in text:
         return False
-    from neuronctl.batchscript.shell_text import read_shell  # here, as few jobs have a trap
+    from neuronctl.scripts.shell_text import read_shell  # here, as few jobs have a trap
 
     shell = read_shell(text)
     # What eval makes of its words is not read; where they have the word, it may be a trap.

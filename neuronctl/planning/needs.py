@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from typing import Iterable, Iterator, List, Optional, Tuple
 
-from neuronctl import units
-from neuronctl.frozen import dataclass, replace
+from neuronctl.common import units
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.words import counted
 from neuronctl.planning.model import JobPlan
 from neuronctl.request.job import Amounts
 from neuronctl.request.values import gpu_type_of_task
-from neuronctl.words import counted
 
 _MANY = 10**9
 

@@ -10,10 +10,12 @@ import shlex
 from functools import partial
 from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar, Union
 
-from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition
-from neuronctl.errors import UsageError
-from neuronctl.frozen import replace
+from neuronctl.common import units
+from neuronctl.common.errors import UsageError
+from neuronctl.common.frozen import replace
+from neuronctl.common.shell import Shell, references
+from neuronctl.common.words import counted
 from neuronctl.launch import launchers
 from neuronctl.launch.containers import RUNTIMES, Wrapping
 from neuronctl.launch.environments import Conda
@@ -41,11 +43,9 @@ from neuronctl.planning.software import (
 from neuronctl.planning.steps import Share, step_place, step_request
 from neuronctl.request.job import JobRequest, Source, StepRequest
 from neuronctl.request.values import one_line
-from neuronctl.shell import Shell, references
-from neuronctl.words import counted
 
 if TYPE_CHECKING:
-    from neuronctl.code_snapshot import CodeSnapshot
+    from neuronctl.common.code_snapshot import CodeSnapshot
 
 
 def plan(

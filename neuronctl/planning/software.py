@@ -7,14 +7,10 @@ import re
 import sys
 from typing import FrozenSet, List, Optional, Tuple
 
-from neuronctl.batchscript.command_wrappers import (
-    interpreter,
-    names_python,
-    program_at,
-    python_runs,
-)
 from neuronctl.catalog.model import Cluster
-from neuronctl.files import head
+from neuronctl.common.files import head
+from neuronctl.common.shell import CommandWord, Shell, expanded
+from neuronctl.common.words import counted
 from neuronctl.launch.environments import (
     Conda,
     ShellLine,
@@ -27,8 +23,12 @@ from neuronctl.launch.launcher_calls import called
 from neuronctl.launch.launchers import Launcher, not_a_macro
 from neuronctl.planning.model import Ending, Export, has_trap, is_secret, signal_of
 from neuronctl.request.job import JobRequest
-from neuronctl.shell import CommandWord, Shell, expanded
-from neuronctl.words import counted
+from neuronctl.scripts.command_wrappers import (
+    interpreter,
+    names_python,
+    program_at,
+    python_runs,
+)
 
 LONGEST_PROGRAM = 500_000
 """Bytes of a program's text that are read."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Tuple
 
 from neuronctl.catalog.model import Policy
-from neuronctl.errors import UsageError
-from neuronctl.frozen import dataclass, replace
+from neuronctl.common.errors import UsageError
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.words import counted
 from neuronctl.planning.model import AllocationPart
 from neuronctl.request.job import JobRequest, StepRequest
-from neuronctl.words import counted
 
 
 @dataclass(frozen=True)

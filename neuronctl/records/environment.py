@@ -10,10 +10,10 @@ import re
 from typing import Dict, List, Optional, Tuple
 
 from neuronctl.catalog.local_cluster import local_cluster
-from neuronctl.files import read_private
-from neuronctl.from_json import NOT_RESTORED, restored
-from neuronctl.frozen import dataclass
-from neuronctl.paths import state_dir
+from neuronctl.common.files import read_private
+from neuronctl.common.from_json import NOT_RESTORED, restored
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.paths import state_dir
 from neuronctl.records.job_record import JobRecord
 from neuronctl.records.recorded import Change, differences
 from neuronctl.records.store import file_word

@@ -13,11 +13,11 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple
 
-from neuronctl.errors import RecordError
-from neuronctl.from_json import checked, restored
-from neuronctl.frozen import asdict, dataclass, field, replace
+from neuronctl.common.errors import RecordError
+from neuronctl.common.from_json import checked, restored
+from neuronctl.common.frozen import asdict, dataclass, field, replace
+from neuronctl.common.units import UNLIMITED, check_array, expand_log_pattern, first_host
 from neuronctl.slurm.fields import CLOCK_SKEW
-from neuronctl.units import UNLIMITED, check_array, expand_log_pattern, first_host
 from neuronctl.version import __version__
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class JobRecord:
         """The record of a job that is to be submitted, by this user and from this host."""
         import hashlib
 
-        from neuronctl.users import login_name
+        from neuronctl.common.users import login_name
 
         script = draft.script.encode("utf-8", "surrogateescape")
         return cls.of(
@@ -252,8 +252,8 @@ def boot_clock() -> str:
 
 
 def without_secrets(draft: RecordDraft) -> RecordDraft:
-    from neuronctl.masking import Masker, secret_values
-    from neuronctl.shell import is_reference
+    from neuronctl.common.masking import Masker, secret_values
+    from neuronctl.common.shell import is_reference
 
     env = draft.request.get("env", ())
     known = secret_values(draft.command_line, {name: value for name, value in env})

@@ -9,9 +9,9 @@ import contextlib
 import os
 from typing import List, Optional, Tuple
 
-from neuronctl import repository
-from neuronctl.files import open_regular
-from neuronctl.frozen import dataclass
+from neuronctl.common import repository
+from neuronctl.common.files import open_regular
+from neuronctl.common.frozen import dataclass
 
 LARGEST = 128 * 1024
 """The largest program, in bytes, whose text is kept in a record."""
@@ -73,7 +73,7 @@ def _content(path: str) -> Optional[bytes]:
 
 
 def _text(data: bytes) -> Optional[str]:
-    from neuronctl.masking import Masker
+    from neuronctl.common.masking import Masker
 
     if len(data) > LARGEST or b"\0" in data:
         return None

@@ -6,8 +6,8 @@ import dataclasses
 import difflib
 from typing import Any, Iterable, List, Mapping, Tuple
 
-from neuronctl.errors import NoSuchJobError
-from neuronctl.masking import MASK
+from neuronctl.common.errors import NoSuchJobError
+from neuronctl.common.masking import MASK
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.request.job import JobRequest, Layer, Origin, Source, StepRequest
 

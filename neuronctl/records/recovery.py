@@ -15,19 +15,19 @@ import os
 import time
 from typing import Dict, Iterable, List, Tuple, Union
 
-from neuronctl.batchscript.find import MAX_BYTES
-from neuronctl.batchscript.sbatch_line import read_line
 from neuronctl.catalog.local_cluster import local_cluster
-from neuronctl.errors import NeuronctlError, RecordError, SlurmError
-from neuronctl.masking import MASK
+from neuronctl.common.errors import NeuronctlError, RecordError, SlurmError
+from neuronctl.common.masking import MASK
+from neuronctl.common.words import moment
 from neuronctl.records.store import JobRecord, RecordStore
+from neuronctl.scripts.find import MAX_BYTES
+from neuronctl.scripts.sbatch_line import read_line
 from neuronctl.slurm.fields import CLOCK_SKEW
 from neuronctl.slurm.job_control import batch_script
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import is_alive
 from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct
 from neuronctl.slurm.squeue import QueueJob, squeue
-from neuronctl.words import moment
 
 IN_FLIGHT = 60
 """Seconds during which a submission may still be in progress."""

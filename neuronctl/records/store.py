@@ -33,9 +33,9 @@ import re
 import time
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Match, Optional, Tuple
 
-from neuronctl.errors import RecordError
-from neuronctl.files import read_private, write_private
-from neuronctl.frozen import replace
+from neuronctl.common.errors import RecordError
+from neuronctl.common.files import read_private, write_private
+from neuronctl.common.frozen import replace
 from neuronctl.records.job_record import (
     JobRecord,
     RecordDraft,
@@ -76,7 +76,7 @@ class RecordStore:
     @classmethod
     def default(cls, *, heads_only: bool = False) -> RecordStore:
         """The user's own store: ``$XDG_STATE_HOME/neuronctl/jobs``."""
-        from neuronctl.paths import state_dir
+        from neuronctl.common.paths import state_dir
 
         return cls(os.path.join(state_dir(), "jobs"), heads_only=heads_only)
 
@@ -128,7 +128,7 @@ class RecordStore:
 
     def failed(self, key: str, error: str) -> None:
         """Mark the intent as failed, unless it is settled; ``error`` is sbatch's message."""
-        from neuronctl.masking import Masker
+        from neuronctl.common.masking import Masker
 
         intent = self._open_intent(key)
         if intent is not None:

@@ -10,13 +10,13 @@ import os
 import re
 from typing import List, Optional, Sequence, Tuple
 
-from neuronctl.errors import TemplateError
-from neuronctl.frozen import dataclass, replace
+from neuronctl.common.errors import TemplateError
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.shell import CommandWord, Shell, positional, quote
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import Signal
 from neuronctl.rendering import template_environment
 from neuronctl.rendering.template_errors import refuse_what_vanishes, reported
-from neuronctl.shell import CommandWord, Shell, positional, quote
 
 WIDTH = 96
 """Columns after which a command is continued on the next line."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import List, Sequence, Tuple
 
-from neuronctl.frozen import dataclass
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.shell import CommandWord, Shell, join
 from neuronctl.planning import JobPlan
 from neuronctl.planning.software import PROFILED
 from neuronctl.rendering.launch_command import LaunchParts, launch_parts
 from neuronctl.rendering.template_environment import shipped_program
-from neuronctl.shell import CommandWord, Shell, join
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ import re
 import shlex
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from neuronctl.bad_nodes import OF_THE_NODE
-from neuronctl.console import printable
-from neuronctl.errors import TemplateError
-from neuronctl.frozen import dataclass, replace
+from neuronctl.common.console import printable
+from neuronctl.common.errors import TemplateError
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.shell import quote
+from neuronctl.common.words import RUN_ENDED, duration
 from neuronctl.planning import Directive, JobPlan
 from neuronctl.planning.model import Ending
 from neuronctl.rendering import template_environment
@@ -23,8 +24,7 @@ from neuronctl.rendering.preflight import (
     once_per_node,
 )
 from neuronctl.rendering.template_errors import refuse_what_vanishes, reported
-from neuronctl.shell import quote
-from neuronctl.words import RUN_ENDED, duration
+from neuronctl.slurm.bad_nodes import OF_THE_NODE
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./\[\]*^&|!?~()<>-]+\Z")
 

@@ -16,11 +16,11 @@ from typing import Any, Callable, Dict, Optional, Tuple
 import jinja2
 from jinja2.bccache import Bucket
 
-from neuronctl.errors import NeuronctlError
-from neuronctl.files import read_private, write_private
+from neuronctl.common.errors import NeuronctlError
+from neuronctl.common.files import read_private, write_private
+from neuronctl.common.paths import cache_dir, config_dir, data_path
+from neuronctl.common.shell import quote
 from neuronctl.launch.launchers import template_text
-from neuronctl.paths import cache_dir, config_dir, data_path
-from neuronctl.shell import quote
 from neuronctl.slurm.nvidia_smi import AMD_COLUMNS, FIXED, SAMPLED, query
 from neuronctl.version import __version__
 

@@ -9,7 +9,7 @@ from typing import Collection, Iterator, List, Optional, Sequence, Set, Tuple
 import jinja2
 from jinja2 import nodes
 
-from neuronctl.errors import TemplateError, did_you_mean
+from neuronctl.common.errors import TemplateError, did_you_mean
 
 _OF_EXPRESSIONS = (
     *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),

@@ -6,16 +6,16 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.errors import JobFileError, UsageError, did_you_mean
-from neuronctl.files import alone, rewrite, write_private, write_whole
-from neuronctl.frozen import dataclass
-from neuronctl.paths import PROJECT_CONFIG, present, state_dir
+from neuronctl.common.errors import JobFileError, UsageError, did_you_mean
+from neuronctl.common.files import alone, rewrite, write_private, write_whole
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.paths import PROJECT_CONFIG, present, state_dir
 from neuronctl.request.job import BY_NAME, find
 from neuronctl.request.job_file import PRESETS, configuration, has_keys, parse_config, used_files
 from neuronctl.request.options import Option
 
 if TYPE_CHECKING:
-    from neuronctl.yamlfile import Document
+    from neuronctl.common.yamlfile import Document
 
 
 def known_key(key: str) -> Option:
@@ -63,7 +63,7 @@ class Setting:
 
 def settings() -> List[Setting]:
     """What the configuration sets, each key by the file that counts; raises JobFileError."""
-    from neuronctl import yamlfile
+    from neuronctl.common import yamlfile
 
     configuration()  # raises what is wrong with the files
     found: Dict[str, Setting] = {}
@@ -83,7 +83,7 @@ def settings() -> List[Setting]:
 def _settings(
     document: Document, path: Tuple[str, ...], data: Mapping[str, Any]
 ) -> Iterator[Setting]:
-    from neuronctl.masking import Masker
+    from neuronctl.common.masking import Masker
 
     for key, value in data.items():
         if (*path, key) == (PRESETS,):
@@ -107,14 +107,14 @@ def _as_typed(document: Document, path: Tuple[str, ...], value: Any) -> Any:
 
 def content(file: str) -> str:
     """The text of a configuration, "" where there is none; raises JobFileError."""
-    from neuronctl import yamlfile
+    from neuronctl.common import yamlfile
 
     return yamlfile.text_of(file, JobFileError, found=True) if present(file) else ""
 
 
 def _data(text: str, file: str) -> Mapping[str, Any]:
     """What a file sets: its keys, as they are written, and their values."""
-    from neuronctl import yamlfile
+    from neuronctl.common import yamlfile
 
     return yamlfile.parse(text, file, JobFileError).data if has_keys(text) else {}
 
@@ -158,7 +158,7 @@ def _change(changes: Mapping[str, Any], file: str) -> List[str]:
 
 def _with_key(text: str, file: str, key: str, value: Optional[object]) -> Optional[object]:
     """The presets of a file with one key of one preset changed; None where none is left."""
-    from neuronctl import yamlfile
+    from neuronctl.common import yamlfile
 
     preset, _, name = key.rpartition(".")
     if not re.fullmatch(r"[\w-]+", preset):
@@ -184,7 +184,7 @@ def _with_key(text: str, file: str, key: str, value: Optional[object]) -> Option
 
 def _block(text: str, file: str, key: str) -> Sequence[str]:
     """The lines of a key of the top level, as far as they are its own."""
-    from neuronctl import yamlfile
+    from neuronctl.common import yamlfile
 
     lines, starts = text.split("\n"), yamlfile.parse(text, file, JobFileError).lines
     if (key,) not in starts:
@@ -200,8 +200,8 @@ def _block(text: str, file: str, key: str) -> Sequence[str]:
 
 def _changed(text: str, file: str, key: str, value: Optional[object]) -> str:
     """The text with one key changed, and all its other lines as they were."""
-    from neuronctl import yamlfile
-    from neuronctl.yamlfile.writer import Entry, write
+    from neuronctl.common import yamlfile
+    from neuronctl.common.yamlfile.writer import Entry, write
 
     before = _data(text, file)
     lines = text.split("\n") if text else []

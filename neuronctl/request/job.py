@@ -13,9 +13,9 @@ import re
 from functools import partial
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from neuronctl import frozen
-from neuronctl.errors import UsageError, did_you_mean
-from neuronctl.frozen import dataclass
+from neuronctl.common import frozen
+from neuronctl.common.errors import UsageError, did_you_mean
+from neuronctl.common.frozen import dataclass
 from neuronctl.request import values
 from neuronctl.request.options import DECLARED, Option, option
 from neuronctl.request.values import one_line
@@ -96,7 +96,7 @@ _NOT_IN_A_SCRIPT = {
 
 
 def _others_of_sbatch(texts: Sequence[str], strict: bool) -> Tuple[str, ...]:
-    from neuronctl.sbatch_options import SBATCHS_OWN, SRUN  # few jobs have such an option
+    from neuronctl.request.sbatch_options import SBATCHS_OWN, SRUN  # few jobs have such an option
 
     only_of_srun = {option.long for option in SRUN} - SBATCHS_OWN
     options = []
@@ -123,7 +123,7 @@ def _others_of_sbatch(texts: Sequence[str], strict: bool) -> Tuple[str, ...]:
 
 def _whole(name: str) -> str:
     """The option that sbatch takes ``name`` for: it may be abbreviated, if only one begins so."""
-    from neuronctl.sbatch_options import SBATCHS_OWN
+    from neuronctl.request.sbatch_options import SBATCHS_OWN
 
     longer = [option for option in SBATCHS_OWN if option.startswith(name)]
     return longer[0] if name not in SBATCHS_OWN and len(longer) == 1 else name

@@ -16,10 +16,12 @@ from typing import (
     Tuple,
 )
 
-from neuronctl.errors import JobFileError, did_you_mean
-from neuronctl.files import UntrustedFileError, head, read_trusted
-from neuronctl.frozen import dataclass
-from neuronctl.paths import PROJECT_CONFIG, config_files, defaults_file, present
+from neuronctl.common.errors import JobFileError, did_you_mean
+from neuronctl.common.files import UntrustedFileError, head, read_trusted
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.paths import PROJECT_CONFIG, config_files, defaults_file, present
+from neuronctl.common.units import parse_timeout
+from neuronctl.common.words import other_dash, with_plain_dashes
 from neuronctl.request.job import (
     BY_NAME,
     UNTIL_DONE,
@@ -33,12 +35,10 @@ from neuronctl.request.job import (
 )
 from neuronctl.request.options import Option
 from neuronctl.request.values import shell_text
-from neuronctl.units import parse_timeout
-from neuronctl.words import other_dash, with_plain_dashes
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
-    from neuronctl.yamlfile import Document
+    from neuronctl.common.yamlfile import Document
 
 JOB_FILE = "job.yaml"
 """What ``submit`` and ``generate`` read in the current directory where no job is named."""
@@ -77,7 +77,7 @@ def read_job_file(path: str) -> Layer:
             f"{path} is a program, not a job file",
             "-f takes a YAML file with options; put the program after the options, without -f",
         )
-    from neuronctl import yamlfile
+    from neuronctl.common import yamlfile
 
     return _layer(yamlfile.read(path, JobFileError), Source.JOB_FILE, _PROGRAM_KEYS)
 
@@ -90,7 +90,7 @@ def own_job_file() -> Optional[Layer]:
     """
     if not present(JOB_FILE):
         return None
-    from neuronctl import yamlfile
+    from neuronctl.common import yamlfile
 
     try:
         text = yamlfile.text_of(JOB_FILE, JobFileError, found=True)
@@ -117,14 +117,14 @@ def refuse_login(layer: Layer, command: str) -> None:
 
 def parse_job_file(text: str, path: str) -> Layer:
     """The job that the text of a job file describes; raises JobFileError with path:line."""
-    from neuronctl import yamlfile
+    from neuronctl.common import yamlfile
 
     return _layer(yamlfile.parse(text, path, JobFileError), Source.JOB_FILE, _PROGRAM_KEYS)
 
 
 def parse_config(text: str, path: str) -> Layer:
     """The defaults in the text of a configuration file; raises JobFileError with path:line."""
-    from neuronctl import yamlfile
+    from neuronctl.common import yamlfile
 
     return _config(yamlfile.parse(text, path, JobFileError))
 
@@ -136,7 +136,7 @@ def read_config(path: str) -> Layer:
     """
     if not present(path):
         return Layer({}, {})
-    from neuronctl import yamlfile
+    from neuronctl.common import yamlfile
 
     try:
         # Most commands read the configuration, so it is cached.
@@ -174,7 +174,7 @@ def _part(
     document: Document, path: Tuple[str, ...], left_out: AbstractSet[str] = _NONE
 ) -> Document:
     """The mapping at a path of a document as a document, without some of its keys."""
-    from neuronctl.yamlfile import Document
+    from neuronctl.common.yamlfile import Document
 
     data: Mapping[str, Any] = document.data
     for key in path:
@@ -193,7 +193,7 @@ def has_keys(text: str) -> bool:
 
 def parse_steps(steps: Sequence[Mapping[str, Any]]) -> Tuple[StepRequest, ...]:
     """Steps as a job file has them; raises JobFileError."""
-    from neuronctl.yamlfile import Document
+    from neuronctl.common.yamlfile import Document
 
     return _steps(steps, _Reader(Document("steps", {"steps": steps}, {(): 1}, {}), ("steps",)))
 
@@ -375,7 +375,7 @@ def _login(data: Any, read: _Reader) -> Dict[str, Any]:
         fields[f"login_{given}"] = text
     after = fields.get("login_after", "")
     if after:
-        from neuronctl.masking import Masker
+        from neuronctl.common.masking import Masker
 
         if Masker().text(after) != after:
             raise read.below("after").error(

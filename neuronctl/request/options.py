@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Callable, List, Optional, Sequence
 
-from neuronctl.errors import did_you_mean
-from neuronctl.frozen import dataclass
+from neuronctl.common.errors import did_you_mean
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.words import other_dash
 from neuronctl.request import values
 from neuronctl.request.values import Fields
-from neuronctl.words import other_dash
 
 
 @dataclass(frozen=True)
@@ -123,6 +123,6 @@ def unknown_to_sbatch(name: str) -> Optional[str]:
 
     A site's own plugins may add others.
     """
-    from neuronctl.sbatch_options import SBATCHS_OWN
+    from neuronctl.request.sbatch_options import SBATCHS_OWN
 
     return None if name in SBATCHS_OWN else did_you_mean(name, sorted(SBATCHS_OWN))

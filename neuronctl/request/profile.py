@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Mapping, Optional, Tuple
 
-from neuronctl.frozen import dataclass
+from neuronctl.common.frozen import dataclass
 
 
 @dataclass(frozen=True)

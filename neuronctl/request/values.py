@@ -13,10 +13,10 @@ import re
 import shlex
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
-from neuronctl import units
+from neuronctl.common import units
+from neuronctl.common.shell import BASHS_OWN, join
+from neuronctl.common.words import other_dash
 from neuronctl.request.profile import read_profile
-from neuronctl.shell import BASHS_OWN, join
-from neuronctl.words import other_dash
 
 Fields = Dict[str, Any]
 Reader = Callable[[str, bool], Any]

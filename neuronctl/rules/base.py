@@ -5,17 +5,17 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterator, Mapping, Optional, Tuple
 
-from neuronctl.bad_nodes import NodeFault
 from neuronctl.catalog.model import Catalog, Citation, Path
-from neuronctl.frozen import dataclass, field, replace
+from neuronctl.common.frozen import dataclass, field, replace
+from neuronctl.common.rule_codes import CODES, ERROR, ROW, WARNING
 from neuronctl.planning import JobPlan
-from neuronctl.rule_codes import CODES, ERROR, ROW, WARNING
+from neuronctl.slurm.bad_nodes import NodeFault
 
 if TYPE_CHECKING:
-    from neuronctl.batchscript.bash_syntax import SyntaxProblem
-    from neuronctl.batchscript.model import Edit, SourceSpan
     from neuronctl.forecast.forecast import Forecast
     from neuronctl.forecast.plan_on_cluster import PlanOnCluster
+    from neuronctl.scripts.bash_syntax import SyntaxProblem
+    from neuronctl.scripts.model import Edit, SourceSpan
     from neuronctl.slurm.limits import Limit
 
 UNCITED = Citation("")

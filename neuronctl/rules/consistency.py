@@ -6,19 +6,19 @@ import os
 import re
 from typing import Iterator, List
 
-from neuronctl import units
+from neuronctl.common import units
+from neuronctl.common.paths import working_directory
+from neuronctl.common.rule_codes import ERROR, WARNING
+from neuronctl.common.shell import join, quote
+from neuronctl.common.words import counted, verb
 from neuronctl.launch import launchers
 from neuronctl.launch.launchers import option_name
-from neuronctl.paths import working_directory
 from neuronctl.planning.model import SAVE, JobPlan, has_trap
 from neuronctl.planning.needs import contradictions
 from neuronctl.planning.software import called_launcher, python_file, python_module
 from neuronctl.request.job import BY_NAME, UNTIL_DONE
 from neuronctl.request.options import unknown_to_sbatch
-from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import EVERY_SLURM, Copies, RuleContext, Violation, rule
-from neuronctl.shell import join, quote
-from neuronctl.words import counted, verb
 
 
 @rule(ERROR, "NC301", "tasks and nodes contradict each other")
@@ -479,11 +479,11 @@ def hidden_end(context: RuleContext) -> Iterator[Violation]:
     body = context.plan.request.body
     if not body or not context.plan.request.until_done:
         return
-    from neuronctl.batchscript.header import read_header
-    from neuronctl.batchscript.shell_text import read_shell
     from neuronctl.rules import script  # noqa: F401  (all rules on scripts, in their order)
     from neuronctl.rules.script_base import ScriptFacts
     from neuronctl.rules.script_exits import hidden_exit_code
+    from neuronctl.scripts.header import read_header
+    from neuronctl.scripts.shell_text import read_shell
 
     text = f"#!/bin/bash\n#SBATCH --job-name=x\n{body}\n"
     facts = ScriptFacts(text, read_header(text), read_shell(text, running=True), None)

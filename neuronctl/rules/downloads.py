@@ -6,15 +6,15 @@ import re
 from typing import TYPE_CHECKING, Iterator, List, Optional, Sequence
 
 from neuronctl.catalog.model import Catalog, Citation
+from neuronctl.common.rule_codes import WARNING
+from neuronctl.common.shell import join
+from neuronctl.common.words import counted
 from neuronctl.planning import JobPlan
 from neuronctl.request.job import StepRequest
-from neuronctl.rule_codes import WARNING
 from neuronctl.rules.base import RuleContext, Violation, rule
-from neuronctl.shell import join
-from neuronctl.words import counted
 
 if TYPE_CHECKING:
-    from neuronctl.batchscript.launches import Launch
+    from neuronctl.scripts.launches import Launch
 
 _NAMES = re.compile(r"\b(wget|curl|git|pip3?|conda|mamba|huggingface-cli|hf|wandb|gdown|kaggle)\b")
 """What is worth reading as shell text."""
@@ -101,8 +101,8 @@ def no_internet(context: RuleContext) -> Iterator[Violation]:
     names = " ".join((*dict(request.env), *context.local.variables))
     if not text or has_proxy(f"{text} {names}"):
         return
-    from neuronctl.batchscript.launches import launches
-    from neuronctl.batchscript.shell_text import read_shell
+    from neuronctl.scripts.launches import launches
+    from neuronctl.scripts.shell_text import read_shell
 
     found = downloads(launches(read_shell(text).commands))
     words = [join(each.texts) for each in found]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Optional
 
 from neuronctl.catalog.model import Partition
+from neuronctl.common.words import counted, verb
 from neuronctl.planning import JobPlan
-from neuronctl.words import counted, verb
 
 _TRIED = 1000
 """At most so many node counts are tried: somebody may have typed a million."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Iterator, Tuple
 
+from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
+from neuronctl.common.shell import quote
+from neuronctl.common.words import verb
 from neuronctl.launch.environments import CONDA_PLACES
-from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Fault, Kind, RuleContext, Violation, rule
-from neuronctl.shell import quote
-from neuronctl.words import verb
 
 
 @rule(ERROR, "NC412", "directory cannot be entered", "of_machine only_now", about="chdir")
@@ -143,7 +143,7 @@ def around_snapshot(context: RuleContext) -> Iterator[Violation]:
 def _has_directives(body: str) -> bool:
     if "#SBATCH " not in body:
         return False
-    from neuronctl.batchscript.shell_text import read_shell
+    from neuronctl.scripts.shell_text import read_shell
 
     lines = body.split("\n")
     # Those of a here-document are the text of another script.

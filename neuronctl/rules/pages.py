@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import List
 
-from neuronctl.errors import UsageError, did_you_mean
-from neuronctl.paths import data_path
+from neuronctl.common.errors import UsageError, did_you_mean
+from neuronctl.common.paths import data_path
 from neuronctl.rules import every_rule
 
 

@@ -6,8 +6,8 @@ import re
 from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from neuronctl.catalog.model import CommentField, CommentPolicy
-from neuronctl.frozen import replace
-from neuronctl.rule_codes import ERROR, WARNING
+from neuronctl.common.frozen import replace
+from neuronctl.common.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import RuleContext, Violation, nearest, rule
 
 

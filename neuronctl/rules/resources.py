@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Callable, Iterator, List, Mapping, Optional, Sequence
 
-from neuronctl import units
 from neuronctl.catalog.model import Citation, Partition
-from neuronctl.frozen import replace
+from neuronctl.common import units
+from neuronctl.common.frozen import replace
+from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
+from neuronctl.common.words import counted, verb
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
 from neuronctl.planning.needs import needs_of
-from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import UNCITED, RuleContext, Violation, nearest, rule
 from neuronctl.rules.hints import fewer_cores, gpus_over_nodes, most_cores, most_gpus, most_nodes
-from neuronctl.words import counted, verb
 
 _NODES = "nodes ntasks nodelist"
 _CORES = "cpus-per-task ntasks-per-node ntasks cpus-per-gpu"

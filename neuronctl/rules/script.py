@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Callable, Dict, FrozenSet, Iterable, Iterator, Set, Tuple
 
-from neuronctl.batchscript.model import AFTER_COMMAND, MISSPELLED, NOWHERE, Edit, SourceSpan
-from neuronctl.frozen import dataclass, replace
-from neuronctl.masking import Masker
-from neuronctl.rule_codes import WARNING
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.masking import Masker
+from neuronctl.common.rule_codes import WARNING
+from neuronctl.common.words import clipped
 
 # These register their rules.
 from neuronctl.rules import (  # noqa: F401
@@ -26,7 +26,7 @@ from neuronctl.rules import (  # noqa: F401
 from neuronctl.rules.base import Finding, Violation, findings
 from neuronctl.rules.script_base import ScriptFacts
 from neuronctl.rules.script_shell import UNFILLED, submits_itself
-from neuronctl.words import clipped
+from neuronctl.scripts.model import AFTER_COMMAND, MISSPELLED, NOWHERE, Edit, SourceSpan
 
 _GPUS = ("gpus", "gpus-per-node", "gpus-per-task")
 SIZE = frozenset(

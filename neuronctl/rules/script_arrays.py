@@ -8,16 +8,16 @@ import re
 import shlex
 from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
-from neuronctl.batchscript.launches import CONTAINERS, PYTHON, pairs
-from neuronctl.batchscript.model import SourceSpan
-from neuronctl.batchscript.shell_text import Command, ShellWord
-from neuronctl.rule_codes import NOTE, WARNING
+from neuronctl.common.rule_codes import NOTE, WARNING
+from neuronctl.common.words import counted
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.rules.script_commands import asks_for
 from neuronctl.rules.script_results import OF_THE_NODE
+from neuronctl.scripts.launches import CONTAINERS, PYTHON, pairs
+from neuronctl.scripts.model import SourceSpan
+from neuronctl.scripts.shell_text import Command, ShellWord
 from neuronctl.slurm.job_id import JobId
-from neuronctl.words import counted
 
 _INDEX = "SLURM_ARRAY_TASK_ID"
 _NO_FILE = re.compile(r"/dev/\w+|&?\d|-")

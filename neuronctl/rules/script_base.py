@@ -16,16 +16,16 @@ from typing import (
     Tuple,
 )
 
-from neuronctl.batchscript.beside import Beside
-from neuronctl.batchscript.launches import PYTHON, SHELL, Launch, launches
-from neuronctl.batchscript.model import SCRIPT, GivenOption, Header, SourceSpan
-from neuronctl.batchscript.shell_text import INITIALIZES, ShellText, read_shell
-from neuronctl.frozen import dataclass, field, replace
+from neuronctl.common.frozen import dataclass, field, replace
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Judge, Rule, rule
+from neuronctl.scripts.beside import Beside
+from neuronctl.scripts.launches import PYTHON, SHELL, Launch, launches
+from neuronctl.scripts.model import SCRIPT, GivenOption, Header, SourceSpan
+from neuronctl.scripts.shell_text import INITIALIZES, ShellText, read_shell
 
 if TYPE_CHECKING:
-    from neuronctl.batchscript.bash_syntax import SyntaxProblem
+    from neuronctl.scripts.bash_syntax import SyntaxProblem
 
 
 @dataclass(frozen=True)

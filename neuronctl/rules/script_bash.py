@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Dict, Iterator, List, Optional, Tuple
 
-from neuronctl.batchscript.model import SourceSpan
-from neuronctl.batchscript.shell_text import ShellWord
-from neuronctl.rule_codes import NOTE, WARNING
+from neuronctl.common.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts
 from neuronctl.rules.script_words import joined_words
+from neuronctl.scripts.model import SourceSpan
+from neuronctl.scripts.shell_text import ShellWord
 
 _EXPORT_APART = re.compile(r"\s*(export|declare|readonly|local)\s+(\$?)([A-Za-z_]\w*)(\s+=|=)")
 _RANGE = re.compile(r"\bin\s+(\{[^{}\s]*\.\.[^{}\s]*\$[^\s;]*\}|\{\$[^\s;]*\.\.[^\s;]*\})")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Tuple
 
-from neuronctl.batchscript.launches import CONTAINERS
-from neuronctl.batchscript.shell_text import INITIALIZES, Command
+from neuronctl.scripts.launches import CONTAINERS
+from neuronctl.scripts.shell_text import INITIALIZES, Command
 
 ONLY_PREPARES = frozenset(
     """

@@ -5,17 +5,25 @@ from __future__ import annotations
 import re
 from typing import Iterator, Mapping, Optional, Set, Tuple
 
-from neuronctl import units
-from neuronctl.batchscript.as_request import GPU_OPTIONS
-from neuronctl.batchscript.directive_words import BLANKS
-from neuronctl.batchscript.launches import PROGRAM, PYTHON
-from neuronctl.batchscript.look_alike_characters import (
+from neuronctl.common import units
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
+from neuronctl.common.words import counted, duration, other_dash
+from neuronctl.request.job import OF_SLURM
+from neuronctl.request.sbatch_options import SBATCH, is_of_a_plugin
+from neuronctl.request.values import node_count
+from neuronctl.rules.base import Violation, nearest
+from neuronctl.rules.script_base import ScriptFacts, script_rule
+from neuronctl.scripts.as_request import GPU_OPTIONS
+from neuronctl.scripts.directive_words import BLANKS
+from neuronctl.scripts.launches import PROGRAM, PYTHON
+from neuronctl.scripts.look_alike_characters import (
     FREE_TEXT,
     LIKE_A_SPACE,
     LIKE_NOTHING,
     look_alike,
 )
-from neuronctl.batchscript.model import (
+from neuronctl.scripts.model import (
     AFTER_COMMAND,
     COMMAND_LINE,
     CUT,
@@ -30,15 +38,7 @@ from neuronctl.batchscript.model import (
     Ignored,
     SourceSpan,
 )
-from neuronctl.batchscript.values import digits
-from neuronctl.frozen import dataclass
-from neuronctl.request.job import OF_SLURM
-from neuronctl.request.values import node_count
-from neuronctl.rule_codes import ERROR, NOTE, WARNING
-from neuronctl.rules.base import Violation, nearest
-from neuronctl.rules.script_base import ScriptFacts, script_rule
-from neuronctl.sbatch_options import SBATCH, is_of_a_plugin
-from neuronctl.words import counted, duration, other_dash
+from neuronctl.scripts.values import digits
 
 
 @script_rule(ERROR, "NC601", "directive that sbatch refuses")

@@ -7,10 +7,7 @@ from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from typing import Dict, Iterator, Optional, Sequence, Tuple
 
-from neuronctl.batchscript.launches import PROGRAM, PYTHON, SHELL, Launch, launches
-from neuronctl.batchscript.model import SourceSpan
-from neuronctl.batchscript.shell_text import Command, read_shell
-from neuronctl.rule_codes import NOTE, WARNING
+from neuronctl.common.rule_codes import NOTE, WARNING
 from neuronctl.rules import script_bash
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
@@ -23,6 +20,9 @@ from neuronctl.rules.script_commands import (
 )
 from neuronctl.rules.script_launches import is_own_program, is_trifle
 from neuronctl.rules.script_results import OF_THE_NODE
+from neuronctl.scripts.launches import PROGRAM, PYTHON, SHELL, Launch, launches
+from neuronctl.scripts.model import SourceSpan
+from neuronctl.scripts.shell_text import Command, read_shell
 
 _NEEDS_THEM = frozenset(
     "cat chmod cut gunzip gzip head ln rsync sort tail tar wc wget zip".split()  # noqa: SIM905

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from typing import Iterator, List, Mapping, Optional, Tuple
 
-from neuronctl.batchscript.launches import PYTHON, Launch
-from neuronctl.batchscript.model import GivenOption
+from neuronctl.common.rule_codes import NOTE, WARNING
+from neuronctl.common.words import counted
 from neuronctl.launch.launchers import ALL, ONE
 from neuronctl.planning import JobPlan
-from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
 from neuronctl.rules.script_commands import ONLY_PREPARES, SHORT
 from neuronctl.rules.script_launches import ITS_GPUS, is_own_program, is_trifle, takes_several
 from neuronctl.rules.script_starts import replaced_by_srun
-from neuronctl.words import counted
+from neuronctl.scripts.launches import PYTHON, Launch
+from neuronctl.scripts.model import GivenOption
 
 _WITHOUT_GPUS = frozenset(
     """

@@ -9,8 +9,15 @@ from difflib import get_close_matches as close_matches
 from itertools import islice
 from typing import Iterator, Optional, Pattern, Set, Tuple
 
-from neuronctl.batchscript.command_wrappers import names_python
-from neuronctl.batchscript.launches import (
+from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
+from neuronctl.common.words import counted
+from neuronctl.launch.launchers import ALL, every
+from neuronctl.planning import JobPlan
+from neuronctl.rules.base import Violation
+from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
+from neuronctl.rules.script_commands import ONLY_PREPARES, SHORT, TELLS
+from neuronctl.scripts.command_wrappers import names_python
+from neuronctl.scripts.launches import (
     CONTAINERS,
     PROGRAM,
     PYTHON,
@@ -18,16 +25,9 @@ from neuronctl.batchscript.launches import (
     Launch,
     container_options,
 )
-from neuronctl.batchscript.model import Edit, SourceSpan
-from neuronctl.batchscript.shell_text import UNKNOWN, ShellWord
-from neuronctl.batchscript.values import digits
-from neuronctl.launch.launchers import ALL, every
-from neuronctl.planning import JobPlan
-from neuronctl.rule_codes import ERROR, NOTE, WARNING
-from neuronctl.rules.base import Violation
-from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
-from neuronctl.rules.script_commands import ONLY_PREPARES, SHORT, TELLS
-from neuronctl.words import counted
+from neuronctl.scripts.model import Edit, SourceSpan
+from neuronctl.scripts.shell_text import UNKNOWN, ShellWord
+from neuronctl.scripts.values import digits
 
 
 @script_rule(ERROR, "NC621", "launcher within a launcher")

@@ -6,20 +6,20 @@ import re
 from itertools import accumulate
 from typing import FrozenSet, Iterator, Optional, Tuple
 
-from neuronctl.batchscript.edits import edited
-from neuronctl.batchscript.launches import SHELL
-from neuronctl.batchscript.model import SCRIPT, Edit, SourceSpan
-from neuronctl.batchscript.shell_text import Command, read_shell
-from neuronctl.frozen import replace
-from neuronctl.rule_codes import ERROR, NOTE, WARNING
+from neuronctl.common.frozen import replace
+from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
+from neuronctl.common.words import counted
+from neuronctl.request.sbatch_options import SBATCHS_OWN, SRUN
 from neuronctl.rules import script_bash
 from neuronctl.rules.base import Violation
 from neuronctl.rules.downloads import downloads, has_proxy, without_internet
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.rules.script_commands import only_asks, only_sets_up
 from neuronctl.rules.script_launches import ITS_GPUS
-from neuronctl.sbatch_options import SBATCHS_OWN, SRUN
-from neuronctl.words import counted
+from neuronctl.scripts.edits import edited
+from neuronctl.scripts.launches import SHELL
+from neuronctl.scripts.model import SCRIPT, Edit, SourceSpan
+from neuronctl.scripts.shell_text import Command, read_shell
 
 _OWN_PLACE = re.compile(r"\$(0|BASH_SOURCE)\b|\$\{(0|BASH_SOURCE(\[0\])?)[:}]")
 _ITS_DIRECTORY = re.compile(r"\$\{(0|BASH_SOURCE(\[0\])?)%/")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Iterator, List, Optional, Set, Tuple
 
-from neuronctl.batchscript.launches import PYTHON, SHELL, Launch
-from neuronctl.batchscript.shell_text import Command, ShellWord
-from neuronctl.rule_codes import NOTE, WARNING
+from neuronctl.common.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.rules.script_commands import SHORT
+from neuronctl.scripts.launches import PYTHON, SHELL, Launch
+from neuronctl.scripts.shell_text import Command, ShellWord
 
 _LONG_SLEEP = re.compile(r"inf(inity)?|\d+[dh]|\d{2,}m|\d{4,}s?")
 

@@ -7,11 +7,7 @@ import re
 import signal as signals
 from typing import Iterator, List, Optional, Sequence, Set, Tuple
 
-from neuronctl.batchscript.launches import PROGRAM, PYTHON, SHELL, Launch
-from neuronctl.batchscript.model import SCRIPT, SourceSpan
-from neuronctl.batchscript.shell_text import Assignment, Command
-from neuronctl.batchscript.values import digits
-from neuronctl.masking import (
+from neuronctl.common.masking import (
     MASK,
     Masker,
     has_sign,
@@ -20,17 +16,21 @@ from neuronctl.masking import (
     listed_variables,
     signs,
 )
+from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
+from neuronctl.common.units import NEVER_HANDLED, split_signal
+from neuronctl.common.users import login_name
+from neuronctl.common.words import counted
 from neuronctl.planning import JobPlan
-from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_arrays import tasks_of
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
 from neuronctl.rules.script_commands import SHORT
 from neuronctl.rules.script_launches import COMPILES, meeting_places
 from neuronctl.rules.script_starts import replaced_by_srun
-from neuronctl.units import NEVER_HANDLED, split_signal
-from neuronctl.users import login_name
-from neuronctl.words import counted
+from neuronctl.scripts.launches import PROGRAM, PYTHON, SHELL, Launch
+from neuronctl.scripts.model import SCRIPT, SourceSpan
+from neuronctl.scripts.shell_text import Assignment, Command
+from neuronctl.scripts.values import digits
 
 _OF_A_TASK = ("SLURM_PROCID", "SLURM_NODEID", "SLURM_LOCALID", "SLURM_TASK_PID")
 

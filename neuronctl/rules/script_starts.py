@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Iterator, Optional, Tuple
 
-from neuronctl.batchscript.launches import PYTHON, Launch
-from neuronctl.batchscript.shell_text import Assignment
-from neuronctl.frozen import dataclass
+from neuronctl.common.frozen import dataclass
 from neuronctl.launch.launchers import ALL, ONE
 from neuronctl.rules.script_base import ScriptFacts, Start
 from neuronctl.rules.script_commands import ONLY_PREPARES
+from neuronctl.scripts.launches import PYTHON, Launch
+from neuronctl.scripts.shell_text import Assignment
 
 
 def replaced_by_srun(facts: ScriptFacts, variable: Assignment) -> bool:

@@ -8,15 +8,15 @@ from difflib import get_close_matches as close_matches
 from itertools import islice
 from typing import Dict, Iterator, Sequence, Set, Tuple
 
-from neuronctl.batchscript.launches import PYTHON, SHELL, Launch
-from neuronctl.batchscript.model import SourceSpan
-from neuronctl.batchscript.shell_text import Command
-from neuronctl.rule_codes import NOTE, WARNING
+from neuronctl.common.rule_codes import NOTE, WARNING
 from neuronctl.rules import script_bash
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule, set_in
 from neuronctl.rules.script_commands import asks_for, only_sets_up
 from neuronctl.rules.script_words import too_late_for_the_line
+from neuronctl.scripts.launches import PYTHON, SHELL, Launch
+from neuronctl.scripts.model import SourceSpan
+from neuronctl.scripts.shell_text import Command
 
 _FOR_PROGRAMS = re.compile(
     r"(MASTER_(ADDR|PORT)|WORLD_SIZE|(LOCAL_|NODE_)?RANK|CUDA_VISIBLE_DEVICES"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Iterator, List
 
-from neuronctl.batchscript.launches import Launch
-from neuronctl.batchscript.model import SourceSpan
-from neuronctl.rule_codes import NOTE, WARNING
+from neuronctl.common.rule_codes import NOTE, WARNING
+from neuronctl.common.words import counted, duration
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.rules.script_commands import ONLY_PREPARES, SAYS, SHORT
-from neuronctl.words import counted, duration
+from neuronctl.scripts.launches import Launch
+from neuronctl.scripts.model import SourceSpan
 
 _ASKS = {"curl", "wget", "nc", "ncat", "grep"}
 _PASSES_TIME = {"sleep", "echo", "printf", "date", ":", "true", "break", "timeout"}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Iterator, Optional, Sequence
 
-from neuronctl.batchscript.launches import SHELL, Launch
-from neuronctl.batchscript.shell_text import Assignment, ShellWord
-from neuronctl.rule_codes import WARNING
+from neuronctl.common.rule_codes import WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts
+from neuronctl.scripts.launches import SHELL, Launch
+from neuronctl.scripts.shell_text import Assignment, ShellWord
 
 _OPTION = r"--?[A-Za-z][\w.-]*"
 _SEVERAL = re.compile(rf"\s*{_OPTION}([ =]\S.*)?\s{_OPTION}([ =].*)?|--[a-z][\w-]+ +\S+")

@@ -9,6 +9,9 @@ import re
 from functools import partial
 from typing import Iterator
 
+from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
+from neuronctl.common.units import hosts
+from neuronctl.common.words import counted, moment, verb
 from neuronctl.forecast import reservations
 from neuronctl.forecast.features import feature_names
 from neuronctl.forecast.limits import group_of, usage
@@ -21,12 +24,9 @@ from neuronctl.forecast.start_conditions import (
     unknown_dependencies,
 )
 from neuronctl.planning.needs import needs_of
-from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import RuleContext, Violation, rule
 from neuronctl.slurm.limits import Counts, Per, Scope
 from neuronctl.slurm.scontrol import Reservation, names_of
-from neuronctl.units import hosts
-from neuronctl.words import counted, moment, verb
 
 _NEVER = "Slurm may accept it but never start it"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Iterator, List, Sequence, Tuple
 
-from neuronctl.masking import Masker
+from neuronctl.common.masking import Masker
+from neuronctl.common.rule_codes import ERROR, WARNING
+from neuronctl.common.shell import BASHS_OWN, references
+from neuronctl.common.words import other_dash, verb, with_plain_dashes
 from neuronctl.planning import JobPlan
-from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import RuleContext, Violation, rule
-from neuronctl.shell import BASHS_OWN, references
-from neuronctl.words import other_dash, verb, with_plain_dashes
 
 _DOLLAR = "$$ is a dollar sign"
 
@@ -200,7 +200,7 @@ def return_in_setup(context: RuleContext) -> Iterator[Violation]:
         text = "\n".join(lines)
         if "return" not in text:
             continue
-        from neuronctl.batchscript.statements import returns  # here, as few jobs have one
+        from neuronctl.scripts.statements import returns  # here, as few jobs have one
 
         if returns(text):
             yield Violation(

@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 import neuronctl
-from neuronctl import paths, yamlfile
-from neuronctl.error_details import write_error_details
-from neuronctl.errors import CatalogError, JobFileError, SlurmUnavailableError, UsageError
-from neuronctl.files import read_trusted
+from neuronctl.common import paths, yamlfile
+from neuronctl.common.error_details import write_error_details
+from neuronctl.common.errors import CatalogError, JobFileError, SlurmUnavailableError, UsageError
+from neuronctl.common.files import read_trusted
 from neuronctl.sandbox import requirements
 from neuronctl.sandbox.layout import Layout
 from neuronctl.sandbox.setup import NAMED_CATALOG, Running, Setup, User, config_text
 from neuronctl.sandbox.view import View
-from neuronctl.sandbox_address import NAME_VARIABLE, SubIds, address, is_ours, peer
+from neuronctl.slurm.sandbox_address import NAME_VARIABLE, SubIds, address, is_ours, peer
 
 _ANSWER_TIMEOUT = 90.0
 _MADE_USER = "neuron"

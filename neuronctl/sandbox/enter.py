@@ -11,7 +11,7 @@ import tarfile
 from pathlib import Path
 from typing import Dict, List, NoReturn, Optional, Sequence
 
-from neuronctl.errors import SlurmUnavailableError
+from neuronctl.common.errors import SlurmUnavailableError
 from neuronctl.sandbox import kernel
 from neuronctl.sandbox.setup import CONFIG, STATE, Running
 from neuronctl.sandbox.terminal import Terminal

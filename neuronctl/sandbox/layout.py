@@ -6,9 +6,9 @@ import posixpath
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Tuple
 
-from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition
-from neuronctl.errors import UsageError
+from neuronctl.common import units
+from neuronctl.common.errors import UsageError
 
 LOGIN_NODE = "glogin01"
 DEFAULT_PARTITIONS = ("amd_a100nv_8", "cas_v100nv_8")

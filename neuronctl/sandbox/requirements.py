@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
-from neuronctl.errors import SlurmUnavailableError
+from neuronctl.common.errors import SlurmUnavailableError
+from neuronctl.common.users import name_of
 from neuronctl.sandbox import modules, ssh
-from neuronctl.sandbox_address import SubIds, sub_id_ranges, sub_ids
-from neuronctl.users import name_of
+from neuronctl.slurm.sandbox_address import SubIds, sub_id_ranges, sub_ids
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where to find daemons and their tools; an ordinary user's PATH lacks the sbin directories."""

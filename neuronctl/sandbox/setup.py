@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Cluster
+from neuronctl.common.yamlfile import Document, KeyPath
+from neuronctl.common.yamlfile.writer import Entry, write
 from neuronctl.sandbox import job_submit_lua as joblua
 from neuronctl.sandbox import slurm_conf as slurmconf
 from neuronctl.sandbox.layout import ACCOUNT, NETWORK, PREFIX, QOS, RUN, Layout, hosts_file, scratch
 from neuronctl.sandbox.requirements import DetectedSoftware
-from neuronctl.yamlfile import Document, KeyPath
-from neuronctl.yamlfile.writer import Entry, write
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import List, Tuple, Union
 
-from neuronctl import units
 from neuronctl.catalog.model import LIFTING, Partition, Qos
+from neuronctl.common import units
 from neuronctl.sandbox.layout import QOS, RUN, Layout, Node, SandboxPartition, cores_per_gpu
 
 GPU_DEVICE = f"{RUN}/dev/nvidia"

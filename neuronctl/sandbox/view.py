@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterable, Tuple
 
-from neuronctl.errors import SlurmUnavailableError, UsageError
+from neuronctl.common.errors import SlurmUnavailableError, UsageError
 from neuronctl.sandbox.rootfs import SYSTEM
 from neuronctl.sandbox.setup import User
 

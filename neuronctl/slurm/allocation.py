@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Mapping, Optional, Tuple
 
-from neuronctl import units
-from neuronctl.errors import UsageError
-from neuronctl.frozen import dataclass
+from neuronctl.common import units
+from neuronctl.common.errors import UsageError
+from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.fields import parse_count
 
 

@@ -10,8 +10,9 @@ import os
 import re
 from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
-from neuronctl.errors import SlurmUnavailableError, UsageError
-from neuronctl.frozen import dataclass, replace
+from neuronctl.common.errors import SlurmUnavailableError, UsageError
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.units import UNLIMITED
 from neuronctl.slurm import sacctmgr as database
 from neuronctl.slurm import scontrol as site
 from neuronctl.slurm.fields import (
@@ -24,7 +25,6 @@ from neuronctl.slurm.fields import (
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Limit, Per, Scope
 from neuronctl.slurm.process import Result, failure, run_together, whole
-from neuronctl.units import UNLIMITED
 
 _FIELDS = (
     *("JobArrayID", "Partition", "Account", "QOS", "State", "Reason", "NumNodes", "tres-alloc"),

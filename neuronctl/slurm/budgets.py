@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Iterator, Optional, Sequence, Tuple
 
-from neuronctl.frozen import dataclass
+from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.answers import ClusterFigures
 from neuronctl.slurm.limits import TRES_NAMES, Limit, Scope
 from neuronctl.slurm.sacctmgr import LimitedGroup, with_those_above

@@ -6,8 +6,8 @@ import functools
 import re
 from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.frozen import dataclass
-from neuronctl.units import UNLIMITED, parse_duration
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.units import UNLIMITED, parse_duration
 
 SEPARATOR = "\x1f"
 """Separates fields: a control character that occurs in no state, host list, or time."""

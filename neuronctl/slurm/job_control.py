@@ -7,14 +7,14 @@ import os
 import re
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from neuronctl.errors import SlurmUnavailableError
-from neuronctl.files import open_regular
-from neuronctl.frozen import dataclass
+from neuronctl.common.errors import SlurmUnavailableError
+from neuronctl.common.files import open_regular
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.units import first_host, hosts
 from neuronctl.slurm.fields import ExitCode, count, parse_gres_gpus
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import answer, failure, run
 from neuronctl.slurm.shared_queue import forget
-from neuronctl.units import first_host, hosts
 
 _LONGEST_SCRIPT = 64 * 1024 * 1024  # bytes
 

@@ -6,9 +6,9 @@ import re
 from itertools import compress
 from typing import Iterator, List, Optional, Sequence
 
-from neuronctl.errors import UsageError
-from neuronctl.frozen import dataclass
-from neuronctl.units import fold_ranges
+from neuronctl.common.errors import UsageError
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.units import fold_ranges
 
 _JOB_ID = (
     r"(?P<job>[0-9]{1,10})"

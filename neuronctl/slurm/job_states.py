@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import FrozenSet, Optional
 
-from neuronctl.frozen import dataclass
+from neuronctl.common.frozen import dataclass
 
 
 @dataclass(frozen=True)

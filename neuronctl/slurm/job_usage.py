@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.errors import SlurmError
-from neuronctl.frozen import dataclass, replace
+from neuronctl.common.errors import SlurmError
+from neuronctl.common.frozen import dataclass, replace
 from neuronctl.slurm.fields import SEPARATOR, count, parse_size
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import answer, run

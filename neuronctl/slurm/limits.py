@@ -10,8 +10,8 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING, Dict, FrozenSet, Iterable, Iterator, Mapping, Optional, Tuple
 
-from neuronctl import units
-from neuronctl.frozen import dataclass
+from neuronctl.common import units
+from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.fields import count, parse_tres
 from neuronctl.slurm.job_states import HOLDING, LEAVING
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Dict, Tuple
 
-from neuronctl.frozen import dataclass
+from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.limits import KINDS, TRES_NAMES, Counts, Limit, Per, Scope
 
 OWN_JOBS = "it starts when other jobs of yours end"

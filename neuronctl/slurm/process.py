@@ -12,8 +12,8 @@ import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
-from neuronctl import slow
-from neuronctl.errors import (
+from neuronctl.common import slow
+from neuronctl.common.errors import (
     NeuronctlError,
     SlurmError,
     SlurmIdentityError,
@@ -21,7 +21,7 @@ from neuronctl.errors import (
     SlurmUnavailableError,
     UsageError,
 )
-from neuronctl.frozen import dataclass
+from neuronctl.common.frozen import dataclass
 
 # Slurm variables that say how to reach the cluster, or that a site sets for everybody.
 _KEPT = frozenset({"SLURM_CONF", "SLURM_JWT", "SLURM_MPI_TYPE"})
@@ -428,7 +428,7 @@ def not_found(command: str) -> SlurmUnavailableError:
 
 def where_slurm_is(*, or_else: str = "") -> str:
     """The hint on a machine without Slurm; ``or_else``: another remedy, if no sandbox is up."""
-    from neuronctl.sandbox_address import is_up
+    from neuronctl.slurm.sandbox_address import is_up
 
     if is_up():
         return "your sandbox is up: open a shell in it with 'neuronctl sandbox shell'"

@@ -6,7 +6,8 @@ import re
 import zlib
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
-from neuronctl.frozen import dataclass
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.users import uid_of
 from neuronctl.slurm.fields import count
 from neuronctl.slurm.limits import (
     ASSOCIATION_FIELDS,
@@ -17,7 +18,6 @@ from neuronctl.slurm.limits import (
     read_limits,
 )
 from neuronctl.slurm.scontrol import words
-from neuronctl.users import uid_of
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import os
 import re
 from typing import FrozenSet, List, Mapping, Optional, Sequence
 
-from neuronctl.errors import SlurmUnavailableError
-from neuronctl.frozen import dataclass
+from neuronctl.common.errors import SlurmUnavailableError
+from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.fields import parse_timestamp
 from neuronctl.slurm.process import clean_environment, failure, plain_words, run
 from neuronctl.slurm.sbatch_passthrough import find_sbatch, given_environment, with_started

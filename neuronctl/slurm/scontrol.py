@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.frozen import dataclass
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.units import UNLIMITED
 from neuronctl.slurm.fields import (
     count,
     parse_count,
@@ -21,7 +22,6 @@ from neuronctl.slurm.fields import (
     parse_tres_gpus,
 )
 from neuronctl.slurm.limits import Limit, Scope
-from neuronctl.units import UNLIMITED
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ import os
 import time
 from typing import TYPE_CHECKING, Iterator, Optional, Sequence, Tuple
 
-from neuronctl import cache
 from neuronctl.catalog.local_cluster import config_file
-from neuronctl.errors import NeuronctlError
-from neuronctl.files import file_state, lock_private
-from neuronctl.frozen import dataclass
+from neuronctl.common import cache
+from neuronctl.common.errors import NeuronctlError
+from neuronctl.common.files import file_state, lock_private
+from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.process import TIMEOUT
 from neuronctl.slurm.squeue import Queue, parse_names, parse_squeue
 

@@ -9,7 +9,7 @@ import contextlib
 import os
 from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.frozen import dataclass
+from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.fields import (
     SEPARATOR,
     Columns,

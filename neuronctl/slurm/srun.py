@@ -6,11 +6,11 @@ import math
 import re
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from neuronctl.frozen import dataclass
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.units import compress_hostlist
 from neuronctl.slurm.fields import count
 from neuronctl.slurm.nvidia_smi import SURVEYED, gpu_columns, query
 from neuronctl.slurm.process import failure, run
-from neuronctl.units import compress_hostlist
 
 # What a node reports about itself: one fact per line, "KIND<tab>values". nvidia-smi may exist and
 # find no GPU. Load, cores, and memory are those of the whole node; GPU memory is in MiB.

@@ -11,7 +11,7 @@ import os
 import zlib
 from typing import TYPE_CHECKING, Dict, Optional
 
-from neuronctl.errors import UsageError
+from neuronctl.common.errors import UsageError
 
 if TYPE_CHECKING:
     from neuronctl.submission.existing_script import ExistingScript
@@ -42,14 +42,14 @@ def batch_shell_variables(script: Optional[ExistingScript] = None) -> Dict[str, 
 
 def _file(interval: Optional[int], before: Optional[str]) -> str:
     """The path of the file, written where it is not there yet. Raises OSError."""
-    from neuronctl.paths import data_path
+    from neuronctl.common.paths import data_path
     from neuronctl.records.environment import folder
 
     parts = [data_path(f"templates/{name}") for name in _PARTS]
     made_of = repr((interval, before, [(part, os.stat(part).st_mtime_ns) for part in parts]))
     path = os.path.join(folder(), f"{zlib.crc32(made_of.encode('utf-8', 'replace')):08x}.sh")
     if not os.path.exists(path):
-        from neuronctl.files import write_private
+        from neuronctl.common.files import write_private
         from neuronctl.rendering.render import render_batch_shell
 
         # Jobs that wait still need the file that they were submitted with.

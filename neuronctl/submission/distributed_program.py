@@ -11,7 +11,7 @@ import re
 import warnings
 from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
-from neuronctl.frozen import dataclass
+from neuronctl.common.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,26 +5,26 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.batchscript.as_request import as_request
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import is_cluster, local_cluster, recognise
-from neuronctl.errors import NeuronctlError, NoPartitionError, UsageError
-from neuronctl.frozen import dataclass, replace
-from neuronctl.gate.judgement import JudgeBy
-from neuronctl.gate.verdict import NOT_KNOWN, REFUSED, Verdict
+from neuronctl.common.errors import NeuronctlError, NoPartitionError, UsageError
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.judgement.judgement import JudgeBy
+from neuronctl.judgement.verdict import NOT_KNOWN, REFUSED, Verdict
 from neuronctl.planning import plan
 from neuronctl.request.job import OPTIONS, JobRequest, Origin, Source
 from neuronctl.request.job_file import configuration, configured_cluster
+from neuronctl.scripts.as_request import as_request
 from neuronctl.submission.existing_script import ExistingScript, read_existing
 from neuronctl.submission.judged_job import JudgedJob
 from neuronctl.submission.judged_script import judge_script
 from neuronctl.submission.planned_job import options_layer
 
 if TYPE_CHECKING:
-    from neuronctl.batchscript.find import ScriptFile
     from neuronctl.catalog.model import Catalog, Cluster
-    from neuronctl.gate.partition_choice import Choice
+    from neuronctl.judgement.partition_choice import Choice
     from neuronctl.records.job_record import RecordDraft
+    from neuronctl.scripts.find import ScriptFile
     from neuronctl.submission.transaction import Notify
 
 _HERE, _ELSEWHERE, _UNKNOWN = "here", "elsewhere", "unknown"
@@ -259,7 +259,7 @@ def _as_words(options: Mapping[str, Any], others: Sequence[str]) -> Tuple[str, .
 
 def _chosen_partition(job: ExistingJob) -> Choice:
     """The partition where a script goes best. Raises NoPartitionError."""
-    from neuronctl.gate.partition_choice import choose
+    from neuronctl.judgement.partition_choice import choose
 
     made = plan(replace(job.request, partition="auto"), job.cluster)
     try:

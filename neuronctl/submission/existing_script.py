@@ -6,18 +6,18 @@ import contextlib
 import os
 from typing import Any, Dict, Optional, Sequence, Tuple
 
-from neuronctl import units
-from neuronctl.batchscript.find import ScriptFile
-from neuronctl.batchscript.header import read_header
-from neuronctl.batchscript.model import Header
-from neuronctl.batchscript.sbatch_line import WRAPPED, SbatchLine, read_line
-from neuronctl.batchscript.script_file import read_file
-from neuronctl.errors import UsageError
-from neuronctl.files import file_state
-from neuronctl.frozen import dataclass, replace
-from neuronctl.paths import working_directory
+from neuronctl.common import units
+from neuronctl.common.errors import UsageError
+from neuronctl.common.files import file_state
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.paths import working_directory
 from neuronctl.records.job_record import RecordDraft
-from neuronctl.sbatch_options import GetoptError
+from neuronctl.request.sbatch_options import GetoptError
+from neuronctl.scripts.find import ScriptFile
+from neuronctl.scripts.header import read_header
+from neuronctl.scripts.model import Header
+from neuronctl.scripts.sbatch_line import WRAPPED, SbatchLine, read_line
+from neuronctl.scripts.script_file import read_file
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,15 @@ import sys
 from typing import Any, Dict, List, Mapping, Tuple
 
 from neuronctl.catalog.model import Cluster
-from neuronctl.errors import UsageError
-from neuronctl.files import open_regular
-from neuronctl.frozen import dataclass
-from neuronctl.gate.local_facts import imports_of
+from neuronctl.common.errors import UsageError
+from neuronctl.common.files import open_regular
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.yamlfile.writer import Entry, write
+from neuronctl.judgement.local_facts import imports_of
 from neuronctl.launch.environments import find_conda
 from neuronctl.planning.software import LONGEST_PROGRAM
 from neuronctl.request.job import OPTIONS, JobRequest, Layer
 from neuronctl.rules.policy import near_imports
-from neuronctl.yamlfile.writer import Entry, write
 
 PERSONAL = ("cluster", "field", "account", "qos")
 """Options that are the same in all of a user's jobs, and so belong into their configuration."""

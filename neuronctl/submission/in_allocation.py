@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from typing import Any, Mapping, Optional, Sequence, Tuple
 
-from neuronctl import units
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import recognise
-from neuronctl.errors import SlurmError, UsageError
-from neuronctl.frozen import replace
-from neuronctl.gate.local_facts import gather_local_facts
+from neuronctl.common import units
+from neuronctl.common.errors import SlurmError, UsageError
+from neuronctl.common.frozen import replace
+from neuronctl.common.words import counted, verb
+from neuronctl.judgement.local_facts import gather_local_facts
 from neuronctl.launch import launchers
 from neuronctl.planning import AllocationPart, plan
 from neuronctl.request.job import JobRequest, Layer
@@ -20,7 +21,6 @@ from neuronctl.slurm.allocation import Allocation, from_environment
 from neuronctl.slurm.job_control import job_gpus
 from neuronctl.submission.judged_job import JudgedJob
 from neuronctl.submission.planned_job import located, merged, options_layer
-from neuronctl.words import counted, verb
 
 
 def prepare_launch(

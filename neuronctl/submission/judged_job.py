@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Optional, Tuple
 
-from neuronctl.errors import PolicyError
-from neuronctl.frozen import asdict, dataclass, replace
+from neuronctl.common.errors import PolicyError
+from neuronctl.common.frozen import asdict, dataclass, replace
+from neuronctl.common.words import counted
 from neuronctl.planning import JobPlan
 from neuronctl.request.job import OF_SLURM
 from neuronctl.rules import Finding
-from neuronctl.words import counted
 
 if TYPE_CHECKING:
-    from neuronctl.gate.partition_choice import Choice
-    from neuronctl.gate.verdict import Verdict
+    from neuronctl.judgement.partition_choice import Choice
+    from neuronctl.judgement.verdict import Verdict
     from neuronctl.records.job_record import RecordDraft
     from neuronctl.slurm.answers import ClusterFigures
 

@@ -7,28 +7,28 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Callable, FrozenSet, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.batchscript.as_request import as_request, job_variables, modules
-from neuronctl.batchscript.beside import beside
-from neuronctl.batchscript.edits import edited
-from neuronctl.batchscript.header import read_command, read_header
-from neuronctl.batchscript.model import Header
-from neuronctl.batchscript.script_file import beginning, is_too_long, read_file
-from neuronctl.batchscript.shell_text import ShellText, read_shell
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.catalog.model import Catalog, Cluster
-from neuronctl.errors import NeuronctlError, UsageError
-from neuronctl.frozen import dataclass, replace
-from neuronctl.gate.judgement import JudgeBy, Judgement, judge_plan
+from neuronctl.common.errors import NeuronctlError, UsageError
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.judgement.judgement import JudgeBy, Judgement, judge_plan
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import JobRequest
+from neuronctl.request.sbatch_options import SALLOC, SBATCH, SRUN, is_of_a_plugin
 from neuronctl.rules.script import SIZE, ScriptFinding, check_script
 from neuronctl.rules.script_base import ScriptFacts
-from neuronctl.sbatch_options import SALLOC, SBATCH, SRUN, is_of_a_plugin
+from neuronctl.scripts.as_request import as_request, job_variables, modules
+from neuronctl.scripts.beside import beside
+from neuronctl.scripts.edits import edited
+from neuronctl.scripts.header import read_command, read_header
+from neuronctl.scripts.model import Header
+from neuronctl.scripts.script_file import beginning, is_too_long, read_file
+from neuronctl.scripts.shell_text import ShellText, read_shell
 
 if TYPE_CHECKING:
-    from neuronctl.batchscript.bash_syntax import SyntaxProblem
-    from neuronctl.gate.ask import AskedOnce
-    from neuronctl.gate.verdict import Verdict
+    from neuronctl.judgement.ask import AskedOnce
+    from neuronctl.judgement.verdict import Verdict
+    from neuronctl.scripts.bash_syntax import SyntaxProblem
     from neuronctl.slurm.answers import ClusterFigures
 
 
@@ -175,7 +175,7 @@ def _for_grammar(text: str, header: Header) -> str:
 
 def _bash_says(text: str, left_out: int = 0) -> Optional[SyntaxProblem]:
     """What bash cannot read of a text, but for the end of one from which lines are left out."""
-    from neuronctl.batchscript.bash_syntax import syntax_problem  # here: few scripts need it
+    from neuronctl.scripts.bash_syntax import syntax_problem  # here: few scripts need it
 
     found = syntax_problem(text)
     return None if found is not None and left_out and found.at_end else found

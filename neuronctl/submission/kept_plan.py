@@ -15,11 +15,18 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
-from neuronctl.errors import NeuronctlError, PlanChangedError, RecordError, SlurmError, UsageError
-from neuronctl.files import read_private, sha256_of, write_private
-from neuronctl.frozen import asdict, dataclass, replace
-from neuronctl.masking import MASK
-from neuronctl.paths import state_dir, working_directory
+from neuronctl.common.errors import (
+    NeuronctlError,
+    PlanChangedError,
+    RecordError,
+    SlurmError,
+    UsageError,
+)
+from neuronctl.common.files import read_private, sha256_of, write_private
+from neuronctl.common.frozen import asdict, dataclass, replace
+from neuronctl.common.masking import MASK
+from neuronctl.common.paths import state_dir, working_directory
+from neuronctl.common.words import counted, moment
 from neuronctl.records.job_record import JobRecord, RecordDraft, decode, encode, without_secrets
 from neuronctl.records.recorded import changed_decisions
 from neuronctl.request.job import OPTIONS, Source
@@ -27,7 +34,6 @@ from neuronctl.slurm.process import installed
 from neuronctl.submission import resubmission
 from neuronctl.submission.judged_job import JudgedJob
 from neuronctl.submission.transaction import Notify
-from neuronctl.words import counted, moment
 
 if TYPE_CHECKING:
     from neuronctl.submission.existing_job import ExistingJob

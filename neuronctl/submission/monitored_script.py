@@ -6,8 +6,8 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.errors import UsageError
-from neuronctl.frozen import dataclass, replace
+from neuronctl.common.errors import UsageError
+from neuronctl.common.frozen import dataclass, replace
 from neuronctl.planning.model import MONITOR_INTERVAL
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ def without_monitor(words: Sequence[str]) -> Tuple[Tuple[str, ...], Monitoring]:
     """
     if not any(word.startswith(_OWN) for word in words):
         return tuple(words), Monitoring()
-    from neuronctl.batchscript.sbatch_line import read_line
-    from neuronctl.sbatch_options import GetoptError
+    from neuronctl.request.sbatch_options import GetoptError
+    from neuronctl.scripts.sbatch_line import read_line
 
     attached = re.sub(rf"(?<=\0{_INTERVAL})\0", "=", "\0" + "\0".join(words)).split("\0")[1:]
     try:
@@ -93,7 +93,7 @@ def monitored(
 
 def why_not(script: ExistingScript) -> str:
     """Why nothing can start in the batch shell before the script; "" where it can."""
-    from neuronctl.batchscript.command_wrappers import interpreter
+    from neuronctl.scripts.command_wrappers import interpreter
 
     header, before = script.header, os.environ.get("BASH_ENV") or None
     if interpreter(header.shebang) != "bash":

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Mapping, Optional, Protocol, Sequence, Tuple
 
-from neuronctl.errors import (
+from neuronctl.common.errors import (
     NeuronctlError,
     PlanChangedError,
     PolicyError,
     SlurmRefusedError,
 )
-from neuronctl.frozen import replace
+from neuronctl.common.frozen import replace
 
 if TYPE_CHECKING:
     from neuronctl.records.job_record import RecordDraft
@@ -136,7 +136,7 @@ def submit_job(
     from neuronctl.submission.transaction import submit_draft
 
     if judged is not None and judged.plan.code is not None:
-        from neuronctl.code_snapshot import make
+        from neuronctl.common.code_snapshot import make
 
         make(judged.plan.code)
     if draft.request.get("login_before"):

@@ -6,16 +6,17 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.bad_nodes import bad_nodes
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import local_cluster, recognise
 from neuronctl.catalog.model import Catalog, Cluster
-from neuronctl.errors import NoPartitionError, SlurmError, UsageError
-from neuronctl.frozen import dataclass, replace
-from neuronctl.gate.judgement import JudgeBy, judge_plan
+from neuronctl.common.errors import NoPartitionError, SlurmError, UsageError
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.paths import config_files, working_directory
+from neuronctl.common.units import compress_hostlist, hosts
+from neuronctl.common.words import other_dash, with_plain_dashes
+from neuronctl.judgement.judgement import JudgeBy, judge_plan
 from neuronctl.launch.containers import find_image
 from neuronctl.launch.environments import find_conda
-from neuronctl.paths import config_files, working_directory
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import (
     OPTIONS,
@@ -29,13 +30,12 @@ from neuronctl.request.job import (
     build_request,
     with_presets,
 )
+from neuronctl.slurm.bad_nodes import bad_nodes
 from neuronctl.submission.judged_job import JudgedJob
-from neuronctl.units import compress_hostlist, hosts
-from neuronctl.words import other_dash, with_plain_dashes
 
 if TYPE_CHECKING:
     from neuronctl.forecast.snapshot import Snapshot
-    from neuronctl.gate.partition_choice import Choice
+    from neuronctl.judgement.partition_choice import Choice
     from neuronctl.records.job_record import RecordDraft
 
 
@@ -187,7 +187,7 @@ def plan_job(
     conda = None if request.conda is None else find_conda(request.conda, request.from_here(""))
     code = None
     if request.snapshot:
-        from neuronctl.code_snapshot import look  # here, as few jobs have one
+        from neuronctl.common.code_snapshot import look  # here, as few jobs have one
 
         logs = tuple(filter(None, (request.output, request.error)))
         code = look(request.chdir or working_directory(), cluster, logs)
@@ -197,7 +197,7 @@ def plan_job(
     made = settle(request)
     choice = snapshot = None
     if request.partition == "auto":
-        from neuronctl.gate.partition_choice import choose
+        from neuronctl.judgement.partition_choice import choose
 
         try:
             choice = choose(made, catalog, ask=ask_slurm)
@@ -221,7 +221,7 @@ def _how_it_goes_on(made: JobPlan, snapshot: Optional[Snapshot]) -> Tuple[Option
     """
     from neuronctl.forecast.plan_on_cluster import PlanOnCluster
     from neuronctl.forecast.snapshot import slurm_says
-    from neuronctl.gate.ask import ask_slurm
+    from neuronctl.judgement.ask import ask_slurm
 
     try:
         snapshot = snapshot or ask_slurm(made, fresh=True, meanwhile=_load_the_rest)

@@ -10,16 +10,16 @@ import hashlib
 import os
 from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.batchscript.sbatch_line import STDIN, read_line
-from neuronctl.errors import NeuronctlError, SlurmUnavailableError, UsageError
-from neuronctl.files import write_whole
-from neuronctl.frozen import dataclass, replace
-from neuronctl.masking import MASK, Masker
+from neuronctl.common.errors import NeuronctlError, SlurmUnavailableError, UsageError
+from neuronctl.common.files import write_whole
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.masking import MASK, Masker
+from neuronctl.common.shell import join
 from neuronctl.records import provenance, recorded
 from neuronctl.records.job_record import JobRecord, RecordDraft
 from neuronctl.records.provenance import Provenance
 from neuronctl.request.job import Layer, Origin, Source
-from neuronctl.shell import join
+from neuronctl.scripts.sbatch_line import STDIN, read_line
 from neuronctl.submission.judged_job import JudgedJob
 from neuronctl.submission.planned_job import PlannedJob, check_utf8, plan_job
 from neuronctl.submission.transaction import Notify
@@ -73,7 +73,7 @@ def changes_since(record: JobRecord) -> Changes:
 
 def has_snapshot(record: JobRecord, notify: Notify) -> bool:
     """Whether the copy of the code that the job ran from is as it was; it then counts as used."""
-    from neuronctl.code_snapshot import damage  # here, as few jobs have one
+    from neuronctl.common.code_snapshot import damage  # here, as few jobs have one
 
     place = record.draft.snapshot
     if not place:

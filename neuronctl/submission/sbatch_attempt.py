@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Mapping, Optional, Sequence
 
-from neuronctl.frozen import replace
+from neuronctl.common.frozen import replace
 
 if TYPE_CHECKING:
     from neuronctl.submission.existing_script import ExistingScript
@@ -51,9 +51,9 @@ class Attempt:
 
         Raises UsageError where the job is to be sampled and cannot be.
         """
-        from neuronctl.batchscript.sbatch_line import read_line
         from neuronctl.request.job_file import configuration
-        from neuronctl.sbatch_options import GetoptError
+        from neuronctl.request.sbatch_options import GetoptError
+        from neuronctl.scripts.sbatch_line import read_line
         from neuronctl.submission import monitored_script
         from neuronctl.submission.batch_shell import batch_shell_variables
         from neuronctl.submission.existing_script import read_existing

@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Callable, Iterator, Mapping, Optional, Tuple
 
-from neuronctl.batchscript.find import MAX_BYTES
 from neuronctl.catalog.local_cluster import local_cluster
-from neuronctl.errors import RecordError, SlurmError
-from neuronctl.frozen import dataclass, replace
+from neuronctl.common.errors import RecordError, SlurmError
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.units import expand_log_pattern
+from neuronctl.common.users import login_name
 from neuronctl.records.provenance import read_provenance
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
+from neuronctl.scripts.find import MAX_BYTES
 from neuronctl.slurm.process import installed
 from neuronctl.slurm.sbatch import Submitted, sbatch, sbatch_existing
-from neuronctl.units import expand_log_pattern
-from neuronctl.users import login_name
 
 if TYPE_CHECKING:
     from neuronctl.submission.existing_script import ExistingScript

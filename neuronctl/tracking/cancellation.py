@@ -7,8 +7,8 @@ import os
 import time
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
-from neuronctl.errors import NoSuchJobError
-from neuronctl.frozen import dataclass, replace
+from neuronctl.common.errors import NoSuchJobError
+from neuronctl.common.frozen import dataclass, replace
 from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_control import scancel
 from neuronctl.slurm.job_id import JobId

@@ -16,7 +16,7 @@ from typing import (
     Union,
 )
 
-from neuronctl.frozen import dataclass, replace
+from neuronctl.common.frozen import dataclass, replace
 from neuronctl.records.job_record import JobRecord
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import CANCELLED, ENDED, PENDING

@@ -13,8 +13,13 @@ import time
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.local_cluster import local_cluster
-from neuronctl.errors import NeuronctlError, NoSuchJobError, RecordError, SlurmUnavailableError
-from neuronctl.files import open_regular
+from neuronctl.common.errors import (
+    NeuronctlError,
+    NoSuchJobError,
+    RecordError,
+    SlurmUnavailableError,
+)
+from neuronctl.common.files import open_regular
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
-from neuronctl.frozen import dataclass, field, replace
+from neuronctl.common.frozen import dataclass, field, replace
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import COMPLETED, ENDED, PENDING, UNKNOWN

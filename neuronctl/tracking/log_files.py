@@ -6,9 +6,9 @@ import os
 from typing import Optional, Sequence, Tuple, Union
 
 from neuronctl.catalog.local_cluster import local_cluster
-from neuronctl.errors import NoSuchJobError, UsageError
-from neuronctl.files import open_regular
-from neuronctl.frozen import dataclass, replace
+from neuronctl.common.errors import NoSuchJobError, UsageError
+from neuronctl.common.files import open_regular
+from neuronctl.common.frozen import dataclass, replace
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.job_control import ControlJob, scontrol_show_job
 from neuronctl.slurm.job_id import JobId

@@ -23,14 +23,15 @@ from typing import (
 )
 
 from neuronctl.catalog.local_cluster import local_cluster
-from neuronctl.errors import (
+from neuronctl.common.errors import (
     NoSuchJobError,
     RecordError,
     SlurmError,
     SlurmUnavailableError,
     UsageError,
 )
-from neuronctl.frozen import dataclass, replace
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.units import expand_hostlist
 from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED, RUNNING
@@ -41,7 +42,6 @@ from neuronctl.tracking import chains, endings
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.node_faults import learn
-from neuronctl.units import expand_hostlist
 
 if TYPE_CHECKING:
     from neuronctl.records.recovery import Recovery

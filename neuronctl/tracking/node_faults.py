@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Dict, Iterator, List, Set, Tuple
 
-from neuronctl.bad_nodes import OF_THE_NODE, NodeFault, any_known, forget, remember_fault
-from neuronctl.files import tail
+from neuronctl.common.files import tail
+from neuronctl.common.units import hosts
 from neuronctl.records.job_record import JobRecord
+from neuronctl.slurm.bad_nodes import OF_THE_NODE, NodeFault, any_known, forget, remember_fault
 from neuronctl.slurm.job_states import COMPLETED, FAILED
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.runs import runs_of
-from neuronctl.units import hosts
 
 _TAIL = 64 * 1024
 _OF_SLURM = {

@@ -7,12 +7,12 @@ import os
 import re
 from typing import List, Optional
 
-from neuronctl.errors import RecordError
-from neuronctl.files import open_regular
-from neuronctl.masking import Masker
+from neuronctl.common.errors import RecordError
+from neuronctl.common.files import open_regular
+from neuronctl.common.masking import Masker
+from neuronctl.common.words import RUN_ENDED, counted
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.runs import FAILED, Run, Runs
-from neuronctl.words import RUN_ENDED, counted
 
 _HEAD = 16 * 1024
 """Bytes of what a run has written that are looked at."""

@@ -9,12 +9,12 @@ import stat
 import time
 from typing import Iterator, List, Optional, Sequence, Tuple
 
-from neuronctl.frozen import dataclass, replace
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.units import format_elapsed
+from neuronctl.common.words import counted
 from neuronctl.records.job_record import JobRecord
 from neuronctl.slurm.job_states import CANCELLED, GOOD, PENDING
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.units import format_elapsed
-from neuronctl.words import counted
 
 
 @dataclass(frozen=True)

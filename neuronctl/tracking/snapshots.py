@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Dict, Iterable, Set
 
-from neuronctl.errors import RecordError, SlurmUnavailableError
+from neuronctl.common.errors import RecordError, SlurmUnavailableError
 from neuronctl.records.job_record import JobRecord
 from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_id import JobId

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Tuple
 
 from neuronctl.catalog.loader import load
-from neuronctl.console import print_line
+from neuronctl.common.console import print_line
 from neuronctl.rules.script import ScriptFinding
 from neuronctl.submission.judged_script import judge_text
 

@@ -9,7 +9,7 @@ from typing import Tuple
 import pytest
 from measure import KINDS, Outcome, outcomes, scripts
 
-from neuronctl.rule_codes import CODES
+from neuronctl.common.rule_codes import CODES
 
 pytestmark = pytest.mark.xdist_group("corpus")  # which is measured once
 

@@ -10,8 +10,8 @@ from typing import Callable
 
 import pytest
 
-from neuronctl import paths
-from neuronctl.errors import JobFileError, UsageError
+from neuronctl.common import paths
+from neuronctl.common.errors import JobFileError, UsageError
 from neuronctl.request.job_file import configuration
 from neuronctl.submission.planned_job import plan_job
 

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict
 import pytest
 from fake_slurm import FakeSlurm
 
-from neuronctl.sandbox_address import NAME_VARIABLE, address
+from neuronctl.slurm.sandbox_address import NAME_VARIABLE, address
 
 Run = Callable[..., Any]
 

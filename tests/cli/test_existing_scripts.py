@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List
 import pytest
 from fake_slurm import FakeSlurm, queue_row
 
-from neuronctl.batchscript.find import MAX_BYTES
+from neuronctl.scripts.find import MAX_BYTES
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -398,7 +398,7 @@ def test_a_broken_installation_is_no_obstacle(
     """Any bug of ours, here one in the module that reads scripts."""
     fake_slurm.answer("sbatch", "7\n")
     code = (
-        "import sys; sys.modules['neuronctl.batchscript.header'] = None\n"
+        "import sys; sys.modules['neuronctl.scripts.header'] = None\n"
         "from neuronctl.cli import program; program()"
     )
     result = subprocess.run(

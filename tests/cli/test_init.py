@@ -14,8 +14,8 @@ from fake_slurm import FakeSlurm
 from terminal import on_terminal
 
 from neuronctl.cli import init
-from neuronctl.errors import JobFileError
-from neuronctl.yamlfile import parse
+from neuronctl.common.errors import JobFileError
+from neuronctl.common.yamlfile import parse
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

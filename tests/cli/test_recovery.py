@@ -12,8 +12,8 @@ from typing import Any, Callable, List, Optional
 import pytest
 from fake_slurm import SACCT_FIELDS, FakeSlurm, accounting_row, queue_row
 
-from neuronctl.errors import RecordError
-from neuronctl.frozen import replace
+from neuronctl.common.errors import RecordError
+from neuronctl.common.frozen import replace
 from neuronctl.records.recovery import Recovery
 from neuronctl.records.store import RecordDraft, RecordStore
 from neuronctl.slurm.sacct import Accounting

@@ -15,7 +15,7 @@ import pytest
 from fake_slurm import FakeSlurm, queue_row
 from test_recovery import cut_off, files, marked
 
-from neuronctl import files as private
+from neuronctl.common import files as private
 from neuronctl.records import store as store_module
 from neuronctl.records.recovery import Recovery
 from neuronctl.records.store import RecordDraft, RecordStore

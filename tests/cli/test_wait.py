@@ -14,7 +14,7 @@ import pytest
 from begun import begun
 from fake_slurm import FakeSlurm, accounting_row, queue_row
 
-from neuronctl.files import lock_private
+from neuronctl.common.files import lock_private
 from neuronctl.slurm import shared_queue
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.sbatch import sbatch

@@ -13,7 +13,7 @@ from fake_slurm import FakeSlurm
 
 from neuronctl.cli import main
 
-ROOMS = ("neuronctl.cli", "neuronctl.submission", "neuronctl.gate")
+ROOMS = ("neuronctl.cli", "neuronctl.submission", "neuronctl.judgement")
 SCRIPT = """\
 #!/bin/bash
 #SBATCH --partition=amd_a100nv_8 --gres=gpu:1 -c 2 -t 10
@@ -25,7 +25,7 @@ srun python train.py
 class Way:
     """stops: (module, function), each call from one module to a function of another, once.
 
-    opened: the files that were opened through neuronctl.files.
+    opened: the files that were opened through neuronctl.common.files.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Way:
         module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
         if event != "call" or not module.startswith("neuronctl."):
             return
-        if module == "neuronctl.files" and name.startswith("open_"):
+        if module == "neuronctl.common.files" and name.startswith("open_"):
             self.opened.append(os.path.realpath(str(frame.f_locals.get("path", ""))))
         callers = []
         above = frame.f_back

@@ -9,7 +9,7 @@ from typing import Dict, Set, Type
 import pytest
 from doc_pages import LINK, ROOT, pages
 
-from neuronctl import errors
+from neuronctl.common import errors
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))

@@ -17,7 +17,7 @@ from typing import Any, Callable, Iterator, Type, TypeVar
 
 from hypothesis import HealthCheck, settings
 
-from neuronctl.errors import NeuronctlError
+from neuronctl.common.errors import NeuronctlError
 
 LOOK = 5
 """Seconds by the clock after which an input is looked at that waits, or runs on."""

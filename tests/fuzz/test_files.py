@@ -17,21 +17,21 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from slurm_answers import LIMITS
 
-from neuronctl import cache, yamlfile
-from neuronctl.batchscript.find import scripts_at
-from neuronctl.batchscript.script_file import read_file
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.merging import merge
 from neuronctl.catalog.model import Catalog
-from neuronctl.errors import CatalogError
-from neuronctl.from_json import NOT_RESTORED, restored
-from neuronctl.gate import limits_cache
-from neuronctl.paths import config_dir, data_path
+from neuronctl.common import cache, yamlfile
+from neuronctl.common.errors import CatalogError
+from neuronctl.common.from_json import NOT_RESTORED, restored
+from neuronctl.common.paths import config_dir, data_path
+from neuronctl.judgement import limits_cache
 from neuronctl.records import recorded
 from neuronctl.records.job_record import JobRecord, RecordDraft, SeenState, decode, encode
 from neuronctl.records.store import RecordStore
 from neuronctl.rendering.render import render_job
 from neuronctl.request.job_file import read_config
+from neuronctl.scripts.find import scripts_at
+from neuronctl.scripts.script_file import read_file
 from neuronctl.submission import planned_job
 from neuronctl.submission.resubmission import RecordedJob, masked_variables
 

@@ -11,10 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from test_scripts import LINES
 
-from neuronctl.batchscript.script_file import MOST_CHARACTERS
 from neuronctl.catalog.loader import load
-from neuronctl.errors import UsageError
+from neuronctl.common.errors import UsageError
 from neuronctl.importing.job_file_draft import draft_job_file
+from neuronctl.scripts.script_file import MOST_CHARACTERS
 from neuronctl.submission.judged_script import judge_text
 
 TOP = "#!/bin/bash\n#SBATCH -p cas_v100nv_8 -N 2 --gres=gpu:2 -t 5\n"

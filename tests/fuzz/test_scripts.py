@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from neuronctl.catalog.loader import load
-from neuronctl.errors import UsageError
+from neuronctl.common.errors import UsageError
+from neuronctl.common.masking import is_secret_value
 from neuronctl.importing.job_file_draft import draft_job_file
-from neuronctl.masking import is_secret_value
 from neuronctl.request.job_file import parse_job_file
 from neuronctl.submission.judged_script import JudgedScript, judge_line, judge_text, mended
 

@@ -14,7 +14,7 @@ from broken import content, data, texts, values, words
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from neuronctl import console, masking, shell, units
+from neuronctl.common import console, masking, shell, units
 from neuronctl.diagnosis import log_patterns, log_text
 from neuronctl.request.begin_time import moment
 from neuronctl.slurm.pending_reasons import explain

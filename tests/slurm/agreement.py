@@ -16,20 +16,20 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Partition
-from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError
+from neuronctl.common.errors import SlurmRefusedError, SlurmUnavailableError
+from neuronctl.common.rule_codes import CODES
+from neuronctl.common.users import login_name
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.forecast.start_conditions import dependency_ids
-from neuronctl.gate.ask import ask_slurm
-from neuronctl.gate.judgement import Judgement, judge
-from neuronctl.gate.local_facts import gather_local_facts
+from neuronctl.judgement.ask import ask_slurm
+from neuronctl.judgement.judgement import Judgement, judge
+from neuronctl.judgement.local_facts import gather_local_facts
 from neuronctl.planning import JobPlan, plan
 from neuronctl.rendering.render import render_job
 from neuronctl.request.job import JobRequest
-from neuronctl.rule_codes import CODES
 from neuronctl.rules import RuleContext
 from neuronctl.slurm.sbatch import sbatch
 from neuronctl.slurm.scontrol import names_of
-from neuronctl.users import login_name
 
 GOOD = "field=misc;appl=pytorch-ddp"
 # Slurm looks at a job's size only after the limits of running jobs, and of a held job it does not

@@ -74,7 +74,7 @@ VERDICT = rf"^neuronctl: ({'|'.join(SAID)}): (.*)"
 JUDGE = """
 import json, os, sys, tempfile
 from neuronctl.cli import program
-from neuronctl.gate.ask import ask_slurm
+from neuronctl.judgement.ask import ask_slurm
 import neuronctl.cli.salloc, neuronctl.cli.submit, neuronctl.forecast.forecast
 import neuronctl.rendering.render, neuronctl.submission.pipeline
 

@@ -23,7 +23,7 @@ from bench import (  # noqa: F401, fixtures
 )
 from harness import SYSTEM, Sandbox, sandbox_up, take_all_down
 
-from neuronctl.errors import SlurmUnavailableError
+from neuronctl.common.errors import SlurmUnavailableError
 from neuronctl.sandbox import requirements
 
 HERE = Path(__file__).parent

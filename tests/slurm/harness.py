@@ -18,7 +18,7 @@ from forks import Command, Forks
 
 from neuronctl.sandbox import client, enter
 from neuronctl.sandbox.setup import Running
-from neuronctl.sandbox_address import NAME_VARIABLE
+from neuronctl.slurm.sandbox_address import NAME_VARIABLE
 
 COMMENT = "--comment=field=misc;appl=pytorch-ddp"
 """A comment the cluster of the session's sandbox accepts."""
@@ -34,7 +34,7 @@ _NAMING = threading.Lock()
 
 PATIENT = (
     *(sys.executable, "-c"),
-    "from neuronctl.gate.ask import ask_slurm; ask_slurm.__kwdefaults__['timeout'] = 60; "
+    "from neuronctl.judgement.ask import ask_slurm; ask_slurm.__kwdefaults__['timeout'] = 60; "
     "from neuronctl.cli import program; program()",
 )
 """``neuronctl`` with a minute instead of 1.5 s for Slurm to answer: tests of what it makes of the

@@ -15,7 +15,7 @@ from comparison import WORST_FIRST, Comparison, table, told
 from harness import Sandbox, sandbox_up
 from states import NODES
 
-from neuronctl.words import counted
+from neuronctl.common.words import counted
 
 SEED = 20261122
 STATES = 6

@@ -13,8 +13,8 @@ import pytest
 from harness import COMMENT, PATIENT, Result, Sandbox, sandbox_up
 
 from neuronctl.catalog.loader import load
+from neuronctl.common.units import expand_hostlist
 from neuronctl.request.begin_time import moment
-from neuronctl.units import expand_hostlist
 
 PARTITION = "cas_v100nv_4"  # 4 nodes of 4 GPUs; a user may have 8 jobs, and hold 12 GPUs
 JOB = ["-p", PARTITION, "-t", "10", "--field", "misc", "--appl", "pytorch"]

@@ -10,7 +10,7 @@ from typing import Any, Dict, List
 import pytest
 from harness import COMMENT, Sandbox, wait_until
 
-from neuronctl.words import duration
+from neuronctl.common.words import duration
 
 pytestmark = pytest.mark.usefixtures("no_jobs")
 

@@ -20,15 +20,15 @@ from harness import Sandbox, sandbox_up
 from headers import Script, random_script
 from states import NODES
 
-from neuronctl.batchscript import directive_options
-from neuronctl.batchscript.header import read_header
-from neuronctl.batchscript.model import COMMAND_LINE, SCRIPT, Header
-from neuronctl.batchscript.values import excluding
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Cluster
-from neuronctl.errors import UsageError
+from neuronctl.common.errors import UsageError
 from neuronctl.importing.job_file_draft import draft_job_file
 from neuronctl.rendering.render import render_job
+from neuronctl.scripts import directive_options
+from neuronctl.scripts.header import read_header
+from neuronctl.scripts.model import COMMAND_LINE, SCRIPT, Header
+from neuronctl.scripts.values import excluding
 from neuronctl.submission.planned_job import plan_job
 
 SEED = 20261122

@@ -19,7 +19,7 @@ import pytest
 from harness import Sandbox, sandbox_up, wait_until
 
 from neuronctl.catalog.loader import load
-from neuronctl.frozen import dataclass
+from neuronctl.common.frozen import dataclass
 from neuronctl.importing.job_file_draft import draft_job_file
 from neuronctl.rendering.render import render_job
 from neuronctl.submission.planned_job import plan_job

@@ -8,7 +8,7 @@ from typing import Dict, List
 import pytest
 from harness import COMMENT, Sandbox
 
-from neuronctl import units
+from neuronctl.common import units
 
 SBATCH = f"sbatch --parsable -p amd_a100nv_8 --gres=gpu:1 '{COMMENT}'"
 

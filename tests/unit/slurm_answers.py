@@ -7,13 +7,13 @@ from typing import Any, Dict, Optional, Sequence, Set, Tuple
 
 from plan_builders import NO_POLICY, cluster, plan_of
 
-from neuronctl.bad_nodes import NodeFault
 from neuronctl.catalog.model import Catalog, Policy
 from neuronctl.forecast.snapshot import Snapshot
-from neuronctl.gate.judgement import Judgement, judge
+from neuronctl.judgement.judgement import Judgement, judge
 from neuronctl.rules import RuleContext
 from neuronctl.rules.base import LocalFacts
 from neuronctl.slurm.answers import ClusterFigures, MyJob
+from neuronctl.slurm.bad_nodes import NodeFault
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Limit, Scope, read_limits
 from neuronctl.slurm.sacctmgr import Association, LimitedGroup, SlurmQos

@@ -6,7 +6,7 @@ from typing import Dict, Optional
 
 import pytest
 
-from neuronctl.errors import UsageError
+from neuronctl.common.errors import UsageError
 from neuronctl.slurm.allocation import from_environment
 
 JOB = {

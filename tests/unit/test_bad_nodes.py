@@ -9,8 +9,8 @@ from typing import Any, Dict
 
 import pytest
 
-from neuronctl.bad_nodes import DAYS, NodeFault, bad_nodes, forget, remember_fault
 from neuronctl.records.job_record import JobRecord, RecordDraft
+from neuronctl.slurm.bad_nodes import DAYS, NodeFault, bad_nodes, forget, remember_fault
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.node_faults import learn
 

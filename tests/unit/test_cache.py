@@ -10,9 +10,9 @@ from typing import Callable, Mapping, Optional, Tuple
 
 import pytest
 
-from neuronctl import cache
-from neuronctl.from_json import NOT_RESTORED, restored
-from neuronctl.frozen import dataclass, field
+from neuronctl.common import cache
+from neuronctl.common.from_json import NOT_RESTORED, restored
+from neuronctl.common.frozen import dataclass, field
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from typing import Callable
 
 import pytest
 
-from neuronctl import cache
 from neuronctl.catalog import loader, merging
 from neuronctl.catalog.model import Location, Price, WallTime
-from neuronctl.errors import CatalogError, PolicyError
-from neuronctl.units import UNLIMITED
+from neuronctl.common import cache
+from neuronctl.common.errors import CatalogError, PolicyError
+from neuronctl.common.units import UNLIMITED
 
 Write = Callable[[Path, str], Path]
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from neuronctl.catalog import loader, schema
 from neuronctl.catalog.merging import merge
 from neuronctl.catalog.model import Cluster, Partition, Policy
-from neuronctl.errors import CatalogError
-from neuronctl.yamlfile import parse
+from neuronctl.common.errors import CatalogError
+from neuronctl.common.yamlfile import parse
 
 # %s stands on line 5 of a file that is fine without it.
 PARTITION = "clusters:\n  neuron:\n    partitions:\n      amd_a100nv_8:\n        %s\n"

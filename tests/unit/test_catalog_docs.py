@@ -10,8 +10,8 @@ import pytest
 
 from neuronctl.catalog import loader, model, schema
 from neuronctl.catalog.merging import merge
-from neuronctl.errors import CatalogError
-from neuronctl.yamlfile import parse, read
+from neuronctl.common.errors import CatalogError
+from neuronctl.common.yamlfile import parse, read
 
 TABLES = {
     "## A cluster": model.Cluster,

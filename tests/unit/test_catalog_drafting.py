@@ -11,14 +11,14 @@ from typing import Any, Callable, Dict, List, Mapping
 import pytest
 from slurm_answers import LIMITS, NODES, NORMAL, PARTITION, QOS, qos_with
 
-from neuronctl import yamlfile
 from neuronctl.catalog.json_schema import catalog_schema
 from neuronctl.catalog.merging import merge
 from neuronctl.catalog.model import Cluster
-from neuronctl.catalog_import import Difference, catalog_text, differences, untold
-from neuronctl.errors import CatalogError
-from neuronctl.paths import data_path
+from neuronctl.common import yamlfile
+from neuronctl.common.errors import CatalogError
+from neuronctl.common.paths import data_path
 from neuronctl.slurm.answers import ClusterFigures
+from neuronctl.slurm.catalog_draft import Difference, catalog_text, differences, untold
 from neuronctl.slurm.limits import Scope, read_limits
 from neuronctl.slurm.sacctmgr import SlurmQos
 

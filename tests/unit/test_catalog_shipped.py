@@ -8,7 +8,7 @@ import pytest
 
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Catalog, WallTime
-from neuronctl.units import expand_hostlist
+from neuronctl.common.units import expand_hostlist
 
 DAY = 86400
 

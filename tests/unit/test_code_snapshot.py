@@ -11,8 +11,8 @@ import pytest
 from plan_builders import cluster as toy_cluster
 from test_repository import git
 
-from neuronctl import code_snapshot
-from neuronctl.code_snapshot import (
+from neuronctl.common import code_snapshot
+from neuronctl.common.code_snapshot import (
     editable_installs,
     into_the_tree,
     kept_snapshots,
@@ -21,7 +21,7 @@ from neuronctl.code_snapshot import (
     places,
     remove,
 )
-from neuronctl.errors import UsageError
+from neuronctl.common.errors import UsageError
 
 CLUSTER = toy_cluster()
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuronctl import console
-from neuronctl.console import Column
+from neuronctl.common import console
+from neuronctl.common.console import Column
 
 
 class Terminal(io.StringIO):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from plan_builders import GPU, cluster, plan_of
 
-from neuronctl.gate.local_facts import gather_local_facts
+from neuronctl.judgement.local_facts import gather_local_facts
 from neuronctl.launch.containers import elf_arch, find_image, sif_arch
 from neuronctl.rules.base import Fault, Kind
 

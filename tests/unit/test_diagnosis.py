@@ -8,6 +8,8 @@ from typing import Any, Tuple
 
 import pytest
 
+from neuronctl.common.units import UNLIMITED
+from neuronctl.common.words import duration
 from neuronctl.diagnosis import log_patterns
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import JobEvidence
@@ -30,8 +32,6 @@ from neuronctl.slurm.squeue import (
 )
 from neuronctl.tracking.job_status import NOT_RESPONDING, JobStatus
 from neuronctl.tracking.runs import read_runs
-from neuronctl.units import UNLIMITED
-from neuronctl.words import duration
 
 
 def status(state: str, **given: Any) -> JobStatus:

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 
-from neuronctl.paths import data_path
+from neuronctl.common.paths import data_path
 from neuronctl.records.environment import (
     Environment,
     changed_environment,

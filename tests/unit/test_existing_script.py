@@ -8,11 +8,11 @@ from typing import List, Optional
 
 import pytest
 
-from neuronctl.batchscript.sbatch_line import read_line
 from neuronctl.catalog.loader import load
-from neuronctl.errors import UsageError
-from neuronctl.frozen import replace
-from neuronctl.sbatch_options import GetoptError
+from neuronctl.common.errors import UsageError
+from neuronctl.common.frozen import replace
+from neuronctl.request.sbatch_options import GetoptError
+from neuronctl.scripts.sbatch_line import read_line
 from neuronctl.slurm import sbatch_passthrough
 from neuronctl.submission.existing_job import ExistingJob, job_of
 from neuronctl.submission.existing_script import read_existing

@@ -9,8 +9,8 @@ from typing import List, Tuple
 
 import pytest
 
-from neuronctl.batchscript.shell_text import read_shell
 from neuronctl.catalog.model import Catalog
+from neuronctl.scripts.shell_text import read_shell
 from neuronctl.submission.judged_script import judge_text
 
 CPU = "-p cpu -N 1 -n 1"

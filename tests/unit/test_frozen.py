@@ -1,4 +1,4 @@
-"""The classes of neuronctl.frozen behave as those of dataclasses.dataclass(frozen=True)."""
+"""The classes of neuronctl.common.frozen behave as those of dataclasses.dataclass(frozen=True)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 import pytest
 
-from neuronctl import frozen
+from neuronctl.common import frozen
 
 
 @frozen.dataclass(frozen=True)

@@ -11,20 +11,20 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from neuronctl import yamlfile
-from neuronctl.batchscript.as_request import as_request
-from neuronctl.batchscript.header import read_header
-from neuronctl.batchscript.shell_text import read_shell
-from neuronctl.batchscript.statements import units, uses_arguments
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Cluster
-from neuronctl.errors import JobFileError, UsageError
+from neuronctl.common import yamlfile
+from neuronctl.common.errors import JobFileError, UsageError
+from neuronctl.common.yamlfile.writer import Entry, write
 from neuronctl.importing.job_file_draft import JobFileDraft, draft_job_file
 from neuronctl.planning import JobPlan, plan
 from neuronctl.rendering.render import render_job
 from neuronctl.request.job import build_request
 from neuronctl.request.job_file import parse_job_file
-from neuronctl.yamlfile.writer import Entry, write
+from neuronctl.scripts.as_request import as_request
+from neuronctl.scripts.header import read_header
+from neuronctl.scripts.shell_text import read_shell
+from neuronctl.scripts.statements import units, uses_arguments
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 REFUSED = ("mila-unicode-dashes", "mila-variable-directive")

@@ -8,7 +8,7 @@ from typing import Any, Dict
 
 import pytest
 
-from neuronctl.errors import JobFileError
+from neuronctl.common.errors import JobFileError
 from neuronctl.request.job import Source
 from neuronctl.request.job_file import read_config, read_job_file
 

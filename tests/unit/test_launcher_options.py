@@ -8,7 +8,7 @@ from typing import Any, Dict, List
 import pytest
 from plan_builders import findings, plan_of
 
-from neuronctl.errors import TemplateError
+from neuronctl.common.errors import TemplateError
 from neuronctl.launch import launchers
 from neuronctl.rendering.launch_command import launch_of, launch_parts
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_builders import plan_of
 
+from neuronctl.common.shell import positional
 from neuronctl.launch import launchers
 from neuronctl.launch.launchers import not_a_macro
 from neuronctl.rendering.launch_command import launch_of, launch_parts
-from neuronctl.shell import positional
 
 NAMES = launchers.names()
 

@@ -10,10 +10,11 @@ from typing import Dict, Optional, Tuple
 import pytest
 from slurm_answers import CONFIG, LIMITS, NOW, job, judged, live, shared, with_partition
 
-from neuronctl.cache import path_of, write
-from neuronctl.from_json import restored
-from neuronctl.frozen import asdict
-from neuronctl.gate import limits_cache as cache
+from neuronctl.common.cache import path_of, write
+from neuronctl.common.from_json import restored
+from neuronctl.common.frozen import asdict
+from neuronctl.common.units import UNLIMITED
+from neuronctl.judgement import limits_cache as cache
 from neuronctl.slurm.answers import latest_ends, parse_mine
 from neuronctl.slurm.budgets import Standing, standing
 from neuronctl.slurm.sacctmgr import (
@@ -30,7 +31,6 @@ from neuronctl.slurm.scontrol import (
     parse_partitions,
     parse_reservations,
 )
-from neuronctl.units import UNLIMITED
 
 
 def test_shared_limits_are_read() -> None:

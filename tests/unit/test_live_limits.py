@@ -27,7 +27,7 @@ from slurm_answers import (
 )
 
 from neuronctl.catalog.model import Catalog
-from neuronctl.gate.judgement import judge
+from neuronctl.judgement.judgement import judge
 from neuronctl.rules import RuleContext
 from neuronctl.slurm.answers import ClusterFigures
 from neuronctl.slurm.limits import Limit, Scope

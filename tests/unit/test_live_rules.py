@@ -33,8 +33,8 @@ from slurm_answers import (
     with_partition,
 )
 
+from neuronctl.common.rule_codes import CODES
 from neuronctl.forecast.snapshot import Snapshot
-from neuronctl.rule_codes import CODES
 from neuronctl.rules import every_rule
 from neuronctl.slurm.answers import ClusterFigures
 

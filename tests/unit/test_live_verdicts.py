@@ -26,7 +26,7 @@ from slurm_answers import (
     with_partition,
 )
 
-from neuronctl.errors import SlurmUnavailableError
+from neuronctl.common.errors import SlurmUnavailableError
 from neuronctl.forecast.free_nodes import UNAVAILABLE
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.forecast.unscheduled import Unscheduled, unscheduled

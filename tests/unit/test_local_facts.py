@@ -12,16 +12,16 @@ from typing import Any, Set, Tuple
 import pytest
 from plan_builders import plan_of
 
-from neuronctl.batchscript.bash_syntax import syntax_problem
 from neuronctl.catalog.model import Catalog
-from neuronctl.errors import UsageError
-from neuronctl.gate import local_facts
+from neuronctl.common.errors import UsageError
+from neuronctl.common.users import login_name
+from neuronctl.judgement import local_facts
 from neuronctl.launch import environments
 from neuronctl.launch.containers import find_image
 from neuronctl.launch.environments import Conda, find_conda
 from neuronctl.request.job import StepRequest
 from neuronctl.rules import LocalFacts, RuleContext, apply_rules
-from neuronctl.users import login_name
+from neuronctl.scripts.bash_syntax import syntax_problem
 
 ELF_AARCH64 = b"\x7fELF\x02\x01\x01" + b"\0" * 9 + (2).to_bytes(2, "little") + b"\xb7\0"
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from secret_shapes import harmless, secrets
 
-from neuronctl import masking
-from neuronctl.masking import (
+from neuronctl.common import masking
+from neuronctl.common.masking import (
     MASK,
     Masker,
     has_sign,

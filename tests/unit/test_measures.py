@@ -13,8 +13,8 @@ from typing import Any, Dict, List
 
 import pytest
 
-from neuronctl.errors import UsageError
-from neuronctl.paths import data_path
+from neuronctl.common.errors import UsageError
+from neuronctl.common.paths import data_path
 from neuronctl.request.config_file import value_of
 from neuronctl.request.job import BY_NAME
 from neuronctl.submission.planned_job import options_layer

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
-from neuronctl.errors import UsageError
+from neuronctl.common.errors import UsageError
 from neuronctl.request.job import OPTIONS
 from neuronctl.submission.batch_shell import batch_shell_variables
 from neuronctl.submission.existing_job import existing_job

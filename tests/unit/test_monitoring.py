@@ -14,7 +14,7 @@ import pytest
 
 from neuronctl.catalog.model import Price, ReportPolicy
 from neuronctl.cli.report import _figures, drawn, sampled_use
-from neuronctl.frozen import replace
+from neuronctl.common.frozen import replace
 from neuronctl.monitoring import samples
 from neuronctl.monitoring.advice import JobUse, advise
 from neuronctl.monitoring.marks import MOST, Mark, marks_of

@@ -11,14 +11,14 @@ from typing import Any, Tuple
 import pytest
 from slurm_answers import CONFIG, LIMITS, NORMAL, NOW, PARTITION, QOS, fields_of, job, live
 
-from neuronctl.batchscript.as_request import as_request
-from neuronctl.batchscript.header import read_header
 from neuronctl.catalog.model import Catalog, Cluster, Partition
 from neuronctl.forecast.snapshot import Snapshot
-from neuronctl.gate.judgement import Judgement, judge
+from neuronctl.judgement.judgement import Judgement, judge
 from neuronctl.planning import plan
 from neuronctl.planning.needs import contradictions
 from neuronctl.rules import RuleContext
+from neuronctl.scripts.as_request import as_request
+from neuronctl.scripts.header import read_header
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Scope, read_limits
 from neuronctl.slurm.scontrol import NodeGroup, parse_nodes, parse_partitions

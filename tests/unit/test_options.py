@@ -9,10 +9,10 @@ import click
 import pytest
 
 from neuronctl.cli.job_options import job_options
+from neuronctl.common.shell import BASHS_OWN
 from neuronctl.launch import launchers
 from neuronctl.request import job
 from neuronctl.request.job import BY_NAME, OPTIONS, find
-from neuronctl.shell import BASHS_OWN
 
 GOOD: List[Any] = [
     ("job-name", ["x y"], {"job_name": "x y"}),

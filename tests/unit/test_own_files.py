@@ -13,9 +13,15 @@ from typing import Any, Callable, Dict
 import pytest
 from plan_builders import plan_of
 
-from neuronctl import files
 from neuronctl.catalog import loader
-from neuronctl.errors import CatalogError, JobFileError, NeuronctlError, RecordError, TemplateError
+from neuronctl.common import files
+from neuronctl.common.errors import (
+    CatalogError,
+    JobFileError,
+    NeuronctlError,
+    RecordError,
+    TemplateError,
+)
 from neuronctl.launch import launchers
 from neuronctl.records.store import RecordDraft, RecordStore
 from neuronctl.rendering import template_environment

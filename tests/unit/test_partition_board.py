@@ -8,8 +8,8 @@ from slurm_answers import BUSY, LIMITS, NODES, NOW, job, live, node
 
 from neuronctl.catalog.model import Catalog
 from neuronctl.forecast.snapshot import Snapshot
-from neuronctl.gate.partition_board import LimitUse, PartitionNow, partitions_now
-from neuronctl.gate.verdict import Verdict
+from neuronctl.judgement.partition_board import LimitUse, PartitionNow, partitions_now
+from neuronctl.judgement.verdict import Verdict
 from neuronctl.slurm.job_id import JobId
 
 

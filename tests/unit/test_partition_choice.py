@@ -10,9 +10,9 @@ from plan_builders import CPU, GPU, V100, cluster, request
 from slurm_answers import FULL, LIMITS, NODES, NOW, OTHER, PARTITION, job, live, node
 
 from neuronctl.catalog.model import Catalog
-from neuronctl.errors import PolicyError
+from neuronctl.common.errors import PolicyError
 from neuronctl.forecast.snapshot import Snapshot
-from neuronctl.gate.partition_choice import Candidate, Choice, candidates, choose, rank
+from neuronctl.judgement.partition_choice import Candidate, Choice, candidates, choose, rank
 from neuronctl.planning import JobPlan, plan
 from neuronctl.rules import LocalFacts
 from neuronctl.slurm.sbatch import parse_predicted
@@ -127,7 +127,7 @@ def test_the_verdict_reads_what_slurm_said_for_the_choice(monkeypatch: pytest.Mo
     def ask(*args: Any, **more: Any) -> Snapshot:
         raise AssertionError("Slurm is asked again")
 
-    monkeypatch.setattr("neuronctl.gate.ask.ask_slurm", ask)
+    monkeypatch.setattr("neuronctl.judgement.ask.ask_slurm", ask)
     where, said = cluster(), live(limits=THREE)
     made = judged(said, gpus_per_node=4)["gpu"].plan
     catalog = Catalog({"toy": where}, "toy", ())

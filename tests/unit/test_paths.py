@@ -7,8 +7,8 @@ from typing import Callable
 
 import pytest
 
-from neuronctl import paths
-from neuronctl.errors import UsageError
+from neuronctl.common import paths
+from neuronctl.common.errors import UsageError
 
 
 @pytest.mark.parametrize(

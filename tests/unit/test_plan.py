@@ -7,11 +7,11 @@ from typing import Any, Dict, List, Optional
 import pytest
 from plan_builders import FIELDS, GPU, HOUR, cluster, directive, findings, plan_of, policy, request
 
-from neuronctl import units
 from neuronctl.catalog.model import Catalog, CommentPolicy, CorePolicy, Price
-from neuronctl.errors import UsageError
-from neuronctl.frozen import replace
-from neuronctl.gate.judgement import judge
+from neuronctl.common import units
+from neuronctl.common.errors import UsageError
+from neuronctl.common.frozen import replace
+from neuronctl.judgement.judgement import judge
 from neuronctl.planning import JobPlan, plan
 from neuronctl.planning.cost import most_cost
 from neuronctl.request.job import Amounts, Origin, Source, StepRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from plan_builders import plan_of
 
-from neuronctl.errors import TemplateError
+from neuronctl.common.errors import TemplateError
 from neuronctl.launch import launchers
 from neuronctl.planning.software import PROFILED
 from neuronctl.rendering.render import render_job

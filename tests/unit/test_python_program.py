@@ -10,8 +10,8 @@ import pytest
 from plan_builders import plan_of
 
 from neuronctl.catalog.model import Catalog
-from neuronctl.gate import local_facts
-from neuronctl.gate.python_program import python_program
+from neuronctl.judgement import local_facts
+from neuronctl.judgement.python_program import python_program
 from neuronctl.rules import RuleContext, apply_rules
 from neuronctl.rules.base import Copies
 

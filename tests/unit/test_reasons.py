@@ -7,6 +7,7 @@ from typing import Any, Dict, Sequence, Tuple
 
 import pytest
 
+from neuronctl.common.users import login_name
 from neuronctl.diagnosis.limit_figures import explain_limit
 from neuronctl.slurm.answers import ClusterFigures
 from neuronctl.slurm.job_id import JobId
@@ -15,7 +16,6 @@ from neuronctl.slurm.pending_reasons import REASONS, Explained, explain
 from neuronctl.slurm.sacctmgr import Association, LimitedGroup, SlurmQos, parse_groups
 from neuronctl.slurm.scontrol import SiteConfig, SitePartition
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.users import login_name
 
 
 def status(

@@ -12,7 +12,7 @@ from typing import Iterator
 
 import pytest
 
-from neuronctl.errors import RecordError
+from neuronctl.common.errors import RecordError
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore, SeenState
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from neuronctl.errors import UsageError
-from neuronctl.repository import code_of, state
+from neuronctl.common.errors import UsageError
+from neuronctl.common.repository import code_of, state
 
 
 def git(directory: Path, *argv: str) -> str:

@@ -8,8 +8,6 @@ from typing import Any, Dict, List, Optional, Tuple
 import pytest
 from plan_builders import FIELDS, NOWHERE, STRICT, V100, cluster, findings, plan_of, policy
 
-from neuronctl.batchscript.bash_syntax import SyntaxProblem
-from neuronctl.batchscript.model import SourceSpan
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import (
     LIFTING,
@@ -25,10 +23,12 @@ from neuronctl.catalog.model import (
     WallTime,
     path_key,
 )
+from neuronctl.common.rule_codes import CODES
 from neuronctl.request.job import Amounts, StepRequest
-from neuronctl.rule_codes import CODES
 from neuronctl.rules import LocalFacts, RuleContext, apply_rules, every_rule
 from neuronctl.rules.base import Copies, Fault, Kind
+from neuronctl.scripts.bash_syntax import SyntaxProblem
+from neuronctl.scripts.model import SourceSpan
 
 HERE = LocalFacts(user="kim", directory="/scratch/kim/run")
 BROKEN = SyntaxProblem(SourceSpan(1, 2, 3), "syntax error", False, False)

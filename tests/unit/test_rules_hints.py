@@ -11,7 +11,7 @@ import pytest
 from plan_builders import cluster, findings, policy
 
 from neuronctl.catalog.model import CorePolicy
-from neuronctl.errors import UsageError
+from neuronctl.common.errors import UsageError
 from neuronctl.rules import Finding
 
 SIZES = ("NC111", "NC112", "NC121", "NC124", "NC131", "NC132", "NC133")

@@ -9,10 +9,10 @@ from typing import Any, Tuple
 import pytest
 from test_diagnosis import run_of
 
+from neuronctl.common.frozen import replace
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import JobEvidence
 from neuronctl.diagnosis.log_text import read_tail
-from neuronctl.frozen import replace
 from neuronctl.records.job_record import JobRecord, RecordDraft
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.squeue import QueueJob

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from neuronctl.errors import NeuronctlError, SlurmUnavailableError, UsageError
+from neuronctl.common.errors import NeuronctlError, SlurmUnavailableError, UsageError
 from neuronctl.sandbox import client, enter
 from neuronctl.sandbox.setup import Running
-from neuronctl.sandbox_address import NAME_VARIABLE, address, is_up
+from neuronctl.slurm.sandbox_address import NAME_VARIABLE, address, is_up
 
 RUNNING = Running(  # noqa: S604 (a login shell is no shell=True)
     pid=1,

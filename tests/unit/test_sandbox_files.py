@@ -8,7 +8,6 @@ from typing import Dict, List
 import pytest
 from test_sandbox_layout import A100, CPU, V100, cluster
 
-from neuronctl import yamlfile
 from neuronctl.catalog.model import (
     CommentField,
     CommentPolicy,
@@ -17,7 +16,8 @@ from neuronctl.catalog.model import (
     Policy,
     WallTime,
 )
-from neuronctl.errors import JobFileError
+from neuronctl.common import yamlfile
+from neuronctl.common.errors import JobFileError
 from neuronctl.sandbox import job_submit_lua as joblua
 from neuronctl.sandbox import layout, setup
 from neuronctl.sandbox import slurm_conf as slurmconf

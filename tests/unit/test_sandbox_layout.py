@@ -8,7 +8,7 @@ from typing import Dict, List, Optional, Tuple
 import pytest
 
 from neuronctl.catalog.model import Cluster, CorePolicy, Network, Partition, Policy
-from neuronctl.errors import UsageError
+from neuronctl.common.errors import UsageError
 from neuronctl.sandbox import layout
 
 

@@ -7,7 +7,7 @@ from typing import Optional
 
 import pytest
 
-from neuronctl.errors import SlurmUnavailableError
+from neuronctl.common.errors import SlurmUnavailableError
 from neuronctl.sandbox import requirements
 from neuronctl.sandbox.requirements import SubIds
 

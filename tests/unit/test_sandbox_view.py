@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from neuronctl.errors import SlurmUnavailableError, UsageError
+from neuronctl.common.errors import SlurmUnavailableError, UsageError
 from neuronctl.sandbox import modules
 from neuronctl.sandbox import slurm_conf as slurmconf
 from neuronctl.sandbox.requirements import DetectedSoftware, find_requirements

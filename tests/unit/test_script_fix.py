@@ -9,9 +9,9 @@ from typing import Dict, List, Tuple
 
 import pytest
 
-from neuronctl.batchscript.edits import unified_diff
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Catalog, CommentField, CommentPolicy
+from neuronctl.scripts.edits import unified_diff
 from neuronctl.submission.judged_script import JudgedScript, judge_text, mended
 
 TOP = "#!/bin/bash -l\n#SBATCH -p gpu --gpus-per-node=1 -N 1\n"

@@ -6,9 +6,9 @@ from typing import Dict, List, Optional, Sequence
 
 import pytest
 
-from neuronctl.batchscript import directive_words
-from neuronctl.batchscript.header import read_header
-from neuronctl.batchscript.model import (
+from neuronctl.scripts import directive_words
+from neuronctl.scripts.header import read_header
+from neuronctl.scripts.model import (
     AFTER_COMMAND,
     COMMAND_LINE,
     CUT,
@@ -18,7 +18,7 @@ from neuronctl.batchscript.model import (
     REMARK,
     Header,
 )
-from neuronctl.batchscript.values import check_value
+from neuronctl.scripts.values import check_value
 
 
 def head(*lines: str) -> Header:

@@ -10,7 +10,7 @@ import pytest
 
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Catalog
-from neuronctl.rule_codes import CODES
+from neuronctl.common.rule_codes import CODES
 from neuronctl.submission.judged_script import JudgedScript, judge_text
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from neuronctl.common.shell import Shell, expanded, is_reference, join, quote, references
 from neuronctl.launch.launchers import not_a_macro
-from neuronctl.shell import Shell, expanded, is_reference, join, quote, references
 
 # Everything an argument can hold: no NUL, no lone surrogate.
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))

@@ -8,9 +8,9 @@ from typing import List, Optional, Tuple
 
 import pytest
 
-from neuronctl.batchscript import shell_text
-from neuronctl.batchscript.launches import Launch, launches
-from neuronctl.batchscript.shell_text import Command, read_shell
+from neuronctl.scripts import shell_text
+from neuronctl.scripts.launches import Launch, launches
+from neuronctl.scripts.shell_text import Command, read_shell
 
 
 def only(text: str) -> Command:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuronctl.catalog.local_cluster import parse_cluster_name
-from neuronctl.errors import UsageError
+from neuronctl.common.errors import UsageError
+from neuronctl.common.units import UNLIMITED
 from neuronctl.slurm.fields import (
     ExitCode,
     mark_of,
@@ -33,7 +34,6 @@ from neuronctl.slurm.limits import Scope, read_group_limits
 from neuronctl.slurm.sacct import parse_sacct, sacct_argv
 from neuronctl.slurm.sbatch import Submitted, parse_submitted, sbatch_argv
 from neuronctl.slurm.squeue import parse_squeue, squeue_argv
-from neuronctl.units import UNLIMITED
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from typing import Any, Callable, List
 
 import pytest
 
-from neuronctl import slow
 from neuronctl.catalog.local_cluster import local_cluster
-from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
+from neuronctl.common import slow
+from neuronctl.common.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
 from neuronctl.slurm.job_control import scancel
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import installed, run, run_interactive

@@ -13,7 +13,7 @@ from plan_builders import findings, plan_of
 
 from neuronctl import library
 from neuronctl.cli.job_output import summary
-from neuronctl.errors import JobFileError, NeuronctlError, UsageError
+from neuronctl.common.errors import JobFileError, NeuronctlError, UsageError
 from neuronctl.request.job import StepRequest
 from neuronctl.request.job_file import parse_steps, read_job_file
 from neuronctl.submission.judged_job import JudgedJob

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuronctl import units
+from neuronctl.common import units
 
 DAY = 86400
 

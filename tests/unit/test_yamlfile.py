@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuronctl import yamlfile
-from neuronctl.errors import CatalogError, JobFileError, NeuronctlError
+from neuronctl.common import yamlfile
+from neuronctl.common.errors import CatalogError, JobFileError, NeuronctlError
 
 
 def parse(text: str) -> yamlfile.Document:
@@ -217,7 +217,7 @@ def test_every_value_has_the_line_it_was_written_on(content: Dict[str, List[str]
 
 
 def kept_files() -> List[Path]:
-    from neuronctl.paths import cache_dir
+    from neuronctl.common.paths import cache_dir
 
     return sorted(Path(cache_dir()).glob("yaml-*.json"))
 

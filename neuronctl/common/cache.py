@@ -1,0 +1,47 @@
+"""JSON in the user's cache directory: values that take longer to work out than to read back.
+
+A file is read back only if nobody but this user could have written it. A file that is missing,
+damaged, from another version of neuronctl or not to be trusted counts as absent, so the directory
+can be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import zlib
+from typing import Any
+
+from neuronctl.common.errors import NeuronctlError
+from neuronctl.common.files import read_private, write_private
+from neuronctl.common.paths import cache_dir
+from neuronctl.version import __version__
+
+
+def path_of(kind: str, name: str) -> str:
+    """The file for the value called ``name`` among those of its kind."""
+    number = zlib.crc32(name.encode("utf-8", "surrogateescape"))
+    return os.path.join(cache_dir(), f"{kind}-{number:08x}.json")
+
+
+def read(kind: str, name: str, source: str = "") -> Any:
+    """The value that was written with the same name and the same source; None if there is none."""
+    try:
+        checksum, _, content = read_private(path_of(kind, name)).partition(b"\n")
+        if int(checksum, 16) != zlib.crc32(content):
+            return None
+        kept = json.loads(content)
+        if [kept["version"], kept["name"], kept["source"]] == [__version__, name, source]:
+            return kept["value"]
+    except (NeuronctlError, OSError, ValueError, KeyError, TypeError, RecursionError):
+        pass
+    return None
+
+
+def write(kind: str, name: str, value: Any, source: str = "") -> None:
+    """Keep a value of plain JSON types, made from ``source``; a failure costs nothing but time."""
+    kept = {"version": __version__, "name": name, "source": source, "value": value}
+    with contextlib.suppress(NeuronctlError, OSError, ValueError):
+        content = json.dumps(kept).encode("ascii")
+        write_private(path_of(kind, name), b"%08x\n%s" % (zlib.crc32(content), content))

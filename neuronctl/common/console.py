@@ -1,0 +1,370 @@
+r"""Tables, text and JSON on standard output; the only module that imports rich.
+
+On a terminal, a table is fitted to its width and styled. In a pipe or a file it is plain aligned
+text, for which rich is not imported: never cut and never folded, unless $COLUMNS says how wide.
+
+Text from files, job names and Slurm cannot steer the terminal: there is no markup, and control
+characters are written out as ``\x1b``. Colours: as ``--color`` says, else NO_COLOR, else
+FORCE_COLOR, else on a terminal only.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import sys
+from typing import Any, Iterable, Iterator, List, Mapping, Optional, Sequence, TextIO
+
+from neuronctl.common.frozen import dataclass, field
+
+GAP = 2
+"""Blanks between two columns."""
+
+PAGE = 500
+"""As many rows of a table are held at a time; the first page decides which columns are shown."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table.
+
+    style is rich's (``"bold"``, ``"green"``), styles that of cells with a certain text. min_width
+    is in character cells. If a table is wider than the terminal, the columns with the highest
+    priority number are left out first and a line under the table names them; those with priority
+    0 always stay. Then columns that are not ``no_wrap`` are folded at blanks.
+    """
+
+    header: str
+    justify: str = "left"
+    style: str = ""
+    min_width: Optional[int] = None
+    no_wrap: bool = False
+    priority: int = 0
+    styles: Mapping[str, str] = field(default_factory=dict)
+
+    def style_of(self, cell: str) -> str:
+        return self.styles.get(cell, self.style)
+
+
+def is_terminal(file: Optional[TextIO] = None) -> bool:
+    """Whether ``file`` (by default standard output) is a terminal."""
+    return (file or sys.stdout).isatty()
+
+
+_asked = ""
+"""What ``--color`` says: "always", "never", or "" for neither."""
+
+
+def set_color(when: str) -> None:
+    """Have output coloured ``always``, ``never``, or, for ``auto``, as the environment says."""
+    global _asked
+    _asked = "" if when == "auto" else when
+
+
+def _no_color() -> bool:
+    # An empty NO_COLOR counts for none.
+    return _asked == "never" or (not _asked and bool(os.environ.get("NO_COLOR")))
+
+
+def has_styles(file: Optional[TextIO] = None) -> bool:
+    """Whether ``file`` (by default standard output) gets colours, or on a terminal bold text."""
+    forced = _asked == "always" or (not _asked and bool(os.environ.get("FORCE_COLOR")))
+    return is_terminal(file) or (forced and not _no_color())
+
+
+def draws_blocks(file: Optional[TextIO] = None) -> bool:
+    """Whether ``file`` (by default standard output) is a terminal whose locale is UTF-8.
+
+    Python turns LANG=C into UTF-8 for itself (PEP 538 sets LC_CTYPE to C.UTF-8), which says
+    nothing about the terminal: tmux, for one, shows an underscore for each such character then.
+    """
+    out = file or sys.stdout
+    locale = os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or ""
+    if locale in ("", "C.UTF-8", "C.utf8", "UTF-8") and not os.environ.get("LC_ALL"):
+        locale = os.environ.get("LANG", "")
+
+    def utf8(name: str) -> bool:
+        return name.lower().replace("-", "").endswith("utf8")
+
+    return is_terminal(out) and utf8(out.encoding or "") and utf8(locale.partition("@")[0])
+
+
+def terminal_width() -> int:
+    """The terminal's width in columns: $COLUMNS, what the terminal says, or 80."""
+    import shutil
+
+    return shutil.get_terminal_size().columns or 80  # 0 before Python 3.11
+
+
+def printable(text: str) -> str:
+    """The text with every character that could steer a terminal written out as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(char if _harmless(char) else ascii(char)[1:-1] for char in text)
+
+
+def print_table(
+    columns: Sequence[Column],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str = "",
+    file: Optional[TextIO] = None,
+) -> None:
+    """Print rows under their headers; each row has as many cells as there are columns."""
+    out = file or sys.stdout
+    if title:
+        print_text(title, "bold", file=out)
+    fits = is_terminal(out) or os.environ.get("COLUMNS", "").isdecimal()
+    width, left = terminal_width() if fits else sys.maxsize, iter(rows)
+    page = _page(left)
+    shown = _shown(columns, page, width) if fits else range(len(columns))
+    kept = [columns[n] for n in shown]
+    headers = [column.header for column in kept]
+    widths = list(map(cell_width, headers))
+    while page or headers:
+        cells = [[row[n] for n in shown] for row in page]
+        widths = [
+            max(widths[n], *(cell_width(row[n]) for row in cells), 0) for n in range(len(kept))
+        ]
+        folded = sum(widths) + GAP * (len(widths) - 1) > width
+        if folded:
+            _fold(kept, cells, bool(headers), out, width)
+        elif has_styles(out):
+            _draw(kept, headers, cells, widths, out, width)
+        else:
+            for line in _aligned(kept, [headers, *cells] if headers else cells, widths):
+                _write(out, "".join(line).rstrip() + "\n")
+        headers, page = [], _page(left)
+    left_out = [column.header for n, column in enumerate(columns) if n not in shown]
+    if left_out:
+        import textwrap
+
+        note = f"hidden to fit the terminal: {', '.join(left_out)}"
+        print_text(textwrap.fill(note, terminal_width()), "dim", file=out)
+
+
+def _page(rows: Iterator[Sequence[str]]) -> List[List[str]]:
+    return [[printable(cell) for cell in row] for row in itertools.islice(rows, PAGE)]
+
+
+def print_json(schema: str, data: Mapping[str, Any]) -> None:
+    """Print ``data`` as a JSON object whose first key, ``schema``, names its shape and version."""
+    import json
+
+    # ASCII only: a path or name that is not valid text must not break the whole answer.
+    _write(sys.stdout, json.dumps({"schema": schema, **data}, indent=2) + "\n")
+
+
+def print_json_list(schema: str, key: str, items: Iterable[Any]) -> None:
+    """As print_json() of a list, each item of which is written as it comes."""
+    import json
+
+    out, begun = sys.stdout, False
+    _write(out, f'{{\n  "schema": "{schema}",\n  "{key}": [')
+    for item in items:
+        text = json.dumps(item, indent=2).replace("\n", "\n    ")
+        _write(out, f"{',' if begun else ''}\n    {text}")
+        begun = True
+    _write(out, "\n  ]\n}\n" if begun else "]\n}\n")
+
+
+def folded(text: str, first: str = "", later: str = "") -> str:
+    """A paragraph, folded at blanks. first, later: what stands before its first and other lines."""
+    import textwrap
+
+    width = min(terminal_width(), 100) if is_terminal() else 80
+    return textwrap.fill(
+        text, width, initial_indent=first, subsequent_indent=later, break_on_hyphens=False
+    )
+
+
+def print_text(text: str, style: str = "", *, file: Optional[TextIO] = None) -> None:
+    """Print text and a newline; ``style`` is rich's and only shows on a terminal."""
+    out = file or sys.stdout
+    safe = "\n".join(printable(line) for line in text.split("\n"))
+    if not style or not has_styles(out):
+        _write(out, safe + "\n")
+        return
+    from rich.text import Text
+
+    _rich_console(out, terminal_width()).print(Text(safe, style), soft_wrap=True)
+
+
+def print_code(text: str, language: str) -> None:
+    """Print a program's text on a terminal, in the terminal's own colours."""
+    from rich.syntax import Syntax
+
+    highlighted = Syntax("", language, theme="ansi_dark").highlight(text)
+    highlighted.rstrip()
+    _rich_console(sys.stdout, terminal_width()).print(highlighted, soft_wrap=True)
+
+
+def print_markdown(text: str) -> None:
+    """Print Markdown as it is; on a terminal, formatted and folded."""
+    if not is_terminal():
+        print_text(text)
+        return
+    from rich.markdown import Markdown
+
+    shown = Markdown("\n".join(map(printable, text.split("\n"))), hyperlinks=False)
+    _rich_console(sys.stdout, min(terminal_width(), 100)).print(shown)
+
+
+def print_line(line: str = "") -> None:
+    """Print one line on standard output; a line break in it is written out too."""
+    print_text(printable(line))
+
+
+def print_diff(lines: Sequence[str], file: Optional[TextIO] = None) -> None:
+    """Print a unified diff, coloured on a terminal."""
+    styles = (("---", "bold"), ("+++", "bold"), ("@@", "cyan"), ("-", "red"), ("+", "green"))
+    for line in lines:
+        style = next((style for start, style in styles if line.startswith(start)), "")
+        print_text(line, style, file=file)
+
+
+def cell_width(text: str) -> int:
+    """Character cells that the text takes on a terminal: two for a Hangul syllable."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def shortened(text: str, width: int) -> str:
+    """The text, printable, cut with an ellipsis if it takes more than ``width`` cells."""
+    text = printable(text)
+    if cell_width(text) <= width:
+        return text
+    while cell_width(text) > width - 1:
+        text = text[:-1]
+    return text + "…"
+
+
+def _harmless(char: str) -> bool:
+    import unicodedata
+
+    return char.isprintable() or unicodedata.category(char) == "Zs"
+
+
+def _write(out: TextIO, text: str) -> None:
+    encoding = out.encoding or "utf-8"
+    # A terminal that knows no Unicode gets escapes rather than an error.
+    out.write(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def _aligned(
+    columns: Sequence[Column], lines: Sequence[Sequence[str]], widths: Sequence[int]
+) -> Iterator[List[str]]:
+    """The cells of each line, padded to one width per column; the gap is in them."""
+    gaps = [" " * GAP] * (len(columns) - 1) + [""]
+    for line in lines:
+        padded = []
+        for column, cell, width, gap in zip(columns, line, widths, gaps):
+            blanks = " " * (width - cell_width(cell))
+            padded.append((blanks + cell if column.justify == "right" else cell + blanks) + gap)
+        yield padded
+
+
+def _shown(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> List[int]:
+    """Indices of the columns to show, without those that there is no room for."""
+    least = []
+    for column, *cells in zip(columns, *rows):
+        texts = [column.header, *cells]
+        parts = texts if column.no_wrap else [word for text in texts for word in text.split()]
+        least.append(max(column.min_width or 0, *map(cell_width, parts)))
+    shown = list(range(len(columns)))
+    while sum(least[n] + GAP for n in shown) - GAP > width:
+        last = max(shown, key=lambda n: (columns[n].priority, n))
+        if columns[last].priority == 0:
+            break
+        shown.remove(last)
+    return shown
+
+
+def _draw(
+    columns: Sequence[Column],
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    widths: Sequence[int],
+    out: TextIO,
+    width: int,
+) -> None:
+    console = _rich_console(out, width)
+    # For 100 rows this takes 4 ms, and rich's Table 120 ms.
+    from rich.segment import Segment, Segments
+
+    segments: List[Segment] = []
+    lines = [headers, *rows] if headers else rows
+    for line in _aligned(columns, lines, widths):
+        is_head = bool(headers) and not segments
+        while line and not line[-1].strip():
+            line.pop()
+        line[-1:] = [cell.rstrip() for cell in line[-1:]]
+        for column, cell in zip(columns, line):
+            style = "bold" if is_head else column.style_of(cell.strip())
+            segments.append(Segment(cell, console.get_style(style) if style else None))
+        segments.append(Segment.line())
+    console.print(Segments(segments), soft_wrap=True, end="")
+
+
+def _fold(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    with_headers: bool,
+    out: TextIO,
+    width: int,
+) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        box=None,
+        padding=(0, GAP, 0, 0),
+        pad_edge=False,
+        header_style="bold",
+        show_header=with_headers,
+    )
+    for column in columns:
+        table.add_column(
+            Text(column.header),
+            justify="right" if column.justify == "right" else "left",
+            style=column.style,
+            min_width=column.min_width,
+            no_wrap=column.no_wrap,
+            overflow="fold",
+        )
+    for row in rows:
+        table.add_row(*(Text(cell, column.style_of(cell)) for column, cell in zip(columns, row)))
+    console = _rich_console(out, width)
+    if has_styles(out):
+        console.print(table)
+        return
+    with console.capture() as drawn:
+        console.print(table)
+    for line in drawn.get().splitlines():
+        _write(out, line.rstrip() + "\n")
+
+
+def _rich_console(out: TextIO, width: int) -> Any:
+    # By itself, rich 13 also takes an empty NO_COLOR for one that is set.
+    return _console_for(out, width, _no_color(), has_styles(out))
+
+
+@functools.lru_cache(maxsize=1)
+def _console_for(out: TextIO, width: int, no_color: bool, styled: bool) -> Any:
+    from rich.console import Console
+
+    # By itself, rich looks into the environment several times for every line that it prints.
+    return Console(
+        file=out,
+        width=width,
+        height=25,  # else it reads LINES and COLUMNS, and takes ² for a number
+        markup=False,
+        highlight=False,
+        emoji=False,
+        no_color=no_color,
+        force_terminal=styled,
+    )

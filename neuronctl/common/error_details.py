@@ -1,0 +1,31 @@
+"""The details of an internal error, in a file of their own that its user can send on."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from neuronctl.common.files import write_private
+from neuronctl.common.masking import Masker, secret_values
+from neuronctl.common.paths import state_dir
+from neuronctl.version import __version__
+
+
+def write_error_details(traceback: str) -> str:
+    """Write a traceback, private and with its secrets masked; returns the file's path.
+
+    Raises OSError, and UsageError where there is no home directory.
+    """
+    command = ["neuronctl", *sys.argv[1:]]
+    masker = Masker(secret_values(command, os.environ))
+    python = ".".join(map(str, sys.version_info[:3]))
+    text = (
+        f"neuronctl {__version__}, Python {python}\n"
+        f"command: {' '.join(map(repr, masker.words(command)))}\n\n"
+        f"{masker.text(traceback)}"
+    )
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.localtime())
+    path = os.path.join(state_dir(), "errors", f"{stamp}-{os.getpid()}.txt")
+    write_private(path, text.encode("utf-8", "backslashreplace"))
+    return path

@@ -1,0 +1,89 @@
+"""File locations: the user's XDG directories and the data that ships with neuronctl.
+
+Paths are plain strings here and in every module that a short command imports: importing pathlib
+takes as long as reading fifty job records.
+"""
+
+from __future__ import annotations
+
+import os
+
+from neuronctl.common.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+
+
+def config_dir() -> str:
+    """``$XDG_CONFIG_HOME/neuronctl``, by default ``~/.config/neuronctl``; may not exist."""
+    return _xdg("XDG_CONFIG_HOME", ".config")
+
+
+def defaults_file() -> str:
+    """The user's own defaults; may not exist."""
+    return os.path.join(config_dir(), "config.yaml")
+
+
+SITE_CONFIG = "/etc/neuronctl/config.yaml"
+PROJECT_CONFIG = ".neuronctl.yaml"
+
+
+def config_files() -> List[str]:
+    """The configurations that are there, lowest first: the site's, the user's, the project's."""
+    return [file for file in (SITE_CONFIG, defaults_file(), PROJECT_CONFIG) if present(file)]
+
+
+def state_dir() -> str:
+    """``$XDG_STATE_HOME/neuronctl``, by default ``~/.local/state/neuronctl``; may not exist."""
+    return _xdg("XDG_STATE_HOME", ".local/state")
+
+
+def cache_dir() -> str:
+    """``$XDG_CACHE_HOME/neuronctl``, by default ``~/.cache/neuronctl``; may not exist."""
+    return _xdg("XDG_CACHE_HOME", ".cache")
+
+
+def working_directory() -> str:
+    """This process's directory; raises UsageError if it is gone."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise UsageError("the current directory no longer exists", "cd to another") from None
+
+
+def data_path(name: str) -> str:
+    """A file or directory that ships with neuronctl: ``"templates"``, ``"partitions.yaml"``.
+
+    A wheel has them inside the package; a checkout has them at the top level, beside the package.
+    """
+    packaged = os.path.join(_PACKAGE, "_data", name)
+    return packaged if os.path.exists(packaged) else os.path.join(os.path.dirname(_PACKAGE), name)
+
+
+def present(file: str) -> bool:
+    """Whether a file exists; also where that cannot be told, so that reading it reports why."""
+    try:
+        os.stat(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _xdg(variable: str, below_home: str) -> str:
+    base = os.environ.get(variable, "")
+    # The XDG specification requires relative paths to be ignored.
+    if os.path.isabs(base):
+        return os.path.join(base, "neuronctl")
+    home = os.path.expanduser("~")
+    if not os.path.isabs(home):
+        raise UsageError(
+            "no home directory: HOME is not an absolute path, or is unset and your user has no "
+            "password entry",
+            f"set HOME, or set {variable} to a directory that you own",
+        )
+    return os.path.join(home, below_home, "neuronctl")

@@ -1,0 +1,389 @@
+"""Slurm's own grammars: time, memory, host lists, log-file patterns, arrays, dependencies, mail.
+
+Pure functions; invalid input raises ValueError.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from typing import Dict, Iterable, List, Optional, Tuple
+
+UNLIMITED = -1
+"""An unlimited wall time, used in place of a number of seconds."""
+
+TIME_FORMS = "MM, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS, or UNLIMITED"
+MEMORY_FORMS = "a whole number of MB, or a whole number with the suffix K, M, G, or T"
+
+MAX_HOSTS = 65536
+"""A host list that expands to more names than this is an error, not a hang."""
+
+_MAX_SECONDS = 2**31 - 1  # Slurm keeps a time limit in a C int
+_MAX_MEMORY_MB = 2**53
+_NO_VAL = 0xFFFFFFFE
+
+
+# ---------------------------------------------------------------------------- time
+
+
+def parse_time(text: str) -> int:
+    """The seconds of a wall time as ``--time`` reads it, or UNLIMITED.
+
+    A bare number is minutes; two numbers are minutes and seconds; zero means no limit. Raises
+    ValueError with the accepted forms. Slurm itself rounds up to whole minutes.
+    """
+    if text.upper() in ("UNLIMITED", "INFINITE", "-1"):
+        return UNLIMITED
+    return parse_duration(text) or UNLIMITED
+
+
+def parse_duration(text: str) -> int:
+    """The seconds of a duration in Slurm's forms; zero means zero (``squeue`` prints ``0:00``)."""
+    # re.ASCII: int() accepts the digits of other scripts; Slurm does not.
+    number = r"(\d{1,10})"
+    form = f"{number}-|(?:{number}-{number}|{number})(?::{number})?(?::{number})?"
+    match = re.fullmatch(form, text, re.ASCII)
+    if match is None:
+        raise ValueError(f"{text!r} is not a valid time; use {TIME_FORMS}")
+    alone, days, hours, first, second, third = (int(group or 0) for group in match.groups())
+    if match[1] is not None:  # a number of days, though Slurm's manual does not say so
+        seconds = alone * 86400
+    elif match[2] is not None:
+        seconds = ((days * 24 + hours) * 60 + second) * 60 + third
+    elif match[6] is not None:
+        seconds = (first * 60 + second) * 60 + third
+    else:
+        seconds = first * 60 + second
+    if seconds > _MAX_SECONDS:
+        raise ValueError(f"{text!r} exceeds Slurm's maximum of {_MAX_SECONDS} seconds")
+    return seconds
+
+
+def format_time(seconds: int) -> str:
+    """A time as squeue prints a limit: ``2-00:00:00``, ``08:00:00``, ``UNLIMITED``."""
+    if seconds == UNLIMITED:
+        return "UNLIMITED"
+    if seconds < 0:
+        raise ValueError(f"a time limit cannot be negative: {seconds} seconds")
+    minutes, second = divmod(seconds, 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    clock = f"{hour:02d}:{minute:02d}:{second:02d}"
+    return f"{days}-{clock}" if days else clock
+
+
+def format_elapsed(seconds: Optional[int]) -> str:
+    """A duration as squeue prints time used: ``5:00``, ``1:02:03``, ``2-00:00:00``; ``-``: None."""
+    if seconds is None:
+        return "-"
+    return re.sub("^(?:00:)?0?", "", format_time(seconds).lower())
+
+
+_SINCE_UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def parse_timeout(text: str) -> int:
+    """The seconds of ``90s``, ``10m``, ``8h``, ``2d``, or of a time as squeue prints it.
+
+    A bare number is refused: Slurm would read minutes, and timeout(1) seconds. Raises ValueError.
+    """
+    match = re.fullmatch(r"([0-9]{1,8})([smhd])", text.strip(), re.ASCII)
+    if match:
+        return int(match[1]) * {"s": 1, **_SINCE_UNITS}[match[2]]
+    with contextlib.suppress(ValueError):
+        if not text.strip().isdigit():
+            return parse_duration(text.strip())
+    raise ValueError(f"{text!r} is not a time; use 90s, 10m, 8h, 2d or 1:30:00")
+
+
+def parse_since(text: str, now: int, name: str = "--since") -> int:
+    """Epoch seconds of ``--since``: ``7d`` before ``now``, or the start of a day in local time.
+
+    Raises UsageError naming the forms; name: the option's, for the message.
+    """
+    match = re.fullmatch(r"([0-9]{1,6})([mhdw])", text.strip(), re.ASCII)
+    if match:
+        return now - int(match[1]) * _SINCE_UNITS[match[2]]
+    for form in ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M"):
+        with contextlib.suppress(ValueError, OverflowError):
+            return int(time.mktime(time.strptime(text.strip(), form)))
+    from neuronctl.common.errors import UsageError
+
+    raise UsageError(f"{name}: {text!r} is not a time; use 12h, 7d, 2w or a day such as 2026-11-01")
+
+
+# -------------------------------------------------------------------------- memory
+
+
+def parse_memory(text: str) -> int:
+    """The MB (2**20 bytes) of a memory size as ``--mem`` reads it; KB are rounded up."""
+    match = re.fullmatch(r"(\d{1,18})(?:([KMGT])B?)?", text, re.ASCII | re.IGNORECASE)
+    if match is None:
+        raise ValueError(f"{text!r} is not a valid memory size; use {MEMORY_FORMS}")
+    number, unit = int(match[1]), (match[2] or "M").upper()
+    megabytes = -(-number // 1024) if unit == "K" else number * 1024 ** "MGT".index(unit)
+    if megabytes > _MAX_MEMORY_MB:
+        raise ValueError(f"{text!r} exceeds the largest memory size that Slurm accepts")
+    return megabytes
+
+
+# ----------------------------------------------------------------------- host lists
+
+
+def expand_hostlist(text: str) -> List[str]:
+    """The host names in a Slurm host list, in order: ``gpu[01-03,07],cpu1`` gives five names.
+
+    A name may have several brackets (``r[1-2]n[01-04]``); the last one varies fastest. Text after
+    a bracket is accepted too, although Slurm 22.05 does not read it. Raises ValueError for an
+    invalid host list and for more than MAX_HOSTS names.
+    """
+    names: List[str] = []
+    for item in _split_outside_brackets(text):
+        # [literal, inside, literal, inside, …, literal]
+        pieces = re.split(r"\[([^\[\]]*)\]", item)
+        literals = pieces[::2]
+        if not item or not all(re.fullmatch(r"[A-Za-z0-9._-]*", part) for part in literals):
+            raise ValueError(f"host list {text!r}: {item!r} is not a host name")
+        expanded = [literals[0]]
+        for inside, literal in zip(pieces[1::2], literals[1:]):
+            numbers = _expand_ranges(inside, text)
+            if len(expanded) * len(numbers) > MAX_HOSTS:
+                raise _too_many(text)
+            expanded = [name + number + literal for name in expanded for number in numbers]
+        if len(names) + len(expanded) > MAX_HOSTS:
+            raise _too_many(text)
+        names += expanded
+    return names
+
+
+def hosts(text: Optional[str]) -> List[str]:
+    """The names in a host list; none where it is a file, or cannot be read."""
+    with contextlib.suppress(ValueError):
+        return expand_hostlist(text) if text and "/" not in text else []
+    return []
+
+
+def first_host(text: str) -> str:
+    """The first name in a host list; "" if it is empty or not a host list."""
+    return next(iter(hosts(text)), "")
+
+
+def compress_hostlist(names: Iterable[str]) -> str:
+    """The host list for these names, as squeue prints it: ``cpu1,gpu[01-03,07]``.
+
+    Sorted, without duplicates. Numbers are folded only where a range reproduces them exactly, so
+    that expanding the list returns the same names.
+    """
+    groups: Dict[Tuple[str, int], List[int]] = {}
+    folded: List[Tuple[str, int, str]] = []
+    for name in sorted(set(names)):
+        match = re.fullmatch(r"(.*?)(\d{1,15})", name, re.ASCII)
+        if match is None:
+            folded.append((name, -1, name))
+            continue
+        # Width 0 means "not padded": gpu9 and gpu10 form one range, gpu09 another.
+        padded = match[2].startswith("0") and len(match[2]) > 1
+        groups.setdefault((match[1], len(match[2]) if padded else 0), []).append(int(match[2]))
+    for (prefix, width), numbers in groups.items():
+        unpadded = groups.get((prefix, 0), [])
+        if width:
+            # gpu10 has no leading zero, but belongs with gpu09.
+            same_width = [number for number in unpadded if len(str(number)) == width]
+            numbers += same_width
+            unpadded[:] = [number for number in unpadded if number not in same_width]
+    for (prefix, width), numbers in groups.items():
+        if numbers:
+            inside = fold_ranges(sorted(numbers), width)
+            text = inside if len(numbers) == 1 else f"[{inside}]"
+            folded.append((prefix, min(numbers), prefix + text))
+    return ",".join(text for _, _, text in sorted(folded))
+
+
+def _too_many(whole: str) -> ValueError:
+    return ValueError(f"host list {whole[:60]!r} expands to more than {MAX_HOSTS} names")
+
+
+def _split_outside_brackets(text: str) -> List[str]:
+    items, inside, start = [], False, 0
+    for position, char in enumerate(text):
+        if (char == "[" and inside) or (char == "]" and not inside):
+            raise ValueError(f"host list {text!r} has unbalanced brackets")
+        inside = char == "[" or (inside and char != "]")
+        if char == "," and not inside:
+            items.append(text[start:position])
+            start = position + 1
+    if inside:
+        raise ValueError(f"host list {text!r} has an unclosed bracket")
+    return [*items, text[start:]]
+
+
+def _expand_ranges(inside: str, whole: str) -> List[str]:
+    numbers: List[str] = []
+    for piece in inside.split(","):
+        match = re.fullmatch(r"(\d{1,15})(?:-(\d{1,15}))?", piece, re.ASCII)
+        if match is None:
+            raise ValueError(f"host list {whole!r}: {piece!r} is neither a number nor a range")
+        low, high = int(match[1]), int(match[2] or match[1])
+        if high < low:
+            raise ValueError(f"host list {whole!r}: the range {piece!r} runs backward")
+        if len(numbers) + high - low >= MAX_HOSTS:
+            raise _too_many(whole)
+        numbers += [str(number).zfill(len(match[1])) for number in range(low, high + 1)]
+    return numbers
+
+
+def fold_ranges(numbers: Iterable[int], width: int = 0) -> str:
+    """Ascending numbers, padded to ``width`` digits, as ``01-03,07``."""
+    ranges: List[List[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ",".join(
+        str(low).zfill(width) + (f"-{str(high).zfill(width)}" if high > low else "")
+        for low, high in ranges
+    )
+
+
+# ------------------------------------------------------------------------ log files
+
+
+def expand_log_pattern(
+    pattern: str,
+    *,
+    job_id: int,
+    array_job_id: Optional[int] = None,
+    array_task_id: Optional[int] = None,
+    job_name: str = "",
+    user: str = "",
+    node: str = "",
+    any_task: bool = False,
+) -> str:
+    """The file name that sbatch makes of an ``--output`` pattern (man sbatch, "filename pattern").
+
+    ``%%`` is a percent sign, ``%A`` the array's job id (the job's own outside an array), ``%a``
+    the array index, ``%j`` the job id, ``%J`` the same for a batch script, ``%n`` and ``%t`` the
+    node and task number (0 for a batch script), ``%N`` the short host name, ``%s`` the step,
+    ``%u`` and ``%x`` the user and job name. ``%5j`` pads numbers with zeros, to at most ten
+    digits. A backslash anywhere disables all replacements and escapes the next character. Slurm
+    leaves unknown symbols unchanged.
+
+    any_task: return a pattern for the tasks of an array, in which symbols that differ between
+    tasks, and ``%%``, are left unchanged.
+    """
+    if "\\" in pattern:
+        return re.sub(r"\\(.?)", r"\1", pattern, flags=re.DOTALL)
+    # Outside an array, Slurm prints its NO_VAL constant for the index.
+    numbers = {
+        "A": job_id if array_job_id is None else array_job_id,
+        "a": _NO_VAL if array_task_id is None else array_task_id,
+        "b": (_NO_VAL if array_task_id is None else array_task_id) % 10,
+        "j": job_id,
+        "J": job_id,
+        "n": 0,
+        "t": 0,
+    }
+    words = {"%": "%", "s": "batch", "N": node.split(".")[0], "u": user, "x": job_name}
+    if any_task:
+        numbers = {key: number for key, number in numbers.items() if key not in "abjJ"}
+        words = {key: word for key, word in words.items() if key not in "%N"}
+
+    def replace(match: re.Match[str]) -> str:
+        width, key = match[1], match[2]
+        if key in numbers:
+            return str(numbers[key]).zfill(min(int(width or 0), 10))
+        if key == "%" and width:
+            return match[0]
+        return words.get(key, match[0])
+
+    return re.sub(r"%(\d{0,9})(.)", replace, pattern, flags=re.ASCII | re.DOTALL)
+
+
+# ------------------------------------------------------------------------- signals
+
+SIGNALS = (
+    *("HUP", "INT", "QUIT", "ABRT", "KILL", "ALRM", "TERM", "USR1", "USR2"),
+    *("URG", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "XCPU", "CHLD", "PIPE"),
+)
+"""The signals that sbatch accepts by name (Slurm 22.05, which was tried, lacks the last two)."""
+NEVER_HANDLED = ("KILL", "STOP")
+"""Those that no program can answer."""
+
+
+def split_signal(text: str) -> Tuple[str, str, str]:
+    """``b:SIGusr1@120`` is ``("B", "usr1", "120")``: ``--signal`` as sbatch splits it, unchecked.
+
+    The first part may have R, too; the last one is empty where no time is given.
+    """
+    match = re.match(r"(?is)(R?B?R?):?\s*(?:SIG)?([^@]*)@?(.*)", text)
+    assert match is not None
+    return match[1].upper(), match[2].strip(), match[3]
+
+
+# ------------------------------------------------- arrays, dependencies, mail types
+
+MAIL_TYPES = ("NONE", "BEGIN", "END", "FAIL", "REQUEUE", "ALL", "INVALID_DEPEND", "STAGE_OUT",
+              "TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50",
+              "ARRAY_TASKS")  # fmt: skip
+DEPENDENCIES = (
+    *("after", "afterany", "afternotok", "afterok", "aftercorr", "afterburstbuffer"),
+    "singleton",
+)
+
+
+def check_array(text: str) -> None:
+    """Raise ValueError unless ``--array`` accepts ``text``: ``0-9``, ``1,3,8-16:4``, ``0-9%2``.
+
+    After ``%``, Slurm silently drops anything that is not a number, and any indexes that follow;
+    here that is an error.
+    """
+    indexes, percent, most = text.partition("%")
+    if percent and not re.fullmatch(r"0*[1-9]\d{0,8}", most, re.ASCII):
+        raise ValueError(f"'{most}' after % is not a number of tasks; %N must end the list")
+    for item in indexes.split(","):
+        match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::0*[1-9]\d{0,8})?)?", item, re.ASCII)
+        if match is None:
+            raise ValueError(f"'{item}' is neither an index nor a range of indexes")
+        if match[2] is not None and int(match[2]) < int(match[1]):
+            raise ValueError(f"the range '{item}' runs backward")
+
+
+def check_dependency(text: str) -> None:
+    """Raise ValueError unless ``--dependency`` accepts ``text``.
+
+    TYPE:JOB[:JOB…] or ``singleton``, separated by ``,`` (all) or ``?`` (any). A job may have a
+    delay in minutes (``after:17+5``) or be one task of an array (``17_3``); a bare job means
+    afterany. What has a letter is the name of a job, of which neuronctl makes an id.
+    """
+    if "," in text and "?" in text:
+        raise ValueError("use either ',' (all of the jobs) or '?' (any of the jobs), not both")
+    job = r" ?\d{1,10}(?:_\d{1,9}|_\*)?(?:\+\d{1,9})?"
+    name = r"(?=[^+]*[^\W\d_])[^+]+(?:\+\d{1,9})?"
+    for item in re.split("[,?]", text):
+        kind, colon, jobs = item.partition(":")
+        if not colon and (kind.lower() == "singleton" or re.fullmatch(job, item, re.ASCII)):
+            continue
+        if kind.lower() not in DEPENDENCIES:
+            raise ValueError(f"'{kind}' is not a dependency type; use {', '.join(DEPENDENCIES)}")
+        if kind.lower() == "singleton":
+            raise ValueError("singleton takes no job id: it waits for jobs with the same name")
+        if not jobs:
+            raise ValueError(f"'{item}' has no job id")
+        for word in jobs.split(":"):
+            if not re.fullmatch(job, word, re.ASCII) and not re.fullmatch(name, word):
+                raise ValueError(f"'{word}' in '{item}' is not a job id")
+
+
+def check_mail_type(text: str) -> None:
+    """Raise ValueError unless ``--mail-type`` accepts ``text``: names of MAIL_TYPES and commas.
+
+    Slurm ignores an unknown name that follows a known one; here it is an error.
+    """
+    names = [name.strip().upper() for name in text.split(",")]
+    for name in names:
+        if name not in MAIL_TYPES:
+            raise ValueError(f"'{name}' is not a mail type; use {', '.join(MAIL_TYPES)}")
+    if "NONE" in names and len(names) > 1:
+        raise ValueError("NONE cannot be combined with other mail types")

@@ -1,0 +1,113 @@
+"""Numbers, durations and moments in sentences, times in JSON."""
+
+from __future__ import annotations
+
+import time
+from typing import Optional, Sequence, Tuple
+
+from neuronctl.common.units import UNLIMITED
+
+RUN_ENDED = {
+    "finished": "the program ended with 0",
+    "saved": "it ended to go on in another run",
+    "limit": "time limit reached",
+    "failed": "the program failed",
+    "node": "a failure of its node, or before the program began",
+    "stall": "it no longer moved",
+    "lost": "it was lost, with its node or its shell",
+    "preempted": "preempted by another job",
+    "requeued": "requeued by a user",
+}
+"""How a run of --until-done ended, by what its script notes (templates/until_done.j2)."""
+
+
+def counted(number: int, thing: str) -> str:
+    """``1 node``, ``2 nodes``, ``2 processes``."""
+    if number == 1:
+        return f"{number} {thing}"
+    return f"{number} {thing}{'es' if thing.endswith('s') else 's'}"
+
+
+def clipped(text: str, most: int) -> str:
+    """The text; of one with more than ``most`` characters, its beginning and its end."""
+    if len(text) <= most:
+        return text
+    half = (most - 1) // 2
+    return f"{text[:half]}…{text[-half:]}"
+
+
+def verb(number: int, one: str = "is", several: str = "are") -> str:
+    """``is`` for 1, otherwise ``are``; or another verb."""
+    return one if number == 1 else several
+
+
+def percent(share: float) -> str:
+    """Of a share of 1: ``40 %``."""
+    return f"{100 * share:.0f} %"
+
+
+def amount(size: float) -> str:
+    """Of bytes: ``512 KiB``, ``1.5 GiB``."""
+    units = iter(("B", "KiB", "MiB", "GiB", "TiB", "PiB"))
+    unit = next(units)
+    while size >= 1024 and unit != "PiB":
+        size, unit = size / 1024, next(units)
+    return f"{size:.0f} {unit}" if size >= 100 or unit == "B" else f"{size:.1f} {unit}"
+
+
+def utc(moment: Optional[int]) -> Optional[str]:
+    """Format seconds since the epoch the way all JSON output does: ISO 8601, UTC."""
+    return None if moment is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
+
+
+def moment(epoch: float, *, seconds: bool = False) -> str:
+    """``2026-08-12 09:30``, in local time; with seconds: ``2026-08-12 09:30:05``."""
+    form = "%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M"
+    return time.strftime(form, time.localtime(epoch))
+
+
+def duration(seconds: Optional[int]) -> str:
+    """``45 s``, ``5 min``, ``1 h 20 min``, ``3 d 4 h``: two figures are enough for a person."""
+    if seconds is None:
+        return "an unknown time"
+    if seconds == UNLIMITED:
+        return "unlimited length"
+    steps: Sequence[Tuple[int, str]] = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+    parts = []
+    seconds = max(0, seconds)  # a clock that was set back
+    for size, name in steps:
+        count, seconds = divmod(seconds, size)
+        if count:
+            parts.append(f"{count} {name}")
+        elif parts:
+            break
+        if len(parts) == 2:
+            break
+    return " ".join(parts) or "0 s"
+
+
+DASHES = {
+    "\u2010": "a hyphen (U+2010)",
+    "\u2011": "a non-breaking hyphen (U+2011)",
+    "\u2012": "a figure dash (U+2012)",
+    "\u2013": "an en dash (U+2013)",
+    "\u2014": "an em dash (U+2014)",
+    "\u2015": "a horizontal bar (U+2015)",
+    "\u2212": "a minus sign (U+2212)",
+    "\ufe58": "a small em dash (U+FE58)",
+    "\ufe63": "a small hyphen (U+FE63)",
+    "\uff0d": "a full-width hyphen (U+FF0D)",
+}
+
+
+def other_dash(text: str) -> str:
+    """The first dash in ``text`` that is not ASCII's ``-``: ``an en dash (U+2013)``; "": none."""
+    return next((DASHES[character] for character in text if character in DASHES), "")
+
+
+def with_plain_dashes(text: str) -> str:
+    """``text`` as it was meant: ``--nodes`` where a word processor made one dash of two."""
+    name = text.lstrip("".join(("-", *DASHES)))
+    if name != text:
+        text = ("--" if len(name.partition("=")[0]) > 1 else "-") + name
+    return text.translate(dict.fromkeys(map(ord, DASHES), "-"))

@@ -1,0 +1,129 @@
+"""The YAML reader: plain values, each with its line number.
+
+Stricter and simpler than YAML 1.1, because people write these files for Slurm:
+
+- ``24:00:00`` and ``2026-08-12`` are text, not numbers and dates; so are ``on``, ``no``, ``1_000``,
+  and ``010``. Only ``true`` and ``false`` are booleans; only ``null``, ``~``, and an empty value
+  are null.
+- Duplicate keys, tags (``!!python/…``), anchors, aliases, and a second document are errors.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Mapping, Optional, Sequence, Tuple, Type, Union
+
+from neuronctl.common import cache
+from neuronctl.common.errors import NeuronctlError
+from neuronctl.common.files import open_named, read_trusted
+from neuronctl.common.frozen import dataclass
+
+MAX_BYTES = 1_000_000
+
+KeyPath = Tuple[str, ...]
+"""Keys from the top level down; list entries are ``"0"``, ``"1"``, …"""
+
+
+@dataclass(frozen=True)
+class Document:
+    """The content of a YAML file.
+
+    data: the top-level mapping; values are dict, list, str, int, float, bool, and None. lines: the
+    line (from 1) of every key path in ``data``; ``()`` is the first line. raw: how a number,
+    boolean, or null was typed, by key path: ``1.10`` where ``data`` has 1.1.
+    """
+
+    file: str
+    data: Mapping[str, Any]
+    lines: Mapping[KeyPath, int]
+    raw: Mapping[KeyPath, str]
+
+    def where(self, path: KeyPath) -> str:
+        """``file:line`` of a key path, or of its nearest known parent."""
+        while path not in self.lines:
+            path = path[:-1]
+        return f"{self.file}:{self.lines[path]}"
+
+
+def read(
+    path: Union[str, os.PathLike[str]],
+    error: Type[NeuronctlError],
+    *,
+    found: bool = False,
+    private: Sequence[str] = (),
+) -> Document:
+    """Read one YAML file whose top level is a mapping with at least one key.
+
+    found: neuronctl has found the file itself; nobody but the user, or root, may have written it.
+    Its content is cached in the user's cache directory, so that the next read needs no parser. The
+    user names other files, such as a job file, which may contain a secret. private: top-level keys
+    that may contain one too; a file with any of them is not cached.
+
+    Raises ``error`` with file and line for anything else, and if the file cannot be read.
+    """
+    file = os.fspath(path)
+    text = text_of(file, error, found=found)
+    kept = _read_kept(file, text) if found else None
+    if kept is not None:
+        return kept
+    document = parse(text, file, error)
+    if found and not any(key in document.data for key in private):
+        _keep(document, text)
+    return document
+
+
+def text_of(file: str, error: Type[NeuronctlError], *, found: bool) -> str:
+    """The text of a YAML file; raises ``error`` where it has none, or too much. found: see read."""
+    try:
+        if found:
+            content = read_trusted(file)
+        else:
+            with open_named(file) as stream:
+                content = stream.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as problem:  # ValueError: a NUL in the name
+        reason = getattr(problem, "strerror", None) or str(problem)
+        raise error(f"cannot read {file}: {reason}", getattr(problem, "hint", "")) from None
+    if len(content) > MAX_BYTES:
+        raise error(f"{file}: larger than {MAX_BYTES} bytes", "check that this is a YAML file")
+    try:
+        return content.decode("utf-8")  # PyYAML removes a byte order mark itself
+    except UnicodeDecodeError as problem:
+        line = content.count(b"\n", 0, problem.start) + 1
+        raise error(f"{file}:{line}: not UTF-8 text", "save the file as UTF-8") from None
+
+
+def parse(text: str, file: str, error: Type[NeuronctlError]) -> Document:
+    """Parse text as read() does; messages refer to it as ``file``."""
+    # Importing yaml takes longer than all that most commands do with what is kept.
+    from neuronctl.common.yamlfile import parser
+
+    return parser.parse(text, file, error)
+
+
+_SEPARATOR = "\0"  # the parser refuses a key that contains it
+
+
+def _read_kept(file: str, text: str) -> Optional[Document]:
+    """The document that ``text`` was parsed to before; None if it is not in the cache."""
+    try:
+        kept = cache.read("yaml", file, text)
+        lines = {_path(key): line for key, line in kept["lines"].items()}
+        raw = {_path(key): typed for key, typed in kept["raw"].items()}
+        # where() ends at the first line, and a job's options are read from a mapping.
+        whole = () in lines and isinstance(kept["data"], dict)
+        return Document(file, kept["data"], lines, raw) if whole else None
+    except (KeyError, TypeError, AttributeError):
+        return None
+
+
+def _keep(document: Document, text: str) -> None:
+    kept = {
+        "data": document.data,
+        "lines": {_SEPARATOR.join(path): line for path, line in document.lines.items()},
+        "raw": {_SEPARATOR.join(path): typed for path, typed in document.raw.items()},
+    }
+    cache.write("yaml", document.file, kept, text)
+
+
+def _path(key: str) -> KeyPath:
+    return tuple(key.split(_SEPARATOR)) if key else ()

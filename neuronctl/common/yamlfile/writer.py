@@ -1,0 +1,118 @@
+"""YAML text as a person would write it; ``parse`` reads back exactly what was given."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Iterable, List, Mapping, Tuple
+
+from neuronctl.common.frozen import dataclass
+
+_WIDTH = 88
+"""Columns that a list may have on one line."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A key at the top level. above: comment lines before it; remark: a comment on its line."""
+
+    key: str
+    value: object
+    above: Tuple[str, ...] = ()
+    remark: str = ""
+
+
+def write(entries: Iterable[Entry], *, above: Iterable[str] = ()) -> str:
+    """The text of a file.
+
+    Values: a text, a number, a boolean, None, a list of these or of mappings, or a mapping; in a
+    mapping of a list, the key "" has the comment lines above it. above: comment lines at the top.
+    """
+    lines = [_comment(line) for line in above]
+    for entry in entries:
+        lines += [_comment(line) for line in entry.above]
+        first, *others = _entry(entry.key, entry.value, "")
+        if entry.remark and others:
+            lines.append(_comment(entry.remark))
+        elif entry.remark:
+            first += f"  {_comment(entry.remark)}"
+        lines += [first, *others]
+    return "\n".join(lines) + "\n"
+
+
+def _comment(text: str) -> str:
+    shown = "".join(
+        character if character.isprintable() else "?" for character in text.replace("\t", " ")
+    )
+    return f"# {shown}".rstrip()
+
+
+def _entry(key: str, value: object, indent: str) -> List[str]:
+    head = f"{indent}{_scalar(key)}:"
+    if isinstance(value, str):
+        return _text(head, value, indent)
+    if isinstance(value, Mapping):
+        lines = [head]
+        for name, one in value.items():
+            lines += _entry(str(name), one, indent + "  ")
+        return lines
+    if not isinstance(value, (list, tuple)):
+        return [f"{head} {_scalar(value)}"]
+    if not any(isinstance(item, Mapping) for item in value):
+        line = f"{head} [{', '.join(_scalar(item, flow=True) for item in value)}]"
+        if len(line) <= _WIDTH or not all(isinstance(item, str) for item in value):
+            return [line]
+        return [head, *(f"{indent}  - {_scalar(item)}" for item in value)]
+    lines = [head]
+    for item in value:
+        below = [
+            line for name in item if name for line in _entry(name, item[name], indent + "    ")
+        ]
+        lines += [f"{indent}  {_comment(text)}" for text in item.get("", ())]
+        lines += [f"{indent}  - {below[0].lstrip()}", *below[1:]]
+    return lines
+
+
+# What may stand in a block of lines; others become escapes in double quotes.
+_BLOCK = re.compile(r"[\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]*\Z")
+
+
+def _text(head: str, text: str, indent: str) -> List[str]:
+    if not text.endswith("\n") or not text.strip() or not _BLOCK.match(text):
+        return [f"{head} {_scalar(text)}"]
+    body = text[:-1]
+    if body.endswith("\n"):
+        return [f"{head} {_scalar(text)}"]
+    # Where the first line is indented itself, YAML has to be told where the text begins.
+    sign = "2" if body[0] in " \t\n" else ""
+    return [f"{head} |{sign}", *(f"{indent}  {line}" if line else "" for line in body.split("\n"))]
+
+
+_PLAIN = re.compile(
+    r"(?a)[\w./$~-](?:[\w./$~()+=:,;%@^*!?<>&|'\"\\ -]*[\w./$~()+=;%@^*!?<>&|'\"-])?"
+)
+
+
+def _scalar(text: object, *, flow: bool = False) -> str:
+    if not isinstance(text, str):
+        return json.dumps(text)
+    plain = _PLAIN.fullmatch(text) is not None and ": " not in text and text[:2] != "- "
+    if not plain or (flow and re.search(r"[:,]", text)) or text in _NOT_PLAIN:
+        return _quoted(text)
+    return text
+
+
+_NOT_PLAIN = ("~", "null", "true", "false", "-", "---", "...")
+
+
+def _quoted(text: str) -> str:
+    quoted = json.dumps(text, ensure_ascii=False)
+    return "".join(
+        text if text == " " or (text.isprintable() and text != "\ufeff") else _escape(text)
+        for text in quoted
+    )
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

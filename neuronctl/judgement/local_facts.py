@@ -1,0 +1,428 @@
+"""What this machine shows of a job: its program, image, environment, and log directory.
+
+The rules are pure; this module reads the file system for them, once.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from typing import TYPE_CHECKING, Iterator, List, Optional, Tuple
+
+from neuronctl.catalog.local_cluster import local_cluster
+from neuronctl.common.files import head
+from neuronctl.common.paths import defaults_file, working_directory
+from neuronctl.common.units import expand_log_pattern
+from neuronctl.common.users import login_name
+from neuronctl.launch.containers import elf_arch, sif_arch
+from neuronctl.launch.environments import find_conda
+from neuronctl.planning import JobPlan
+from neuronctl.planning.software import (
+    LONGEST_PROGRAM,
+    is_python,
+    own_modules,
+    python_file,
+    python_module,
+)
+from neuronctl.request.job import JobRequest, Source
+from neuronctl.request.options import unknown_to_sbatch
+from neuronctl.rules.base import Fault, Kind, LocalFacts
+from neuronctl.slurm.bad_nodes import bad_nodes
+
+if TYPE_CHECKING:
+    from neuronctl.scripts.bash_syntax import SyntaxProblem
+
+
+def gather_local_facts(plan: JobPlan, *, elsewhere: bool = False) -> LocalFacts:
+    """What the rules may know of this machine; raises UsageError where it cannot be looked at.
+
+    elsewhere: the job may be meant for another machine, with file systems that are not here.
+    """
+    # salloc changes the directory of its command; the job is submitted from here.
+    given = None if plan.interactive else plan.request.chdir
+    directory = os.path.realpath(given or working_directory())
+    text = _python_text(plan.request)
+    chdir = _directory_fault(plan)
+    return LocalFacts(
+        user=login_name(),
+        directory=directory,
+        config_file=defaults_file(),
+        chdir=chdir,
+        program=None if chdir else _program_fault(plan),
+        not_on_path=() if chdir else tuple(_not_on_path(plan)),
+        image=None if chdir else _image_fault(plan),
+        environment=None if chdir else _environment_fault(plan),
+        log=None if chdir or (elsewhere and _logs_elsewhere(plan)) else _log_fault(plan),
+        needs_ranks=_needs_ranks(text),
+        uses_several_gpus=bool(text) and re.search(_SEVERAL_GPUS, text) is not None,
+        copies=_copies(plan),
+        has_directives=_has_directives(plan.request),
+        imports=_imports(text) if text and is_python(plan.request) else (),
+        answers=frozenset(re.sub(r"\s", "", found) for found in re.findall(_ANSWERS, text)),
+        variables=frozenset(os.environ),
+        environment_bytes=sum(len(f"{name}={value} ") for name, value in os.environ.items()),
+        built_for=tuple(_architectures(plan)),
+        of_steps=tuple(gather_local_facts(launch) for launch in plan.launches)
+        if plan.steps
+        else (),
+        plugin_options=_plugin_options(plan),
+        typed_secrets=tuple(_typed_secrets(plan)),
+        broken_texts=tuple(_broken_texts(plan)),
+        bad_nodes=bad_nodes(local_cluster()),
+        secrets_in_snapshot=plan.code.secrets if plan.code and not plan.step else (),
+        around_snapshot=tuple(_around_snapshot(plan)) if plan.code and not plan.step else (),
+    )
+
+
+def _plugin_options(plan: JobPlan) -> Tuple[str, ...]:
+    """sbatch is asked only where an option may be one of the site's own plugins."""
+    names = [option.partition("=")[0] for option in plan.request.sbatch]
+    unknown = [name for name in names if unknown_to_sbatch(name) is not None]
+    if not unknown:
+        return ()
+    from neuronctl.slurm.sbatch import known_options
+
+    known = known_options()
+    return tuple(name for name in unknown if name in known)
+
+
+def _typed_secrets(plan: JobPlan) -> Iterator[str]:
+    if plan.request.origin("env").source is Source.ASKED:
+        for name, value in plan.secrets.items():
+            if os.environ.get(name) != value:
+                yield name
+
+
+def _broken_texts(plan: JobPlan) -> Iterator[Tuple[str, str, SyntaxProblem]]:
+    request = plan.request
+    texts = [(launch.prefix, "the shell text", launch.request.body) for launch in plan.launches]
+    texts.append(("", "--setup-first", "\n".join(request.setup_first)))
+    texts.append(("", "--setup", "\n".join(request.setup)))
+    for prefix, what, text in texts:
+        if text:
+            from neuronctl.scripts.bash_syntax import syntax_problem  # here: few jobs have any
+
+            found = syntax_problem(text)
+            if found is not None:
+                yield prefix, what, found
+
+
+def _around_snapshot(plan: JobPlan) -> Iterator[Tuple[str, str]]:
+    """What the job would not take from the copy of its code, or leave there; and what to do."""
+    from neuronctl.common.code_snapshot import editable_installs, into_the_tree
+
+    code, request = plan.code, plan.request
+    assert code is not None
+    shown, roots = os.environ.get("PWD", ""), [code.root]
+    here = os.path.join(code.root, code.below).rstrip("/")
+    if shown != here and os.path.realpath(shown) == here:  # as the user types it
+        roots.append(shown[: len(shown) - len(code.below)].rstrip("/"))
+    env = {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), **dict(request.env)}
+    texts = [("--setup", "\n".join(request.setup)), ("--resume-with", request.resume_with or "")]
+    texts += [(f"the variable {name}", value) for name, value in env.items()]
+    for launch in plan.launches:
+        own = launch.request
+        texts.append((f"{launch.prefix}the command", "\n".join([own.script or "", *own.args])))
+        texts.append((f"{launch.prefix}the shell text", own.body or ""))
+        script = own.script or ""
+        path = os.path.normpath(os.path.join(here, script))
+        if script.startswith("../") and not path.startswith(f"{code.root}/"):
+            yield f"{script} is outside of the repository {code.root}", "name it by its whole path"
+    for what, text in texts:
+        for found in dict.fromkeys(into_the_tree(text, code, tuple(roots))):
+            name = os.path.relpath(found, here if found.startswith(code.root) else shown)
+            hint = f"write {name}, which begins in the snapshot"
+            yield f"{what} has {found}, which is the code itself, and not the snapshot", hint
+    prefixes = [request.venv, request.conda] if request.venv or request.conda else []
+    prefixes = prefixes or [os.environ.get("VIRTUAL_ENV"), os.environ.get("CONDA_PREFIX")]
+    prefixes.append("~/.local")
+    search = [
+        os.path.normpath(os.path.join(here, entry))
+        for entry in env["PYTHONPATH"].split(":")
+        if entry
+    ]
+    for prefix in filter(None, prefixes):
+        place = request.from_here(os.path.expanduser(prefix))
+        for name, found in editable_installs(place, code.root).items():
+            if found not in search:
+                yield (
+                    f"{name} is installed in {prefix} in editable mode: Python imports it from "
+                    f"{found}, and not from the snapshot",
+                    f"let the snapshot come first: --env PYTHONPATH={os.path.relpath(found, here)}",
+                )
+    checkpoint = request.checkpoint or ""
+    path = os.path.normpath(os.path.join(code.below, checkpoint))
+    linked = any(path == link or path.startswith(f"{link}/") for link in code.links)
+    if checkpoint and not (checkpoint.startswith("/") or path.startswith("../") or linked):
+        yield (
+            f"--checkpoint {checkpoint} is written into the snapshot, as .gitignore names nothing "
+            "there",
+            "make its directory, and list it in .gitignore: it is then linked to where it is now",
+        )
+
+
+def _is_file_name(script: str) -> bool:
+    return "/" in script or script.endswith(".py")
+
+
+def _has_directives(request: JobRequest) -> bool:
+    path = request.from_here(request.script or "")
+    return _is_file_name(path) and os.path.isfile(path) and b"\n#SBATCH " in head(path, 20_000)
+
+
+def _imports(text: str) -> Tuple[str, ...]:
+    """The names in a Python file's import lines, without those of Python's own modules."""
+    own = own_modules()
+    lines = re.findall(r"^[ \t]*(?:import|from)[ \t]+([^#;\n]*)", text, re.MULTILINE)
+    names = re.findall(r"\w+", " ".join(lines))
+    found = dict.fromkeys(name.lower() for name in names if name not in own)
+    return tuple(name for name in found if name not in ("import", "as"))
+
+
+def _directory_fault(plan: JobPlan) -> Optional[Fault]:
+    directory = plan.request.chdir
+    if directory is None or os.access(os.path.join(directory, ""), os.X_OK):
+        return None
+    return Fault(Kind.DENIED if os.path.isdir(directory) else Kind.MISSING)
+
+
+def _program_fault(plan: JobPlan) -> Optional[Fault]:
+    request, script = plan.request, plan.request.script
+    if script is None or (_brings_programs(plan) and not _is_file_name(script)):
+        return None
+    path = request.from_here(script)
+    if os.path.isdir(path):
+        return Fault(Kind.DIRECTORY)
+    if not _is_file_name(script):
+        if _on_path(script, request):
+            return None
+        if not os.path.lexists(path):
+            return Fault(Kind.NOT_ON_PATH)
+    try:
+        os.stat(path)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+            return Fault(Kind.UNREADABLE, more=str(error.strerror))
+        if os.path.islink(path):
+            target = os.readlink(path)
+            return Fault(Kind.UNREADABLE, more=f"it is a link to {target}, which is not there")
+        return Fault(Kind.MISSING, more=_like(path))
+    if not os.path.isfile(path):
+        return Fault(Kind.NO_FILE)
+    try:
+        open(path, "rb").close()
+    except OSError as error:
+        return Fault(Kind.UNREADABLE, more=str(error.strerror))
+    executable = script.endswith(".py") or os.access(path, os.X_OK)
+    # Directives are a rule of their own.
+    return None if executable or _has_directives(request) else Fault(Kind.NOT_EXECUTABLE)
+
+
+def _brings_programs(plan: JobPlan) -> bool:
+    """Whether a bare name may be one of the image's, or of what the job itself brings to PATH."""
+    request = plan.request
+    brought = request.container or request.setup or request.conda or "PATH" in dict(request.env)
+    return bool(brought) or _may_bring(plan)
+
+
+def _on_path(name: str, request: JobRequest) -> bool:
+    places = [os.environ.get("PATH", os.defpath)]
+    if request.venv is not None:
+        places.insert(0, request.from_here(os.path.expanduser(f"{request.venv}/bin")))
+    from shutil import which  # with bz2 and lzma, which few submissions need
+
+    return which(name, path=os.pathsep.join(places)) is not None
+
+
+def _not_on_path(plan: JobPlan) -> Iterator[str]:
+    """The programs that start the user's; srun is Slurm's own, which the gate asks anyway."""
+    if plan.interactive or plan.steps or _brings_programs(plan):
+        return
+    called = plan.launcher.programs[0][0] if plan.launcher.programs else "srun"
+    names = [called] if called != "srun" else []
+    names += plan.launcher.python if is_python(plan.request) else ()
+    yield from (name for name in names if not _on_path(name, plan.request))
+
+
+_RANK = r"['\"](?:LOCAL_)?(?:RANK|WORLD_SIZE)['\"]"
+_NEEDS = (
+    rf"environ\[\s*({_RANK})\s*\](?!\s*=[^=])"
+    r"|\b(init_process_group)\((?![^)]*\b(?:rank|init_method|store)\s*=)"
+)
+# Where one of these stands, the program may know what to do without a launcher.
+_SUPPLIES = (
+    rf"{_RANK}\s*(?:not\s+)?in\b|environ\[\s*{_RANK}\s*\]\s*=[^=]|setdefault\(\s*{_RANK}"
+    r"|(?:get|getenv)\(\s*['\"](?:RANK|WORLD_SIZE)|is_torchelastic_launched|SLURM_PROCID|\bspawn\b"
+    r"|except\b.*KeyError|\bif\b.*(?:(?i:world_?size|distributed|\bddp)|local_rank\s*(?:[!><]|==\s*-))"
+)
+_ANSWERS = r"\b(?:SIGTERM|auto_requeue\s*=\s*False)"
+_SEVERAL_GPUS = (
+    r"\bDataParallel\b|\bdevice_map\b|tensor_parallel|\bvllm\b|\bjax\b|MirroredStrategy|\bray\b"
+    r"|\bspawn\b|cuda:1"
+)
+
+
+def imports_of(request: JobRequest) -> Tuple[str, ...]:
+    """What the job's Python program imports, as of LocalFacts."""
+    return _imports(_python_text(request)) if is_python(request) else ()
+
+
+def _python_text(request: JobRequest) -> str:
+    """The text of the Python file that the job runs; "" where there is none, or it is not here."""
+    file = python_file(request)
+    path = request.from_here(file or "")
+    if file is None or not os.path.isfile(path):
+        return ""
+    text = head(path, LONGEST_PROGRAM).decode("utf-8", "replace")
+    return re.sub(r"(?m)^[ \t]*#.*", "", text)
+
+
+def _copies(plan: JobPlan) -> str:
+    """What is known of a program that a launcher starts several times unless told otherwise."""
+    request = plan.request
+    name, module = python_file(request), python_module(request)
+    if request.launcher is not None or not plan.starts_several or not (name or module):
+        return ""
+    if request.container is not None and (name is None or name.startswith("/")):
+        return ""  # it is the image's
+    from neuronctl.judgement.python_program import python_program  # here: few jobs start several
+
+    here = request.from_here("") or "."
+    first = here if name is None else os.path.dirname(os.path.realpath(request.from_here(name)))
+    more = dict(request.env).get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    search = [first, *(request.from_here(entry) for entry in more.split(os.pathsep) if entry)]
+    return python_program(
+        module or request.from_here(name or ""), search, module=module is not None
+    )
+
+
+def _needs_ranks(text: str) -> str:
+    if "environ" not in text and "init_process_group" not in text:
+        return ""
+    found = re.search(_NEEDS, text)
+    if found is None or re.search(_SUPPLIES, text):
+        return ""
+    return found[1][1:-1] if found[1] else found[2]
+
+
+def _like(script: str) -> str:
+    """The file nearest in name, or ""."""
+    import difflib
+
+    directory, name = os.path.split(script)
+    try:
+        names = os.listdir(directory or ".")
+    except OSError:
+        return ""
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
+    return os.path.join(directory, near[0]) if near else ""
+
+
+def _image_fault(plan: JobPlan) -> Optional[Fault]:
+    """Of docker:// and other addresses, nothing is known.
+
+    Pyxis takes for a registry's whatever does not begin with ``.`` or ``/``.
+    """
+    image = plan.request.container
+    if image is None or "://" in image:
+        return None
+    if plan.wrapping.srun and not image.startswith((".", "/")) and not image.endswith(".sqsh"):
+        return None
+    path = plan.request.from_here(image)
+    if not os.path.exists(path):
+        return Fault(Kind.MISSING, image)
+    return None if os.access(path, os.R_OK) else Fault(Kind.DENIED, image)
+
+
+def _environment_fault(plan: JobPlan) -> Optional[Fault]:
+    """What modules, setup lines or a login shell may bring on the node is not known."""
+    request = plan.request
+    if request.venv is not None:
+        directory = request.from_here(os.path.expanduser(request.venv)).rstrip("/")
+        if not os.path.isdir(directory):
+            return Fault(Kind.MISSING, directory)
+        if not os.path.isfile(f"{directory}/bin/activate"):
+            return Fault(Kind.NO_VENV, directory)
+    if request.conda is not None:
+        path = request.from_here(os.path.expanduser(request.conda))
+        if "/" in request.conda and not os.path.isdir(path):
+            return Fault(Kind.MISSING, request.conda)
+        if not _may_bring(plan) and find_conda(request.conda, request.from_here("")) is None:
+            return Fault(Kind.NO_CONDA)
+    return None
+
+
+def _may_bring(plan: JobPlan) -> bool:
+    """Whether lines of the script that come before the environment may change PATH."""
+    request = plan.request
+    return bool(request.modules or request.setup_first or plan.cluster.policy.login_shell)
+
+
+_MAGIC = 64  # bytes of a program, or of an image
+
+
+def _architectures(plan: JobPlan) -> List[Tuple[str, str]]:
+    """(what, architecture) of the image and of the environment's interpreter, where known."""
+    request = plan.request
+    found = []
+    if request.container is not None:
+        image = request.from_here(request.container)
+        found.append((f"image {request.container}", sif_arch(head(image, _MAGIC))))
+    environment = request.venv or request.conda
+    if environment is not None:
+        # A conda environment is a path or a name; of a name nothing is known here.
+        python = request.from_here(os.path.join(os.path.expanduser(environment), "bin/python"))
+        found.append((f"environment {environment}", elf_arch(head(python, _MAGIC))))
+    return [(what, arch) for what, arch in found if arch is not None]
+
+
+def _logs_elsewhere(plan: JobPlan) -> bool:
+    """Whether a log is on a file system that this machine does not have."""
+    paths = [path for path in (plan.output, plan.error) if path and path.startswith("/")]
+    return any(not os.path.isdir(os.path.join("/", path.split("/")[1])) for path in paths)
+
+
+def _log_fault(plan: JobPlan) -> Optional[Fault]:
+    for pattern in (plan.output, plan.error):
+        if pattern is None:
+            continue
+        name = expand_log_pattern(
+            pattern,
+            job_id=1,
+            array_job_id=1,
+            array_task_id=0,
+            job_name=plan.job_name,
+            user=login_name(),
+        )
+        name = plan.request.from_here(name)
+        made = os.path.dirname(pattern)
+        varies = "%" in made and re.search(r"%[0-9]*[AjJ]", made.replace("%%", ""))
+        if varies and "\\" not in pattern:
+            return Fault(Kind.NAMED_BY_ID, made)
+        fault = log_fault(name)
+        if fault is not None:
+            return fault
+    return None
+
+
+def log_fault(path: str) -> Optional[Fault]:
+    """Why a log cannot be written, as far as this machine can tell."""
+    if os.path.isdir(path):
+        return Fault(Kind.DIRECTORY, path)
+    if os.path.exists(path) and not os.path.isfile(path) and os.access(path, os.W_OK):
+        return None  # /dev/null
+    directory = os.path.dirname(path) or "."
+    if not os.path.isdir(directory):
+        return Fault(Kind.MISSING, directory)
+    if not (os.path.isfile(path) and os.access(path, os.W_OK)):  # else it is written again
+        if not os.access(directory, os.W_OK | os.X_OK):
+            return Fault(Kind.DENIED, os.path.abspath(directory))
+        length = len(os.fsencode(os.path.basename(path)))
+        most = os.pathconf(directory, "PC_NAME_MAX")
+        if length > most > 0:
+            return Fault(Kind.TOO_LONG, path, f"{length} bytes, and at most {most} are possible")
+    space = os.statvfs(directory)
+    if (space.f_blocks and not space.f_bavail) or (space.f_files and not space.f_favail):
+        return Fault(Kind.FULL, os.path.abspath(directory))
+    return None

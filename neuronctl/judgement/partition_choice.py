@@ -1,0 +1,179 @@
+"""``-p auto``: which partition a job goes to, and why not to the others."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Callable, List, Optional, Sequence, Tuple
+
+from neuronctl.catalog.model import Catalog
+from neuronctl.common.errors import NoPartitionError, SlurmError
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.forecast.snapshot import Snapshot
+from neuronctl.judgement.judgement import Judgement, judge
+from neuronctl.judgement.local_facts import gather_local_facts
+from neuronctl.judgement.verdict import NOT_KNOWN, ORDER, Verdict
+from neuronctl.planning import JobPlan, plan
+from neuronctl.rules import RULES, Finding, LocalFacts, RuleContext
+
+MAX_PREDICTIONS = 6
+"""Partitions whose start Slurm is asked to predict; each uses up a job id of the cluster's."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A partition for the job, and the judgement of the job there.
+
+    start: when Slurm itself expects it to start (epoch seconds).
+    """
+
+    plan: JobPlan
+    judgement: Judgement
+    start: Optional[int] = None
+
+    @property
+    def name(self) -> str:
+        """The partition's."""
+        return self.plan.partition.name
+
+    @property
+    def refusals(self) -> Tuple[Finding, ...]:
+        """Findings specific to this partition; general ones are reported after the choice."""
+        return tuple(refusal for refusal in self.judgement.refusals if refusal.rule.of_partition)
+
+    @property
+    def leaves_gpus_idle(self) -> bool:
+        return self.plan.partition.gpus_per_node > 0 and not self.plan.gpus_per_node
+
+    @property
+    def fits(self) -> bool:
+        """Whether the partition can hold the job."""
+        return not (self.refusals or self.leaves_gpus_idle)
+
+    @property
+    def exclusion(self) -> str:
+        """Why it is left out; "" where it fits."""
+        told = [f"{refusal.code}: {refusal.message}" for refusal in self.refusals]
+        if not told and self.leaves_gpus_idle:
+            return "its GPUs would stay idle"
+        return "; ".join(told)
+
+    @property
+    def resize(self) -> str:
+        """How to request what fits here, where the size alone stands against it; otherwise ""."""
+        has_gpus = self.plan.partition.gpus_per_node > 0 or not self.plan.gpus_per_node
+        return self.refusals[0].resize if len(self.refusals) == 1 and has_gpus else ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """What would happen to it here, as far as that is due to the partition."""
+        elsewhere = self.judgement.refusals and not self.refusals
+        return Verdict(NOT_KNOWN, "") if elsewhere else self.judgement.verdict
+
+    @property
+    def free(self) -> int:
+        """Nodes with room for its share now."""
+        return self.judgement.free_nodes
+
+    @property
+    def held_until(self) -> Optional[float]:
+        """When its limits let it start at the latest; infinite: not known, None: there are none."""
+        waits = self.judgement.waits if self.fits else ()
+        known = [wait.until for wait in waits if RULES[wait.code].of_limit]
+        return max((float("inf") if until is None else until for until in known), default=None)
+
+    @property
+    def begins(self) -> float:
+        """By what is known the moment when it starts, infinite where nothing is."""
+        known = [at for at in (self.start, self.held_until) if at is not None]
+        return max(known, default=float("inf"))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The candidates for ``-p auto``, and the plan for the best one."""
+
+    plan: JobPlan
+    """The job's in the best partition."""
+    candidates: Tuple[Candidate, ...]
+    """Those that can hold the job, best first, then the rest."""
+    snapshot: Optional[Snapshot] = None
+    """What Slurm said; None where it was not asked or did not answer."""
+
+
+def candidates(
+    made: JobPlan,
+    catalog: Catalog,
+    local: LocalFacts,
+    snapshot: Optional[Snapshot],
+    *,
+    of_script: bool = False,
+) -> Tuple[Candidate, ...]:
+    """The plan in every partition of its cluster, judged. Pure."""
+    cluster = made.cluster
+    found = []
+    for name in cluster.partitions:
+        request = replace(made.request, partition=name)
+        here = plan(request, cluster, interactive=made.interactive)
+        context = RuleContext(here, catalog, local, reviewed=snapshot is None, of_script=of_script)
+        found.append(Candidate(here, judge(context, snapshot)))
+    return tuple(found)
+
+
+def rank(
+    found: Sequence[Candidate], predict: Optional[Callable[[JobPlan], Optional[int]]]
+) -> List[Candidate]:
+    """Those that can hold the job, best first: by verdict, predicted start, and room.
+
+    predict: asks Slurm for a plan's start; None: nobody is asked.
+    """
+    fitting = [candidate for candidate in found if candidate.fits]
+    fitting.sort(key=lambda candidate: (ORDER.index(candidate.verdict.kind), -candidate.free))
+    if predict is not None and len(fitting) > 1:
+        first, rest = fitting[:MAX_PREDICTIONS], fitting[MAX_PREDICTIONS:]
+        fitting = [_with_start(candidate, predict(candidate.plan)) for candidate in first] + rest
+    fitting.sort(key=lambda each: (ORDER.index(each.verdict.kind), each.begins // 60, -each.free))
+    return fitting
+
+
+def _with_start(one: Candidate, start: Optional[int]) -> Candidate:
+    """With Slurm's prediction, unless a limit lets the job start only later."""
+    if start is not None and one.held_until is not None and start < one.held_until:
+        start = None
+    return replace(one, start=start)
+
+
+def choose(made: JobPlan, catalog: Catalog, *, ask: bool, of_script: bool = False) -> Choice:
+    """Choose among the partitions of a plan's cluster.
+
+    ask: whether to ask Slurm. of_script: whether the job is somebody's batch script. Raises
+    NoPartitionError if no partition can hold it.
+    """
+    snapshot = None
+    if ask:
+        from neuronctl.judgement.ask import ask_slurm
+
+        with contextlib.suppress(SlurmError):
+            snapshot = ask_slurm(made, fresh=True)
+    local = gather_local_facts(made)
+    found = candidates(made, catalog, local, snapshot, of_script=of_script)
+    best = rank(found, _predict if snapshot is not None else None)
+    others = [other for other in found if not other.fits]
+    if not best:
+        reasons = "\n".join(f"  {other.name}: {other.exclusion}" for other in others)
+        hints = [f"with -p {other.name}: {other.resize}" for other in others if other.resize]
+        error = NoPartitionError(
+            f"no partition of {made.cluster.name} can hold the job:\n{reasons}",
+            hints[0] if hints else "request less, or name a partition with -p",
+        )
+        error.choice = Choice(made, tuple(others), snapshot)
+        raise error
+    return Choice(best[0].plan, (*best, *others), snapshot)
+
+
+def _predict(made: JobPlan) -> Optional[int]:
+    from neuronctl.slurm.sbatch import predict_start
+
+    try:
+        return predict_start([f"--{option}" for option in made.salloc_options], timeout=5)
+    except SlurmError:
+        return None

@@ -1,0 +1,258 @@
+"""The options of sbatch, srun, and salloc, as getopt_long reads them (Slurm 22.05 to 26.05)."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from neuronctl.common.frozen import dataclass
+
+NO_VALUE, VALUE, OPTIONAL_VALUE = "", "=", "?"
+
+
+class OptionSpec(NamedTuple):  # there are hundreds, and a dataclass is slower to make
+    """One option of a program.
+
+    takes: NO_VALUE, VALUE or OPTIONAL_VALUE (only attached: ``--nice=5``, ``-koff``). name: of the
+    option that it sets, which two spellings may share.
+    """
+
+    long: str
+    short: str
+    takes: str
+    name: str
+
+
+_ALIASES = {"cluster": "clusters", "tasks-per-node": "ntasks-per-node", "cpu_bind": "cpu-bind"}
+
+_BOTH = """
+account:A= acctg-freq= bb= bbf= begin:b= chdir:D= cluster= cluster-constraint= clusters:M= comment=
+constraint:C= container= context= contiguous core-spec:S= cores-per-socket= cpu-freq= cpus-per-gpu=
+cpus-per-task:c= deadline= delay-boot= dependency:d= distribution:m= error:e= exclude:x= exclusive?
+export= extra-node-info:B= gpu-bind= gpu-freq= gpus:G= gpus-per-node= gpus-per-socket=
+gpus-per-task= gres= gres-flags= help:h hint= hold:H input:i= job-name:J= licenses:L= mail-type=
+mail-user= mcs-label= mem= mem-bind= mem-per-cpu= mem-per-gpu= mincpus= network= nice? no-kill:k?
+nodefile:F= nodelist:w= nodes:N= ntasks:n= ntasks-per-core= ntasks-per-gpu= ntasks-per-node=
+ntasks-per-socket= ntasks-per-tres= open-mode= output:o= overcommit:O oversubscribe:s partition:p=
+power= prefer= priority= profile= propagate? qos:q= quiet:Q reboot reservation= signal=
+sockets-per-node= spread-job switches= tasks-per-node= test-only thread-spec= threads-per-core=
+time:t= time-min= tmp= usage use-min-nodes verbose:v version:V wckey=
+autocomplete= container-id= extra= tres-per-task= tres-bind= segment= stepmgr oom-kill-step?
+consolidate-segments resources= spread-segments runtime= mem-update=
+"""
+
+_SBATCH = """
+array:a= batch= export-file= get-user-env? gid= ignore-pbs kill-on-invalid-dep= no-requeue parsable
+requeue uid= wait:W wait-all-nodes= wrap= resv-ports? external
+"""
+
+_SRUN = """
+accel-bind= bcast? bcast-exclude= compress? cpu-bind= cpu_bind= debugger-test disable-status:X
+epilog= exact het-group= immediate:I? interactive jobid= kill-on-bad-exit:K? label:l mpi=
+msg-timeout= multi-prog no-allocate:Z overlap? pack-group= preserve-env:E prolog= pty?
+quit-on-interrupt relative:r= resv-ports? send-libs? slurmd-debug= task-epilog= task-prolog=
+threads:T= unbuffered:u wait:W= whole x11? external-launcher? treewidth= wait-for-children async
+ignore-signals=
+"""
+
+
+def _table(text: str) -> Tuple[OptionSpec, ...]:
+    found = []
+    for word in text.split():
+        takes = word[-1] if word[-1] in "=?" else NO_VALUE
+        long, _, short = word.rstrip("=?").partition(":")
+        found.append(OptionSpec(long, short, takes, _ALIASES.get(long, long)))
+    return tuple(found)
+
+
+_SALLOC = "bell no-bell no-shell get-user-env? immediate:I? kill-command:K? wait-all-nodes= x11?"
+
+_IN_BOTH = _table(_BOTH)
+SBATCH = (*_IN_BOTH, *_table(_SBATCH))
+SRUN = (*_IN_BOTH, *_table(_SRUN))
+SALLOC = tuple(
+    option
+    for option in (*_IN_BOTH, *_table(_SALLOC))
+    if option.name
+    not in ("error", "export", "input", "open-mode", "output", "propagate", "test-only")
+)
+
+EARLY = frozenset(("help", "quiet", "usage", "verbose", "version", "wrap"))
+"""What sbatch reads on its command line only: it accepts them in a script, without any effect."""
+
+# Which variable of the environment sets which option, where it is not the option's own name.
+_VARIABLES = {
+    "SBATCH_ARRAY_INX": "array",
+    "SBATCH_BURST_BUFFER": "bb",
+    "SLURM_CLUSTERS": "clusters",
+    "SBATCH_CPU_FREQ_REQ": "cpu-freq",
+    "SLURM_HINT": "hint",
+    "SBATCH_MEM_PER_NODE": "mem",
+    "SBATCH_TIMELIMIT": "time",
+}
+_OF_THE_SAME_NAME = """
+account acctg-freq batch cluster-constraint clusters container constraint core-spec cpus-per-gpu
+delay-boot distribution exclusive export get-user-env gres gres-flags gpus gpu-bind gpu-freq
+gpus-per-node gpus-per-socket gpus-per-task hint job-name mem-bind mem-per-cpu mem-per-gpu network
+no-kill no-requeue open-mode overcommit partition power profile qos requeue reservation signal
+spread-job thread-spec threads-per-core use-min-nodes wait wait-all-nodes wckey error input output
+"""
+
+
+def variables() -> Mapping[str, str]:
+    """Variable of the environment -> the option that sbatch sets from it, after the script's."""
+    own = {f"SBATCH_{name.replace('-', '_').upper()}": name for name in _OF_THE_SAME_NAME.split()}
+    return {**own, **_VARIABLES}
+
+
+class GetoptError(ValueError):
+    """A word that getopt_long refuses.
+
+    index: the word's. unknown: whether no option has such a name.
+    """
+
+    def __init__(self, message: str, index: int, unknown: bool = False) -> None:
+        super().__init__(message)
+        self.index = index
+        self.unknown = unknown
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """One option among words.
+
+    value: None where it has none. index: its first word's. value_index: that of the word with its
+    value.
+    """
+
+    known: OptionSpec
+    value: Optional[str]
+    index: int
+    value_index: int
+
+
+def getopt(words: List[str], table: Tuple[OptionSpec, ...]) -> Tuple[Tuple[Parsed, ...], int]:
+    """The options at the beginning of ``words``, and the index of the first word behind them.
+
+    Raises GetoptError.
+    """
+    shorts: Dict[str, OptionSpec] = {option.short: option for option in table if option.short}
+    longs: Dict[str, OptionSpec] = {option.long: option for option in table}
+    found: List[Parsed] = []
+    index = 0
+    while index < len(words):
+        word = words[index]
+        if word == "--":
+            return tuple(found), index + 1
+        if len(word) < 2 or not word.startswith("-"):
+            break
+        start, index = index, index + 1
+        if word.startswith("--"):
+            name, equals, text = word[2:].partition("=")
+            known = longs.get(name)
+            if known is None:
+                known = longs[name] = _whole(name, table, start)
+            value: Optional[str] = text if equals else None
+            if known.takes == NO_VALUE and equals:
+                raise GetoptError(f"option '--{known.long}' takes no value", start)
+            if known.takes == VALUE and value is None:
+                if index == len(words):
+                    raise GetoptError(f"option '--{known.long}' requires a value", start)
+                value, index = words[index], index + 1
+            found.append(Parsed(known, value, start, index - 1))
+            continue
+        at = 1
+        while at < len(word):
+            letter, at = word[at], at + 1
+            short = shorts.get(letter)
+            if short is None:
+                raise GetoptError(f"there is no option '-{letter}'", start, True)
+            value = None
+            if short.takes != NO_VALUE:
+                value, at = word[at:] or None, len(word)
+            if short.takes == VALUE and value is None:
+                if index == len(words):
+                    raise GetoptError(f"option '-{letter}' requires a value", start)
+                value, index = words[index], index + 1
+            found.append(Parsed(short, value, start, index - 1))
+    return tuple(found), index
+
+
+RENAMED = {"workdir": "chdir", "share": "oversubscribe"}
+"""Options that sbatch no longer has, and those that do the same now."""
+
+SBATCHS_OWN = frozenset(option.long for option in SBATCH)
+_NOT_SBATCHS = frozenset((*RENAMED, *(option.long for option in SRUN)))
+_WITH_VALUES = (
+    *(f"container-{name}" for name in ("image", "mounts", "name", "workdir", "env", "save")),
+    *("environment", "uenv", "view", "repo", "image", "module", "volume"),
+)
+"""Of Pyxis, CSCS's container engine and uenv, and Shifter."""
+_PROGRAM = re.compile(
+    r"([./~\0].*/.*|python[\d.]*|Rscript|julia|torchrun|accelerate|deepspeed|bash|sh|env|time|numactl"
+    r"|nsys|singularity|apptainer|shifter)"
+)
+"""What surely is a program behind an option, and not its value."""
+_MOST_OF_PLUGINS = 20
+
+
+def is_of_a_plugin(name: str) -> bool:
+    """Whether an option is not one of sbatch's own, and may be a plugin's."""
+    return name not in SBATCHS_OWN
+
+
+def getopt_with_plugins(
+    words: Sequence[str],
+    table: Tuple[OptionSpec, ...],
+    lines: Sequence[int] = (),
+) -> Tuple[Tuple[Parsed, ...], int]:
+    """getopt() that takes an unknown long option for one of a plugin's (Pyxis, Shifter, EAR).
+
+    Not where one of sbatch's own may be meant. lines: the line of each word; a value in a word of
+    its own stands on the same one. Without them, it is known of few options whether they take one.
+    """
+    most = len(table) + _MOST_OF_PLUGINS
+    while True:
+        try:
+            return getopt(list(words), table)
+        except GetoptError as error:
+            added = _of_a_plugin(words, error, lines)
+            if added is None or len(table) > most:
+                raise
+            table = (*table, added)
+
+
+def _of_a_plugin(
+    words: Sequence[str], error: GetoptError, lines: Sequence[int]
+) -> Optional[OptionSpec]:
+    import difflib
+
+    at = error.index
+    match = re.fullmatch(r"--([a-z][\w-]*)(=.*)?", words[at], re.DOTALL)
+    if not error.unknown or match is None or match[1] in _NOT_SBATCHS:
+        return None
+    name = match[1].replace("_", "-")
+    container = re.match(r"(no-)?container-", name)
+    if not container and difflib.get_close_matches(name, SBATCHS_OWN, n=1, cutoff=0.8):
+        return None
+    alone = at + 1 == len(words) or words[at + 1].startswith("-")
+    if lines:
+        alone = alone or lines[at] != lines[at + 1]
+    elif name not in _WITH_VALUES and not match[2] and not container:
+        alone = alone or _PROGRAM.fullmatch(words[at + 1]) is not None
+        if not alone and not any(map(_PROGRAM.fullmatch, words[at + 2 : at + 3])):
+            return None
+    elif name not in _WITH_VALUES:
+        alone = True
+    return OptionSpec(match[1], "", OPTIONAL_VALUE if match[2] or alone else VALUE, match[1])
+
+
+def _whole(name: str, table: Tuple[OptionSpec, ...], index: int) -> OptionSpec:
+    """The option that an abbreviated long name stands for."""
+    longer = [option for option in table if option.long.startswith(name)]
+    if not longer:
+        raise GetoptError(f"there is no option '--{name}'", index, True)
+    if len({option.name for option in longer}) > 1:
+        every = ", ".join(f"--{option.long}" for option in longer)
+        raise GetoptError(f"option '--{name}' is ambiguous: {every}", index)
+    return longer[0]

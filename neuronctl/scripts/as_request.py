@@ -1,0 +1,174 @@
+"""What a script's directives ask for, as the request of a job.
+
+The request is complete where Slurm has a default of its own (one task, one core), so that planning
+derives nothing that Slurm would not. What a request cannot say, such as tasks that Slurm spreads
+over nodes as it likes, is given as the least that Slurm would take: a job is refused only where all
+of it must be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+
+from neuronctl.catalog.model import Cluster
+from neuronctl.common.units import hosts
+from neuronctl.request.job import OF_SLURM, Amounts, JobRequest, Origin, Source
+from neuronctl.request.sbatch_options import EARLY
+from neuronctl.request.values import gpu_type_of_task
+from neuronctl.scripts.model import SCRIPT, Header
+from neuronctl.scripts.shell_text import ShellText
+from neuronctl.scripts.values import digits
+
+GPU_OPTIONS = ("gpus-per-node", "gpus", "gres")
+# These say how the job is submitted, and nothing about it.
+_NOT_ABOUT_THE_JOB = ("wait", "parsable", "test-only", "ignore-pbs", *EARLY)
+
+
+def as_request(header: Header, file: str, cluster: Cluster) -> JobRequest:
+    """The request that a script's directives make.
+
+    file: the script's name, for where each value came from.
+    """
+    fields: Dict[str, Any] = {}
+    origins: Dict[str, Origin] = {}
+    others: List[str] = []
+    if not file.isprintable():  # which no plan may hold; what it asks for is the same
+        file = "script"
+    # Of --gres=gpu and --gpus-per-node, the former holds, whichever comes first.
+    for name, given in sorted(header.options.items(), key=lambda item: item[0] == "gres"):
+        read: Optional[Mapping[str, Any]] = {}
+        if name == "no-requeue":
+            read = {"requeue": False}
+        elif name in OF_SLURM:
+            with contextlib.suppress(ValueError):  # of a variable, which is told already
+                read = OF_SLURM[name].parse_directive(given.value)
+        elif name not in _NOT_ABOUT_THE_JOB:
+            read = None
+        if read is None:
+            others.append(given.text[2:])
+        for field, value in (read or {}).items():
+            fields[field] = value
+            where = f"{file}:{given.place.line}" if given.source == SCRIPT else given.source
+            origins[field] = Origin(Source.ASKED, where)
+    if "gpus" in fields and "gpus_per_node" in fields:
+        # The nodes follow from these; beside names of nodes, some releases refuse none.
+        others = [option for option in others if not option.startswith("nodes=")]
+    fields["sbatch"] = tuple(others)
+    _size(header, fields, cluster)
+    return JobRequest(script=file, launcher="srun", cluster=cluster.name, origins=origins, **fields)
+
+
+def job_variables(header: Header) -> Dict[str, str]:
+    """The variables that Slurm sets in the job, as far as the directives say them."""
+    nodes, tasks = digits(header.value("nodes")), digits(header.value("ntasks"))
+    each, cores = digits(header.value("ntasks-per-node")), digits(header.value("cpus-per-task"))
+    if nodes is not None and tasks is not None and tasks < nodes:
+        nodes = None  # sbatch reduces them
+    if tasks is None and nodes is not None and each is not None:
+        tasks = nodes * each
+    per_node = header.value("gpus-per-node")
+    gres = header.value("gres") or ""
+    gpus = re.fullmatch(r"(?:gres[:/])?gpu:(?:[^:,=]+:)?([0-9]{1,4})", gres)
+    on_node = digits(gpus[1]) if gpus else header.count("gpus-per-node")
+    known: Dict[str, object] = {
+        **sizes(nodes, tasks, each, cores, on_node),
+        "SLURM_GPUS_PER_NODE": None if "$" in (per_node or "") else per_node,
+    }
+    return {name: str(value) for name, value in known.items() if value is not None}
+
+
+def sizes(*counts: Optional[int]) -> Dict[str, Optional[int]]:
+    """Slurm's variables for the nodes, tasks, tasks per node, cores of a task, GPUs of a node."""
+    nodes, tasks, each, cores, gpus = counts
+    return {
+        **dict.fromkeys(("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), nodes),
+        **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), tasks),
+        "SLURM_NTASKS_PER_NODE": each,
+        "SLURM_CPUS_PER_TASK": cores,
+        "SLURM_GPUS_ON_NODE": gpus,
+    }
+
+
+def modules(shell: ShellText) -> Tuple[str, ...]:
+    """The modules that the commands load, as far as the text names them."""
+    return tuple(_modules(shell))
+
+
+def _modules(shell: ShellText) -> Iterator[str]:
+    for command in shell.calls("module", "ml"):
+        verb, *names = [word or "" for word in command.arguments] or [""]
+        if command.name == "ml" and "/" in verb:
+            names = [verb, *names]
+        elif verb in ("switch", "swap"):
+            names = names[-1:]
+        elif verb not in ("load", "add"):
+            continue
+        yield from (name for name in names if name.isprintable() and name[:1] not in ("", "-"))
+
+
+def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:
+    """Settle nodes, tasks, cores and GPUs as Slurm would on nodes that are alike.
+
+    What was said in all stays as ``amounts``.
+    """
+    tasks, each = fields.get("ntasks"), fields.get("ntasks_per_node")
+    nodes: Optional[int] = fields.get("nodes")
+    if nodes is not None and fields.get("max_nodes") == 0:
+        # As many as its tasks and GPUs take.
+        most = max(tasks or 0, fields.get("gpus") or 0)
+        fields["max_nodes"] = most
+        if most <= nodes:
+            del fields["max_nodes"]
+    gpus = fields.get("gpus")
+    if nodes is not None and gpus and fields.get("max_nodes", 0) > gpus:
+        fields["max_nodes"] = max(nodes, gpus)  # sbatch takes no more of a range
+    names = ("nodes", "max_nodes", "ntasks", "ntasks_per_node", "cpus_per_task", "gpus")
+    said = {name: fields.get(name) for name in (*names, "gpus_per_node")}
+    fields["amounts"] = Amounts(**said)
+    cores, gpus_a_node = _of_partition(fields.get("partition"), cluster)
+    per_task = header.count("gpus-per-task")
+    per_gpu = header.count("cpus-per-gpu")
+    if nodes is None:
+        named = fields.get("nodelist") is not None
+        nodes = max(1, len(set(hosts(fields.get("nodelist")))))
+        if tasks is not None:
+            cpus = fields.get("cpus_per_task", 1)
+            fitting = max(1, cores // cpus) if cores else tasks
+            nodes = max(nodes, -(-tasks // min(fitting, each or fitting)))
+        total = fields.get("gpus") or (per_task or 0) * (tasks or 1)
+        gpus_a_node = fields.get("gpus_per_node") or gpus_a_node
+        if total and gpus_a_node:
+            nodes = max(nodes, -(-total // gpus_a_node))
+        if not named or nodes > 1:
+            fields["nodes"] = nodes
+    elif tasks is not None and tasks < nodes:
+        fields["nodes"] = nodes = tasks  # sbatch reduces them, with a warning
+    if tasks is not None:
+        if fields.get("max_nodes", 0) > tasks:
+            fields["max_nodes"] = max(nodes, tasks)  # nor does it take more of a range
+        fields.pop("ntasks_per_node", None)
+        each = max(1, -(-tasks // nodes)) if each is None else min(each, -(-tasks // nodes))
+    each = each or 1
+    fields["ntasks_per_node"] = each
+    fields.pop("ntasks", None)
+    if "gpus" in fields:
+        fields.setdefault("gpus_per_node", -(-fields.pop("gpus") // nodes))
+        fields.pop("gpus", None)
+    elif per_task and "gpus_per_node" not in fields:
+        fields["gpus_per_node"] = per_task * each
+        kind = gpu_type_of_task(header.value("gpus-per-task"))
+        if kind:
+            fields["gpu_type"] = kind
+    if "cpus_per_task" not in fields:
+        held = fields.get("gpus_per_node", 0)
+        fields["cpus_per_task"] = max(1, (per_gpu or 0) * held // each)
+
+
+def _of_partition(name: Optional[str], cluster: Cluster) -> Tuple[int, int]:
+    """The cores of a partition's largest node, and its GPUs per node; 0 where not known."""
+    partition = cluster.partitions.get(name or cluster.default_partition or "")
+    if partition is None:
+        return 0, 0
+    return partition.max_cores_per_node or 0, partition.gpus_per_node

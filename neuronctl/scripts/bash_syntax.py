@@ -1,0 +1,65 @@
+"""Asks bash whether it can read shell text, before a job is submitted with it."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Optional
+
+from neuronctl.common.errors import SlurmUnavailableError
+from neuronctl.common.frozen import dataclass
+from neuronctl.scripts.model import SourceSpan
+from neuronctl.slurm.process import run
+
+
+@dataclass(frozen=True)
+class SyntaxProblem:
+    """What bash says of shell text, and where.
+
+    warning: whether bash runs it all the same, which it does with a here-document that nothing
+    ends. at_end: whether the text ends too early.
+    """
+
+    place: SourceSpan
+    message: str
+    warning: bool
+    at_end: bool
+
+
+@cache
+def syntax_problem(text: str) -> Optional[SyntaxProblem]:
+    """What bash cannot read; None where it can read all, or where there is no bash."""
+    # Whether the text itself or what it sources sets extglob cannot be seen: allow its patterns.
+    argv = ["bash", "-O", "extglob", "-n"]
+    try:
+        answer = run(argv, input=text, environment={"BASH_ENV": ""})
+    except SlurmUnavailableError:
+        return None
+    # Not the exit code: it is 0 after a warning and after an error within [[ ]].
+    found = re.search(r"(?m)^bash: line (\d+): (warning: )?(.*)$", answer.stderr)
+    if found is None:
+        return None
+    # To bash, the end of the file is on a line of its own.
+    line = min(int(found[1]), text.rstrip().count("\n") + 1)
+    at_end = re.search("end of file|EOF|end-of-file", found[3]) is not None
+    return SyntaxProblem(_place(text, line, found[3]), found[3], bool(found[2]), at_end)
+
+
+def _place(text: str, number: int, message: str) -> SourceSpan:
+    """The part of a line that bash cannot read: from the character that it names to the end."""
+    from neuronctl.scripts.shell_text import read_shell
+
+    lines = text.split("\n")[:number]
+    line = "".join(lines[number - 1 :])
+    before = "\n".join(lines)
+    # The grammar would take minutes for a very long line, or for much that is not bash.
+    short = len(line) < 1000 and len(before) < 10_000
+    broken = read_shell(before).broken if short else None
+    start = broken.column if broken is not None and broken.line == number else 1
+    token = re.search(r"near unexpected token `(.+)'", message)
+    quote = re.search(r"matching `(['\"`])'", message)
+    if token is not None:
+        start = (line.find(token[1]) if token[1] in line else len(line)) + 1
+    elif quote is not None:
+        start = line.find(quote[1], start - 1) + 1
+    return SourceSpan(number, max(start, 1), len(line) + 1)

@@ -1,0 +1,411 @@
+"""What a command starts: launchers, what they start in turn, and the counts in their options."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from itertools import islice
+from typing import Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from neuronctl.common.frozen import dataclass, field, replace
+from neuronctl.launch.launcher_calls import called
+from neuronctl.launch.launchers import Launcher, every
+from neuronctl.request.sbatch_options import SRUN, GetoptError, getopt_with_plugins
+from neuronctl.scripts.beside import DEEPEST, Beside
+from neuronctl.scripts.command_wrappers import names_python, program_at, python_runs
+from neuronctl.scripts.model import SourceSpan
+from neuronctl.scripts.shell_text import Command, Piece, ShellText, ShellWord, read_shell
+
+PYTHON, SHELL, PROGRAM = "python", "shell", "program"
+CONTAINERS = ("singularity", "apptainer")
+_SHELLS = ("bash", "sh", "zsh", "dash")
+_NO_SUBCOMMANDS = frozenset("gmx gmx_mpi julia lmp Rscript vasp_std".split())  # noqa: SIM905
+"""Programs that an image runs by their own names, and hands to no other."""
+
+_NONE = Launcher("", "", distributed=False, one_task_per_node=False)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A word of a command as an option with its value: ``NAME=VALUE``, or ``NAME VALUE``.
+
+    name: what it gets. word: with the name. value: what follows ``=``, or the next word; empty
+    without either.
+    """
+
+    name: str
+    word: ShellWord
+    value: ShellWord
+
+    @property
+    def joined(self) -> bool:
+        """Whether the value is in the same word."""
+        return self.name != self.word.text
+
+
+def pairs(words: Sequence[ShellWord]) -> Iterator[Pair]:
+    """Each of the words with its value; of a list ``A=1,B=2``, each of its parts."""
+    for word, following in zip(words, (*words[1:], None)):
+        name, equals, value = word.text.partition("=")
+        if not equals:
+            yield Pair(name, word, following or replace(word, raw="", pieces=(), names=()))
+            continue
+        parts = word.text.split(",")
+        if len(parts) > 1 and not name.startswith("-") and all("=" in part for part in parts):
+            for part in parts:
+                name, _, value = part.partition("=")
+                yield Pair(
+                    name, word, replace(word, raw=value, pieces=((value, "$" not in value),))
+                )
+            continue
+        yield Pair(name, word, replace(word, raw=word.raw.partition("=")[2], pieces=_behind(word)))
+
+
+def _behind(word: ShellWord) -> Tuple[Piece, ...]:
+    """The pieces of a word that stand behind its first ``=``."""
+    for at, (text, known) in enumerate(word.pieces):
+        if "=" in text:
+            return ((text.partition("=")[2], known), *word.pieces[at + 1 :])
+    return ()
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One program that is started, and what it starts.
+
+    kind: PYTHON, SHELL, PROGRAM, or how a launcher is called. options: its own, without dashes and
+    with ``_`` for ``-``; UNKNOWN where a value cannot be known. certain: whether every option is
+    known. inside: what it starts, as far as the text shows. file, script: that which lies beside
+    this one and says so.
+    """
+
+    kind: str
+    word: ShellWord
+    command: Command
+    launcher: Launcher = _NONE
+    options: Mapping[str, str] = field(default_factory=dict)
+    certain: bool = True
+    inside: Tuple[Launch, ...] = ()
+    file: str = ""
+    script: Optional[ShellText] = None
+
+    @property
+    def place(self) -> SourceSpan:
+        """Where the program is named."""
+        return self.word.place
+
+    @property
+    def name(self) -> str:
+        """The program's name without its directory; "" where it is not known."""
+        return self.word.basename
+
+    @property
+    def works(self) -> bool:
+        """Whether it is a program of the job's, or starts one."""
+        by_text = self.kind == SHELL and self.has("c") and any(run.works for run in self.inside)
+        own = self.is_launcher or self.kind == PYTHON or by_text
+        return own and not self.command.captured
+
+    @cached_property
+    def own_words(self) -> Tuple[ShellWord, ...]:
+        """The words of the command from the program on."""
+        words = self.command.words
+        return words[next((at for at, word in enumerate(words) if word == self.word), len(words)) :]
+
+    @cached_property
+    def texts(self) -> Tuple[str, ...]:
+        """The texts of these words."""
+        return tuple(word.text for word in self.own_words)
+
+    @cached_property
+    def pairs(self) -> Tuple[Pair, ...]:
+        """The words behind the program, each with the value that it may have."""
+        return tuple(pairs(self.own_words[1:]))
+
+    def count(self, *names: str) -> Optional[int]:
+        """The number that one of these options gives, None where none does or it is not known."""
+        for name in names:
+            text = self.options.get(_key(name), "")
+            if re.fullmatch(r"\s*\+?[0-9]{1,9}", text):
+                return int(text)
+        return None
+
+    def has(self, *names: str) -> bool:
+        """Whether one of these options is given."""
+        return any(_key(name) in self.options for name in names)
+
+    @property
+    def is_launcher(self) -> bool:
+        """Whether it is one of the launchers."""
+        return bool(self.launcher.name)
+
+    @property
+    def is_srun(self) -> bool:
+        """Whether it is srun, whose options are Slurm's."""
+        return self.launcher.name == "srun"
+
+    def written(self, *names: str) -> Iterator[Tuple[str, SourceSpan]]:
+        """What the command gives these options, as it is written, and where."""
+        for pair in pairs(self.command.words):
+            if pair.name.startswith("-") and _key(pair.name) in names:
+                yield pair.value.raw, self.place_of(pair.name)
+
+    def place_of(self, name: str) -> SourceSpan:
+        """Where one of its options is given; that of the program where it is not seen."""
+        for pair in pairs(self.command.words):
+            place, end = pair.word.place, pair.value.place
+            if pair.name.startswith("-") and _key(pair.name) == _key(name):
+                return replace(place, end=end.end) if end.line == place.line else place
+        return self.place
+
+    def below(self) -> Iterator[Launch]:
+        """All that it starts, at any depth."""
+        for launch in self.inside:
+            yield launch
+            yield from launch.below()
+
+
+def launches(
+    commands: Iterable[Command],
+    exported: Mapping[str, Tuple[Piece, ...]] = {},
+    files: Optional[Beside] = None,
+) -> Tuple[Launch, ...]:
+    """What commands start; nothing for what is no program, such as ``cd``.
+
+    exported: variables that the programs get, as far as they are known. files: the scripts that
+    they may start.
+    """
+    known = _Known(every(), exported, files or Beside())
+    found: List[Launch] = []
+    for command in commands:
+        known.files.go(command)
+        found += _Starts(command, known).of(command.words)
+    return tuple(found)
+
+
+_CONTAINER_FLAGS = """
+nv rocm c contain cleanenv e writable_tmpfs no_home fakeroot f containall C userns u pid p ipc i
+writable w no_init no_privs keep_privs nvccli compat net no_eval no_umask vm
+""".split()  # noqa: SIM905
+
+
+def _key(name: str) -> str:
+    return name.lstrip("-").replace("-", "_")
+
+
+def _program_of(words: Sequence[ShellWord]) -> int:
+    return program_at([word.raw if word.value is None else word.value for word in words])
+
+
+def _texts(words: Sequence[ShellWord]) -> List[str]:
+    """The values, UNKNOWN within those that are not known: ``--np=$N`` as ``--np=`` UNKNOWN."""
+    return [word.outline for word in words]
+
+
+def container_options(words: Sequence[str]) -> Tuple[List[Tuple[str, str]], Sequence[str]]:
+    """The options of ``singularity exec``, each with its value or "", and what follows."""
+    options: List[Tuple[str, str]] = []
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        name, equals, value = words[at].partition("=")
+        alone = equals or _key(name) in _CONTAINER_FLAGS
+        options.append((name.lstrip("-"), value if alone else "".join(words[at + 1 : at + 2])))
+        at += 1 if alone else 2
+    return options, words[at:]
+
+
+_LONGEST_TEXT = 10_000
+"""Characters of ``bash -c TEXT`` that are read: for more that is not bash, the grammar takes
+minutes."""
+_DEEPEST = 8
+_PER_NODE = re.compile(r"--n(um)?_?proc(esses)?[_-]per[_-]node\b")
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is the same for all commands."""
+
+    launchers: Tuple[Launcher, ...]
+    exported: Mapping[str, Tuple[Piece, ...]]
+    files: Beside
+
+
+class _Starts:
+    """What the words of one command start."""
+
+    def __init__(
+        self, command: Command, known: _Known, depth: int = 0, moved: bool = False
+    ) -> None:
+        """moved: whether another script has it, which may have gone to another directory."""
+        self.command = command
+        self.known = known
+        self.depth = depth
+        self.moved = moved
+
+    def of(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
+        """The program that words name, or nothing."""
+        words = words[_program_of(words) :]
+        name = words[0].basename if words else ""
+        if not name or self.depth > _DEEPEST:
+            return ()
+        if name in CONTAINERS:
+            return self.container(words)
+        if name == "enroot" and words[1:2] and words[1].value == "start":
+            shells = [at for at, word in enumerate(words) if word.value in _SHELLS]
+            return (self.shell(words[shells[0] :]) if shells else self.found(PROGRAM, words),)
+        if name == "srun":
+            return (self.srun(words),)
+        if names_python(name):
+            return (self.python(words),)
+        if name == "eval":
+            text = replace(words[0], pieces=((" ".join(word.text for word in words[1:]), True),))
+            return tuple(launch for launch in self.of_text(text) if not launch.command.captured)
+        if name in _SHELLS:
+            return (self.shell(words),)
+        if name in ("source", "."):
+            return (self.of_file(self.found(PROGRAM, words), words[1:2]),)
+        own = "/" in words[0].raw or words[0] is not self.command.words[0]
+        if own and name.endswith(".py"):
+            return (self.found(PYTHON, words),)  # ./train.py, uv run train.py
+        found = self.launcher([name, *_texts(words[1:])], words)
+        if found is None and "/" in words[0].raw:
+            return (self.of_file(self.found(PROGRAM, words), words[:1]),)
+        return (found or self.found(PROGRAM, words),)
+
+    def found(
+        self,
+        kind: str,
+        words: Sequence[ShellWord],
+        options: Mapping[str, str] = {},
+        launcher: Launcher = _NONE,
+        behind: Optional[Sequence[ShellWord]] = (),
+    ) -> Launch:
+        """A launch by the first of the words. behind: what it starts; None if that is not known."""
+        # An unquoted variable in front of the program may hold options.
+        certain = behind is not None and not (behind and behind[0].may_be_several)
+        inside = self.below(behind or ()) if certain else ()
+        return Launch(kind, words[0], self.command, launcher, options, certain, inside)
+
+    def below(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
+        """What words behind others start."""
+        return _Starts(self.command, self.known, self.depth + 1, self.moved).of(words)
+
+    def launcher(self, called_as: Sequence[str], words: Sequence[ShellWord]) -> Optional[Launch]:
+        """called_as: the values of the words, which may be fewer than those."""
+        call = called(called_as, self.known.launchers)
+        if call is None:
+            return None
+        options = {option.name: option.value for option in call.options}
+        behind = None if call.length is None else words[len(words) - len(called_as) + call.length :]
+        made = self.found(call.launcher.called, words, options, call.launcher, behind)
+        if not (made.certain and behind) or call.launcher.python:
+            return made
+        if made.has(*call.launcher.module) or (behind[0].value or "").endswith(".py"):
+            return replace(made, inside=(self.found(PYTHON, behind),))
+        return made
+
+    def srun(self, words: Sequence[ShellWord]) -> Launch:
+        """Whose options are those of Slurm."""
+        plain = replace(_NONE, name="srun")
+        launcher = next(
+            (launcher for launcher in self.known.launchers if launcher.name == "srun"), plain
+        )
+        try:
+            parsed, end = getopt_with_plugins(_texts(words[1:]), SRUN)
+        except GetoptError:
+            return self.found("srun", words, {}, launcher, None)
+        options = {_key(option.known.name): option.value or "" for option in parsed}
+        return self.found("srun", words, options, launcher, words[1 + end :])
+
+    def container(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
+        """What runs in a container is started as it would be outside of it."""
+        how = words[1].value if len(words) > 1 else ""
+        if how not in ("exec", "run"):
+            return (self.found(PROGRAM, words),)
+        _, behind = container_options(_texts(words[2:]))
+        inner = words[len(words) - len(behind) :]
+        # The image's name in a variable is one word, as a rule; two in a row may be anything.
+        if all(word.may_be_several for word in inner[:2]):
+            return (self.found(PROGRAM, words, behind=None),)
+        started = self.below(inner[1:])
+        # An image may hand the words behind it to a program of its own.
+        known = started and (
+            started[0].kind in (SHELL, PYTHON)
+            or started[0].is_launcher
+            or started[0].name in _NO_SUBCOMMANDS
+        )
+        return started if how == "exec" or known else (self.found(PROGRAM, words),)
+
+    def python(self, words: Sequence[ShellWord]) -> Launch:
+        """A launcher, or another program in Python."""
+        texts = _texts(words)
+        kind, name, at = python_runs(texts)
+        if kind == "m" and name:
+            module = self.launcher([name, *texts[at:]], words)
+            return module or self.found(PYTHON, words, {"m": name})
+        if kind != "script":
+            return self.found(PYTHON, words, {"c": ""})
+        on_path = words[at - 1].on_path if at <= len(words) else ""  # python $(which torchrun)
+        started = self.launcher([on_path, *texts[at:]], words) if on_path else None
+        # NVIDIA's multiproc.py, and others that start processes themselves.
+        starts_more = any(_PER_NODE.match(text) for text in texts[at:])
+        behind = None if starts_more else ()
+        return started or self.found(PYTHON, words, {"script": name}, behind=behind)
+
+    def shell(self, words: Sequence[ShellWord]) -> Launch:
+        """``bash -c TEXT``: what the text starts."""
+        for word, text in zip(words[1:], words[2:]):
+            if word.value is None or not word.value.startswith("-"):
+                break
+            if not re.fullmatch(r"-[a-z]*c", word.value):
+                continue
+            made = Launch(SHELL, words[0], self.command, options={"c": ""}, certain=False)
+            if len(text.text) > _LONGEST_TEXT:
+                return made
+            return replace(made, certain=True, inside=self.of_text(text))
+        plain = (word for word in words[1:] if not word.raw.startswith("-"))
+        return self.of_file(self.found(SHELL, words), [*islice(plain, 1)])
+
+    def of_file(self, made: Launch, named: Sequence[ShellWord]) -> Launch:
+        """The same with what the commands of the script start that it names."""
+        name = named[0].text.strip("\"'") if named else ""
+        depth = self.command.place.within.count(" > ")
+        plain = name[2:] if name.startswith("./") else name
+        text = None if self.moved else self.known.files.read(plain)
+        if text is None or depth >= DEEPEST or not self.known.files.may_look():
+            return made
+        first = text.partition("\n")[0]
+        if first.startswith("#!") and not re.search(r"\b(ba|da|z|k)?sh\b", first):
+            return made  # in another language
+        shell = read_shell(text, partly=self.known.exported)
+        if shell.broken or shell.placeholders or shell.left_out:
+            return replace(made, certain=False)
+        started: List[Launch] = []
+        at, moved = made.command.place, bool(shell.calls("cd", "pushd"))
+        for inner in shell.commands:
+            program = inner.words[_program_of(inner.words) :]
+            # What is not known may start anything.
+            if (program and not program[0].basename) or inner.name in ("eval", "sbatch"):
+                return replace(made, certain=False)
+            within = f"{at.within} > " * bool(at.within) + f"{name}:{inner.place.line}"
+            place = replace(named[0].place, within=within)
+            words = tuple(replace(word, place=place) for word in inner.words)
+            writes = tuple(replace(word, place=place) for word in inner.writes)
+            command = replace(inner, words=words, place=place, writes=writes)
+            started += _Starts(command, self.known, self.depth + 1, moved).of(words)
+        return replace(made, inside=tuple(started), file=name, script=shell)
+
+    def of_text(self, text: ShellWord) -> Tuple[Launch, ...]:
+        """What shell text starts."""
+        if len(text.text) > _LONGEST_TEXT:
+            return ()
+        started: List[Launch] = []
+        shell = read_shell(text.text, partly=self.known.exported)
+        moved = self.moved or bool(shell.calls("cd", "pushd"))
+        for inner in shell.commands:
+            # Positions within the text mean nothing to a reader of the script.
+            placed = tuple(replace(word, place=text.place) for word in inner.words)
+            written = tuple(replace(word, place=text.place) for word in inner.writes)
+            command = replace(inner, words=placed, place=text.place, writes=written)
+            started += _Starts(command, self.known, self.depth + 1, moved).of(placed)
+        return tuple(started)

@@ -1,0 +1,159 @@
+"""What sbatch makes of a script's ``#SBATCH`` lines: options, refusals, and what it ignores."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Dict, FrozenSet, Iterable, Mapping, Optional, Tuple
+
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.request.sbatch_options import SBATCH
+from neuronctl.scripts.command_wrappers import interpreter
+from neuronctl.scripts.values import ACCUMULATED, digits, excluding
+
+EVERY = tuple(option.name for option in SBATCH)
+"""The names of all options, of whatever release."""
+
+SCRIPT, COMMAND_LINE = "script", "command line"
+
+# Why a line or a part of one has no effect.
+AFTER_COMMAND = "after the first command"
+MISSPELLED = "not spelled #SBATCH"
+REMARK = "in a remark"
+CUT = "after what ends the line for sbatch"
+OVERRIDDEN = "overridden"
+EARLY_ONLY = "read on the command line only"
+
+
+@dataclass(frozen=True)
+class SourceSpan:
+    """Where a text stands: line and columns, counted from 1, ``end`` one past its last column.
+
+    Line 0: not in the script. within: the file and line of another script, which this place starts.
+    """
+
+    line: int
+    column: int = 1
+    end: int = 1
+    within: str = ""
+
+
+NOWHERE = SourceSpan(0)
+
+
+@dataclass(frozen=True)
+class Edit:
+    """What belongs into a place of the file instead; into an empty place, what is missing there."""
+
+    place: SourceSpan
+    text: str
+
+
+@dataclass(frozen=True)
+class GivenOption:
+    """One option as it was given.
+
+    name: the long name, whatever the spelling. value: None without one. source: SCRIPT, or the
+    variable's name, or COMMAND_LINE. place: from the option's first to its value's last character
+    on its line; value_place: of the word with the value.
+    """
+
+    name: str
+    value: Optional[str]
+    source: str = SCRIPT
+    place: SourceSpan = NOWHERE
+    value_place: SourceSpan = NOWHERE
+
+    @property
+    def text(self) -> str:
+        """``--name=value``, as sbatch's command line takes it."""
+        return f"--{self.name}" if self.value is None else f"--{self.name}={self.value}"
+
+
+def in_force(given: Iterable[GivenOption]) -> Dict[str, GivenOption]:
+    """Each option's name, and what holds of it in the end."""
+    found: Dict[str, GivenOption] = {}
+    for option in given:
+        for name in excluding(option.name):
+            found.pop(name, None)
+        before = found.get(option.name)
+        if before is not None and option.name in ACCUMULATED and option.value is not None:
+            option = replace(option, value=f"{before.value},{option.value}")
+        found[option.name] = option
+    return found
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """What sbatch does not read, or reads without effect, and why: one of the constants above.
+
+    instead: of an option that is overridden, what overrides it.
+    """
+
+    reason: str
+    text: str
+    place: SourceSpan
+    instead: Optional[GivenOption] = None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why sbatch refuses the script. whole: not for a directive, but for the file as it is.
+
+    about: the options whose values are not known for it. edits: what mends it, where there is
+    exactly one way; the script is then read as if it were mended.
+    """
+
+    message: str
+    place: SourceSpan
+    hint: str = ""
+    whole: bool = False
+    about: Tuple[str, ...] = ()
+    edits: Tuple[Edit, ...] = ()
+
+
+@dataclass(frozen=True)
+class Header:
+    """What sbatch reads of a script.
+
+    given: every option in the order in which sbatch takes it; what it refuses is left out.
+    refusals: empty where sbatch's own reading succeeds (slurmctld may still refuse the job), else
+    at most one for each line. foreign: lines of other schedulers, which sbatch translates.
+    components: 1, or how many a heterogeneous job has, of which ``given`` is the first.
+    first_command: the line that ends the directives, one past the last where there is none.
+    left_out: the first line that is not read, because there is more than any script has; 0: none.
+    """
+
+    given: Tuple[GivenOption, ...]
+    refusals: Tuple[Refusal, ...]
+    ignored: Tuple[Ignored, ...]
+    foreign: Tuple[SourceSpan, ...]
+    components: int
+    first_command: int
+    shebang: str
+    left_out: int = 0
+
+    @cached_property
+    def options(self) -> Mapping[str, GivenOption]:
+        """By name, as in in_force()."""
+        return in_force(self.given)
+
+    @property
+    def for_bash(self) -> bool:
+        """Whether the first line names bash, or sh."""
+        return interpreter(self.shebang) in ("bash", "sh")
+
+    @property
+    def unread(self) -> FrozenSet[str]:
+        """The options that the script may give, with values that are not known."""
+        if self.left_out and self.left_out < self.first_command:
+            return frozenset(EVERY)
+        return frozenset(name for refusal in self.refusals for name in refusal.about)
+
+    def value(self, name: str) -> Optional[str]:
+        """The value that holds of an option; None where it is not given, or has none."""
+        option = self.options.get(name)
+        return None if option is None else option.value
+
+    def count(self, name: str) -> Optional[int]:
+        """The number at the end of an option's value: 2 of ``a100:2``; None where there is none."""
+        return digits((self.value(name) or "").rpartition(":")[2])

@@ -1,0 +1,97 @@
+"""sbatch's command line: which words are its options, and which script they submit."""
+
+from __future__ import annotations
+
+import os
+from typing import FrozenSet, List, Optional, Sequence, Tuple
+
+from neuronctl.common.frozen import dataclass
+from neuronctl.request.sbatch_options import SBATCH, GetoptError, getopt
+
+STDIN = "/dev/stdin"
+
+WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
+"""The script that sbatch makes of what ``--wrap`` gives."""
+
+
+@dataclass(frozen=True)
+class SbatchLine:
+    """The words behind ``sbatch``.
+
+    options: those before the script, without a ``--`` behind them. known: of them, those of the
+    (first) job that neuronctl knows; a site's plugins may have more. names: the long names of the
+    known ones. file: the script as typed, "" for standard input and ``--wrap``. wrap: what
+    ``--wrap`` gives. components: of a heterogeneous job, how many.
+    """
+
+    options: Tuple[str, ...]
+    known: Tuple[str, ...]
+    names: FrozenSet[str]
+    file: str
+    args: Tuple[str, ...]
+    wrap: Optional[str]
+    components: int
+
+    @property
+    def reads_stdin(self) -> bool:
+        """Whether the script is on standard input."""
+        return self.wrap is None and self.file in ("", STDIN)
+
+    @property
+    def script(self) -> Tuple[str, ...]:
+        """The words behind the options."""
+        mark = ("--",) if self.file.startswith("-") else ()
+        return (*mark, self.file, *self.args) if self.file else ()
+
+    @property
+    def submits(self) -> bool:
+        """Whether a job comes of it, and not only an answer."""
+        return not self.names & {"help", "usage", "version", "test-only"}
+
+    def path(self, directory: str) -> str:
+        """The script's absolute path, found as sbatch finds it; "" where no file is there."""
+        places = [directory]
+        if not self.file.startswith((".", "/")):
+            places += os.environ.get("PATH", "").split(os.pathsep)
+        paths = (os.path.join(place, self.file) for place in places)
+        return next((path for path in paths if os.path.isfile(path)), "") if self.file else ""
+
+
+def read_line(words: Sequence[str]) -> SbatchLine:
+    """Read sbatch's command line; raises GetoptError where sbatch refuses it.
+
+    An option that is not known is taken for a plugin's, with its value attached.
+    """
+    rest, components = list(words), 1
+    known: Tuple[str, ...] = ()
+    names: List[str] = []
+    wrap: Optional[str] = None
+    while True:
+        mine: List[str] = []
+        while True:
+            try:
+                parsed, end = getopt([*mine, *rest], SBATCH)
+                break
+            except GetoptError as error:
+                at = error.index - len(mine)
+                if not error.unknown or not rest[at].startswith("--"):
+                    raise
+                mine, rest = [*mine, *rest[:at]], rest[at + 1 :]
+        end -= len(mine)
+        if components == 1:
+            known = (*mine, *rest[:end])
+        names += [option.known.name for option in parsed]
+        wrap = next(
+            (option.value for option in reversed(parsed) if option.known.name == "wrap"), wrap
+        )
+        rest = rest[end:]
+        if rest[:1] != [":"]:
+            break
+        components, rest = components + 1, rest[1:]
+    if wrap is not None and rest:
+        raise GetoptError("--wrap takes no script beside it", len(words) - len(rest))
+    file, args = (rest[0], rest[1:]) if rest else ("", [])
+    options = tuple(words[: len(words) - len(rest)])
+    if options[-1:] == ("--",):
+        options = options[:-1]
+    return SbatchLine(options, known, frozenset(names), file, tuple(args), wrap, components)

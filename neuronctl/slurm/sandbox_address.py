@@ -1,0 +1,84 @@
+"""The socket by which a user's running sandbox is found, and whether it is theirs."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, List, Optional, Tuple
+
+from neuronctl.common.errors import UsageError
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.users import name_of
+
+if TYPE_CHECKING:
+    import socket
+
+NAME_VARIABLE = "NEURONCTL_SANDBOX"
+"""Environment variable that names an additional sandbox of the same user; empty: the default."""
+
+
+def address() -> str:
+    """The abstract socket of the sandbox; raises UsageError if its name is too long for one."""
+    name = os.environ.get(NAME_VARIABLE, "")
+    if len(name.encode()) > 60 or "\0" in name:
+        raise UsageError(f"{NAME_VARIABLE} is longer than 60 bytes", "use a shorter name")
+    return f"\0neuronctl-sandbox/{os.getuid()}/{name}"
+
+
+def is_up() -> bool:
+    """Whether the user's sandbox is running or starting; asks nothing of it."""
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(1)  # whoever has taken the name need not accept
+        try:
+            connection.connect(address())
+            return is_ours(peer(connection)[1])
+        except (OSError, UsageError):
+            return False
+
+
+def peer(connection: socket.socket) -> Tuple[int, int]:
+    """The pid and the uid at the other end: anybody may have taken the sandbox's name."""
+    import socket
+    import struct
+
+    size = struct.calcsize("3i")
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    pid, uid, _ = struct.unpack("3i", credentials)
+    return pid, uid
+
+
+def is_ours(uid: int) -> bool:
+    """Whether ``uid`` can be our own sandbox's; root in our user namespace has a subordinate id."""
+    if uid == os.getuid():
+        return True
+    ids = sub_ids("/etc/subuid", os.getuid()) if os.getuid() else None
+    return ids is not None and ids.first <= uid < ids.first + ids.count
+
+
+@dataclass(frozen=True)
+class SubIds:
+    """A user's range of subordinate ids, from /etc/subuid or /etc/subgid."""
+
+    first: int
+    count: int
+
+
+def sub_ids(file: str, uid: int) -> Optional[SubIds]:
+    """The largest range that ``/etc/subuid`` or ``/etc/subgid`` assigns to a user, or None."""
+    names = {str(uid), name_of(uid)}
+    mine = (ids for owner, ids in sub_id_ranges(file) if owner in names)
+    return max(mine, key=lambda ids: ids.count, default=None)
+
+
+def sub_id_ranges(file: str) -> List[Tuple[str, SubIds]]:
+    """Every range that such a file assigns, with its owner."""
+    import re
+
+    try:
+        with open(file, encoding="utf-8", errors="replace") as stream:
+            text = stream.read()
+    except OSError:
+        return []
+    found = re.findall(r"^(.*?):(\d+):(\d+)$", text, re.ASCII | re.MULTILINE)
+    return [(owner, SubIds(int(first), int(count))) for owner, first, count in found]

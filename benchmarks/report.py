@@ -88,8 +88,8 @@ def _conditions(results: Mapping[str, Any]) -> str:
         "queue may be 5 s old.\n"
         "- Only Slurm's commands are counted as processes. The site's limits are read once an "
         "hour; *limits not yet known* is the submission that reads them.\n"
-        "- The classes of `status` are imported with neuronctl's own frozen dataclasses and with Python's "
-        "(`neuronctl/common/frozen.py`), on every Python on PATH; this is processor time.\n"
+        "- The classes of `status` are imported with neuronctl's own frozen dataclasses and with "
+        "Python's (`neuronctl/common/frozen.py`), on every Python on PATH; in processor time.\n"
     )
 
 

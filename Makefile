@@ -32,10 +32,10 @@ help: ## show the targets
 demo: install packages $(VENV)/torch.stamp ## watch a training run on two nodes of a real Slurm
 	@tools/demo
 
-test: install test-packages ## all tests, with a real Slurm and real training
+test: lint parts ## all checks, with a real Slurm and real training
 	$(TEST_SLURM)
 
-test-matrix: install test-packages ## the tests that need Slurm in every combination, here and on two newer ones
+test-matrix: install test-packages ## Slurm tests in every combination, with Horovod, DeepSpeed, and an image, here and on two newer ones
 	$(TEST_SLURM) tests/slurm --whole
 	$(TEST_SLURM) tests/slurm --whole --debian trixie
 	$(TEST_SLURM) tests/slurm --whole --debian sid
@@ -83,7 +83,7 @@ audit: $(VENV)/tools.stamp ## known vulnerabilities of these versions; a mirror 
 packages: install ## the Debian packages of the sandbox, where they are missing
 	@tools/apt-install $$($(BIN)/neuronctl sandbox packages)
 
-parts: test-packages ## what the tests of launchers run, which takes minutes to build
+parts: test-packages ## the environment in which the tests train
 	@PYTHONPATH="$(CURDIR)/tests" NEURONCTL_REQUIRE_SLURM=1 $(BIN)/python tests/slurm/bench.py
 
 test-packages: install

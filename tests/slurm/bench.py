@@ -1,9 +1,10 @@
 """What the launchers and wrappers are run with: built once, kept in the user's cache directory.
 
-Horovod's environment, a newer Debian for the sandbox's root, and a SIF image. Each is made by a
-script in tools/, aside, and appears when it is whole. Its name changes with the script and with the
-versions of the packages it is made of, wheels and Debian's alike; a lock keeps two processes from
-building the same. Run as a program, this builds them all.
+An environment to train in, a newer Debian for the sandbox's root, and a SIF image. Each is made by
+a script in tools/, aside, and appears when it is whole. Its name changes with the script and with
+the versions of the packages it is made of, wheels and Debian's alike; a lock keeps two processes
+from building the same. Run as a program, this builds what ``make test`` needs; only
+``make test-matrix`` needs the others, which take minutes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import shutil
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Dict, Iterator, List, NoReturn, Sequence
 
@@ -156,14 +156,19 @@ def job(
     return log.splitlines()
 
 
-def horovod() -> Path:
-    """An environment with PyTorch, Horovod (Gloo and MPI), accelerate, torchrun_jsc and mpi4py."""
-    need_programs(**{"g++": "g++", "make": "make", "mpicxx": "libopenmpi-dev"})
-    wheels = [(OUTSIDE / name).read_text() for name in ("parts.txt", "training.txt", "horovod.txt")]
+def training(*, with_horovod: bool = False) -> Path:
+    """An environment with PyTorch, accelerate, torchrun_jsc, mpi4py, and maybe Horovod."""
+    need_programs(mpicxx="libopenmpi-dev")
+    names = ["torch.txt", "training.txt", "parts.txt"]
+    if with_horovod:
+        need_programs(**{"g++": "g++", "make": "make"})
+        names.append("horovod.txt")
+    wheels = [(OUTSIDE / name).read_text() for name in names]
     machine = _versions_here((OUTSIDE / "machine.txt").read_text().split())
     made_of = [sys.version, sys.base_prefix, *wheels, machine]
     python = str(Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}"))
-    return built("horovod", "build-horovod", [python], made_of)
+    name, options = ("horovod", ["--horovod"]) if with_horovod else ("training", [])
+    return built(name, "build-training", [python, *options], made_of)
 
 
 def debian(suite: str) -> Path:
@@ -183,9 +188,9 @@ def container(root: Path, venv: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def horovod_venv(slurm_there: None) -> Path:
-    """The environment with all launchers."""
-    return horovod()
+def horovod_venv(slurm_there: None, pytestconfig: pytest.Config) -> Path:
+    """The environment with all launchers; without --whole, those that need no building."""
+    return training(with_horovod=bool(pytestconfig.getoption("--whole")))
 
 
 @pytest.fixture(scope="session")
@@ -216,15 +221,8 @@ def container_bench(container_root: Path, image: Path, horovod_venv: Path) -> It
         yield made
 
 
-def main() -> None:
-    """Build all parts that are not there yet: two side by side, and the image of them both."""
-    with ThreadPoolExecutor() as pool:
-        venv, root = pool.submit(horovod), pool.submit(debian, "trixie")
-        container(root.result(), venv.result())
-
-
 if __name__ == "__main__":
     try:
-        main()
+        training()
     except pytest.fail.Exception as failed:
         sys.exit(str(failed))

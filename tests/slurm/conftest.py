@@ -39,7 +39,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Leave the many combinations out, name each test's group, and put the groups in order."""
     if not config.getoption("--whole"):
-        left = [item for item in items if item.get_closest_marker("matrix")]
+        left = [item for item in items if item.get_closest_marker("matrix") or is_built(item)]
         if left and len(left) < len(items):  # all that was asked for runs
             config.hook.pytest_deselected(items=left)
             items[:] = [item for item in items if item not in left]
@@ -68,6 +68,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     turns = [*waiting, *(unit for _, unit in sorted(evenly))]
     place = {unit: number for number, unit in enumerate(turns)}
     items.sort(key=lambda item: place[units[item.nodeid]])
+
+
+_BUILT = frozenset({"horovodrun", "horovodrun-mpi", "deepspeed", "torchrun_jsc"})
+
+
+def is_built(item: pytest.Item) -> bool:
+    """Return True if a test needs what takes minutes to build: Horovod, DeepSpeed, or an image."""
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    words = {value for value in parameters.values() if isinstance(value, str)}
+    fixtures = set(getattr(item, "fixturenames", ()))
+    return bool(
+        words & (_BUILT | {"container"}) or fixtures & {"container_bench", "deepspeed_bench"}
+    )
 
 
 _LONGEST = ("bench-test_saving", "bench-test_saving-limit")

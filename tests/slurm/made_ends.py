@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Dict, Iterator, List, Mapping, Tuple
 
-from bench import OUTSIDE, built, horovod
+from bench import OUTSIDE, built, training
 from harness import COMMENT, Sandbox, sandbox_up
 
 KEPT = Path(__file__).resolve().parents[1] / "unit" / "ends"
@@ -315,7 +315,7 @@ class Making:
 def venvs() -> Dict[str, Path]:
     """The environments with all launchers."""
     python = str(Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}"))
-    base = horovod()
+    base = training(with_horovod=True)
     made_of = [str(base), (OUTSIDE / "deepspeed.txt").read_text()]
     return {
         "deepspeed": built("deepspeed", "build-deepspeed", [python, str(base)], made_of),

@@ -48,6 +48,7 @@ def test_a_part_of_the_allocation(
     assert launched(bench, venv, f"--launcher {launcher} {options}") == expected
 
 
+@pytest.mark.matrix
 def test_horovod_meets_on_another_node(bench: Sandbox, horovod_venv: Path) -> None:
     """Not told the interface it takes lo now and then, and the processes never meet."""
     bench.write("meet.py", "import horovod.torch as hvd\nhvd.init()\nprint('of', hvd.size())\n")

@@ -8,10 +8,10 @@ import click
 
 from neuronctl.cli.job_options import catalog_option
 from neuronctl.cli.say import notify
-from neuronctl.common.code_snapshot import KeptSnapshot, kept_snapshots, places, remove
 from neuronctl.common.console import print_json, print_line
 from neuronctl.common.frozen import asdict
 from neuronctl.common.words import amount, moment
+from neuronctl.slurm.code_snapshot import KeptSnapshot, kept_snapshots, places, remove
 
 
 @click.command("clean")

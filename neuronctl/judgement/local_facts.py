@@ -110,7 +110,7 @@ def _broken_texts(plan: JobPlan) -> Iterator[Tuple[str, str, SyntaxProblem]]:
 
 def _around_snapshot(plan: JobPlan) -> Iterator[Tuple[str, str]]:
     """What the job would not take from the copy of its code, or leave there; and what to do."""
-    from neuronctl.common.code_snapshot import editable_installs, into_the_tree
+    from neuronctl.slurm.code_snapshot import editable_installs, into_the_tree
 
     code, request = plan.code, plan.request
     assert code is not None

@@ -19,7 +19,7 @@ from neuronctl.request.job import JobRequest, Source
 from neuronctl.request.profile import Profile, read_profile
 
 if TYPE_CHECKING:
-    from neuronctl.common.code_snapshot import CodeSnapshot
+    from neuronctl.slurm.code_snapshot import CodeSnapshot
 
 MONITOR_INTERVAL = 10
 """Seconds: the sampler then takes about 0.12 % of a core (docs/how-to/gpu-use.md)."""

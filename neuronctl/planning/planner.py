@@ -45,7 +45,7 @@ from neuronctl.request.job import JobRequest, Source, StepRequest
 from neuronctl.request.values import one_line
 
 if TYPE_CHECKING:
-    from neuronctl.common.code_snapshot import CodeSnapshot
+    from neuronctl.slurm.code_snapshot import CodeSnapshot
 
 
 def plan(

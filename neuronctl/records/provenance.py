@@ -9,9 +9,9 @@ import contextlib
 import os
 from typing import List, Optional, Tuple
 
-from neuronctl.common import repository
 from neuronctl.common.files import open_regular
 from neuronctl.common.frozen import dataclass
+from neuronctl.slurm import repository
 
 LARGEST = 128 * 1024
 """The largest program, in bytes, whose text is kept in a record."""

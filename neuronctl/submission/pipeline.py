@@ -136,7 +136,7 @@ def submit_job(
     from neuronctl.submission.transaction import submit_draft
 
     if judged is not None and judged.plan.code is not None:
-        from neuronctl.common.code_snapshot import make
+        from neuronctl.slurm.code_snapshot import make
 
         make(judged.plan.code)
     if draft.request.get("login_before"):

@@ -187,7 +187,7 @@ def plan_job(
     conda = None if request.conda is None else find_conda(request.conda, request.from_here(""))
     code = None
     if request.snapshot:
-        from neuronctl.common.code_snapshot import look  # here, as few jobs have one
+        from neuronctl.slurm.code_snapshot import look  # here, as few jobs have one
 
         logs = tuple(filter(None, (request.output, request.error)))
         code = look(request.chdir or working_directory(), cluster, logs)

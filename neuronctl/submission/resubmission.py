@@ -73,7 +73,7 @@ def changes_since(record: JobRecord) -> Changes:
 
 def has_snapshot(record: JobRecord, notify: Notify) -> bool:
     """Whether the copy of the code that the job ran from is as it was; it then counts as used."""
-    from neuronctl.common.code_snapshot import damage  # here, as few jobs have one
+    from neuronctl.slurm.code_snapshot import damage  # here, as few jobs have one
 
     place = record.draft.snapshot
     if not place:

@@ -11,8 +11,9 @@ import pytest
 from plan_builders import cluster as toy_cluster
 from test_repository import git
 
-from neuronctl.common import code_snapshot
-from neuronctl.common.code_snapshot import (
+from neuronctl.common.errors import UsageError
+from neuronctl.slurm import code_snapshot
+from neuronctl.slurm.code_snapshot import (
     editable_installs,
     into_the_tree,
     kept_snapshots,
@@ -21,7 +22,6 @@ from neuronctl.common.code_snapshot import (
     places,
     remove,
 )
-from neuronctl.common.errors import UsageError
 
 CLUSTER = toy_cluster()
 

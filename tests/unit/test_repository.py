@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from neuronctl.common.errors import UsageError
-from neuronctl.common.repository import code_of, state
+from neuronctl.slurm.repository import code_of, state
 
 
 def git(directory: Path, *argv: str) -> str:

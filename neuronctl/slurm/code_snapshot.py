@@ -24,9 +24,9 @@ from neuronctl.common.files import head, open_regular, read_private, sha256_of, 
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.masking import is_secret_value
 from neuronctl.common.paths import cache_dir
-from neuronctl.common.repository import code_of
 from neuronctl.common.users import login_name
 from neuronctl.common.words import amount, counted
+from neuronctl.slurm.repository import code_of
 
 LARGEST = 500 << 20
 """Bytes that are copied at most."""

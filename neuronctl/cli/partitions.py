@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Collection, Dict, List, Optional, Sequence, Tuple
 
 import click
 
@@ -11,23 +11,20 @@ from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import is_cluster, local_cluster, recognise
 from neuronctl.catalog.model import Catalog, Cluster, CommentPolicy, Partition, WallTime
 from neuronctl.catalog.site_rules import mandatory, site_rules
-from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.job_options import catalog_option, cluster_option
-from neuronctl.cli.say import notify
 from neuronctl.common import console, units
 from neuronctl.common.errors import PolicyError, SlurmError, did_you_mean
 from neuronctl.common.frozen import asdict, replace
 from neuronctl.common.words import moment
 from neuronctl.request.job import JobRequest
 from neuronctl.request.job_file import configured_cluster
-from neuronctl.slurm.bad_nodes import DAYS, NodeFault, bad_nodes, forget
+from neuronctl.slurm.bad_nodes import DAYS, NodeFault, bad_nodes
 
 if TYPE_CHECKING:
     from neuronctl.judgement.partition_board import PartitionNow
     from neuronctl.slurm.sacctmgr import Association
 
-_BAR = 16
-_SHORT_BAR = 6
+_BAR = 12
 _TIMEOUT = 20.0
 _BRIEFLY = 1.5
 """Seconds to wait for Slurm if the answer can do without it."""
@@ -37,25 +34,15 @@ _BRIEFLY = 1.5
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @cluster_option
 @catalog_option
-@click.option("--where", is_flag=True, help="Show the file and line each value comes from.")
 @click.option("--comment", is_flag=True, help="Show what --comment takes, with meanings.")
 @click.option("--live", is_flag=True, help="Show what is free and what is yours, now.")
-@click.option(
-    "--forget-node",
-    "forgotten",
-    metavar="NODE",
-    multiple=True,
-    help="Forget that NODE failed in your jobs; repeatable.",
-)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.partitions/1).")
 def command(
     names: Tuple[str, ...],
     cluster: Optional[str],
     catalog: Optional[str],
-    where: bool,
     comment: bool,
     live: bool,
-    forgotten: Tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Show the partitions of a cluster, or those NAMEd in detail.
@@ -64,43 +51,21 @@ def command(
     only partitions that it has are listed. With --live the figures are Slurm's own, as of now, and
     the nodes are named that have failed in your own jobs in the last days.
     """
-    if forgotten:
-        _forget(forgotten)
-        return
     known = load(catalog)
     cluster = cluster or configured_cluster()
     if live:
-        at_most_one({"--live": live, "--where": where})
         _live(known, cluster, names, as_json)
         return
     chosen, _ = recognise(known, cluster)
     partitions = [chosen.partition(name) for name in dict.fromkeys(names)]
-    places = _places(known, chosen, names)
     if as_json:
         answer = _json(known, chosen, partitions or list(chosen.partitions.values()))
         there = _there(chosen)
         answer.update({} if there is None else _only(chosen, there))
-        if where:
-            answer["where"] = {".".join(path): place for path, place in places.items()}
-            answer["evidence"] = {
-                ".".join(path): asdict(known.evidence(chosen.name, *path)) for path in places
-            }
         console.print_json("neuronctl.partitions/1", answer)
         return
     _print_header(known, chosen)
-    if where:
-        columns = [console.Column(header) for header in ("KEY", "VALUE", "EVIDENCE", "FROM")]
-        rows = [
-            [
-                ".".join(path),
-                _value_at(chosen, path),
-                known.evidence(chosen.name, *path).kind,
-                place,
-            ]
-            for path, place in places.items()
-        ]
-        console.print_table(columns, rows)
-    elif comment:
+    if comment:
         _print_comment_values(chosen.policy.comment)
     elif partitions:
         for partition in partitions:
@@ -163,25 +128,13 @@ def _live(
             console.print_table([console.Column("BUDGETS AND FAIR SHARE")], lines)
 
 
-def _forget(nodes: Sequence[str]) -> None:
-    from neuronctl.common.units import hosts
-
-    names = [name for text in nodes for name in hosts(text) or [text]]
-    gone = forget(names)
-    for name in names:
-        known = name in gone
-        notify(f"forgot that {name} failed" if known else f"{name} is not known to have failed")
-
-
 def _print_bad_nodes(faults: Sequence[NodeFault]) -> None:
     """What the user's own jobs say of nodes."""
     if not faults:
         return
     rows = [[fault.node, f"{moment(fault.at)}, job {fault.job}: {fault.why}"] for fault in faults]
     _print_pairs("FAILED", "IN YOUR JOBS", rows)
-    _print_note(
-        f"Forgotten after {DAYS} days, when a job of yours completes there, or with --forget-node."
-    )
+    _print_note(f"Forgotten after {DAYS} days, or when a job of yours completes there.")
 
 
 def _there(cluster: Cluster) -> Optional[Collection[str]]:
@@ -242,16 +195,9 @@ def _print_live(partitions: Sequence[PartitionNow], now: int) -> None:
         ]
         for partition in partitions
     ]
-    longest, signs = _BAR, "#.x"
-    if terminal:
-        # The bar takes what the figures leave.
-        table = [[column.header for column in columns], *cells]
-        widths = [max(console.cell_width(row[n]) for row in table) for n in range(len(columns))]
-        figures = sum(widths) - widths[1] + console.GAP * (len(columns) - 1)
-        longest = min(_BAR, max(_SHORT_BAR, console.terminal_width() - figures))
-        signs = "█░x" if console.draws_blocks() else signs
+    signs = "█░x" if terminal and console.draws_blocks() else "#.x"
     for row, partition in zip(cells, partitions):
-        row[1] = partition.bar(longest, signs=signs)
+        row[1] = partition.bar(_BAR, signs=signs)
     console.print_table(columns, cells)
     reasons = [
         [partition.partition, partition.explained_wait(now)]
@@ -461,37 +407,6 @@ def _text(value: Any) -> str:
 
 def _time(seconds: Optional[int]) -> str:
     return "-" if seconds is None else units.format_time(seconds)
-
-
-# --------------------------------------------------------------------------- where
-
-
-def _places(catalog: Catalog, cluster: Cluster, names: Sequence[str]) -> Dict[Tuple[str, ...], str]:
-    """Key path below the cluster -> file:line, of values only (not of the mappings round them)."""
-    places = {
-        path[1:]: str(place)
-        for path, place in catalog.locations().items()
-        if path[0] == cluster.name and len(path) > 1 and path[1] != "evidence"
-    }
-    inner = {path[:length] for path in places for length in range(1, len(path))}
-    return {
-        path: place
-        for path, place in places.items()
-        if path not in inner and (not names or (path[:1] == ("partitions",) and path[1] in names))
-    }
-
-
-def _value_at(cluster: Cluster, path: Tuple[str, ...]) -> str:
-    value: Any = cluster
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else getattr(value, key)
-        if value is None:
-            return "- (taken out)"
-    if "wall_time" in path:
-        return _time(value)
-    if path[-1] == "fields":
-        return "; ".join(f"{field.key}: {', '.join(field.values)}" for field in value)
-    return _text(value)
 
 
 # ---------------------------------------------------------------------------- JSON

@@ -533,8 +533,7 @@ def failed_before(context: RuleContext) -> Iterator[Violation]:
         yield Violation(
             f"{node} failed in your jobs, last {moment(fault.at)} (job {fault.job}): {fault.why}",
             f"leave it out with -x {','.join(filter(None, (request.exclude, node)))}, or always "
-            "with --avoid-bad-nodes; if it works again: 'neuronctl partitions --forget-node "
-            f"{node}'",
+            "with --avoid-bad-nodes",
         )
 
 

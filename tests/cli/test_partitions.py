@@ -110,29 +110,6 @@ def test_what_a_comment_takes(run: Run) -> None:
     )
 
 
-def test_where_each_value_comes_from(run: Run, tmp_path: Path, root: Path) -> None:
-    mine = tmp_path / "mine.yaml"
-    frame = "clusters:\n  neuron:\n    partitions:\n      cpu: %s\n"
-    mine.write_text(frame % "{max_gpus: null, nodes: 9}")
-    out = run("partitions", "--catalog", "mine.yaml", "--where").stdout
-    rows = {line.split("  ")[0]: line.split() for line in out.splitlines()}
-    assert rows["partitions.cpu.nodes"][1:] == ["9", "guide", "mine.yaml:4"]
-    assert rows["partitions.cpu.max_gpus"][1:] == ["-", "(taken", "out)", "guide", "mine.yaml:4"]
-    assert rows["partitions.cpu.max_submit_jobs"][1] == "8"
-    shipped = (root / "partitions.yaml").read_text().splitlines()
-    line = rows["partitions.cpu.max_submit_jobs"][3].rpartition("partitions.yaml:")[2]
-    assert shipped[int(line) - 1].strip() == "max_submit_jobs: 8"
-    assert rows["partitions.cpu.wall_time.maximum"][1] == "2-00:00:00"
-    assert rows["policy.cores.rule"][1:3] == ["cap", "observation"]
-    assert rows["policy.forbidden_options.mem-per-cpu"][-2] == "advice"
-    assert rows["partitions.cas_v100nv_8.memory_mb_per_node"][2] == "observation"
-    assert "policy.comment.fields" in rows
-    assert "policy" not in rows
-    only = run("partitions", "--catalog", "mine.yaml", "--where", "cpu").stdout
-    keys = [line for line in only.splitlines() if line.startswith("partitions.")]
-    assert {key.split(".")[1] for key in keys} == {"cpu"}
-
-
 def test_json(run: Run) -> None:
     answer = json.loads(run("partitions", "--json").stdout)
     assert list(answer) == [
@@ -157,16 +134,14 @@ def test_json(run: Run) -> None:
     }  # fmt: skip
 
 
-def test_json_of_one_with_its_places_and_no_limit(run: Run, tmp_path: Path) -> None:
+def test_json_of_one_without_a_limit(run: Run, tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text(
         "clusters: {neuron: {partitions: {cpu: {wall_time: {maximum: UNLIMITED}}}}}\n"
     )
-    out = run("partitions", "cpu", "--json", "--where", "--catalog", "x.yaml").stdout
+    out = run("partitions", "cpu", "--json", "--catalog", "x.yaml").stdout
     answer = json.loads(out)
     assert [partition["name"] for partition in answer["partitions"]] == ["cpu"]
     assert answer["partitions"][0]["wall_time"]["maximum"] == "UNLIMITED"
-    assert answer["where"]["partitions.cpu.wall_time.maximum"] == "x.yaml:1"
-    assert all(key.startswith("partitions.cpu.") for key in answer["where"])
 
 
 @pytest.mark.parametrize(
@@ -273,6 +248,4 @@ def test_qos_are_shown(run: Run, tmp_path: Path) -> None:
     )
     answer = json.loads(run("partitions", "--json", "--catalog", "mine.yaml").stdout)
     assert answer["cluster"]["qos"]["long"]["wall_time"]["maximum"] == "UNLIMITED"
-    where = run("partitions", "--where", "--catalog", "mine.yaml").stdout
-    assert "qos.debug.max_gpus" in where and "mine.yaml:5" in where
     assert "QOS" not in run("partitions").stdout.replace("--qos", "")

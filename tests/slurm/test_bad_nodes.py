@@ -78,6 +78,3 @@ def test_a_node_that_died(failing: Sandbox) -> None:
     failing.exec(["neuronctl", "wait", job], check=False)
     failing.root("scontrol", "update", "nodename=gpu35", "state=resume", check=False)
     assert known(failing) == {"gpu35": "Slurm lost contact with it"}
-    told = failing.exec(["neuronctl", "partitions", "--forget-node", "gpu[35-36]"]).stderr
-    assert "forgot that gpu35 failed" in told and "gpu36 is not known to have failed" in told
-    assert known(failing) == {}

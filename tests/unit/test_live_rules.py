@@ -556,7 +556,7 @@ CASES: List[Tuple[str, Snapshot, Any, List[str], Snapshot, Any]] = [
         "NC534",
         live(),
         {"bad_nodes": ["n2", "elsewhere"], "exclude": "n4"},
-        ["n2 failed in your jobs", "(job 7): no GPU", "-x n4,n2,", "--forget-node n2"],
+        ["n2 failed in your jobs", "(job 7): no GPU", "-x n4,n2,"],
         live(),
         {"bad_nodes": ["n2", "elsewhere"], "exclude": "n2"},
     ),

@@ -19,7 +19,6 @@ from neuronctl.common.errors import (
     JobFileError,
     NeuronctlError,
     NoSuchJobError,
-    PlanChangedError,
     PolicyError,
     RecordError,
     SlurmRefusedError,
@@ -28,7 +27,6 @@ from neuronctl.common.errors import (
     UsageError,
     did_you_mean,
 )
-from neuronctl.common.paths import working_directory
 from neuronctl.common.units import parse_since
 from neuronctl.diagnosis.evidence import Diagnosis
 from neuronctl.judgement.judgement import JudgeBy, Judgement, judge_plan
@@ -43,7 +41,7 @@ from neuronctl.rules import Finding
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import COMPLETED
 from neuronctl.submission.judged_job import JudgedJob
-from neuronctl.submission.pipeline import draft_of, submit_job
+from neuronctl.submission.pipeline import submit_job
 from neuronctl.submission.planned_job import PlannedJob, plan_job
 from neuronctl.submission.transaction import Submission
 from neuronctl.tracking.job_status import JobStatus
@@ -54,9 +52,9 @@ if TYPE_CHECKING:
     from neuronctl.request.keywords import JobKeywords
 
 __all__ = ["CatalogError", "Diagnosis", "Finding", "Job", "JobFileError", "JobPlan", "JobRecord",
-           "JobStatus", "Judgement", "NeuronctlError", "NoSuchJobError", "PlanChangedError",
-           "PolicyError", "RecordError", "SlurmRefusedError", "SlurmUnavailableError", "Submission",
-           "TemplateError", "UsageError", "history", "judge", "keep", "plan", "render", "status",
+           "JobStatus", "Judgement", "NeuronctlError", "NoSuchJobError", "PolicyError",
+           "RecordError", "SlurmRefusedError", "SlurmUnavailableError", "Submission",
+           "TemplateError", "UsageError", "history", "judge", "plan", "render", "status",
            "submit", "wait_any"]  # fmt: skip
 
 
@@ -198,25 +196,8 @@ def render(plan: JobPlan, *, template: Optional[str] = None) -> str:
     return render_job(plan, template=template)
 
 
-def keep(plan: JobPlan, *, template: Optional[str] = None, catalog: Optional[str] = None) -> str:
-    """Judge a plan and keep it for three days; the id by which ``submit`` takes it, once.
-
-    Raises PolicyError where the job would be refused, UsageError where it cannot be kept: a file
-    would have a secret. Otherwise as ``submit``.
-    """
-    from neuronctl.submission import kept_plan
-
-    job = PlannedJob(plan, load(catalog), template=template)
-    draft, judged = draft_of(job, _Silent(), fresh=True)
-    assert judged is not None
-    id, why_not = kept_plan.keep(draft, judged, template=template, catalog_file=catalog)
-    if why_not:
-        raise UsageError(f"the plan cannot be kept: {why_not}")
-    return id
-
-
 def submit(
-    plan: Union[JobPlan, str],
+    plan: JobPlan,
     *,
     force: bool = False,
     template: Optional[str] = None,
@@ -224,26 +205,12 @@ def submit(
 ) -> Job:
     """Judge a plan, submit its script with sbatch from this directory, and record it.
 
-    plan: or the id of a kept one, which has its own directory, template, and catalog; raises
-    PlanChangedError where it is no longer what would be submitted, and UsageError where it is gone.
     force: override errors of the rules, which otherwise raise PolicyError. Also raises
     CatalogError, TemplateError, SlurmRefusedError, and SlurmUnavailableError, after which the job
     may be in the queue nevertheless.
     """
-    if isinstance(plan, str):
-        from neuronctl.submission.kept_plan import read_plan
-
-        if force or template is not None or catalog is not None:
-            raise UsageError("a kept plan cannot be combined with force, template, and catalog")
-        kept, here = read_plan(plan), working_directory()
-        try:
-            job = kept.job(lambda told: None)
-            done = submit_job(job, _Silent(), force=kept.forced, kept=kept)
-        finally:
-            os.chdir(here)
-    else:
-        planned = PlannedJob(plan, load(catalog), template=template)
-        done = submit_job(planned, _Silent(), force=force)
+    planned = PlannedJob(plan, load(catalog), template=template)
+    done = submit_job(planned, _Silent(), force=force)
     assert done is not None  # which only a dry run gives
     return Job(done.job_id, done)
 

@@ -82,7 +82,7 @@ def _follow(watch: JobWatch, screen: _Screen, logs: List[GrowingLog]) -> int:
             screen.say(words)
     screen.say(watch.last_words(), watch.statuses)
     hint_at_why([watch.job] if watch.exit_status else [])
-    return watch.exit_status or watch.finish(screen.say)
+    return watch.exit_status
 
 
 def _find(logs: List[GrowingLog], watch: JobWatch) -> None:

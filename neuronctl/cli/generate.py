@@ -54,7 +54,6 @@ def command(
     judge_job(planned, job_output.TerminalReporter(explain=explain), force=force)
     if planned.plan.code is not None:
         notify(f"'neuronctl submit' makes the snapshot: {planned.plan.code.place}")
-    job_output.show_login(vars(planned.plan.request))
     script = planned.script()
     if write is None:
         decisions = planned.plan.decisions if explain else ()

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, TextIO, Tuple
+from typing import TYPE_CHECKING, Optional, Sequence, TextIO, Tuple
 
 from neuronctl.cli.say import notify, print_script, said_if_possible, say
 from neuronctl.common.console import Column, print_line, print_table
 from neuronctl.common.errors import (
     JobFileError,
-    NeuronctlError,
     NoPartitionError,
-    PlanChangedError,
     PolicyError,
     SlurmRefusedError,
     UsageError,
@@ -44,8 +42,7 @@ class SubmitMode:
 class TerminalReporter:
     """Reports a submission on the terminal.
 
-    before: the decisions of the job that is being resubmitted, to show what differs. keep: keeps
-    what a dry run shows as JSON; returns the plan's id, and why there is none.
+    before: the decisions of the job that is being resubmitted, to show what differs.
     """
 
     def __init__(
@@ -54,13 +51,11 @@ class TerminalReporter:
         *,
         explain: bool = False,
         before: Optional[Sequence[Tuple[str, ...]]] = None,
-        keep: Optional[Callable[[RecordDraft, JudgedJob], Tuple[str, str]]] = None,
     ) -> None:
         self.command_line = ("neuronctl", *sys.argv[1:])
         self._mode = mode or SubmitMode()
         self._explain = explain
         self._before = before
-        self._keep = keep
 
     def tell(self, message: str) -> None:
         """Say it on standard error."""
@@ -88,13 +83,12 @@ class TerminalReporter:
         return judged.refusal(_unused_job_file(judged) or "use --force to override")
 
     def unexplained(
-        self, draft: RecordDraft, judged: Optional[JudgedJob], by: NeuronctlError
+        self, draft: RecordDraft, judged: Optional[JudgedJob], by: SlurmRefusedError
     ) -> None:
         """With ``--json``, print the data; the message is printed as the error."""
         from neuronctl.judgement.verdict import REFUSED, SLURM, Verdict
 
-        judge = "the kept plan" if isinstance(by, PlanChangedError) else SLURM
-        self._print_data(draft, judged, verdict=Verdict(REFUSED, by.message, judged_by=judge))
+        self._print_data(draft, judged, verdict=Verdict(REFUSED, by.message, judged_by=SLURM))
 
     def submitting(self, draft: RecordDraft, judged: Optional[JudgedJob]) -> None:
         """Say what is submitted and what would happen to it; with ``--dry-run`` print it."""
@@ -108,16 +102,10 @@ class TerminalReporter:
             where = f" to {draft.partition}" if draft.partition else ""
             notify(f"{would}{where}: {summary(judged)}")
             show_verdict(judged)
-        show_login(draft.request)
         if not self._mode.dry_run:
             return
         if self._mode.as_json:
-            plan = ""
-            if self._keep is not None and judged is not None:
-                plan, why_not = self._keep(draft, judged)
-                if why_not:
-                    notify(f"this job has no plan that can be submitted with --plan: {why_not}")
-            self._print_data(draft, judged, plan=plan)
+            self._print_data(draft, judged)
             return
         print_script(draft.script)
         if draft.sbatch:
@@ -130,8 +118,6 @@ class TerminalReporter:
                 self._print_data(draft, judged, done)
             else:
                 show_submission(done, following=self._mode.follow)
-                if draft.login_after and not (self._mode.follow or self._mode.wait):
-                    print_line(f"  after   neuronctl wait {done.job_id} runs login: after")
                 profile = None if judged is None else judged.plan.profile
                 if profile is not None:
                     print_line(f"  profile {done.output}.profiles/, for {profile.profiler.opens}")
@@ -142,7 +128,6 @@ class TerminalReporter:
         judged: Optional[JudgedJob],
         done: Optional[Submission] = None,
         verdict: Optional[Verdict] = None,
-        plan: str = "",
     ) -> None:
         if self._mode.as_json:
             from neuronctl.cli.json_data import submission_data
@@ -150,7 +135,7 @@ class TerminalReporter:
 
             if verdict is None and judged is not None:
                 verdict = judged.verdict
-            print_json("neuronctl.submit/1", submission_data(draft, judged, done, verdict, plan))
+            print_json("neuronctl.submit/1", submission_data(draft, judged, done, verdict))
 
 
 def print_unplaced(error: NoPartitionError) -> None:
@@ -220,17 +205,6 @@ def print_decisions(decisions: Sequence[Tuple[str, ...]], file: TextIO) -> None:
     columns = [Column("VALUE", no_wrap=True), Column("IS"), Column("BECAUSE")]
     rows = [[name, value, ": ".join(filter(None, because))] for name, value, *because in decisions]
     print_table(columns, rows, file=file)
-
-
-def show_login(request: Mapping[str, Any]) -> None:
-    """Say what the login node runs before and after a job."""
-    for name, when in (
-        ("login_before", "before the submission, this machine runs"),
-        ("login_after", "after a good end, whoever waits for the job runs"),
-    ):
-        lines = str(request.get(name) or "").splitlines()
-        if lines:
-            notify("\n  ".join((f"{when}:", *lines)))
 
 
 def show_verdict(job: Optional[JudgedJob]) -> None:

@@ -19,7 +19,6 @@ from neuronctl.slurm.job_states import COMPLETED, ENDED, PENDING, RUNNING, STATE
 from neuronctl.slurm.pending_reasons import Explained
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus, state_counts
-from neuronctl.tracking.login_words import login_words
 from neuronctl.tracking.runs_words import runs_words
 
 _WIDE = 100  # columns of a terminal with room for long names and bars
@@ -151,7 +150,6 @@ def _row(line: JobLine, limits: Mapping[str, Explained], name_width: int) -> Lis
     if len(line.jobs) > 1:
         name = shortened(f"{job.id.job}_[{sum(task.id.count for task in line.jobs)} tasks]", 22)
         state, how = _lead(line), _counts(line, limits)
-        how = "; ".join(filter(None, (how, login_words(line.jobs))))
         elapsed = max(task.elapsed or 0 for task in line.jobs)
         # Those of one task, as for the job of an array whose tasks all wait.
         nodes = max(task.nodes or 0 for task in line.jobs) or None
@@ -194,8 +192,8 @@ def _counts(line: JobLine, limits: Mapping[str, Explained]) -> str:
 
 
 def state_detail(job: JobStatus, limits: Mapping[str, Explained]) -> str:
-    """What the job waits for, where it runs, or how it ended; its runs; what is still to do."""
-    words = (_state_detail(job, limits), runs_words(job), login_words([job]))
+    """What the job waits for, where it runs, or how it ended; its runs."""
+    words = (_state_detail(job, limits), runs_words(job))
     return "; ".join(filter(None, words))
 
 

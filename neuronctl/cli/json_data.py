@@ -50,21 +50,7 @@ def status_data(status: JobStatus, limit: Optional[Explained] = None) -> Dict[st
         "time_limit": None if unlimited else status.time_limit,
         "unlimited": unlimited,
         "record": status.key,
-        "login_after": _login_after(status),
     }
-
-
-def _login_after(status: JobStatus) -> Optional[Dict[str, Any]]:
-    """What has become of the step on the login node after the job; None where it has none."""
-    record = status.record
-    if record is None or not record.login_after:
-        return None
-    from neuronctl.login_steps import after_step
-
-    step = after_step(record)
-    begun = None if step is None else step.begun_at or None
-    ended, code = (None, None) if step is None else (step.ended_at, step.exit_code)
-    return {"begun": utc(begun), "ended": utc(ended), "exit_code": code}
 
 
 def environment_data(seen: Environment) -> Dict[str, Any]:
@@ -122,7 +108,7 @@ def submission_data(
 ) -> Dict[str, Any]:
     """A job to be submitted; job: None where a recorded script is, byte for byte.
 
-    "choice" are the partitions of ``-p auto``, best first. kept: the id of its plan, "" for none.
+    "choice" are the partitions of ``-p auto``, best first.
     """
     from neuronctl.planning.cost import most_cost
 
@@ -130,7 +116,6 @@ def submission_data(
     logs: Union[RecordDraft, Submission] = submission or draft
     return {
         "job_id": None if submission is None else submission.job_id,
-        "plan": kept or None,
         "cluster": draft.catalog_cluster,
         "partition": draft.partition,
         "job_name": draft.job_name,

@@ -21,7 +21,6 @@ from neuronctl.common.words import duration, moment
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.tracking.endings import outcome_words
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.tracking.login_words import login_words
 from neuronctl.tracking.runs_words import runs_words
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
         if len(jobs) > _TASKS:
             rows.append(("…", f"and {len(jobs) - _TASKS} more: neuronctl status {status.id.job}"))
         return rows
-    how = "; ".join(filter(None, (outcome_words(status), runs_words(status), login_words(jobs))))
+    how = "; ".join(filter(None, (outcome_words(status), runs_words(status))))
     rows = [
         ("state", f"{status.state}{how and f', {how}'} (from {status.source})"),
         ("partition", status.partition),
@@ -147,23 +146,10 @@ def _record_rows(record: JobRecord, draft: RecordDraft) -> List[Tuple[str, str]]
         ("program", around.program and f"{around.program} (sha256 {around.program_sha256[:12]})"),
         ("catalog", f"{draft.catalog_cluster} ({draft.catalog_date})"),
         ("verdict", draft.verdict),
-        ("login after", _login(record)),
         ("script", f"sha256 {record.script_sha256}"),
         ("record", f"{record.key}, by neuronctl {record.version}"),
     ]
     return [(name, text) for name, text in rows if text]
-
-
-def _login(record: JobRecord) -> str:
-    """How the step on the login node after the job has ended; "" where it has not, or is none."""
-    if not record.login_after:
-        return ""
-    from neuronctl.login_steps import after_step
-
-    step = after_step(record)
-    if step is None or step.exit_code is None:
-        return ""
-    return f"exit code {step.exit_code}, {_local(step.ended_at)}, on {step.host}"
 
 
 def _local(epoch: Optional[int]) -> str:

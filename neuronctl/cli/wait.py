@@ -10,7 +10,7 @@ import click
 from neuronctl.cli.jobs import one_job
 from neuronctl.cli.say import hint_at_why, notify
 from neuronctl.common.console import print_json, print_line
-from neuronctl.common.errors import TIMED_OUT, LoginStepInterruptedError, NeuronctlError, UsageError
+from neuronctl.common.errors import TIMED_OUT, NeuronctlError, UsageError
 from neuronctl.common.units import parse_timeout
 
 
@@ -53,11 +53,6 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
     except NeuronctlError as error:
         failed = error  # what is known of the others is printed first
     ended = [watch for watch in watches if watch.ended]
-    codes = []
-    try:
-        codes += [watch.exit_status or watch.finish(notify) for watch in ended]
-    except LoginStepInterruptedError as error:
-        failed = error
     if as_json:
         from neuronctl.cli.json_data import status_data
 
@@ -78,7 +73,7 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
         return TIMED_OUT
     if not as_json:
         hint_at_why([watch.job for watch in ended if watch.exit_status])
-    return max(codes)
+    return max(watch.exit_status for watch in ended)
 
 
 def _print_now(line: str) -> None:

@@ -24,7 +24,6 @@ from neuronctl.records.store import RecordStore
 from neuronctl.slurm.bad_nodes import NodeFault, bad_nodes
 from neuronctl.slurm.job_states import ENDED, GOOD, OUT_OF_MEMORY
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.tracking.login_words import login_words
 from neuronctl.tracking.runs_words import runs_words
 
 if TYPE_CHECKING:
@@ -234,9 +233,6 @@ def paragraph(same: Sequence[JobStatus], diagnosis: Diagnosis) -> str:
     words = runs_words(status)
     if words:
         parts.append(f"{words[:1].upper()}{words[1:]}.")
-    words = login_words(same)
-    if words:
-        parts.append(f"{words}.")  # which begins with a key of the job file
     if diagnosis.remedy:
         parts.append(f"What to do: {diagnosis.remedy}.")
     return " ".join(parts)

@@ -69,10 +69,6 @@ class NoPartitionError(PolicyError):
     job: Any = None
 
 
-class PlanChangedError(PolicyError):
-    """A plan that was kept is no longer what would be submitted; the message names the changes."""
-
-
 class TemplateError(NeuronctlError):
     """A template cannot be found, parsed, or rendered; the message names file:line."""
 
@@ -125,20 +121,6 @@ class RecordError(NeuronctlError):
     """The job records cannot be read or written."""
 
     exit_code = 9
-
-
-class LoginStepError(NeuronctlError):
-    """A step on the login node (``login:`` of a job file) failed."""
-
-    exit_code = 10
-
-
-class LoginStepInterruptedError(LoginStepError):
-    """Ctrl-C, or SIGTERM, came while a step on the login node ran; the exit code is a shell's."""
-
-    def __init__(self, message: str, hint: str = "", *, exit_code: int = INTERRUPTED) -> None:
-        super().__init__(message, hint)
-        self.exit_code = exit_code
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -610,13 +610,6 @@ class _PlanBuilder:
             if (lines or self.cluster.policy.login_shell) and not (conda and conda.given):
                 reason += "; one that modules, --setup-first or the login shell bring goes first"
             self.decide("conda", request.conda, request.origin("conda").source, f"conda {reason}")
-        for name, text, when in (
-            ("login before", request.login_before, "on the login node, before the submission"),
-            ("login after", request.login_after, "on the login node, once, after a good end"),
-        ):
-            if text is not None:
-                origin = request.origin(name.replace(" ", "_"))
-                self.decide(name, text.rstrip("\n"), origin.source, f"{origin.where}; {when}")
 
     def _references(self) -> None:
         """Record which variables the values refer to, and what becomes of that."""

@@ -42,7 +42,7 @@ class RecordDraft:
     sbatch; error is None if standard error goes to output. cwd: the job's directory. submit_dir:
     where sbatch runs, "" where that is the same. sbatch: the command that submits somebody's own
     script, () for a script that neuronctl has written. runs: with --until-done, the absolute
-    pattern of the file in which the runs are noted. login_after: as of JobRequest.
+    pattern of the file in which the runs are noted.
     """
 
     cwd: str
@@ -68,7 +68,6 @@ class RecordDraft:
     sbatch: Tuple[str, ...] = ()
     runs: str = ""
     snapshot: str = ""
-    login_after: str = ""
 
 
 @dataclass(frozen=True)
@@ -123,7 +122,6 @@ class JobRecord:
     states: Tuple[SeenState, ...] = ()
     tasks: Mapping[int, SeenState] = field(default_factory=dict)
     runs: str = ""
-    login_after: str = ""
 
     @classmethod
     def of(cls, draft: RecordDraft, **given: Any) -> JobRecord:
@@ -280,7 +278,6 @@ def without_secrets(draft: RecordDraft) -> RecordDraft:
         verdict=masker.text(draft.verdict),
         surroundings=surroundings,
         sbatch=masker.words(draft.sbatch),
-        login_after=masker.text(draft.login_after),
     )
 
 

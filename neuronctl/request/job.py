@@ -152,10 +152,6 @@ class JobRequest:
     """What runs one after the other in place of one program."""
     text_file: Optional[str] = None
     """The file that ``body`` or ``steps`` were read from, which names the job."""
-    login_before: Optional[str] = None
-    """Shell text for the login node before the submission: ``login:`` in a job file."""
-    login_after: Optional[str] = None
-    """Shell text for the login node, once, after a job that has ended well."""
 
     job_name: Optional[str] = option("-J, --job-name NAME", "Job name (default: the program's).")
     partition: Optional[str] = option(

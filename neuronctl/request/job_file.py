@@ -44,7 +44,7 @@ JOB_FILE = "job.yaml"
 """What ``submit`` and ``generate`` read in the current directory where no job is named."""
 
 # Allowed in a job file, but not among a user's defaults.
-_PROGRAM_KEYS = ("script", "args", "run", "steps", "login")
+_PROGRAM_KEYS = ("script", "args", "run", "steps")
 
 PRESETS = "presets"
 _NONE: AbstractSet[str] = frozenset()
@@ -65,7 +65,7 @@ _STEP_OPTIONS = (
 )
 
 # These keys may contain a secret; a file that uses them is never cached.
-_PRIVATE_KEYS = ("env", "setup", "setup-first", "setup_first", "run", "steps", "login")
+_PRIVATE_KEYS = ("env", "setup", "setup-first", "setup_first", "run", "steps")
 
 
 def read_job_file(path: str) -> Layer:
@@ -99,20 +99,6 @@ def own_job_file() -> Optional[Layer]:
         hint = f"{error.hint}; or {other}" if error.hint else ""
         raise JobFileError(error.message, hint) from None
     return parse_job_file(text, JOB_FILE)
-
-
-def refuse_login(layer: Layer, command: str) -> None:
-    """Raise JobFileError where a job file that nobody names has steps for this machine.
-
-    command: what to type after ``neuronctl``.
-    """
-    for name in ("login_before", "login_after"):
-        if name in layer.values:
-            raise JobFileError(
-                f"{layer.origins[name].where}: login: these lines would run on this machine, and "
-                f"{JOB_FILE} was only found here",
-                f"read them, and name the file: neuronctl {command} -f {JOB_FILE}",
-            )
 
 
 def parse_job_file(text: str, path: str) -> Layer:
@@ -348,41 +334,11 @@ def _program(key: str, data: Any, read: _Reader) -> Dict[str, Any]:
             raise read.error(str(error)) from None
     if key == "steps":
         return {"steps": _steps(data, read)}
-    if key == "login":
-        return _login(data, read)
     example = 'write one argument per entry: args: [--lr, "0.1"]'
     args = tuple(place.text(item) for place, item in read.items(data, example))
     if any("\0" in arg for arg in args):
         raise read.error("an argument cannot contain a NUL byte")
     return {"args": args}
-
-
-def _login(data: Any, read: _Reader) -> Dict[str, Any]:
-    """What the login node runs: lines of shell text, or a block, ``before`` and ``after``."""
-    example = "login: {before: [hf download gpt2], after: [wandb sync --sync-all]}"
-    if not isinstance(data, dict):
-        raise read.error(f"expected before, after, or both, found {_kind(data)}", example)
-    fields = {}
-    for given, value in data.items():
-        place = read.below(given)
-        if given not in ("before", "after"):
-            raise place.error(f"unknown key '{given}'", did_you_mean(given, ("before", "after")))
-        lines = place.items(value, example) if isinstance(value, list) else [(place, value)]
-        try:
-            text = shell_text("\n".join(part.text(line) for part, line in lines))
-        except ValueError as error:
-            raise place.error(f"{given}: {error}") from None
-        fields[f"login_{given}"] = text
-    after = fields.get("login_after", "")
-    if after:
-        from neuronctl.common.masking import Masker
-
-        if Masker().text(after) != after:
-            raise read.below("after").error(
-                "after: contains a secret, which the job's record does not hold until then",
-                "let the command read it from a file, or from a variable that your shell exports",
-            )
-    return fields
 
 
 def _until_done(data: Mapping[str, Any], read: _Reader) -> Dict[str, Any]:

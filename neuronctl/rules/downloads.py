@@ -73,9 +73,9 @@ def without_internet(
         return
     more = f", and {counted(len(found) - 1, 'other command')}" if len(found) > 1 else ""
     hint = (
-        "run 'wandb offline' in the job, and 'wandb sync' here: 'login: after' in a job file does"
+        "run 'wandb offline' in the job, and 'wandb sync' here once it has ended"
         if found[0].startswith("wandb")
-        else "fetch it before you submit: 'login: before' in a job file runs on this machine"
+        else "fetch it here, before you submit the job"
     )
     where = f"nodes of {plan.partition.name} have no internet"
     cited = Citation("") if catalog is None else _cited(catalog, plan)

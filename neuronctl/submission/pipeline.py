@@ -6,12 +6,10 @@ the library are each a Reporter.
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Mapping, Optional, Protocol, Sequence, Tuple
 
 from neuronctl.common.errors import (
     NeuronctlError,
-    PlanChangedError,
     PolicyError,
     SlurmRefusedError,
 )
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from neuronctl.records.job_record import RecordDraft
     from neuronctl.submission.existing_script import ExistingScript
     from neuronctl.submission.judged_job import JudgedJob
-    from neuronctl.submission.kept_plan import KeptPlan
     from neuronctl.submission.transaction import Submission
 
 
@@ -74,9 +71,9 @@ class Reporter(Protocol):
         """What to raise where errors refuse the job. by: sbatch, which refused it first."""
 
     def unexplained(
-        self, draft: RecordDraft, judged: Optional[JudgedJob], by: NeuronctlError
+        self, draft: RecordDraft, judged: Optional[JudgedJob], by: SlurmRefusedError
     ) -> None:
-        """Say that the job is refused by sbatch, for an unknown reason, or by its kept plan."""
+        """Say that sbatch refuses the job for an unknown reason."""
 
     def submitting(self, draft: RecordDraft, judged: Optional[JudgedJob]) -> None:
         """Say what is submitted, or would be."""
@@ -113,23 +110,13 @@ def submit_job(
     *,
     force: bool = False,
     dry_run: bool = False,
-    kept: Optional[KeptPlan] = None,
 ) -> Optional[Submission]:
     """Judge a job, submit it, and record it; with ``dry_run`` stop before sbatch: None.
 
-    kept: the plan that ``job`` was made of; raises PlanChangedError where it is no longer the same.
-    Raises PolicyError for errors without ``force``, TemplateError, LoginStepError,
-    SlurmRefusedError, and SlurmUnavailableError, after which the job may be in the queue
-    nevertheless.
+    Raises PolicyError for errors without ``force``, TemplateError, SlurmRefusedError, and
+    SlurmUnavailableError, after which the job may be in the queue nevertheless.
     """
-    fresh = dry_run or kept is not None
-    draft, judged = draft_of(job, reporter, force=force, fresh=fresh)
-    if kept is not None:
-        try:
-            kept.check(draft, judged)
-        except PlanChangedError as error:
-            reporter.unexplained(draft, judged, error)
-            raise
+    draft, judged = draft_of(job, reporter, force=force, fresh=dry_run)
     reporter.submitting(draft, judged)
     if dry_run:
         return None
@@ -139,26 +126,19 @@ def submit_job(
         from neuronctl.slurm.code_snapshot import make
 
         make(judged.plan.code)
-    if draft.request.get("login_before"):
-        from neuronctl.login_steps import run_before
-
-        run_before(draft)
     try:
-        with contextlib.nullcontext() if kept is None else kept.taken():
-            done = submit_draft(
-                *(draft, reporter.tell),
-                existing=job.existing,
-                variables=job.variables,
-                cluster=job.slurm_cluster,
-            )
+        done = submit_draft(
+            *(draft, reporter.tell),
+            existing=job.existing,
+            variables=job.variables,
+            cluster=job.slurm_cluster,
+        )
     except SlurmRefusedError as error:
         now = _judge_refused(job, judged)
         if now is not None:
             raise reporter.refused(draft, now, error) from error
         reporter.unexplained(draft, judged, error)
         raise
-    if kept is not None:
-        kept.submitted(done.job_id)
     reporter.submitted(draft, judged, done)
     return done
 

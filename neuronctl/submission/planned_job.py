@@ -100,7 +100,6 @@ class PlannedJob:
             submit_dir="" if submit_dir == cwd else submit_dir,
             runs=os.path.join(cwd, plan.until_done.runs_file) if plan.until_done else "",
             snapshot=plan.code.place if plan.code else "",
-            login_after=plan.request.login_after or "",
         )
 
     def script(self) -> str:
@@ -126,7 +125,6 @@ def plan_job(
     submit_dir: str = "",
     with_ids: Callable[[str], str] = str,
     find_job: bool = False,
-    only_shown: bool = False,
     tell: Optional[Callable[[str], None]] = None,
 ) -> PlannedJob:
     """Plan a job from options, a job file and the user's configuration, in this order of weight.
@@ -135,8 +133,8 @@ def plan_job(
     the user's configuration, which it includes. ask_slurm: whether ``-p auto`` and the judgement go
     by what Slurm says now, and not by the catalog alone. template, submit_dir: as in PlannedJob.
     with_ids: makes ids of the names of jobs in a dependency. find_job: whether it
-    is that of job.yaml in the current directory where no job is named. only_shown: whether nothing
-    can come of it, as without ask_slurm. tell: hears which files are used that nobody has named.
+    is that of job.yaml in the current directory where no job is named. tell: hears which files are
+    used that nobody has named.
     """
     layers = []
     if job_file is not None:
@@ -144,12 +142,10 @@ def plan_job(
 
         layers.append(read_job_file(job_file))
     elif find_job and (not words or _is_argument(words[0])) and not (body or steps):
-        from neuronctl.request.job_file import JOB_FILE, own_job_file, refuse_login
+        from neuronctl.request.job_file import JOB_FILE, own_job_file
 
         own = own_job_file()
         if own is not None:
-            if ask_slurm and not only_shown:
-                refuse_login(own, "submit")
             if tell is not None:
                 tell(f"using {JOB_FILE}")
             layers.append(own)
@@ -161,10 +157,6 @@ def plan_job(
         named = any("use" in layer.values for layer in layers)
         layers = [recorded, *with_presets(layers, _defaults(tell).presets if named else {})]
     request = merged(layers, options)
-    if (request.login_before or request.login_after) and not interactive:
-        from neuronctl.login_steps import check_shell
-
-        check_shell(request)
     if words and request.script is None:
         raise UsageError(
             f"'{words[0]}' is an argument, but no program is named to receive it",
@@ -174,7 +166,6 @@ def plan_job(
         request = replace(request, dependency=with_ids(request.dependency))
     if interactive:
         request = replace(request, body=None, steps=(), text_file=None)
-        request = replace(request, login_before=None, login_after=None)
     elif request.script is None and request.body is None and not request.steps:
         raise UsageError(
             "no SCRIPT: there is no program to run",

@@ -28,7 +28,7 @@ from neuronctl.slurm.process import installed
 from neuronctl.slurm.sacct import sacct
 from neuronctl.slurm.shared_queue import OwnQueue, own_queue
 from neuronctl.slurm.squeue import QueueJob, squeue
-from neuronctl.tracking import chains, endings, login_words
+from neuronctl.tracking import chains, endings
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import matches, remember
@@ -49,12 +49,12 @@ def wait(
     warn: Optional[Callable[[str], None]] = None,
     timeout: Optional[float] = None,
 ) -> int:
-    """Wait until a job ends; return its exit code, or of what follows it on the login node.
+    """Wait until a job ends; return its exit code.
 
     Otherwise as ``wait_for``.
     """
     (watch,) = wait_for([JobWatch(job, record)], tell=tell, warn=warn, timeout=timeout)
-    return watch.exit_status or watch.finish(tell)
+    return watch.exit_status
 
 
 def wait_for(
@@ -305,16 +305,6 @@ class JobWatch:
         """What a rehearsal has shown."""
         told = [(status.id, shown(status)) for status in self.statuses]
         return [f"job {id}: {words}" for id, words in told if words]
-
-    def finish(self, tell: Optional[Callable[[str], None]] = None) -> int:
-        """Run what the login node is to do after its good end, once; as of ``run_after``."""
-        record = self.record
-        whole = self.job == JobId(self.job.job) and login_words.ended_well(self.statuses)
-        if record is None or not record.login_after or not whole:
-            return 0
-        from neuronctl.login_steps import run_after
-
-        return run_after(record, tell)
 
     def last_words(self) -> str:
         if len(self.statuses) != 1:

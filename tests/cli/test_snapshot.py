@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -91,16 +90,11 @@ def test_outside_a_repository(run: Run, tmp_path: Path) -> None:
     assert "is in no git repository" in run("submit", *ONE, "train.py", code=2).stderr
 
 
-def test_a_plan_and_a_resubmission(run: Run, fake_slurm: FakeSlurm, code: Path) -> None:
-    """The plan is of that code, and so is a job that is submitted again, while it is there."""
-    dry = [*ONE, "--dry-run", "--json", "train.py"]
-    first = json.loads(run("submit", *dry, cwd=code).stdout)["plan"]
+def test_a_resubmission(run: Run, fake_slurm: FakeSlurm, code: Path) -> None:
+    """A job that is submitted again runs from its copy of the code, while it is there."""
     (code / "mine.py").write_text("SAID = 'as it is'\n")
-    told = run("submit", "--plan", first, cwd=code, code=4).stderr
-    assert "\n  snapshot: 2 files, " in told
-    second = json.loads(run("submit", *dry, cwd=code).stdout)["plan"]
     fake_slurm.answer("sbatch", "4711\n")
-    run("submit", "--plan", second, cwd=code)
+    run("submit", *ONE, "train.py", cwd=code)
     (place,) = re.findall(r"^cd (\S+) &&", fake_slurm.stdin(), re.MULTILINE)
     assert Path(place, "mine.py").read_text() == "SAID = 'as it is'\n"
     (code / "mine.py").write_text("SAID = 'as it will be'\n")

@@ -121,22 +121,3 @@ def test_history(sandbox: Sandbox) -> None:
     assert len(rows) == 2 and str(job) in rows[1] and "COMPLETED" in rows[1]
     none = sandbox.exec(["neuronctl", "history", "--name", "nothing-*"]).stdout
     assert none == "no matching submissions\n"
-
-
-LOGIN = """\
-script: reads.py
-launcher: python
-login:
-  before: [echo fetched >model.txt]
-  after: ["grep -h fetched login_*.out >>sent.txt"]
-"""
-
-
-def test_before_and_after_on_the_login_node(sandbox: Sandbox) -> None:
-    sandbox.write("reads.py", 'print(open("model.txt").read())\n')
-    sandbox.write("login.yaml", LOGIN)
-    sandbox.exec(["neuronctl", "submit", *SUBMIT, "-J", "login", "-f", "login.yaml"])
-    job = str(newest(sandbox)["job_id"])
-    together = "for _ in 1 2 3; do neuronctl wait $0 & done; wait; cat sent.txt"
-    assert sandbox.exec(["sh", "-c", together, job]).stdout.count("fetched") == 1
-    assert "exit code 0" in sandbox.exec(["neuronctl", "show", job]).stdout

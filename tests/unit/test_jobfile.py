@@ -189,33 +189,3 @@ def test_until_done_with_what_belongs_to_it(tmp_path: Path) -> None:
 def test_until_done_refused(text: str, says: str, tmp_path: Path) -> None:
     error = refused(tmp_path, text + "\n")
     assert says in error.message and "job.yaml:" in error.message
-
-
-def test_steps_on_the_login_node(tmp_path: Path) -> None:
-    text = (
-        "script: x\nlogin:\n  before: [hf download x, 'true']\n  after: |\n    cd out\n    sync\n"
-    )
-    found = values(tmp_path, text)
-    assert found["login_before"] == "hf download x\ntrue\n"
-    assert found["login_after"] == "cd out\nsync\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("login: [x]", "job.yaml:1: login: expected before, after, or both"),
-        ("login: {bevor: x}", "did you mean before"),
-        ("login: {before: []}", "before: is empty"),
-        ("login:\n  after: export WANDB_API_KEY=0123456789abcdefABCDEF", "contains a secret"),
-    ],
-)
-def test_steps_on_the_login_node_that_cannot_be(tmp_path: Path, text: str, words: str) -> None:
-    error = refused(tmp_path, text + "\n")
-    assert words in f"{error.message} {error.hint}"
-
-
-def test_steps_on_the_login_node_are_a_jobs(tmp_path: Path) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text("login: {before: x}\n", encoding="utf-8")
-    with pytest.raises(JobFileError, match="unknown key 'login'"):
-        read_config(str(path))

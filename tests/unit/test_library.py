@@ -40,11 +40,14 @@ def test_the_package_offers_the_library() -> None:
 
 def test_importing_the_package_imports_next_to_nothing() -> None:
     code = (
-        "import sys; before = set(sys.modules); import neuronctl; from neuronctl import units; "
+        "import sys; before = set(sys.modules); import neuronctl.common.units; "
         "print(sorted(name for name in set(sys.modules) - before if name.startswith('neuronctl')))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['neuronctl', 'neuronctl.common.units', 'neuronctl.version']"
+    assert (
+        done.stdout.strip()
+        == "['neuronctl', 'neuronctl.common', 'neuronctl.common.units', 'neuronctl.version']"
+    )
 
 
 def test_a_plan_from_options(capfd: pytest.CaptureFixture[str]) -> None:

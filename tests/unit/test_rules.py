@@ -636,7 +636,7 @@ CASES: List[Case] = [
     (
         "NC241",
         {"where": ISOLATED, "setup": ("cd x", "hf download gpt2"), "gpus_per_node": 1},
-        ["nodes of gpu have no internet", "hf download gpt2", "login: before"],
+        ["nodes of gpu have no internet", "hf download gpt2", "before you submit"],
         {"setup": ("cd x", "hf download gpt2"), "gpus_per_node": 1},
     ),
     (
@@ -648,7 +648,7 @@ CASES: List[Case] = [
     (
         "NC241",
         {"where": ISOLATED, "script": "wandb", "args": ("online",)},
-        ["wandb online", "login: after", "wandb sync"],
+        ["wandb online", "wandb sync"],
         {"where": ISOLATED, "script": "wandb", "args": ("offline",)},
     ),
     (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
@@ -12,7 +11,7 @@ from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.job_options import catalog_option, job_options
 from neuronctl.cli.say import notify
 from neuronctl.common import slow
-from neuronctl.common.console import print_line, print_text, printable
+from neuronctl.common.console import print_line, printable
 from neuronctl.common.errors import PolicyError, UsageError, did_you_mean
 from neuronctl.common.masking import MASK, Masker
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
@@ -25,10 +24,12 @@ from neuronctl.submission.judged_script import JudgedScript
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
 
+_MANY = 100
+"""Checking this many scripts takes about a second."""
+
 
 @click.command("check")
 @click.argument("files", metavar="FILE...", nargs=-1)
-@click.option("--line", metavar="COMMAND", help="Check a command line, such as 'salloc -p gpu'.")
 @click.option("--cluster", metavar="NAME", help="Catalog cluster to check for.")
 @catalog_option
 @click.option("--fix", is_flag=True, help="Show unambiguous fixes as a diff.")
@@ -36,10 +37,8 @@ if TYPE_CHECKING:
 @job_options(["field", "appl"])
 @click.option("--starts", is_flag=True, help="Show what the scripts start, where, and how often.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.check/1).")
-@click.option("--sarif", is_flag=True, help="Print SARIF 2.1.0, which code hosts and editors read.")
 def command(
     files: Tuple[str, ...],
-    line: Optional[str],
     cluster: Optional[str],
     catalog: Optional[str],
     fix: bool,
@@ -48,7 +47,6 @@ def command(
     appl: Optional[str],
     starts: bool,
     as_json: bool,
-    sarif: bool,
 ) -> int:
     """Check batch scripts: how sbatch reads them, and what would happen to the jobs.
 
@@ -58,46 +56,31 @@ def command(
     from neuronctl.catalog.loader import load
     from neuronctl.catalog.local_cluster import recognise
     from neuronctl.judgement.ask import AskedOnce
-    from neuronctl.submission.judged_script import judge_line, judge_text
+    from neuronctl.submission.judged_script import judge_text
 
-    at_most_one({"--line": line, "FILE": files})
-    if not files and line is None:
-        raise UsageError("nothing to check", "name batch scripts, or a command with --line")
-    shown = starts and not as_json  # which has it beside the findings
-    at_most_one({"--json": as_json, "--sarif": sarif, "--fix": fix, "--starts": shown})
-    if (write and not fix) or (fix and line is not None) or (write and "-" in files):
+    if not files:
+        raise UsageError("nothing to check", "name batch scripts or folders")
+    shown = starts and not as_json  # JSON has what they start beside the findings
+    at_most_one({"--json": as_json, "--fix": fix, "--starts": shown})
+    if write and (not fix or "-" in files):
         hint = "name the files that are to be changed: neuronctl check --fix --write FILE"
-        raise UsageError("--write needs --fix, and both need files", hint)
+        raise UsageError("--write needs --fix and files", hint)
     loaded = load(catalog)
     chosen, _ = recognise(loaded, cluster or configured_cluster())
     parts = {key: code for key, code in (("field", field), ("appl", appl)) if code is not None}
     _check_parts(parts, chosen)
     asked = AskedOnce()
 
-    def check(name: str, text: str, more: Mapping[str, str] = {}) -> JudgedScript:
-        comment = {**parts, **more}
-        return judge_text(name, text, loaded, chosen, asked=asked, comment_parts=comment)
+    def check(name: str, text: str) -> JudgedScript:
+        return judge_text(name, text, loaded, chosen, asked=asked, comment_parts=parts)
 
-    if fix:
-        missing = {
-            field.key: field.values[0]
-            for field in chosen.policy.comment.fields
-            if field.key not in parts and field.values
-        }
-        return _fix(files, check, write, missing)
     texts, unread = _texts(files)
     if len(texts) > _MANY:
         slow.tell(f"the check of {len(texts)} scripts")
+    if fix:
+        return _exit_code(_fix(texts, check, write), unread)
     checked = [check(shown_name(name), text) for name, text in texts.items()]
-    if line is not None:
-        checked.append(judge_line(line, loaded, chosen))
-    if sarif:
-        import json
-
-        from neuronctl.cli.json_data import sarif_data
-
-        print_text(json.dumps(sarif_data(checked), indent=2))
-    elif as_json:
+    if as_json:
         from neuronctl.cli.json_data import check_data
         from neuronctl.common.console import print_json
 
@@ -108,13 +91,9 @@ def command(
         for script in checked:
             if script.has_errors:
                 notify(f"{script.name} has errors; without --starts, check shows them")
-    elif checked:
+    else:
         _print(checked)
     return _exit_code(checked, unread)
-
-
-_MANY = 100
-"""So many scripts take about a second."""
 
 
 def _check_parts(parts: Mapping[str, str], cluster: Cluster) -> None:
@@ -130,22 +109,36 @@ def _check_parts(parts: Mapping[str, str], cluster: Cluster) -> None:
 
 
 def _exit_code(checked: Sequence[JudgedScript], unread: Sequence[UsageError]) -> int:
-    """The exit code; raises UsageError where a file could not be read, whatever others have."""
+    """Return the exit code; raise UsageError if a file could not be read."""
     if unread:
-        _raise_last(unread)
+        notify(*(f"error: {error.message}" for error in unread[:-1]))
+        raise unread[-1]
     return PolicyError.exit_code if any(script.has_errors for script in checked) else 0
 
 
-def _fix(
-    files: Sequence[str],
-    check: Callable[..., JudgedScript],
-    write: bool,
-    missing: Mapping[str, str],
-) -> int:
-    """Show what check's mends change, or change the files; returns the exit code.
+def _texts(files: Sequence[str]) -> Tuple[Dict[str, str], List[UsageError]]:
+    """Return the text of each script once, by name, and the errors for what cannot be read."""
+    from neuronctl.scripts.find import scripts_at
 
-    missing: the parts of a comment that no option gives, each with a value that it may have.
-    """
+    texts: Dict[str, str] = {}
+    unread: List[UsageError] = []
+    for file in dict.fromkeys(files):
+        names = ["-"] if file == "-" else scripts_at(file)
+        if not names:
+            hint = "in a folder, files that begin with #! and have #SBATCH lines are checked"
+            unread.append(UsageError(f"no batch script at '{file}'", hint))
+        for name in names:
+            try:
+                texts[name] = texts[name] if name in texts else read_file(name)
+            except UsageError as error:
+                unread.append(error)
+    return texts, unread
+
+
+def _fix(
+    texts: Mapping[str, str], check: Callable[[str, str], JudgedScript], write: bool
+) -> List[JudgedScript]:
+    """Show what the fixes change, or change the files; return the scripts as they are then."""
     from neuronctl.cli.say import print_script
     from neuronctl.common.files import rewrite
     from neuronctl.scripts.edits import unified_diff
@@ -153,9 +146,7 @@ def _fix(
 
     tell: Callable[[str], None] = print_line if write else notify
     changed = 0
-    more: Counter[str] = Counter()
     left: List[JudgedScript] = []
-    texts, unread = _texts(files)
     for name, text in texts.items():
         before = check(shown_name(name), text)
         after = mended(before, partial(check, before.name))
@@ -172,74 +163,31 @@ def _fix(
         if write:
             for finding in after.findings:
                 _print_finding(after, finding)
-        codes = ", ".join(sorted({mend.finding.code for mend in before.mends}))
-        summary = f"{before.name}: {_summary(after.findings)}"
+        summary = _summary(after.findings)
         if differs:
-            rest = f"left: {_summary(after.findings)}" if after.findings else "nothing left"
-            verb = "mended" if write else "would mend"
-            summary = f"{before.name}: {verb} {codes}; {rest}"
-        tell(summary)
+            codes = ", ".join(sorted({mend.finding.code for mend in before.mends}))
+            rest = f"left: {summary}" if after.findings else "nothing left"
+            summary = f"{'mended' if write else 'would mend'} {codes}; {rest}"
+        tell(f"{before.name}: {summary}")
         left.append(after if write else before)
-        wrong = _comments(after)
-        if wrong:
-            options = [
-                name
-                for name, value in missing.items()
-                if len(_comments(check(after.name, after.text, {name: value}), edits=True))
-            ]
-            more.update(options[:1])
     how = "changed" if write else "to change; --write does it" if changed else "to change"
-    with_more = "".join(f"; {count} more with --{name} NAME" for name, count in more.items())
-    tell(f"{changed} of {counted(len(texts), 'script')} {how}{with_more}")
-    return _exit_code(left, unread)
-
-
-def _comments(script: JudgedScript, *, edits: bool = False) -> List[ScriptFinding]:
-    """The findings about the comment, those without edits or those with them."""
-    found = [finding for finding in script.findings if finding.finding.about == ("comment",)]
-    return [finding for finding in found if bool(finding.edits) == edits]
+    tell(f"{changed} of {counted(len(texts), 'script')} {how}")
+    return left
 
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _texts(files: Sequence[str]) -> Tuple[Dict[str, str], List[UsageError]]:
-    """The scripts that are meant, each once, with their texts; what cannot be read.
-
-    Raises UsageError where nothing can be read.
-    """
-    from neuronctl.scripts.find import scripts_at
-
-    texts: Dict[str, str] = {}
-    unread: List[UsageError] = []
-    for file in dict.fromkeys(files):
-        names = ["-"] if file == "-" else scripts_at(file)
-        if not names:
-            hint = "in a folder, files that begin with #! and have #SBATCH lines are checked"
-            unread.append(UsageError(f"no batch script at '{file}'", hint))
-        for name in names:
-            try:
-                texts[name] = texts[name] if name in texts else read_file(name)
-            except UsageError as error:
-                unread.append(error)
-    if not texts and unread:
-        _raise_last(unread)
-    return texts, unread
-
-
-def _raise_last(errors: Sequence[UsageError]) -> None:
-    from neuronctl.cli.say import notify
-
-    notify(*(f"error: {error.message}" for error in errors[:-1]))
-    raise errors[-1]
-
-
 def _print(checked: Sequence[JudgedScript]) -> None:
-    cured = _print_causes(checked) if len(checked) > 1 else set()
+    """Print the findings of each script, and first what several scripts have."""
+    _print_causes(checked)
+    cures: Set[str] = set()
     for script in checked:
-        for finding, others in _by_cause(script.findings):
-            _print_finding(script, finding, cure=finding.finding.code not in cured, others=others)
+        for finding, others in _same_once(script.findings):
+            cure = finding.finding.hint not in cures or len(checked) == 1
+            _print_finding(script, finding, cure=cure, others=others)
+            cures.add(finding.finding.hint)
         mends = f"; 'neuronctl check --fix' mends {len(script.mends)}" if script.mends else ""
         print_line(f"{script.name}: {_summary(script.findings)}{mends}")
     if len(checked) > 1:
@@ -248,47 +196,35 @@ def _print(checked: Sequence[JudgedScript]) -> None:
         print_line(f"{len(checked)} scripts, {clean} of them clean: {_summary(every)}")
 
 
-def _by_cause(findings: Sequence[ScriptFinding]) -> List[Tuple[ScriptFinding, List[int]]]:
-    """The findings, those that say the same once, with the lines of the others."""
+def _same_once(findings: Sequence[ScriptFinding]) -> List[Tuple[ScriptFinding, List[int]]]:
+    """Return each different finding once, with the lines where it is found again."""
     found: Dict[Tuple[str, ...], Tuple[ScriptFinding, List[int]]] = {}
     for finding in findings:
-        key = finding.finding.row
-        if key in found:
-            found[key][1].append(finding.place.line)
+        if finding.finding.row in found:
+            found[finding.finding.row][1].append(finding.place.line)
         else:
-            found[key] = (finding, [])
+            found[finding.finding.row] = (finding, [])
     return list(found.values())
 
 
-def _print_causes(checked: Sequence[JudgedScript]) -> Set[str]:
-    """What is wrong in several scripts, the worst first; returns the codes whose cure is told."""
-    every: Dict[Tuple[str, str, str], List[Tuple[str, ScriptFinding]]] = {}
+def _print_causes(checked: Sequence[JudgedScript]) -> None:
+    """Print what is wrong in several scripts, worst and most frequent first."""
+    scripts: Dict[Tuple[str, str, str], Set[str]] = {}
     for script in checked:
-        for finding in script.findings:
-            key = (finding.finding.severity, finding.finding.code, finding.finding.title)
-            every.setdefault(key, []).append((script.name, finding))
-    several = {key: found for key, found in every.items() if len({name for name, _ in found}) > 1}
+        for one in script.findings:
+            key = (one.finding.severity, one.finding.code, one.finding.title)
+            scripts.setdefault(key, set()).add(script.name)
     severities = (ERROR, WARNING, NOTE)
-    cured: Set[str] = set()
-    for key in sorted(several, key=lambda key: (severities.index(key[0]), -len(several[key]))):
+    several = [key for key, names in scripts.items() if len(names) > 1]
+    for key in sorted(several, key=lambda key: (severities.index(key[0]), -len(scripts[key]))):
         severity, code, title = key
-        where = counted(len({name for name, _ in several[key]}), "script")
-        times = counted(len(several[key]), "finding")
-        print_line(f"{severity} {code} in {where} ({times}): {title}")
-        hints = {found.finding.hint for _, found in several[key]}
-        mends = sum(bool(found.edits) for _, found in several[key])
-        if len(hints) == 1 and hints != {""}:
-            print_line(f"  hint: {hints.pop()}")
-            cured.add(code)
-        if mends:
-            print_line(f"  'neuronctl check --fix' mends {mends} of them")
+        print_line(f"{severity} {code} in {len(scripts[key])} scripts: {title}")
     if several:
         print_line()
-    return cured
 
 
 def _print_starts(script: JudgedScript) -> None:
-    """The table of what a script starts."""
+    """Print the table of what a script starts."""
     from neuronctl.common.console import Column, print_table
     from neuronctl.rules.script_starts import started
 
@@ -302,15 +238,14 @@ def _print_starts(script: JudgedScript) -> None:
     if not rows:
         print_line("  starts nothing that neuronctl can see")
         return
-    of_nodes = "" if plan is None else f" of {plan.nodes}"
-    of_tasks = "" if plan is None else f" of {plan.nodes * plan.ntasks_per_node}"
-    remarks = ((" (in a loop)", "looped"), (" &", "background"))
+    nodes = "" if plan is None else f" of {plan.nodes}"
+    all_tasks = "" if plan is None else f" of {plan.nodes * plan.ntasks_per_node}"
     cells = [
         [
             str(row.line),
-            row.what + "".join(text for text, name in remarks if getattr(row, name)),
-            "?" if row.nodes is None else f"{row.nodes}{of_nodes}",
-            "?" if row.tasks is None else f"{row.tasks}{of_tasks}",
+            f"{row.what}{' (in a loop)' * row.looped}{' &' * row.background}",
+            "?" if row.nodes is None else f"{row.nodes}{nodes}",
+            "?" if row.tasks is None else f"{row.tasks}{all_tasks}",
             "?" if row.processes is None else str(row.processes),
             row.gpus_each,
         ]
@@ -321,8 +256,8 @@ def _print_starts(script: JudgedScript) -> None:
 
 
 def _summary(findings: Sequence[ScriptFinding]) -> str:
-    of = [finding.finding.severity for finding in findings]
-    counts = [(of.count(severity), severity) for severity in (ERROR, WARNING, NOTE)]
+    severities = [finding.finding.severity for finding in findings]
+    counts = [(severities.count(severity), severity) for severity in (ERROR, WARNING, NOTE)]
     return ", ".join(counted(number, what) for number, what in counts if number) or "nothing found"
 
 
@@ -333,42 +268,38 @@ _SHOWN, _BEFORE = 300, 100
 def _print_finding(
     script: JudgedScript, one: ScriptFinding, *, cure: bool = True, others: Sequence[int] = ()
 ) -> None:
-    """cure: whether to say what to do. others: the lines where the same is found again."""
-    from neuronctl.common.console import cell_width
-
+    """Print a finding with its line; cure: with its hint; others: lines with the same finding."""
     finding, place = one.finding, one.place
     where = f"{script.name}:{place.line}:{place.column}"
     print_line(f"{where}: {finding.severity} {finding.code}: {finding.message}")
-    line = script.line(place.line)
-    shown = Masker().text(line)
-    if finding.code == "NC640" and shown == line:  # its name is on the line before
-        shown = line[: place.column - 1] + MASK + line[place.end - 1 :]
-    masked, line = shown != line, shown
-    start = max(0, place.column - 1 - _BEFORE)
-    stop = start + _SHOWN
-    if len(line) <= _SHOWN:
-        start, stop = 0, len(line)
-    left, right = "…" if start else "", "…" if stop < len(line) else ""
-    # A tab is one column, as for bash.
-    head_text, marked_text, tail = (
-        printable(part.replace("\t", " "))
-        for part in (
-            line[start : place.column - 1],
-            line[place.column - 1 : min(place.end - 1, stop)],
-            line[max(place.end, place.column) - 1 : stop],
-        )
-    )
-    text = f"{left}{head_text}{marked_text}{tail}{right}"
-    if text.strip():
-        number = str(place.line)
-        before = cell_width(left + head_text)
-        marked = max(1, cell_width(marked_text))
-        print_line(f"  {number} | {text}")
-        if not masked:  # the columns would be others
-            print_line(f"  {' ' * len(number)} | {' ' * before}{'^' * marked}")
+    for text in _marked_line(script.line(place.line), one):
+        print_line(text)
     if finding.hint and cure:
         print_line(f"  hint: {finding.hint}")
     if finding.source and cure:
         print_line(f"  from: {finding.source}")
     if others:
         print_line(f"  the same in line{'s' * (len(others) > 1)} {', '.join(map(str, others))}")
+
+
+def _marked_line(line: str, one: ScriptFinding) -> List[str]:
+    """Return the finding's line and the mark below it; a line with a secret has no mark."""
+    from neuronctl.common.console import cell_width
+
+    place = one.place
+    masked = Masker().text(line)
+    if one.finding.code == "NC640" and masked == line:  # the secret's name is on the line before
+        masked = line[: place.column - 1] + MASK + line[place.end - 1 :]
+    start = max(0, place.column - 1 - _BEFORE) if len(line) > _SHOWN else 0
+    left, right = "…" * (start > 0), "…" * (start + _SHOWN < len(masked))
+    stop = min(place.end - 1, start + _SHOWN)
+    # A tab is one column, as for bash.
+    shown = left + printable(masked[start : start + _SHOWN].replace("\t", " ")) + right
+    if not shown.strip():
+        return []
+    found = [f"  {place.line} | {shown}"]
+    if masked == line:  # else the columns are others
+        before = cell_width(left + printable(line[start : place.column - 1].replace("\t", " ")))
+        width = cell_width(printable(line[place.column - 1 : stop].replace("\t", " ")))
+        found.append(f"  {' ' * len(str(place.line))} | {' ' * before}{'^' * max(1, width)}")
+    return found

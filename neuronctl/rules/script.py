@@ -7,7 +7,7 @@ from typing import Callable, Dict, FrozenSet, Iterable, Iterator, Set, Tuple
 
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.masking import Masker
-from neuronctl.common.rule_codes import WARNING
+from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.words import clipped
 
 # These register their rules.
@@ -53,10 +53,10 @@ class ScriptFinding:
 def check_script(
     facts: ScriptFacts, of_plan: Iterable[Finding], *, now: bool = False
 ) -> Tuple[ScriptFinding, ...]:
-    """Every finding on a script, in the order of its lines.
+    """Return every finding on a script, the worst first, then in the order of its lines.
 
-    of_plan: what the rules have against the plan that its directives make. now: whether it is about
-    to be submitted here; what the command line or the environment gives then has no line.
+    of_plan: what the rules have against the plan that its directives make. now: True if the script
+    is about to be submitted here; what the command line or the environment gives then has no line.
     """
     found = [_placed(facts, finding, violation) for finding, violation in findings(facts)]
     ends = facts.shell.ends
@@ -92,9 +92,14 @@ def check_script(
         if known.finding.code not in silenced.get(known.place.line, ())
         and not (facts.left_out and known.finding.rule.by_absence)
     ]
-    kept.sort(key=lambda known: (known.place.line, known.place.column, known.finding.code))
+    kept.sort(key=_rank)
     mask = Masker().text if "NC640" in told else str  # a message cites values
     return tuple(replace(known, finding=_clipped(known.finding, mask)) for known in kept)
+
+
+def _rank(known: ScriptFinding) -> Tuple[int, int, int, str]:
+    severity = (ERROR, WARNING, NOTE).index(known.finding.severity)
+    return severity, known.place.line, known.place.column, known.finding.code
 
 
 def _read(known: ScriptFinding) -> bool:
@@ -141,11 +146,12 @@ def _that_hold(facts: ScriptFacts, of_plan: Iterable[Finding], *, now: bool) -> 
     """The findings on the plan that are about what the script says."""
     of_plan = tuple(of_plan)
     meant = _meant(facts)
-    # Whoever names another cluster's partition keeps to another cluster's rules.
+    # A script that names another cluster's partition follows another cluster's rules: one line.
     elsewhere = any(finding.code == "NC101" and finding.doubtful for finding in of_plan)
     for finding in of_plan:
-        if elsewhere and finding.refuses and finding.source and not finding.by_slurm:
-            finding = replace(finding, severity=WARNING, doubtful=True)
+        of_site = finding.source and not finding.by_slurm
+        if elsewhere and of_site and finding.code != "NC101":
+            continue
         if finding.rule.only_now and not now:
             continue
         given = facts.given(*finding.about)

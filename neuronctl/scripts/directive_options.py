@@ -12,7 +12,6 @@ from neuronctl.request.sbatch_options import (
     OPTIONAL_VALUE,
     SBATCH,
     GetoptError,
-    OptionSpec,
     Parsed,
     getopt_with_plugins,
     variables,
@@ -49,24 +48,11 @@ def line_options(line: str, number: int, *, check: bool = True) -> List[GivenOpt
     return given
 
 
-def command_options(
-    words: Sequence[DirectiveWord], table: Tuple[OptionSpec, ...]
-) -> Tuple[List[GivenOption], int]:
-    """The options at the beginning of a command, unchecked, and the index of the word behind them.
-
-    Raises Refused.
-    """
-    parsed, end = _getopt(words, table)
-    return _given(parsed, words)[0], end
-
-
-def _getopt(
-    words: Sequence[DirectiveWord], table: Tuple[OptionSpec, ...]
-) -> Tuple[Tuple[Parsed, ...], int]:
+def _getopt(words: Sequence[DirectiveWord]) -> Tuple[Tuple[Parsed, ...], int]:
     """The options, and the index of the word behind them; raises Refused."""
     try:
         lines = [word.place.line for word in words]
-        return getopt_with_plugins([word.text for word in words], table, lines)
+        return getopt_with_plugins([word.text for word in words], SBATCH, lines)
     except GetoptError as error:
         word = words[error.index]
         hint = mistyped.hint(word.text) if error.unknown else ""
@@ -76,7 +62,7 @@ def _getopt(
 
 def _only_options(words: Sequence[DirectiveWord]) -> Tuple[Parsed, ...]:
     """Parse the words of a component, which are all options; raises Refused."""
-    parsed, end = _getopt(words, SBATCH)
+    parsed, end = _getopt(words)
     if end < len(words):
         word, hint = words[end], ""
         if end and words[end - 1].place.line == word.place.line:

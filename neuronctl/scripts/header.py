@@ -15,10 +15,8 @@ import re
 from functools import partial
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
-from neuronctl.request.sbatch_options import SBATCHS_OWN, OptionSpec
+from neuronctl.request.sbatch_options import SBATCHS_OWN
 from neuronctl.scripts.directive_options import (
-    check_values,
-    command_options,
     contradictions,
     directive_options,
     from_command_line,
@@ -29,7 +27,6 @@ from neuronctl.scripts.directive_options import (
 from neuronctl.scripts.directive_words import (
     BLANKS,
     DIRECTIVE,
-    DirectiveWord,
     Refused,
     words_of,
 )
@@ -102,26 +99,6 @@ def read_header(
         lines[0][2:].strip() if lines[0].startswith("#!") else "",
         left_out,
     )
-
-
-def read_command(
-    words: Sequence[Tuple[str, SourceSpan]], table: Tuple[OptionSpec, ...]
-) -> Tuple[Header, int]:
-    """The options at the beginning of a command line, and the index of the word behind them.
-
-    table: the options of the command, SALLOC or another.
-    """
-    own = [DirectiveWord(text, place) for text, place in words]
-    refusals: List[Refusal] = []
-    given: List[GivenOption] = []
-    end = len(own)
-    try:
-        given, end = command_options(own, table)
-        check_values(given)
-    except Refused as error:
-        refusals.append(error.refusal)
-    refusals += contradictions(given)
-    return Header(tuple(given), tuple(refusals), tuple(_overridden(given)), (), 1, 2, ""), end
 
 
 def _whole_file(text: str) -> List[Refusal]:

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Callable, FrozenSet, Mapping, Optional, Sequen
 
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.catalog.model import Catalog, Cluster
-from neuronctl.common.errors import NeuronctlError, UsageError
+from neuronctl.common.errors import NeuronctlError
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.judgement.judgement import JudgeBy, Judgement, judge_plan
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import JobRequest
-from neuronctl.request.sbatch_options import SALLOC, SBATCH, SRUN, is_of_a_plugin
+from neuronctl.request.sbatch_options import is_of_a_plugin
 from neuronctl.rules.script import SIZE, ScriptFinding, check_script
 from neuronctl.rules.script_base import ScriptFacts
 from neuronctl.scripts.as_request import as_request, job_variables, modules
 from neuronctl.scripts.beside import beside
 from neuronctl.scripts.edits import edited
-from neuronctl.scripts.header import read_command, read_header
+from neuronctl.scripts.header import read_header
 from neuronctl.scripts.model import Header
-from neuronctl.scripts.script_file import beginning, is_too_long, read_file
+from neuronctl.scripts.script_file import beginning, is_too_long
 from neuronctl.scripts.shell_text import ShellText, read_shell
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ class JudgedScript:
     """One script and what was found. name: the file's, ``<stdin>`` for standard input.
 
     plan: what its directives ask for, None where it is not judged as a job. verdict: what would
-    happen to it now, None where Slurm was not asked. facts: as it was read; None for a command
-    line. limits: as of Judgement.
+    happen to it now, None where Slurm was not asked. facts: as it was read. limits: as of
+    Judgement.
     """
 
     name: str
@@ -88,17 +88,9 @@ def judge_text(
     header = read_header(text, environment=os.environ, command_line=command_line or ())
     known = bool(header.given) or command_line is not None
     request = as_request(header, name, cluster) if known else None
-    by = _for_review(catalog, asked, comment_parts)
-    return judge_script(name, text, header, request, cluster, by)
-
-
-def _for_review(
-    catalog: Catalog, asked: Optional[AskedOnce] = None, comment_parts: Mapping[str, str] = {}
-) -> JudgeBy:
     here = local_cluster() is not None
-    return JudgeBy(
-        catalog, ask_slurm=here, asked=asked, of_script=True, comment_parts=comment_parts
-    )
+    by = JudgeBy(catalog, ask_slurm=here, asked=asked, of_script=True, comment_parts=comment_parts)
+    return judge_script(name, text, header, request, cluster, by)
 
 
 def judge_script(
@@ -214,54 +206,13 @@ def mended(script: JudgedScript, check: Callable[[str], JudgedScript]) -> Judged
 _MOST_ROUNDS = 20
 """More than there are kinds of mends, one of which may show another."""
 
-_COMMANDS = {"salloc": SALLOC, "srun": SRUN}
-
-
-def judge_line(line: str, catalog: Catalog, cluster: Cluster) -> JudgedScript:
-    """Check a command line of salloc, srun or sbatch; of sbatch's, the script with these options.
-
-    Raises UsageError for any other line, and where the script cannot be read.
-    """
-    commands = read_shell(line).uncaptured
-    name = commands[0].name if commands else ""
-    if name not in ("sbatch", *_COMMANDS):
-        raise UsageError(
-            f"--line: '{name or line}' is not salloc, srun or sbatch",
-            "quote the whole command: --line 'salloc -p gpu -N 1'",
-        )
-    words = [
-        (word.raw if word.value is None else word.value, word.place)
-        for word in commands[0].words[1:]
-    ]
-    header, end = read_command(words, _COMMANDS.get(name, SBATCH))
-    if name == "sbatch" and end < len(words) and not header.refusals:
-        file = words[end][0]
-        options = [text for text, _ in words[:end]]
-        return judge_text(file, read_file(file), catalog, cluster, command_line=options)
-    made: Optional[JobPlan] = None
-    judgement: Optional[Judgement] = None
-    if not header.refusals:
-        request = as_request(header, name, cluster)
-        interactive = name != "sbatch"
-        made, judgement = _judge_request(
-            request, cluster, _for_review(catalog), interactive=interactive
-        )
-    facts = ScriptFacts(line, header, ShellText((), (), None, frozenset()), made)
-    found = check_script(facts, () if judgement is None else judgement.findings)
-    return JudgedScript("command line", line, found)
-
 
 _MOST_PARTITIONS = 100
 """Of those that a script names, so many are looked at."""
 
 
 def _judge_request(
-    request: JobRequest,
-    cluster: Cluster,
-    by: JudgeBy,
-    *,
-    together: bool = False,
-    interactive: bool = False,
+    request: JobRequest, cluster: Cluster, by: JudgeBy, *, together: bool = False
 ) -> Tuple[Optional[JobPlan], Optional[Judgement]]:
     """The plan, and how it is judged: ``together``, or in the best of the partitions it names."""
     named = dict.fromkeys((request.partition or "").split(","))
@@ -269,7 +220,7 @@ def _judge_request(
     least = None
     for name in [request.partition] if together else islice(named, _MOST_PARTITIONS):
         try:
-            made = plan(replace(request, partition=name or None), cluster, interactive=interactive)
+            made = plan(replace(request, partition=name or None), cluster)
             judgement = judge_plan(made, by)
         except NeuronctlError:
             continue  # what cannot be planned, such as a name with a control character

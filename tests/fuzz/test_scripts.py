@@ -15,7 +15,7 @@ from neuronctl.common.errors import UsageError
 from neuronctl.common.masking import is_secret_value
 from neuronctl.importing.job_file_draft import draft_job_file
 from neuronctl.request.job_file import parse_job_file
-from neuronctl.submission.judged_script import JudgedScript, judge_line, judge_text, mended
+from neuronctl.submission.judged_script import JudgedScript, judge_text, mended
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = [
@@ -131,11 +131,3 @@ def test_any_script_is_imported_or_refused(text: str) -> None:
     lines = text.count("\n") + 1
     assert all(0 <= remark.line <= lines for remark in made.remarks)
     assert not any(is_secret_value(line) for line in made.text.split("\n"))
-
-
-@inputs(0.2)
-@given(words=st.text())
-def test_any_command_line(words: str) -> None:
-    catalog = load(None)
-    with bounded():
-        judge_line(f"salloc {words}", catalog, catalog.cluster())

@@ -21,7 +21,6 @@ from neuronctl.rules import (  # noqa: F401
     script_results,
     script_shell,
     script_variables,
-    script_waits,
 )
 from neuronctl.rules.base import Finding, Violation, findings
 from neuronctl.rules.script_base import ScriptFacts

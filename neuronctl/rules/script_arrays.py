@@ -1,4 +1,4 @@
-"""NC653 to NC655, and NC661: the tasks of an array, their indexes, and their files."""
+"""NC653 to NC655: the tasks of an array, their indexes, and their files."""
 
 from __future__ import annotations
 
@@ -368,28 +368,6 @@ _DIFFER = re.compile(
     re.IGNORECASE,
 )
 """What may make the tasks of an array differ, or why they need not."""
-
-
-@script_rule(NOTE, "NC661", "array whose tasks are alike", "by_absence")
-def alike(facts: ScriptFacts) -> Iterator[Violation]:
-    array = facts.given("array")
-    tasks = tasks_of("" if array is None else array.value or "")
-    if array is None or tasks is None or tasks.count < 2 or (array.value or "").endswith("%1"):
-        return
-    works = [start.launch for start in facts.starts if start.launch.options.get("script")]
-    lines = facts.whole_text.split("\n")
-    text = "\n".join(line for line in lines if not line.lstrip().startswith("#"))
-    unknown = facts.reads_more or any(
-        command.words and not command.name for command in facts.shell.commands
-    )
-    made_here = "preflight: $(hostname -s)" in facts.text  # its user has chosen
-    if works and not unknown and not made_here and not _DIFFER.search(text):
-        yield Violation(
-            f"nothing here uses ${_INDEX}: unless {works[-1].options['script']} reads it itself, "
-            f"{tasks.count} tasks do the same work",
-            f'pass it on: "${_INDEX}"',
-            place=array.place,
-        )
 
 
 def _with_index(path: str, index: str = "%a") -> str:

@@ -1,9 +1,9 @@
-"""NC625 and NC669: GPUs and cores that the programs of a script do not use."""
+"""NC625: GPUs that the programs of a script do not use."""
 
 from __future__ import annotations
 
 import re
-from typing import Iterator, List, Mapping, Optional, Tuple
+from typing import Iterator, List, Mapping, Tuple
 
 from neuronctl.common.rule_codes import NOTE, WARNING
 from neuronctl.common.words import counted
@@ -15,7 +15,6 @@ from neuronctl.rules.script_commands import ONLY_PREPARES, SHORT
 from neuronctl.rules.script_launches import ITS_GPUS, is_own_program, is_trifle, takes_several
 from neuronctl.rules.script_starts import replaced_by_srun
 from neuronctl.scripts.launches import PYTHON, Launch
-from neuronctl.scripts.model import GivenOption
 
 _WITHOUT_GPUS = frozenset(
     """
@@ -305,102 +304,3 @@ def _by_option(launch: Launch) -> str:
     option = {"vllm": "--tensor-parallel-size", "sglang": "--tp", "nnUNetv2_train": "-num_gpus"}
     name = _known_as(launch)
     return f", or give the others to it: {option[name]} N" if name in option else ""
-
-
-_ON_ONE_CORE = frozenset(
-    """
-    bedtools bzip2 gffread gunzip gzip perl picard seqtk tabix treemix trimal unzip vcftools zcat
-    """.split()  # noqa: SIM905
-)
-"""Programs that use a single core, whatever they are told."""
-_BY_OPTION = {
-    **dict.fromkeys(("samtools", "bgzip"), r"-@.*|--threads.*"),
-    "bcftools": "--threads.*",
-    **dict.fromkeys(("bwa", "bwa-mem2", "fastqc"), "-t.*|--threads.*"),
-    **dict.fromkeys(("bowtie2", "hisat2", "stringtie", "bowtie"), "-p.*|--threads.*"),
-    "STAR": "--runThreadN.*",
-    **dict.fromkeys(("blastn", "blastp", "blastx", "tblastn"), "-num_threads.*"),
-    **dict.fromkeys(("cutadapt", "trim_galore"), "-j.*|--cores.*"),
-    **dict.fromkeys(("iqtree", "iqtree2"), "-nt|-T|--threads.*"),
-    "featureCounts": "-T.*",
-    "mafft": "--thread.*",
-    "gatk": r".*Spark|HaplotypeCaller|Mutect2|.*native-pair.*",
-}
-"""Programs that use more only with such a word."""
-
-
-_JARS = re.compile(r"(?i).*(picard|GenomeAnalysisTK|trimmomatic|snpEff)[^/]*\.jar")
-"""Programs in Java that use a single core, unless a word of theirs says more."""
-
-
-def _cores_used(launch: Launch) -> Optional[int]:
-    """How many cores a program uses; None where that is not known."""
-    several, words = _BY_OPTION.get(launch.name), launch.texts[1:]
-    if launch.name in _ON_ONE_CORE:
-        return 1
-    if launch.name == "java":
-        more = any(re.fullmatch("-nt|-nct|-threads|.*Spark", word) for word in words)
-        return 1 if any(map(_JARS.fullmatch, words)) and not more else None
-    if several is None:
-        return None
-    named = [word for word in words if re.fullmatch(several, word)]
-    if not named:
-        return 1
-    for pair in launch.pairs:
-        text = (pair.value.value or "") if re.fullmatch(several, pair.name) else ""
-        joined = re.fullmatch(r"-[A-Za-z@](\d{1,3})", pair.word.value or "")
-        if pair.name in named and re.fullmatch(r"[1-9]\d{0,2}", text) and not joined:
-            # samtools and bgzip count those beside the first.
-            return int(text) + (launch.name in ("samtools", "bcftools"))
-    return None
-
-
-def _less_for_steps(facts: ScriptFacts, plan: JobPlan, given: GivenOption) -> Iterator[Violation]:
-    """Steps of fewer cores than the job has, one after the other."""
-    steps = [run for run in facts.launches if run.is_srun and not run.command.captured]
-    others = any(run.works and not run.is_srun for run in facts.launches)
-    beside = [run for run in steps if run.command.background]
-    if others or (beside and (len(steps) > 1 or beside[0].command.looped)):
-        return
-    has, most, widest = plan.nodes * plan.ntasks_per_node * plan.cpus_per_task, 0, 0
-    for run in steps:
-        times, each = facts.times(run), run.count("cpus_per_task")
-        if times is None or each is None:
-            return
-        most, widest = max(most, times[0] * times[1] * each), max(widest, each)
-    known = facts.fixed_nodes or facts.tasks == 1
-    if known and 0 < most < has and widest < plan.cpus_per_task:
-        yield Violation(
-            f"srun has --cpus-per-task={widest}: it uses {counted(most, 'core')} of the {has} that "
-            "the job has",
-            'write srun --cpus-per-task="$SLURM_CPUS_PER_TASK", or request fewer',
-            place=given.place,
-        )
-
-
-@script_rule(NOTE, "NC669", "cores without a use", "by_absence")
-def idle_cores(facts: ScriptFacts) -> Iterator[Violation]:
-    plan = facts.plan
-    given = facts.given("cpus-per-task")
-    if plan is None:
-        return
-    if given is not None and plan.cpus_per_task > 3:
-        yield from _less_for_steps(facts, plan, given)
-    given = given or facts.given("ntasks", "ntasks-per-node")
-    has = plan.cores_per_node
-    if facts.uses_launcher or plan.nodes > 1 or not facts.has("ntasks-per-node", "ntasks"):
-        has = plan.cpus_per_task
-    if given is None or has < 4:
-        return
-    programs = [start.launch for start in _programs(facts)]
-    beside = any(launch.command.background for launch in programs)
-    used = [_cores_used(launch) for launch in programs]
-    most = max((cores for cores in used if cores is not None), default=0)
-    if programs and not beside and None not in used and 2 * most <= has:
-        names = ", ".join(dict.fromkeys(launch.name for launch in programs))
-        yield Violation(
-            f"no program of this script uses more than {counted(most, 'core')} ({names}), and the "
-            f"job has {counted(has, 'core')}",
-            f"request #SBATCH --cpus-per-task={most}, or tell the program how many it has",
-            place=given.place,
-        )

@@ -1,4 +1,4 @@
-"""NC621 to NC628 but NC625, NC656, NC663, and NC665: what a script starts, how often, and where."""
+"""NC621 to NC627 but NC625, NC663, and NC665: what a script starts, how often, and where."""
 
 from __future__ import annotations
 
@@ -1166,127 +1166,8 @@ def _same_nodes(facts: ScriptFacts, first: Launch, second: Launch) -> bool:
     return sum(width[0] for width in widths if width is not None) > facts.plan.nodes
 
 
-_MODELS = re.compile(
-    r"(?i)(.*\b)?(gpu\w*|[avhlt]\d{1,3}s?|gh200|b200|mi\d{3}x?|rtx\w*)(_?\d+g\w*)?(\b.*)?"
-)
-
-
 _GIVES_WHOLE_NODES = re.compile(r"(?i)\bdaint\b|daint-gpu|\bCRAY_CUDA|frontier|\bolcf")
 """Signs of a site whose nodes come whole, with their GPUs."""
-
-
-@script_rule(WARNING, "NC628", "GPU without a request for one", "by_absence")
-def no_gpu(facts: ScriptFacts) -> Iterator[Violation]:
-    plan, asked = facts.plan, ("gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket")
-    if plan is None or facts.has("exclusive", "tres-per-task", *asked) or plan.gpus_per_node:
-        return
-    if facts.header.unread.intersection(asked) or plan.partition.gpus_per_node:
-        return  # NC122 has its say
-    if any(launch.is_srun and launch.has(*ITS_GPUS) for launch in facts.every_launch):
-        return
-    feature = facts.given("constraint")
-    if _GIVES_WHOLE_NODES.search(facts.whole_text):
-        feature = None
-    known = plan.partition.name in plan.cluster.partitions
-    bare = feature is not None and (feature.value or "").lower() == "gpu"
-    if feature is not None and _MODELS.fullmatch(feature.value or ""):
-        yield Violation(
-            f"--constraint={feature.value} chooses nodes with such GPUs, and the job requests "
-            f"none: {'unless the site gives nodes whole, ' * bare}Slurm keeps them from it",
-            "request them: #SBATCH --gpus-per-node=1",
-            place=feature.place,
-            # A site may hand out the GPUs of such nodes without a request.
-            severity=NOTE if bare or not known else None,
-        )
-        return
-    yield from _uses_one(facts, plan)
-    flags = facts.given("gres-flags")
-    if flags is not None:
-        yield Violation(
-            "--gres-flags says how GPUs are bound, and the job requests none",
-            "request them: #SBATCH --gpus-per-node=1",
-            place=flags.place,
-            severity=NOTE,
-        )
-        return
-    shown = [each for each in facts.shell.calls("nvidia-smi", "rocm-smi") if each.sure]
-    if shown and facts.header.given and not facts.has("nodelist"):
-        yield Violation(
-            f"{shown[0].name} shows GPUs, and the job requests none: unless the site gives them "
-            "with the partition, Slurm keeps them from it",
-            "request them: #SBATCH --gpus-per-node=1",
-            place=shown[0].place,
-            severity=NOTE,
-        )
-        return
-    for command in facts.shell.commands:
-        name, words = command.name, [word.outline for word in command.words[1:]]
-        on_the_cpu = re.search(r"--device[= ]cpu\b", " ".join(words))
-        own = {option for option, _ in container_options(words[1:])[0]}
-        if name in CONTAINERS and {"nv", "rocm", "nvccli"} & own and not on_the_cpu:
-            yield Violation(
-                f"{name} is to use GPUs, and the job requests none",
-                "request them: #SBATCH --gpus-per-node=1",
-                place=command.place,
-                severity=None if known else NOTE,
-            )
-            return
-
-
-_NEED_ONE = (
-    "pbrun",
-    "pmemd.cuda",
-    "pmemd.cuda_SPFP",
-    "acemd",
-    "acemd3",
-)
-"""Programs that run on GPUs alone."""
-_ON_A_GPU = re.compile(
-    r"(?i)(^|\s)(--?(\w+[._])?(device|accelerator)[= ](cuda|gpu)(:\d)?|--?(use[-_])?(cuda|gpu)"
-    r"|--?(n_?|num_?)?gpus?[= ][1-9]|--fp16|--bf16|--bf16=?true)(\s|$)"
-)
-_WITH_GPUS = re.compile(
-    r"(?i).*(gpu|cuda|[avhlpt]\d{1,3}|rtx|dgx|hgx|titan|tesla|volta|gh200|mi\d{3}).*"
-)
-
-
-def _uses_one(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
-    """A program whose words say that it runs on a GPU."""
-    named = [
-        facts.header.value(name) or "" for name in ("partition", "qos", "constraint", "nodelist")
-    ]
-    if any(map(_WITH_GPUS.match, named)) or not facts.header.given:
-        return  # a site may give them with it
-    known = plan.partition.name in plan.cluster.partitions
-    for variable in facts.shell.every_assignment:
-        numbers = re.fullmatch(r"\d(,\d)*", variable.word.value or "")
-        if variable.name == "CUDA_VISIBLE_DEVICES" and numbers:
-            yield Violation(
-                f"CUDA_VISIBLE_DEVICES={variable.word.value} names GPUs, and the job requests none",
-                "request them: #SBATCH --gpus-per-node=N, and remove the line: Slurm sets it",
-                place=variable.place,
-                severity=NOTE,
-            )
-            return
-    for start in facts.starts:
-        launch = start.launch
-        words = " ".join(word.text for word in launch.own_words[1:])
-        launcher = launch.launcher
-        nccl = launch.name == launcher.name and launcher.marks == "LOCAL_RANK"
-        counts = [launch.options.get(name) for name in launch.launcher.processes_per_node]
-        processes = 2 if "gpu" in counts else launch.count(*launch.launcher.processes_per_node)
-        if launch.command.captured or (launch.command.looped and launch.is_launcher):
-            continue
-        told = launch.kind == PYTHON and _ON_A_GPU.search(words)
-        if told or launch.name in _NEED_ONE or (nccl and (processes or 0) > 1):
-            yield Violation(
-                f"{launch.kind if nccl else 'the program'} is to use GPUs, and the job requests "
-                "none: unless the site gives them with the partition, it fails, or is slow",
-                "request them: #SBATCH --gpus-per-node=1",
-                place=launch.place,
-                severity=None if known or not facts.has("partition") else NOTE,
-            )
-            return
 
 
 _DRIVER = re.compile(r"libcuda\.so|libnvidia|/dev/nvidia")
@@ -1357,11 +1238,6 @@ def blind_container(facts: ScriptFacts) -> Iterator[Violation]:
         )
 
 
-_ADDRESS = re.compile(r"(?!127\.|0\.)(\d{1,3}\.){3}\d{1,3}(:\d+)?")
-_NAME_OF_A_NODE = re.compile(r"(?!localhost)[A-Za-z][\w-]*\d[\w-]*(\.[\w.-]+)?(:|$)")
-_OF_THE_FIRST = re.compile(r"(?i)MASTER_?ADDR\w*|(head|master|ip)_?(node)?_?(ip|addr|address|head)")
-
-
 _MEETS = re.compile(
     r"--?((master|head|dist|init|server|coordinator)[_-]?(addr(ess)?|ip|url|method|node)"
     r"|coordinator|rendezvous([_-]endpoint)?)"
@@ -1373,94 +1249,3 @@ def meeting_places(run: Launch) -> Iterator[Tuple[str, SourceSpan]]:
     for pair in run.pairs if run.kind == PYTHON else ():
         if _MEETS.fullmatch(pair.name):
             yield pair.value.outline.rpartition("//")[2], pair.word.place
-
-
-def _fixed_address(facts: ScriptFacts) -> Iterator[Violation]:
-    """An address as the place where a job's processes meet."""
-    found = [
-        (assigned.word.value or "", assigned.place)
-        for assigned in facts.shell.assignments
-        if _OF_THE_FIRST.fullmatch(assigned.name)
-    ]
-    for run in facts.every_launch:
-        if run.has(*run.launcher.node_rank):
-            continue  # it may be one of several jobs, of which somebody knows the first
-        names = run.launcher.address + run.launcher.endpoint
-        found += [(run.options[name], run.place_of(name)) for name in names if run.has(name)]
-        found += meeting_places(run)
-        if run.name == "ray":
-            found += [
-                (each.value.outline, each.word.place)
-                for each in run.pairs
-                if each.name == "--address"
-            ]
-    several = facts.plan is not None and facts.plan.nodes > 1
-    for address, place in found:
-        named = several and _NAME_OF_A_NODE.match(address)
-        if _ADDRESS.fullmatch(address) or named:
-            yield Violation(
-                f"{address.partition(UNKNOWN)[0].rstrip(':')} is the same for every job, and the "
-                "job gets other nodes",
-                'take the first node of the job: scontrol show hostnames "$SLURM_JOB_NODELIST" | '
-                "head -n 1",
-                place=place,
-                severity=NOTE if named else None,
-            )
-            return
-
-
-_LOGIN = re.compile(r"\"?(\S*@)?(\$\{?SLURM_SUBMIT_HOST\}?|[\w.-]*login[\w.-]*)\"?")
-_WORKS = re.compile(r"\b(python3?|torchrun|Rscript|matlab|julia|mpirun)\s")
-
-
-def _on_the_login_node(facts: ScriptFacts) -> Iterator[Violation]:
-    """A program that ssh starts where the job came from."""
-    for command in facts.shell.calls("ssh"):
-        words = [word for word in command.words[1:] if not word.raw.startswith("-")]
-        behind = " ".join(word.text for word in words[1:])
-        if words and _LOGIN.fullmatch(words[0].raw) and _WORKS.search(behind):
-            yield Violation(
-                f"{words[0].raw} is no node of the job's: the program runs there, without the "
-                "job's GPUs and limits",
-                "start it here, without ssh",
-                place=command.place,
-            )
-            return
-
-
-_HOSTS = re.compile("-*(H|hosts?|hostfile|machinefile)")
-
-
-@script_rule(WARNING, "NC656", "nodes that are not the job's")
-def fixed_hosts(facts: ScriptFacts) -> Iterator[Violation]:
-    if facts.plan is None or facts.has("nodelist", "nodefile"):
-        return
-    yield from _fixed_address(facts)
-    yield from _on_the_login_node(facts)
-    for launch in facts.every_launch:
-        options = launch.options.items() if launch.is_launcher and not launch.is_srun else ()
-        for name, value in options:
-            place = launch.place_of(name)
-            raw = facts.lines[place.line - 1][place.column - 1 : place.end - 1]
-            if not _HOSTS.fullmatch(name) or not value or UNKNOWN in value or "$" in raw:
-                continue
-            file = "file" in name
-            made = (
-                file
-                and len(re.findall(rf"\b{re.escape(value.rpartition('/')[2])}\b", facts.whole_text))
-                > 1
-            )
-            here = not file and re.match("localhost|127", value)
-            if made or (here and facts.plan.nodes < 2):
-                continue
-            what = f"the nodes of {value} are" if file else f"{value} is"
-            yield Violation(
-                f"{what} the same for every job, and the job gets other nodes"
-                if not here
-                else f"{value} is the first node: {_the_others(facts.plan)} nothing",
-                f"remove it: {launch.kind} asks Slurm for the nodes"
-                if not launch.launcher.ssh and not launch.launcher.starts_processes()
-                else "make the list in the job, of scontrol show hostnames",
-                place=place,
-            )
-            return

@@ -212,19 +212,6 @@ def test_what_the_rules_say_of_slurm_is_so(sandbox: Sandbox, no_jobs: None) -> N
     assert [line.split()[0] for line in asks if re.match(r"(shell|python) \d+$", line)] == [
         *("shell", "python")
     ]
-    # NC656: a node, and an address, of another job.
-    other = output(
-        sandbox,
-        "-N 1 --gres=gpu:1",
-        "for node in $(sinfo -hN -p cas_v100nv_4 -o %n); do",
-        '  [ "$node" != "$(hostname)" ] || continue',
-        '  mpirun -np 1 --host "$node" true || echo refused',
-        '  python3 -c "import socket, sys; socket.create_server((sys.argv[1], 0))" "$node" '
-        "|| echo no address of this node",
-        "  break",
-        "done",
-    )
-    assert "refused" in other and "no address of this node" in other, other
 
 
 @pytest.mark.parametrize("log", ["logs/", "~/job.log"])

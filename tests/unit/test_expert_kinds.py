@@ -99,12 +99,6 @@ KINDS: List[Tuple[str, str, str]] = [
         "apptainer exec x.sif ./a --nv@@ ## apptainer exec --nv x.sif ./a",
     ),
     ("NC665", CPU, "./test.m@@ ## ./test.mex"),
-    (
-        "NC647",
-        "-p cpu -N 2",
-        "srun /opt/bin/ray start --block --address=$H:1 &@@\npython t.py\nwait"
-        " ## srun ray start --block --address=$H:1 &\npython t.py\nray stop\nkill %1\nwait",
-    ),
     ("NC625", "-p gpu --gpus-per-node=1", "squeue\nsbatch next.sh@@ ## sbatch n.sh\n./a"),
     (
         "NC634",
@@ -129,12 +123,6 @@ KINDS: List[Tuple[str, str, str]] = [
         "-p gpu --gpus-per-node=2",
         "torchrun --nproc_per_node=2 t.py@@"
         " ## #SBATCH --cpus-per-task=8\ntorchrun --nproc_per_node=2 t.py",
-    ),
-    (
-        "NC656",
-        TWO,
-        "srun torchrun --nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=worker-0.x:$P t.py@@"
-        " ## srun torchrun --nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=$H:$P t.py",
     ),
     # Variables that nothing sets.
     ("NC660", CPU, "set -u\necho $SUBMITDIR@@\n./a ## set -u\necho ${SUBMITDIR:-} $SCRATCH\n./a"),
@@ -172,7 +160,6 @@ KINDS: List[Tuple[str, str, str]] = [
         "export MASTER_PORT=29400@@\npython t.py ## export MASTER_PORT=29400\ntorchrun t.py",
     ),
     # GPUs of a container.
-    ("NC628", CPU, "apptainer exec --nv x.sif ./a@@ ## apptainer exec x.sif ./a --nv"),
     (
         "NC663",
         "-p gpu --gpus-per-node=1",
@@ -282,11 +269,6 @@ KINDS: List[Tuple[str, str, str]] = [
         "for i in 1 2 3 4; do\n./a $i &\nwait@@\ndone"
         " ## for i in 1 2 3 4; do\n./a $i &\ndone\nwait",
     ),
-    (
-        "NC656",
-        CPU,
-        "ray start --address=172.20.1.2:6379 --block@@ ## ray start --address=$H --block",
-    ),
     # Threads and cores.
     ("NC637", f"{CPU} -c 4", "bwa mem -t 16 x y > z@@ ## bwa mem -t 4 x y > z"),
     ("NC637", f"{CPU} -c 8", "N=16\nbowtie2 -p $N -x i -U a@@ ## N=8\nbowtie2 -p $N -x i -U a"),
@@ -302,13 +284,6 @@ KINDS: List[Tuple[str, str, str]] = [
         "torchrun --nproc_per_node=4 t.py --num_workers_dataloader 8@@"
         " ## torchrun --nproc_per_node=4 t.py --num_workers 4",
     ),
-    ("NC669", f"{CPU} -c 12@@", "bwa mem x y > z ## bwa mem -t 12 x y > z"),
-    (
-        "NC669",
-        "-p cpu -N 1 --ntasks-per-node=8@@",
-        "java -jar $X/picard.jar SortSam -I a -O b ## java -jar $X/own.jar a",
-    ),
-    ("NC669", f"{CPU} -c 16@@", "N=4\nbwa mem -t $N x y > z ## N=12\nbwa mem -t $N x y > z"),
     # What only seems to be said.
     ("NC649", CPU, "samtools index x\n    &> log@@ ## samtools index x \\\n    &> log\n> new"),
     ("NC665", CPU, "//export A=1@@\n./a ## /opt/a/b --c=//d"),
@@ -323,12 +298,6 @@ KINDS: List[Tuple[str, str, str]] = [
         "python t.py --seed $SLURM_ARRAY_TASK_ID --output_dir out@@"
         " ## python t.py --shard $SLURM_ARRAY_TASK_ID --output_dir out",
     ),
-    (
-        "NC652",
-        CPU,
-        "python t.py --data_dir $SLURM_TMPDIR/x@@"
-        " ## cp x $SLURM_TMPDIR/\npython t.py --data_dir $SLURM_TMPDIR/x",
-    ),
     ("NC646", CPU, "./b &\npython t.py\nkill %1@@ ## ./b &\npython t.py && kill %1"),
     # What nobody has filled in.
     ("NC643", CPU, "cd /home/your_username/x@@\n./a ## cd /home/yourba/x\n./a"),
@@ -340,9 +309,6 @@ KINDS: List[Tuple[str, str, str]] = [
     ("NC643", CPU, "python t.py ...@@ ## python t.py .. ./..."),
     ("NC643", f"{CPU} --dependency=afterok:<jobid>@@", "./a ## ./a 1>x"),
     # GPUs that nobody requests, or that a container does not see.
-    ("NC628", CPU, "python t.py --device cuda@@ ## python t.py --device cpu"),
-    ("NC628", CPU, "torchrun --nproc_per_node=4 t.py@@ ## torchrun --nproc_per_node=1 t.py"),
-    ("NC628", CPU, "python t.py --gpus 1@@ ## python t.py --gpus 0"),
     ("NC663", GPU, "docker run --rm img ./a@@ ## docker run --gpus all --rm img ./a"),
     # An environment that is gone.
     (
@@ -387,12 +353,6 @@ KINDS: List[Tuple[str, str, str]] = [
     ("NC646", CPU, "python t.py\nmv a r@@ ## python t.py\nmv $TMPDIR/a r"),
     ("NC659", CPU, "python t.py\nexit@@\nsolve x ## python t.py\nexit\necho done"),
     ("NC659", CPU, "exit@@\n./a ## if true; then\nexit\nfi\n(exit 1)\nexit 1 | cat\n./a"),
-    (
-        "NC652",
-        GPU,
-        "python t.py --output-dir $TMPDIR/x@@"
-        " ## # per-job scratch, so they auto-clean\npython t.py --output-dir $TMPDIR/x",
-    ),
     ("NC625", GPU, 'pip install x@@ ## pip install x\neval "$1"'),
     ("NC625", "-p gpu -n 1 --gres=gpu:2", "python t.py@@ ## python t.py hydra/launcher=torchrun"),
     ("NC637", CPU, "export OMP_NUM_THREADS=64@@\n./a ## export OMP_NUM_THREADS=64\nsrun -c 64 ./a"),
@@ -415,20 +375,11 @@ KINDS: List[Tuple[str, str, str]] = [
         " ## torchrun --nproc_per_node=1 a.py\ntorchrun --nproc_per_node=4 b.py",
     ),
     (
-        "NC652",
-        TWO,
-        "virtualenv $SLURM_TMPDIR/e@@\n. $SLURM_TMPDIR/e/bin/activate\nsrun python t.py"
-        " ## srun -N 2 -n 2 virtualenv $SLURM_TMPDIR/e\n. $SLURM_TMPDIR/e/bin/activate\n"
-        "srun python t.py",
-    ),
-    ("NC652", CPU, "d=/tmp/x\nallennlp train c -s $d@@ ## d=/w/x\nallennlp train c -s $d"),
-    (
         "NC640",
         CPU,
         "set -x -e\nexport HF_TOKEN=$(cat t)@@\n./a"
         " ## set -x\nset +x\nexport HF_TOKEN=$(cat t)\nset -x\nexport N=$(cat n)\n./a",
     ),
-    ("NC628", CPU, "export CUDA_VISIBLE_DEVICES=0,1@@\n./a ## export CUDA_VISIBLE_DEVICES=\n./a"),
     (
         "NC663",
         GPU,
@@ -616,13 +567,6 @@ KINDS: List[Tuple[str, str, str]] = [
     # What other jobs feel, and what nothing heeds.
     ("NC653", CPU, "git checkout $1@@\npython t.py ## git clone x\ngit checkout $1\npython t.py"),
     ("NC653", CPU, "./a &\npkill -f x@@ ## ./a &\npkill -P $$ x"),
-    ("NC652", CPU, "./a\nscp -r $T/ n:/x\nrm -rf $T@@ ## ./a\nscp -r $T/ n:/x && rm -rf $T"),
-    (
-        "NC647",
-        CPU,
-        "./serve &\nwhile ! [ -f $F ]; do@@\nsleep 3\ndone\n./a"
-        " ## ./serve &\nfor i in 1 2; do\n[ -f $F ] && break\nsleep 3\ndone\n./a",
-    ),
     # Directives that do nothing, or too much.
     (
         "NC607",
@@ -631,7 +575,6 @@ KINDS: List[Tuple[str, str, str]] = [
     ),
     ("NC612", "-p site -n 1", "#SBATCH --time=0@@\n./a ## #SBATCH --time=0-1\n./a"),
     ("NC625", GPU, "#SBATCH --exclusive@@\n./a ## #SBATCH --exclusive=user\n./a"),
-    ("NC628", CPU, "nvidia-smi@@\n./a ## if type nvidia-smi; then\nnvidia-smi\nfi\n./a"),
     # GPUs, tasks, and cores of what starts them.
     (
         "NC625",
@@ -666,15 +609,6 @@ KINDS: List[Tuple[str, str, str]] = [
     ("NC660", CPU, 'FLAGS="--all"@@\n./a ## FLAGS="--all"\n./a $FLAGS'),
     ("NC660", CPU, "IN=$1@@\n./a ## IN=$1\ncat > b <<E\n$IN\nE\n./a b"),
     ("NC660", CPU, "export OMP_NUM_THREAD=4@@\n./a ## export OMP_NUM_TEAMS=4\n./a"),
-    (
-        "NC647",
-        CPU,
-        "for i in $(seq 60); do@@\nif curl -s http://localhost:1; then break; fi\nsleep 5\ndone\n"
-        "./a"
-        " ## for i in $(seq 60); do\nif curl -s http://localhost:1; then break; fi\nsleep 5\ndone\n"
-        "if [ $i = 60 ]; then exit 1; fi\n./a",
-    ),
-    ("NC647", GPU, "sleep 6000000@@ ## ray start --head\nsleep infinity"),
     # A program that a variable is named after,
     ("NC624", TWO, '"${PYTHON_BIN}" t.py@@ ## srun "${PYTHON_BIN}" t.py'),
     # Within the text for another shell, in a loop, and by other words.
@@ -690,8 +624,6 @@ KINDS: List[Tuple[str, str, str]] = [
         TWO,
         "for i in 1 2; do\npython t.py $i@@\ndone ## for i in 1 2; do\nsrun python t.py $i\ndone",
     ),
-    ("NC628", "-p site -N 2", "srun torchrun --nproc_per_node=gpu t.py@@ ## srun ./t --gpu x"),
-    ("NC628", CPU, "#SBATCH --gres-flags=enforce-binding@@\n./a ## ./a"),
     (
         "NC646",
         CPU,
@@ -715,7 +647,6 @@ KINDS: List[Tuple[str, str, str]] = [
     ),
     ("NC624", "-p cpu -n 8", "python t.py -n 4@@ ## python t.py --num-ranks=8"),
     ("NC640", CPU, 'echo "pwd=hunter2"@@\n./a ## echo -e "for control, pwd=\\\\c";pwd\n./a'),
-    ("NC628", "-p cpu -C gpu@@", "./a ## module load daint-gpu\n./a"),
     (
         "NC646",
         CPU,

@@ -292,7 +292,7 @@ _BOTH = {("NC601", "warning"), ("NC601", "error")}
         ("-o logs/%j.out", 'if [ -z "$SLURM_JOB_ID" ]; then\n  mkdir -p logs\n  sbatch $0\nfi',
          set()),
         ("-o logs/%j.out", "mkdir -p logs\nsbatch $0",
-         {("NC634", "warning"), ("NC647", "warning")}),
+         {("NC634", "warning")}),
         # what Slurm forgives, and what undoes a directive
         ("--array=[1-3],,5%", "./x", set()),
         ("--export=NONE", "unset SLURM_EXPORT_ENV\nsrun ./x", set()),

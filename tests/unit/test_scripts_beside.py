@@ -110,11 +110,6 @@ def test_a_batch_script_elsewhere_has_its_own_beside_it() -> None:
     assert "NC621" not in {one.finding.code for one in found}
 
 
-def test_an_array_whose_index_a_script_beside_uses_is_right() -> None:
-    Path("a.sh").write_text("python t.py $SLURM_ARRAY_TASK_ID\n", encoding="utf-8")
-    assert said(f"{ONE} --array=1-3", "bash a.sh", "NC661") == []
-
-
 @pytest.mark.parametrize(
     ("commands", "lines"),
     [

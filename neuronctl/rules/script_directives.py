@@ -8,11 +8,11 @@ from typing import Iterator, Mapping, Optional, Set, Tuple
 from neuronctl.common import units
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
-from neuronctl.common.words import counted, duration, other_dash
+from neuronctl.common.words import counted, duration
 from neuronctl.request.job import OF_SLURM
 from neuronctl.request.sbatch_options import SBATCH, is_of_a_plugin
 from neuronctl.request.values import node_count
-from neuronctl.rules.base import Violation, nearest
+from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.scripts.as_request import GPU_OPTIONS
 from neuronctl.scripts.directive_words import BLANKS
@@ -27,7 +27,6 @@ from neuronctl.scripts.model import (
     AFTER_COMMAND,
     COMMAND_LINE,
     CUT,
-    EARLY_ONLY,
     MISSPELLED,
     OVERRIDDEN,
     REMARK,
@@ -328,63 +327,6 @@ def variable(facts: ScriptFacts) -> Iterator[Violation]:
         yield Violation(message, hint, place=option.value_place, severity=severity, edits=edits)
 
 
-@script_rule(WARNING, "NC607", "directive without an effect in a script")
-def early(facts: ScriptFacts) -> Iterator[Violation]:
-    for ignored in _ignored(facts, EARLY_ONLY):
-        yield Violation(
-            f"{ignored.text} has no effect here: sbatch reads it on its command line only",
-            "remove it, or give it to sbatch",
-            place=ignored.place,
-        )
-    yield from _no_mail(facts)
-
-
-_NO_ADDRESS = re.compile(
-    r"(?i)(your|my)[-_.]?(e?-?mail|name|id|user|address|netid|account)[\w.-]*(@.*)?|%u@.*"
-    r"|(to-?do|change-?me|xx+|e?mail|user-?(name|id)|net-?id|someone|first\.?last|example)@.*"
-    r"|[^@]*@(example|your\w*|xx+|domain)\..*"
-)
-"""An address of an example: ``YOUR_EMAIL@uni.edu``."""
-
-
-def _no_mail(facts: ScriptFacts) -> Iterator[Violation]:
-    """``--mail-type=START,END``, of which sbatch takes END, and an address of an example."""
-    address = facts.given("mail-user")
-    if address is not None and not facts.has("mail-type"):
-        yield Violation(
-            "--mail-user alone has no effect: without --mail-type, Slurm sends no mail",
-            "add #SBATCH --mail-type=END,FAIL",
-            place=address.place,
-            severity=NOTE,
-        )
-    elif address is not None and _NO_ADDRESS.fullmatch(address.value or ""):
-        yield Violation(
-            f"nobody gets mail at {address.value}",
-            "write your address, or remove the line",
-            place=address.value_place,
-            severity=NOTE,
-        )
-    for given in facts.header.given:
-        types = re.findall(r"\w+", given.value or "") if given.name == "mail-type" else []
-        wrong = [each for each in types if not _is_mail_type(each)]
-        if wrong and given.source == SCRIPT and len(wrong) < len(types):
-            yield Violation(
-                f"Slurm knows no mail of type {wrong[0]}, and takes no notice of it",
-                f"write one of {', '.join(units.MAIL_TYPES)}",
-                place=given.value_place,
-                severity=NOTE,
-            )
-            return
-
-
-def _is_mail_type(text: str) -> bool:
-    try:
-        units.check_mail_type(text)
-    except ValueError:
-        return False
-    return True
-
-
 @script_rule(WARNING, "NC608", "directives of another scheduler")
 def foreign(facts: ScriptFacts) -> Iterator[Violation]:
     for place in facts.header.foreign[:1]:
@@ -395,35 +337,6 @@ def foreign(facts: ScriptFacts) -> Iterator[Violation]:
             "and they override #SBATCH; this job's resources are not judged",
             "write them as #SBATCH lines, or add #SBATCH --ignore-pbs",
             place=place,
-        )
-
-
-@script_rule(NOTE, "NC609", "job of several components")
-def components(facts: ScriptFacts) -> Iterator[Violation]:
-    if facts.header.components > 1:
-        separators = (
-            SourceSpan(number, 1, len(line) + 1)
-            for number, line in enumerate(facts.lines, 1)
-            if re.match("(?i)#SBATCH.*(het|pack)job", line)
-        )
-        yield Violation(
-            f"a heterogeneous job of {facts.header.components} components, which are not judged as "
-            "a job",
-            place=next(separators, facts.top),
-        )
-
-
-@script_rule(ERROR, "NC610", "unresolved merge")
-def merge(facts: ScriptFacts) -> Iterator[Violation]:
-    if facts.unmerged:
-        number, last = facts.unmerged
-        effect = ""
-        if number == facts.header.first_command:
-            effect = "; sbatch reads no directive after this line"
-        yield Violation(
-            f"the file has an unresolved merge, which bash does not read{effect}",
-            f"choose one of the two sides, from here to line {last}",
-            place=SourceSpan(number, 1, len(facts.lines[number - 1]) + 1),
         )
 
 
@@ -782,77 +695,3 @@ def _against_total(header: Header, said: Mapping[str, _Gpus]) -> str:
     if per_task is not None and ntasks and total.count != per_task.count * ntasks:
         return f"{per_task.text} for {counted(ntasks, 'task')}"
     return ""
-
-
-_INTERPRETERS = ("bash", "sh", "zsh", "dash", "ksh", "tcsh", "csh", "fish", "env")
-
-
-@script_rule(ERROR, "NC617", "first line that starts no shell")
-def first_line(facts: ScriptFacts) -> Iterator[Violation]:
-    line = facts.lines[0].rstrip("\r")
-    wrong, place = _no_shell(line), SourceSpan(1, 1, len(line) + 1)
-    if wrong is not None:
-        plain = "".join("-" if other_dash(character) else character for character in line)
-        mends = plain != line and _no_shell(plain) is None
-        edits = (Edit(place, plain),) if mends else ()
-        yield Violation(*wrong, place=place, edits=edits)
-    if re.match(r"#!\s*/\S*\bsh(\s|$)", line):
-        yield from _beyond_sh(facts)
-
-
-def _no_shell(line: str) -> Optional[Tuple[str, str]]:
-    """What is wrong with a first line, as Linux reads it: a path, and all the rest as one word."""
-    match = re.match(r"#!\s*(\S+)[ \t]*(.*?)\s*$", line)
-    if match is None:
-        return None
-    path, rest = match.groups()
-    name = path.rpartition("/")[2]
-    odd = next((character for character in line if not character.isascii()), "")
-    if odd:
-        return (
-            f"the first line has {other_dash(odd) or f'U+{ord(odd):04X}'}, and {name} takes it for "
-            "the name of a file: the job fails at once",
-            "retype the line: #!/bin/bash -l",
-        )
-    if not path.startswith("/"):
-        return (
-            f"'{path}' is no absolute path: Slurm looks for it in the job's directory, and the job "
-            "fails at once",
-            f"write #!/{path.lstrip('./')}",
-        )
-    if name not in _INTERPRETERS and nearest(name, ("bash", "sh")) and "/bin/" in path:
-        return f"there is no {path}: the job fails at once", "write #!/bin/bash"
-    if name == "env" and " " in rest and not rest.startswith("-S"):
-        return (
-            f"env looks for a program with the name '{rest}': the job fails at once",
-            f"write #!/usr/bin/env -S {rest}, or #!/bin/{rest}",
-        )
-    if name in ("bash", "sh") and re.search(r"\s", rest):
-        return (
-            f"Linux passes '{rest}' to {name} as one word, which is no option: the job fails at "
-            "once",
-            "write one word of options, such as -le, and no remark",
-        )
-    return None
-
-
-def _beyond_sh(facts: ScriptFacts) -> Iterator[Violation]:
-    """What bash has, and dash, the sh of Debian and Ubuntu, has not."""
-    found = [(command.place, "source") for command in facts.shell.calls("source")]
-    found += [
-        (assigned.place, "an array")
-        for assigned in facts.shell.assignments
-        if assigned.word.raw.startswith("(")
-    ]
-    found += [
-        (SourceSpan(number, line.index("[[") + 1, len(line) + 1), "[[")
-        for number, line in enumerate(facts.lines, 1)
-        if re.match(r"\s*(if|while|elif)?\s*\[\[ ", line)
-    ]
-    for place, what in sorted(found, key=lambda mention: mention[0].line)[:1]:
-        yield Violation(
-            f"sh need not be bash, as on Debian and Ubuntu, and then has no such thing as {what}",
-            "let the first line be #!/bin/bash",
-            place=place,
-            severity=NOTE,
-        )

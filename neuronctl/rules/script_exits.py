@@ -8,7 +8,6 @@ from itertools import accumulate
 from typing import Dict, Iterator, Optional, Sequence, Tuple
 
 from neuronctl.common.rule_codes import NOTE, WARNING
-from neuronctl.rules import script_bash
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.rules.script_commands import (
@@ -674,35 +673,3 @@ def _ends_well(facts: ScriptFacts) -> Iterator[Violation]:
                 place=command.place,
             )
             return
-
-
-@script_rule(WARNING, "NC659", "lines behind the end")
-def behind_exit(facts: ScriptFacts) -> Iterator[Violation]:
-    yield from script_bash.reads_the_list(facts)
-    ends, dead = facts.shell.ends, facts.shell.dead
-    if ends is None or facts.lines[ends.place.line - 1][: ends.place.column - 1].strip():
-        return
-    runs = launches(dead, files=facts.files)
-    names = ONLY_PREPARES | SHORT | facts.functions
-    sure = [run for run in runs if run.command.sure]
-    own = [
-        run
-        for run in sure
-        if run.works or run.kind == SHELL or run.word.raw.startswith(("./", "/", "$"))
-    ]
-    others = [
-        run
-        for run in runs
-        if (run.works or (run.kind == PROGRAM and run.name not in names))
-        and (run.command.in_loop or not run.command.looped)  # a function may be just kept
-    ]
-    if own or others:
-        first = min((run.place.line for run in own or others), default=0)
-        yield Violation(
-            f"the script ends here: line {first} and what follows it never runs",
-            "remove the line, or the lines below it"
-            if ends.name == "exit"
-            else "remove exec: it puts the program in the place of the shell",
-            place=ends.place,
-            severity=None if own else NOTE,
-        )

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import re
 from itertools import accumulate
-from typing import FrozenSet, Iterator, Optional, Tuple
+from typing import Iterator, Optional, Tuple
 
-from neuronctl.common.frozen import replace
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.words import counted
-from neuronctl.request.sbatch_options import SBATCHS_OWN, SRUN
 from neuronctl.rules import script_bash
 from neuronctl.rules.base import Violation
-from neuronctl.rules.downloads import downloads, has_proxy, without_internet
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.rules.script_commands import only_asks, only_sets_up
 from neuronctl.rules.script_launches import ITS_GPUS
 from neuronctl.scripts.edits import edited
 from neuronctl.scripts.launches import SHELL
-from neuronctl.scripts.model import SCRIPT, Edit, SourceSpan
+from neuronctl.scripts.model import Edit, SourceSpan
 from neuronctl.scripts.shell_text import Command, read_shell
 
 _OWN_PLACE = re.compile(r"\$(0|BASH_SOURCE)\b|\$\{(0|BASH_SOURCE(\[0\])?)[:}]")
@@ -324,48 +321,6 @@ def lost_options(facts: ScriptFacts) -> Iterator[Violation]:
         )
 
 
-@script_rule(WARNING, "NC650", "list of nodes in one word")
-def one_word(facts: ScriptFacts) -> Iterator[Violation]:
-    if facts.plan is not None and facts.fixed_nodes and facts.plan.nodes < 2:
-        return
-    for assigned in facts.shell.assignments:
-        name = re.fullmatch(r'\(\s*"(\$\{?(\w+)\}?|\$\(.*\))"\s*\)', assigned.word.raw)
-        if name is None:
-            continue
-        made = [name[1], *(other.word.raw for other in facts.shell.assigned(name[2] or ""))]
-        if any("show hostname" in text for text in made):
-            yield Violation(
-                f"{assigned.name} has a single element, which contains the names of all nodes: the "
-                "quotes keep them together",
-                f"write {assigned.name}=({name[1]}), or mapfile -t {assigned.name} "
-                "< <(scontrol show hostnames)",
-                place=assigned.place,
-            )
-
-
-_NO_SECRET = re.compile(
-    r"--\w+(App|Provider)\.(?P<what>token|password|hashed_password)=(?P<value>.*)"
-)
-
-
-@script_rule(WARNING, "NC657", "notebook that is open to all")
-def open_notebook(facts: ScriptFacts) -> Iterator[Violation]:
-    for launch in facts.every_launch:
-        own = launch.texts
-        given = [match for match in map(_NO_SECRET.fullmatch, own) if match is not None]
-        open_token = any(match["what"] == "token" and not match["value"] for match in given)
-        guarded = any(match["what"] != "token" and match["value"] for match in given)
-        none = "code-server" in own[0] and re.search(r"--auth[= ]none", " ".join(own))
-        if (open_token and not guarded) or none:
-            yield Violation(
-                "whoever reaches the port of this server, such as every user of the cluster, runs "
-                "commands as you: it asks for no password",
-                "remove the option: the server writes a token into its log",
-                place=launch.place,
-            )
-            return
-
-
 @script_rule(WARNING, "NC658", "interactive command in a batch script")
 def interactive(facts: ScriptFacts) -> Iterator[Violation]:
     for command in facts.shell.calls("salloc") if facts.header.given else ():
@@ -440,49 +395,6 @@ def starts_nothing(facts: ScriptFacts) -> Iterator[Violation]:
         )
 
 
-@script_rule(WARNING, "NC667", "download where nodes have no internet")
-def fetched_on_a_node(facts: ScriptFacts) -> Iterator[Violation]:
-    if facts.plan is None or facts.plan.partition.internet is not False:
-        return
-    found = [] if has_proxy(facts.text) else downloads(facts.launches)
-    words = [" ".join(word.raw for word in each.own_words) for each in found]
-    for violation in without_internet(words, facts.plan):
-        yield replace(violation, place=found[0].place)
-
-
-_TILDE = re.compile(r"(--?[\w-]+=)?[\"']~(/.*)?[\"']?", re.DOTALL)
-_OF_FILES = frozenset("cd pushd mkdir rm cp mv source . cat ls touch tar ln chmod".split())  # noqa: SIM905
-_READ_TILDES = frozenset("echo printf alias eval export grep sed awk ssh scp rsync".split())  # noqa: SIM905
-
-
-@script_rule(WARNING, "NC668", "home directory in quotes", "of_lines")
-def quoted_home(facts: ScriptFacts) -> Iterator[Violation]:
-    """``"~/data"``: bash expands ~ outside of quotes alone."""
-    if (
-        not facts.header.for_bash
-        or "eval" in facts.text
-        or re.search(r"/#\\?~|expanduser", facts.text)
-    ):
-        return
-    variables = [each for each in facts.shell.assignments if _TILDE.fullmatch(each.word.raw)]
-    found = []
-    for command in facts.shell.commands:
-        if command.name in _READ_TILDES:
-            continue
-        for word in (*command.words[1:], *command.writes):
-            by = next((each for each in variables if each.name in word.names), None)
-            if _TILDE.fullmatch(word.raw) or by is not None:
-                files = command.name in _OF_FILES or word in command.writes
-                found.append((not files, (by or word).place))
-    for unsure, place in sorted(found, key=lambda one: (one[0], one[1].line))[:1]:
-        yield Violation(
-            "the quotes keep ~ from bash: this is a directory '~' below the current one",
-            'write "$HOME/…"',
-            place=place,
-            severity=NOTE if unsure else None,  # a program may expand it itself
-        )
-
-
 def _asks_somebody(command: Command) -> Optional[Tuple[str, str]]:
     """(what it does, what to write) of a command that asks before it does anything."""
     words = [word.text for word in command.words[1:]]
@@ -500,41 +412,3 @@ def _asks_somebody(command: Command) -> Optional[Tuple[str, str]]:
     if runs and {"i", "t"} <= letters and "d" not in letters and "--detach" not in flags:
         return f"'{command.name} run -it' fails without a terminal", "remove -it"
     return None
-
-
-_SRUN_LONG = frozenset(option.long for option in SRUN)
-
-
-@script_rule(WARNING, "NC662", "option with a dash too few")
-def one_dash(facts: ScriptFacts) -> Iterator[Violation]:
-    refused = {refusal.place.line for refusal in facts.header.refusals}
-    for given in facts.header.given:
-        if given.source != SCRIPT or given.place.line in refused:
-            continue
-        raw = facts.lines[given.place.line - 1][given.place.column - 1 : given.place.end - 1]
-        if _dashless(raw, SBATCHS_OWN):
-            dash = SourceSpan(given.place.line, given.place.column, given.place.column)
-            yield Violation(
-                f"sbatch takes {raw} for {given.text}",
-                f"write -{raw}",
-                place=given.place,
-                edits=(Edit(dash, "-"),),
-            )
-    for run in facts.every_launch:
-        inner = run.inside[0].word if run.inside else None
-        own = run.own_words[1:] if run.is_srun else ()
-        end = next((at for at, word in enumerate(own) if word == inner), 0)
-        for word in own[:end]:
-            mpi = re.fullmatch(r"-(pmi[12x]\w*)(=.*)?", word.raw)
-            if mpi or _dashless(word.raw, _SRUN_LONG):
-                yield Violation(
-                    f"srun takes {word.raw} for -{word.raw[1]} {word.raw[2:]}",
-                    f"write --mpi={mpi[1]}" if mpi else f"write -{word.raw}",
-                    place=word.place,
-                )
-
-
-def _dashless(raw: str, options: FrozenSet[str]) -> bool:
-    """Whether a word is a long option, but for its first dash."""
-    match = re.match(r"-([a-z][a-z-]{2,})(=|$)", raw)
-    return match is not None and match[1] in options

@@ -924,27 +924,6 @@ def _in_order(facts: ScriptFacts) -> Iterator[Violation]:
                     return
 
 
-@script_rule(WARNING, "NC639", "modules without a login shell")
-def modules(facts: ScriptFacts) -> Iterator[Violation]:
-    if facts.plan is None or not facts.plan.cluster.policy.login_shell or _reads_profile(facts):
-        return
-    first = next(iter(facts.shell.calls("module", "ml")), None)
-    if first is None:
-        return
-    before = (
-        command
-        for command in facts.shell.calls("source", ".")
-        if command.place.line < first.place.line
-    )
-    if next(before, None) is None:
-        yield Violation(
-            f"batch shells on {facts.plan.cluster.name} know 'module' only as login shells, or "
-            "where the submitting shell exports it",
-            "let the first line be #!/bin/bash -l",
-            place=first.place,
-        )
-
-
 _PLACEHOLDER = re.compile(
     r"[<{[].*|\W*(your|insert|replace|change|paste|put)(?![a-z]).*|\w{0,4}[xX*.#]{3,}"
     r"|(?=[^0-9]*(your?|my|key|token|here))[^0-9]*"
@@ -1057,49 +1036,6 @@ _ANY_WORD = "correct7Horse"
 def _in_the_log(since: int, what: str, place: SourceSpan) -> Violation:
     hint = "write set +x before it, and set -x behind it"
     return Violation(f"set -x (line {since}) {what}", hint, place=place)
-
-
-@script_rule(WARNING, "NC641", "set -e ends a trapped wait")
-def errexit(facts: ScriptFacts) -> Iterator[Violation]:
-    yield from _counts_from_zero(facts)
-    strict = [command for command in facts.shell.errexit if command.sure]
-    name = _signal(facts)
-    if not strict or name is None or not facts.shell.traps(name):
-        return
-    waits = [
-        command for command in facts.shell.calls("wait") if command.sure and not command.looped
-    ]
-    if any(command.arguments[:1] == ("+e",) for command in facts.shell.calls("set")):
-        return
-    for command in waits[:1]:
-        line = facts.lines[command.place.line - 1]
-        if "||" in line or re.match(r"\s*(if|while|until)\b", line):
-            continue
-        yield Violation(
-            f"the trapped {name} ends this wait with a code above 128, and with 'set -e' (line "
-            f"{strict[0].place.line}) that ends the script: what comes after it never runs",
-            "write wait … || true, or set +e before it",
-            place=command.place,
-        )
-
-
-_ADDS_ONE = re.compile(r"\s*\(\(\s*(\w+)\+\+\s*\)\)\s*(#.*)?")
-
-
-def _counts_from_zero(facts: ScriptFacts) -> Iterator[Violation]:
-    """``((i++))`` with i=0, which bash takes for a failure."""
-    strict = [command for command in facts.shell.errexit if command.sure]
-    for number, line in enumerate(facts.lines if strict and facts.header.for_bash else (), 1):
-        match = _ADDS_ONE.fullmatch(line)
-        found = facts.shell.assigned(match[1]) if match else ()
-        if found and strict[0].place.line < number and found[0].word.value == "0":
-            yield Violation(
-                f"(({found[0].name}++)) is a failure to bash while {found[0].name} is 0, and with "
-                f"'set -e' (line {strict[0].place.line}) the script ends here",
-                f"write {found[0].name}=$(({found[0].name} + 1))",
-                place=SourceSpan(number, len(line) - len(line.lstrip()) + 1, len(line) + 1),
-            )
-            return
 
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1", "0.0.0.0")

@@ -243,7 +243,6 @@ def test_a_job_of_several_components_is_not_judged(
     script.write_text(WRONG.replace("python", "#SBATCH hetjob\n#SBATCH -n 1\npython"))
     fake_slurm.answer("sbatch", "7\n")
     said = run("submit", "job.sh").stderr
-    assert "note NC609: job.sh:4" in said
     assert "not known: the components of a heterogeneous job are not judged together" in said
 
 

@@ -224,15 +224,6 @@ def test_a_log_that_is_no_file_fails_the_job(sandbox: Sandbox, no_jobs: None, lo
     assert "ExitCode=0:53" in sandbox.exec(["scontrol", "show", "job", number]).stdout
 
 
-def test_one_dash_is_a_short_option(sandbox: Sandbox, no_jobs: None) -> None:
-    """NC662: the rest of the word is its value."""
-    text = f"#!/bin/bash\n#SBATCH -p cas_v100nv_4 -N 1 --gres=gpu:1 {COMMENT}\n#SBATCH -output=x\n"
-    sandbox.write("job.sh", f"{text}srun -pmix echo ran\nsrun -mpi=none true || echo refused\n")
-    sandbox.exec(["sbatch", "--wait", "job.sh"])
-    log = sandbox.exec(["cat", "utput=x"]).stdout.splitlines()
-    assert "ran" in log and "refused" in log
-
-
 STEPS = f"""\
 #!/bin/bash
 #SBATCH -p cas_v100nv_4 -N 1 --ntasks-per-node=2 -c 2 --gres=gpu:2 {COMMENT}
@@ -267,22 +258,3 @@ def test_steps_that_wait_for_one_another(
     job = sandbox.exec(["sbatch", "--parsable", "--wait", "steps.sh"]).stdout.strip()
     log = sandbox.exec(["cat", f"steps-{job}.out"]).stdout
     assert ("NC627" in codes, f"waited {int(waits)}" in log) == (waits, True), log
-
-
-@pytest.mark.parametrize(
-    ("line", "starts"),
-    [
-        ("#!/bin/bash -l", True),
-        ("#!/bin/bash –l", False),
-        ("#!/bin/bash -l -e", False),
-        ("#!/usr/bin/env bash -l", False),
-        ("#!bin/bash", False),
-        ("#!/bin/bsh", False),
-    ],
-)
-def test_first_line(sandbox: Sandbox, no_jobs: None, line: str, starts: bool) -> None:
-    text = SCRIPT.replace("-5000000", "-0").replace("#SBATCH --qos", "#")
-    sandbox.write("job.sh", text.replace("#!/bin/bash", line))
-    codes = [code for code, _ in found(sandbox, "job.sh")]
-    ended = sandbox.exec(["sbatch", "--wait", "job.sh"], check=False).returncode == 0
-    assert (ended, codes) == (starts, [] if starts else ["NC617"])

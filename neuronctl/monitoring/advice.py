@@ -39,13 +39,22 @@ class JobUse:
         return tuple(replace(self, nodes=tuple(nodes)) for _, nodes in sorted(by_restart.items()))
 
     @property
+    def last_nodes(self) -> Tuple[NodeUse, ...]:
+        """The nodes of the last run that was sampled."""
+        return self.runs[-1].nodes if self.nodes else ()
+
+    @property
+    def last_gpus(self) -> Tuple[GpuUse, ...]:
+        """Their GPUs."""
+        return tuple(gpu for node in self.last_nodes for gpu in node.gpus)
+
+    @property
     def seconds(self) -> float:
         """How long it ran: the last run by Slurm, those before as far as they were sampled."""
         elapsed = self.status.elapsed or 0
         begun = (self.status.start or 0) if elapsed else math.inf
-        return elapsed + sum(
-            run.sampled_seconds for run in self.runs if max(node.last for node in run.nodes) < begun
-        )
+        earlier = (run for run in self.runs if max(node.last for node in run.nodes) < begun)
+        return elapsed + sum(run.sampled_seconds for run in earlier)
 
     @property
     def sampled_seconds(self) -> float:
@@ -101,28 +110,22 @@ class JobUse:
         """Cores held, in the last run; 0 where that is not known."""
         if self.accounted is not None:
             return self.accounted.cores or 0
-        return sum(node.cores or 0 for run in self.runs[-1:] for node in run.nodes)
+        return sum(node.cores or 0 for node in self.last_nodes)
 
     @property
     def cores_busy(self) -> Optional[float]:
         """Cores in use, on average, on all nodes together."""
         if self.accounted is not None:
             return self.accounted.cores_busy
-        return weighted_mean(
-            (
-                sum(node.cores_busy for node in run.nodes if node.cores_busy is not None)
-                if any(node.cores_busy is not None for node in run.nodes)
-                else None,
-                run.sampled_seconds,
-            )
-            for run in self.runs
-        )
+        known = [node for node in self.nodes if node.cores_busy is not None]
+        seconds = sum(run.sampled_seconds for run in self.runs)
+        return sum(node.cpu for node in known) / seconds if known and seconds else None
 
     @property
     def silent(self) -> int:
         """How many of the job's nodes wrote no sample."""
         held = len(hosts(self.status.node_list)) or self.status.nodes or 0
-        return max(0, held - len(self.runs[-1].nodes)) if self.nodes else held
+        return max(0, held - len(self.last_nodes))
 
     def place(self, gpu: GpuUse) -> str:
         """``GPU 3``, ``GPU 3 of gpu30`` where there are several nodes."""
@@ -142,21 +145,6 @@ def _unused(job: JobUse) -> Optional[str]:
         f"{len(unused)} of {known} GPUs {verb(len(unused), 'was', 'were')} never used "
         f"({names}): let the program use all, or request {known - len(unused)}"
     )
-
-
-def _crowded(job: JobUse) -> Optional[str]:
-    """All ranks on one GPU: one chose it, or none did, which is the first."""
-    for node in job.nodes:
-        known = [gpu for gpu in node.gpus if gpu.processes is not None]
-        fullest = max(known, key=lambda gpu: gpu.processes or 0, default=None)
-        empty = sum(gpu.processes == 0 for gpu in known)
-        if fullest is not None and (fullest.processes or 0) > 1 and empty:
-            return (
-                f"{fullest.processes} processes used {job.place(fullest)} at the same time, while "
-                f"{counted(empty, 'GPU')} had none: let each rank choose its own (for PyTorch, "
-                "torch.cuda.set_device with LOCAL_RANK)"
-            )
-    return None
 
 
 def _no_gpu(job: JobUse) -> Optional[str]:
@@ -242,22 +230,6 @@ def _errors(job: JobUse) -> Optional[str]:
     return None
 
 
-def _link(job: JobUse) -> Optional[str]:
-    """An idle GPU may save power there: only those count that were used, with their best."""
-    for gpu in job.told:
-        if gpu.never_used or gpu.link is None or gpu.best_link is None:
-            continue
-        (generation, lanes), (best, most) = gpu.link, gpu.best_link
-        share = lanes * 2.0**generation / (most * 2.0**best)
-        if share <= 0.5:
-            return (
-                f"the PCIe link of {job.place(gpu)} never ran faster than generation {generation} "
-                f"with {counted(lanes, 'lane')}; it can do generation {best} with {most}: data "
-                f"reaches it at {percent(share)} of the rate; {_leave_out(gpu)}"
-            )
-    return None
-
-
 def _small(job: JobUse) -> Optional[str]:
     used = [gpu for gpu in job.told if not gpu.never_used and gpu.memory and gpu.memory_peak]
     shares = [(gpu.memory_peak or 0) / (gpu.memory or 1) for gpu in used]
@@ -310,19 +282,15 @@ def _early(job: JobUse) -> Optional[str]:
 
 
 ADVICE: Tuple[Advice, ...] = (
-    *(
-        _errors,
-        _no_gpu,
-        _unused,
-        _crowded,
-        _slow,
-        _data_loading,
-        _idle_stretch,
-        _apart,
-        _link,
-        _small,
-        _fills,
-    ),
+    _errors,
+    _no_gpu,
+    _unused,
+    _slow,
+    _data_loading,
+    _idle_stretch,
+    _apart,
+    _small,
+    _fills,
     _early,
 )
 

@@ -21,7 +21,7 @@ from neuronctl.common.files import read_private, write_private
 from neuronctl.common.paths import cache_dir, config_dir, data_path
 from neuronctl.common.shell import quote
 from neuronctl.launch.launchers import template_text
-from neuronctl.slurm.nvidia_smi import AMD_COLUMNS, FIXED, SAMPLED, query
+from neuronctl.slurm.nvidia_smi import SAMPLED, query
 from neuronctl.version import __version__
 
 _SYNTAX: Dict[str, Any] = {
@@ -78,8 +78,6 @@ def _environment(
         **_SYNTAX,
     )
     environment.filters["q"] = quote
-    environment.globals["fixed_gpu_fields"] = query(*FIXED)
-    environment.globals["amd_gpu_columns"] = AMD_COLUMNS
     environment.globals["sampled_gpu_fields"] = query(*SAMPLED)
     return environment
 

@@ -6,7 +6,6 @@ import re
 from typing import Dict, Mapping, Optional, Tuple
 
 FIGURES: Mapping[str, Tuple[str, Optional[str]]] = {
-    "timestamp": ("timestamp", None),
     "index": ("index", None),
     "name": ("name", None),
     "use": ("utilization.gpu", "%"),
@@ -16,32 +15,18 @@ FIGURES: Mapping[str, Tuple[str, Optional[str]]] = {
     "heat": ("temperature.gpu", None),
     "clock": ("clocks.sm", "MHz"),
     "most": ("clocks.max.sm", "MHz"),
-    "reasons": ("clocks_event_reasons.active", None),
+    "reasons": ("clocks_throttle_reasons.active", None),
     "errors": ("ecc.errors.uncorrected.volatile.total", None),
-    "generation": ("pcie.link.gen.current", None),
-    "lanes": ("pcie.link.width.current", None),
-    "best_generation": ("pcie.link.gen.max", None),
-    "most_lanes": ("pcie.link.width.max", None),
-    "address": ("pci.bus_id", None),
 }
 """Each figure by the name of its field, and the unit in which it is read."""
 
 _OTHER_NAMES = {
     "clocks.current.sm": "clock",
-    "clocks_throttle_reasons.active": "reasons",  # before driver 535
+    "clocks_event_reasons.active": "reasons",  # since driver 535
 }
 
-FIXED = ("index", "whole", "most", "best_generation", "most_lanes", "address")
-"""What --monitor asks once."""
-
-SAMPLED = tuple(figure for figure in FIGURES if figure not in ("name", *FIXED[1:]))
+SAMPLED = tuple(figure for figure in FIGURES if figure != "name")
 """What --monitor samples."""
-
-AMD_COLUMNS = ",".join(
-    FIGURES[figure][0] + (f" [{FIGURES[figure][1]}]" if FIGURES[figure][1] else "")
-    for figure in ("timestamp", "index", "use", "memory", "whole", "power", "heat", "clock", "most")
-)
-"""What --monitor writes of AMD's GPUs, under the same titles."""
 
 SURVEYED = ("index", "name", "use", "memory", "whole", "power", "heat")
 """Fields that every driver reports."""

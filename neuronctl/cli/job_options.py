@@ -28,13 +28,13 @@ _SECTIONS = {
     ),
     "For whom": "account qos field appl comment cluster",
     "Name, directory, logs, and mail": "job-name chdir output error mail-type mail-user",
-    "Software": "module purge conda venv env expand setup-first setup",
+    "Software": "module purge conda venv env expand setup",
     "Container": "container container-runtime container-run container-option bind cleanenv",
     "Launch": "launcher launcher-option preflight",
     "After other jobs, or many times": "dependency array requeue signal",
-    "Longer than the time limit": "until-done max-runs max-hours retries resume-with",
+    "Longer than the time limit": "until-done max-runs max-hours resume-with",
     "If it no longer moves": "stall checkpoint",
-    "Samples for a report, and profiles": "monitor monitor-interval profile",
+    "Samples for a report": "monitor monitor-interval",
 }
 """Headings of a job's options in help, in their order; what is in none comes with the others."""
 

@@ -118,9 +118,6 @@ class TerminalReporter:
                 self._print_data(draft, judged, done)
             else:
                 show_submission(done, following=self._mode.follow)
-                profile = None if judged is None else judged.plan.profile
-                if profile is not None:
-                    print_line(f"  profile {done.output}.profiles/, for {profile.profiler.opens}")
 
     def _print_data(
         self,

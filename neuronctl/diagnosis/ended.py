@@ -195,7 +195,7 @@ def _completed(evidence: JobEvidence) -> Diagnosis:
             line=found[0],
         )
     last = None if evidence.runs is None else evidence.runs.runs[-1:]
-    if last and last[0].asked is not None and evidence.runs and evidence.runs.rehearses is None:
+    if last and last[0].asked is not None:
         return Diagnosis(
             "completed",
             f"{what}, and after {last[0].signal}",

@@ -123,7 +123,7 @@ _PREPARES = _ALONE.union(
 class _Shell:
     """The shell part, in the order of a job file.
 
-    environment: keys from setup-first to env. setup, rest: the units that prepare, and those from
+    environment: keys from module to env. setup, rest: the units that prepare, and those from
     the first program on.
     """
 
@@ -380,14 +380,14 @@ class _Importer:
             (n for n, unit in enumerate(self.units) if not self._prepares(unit)), len(self.units)
         )
         found = software(self.units[:end], self.cluster.environment)
-        first = [] if all(unit.is_remark for unit in found.before) else [_joined(found.before)]
+        if not all(unit.is_remark for unit in found.before):
+            # These lines come before modules and conda, which only shell text can say.
+            return _Shell((), tuple(self.units[:end]), tuple(self.units[end:]))
         entries = list(found.entries)
         set_first = variables(found.behind)
         if set_first.values:
             entries.append(Entry("env", set_first.values, set_first.remarks))
-        if first:
-            entries.insert(0, Entry("setup-first", first[0]))
-        elif entries:
+        if entries:
             above = (*_remarks(found.before), *entries[0].above)
             entries[0] = Entry(entries[0].key, entries[0].value, above)
         behind = set_first.behind if entries else (*found.before, *found.behind)
@@ -404,13 +404,9 @@ class _Importer:
             return False
         return bool(names or shell.assignments)
 
-    def _first(self, entries: List[Entry], *, by_srun: bool) -> List[Entry]:
-        """With what the job begins with: the options of the first line, and Slurm's variables."""
-        lines = [*self.prelude, *self._slurms_variables(by_srun=by_srun)]
-        if entries and entries[0].key == "setup-first":
-            head, *entries = entries
-            lines.append(str(head.value))
-        return [Entry("setup-first", _lines("\n".join(lines))), *entries] if lines else entries
+    def _first(self, *, by_srun: bool) -> List[str]:
+        """Return what the job begins with: options of the first line, and Slurm's variables."""
+        return [*self.prelude, *self._slurms_variables(by_srun=by_srun)]
 
     def _before(
         self, shell: _Shell, starts: Sequence[ImportedProgram], expand: bool
@@ -418,9 +414,12 @@ class _Importer:
         """The keys before the launch."""
         known = [launchers.load(each.launcher) if each.launcher else None for each in starts]
         by_srun = all(launcher and launcher.by_srun for launcher in known)
-        entries = self._first(_expanded(shell.environment, expand), by_srun=by_srun)
+        entries = list(_expanded(shell.environment, expand))
+        setup = self._first(by_srun=by_srun)
         if len(shell.idle) < len(shell.setup):
-            entries.append(Entry("setup", _lines(_joined(shell.setup))))
+            setup.append(_joined(shell.setup))
+        if setup:
+            entries.append(Entry("setup", _lines("\n".join(setup))))
         if expand:
             entries.append(Entry("expand", True))
         return entries
@@ -533,8 +532,7 @@ class _Importer:
 
     def _ends_at_once(self, shell: _Shell) -> bool:
         """Whether ``set -e`` holds when the programs start."""
-        first = [str(entry.value) for entry in shell.environment if entry.key == "setup-first"]
-        text = "\n".join([*self.prelude, *first, _joined(shell.setup)])
+        text = "\n".join([*self.prelude, _joined(shell.setup)])
         calls = [command.arguments for command in read_shell(text).calls("set")]
         signs = [
             word[0]
@@ -551,7 +549,10 @@ class _Importer:
             return None
         behind = _joined([*shell.setup, *shell.rest])
         expand = _refers(shell.environment, [])
-        entries = self._first(_expanded(shell.environment, expand), by_srun=False)
+        entries = list(_expanded(shell.environment, expand))
+        setup = self._first(by_srun=False)
+        if setup:
+            entries.append(Entry("setup", _lines("\n".join(setup))))
         if expand:
             entries.append(Entry("expand", True))
         return [*entries, Entry("run", self._body(behind, prelude=False))]

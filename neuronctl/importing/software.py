@@ -11,7 +11,7 @@ from neuronctl.common.shell import BASHS_OWN
 from neuronctl.common.yamlfile.writer import Entry
 from neuronctl.scripts.statements import NAME_BEGINS, NAME_ENDS, Simple, Unit
 
-# neuronctl sets or unsets these behind the lines of setup-first.
+# neuronctl sets or unsets these before the lines of setup.
 _SET_BETWEEN = (
     *("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
     "PYTHONUNBUFFERED",

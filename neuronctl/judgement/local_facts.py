@@ -97,7 +97,6 @@ def _typed_secrets(plan: JobPlan) -> Iterator[str]:
 def _broken_texts(plan: JobPlan) -> Iterator[Tuple[str, str, SyntaxProblem]]:
     request = plan.request
     texts = [(launch.prefix, "the shell text", launch.request.body) for launch in plan.launches]
-    texts.append(("", "--setup-first", "\n".join(request.setup_first)))
     texts.append(("", "--setup", "\n".join(request.setup)))
     for prefix, what, text in texts:
         if text:
@@ -356,7 +355,7 @@ def _environment_fault(plan: JobPlan) -> Optional[Fault]:
 def _may_bring(plan: JobPlan) -> bool:
     """Whether lines of the script that come before the environment may change PATH."""
     request = plan.request
-    return bool(request.modules or request.setup_first or plan.cluster.policy.login_shell)
+    return bool(request.modules or plan.cluster.policy.login_shell)
 
 
 _MAGIC = 64  # bytes of a program, or of an image

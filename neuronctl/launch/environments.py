@@ -1,6 +1,6 @@
 """Where a job's software lives: small entries, each with the shell lines that activate it.
 
-The order in a script is the user's ``--setup-first`` lines, modules, conda or venv, the address
+The order in a script is modules, conda or venv, the address
 and port where the processes meet, the exported variables, the user's ``--setup`` lines, the launch.
 Modules come before conda, which like an MPI may come from one. The user's variables and lines come
 last and so override the others, MASTER_PORT included.

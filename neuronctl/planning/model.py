@@ -16,7 +16,6 @@ from neuronctl.launch.containers import Wrapping
 from neuronctl.launch.environments import ShellLine
 from neuronctl.launch.launchers import Launcher, option_name
 from neuronctl.request.job import JobRequest, Source
-from neuronctl.request.profile import Profile, read_profile
 
 if TYPE_CHECKING:
     from neuronctl.slurm.code_snapshot import CodeSnapshot
@@ -75,29 +74,24 @@ class Signal:
 class UntilDone:
     """How a job goes on, run after run, until its program ends with 0.
 
-    max_runs: of all. retries: runs after a node failed. max_seconds: None: no limit; no run begins
+    max_runs: of all. max_seconds: None: no limit; no run begins
     after. before_end: when the program is to save, in seconds before a run's end. resume_with: the
     program's further words from the second run on. checkpoint: what changes as the program gets on;
     "": not known. runs_file: the pattern of the file in which the runs are noted, as a log's.
-    chain: why each run is a job of its own; "": Slurm requeues the job. rehearses: of a rehearsal,
-    the before_end of the job that is rehearsed; None: it is no rehearsal.
+    chain: why each run is a job of its own; "": Slurm requeues the job.
     """
 
     max_runs: int
-    retries: int
     max_seconds: Optional[int]
     before_end: int
     resume_with: Tuple[str, ...]
     checkpoint: str
     runs_file: str
     chain: str = ""
-    rehearses: Optional[int] = None
 
     @property
     def last_words(self) -> str:
         """Why no run follows the last one."""
-        if self.rehearses is not None:
-            return "the rehearsal is over"
         return f"that was the last of {self.max_runs} runs"
 
 
@@ -316,12 +310,6 @@ class JobPlan:
     def stall(self) -> Optional[int]:
         """Seconds without a change after which it is ended; None: it may be still for ever."""
         return None if self.request.stall is None else parse_timeout(self.request.stall)
-
-    @property
-    def profile(self) -> Optional[Profile]:
-        """Which of its processes are profiled, and how; None: none."""
-        given = None if self.interactive else self.request.profile
-        return None if given is None else read_profile(given)
 
     @property
     def passes_signal(self) -> bool:

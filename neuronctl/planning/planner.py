@@ -91,9 +91,6 @@ _REMARKED = (
 _OF_A_NODE = re.compile("/(dev|tmp|var/tmp)(/|$)")
 """Directories that each node has of its own: no log there can be read on another one."""
 
-_REHEARSAL = 300
-"""Seconds of a rehearsal's run."""
-
 
 class _PlanBuilder:
     """Builds one plan in two stages, and collects the decisions on the way.
@@ -237,7 +234,7 @@ class _PlanBuilder:
             rendezvous=holds(launcher.rendezvous) or any(launch.rendezvous for launch in launches),
             srun_options=self.cluster.policy.srun_options + (place.step_options if place else ()),
             wrapping=wrapping,
-            program=program(request, launcher, macros=holds(launcher.macros), step=self.name),
+            program=program(request, launcher, macros=holds(launcher.macros)),
             preflight=request.preflight is not False and not self.interactive,
             measures=isinstance(request.preflight, str) and not self.interactive,
             hosts=place.hosts if place else (),
@@ -283,23 +280,10 @@ class _PlanBuilder:
         if not request.until_done or self.interactive:
             return None
         _, _, seconds = units.split_signal(request.signal or "")
-        whole = None if request.rehearse else time_limit
-        if self._is_short_rehearsal:
-            text, default = request.time_limit, self.partitions[0].wall_time.default
-            whole = default if text is None else units.parse_time(text)
         before_end = int(seconds) if seconds else 300
-        if not seconds and whole is not None and whole != units.UNLIMITED:
-            before_end = min(before_end, whole // 4)
+        if not seconds and time_limit is not None and time_limit != units.UNLIMITED:
+            before_end = min(before_end, time_limit // 4)
         runs = 10 if request.max_runs is None else request.max_runs
-        rehearses = None
-        if request.rehearse:
-            if request.max_runs is not None and request.origin("max_runs").where == "--max-runs":
-                raise UsageError(
-                    f"--rehearse makes two runs, and --max-runs says {request.max_runs}",
-                    "leave one of them out",
-                )
-            runs, rehearses = 2, before_end
-            before_end = min(before_end, (time_limit or 0) // 2)
         hours = None if request.max_hours is None else int(float(request.max_hours) * 3600)
         folder, slash, _ = (output or "").rpartition("/")
         name = re.sub("[/%]", "_", request.job_name or self.decisions["job-name"].value)
@@ -314,7 +298,6 @@ class _PlanBuilder:
             self.asked("until-done", "until_done", f"requeued; at most {counted(runs, 'run')}")
         return UntilDone(
             max_runs=runs,
-            retries=2 if request.retries is None else request.retries,
             max_seconds=hours,
             before_end=before_end,
             resume_with=tuple(shlex.split(request.resume_with or "")),
@@ -325,7 +308,6 @@ class _PlanBuilder:
                 else f"{folder}{slash}{pattern}"
             ),
             chain=chain,
-            rehearses=rehearses,
         )
 
     def _signal(self, until_done: Optional[UntilDone]) -> Optional[str]:
@@ -521,15 +503,7 @@ class _PlanBuilder:
         reason = f"{counted(cores, 'core')} x {fraction} x node memory / cores per node"
         self.derived("memory per node", f"about {memory // 1024} GB", reason)
 
-    @property
-    def _is_short_rehearsal(self) -> bool:
-        """Whether it is rehearsed in less than its own time; a -t beside it is the rehearsal's."""
-        asked = self.request.origin("time_limit").where == "--time"
-        return bool(self.request.rehearse and self.request.until_done and not asked)
-
     def _time(self, partition: Partition) -> Tuple[Optional[int], Optional[str]]:
-        if self._is_short_rehearsal:
-            return _REHEARSAL, self.derived("time", units.format_time(_REHEARSAL), "--rehearse")
         text = self.request.time_limit
         if text is not None:
             self.asked("time", "time_limit", text)
@@ -605,10 +579,10 @@ class _PlanBuilder:
             origin = request.origin("modules")
             self.decide("module", " ".join(request.modules), origin.source, reason)
         if request.conda is not None:
-            conda, lines = self.conda, request.modules or request.setup_first
+            conda, lines = self.conda, request.modules
             reason = "not found here" if conda is None else conda.how
             if (lines or self.cluster.policy.login_shell) and not (conda and conda.given):
-                reason += "; one that modules, --setup-first or the login shell bring goes first"
+                reason += "; one that modules or the login shell bring goes first"
             self.decide("conda", request.conda, request.origin("conda").source, f"conda {reason}")
 
     def _references(self) -> None:

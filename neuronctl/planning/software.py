@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from typing import FrozenSet, List, Optional, Tuple
 
@@ -145,7 +144,7 @@ def ending(request: JobRequest, launcher: Launcher, *, by_srun: bool) -> str:
 
     by_srun: whether srun starts the program.
     """
-    lines = "\n".join((*request.setup_first, *request.setup))
+    lines = "\n".join(request.setup)
     if not request.until_done and (has_trap(lines) or has_trap(request.body or "")):
         return Ending.USERS
     if by_srun and not request.steps:
@@ -162,16 +161,10 @@ def _interpreter(path: str) -> str:
     return interpreter(line[2:]) if line.startswith("#!") else ""
 
 
-PROFILED = '. "$NEURONCTL_PROFILE" || exec "$@"'
-"""What bash runs in place of a program that may be profiled (templates/profile.j2)."""
-
-
-def program(
-    request: JobRequest, launcher: Launcher, *, macros: bool, step: str = ""
-) -> Tuple[CommandWord, ...]:
+def program(request: JobRequest, launcher: Launcher, *, macros: bool) -> Tuple[CommandWord, ...]:
     """The words that start the program and its arguments; none in an interactive allocation.
 
-    macros: whether the launcher replaces ``${local_rank}`` in them. step: as in JobPlan.
+    macros: whether the launcher replaces ``${local_rank}`` in them.
     """
     script, args = request.script, request.args
     if request.body is not None:
@@ -183,10 +176,6 @@ def program(
     # "--" right after it unless there is one before it.
     if not launcher.python and args[:1] == ("--",):
         words += ("--",)
-    if request.profile is not None and request.body is None:
-        python = launcher.python or ("python", "-u") if is_python(request) else ()
-        name = re.sub("[^0-9a-z]+", "-", step) or "program"
-        words = (*launcher.executable, "bash", "-c", PROFILED, name, *python)
     if macros and is_python(request):
         script = not_a_macro(script)
     expand = bool(request.expand) and request.body is None  # that is bash's to read
@@ -204,16 +193,14 @@ def _argument(text: str, expand: bool, macros: bool) -> CommandWord:
 def activation(
     request: JobRequest, cluster: Cluster, conda: Optional[Conda]
 ) -> Tuple[ShellLine, ...]:
-    """The lines that load modules and switch to the environment, the user's own first."""
+    """The lines that load modules and switch to the environment."""
     steps: List[ShellLine] = []
     if request.sbatch_value("export") is not None:
         steps.append(
             ShellLine("# Otherwise sbatch's --export would hold for each srun in here, too.")
         )
         steps.append(ShellLine("export PATH SLURM_EXPORT_ENV=ALL"))
-    # Before the user's own lines, since `module use` may be among them.
     steps += define_module(cluster.policy.login_shell) if request.modules else ()
-    steps += map(ShellLine, request.setup_first)
     if request.modules:
         steps += load_modules(request.modules, purge=request.purge is not False)
     if request.conda is not None:

@@ -8,7 +8,6 @@ from typing import List, Sequence, Tuple
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.shell import CommandWord, Shell, join
 from neuronctl.planning import JobPlan
-from neuronctl.planning.software import PROFILED
 from neuronctl.rendering.launch_command import LaunchParts, launch_parts
 from neuronctl.rendering.template_environment import shipped_program
 
@@ -56,9 +55,6 @@ def checks(plan: JobPlan, known: LaunchParts) -> Checks:
             files.append(script)
         outside += _program(parts.once)
         inside += [*_program(parts.task), *launch.program[:1], script]
-        if plan.profile and PROFILED in launch.program:
-            begins = launch.program.index(PROFILED) + 2
-            inside += [plan.profile.profiler.command, launch.program[begins]]
     enter = ""
     if image is None:
         outside, inside = outside + inside, []
@@ -148,7 +144,7 @@ def _programs(words: List[CommandWord], files: List[str]) -> Tuple[str, ...]:
 def _chooses_gpus(plan: JobPlan) -> bool:
     """Whether the job names some of its GPUs itself."""
     request = plan.request
-    texts = (*dict(request.env), *request.setup_first, *request.setup)
+    texts = (*dict(request.env), *request.setup)
     return any("_VISIBLE_DEVICES" in text for text in texts)
 
 

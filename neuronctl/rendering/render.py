@@ -68,15 +68,13 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
     stall = duration(plan.stall) if plan.stall else ""
     calls += ["monitor_nodes"] if monitor else []
     calls += ["watch_for_stall"] if stall else []
-    calls += ["profile_ranks"] if plan.profile else []
     calls += [step.call for step in steps]
     calls_later = in_background or bool(launch.helpers)
     inside = _inside(
         runs=until_done,
         rendezvous=meets,
-        preflight=plan.measures
-        or (looks and (checked.srun or calls_later or monitor or stall or plan.profile)),
-        monitor=monitor or stall or plan.profile,
+        preflight=plan.measures or (looks and (checked.srun or calls_later or monitor or stall)),
+        monitor=monitor or stall,
         launch=calls_later,
     )
     functions = [text for step in steps for run in step.runs for text in run.functions]
@@ -124,7 +122,6 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
         (until_done, "end_run", "until-done"),
         (stall, "watch_log", "stall"),
         (plan.measures, "measure_nodes", "preflight deep"),
-        (plan.profile, "profile_rank", "profile"),
         (plan.code, "NEURONCTL_SUBMIT_DIR=", "snapshot"),
     ):
         if asked and helper not in text:

@@ -294,12 +294,6 @@ class JobRequest:
         values.hours,
         batch_only=True,
     )
-    retries: Optional[int] = _job(
-        "--retries N",
-        "With --until-done: new runs after a node failed (default: 2).",
-        values.count_or_none,
-        batch_only=True,
-    )
     resume_with: Optional[str] = _job(
         "--resume-with WORDS",
         "With --until-done: the program's further arguments from the second run on.",
@@ -309,11 +303,6 @@ class JobRequest:
     checkpoint: Optional[str] = _job(
         "--checkpoint PATH",
         "With --until-done or --stall: file or directory that changes as the program gets on.",
-        batch_only=True,
-    )
-    rehearse: Optional[bool] = _job(
-        "--rehearse",
-        "With --until-done: only two runs, of 5 minutes or --time, and a report on them.",
         batch_only=True,
     )
     stall: Optional[str] = _job(
@@ -338,24 +327,12 @@ class JobRequest:
         values.count,
         batch_only=True,
     )
-    profile: Optional[str] = _job(
-        "--profile TOOL[:RANKS][@[FROM-]TO]",
-        "Profile the program with nsys, rocprof, or py-spy: all of it, or some ranks and seconds.",
-        values.profile,
-        batch_only=True,
-    )
     env: Tuple[Tuple[str, str], ...] = _environment(
         "--env NAME=VALUE...", "Export a variable; NAME alone uses its current value.", values.env
     )
     expand: Optional[bool] = _environment(
         "--expand", "Replace $NAME in --env and ARGS when the job starts ($$ is a dollar sign)."
     )
-    setup_first: Tuple[str, ...] = _environment(
-        "--setup-first LINE...",
-        "Shell line to run before modules and conda; repeatable.",
-        values.setup,
-    )
-    """Never quoted."""
     modules: Tuple[str, ...] = _environment(
         "--module NAME...", "Load a module, after 'module purge'; repeatable.", values.words
     )
@@ -418,7 +395,7 @@ OF_SLURM: Mapping[str, Option] = {name: known for name, known in BY_NAME.items()
 """Those that sbatch has too, under the same names, in the order of a script's directives."""
 
 
-UNTIL_DONE = ("max-runs", "max-hours", "retries", "resume-with", "checkpoint", "rehearse")
+UNTIL_DONE = ("max-runs", "max-hours", "resume-with", "checkpoint")
 """The options that only --until-done gives a meaning."""
 
 

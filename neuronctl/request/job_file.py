@@ -65,7 +65,7 @@ _STEP_OPTIONS = (
 )
 
 # These keys may contain a secret; a file that uses them is never cached.
-_PRIVATE_KEYS = ("env", "setup", "setup-first", "setup_first", "run", "steps")
+_PRIVATE_KEYS = ("env", "setup", "run", "steps")
 
 
 def read_job_file(path: str) -> Layer:

@@ -60,17 +60,13 @@ class JobKeywords(TypedDict, total=False):
     output: Text
     partition: Text
     preflight: Union[bool, str, None]
-    profile: Text
     purge: Optional[bool]
     qos: Text
-    rehearse: Optional[bool]
     requeue: Optional[bool]
     reservation: Text
     resume_with: Text
-    retries: Text
     sbatch: Texts
     setup: Texts
-    setup_first: Texts
     signal: Text
     snapshot: Optional[bool]
     stall: Text

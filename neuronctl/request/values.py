@@ -16,7 +16,6 @@ from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 from neuronctl.common import units
 from neuronctl.common.shell import BASHS_OWN, join
 from neuronctl.common.words import other_dash
-from neuronctl.request.profile import read_profile
 
 Fields = Dict[str, Any]
 Reader = Callable[[str, bool], Any]
@@ -91,12 +90,6 @@ def still_time(text: str, strict: bool) -> str:
     """A time of at least ten seconds, with its unit."""
     if units.parse_timeout(text) < 10:
         raise ValueError(f"'{text}' is less than 10 s, in which many a program writes nothing")
-    return text
-
-
-def profile(text: str, strict: bool) -> str:
-    """A profiler, with the ranks and seconds that it is for."""
-    read_profile(text)
     return text
 
 

@@ -190,7 +190,7 @@ def copies(context: RuleContext) -> Iterator[Violation]:
         f"several' explains it); or request {once}; if this is meant: --launcher "
         f"{plan.launcher.name}",
         # Somebody who counts tasks, or runs other lines before, may know better.
-        severity=None if alone and not (tasks or request.setup or request.setup_first) else WARNING,
+        severity=None if alone and not (tasks or request.setup) else WARNING,
     )
 
 
@@ -403,7 +403,7 @@ def until_done(context: RuleContext) -> Iterator[Violation]:
     if request.sbatch_value("open-mode") == "truncate":
         words = "--open-mode=truncate would empty the log in each run of --until-done"
         yield Violation(words, "leave it out")
-    lines = "\n".join((*request.setup_first, *request.setup))
+    lines = "\n".join(request.setup)
     if any(has_trap(lines, name) for name in ("TERM", "EXIT", SAVE)):
         yield Violation(
             f"a --setup line sets a trap for TERM, EXIT, or {SAVE}: with --until-done, the batch "
@@ -515,49 +515,6 @@ def stall(context: RuleContext) -> Iterator[Violation]:
             f"--stall sees a change in --checkpoint {request.checkpoint} every few seconds: the "
             "samples of --monitor, beside the log",
             "name what the program itself writes: a file, or a directory without the log",
-        )
-
-
-@rule(ERROR, "NC347", "a job that cannot be profiled as requested")
-def profiled(context: RuleContext) -> Iterator[Violation]:
-    plan, profile = context.plan, context.plan.profile
-    if profile is None:
-        return
-    programs = [launch for launch in plan.launches if launch.request.script is not None]
-    if not programs:
-        yield Violation(
-            f"--profile starts {profile.tool} with a program, and this job runs shell text",
-            f"start {profile.profiler.command} in the shell text",
-        )
-    if plan.request.container is not None:
-        yield Violation(
-            f"--profile looks for {profile.tool} on the node, and the program runs in a container",
-            f"start {profile.profiler.command} inside: name it as the program",
-        )
-    for launch in programs:
-        if not (launch.launcher.python or launch.launcher.executable):
-            yield Violation(
-                f"{launch.prefix}{launch.launcher.name} starts Python itself, and its template "
-                "does not say how it starts another program",
-                "add 'executable:' to the head of its template, or leave --profile out",
-            )
-    processes = max(
-        (
-            part.most_nodes * part.processes_per_node if part.launcher.distributed else 1
-            for part in programs
-        ),
-        default=0,
-    )
-    last = max((last for _, last in profile.ranks), default=0)
-    if programs and last >= processes:
-        yield Violation(
-            f"--profile asks for rank {last}, and the program has {counted(processes, 'process')}",
-            "ranks count from 0",
-        )
-    if plan.time_limit is not None and 0 <= plan.time_limit <= profile.begin:
-        yield Violation(
-            f"--profile begins after {profile.begin} s, and the job has {plan.time_limit} s",
-            "begin earlier, or request a longer --time",
         )
 
 

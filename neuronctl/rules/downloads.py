@@ -112,7 +112,7 @@ def no_internet(context: RuleContext) -> Iterator[Violation]:
 def _texts(plan: JobPlan) -> Iterator[str]:
     """What the job starts, as shell text."""
     request = plan.request
-    yield from (*request.setup_first, *request.setup, request.body or "")
+    yield from (*request.setup, request.body or "")
     if request.script is not None:
         yield join([request.script, *request.args])
     steps: List[StepRequest] = list(request.steps)

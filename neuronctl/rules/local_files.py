@@ -82,8 +82,7 @@ def environment(context: RuleContext) -> Iterator[Violation]:
         yield Violation(
             "--conda needs 'conda', which is neither on PATH (the job inherits it) nor in "
             f"{', '.join(CONDA_PLACES)}",
-            "load the module that provides it (--module NAME), or name its file: --setup-first "
-            "'. /PATH/etc/profile.d/conda.sh'",
+            "load the module that provides it (--module NAME), or name the environment by its path",
         )
     elif fault.path == request.conda:
         yield Violation(

@@ -38,7 +38,6 @@ def exposed_secret(context: RuleContext) -> Iterator[Violation]:
     request = context.plan.request
     masker = Masker()
     places: List[Tuple[str, Tuple[str, ...]]] = [
-        ("--setup-first contains", request.setup_first),
         ("--setup contains", request.setup),
         ("--sbatch contains", request.sbatch),
         ("--container-option contains", request.container_options),
@@ -172,7 +171,7 @@ def cannot_be_expanded(context: RuleContext) -> Iterator[Violation]:
 def _may_be_set(plan: JobPlan) -> bool:
     """Whether lines of the user's or of the site's may set any variable."""
     request = plan.request
-    lines: Tuple[object, ...] = (request.setup_first, request.modules, request.setup)
+    lines: Tuple[object, ...] = (request.modules, request.setup)
     return any((*lines, request.conda, request.venv, plan.cluster.policy.login_shell))
 
 
@@ -195,7 +194,7 @@ def _is_set(context: RuleContext, name: str) -> bool:
 @rule(ERROR, "NC343", "return in a setup line")
 def return_in_setup(context: RuleContext) -> Iterator[Violation]:
     request = context.plan.request
-    options = (("--setup-first", request.setup_first), ("--setup", request.setup))
+    options = (("--setup", request.setup),)
     for option, lines in options:
         text = "\n".join(lines)
         if "return" not in text:

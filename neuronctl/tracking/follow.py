@@ -33,7 +33,6 @@ from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import matches, remember
 from neuronctl.tracking.rank_filter import Sink
-from neuronctl.tracking.runs_words import failed_rehearsal, shown
 
 _FIRST, _LONGEST_RUNNING, _LONGEST_WAITING = 1.0, 5.0, 10.0  # seconds between squeues
 _SHORTEST = 0.2  # seconds until the next look, where another has just asked
@@ -83,8 +82,6 @@ def wait_for(
             if watch.silent != silent:
                 news = lines[0]  # the same for all: they share an answer
             if watch.ended and tell is not None:
-                for line in watch.shown():
-                    tell(line)
                 tell(watch.last_words())
         if news and warn is not None:
             warn(news)
@@ -297,14 +294,8 @@ class JobWatch:
 
     @property
     def exit_status(self) -> int:
-        """The job's exit code; the worst of an array's tasks. A failed rehearsal's is not 0."""
-        worst = max((endings.exit_status(status) for status in self.statuses), default=1)
-        return worst or int(any(map(failed_rehearsal, self.statuses)))
-
-    def shown(self) -> List[str]:
-        """What a rehearsal has shown."""
-        told = [(status.id, shown(status)) for status in self.statuses]
-        return [f"job {id}: {words}" for id, words in told if words]
+        """The job's exit code; the worst of an array's tasks."""
+        return max((endings.exit_status(status) for status in self.statuses), default=1)
 
     def last_words(self) -> str:
         if len(self.statuses) != 1:

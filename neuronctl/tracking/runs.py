@@ -24,8 +24,7 @@ class Run:
     cause: ``finished``, ``saved``, ``limit``, ``failed``, ``node``, ``lost``, ``preempted``, or
     ``requeued``. moved: whether there was progress. log_sizes: of its logs when it began, in bytes.
     job_id: Slurm's, where the script has noted it. failed_nodes: what no later run is to get.
-    asked: when (epoch seconds) it was asked to save, by which signal; None: it was not. kept: of a
-    rehearsal, from when (epoch seconds) the newest of the checkpoint is.
+    asked: when (epoch seconds) it was asked to save, by which signal; None: it was not.
     """
 
     number: int
@@ -40,7 +39,6 @@ class Run:
     failed_nodes: str = ""
     asked: Optional[int] = None
     signal: str = ""
-    kept: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -48,15 +46,13 @@ class Runs:
     """All runs so far, and why no other one follows, where that is so.
 
     next_job: in a chain, the id of the job that waits for the end of the last run. cancelled:
-    whether the user has cancelled it, whatever the run that ended then says of itself. rehearses:
-    of a rehearsal, the seconds that the job itself will have to save; None: it is none.
+    whether the user has cancelled it, whatever the run that ended then says of itself.
     """
 
     runs: Tuple[Run, ...]
     over: str = ""
     next_job: Optional[int] = None
     cancelled: bool = False
-    rehearses: Optional[int] = None
 
     @property
     def finished(self) -> str:
@@ -94,7 +90,7 @@ class Runs:
         if status.of_chain:
             last = self.runs[-1].job_id if number == len(self.runs) and self.runs else None
             requeues, name = "", f"{name} as job {last or status.job_id}"
-        over = "" if self.rehearses is not None else self.over
+        over = self.over
         if status.ended and status.state not in GOOD:
             over = self.finished or self.cut_off(status) or over
         words = (name, f"{format_elapsed(used)} in all", requeues, over)
@@ -111,7 +107,7 @@ def runs_of(record: Optional[JobRecord], task: Optional[int]) -> Optional[Runs]:
 def read_runs(text: str) -> Runs:
     """The lines of the file; one that cannot be read is left out."""
     runs: List[Run] = []
-    over, next_job, cancelled, rehearses = "", None, False, None
+    over, next_job, cancelled = "", None, False
     for line in text.splitlines():
         number, word, _, *more = (*line.split(" "), "", "")
         with contextlib.suppress(ValueError, IndexError):
@@ -131,17 +127,13 @@ def read_runs(text: str) -> Runs:
                 runs[-1] = ended
             elif word == "asked" and runs:
                 runs[-1] = replace(runs[-1], asked=int(line.split(" ")[2]), signal=more[0])
-            elif word == "kept" and runs:
-                runs[-1] = replace(runs[-1], kept=int(more[0]))
-            elif word == "rehearsal":
-                rehearses = int(more[0])
             elif word == "avoid" and runs:
                 runs[-1] = replace(runs[-1], failed_nodes=more[0])
             elif word == "over":
                 over = re.sub(r"[^ -~]", "?", " ".join(more).strip())
             elif word == "cancel":
                 cancelled = True
-    return Runs(tuple(runs), over, next_job, cancelled, rehearses)
+    return Runs(tuple(runs), over, next_job, cancelled)
 
 
 def mark_cancelled(statuses: Sequence[JobStatus]) -> None:
@@ -158,9 +150,6 @@ OWN_REQUEUES = ("saved", "limit", "node", "stall")
 
 _LAST = ("finished", "failed", "cancelled")
 """The causes after which no other run follows."""
-
-FAILED = "rehearsal failed"
-"""How the words about a rehearsal begin that has not gone well."""
 
 
 @contextlib.contextmanager

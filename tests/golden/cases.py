@@ -206,12 +206,6 @@ CASES: Dict[str, List[str]] = {
         *["generate", "-p", "amd_a100nv_8", "-N", "2", "--gpus-per-node", "2", *PYTORCH],
         *["--until-done", "--stall", "1h", "train.py"],
     ],
-    "neuron-profile-torchrun.sh": [
-        *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--profile", "nsys:0,2-3@60-120"],
-        "train.py",
-    ],
-    "neuron-profile.sh": [*ONE_GPU, "--profile", "py-spy@30", "train.py"],
-    "neuron-profile-rocprof.sh": [*ONE_GPU, "--profile", "rocprof@10-30", "./solver"],
     "neuron-array.sh": [*ONE_GPU, "-a", "0-9%2", "train.py"],
     "neuron-steps.sh": ["generate", "-f", "steps.yaml"],
     "neuron-body-signal.sh": [*ONE_GPU, "--signal", "USR1@60", "--body", "body.sh"],
@@ -261,9 +255,8 @@ CASES: Dict[str, List[str]] = {
         *["--id=$SLURM_JOB_ID", '${SLURM_JOB_USER}_$$x "two" words', "$$"],
     ],
     "neuron-software.sh": [
-        *[*ONE_GPU, "--setup-first", "module use /apps/x/modules", "--module", "cuda/12.9.1"],
-        *["--setup-first", "export CONDA_ENVS_PATH=/apps/x/envs", "--no-purge"],
-        *["--conda", "my env", "--setup", "ulimit -c 0", "train.py"],
+        *[*ONE_GPU, "--module", "cuda/12.9.1", "--no-purge", "--conda", "my env"],
+        *["--setup", "ulimit -c 0", "train.py"],
     ],
     "neuron-every-option.sh": [
         *["generate", "-J", "every option", "-p", "amd_a100nv_8", "-A", "acc", "-q", "long"],

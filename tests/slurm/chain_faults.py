@@ -156,7 +156,7 @@ def submit(sandbox: Sandbox, name: str) -> str:
     sandbox.write(f"{name}/chained.py", PROGRAM)
     options = f"-p amd_a100nv_8 -t 10 --field misc --appl pytorch --gpus-per-node=1 -J {name} -c 2"
     options += f" -o {SMALL}/%x_%j.out"
-    chain = "--until-done --no-requeue --no-preflight --max-runs 99 --retries 99 --checkpoint ran"
+    chain = "--until-done --no-requeue --no-preflight --max-runs 99 --checkpoint ran"
     seconds = 1 + len(name) % 3
     made = f"cd {name} && neuronctl submit {options} {chain} chained.py {EACH} {seconds}"
     told = sandbox.exec(["sh", "-c", made]).stdout

@@ -111,10 +111,6 @@ WAYS = {
         *(["--conda", "conda/envs/torch"], "true", ""),
         "by the path given: @HERE@/conda",
     ),
-    "an environment elsewhere": (
-        ["--setup-first", "export CONDA_ENVS_PATH=@HERE@/others", "--conda", "own"],
-        *("PATH=$PWD/conda/bin:$PATH", "", "on PATH: @HERE@/conda/bin/conda"),
-    ),
 }
 
 
@@ -129,29 +125,19 @@ def test_the_order_with_each_way_to_have_conda(sandbox: Sandbox, way: str) -> No
     install(sandbox, base)
     if way == "a usual place":
         install(sandbox, "~/miniconda3", "other")
-    sandbox.write("others/own/conda-meta/history", "")
     sandbox.write("modulefiles/mine/1.0", MODULE + of_module.replace("@HERE@", here) + "\n")
     words = [*ONE, "--conda", "torch", "--module", "mine/1.0", "--expand"]
-    words += ["--setup-first", "export TRACE=first; module use $PWD/modulefiles"]
+    before = f"export TRACE=first MODULEPATH=$PWD/modulefiles; {before}"
     words += ["--env", "TRACE=$TRACE variables", "--setup", 'export TRACE="$TRACE setup"']
     words += [*(word.replace("@HERE@", here) for word in options), "tell.py"]
     shell = ["bash", "-c", f'{before}; exec neuronctl submit --dry-run "$@"', "bash", *words]
     assert f": conda {says.replace('@HERE@', here)}" in sandbox.exec(shell).stderr
     (told,) = told_by(sandbox, *words, before=before)
     assert told["TRACE"] == "first module conda variables setup"
-    prefix = f"{here}/others/own" if "own" in words else f"{base}/envs/torch"
+    prefix = f"{base}/envs/torch"
     assert told["CONDA_PREFIX"] == prefix.replace("~", home(sandbox))
     assert told["CONDA_BY"] == base.replace("~", home(sandbox))
     assert told["PATH"].startswith(f"{told['CONDA_PREFIX']}/bin:")
-
-
-def test_a_conda_that_the_job_brings_goes_before_a_usual_place(sandbox: Sandbox) -> None:
-    sandbox.exec(["sh", "-c", "rm -rf conda ~/miniforge3 ~/miniconda3"])
-    install(sandbox, "~/miniconda3")
-    install(sandbox, f"{sandbox.scratch}/conda")
-    line = f"PATH={sandbox.scratch}/conda/bin:$PATH"
-    (told,) = told_by(sandbox, *ONE, "--conda", "torch", "--setup-first", line, "tell.py")
-    assert told["CONDA_BY"] == f"{sandbox.scratch}/conda"
 
 
 def test_lines_that_come_too_late_bring_no_conda(sandbox: Sandbox) -> None:
@@ -161,7 +147,6 @@ def test_lines_that_come_too_late_bring_no_conda(sandbox: Sandbox) -> None:
     submit = ["neuronctl", "submit", *ONE, "--conda", "torch"]
     late = sandbox.exec([*submit, "--setup", line, "tell.py"], check=False)
     assert late.returncode == 4 and "error NC406: --conda needs 'conda'" in late.stderr
-    assert told_by(sandbox, *ONE, "--conda", "torch", "--setup-first", line, "tell.py")
 
 
 @pytest.mark.parametrize("purge", [True, False])
@@ -172,7 +157,7 @@ def test_modules_of_the_submitting_shell(sandbox: Sandbox, purge: bool) -> None:
         sandbox.write(f"modulefiles/{name}/1.0", "#%Module1.0\n")
     before = "path=$PATH; . /etc/profile; PATH=$path:$PATH"
     before += "; module use $PWD/modulefiles; module load other/1.0"
-    words = ["--module", "mine/1.0", "--setup-first", "module use $PWD/modulefiles"]
+    words = ["--module", "mine/1.0"]
     words += [] if purge else ["--no-purge"]
     (told,) = told_by(sandbox, *ONE, *words, "tell.py", before=before)
     assert told["LOADEDMODULES"] == ("mine/1.0" if purge else "other/1.0:mine/1.0")

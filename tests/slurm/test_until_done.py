@@ -329,7 +329,7 @@ FAILS = """\
 @pytest.mark.parametrize("chain", [False, True])
 def test_a_node_whose_gpu_failed_is_left_out(chain: bool, going: Sandbox) -> None:
     more = ["--no-requeue"] if chain else []
-    job = Going(going, "--gpus-per-node=1", "--retries=1", *more, body=FAILS)
+    job = Going(going, "--gpus-per-node=1", *more, body=FAILS)
     job.begun(2)
     assert job.ended() == "COMPLETED"
     assert job.causes() == ["node", "finished"]
@@ -348,7 +348,7 @@ def down_for_a_moment(sandbox: Sandbox, node: str) -> None:
 
 
 def test_another_run_after_a_node_died(going: Sandbox) -> None:
-    job = Going(going, "--gpus-per-node=1", "--retries=1", "goes.py", "waits", "2")
+    job = Going(going, "--gpus-per-node=1", "goes.py", "waits", "2")
     job.ready(1)
     node = job.exec("squeue", "-h", "-j", job.id, "-o", "%N").strip()
     down_for_a_moment(going, node)
@@ -359,7 +359,7 @@ def test_another_run_after_a_node_died(going: Sandbox) -> None:
 
 
 def test_no_other_run_where_nodes_die_again_and_again(going: Sandbox) -> None:
-    job = Going(going, "--gpus-per-node=1", "--retries=0", "goes.py", "waits", "9")
+    job = Going(going, "--gpus-per-node=1", "goes.py", "waits", "9")
     job.ready(1)
     node = job.exec("squeue", "-h", "-j", job.id, "-o", "%N").strip()
     going.root("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
@@ -370,7 +370,7 @@ def test_no_other_run_where_nodes_die_again_and_again(going: Sandbox) -> None:
 
 
 def test_taken_off_its_nodes_costs_no_retry(going: Sandbox) -> None:
-    job = Going(going, "--gpus-per-node=1", "--retries=0", "goes.py", "waits", "2")
+    job = Going(going, "--gpus-per-node=1", "goes.py", "waits", "2")
     job.ready(1)
     going.root("scontrol", "requeue", job.id)
     job.begun(2)
@@ -379,29 +379,12 @@ def test_taken_off_its_nodes_costs_no_retry(going: Sandbox) -> None:
 
 
 def test_preempted_costs_no_retry(going: Sandbox) -> None:
-    job = Going(going, "--gpus-per-node=1", "--retries=0", "goes.py", "waits", "2")
+    job = Going(going, "--gpus-per-node=1", "goes.py", "waits", "2")
     job.ready(1)
     job.preempt("amd_a100nv_8")
     job.begun(2)
     assert job.ended() == "COMPLETED"
     assert job.causes() == ["preempted", "finished"]
-
-
-@pytest.mark.parametrize("chain", [False, True])
-def test_a_rehearsal(chain: bool, going: Sandbox) -> None:
-    """Two runs of a program that would go on, and what they have shown."""
-    more = ["--rehearse", "--checkpoint=kept", "--resume-with=-r", *["--no-requeue"] * chain]
-    job = Going(going, "--gpus-per-node=1", *more, "goes.py", "waits", "9")
-    for run in (1, 2):
-        job.ready(run)
-        job.soon_over()
-    assert job.ended() == "COMPLETED"
-    job.none_left()
-    assert job.causes() == ["saved", "saved"]
-    for command in ("status", "why"):
-        told = " ".join(job.exec("neuronctl", command, job.id).split())
-        assert re.search("ehearsed well: TERM was heard, saving took [0-9]+ s of the 300 s", told)
-        assert "run 2 got -r, kept changed in both runs" in told
 
 
 def test_an_array_requeues_its_own_task_only(going: Sandbox) -> None:
@@ -479,7 +462,7 @@ def test_what_does_not_end_goes_on_after_its_time_limit(going: Sandbox) -> None:
 
 def test_a_chain_where_preempted_jobs_are_cancelled(going: Sandbox) -> None:
     """Which Slurm says, and --explain."""
-    options = ["-p", "cas_v100nv_8", "--gpus-per-node=1", "--retries=0"]
+    options = ["-p", "cas_v100nv_8", "--gpus-per-node=1"]
     job = Going(going, *options, "goes.py", "waits", "2")
     job.ready(1)
     job.preempt("cas_v100nv_8")

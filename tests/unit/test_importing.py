@@ -59,8 +59,10 @@ def shell_keys(shell: str, *directives: str) -> Dict[str, object]:
     told = ("refers to the arguments", "for programs that read them")
     assert all(any(text in remark.message for text in told) for remark in made.remarks)
     kept = data(made)
-    if str(kept.get("setup-first", "")).startswith("unset SLURM_"):
-        del kept["setup-first"]
+    lines = str(kept.get("setup", "")).split("\n")
+    if lines[0].startswith("unset SLURM_"):
+        rest = "\n".join(lines[1:])
+        kept = {**kept, "setup": rest} if rest else {k: v for k, v in kept.items() if k != "setup"}
     for key in ("job-name", "partition", "nodes", "ntasks-per-node", "cpus-per-task", "gres"):
         kept.pop(key, None)
     for key in ("time", "output"):
@@ -354,7 +356,7 @@ def test_slurms_variables_are_those_of_the_script(
 ) -> None:
     made = imported(script(command, directives))
     keys = data(made)
-    begins = str(keys.get("setup-first") or keys.get("run", "")).partition("\n")[0]
+    begins = str(keys.get("setup") or keys.get("run", "")).partition("\n")[0]
     assert (begins if begins.startswith(("export", "unset")) else None) == first
 
 
@@ -437,21 +439,15 @@ def test_modules_conda_variables_and_the_program() -> None:
         ("ml gcc", {"purge": False, "module": ["gcc"]}),
         ("source env/bin/activate", {"venv": "env"}),
         (". $HOME/env/bin/activate", {"venv": "~/env"}),
-        (". ~/miniconda3/etc/profile.d/conda.sh\nconda activate a",
-         {"setup-first": ". ~/miniconda3/etc/profile.d/conda.sh", "conda": "a"}),
         ("source activate /x/envs/a", {"conda": "/x/envs/a"}),
-        ("module use /x\nmodule load a",
-         {"setup-first": "module use /x", "purge": False, "module": ["a"]}),
-        # Not in neuronctl's order: it stays as it is, but for what comes last.
-        ("source activate a\nmodule load b",
-         {"setup-first": "source activate a", "purge": False, "module": ["b"]}),
-        ("module load a\nexport X=$(date)\nsource activate b",
-         {"setup-first": "module load a\nexport X=$(date)\n", "conda": "b"}),
+        # Not in neuronctl's order: it stays as it is.
+        ("module use /x\nmodule load a", {"setup": "module use /x\nmodule load a\n"}),
+        ("source activate a\nmodule load b", {"setup": "source activate a\nmodule load b\n"}),
         ("module load b\nmodule purge", {"setup": "module load b\nmodule purge\n"}),
         ("module load $M", {"setup": "module load $M"}),
         ("module load -s a", {"setup": "module load -s a"}),
         ("conda activate ~/x", {"setup": "conda activate ~/x"}),
-        # What neuronctl sets behind setup-first would overwrite this.
+        # What neuronctl sets later would overwrite this.
         ("export MASTER_PORT=1\nmodule load a",
          {"env": {"MASTER_PORT": 1}, "setup": "module load a"}),
         ("export A=~/x", {"setup": "export A=~/x"}),
@@ -481,8 +477,8 @@ def test_comments_stay() -> None:
 def test_a_login_shell_and_its_options() -> None:
     text = "#!/bin/bash -le\n#SBATCH -p all -t 5\nexport A=1\n./solver\n"
     keys = data(imported(text))
-    assert str(keys["setup-first"]).startswith("# The script began with a login shell.\n[ ! -r")
-    assert str(keys["setup-first"]).endswith("set -e\n")
+    assert str(keys["setup"]).startswith("# The script began with a login shell.\n[ ! -r")
+    assert str(keys["setup"]).endswith("set -e\n")
     assert keys["script"] == "./solver"
 
 

@@ -158,13 +158,12 @@ def test_a_pipe_is_read_once() -> None:
 
 
 def test_until_done_with_what_belongs_to_it(tmp_path: Path) -> None:
-    text = "until-done: {runs: 4, max-hours: 0.5, before-end: 5m, retries: 0, checkpoint: a b}\n"
+    text = "until-done: {runs: 4, max-hours: 0.5, before-end: 5m, checkpoint: a b}\n"
     assert values(tmp_path, text) == {
         "until_done": True,
         "max_runs": 4,
         "max_hours": "0.5",
         "signal": "TERM@300",
-        "retries": 0,
         "checkpoint": "a b",
     }
     assert values(tmp_path, "until_done: {signal: USR1}\n")["signal"] == "USR1"

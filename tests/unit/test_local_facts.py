@@ -197,7 +197,6 @@ def test_environments(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--conda needs 'conda'" in problem("NC406", conda="base")
     assert "--module NAME" in told("NC406", conda="base")[1]
     assert problem("NC406", conda="base", setup=(". conda.sh",)) != "", "too late"
-    assert problem("NC406", conda="base", setup_first=(". conda.sh",)) == ""
     assert problem("NC406", conda="base", modules=("conda",)) == ""
     (here / "conda").touch(mode=0o755)
     assert problem("NC406", conda="base") == ""
@@ -419,13 +418,9 @@ def test_shell_text_that_bash_cannot_read(text: str, where: str) -> None:
     found = problem("NC407", script=None, body=text)
     assert found.startswith("bash cannot read the shell text, line ") and where in found
     lines = tuple(text.rstrip("\n").split("\n"))
-    for option in ("setup", "setup_first"):
-        found = problem("NC407", **{option: lines})
-        assert found.startswith(f"bash cannot read --{option.replace('_', '-')}, line ")
+    assert problem("NC407", setup=lines).startswith("bash cannot read --setup, line ")
     # Lines of an option are one text.
-    assert (
-        seen(setup=("if true", "then x", "fi"), setup_first=("f() {", "x", "}")).broken_texts == ()
-    )
+    assert seen(setup=("if true", "then x", "fi")).broken_texts == ()
 
 
 def test_each_step_with_broken_shell_text_is_named() -> None:

@@ -528,21 +528,6 @@ def test_of_two_ways_to_share_nodes_the_last_one_holds() -> None:
     assert (made.request.exclusive, said) == (None, ["user"])
 
 
-def test_a_rehearsal_has_two_short_runs() -> None:
-    """And knows how long the job itself has to save; a -t beside it is the rehearsal's."""
-    short = plan_of(until_done=True, rehearse=True, time_limit="2-0", max_runs=9)
-    assert short.until_done is not None
-    assert (short.time_limit, short.until_done.max_runs) == (300, 2)
-    assert (short.until_done.before_end, short.until_done.rehearses) == (150, 300)
-    with pytest.raises(UsageError, match="--rehearse makes two runs, and --max-runs says 5"):
-        runs = {"max_runs": Origin(Source.ASKED, "--max-runs")}
-        plan_of(until_done=True, rehearse=True, max_runs=5, origins=runs)
-    asked = {"time_limit": Origin(Source.ASKED, "--time")}
-    own = plan_of(until_done=True, rehearse=True, time_limit="2", signal="TERM@200", origins=asked)
-    assert own.until_done is not None
-    assert (own.time_limit, own.until_done.before_end, own.until_done.rehearses) == (120, 60, 200)
-
-
 def test_the_notes_of_runs_are_where_every_node_reads_them() -> None:
     """Beside the log, where that is not of one node alone."""
 

@@ -679,30 +679,6 @@ CASES: List[Case] = [
         {"steps": (StepRequest(body="python t.py || true"),)},
     ),
     (
-        "NC347",
-        {"profile": "nsys", "script": None, "body": "true"},
-        ["this job runs shell text", "start nsys in the shell text"],
-        {"profile": "nsys"},
-    ),
-    (
-        "NC347",
-        {"profile": "rocprof", "container": "image.sif"},
-        ["the program runs in a container", "rocprofv3"],
-        {"container": "image.sif"},
-    ),
-    (
-        "NC347",
-        {"profile": "nsys:0-8", "launcher": "torchrun", "gpus_per_node": 8},
-        ["asks for rank 8, and the program has 8 processes", "count from 0"],
-        {"profile": "nsys:0-7", "launcher": "torchrun", "gpus_per_node": 8},
-    ),
-    (
-        "NC347",
-        {"profile": "nsys@600-900", "time_limit": "10"},
-        ["begins after 600 s, and the job has 600 s"],
-        {"profile": "nsys@599-900", "time_limit": "10"},
-    ),
-    (
         "NC412",
         {"chdir": "~/x", **here(chdir=Fault(Kind.MISSING))},
         ["there is no directory '~/x'", "write the home directory out"],
@@ -711,7 +687,7 @@ CASES: List[Case] = [
     (
         "NC406",
         here(environment=Fault(Kind.NO_CONDA)),
-        ["--conda needs 'conda'", "--setup-first"],
+        ["--conda needs 'conda'", "--module NAME"],
         here(),
     ),
     (

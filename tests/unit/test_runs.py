@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Tuple
+from typing import Any
 
-import pytest
 from test_diagnosis import run_of
 
 from neuronctl.common.frozen import replace
@@ -188,127 +187,6 @@ def test_a_job_that_ended_before_slurm_took_its_next_run(tmp_path: Path) -> None
     ):
         (tmp_path / "7.runs").write_text(noted + more)
         assert "before Slurm" not in runs_words(replace(status, state=state))
-
-
-REHEARSED = """\
-1 begin 1000 n1 a 0 0
-1 rehearsal 1000 300
-1 asked 1100 TERM
-1 end 1104 1 saved moved 104
-2 begin 1300 n2 b 50 0
-2 rehearsal 1300 300
-2 asked 1400 TERM
-2 end 1403 1 saved moved 103
-2 over 1403 the rehearsal is over
-"""
-
-
-def rehearsed(folder: Path, *changes: Tuple[str, str], log: str = "", **request: Any) -> str:
-    text = REHEARSED
-    for before, after in changes:
-        assert before in text
-        text = text.replace(before, after)
-    status = recorded(folder, request=request)
-    (folder / "7.runs").write_text(text)
-    first = "run 1 of at most 2, on n1\nepoch 1\n"
-    (folder / "7.out").write_text(f"{first:\n<50}" + log)
-    return runs_words(status)
-
-
-def test_what_a_rehearsal_has_shown(tmp_path: Path) -> None:
-    well = rehearsed(tmp_path, log="Resuming at epoch 2\n", checkpoint="x.pt", resume_with="-r")
-    assert well.startswith("run 2, 3:27 in all, 1 requeue, rehearsed well: TERM")
-    for words in (
-        "TERM was heard, saving took 4 s of the 300 s given, run 2 got -r, ",
-        "x.pt changed in both runs and run 2 wrote 'Resuming at epoch 2'",
-    ):
-        assert words in well
-    assert "nothing shows whether run 2 resumed" in rehearsed(tmp_path)
-    assert rehearsed(tmp_path, ("2 over", "2 after")).endswith(", a rehearsal")
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "words"),
-    [
-        (
-            "1 saved moved 104",
-            "1 limit still 104",
-            "run 1 did not hear TERM, or did not save within",
-        ),
-        (
-            "1 saved moved 103",
-            "1 failed moved 103",
-            "run 2 did not resume: it ended with exit code 1",
-        ),
-        ("1 saved moved 104", "3 failed moved 104", "failed in run 1, exit code 3, before it was"),
-        (
-            "1 asked 1100 TERM\n1 end 1104 1 saved",
-            "1 end 1104 0 finished",
-            "ended with 0 before it was asked to save",
-        ),
-        (
-            "1 asked 1100 TERM\n1 end 1104 1 saved",
-            "1 asked 1100 TERM\n1 end 1104 0 finished",
-            "the program ended with 0 after TERM, as if all were done; after saving, end",
-        ),
-        ("1 saved moved 104", "1 saved still 104", "x.pt did not change in run 1"),
-        ("1 saved moved 104", "- lost still 104", "run 1 was cut off (it was lost, with"),
-        ("1 rehearsal 1000 300", "1 something 1000", ""),
-    ],
-)
-def test_what_does_not_go_well(before: str, after: str, words: str, tmp_path: Path) -> None:
-    said = rehearsed(tmp_path, (before, after), checkpoint="x.pt")
-    assert ("rehearsal failed" if words else "rehearsed well") in said
-    assert words in said
-
-
-def test_a_rehearsal_that_needs_longer_or_begins_anew(tmp_path: Path) -> None:
-    slow = rehearsed(tmp_path, (" 300\n", " 3\n"))
-    assert "saving took 4 s, and the job itself has 3 s: use --signal TERM@8" in slow
-    lines = "".join(f"epoch {number}\n" for number in range(1, 7))
-    (tmp_path / "7.out").write_text(lines * 2)
-    text = REHEARSED.replace("2 begin 1300 n2 b 50", f"2 begin 1300 n2 b {len(lines)}")
-    (tmp_path / "7.runs").write_text(text)
-    assert "the same first 5 lines as run 1" in runs_words(recorded(tmp_path))
-
-
-BY_ITSELF = [
-    ("1 asked 1100 TERM\n1 end 1104 1 saved moved 104", "1 asked 1100 TERM\n1 kept 1220 1180\n"
-     "1 end 1220 1 limit moved 220"),
-    ("2 end 1403 1 saved moved 103", "2 kept 1520 1490\n2 end 1520 1 limit moved 220"),
-]  # fmt: skip
-
-
-def test_a_rehearsal_of_what_saves_by_itself(tmp_path: Path) -> None:
-    well = rehearsed(tmp_path, *BY_ITSELF, log="epoch 2\nepoch 3\n", checkpoint="x.pt")
-    assert (
-        "rehearsed well: run 1 did not end at TERM, and run 2 resumed from what run 1 had saved "
-        "40 s before its end, x.pt changed in both runs"
-    ) in well
-    told = rehearsed(tmp_path, *BY_ITSELF, log="resuming at 2\n", checkpoint="x.pt")
-    assert "run 2 wrote 'resuming at 2'" in told
-    for log in ("epoch 1\n", ""):
-        anew = rehearsed(tmp_path, *BY_ITSELF, log=log, checkpoint="x.pt")
-        assert "rehearsal failed: run 1 did not end at TERM, and nothing that run 2 wrote" in anew
-    unnamed = rehearsed(tmp_path, *BY_ITSELF, log="epoch 2\n")
-    assert "if it saves by itself, name what it saves with --checkpoint" in unnamed
-
-
-def test_a_rehearsal_of_what_dies_of_the_signal(tmp_path: Path) -> None:
-    died = ("1 asked 1100 TERM\n", "1 asked 1100 TERM\n1 kept 1104 1064\n")
-    well = rehearsed(tmp_path, died, log="epoch 2\n", checkpoint="x.pt")
-    assert (
-        "well: run 1 saved nothing after TERM, and run 2 resumed from what run 1 had saved 40 s"
-    ) in well
-    heard = (died[0], died[1].replace("1064", "1099"))
-    assert "TERM was heard" in rehearsed(tmp_path, heard, log="epoch 2\n", checkpoint="x.pt")
-
-
-def test_a_rehearsal_whose_runs_wrote_the_same_line(tmp_path: Path) -> None:
-    words = "not known whether run 2 resumed: what it wrote, 1 line, is what run 1 began with"
-    assert words in rehearsed(tmp_path, log="epoch 1\n", checkpoint="x.pt")
-    for log in ("epoch 2\n", "resuming\n", ""):
-        assert words not in rehearsed(tmp_path, log=log, checkpoint="x.pt")
 
 
 def test_a_run_that_asks_for_the_next_one_is_no_previous_one(tmp_path: Path) -> None:

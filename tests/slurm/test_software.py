@@ -94,10 +94,6 @@ WAYS = {
     # dry run says.
     "on PATH": ([], "PATH=$PWD/conda/bin:$PATH", "", "on PATH: @HERE@/conda/bin/conda"),
     "a module": ([], "true", "prepend-path PATH @HERE@/conda/bin", "not found here"),
-    "a line before": (
-        ["--setup-first", ". @HERE@/conda/etc/profile.d/conda.sh"],
-        *("true", "", "not found here"),
-    ),
     "CONDA_EXE": (
         *([], "export CONDA_EXE=$PWD/conda/bin/conda", ""),
         "by CONDA_EXE: @HERE@/conda/bin/conda",

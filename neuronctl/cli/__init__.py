@@ -187,10 +187,9 @@ def _unexpected(error: Exception) -> int:
     import traceback
 
     from neuronctl.common.error_details import write_error_details
-    from neuronctl.common.masking import Masker, secret_values
+    from neuronctl.common.secrets import hide_secrets
 
-    mask = Masker(secret_values((), os.environ)).text
-    say(f"neuronctl: internal error: {mask(f'{type(error).__name__}: {error}')}")
+    say(f"neuronctl: internal error: {hide_secrets(f'{type(error).__name__}: {error}')}")
     details = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     try:
         path = write_error_details(details)

@@ -13,8 +13,8 @@ from neuronctl.cli.say import notify
 from neuronctl.common import slow
 from neuronctl.common.console import print_line, printable
 from neuronctl.common.errors import PolicyError, UsageError, did_you_mean
-from neuronctl.common.masking import MASK, Masker
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
+from neuronctl.common.secrets import MASK, hide_secrets
 from neuronctl.common.words import counted
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.rules.script import ScriptFinding
@@ -158,7 +158,7 @@ def _fix(
                 notify(f"{before.name} is left as it is: {error.strerror}")
                 after, differs = before, False
         elif differs:
-            print_script(Masker().text(unified_diff(before.name, before.text, after.text)))
+            print_script(hide_secrets(unified_diff(before.name, before.text, after.text)))
         changed += differs
         if write:
             for finding in after.findings:
@@ -287,7 +287,7 @@ def _marked_line(line: str, one: ScriptFinding) -> List[str]:
     from neuronctl.common.console import cell_width
 
     place = one.place
-    masked = Masker().text(line)
+    masked = hide_secrets(line)
     if one.finding.code == "NC640" and masked == line:  # the secret's name is on the line before
         masked = line[: place.column - 1] + MASK + line[place.end - 1 :]
     start = max(0, place.column - 1 - _BEFORE) if len(line) > _SHOWN else 0

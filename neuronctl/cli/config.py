@@ -34,7 +34,7 @@ _project = click.option(
 @command.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.config/1).")
 def list_(as_json: bool) -> None:
-    """Show each value that is set, and the line that sets it. Secrets are masked."""
+    """Show each value that is set, and the line that sets it. Secrets are hidden."""
     found = settings()
     if as_json:
         from neuronctl.cli.json_data import setting_rows
@@ -52,7 +52,7 @@ def list_(as_json: bool) -> None:
 @command.command()
 @click.argument("key", metavar="KEY")
 def get(key: str) -> None:
-    """Print the value of a key, several one below the other. Secrets are masked.
+    """Print the value of a key, several one below the other. Secrets are hidden.
 
     A key of a preset is PRESET.KEY.
     """

@@ -33,8 +33,7 @@ def command(job: str, other: Optional[str], as_json: bool) -> None:
 
     Of two jobs that have run, also what they ran with: Python, torch, CUDA, driver, packages.
     JOB is a job id, or the name of a job that neuronctl submitted (the newest of that name). With
-    one JOB alone: with the script that the same request gives today. Recorded scripts have their
-    secrets masked.
+    one JOB alone: with the script that the same request gives today.
     """
     from neuronctl.records import recorded
     from neuronctl.records.environment import changed_environment, environment_of

@@ -117,12 +117,11 @@ def command(
         _say_unchanged(record, working_directory())
         return submit(UnchangedJob(script, catalog))
     program = resubmission.program_copy(record) if from_record else None
-    variables = resubmission.masked_variables(record, options)
+    variables = resubmission.exported_variables(record, options)
     if program is None and not changed and (of_snapshot or not record.draft.snapshot):
         recorded = resubmission.RecordedJob(record, variables)
         _say_unchanged(record, record.cwd)
         return submit(recorded)
-    resubmission.check_unmasked(record, args is not None)
     with resubmission.program_as_recorded(record, program, notify, keep=not mode.dry_run):
         planned = resubmission.plan_again(
             record,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 import sys
 from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
 
@@ -17,6 +16,8 @@ from neuronctl.cli.json_data import environment_data, status_data
 from neuronctl.cli.say import print_script
 from neuronctl.common.console import print_json, print_line, print_text, printable
 from neuronctl.common.errors import RecordError
+from neuronctl.common.secrets import hide_in_words
+from neuronctl.common.shell import join
 from neuronctl.common.words import duration, moment
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.tracking.endings import outcome_words
@@ -37,7 +38,7 @@ def command(job: str, only_script: bool, as_json: bool) -> None:
     """Show everything known about one job: what was requested, decided, submitted and seen.
 
     JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
-    newest of that name). Secrets are masked in the recorded script.
+    newest of that name).
     """
     from neuronctl.records.environment import environment_of
     from neuronctl.records.recorded import record_of
@@ -57,6 +58,8 @@ def command(job: str, only_script: bool, as_json: bool) -> None:
     if as_json:
         jobs = [status_data(status) for status in found.jobs]
         kept = None if record is None else record.to_data()
+        if kept is not None:
+            kept["draft"]["command_line"] = list(hide_in_words(kept["draft"]["command_line"]))
         ran_with = None if seen is None else environment_data(seen)
         print_json("neuronctl.show/1", {"jobs": jobs, "record": kept, "environment": ran_with})
     else:
@@ -139,7 +142,7 @@ def _record_rows(record: JobRecord, draft: RecordDraft) -> List[Tuple[str, str]]
     around = draft.surroundings
     dirty = " with uncommitted changes" if around.git_dirty else ""
     rows = [
-        ("command", " ".join(shlex.quote(word) for word in draft.command_line)),
+        ("command", join(hide_in_words(draft.command_line))),
         ("from", f"{record.user}@{record.host}, {draft.submit_dir or draft.cwd}"),
         ("at", _local(record.submitted_at or record.begun_at)),
         ("git", around.git_commit and f"{around.git_commit}{dirty}"),

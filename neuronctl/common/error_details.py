@@ -7,8 +7,8 @@ import sys
 import time
 
 from neuronctl.common.files import write_private
-from neuronctl.common.masking import Masker, secret_values
 from neuronctl.common.paths import state_dir
+from neuronctl.common.secrets import hide_in_words, hide_secrets
 from neuronctl.version import __version__
 
 
@@ -18,12 +18,11 @@ def write_error_details(traceback: str) -> str:
     Raises OSError, and UsageError where there is no home directory.
     """
     command = ["neuronctl", *sys.argv[1:]]
-    masker = Masker(secret_values(command, os.environ))
     python = ".".join(map(str, sys.version_info[:3]))
     text = (
         f"neuronctl {__version__}, Python {python}\n"
-        f"command: {' '.join(map(repr, masker.words(command)))}\n\n"
-        f"{masker.text(traceback)}"
+        f"command: {' '.join(map(repr, hide_in_words(command)))}\n\n"
+        f"{hide_secrets(traceback)}"
     )
     stamp = time.strftime("%Y%m%dT%H%M%S", time.localtime())
     path = os.path.join(state_dir(), "errors", f"{stamp}-{os.getpid()}.txt")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import time
 from typing import Any, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.common.errors import NeuronctlError, RecordError, SlurmError
 from neuronctl.common.frozen import replace
-from neuronctl.common.masking import Masker, secret_values
+from neuronctl.common.secrets import hide_secrets
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, began
 from neuronctl.diagnosis.limit_figures import explain_now
@@ -39,9 +38,8 @@ def examine(status: JobStatus) -> Tuple[JobEvidence, Diagnosis]:
     diagnosis = diagnose(evidence)
     if diagnosis.line is None:
         return evidence, diagnosis
-    mask = Masker(secret_values((), os.environ)).text
-    line = replace(diagnosis.line, text=mask(diagnosis.line.text))
-    cause, remedy = mask(diagnosis.cause), mask(diagnosis.remedy)
+    line = replace(diagnosis.line, text=hide_secrets(diagnosis.line.text))
+    cause, remedy = hide_secrets(diagnosis.cause), hide_secrets(diagnosis.remedy)
     return evidence, replace(diagnosis, cause=cause, remedy=remedy, line=line)
 
 

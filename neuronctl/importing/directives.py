@@ -8,7 +8,6 @@ from typing import Collection, Dict, List
 from neuronctl.catalog.model import Cluster
 from neuronctl.common import units
 from neuronctl.common.frozen import dataclass, replace
-from neuronctl.common.masking import Masker, is_secret_value
 from neuronctl.common.words import counted
 from neuronctl.common.yamlfile.writer import Entry
 from neuronctl.planning import JobPlan
@@ -81,7 +80,7 @@ class Directives:
         one has to know the cores of a task.
         """
         remarks = {
-            ignored.place.line: Masker().text(ignored.text[1:].strip())
+            ignored.place.line: ignored.text[1:].strip()
             for ignored in self.header.ignored
             if ignored.reason == REMARK
         }
@@ -210,9 +209,6 @@ class Directives:
         """Whether a job file can have this; otherwise, it is told."""
         shown = text.partition("=")[0] if key == "sbatch" else key
         line = self.line(shown)
-        if is_secret_value(text):
-            self.remarks.append(Remark(line, f"--{shown} contains a secret: not carried over"))
-            return False
         try:
             BY_NAME[key].parse([text])
         except ValueError as error:
@@ -273,8 +269,7 @@ def differences(directives: Directives, plan: JobPlan) -> List[Remark]:
             for option in sorted(made_of_it - wanted):
                 found.append(Remark(0, f"'neuronctl generate' adds --{option}"))
             for option in sorted(wanted - made_of_it):
-                if not is_secret_value(option):  # else left out on purpose, and told
-                    found.append(Remark(0, f"--{option} is not in what 'neuronctl generate' makes"))
+                found.append(Remark(0, f"--{option} is not in what 'neuronctl generate' makes"))
         elif not before:
             found.append(Remark(0, f"no --{key} in the script; 'neuronctl generate' adds {after}"))
         else:

@@ -6,12 +6,11 @@ import re
 from collections import Counter
 from contextlib import suppress
 from shlex import quote
-from typing import Collection, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from neuronctl.catalog.model import Cluster
 from neuronctl.common.errors import NeuronctlError, UsageError
 from neuronctl.common.frozen import dataclass
-from neuronctl.common.masking import Masker, is_secret_value
 from neuronctl.common.yamlfile.writer import Entry, write
 from neuronctl.importing.directives import Directives, Remark, differences
 from neuronctl.importing.programs import ImportedProgram, Size, imported_program
@@ -172,7 +171,7 @@ class _Importer:
             for line in lines[1 : self.first - 1]
             if line.startswith("#") and not line.startswith(DIRECTIVE)
         ]
-        self.text = self._without_secrets(shell_lines, comments)
+        self.text = "\n".join(shell_lines)
         self.prelude = _of_shebang(header, cluster)
         cut = readable < len(shell_lines)
         text = "\n".join(self.text.split("\n")[:readable]) if cut else self.text
@@ -280,41 +279,6 @@ class _Importer:
 
     # ------------------------------------------------------------------ the text
 
-    def _without_secrets(self, shell_lines: Sequence[str], comments: Collection[int]) -> str:
-        lines = list(shell_lines)
-        masker = Masker()
-        for number, line in enumerate(shell_lines, 1):
-            if not is_secret_value(line):
-                continue
-            if number in comments and line.lstrip().startswith("#"):
-                lines[number - 1] = masker.text(line)
-                continue
-            shell = read_shell(line[:_LONG])
-            if len(line) > _LONG or shell.broken or shell.commands or len(shell.assignments) != 1:
-                raise self._secret(number)
-            variable = shell.assignments[0].name
-            indent = line[: len(line) - len(line.lstrip())]
-            said = "is a secret: export it before you submit"
-            lines[number - 1] = f'{indent}: "${{{variable}:?{said}}}"'
-            self._say(
-                number,
-                f"the value of {variable} looks like a secret: left out",
-                f"export {variable} before you submit, or submit with --env {variable}",
-            )
-        whole = "\n".join(lines)
-        if is_secret_value(whole):
-            pairs = enumerate(zip(masker.text(whole).split("\n"), lines), 1)
-            first = next(number for number, (one, other) in pairs if one != other)
-            raise self._secret(first)
-        return whole
-
-    def _secret(self, number: int) -> UsageError:
-        return self._refusal(
-            self._line(number),
-            "it contains what looks like a secret",
-            "let the script read it from a variable, and export that before you submit",
-        )
-
     def _refusal(self, line: int, message: str, hint: str) -> UsageError:
         return UsageError(f"{self.name}:{line}: cannot be imported: {message}", hint)
 
@@ -368,7 +332,7 @@ class _Importer:
         )
         shown = "standard input" if self.name == "<stdin>" else self.name
         every = [*self.first_keys, *size, *entries]
-        return write(every, above=map(Masker().text, [f"From {shown}", *self.above]))
+        return write(every, above=[f"From {shown}", *self.above])
 
     def _planned(self, text: str) -> JobPlan:
         return plan(build_request([parse_job_file(text, "job.yaml")]), self.cluster)

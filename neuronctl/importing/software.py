@@ -6,7 +6,6 @@ import re
 from typing import Collection, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass
-from neuronctl.common.masking import is_secret
 from neuronctl.common.shell import BASHS_OWN
 from neuronctl.common.yamlfile.writer import Entry
 from neuronctl.scripts.statements import NAME_BEGINS, NAME_ENDS, Simple, Unit
@@ -173,7 +172,7 @@ def variables(behind: Sequence[Unit]) -> Variables:
 
 
 def _may_be_set(name: str, value: Optional[str], *, only_text: bool) -> bool:
-    if value is None or name in BASHS_OWN or is_secret(name, value):
+    if value is None or name in BASHS_OWN:
         return False
     plain = value.replace(NAME_BEGINS, "").replace(NAME_ENDS, "")
     return plain.isprintable() and not (only_text and NAME_BEGINS in value)

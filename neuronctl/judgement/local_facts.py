@@ -70,7 +70,6 @@ def gather_local_facts(plan: JobPlan, *, elsewhere: bool = False) -> LocalFacts:
         typed_secrets=tuple(_typed_secrets(plan)),
         broken_texts=tuple(_broken_texts(plan)),
         bad_nodes=bad_nodes(local_cluster()),
-        secrets_in_snapshot=plan.code.secrets if plan.code and not plan.step else (),
         around_snapshot=tuple(_around_snapshot(plan)) if plan.code and not plan.step else (),
     )
 

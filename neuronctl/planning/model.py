@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Dict, Optional, Tuple
 
 from neuronctl.catalog.model import Cluster, Partition
-from neuronctl.common import masking
+from neuronctl.common import secrets
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.shell import CommandWord, Shell, is_reference
 from neuronctl.common.units import parse_timeout, split_signal
@@ -429,7 +429,7 @@ def is_secret(name: str, value: str, expand: Optional[bool] = None) -> bool:
     """
     if not value or (expand and is_reference(value)):
         return False
-    return masking.is_secret(name, value)
+    return secrets.is_secret(name, value)
 
 
 def gpus_held(plan: JobPlan) -> int:

@@ -41,8 +41,9 @@ class RecordDraft:
     (code, severity, title, message, source, hint). output, error: absolute log patterns for
     sbatch; error is None if standard error goes to output. cwd: the job's directory. submit_dir:
     where sbatch runs, "" where that is the same. sbatch: the command that submits somebody's own
-    script, () for a script that neuronctl has written. runs: with --until-done, the absolute
-    pattern of the file in which the runs are noted.
+    script, () for a script that neuronctl has written. exported: the secret variables that the job
+    gets from the submitting environment, by name; their values are not stored. runs: with
+    --until-done, the absolute pattern of the file in which the runs are noted.
     """
 
     cwd: str
@@ -68,6 +69,7 @@ class RecordDraft:
     sbatch: Tuple[str, ...] = ()
     runs: str = ""
     snapshot: str = ""
+    exported: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class JobRecord:
     for an array, the last state seen of each ended task, by index. user, host, pid: who submitted
     the job, on which host, in which process. boot_clock: as of ``boot_clock()`` then. stdout,
     stderr: the log paths, "" for an array; ``%N`` is left in place. cwd to time_limit: as in
-    RecordDraft. details: the rest of the draft, masked, as JSON.
+    RecordDraft. details: the rest of the draft, as JSON.
     """
 
     key: str
@@ -137,7 +139,7 @@ class JobRecord:
 
         script = draft.script.encode("utf-8", "surrogateescape")
         return cls.of(
-            without_secrets(draft),
+            draft,
             key=key,
             status="intent",
             begun_at=begun_at,
@@ -172,7 +174,7 @@ class JobRecord:
 
     @property
     def draft(self) -> RecordDraft:
-        """What was known before sbatch ran; ``script`` and ``command_line`` are masked.
+        """What was known before sbatch ran.
 
         Raises RecordError if that part of the file is damaged.
         """
@@ -247,38 +249,6 @@ def boot_clock() -> str:
             return f"{file.read(36)} {int(time.clock_gettime(time.CLOCK_BOOTTIME))}"
     except (AttributeError, OSError, ValueError):  # macOS has neither
         return ""
-
-
-def without_secrets(draft: RecordDraft) -> RecordDraft:
-    from neuronctl.common.masking import Masker, secret_values
-    from neuronctl.common.shell import is_reference
-
-    env = draft.request.get("env", ())
-    known = secret_values(draft.command_line, {name: value for name, value in env})
-    known |= secret_values(draft.request.get("args", ()), {}) | secret_values(draft.sbatch, {})
-    known |= secret_values(draft.request.get("sbatch", ()), {})  # SBATCH_EXPORT, a job file's
-    expand = draft.request.get("expand")
-    # What only names a variable gives nothing away.
-    masker = Masker({value for value in known if not (expand and is_reference(value))})
-    request = masker.data(draft.request)
-    if expand and env:
-        pairs = zip(env, request["env"])
-        request["env"] = [pair if is_reference(pair[1]) else masked for pair, masked in pairs]
-    surroundings = draft.surroundings
-    text = surroundings.program_text
-    if text is not None and masker.text(text) != text:
-        surroundings = replace(surroundings, program_text=None)
-    return replace(
-        draft,
-        command_line=masker.words(draft.command_line),
-        script=masker.text(draft.script),
-        request=request,
-        decisions=tuple(masker.words(row) for row in draft.decisions),
-        findings=tuple(masker.words(row) for row in draft.findings),
-        verdict=masker.text(draft.verdict),
-        surroundings=surroundings,
-        sbatch=masker.words(draft.sbatch),
-    )
 
 
 def encode(record: JobRecord) -> bytes:

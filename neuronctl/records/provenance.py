@@ -25,7 +25,7 @@ class Provenance:
 
     git_commit: "" outside a repository of the user's. git_dirty: None if unknown. program: the
     absolute path of the program, "" if there is no such file. program_sha256: of the whole file.
-    program_text: None if it is too large, is not text, or contains a secret.
+    program_text: None if it is too large or is not text.
     """
 
     git_commit: str = ""
@@ -73,13 +73,8 @@ def _content(path: str) -> Optional[bytes]:
 
 
 def _text(data: bytes) -> Optional[str]:
-    from neuronctl.common.masking import Masker
-
     if len(data) > LARGEST or b"\0" in data:
         return None
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
-    # A masked program would be useless, and a secret must not be kept.
-    return text if Masker().text(text) == text else None
+    with contextlib.suppress(UnicodeDecodeError):
+        return data.decode("utf-8")
+    return None

@@ -7,7 +7,6 @@ import difflib
 from typing import Any, Iterable, List, Mapping, Tuple
 
 from neuronctl.common.errors import NoSuchJobError
-from neuronctl.common.masking import MASK
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.request.job import JobRequest, Layer, Origin, Source, StepRequest
 
@@ -31,16 +30,12 @@ def record_of(store: RecordStore, job_id: int) -> JobRecord:
 
 
 def request_layer(record: JobRecord) -> Layer:
-    """The recorded request, as the lowest layer of a new one, without its masked variables."""
+    """The recorded request, as the lowest layer of a new one, without its secret variables."""
     origin = Origin(Source.ASKED, f"record of {record.called}")
     known = {field.name for field in dataclasses.fields(JobRequest)} - {"origins", "amounts"}
     values = {
-        name: _from_json(value)
-        for name, value in record.draft.request.items()
-        if name in known and value != MASK  # of an option; a secret in text leaves the rest of it
+        name: _from_json(value) for name, value in record.draft.request.items() if name in known
     }
-    if "env" in values:
-        values["env"] = tuple(pair for pair in values["env"] if MASK not in pair[1])
     return Layer(values, dict.fromkeys(values, origin))
 
 

@@ -17,7 +17,6 @@ from typing import Dict, Iterable, List, Tuple, Union
 
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.errors import NeuronctlError, RecordError, SlurmError
-from neuronctl.common.masking import MASK
 from neuronctl.common.words import moment
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.scripts.find import MAX_BYTES
@@ -239,7 +238,7 @@ def _may_be_its_command(record: JobRecord, command: str) -> bool:
     """Whether a job's Command or SubmitLine may be that of an own script; True for other jobs."""
     draft = record.draft
     script = draft.surroundings.program
-    if not draft.sbatch or not command or any(MASK in word for word in draft.sbatch):
+    if not draft.sbatch or not command:
         return True
     args = read_line(draft.sbatch[1:]).args
     commands = [" ".join(draft.sbatch), " ".join([script, *args]), script]

@@ -21,7 +21,7 @@ and Lustre and across login nodes; there are no locks. A remaining intent belong
 submission; its job, if any, carries the key (recovery.py). Where login nodes disagree about a
 submission, a job's record counts for most, and an intent for least.
 
-Stored text has its secrets masked (masking.py); ``script_sha256`` is of the script as submitted.
+Records hold what was submitted, byte for byte; the values of secret variables are not stored.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ from neuronctl.records.job_record import (
     boot_clock,
     decode,
     encode,
-    without_secrets,
 )
 
 __all__ = ["JobRecord", "RecordDraft", "RecordStore", "SeenState"]
@@ -118,7 +117,7 @@ class RecordStore:
                 failure="",
             )
             if draft is not None:
-                record = record.planned(without_secrets(draft))
+                record = record.planned(draft)
             if record.array is None:
                 record = replace(record, stdout=record.log_path(), stderr=record.log_path(err=True))
             self._write(name, record)
@@ -128,13 +127,9 @@ class RecordStore:
 
     def failed(self, key: str, error: str) -> None:
         """Mark the intent as failed, unless it is settled; ``error`` is sbatch's message."""
-        from neuronctl.common.masking import Masker
-
         intent = self._open_intent(key)
         if intent is not None:
-            self._write(
-                _failed(key), replace(intent, status="failed", failure=Masker().text(error))
-            )
+            self._write(_failed(key), replace(intent, status="failed", failure=error))
             self._forget(f"{key}{_INTENT}")
 
     def doubted(self, key: str, error: str) -> None:

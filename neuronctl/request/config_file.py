@@ -83,16 +83,20 @@ def settings() -> List[Setting]:
 def _settings(
     document: Document, path: Tuple[str, ...], data: Mapping[str, Any]
 ) -> Iterator[Setting]:
-    from neuronctl.common.masking import Masker
+    from neuronctl.common.secrets import hide_in_words, hide_value
 
     for key, value in data.items():
         if (*path, key) == (PRESETS,):
             continue
-        shown = Masker().data(_as_typed(document, (*path, key), value), key)
+        shown = _as_typed(document, (*path, key), value)
         if isinstance(shown, Mapping):
+            shown = {name: hide_value(name, str(what)) for name, what in shown.items()}
             texts = [f"{name}={what}" for name, what in shown.items()]
+        elif isinstance(shown, list):
+            texts = shown = list(hide_in_words(map(str, shown)))
         else:
-            texts = [str(item) for item in shown] if isinstance(shown, list) else [str(shown)]
+            shown = hide_value(key, shown) if isinstance(shown, str) else shown
+            texts = [str(shown)]
         where = document.where((*path, key))
         yield Setting(known_key(key), shown, tuple(texts), where, *path[1:])
 

@@ -157,7 +157,6 @@ class LocalFacts:
     """(step, which text, why) of the user's shell text that bash cannot read."""
     bad_nodes: Mapping[str, NodeFault] = field(default_factory=dict)
     """Those that have failed in the user's jobs, with how."""
-    secrets_in_snapshot: Tuple[Tuple[str, str], ...] = ()
     """The files that the copy of its code would have and that look like secrets, with why."""
     around_snapshot: Tuple[Tuple[str, str], ...] = ()
     """What the job would not take from the copy of its code, or leave there; and what to do."""

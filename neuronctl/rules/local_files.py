@@ -124,15 +124,6 @@ def log_words(fault: Fault) -> str:
     }[fault.kind]
 
 
-@rule(ERROR, "NC413", "a secret that a snapshot would copy")
-def secret_in_snapshot(context: RuleContext) -> Iterator[Violation]:
-    for path, why in context.local.secrets_in_snapshot:
-        yield Violation(
-            f"--snapshot would copy {path}, which looks like a secret: {why}",
-            "list it in .gitignore: it is then linked, and not copied",
-        )
-
-
 @rule(WARNING, "NC414", "what does not come from the snapshot, or stays there")
 def around_snapshot(context: RuleContext) -> Iterator[Violation]:
     for message, hint in context.local.around_snapshot:

@@ -6,8 +6,8 @@ import re
 from typing import Callable, Dict, FrozenSet, Iterable, Iterator, Set, Tuple
 
 from neuronctl.common.frozen import dataclass, replace
-from neuronctl.common.masking import Masker
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
+from neuronctl.common.secrets import hide_secrets
 from neuronctl.common.words import clipped
 
 # These register their rules.
@@ -92,7 +92,7 @@ def check_script(
         and not (facts.left_out and known.finding.rule.by_absence)
     ]
     kept.sort(key=_rank)
-    mask = Masker().text if "NC640" in told else str  # a message cites values
+    mask = hide_secrets if "NC640" in told else str  # a message cites values
     return tuple(replace(known, finding=_clipped(known.finding, mask)) for known in kept)
 
 

@@ -7,16 +7,8 @@ import re
 import signal as signals
 from typing import Iterator, List, Optional, Sequence, Set, Tuple
 
-from neuronctl.common.masking import (
-    MASK,
-    Masker,
-    has_sign,
-    is_secret,
-    is_secret_value,
-    listed_variables,
-    signs,
-)
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
+from neuronctl.common.secrets import find_secrets, is_secret_name
 from neuronctl.common.units import NEVER_HANDLED, split_signal
 from neuronctl.common.users import login_name
 from neuronctl.common.words import counted
@@ -924,19 +916,6 @@ def _in_order(facts: ScriptFacts) -> Iterator[Violation]:
                     return
 
 
-_PLACEHOLDER = re.compile(
-    r"[<{[].*|\W*(your|insert|replace|change|paste|put)(?![a-z]).*|\w{0,4}[xX*.#]{3,}"
-    r"|(?=[^0-9]*(your?|my|key|token|here))[^0-9]*"
-    r"|((sk|hf|key|token|api|my|local(host)?|dummy|empty|fake|test|none|null|no|not|needed|required"
-    r"|set|unset|found|missing|present|defined|configured"
-    r"|used|unused|example|sample|abc|1234?|ollama|vllm|lm|studio)[-_ ]?)+"
-    r"|(?-i:USER(NAME)?:)?(?-i:PASSW(OR)?D|PASS|SECRET|API_KEY|TOKEN)",
-    re.IGNORECASE,
-)
-"""What stands for a secret in a template, or where a server of one's own asks for none:
-``<your token>``, ``hf_xxxxxxxx``, ``sk-local``."""
-
-
 @script_rule(WARNING, "NC640", "secret in the script")
 def secrets(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _traced(facts)
@@ -944,54 +923,16 @@ def secrets(facts: ScriptFacts) -> Iterator[Violation]:
     hint = (
         "export it in the shell from which you submit, or read it from a file that is yours alone"
     )
-    directives = [option for option in facts.header.given if option.source == SCRIPT]
-    values = [[word.value or "$x" for word in each.words] for each in facts.shell.commands]
-    joined = [" ".join(words) for words in values]
-    known = signs("\n".join([facts.text, *joined, *(each.value or "" for each in directives)]))
-    for given in directives:
-        value = given.value or ""
-        if given.name != "export" and has_sign(value, known) and is_secret_value(value):
-            said = f"--{given.name} contains what looks like a secret: {told}"
-            yield Violation(said, hint, place=given.place)
-    exported = [
-        (name, value, given.place)
-        for given in directives
-        if given.name == "export"
-        for name, value in listed_variables(given.value or "")
-    ]
-    in_shell = [
-        (variable.name, variable.word.value or "", variable.place)
-        for variable in facts.shell.every_assignment
-    ]
-    lines = set()
-    for name, value, place in (*exported, *in_shell):
-        if _PLACEHOLDER.fullmatch(value):
-            continue
-        if is_secret(name, value):
-            lines.add(place.line)
-            yield Violation(f"{name} looks like a secret: {told}", hint, place=place)
-    masker = Masker()
-    places = []
-    for command, words, text in zip(facts.shell.commands, values, joined):
-        masked_words = masker.words(words) if has_sign(text, known) else words
-        shown = zip(command.words, words, masked_words)
-        places += [
-            word.place
-            for word, value, masked in shown
-            if word.value and value != masked and not _PLACEHOLDER.fullmatch(value)
-        ]
-    for number, line in enumerate(facts.lines, 1):  # here-documents
-        if line.lstrip().startswith("#") or not has_sign(line, known):
-            continue
-        masked = masker.text(line)
-        if MASK in masked and MASK not in line:
-            head, _, tail = masked.partition(MASK)
-            value = line[len(head) : len(line) - len(tail)].strip("'\"")
-            if not _PLACEHOLDER.fullmatch(value):
-                places.append(SourceSpan(number, len(head) + 1, len(line) - len(tail) + 1))
-    for place in places:
-        if place.line not in lines:
-            lines.add(place.line)
+    seen = set()
+    for first, last in find_secrets(facts.text):
+        before = facts.text[:first]
+        number, column = before.count("\n") + 1, first - before.rfind("\n")
+        line = facts.lines[number - 1]
+        remark = line.lstrip().startswith("#") and not line.startswith("#SBATCH")
+        if not (remark or number in seen):
+            seen.add(number)
+            end = min(column + last - first, len(line) + 1)
+            place = SourceSpan(number, column, end)
             yield Violation(f"this looks like a secret: {told}", hint, place=place)
 
 
@@ -1006,7 +947,7 @@ def _traced(facts: ScriptFacts) -> Iterator[Violation]:
         variable
         for variable in facts.shell.assignments
         if re.match(r"[\"']?(\$\(|`)\s*(cat\b|<)", variable.word.raw)
-        and is_secret(variable.name, _ANY_WORD)
+        and is_secret_name(variable.name)
     ]
     for command in facts.shell.commands:
         passed = [each for each in filled if since < each.place.line < command.place.line]
@@ -1027,10 +968,6 @@ def _traced(facts: ScriptFacts) -> Iterator[Violation]:
         if since and reads:
             yield _in_the_log(since, told, command.place)
             return
-
-
-_ANY_WORD = "correct7Horse"
-"""A value that is a secret where the name says so."""
 
 
 def _in_the_log(since: int, what: str, place: SourceSpan) -> Violation:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Iterator, List, Sequence, Tuple
 
-from neuronctl.common.masking import Masker
 from neuronctl.common.rule_codes import ERROR, WARNING
+from neuronctl.common.secrets import find_secrets, hide_in_words
 from neuronctl.common.shell import BASHS_OWN, references
 from neuronctl.common.words import other_dash, verb, with_plain_dashes
 from neuronctl.planning import JobPlan
@@ -36,7 +36,6 @@ def _named(names: Sequence[str]) -> str:
 @rule(WARNING, "NC338", "secret that others can read")
 def exposed_secret(context: RuleContext) -> Iterator[Violation]:
     request = context.plan.request
-    masker = Masker()
     places: List[Tuple[str, Tuple[str, ...]]] = [
         ("--setup contains", request.setup),
         ("--sbatch contains", request.sbatch),
@@ -47,9 +46,9 @@ def exposed_secret(context: RuleContext) -> Iterator[Violation]:
         step, text = launch.prefix, launch.request.body or ""
         places.append((f"{step}the program's arguments contain", launch.request.args))
         places.append((f"{step}--launcher-option contains", launch.launcher_options))
-        if masker.text(text) != text:
+        if find_secrets(text):
             exposed.append(f"{step}the shell text contains")
-    exposed += [where for where, words in places if masker.words(words) != words]
+    exposed += [where for where, words in places if hide_in_words(words) != words]
     for where in exposed:
         yield Violation(
             f"{where} a secret: it is written into the script, and everybody on the node can "

@@ -18,11 +18,9 @@ import time
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from neuronctl.catalog.model import Cluster
-from neuronctl.common import cache
 from neuronctl.common.errors import RecordError, UsageError
 from neuronctl.common.files import head, open_regular, read_private, sha256_of, write_private
 from neuronctl.common.frozen import dataclass
-from neuronctl.common.masking import is_secret_value
 from neuronctl.common.paths import cache_dir
 from neuronctl.common.users import login_name
 from neuronctl.common.words import amount, counted
@@ -31,17 +29,8 @@ from neuronctl.slurm.repository import code_of
 LARGEST = 500 << 20
 """Bytes that are copied at most."""
 
-_TEXT = 256 * 1024
-"""Bytes of the largest file that is searched for secrets."""
-
 _SETTLED = 3600
 """Seconds in which a copy that nobody needs may be that of a job that is just being submitted."""
-
-_SECRET_NAME = re.compile(
-    r"\.env(\.(?!example|sample|template|dist).*)?|id_(rsa|dsa|ecdsa|ed25519)|\.netrc|\.pgpass"
-    r"|\.git-credentials|kubeconfig|.*\.(pem|key|p12|pfx|jks|keystore|kdbx)",
-    re.DOTALL,
-)
 
 
 @dataclass(frozen=True)
@@ -59,8 +48,8 @@ class CodeSnapshot:
     """The code of a job as it is now, and where its copy is, or would be.
 
     root: of the repository. below: the job's directory in it, "" for the root. place: the copy's
-    directory, in which ``code`` is the tree. links: path -> target, of what is not copied. secrets:
-    path, and why it looks like one. purge_days: after which the site deletes what nobody uses.
+    directory, in which ``code`` is the tree. links: path -> target, of what is not copied.
+    purge_days: after which the site deletes what nobody uses.
     """
 
     root: str
@@ -68,7 +57,6 @@ class CodeSnapshot:
     place: str
     files: Tuple[CodeFile, ...]
     links: Mapping[str, str]
-    secrets: Tuple[Tuple[str, str], ...] = ()
     purge_days: Optional[int] = None
 
     @property
@@ -121,8 +109,7 @@ def look(directory: str, cluster: Cluster, logs: Sequence[str] = ()) -> CodeSnap
         for path in code.ignored
         if "__pycache__" not in path.split("/") and not path.endswith(".pyc")
     }
-    files, known = [], cache.read("secrets", code.root) or {}
-    secrets, texts = [], {}
+    files = []
     for path in copied:
         whole = os.path.join(code.root, path)
         if os.path.islink(whole):
@@ -131,15 +118,6 @@ def look(directory: str, cluster: Cluster, logs: Sequence[str] = ()) -> CodeSnap
         content, executable = _read(whole)
         digest = hashlib.sha256(content).hexdigest()
         files.append(CodeFile(path, len(content), digest, executable))
-        if len(content) <= _TEXT and b"\0" not in content:
-            told = known.get(digest)
-            texts[digest] = _has_secret(content) if told is None else told
-        if _SECRET_NAME.fullmatch(os.path.basename(path)):
-            secrets.append((path, "its name says so"))
-        elif texts.get(digest):
-            secrets.append((path, "it contains what looks like one"))
-    if texts != known:
-        cache.write("secrets", code.root, texts)
     names = [[file.path, file.sha256, file.executable] for file in files]
     state = json.dumps([names, sorted(links.items())]).encode("ascii")
     # Each job adds one, and its code is the same.
@@ -152,7 +130,6 @@ def look(directory: str, cluster: Cluster, logs: Sequence[str] = ()) -> CodeSnap
         place=os.path.join(store, hashlib.sha256(state).hexdigest()[:16]),
         files=tuple(files),
         links=links,
-        secrets=tuple(secrets),
         purge_days=cluster.scratch_days if len(places(cluster)) > 1 else None,
     )
 
@@ -178,10 +155,6 @@ def _log_names(patterns: Sequence[str]) -> Callable[[str], object]:
 
 
 _SYMBOL = {**dict.fromkeys("Jj", r"\d+(_\d+)?"), **dict.fromkeys("Aabnt", r"\d+")}
-
-
-def _has_secret(content: bytes) -> bool:
-    return is_secret_value(content.decode("utf-8", "replace"))
 
 
 def _target(root: str, path: str) -> str:

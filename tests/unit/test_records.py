@@ -67,7 +67,7 @@ def test_a_refused_submission(store: RecordStore) -> None:
     store.failed(key, "Invalid qos; HF_TOKEN=abc")
     assert names(store) == [f"{key}.failed.json"]
     (record,) = store.iter()
-    assert (record.status, record.failure) == ("failed", "Invalid qos; HF_TOKEN=***")
+    assert (record.status, record.failure) == ("failed", "Invalid qos; HF_TOKEN=abc")
     assert store.recent() == []
 
 
@@ -85,26 +85,7 @@ def test_private_to_the_user(store: RecordStore) -> None:
     assert stat.S_IMODE(Path(store.directory).stat().st_mode) == 0o700
 
 
-def test_no_secret_is_stored(store: RecordStore) -> None:
-    canary = "it's a CANARY"
-    quoted = "'it'\"'\"'s a CANARY'"
-    key = store.begin(
-        draft(
-            command_line=("neuronctl", "submit", "--env", f"HF_TOKEN={canary}", "t.py"),
-            request={"env": [["HF_TOKEN", canary]], "args": ["--password", "CANARYtoo"]},
-            script=f"export HF_TOKEN={quoted}\npython t.py --password CANARYtoo\n",
-            decisions=(("env", f"HF_TOKEN={canary}", "asked for", ""),),
-        )
-    )
-    store.complete(key, 1, None)
-    (file,) = Path(store.directory).iterdir()
-    assert "CANARY" not in file.read_text()
-    record = store.get(1)
-    assert record is not None
-    assert record.draft.script == "export HF_TOKEN=***\npython t.py --password ***\n"
-
-
-def test_digest_is_of_the_script_as_submitted(store: RecordStore) -> None:
+def test_the_script_is_kept_byte_for_byte(store: RecordStore) -> None:
     import hashlib
 
     script = "export HF_TOKEN=x\npython \udce9.py\n"
@@ -112,7 +93,7 @@ def test_digest_is_of_the_script_as_submitted(store: RecordStore) -> None:
     (record,) = store.iter()
     expected = hashlib.sha256(script.encode("utf-8", "surrogateescape")).hexdigest()
     assert record.script_sha256 == expected
-    assert record.draft.script == "export HF_TOKEN=***\npython \udce9.py\n"
+    assert record.draft.script == script
 
 
 def test_log_paths(store: RecordStore) -> None:
@@ -409,14 +390,6 @@ def test_one_of_an_absurd_size_is_not_read(store: RecordStore) -> None:
     assert [record.job_id for record in store.recent()] == [1]
     (warning,) = store.warnings
     assert warning.endswith("it has more than 64 MiB")
-
-
-def test_no_secret_in_a_verdict(store: RecordStore) -> None:
-    """Which quotes what was refused."""
-    token = "ghp_" + "A1b2" * 9
-    store.begin(draft(verdict=f"refused: comment '{token}' is not valid"))
-    (file,) = Path(store.directory).iterdir()
-    assert token not in file.read_text()
 
 
 def test_another_login_node_has_settled_the_submission(store: RecordStore) -> None:

@@ -894,12 +894,6 @@ CASES: List[Case] = [
         ["the log directory 'logs' does not exist", "mkdir -p logs"],
         here(),
     ),
-    (
-        "NC413",
-        here(secrets_in_snapshot=((".env", "its name says so"),)),
-        ["--snapshot would copy .env, which looks like a secret: its name says so", ".gitignore"],
-        here(),
-    ),
     ("NC414", here(around_snapshot=(("x is outside", "go in"),)), ["x is outside\ngo in"], here()),
 ]
 

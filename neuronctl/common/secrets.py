@@ -1,0 +1,153 @@
+"""Find and hide secrets in what is shown: passwords, tokens, and passwords in URLs. Pure.
+
+A value is a secret if its name says so (``HF_TOKEN=…``, ``--password …``), if it begins as a
+well-known token does, or if it is the password of a URL or of an Authorization header. References
+(``$HF_TOKEN``), paths, placeholders, flags, and code are no secrets.
+
+Records, plans, and scripts are private files and hold everything as it was submitted. What is
+printed goes through ``hide_secrets`` and ``hide_in_words``; rule NC640 (a secret written into a
+script) uses ``find_secrets`` and ``is_secret`` from the same table.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Iterable, List, Tuple
+
+MASK = "***"
+
+Span = Tuple[int, int]
+"""Where a secret begins in a text, and where it ends."""
+
+# What a name says if it ends so; digits may follow. Others are about secrets, and are none:
+# TOKEN_FILE, MAX_TOKENS, TOKENIZERS_PARALLELISM.
+_NAME = re.compile(
+    r"""(?xi) (?: password | passwd | passphrase | passwort | (?:^|[_.-]|db|pg|ssh) pass
+    | [_.-] pwd | (?:^|[_.-]) pw | secret | credentials? | bearer | jwt
+    | (?: api | access | secret | private | account | auth | signing | encryption ) [_.-]? key
+    | token ) s? (?<!tokens) \d* $"""
+)
+# Tokens of a text, and counts of them: eos_token, --pad-token, num_token.
+_OF_A_TEXT = re.compile(
+    r"""(?xi) (?:^|[_.-]) (?: pad | eos | bos | unk | sep | cls | mask | stop | start | end | begin
+    | special | image | img | audio | video | vision | next | prompt | num | n | max | min | per
+    | first | last | new | text | query | class ) [_.-]? token \d* $"""
+)
+_OTHER_KEY = re.compile(r"(?i)(?:^|[_.-])key$")  # WANDB_KEY: a secret if its value is random
+_RANDOM = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[\w+/=-]{20,}")
+
+# How well-known tokens begin, and what follows: a digit or a capital letter is among it.
+_TOKEN = re.compile(
+    r"""(?x) (?<![A-Za-z0-9_-]) (?P<value>
+    (?: hf_ | gh[pousr]_ | github_pat_ | nvapi- | gsk_ | r8_ | npm_ | dckr_pat_ | wandb_v1_
+      | [sr]k_(?:live|test)_ | pypi- | glpat- | hvs\. | ya29\. | AIza | xox[abeprs]- | sk- )
+    (?= [\w-]* [0-9A-Z] ) [\w.-]{20,} | (?:AKIA|ASIA) [A-Z0-9]{16} (?!\w)
+    | eyJ [\w-]{15,} \. eyJ [\w-]{10,} (?: \.[\w-]+ )? )"""
+)
+_URL = re.compile(r"://[^\s/:@'\"]{0,200}:(?P<value>[^\s/@'\"]{1,200})@")
+_HEADER = re.compile(
+    r"(?i)\b(?:bearer|basic|authorization: *token|wandb login)\s+(?P<value>[\w.+/=-]{16,})"
+)
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----(?P<value>[^-]{20,}|\s*\Z)(?:-----END|\Z)"
+)
+_NAMED = re.compile(
+    r"""(?x) (?<![\w$/.-]) (?<!\$\{) (?P<dashes> --? )? (?P<name> [A-Za-z_][\w.-]* ) ['"]?
+    (?P<sign> [ ]{0,3} (?:=|:(?![-=?+])) [ ]{0,3} | [ ]+ )
+    (?P<value> "(?:[^"\\\n]|\\.)*" | '[^'\n]*' | [^\s'"`;|&<>,-][^\s'"`;|&<>,]* )"""
+)
+_HINTS = ("pass", "pw", "secret", "credential", "bearer", "jwt", "token", "key")
+
+# Values that give nothing away: references, paths, flags, code, types, and what is to be replaced.
+_NOTHING = re.compile(
+    r"""(?xi) \W* | \$\{?\w+ (?: [:}\[%\#/] .* )? | (?: \$\( | ` ) .* | \d{1,5}
+    | true | false | yes | no | on | off | none | null | auto | required | optional | default
+    | str | string | bytes | int | bool | float | object | any | tensor
+    | (?: [~.] | file: )? / .* | \w+://[^@]* | [\w./-]+ \. [a-z]{2,5} | (?: [\w.-]+ / )+ [\w.-]+
+    | [<{\[%(] .* | [a-z_][\w.]* [(\[] .* | (?: args | self | cfg | config | os | opt s? ) \. .*
+    | (?: your? | my | the | insert | paste | put | replace | change | enter ) (?: [-_ ] .* )?
+    | .* (?: x{3} | \*{3} | \.{3} | … | [-_ ]here$ ) .*
+    | (?: sk- | hf_ )? (?: dummy | empty | fake | example | test | local | none | not-needed )"""
+)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_secret_name(name: str) -> bool:
+    """Return True if a variable, option, or key of this name has a secret for its value."""
+    return _NAME.search(name) is not None and _OF_A_TEXT.search(name) is None
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Return True if the value is a secret, by its name or by what it looks like."""
+    return _is_named_secret(name, value) or bool(find_secrets(value))
+
+
+def _is_named_secret(name: str, value: str) -> bool:
+    plain = value.strip("'\" ")
+    if is_secret_name(name):
+        return not (_NOTHING.fullmatch(plain) or is_secret_name(plain))
+    return _OTHER_KEY.search(name) is not None and _RANDOM.fullmatch(plain) is not None
+
+
+def find_secrets(text: str) -> List[Span]:
+    """Return where the secrets of a text stand, in order; quotes around them are not included."""
+    folded = text.casefold()
+    found: List[Span] = []
+    for pattern in (_TOKEN, _URL, _HEADER, _PRIVATE_KEY):
+        matches = pattern.finditer(text)
+        found += [m.span("value") for m in matches if not _NOTHING.fullmatch(m["value"])]
+    match = _NAMED.search(text) if any(map(folded.__contains__, _HINTS)) else None
+    while match is not None:
+        start, end = match.span("value")
+        told = _is_told(match)
+        quoted = told and text[start] in "'\""
+        found += [(start + quoted, end - quoted)] if told else []
+        match = _NAMED.search(text, end if told else start)  # a value may be a name: --env TOKEN=x
+    return _joined(found)
+
+
+def _is_told(match: re.Match[str]) -> bool:
+    """Return True if a name and what follows it are an assignment or option with a secret."""
+    sign, value = match["sign"].strip(), match["value"]
+    if not sign and not match["dashes"]:
+        return False  # words of a sentence
+    if sign == ":" and re.fullmatch("[A-Za-z]+[.,:]?", value):
+        return False  # a word that follows a colon is prose, or a type
+    return _is_named_secret(match["name"], value)
+
+
+def _joined(spans: List[Span]) -> List[Span]:
+    joined: List[Span] = []
+    for first, last in sorted(spans):
+        before = joined.pop() if joined and first <= joined[-1][1] else (first, last)
+        joined.append((before[0], max(before[1], last)))
+    return joined
+
+
+def hide_secrets(text: str) -> str:
+    """Return the text with ``***`` in place of each secret."""
+    parts, done = [], 0
+    for first, last in find_secrets(text):
+        parts += [text[done:first], MASK]
+        done = last
+    return "".join([*parts, text[done:]])
+
+
+def hide_value(name: str, value: str) -> str:
+    """Return the value of a variable or key as it may be shown."""
+    return MASK if _is_named_secret(name, value) else hide_secrets(value)
+
+
+def hide_in_words(words: Iterable[str]) -> Tuple[str, ...]:
+    """Return the words of a command line as they may be shown: ``--env HF_TOKEN=***``."""
+    shown: List[str] = []
+    before = ""
+    for word in words:
+        head, sign, value = word.rpartition("=")
+        if before.startswith("-") and is_secret_name(before) and not word.startswith("-"):
+            shown.append(hide_value(before, word))
+        else:
+            shown.append(hide_secrets(head + sign) + hide_value(re.split("[=,]", head)[-1], value))
+        before = word
+    return tuple(shown)

@@ -86,10 +86,9 @@ def _page(found: Brief) -> Iterator[str]:
     if cluster.scratch:
         yield f"- scratch directory: {cluster.scratch.replace('{user}', found.user)}"
     for setting in found.defaults:
-        of = f"preset {setting.preset}" if setting.preset else "default of all your jobs"
-        yield f"- {of}: `{_as_option(setting)}` ({setting.where})"
+        yield f"- default of all your jobs: `{_as_option(setting)}` ({setting.where})"
     if not found.defaults:
-        yield "- You have no defaults; `neuronctl config set KEY VALUE` sets one."
+        yield "- You have no defaults; `neuronctl config edit` sets one."
     yield ""
 
 

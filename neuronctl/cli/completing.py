@@ -383,12 +383,6 @@ def _clusters(command: str) -> Known:
     return [(cluster.name, cluster.title) for cluster in load().clusters.values()]
 
 
-def _gpus(command: str) -> Known:
-    for partition in _cluster().partitions.values():
-        if partition.gpu:
-            yield partition.gpu, ""
-
-
 def _states(command: str) -> Known:
     from neuronctl.slurm.job_states import STATES
 
@@ -399,18 +393,6 @@ def _rules(command: str) -> Known:
     from neuronctl.rules import every_rule
 
     return [(code, rule.title) for code, rule in every_rule().items()]
-
-
-def _keys(command: str) -> Known:
-    from neuronctl.request.job import OPTIONS
-
-    return [(option.long, option.help.partition(". ")[0]) for option in OPTIONS]
-
-
-def _presets(command: str) -> Known:
-    from neuronctl.request.job_file import configuration
-
-    return [(name, "") for name in configuration().presets]
 
 
 def _topics(command: str) -> Known:
@@ -430,9 +412,7 @@ _OF_OPTIONS: Mapping[str, Callable[[str], Known]] = {
     "module": _modules,
     "conda": _conda,
     "cluster": _clusters,
-    "gpu": _gpus,
     "state": _states,
-    "use": _presets,
     "color": lambda command: [(word, "") for word in ("always", "never", "auto")],
 }
 """By the long names of options."""
@@ -442,11 +422,10 @@ _OF_WORDS: Mapping[str, Callable[[str], Known]] = {
     "JOB": _jobs,
     "JOB|FILE": _jobs,
     "CODE": _rules,
-    "KEY": _keys,
 }
 """By the names of values in help, as the next ones."""
 
-_LISTS = ("partition", "gpu")
+_LISTS = ("partition",)
 _FILES = ("FILE", "JOB.YAML", "JOB.yaml", "SCRIPT", "IMAGE", "WORDS", "JOB|FILE")
 _DIRECTORIES = ("DIR", "DIR[:PLACE", "SRC[:DST")
 

@@ -1,40 +1,32 @@
-"""``neuronctl config``: the user's own defaults, key by key."""
+"""``neuronctl config``: the user's own defaults, and where each is set."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Any, List, Tuple
 
 import click
 
 from neuronctl.cli.say import notify
-from neuronctl.common.console import Column, print_json, print_line, print_table
-from neuronctl.common.errors import UsageError
-from neuronctl.common.paths import PROJECT_CONFIG, config_dir, defaults_file
-from neuronctl.request.config_file import change, content, known_key, settings, value_of
+from neuronctl.common.console import Column, print_json, print_table
+from neuronctl.common.errors import JobFileError, UsageError
+from neuronctl.common.paths import config_dir, defaults_file, present
+from neuronctl.request.config_file import settings
 from neuronctl.request.job_file import configuration, used_files
 
 
-@click.group("config")
-def command() -> None:
-    """Show or change your defaults, which all your jobs share.
+@click.group("config", invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.config/1).")
+@click.pass_context
+def command(context: click.Context, as_json: bool) -> None:
+    """Show your defaults, which all your jobs share, and the line that sets each.
 
     A key is an option of a job without its dashes. The site's file comes first, then yours, then
     .neuronctl.yaml of the current directory, if that file is yours; a job file and the command line
-    come before all of them. Comments in a file stay.
+    come before all of them. Secrets are hidden.
     """
-
-
-_project = click.option(
-    "--project", is_flag=True, help="Change .neuronctl.yaml of this directory, and not your file."
-)
-
-
-@command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.config/1).")
-def list_(as_json: bool) -> None:
-    """Show each value that is set, and the line that sets it. Secrets are hidden."""
+    if context.invoked_subcommand is not None:
+        return
     found = settings()
     if as_json:
         from neuronctl.cli.json_data import setting_rows
@@ -46,71 +38,18 @@ def list_(as_json: bool) -> None:
         rows = [[setting.key, ", ".join(setting.texts), setting.where] for setting in found]
         print_table(columns, rows)
     else:
-        notify(f"{defaults_file()} sets nothing; 'neuronctl config set KEY VALUE' does")
-
-
-@command.command()
-@click.argument("key", metavar="KEY")
-def get(key: str) -> None:
-    """Print the value of a key, several one below the other. Secrets are hidden.
-
-    A key of a preset is PRESET.KEY.
-    """
-    preset, _, name = key.rpartition(".")
-    option = known_key(name)
-    found = [
-        setting for setting in settings() if (setting.preset, setting.option) == (preset, option)
-    ]
-    if not found:
-        raise UsageError(
-            f"{key} is not set in {' or '.join(used_files()) or defaults_file()}",
-            f"neuronctl config set {key} {option.metavar or 'true'}",
-        )
-    for text in found[0].texts:
-        print_line(text)
-
-
-@command.command("set", context_settings={"ignore_unknown_options": True})
-@_project
-@click.argument("key", metavar="KEY")
-@click.argument("words", metavar="VALUE...", nargs=-1, required=True, type=click.UNPROCESSED)
-def set_(project: bool, key: str, words: Tuple[str, ...]) -> None:
-    """Set a key to a value; one that the command line may repeat takes several.
-
-    A key of a preset is PRESET.KEY: big.nodes.
-    """
-    preset, dot, name = key.rpartition(".")
-    option, file = known_key(name), PROJECT_CONFIG if project else defaults_file()
-    value: Any = value_of(option, words)
-    if option.long == "cluster":
-        from neuronctl.catalog.loader import load
-
-        load().cluster(words[0])  # raises CatalogError, as every command would from now on
-    change({preset + dot + option.long: value}, file)
-    notify(f"set {preset}{dot}{option.long} in {file}")
-
-
-@command.command()
-@_project
-@click.argument("keys", metavar="KEY...", nargs=-1, required=True)
-def unset(project: bool, keys: Tuple[str, ...]) -> None:
-    """Remove keys; what they would have set is worked out again."""
-    parts = (key.rpartition(".") for key in keys)
-    names: List[str] = [preset + dot + known_key(name).long for preset, dot, name in parts]
-    file = PROJECT_CONFIG if project else defaults_file()
-    removed = change(dict.fromkeys(names), file)
-    for name in names:
-        notify(f"{name} removed from {file}" if name in removed else f"{name} is not set in {file}")
+        notify(f"{defaults_file()} sets nothing; 'neuronctl config edit' opens it")
 
 
 @command.command()
 def edit() -> None:
-    """Open the file in $VISUAL or $EDITOR, and check it afterwards."""
+    """Open your file in $VISUAL or $EDITOR, and check it afterwards."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError(
-            "there is no terminal for an editor", "use 'neuronctl config set KEY VALUE'"
-        )
-    content(defaults_file())  # raises where it is not the user's own
+        raise UsageError("there is no terminal for an editor", f"edit {defaults_file()}")
+    if present(defaults_file()):
+        from neuronctl.common import yamlfile
+
+        yamlfile.text_of(defaults_file(), JobFileError, found=True)  # raises if it is not yours
     directory, name = os.path.split(defaults_file())
     try:
         os.makedirs(config_dir(), mode=0o700, exist_ok=True)
@@ -118,4 +57,8 @@ def edit() -> None:
     except OSError as error:
         raise UsageError(f"cannot use {directory}: {error.strerror}") from None
     click.edit(filename=name)
-    configuration()
+    cluster = configuration().values.get("cluster")
+    if cluster is not None:
+        from neuronctl.catalog.loader import load
+
+        load().cluster(cluster)  # raises CatalogError, as every command would from now on

@@ -70,16 +70,9 @@ EXAMPLES: Mapping[str, Tuple[str, ...]] = {
         "neuronctl catalog schema > catalog.schema.json",
     ),
     "catalog": ("neuronctl catalog import --write partitions.yaml", "neuronctl catalog diff"),
-    "config": ("neuronctl config set field nlp", "neuronctl config list"),
+    "config": ("neuronctl config", "neuronctl config --json"),
     "sandbox": ("neuronctl sandbox up --nodes amd_a100nv_8=4", "neuronctl sandbox shell"),
     "config edit": ("neuronctl config edit", "EDITOR=vim neuronctl config edit"),
-    "config get": ("neuronctl config get partition", "neuronctl config get env"),
-    "config list": ("neuronctl config list", "neuronctl config list --json"),
-    "config set": (
-        "neuronctl config set field nlp",
-        "neuronctl config set module gcc/11.5.0 cuda/12.4.1",
-    ),
-    "config unset": ("neuronctl config unset field", "neuronctl config unset module conda"),
     "completion": (
         "neuronctl completion bash --install",
         "neuronctl completion zsh --install --alias nctl",

@@ -286,9 +286,9 @@ def _remember(options: Mapping[str, Any], before: Mapping[str, Any]) -> None:
     if local_cluster() is not None:  # which says it better
         new.pop("cluster", None)
     if new and "comment" not in before:
-        from neuronctl.request.config_file import change
+        from neuronctl.request.config_file import add
 
-        change(new, defaults_file())
+        add(new, defaults_file())
         notify(f"wrote {', '.join(new)} to {defaults_file()}, for all your jobs")
 
 

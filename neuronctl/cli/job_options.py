@@ -23,18 +23,18 @@ _NO_PROGRAMS = ("--dry-run", "--explain", "--follow", "--preflight", "--no-prefl
 
 _SECTIONS = {
     "Where, how large, and how long": (
-        "partition nodes gpus-per-node gpus gpu gres ntasks ntasks-per-node cpus-per-task mem "
+        "partition nodes gpus-per-node gpus gres ntasks ntasks-per-node cpus-per-task mem "
         "exclusive constraint nodelist exclude avoid-bad-nodes reservation time"
     ),
     "For whom": "account qos field appl comment cluster",
     "Name, directory, logs, and mail": "job-name chdir output error mail-type mail-user",
     "Software": "module purge conda venv env expand setup",
-    "Container": "container container-runtime container-run container-option bind cleanenv",
+    "Container": "container container-runtime container-option bind",
     "Launch": "launcher launcher-option preflight",
     "After other jobs, or many times": "dependency array requeue signal",
-    "Longer than the time limit": "until-done max-runs max-hours resume-with",
+    "Longer than the time limit": "until-done max-runs resume-with",
     "If it no longer moves": "stall checkpoint",
-    "Samples for a report": "monitor monitor-interval",
+    "Samples for a report": "monitor",
 }
 """Headings of a job's options in help, in their order; what is in none comes with the others."""
 

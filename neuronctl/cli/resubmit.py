@@ -103,7 +103,7 @@ def command(
     if record.draft.sbatch:
         from neuronctl.submission.existing_job import UnchangedJob, existing_job
         from neuronctl.submission.existing_script import read_existing
-        from neuronctl.submission.monitored_script import Monitoring, in_options, monitored
+        from neuronctl.submission.monitored_script import monitored
 
         request = record.draft.request
         words, text = resubmission.existing_again(record, args, from_record=from_record)
@@ -113,7 +113,7 @@ def command(
             )
             return submit(again)
         script = read_existing(words, text)
-        script = monitored(script, Monitoring(), in_options(request), notify)
+        script = monitored(script, None, request.get("monitor"), notify)
         _say_unchanged(record, working_directory())
         return submit(UnchangedJob(script, catalog))
     program = resubmission.program_copy(record) if from_record else None

@@ -15,7 +15,7 @@ from neuronctl.cli.say import print_script
 _OPTIONS = (
     *("nodes", "nodelist", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "cluster"),
     *("launcher", "launcher-option", "env", "expand", "container", "container-runtime"),
-    *("container-run", "container-option", "bind", "cleanenv"),
+    *("container-option", "bind"),
 )
 
 

@@ -122,6 +122,4 @@ def _run_line(request: JobRequest) -> str:
         line.append(f"--container-runtime={request.container_runtime}")
     line += [f"--bind={bind}" for bind in request.binds]
     line += [f"--container-option={word}" for word in request.container_options]
-    line += ["--container-run"] if request.container_run else []
-    line += ["--cleanenv"] if request.cleanenv else []
     return f"to run a program in the image: {join(line)} SCRIPT"

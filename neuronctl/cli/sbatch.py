@@ -28,8 +28,8 @@ def command(words: Tuple[str, ...]) -> int:
     neither does a record that cannot be written. The components of a heterogeneous job are not
     judged.
 
-    With --monitor (and --monitor-interval SECONDS) among the options, or in your configuration, the
-    job is sampled for 'neuronctl report'. sbatch gets the script unchanged; BASH_ENV starts the
-    sampler, so the script must be one for bash.
+    With --monitor among the options, or in your configuration, the job is sampled for 'neuronctl
+    report'. sbatch gets the script unchanged; BASH_ENV starts the sampler, so the script must be
+    one for bash.
     """
     return call(words)

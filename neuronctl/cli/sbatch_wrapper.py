@@ -33,14 +33,14 @@ _IN_SPITE_OF_ERRORS = contextlib.suppress(Exception)
 def call(words: Sequence[str]) -> int:
     """Run ``sbatch WORDS``, and record its job; returns sbatch's exit code, or dies as it did."""
     path = find_sbatch()
-    words, said = without_monitor(words)
+    words, monitor = without_monitor(words)
     variables: Mapping[str, str] = {}
     attempt = Attempt(["neuronctl", *sys.argv[1:]], _tell)
     try:
         if started_sbatches():  # a neuronctl above this process records the job
             become(path, words)
-        with contextlib.nullcontext() if said.asked else _IN_SPITE_OF_ERRORS:
-            variables = attempt.read(words, said)
+        with contextlib.nullcontext() if monitor else _IN_SPITE_OF_ERRORS:
+            variables = attempt.read(words, monitor)
         if attempt.has_no_end:
             raise UsageError(
                 "the script on standard input has more than 64 MiB: nothing was submitted",

@@ -284,10 +284,7 @@ def _contained(
     keys: List[Tuple[str, object]] = [("container", image), ("container-runtime", words[0])]
     if binds:
         keys.append(("bind", binds))
-    if {"cleanenv", "e"} & set(plain):
-        keys.append(("cleanenv", True))
-    left = (option for option in plain if option not in ("cleanenv", "e"))
-    others = [f"--{option}" if len(option) > 1 else f"-{option}" for option in left]
+    others = [f"--{option}" if len(option) > 1 else f"-{option}" for option in plain]
     if others:
         keys.append(("container-option", others))
     inside = tuple(rest[1:])

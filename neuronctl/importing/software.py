@@ -72,8 +72,6 @@ def software(prefix: Sequence[Unit], set_by_cluster: Collection[str]) -> Softwar
         return nothing
     remarks = tuple(remark for unit in prefix[begin : last + 1] for remark in unit.remarks)
     entries = []
-    if modules and not purges:
-        entries.append(Entry("purge", False))
     if modules:
         entries.append(Entry("module", modules))
     entries += [Entry(name, values[0]) for name, values in found if name in (CONDA, VENV)]

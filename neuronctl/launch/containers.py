@@ -15,14 +15,11 @@ from neuronctl.request.job import JobRequest
 class Wrapping:
     """What a container adds to a launch.
 
-    before: lines that the batch shell runs first, after the user's own. forward: each task sets
-    PREFIX_NAME to $NAME, for these prefixes and every variable that the job needs. prefix: words
-    before what runs in each task. srun: options of srun, where Slurm itself starts the container
-    (Pyxis).
+    before: lines that the batch shell runs first, after the user's own. prefix: words before what
+    runs in each task. srun: options of srun, where Slurm itself starts the container (Pyxis).
     """
 
     before: Tuple[str, ...] = ()
-    forward: Tuple[str, ...] = ()
     prefix: Tuple[CommandWord, ...] = ()
     srun: Tuple[CommandWord, ...] = ()
 
@@ -32,13 +29,11 @@ Wrap = Callable[[JobRequest, Optional[Shell], bool], Wrapping]
 GPUs are passed in."""
 
 
-def _singularity(command: str, *prefixes: str) -> Wrap:
+def _singularity(command: str) -> Wrap:
     def wrap(request: JobRequest, scratch: Optional[Shell], gpus: bool) -> Wrapping:
-        words: Tuple[CommandWord, ...] = (command, "run" if request.container_run else "exec")
+        words: Tuple[CommandWord, ...] = (command, "exec")
         if gpus and "--rocm" not in request.container_options:
             words += ("--nv",)
-        if request.cleanenv:
-            words += ("--cleanenv",)
         words += request.container_options
         # By itself the runtime binds the home directory, but not scratch, and $PWD not always.
         before: Tuple[str, ...] = ()
@@ -51,8 +46,7 @@ def _singularity(command: str, *prefixes: str) -> Wrap:
         for bind in request.binds:
             words += ("--bind", bind)
         last = ("--pwd", Shell('"$PWD"'), request.container or "")
-        forward = prefixes if request.cleanenv else ()
-        return Wrapping(before=before, forward=forward, prefix=(*words, *last))
+        return Wrapping(before=before, prefix=(*words, *last))
 
     return wrap
 
@@ -65,7 +59,6 @@ def _pyxis(request: JobRequest, scratch: Optional[Shell], gpus: bool) -> Wrappin
             f"--container-image={request.container}",
             Shell(f'--container-mounts="{",".join(mounts)}"'),
             Shell('--container-workdir="$PWD"'),
-            *(("--container-entrypoint",) if request.container_run else ()),
             *request.container_options,
         )
     )
@@ -77,9 +70,8 @@ def _quoted(text: str) -> str:
 
 
 RUNTIMES: Mapping[str, Wrap] = {
-    # Apptainer installs this name too, and warns of variables that only have the old prefix.
-    "singularity": _singularity("singularity", "SINGULARITYENV", "APPTAINERENV"),
-    "apptainer": _singularity("apptainer", "APPTAINERENV"),
+    "singularity": _singularity("singularity"),
+    "apptainer": _singularity("apptainer"),
     "pyxis": _pyxis,
 }
 """Container runtime -> what it adds to a launch."""

@@ -116,11 +116,8 @@ def define_module(login_shell: bool) -> Tuple[ShellLine, ...]:
     )
 
 
-def load_modules(modules: Tuple[str, ...], *, purge: bool) -> Tuple[ShellLine, ...]:
-    """The script lines that load ``modules``.
-
-    purge: without the modules of the submitting shell, which a batch job inherits.
-    """
+def load_modules(modules: Tuple[str, ...]) -> Tuple[ShellLine, ...]:
+    """The script lines that load ``modules``, without those that the job inherits."""
     names = " ".join(map(quote, modules))
     load = ShellLine(f"module load {names}", f"cannot load the modules {' '.join(modules)}")
-    return (ShellLine("module purge"), load) if purge else (load,)
+    return (ShellLine("module purge"), load)

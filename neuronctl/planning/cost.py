@@ -16,11 +16,7 @@ def most_seconds(plan: JobPlan) -> Optional[int]:
     limit = None if plan.time_limit == units.UNLIMITED else plan.time_limit
     if plan.until_done is None:
         return limit
-    # No run is cut short: the last one may begin just before --max-hours are over.
-    runs, hours = plan.until_done.max_runs, plan.until_done.max_seconds
-    if limit is None:
-        return None
-    return runs * limit if hours is None else min(runs * limit, hours + limit)
+    return None if limit is None else plan.until_done.max_runs * limit
 
 
 def most_hours(plan: JobPlan) -> Optional[Tuple[float, float]]:

@@ -74,15 +74,13 @@ class Signal:
 class UntilDone:
     """How a job goes on, run after run, until its program ends with 0.
 
-    max_runs: of all. max_seconds: None: no limit; no run begins
-    after. before_end: when the program is to save, in seconds before a run's end. resume_with: the
-    program's further words from the second run on. checkpoint: what changes as the program gets on;
-    "": not known. runs_file: the pattern of the file in which the runs are noted, as a log's.
-    chain: why each run is a job of its own; "": Slurm requeues the job.
+    max_runs: of all. before_end: when the program is to save, in seconds before a run's end.
+    resume_with: the program's further words from the second run on. checkpoint: what changes as the
+    program gets on; "": not known. runs_file: the pattern of the file in which the runs are noted,
+    as a log's. chain: why each run is a job of its own; "": Slurm requeues the job.
     """
 
     max_runs: int
-    max_seconds: Optional[int]
     before_end: int
     resume_with: Tuple[str, ...]
     checkpoint: str
@@ -304,7 +302,7 @@ class JobPlan:
         """Seconds between two samples of what the job does with its nodes; None: no samples."""
         if not self.request.monitor:
             return None
-        return self.request.monitor_interval or MONITOR_INTERVAL
+        return MONITOR_INTERVAL
 
     @property
     def stall(self) -> Optional[int]:

@@ -284,7 +284,6 @@ class _PlanBuilder:
         if not seconds and time_limit is not None and time_limit != units.UNLIMITED:
             before_end = min(before_end, time_limit // 4)
         runs = 10 if request.max_runs is None else request.max_runs
-        hours = None if request.max_hours is None else int(float(request.max_hours) * 3600)
         folder, slash, _ = (output or "").rpartition("/")
         name = re.sub("[/%]", "_", request.job_name or self.decisions["job-name"].value)
         pattern = f"{name}_{'%A_%a' if request.array else '%j'}.runs"
@@ -298,7 +297,6 @@ class _PlanBuilder:
             self.asked("until-done", "until_done", f"requeued; at most {counted(runs, 'run')}")
         return UntilDone(
             max_runs=runs,
-            max_seconds=hours,
             before_end=before_end,
             resume_with=tuple(shlex.split(request.resume_with or "")),
             checkpoint=request.checkpoint or "",
@@ -574,10 +572,8 @@ class _PlanBuilder:
         """Record where the software comes from, and which values refer to others."""
         request = self.request
         if request.modules:
-            kept = request.purge is False
-            reason = "added to those of your shell" if kept else "after module purge"
             origin = request.origin("modules")
-            self.decide("module", " ".join(request.modules), origin.source, reason)
+            self.decide("module", " ".join(request.modules), origin.source, "after module purge")
         if request.conda is not None:
             conda, lines = self.conda, request.modules
             reason = "not found here" if conda is None else conda.how

@@ -202,7 +202,7 @@ def activation(
         steps.append(ShellLine("export PATH SLURM_EXPORT_ENV=ALL"))
     steps += define_module(cluster.policy.login_shell) if request.modules else ()
     if request.modules:
-        steps += load_modules(request.modules, purge=request.purge is not False)
+        steps += load_modules(request.modules)
     if request.conda is not None:
         steps += activate_conda(request.conda, conda)
     if request.venv is not None:

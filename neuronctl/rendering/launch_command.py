@@ -127,11 +127,10 @@ def launch_of(plan: JobPlan, parts: LaunchParts, step: str = "") -> LaunchComman
     once = [*parts.once, *map(quote, wrapping.srun)]
     command = [*map(quote, wrapping.prefix), *parts.task]
     program = list(map(quote, plan.program))
-    forwarded = _forwarded(plan, parts)
     signal = _of_processes(plan)
     # srun and mpirun start another command at a lone colon.
     colon = once and ":" in plan.program
-    if not (forwarded or parts.differs_by_task or signal or colon):
+    if not (parts.differs_by_task or signal or colon):
         return LaunchCommand((*once, *command, *program))
     several = plan.most_nodes * plan.ntasks_per_node > 1
     stays = signal is not None or (parts.differs_by_task and several)
@@ -156,7 +155,7 @@ def launch_of(plan: JobPlan, parts: LaunchParts, step: str = "") -> LaunchComman
             .render(
                 name=name,
                 # One line each: a shell expands all words of an 'export' before it sets the first.
-                exports=[list(group) for group in (parts.exports, forwarded) if group],
+                exports=[list(parts.exports)] if parts.exports else [],
                 command=[*command, *program],
                 wrap=lambda words: _wrap(words, "        "),
             )
@@ -186,20 +185,6 @@ def contained_launch(plan: JobPlan, words: Sequence[str]) -> LaunchCommand:
         once += plan.cluster.policy.srun_options
     parts = LaunchParts(once=tuple(Shell(quote(word)) for word in once))
     return launch_of(replace(plan, program=tuple(words)), parts)
-
-
-def _forwarded(plan: JobPlan, parts: LaunchParts) -> List[str]:
-    """NAME=value words that set the variables a clean container environment would lose."""
-    if not plan.wrapping.forward:
-        return []
-    names = [variable.name for variable in plan.exports]
-    names += [word.partition("=")[0] for word in parts.exports]
-    names += ["MASTER_ADDR", "MASTER_PORT"] if plan.rendezvous else []
-    names += ["CUDA_VISIBLE_DEVICES"] if plan.gpus_per_node else []
-    words = [f'{prefix}_{name}="${name}"' for prefix in plan.wrapping.forward for name in names]
-    # Otherwise a shell in the container would evaluate the values. A variable, since versions that
-    # lack the option ignore it.
-    return words + [f"{prefix[:-3]}_NO_EVAL=1" for prefix in plan.wrapping.forward]
 
 
 def _wrap(texts: Sequence[str], indent: str) -> str:

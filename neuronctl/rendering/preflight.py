@@ -63,8 +63,6 @@ def checks(plan: JobPlan, known: LaunchParts) -> Checks:
         runtime, _, *options = plan.wrapping.prefix
         # To enter it takes time, which only several nodes are worth.
         enter = join([runtime, "exec", *options]) if srun else ""
-        # What the image's own script makes of the program's name, only that script knows.
-        inside = [] if plan.request.container_run else inside
     programs = _programs(outside, files)
     return Checks(
         srun=srun,

@@ -11,10 +11,9 @@ import enum
 import os
 import re
 from functools import partial
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.common import frozen
-from neuronctl.common.errors import UsageError, did_you_mean
 from neuronctl.common.frozen import dataclass
 from neuronctl.request import values
 from neuronctl.request.options import DECLARED, Option, option
@@ -243,10 +242,6 @@ class JobRequest:
     )
     """Without dashes: ``"nice=100"``, ``"hold"``."""
 
-    gpu_models: Tuple[str, ...] = _job(
-        "--gpu LIST", "Acceptable GPU models, such as a100,h200.", values.gpu_models, default=()
-    )
-    """The partition's GPU must be one of them."""
     cluster: Optional[str] = _job("--cluster NAME", "Catalog cluster to plan for.")
     field: Optional[str] = _job("--field NAME", "Field of work, for the site's comment.")
     """``field=`` of a structured comment (Neuron since 2026-08-12)."""
@@ -259,11 +254,6 @@ class JobRequest:
         "--launcher NAME",
         "How to start the program (default: depends on the program, nodes, tasks, and GPUs; none "
         "starts it once).",
-    )
-    use: Tuple[str, ...] = _job(
-        "--use NAME...",
-        "Take the options of this preset of your configuration; repeatable.",
-        values.words,
     )
     launcher_options: Tuple[str, ...] = _job(
         "--launcher-option WORD...",
@@ -286,12 +276,6 @@ class JobRequest:
         "--max-runs N",
         "With --until-done: at most N runs (default: 10).",
         values.count,
-        batch_only=True,
-    )
-    max_hours: Optional[str] = _job(
-        "--max-hours HOURS",
-        "With --until-done: no new run after so many hours in all.",
-        values.hours,
         batch_only=True,
     )
     resume_with: Optional[str] = _job(
@@ -321,12 +305,6 @@ class JobRequest:
         "Sample the use of GPUs, cores, and memory for 'neuronctl report'.",
         batch_only=True,
     )
-    monitor_interval: Optional[int] = _job(
-        "--monitor-interval SECONDS",
-        "Sample once every so many seconds (default: 10).",
-        values.count,
-        batch_only=True,
-    )
     env: Tuple[Tuple[str, str], ...] = _environment(
         "--env NAME=VALUE...", "Export a variable; NAME alone uses its current value.", values.env
     )
@@ -335,9 +313,6 @@ class JobRequest:
     )
     modules: Tuple[str, ...] = _environment(
         "--module NAME...", "Load a module, after 'module purge'; repeatable.", values.words
-    )
-    purge: Optional[bool] = _environment(
-        "--[no-]purge", "Unload the modules of your shell first (default with --module)."
     )
     conda: Optional[str] = _environment("--conda ENV", "Activate a conda environment.")
     venv: Optional[str] = _environment("--venv DIR", "Activate a virtual environment.")
@@ -349,12 +324,6 @@ class JobRequest:
         "--bind SRC[:DST]...", "Bind a directory into the container; repeatable.", values.words
     )
     """Besides scratch and the working directory."""
-    cleanenv: Optional[bool] = _environment(
-        "--cleanenv", "Keep your shell's variables out of the container."
-    )
-    container_run: Optional[bool] = _environment(
-        "--container-run", "Start the image's runscript with the program, instead of the program."
-    )
     container_options: Tuple[str, ...] = _environment(
         "--container-option WORD...",
         "A word for the container runtime, such as --rocm; repeatable.",
@@ -395,7 +364,7 @@ OF_SLURM: Mapping[str, Option] = {name: known for name, known in BY_NAME.items()
 """Those that sbatch has too, under the same names, in the order of a script's directives."""
 
 
-UNTIL_DONE = ("max-runs", "max-hours", "resume-with", "checkpoint")
+UNTIL_DONE = ("max-runs", "resume-with", "checkpoint")
 """The options that only --until-done gives a meaning."""
 
 
@@ -410,14 +379,6 @@ class Layer:
 
     values: Mapping[str, Any]
     origins: Mapping[str, Origin]
-    presets: Mapping[str, Layer] = frozen.field(default_factory=dict)
-    """Of a configuration: the options that ``use`` names together."""
-
-
-def ask_for_samples(values: Dict[str, Any], origins: Dict[str, Origin]) -> None:
-    """An interval alone asks for samples, where it is said of one job and not of all."""
-    if "monitor_interval" in values and "monitor" not in values:
-        values["monitor"], origins["monitor"] = True, origins["monitor_interval"]
 
 
 # Fields that express one request in several ways: a layer that sets one field of a group overrides
@@ -439,28 +400,10 @@ def build_request(layers: Sequence[Layer]) -> JobRequest:
     return JobRequest(**whole.values, origins=whole.origins)
 
 
-def with_presets(layers: Sequence[Layer], presets: Mapping[str, Layer]) -> List[Layer]:
-    """The layers, below each the presets that it uses; raises UsageError for an unknown one."""
-    every: List[Layer] = []
-    for layer in layers:
-        for name in layer.values.get("use", ()):
-            if name not in presets:
-                raise UsageError(
-                    f"{layer.origins['use'].where}: your configuration has no preset '{name}'",
-                    did_you_mean(name, presets)
-                    if presets
-                    else "'neuronctl config edit' adds one: presets: {big: {nodes: 4}}",
-                )
-            every.append(presets[name])
-        every.append(layer)
-    return every
-
-
 def merge(layers: Sequence[Layer]) -> Layer:
     """One layer of several, lowest first.
 
-    Environment variables are merged by name; every other field, and each preset, is replaced as a
-    whole.
+    Environment variables are merged by name; every other field is replaced as a whole.
     """
     values: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
@@ -481,5 +424,4 @@ def merge(layers: Sequence[Layer]) -> Layer:
                 value = tuple({**dict(values.get("env", ())), **dict(value)}.items())
             values[name] = value
             origins[name] = layer.origins[name]
-    presets = {name: preset for layer in layers for name, preset in layer.presets.items()}
-    return Layer(values, origins, presets)
+    return Layer(values, origins)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import (
     TYPE_CHECKING,
-    AbstractSet,
     Any,
     Callable,
     Dict,
@@ -29,7 +28,6 @@ from neuronctl.request.job import (
     Origin,
     Source,
     StepRequest,
-    ask_for_samples,
     find,
     merge,
 )
@@ -46,13 +44,10 @@ JOB_FILE = "job.yaml"
 # Allowed in a job file, but not among a user's defaults.
 _PROGRAM_KEYS = ("script", "args", "run", "steps")
 
-PRESETS = "presets"
-_NONE: AbstractSet[str] = frozenset()
-
 _PROJECT_KEYS = (
     *("partition", "account", "qos", "nodes", "ntasks", "ntasks-per-node", "cpus-per-task"),
-    *("gpus-per-node", "gpus", "gres", "gpu", "mem", "exclusive", "constraint", "time"),
-    *("cluster", "field", "appl", "comment", "launcher", "monitor", "use"),
+    *("gpus-per-node", "gpus", "gres", "mem", "exclusive", "constraint", "time"),
+    *("cluster", "field", "appl", "comment", "launcher", "monitor"),
 )
 """What .neuronctl.yaml may set: nothing that runs, that is written, or that leads elsewhere.
 
@@ -134,42 +129,9 @@ def read_config(path: str) -> Layer:
 
 
 def _config(document: Document) -> Layer:
-    """The layer of a configuration file, with its presets."""
+    """The layer of a configuration file."""
     allowed = _PROJECT_KEYS if document.file == PROJECT_CONFIG else None
-    presets = document.data.get(PRESETS, {})
-    named = isinstance(presets, dict) and all(
-        isinstance(preset, dict) for preset in presets.values()
-    )
-    if not named:
-        raise JobFileError(
-            f"{document.where((PRESETS,))}: presets: expected names with options each",
-            "presets: {big: {nodes: 4, gpus-per-node: 8}}",
-        )
-    layer = _layer(_part(document, (), {PRESETS}), Source.CONFIG, (), allowed)
-    return Layer(
-        layer.values,
-        layer.origins,
-        {
-            name: _layer(_part(document, (PRESETS, name)), Source.CONFIG, (), allowed)
-            for name in presets
-        },
-    )
-
-
-def _part(
-    document: Document, path: Tuple[str, ...], left_out: AbstractSet[str] = _NONE
-) -> Document:
-    """The mapping at a path of a document as a document, without some of its keys."""
-    from neuronctl.common.yamlfile import Document
-
-    data: Mapping[str, Any] = document.data
-    for key in path:
-        data = data[key]
-    size = len(path)
-    lines = {key[size:]: line for key, line in document.lines.items() if key[:size] == path}
-    raw = {key[size:]: typed for key, typed in document.raw.items() if key[:size] == path}
-    kept = {key: value for key, value in data.items() if key not in left_out}
-    return Document(document.file, kept, lines, raw)
+    return _layer(document, Source.CONFIG, (), allowed)
 
 
 def has_keys(text: str) -> bool:
@@ -278,8 +240,6 @@ def _layer(
         if name in values:
             values["text_file"], origins["text_file"] = document.file, origins[name]
             break
-    if source == Source.JOB_FILE:
-        ask_for_samples(values, origins)
     return Layer(values, origins)
 
 

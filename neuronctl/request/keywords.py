@@ -21,14 +21,12 @@ class JobKeywords(TypedDict, total=False):
     bind: Texts
     chdir: Text
     checkpoint: Text
-    cleanenv: Optional[bool]
     cluster: Text
     comment: Text
     conda: Text
     constraint: Text
     container: Text
     container_option: Texts
-    container_run: Optional[bool]
     container_runtime: Text
     cpus_per_task: Text
     dependency: Text
@@ -38,7 +36,6 @@ class JobKeywords(TypedDict, total=False):
     exclusive: Optional[bool]
     expand: Optional[bool]
     field: Text
-    gpu: Text
     gpus: Text
     gpus_per_node: Text
     gres: Text
@@ -47,12 +44,10 @@ class JobKeywords(TypedDict, total=False):
     launcher_option: Texts
     mail_type: Text
     mail_user: Text
-    max_hours: Text
     max_runs: Text
     mem: Text
     module: Texts
     monitor: Optional[bool]
-    monitor_interval: Text
     nodelist: Text
     nodes: Text
     ntasks: Text
@@ -60,7 +55,6 @@ class JobKeywords(TypedDict, total=False):
     output: Text
     partition: Text
     preflight: Union[bool, str, None]
-    purge: Optional[bool]
     qos: Text
     requeue: Optional[bool]
     reservation: Text
@@ -72,5 +66,4 @@ class JobKeywords(TypedDict, total=False):
     stall: Text
     time: Text
     until_done: Optional[bool]
-    use: Texts
     venv: Text

@@ -79,13 +79,6 @@ def count_or_none(text: str, strict: bool) -> int:
     return whole_number(text, 0, strict=strict)
 
 
-def hours(text: str, strict: bool) -> str:
-    """A number of hours, such as 100 or 0.5."""
-    if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,4})?", text) or not float(text):
-        raise ValueError(f"'{text}' is not a number of hours, such as 100 or 0.5")
-    return text
-
-
 def still_time(text: str, strict: bool) -> str:
     """A time of at least ten seconds, with its unit."""
     if units.parse_timeout(text) < 10:
@@ -198,19 +191,6 @@ def gpu_type_of_task(text: Optional[str]) -> Optional[str]:
     """The one type that ``--gpus-per-task`` asks for; None: no type, or several."""
     match = re.fullmatch(r"(?:gpu:)?([A-Za-z][\w.-]*):[0-9]{1,9}", text or "")
     return None if match is None or match[1] == "gpu" else match[1]
-
-
-def gpu_models(text: str, strict: bool) -> Tuple[str, ...]:
-    """GPU models."""
-    names = tuple(name for name in one_line(text).split(",") if name)
-    if text.isdecimal():
-        raise ValueError(
-            f"'{text}' is no GPU model; for {text} on each node: --gpus-per-node {text}"
-        )
-    for name in names:
-        if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
-            raise ValueError(f"'{name}' is not a GPU model; write, for example, a100 or a100,h200")
-    return names
 
 
 @_if_read

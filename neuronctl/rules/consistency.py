@@ -586,17 +586,6 @@ def container_and_environment(context: RuleContext) -> Iterator[Violation]:
             )
 
 
-@rule(ERROR, "NC332", "cleanenv takes the ranks from the processes", "of_step")
-def cleanenv_and_ranks(context: RuleContext) -> Iterator[Violation]:
-    plan = context.plan
-    if plan.request.cleanenv and plan.launcher.own_variables and plan.request.container is not None:
-        yield Violation(
-            f"{plan.launcher.name} tells each process its rank through variables, which "
-            "--cleanenv keeps out of the container",
-            "leave --cleanenv out, or use --launcher srun or torchrun",
-        )
-
-
 @rule(ERROR, "NC333", "container runtime needs srun", "of_step")
 def runtime_and_launcher(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
@@ -624,8 +613,6 @@ def container_options(context: RuleContext) -> Iterator[Violation]:
     given = {
         "--container-runtime": request.container_runtime,
         "--bind": request.binds,
-        "--cleanenv": request.cleanenv,
-        "--container-run": request.container_run,
         "--container-option": request.container_options,
     }
     options = [name for name, value in given.items() if value]
@@ -646,13 +633,3 @@ def modules_in_one_word(context: RuleContext) -> Iterator[Violation]:
                 "use one option per module: "
                 + join([w for part in parts for w in ("--module", part)]),
             )
-
-
-@rule(WARNING, "NC337", "cleanenv has no effect with Pyxis")
-def cleanenv_and_pyxis(context: RuleContext) -> Iterator[Violation]:
-    if context.plan.wrapping.srun and context.plan.request.cleanenv:
-        yield Violation(
-            "--cleanenv has no effect: Pyxis passes the job's variables in and cannot be told not "
-            "to",
-            "leave it out; the image still sets its own variables",
-        )

@@ -100,7 +100,7 @@ def partition_exists(context: RuleContext) -> Iterator[Violation]:
         yield Violation(
             f"partition '{plan.partition.name}' does not exist on {plan.cluster.name}; "
             f"{model} is a GPU model",
-            f"use -p auto --gpu {model}, or -p {' or '.join(having[:2])}",
+            f"use -p {' or '.join(having[:2])}",
             _every_partition(context),
         )
     elif _known(context) is None:
@@ -230,21 +230,6 @@ def gpu_model(context: RuleContext) -> Iterator[Violation]:
             hint,
             context.cite_partition("gpu"),
         )
-
-
-@rule(ERROR, "NC125", "not one of the GPU models", "of_nodes")
-def gpu_models(context: RuleContext) -> Iterator[Violation]:
-    plan, partition = context.plan, _known(context)
-    models = plan.request.gpu_models
-    wanted = [model.lower() for model in models]
-    if partition is None or not models or (partition.gpu or "").lower() in wanted:
-        return
-    having = _open(plan, lambda one: (one.gpu or "").lower() in wanted)
-    yield Violation(
-        f"--gpu={','.join(models)}: {partition.name} has {partition.gpu or 'none of them'}",
-        f"use -p {' or '.join(having)}, or -p auto" if having else "no partition has them",
-        context.cite_partition("gpu"),
-    )
 
 
 @rule(

@@ -12,6 +12,7 @@ import zlib
 from typing import TYPE_CHECKING, Dict, Optional
 
 from neuronctl.common.errors import UsageError
+from neuronctl.planning.model import MONITOR_INTERVAL
 
 if TYPE_CHECKING:
     from neuronctl.submission.existing_script import ExistingScript
@@ -23,9 +24,9 @@ def batch_shell_variables(script: Optional[ExistingScript] = None) -> Dict[str, 
     script: somebody's own; None for a script that neuronctl has written. Raises UsageError where
     it is to be sampled, and the file cannot be written.
     """
-    interval = None if script is None else script.monitor
+    samples = script is not None and script.monitor
     before = os.environ.get("BASH_ENV") or None
-    if script is not None and interval is None:
+    if script is not None and not samples:
         from neuronctl.submission.monitored_script import why_not
 
         if why_not(script):
@@ -33,9 +34,9 @@ def batch_shell_variables(script: Optional[ExistingScript] = None) -> Dict[str, 
     elif before is not None and not os.path.isfile(before):
         return {}
     try:
-        return {"BASH_ENV": _file(interval, before)}
+        return {"BASH_ENV": _file(MONITOR_INTERVAL if samples else None, before)}
     except (OSError, UsageError) as error:  # also where there is no home directory
-        if interval is None:
+        if not samples:
             return {}
         raise UsageError(f"--monitor: cannot write its file: {error}") from None
 

@@ -204,10 +204,10 @@ def existing_job(
         )
     configured = configuration().values
     recorded = configured if recorded is None else recorded
-    if said.keys() & _MONITOR or recorded.get("monitor"):
-        from neuronctl.submission.monitored_script import in_options, monitored
+    if "monitor" in said or recorded.get("monitor"):
+        from neuronctl.submission.monitored_script import monitored
 
-        script = monitored(script, in_options(said), in_options(recorded), tell)
+        script = monitored(script, said.get("monitor"), recorded.get("monitor"), tell)
     catalog, asked = load(catalog_file), options["cluster"] or configured.get("cluster")
     job = job_of(script, catalog, asked)
     if options["field"] is not None or options["appl"] is not None:
@@ -223,8 +223,7 @@ def existing_job(
     return job
 
 
-_MONITOR = {"monitor", "monitor_interval"}
-_NOT_SBATCHS = ("cluster", "field", "appl", "monitor", "monitor-interval")
+_NOT_SBATCHS = ("cluster", "field", "appl", "monitor")
 """Options that are not sbatch's and mean something for a script all the same."""
 
 

@@ -27,7 +27,7 @@ class ExistingScript:
     words: behind ``sbatch``. name: the script's in messages. text: bytes that are not UTF-8 as
     surrogates. path: absolute, "" where the text does not come from a file. seen: what the file
     was like when it was read. header: with the command line and the environment over it. monitor:
-    every how many seconds its job is sampled; None: it is not.
+    whether its job is sampled.
     """
 
     words: Tuple[str, ...]
@@ -37,7 +37,7 @@ class ExistingScript:
     path: str
     seen: Tuple[int, ...]
     header: Header
-    monitor: Optional[int] = None
+    monitor: bool = False
 
     @property
     def job_name(self) -> str:
@@ -91,8 +91,8 @@ class ExistingScript:
         except ValueError:  # which sbatch refuses too
             array = None
         request: Dict[str, Any] = {"script": self.path} if self.path else {}
-        if self.monitor is not None:
-            request.update(monitor=True, monitor_interval=self.monitor)
+        if self.monitor:
+            request.update(monitor=True)
         return RecordDraft(
             cwd=self.chdir,
             script=self.text,

@@ -26,9 +26,7 @@ from neuronctl.request.job import (
     Origin,
     Source,
     StepRequest,
-    ask_for_samples,
     build_request,
-    with_presets,
 )
 from neuronctl.slurm.bad_nodes import bad_nodes
 from neuronctl.submission.judged_job import JudgedJob
@@ -152,10 +150,9 @@ def plan_job(
     layers.append(options_layer(options, words, body, steps))
     if recorded is None:
         defaults = _defaults(tell)
-        layers = with_presets([defaults, *layers], defaults.presets)
-    else:  # which has its presets in it
-        named = any("use" in layer.values for layer in layers)
-        layers = [recorded, *with_presets(layers, _defaults(tell).presets if named else {})]
+        layers = [defaults, *layers]
+    else:
+        layers = [recorded, *layers]
     request = merged(layers, options)
     if words and request.script is None:
         raise UsageError(
@@ -307,7 +304,6 @@ def options_layer(
     if sum(name in values for name in ("script", "body", "steps")) > 1:
         raise UsageError("SCRIPT, --body, and steps contradict each other", "keep one of them")
     check_utf8(words)
-    ask_for_samples(values, origins)
     return Layer(values, origins)
 
 

@@ -10,7 +10,6 @@ from neuronctl.common.frozen import replace
 
 if TYPE_CHECKING:
     from neuronctl.submission.existing_script import ExistingScript
-    from neuronctl.submission.monitored_script import Monitoring
     from neuronctl.submission.transaction import Notify, Recording
 
 _ANSWERED = 5.0
@@ -46,7 +45,7 @@ class Attempt:
         """Whether standard input has more than any script; ``stdin`` is only its beginning."""
         return self.stdin is not None and len(self.stdin) > _LONGEST
 
-    def read(self, words: Sequence[str], said: Monitoring) -> Mapping[str, str]:
+    def read(self, words: Sequence[str], monitor: Optional[bool]) -> Mapping[str, str]:
         """Read the script; returns what sbatch's environment needs for what starts before it.
 
         Raises UsageError where the job is to be sampled and cannot be.
@@ -75,8 +74,8 @@ class Attempt:
         if "test-only" in script.header.options:
             return {}
         self._script = script
-        otherwise = monitored_script.in_options(configuration().values)
-        script = monitored_script.monitored(script, said, otherwise, self._tell)
+        otherwise = configuration().values.get("monitor")
+        script = monitored_script.monitored(script, monitor, otherwise, self._tell)
         variables = batch_shell_variables(script)
         self._script = script
         return variables

@@ -28,8 +28,14 @@ def keys(data: Any) -> Iterator[str]:
             yield from keys(item)
 
 
+def defaults(home: Path, text: str) -> None:
+    file = home / ".config" / "neuronctl" / "config.yaml"
+    file.parent.mkdir(parents=True, mode=0o700)
+    file.write_text(text)
+
+
 def test_the_page_has_rules_limits_and_defaults(run: Run, clean_home: Path) -> None:
-    run("config", "set", "field", "nlp")
+    defaults(clean_home, "field: nlp\n")
     page = run("brief").stdout
     assert page.startswith("# Jobs on KISTI Neuron\n")
     for words in (
@@ -48,15 +54,14 @@ def test_the_page_has_rules_limits_and_defaults(run: Run, clean_home: Path) -> N
 
 
 def test_a_default_stands_as_the_option_that_is_typed(run: Run, clean_home: Path) -> None:
-    for key, value in (("exclusive", "true"), ("requeue", "false"), ("time", "90")):
-        run("config", "set", key, value)
+    defaults(clean_home, "exclusive: true\nrequeue: false\ntime: 90\n")
     page = run("brief").stdout
     for option in ("--exclusive", "--no-requeue", "--time 90"):
         assert f"- default of all your jobs: `{option}` (" in page
 
 
 def test_a_secret_among_the_defaults_is_masked(run: Run, clean_home: Path) -> None:
-    run("config", "set", "env", "HF_TOKEN=hf_0123456789abcdefghijABCDEFGHIJ")
+    defaults(clean_home, "env: {HF_TOKEN: hf_0123456789abcdefghijABCDEFGHIJ}\n")
     for words in (["brief"], ["brief", "--json"]):
         assert "hf_0123" not in run(*words).stdout
 

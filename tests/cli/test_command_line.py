@@ -127,6 +127,6 @@ def test_topics_are_pages_of_the_documentation(run: Run, root: Path) -> None:
     section = run("help", "launchers", "exit", "codes").stdout
     assert section.startswith("# Exit codes\n") and "ChildFailedError" in section
     assert run("help", "submit").stdout == run("submit", "--help").stdout
-    assert run("help", "config", "set").stdout == run("config", "set", "--help").stdout
+    assert run("help", "config", "edit").stdout == run("config", "edit", "--help").stdout
     assert "valid: Arguments" in run("help", "launchers", "nothing", code=2).stderr
     assert "did you mean launchers" in run("help", "lanchers", code=2).stderr

@@ -47,7 +47,6 @@ def test_commands_and_options() -> None:
     assert "--json" in offered("catalog", "diff", "--")
     assert offered("nonsense", "x") == offered("catalog", "nonsense", "") == {}
     assert "--json" in offered("status", "4711", "--")
-    assert list(offered("config", "set", "-")) == ["--project", "--help", "-h"]
 
 
 def test_topics_and_colours() -> None:
@@ -81,12 +80,6 @@ def test_values_of_the_catalog(run: Run) -> None:
     assert list(offered("submit", "--launcher", "deep")) == ["deepspeed"]
     assert offered("explain", "NC601") == {"NC601": "directive that sbatch refuses"}
     assert list(offered("status", "--state", "runn")) == ["running"]
-    run("config", "set", "cluster", "iris")
-    assert offered("submit", "-p", "gp") == {"gpu": "4 x GPU, at most 2-00:00:00"}
-    run("config", "unset", "cluster")
-    assert "h200" in offered("submit", "--gpu", "a100,h2") or "a100,h200" in offered(
-        "submit", "--gpu", "a100,h2"
-    )
 
 
 def test_modules_and_conda_environments(

@@ -1,184 +1,85 @@
-"""``neuronctl config``: what it changes in the file, and what it leaves."""
+"""The configuration: the site's, the user's and a directory's; ``neuronctl config`` shows it."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Callable
 
 import pytest
-from begun import begun
 from terminal import on_terminal
 
-from neuronctl.cli import completing
+from neuronctl.common import paths
+from neuronctl.request.config_file import add
+from neuronctl.request.job_file import configuration
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 WRITTEN = """\
 # Mine, since 2026.
 field: cv  # my field
-
-# The modules
-module:
-  # the compiler
-  - gcc/11.5.0
-  - cuda/12.9.1
-# The time
 time: "24:00:00"
 env: {NCCL_DEBUG: INFO, HF_TOKEN: hf_abcdefghijklmnopqrstuvwxyz012345}
-setup: |
-  # a comment of the shell
-  mkdir -p data
-
-gpus_per_node: 1.0
-# The end
+gpus_per_node: 1
 """
+JOB = ["-p", "amd_a100nv_8", "--appl", "misc", "--launcher", "torchrun", "--gpus-per-node", "1"]
 
 
 @pytest.fixture
 def file(clean_home: Path) -> Path:
     path = clean_home / ".config" / "neuronctl" / "config.yaml"
     path.parent.mkdir(parents=True, mode=0o700)
-    path.write_text(WRITTEN.replace("1.0", "1"))
+    path.write_text(WRITTEN)
     path.chmod(0o640)
     return path
 
 
-def lines(file: Path) -> list[str]:
-    return file.read_text().splitlines()
+@pytest.fixture
+def here(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with a program, and the user's configuration."""
+    file.write_text("field: nlp\ntime: 60\n")
+    place = tmp_path / "project"
+    place.mkdir(mode=0o755)
+    (place / "train.py").write_text("import torch.distributed\n")
+    monkeypatch.chdir(place)
+    return place
 
 
-def test_a_new_file_is_private(run: Run, clean_home: Path) -> None:
-    path = clean_home / ".config" / "neuronctl" / "config.yaml"
-    assert run("config", "list").stdout == "" and not path.exists()
-    run("config", "set", "field", "nlp")
-    assert path.read_text() == "field: nlp\n" and path.stat().st_mode & 0o777 == 0o600
-    assert run("config", "get", "field").stdout == "nlp\n"
-
-
-def test_of_several_at_once_none_is_lost(clean_home: Path) -> None:
-    keys = {"time": "30", "field": "nlp", "nodes": "2", "job-name": "x", "mem": "1G", "qos": "q"}
-    change = [sys.executable, "-m", "neuronctl", "config", "set"]
-    changes = [[*change, *pair] for pair in keys.items()]
-    with begun(*changes, stderr=subprocess.DEVNULL) as many:
-        assert [process.wait() for process in many] == [0] * len(keys)
-    file = clean_home / ".config" / "neuronctl" / "config.yaml"
-    assert {line.partition(":")[0] for line in lines(file)} == set(keys)
-
-
-def test_a_key_that_is_not_set_is_not_removed(run: Run, file: Path) -> None:
-    said = run("config", "unset", "time", "nodes").stderr
-    assert said == f"neuronctl: time removed from {file}\nneuronctl: nodes is not set in {file}\n"
-
-
-def test_only_the_named_key_changes(run: Run, file: Path) -> None:
-    before = lines(file)
-    run("config", "set", "field", "nlp")
-    assert lines(file) == [before[0], "field: nlp  # my field", *before[2:]]
-    run("config", "set", "time", "30")
-    assert lines(file)[9] == "time: 30"
-    run("config", "set", "gpus-per-node", "a100:2")
-    assert lines(file)[-2:] == ["gpus-per-node: a100:2", "# The end"]
-    run("config", "set", "module", "cuda/13.0.2")
-    assert lines(file)[3:7] == ["# The modules", "module: [cuda/13.0.2]", "# The time", "time: 30"]
-    run("config", "unset", "setup", "env")
-    assert lines(file) == [
-        *("# Mine, since 2026.", "field: nlp  # my field", "", "# The modules"),
-        *("module: [cuda/13.0.2]", "# The time", "time: 30"),
-        *("", "gpus-per-node: a100:2", "# The end"),
-    ]
-    assert file.stat().st_mode & 0o777 == 0o640
-    run("config", "set", "launcher-option", "--tee=3", "-x", "a b")
-    assert run("config", "get", "launcher-option").stdout == "--tee=3\n-x\na b\n"
-
-
-def test_what_remains_when_the_last_key_is_removed_is_no_error(run: Run, file: Path) -> None:
-    file.write_text("# mine\nfield: cv\n")
-    run("config", "unset", "field")
-    assert file.read_text() == "# mine\n"
-    assert run("config", "list").stdout == ""
-    run("partitions")
-    run("config", "set", "monitor", "true")
-    assert file.read_text() == "# mine\nmonitor: true\n"
-
-
-def test_list_says_where_each_value_comes_from_and_masks_secrets(run: Run, file: Path) -> None:
-    shown = run("config", "list").stdout
+def test_it_says_where_each_value_comes_from_and_hides_secrets(run: Run, file: Path) -> None:
+    shown = run("config").stdout
     assert "hf_abc" not in shown and "HF_TOKEN=***" in shown and f"{file}:2" in shown
-    data = json.loads(run("config", "list", "--json").stdout)
+    data = json.loads(run("config", "--json").stdout)
     assert data["file"] == str(file)
-    assert [value["key"] for value in data["values"]] == [
-        *("field", "module", "time", "env", "setup", "gpus-per-node")
-    ]
+    assert [value["key"] for value in data["values"]] == ["field", "time", "env", "gpus-per-node"]
     assert data["values"][0] == {"key": "field", "value": "cv", "where": f"{file}:2"}
-    assert data["values"][5]["value"] == "1"
-    assert run("config", "get", "env").stdout == "NCCL_DEBUG=INFO\nHF_TOKEN=***\n"
+    assert data["values"][3]["value"] == "1"
 
 
-@pytest.mark.parametrize(
-    ["words", "said"],
-    [
-        (["set", "tiem", "30"], "did you mean time"),
-        (["set", "script", "x.py"], "unknown key 'script'"),
-        (["set", "time", "soon"], "time: "),
-        (["set", "time", "1", "2"], "time takes one value, not 2"),
-        (["set", "monitor", "yes"], "'yes' is neither true nor false"),
-        (["get", "account"], "neuronctl config set account NAME"),
-        (["edit"], "there is no terminal"),
-    ],
-)
-def test_what_is_wrong_changes_nothing(run: Run, file: Path, words: list[str], said: str) -> None:
-    before = file.read_text()
-    assert said in run("config", *words, code=2).stderr
-    assert file.read_text() == before
-
-
-def test_a_cluster_that_does_not_exist_is_not_set(run: Run, file: Path) -> None:
-    assert "did you mean neuron" in run("config", "set", "cluster", "neurom", code=3).stderr
-    assert "cluster" not in file.read_text()
-
-
-@pytest.mark.parametrize("text", ["{field: cv, time: 30}\n", "---\nfield: cv\n...\n"])
-def test_a_form_in_which_a_key_cannot_be_changed_alone(run: Run, file: Path, text: str) -> None:
-    file.write_text(text)
-    assert "neuronctl config edit" in run("config", "set", "qos", "x", code=3).stderr
-    assert file.read_text() == text
-
-
-def test_two_keys_that_express_the_same_are_refused(run: Run, file: Path) -> None:
-    file.write_text("gpus-per-node: 2\n")
-    said = run("config", "set", "gres", "gpu:2", code=3).stderr
-    assert "sets the same value as" in said and file.read_text() == "gpus-per-node: 2\n"
-
-
-def test_a_file_that_others_can_write_is_not_changed(run: Run, file: Path) -> None:
-    file.chmod(0o666)
-    before = file.read_text()
-    assert "other users can write it" in run("config", "set", "field", "nlp", code=3).stderr
-    assert file.read_text() == before
-
-
-def test_a_link_stays_one(run: Run, file: Path, clean_home: Path) -> None:
-    real = clean_home / "dotfiles.yaml"
-    file.rename(real)
-    file.symlink_to(real)
-    run("config", "set", "field", "nlp")
-    assert file.is_symlink() and "field: nlp" in real.read_text()
+def test_nothing_is_set(run: Run, clean_home: Path) -> None:
+    shown = run("config")
+    assert shown.stdout == "" and "'neuronctl config edit' opens it" in shown.stderr
 
 
 def test_edit_opens_the_editor_and_checks_what_it_wrote(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("VISUAL", raising=False)
-    monkeypatch.setenv("EDITOR", "sed -i s/cv/nlp/")
-    on_terminal("", "config", "edit")
-    assert "field: nlp  # my field" in file.read_text()
-    monkeypatch.setenv("EDITOR", "sed -i s/field/feild/")
-    said = on_terminal("", "config", "edit")
-    assert "config.yaml:2: unknown key 'feild'" in said
+    for editor, says in (
+        ("s/cv/nlp/", ""),
+        ("s/^time/cluster/", "the catalog has no cluster"),
+        ("s/field/feild/", "config.yaml:2: unknown key 'feild'"),
+    ):
+        monkeypatch.setenv("EDITOR", f"sed -i {editor}")
+        assert says in on_terminal("", "config", "edit")
+    assert "feild: nlp  # my field" in file.read_text()
+
+
+def test_edit_needs_a_terminal_and_a_file_of_ones_own(run: Run, file: Path) -> None:
+    assert "there is no terminal" in run("config", "edit", code=2).stderr
+    file.chmod(0o666)
+    assert "other users can write it" in on_terminal("", "config", "edit")
 
 
 def test_edit_begins_a_file_wherever_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,22 +89,69 @@ def test_edit_begins_a_file_wherever_it_is(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.delenv("VISUAL", raising=False)
     on_terminal("", "config", "edit")
     assert (odd / "neuronctl" / "config.yaml").read_text() == "field: nlp\n"
-    assert not list(tmp_path.rglob("pwned"))
-    assert not os.path.exists("pwned")
+    assert not list(tmp_path.rglob("pwned")) and not os.path.exists("pwned")
 
 
-def test_keys_are_completed() -> None:
-    words = [word for _, word, _ in completing.offers(["config", "set", "gpus"])]
-    assert words == ["gpus-per-node", "gpus"]
-    assert [word for _, word, _ in completing.offers(["config", "unset", "time", "mail-t"])] == [
-        "mail-type"
-    ]
+def test_keys_are_added_at_the_end(file: Path, clean_home: Path) -> None:
+    """As 'neuronctl init' does; a link stays one."""
+    real = clean_home / "dotfiles.yaml"
+    file.rename(real)
+    file.symlink_to(real)
+    real.write_text(WRITTEN + "# the end")
+    add({"qos": "long", "account": "lab"}, str(file))
+    assert file.is_symlink()
+    assert real.read_text() == WRITTEN + "# the end\nqos: long\naccount: lab\n"
+    other = clean_home / "new.yaml"
+    add({"field": "nlp"}, str(other))
+    assert other.read_text() == "field: nlp\n" and other.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_ends_of_lines_stay_as_they_are(run: Run, file: Path) -> None:
-    file.write_bytes(b"# mine\r\nfield: cv  # mine\r\ntime: 30\r\n")
-    run("config", "set", "time", "60")
-    assert file.read_bytes() == b"# mine\r\nfield: cv  # mine\r\ntime: 60\n"
-    file.write_text("field: cv\n# the end")
-    run("config", "set", "time", "60")
-    assert file.read_text() == "field: cv\n# the end\ntime: 60\n"
+def test_the_nearer_file_counts_and_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = here.parent / "site.yaml"
+    site.write_text("field: cv\naccount: lab\n")
+    site.chmod(0o644)
+    here.parent.chmod(0o755)
+    monkeypatch.setattr(paths, "SITE_CONFIG", str(site))
+    (here / ".neuronctl.yaml").write_text("time: 30\n")
+    (here / ".neuronctl.yaml").chmod(0o644)
+    found = configuration()
+    assert (found.values["account"], found.values["field"]) == ("lab", "nlp")
+    assert ".neuronctl.yaml:1" in [origin.where for origin in found.origins.values()]
+    assert found.origins["account"].where == f"{site}:2"
+
+
+def test_a_directory_has_defaults_of_its_own(run: Run, here: Path) -> None:
+    (here / ".neuronctl.yaml").write_text("time: 30\n")
+    (here / ".neuronctl.yaml").chmod(0o644)
+    shown = run("generate", *JOB, "train.py", cwd=here)
+    assert "--time=00:30:00" in shown.stdout and "using .neuronctl.yaml\n" in shown.stderr
+    assert "--time=00:07:00" in run("generate", *JOB, "-t", "7", "train.py", cwd=here).stdout
+    listed = json.loads(run("config", "--json", cwd=here).stdout)
+    where = {value["key"]: value["where"] for value in listed["values"]}
+    assert where["time"] == ".neuronctl.yaml:1" and where["field"].endswith("config.yaml:1")
+    assert listed["files"] == [listed["file"], ".neuronctl.yaml"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["setup: [touch x]", "env: {LD_PRELOAD: ./x.so}", "conda: ./env", "venv: .venv", "chdir: /tmp",
+     "container: ./x.sif", "output: ~/.bashrc", "sbatch: [nice=1]", "module: [x]", "script: x.py",
+     "launcher-option: [--x]"],
+)  # fmt: skip
+def test_a_directory_cannot_have_anything_run(run: Run, here: Path, line: str) -> None:
+    (here / ".neuronctl.yaml").write_text(line + "\n")
+    said = run("generate", *JOB, "train.py", cwd=here, code=3)
+    assert ".neuronctl.yaml:1" in said.stderr and said.stdout == ""
+
+
+def test_somebody_elses_file_is_not_used(run: Run, here: Path) -> None:
+    (here / ".neuronctl.yaml").write_text("time: 30\n")
+    (here / ".neuronctl.yaml").chmod(0o666)
+    shown = run("generate", *JOB, "train.py", cwd=here)
+    assert "--time=01:00:00" in shown.stdout
+    assert ".neuronctl.yaml is not used: other users can write it" in shown.stderr
+    if os.geteuid() == 0:
+        (here / ".neuronctl.yaml").chmod(0o644)
+        os.chown(here / ".neuronctl.yaml", 12345, -1)
+        shown = run("generate", *JOB, "train.py", cwd=here)
+        assert "is not used: it belongs to user 12345" in shown.stderr

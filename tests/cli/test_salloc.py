@@ -161,12 +161,6 @@ def test_command_runs_in_the_container(run: Run, fakes: Path, image: List[str]) 
     assert "--pty" not in argv(fakes, "srun")
 
 
-def test_cleanenv_hands_the_wiring_in(run: Run, image: List[str]) -> None:
-    show = 'printf "%s|" "$OMP" "$PORT" "$RANK"'
-    result = run("salloc", *SITE, *image, "--cleanenv", "--", "bash", "-c", show)
-    assert result.stdout == f"none|{10000 + 4711}|none|", "the command is no rank of anything"
-
-
 def test_pyxis_starts_the_command_through_srun(
     run: Run, fakes: Path, image: List[str], tmp_path: Path
 ) -> None:
@@ -181,8 +175,8 @@ def test_pyxis_starts_the_command_through_srun(
 
 
 def test_shell_says_how_to_enter_the_image(run: Run, fakes: Path, image: List[str]) -> None:
-    said = run("salloc", *SITE, *image, "--cleanenv", "--dry-run").stderr
-    line = "neuronctl run --container=image.sif --bind='/tmp:/a b' --cleanenv SCRIPT"
+    said = run("salloc", *SITE, *image, "--dry-run").stderr
+    line = "neuronctl run --container=image.sif --bind='/tmp:/a b' SCRIPT"
     assert line in said
     assert line not in run("salloc", *SITE, *image, "--dry-run", "--", "ls").stderr
     assert not (fakes / "salloc.argv").exists()

@@ -52,7 +52,7 @@ def understand(argv: List[str]) -> None:
     if not isinstance(command, click.Group) and "--help" not in rest:
         command.make_context(command.name, list(rest), parent=context)
     context = click.Context(command, info_name=argv[1], parent=context)
-    while isinstance(command, click.Group):
+    while isinstance(command, click.Group) and rest[:1] not in ([], ["--json"]):
         found = command.get_command(context, rest[0])
         assert found is not None, f"no such command: {rest[0]}"
         command, rest = found, rest[1:]

@@ -196,7 +196,7 @@ CASES: Dict[str, List[str]] = {
         *["--field", "phys", "--appl", "in_house", "--module", "gcc/15.2.0"],
         *["--module", "mpi/openmpi-4.1.8", "./solver", "input file.dat"],
     ],
-    "neuron-monitor.sh": [*ONE_GPU, "--monitor", "--monitor-interval", "30", "train.py"],
+    "neuron-monitor.sh": [*ONE_GPU, "--monitor", "train.py"],
     "neuron-monitor-two-nodes.sh": [
         *["generate", "-p", "amd_a100nv_8", "-N", "2", "--gpus-per-node", "2", *PYTORCH],
         *["--monitor", "train.py"],
@@ -222,7 +222,7 @@ CASES: Dict[str, List[str]] = {
         *["--setup", "trap 'scontrol requeue \"$SLURM_JOB_ID\"' USR1", "train.py"],
     ],
     "neuron-until-done-torchrun.sh": [
-        *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--until-done", "--max-hours", "100"],
+        *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--until-done"],
         *["--resume-with", "--resume 'the latest'", "--checkpoint", "my run/last.pt"],
         *["--env", "HF_HUB_OFFLINE=1", "train.py", "--lr", "0.1"],
     ],
@@ -255,7 +255,7 @@ CASES: Dict[str, List[str]] = {
         *["--id=$SLURM_JOB_ID", '${SLURM_JOB_USER}_$$x "two" words', "$$"],
     ],
     "neuron-software.sh": [
-        *[*ONE_GPU, "--module", "cuda/12.9.1", "--no-purge", "--conda", "my env"],
+        *[*ONE_GPU, "--module", "cuda/12.9.1", "--conda", "my env"],
         *["--setup", "ulimit -c 0", "train.py"],
     ],
     "neuron-every-option.sh": [

@@ -114,7 +114,7 @@ def test_what_the_image_does_not_have_stops_the_job(container_bench: Sandbox) ->
 
 def test_container_adds_no_warning_in_the_scratch_directory(container_bench: Sandbox) -> None:
     container_bench.write("look.py", "import os; print('rank', os.environ['RANK'])\n")
-    log = contained(container_bench, ["--cleanenv", "look.py"])
+    log = contained(container_bench, ["look.py"])
     assert log[1] == "preflight: all is well"
     assert sorted(line for line in log if line.startswith("rank")) == [
         f"rank {rank}" for rank in range(4)
@@ -122,12 +122,11 @@ def test_container_adds_no_warning_in_the_scratch_directory(container_bench: San
     assert not [line for line in log if "WARNING" in line or "preferred" in line]
 
 
-@pytest.mark.parametrize("clean", [["--cleanenv"], []])
-def test_replaced_variables_reach_a_container(container_bench: Sandbox, clean: List[str]) -> None:
+def test_replaced_variables_reach_a_container(container_bench: Sandbox) -> None:
     """With --expand, and in the directory of --chdir."""
     program = "import os, sys; print('told', sys.argv[1:], [os.environ['OWN']], os.getcwd())\n"
     container_bench.write("there/look.py", program)
-    words = [*clean, "--expand", '--env=OWN=<$SLURM_JOB_PARTITION $$x `id`\n"\\>']
+    words = ["--expand", '--env=OWN=<$SLURM_JOB_PARTITION $$x `id`\n"\\>']
     command = ["--chdir=there", f"--output={container_bench.scratch}/look.log"]
     log = contained(container_bench, [*words, *command, "look.py", "${SLURMD_NODENAME}!"])
     values = ["gpu35!"], ['<amd_a100nv_8 $x `id`\n"\\>']

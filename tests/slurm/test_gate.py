@@ -381,7 +381,7 @@ def test_auto_takes_the_partition_where_it_starts_first(
     fill = ["sbatch", "-p", full, "-N", "2", "--gres=gpu:8", "-t", "60", COMMENT, "--exclusive"]
     sandbox.exec([*fill, "--wrap", "sleep 600"])
     sandbox.exec(["sh", "-c", "until squeue -h -t R | grep -q .; do sleep 0.3; done"])
-    words = ["-p", "auto", "--gpu", "a100,v100", "--gpus-per-node", "8", "-t", "10"]
+    words = ["-p", "auto", "--gpus-per-node", "8", "-t", "10"]
     options = ["--field", "misc", "--appl", "pytorch", "--json", "--sbatch", "nice=0"]
     result = sandbox.exec([*PATIENT, "submit", *words, *options, "t.py"])
     answer = json.loads(result.stdout)

@@ -241,26 +241,6 @@ def test_salloc_ends_with_the_commands_exit_code(sandbox: Sandbox, no_jobs: None
     assert result.returncode == 5
 
 
-def test_salloc_hands_a_container_its_command_word_for_word(
-    sandbox: Sandbox, no_jobs: None
-) -> None:
-    """The runtime is a small program here that drops the node's variables, as --cleanenv does."""
-    runtime = 'while [ "$1" != image.sif ]; do shift; done; shift\n'
-    runtime += 'exec env -i PATH="$PATH" HOST="$SINGULARITYENV_MASTER_ADDR" "$@"\n'
-    sandbox.write("runtime/singularity", "#!/bin/bash\n" + runtime)
-    sandbox.write("image.sif", "")
-    command = ["bash", "-c", 'printf "%s|" "${HOST#127.}" "$@"; exit 5', "x", ":", "a  b", "$HOME"]
-    options = ["-N", "2", "--gpus-per-node", "1", "--container", "image.sif", "--cleanenv", "--"]
-    begin = 'chmod +x runtime/singularity; PATH=$PWD/runtime:$PATH exec "$@"'
-    result = sandbox.exec(
-        ["bash", "-c", begin, "x", "neuronctl", "salloc", *JOB, *options, *command],
-        check=False,
-    )
-    address, *words = result.stdout.split("|")
-    assert address.startswith("10.") and words == [":", "a  b", "$HOME", ""]
-    assert result.returncode == 5
-
-
 def test_slurm_refuses_in_its_own_words(sandbox: Sandbox, no_jobs: None) -> None:
     """Forced past what neuronctl itself would say: exit code 7, and no job."""
     sandbox.write("probe.py", PROBE)

@@ -81,7 +81,7 @@ def submitted(sandbox: Sandbox, *words: str, tool: str = NVIDIA_SMI, code: int =
     sandbox.write("bin/nvidia-smi", tool)
     sandbox.write("busy.py", BUSY)
     sandbox.exec(["chmod", "755", "bin/nvidia-smi"])
-    options = ["-p", "amd_a100nv_8", "-t", "5", COMMENT, "--monitor", "--monitor-interval", "1"]
+    options = ["-p", "amd_a100nv_8", "-t", "5", COMMENT, "--monitor"]
     call = ["sh", "-c", 'PATH=$PWD/bin:$PATH exec neuronctl submit "$@"', "sh"]
     done = sandbox.exec([*call, *options, "--wait", "--json", *words], check=False)
     log = sandbox.exec(["sh", "-c", "cat $(ls -t *.out *.err | head -2)"], check=False).stdout
@@ -222,7 +222,7 @@ def test_a_script_of_ones_own_is_sampled_unchanged(sandbox: Sandbox) -> None:
     call = 'chmod 755 bin/nvidia-smi; PATH=$PWD/bin:$PATH exec neuronctl sbatch "$@"'
     options = ["-p", "amd_a100nv_8", "-N2", "--ntasks-per-node=1", "-c2", "--gres=gpu:2", "-t5"]
     options += [COMMENT, "--parsable", "--wait", "-o", "own_%j.out"]
-    sampled = [*options, "--monitor", "--monitor-interval", "1"]
+    sampled = [*options, "--monitor"]
     runs = (("", sampled, 2), ("before.sh", [*sampled, "-N1"], 1), ("", options, 0))
     for before, more, count in runs:
         own = f"export FILES={2 * count}; " + (f"export BASH_ENV={before}; " if before else "")
@@ -237,7 +237,7 @@ def test_a_script_of_ones_own_is_sampled_unchanged(sandbox: Sandbox) -> None:
         assert len(nodes) == count
         assert all(node["samples"] >= 5 and len(node["gpus"]) == 4 for node in nodes)
     alone = [word for word in options if word not in ("--wait", "--parsable")]
-    by_submit = ["--monitor", "--monitor-interval", "1", "-N1"]
+    by_submit = ["--monitor", "-N1"]
     ways = (["submit", *alone, *by_submit], ["resubmit"], ["resubmit", "--no-monitor"])
     for way, count in zip(ways, (1, 1, 0)):
         last = "own.sh" if way[0] == "submit" else job
@@ -268,7 +268,7 @@ def test_arrays_and_all_jobs_since(sandbox: Sandbox) -> None:
         "sh",
         *options,
     ]
-    sampled = [*call, "--monitor", "--monitor-interval=1", "--array=1-2", "swept.sh"]
+    sampled = [*call, "--monitor", "--array=1-2", "swept.sh"]
     array = sandbox.exec(["env", "FILES=2", *sampled]).stdout.split()[0]
     single = sandbox.exec(
         [*call, "-N2", "-J", "alone", "-o", "/dev/null", "swept.sh"]
@@ -303,7 +303,7 @@ def test_top_and_status_of_a_job_that_is_sampled(sandbox: Sandbox) -> None:
     call = ["env", "NEURONCTL_CATALOG=catalog.yaml", "sh", "-c"]
     call += ['PATH=$PWD/bin:$PATH exec neuronctl "$@"', "sh"]
     options = ["-p", "amd_a100nv_8", "-N1", "--ntasks-per-node=1", "-c2", "--gres=gpu:2", "-t10"]
-    options += [COMMENT, "--parsable", "--monitor", "--monitor-interval=1", "-J", "long"]
+    options += [COMMENT, "--parsable", "--monitor", "-J", "long"]
     job = sandbox.exec([*call, "sbatch", *options, "long.sh"]).stdout.strip()
     wait_until(
         lambda: "GPU 1 has been idle for" in sandbox.exec([*call, "top", job], check=False).stderr

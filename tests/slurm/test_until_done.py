@@ -172,7 +172,7 @@ def nothing_left(going: Sandbox) -> Iterator[None]:
 FORMS: Dict[str, List[str]] = {
     "python": ["--gpus-per-node=1", "--resume-with", "--resume 'the latest'", "goes.py waits 3"],
     "srun": ["--gpus-per-node=2", "-N2", "--launcher=srun", "--resume-with=-r", "goes.py waits 3"],
-    "body": ["--gpus-per-node=1", "--monitor", "--monitor-interval=1", "--body", "lines.sh"],
+    "body": ["--gpus-per-node=1", "--monitor", "--body", "lines.sh"],
     "steps": ["--gpus-per-node=1", "-f", "steps.yaml"],
 }
 
@@ -187,7 +187,7 @@ def test_a_chain_is_one_job(going: Sandbox) -> None:
     limit = going.root("sacctmgr", "-nP", "show", "qos", "p_amd_a100nv_8", "format=MaxSubmitPU")
     going.root(*qos, "MaxSubmitJobsPerUser=2")
     try:
-        options = ["--monitor", "--monitor-interval=1", "--env=SAID=a b", "--resume-with=-r"]
+        options = ["--monitor", "--env=SAID=a b", "--resume-with=-r"]
         job = Going(going, *CHAIN, *options, "goes.py", "waits", "3")
         for run in (1, 2):
             job.ready(run)
@@ -283,7 +283,6 @@ def test_a_compiled_program_goes_on_where_it_was(going: Sandbox, tmp_path: Path)
             "two runs without progress ended the same way: it ended to go on",
         ),
         ("75", ["--max-runs", "1"], ["saved"], "that was the last of 1 runs"),
-        ("75", ["--max-hours", "0.0002"], ["saved", "saved"], "two runs without progress"),
     ],
 )
 def test_stops(how: str, options: List[str], causes: List[str], says: str, going: Sandbox) -> None:

@@ -184,7 +184,7 @@ sys.exit(slurm.slurm_complete_job(job, ctypes.c_uint32(253)))
 
 def test_out_of_memory(sandbox: Sandbox) -> None:
     sandbox.write("loads.sh", "#!/bin/bash\necho loading\nsleep 300\n")
-    sampled = ["neuronctl", "sbatch", "--monitor", "--monitor-interval=1", "--parsable"]
+    sampled = ["neuronctl", "sbatch", "--monitor", "--parsable"]
     options = ["-p", "amd_a100nv_8", "--gres=gpu:1", "-c2", "-n1", "-t5", COMMENT, "-o", "%j.txt"]
     job = sandbox.exec([*sampled, *options, "loads.sh"]).stdout.strip()
     wait_for(sandbox, job, "RUNNING")

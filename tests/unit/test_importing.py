@@ -406,7 +406,7 @@ def test_modules_conda_variables_and_the_program() -> None:
 @pytest.mark.parametrize(
     ("shell", "keys"),
     [
-        ("ml gcc", {"purge": False, "module": ["gcc"]}),
+        ("ml gcc", {"module": ["gcc"]}),
         ("source env/bin/activate", {"venv": "env"}),
         (". $HOME/env/bin/activate", {"venv": "~/env"}),
         ("source activate /x/envs/a", {"conda": "/x/envs/a"}),
@@ -524,8 +524,8 @@ def test_a_login_shell_and_its_options() -> None:
         ("singularity exec --pwd /x img.sif ./a", "",
          {"script": "singularity", "args": ["exec", "--pwd", "/x", "img.sif", "./a"]}),
         ("apptainer exec -e --writable-tmpfs /i/img.sif ./a", "",
-         {"container": "/i/img.sif", "container-runtime": "apptainer", "cleanenv": True,
-          "container-option": ["--writable-tmpfs"], "script": "./a"}),
+         {"container": "/i/img.sif", "container-runtime": "apptainer",
+          "container-option": ["-e", "--writable-tmpfs"], "script": "./a"}),
         ("trap 'echo x' USR1\npython t.py", "--signal=B:USR1@60",
          {"signal": "B:USR1@60", "run": "trap 'echo x' USR1\npython t.py\n"}),
         ("f() { ./a; }\nf", "", {"run": "f() { ./a; }\nf\n"}),

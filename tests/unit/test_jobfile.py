@@ -158,11 +158,10 @@ def test_a_pipe_is_read_once() -> None:
 
 
 def test_until_done_with_what_belongs_to_it(tmp_path: Path) -> None:
-    text = "until-done: {runs: 4, max-hours: 0.5, before-end: 5m, checkpoint: a b}\n"
+    text = "until-done: {runs: 4, before-end: 5m, checkpoint: a b}\n"
     assert values(tmp_path, text) == {
         "until_done": True,
         "max_runs": 4,
-        "max_hours": "0.5",
         "signal": "TERM@300",
         "checkpoint": "a b",
     }
@@ -179,7 +178,6 @@ def test_until_done_with_what_belongs_to_it(tmp_path: Path) -> None:
         ("until-done: {before-end: soon}", "'soon' is not a time; use 90s, 10m"),
         ("until-done: {signal: NONE}", "'NONE' is not a signal"),
         ("until-done: {runs: 0}", "'0' is not a whole number of at least 1"),
-        ("until-done: {max-hours: 0}", "'0' is not a number of hours"),
         ('until-done: {resume-with: "it\'s"}', "cannot be read as words"),
         ("until-done: {runs: [1]}", "expected one value, found a list"),
         ("signal: TERM\nuntil-done: {signal: USR1}", "sets the same value as"),

@@ -109,7 +109,6 @@ def test_a_launcher_that_loses_them_is_an_error(tmp_path: Path, clean_home: Path
     ("fields", "words"),
     [
         ({}, "exec --nv --bind"),
-        ({"container_run": True}, "run --nv --bind"),
         ({"container_options": ("--rocm",)}, "exec --rocm --bind"),
         (
             {"container_options": ("--writable-tmpfs", "--overlay", "a b.img")},
@@ -123,6 +122,6 @@ def test_containers(fields: Any, words: str) -> None:
 
 
 def test_pyxis() -> None:
-    fields = {"container": "x.sqsh", "launcher": "srun", "container_run": True}
+    fields = {"container": "x.sqsh", "launcher": "srun"}
     text = launch(**fields, container_options=("--container-writable",))
-    assert "--container-entrypoint --container-writable" in text
+    assert "--container-writable" in text

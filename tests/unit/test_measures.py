@@ -13,10 +13,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from neuronctl.common.errors import UsageError
 from neuronctl.common.paths import data_path
-from neuronctl.request.config_file import value_of
-from neuronctl.request.job import BY_NAME
 from neuronctl.submission.planned_job import options_layer
 
 PROGRAM = data_path("templates/preflight.py")
@@ -153,8 +150,3 @@ def test_little_memory_is_left_to_the_program(look: Any, monkeypatch: pytest.Mon
 def test_a_switch_with_a_word() -> None:
     for given, value in ((True, True), (False, False), ("deep", "deep")):
         assert options_layer({"preflight": given}).values == {"preflight": value}
-    option = BY_NAME["preflight"]
-    assert [value_of(option, [text]) for text in ("true", "false", "deep")] == [True, False, "deep"]
-    for name, said in (("preflight", "neither true nor false nor deep"), ("purge", "nor false")):
-        with pytest.raises(UsageError, match=said):
-            value_of(BY_NAME[name], ["deeper"])

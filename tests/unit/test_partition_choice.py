@@ -87,9 +87,9 @@ def test_a_partition_with_a_least_number_of_nodes_is_left_out_below_it() -> None
 
 
 def test_each_that_is_left_out_has_its_reason() -> None:
-    found = judged(live(limits=THREE), gpus_per_node=1, gpu_models=("v100",))
+    found = judged(live(limits=THREE), gpus_per_node=1, gpu_type="v100")
     assert names(found) == ["old"]
-    assert found["gpu"].exclusion == "NC125: --gpu=v100: gpu has a100"
+    assert "NC123" in found["gpu"].exclusion
     assert "NC121" in found["cpu"].exclusion
     without = judged(live(limits=THREE))
     assert without["gpu"].exclusion == "its GPUs would stay idle"
@@ -104,8 +104,8 @@ def test_what_is_wrong_anywhere_leaves_none_out() -> None:
     ("fields", "hint"),
     [
         ({"gpus_per_node": 99}, "with -p old: request at most -N 2 --gpus-per-node 4 (8 GPUs)"),
-        ({"gpus": 9, "gpu_models": ("a100",)}, "with -p gpu: request -N 3 -G 9"),
-        ({"gpus": 9, "gpu_models": ("t4",)}, "request less, or name a partition with -p"),
+        ({"gpus": 9, "gpu_type": "a100"}, "with -p gpu: request -N 3 -G 9"),
+        ({"gpus": 9, "gpu_type": "t4"}, "request less, or name a partition with -p"),
     ],
 )
 def test_no_partition_at_all(fields: Dict[str, Any], hint: str) -> None:

@@ -482,10 +482,6 @@ TWICE = Price(gpu_hour=1800, node_hour=200, currency="KRW")
         ([KRW], {"exclusive": True}, "7,300.00 KRW", "at most, 00:30:00 on 2 nodes"),
         ([KRW, TWICE], {}, "7,400.00 KRW", "at most, 00:30:00 on 2 nodes"),
         ([KRW], {"until_done": True, "max_runs": 4}, "14,800.00 KRW", "02:00:00 on 2 nodes"),
-        # The last run may begin just before --max-hours are over.
-        ([KRW], {"until_done": True, "max_hours": "1"}, "11,100.00 KRW", "01:30:00 on 2 nodes"),
-        ([KRW], {"until_done": True, "max_hours": "9"}, "37,000.00 KRW", "05:00:00 on 2 nodes"),
-        ([KRW], {"until_done": True, "max_hours": "1", "time_limit": "UNLIMITED"}, None, ""),
         ([Price(gpu_hour=0)], {}, "0.00", "at most, 00:30:00 on 2 nodes"),
         # Not known: a price is missing in one of the partitions, or the job has no end.
         ([KRW, Price(currency="KRW")], {}, None, ""),

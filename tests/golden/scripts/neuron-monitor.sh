@@ -14,7 +14,7 @@ export PYTHONUNBUFFERED=1  # lines reach the log as printed
 
 job() {
     check_node || exit 1       # programs, files, GPUs
-    monitor_nodes              # use of GPUs, cores, and memory, every 30 s
+    monitor_nodes              # use of GPUs, cores, and memory, every 10 s
     exec python train.py
 }
 
@@ -36,7 +36,7 @@ monitor_nodes() {
     local log
     log=$(readlink "/proc/$$/fd/1") && [ -f "$log" ] || return 0
     (bash -c "$(declare -f sample_node); sample_node \"\$@\"" bash \
-        "$log.samples" 30 "$$" </dev/null &>/dev/null &)
+        "$log.samples" 10 "$$" </dev/null &>/dev/null &)
 }
 sample_node() {
     local folder=$1 every=$2 batch_shell=${3-} node=${SLURMD_NODENAME:-$(hostname -s)} file gpus own line

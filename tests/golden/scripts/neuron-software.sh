@@ -12,6 +12,7 @@
 stop() { echo "preflight: $(hostname -s): $1" >&2; exit 1; }
 # /etc/profile defines 'module'. Your own PATH entries stay in front.
 type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
+module purge
 module load cuda/12.9.1 || stop 'cannot load the modules cuda/12.9.1'
 # 'conda activate' is a shell function, which a batch shell must load first.
 . "$(conda info --base)/etc/profile.d/conda.sh" || stop 'conda not found'

@@ -107,8 +107,6 @@ may_go_on() {
         says_over "two runs without progress ended the same way: $(in_words "${last##* }")"
     elif [ "$(grep -cE ' end [0-9]+ [0-9-]+ (lost|node) ' "$runs_file")" -gt 2 ]; then
         says_over "nodes have failed more than 2 times"
-    elif [ "$(awk '$2 == "end" { used += $7 } END { print used + 0 }' "$runs_file")" -ge 360000 ]; then
-        says_over "the runs have taken 100 hours"
     fi
 }
 in_words() {

@@ -12,6 +12,7 @@
 stop() { echo "preflight: $(hostname -s): $1" >&2; exit 1; }
 # /etc/profile defines 'module'. Your own PATH entries stay in front.
 type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
+module purge
 module load singularity/4.3.4 || stop 'cannot load the modules singularity/4.3.4'
 
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # of another training

@@ -221,7 +221,7 @@ def _dependencies(word: str, before: str) -> Iterator[Offer]:
 def _jobs(command: str) -> Known:
     """Names and ids: in the queue, and where the past counts, recorded ones; newest first."""
     from neuronctl.slurm.job_states import ACTIVE, RUNNING
-    from neuronctl.slurm.shared_queue import own_names
+    from neuronctl.slurm.own_queue import ask_own_queue
 
     if command in SECTIONS["Look back"] or command in ("status", "why", "logs"):
         states = None
@@ -230,7 +230,7 @@ def _jobs(command: str) -> Known:
     names: Dict[str, List[str]] = {}
     ids: Dict[str, str] = {}
     with contextlib.suppress(SlurmError):
-        for job, name, state in own_names(_OLDEST, timeout=_PATIENCE):
+        for job, name, state in ask_own_queue(_OLDEST, timeout=_PATIENCE).names:
             if states is None or state in states:
                 ids[job] = f"{name} {state}"
                 names.setdefault(name, []).append(f"{job} {state}")

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import select
 import signal
 import subprocess
 import sys
 import tarfile
+import termios
+import tty
 from pathlib import Path
-from typing import Dict, List, NoReturn, Optional, Sequence
+from typing import Any, Dict, List, NoReturn, Optional, Sequence
 
 from neuronctl.common.errors import SlurmUnavailableError
 from neuronctl.sandbox import kernel
 from neuronctl.sandbox.setup import CONFIG, STATE, Running
-from neuronctl.sandbox.terminal import Terminal
 
 _KINDS = ("mnt", "uts", "ipc", "net", "pid")
 
@@ -47,10 +50,10 @@ def environment(running: Running) -> Dict[str, str]:
 def run(running: Running, argv: Sequence[str]) -> int:
     """Run ``argv`` on this process's files; return its exit code (128+n for signal n).
 
-    It has a session of its own, no other descriptor than the first three, and, where one of these
-    is a terminal, a terminal of its own: nothing in the sandbox can type into the caller's shell.
-    Signals sent to this process are passed on; if it is killed, the command is killed too. As in a
-    shell, the exit code is 127 if the command is not found and 126 if it cannot be started.
+    It has a session of its own, no other descriptor than the first three, and, at a terminal, a
+    terminal of its own: nothing in the sandbox can type into the caller's shell. Signals sent to
+    this process are passed on; if it is killed, the command is killed too. As in a shell, the exit
+    code is 127 if the command is not found and 126 if it cannot be started.
     """
     try:
         if os.getuid() != 0:
@@ -65,112 +68,75 @@ def run(running: Running, argv: Sequence[str]) -> int:
         ) from error
     sys.stdout.flush()
     sys.stderr.flush()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+    terminal = Terminal(running.uid) if os.isatty(0) and os.isatty(1) else None
     env = environment(running)
-    terminals = [fd for fd in range(3) if os.isatty(fd)]
-    terminal = Terminal(terminals, running.uid) if terminals else None
     child = os.fork()
     if child == 0:
         _become(running, namespaces[:-1], argv, env, terminal)
-    try:
-        if terminal is None:
-            return _wait(child, _Outside(child, None))
-        terminal.start(_AWAITED)
-        try:
-            return _wait(child, _Outside(child, terminal))
-        finally:
-            terminal.end()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-
-_AWAITED = {
-    signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2,
-    signal.SIGCONT, signal.SIGWINCH, signal.SIGALRM, signal.SIGTSTP, signal.SIGCHLD,
-}  # fmt: skip
-
-
-_OF_TERMINAL = {signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTSTP, signal.SIGWINCH}
-"""Those that a terminal sends, to all of a job's processes."""
-
-
-class _Inside:
-    """What the session's first process does about signals and about a command that stops."""
-
-    def __init__(self, child: int) -> None:
-        self.child = child
-
-    def next_signal(self) -> int:
-        return signal.sigwait(_AWAITED)
-
-    def stopped(self) -> None:
-        """The command has been stopped: so is this process, until it is to go on."""
-        os.kill(os.getpid(), signal.SIGSTOP)
-        self.send(signal.SIGCONT, group=True)
-
-    def arrived(self, number: int) -> None:
-        """Pass a signal on; those of the session's terminal reach the command by themselves."""
-        if number not in _OF_TERMINAL:
-            self.send(number)
-
-    def send(self, number: int, *, group: bool = False) -> None:
+    def pass_on(number: int, frame: Any) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            (os.killpg if group else os.kill)(self.child, number)
+            os.killpg(child, number)
+
+    before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+    try:
+        if terminal is not None:
+            terminal.relay()
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return code if code >= 0 else 128 - code
 
 
-class _Outside(_Inside):
-    """The same for the process that the caller started, of whose session the command is not."""
-
-    def __init__(self, child: int, terminal: Optional[Terminal]) -> None:
-        super().__init__(child)
-        self.terminal = terminal
-
-    def next_signal(self) -> int:
-        return super().next_signal() if self.terminal is None else self.terminal.next_signal()
-
-    def stopped(self) -> None:
-        if self.terminal is not None:
-            self.terminal.give_back()
-        # With all of the caller's job, as by its terminal; nothing happens if nobody could go on.
-        handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTSTP})
-        os.killpg(0, signal.SIGTSTP)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        signal.signal(signal.SIGTSTP, handler)
-        self.arrived(signal.SIGCONT)
-
-    def arrived(self, number: int) -> None:
-        if self.terminal is None:
-            # The command's group is alone in its session, and ignores SIGTSTP.
-            stop = signal.SIGSTOP if number == signal.SIGTSTP else number
-            self.send(stop, group=number in {*_OF_TERMINAL, signal.SIGCONT})
-            return
-        if number in (signal.SIGWINCH, signal.SIGCONT):
-            self.terminal.take()
-            self.terminal.resize()
-        if number == signal.SIGWINCH:
-            return
-        group = self.terminal.foreground() if number in _OF_TERMINAL else None
-        if group is None:
-            self.send(number)
-        else:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(group, number)
+_PASSED_ON = (
+    *(signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP),
+    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM),
+)
 
 
-def _wait(child: int, here: _Inside) -> int:
-    while True:
-        # Also before the first wait: the child may have exited already.
-        pid, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
-        if pid and os.WIFSTOPPED(status):
-            here.stopped()
-        elif pid:
-            code = os.waitstatus_to_exitcode(status)
-            return code if code >= 0 else 128 - code
-        else:
-            number = here.next_signal()
-            if number != signal.SIGCHLD:
-                here.arrived(number)
+class Terminal:
+    """A pseudo-terminal for the command, in place of the caller's, which relays keys and output."""
+
+    def __init__(self, uid: int) -> None:
+        """Make one of the size of the caller's; it belongs to the user ``uid``."""
+        self._keys, self._command = os.openpty()
+        os.fchown(self._command, uid, -1)
+        termios.tcsetattr(self._command, termios.TCSANOW, termios.tcgetattr(0))
+        self._resize()
+
+    def become(self) -> None:
+        """Make it the controlling terminal and the files of this process, which leads a session."""
+        fcntl.ioctl(self._command, termios.TIOCSCTTY, 0)
+        for fd in range(3):
+            os.dup2(self._command, fd)
+
+    def relay(self) -> None:
+        """Pass on keys and output until all that has it open has ended."""
+        os.close(self._command)
+        before = termios.tcgetattr(0)
+        resized = signal.signal(signal.SIGWINCH, lambda number, frame: self._resize())
+        tty.setraw(0)
+        try:
+            sources = [0, self._keys]
+            while self._keys in sources:
+                for ready in select.select(sources, [], [])[0]:
+                    try:
+                        data = os.read(ready, 4096)
+                    except OSError:  # nobody has it open any longer
+                        data = b""
+                    if not data:
+                        sources.remove(ready)
+                    while data:
+                        data = data[os.write(self._keys if ready == 0 else 1, data) :]
+        finally:
+            termios.tcsetattr(0, termios.TCSADRAIN, before)
+            signal.signal(signal.SIGWINCH, resized)
+            os.close(self._keys)
+
+    def _resize(self) -> None:
+        size = fcntl.ioctl(0, termios.TIOCGWINSZ, b"\0" * 8)
+        fcntl.ioctl(self._keys, termios.TIOCSWINSZ, size)
 
 
 def _become(
@@ -201,16 +167,6 @@ def _become(
             os.chdir(running.scratch)
         except OSError:  # the user removed it
             os.chdir("/")
-        if terminal is not None:
-            # Ctrl-Z stops no command whose parent is of another session.
-            command = os.fork()
-            if command:
-                os.closerange(0, 256)
-                os._exit(_wait(command, _Inside(command)))
-            os.setpgid(0, 0)
-            terminal.to_foreground()
-            kernel.die_with_parent()
-        signal.pthread_sigmask(signal.SIG_SETMASK, set())
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these
             signal.signal(number, signal.SIG_DFL)
         os.execvpe(argv[0], list(argv), env)

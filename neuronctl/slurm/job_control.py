@@ -13,8 +13,8 @@ from neuronctl.common.frozen import dataclass
 from neuronctl.common.units import first_host, hosts
 from neuronctl.slurm.fields import ExitCode, count, parse_gres_gpus
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.own_queue import forget
 from neuronctl.slurm.process import answer, failure, run
-from neuronctl.slurm.shared_queue import forget
 
 _LONGEST_SCRIPT = 64 * 1024 * 1024  # bytes
 

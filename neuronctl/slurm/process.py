@@ -8,9 +8,8 @@ import re
 import selectors
 import signal
 import subprocess
-import threading
 import time
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.common import slow
 from neuronctl.common.errors import (
@@ -180,12 +179,6 @@ def run_together(
     return answers
 
 
-_READERS = ("squeue", "sacct", "sstat")
-_JUST = 1.0
-_silent: Dict[str, float] = {}
-"""When each of these has last let its whole time pass: who has just waited does not wait twice."""
-
-
 class RunningCommand:
     """A command that runs while its caller does something else; close it when done."""
 
@@ -205,9 +198,6 @@ class RunningCommand:
         if env is None:
             env = clean_environment(os.environ, for_job=False)
         self._started: Union[subprocess.Popen[bytes], SlurmUnavailableError]
-        if time.monotonic() - _silent.get(self._argv[0], -_JUST) < _JUST:
-            self._started = self._silence("")
-            return
         try:
             self._started = _start(self._argv, input, cwd, env)
         except SlurmUnavailableError as error:
@@ -217,89 +207,62 @@ class RunningCommand:
         """Wait for the answer; raises SlurmUnavailableError. silence: as in ``run``."""
         if isinstance(self._started, SlurmUnavailableError):
             raise self._started
-        left = max(0.01, self._deadline - time.monotonic())
         try:
-            stdout, stderr = _outputs(self._started, self._argv[0], left)
+            stdout, stderr = _read_outputs(self._started, self._argv[0], self._deadline)
             self._started.wait(max(0.01, self._deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            if self._timeout >= TIMEOUT and self._argv[0] in _READERS:
-                _silent[self._argv[0]] = time.monotonic()
-            raise self._silence(silence) from None
+            raise SlurmUnavailableError(
+                f"{self._argv[0]} did not respond within {self._timeout:g} s",
+                silence or "slurmctld may be busy or restarting: try again later",
+            ) from None
         code = self._started.returncode
-        return Result(self._argv, _text(stdout), _text(stderr), code, stdout)
-
-    def _silence(self, hint: str) -> SlurmUnavailableError:
-        return SlurmUnavailableError(
-            f"{self._argv[0]} did not respond within {self._timeout:g} s",
-            hint or "slurmctld may be busy or restarting: try again later",
-        )
+        return Result(self._argv, _decode(stdout), _decode(stderr), code, stdout)
 
     def close(self) -> None:
+        """Kill the command if it still runs."""
         if isinstance(self._started, subprocess.Popen) and self._started.returncode is None:
             _kill(self._started)
 
 
-class Quiet:
-    """Whether a command that has ended will say no more.
+_LOOK = 0.25
+"""Seconds between looks at a command that prints nothing."""
 
-    What it leaves behind, such as a site's wrapper that notes the call in the background, may hold
-    its output open for as long as it likes.
+
+def _read_outputs(process: subprocess.Popen[bytes], name: str, deadline: float) -> List[bytes]:
+    """Return all that a command prints on standard output and on standard error.
+
+    What a site's wrapper leaves behind may hold them open: once the command itself has ended,
+    silence is the end. Raises subprocess.TimeoutExpired.
     """
-
-    LOOK = 0.25
-    """Seconds between looks."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-        self._last = time.monotonic()
-
-    def lasts(self, *, heard: bool) -> bool:
-        """heard: whether something was printed since the last look."""
-        now = time.monotonic()
-        if heard or self._process.poll() is None:
-            self._last = now
-        return now - self._last >= _LEFT_BEHIND
-
-
-_LEFT_BEHIND = 2.0  # seconds without output after the end of a command
-
-
-def _outputs(process: subprocess.Popen[bytes], name: str, timeout: float) -> List[bytes]:
-    """All that a command prints, on standard output and on standard error."""
-    deadline = time.monotonic() + timeout
-    quiet = Quiet(process)
-    with selectors.DefaultSelector() as selector:
-        assert process.stdout and process.stderr
-        pipes = {pipe.fileno(): pipe for pipe in (process.stdout, process.stderr)}
-        parts: Dict[int, List[bytes]] = {fd: [] for fd in pipes}
-        for pipe in pipes.values():
-            selector.register(pipe, selectors.EVENT_READ)
-        left = _LONGEST_ANSWER
-        patient = time.monotonic() + slow.SECONDS
+    assert process.stdout and process.stderr
+    parts: Dict[int, List[bytes]] = {pipe.fileno(): [] for pipe in (process.stdout, process.stderr)}
+    left = _LONGEST_ANSWER
+    patient = time.monotonic() + slow.SECONDS
+    with process.stdout, process.stderr, selectors.DefaultSelector() as selector:
+        for file in parts:
+            selector.register(file, selectors.EVENT_READ)
         while selector.get_map():
-            ready = selector.select(max(0, min(Quiet.LOOK, deadline - time.monotonic())))
+            ready = selector.select(max(0, min(_LOOK, deadline - time.monotonic())))
             now = time.monotonic()
+            if not ready and process.poll() is not None:
+                break
+            if not ready and now >= deadline:
+                raise subprocess.TimeoutExpired(name, 0)
             if not ready and now >= patient and slow.heard():
                 slow.tell(name)
-            if not ready and now >= deadline:
-                raise subprocess.TimeoutExpired(name, timeout)
-            if quiet.lasts(heard=bool(ready)):
-                for key in list(selector.get_map().values()):
-                    pipes[selector.unregister(key.fileobj).fd].close()
             for key, _ in ready:
                 part = os.read(key.fd, 65536)
                 left -= len(part)
-                if not part:
-                    pipes[selector.unregister(key.fileobj).fd].close()
-                elif left < 0:
-                    most = _LONGEST_ANSWER >> 20
+                if left < 0:
                     raise SlurmUnavailableError(
-                        f"{name} printed more than {most} MiB",
+                        f"{name} printed more than {_LONGEST_ANSWER >> 20} MiB",
                         f"check which program that is: which {name}",
                     )
-                else:
+                if part:
                     parts[key.fd].append(part)
-        return [b"".join(some) for some in parts.values()]
+                else:
+                    selector.unregister(key.fd)
+    return [b"".join(some) for some in parts.values()]
 
 
 def _start(
@@ -309,57 +272,23 @@ def _start(
         if "\0" in word:
             raise UsageError(f"{argv[0]}: argument contains a NUL byte: {word!r}")
     stdin = None if input is None else in_memory(input.encode("utf-8", "surrogateescape"))
-    process = None
     try:
         # A new session: Ctrl-C reaches only neuronctl, which then kills the command and everything
         # that a site's wrapper around it has started.
-        with _ctrl_c_held_back():
-            process = subprocess.Popen(
-                list(argv),
-                stdin=subprocess.DEVNULL if stdin is None else stdin,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=env,
-                cwd=cwd,
-                start_new_session=True,
-            )
-    except KeyboardInterrupt:
-        if process is not None:
-            _kill(process)
-        raise
+        return subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL if stdin is None else stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=env,
+            cwd=cwd,
+            start_new_session=True,
+        )
     except OSError as error:
         raise _cannot_start(argv[0], error, cwd) from None
     finally:
         if stdin is not None:
             os.close(stdin)
-    return process
-
-
-@contextlib.contextmanager
-def _ctrl_c_held_back() -> Iterator[None]:
-    """Delay Ctrl-C until the end of the block: the command may run long before Popen returns.
-
-    A second Ctrl-C is raised at once, in case exec hangs.
-    """
-    pressed: List[int] = []
-
-    def note(number: int, frame: Any) -> None:
-        if pressed:
-            raise KeyboardInterrupt
-        pressed.append(number)
-
-    before = signal.getsignal(signal.SIGINT)
-    main = threading.current_thread() is threading.main_thread()
-    if before is not signal.default_int_handler or not main:
-        yield
-        return
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if pressed:
-            raise KeyboardInterrupt
 
 
 def in_memory(content: bytes) -> int:
@@ -452,63 +381,28 @@ def run_interactive(
     *,
     environment: Optional[Mapping[str, str]] = None,
     cwd: Optional[str] = None,
-    output: Optional[int] = None,
-    heard: Optional[List[int]] = None,
-    script: Optional[str] = None,
 ) -> int:
     """Run a command (salloc) on the user's terminal; return its exit code (or 128 + signal).
 
-    environment: variables to set for the command, in addition to the user's. output: where its
-    standard output goes, if not to that of this process. heard: is given the signals that this
-    process gets meanwhile, whatever the command makes of them. The command handles Ctrl-C itself;
-    SIGTERM is passed on to it; outside of the main thread, neither is heard. script: shell text,
-    which the command, a shell, reads from a descriptor, as its arguments are for everybody to see;
-    what it has started gets the signals too, and Ctrl-C, where that does not come from a terminal.
+    environment: variables to set for the command, in addition to the user's. The command handles
+    Ctrl-C itself; SIGTERM is passed on to it.
     """
-    signals: List[int] = [] if heard is None else heard
 
     def ignore(number: int, frame: Any) -> None:
-        # A handler, because the command would inherit SIG_IGN on exec.
-        signals.append(number)
+        """Do nothing; the command would inherit SIG_IGN on exec."""
 
     def hand_on(number: int, frame: Any) -> None:
-        signals.append(number)
-        if script is None:
-            process.send_signal(number)
-        elif number == signal.SIGTERM or not _from_terminal():
-            for pid in _with_descendants(process.pid):
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, number)
+        process.send_signal(number)
 
-    argv, reader, writer = list(argv), -1, -1
-    if script is not None:
-        reader, writer = os.pipe()
-        argv.append(f"/dev/fd/{reader}")
     env = {**clean_environment(os.environ, for_job=True), **(environment or {})}
-    main = threading.current_thread() is threading.main_thread()
-    before = {signal.SIGINT: signal.signal(signal.SIGINT, ignore)} if main else {}
+    before = {signal.SIGINT: signal.signal(signal.SIGINT, ignore)}
     try:
-        opens = reader
-        fds = () if script is None else (opens,)
-        process = subprocess.Popen(argv, env=env, cwd=cwd, stdout=output, pass_fds=fds)
-        if main:
-            before[signal.SIGTERM] = signal.signal(signal.SIGTERM, hand_on)
-            if script is not None:
-                signal.signal(signal.SIGINT, hand_on)
-        if script is not None:
-            os.close(reader)
-            reader = -1
-            # The descriptor is the shell's, and of nothing that it starts.
-            with contextlib.suppress(BrokenPipeError), open(writer, "wb") as file:
-                writer = -1
-                file.write(f"exec {opens}<&-; {script}\n".encode("utf-8", "surrogateescape"))
+        process = subprocess.Popen(list(argv), env=env, cwd=cwd)
+        before[signal.SIGTERM] = signal.signal(signal.SIGTERM, hand_on)
         code = process.wait()
     except OSError as error:
         raise _cannot_start(argv[0], error, cwd) from None
     finally:
-        for fd in (reader, writer):
-            if fd >= 0:
-                os.close(fd)
         for number, handler in before.items():
             signal.signal(number, handler)
     return code if code >= 0 else 128 - code
@@ -523,32 +417,6 @@ def is_alive(pid: int) -> bool:
     except PermissionError:
         pass
     return True
-
-
-def _from_terminal() -> bool:
-    """Whether Ctrl-C comes from a terminal, which then sends it to all that the shell started."""
-    try:
-        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:
-        return False
-    finally:
-        os.close(terminal)
-
-
-def _with_descendants(pid: int) -> List[int]:
-    """A process and all that it has started, itself first."""
-    parents: Dict[int, int] = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-            parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
-    found = [pid]
-    for one in found:
-        found += [child for child, parent in parents.items() if parent == one]
-    return found
 
 
 def _cannot_start(command: str, error: OSError, cwd: Optional[str]) -> NeuronctlError:
@@ -571,5 +439,5 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
                 pipe.close()
 
 
-def _text(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     return data.decode("utf-8", "replace")

@@ -9,9 +9,9 @@ from typing import FrozenSet, List, Mapping, Optional, Sequence
 from neuronctl.common.errors import SlurmUnavailableError
 from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.fields import parse_timestamp
+from neuronctl.slurm.own_queue import forget
 from neuronctl.slurm.process import clean_environment, failure, plain_words, run
 from neuronctl.slurm.sbatch_passthrough import find_sbatch, given_environment, with_started
-from neuronctl.slurm.shared_queue import forget
 
 _PATIENCE = 30.0  # seconds to wait for sbatch
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import subprocess
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.slurm.process import Quiet, in_memory, not_found
+from neuronctl.slurm.process import in_memory, not_found
 
 _CALLED = "NEURONCTL_SBATCH"
 """Variable for a file named sbatch that may call neuronctl itself, since it is a script: the job
@@ -136,21 +135,10 @@ class RunningSbatch:
             signal.signal(number, before)
 
     def parts(self) -> Iterator[bytes]:
-        """What it prints on standard output, as soon as it does."""
+        """Yield what it prints on standard output, as soon as it does."""
         assert self._process is not None and self._process.stdout is not None
-        quiet, look = Quiet(self._process), select.poll()
         with self._process.stdout as stream:
-            look.register(stream)
-            while True:
-                heard = bool(look.poll(1000 * Quiet.LOOK))
-                if quiet.lasts(heard=heard):
-                    return
-                if not heard:
-                    continue
-                part = os.read(stream.fileno(), 65536)
-                if not part:
-                    return
-                yield part
+            yield from iter(lambda: os.read(stream.fileno(), 65536), b"")
 
     def wait(self) -> int:
         """Wait for its end: its exit code, or the negative number of the signal it died of."""

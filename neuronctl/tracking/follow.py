@@ -24,9 +24,9 @@ from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import PENDING, RUNNING, UNKNOWN
+from neuronctl.slurm.own_queue import OwnQueue, ask_own_queue
 from neuronctl.slurm.process import installed
 from neuronctl.slurm.sacct import sacct
-from neuronctl.slurm.shared_queue import OwnQueue, own_queue
 from neuronctl.slurm.squeue import QueueJob, squeue
 from neuronctl.tracking import chains, endings
 from neuronctl.tracking import job_status as jobstatus
@@ -118,7 +118,7 @@ class _Rounds:
         last = self._last
         if last is None or (last.age > oldest and not self._began <= last.asked_at <= time.time()):
             try:
-                self._last = last = own_queue(oldest)
+                self._last = last = ask_own_queue(oldest)
             except SlurmUnavailableError as error:
                 self._error = error
                 raise
@@ -161,7 +161,7 @@ class JobWatch:
         self._others = False  # another user's job
 
     def poll(
-        self, queue: Callable[[float], OwnQueue] = own_queue, *, fresh: bool = False
+        self, queue: Callable[[float], OwnQueue] = ask_own_queue, *, fresh: bool = False
     ) -> List[str]:
         """Look once; return the lines to show to the user.
 

@@ -35,8 +35,8 @@ from neuronctl.common.units import expand_hostlist
 from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED, RUNNING
+from neuronctl.slurm.own_queue import AskingOwnQueue
 from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct, sacct_logs
-from neuronctl.slurm.shared_queue import AskingOwnQueue, own_queue
 from neuronctl.slurm.squeue import Queue, QueueJob, squeue
 from neuronctl.tracking import chains, endings
 from neuronctl.tracking import job_status as jobstatus
@@ -196,7 +196,7 @@ def queued() -> Tuple[JobStatus, ...]:
     """The user's own jobs that slurmctld knows, from one squeue; of a chain one."""
     from neuronctl.records.store import RecordStore
 
-    queue, records = own_queue().rows, {}
+    queue, records = ask_own_queue().rows, {}
     with contextlib.suppress(RecordError):
         found = RecordStore.default().find(_numbers(queue), local_cluster())
         records = {number: record for number, record in found.items() if record.runs}

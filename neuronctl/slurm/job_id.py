@@ -109,7 +109,7 @@ class JobId:
         return not task_indexes(self.tasks).isdisjoint(task_indexes(other.tasks))
 
 
-_INDEXES = r"([0-9]{1,7})(?:-([0-9]{1,7})(?::([0-9]{1,7}))?)?"
+_INDEXES = r"([0-9]{1,10})(?:-([0-9]{1,10})(?::([0-9]{1,10}))?)?"
 
 _ARRAY_END = 4_000_001
 """Slurm allows no MaxArraySize above this, so every index is lower."""

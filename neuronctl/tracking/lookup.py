@@ -35,7 +35,7 @@ from neuronctl.common.units import expand_hostlist
 from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED, RUNNING
-from neuronctl.slurm.own_queue import AskingOwnQueue
+from neuronctl.slurm.own_queue import AskingOwnQueue, ask_own_queue
 from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct, sacct_logs
 from neuronctl.slurm.squeue import Queue, QueueJob, squeue
 from neuronctl.tracking import chains, endings

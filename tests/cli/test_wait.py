@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any, Callable, List
 
 import pytest
-from begun import begun
 from fake_slurm import FakeSlurm, accounting_row, queue_row
 
-from neuronctl.common.files import lock_private
-from neuronctl.slurm import shared_queue
+from neuronctl.slurm import own_queue as module
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.own_queue import ask_own_queue
 from neuronctl.slurm.sbatch import sbatch
-from neuronctl.slurm.shared_queue import own_queue
 from neuronctl.tracking.follow import _Rounds
 
 Run = Callable[..., Any]
@@ -109,48 +105,38 @@ def test_no_slurm_is_said_at_once(run: Run, fake_slurm: FakeSlurm) -> None:
 
 def test_an_answer_serves_all_who_ask_within_some_seconds(fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("1"), queue_row("2_[1-3]", state="PENDING"))
-    first = own_queue()
-    assert own_queue(oldest=60) == first and asked(fake_slurm) == 1
+    first = ask_own_queue()
+    assert ask_own_queue(oldest=60) == first and asked(fake_slurm) == 1
     assert [row.id for row in first.rows] == [JobId(1), JobId(2, tasks="1-3")]
-    assert own_queue().asked_at > first.asked_at and asked(fake_slurm) == 2
-
-
-def test_where_many_ask_an_answer_serves_for_a_moment(
-    fake_slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shared_queue, "_WITHIN", 600.0)
-    monkeypatch.setattr(shared_queue, "_OLDEST", 600.0)
-    for _ in range(30):
-        own_queue()
-    assert asked(fake_slurm) == 10
+    assert ask_own_queue().asked_at > first.asked_at and asked(fake_slurm) == 2
     fake_slurm.answer("sbatch", "7\n")
     sbatch("#!/bin/bash\n")
-    own_queue()  # which has to know the job
-    assert asked(fake_slurm) == 11
+    ask_own_queue(oldest=60)  # which has to know the job
+    assert asked(fake_slurm) == 3
 
 
 def test_what_another_machine_slurm_or_clock_said_is_no_answer(
     fake_slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    own_queue()
+    ask_own_queue()
     other = os.uname_result(("Linux", "login2", "", "", ""))
     with monkeypatch.context() as patch:
         patch.setattr(os, "uname", lambda: other)
-        own_queue(oldest=60)
+        ask_own_queue(oldest=60)
         assert asked(fake_slurm) == 2
     conf = tmp_path / "slurm.conf"
     conf.write_text("ClusterName=a\n")
     monkeypatch.setenv("SLURM_CONF", str(conf))
-    own_queue(oldest=60)
-    own_queue(oldest=60)
+    ask_own_queue(oldest=60)
+    ask_own_queue(oldest=60)
     assert asked(fake_slurm) == 3
     conf.unlink()
     conf.write_text("ClusterName=b, a new sandbox\n")
-    own_queue(oldest=60)
+    ask_own_queue(oldest=60)
     assert asked(fake_slurm) == 4
-    now = shared_queue.time.time()
-    monkeypatch.setattr(shared_queue.time, "time", lambda: now - 3600)  # the clock was set back
-    own_queue(oldest=60)
+    now = module.time.time()
+    monkeypatch.setattr(module.time, "time", lambda: now - 3600)  # the clock was set back
+    ask_own_queue(oldest=60)
     assert asked(fake_slurm) == 5
 
 
@@ -173,15 +159,15 @@ def kept_files() -> List[Path]:
 
 
 def test_what_others_can_write_or_read_is_no_answer(fake_slurm: FakeSlurm) -> None:
-    own_queue()
+    ask_own_queue()
     assert {file.stat().st_mode & 0o777 for file in kept_files()} == {0o600}
     (answer,) = [file for file in kept_files() if file.suffix == ".json"]
     answer.chmod(0o620)
-    own_queue(oldest=60)
+    ask_own_queue(oldest=60)
     assert asked(fake_slurm) == 2
     for damaged in (b"", b"\xff" * 99, answer.read_bytes()[:-3]):
         answer.write_bytes(damaged)
-        own_queue(oldest=60)
+        ask_own_queue(oldest=60)
     assert asked(fake_slurm) == 5
 
 
@@ -189,42 +175,6 @@ def test_where_nothing_can_be_kept_each_asks(
     fake_slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
-    own_queue(oldest=60)
-    own_queue(oldest=60)
+    ask_own_queue(oldest=60)
+    ask_own_queue(oldest=60)
     assert asked(fake_slurm) == 2
-
-
-def test_of_many_at_the_same_moment_one_asks(fake_slurm: FakeSlurm, root: Path) -> None:
-    """Those that find a question on its way, older than theirs, share the next one."""
-    fake_slurm.answer("squeue", queue_row("2", state="FAILED", exit="768") + "@END@\n", delay=2)
-    argv = [sys.executable, "-m", "neuronctl", "wait", "2"]
-    began = time.monotonic()
-    with begun(*[argv] * 12, cwd=root, stdout=subprocess.PIPE) as waits:
-        said = {wait.communicate()[0] for wait in waits}
-    assert said == {"job 2 ended: FAILED, exit code 3:0\n"}
-    assert {wait.returncode for wait in waits} == {3}
-    # One question after the other; on a slow machine the last to start finds the answer too old.
-    assert asked(fake_slurm) <= (time.monotonic() - began) / 2 + 2
-
-
-def test_who_dies_with_a_question_leaves_it_to_the_next(fake_slurm: FakeSlurm, root: Path) -> None:
-    own_queue()
-    (lock,) = [file for file in kept_files() if file.suffix == ".lock"]
-    held = lock_private(str(lock))
-    assert held is not None and lock_private(str(lock)) is None
-    os.close(held)
-    own_queue()
-    assert asked(fake_slurm) == 2
-
-
-def test_who_asks_for_too_long_is_not_waited_for(
-    fake_slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own_queue()
-    (lock,) = [file for file in kept_files() if file.suffix == ".lock"]
-    held = lock_private(str(lock))
-    assert held is not None
-    monkeypatch.setattr(shared_queue, "TIMEOUT", 0.2)
-    own_queue()
-    assert asked(fake_slurm) == 2
-    os.close(held)

@@ -56,7 +56,6 @@ SECTIONS = {
         "brief": "Print the rules, limits, and steps on one page.",
         "partitions": "Show the partitions, their limits and what is free.",
         "doctor": "Check whether everything works on this machine.",
-        "clean": "Remove the copies of code that no job needs.",
     },
     "Set up": {
         "catalog": "Check, draft or compare a partition catalog.",

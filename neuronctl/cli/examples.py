@@ -54,7 +54,6 @@ EXAMPLES: Mapping[str, Tuple[str, ...]] = {
     "brief": ("neuronctl brief", "neuronctl brief --agents >> AGENTS.md"),
     "partitions": ("neuronctl partitions --live", "neuronctl partitions amd_a100nv_8"),
     "doctor": ("neuronctl doctor", "neuronctl doctor --json"),
-    "clean": ("neuronctl clean --dry-run", "neuronctl clean"),
     "help": ("neuronctl help launchers", "neuronctl help submit"),
     "catalog check": (
         "neuronctl catalog check partitions.yaml",

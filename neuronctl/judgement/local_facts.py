@@ -70,7 +70,6 @@ def gather_local_facts(plan: JobPlan, *, elsewhere: bool = False) -> LocalFacts:
         typed_secrets=tuple(_typed_secrets(plan)),
         broken_texts=tuple(_broken_texts(plan)),
         bad_nodes=bad_nodes(local_cluster()),
-        around_snapshot=tuple(_around_snapshot(plan)) if plan.code and not plan.step else (),
     )
 
 
@@ -104,60 +103,6 @@ def _broken_texts(plan: JobPlan) -> Iterator[Tuple[str, str, SyntaxProblem]]:
             found = syntax_problem(text)
             if found is not None:
                 yield prefix, what, found
-
-
-def _around_snapshot(plan: JobPlan) -> Iterator[Tuple[str, str]]:
-    """What the job would not take from the copy of its code, or leave there; and what to do."""
-    from neuronctl.slurm.code_snapshot import editable_installs, into_the_tree
-
-    code, request = plan.code, plan.request
-    assert code is not None
-    shown, roots = os.environ.get("PWD", ""), [code.root]
-    here = os.path.join(code.root, code.below).rstrip("/")
-    if shown != here and os.path.realpath(shown) == here:  # as the user types it
-        roots.append(shown[: len(shown) - len(code.below)].rstrip("/"))
-    env = {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), **dict(request.env)}
-    texts = [("--setup", "\n".join(request.setup)), ("--resume-with", request.resume_with or "")]
-    texts += [(f"the variable {name}", value) for name, value in env.items()]
-    for launch in plan.launches:
-        own = launch.request
-        texts.append((f"{launch.prefix}the command", "\n".join([own.script or "", *own.args])))
-        texts.append((f"{launch.prefix}the shell text", own.body or ""))
-        script = own.script or ""
-        path = os.path.normpath(os.path.join(here, script))
-        if script.startswith("../") and not path.startswith(f"{code.root}/"):
-            yield f"{script} is outside of the repository {code.root}", "name it by its whole path"
-    for what, text in texts:
-        for found in dict.fromkeys(into_the_tree(text, code, tuple(roots))):
-            name = os.path.relpath(found, here if found.startswith(code.root) else shown)
-            hint = f"write {name}, which begins in the snapshot"
-            yield f"{what} has {found}, which is the code itself, and not the snapshot", hint
-    prefixes = [request.venv, request.conda] if request.venv or request.conda else []
-    prefixes = prefixes or [os.environ.get("VIRTUAL_ENV"), os.environ.get("CONDA_PREFIX")]
-    prefixes.append("~/.local")
-    search = [
-        os.path.normpath(os.path.join(here, entry))
-        for entry in env["PYTHONPATH"].split(":")
-        if entry
-    ]
-    for prefix in filter(None, prefixes):
-        place = request.from_here(os.path.expanduser(prefix))
-        for name, found in editable_installs(place, code.root).items():
-            if found not in search:
-                yield (
-                    f"{name} is installed in {prefix} in editable mode: Python imports it from "
-                    f"{found}, and not from the snapshot",
-                    f"let the snapshot come first: --env PYTHONPATH={os.path.relpath(found, here)}",
-                )
-    checkpoint = request.checkpoint or ""
-    path = os.path.normpath(os.path.join(code.below, checkpoint))
-    linked = any(path == link or path.startswith(f"{link}/") for link in code.links)
-    if checkpoint and not (checkpoint.startswith("/") or path.startswith("../") or linked):
-        yield (
-            f"--checkpoint {checkpoint} is written into the snapshot, as .gitignore names nothing "
-            "there",
-            "make its directory, and list it in .gitignore: it is then linked to where it is now",
-        )
 
 
 def _is_file_name(script: str) -> bool:

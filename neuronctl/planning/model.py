@@ -18,7 +18,7 @@ from neuronctl.launch.launchers import Launcher, option_name
 from neuronctl.request.job import JobRequest, Source
 
 if TYPE_CHECKING:
-    from neuronctl.slurm.code_snapshot import CodeSnapshot
+    from neuronctl.planning.code_copy import CodeSnapshot
 
 MONITOR_INTERVAL = 10
 """Seconds: the sampler then takes about 0.12 % of a core (docs/how-to/gpu-use.md)."""

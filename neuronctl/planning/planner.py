@@ -45,7 +45,7 @@ from neuronctl.request.job import JobRequest, Source, StepRequest
 from neuronctl.request.values import one_line
 
 if TYPE_CHECKING:
-    from neuronctl.slurm.code_snapshot import CodeSnapshot
+    from neuronctl.planning.code_copy import CodeSnapshot
 
 
 def plan(

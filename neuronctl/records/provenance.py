@@ -11,7 +11,7 @@ from typing import List, Optional, Tuple
 
 from neuronctl.common.files import open_regular
 from neuronctl.common.frozen import dataclass
-from neuronctl.slurm import repository
+from neuronctl.records.repository import read_state
 
 LARGEST = 128 * 1024
 """The largest program, in bytes, whose text is kept in a record."""
@@ -40,7 +40,7 @@ def read_provenance(script: Optional[str], cwd: str, content: bytes = b"") -> Pr
 
     content: the script's, where it was read already.
     """
-    commit, dirty = repository.state(cwd)
+    commit, dirty = read_state(cwd)
     path = os.path.join(cwd, script) if script else ""
     data = (content or _content(path)) if path else None
     if data is None:

@@ -158,7 +158,6 @@ class LocalFacts:
     bad_nodes: Mapping[str, NodeFault] = field(default_factory=dict)
     """Those that have failed in the user's jobs, with how."""
     """The files that the copy of its code would have and that look like secrets, with why."""
-    around_snapshot: Tuple[Tuple[str, str], ...] = ()
     """What the job would not take from the copy of its code, or leave there; and what to do."""
     typed_secrets: Tuple[str, ...] = ()
     """The secret variables whose values the command line has, and not the user's shell."""

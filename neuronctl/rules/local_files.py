@@ -124,12 +124,6 @@ def log_words(fault: Fault) -> str:
     }[fault.kind]
 
 
-@rule(WARNING, "NC414", "what does not come from the snapshot, or stays there")
-def around_snapshot(context: RuleContext) -> Iterator[Violation]:
-    for message, hint in context.local.around_snapshot:
-        yield Violation(message, hint)
-
-
 def _has_directives(body: str) -> bool:
     if "#SBATCH " not in body:
         return False

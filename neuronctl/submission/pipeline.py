@@ -123,9 +123,9 @@ def submit_job(
     from neuronctl.submission.transaction import submit_draft
 
     if judged is not None and judged.plan.code is not None:
-        from neuronctl.slurm.code_snapshot import make
+        from neuronctl.records.code_snapshot import make_snapshot
 
-        make(judged.plan.code)
+        make_snapshot(judged.plan.code)
     try:
         done = submit_draft(
             *(draft, reporter.tell),

@@ -175,10 +175,9 @@ def plan_job(
     conda = None if request.conda is None else find_conda(request.conda, request.from_here(""))
     code = None
     if request.snapshot:
-        from neuronctl.slurm.code_snapshot import look  # here, as few jobs have one
+        from neuronctl.records.code_snapshot import plan_snapshot  # here, as few jobs have one
 
-        logs = tuple(filter(None, (request.output, request.error)))
-        code = look(request.chdir or working_directory(), cluster, logs)
+        code = plan_snapshot(request.chdir or working_directory(), cluster)
     settle = partial(
         plan, cluster=cluster, interactive=interactive, recognised=how, conda=conda, code=code
     )

@@ -71,15 +71,13 @@ def changes_since(record: JobRecord) -> Changes:
 
 def has_snapshot(record: JobRecord, notify: Notify) -> bool:
     """Whether the copy of the code that the job ran from is as it was; it then counts as used."""
-    from neuronctl.slurm.code_snapshot import damage  # here, as few jobs have one
+    from neuronctl.records.code_snapshot import keep_snapshot  # here, as few jobs have one
 
     place = record.draft.snapshot
     if not place:
         return False
-    wrong = damage(place)
+    wrong = keep_snapshot(place)
     if not wrong:
-        with contextlib.suppress(OSError):
-            os.utime(os.path.join(place, "snapshot.json"))
         return True
     notify(
         f"the snapshot of job {record.job_id} is no longer whole ({wrong}): the code as it is now "

@@ -876,7 +876,6 @@ CASES: List[Case] = [
         ["the log directory 'logs' does not exist", "mkdir -p logs"],
         here(),
     ),
-    ("NC414", here(around_snapshot=(("x is outside", "go in"),)), ["x is outside\ngo in"], here()),
 ]
 
 

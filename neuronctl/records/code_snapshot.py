@@ -1,0 +1,188 @@
+"""Copies of code as it was when a job was submitted: one directory for each state of a tree.
+
+What git tracks, and what is new and not ignored, is copied, read-only; what is ignored (data,
+outputs, environments) is linked to where it is, and logs of jobs are left out. A state is known by
+its digest, and jobs with the same code share a copy. A copy that no job has used for 90 days, and
+into which none has written, is removed when the next one is made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import time
+from typing import Optional, Tuple
+
+from neuronctl.catalog.model import Cluster
+from neuronctl.common.errors import RecordError, UsageError
+from neuronctl.common.files import open_regular, sha256_of, write_private
+from neuronctl.common.paths import cache_dir
+from neuronctl.common.users import login_name
+from neuronctl.common.words import amount, counted
+from neuronctl.planning.code_copy import CodeFile, CodeSnapshot
+from neuronctl.records.repository import list_code
+
+LARGEST = 500 << 20
+"""Bytes that are copied at most."""
+
+_KEPT = 90 * 86400
+"""Seconds for which a copy is kept after it was last used."""
+
+_LOG = re.compile(r".*[-_.]\d+(_\d+)?\.(out|err|log|runs)(\.stacks)?")
+
+
+def plan_snapshot(directory: str, cluster: Cluster) -> CodeSnapshot:
+    """Return the snapshot of the code around a directory; nothing is copied yet.
+
+    Raises UsageError if there is no repository, a file cannot be read, or it is too much.
+    """
+    directory = os.path.realpath(directory)
+    code = list_code(directory)
+    copied = [path for path in code.files if not (path in code.new and _LOG.fullmatch(path))]
+    sizes = {path: os.lstat(os.path.join(code.root, path)).st_size for path in copied}
+    total = sum(sizes.values())
+    if total > LARGEST:
+        largest = sorted(sizes, key=lambda path: -sizes[path])[:3]
+        named = ", ".join(f"{path} ({amount(sizes[path])})" for path in largest)
+        raise UsageError(
+            f"--snapshot copies at most {amount(LARGEST)}, and {code.root} has {amount(total)} in "
+            f"{counted(len(sizes), 'file')}; the largest: {named}",
+            "list what is no code in .gitignore: it is then linked, and not copied",
+        )
+    links = {
+        path: os.path.join(code.root, path)
+        for path in code.ignored
+        if "__pycache__" not in path.split("/") and not path.endswith(".pyc")
+    }
+    files = []
+    for path in copied:
+        whole = os.path.join(code.root, path)
+        if os.path.islink(whole):
+            links[path] = _link_target(code.root, whole)
+            continue
+        content, executable = _read(whole)
+        sha256 = hashlib.sha256(content).hexdigest()
+        files.append(CodeFile(path, len(content), sha256, executable))
+    names = [[file.path, file.sha256, file.executable] for file in files]
+    state = json.dumps([names, sorted(links.items())]).encode("ascii")
+    store, purge_days = _store(cluster)
+    below = os.path.relpath(directory, code.root)
+    return CodeSnapshot(
+        root=code.root,
+        below="" if below == "." else below,
+        place=os.path.join(store, hashlib.sha256(state).hexdigest()[:16]),
+        files=tuple(files),
+        links=links,
+        purge_days=purge_days,
+    )
+
+
+def _store(cluster: Cluster) -> Tuple[str, Optional[int]]:
+    """Return where snapshots are, and after how many days the site deletes files there."""
+    scratch = (cluster.scratch or "").replace("{user}", login_name())
+    if scratch and os.access(scratch, os.W_OK | os.X_OK):
+        return os.path.join(scratch, ".neuronctl", "snapshots"), cluster.scratch_days
+    return os.path.join(cache_dir(), "snapshots"), None
+
+
+def _link_target(root: str, link: str) -> str:
+    """Return where a link of the tree leads from its place in a copy: to what is copied, if so."""
+    target = os.path.normpath(os.path.join(os.path.dirname(link), os.readlink(link)))
+    inside = target == root or target.startswith(f"{root}/")
+    return os.path.relpath(target, os.path.dirname(link)) if inside else target
+
+
+def _read(path: str) -> Tuple[bytes, bool]:
+    """Return a file's content, and whether it can be run."""
+    try:
+        with open_regular(path) as file:
+            return file.read(), bool(os.fstat(file.fileno()).st_mode & stat.S_IXUSR)
+    except OSError as error:
+        raise UsageError(
+            f"--snapshot cannot read {path}: {error.strerror}",
+            "make it readable, or list it in .gitignore: it is then linked, and not copied",
+        ) from None
+
+
+def make_snapshot(snapshot: CodeSnapshot) -> None:
+    """Make the copy, or what is missing of it, and remove copies that have expired.
+
+    Raises UsageError if the code has changed since it was planned, RecordError if the copy cannot
+    be written.
+    """
+    code = snapshot.code
+    try:
+        for file in snapshot.files:
+            path = os.path.join(code, file.path)
+            if sha256_of(path) == file.sha256:
+                continue
+            content, _ = _read(os.path.join(snapshot.root, file.path))
+            if hashlib.sha256(content).hexdigest() != file.sha256:
+                words = f"{file.path} was changed while its snapshot was made"
+                raise UsageError(words, "submit again")
+            write_private(path, content, mode=0o555 if file.executable else 0o444)
+        for name, target in snapshot.links.items():
+            path = os.path.join(code, name)
+            if not os.path.lexists(path):
+                os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+                with contextlib.suppress(FileExistsError):  # another submission's
+                    os.symlink(target, path)
+        os.makedirs(os.path.join(code, snapshot.below), mode=0o700, exist_ok=True)
+        sums = "".join(_sum(file.path, file.sha256) for file in snapshot.files)
+        write_private(os.path.join(snapshot.place, "sums"), sums)
+    except OSError as error:
+        raise RecordError(
+            f"the snapshot cannot be written to {snapshot.place}: {error.strerror}",
+            "free some space there",
+        ) from None
+    _remove_expired(os.path.dirname(snapshot.place))
+
+
+def _sum(path: str, sha256: str) -> str:
+    """Return a line as sha256sum writes it and reads it."""
+    name = path.replace("\\", "\\\\").replace("\n", "\\n")
+    return f"{'' if name == path else chr(92)}{sha256}  {name}\n"
+
+
+def keep_snapshot(place: str) -> str:
+    """Note that a copy is used again, and return what in it is not as it was made, or ""."""
+    sums = os.path.join(place, "sums")
+    try:
+        with open(sums, encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.read().splitlines()
+        os.utime(sums)
+    except OSError:
+        return "the list of its files is gone"
+    for line in lines:
+        escaped, sha256, name = line[:1] == "\\", *line.lstrip("\\").split("  ", 1)
+        if escaped:
+            name = re.sub(r"\\(.)", lambda found: "\n" if found[1] == "n" else found[1], name)
+        if sha256_of(os.path.join(place, "code", name)) != sha256:
+            return f"{name} has changed, or is gone"
+    return ""
+
+
+def _remove_expired(store: str) -> None:
+    with contextlib.suppress(OSError):
+        for name in os.listdir(store):
+            place = os.path.join(store, name)
+            with contextlib.suppress(OSError):
+                used = os.stat(os.path.join(place, "sums")).st_mtime
+                if time.time() - used > _KEPT and not _has_results(place):
+                    shutil.rmtree(place)
+
+
+def _has_results(place: str) -> bool:
+    """Return True if a job has written files into a copy, whose own files are read-only."""
+    for folder, _, names in os.walk(os.path.join(place, "code")):
+        for name in names:
+            mode = os.lstat(os.path.join(folder, name)).st_mode
+            own = stat.S_ISLNK(mode) or not mode & stat.S_IWUSR
+            if not (own or folder.endswith("__pycache__")):
+                return True
+    return False

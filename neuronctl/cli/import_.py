@@ -9,7 +9,6 @@ import click
 from neuronctl.cli import job_output
 from neuronctl.cli.job_options import catalog_option
 from neuronctl.cli.say import print_script, say
-from neuronctl.common.words import counted, verb
 from neuronctl.request.job_file import own_cluster
 from neuronctl.scripts.script_file import read_file, shown_name
 
@@ -30,7 +29,7 @@ def command(
     FILE - is standard input. What neuronctl understands becomes options of the job; all else stays
     shell text. Standard error lists, with file and line, what the job file cannot say.
     """
-    from neuronctl.importing.job_file_draft import draft_job_file
+    from neuronctl.scripts.job_file_draft import draft_job_file
 
     text = read_file(file)
     chosen = own_cluster(catalog, cluster)
@@ -49,7 +48,3 @@ def command(
         )
         if remark.hint:
             say(f"  hint: {remark.hint}")
-    differ = sum(remark.differs for remark in made.remarks)
-    if differ:
-        marks = verb(differ, "marks", "mark")
-        say(f"{counted(differ, 'remark')} {marks} where the job differs from the script")

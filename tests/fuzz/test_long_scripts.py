@@ -13,7 +13,7 @@ from test_scripts import LINES
 
 from neuronctl.catalog.loader import load
 from neuronctl.common.errors import UsageError
-from neuronctl.importing.job_file_draft import draft_job_file
+from neuronctl.scripts.job_file_draft import draft_job_file
 from neuronctl.scripts.script_file import MOST_CHARACTERS
 from neuronctl.submission.judged_script import judge_text
 

@@ -23,10 +23,10 @@ from states import NODES
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Cluster
 from neuronctl.common.errors import UsageError
-from neuronctl.importing.job_file_draft import draft_job_file
 from neuronctl.rendering.render import render_job
 from neuronctl.scripts import directive_options
 from neuronctl.scripts.header import read_header
+from neuronctl.scripts.job_file_draft import draft_job_file
 from neuronctl.scripts.model import COMMAND_LINE, SCRIPT, Header
 from neuronctl.scripts.values import excluding
 from neuronctl.submission.planned_job import plan_job

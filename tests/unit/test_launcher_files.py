@@ -14,12 +14,12 @@ from plan_builders import findings, plan_of
 
 from neuronctl.catalog import loader
 from neuronctl.common.errors import NeuronctlError, TemplateError, UsageError
-from neuronctl.importing.job_file_draft import draft_job_file
 from neuronctl.launch import launchers
 from neuronctl.launch.launcher_calls import called
 from neuronctl.rendering.launch_command import BLOCKS, launch_of, launch_parts
 from neuronctl.rendering.render import render_job
 from neuronctl.request.sbatch_options import SRUN
+from neuronctl.scripts.job_file_draft import draft_job_file
 from neuronctl.submission.judged_script import judge_text
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,1 +1,0 @@
-"""Drafts a job file from somebody's batch script: what it says, and what it cannot say."""

@@ -1,0 +1,243 @@
+"""From the text of a batch script to that of a job file.
+
+The directives become keys. If the script only activates software, sets variables, prepares, and
+then starts one program in a way that neuronctl has, that becomes keys, too; any other script stays
+shell text, as it was.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from neuronctl.catalog.model import Cluster
+from neuronctl.common.errors import JobFileError, UsageError
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.yamlfile.writer import Entry, write
+from neuronctl.request.job import BY_NAME, OF_SLURM, JobRequest
+from neuronctl.request.job_file import parse_job_file
+from neuronctl.scripts.as_request import as_request, job_variables
+from neuronctl.scripts.bash_syntax import syntax_problem
+from neuronctl.scripts.command_wrappers import interpreter
+from neuronctl.scripts.directive_words import DIRECTIVE
+from neuronctl.scripts.header import read_header
+from neuronctl.scripts.job_file_program import program_entries
+from neuronctl.scripts.model import AFTER_COMMAND, CUT, MISSPELLED, REMARK, Header
+from neuronctl.scripts.script_file import MOST_CHARACTERS
+from neuronctl.scripts.shell_text import read_shell
+from neuronctl.scripts.statements import units, uses_arguments
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What the job file does not say as the script does; line: 0 for the whole script."""
+
+    line: int
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class JobFileDraft:
+    """A job file, and where it does not say what the script does."""
+
+    text: str
+    remarks: Tuple[Remark, ...]
+
+
+_CANNOT_SAY = {
+    "clusters": "log in to that cluster; --cluster NAME plans for it",
+    "cpus-per-gpu": "request cores per task: cpus-per-task",
+    "gpus-per-socket": "request GPUs per node: gpus-per-node",
+    "gpus-per-task": "request GPUs per node: gpus-per-node",
+    "ntasks-per-gpu": "request tasks per node: ntasks-per-node",
+    "tres-per-task": "request GPUs per node: gpus-per-node",
+    "wait": "type 'neuronctl submit --wait'",
+    "parsable": "type 'neuronctl submit --json'",
+    "test-only": "type 'neuronctl submit --dry-run'",
+}
+"""sbatch's options that a job file does not take, and what to write or type instead."""
+
+
+def draft_job_file(
+    text: str, name: str, cluster: Cluster, *, name_cluster: bool = False
+) -> JobFileDraft:
+    """Return the job file of a batch script.
+
+    name: the file's, or ``<stdin>``. cluster: the one that the job is for. name_cluster: True if
+    the job file is to name it. Raises UsageError, with the line, if no job file can stand for it.
+    """
+    header = read_header(text)
+    _refuse(header, name, text)
+    lines = text.split("\n")
+    directives = [
+        number
+        for number, line in enumerate(lines[: header.first_command - 1], 1)
+        if line.startswith(DIRECTIVE)
+    ]
+    first = max([1, *directives]) + 1
+    body = "\n".join(lines[first - 1 :])
+    remarks: List[Remark] = []
+    asked = as_request(header, name, cluster)
+    keys = [Entry("cluster", cluster.name)] if name_cluster else []
+    keys += _directive_entries(header, name, asked, remarks)
+    shown = "standard input" if name == "<stdin>" else name
+    above = [f"From {shown}", *(line[1:].lstrip() for line in _comments(lines[1 : first - 1]))]
+    program, told = _body(body, header, asked, first)
+    text_alone = [Entry("run", _run_text(body, header))]
+    remarks += told
+    for entries in filter(None, (program, text_alone)):
+        made = write([*keys, *entries], above=above)
+        try:
+            parse_job_file(made, "job.yaml")
+        except JobFileError as error:
+            refused = error
+            continue
+        ordered = sorted(dict.fromkeys(remarks), key=lambda remark: remark.line)
+        return JobFileDraft(made, tuple(ordered))
+    raise UsageError(f"{name}:1: cannot be imported: {refused.message}", refused.hint) from None
+
+
+def _refuse(header: Header, name: str, text: str) -> None:
+    """Raise UsageError for a script that no job file can stand for."""
+    if len(text) > MOST_CHARACTERS:
+        raise UsageError(
+            f"{name}:1: has more than {MOST_CHARACTERS:,} characters, too many for a job file",
+            "submit the script itself: neuronctl submit FILE",
+        )
+    if header.refusals:
+        first = header.refusals[0]
+        raise UsageError(
+            f"{name}:{max(1, first.place.line)}: sbatch refuses this script: {first.message}",
+            first.hint or f"'neuronctl check {name}' says more",
+        )
+    if header.components > 1:
+        raise UsageError(
+            f"{name}:1: a heterogeneous job of {header.components} components: a job file has one",
+            "submit the script itself with sbatch",
+        )
+    if not header.for_bash:
+        shell = interpreter(header.shebang) or "no interpreter"
+        raise UsageError(
+            f"{name}:1: a script for {shell}: bash reads what a job file runs",
+            "write a job file that starts it as a program: script: FILE",
+        )
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.replace("\t", "").isprintable():
+            raise UsageError(
+                f"{name}:{number}: cannot be imported: it contains a control character, or bytes "
+                "that are not UTF-8",
+                "remove the character",
+            )
+
+
+def _comments(lines: Sequence[str]) -> List[str]:
+    return [line for line in lines if line.startswith("#") and not line.startswith(DIRECTIVE)]
+
+
+def _directive_entries(
+    header: Header, name: str, asked: JobRequest, remarks: List[Remark]
+) -> List[Entry]:
+    """Return the keys for the directives; append what no key can say to ``remarks``."""
+    behind = {each.place.line: each.text for each in header.ignored if each.reason == REMARK}
+    values: Dict[str, object] = {}
+    others: List[str] = []
+    lines: Dict[str, int] = {}
+    for option in header.options.values():
+        key, number = option.name, option.place.line
+        if key == "no-requeue":
+            key, value = "requeue", "false"
+        else:
+            value = "true" if option.value is None else option.value
+        lines[key] = number
+        if key in _CANNOT_SAY:
+            message = f"{option.text}: a job file cannot say this"
+            remarks.append(Remark(number, message, _CANNOT_SAY[key]))
+        elif key not in OF_SLURM:
+            others.append(option.text[2:])
+        else:
+            try:
+                BY_NAME[key].parse([value])
+            except ValueError as error:
+                remarks.append(Remark(number, f"--{key} is not carried over: {error}"))
+            else:
+                values[key] = _typed(key, value)
+    if "gpu" in str(values.get("gres")) and values.pop("gpus-per-node", None):
+        message = "--gpus-per-node is not carried over: --gres wins over it in Slurm"
+        remarks.append(Remark(lines["gpus-per-node"], message))
+    if asked.gpus_per_node and not values.keys() & {"gres", "gpus", "gpus-per-node"}:
+        values["gpus-per-node"] = str(asked.gpus_per_node)  # from the GPUs per task
+    if (asked.gpus_per_node or 0) > 1 and not values.keys() & {"ntasks", "ntasks-per-node"}:
+        values["ntasks-per-node"] = "1"  # neuronctl would start one task per GPU
+    if "cpus-per-gpu" in header.options:
+        values["cpus-per-task"] = str(asked.cpus_per_task)
+    elif asked.gpus_per_node:
+        values.setdefault("cpus-per-task", "0")  # as many as Slurm gives
+    file = name.rpartition("/")[2] if name.isprintable() else "job"
+    values.setdefault("job-name", "sbatch" if name == "<stdin>" else file)
+    values.setdefault("output", "slurm-%A_%a.out" if "array" in values else "slurm-%j.out")
+    for ignored in header.ignored:
+        if ignored.reason in (AFTER_COMMAND, MISSPELLED, CUT):
+            what = ignored.text if len(ignored.text) < 60 else f"{ignored.text[:57]}…"
+            message = f"'{what}' has no effect ({ignored.reason})"
+            remarks.append(Remark(ignored.place.line, message))
+    for place in header.foreign:
+        what = "a line for another scheduler, which Slurm translates, is not carried over"
+        remarks.append(Remark(place.line, what, "write it as #SBATCH"))
+    made = [
+        Entry(key, values[key], remark=behind.pop(lines.get(key, 0), "")[1:].strip())
+        for key in OF_SLURM
+        if key in values
+    ]
+    return [*made, Entry("sbatch", others)] if others else made
+
+
+def _typed(key: str, value: str) -> object:
+    kind = BY_NAME[key].kind
+    if kind in ("flag", "switch") and value in ("true", "false"):
+        return value == "true"
+    return [value] if kind == "list" else value
+
+
+def _body(
+    body: str, header: Header, asked: JobRequest, first: int
+) -> Tuple[Optional[List[Entry]], List[Remark]]:
+    """Return the keys of a plain program, None if it is none, and remarks on the shell part."""
+    remarks: List[Remark] = []
+    problem = syntax_problem(body)
+    if problem is not None and not problem.warning:
+        line = first - 1 + min(problem.place.line, body.count("\n") + 1)
+        message = f"bash says: {problem.message}; this is carried over as it is"
+        return None, [Remark(line, message)]
+    arguments = uses_arguments(body)
+    if arguments is not None:
+        remarks.append(
+            Remark(
+                first - 1 + arguments,
+                "refers to the arguments of the script, and shell text in a job file has none",
+                "write the values themselves",
+            )
+        )
+    if interpreter(header.shebang) == "sh":
+        remarks.append(Remark(1, "a script for sh: bash runs the job"))
+    shell = read_shell(body, job_variables(header))
+    if arguments is not None or shell.broken or shell.left_out or _first_lines(header):
+        return None, remarks
+    return program_entries(units(body, shell), shell, asked), remarks
+
+
+def _first_lines(header: Header) -> List[str]:
+    """Return the lines that do what the options of the script's first line do."""
+    words = header.shebang.split()[1:]
+    flags = "".join(word[1:] for word in words if re.fullmatch("-[a-z]+", word))
+    lines = []
+    if "l" in flags or "--login" in words:
+        lines.append("source /etc/profile; [ ! -r ~/.bash_profile ] || source ~/.bash_profile")
+    others = "".join(letter for letter in "eux" if letter in flags)
+    return [*lines, f"set -{others}"] if others else lines
+
+
+def _run_text(body: str, header: Header) -> str:
+    text = "\n".join([*_first_lines(header), body.strip("\n")])
+    does = any(line.strip() and not line.lstrip().startswith("#") for line in text.split("\n"))
+    return (text if does else f"{text}\n:").strip("\n") + "\n"

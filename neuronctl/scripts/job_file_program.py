@@ -71,7 +71,6 @@ class _Software:
     """What the lines at the beginning activate and export, in the order of a job file."""
 
     def __init__(self) -> None:
-        self.purges = False
         self.modules: List[str] = []
         self.environment: List[Tuple[str, str]] = []
         self.variables: Dict[str, object] = {}
@@ -95,8 +94,7 @@ class _Software:
             load = [] if words[1] in ("purge", "load") else ["load"]
             words = ["module", *load, *words[1:]]
         if words == ["module", "purge"] and not (self.modules or self.environment):
-            self.purges = True
-            return True
+            return True  # neuronctl does so, too
         if words[:2] in (["module", "load"], ["module", "add"]) and not self.environment:
             self.modules += words[2:]
             return bool(words[2:]) and all(map(_MODULE.fullmatch, words[2:]))
@@ -129,8 +127,6 @@ class _Software:
     def entries(self) -> List[Entry]:
         """Return the keys."""
         made = []
-        if self.modules and not self.purges:
-            made.append(Entry("purge", False))
         if self.modules:
             made.append(Entry("module", self.modules))
         made += [Entry(name, value) for name, value in self.environment]

@@ -194,15 +194,15 @@ def test_an_option_of_a_plugin_is_carried_over() -> None:
     ("shell", "keys"),
     [
         ("module purge\nmodule load a/1 b\nmodule load c", {"module": ["a/1", "b", "c"]}),
-        ("ml a", {"purge": False, "module": ["a"]}),
-        ("set -e\nmodule load a\ndate", {"purge": False, "module": ["a"], "setup": "set -e\ndate"}),
+        ("ml a", {"module": ["a"]}),
+        ("set -e\nmodule load a\ndate", {"module": ["a"], "setup": "set -e\ndate"}),
         ('eval "$(conda shell.bash hook)"\nconda activate x', {"conda": "x"}),
         ("source venv/bin/activate\nexport A=1", {"venv": "venv", "env": {"A": 1}}),
         ("export A=1 B='x y'\ncd sub", {"env": {"A": 1, "B": "x y"}, "setup": "cd sub"}),
         # From the first line on that neuronctl would not do itself, all stays as it was.
         ("export A=$B\nmodule load a", {"setup": "export A=$B\nmodule load a"}),
         ("module load a\nmodule list\nconda activate x",
-         {"purge": False, "module": ["a"], "setup": "module list\nconda activate x"}),
+         {"module": ["a"], "setup": "module list\nconda activate x"}),
         ("export A=1\nmodule load a", {"env": {"A": 1}, "setup": "module load a"}),
     ],
 )  # fmt: skip

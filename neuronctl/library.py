@@ -265,7 +265,7 @@ def history(*, since: Optional[str] = None, limit: Optional[int] = None) -> List
 
 
 def _job_id(job: Union[int, str, Job]) -> JobId:
-    from neuronctl.tracking.lookup import is_name, newest
+    from neuronctl.tracking.job_names import is_name, newest
 
     word = str(job)
     return newest(word, RecordStore.default()) if is_name(word) else JobId.parse(word)
@@ -288,7 +288,7 @@ def _texts(options: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _with_ids(dependency: str) -> str:
-    from neuronctl.tracking.lookup import with_ids
+    from neuronctl.tracking.job_names import with_ids
 
     return with_ids(dependency, RecordStore.default(), lambda told: None)
 

@@ -24,8 +24,9 @@ from neuronctl.tracking.cancellation import (
     known_jobs,
     states_of,
 )
+from neuronctl.tracking.job_names import is_name
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.tracking.lookup import is_name, no_such_job
+from neuronctl.tracking.lookup import no_such_job
 
 
 @click.command("cancel")

@@ -18,7 +18,7 @@ from neuronctl.slurm.job_id import JobId
 from neuronctl.tracking.follow import GrowingLog, JobWatch
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.rank_filter import Sink
-from neuronctl.tracking.runs_words import runs_words
+from neuronctl.tracking.runs import runs_words
 
 _TICK = 0.5  # seconds between reads of the log
 _DRAIN = 5.0  # seconds during which the log of an ended job may still arrive over the network

@@ -30,9 +30,10 @@ from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import FAILED, UNKNOWN
 from neuronctl.slurm.squeue import Queue
 from neuronctl.tracking.endings import outcome_words
+from neuronctl.tracking.job_names import is_named
 from neuronctl.tracking.job_status import JobStatus, from_record, state_counts
-from neuronctl.tracking.lookup import Found, is_named, look_up, mine
-from neuronctl.tracking.runs_words import runs_words
+from neuronctl.tracking.lookup import Found, look_up, mine
+from neuronctl.tracking.runs import runs_words
 
 
 @click.command("history")

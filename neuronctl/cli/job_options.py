@@ -281,6 +281,6 @@ def with_ids(dependency: str) -> str:
         return dependency
     from neuronctl.cli.say import notify
     from neuronctl.records.store import RecordStore
-    from neuronctl.tracking import lookup
+    from neuronctl.tracking import job_names
 
-    return lookup.with_ids(dependency, RecordStore.default(), notify)
+    return job_names.with_ids(dependency, RecordStore.default(), notify)

@@ -19,7 +19,7 @@ from neuronctl.slurm.job_states import COMPLETED, ENDED, PENDING, RUNNING, STATE
 from neuronctl.slurm.pending_reasons import Explained
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus, state_counts
-from neuronctl.tracking.runs_words import runs_words
+from neuronctl.tracking.runs import runs_words
 
 _WIDE = 100  # columns of a terminal with room for long names and bars
 

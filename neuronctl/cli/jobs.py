@@ -20,7 +20,7 @@ def one_job(word: str, store: RecordStore) -> JobId:
 
     Says which job a name stands for. Raises UsageError, and NoSuchJobError for an unknown name.
     """
-    from neuronctl.tracking.lookup import is_name, newest
+    from neuronctl.tracking.job_names import is_name, newest
 
     if not is_name(word):
         return JobId.parse(word)
@@ -31,7 +31,7 @@ def one_job(word: str, store: RecordStore) -> JobId:
 
 def running(word: str) -> JobStatus:
     """As ``lookup.running_job``; says which job a name stands for."""
-    from neuronctl.tracking.lookup import is_name, running_job
+    from neuronctl.tracking.job_names import is_name, running_job
 
     status = running_job(word)
     if is_name(word):

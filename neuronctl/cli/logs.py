@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from neuronctl.slurm.job_id import JobId
     from neuronctl.tracking.log_files import LogPlace
 
+_Part = Tuple[int, Optional[int]]
+"""Where a part of a file begins and ends, in bytes; None: at the file's end."""
+
+_PIECE = 1 << 20
+"""Bytes that are read at once."""
+
 
 @click.command("logs")
 @click.argument("job", metavar="JOB")
@@ -33,7 +39,10 @@ if TYPE_CHECKING:
     "--rank", type=click.IntRange(0), metavar="N", help="Show only the lines of this rank."
 )
 @click.option(
-    "--run", type=click.IntRange(1), metavar="N", help="Show only this run of --until-done."
+    "--run",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Show only what this run of --until-done wrote to standard output.",
 )
 def command(
     job: str, go_on: bool, err: bool, rank: Optional[int], run: Optional[int]
@@ -51,24 +60,31 @@ def command(
     from neuronctl.catalog.local_cluster import local_cluster
 
     at_most_one({"--run": run, "-f": go_on})
+    at_most_one({"--run": run, "--err": err})
     store = RecordStore.default()
     asked = one_recorded(job, store)
     record = store.get(asked.job, local_cluster())
     notify(*store.warnings)
-    parts = _WHOLE if run is None else _parts(record, asked, run)
+    filters: List[RankFilter] = []
+
+    def wrap(sink: BinaryIO) -> RankFilter:
+        filters.append(RankFilter(sink, rank or 0))
+        return filters[-1]
+
+    through = None if rank is None else wrap
     if go_on:
         from neuronctl.cli.follow import follow
 
-        filters: List[RankFilter] = []
-        through = None if rank is None else _through(rank, filters)
         code = follow(asked, record, only_err=err, through=through)
-        for rank_filter in filters:
-            rank_filter.finish()
-        _check_labels(filters)
+        _finish(filters)
         return code if code == INTERRUPTED else None
+    part = (0, None) if run is None else _find_part(record, asked, run)
     if record is not None and record.array is None:
         paths = record.log_path(err=False), record.log_path(err=True)
-        if _show(paths, parts, only_err=err, rank=rank):
+        if run is not None:
+            paths = paths[0], paths[0]
+        if _show(paths, part, err, through):
+            _finish(filters)
             return None
     from neuronctl.tracking.log_files import find_logs
 
@@ -76,20 +92,15 @@ def command(
     path = place.paths[err]
     if place.guessed and os.path.exists(path):
         say(f"neuronctl: accounting does not say where its log is; sbatch's default is {path}")
-    if not _show(place.paths, parts, only_err=err, rank=rank):
+    if not _show(place.paths if run is None else (path, path), part, err, through):
         _explain(place, path)
+    _finish(filters)
     return None
 
 
-def _through(rank: int, filters: List[RankFilter]) -> Callable[[BinaryIO], RankFilter]:
-    def wrap(sink: BinaryIO) -> RankFilter:
-        filters.append(RankFilter(sink, rank))
-        return filters[-1]
-
-    return wrap
-
-
-def _check_labels(filters: Sequence[RankFilter]) -> None:
+def _finish(filters: Sequence[RankFilter]) -> None:
+    for rank_filter in filters:
+        rank_filter.finish()
     if filters and not any(rank_filter.labelled for rank_filter in filters):
         notify(
             "no line of its log names its rank; submit with --env SLURM_LABELIO=1 (srun) or "
@@ -97,17 +108,8 @@ def _check_labels(filters: Sequence[RankFilter]) -> None:
         )
 
 
-_Part = Tuple[int, Optional[int]]
-"""Where a part of a file begins and ends, in bytes; None: at the file's end."""
-
-_PIECE = 1 << 20
-"""Bytes that are read at once."""
-
-_WHOLE: Tuple[_Part, _Part] = ((0, None), (0, None))
-
-
-def _parts(record: Optional[JobRecord], asked: JobId, number: int) -> Tuple[_Part, _Part]:
-    """What one run has written to standard output's and to standard error's log."""
+def _find_part(record: Optional[JobRecord], asked: JobId, number: int) -> _Part:
+    """Return where one run's lines begin and end in the log."""
     from neuronctl.tracking.runs import runs_of
 
     if record is not None and record.array is not None and asked.task is None:
@@ -117,46 +119,36 @@ def _parts(record: Optional[JobRecord], asked: JobId, number: int) -> Tuple[_Par
         )
     found = runs_of(record, asked.task)
     runs = () if found is None else found.runs
-    if number > len(runs):
+    place = next((place for place, run in enumerate(runs) if run.number == number), None)
+    if place is None:
         had = f"{counted(len(runs), 'run')} so far" if runs else "no runs of --until-done"
         raise NoSuchJobError(f"job {asked} has {had}")
-    after = runs[number] if number < len(runs) else None
-    out, err = runs[number - 1].log_sizes
-    ends = (None, None) if after is None else after.log_sizes
-    return (out, ends[0]), (err, ends[1])
+    return runs[place].begin, runs[place + 1].begin if place + 1 < len(runs) else None
 
 
-def _show(
-    paths: Tuple[str, str], parts: Tuple[_Part, _Part], *, only_err: bool, rank: Optional[int]
-) -> bool:
-    """Write a job's logs (or a rank's lines of them), byte for byte; False where there is none.
+_Through = Optional[Callable[[BinaryIO], RankFilter]]
+
+
+def _show(paths: Tuple[str, str], part: _Part, only_err: bool, through: _Through) -> bool:
+    """Write a job's logs (or a rank's lines of them), byte for byte; False if there is none.
 
     paths: standard output's log, which goes to standard output, and standard error's, which goes
-    to standard error where it is another and not all that was asked for.
+    to standard error if it is another and not all that was asked for.
     """
     out, err = paths
-    filters: List[RankFilter] = []
-    first = (err, parts[1]) if only_err else (out, parts[0])
-    sizes = [_copy(*first, sys.stdout.buffer, rank, filters)]
+    sizes = [_copy(err if only_err else out, part, sys.stdout.buffer, through)]
     if err != out and not only_err:
         header = f"neuronctl: standard error, from {err}:"
-        sizes.append(_copy(err, parts[1], sys.stderr.buffer, rank, filters, header))
+        sizes.append(_copy(err, part, sys.stderr.buffer, through, header))
     if not any(sizes) and 0 in sizes:
         notify(f"{err if only_err else out} is empty: nothing was written to it")
-    else:
-        _check_labels(filters)
     return any(size is not None for size in sizes)
 
 
 def _copy(
-    path: str,
-    part: _Part,
-    sink: BinaryIO,
-    rank: Optional[int],
-    filters: List[RankFilter],
-    header: str = "",
+    path: str, part: _Part, sink: BinaryIO, through: _Through, header: str = ""
 ) -> Optional[int]:
-    """Write a log to a stream, after the header unless it is empty; its size in bytes, or None."""
+    """Write a log to a stream, after the header unless it is empty; return its size, or None."""
     begin, end = part
     try:
         with open_regular(path) as file:
@@ -165,42 +157,39 @@ def _copy(
             file.seek(begin)
             if size and header:
                 say(header)
-            only = None if rank is None else _through(rank, filters)(sink)
+            to = through(sink) if through is not None and size else sink
             left = size  # what is written meanwhile may have no end
             while left and (data := file.read(min(left, _PIECE))):
-                (only or sink).write(data)
+                to.write(data)
                 left -= len(data)
-            if only is not None:
-                only.finish()
+            to.flush()
     except FileNotFoundError:
         return None
     except OSError as error:
         if error.errno in (errno.EPIPE, errno.ENOSPC):  # of the stream
             raise
         raise NoSuchJobError(f"the log {path} cannot be read: {error.strerror}") from None
-    sink.flush()
     return size
 
 
 def _explain(place: LogPlace, path: str) -> None:
-    """Say why there is no log at ``path``; NoSuchJobError where there will never be one."""
+    """Say why there is no log at ``path``; raise NoSuchJobError if there will never be one."""
     from neuronctl.slurm.job_states import ENDED, PENDING, UNKNOWN
     from neuronctl.slurm.pending_reasons import explain
     from neuronctl.tracking.endings import is_launch_failure
     from neuronctl.tracking.job_status import JobStatus
 
-    id, state = place.job.id, place.job.state
+    job, id, state = place.job, place.job.id, place.job.state
     if not path:
         raise NoSuchJobError(
             f"job {id} is interactive ({state}) and has no log: its output goes to "
             "the terminal of salloc"
         )
     if state == PENDING:
-        job = place.job
         explained = job.explained if isinstance(job, JobStatus) else explain(job.reason)
         words = explained.words or "no reason given"
         print_text(f"job {id} has not started ({words}); its log will be {path}", file=sys.stderr)
-    elif is_launch_failure(place.job):
+    elif is_launch_failure(job):
         raise NoSuchJobError(
             f"job {id} ended ({state}, 0:53): it could not open its log {path}",
             "the log's directory must exist and be writable for you when the job starts",

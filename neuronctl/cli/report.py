@@ -115,7 +115,8 @@ def _find_named(words: Sequence[str]) -> List[JobStatus]:
 def _find_since(since: str, name: Optional[str], all_users: bool) -> List[JobStatus]:
     from neuronctl.common.units import parse_since
     from neuronctl.common.users import login_name
-    from neuronctl.tracking.lookup import is_named, mine
+    from neuronctl.tracking.job_names import is_named
+    from neuronctl.tracking.lookup import mine
 
     after = parse_since(since, int(time.time()))
     found = mine(everybody=all_users, since=after).sure()

@@ -113,7 +113,7 @@ class _Question:
         self, words: Tuple[str, ...], everybody: bool, since: Optional[str], state: Optional[str]
     ) -> None:
         from neuronctl.slurm.job_id import JobId
-        from neuronctl.tracking.lookup import is_name
+        from neuronctl.tracking.job_names import is_name
 
         self.after = None if since is None else parse_since(since, int(time.time()))
         self.ids = [JobId.parse(word) for word in words if not is_name(word)]
@@ -155,7 +155,8 @@ class _Question:
         return replace(found, jobs=tuple(job for job in found.jobs if job.state == self.state))
 
     def _ask(self, oldest: float) -> Found:
-        from neuronctl.tracking.lookup import is_named, look_up, mine
+        from neuronctl.tracking.job_names import is_named
+        from neuronctl.tracking.lookup import look_up, mine
 
         if self.ids:
             return look_up(self.ids)
@@ -171,7 +172,8 @@ class _Question:
             self._check(found)
 
     def _check(self, found: Found) -> None:
-        from neuronctl.tracking.lookup import is_named, no_such_job
+        from neuronctl.tracking.job_names import is_named
+        from neuronctl.tracking.lookup import no_such_job
 
         unmatched = [n for n in self.names if not any(is_named(j.name, n) for j in found.jobs)]
         if unmatched and found.unavailable is None:

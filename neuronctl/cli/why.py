@@ -24,7 +24,7 @@ from neuronctl.records.store import RecordStore
 from neuronctl.slurm.bad_nodes import NodeFault, bad_nodes
 from neuronctl.slurm.job_states import ENDED, GOOD, OUT_OF_MEMORY
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.tracking.runs_words import runs_words
+from neuronctl.tracking.runs import runs_words
 
 if TYPE_CHECKING:
     from neuronctl.monitoring.samples import LastMemory
@@ -77,7 +77,8 @@ def command(job: str, stacks: bool, as_json: bool) -> None:
 
 def _read_stacks(job: str) -> List[ProcessStack]:
     from neuronctl.monitoring.stacks import read_stacks
-    from neuronctl.tracking.lookup import nodes_of, running_job
+    from neuronctl.tracking.job_names import running_job
+    from neuronctl.tracking.lookup import nodes_of
 
     status = running_job(job)
     found = read_stacks(status.job_id, nodes_of(status))
@@ -163,12 +164,6 @@ def _print(same: Sequence[JobStatus], evidence: JobEvidence, diagnosis: Diagnosi
     for node, fault in _bad_nodes(evidence.status).items():
         words = f"{node} failed in your jobs, last on {moment(fault.at)} (job {fault.job})"
         _print_fact("node", f"{words}: {fault.why}")
-    stall = evidence.stall
-    if stall is not None:
-        still = f"for {duration(stall.seconds)}, until {moment(stall.at)}"
-        words = f"nothing changed in run {stall.run} {still}; its processes were here"
-        _print_fact("stall", words)
-        _print_stacks(stall.stacks)
 
 
 def _print_fact(name: str, text: str, style: str = "") -> None:
@@ -262,6 +257,5 @@ def _data(same: Sequence[JobStatus], evidence: JobEvidence, diagnosis: Diagnosis
         "findings": [dict(zip(ROW, row)) for row in _found(evidence.status)],
         "memory": None if memory is None else asdict(memory),
         "bad_nodes": [asdict(fault) for fault in _bad_nodes(evidence.status).values()],
-        "stall": None if evidence.stall is None else asdict(evidence.stall),
         "log": line and {"path": line.path, "line": line.text, "from_end": line.number},
     }

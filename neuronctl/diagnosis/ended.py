@@ -24,12 +24,11 @@ from neuronctl.diagnosis.evidence import (
 )
 from neuronctl.diagnosis.log_patterns import CRASHES, LOAD_ITS_MODULE
 from neuronctl.diagnosis.waiting import running, waiting
-from neuronctl.monitoring.stacks import Stall
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import CANCELLED, COMPLETED, FAILED, PENDING, UNKNOWN
 from neuronctl.tracking import endings
 from neuronctl.tracking.job_status import NOT_RESPONDING
-from neuronctl.tracking.runs import Runs
+from neuronctl.tracking.runs import LAST
 
 
 def diagnose(evidence: JobEvidence) -> Diagnosis:
@@ -58,22 +57,26 @@ def _diagnose(evidence: JobEvidence) -> Diagnosis:
     if evidence.runs is not None and evidence.runs.finished:
         # It was ended, or lost its node, when it had nothing left to do but to end.
         return Diagnosis("finished", f"{status.state} for Slurm, but all is done")
-    if evidence.runs is not None and evidence.runs.cut_off(status):
-        refused = (line for line in backwards(evidence) if "no next run yet: " in line.text)
+    if evidence.runs is not None and evidence.runs.is_cut_off(status):
         return Diagnosis(
             "no-next-run",
             f"{status.state}: run {len(evidence.runs.runs)} was to go on in another one",
             remedy=f"'neuronctl resubmit {_again(status.id)}' goes on from what it has saved",
-            line=next(refused, None) or last_line(evidence),
+            line=last_line(evidence),
         )
-    if evidence.stall is not None and evidence.stalled:
-        return _stalled(evidence.stall)
+    stalled = next((one for one in backwards(evidence) if _STALLED in one.text), None)
+    if stalled is not None:
+        remedy = "look where its processes are while one like it hangs: 'neuronctl why --stacks'"
+        return Diagnosis("stalled", "--stall ended it", remedy=remedy, line=stalled)
     if endings.is_launch_failure(status):
         return _launch_failure(evidence)
     if status.state in _BY_STATE:
         return _by_state(evidence)
     return _failed(evidence)
 
+
+_STALLED = " no longer moves: "
+"""What the script of a job with --stall writes before it ends it (templates/stall.j2)."""
 
 _AGAIN = "resubmit it; if it happens again, contact your site's support"
 
@@ -144,12 +147,8 @@ def _by_state(evidence: JobEvidence) -> Diagnosis:
 def _when(evidence: JobEvidence) -> str:
     """When it was cancelled."""
     status, runs = evidence.status, evidence.runs
-    if runs is not None and runs.runs:
-        number = runs.runs[-1].number
-        if runs.runs[-1].seconds is not None:
-            return f" after run {number}, before another one began"
-        if number > 1:
-            return f" in run {number}"
+    if runs is not None and len(runs.runs) > 1 and status.state != PENDING:
+        return f" in run {runs.runs[-1].number}"
     return f" after {duration(status.elapsed)}" if began(status) else " before it started"
 
 
@@ -194,23 +193,14 @@ def _completed(evidence: JobEvidence) -> Diagnosis:
             certain=False,
             line=found[0],
         )
-    last = None if evidence.runs is None else evidence.runs.runs[-1:]
-    if last and last[0].asked is not None:
+    if evidence.runs is not None and evidence.runs.runs and evidence.runs.runs[-1].asked:
         return Diagnosis(
             "completed",
-            f"{what}, and after {last[0].signal}",
+            f"{what}, and after it was told to save",
             remedy="if it only left when it was asked to save, with work undone, let it end with "
             f"75 then, and 'neuronctl resubmit {_again(status.id)}'",
         )
     return Diagnosis("completed", what)
-
-
-def _stalled(stall: Stall) -> Diagnosis:
-    what = f"--stall ended it: for {duration(stall.seconds)}, it had written nothing"
-    remedy = "look where its processes were"
-    if any(process.tool == "no py-spy" for process in stall.stacks):
-        remedy += "; py-spy in its environment would name the functions: pip install py-spy"
-    return Diagnosis("stalled", what, remedy=remedy)
 
 
 def _launch_failure(evidence: JobEvidence) -> Diagnosis:
@@ -316,8 +306,12 @@ def _failed(evidence: JobEvidence) -> Diagnosis:
         cause, remedy = _SIGNALS.get(number, ("", ""))
         return Diagnosis("signal", what, cause, remedy, certain=not cause, line=line)
     kind, cause, remedy = _CODES.get(code, ("exit-code", "", ""))
-    if evidence.runs is not None and evidence.runs.over and found is None:
-        remedy = _over(evidence, evidence.runs)
+    if evidence.runs is not None and evidence.runs.ended and found is None:
+        if evidence.runs.runs[-1].cause == LAST:
+            remedy = f"'neuronctl resubmit {_again(status.id)}' goes on from what it has saved"
+        else:
+            number = evidence.runs.runs[-1].number
+            remedy = f"read what its last run wrote: 'neuronctl logs --run {number} {status.id}'"
     elif not cause and found is None and evidence.log_full:
         kind, cause = "no-space", f"{evidence.log_problem}: what it wrote last is lost"
         remedy = "free some space there, or write the log elsewhere with -o"
@@ -340,26 +334,6 @@ def _failed(evidence: JobEvidence) -> Diagnosis:
         if code == 1:  # which means nothing in particular
             remedy = f"{where}, and nothing else says why: run it again, and read what it writes"
     return Diagnosis(kind, what, cause, remedy, certain=not cause, line=line)
-
-
-def _over(evidence: JobEvidence, runs: Runs) -> str:
-    """What to do about a job that was to go on, and whose runs are over."""
-    id = evidence.status.id
-    if runs.over.startswith(("that was the last", "the runs have taken")):
-        return f"'neuronctl resubmit {_again(id)}' goes on from what it has saved"
-    remedy = f"read what its last run wrote: 'neuronctl logs --run {len(runs.runs)} {id}'"
-    if not evidence.logs:
-        remedy = "it has no log that can be read: run it again, and write one with -o"
-    last = runs.runs[-1]
-    if last.cause == "limit" and last.asked is not None and last.seconds is not None:
-        had = max(1, last.begin + last.seconds - last.asked)
-        remedy += (
-            f"; if it was still saving, which had {had} s, give it more: 'neuronctl resubmit "
-            f"{_again(id)} --signal {last.signal}@SECONDS'"
-        )
-    if runs.over.startswith("two runs without") and not evidence.checkpoint:
-        remedy += "; if it had saved something, name that with --checkpoint"
-    return remedy
 
 
 def _signal_of(evidence: JobEvidence, code: int, told: int) -> Tuple[int, str]:

@@ -9,7 +9,6 @@ from typing import Iterator, Optional, Tuple
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.diagnosis import log_patterns
 from neuronctl.diagnosis.log_text import LogTail
-from neuronctl.monitoring.stacks import Stall
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.pending_reasons import Explained
 from neuronctl.slurm.sacct import AccountingJob
@@ -38,8 +37,7 @@ class JobEvidence:
     same_name: for a singleton, the jobs that it waits for. earlier: its runs before a requeue,
     newest first. more_memory: how to request more memory on this cluster. most_time: the
     partition's maximum in seconds. warned: whether a signal told it before its limit. now: epoch
-    seconds. stall: of the last run that --stall has ended; stalled: whether that was the last of
-    all. runs: of a job that goes on. checkpoint: what it is said to save.
+    seconds. runs: of a job that goes on.
     """
 
     status: JobStatus
@@ -56,10 +54,7 @@ class JobEvidence:
     earlier: Tuple[AccountingJob, ...] = ()
     most_time: Optional[int] = None
     warned: bool = False
-    stall: Optional[Stall] = None
-    stalled: bool = False
     runs: Optional[Runs] = None
-    checkpoint: str = ""
     more_memory: str = "request more memory with --mem (or more cores, if memory comes with them)"
 
 

@@ -16,13 +16,13 @@ from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, began
 from neuronctl.diagnosis.limit_figures import explain_now
 from neuronctl.diagnosis.log_text import read_tail, without_failed_steps
 from neuronctl.diagnosis.waiting import earlier_runs
-from neuronctl.monitoring.stacks import Stall, read_stall
 from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED, GOOD, PENDING, UNKNOWN
 from neuronctl.slurm.limits import reasons
 from neuronctl.slurm.sacct import AccountingJob, sacct
 from neuronctl.slurm.squeue import PartitionJob, partition_queue, squeue
+from neuronctl.tracking.chains import chain_of
 from neuronctl.tracking.endings import canceller, is_launch_failure
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import log_paths
@@ -51,8 +51,8 @@ def gather(status: JobStatus) -> JobEvidence:
     # Where a job never began, a log of that name is another job's.
     if (began(status) or status.state == UNKNOWN) and not is_launch_failure(status):
         # What an earlier run has written says nothing about the last one.
-        begins = runs.runs[-1].log_sizes if runs is not None and runs.runs else (0, 0)
-        tails = [read_tail(path, begin=begin) for path, begin in zip(paths, begins)]
+        begin = runs.runs[-1].begin if runs is not None and runs.runs else 0
+        tails = [read_tail(path, begin=0 if place else begin) for place, path in enumerate(paths)]
         logs, unread = ([log for log in tails if bool(log.problem) == bad] for bad in (False, True))
         if _steps_may_fail(status):
             logs = list(without_failed_steps(logs))
@@ -67,7 +67,6 @@ def gather(status: JobStatus) -> JobEvidence:
             queue = partition_queue(status.partition)
             if any(row.id == status.id and "singleton" in row.dependency for row in queue):
                 same_name = _same_name(status)
-    stall = _stall(status) if began(status) else None
     problem, full = "", False
     if status.ended and status.state not in GOOD and not guessed:
         problem, full = _log_problem(paths)
@@ -87,10 +86,7 @@ def gather(status: JobStatus) -> JobEvidence:
         more_memory=_more_memory(status),
         most_time=_most_time(status),
         warned=bool(_requested(status, "signal")),
-        stall=stall,
-        stalled=stall is not None and (runs is None or len(runs.runs) == stall.run),
         runs=runs,
-        checkpoint=_requested(status, "checkpoint") or "",
     )
 
 
@@ -99,13 +95,6 @@ def _requested(status: JobStatus, name: str) -> Any:
     with contextlib.suppress(RecordError):
         return None if status.record is None else status.record.draft.request.get(name)
     return None
-
-
-def _stall(status: JobStatus) -> Optional[Stall]:
-    if not _requested(status, "stall"):
-        return None
-    logs = dict.fromkeys(filter(None, (status.stdout, status.stderr)))
-    return next(filter(None, (read_stall(log, status.job_id) for log in logs)), None)
 
 
 def _steps_may_fail(status: JobStatus) -> bool:
@@ -146,11 +135,16 @@ def _more_memory(status: JobStatus) -> str:
 
 
 def _earlier(status: JobStatus) -> Tuple[AccountingJob, ...]:
-    """Earlier runs of a job that may have been requeued."""
-    if status.ended or status.source != "squeue" or status.id.tasks is not None or status.of_chain:
+    """Return the runs before a requeue, or the earlier jobs of a chain; newest first."""
+    if status.ended or status.source != "squeue" or status.id.tasks is not None:
         return ()
+    chain = chain_of(status.record)
     with contextlib.suppress(SlurmError):
-        return earlier_runs(status, sacct([status.id], duplicates=True).jobs)
+        if chain is None:
+            return earlier_runs(status, sacct([status.id], duplicates=True).jobs)
+        jobs = [JobId(job) for job in sorted(chain.jobs) if job < status.job_id]
+        rows = sacct(jobs).jobs if jobs else ()
+        return tuple(sorted(rows, key=lambda row: -row.job_id))
     return ()
 
 

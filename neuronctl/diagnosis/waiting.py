@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Sequence, Tuple
 
 from neuronctl.common.units import UNLIMITED
-from neuronctl.common.words import RUN_ENDED, counted, duration, moment, verb
+from neuronctl.common.words import counted, duration, moment, verb
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, last_line, search
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import LEAVING, PENDING, RUNNING, STATES
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import PartitionJob
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.tracking.runs import OWN_REQUEUES, runs_of
+from neuronctl.tracking.runs import SAVED
 
 # Maximum seconds between the end of a run and its resubmission by a requeue.
 _REQUEUE_TAKES = 60
@@ -71,29 +71,23 @@ def waiting(evidence: JobEvidence) -> Diagnosis:
 
 
 def _earlier_words(evidence: JobEvidence) -> str:
-    """How its last run ended: ``its previous run on gpu36 ended after 3 s: a node failed``."""
-    status = evidence.status
-    noted = runs_of(status.record, status.id.task)
-    runs = [] if noted is None else list(noted.runs)
-    own = status.job_id if status.of_chain else None
-    if status.state != PENDING and runs and (runs[-1].seconds is None or runs[-1].job_id == own):
-        runs.pop()  # the one that goes on, or asks Slurm for the next one
-    ended = runs[-1] if runs and runs[-1].cause else None
-    count = len(runs) if status.of_chain else len(evidence.earlier)
-    if status.of_chain and ended is not None:
-        where, seconds, cause = ended.nodes, ended.seconds, RUN_ENDED.get(ended.cause, "")
-        state = ""
-    elif evidence.earlier:
-        last = evidence.earlier[0]
-        where, seconds, state = last.node_list, last.elapsed, f" ({last.state})"
-        cause = STATES[last.state].ending if last.state in STATES else ""
-        if last.state == "REQUEUED" and ended is not None and ended.cause in OWN_REQUEUES:
-            cause = f"{RUN_ENDED[ended.cause]}; requeued by its own script"
-    else:
+    """Return how its last run ended: ``its previous run on gpu36 ended after 3 s: …``."""
+    if not evidence.earlier:
         return ""
-    words = f"its previous run{where and f' on {where}'} ended after {duration(seconds)}"
-    words += f"{cause and f': {cause}'}{state}"
+    last, count = evidence.earlier[0], len(evidence.earlier)
+    words = f"its previous run{last.node_list and f' on {last.node_list}'}"
+    words += f" ended after {duration(last.elapsed)}"
+    runs = () if evidence.runs is None else evidence.runs.runs
+    if any(run.cause == SAVED for run in runs[-2:]) and last.state not in _LOST:
+        words += ": it saved, to go on in another run"
+    else:
+        cause = STATES[last.state].ending if last.state in STATES else ""
+        words += f"{cause and f': {cause}'} ({last.state})"
     return words if count == 1 else f"{words}; it ran {count} times before"
+
+
+_LOST = ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED", "TIMEOUT")
+"""How Slurm ended a run that could not end by itself."""
 
 
 def earlier_runs(status: JobStatus, rows: Sequence[AccountingJob]) -> Tuple[AccountingJob, ...]:

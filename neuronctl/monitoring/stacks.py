@@ -1,15 +1,13 @@
 """The stacks of a running job's processes: where it hangs.
 
-templates/stacks.j2 prints them on each node. The script of a job with --stall does so itself before
-it ends the job (templates/stall.j2), into a file beside the log.
+templates/stacks.j2 prints them on each node.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
-from neuronctl.common.files import tail
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.slurm.srun import of_each_task, on_each_node
 
@@ -59,37 +57,6 @@ def parse_stacks(lines: Sequence[str]) -> List[ProcessStack]:
             found.append(ProcessStack(node, int(pid), rank, state, name, tool))
         elif found:
             found[-1] = replace(found[-1], lines=(*found[-1].lines, line.rstrip()))
-    return found
-
-
-@dataclass(frozen=True)
-class Stall:
-    """What --stall found before it ended a job, or one of its runs.
-
-    at: epoch seconds. seconds: for how long nothing had changed.
-    """
-
-    at: int
-    seconds: int
-    run: int
-    stacks: Tuple[ProcessStack, ...]
-
-
-_STALL = re.compile(r"@stall\t([0-9]{1,12})\t([0-9]{1,12})\t([0-9]{1,9})\t([0-9]{1,6})")
-_LARGEST = 4 * 1024 * 1024
-
-
-def read_stall(log: str, job_id: int) -> Optional[Stall]:
-    """The last stall of a job whose log is ``log``; None where it had none."""
-    lines = tail(f"{log}.stacks", _LARGEST).decode("utf-8", "replace").split("\n")
-    found: Optional[Stall] = None
-    heads = [index for index, line in enumerate(lines) if line.startswith("@stall\t")]
-    for first, end in zip(heads, (*heads[1:], len(lines))):
-        fields = _STALL.fullmatch(lines[first])
-        if fields is not None and int(fields[1]) == job_id:
-            told = of_each_task("\n".join(lines[first + 1 : end])).values()
-            stacks = tuple(stack for node in told for stack in parse_stacks(node))
-            found = Stall(int(fields[2]), int(fields[3]), int(fields[4]), stacks)
     return found
 
 

@@ -42,8 +42,8 @@ class RecordDraft:
     sbatch; error is None if standard error goes to output. cwd: the job's directory. submit_dir:
     where sbatch runs, "" where that is the same. sbatch: the command that submits somebody's own
     script, () for a script that neuronctl has written. exported: the secret variables that the job
-    gets from the submitting environment, by name; their values are not stored. runs: with
-    --until-done, the absolute pattern of the file in which the runs are noted.
+    gets from the submitting environment, by name; their values are not stored. runs: whether it
+    goes on, run after run (--until-done).
     """
 
     cwd: str
@@ -67,7 +67,7 @@ class RecordDraft:
     surroundings: Provenance = field(default_factory=_unknown_surroundings)
     submit_dir: str = ""
     sbatch: Tuple[str, ...] = ()
-    runs: str = ""
+    runs: bool = False
     snapshot: str = ""
     exported: Tuple[str, ...] = ()
 
@@ -123,7 +123,7 @@ class JobRecord:
     stderr: str = ""
     states: Tuple[SeenState, ...] = ()
     tasks: Mapping[int, SeenState] = field(default_factory=dict)
-    runs: str = ""
+    runs: bool = False
 
     @classmethod
     def of(cls, draft: RecordDraft, **given: Any) -> JobRecord:
@@ -213,10 +213,6 @@ class JobRecord:
         """
         pattern = self.error if err and self.error is not None else self.output
         return self._expanded(pattern, task, own_id, node_list)
-
-    def runs_path(self, task: Optional[int]) -> str:
-        """The file in which the runs of the job, or of one array task, are noted."""
-        return self._expanded(self.runs, task)
 
     def _expanded(
         self, pattern: str, task: Optional[int], own_id: Optional[int] = None, node_list: str = ""

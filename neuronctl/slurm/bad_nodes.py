@@ -1,7 +1,7 @@
-"""The nodes that failed in the user's own jobs, for some days: a small file for each failure.
+"""The nodes that failed in the user's own jobs, for some days: one small file.
 
-What becomes of jobs is learned where neuronctl sees it (tracking/node_faults.py). Files of their
-own need no lock, whichever login nodes write them at the same time.
+What becomes of jobs is learned where neuronctl sees it (tracking/node_faults.py). Of two login
+nodes that write at the same moment, one is heard, which costs little.
 """
 
 from __future__ import annotations
@@ -9,18 +9,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import time
-from typing import Collection, Dict, Iterator, Optional, Tuple
+from typing import Dict, List, Optional
 
 from neuronctl.common.errors import NeuronctlError
 from neuronctl.common.files import read_private, write_private
-from neuronctl.common.from_json import NOT_RESTORED, restored
 from neuronctl.common.frozen import asdict, dataclass
 from neuronctl.common.paths import state_dir
 
 DAYS = 3
 """For how long a failure is remembered."""
+
+_MOST = 500
+"""Failures that are kept."""
 
 LOST_GPU = (
     r"uncorrectable (NVLink|ECC) error|GPU is lost|(GPU|GPU has) fallen off the bus"
@@ -42,8 +43,6 @@ OF_THE_NODE = (
 )
 """What a line of a log says that is a failure of its node, as Python and grep -E read it."""
 
-_NAME = re.compile(r"([A-Za-z0-9][\w.-]{0,80})@([0-9]{1,10})\.json", re.ASCII)
-
 
 @dataclass(frozen=True)
 class NodeFault:
@@ -57,64 +56,40 @@ class NodeFault:
 
 
 def bad_nodes(cluster: Optional[str], now: Optional[float] = None) -> Dict[str, NodeFault]:
-    """The last fault of each node of a cluster, by the node's name. Never raises."""
-    last: Dict[str, NodeFault] = {}
-    for fault in sorted(_faults(time.time() if now is None else now), key=lambda one: one.at):
-        if None in (cluster, fault.cluster) or cluster == fault.cluster:
-            last[fault.node] = fault
+    """Return the last fault of each node of a cluster, by the node's name. Never raises."""
+    oldest = (time.time() if now is None else now) - DAYS * 86400
+    last = {
+        fault.node: fault
+        for fault in sorted(_read_faults(), key=lambda one: one.at)
+        if fault.at >= oldest and (None in (cluster, fault.cluster) or cluster == fault.cluster)
+    }
     return dict(sorted(last.items()))
 
 
 def remember_fault(fault: NodeFault) -> None:
-    """Keep it; a failure costs nothing."""
-    name = f"{fault.node}@{fault.job}.json"
-    if _NAME.fullmatch(name):
+    """Keep a fault; if that fails, nothing is lost but the fault."""
+    known = _read_faults()
+    if fault not in known:
+        rows = [asdict(one) for one in [*known, fault][-_MOST:]]
         with contextlib.suppress(NeuronctlError, OSError):
-            write_private(os.path.join(_directory(), name), json.dumps(asdict(fault)))
+            write_private(_file(), json.dumps(rows))
 
 
-def forget(nodes: Collection[str], before: Optional[float] = None) -> Tuple[str, ...]:
-    """Forget what is known of these nodes, and was so at a time; the nodes of which any was."""
-    forgotten = []
-    for fault in _faults(0):
-        if fault.node in nodes and (before is None or fault.at <= before):
-            _remove(f"{fault.node}@{fault.job}.json")
-            forgotten.append(fault.node)
-    return tuple(dict.fromkeys(forgotten))
+def _file() -> str:
+    return os.path.join(state_dir(), "bad-nodes.json")
 
 
-def any_known() -> bool:
-    """Whether there is anything to forget, which costs next to nothing to ask."""
-    with contextlib.suppress(NeuronctlError, OSError):
-        return bool(os.listdir(_directory()))
-    return False
-
-
-def _directory() -> str:
-    return os.path.join(state_dir(), "bad-nodes")
-
-
-def _faults(now: float) -> Iterator[NodeFault]:
-    """What is known and not too old; what is, goes."""
+def _read_faults() -> List[NodeFault]:
     try:
-        names = sorted(os.listdir(_directory()))
-    except (NeuronctlError, OSError):
-        return
-    for name in names:
-        match = _NAME.fullmatch(name)
-        if match is None:
-            continue
-        with contextlib.suppress(OSError, RecursionError, *NOT_RESTORED):
-            kept = json.loads(read_private(os.path.join(_directory(), name)))
-            fault = restored(NodeFault, kept)
-            if (fault.node, str(fault.job)) != match.groups():
-                continue
-            if now - fault.at > DAYS * 86400:
-                _remove(name)
-            else:
-                yield fault
+        rows = json.loads(read_private(_file()))
+        faults = [NodeFault(**row) for row in rows]
+        return [one for one in faults if _is_whole(one)]
+    except (NeuronctlError, OSError, RecursionError, TypeError, ValueError):
+        return []
 
 
-def _remove(name: str) -> None:
-    with contextlib.suppress(OSError):
-        os.unlink(os.path.join(_directory(), name))
+def _is_whole(fault: NodeFault) -> bool:
+    texts = (fault.node, fault.why, fault.cluster or "")
+    return all(isinstance(text, str) for text in texts) and all(
+        isinstance(number, int) for number in (fault.at, fault.job)
+    )

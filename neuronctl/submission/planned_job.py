@@ -96,7 +96,7 @@ class PlannedJob:
             error=None if plan.error is None else os.path.join(cwd, plan.error),
             array=plan.request.array,
             submit_dir="" if submit_dir == cwd else submit_dir,
-            runs=os.path.join(cwd, plan.until_done.runs_file) if plan.until_done else "",
+            runs=plan.until_done is not None,
             snapshot=plan.code.place if plan.code else "",
         )
 

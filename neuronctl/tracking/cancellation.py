@@ -5,20 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.common.errors import NoSuchJobError
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_control import scancel
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_states import PENDING
+from neuronctl.slurm.job_states import PENDING, RUNNING
 from neuronctl.slurm.sacct import sacct
 from neuronctl.slurm.squeue import squeue
 from neuronctl.tracking.chains import chain_of, jobs_to_end
+from neuronctl.tracking.job_names import is_named, newest
 from neuronctl.tracking.job_status import JobStatus, merge, state_counts
-from neuronctl.tracking.lookup import is_named, look_up, matches, newest, queued
-from neuronctl.tracking.runs import mark_cancelled
+from neuronctl.tracking.lookup import look_up, matches, queued
 
 JobOrName = Union[JobId, str]
 """A job id, or the name of jobs."""
@@ -114,50 +114,44 @@ class JobAction:
 
 
 def carry_out(chosen: Mapping[JobId, Sequence[JobStatus]], action: JobAction) -> Dict[str, str]:
-    """Cancel or signal the targets; why scancel refused some, by their names.
+    """Cancel or signal the targets; return why scancel refused some, by their names.
 
-    Of a chain, the job that waits is cancelled first; then one is looked for whose submission was
-    on its way. Raises SlurmError.
+    A job with --until-done must not come back: of a chain, the job that waits is cancelled first,
+    and what its script submits or requeues meanwhile is cancelled too. Raises SlurmError.
     """
-    refused: Dict[str, str] = {}
-    plain, chained = list(chosen), []
+    plain, going_on = list(chosen), []
     for id, (status, *more) in chosen.items():
-        if not more and status.record is not None and status.record.runs and id.task is None:
+        if not more and status.record is not None and status.record.runs and id.tasks is None:
             plain.remove(id)
-            chained.append((id, status))
-    if action.signal is None:
-        mark_cancelled([status for statuses in chosen.values() for status in statuses])
-    if plain:
-        refused.update(scancel(plain, signal=action.signal, batch=action.batch))
-    for id, status in chained:
+            going_on.append((id, status))
+    refused = scancel(plain, signal=action.signal, batch=action.batch) if plain else {}
+    for id, status in going_on:
+        own = JobId(status.job_id) if status.of_chain else id
         if action.signal is not None:
-            told = scancel([JobId(status.job_id)], signal=action.signal, batch=action.batch)
+            told = scancel([own], signal=action.signal, batch=action.batch)
         else:
-            told = _cancel_chain(id.job, status)
+            told = _cancel_all_runs(own, status)
         refused.update({str(id): message for message in told.values()})
     return refused
 
 
-def _cancel_chain(first: int, status: JobStatus) -> Dict[str, str]:
-    """Cancel all jobs of a chain, if it is one, and what its script submits meanwhile."""
+def _cancel_all_runs(id: JobId, status: JobStatus) -> Dict[str, str]:
+    """Cancel a job, and each later run that is there within the next seconds."""
     refused: Dict[str, str] = {}
-    done: Set[JobId] = set()
-    for again in range(_LOOKS):
+    for look in range(_LOOKS):
         chain = chain_of(status.record)
-        ids = set(jobs_to_end(first, chain, squeue(user=str(os.getuid()))))
-        ids |= set() if again else {JobId(status.job_id)}
-        left = sorted(ids - done, key=lambda id: -id.job)
-        if left:
-            refused.update(scancel(left))
-        done |= ids
-        begun = chain is not None and chain.runs.next_job is None
-        if not begun or status.state == PENDING:
+        ids = [id] if chain is None else list(jobs_to_end(chain, squeue(user=str(os.getuid()))))
+        refused = scancel(ids or [id]) if not look or ids else refused
+        if status.state == PENDING:
             break
         time.sleep(_BETWEEN_LOOKS)
+        if chain is None and not any(row.state in _MAY_RUN for row in squeue([id])):
+            break
     return refused
 
 
-_LOOKS, _BETWEEN_LOOKS = 4, 1.0  # seconds
+_LOOKS, _BETWEEN_LOOKS = 3, 1.0  # seconds
+_MAY_RUN = frozenset((PENDING, RUNNING, "CONFIGURING", "REQUEUED", "REQUEUE_HOLD"))
 
 
 def known_jobs(words: Sequence[JobOrName], store: RecordStore) -> Tuple[KnownJobs, Sequence[str]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
+import time
 from typing import (
+    TYPE_CHECKING,
     Dict,
     Iterable,
     List,
@@ -16,6 +17,7 @@ from typing import (
     Union,
 )
 
+from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.records.job_record import JobRecord
 from neuronctl.slurm.job_id import JobId
@@ -25,12 +27,15 @@ from neuronctl.slurm.squeue import QueueJob
 from neuronctl.tracking.job_status import is_same
 from neuronctl.tracking.runs import Runs, runs_of
 
+if TYPE_CHECKING:
+    from neuronctl.records.store import RecordStore
+
 Row = TypeVar("Row", QueueJob, AccountingJob)
 
 
 @dataclass(frozen=True)
 class Chain:
-    """A chain as its script has noted it.
+    """A chain as its log tells it.
 
     first: the id of its first job, by which it is known. name: of all its jobs.
     """
@@ -41,31 +46,18 @@ class Chain:
 
     @property
     def jobs(self) -> Set[int]:
-        """The ids of all its jobs, as far as they are noted."""
-        noted = {run.job_id for run in self.runs.runs} | {self.runs.next_job}
-        return {self.first, *(id for id in noted if id is not None)}
-
-    def has(self, row: Union[QueueJob, AccountingJob]) -> bool:
-        """Whether a row is of one of its jobs, and not of another that got the same number."""
-        told = first_job(row)
-        if row.job_id not in self.jobs or told not in (None, self.first):
-            return False
-        return told is not None or is_same(self.name, row.name)  # some Slurms do not tell
+        """Return the ids of all its jobs, as far as the log names them."""
+        named = {run.job_id for run in self.runs.runs} | {self.runs.next_job}
+        return {self.first, *(id for id in named if id is not None)}
 
     @property
-    def last(self) -> int:
-        """The job whose end is that of the chain; while it goes on, the one that comes last.
+    def last_begun(self) -> int:
+        """Return the id of the job of the last run."""
+        return self.runs.runs[-1].job_id or self.first
 
-        Of one that was cancelled between two runs, it is the one that was not to begin.
-        """
-        begun = [run.job_id for run in self.runs.runs if run.job_id is not None]
-        last = self.runs.runs[-1] if self.runs.runs else None
-        done = last is not None and last.cause == "finished"
-        if done and last is not None and last.code is None:
-            return max(self.jobs)  # its shell was killed then: the next job saw that it is done
-        if self.runs.ended and (done or not self.runs.cancelled):
-            return begun[-1] if begun else self.first
-        return max(self.jobs)
+    def has(self, row: Union[QueueJob, AccountingJob]) -> bool:
+        """Return True if a row is of one of its jobs, not of another that got the same number."""
+        return row.job_id in self.jobs and is_same(self.name, row.name)
 
 
 Chains = Dict[int, Chain]
@@ -73,78 +65,70 @@ Chains = Dict[int, Chain]
 
 
 def chain_of(record: Optional[JobRecord]) -> Optional[Chain]:
-    """The chain of a recorded job; None where each of its runs has the same id."""
+    """Return the chain of a recorded job; None if each of its runs has the same id."""
     if record is None or record.job_id is None or record.array is not None:
         return None
-    runs = runs_of(record, None)
-    chain = None if runs is None else Chain(record.job_id, runs, record.job_name)
-    return chain if chain is not None and len(chain.jobs) > 1 else None
+    runs = runs_of(record)
+    if runs is None or not runs.runs:
+        return None
+    chain = Chain(record.job_id, runs, record.job_name)
+    return chain if len(chain.jobs) > 1 else None
 
 
 def chains_of(records: Iterable[JobRecord]) -> Chains:
+    """Return the chains among recorded jobs."""
     found = filter(None, map(chain_of, records))
     return {chain.first: chain for chain in found}
 
 
-STDIN = "/dev/stdin"
-"""The command of a later run, which since Slurm 24 only sacct's SubmitLine follows by arguments."""
+def may_be_later_run(row: QueueJob) -> bool:
+    """Return True if a running job may have submitted this one: from its own copy of the script."""
+    return "/slurm_script" in row.command
 
 
-def first_job(row: Union[QueueJob, AccountingJob]) -> Optional[int]:
-    """The first job of the chain whose later run this is; None: of no chain, as far as it says."""
-    found = re.search(rf"(?:^| ){STDIN} neuronctl-\S* (\d{{1,10}}) \S+$", row.command)
-    return int(found[1]) if found else None
+def chains_with(jobs: Set[int], store: RecordStore) -> Chains:
+    """Return the chains among recorded jobs that have one of these jobs; their logs name them."""
+    if not jobs:
+        return {}
+    since = int(time.time()) - _OLDEST
+    recent = store.recent(_MOST, since=since, cluster=local_cluster())
+    found = chains_of(record for record in recent if record.runs)
+    return {first: chain for first, chain in found.items() if jobs & chain.jobs}
+
+
+_MOST, _OLDEST = 1000, 60 * 24 * 3600
+"""Records that are looked through for a job's chain, and how many seconds old they may be."""
 
 
 def fold(rows: Sequence[Row], chains: Mapping[int, Chain]) -> List[Row]:
-    """Of each chain the row that counts now, under the first job's id; other rows as they are."""
-    owners: Dict[int, List[Chain]] = {}
-    for chain in chains.values():
-        for job in chain.jobs:
-            owners.setdefault(job, []).append(chain)
+    """Return the row that counts of each chain, under its first job's id, and all other rows."""
+    owners = {job: chain for chain in chains.values() for job in chain.jobs}
     parts: Dict[int, List[Row]] = {}
     folded: List[Row] = []
-    # Where the notes of the runs are gone, later jobs still tell of the first one.
-    told = {first_job(row) for row in rows if row.job_id not in owners}
     for row in rows:
-        own = [chain.first for chain in owners.get(row.job_id, ()) if chain.has(row)]
-        first = row.job_id if row.job_id in own else next(iter(own), None)
-        if first is None and isinstance(row, QueueJob):
-            first = row.job_id if row.job_id in told else first_job(row)
-        if first is None:
+        chain = owners.get(row.job_id)
+        if chain is None or not chain.has(row):
             folded.append(row)
         else:
-            parts.setdefault(first, []).append(row)
+            parts.setdefault(chain.first, []).append(row)
     for first, same in parts.items():
-        row = _counts(same, chains.get(first))
-        folded.append(replace(row, id=JobId(first)))
+        folded.append(replace(_main_row(same, chains[first]), id=JobId(first)))
     return folded
 
 
-def _counts(rows: Sequence[Row], chain: Optional[Chain]) -> Row:
-    """The one that runs, or else waits, or was the last."""
+def _main_row(rows: Sequence[Row], chain: Chain) -> Row:
+    """Return the row of the job that runs, or else waits, or was the last."""
     rows = sorted(rows, key=lambda row: row.job_id)
     active = [row for row in rows if row.state not in ENDED]
-    begun = [row for row in active if row.state != PENDING]
     if active:
-        return (begun or active)[-1]
-    if chain is None:
-        return rows[-1]
-    # Cancelled while a run went on, it ended as that run did, and not as the one that waited.
-    runs = chain.runs.runs
-    went_on = runs[-1].job_id if runs and runs[-1].seconds is None else None
-    found = {row.job_id: row for row in rows}
-    if went_on in found and found[went_on].state == CANCELLED:
-        return found[went_on]
-    return found.get(chain.last, rows[-1])
+        return ([row for row in active if row.state != PENDING] or active)[-1]
+    begun = next((row for row in rows if row.job_id == chain.last_begun), None)
+    if begun is not None and (chain.runs.ended or begun.state == CANCELLED):
+        return begun
+    return rows[-1]
 
 
-def jobs_to_end(first: int, chain: Optional[Chain], rows: Iterable[QueueJob]) -> Tuple[JobId, ...]:
-    """The jobs of a chain that have not ended, the last first: one that waits must not begin."""
-    ids: Set[int] = {
-        row.job_id
-        for row in rows
-        if row.state not in ENDED
-        and (first_job(row) == first or (row.job_id == first if chain is None else chain.has(row)))
-    }
+def jobs_to_end(chain: Chain, rows: Iterable[QueueJob]) -> Tuple[JobId, ...]:
+    """Return the jobs of a chain that have not ended, the last first: it must not begin."""
+    ids = {row.job_id for row in rows if row.state not in ENDED and chain.has(row)}
     return tuple(JobId(id) for id in sorted(ids, reverse=True))

@@ -233,7 +233,7 @@ class JobWatch:
     def _ask_accounting(self) -> None:
         """Query sacct after slurmctld has forgotten the job (or never knew it)."""
         chain = chains.chain_of(self.record)
-        accounting = sacct([self.job if chain is None else JobId(chain.last)])
+        accounting = sacct([self.job] if chain is None else list(map(JobId, sorted(chain.jobs))))
         rows = accounting.jobs if chain is None else chains.fold(accounting.jobs, {0: chain})
         past = self._own(jobstatus.merge(self.record, (), rows))
         told = [status for status in past if status.source == "sacct"]

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import os
-import re
 import time
 from typing import (
     TYPE_CHECKING,
-    Callable,
     Dict,
     Iterable,
     Iterator,
     List,
-    Match,
+    Mapping,
     Optional,
     Sequence,
     Set,
@@ -28,20 +25,19 @@ from neuronctl.common.errors import (
     RecordError,
     SlurmError,
     SlurmUnavailableError,
-    UsageError,
 )
-from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.frozen import dataclass
 from neuronctl.common.units import expand_hostlist
 from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_states import ENDED, RUNNING
+from neuronctl.slurm.job_states import ENDED
 from neuronctl.slurm.own_queue import AskingOwnQueue, ask_own_queue
-from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct, sacct_logs
+from neuronctl.slurm.sacct import Accounting, sacct, sacct_logs
 from neuronctl.slurm.squeue import Queue, QueueJob, squeue
 from neuronctl.tracking import chains, endings
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.tracking.node_faults import learn
+from neuronctl.tracking.node_faults import remember_failed_nodes
 
 if TYPE_CHECKING:
     from neuronctl.records.recovery import Recovery
@@ -52,9 +48,6 @@ RECENT = 24 * 3600
 
 # Seconds after which a lookup writes no more states to records.
 _REMEMBERING = 2.0
-
-# Above this many ids, squeue is queried for all jobs, and sacct for the user's jobs of that period.
-_MANY_IDS = 500
 
 
 @dataclass(frozen=True)
@@ -90,140 +83,67 @@ def look_up(
     store: the records to search (default: the user's). accounting: whether to query sacct for jobs
     that squeue no longer lists. queue: a squeue of more jobs, read instead of one for these.
     """
-    found = _search(asked, store, accounting=accounting, more=queue)
+    store = store or _default_store()
+    first = {asked_id: first_run(asked_id, store) for asked_id in asked}
+    wanted = [JobId(job) if (job := first[asked_id]) else asked_id for asked_id in asked]
+    found = _search(wanted, store, accounting=accounting, more=queue)
     # Index by job and task: comparing a thousand ids with thousands of rows would be too slow.
-    by_number: Dict[int, Set[JobId]] = {}
     by_task: Dict[Tuple[int, Optional[int]], Set[JobId]] = {}
-    for asked_id in asked:
-        by_number.setdefault(asked_id.job, set()).add(asked_id)
-        by_task.setdefault((asked_id.job, asked_id.task), set()).add(asked_id)
+    by_number: Dict[int, Set[JobId]] = {}
+    for id in wanted:
+        by_number.setdefault(id.job, set()).add(id)
+        by_task.setdefault((id.job, id.task), set()).add(id)
     jobs = []
     answered: Set[JobId] = set()
     for status in found.jobs:
         near: Set[JobId] = set()
-        chain = chains.chain_of(status.record)
-        of_chain = set() if chain is None else chain.jobs & by_number.keys()
-        for number in {status.id.job, status.job_id}:
+        for number in (status.id.job, status.job_id):
             if status.id.task is None:
                 near |= by_number.get(number, set())
             else:
                 near |= by_task.get((number, status.id.task), set())
                 near |= by_task.get((number, None), set())
-        same = {asked_id for asked_id in near if matches(asked_id, status)}
-        same |= {JobId(job) for job in of_chain}
+        same = {id for id in near if matches(id, status)}
         if same:
             jobs.append(status)
             answered |= same
-    missing = tuple(asked_id for asked_id in asked if asked_id not in answered)
+    missing = tuple(given for given, id in zip(asked, wanted) if id not in answered)
     return Found(tuple(jobs), missing, found.notes, found.unavailable)
 
 
-def is_name(word: str) -> bool:
-    """Whether a word stands for jobs of that name: a job id has no letters and no wildcards."""
-    return any(sign.isalpha() or sign in "*?" for sign in word)
+def _default_store() -> RecordStore:
+    from neuronctl.records.store import RecordStore
 
-
-def is_named(name: str, word: str) -> bool:
-    """Whether a job's name is ``word``, or matches it as a pattern such as ``train*``."""
-    return name == word or fnmatch.fnmatchcase(name, word)
-
-
-def newest(word: str, store: RecordStore) -> JobId:
-    """The newest job that neuronctl submitted under a name that is, or matches, ``word``.
-
-    Raises NoSuchJobError if no record has such a name.
-    """
-    cluster, found = local_cluster(), 0
-    for record in store.iter():
-        if record.job_id is not None and is_named(record.job_name, word):
-            latest = store.get(record.job_id, cluster)
-            # Skip jobs of other clusters and jobs whose id was reused.
-            if latest is not None and latest.key == record.key:
-                found = max(found, record.job_id)
-                if record.earliest:  # else a clock was ahead: a later job has a higher number
-                    break
-    if found:
-        return JobId(found)
-    raise NoSuchJobError(
-        f"{word!r} is neither a job id nor the name of a job submitted with neuronctl",
-        "a job id looks like 4711, or 4711_3 for an array task; 'neuronctl status' lists your jobs",
-    )
-
-
-def with_ids(dependency: str, store: RecordStore, tell: Callable[[str], None]) -> str:
-    """``afterok:prep`` as ``afterok:4711``: the job of that name in the queue, or else the newest.
-
-    tell: is told which job a name stands for. Raises UsageError where several are in the queue,
-    NoSuchJobError where no job has the name.
-    """
-    mine: Optional[Sequence[JobStatus]] = None
-
-    def id_of(match: Match[str]) -> str:
-        nonlocal mine
-        word = match[0]
-        if mine is None:
-            mine = ()
-            with contextlib.suppress(SlurmError):
-                mine = [job for job in queued() if not job.ended]
-        numbers = sorted({job.id.job for job in mine if is_named(job.name, word)})
-        if len(numbers) > 1:
-            listed = ", ".join(map(str, numbers))
-            raise UsageError(
-                f"--dependency: {word} is the name of {len(numbers)} jobs in the queue: {listed}",
-                f"name one by its id, such as {match.string.partition(':')[0]}:{numbers[-1]}",
-            )
-        found = JobId(numbers[0]) if numbers else newest(word, store)
-        tell(f"{word} is job {found}" + ("" if numbers else ", the newest of that name"))
-        return str(found)
-
-    return re.sub(r"(?<=:)[^:,?+]*[^\W\d_][^:,?+]*", id_of, dependency)
+    return RecordStore.default()
 
 
 def first_run(asked: JobId, store: RecordStore) -> Optional[int]:
-    """The first job of the chain of which a job without a record is a later run; None: of none."""
-    if asked.task is not None or asked.tasks is not None or asked.het is not None:
-        return None
-    with contextlib.suppress(SlurmError, RecordError):
-        if not store.find({asked.job}, local_cluster()):
-            for row in sacct([asked], marks=True).jobs:
-                first = chains.first_job(row) if row.job_id == asked.job else None
-                if first is not None and store.find({first}, local_cluster()):
-                    return first
+    """Return the first job of the chain of which a job without a record is a later run."""
+    with contextlib.suppress(RecordError):
+        if asked == JobId(asked.job) and not store.find({asked.job}, local_cluster()):
+            return next(iter(chains.chains_with({asked.job}, store)), None)
     return None
 
 
 def queued() -> Tuple[JobStatus, ...]:
-    """The user's own jobs that slurmctld knows, from one squeue; of a chain one."""
-    from neuronctl.records.store import RecordStore
-
+    """Return the user's own jobs that slurmctld knows, from one squeue; of a chain one."""
     queue, records = ask_own_queue().rows, {}
     with contextlib.suppress(RecordError):
-        found = RecordStore.default().find(_numbers(queue), local_cluster())
-        records = {number: record for number, record in found.items() if record.runs}
+        store = _default_store()
+        records = store.find({row.id.job for row in queue}, local_cluster())
+        found = chains.chains_with(_later_runs(queue, records), store)
+        records.update(store.find(set(found), local_cluster()))
     rows = _by_number(chains.fold(queue, chains.chains_of(records.values())))
     return tuple(
         status for number in rows for status in jobstatus.merge(records.get(number), rows[number])
     )
 
 
-def running_job(word: str) -> JobStatus:
-    """The running job or task of this id, or the user's own of this name.
-
-    Raises UsageError where several run, NoSuchJobError where none does.
-    """
-    if is_name(word):
-        jobs = tuple(job for job in queued() if is_named(job.name, word))
-    else:
-        jobs = look_up([JobId.parse(word)], accounting=False).sure().jobs
-    running = [status for status in jobs if status.state == RUNNING]
-    if len(running) > 1:
-        names = ", ".join(str(status.id) for status in running)
-        raise UsageError(f"{word} is {len(running)} running jobs or tasks", f"name one: {names}")
-    if running:
-        return running[0]
-    known = jobs and jobs[0].source != "record"
-    state = jobs[-1].state if known else "not in the queue"
-    raise NoSuchJobError(f"job {word} is not running: it is {state}", f"'neuronctl why {word}'")
+def _later_runs(queue: Iterable[QueueJob], records: Mapping[int, JobRecord]) -> Set[int]:
+    """Return the jobs that may be later runs of chains whose records are not known."""
+    known = {job for chain in chains.chains_of(records.values()).values() for job in chain.jobs}
+    unknown = (row for row in queue if row.job_id not in known and row.id.job not in records)
+    return {row.job_id for row in unknown if chains.may_be_later_run(row)}
 
 
 def nodes_of(status: JobStatus) -> Tuple[str, ...]:
@@ -247,7 +167,7 @@ def mine(
     many seconds old squeue's answer about the user's own jobs may be.
     """
     user = None if everybody else str(os.getuid())
-    return _search((), store, user=user, since=since, oldest=oldest)
+    return _search((), store or _default_store(), user=user, since=since, oldest=oldest)
 
 
 def matches(asked: JobId, status: JobStatus) -> bool:
@@ -282,10 +202,8 @@ def log_paths(status: JobStatus) -> Tuple[str, str, bool]:
 
 def no_such_job(missing: Sequence[Union[JobId, str]]) -> NoSuchJobError:
     """The error for unknown ids and names; for an unknown task, it lists the array's tasks."""
-    from neuronctl.records.store import RecordStore
-
     said = []
-    cluster, store = local_cluster(), RecordStore.default()
+    cluster, store = local_cluster(), _default_store()
     for asked in missing:
         words = str(asked)
         if isinstance(asked, str):
@@ -330,13 +248,13 @@ def remember(store: RecordStore, record: JobRecord, statuses: Sequence[JobStatus
     if record is not before:
         for status in seen:
             if status.ended and (status.id.task is None or status.id.task not in before.tasks):
-                learn(record, status)
+                remember_failed_nodes(record, status)
     return record
 
 
 def _search(
     asked: Sequence[JobId],
-    store: Optional[RecordStore],
+    store: RecordStore,
     *,
     user: Optional[str] = None,
     accounting: bool = True,
@@ -350,14 +268,9 @@ def _search(
     elif user is not None and not asked:
         queue = AskingOwnQueue(oldest)
     else:
-        # Too many ids would exceed the command line's length limit, so query all jobs instead.
-        queue = Queue(asked if len(asked) <= _MANY_IDS else (), user)
-    with contextlib.closing(queue):
-        # Import the record code and read the records while squeue runs.
-        from neuronctl.records.store import RecordStore
-
-        search = _Search(store or RecordStore.default(), accounting, since, user)
-        return search.run(asked, queue)
+        queue = Queue(asked, user)
+    with contextlib.closing(queue):  # the records are read while squeue runs
+        return _Search(store, accounting, since, user).run(asked, queue)
 
 
 class _Search:
@@ -372,8 +285,8 @@ class _Search:
         self.cluster = local_cluster()
         self.notes: List[str] = []
         self.remember_until = time.monotonic() + _REMEMBERING
+        self.records: Dict[int, JobRecord] = {}
         self.without_record: Set[int] = set()
-        self.chains: chains.Chains = {}
         self.recovery: Optional[Recovery] = None
 
     def run(self, asked: Sequence[JobId], asking: Union[Queue, AskingOwnQueue]) -> Found:
@@ -382,13 +295,13 @@ class _Search:
                 from neuronctl.records.recovery import Recovery
 
                 self.recovery = Recovery(self.store)
-        records = self._records(asked)
+            self._read_records(asked)
         try:
             queue = asking.rows()
         except SlurmUnavailableError as error:
             jobs = [
                 status
-                for record in records.values()
+                for record in self.records.values()
                 for status in jobstatus.from_record(record, jobstatus.NOT_RESPONDING)
             ]
             return self._found(jobs, error)
@@ -397,102 +310,83 @@ class _Search:
             if self.accounting and not asked:
                 with self._tolerant():
                     self.recovery.look_closer()
-        self._find_records(_numbers(queue), records)
-        self._find_chains(asked, queue, records)
-        queue = self._as_chains(queue, records, asked)
-        if asked:  # squeue may have been asked for more
-            wanted = {id.job for id in asked}
-            wanted |= {first for first, each in self.chains.items() if wanted & each.jobs}
-            queue = tuple(row for row in queue if not wanted.isdisjoint((row.id.job, row.job_id)))
-        numbers = {row.id.job for row in queue}
-        self._find_records(numbers, records)
-        accounting = self._accounting(asked, queue, records)
-        numbers.update(row.id.job for row in accounting.jobs)
-        self._find_records(numbers, records)
-        numbers.update(records)
-        queue_of = _by_number(queue)
-        past_of = _by_number(accounting.jobs)
+        queue = self._as_chains(queue, asked)
+        accounting = self._ask_accounting(asked, queue)
+        numbers = {row.id.job for row in queue} | {row.id.job for row in accounting.jobs}
+        self._find_records(numbers)
+        queue_of, past_of = _by_number(queue), _by_number(accounting.jobs)
         absent = "neither in the queue nor in accounting"
         if accounting.off or not self.accounting:
             absent = f"no longer in the queue{accounting.off and '; '}{accounting.off}"
         jobs = []
-        for number in sorted(numbers):
-            record = records.get(number)
+        for number in sorted(numbers | set(self.records)):
+            record = self.records.get(number)
             rows, past = queue_of.get(number, ()), past_of.get(number, ())
             statuses = jobstatus.merge(record, rows, past, absent=absent)
             jobs += statuses
-            # Where many states are new, the rest is written at the next look.
+            # If many states are new, the rest is written at the next look.
             if record is not None and time.monotonic() <= self.remember_until:
                 remember(self.store, record, statuses)
         return self._found(jobs, None)
 
-    def _records(self, asked: Sequence[JobId]) -> Dict[int, JobRecord]:
-        with self._tolerant():
-            if asked:
-                return self.store.find({id.job for id in asked}, self.cluster)
-            after = int(time.time()) - RECENT if self.since is None else self.since
-            recent = self.store.recent(since=after, cluster=self.cluster)
-            return {record.job_id: record for record in recent if record.job_id is not None}
-        return {}
+    def _read_records(self, asked: Sequence[JobId]) -> None:
+        """Read the records of the jobs that are asked for, or of the last day."""
+        if asked:
+            self.records = self.store.find({id.job for id in asked}, self.cluster)
+            return
+        after = int(time.time()) - RECENT if self.since is None else self.since
+        recent = self.store.recent(since=after, cluster=self.cluster)
+        self.records = {record.job_id: record for record in recent if record.job_id is not None}
 
-    def _find_records(self, numbers: Set[int], records: Dict[int, JobRecord]) -> None:
-        wanted = numbers - set(records) - self.without_record
+    def _find_records(self, numbers: Set[int]) -> None:
+        wanted = numbers - set(self.records) - self.without_record
         with self._tolerant():
-            records.update(self.store.find(wanted, self.cluster))
-        self.without_record.update(wanted - set(records))
+            self.records.update(self.store.find(wanted, self.cluster))
+        self.without_record.update(wanted - set(self.records))
 
-    def _find_chains(
-        self, asked: Sequence[JobId], queue: Sequence[QueueJob], records: Dict[int, JobRecord]
-    ) -> None:
-        """The records of chains of which a later job is asked for, and does not say so itself."""
-        says = {row.job_id: row.command for row in queue}
-        unknown = [id for id in asked if id.task is None and id.job not in records]
-        unknown = [id for id in unknown if says.get(id.job, chains.STDIN) == chains.STDIN]
-        if unknown and self.accounting:
+    def _as_chains(self, queue: Sequence[QueueJob], asked: Sequence[JobId]) -> Tuple[QueueJob, ...]:
+        """Return the rows that are asked for, one of each chain."""
+        self._find_records({row.id.job for row in queue})
+        with self._tolerant():
+            later = _later_runs(queue, self.records)
+            self._find_records(set(chains.chains_with(later, self.store)))
+        known = chains.chains_of(self.records.values())
+        if asked:
+            more = {job for chain in known.values() for job in chain.jobs}
+            more -= {row.job_id for row in queue}
             with contextlib.suppress(SlurmError):
-                self._find_records(_numbers(sacct(unknown, marks=True).jobs), records)
+                queue = [*queue, *(squeue([JobId(job) for job in sorted(more)]) if more else ())]
+        folded = chains.fold(queue, known)
+        wanted = {id.job for id in asked}
+        return tuple(
+            row for row in folded if not asked or not wanted.isdisjoint((row.id.job, row.job_id))
+        )
 
-    def _as_chains(
-        self, queue: Sequence[QueueJob], records: Dict[int, JobRecord], asked: Sequence[JobId]
-    ) -> Tuple[QueueJob, ...]:
-        """The rows, one of each chain: all of its jobs are looked at."""
-        self.chains = chains.chains_of(records.values())
-        jobs = {job for chain in self.chains.values() for job in chain.jobs}
-        more = jobs - {row.job_id for row in queue} if asked else ()
-        with contextlib.suppress(SlurmError):
-            queue = [*queue, *(squeue([JobId(job) for job in sorted(more)]) if more else ())]
-        return tuple(chains.fold(queue, self.chains))
-
-    def _accounting(
-        self, asked: Sequence[JobId], queue: Sequence[QueueJob], records: Dict[int, JobRecord]
-    ) -> Accounting:
+    def _ask_accounting(self, asked: Sequence[JobId], queue: Sequence[QueueJob]) -> Accounting:
         """Query sacct for what squeue cannot tell: forgotten jobs, and how listed jobs ended."""
         ended = {row.id.job for row in queue if row.state in ENDED}
         active = {row.id.job for row in queue if row.state not in ENDED}
         # The tasks of an array end, and are forgotten, one by one.
-        parts = {number for number, record in records.items() if record.array is not None}
+        parts = {number for number, record in self.records.items() if record.array is not None}
         if asked:
             parts.update(row.id.job for row in queue if row.id != JobId(row.id.job))
-        wanted = ended | parts | set(records) | {id.job for id in asked}
+        wanted = ended | parts | set(self.records) | {id.job for id in asked}
         wanted -= active - ended - parts
         # A task's own job id (4713 for 4711_2) is covered by the row of its array.
         wanted -= {row.job_id for row in queue if row.job_id != row.id.job}
-        # How a chain ended its last job tells.
-        last = {first: chain.last for first, chain in self.chains.items()}
-        shown = {job: first for first, job in last.items() if job != first}
-        others = {job for chain in self.chains.values() for job in chain.jobs} - {*last.values()}
-        wanted = {last.get(number, number) for number in wanted}
+        known = chains.chains_of(
+            record for number, record in self.records.items() if number in wanted
+        )
+        wanted.update(job for chain in known.values() for job in chain.jobs)
         # Only a query for all of the user's jobs shows which jobs never arrived.
         lost = self.recovery if not asked and self.recovery and self.recovery.open else None
         if (not wanted and lost is None and self.since is None) or not self.accounting:
             return Accounting()
         try:
-            many = len(wanted) > _MANY_IDS and (not asked or wanted <= set(records))
-            if lost is not None or many or self.since is not None:
-                begun = [r.begun_at for r in records.values() if r.job_id in wanted]
+            if lost is not None or self.since is not None:
+                begun = [r.begun_at for r in self.records.values() if r.job_id in wanted]
                 since = min([self.since or int(time.time()) - RECENT, *begun])
-                if lost is not None:
-                    since = min(since, lost.since)
+                since = since if lost is None else min(since, lost.since)
                 accounting = sacct(user=self.user, since=since, marks=lost is not None)
             else:
                 accounting = sacct([JobId(number) for number in sorted(wanted)])
@@ -506,17 +400,14 @@ class _Search:
             wanted |= {row.id.job for row in accounting.jobs if row.mark in recorded}
         if accounting.off:
             self.notes.append(f"{accounting.off}; how jobs ended may be unknown")
-        return Accounting(
-            tuple(
-                replace(row, id=JobId(shown[row.job_id])) if row.job_id in shown else row
-                for row in accounting.jobs
-                if row.id.job in wanted
-                or row.job_id in wanted
-                or (self.since is not None and (row.submit or 0) >= self.since)
-                if row.job_id not in others
-            ),
-            accounting.off,
-        )
+        rows = [
+            row
+            for row in accounting.jobs
+            if row.id.job in wanted
+            or row.job_id in wanted
+            or (self.since is not None and (row.submit or 0) >= self.since)
+        ]
+        return Accounting(tuple(chains.fold(rows, known)), accounting.off)
 
     @contextlib.contextmanager
     def _tolerant(self) -> Iterator[None]:
@@ -531,11 +422,6 @@ class _Search:
         ordered = tuple(sorted(jobs, key=jobstatus.order))
         found = self.recovery.notes if self.recovery is not None else ()
         return Found(ordered, (), (*self.store.warnings, *self.notes, *found), error)
-
-
-def _numbers(rows: Iterable[Union[QueueJob, AccountingJob]]) -> Set[int]:
-    """The numbers under which their records may be."""
-    return {row.id.job for row in rows} | {chains.first_job(row) or row.id.job for row in rows}
 
 
 def _by_number(rows: Iterable[chains.Row]) -> Dict[int, List[chains.Row]]:

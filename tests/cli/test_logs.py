@@ -278,12 +278,10 @@ def test_a_later_run_of_a_chain_is_its_first_job(
     run: Run, fake_slurm: FakeSlurm, tmp_path: Path
 ) -> None:
     """Slurm's mails, and its own commands, name it by its own id."""
-    record(7, f"{tmp_path}/%j.out")
-    (tmp_path / "7.out").write_text("loss 1\n")
-    mark = "sbatch /dev/stdin neuronctl-k 7 7"
-    fields = (*["9", "9", "kim", "cpu", "normal", "FAILED", "1:0"], *["2037-01-01T10:00:00"] * 3)
-    row = [*fields, "62", "10", "1", "gpu01", "cpu=2", "cpu=2", "/s", mark, "train"]
-    fake_slurm.answer("sacct", "\x1f".join(row) + "\n")
+    record(7, f"{tmp_path}/%j.out", runs=True)
+    log = "run 1 of at most 9, on n1, as job 7\nrun 2 of at most 9, on n1, as job 9\n"
+    (tmp_path / "7.out").write_text(log)
     told = run("logs", "9")
-    assert (told.stdout, told.stderr) == ("loss 1\n", "neuronctl: 9 is a run of job 7\n")
+    assert (told.stdout, told.stderr) == (log, "neuronctl: 9 is a run of job 7\n")
+    assert run("logs", "7", "--run", "2").stdout == log.splitlines(keepends=True)[1]
     assert "no record of job 8" in run("resubmit", "8", "--dry-run", code=8).stderr

@@ -230,14 +230,6 @@ def test_some_waiting_tasks_of_an_array(run: Run, fake_slurm: FakeSlurm) -> None
     assert row["job_id"] == "7_[2-9]"
 
 
-def test_more_ids_than_a_command_line_holds(run: Run, fake_slurm: FakeSlurm) -> None:
-    fake_slurm.queue(queue_row("10000001"), queue_row("9"))
-    ids = [str(10_000_000 + number) for number in range(600)]
-    result = run("status", *ids, code=8)
-    assert "10000001" in result.stdout and "10000002" in result.stderr
-    assert not any(word.startswith("--jobs") for word in fake_slurm.calls("squeue")[0])
-
-
 def test_a_squeue_that_is_killed(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     record(7)
     killed = tmp_path / "bin" / "squeue"

@@ -133,8 +133,8 @@ def test_an_array_of_many_tasks_is_few_processes(run: Run, fake_slurm: FakeSlurm
     words = " ".join(result.stdout.split())
     assert "100 tasks of job 7 (train), such as 7_900: failed with exit code 1" in words
     assert "900 tasks of job 7 (train), such as 7_0: completed" in words
-    # Two of accounting, which stores no marks, and one for the log of some tasks of each end.
-    assert len(fake_slurm.calls()) == 9
+    # One for the log of some tasks of each end.
+    assert len(fake_slurm.calls()) == 8
 
 
 def test_tasks_that_failed_for_different_reasons(

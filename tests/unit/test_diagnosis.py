@@ -54,65 +54,44 @@ def evidence(state: str, *lines: str, now: int = 1000, **given: Any) -> JobEvide
     return JobEvidence(status(state, **given), now, canceller, logs, queue=queue, **more)
 
 
-ONE = "1 begin 1000 n1 unknown 0 0\n"
-SAVED = ONE + "1 end 1002 75 saved still 2\n"
-TWO = SAVED + "2 begin 1300 n1 unknown 5 5\n"
+ONE = "run 1 of at most 2, on n1\n"
+TWO = f"{ONE}run 1 has saved (exit code 75): another one follows\nrun 2 of at most 2, on n1\n"
 
 
-@pytest.mark.parametrize(
-    ("noted", "words"),
-    [
-        ("", "before it started"),
-        (ONE, "before it started"),  # of a job that never was seen on a node
-        (SAVED, "after run 1, before another one began"),
-        (TWO, "in run 2"),
-    ],
-)
-def test_when_a_job_that_goes_on_was_cancelled(noted: str, words: str) -> None:
-    given = {"elapsed": 0, "node_list": "", "canceller": "you", "runs": read_runs(noted)}
-    assert diagnose(evidence("CANCELLED", **given)).what == f"cancelled by you {words}"
+def test_a_job_that_goes_on_was_cancelled_in_a_run() -> None:
+    for log, words in ((ONE, "after 1 min 2 s"), (TWO, "in run 2")):
+        given = {"canceller": "you", "runs": read_runs(log.encode())}
+        assert diagnose(evidence("CANCELLED", **given)).what == f"cancelled by you {words}"
 
 
-@pytest.mark.parametrize(
-    ("over", "checkpoint", "words"),
-    [
-        ("two runs without progress ended the same way: x", "", "--run 2 7'; if it had saved"),
-        ("two runs without progress ended the same way: x", "x.pt", "--run 2 7'"),
-        ("that was the last of 2 runs", "", "'neuronctl resubmit 7' goes on from what it has"),
-        ("nodes have failed more than 2 times", "", "'neuronctl logs --run 2 7'"),
-    ],
-)
-def test_what_to_do_where_no_other_run_follows(over: str, checkpoint: str, words: str) -> None:
-    noted = f"{TWO}2 end 1302 75 saved still 2\n2 over 1302 {over}\n"
-    log = f"no other run follows: {over}"
-    more = {"runs": read_runs(noted), "checkpoint": checkpoint, "exit": ExitCode(75, 0)}
-    remedy = diagnose(evidence("FAILED", log, **more)).remedy
-    assert words in remedy and "matches no known error" not in remedy
-    assert ("--checkpoint" in remedy) == ("if it had saved" in words)
-    error = "ModuleNotFoundError: No module named 'x'"
-    assert "install it" in diagnose(evidence("FAILED", error, log, **more)).remedy
-    silent = diagnose(evidence("FAILED", **more)).remedy  # -o /dev/null
-    assert ("it has no log" in silent) == ("logs --run" in remedy)
+def test_what_to_do_where_no_other_run_follows() -> None:
+    for line, words in (
+        ("that was the last of 2 runs", "'neuronctl resubmit 7' goes on from what it has"),
+        ("the program failed with exit code 9: no other run follows", "'neuronctl logs --run 2 7'"),
+    ):
+        runs = read_runs(f"{TWO}{line}\n".encode())
+        given = {"runs": runs, "exit": ExitCode(9, 0)}
+        assert words in diagnose(evidence("FAILED", line, **given)).remedy
+        error = "ModuleNotFoundError: No module named 'x'"
+        assert "install it" in diagnose(evidence("FAILED", error, line, **given)).remedy
 
 
-def test_what_was_asked_to_save() -> None:
-    asked = f"{ONE}1 asked 1040 TERM\n"
-    left = evidence("COMPLETED", runs=read_runs(f"{asked}1 end 1041 0 finished still 41\n"))
-    assert diagnose(left).what.endswith(", and after TERM") and "with 75" in diagnose(left).remedy
-    slow = f"{asked}1 end 1069 1 limit still 69\n1 over 1069 two runs without progress ended: x\n"
-    given = {"runs": read_runs(slow), "checkpoint": "x.pt", "exit": ExitCode(1, 0)}
-    remedy = diagnose(evidence("FAILED", "no other run follows", **given)).remedy
-    assert "had 29 s" in remedy and "--signal TERM@SECONDS" in remedy
+def test_a_program_that_ended_with_0_as_it_was_told_to_save() -> None:
+    log = f"{ONE}run 1: time to save; it ends in 65 s\ndone in 1 run\n"
+    made = diagnose(evidence("COMPLETED", runs=read_runs(log.encode())))
+    assert made.what.endswith(", and after it was told to save") and "with 75" in made.remedy
 
 
 def test_a_job_whose_program_had_ended_with_0_is_done() -> None:
     """slurmctld was down at its end, and takes it for one that met its time limit."""
-    runs = read_runs(f"{ONE}1 end 1090 0 finished still 60\n")
-    timed_out = evidence("TIMEOUT", "done", runs=runs)
-    made = diagnose(timed_out)
+    made = diagnose(evidence("TIMEOUT", "done", runs=read_runs(f"{ONE}done in 1 run\n".encode())))
     assert (made.what, made.remedy) == ("TIMEOUT for Slurm, but all is done", "")
-    assert runs.words(timed_out.status) == "run 1, 1:00 in all, its program ended with 0 in run 1"
-    assert runs.words(status("COMPLETED")) == ""
+
+
+def test_a_job_that_no_longer_moved() -> None:
+    line = "the job no longer moves: for 30 min, this log has not changed"
+    made = diagnose(evidence("CANCELLED", line, "slurmstepd: error: *** JOB 7 CANCELLED ***"))
+    assert (made.kind, made.line and made.line.text) == ("stalled", line)
 
 
 @pytest.mark.parametrize("state", sorted(ENDED))

@@ -17,7 +17,7 @@ from neuronctl.slurm.job_states import ENDED, STATES
 from neuronctl.slurm.pending_reasons import REASONS, explain
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import QueueJob
-from neuronctl.tracking import lookup
+from neuronctl.tracking import job_names, lookup
 from neuronctl.tracking.endings import ending_words, exit_status, exit_text
 from neuronctl.tracking.job_status import JobStatus, merge
 from neuronctl.tracking.lookup import Found, look_up
@@ -186,7 +186,7 @@ def test_a_record_of_a_clock_that_was_ahead(
         monkeypatch.setattr(time, "time", lambda at=at: at)
         store.complete(store.begin(draft), number)
         monkeypatch.setattr(time, "time", lambda: NOW)
-        assert lookup.newest("train", store) == JobId(number)
+        assert job_names.newest("train", store) == JobId(number)
 
 
 def test_unknown_states_and_reasons_stay_as_they_came() -> None:
@@ -357,7 +357,7 @@ def test_gpus_however_they_were_requested() -> None:
 
 
 def test_a_lookup_compares_each_task_with_what_was_asked_of_it(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Twice as many tasks are twice as many comparisons."""
     compared = 0
@@ -376,7 +376,7 @@ def test_a_lookup_compares_each_task_with_what_was_asked_of_it(
         monkeypatch.setattr(lookup, "_search", lambda *asked, jobs=jobs, **given: Found(jobs))
         compared = 0
         asked = [*(JobId(7, task) for task in range(tasks)), JobId(7, tasks), JobId(8)]
-        found = look_up(asked)
+        found = look_up(asked, RecordStore(str(tmp_path)))
         assert len(found.jobs) == tasks and found.missing == (JobId(7, tasks),)
         counts.append(compared)
     assert counts == [101, 201]

@@ -1,0 +1,99 @@
+"""Names that stand for jobs: in commands, and in a job's dependency."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import re
+from typing import TYPE_CHECKING, Callable, Match, Optional, Sequence
+
+from neuronctl.catalog.local_cluster import local_cluster
+from neuronctl.common.errors import NoSuchJobError, SlurmError, UsageError
+from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.job_states import RUNNING
+from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.lookup import look_up, queued
+
+if TYPE_CHECKING:
+    from neuronctl.records.store import RecordStore
+
+
+def is_name(word: str) -> bool:
+    """Whether a word stands for jobs of that name: a job id has no letters and no wildcards."""
+    return any(sign.isalpha() or sign in "*?" for sign in word)
+
+
+def is_named(name: str, word: str) -> bool:
+    """Whether a job's name is ``word``, or matches it as a pattern such as ``train*``."""
+    return name == word or fnmatch.fnmatchcase(name, word)
+
+
+def newest(word: str, store: RecordStore) -> JobId:
+    """The newest job that neuronctl submitted under a name that is, or matches, ``word``.
+
+    Raises NoSuchJobError if no record has such a name.
+    """
+    cluster, found = local_cluster(), 0
+    for record in store.iter():
+        if record.job_id is not None and is_named(record.job_name, word):
+            latest = store.get(record.job_id, cluster)
+            # Skip jobs of other clusters and jobs whose id was reused.
+            if latest is not None and latest.key == record.key:
+                found = max(found, record.job_id)
+                if record.earliest:  # else a clock was ahead: a later job has a higher number
+                    break
+    if found:
+        return JobId(found)
+    raise NoSuchJobError(
+        f"{word!r} is neither a job id nor the name of a job submitted with neuronctl",
+        "a job id looks like 4711, or 4711_3 for an array task; 'neuronctl status' lists your jobs",
+    )
+
+
+def with_ids(dependency: str, store: RecordStore, tell: Callable[[str], None]) -> str:
+    """``afterok:prep`` as ``afterok:4711``: the job of that name in the queue, or else the newest.
+
+    tell: is told which job a name stands for. Raises UsageError where several are in the queue,
+    NoSuchJobError where no job has the name.
+    """
+    mine: Optional[Sequence[JobStatus]] = None
+
+    def id_of(match: Match[str]) -> str:
+        nonlocal mine
+        word = match[0]
+        if mine is None:
+            mine = ()
+            with contextlib.suppress(SlurmError):
+                mine = [job for job in queued() if not job.ended]
+        numbers = sorted({job.id.job for job in mine if is_named(job.name, word)})
+        if len(numbers) > 1:
+            listed = ", ".join(map(str, numbers))
+            raise UsageError(
+                f"--dependency: {word} is the name of {len(numbers)} jobs in the queue: {listed}",
+                f"name one by its id, such as {match.string.partition(':')[0]}:{numbers[-1]}",
+            )
+        found = JobId(numbers[0]) if numbers else newest(word, store)
+        tell(f"{word} is job {found}" + ("" if numbers else ", the newest of that name"))
+        return str(found)
+
+    return re.sub(r"(?<=:)[^:,?+]*[^\W\d_][^:,?+]*", id_of, dependency)
+
+
+def running_job(word: str) -> JobStatus:
+    """The running job or task of this id, or the user's own of this name.
+
+    Raises UsageError where several run, NoSuchJobError where none does.
+    """
+    if is_name(word):
+        jobs = tuple(job for job in queued() if is_named(job.name, word))
+    else:
+        jobs = look_up([JobId.parse(word)], accounting=False).sure().jobs
+    running = [status for status in jobs if status.state == RUNNING]
+    if len(running) > 1:
+        names = ", ".join(str(status.id) for status in running)
+        raise UsageError(f"{word} is {len(running)} running jobs or tasks", f"name one: {names}")
+    if running:
+        return running[0]
+    known = jobs and jobs[0].source != "record"
+    state = jobs[-1].state if known else "not in the queue"
+    raise NoSuchJobError(f"job {word} is not running: it is {state}", f"'neuronctl why {word}'")

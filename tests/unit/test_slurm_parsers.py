@@ -78,7 +78,7 @@ def test_tasks_of_an_array() -> None:
         ("0-9,5-14,20%3", 16),
         ("0-10:5,0-10:2,3", 8),
         ("7,0-3,2-5", 7),
-        ("0-999999999,5-999999999", 1_000_000_000),
+        ("0-3999999,5-3999999", 4_000_000),
     ],
 )
 def test_an_index_named_twice_is_one_task(tasks: str, count: int) -> None:

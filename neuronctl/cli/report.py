@@ -287,8 +287,6 @@ def _figures(job: JobUse) -> List[Tuple[str, str]]:
     elif job.accounted is not None and job.accounted.largest_task is not None:
         size = amount(job.accounted.largest_task)
         rows.append(("memory", f"{size} in the largest task; in all, not known"))
-    if job.accounted is not None and job.accounted.energy is not None:
-        rows.append(("energy", f"{_kwh(job.accounted.energy)} for its nodes, by accounting"))
     return rows
 
 

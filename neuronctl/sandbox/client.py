@@ -23,8 +23,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import neuronctl
 from neuronctl.common import paths, yamlfile
 from neuronctl.common.error_details import write_error_details
-from neuronctl.common.errors import CatalogError, JobFileError, SlurmUnavailableError, UsageError
-from neuronctl.common.files import read_trusted
+from neuronctl.common.errors import CatalogError, SlurmUnavailableError, UsageError
 from neuronctl.sandbox import requirements
 from neuronctl.sandbox.layout import Layout
 from neuronctl.sandbox.setup import NAMED_CATALOG, Running, Setup, User, config_text
@@ -220,26 +219,14 @@ def _user() -> User:
 
 
 def _config(layout: Layout) -> Dict[str, str]:
-    """The user's configuration, as far as it holds in the sandbox, and the catalog."""
-    own = Path(paths.config_dir())
-    files = [own / "partitions.yaml", *own.glob("templates/**/*")]
-    found = {str(file.relative_to(own)): _own_text(file) for file in files if file.is_file()}
+    """The configuration inside: the sandbox's cluster and account, and the user's catalog."""
+    found = {"config.yaml": config_text(layout.cluster)}
+    own = Path(paths.config_dir(), "partitions.yaml")
     named = os.environ.get("NEURONCTL_CATALOG")
-    if named:
-        found[NAMED_CATALOG] = yamlfile.text_of(
-            os.path.expanduser(named), CatalogError, found=False
-        )
-    config = own / "config.yaml"
-    document = yamlfile.read(config, JobFileError, found=True) if config.exists() else None
-    return {**found, "config.yaml": config_text(layout.cluster, document)}
-
-
-def _own_text(file: Path) -> str:
-    try:
-        return read_trusted(str(file)).decode("utf-8", "surrogateescape")
-    except OSError as error:
-        hint = getattr(error, "hint", "")
-        raise UsageError(f"cannot read {file}: {error.strerror}", hint) from None
+    for name, file in ((NAMED_CATALOG, named), (own.name, str(own) if own.exists() else None)):
+        if file:
+            found[name] = yamlfile.text_of(os.path.expanduser(file), CatalogError, found=False)
+    return found
 
 
 def _package_root() -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Dict, List, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Cluster
-from neuronctl.common.yamlfile import Document, KeyPath
 from neuronctl.common.yamlfile.writer import Entry, write
 from neuronctl.sandbox import job_submit_lua as joblua
 from neuronctl.sandbox import slurm_conf as slurmconf
@@ -153,28 +152,15 @@ STATE = f"{RUN}/user/state"
 """The user's XDG directories inside: records of real jobs and sandbox jobs are separate."""
 
 
-def config_text(cluster: Cluster, own: Optional[Document]) -> str:
-    """config.yaml inside: the user's ``own``, for the sandbox's cluster, account, and QOS."""
+def config_text(cluster: Cluster) -> str:
+    """config.yaml inside: the cluster, and the account and QOS that a job has to name."""
     policy = cluster.policy
-    config = {} if own is None else {key: _as_typed(own, (key,), own.data[key]) for key in own.data}
-    for key, only, required in (
-        ("account", ACCOUNT, policy.account_required),
-        ("qos", QOS, policy.qos_required),
-    ):
-        of_catalog = key == "qos" and cluster.qos_named(str(config.get(key)))
-        if (required or key in config) and not of_catalog:
-            config[key] = only
-    config["cluster"] = cluster.name
-    return write([Entry(key, value) for key, value in config.items() if value != {}])
-
-
-def _as_typed(document: Document, path: KeyPath, value: Any) -> Any:
-    """The value to write, with numbers as text: 1.10 stays 1.10."""
-    if isinstance(value, dict):
-        return {key: _as_typed(document, (*path, key), item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_as_typed(document, (*path, str(n)), item) for n, item in enumerate(value)]
-    return value if value is None or isinstance(value, bool) else document.raw.get(path, value)
+    config = {"cluster": cluster.name}
+    if policy.account_required:
+        config["account"] = ACCOUNT
+    if policy.qos_required:
+        config["qos"] = QOS
+    return write([Entry(key, value) for key, value in config.items()])
 
 
 NAMED_CATALOG = "catalog.yaml"

@@ -9,10 +9,9 @@ from neuronctl.common.errors import SlurmError
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.slurm.fields import SEPARATOR, count, parse_size
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.process import answer, run
-from neuronctl.slurm.scontrol import parse_nodes
+from neuronctl.slurm.process import run
 
-_FIELDS = ("JobID", "TotalCPU", "NCPUS", "ElapsedRaw", "MaxRSS", "ConsumedEnergyRaw", "NodeList")
+_FIELDS = ("JobID", "TotalCPU", "NCPUS", "ElapsedRaw", "MaxRSS")
 _OF_STEPS = ("JobID", "AveCPU", "NTasks", "MaxRSS")
 
 
@@ -22,15 +21,12 @@ class AccountedUse:
 
     cpu: CPU time in seconds. cores, elapsed (seconds): of the whole job. largest_task: bytes used
     by the largest single task of all steps; accounting does not record the total of all tasks.
-    energy: joules of its nodes; None also if others may have used them at the same time.
     """
 
     cpu: Optional[float]
     cores: Optional[int]
     elapsed: Optional[int]
     largest_task: Optional[int]
-    energy: Optional[int] = None
-    node_list: str = ""
 
     @property
     def cores_busy(self) -> Optional[float]:
@@ -48,11 +44,10 @@ def parse_usage(text: str) -> Dict[JobId, AccountedUse]:
             rows.setdefault(job, []).append(row)
     used = {}
     for job, steps in rows.items():
-        _, cpu, cores, elapsed, _, joules, nodes = steps[0]
+        _, cpu, cores, elapsed, _ = steps[0]
         sizes = [int(size) for row in steps if (size := parse_size(row[4])) is not None]
-        largest, energy = max(sizes, default=None), count(joules) or None
-        seconds = _seconds(cpu) or None
-        used[job] = AccountedUse(seconds, count(cores), count(elapsed), largest, energy, nodes)
+        largest = max(sizes, default=None)
+        used[job] = AccountedUse(_seconds(cpu) or None, count(cores), count(elapsed), largest)
     return used
 
 
@@ -79,10 +74,7 @@ def read_usage(
     running: jobs by their own numbers; sstat is asked what their steps have used up to now, since
     sacct knows that only of steps that have ended.
     """
-    used = {
-        job: use if use.energy is None or _alone(use) else replace(use, energy=None)
-        for job, use in _read_ended(jobs).items()
-    }
+    used = _read_ended(jobs)
     for number, (cpu, largest) in _read_running(list(running)).items():
         before = used.get(running[number], AccountedUse(None, None, None, None))
         sizes = [size for size in (largest, before.largest_task) if size is not None]
@@ -101,16 +93,6 @@ def _read_running(numbers: Sequence[int]) -> Dict[int, Tuple[float, Optional[int
         return parse_steps(run([*argv, f"--jobs={','.join(map(str, numbers))}"]).stdout)
     except SlurmError:
         return {}
-
-
-def _alone(use: AccountedUse) -> bool:
-    """Whether a job held all cores of its nodes: energy is measured for each node as a whole."""
-    try:
-        groups, _ = parse_nodes(answer(["scontrol", "--oneliner", "show", "node", use.node_list]))
-    except SlurmError:
-        return False
-    cores = sum(group.cores * len(group.names) for group in groups)
-    return bool(use.cores) and cores == use.cores
 
 
 def _read_ended(jobs: Sequence[JobId]) -> Dict[JobId, AccountedUse]:

@@ -555,16 +555,16 @@ def test_a_cluster_and_settings_of_ones_own(
 ) -> None:
     """Jobs can be submitted where commands start, with the user's defaults and templates."""
     own = tmp_path / "neuronctl"
-    (own / "templates").mkdir(parents=True)
+    own.mkdir()
     (own / "partitions.yaml").write_text(OWN_CLUSTER)
-    (own / "config.yaml").write_text(
-        "cluster: neuron\naccount: mine\nqos: quick\ntime: 7\npartition: small\n"
-    )
+    settings = "qos: quick\ntime: 7\npartition: small\n"
     template = '{% extends "job.sh.j2" %}{% block launch %}echo of my own{% endblock %}\n'
-    (own / "templates" / "own.j2").write_text(template)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     with sandbox_up("own") as made:
         assert made.scratch.startswith("/labs/")
+        write = 'cd ~/.config/neuronctl; mkdir templates; echo "$1" >>config.yaml; '
+        write += 'echo "$2" >templates/own.j2'
+        made.exec(["sh", "-c", write, "sh", settings, template])
         made.exec(
             ["neuronctl", "submit", "-o", "log", "--wait", "--template", "own.j2", "sleep", "0"]
         )

@@ -222,15 +222,14 @@ def test_curves_and_their_holes() -> None:
 
 def test_what_accounting_has() -> None:
     text = (
-        "4711|1-00:00:10|32|100||7200000|gpu[35-36]\n4711.batch|00:11.557|32|41|114168K|0|gpu35\n"
-        "4711.0||32|41|1.5G|0|gpu[35-36]\n4712_3|00:50.5|2|100||0|gpu35\n"
+        "4711|1-00:00:10|32|100|\n4711.batch|00:11.557|32|41|114168K\n"
+        "4711.0||32|41|1.5G\n4712_3|00:50.5|2|100|\n"
     )
     used = parse_usage(text.replace("|", "\x1f"))
     use, task = used[JobId(4711)], used[JobId(4712, 3)]
     assert (use.cpu, use.cores, use.elapsed) == (86410.0, 32, 100)
     assert use.largest_task == int(1.5 * GIB)
-    assert (use.energy, use.node_list) == (7200000, "gpu[35-36]")
-    assert (task.cpu, task.cores_busy, task.largest_task, task.energy) == (50.5, 0.505, None, None)
+    assert (task.cpu, task.cores_busy, task.largest_task) == (50.5, 0.505, None)
     steps = "4711.batch|00:00:01|1|9M\n4711.0|01:00.500|4|2G\n4712.0|00:00:00||\nsstat: error\n"
     assert parse_steps(steps) == {4711: (1 + 4 * 60.5, 2 * GIB), 4712: (0.0, None)}
 

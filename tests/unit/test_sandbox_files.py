@@ -16,8 +16,6 @@ from neuronctl.catalog.model import (
     Policy,
     WallTime,
 )
-from neuronctl.common import yamlfile
-from neuronctl.common.errors import JobFileError
 from neuronctl.sandbox import job_submit_lua as joblua
 from neuronctl.sandbox import layout, setup
 from neuronctl.sandbox import slurm_conf as slurmconf
@@ -244,30 +242,10 @@ def test_the_database_has_a_user_of_its_own() -> None:
         assert "--skip-grant-tables" not in argv
 
 
-def test_the_users_settings_hold_for_the_sandboxs_cluster() -> None:
-    cluster = made().cluster
-    assert setup.config_text(cluster, None) == "cluster: test\n"
-    text = "cluster: neuron\naccount: lab\nqos: gold\nfield: nlp\ncpus-per-task: 08\n"
-    text += "requeue: true\nenv: {A: 1.10, B: x}\nmodule: [gcc/12, 3.10]\n"
-    own = yamlfile.parse(text, "config.yaml", JobFileError)
-    inside = yamlfile.parse(setup.config_text(cluster, own), "inside", JobFileError)
-    assert inside.data == {
-        "account": "sandbox",
-        "qos": "normal",
-        "field": "nlp",
-        "cpus-per-task": "08",
-        "requeue": True,
-        "env": {"A": 1.1, "B": "x"},
-        "module": ["gcc/12", 3.1],
-        "cluster": "test",
-    }
-    assert (inside.raw[("env", "A")], inside.raw[("module", "1")]) == ("1.10", "3.10")
-
-
 def test_what_the_site_requires_is_set() -> None:
+    assert setup.config_text(made().cluster) == "cluster: test\n"
     strict = made(policy=Policy(account_required=True, qos_required=True)).cluster
-    text = setup.config_text(strict, None)
-    assert text == "account: sandbox\nqos: normal\ncluster: test\n"
+    assert setup.config_text(strict) == "cluster: test\naccount: sandbox\nqos: normal\n"
 
 
 def test_every_node_has_a_cable_to_the_bridge() -> None:

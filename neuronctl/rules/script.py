@@ -16,10 +16,11 @@ from neuronctl.rules import (  # noqa: F401
     script_directives,
     script_exits,
     script_gpus,
-    script_launches,
+    script_launchers,
     script_lines,
-    script_results,
+    script_programs,
     script_shell,
+    script_steps,
     script_variables,
 )
 from neuronctl.rules.base import Finding, Violation, findings

@@ -9,6 +9,7 @@ from typing import Dict, Iterator, Optional, Sequence, Tuple
 
 from neuronctl.common.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Violation
+from neuronctl.rules.script_arrays import OF_THE_NODE
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.rules.script_commands import (
     ONLY_PREPARES,
@@ -17,8 +18,7 @@ from neuronctl.rules.script_commands import (
     TELLS,
     wraps_up,
 )
-from neuronctl.rules.script_launches import is_own_program, is_trifle
-from neuronctl.rules.script_results import OF_THE_NODE
+from neuronctl.rules.script_programs import is_own_program, is_trifle
 from neuronctl.scripts.launches import PROGRAM, PYTHON, SHELL, Launch, launches
 from neuronctl.scripts.model import SourceSpan
 from neuronctl.scripts.shell_text import Command, read_shell

@@ -1,63 +1,103 @@
-"""NC625: GPUs that the programs of a script do not use."""
+"""NC623, NC625, and NC663: GPUs that are too few, idle, or out of a container's sight."""
 
 from __future__ import annotations
 
 import re
-from typing import Iterator, List, Mapping, Tuple
+from typing import Iterator, List, Pattern, Tuple
 
 from neuronctl.common.rule_codes import NOTE, WARNING
 from neuronctl.common.words import counted
-from neuronctl.launch.launchers import ALL, ONE
+from neuronctl.launch.launchers import ONE
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
-from neuronctl.rules.script_commands import ONLY_PREPARES, SHORT
-from neuronctl.rules.script_launches import ITS_GPUS, is_own_program, is_trifle, takes_several
-from neuronctl.rules.script_starts import replaced_by_srun
-from neuronctl.scripts.launches import PYTHON, Launch
+from neuronctl.rules.script_programs import is_own_program, is_trifle
+from neuronctl.scripts.launches import CONTAINERS, PROGRAM, PYTHON, Launch
+from neuronctl.scripts.shell_text import ShellWord
 
-_WITHOUT_GPUS = frozenset(
-    """
-    bcftools bedtools blastn blastp blastx blockMesh bowtie2 bwa cutadapt decomposePar diamond fastp
-    fastqc featureCounts hisat2 hmmsearch interFoam kallisto mafft makeblastdb megahit
-    minimap2 mothur multiqc orca pimpleFoam pisoFoam pmemd pmemd.MPI potentialFoam quast.py raxmlHPC
-    reconstructPar rsem-calculate-expression salmon samtools sander sander.MPI simpleFoam
-    snappyHexMesh spades.py STAR stringtie subread-align trim_galore vcftools velveth
-    """.split()  # noqa: SIM905
+ITS_GPUS = ("gres", "gpus", "gpus_per_task", "gpus_per_node", "gpus_per_socket", "tres_per_task")
+"""Options of srun that give a step GPUs."""
+_GPUS_OF_A_PROGRAM = re.compile(
+    r"(?i)(?:--|(?:[\w.]+\.)?)(?:(?:num|n)?[_-]?(?:gpus|devices)|n_?gpu|tensor[_-]parallel[_-]size)"
+)
+_SEVERAL = re.compile(r"(?i)--?[\w.-]*(gpus|n_?gpu|num[_-]gpu|devices|parallel|world[_-]size)")
+_WITHOUT_GPUS = re.compile(
+    r"R|Rscript|pip3?|bcftools|bedtools|blast[npx]|bowtie2|bwa|cutadapt|fastp|fastqc|featureCounts"
+    r"|hisat2|kallisto|mafft|megahit|picard|salmon|samtools|STAR|trim_galore|vcftools|simpleFoam"
 )
 """Programs that have no code for GPUs."""
+_LAUNCHES = re.compile(r"(?i)launcher\b|nproc|torchrun|strategy")
 
-_FOR_ONE: Mapping[str, str] = {
-    **dict.fromkeys(("pmemd.cuda", "pmemd.cuda_SPFP", "pmemd.cuda_DPFP", "pmemd.hip"), ""),
-    **dict.fromkeys(("colabfold_batch", "nnUNet_train", "whisper"), ""),
-    **dict.fromkeys(("run_alphafold.py", "run_alphafold.sh"), ""),
-    "nnUNetv2_train": "-num_gpus",
-    "boltz": "--devices",
-    "yolo": "device=",
-    "lm_eval": r".*(parallel|data_parallel_size)|-m\b.*",
-    "vllm": r"-tp|-pp|-dp|--(tensor|pipeline|data)-parallel-size|--config",
-    "sglang": r"--(tp|dp|pp)(-size)?|--(tensor|data|pipeline)-parallel-size|--config",
-}
-"""Programs that use one GPU, and the options by which they use several; "" for none."""
-_OF_MODULES = {
-    "sglang.launch_server": "sglang",
-    **dict.fromkeys(("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server"), "vllm"),
-}
-_ON_THE_CPU = re.compile(
-    r"(^|\s)(--(no[_-]cuda|use[_-]cpu)|--(device|accelerator|platform)[= ]cpu|-nb[= ]cpu)(\s|$)",
-    re.IGNORECASE,
-)
-_ONE_DEVICE = re.compile(
-    r"(^|\s)((--?(device|gpu|gpus?[_-]?ids?|cuda|gpu_?device)[= ](cuda:)?|-x[= ]cuda:)\d(?! ?[\d,])"
-    r"|--?(\w+\.)?(num_?|n_?)?(gpus|devices)[= ]1\b|-pk gpu 1\b|on g(pus)? 1\b|-ntmpi 1\b)",
-    re.IGNORECASE,
-)
-_MORE = re.compile(r"\$[@*]|\$\{?\w*(arg|opt|flag|extra|param)", re.IGNORECASE)
-"""A variable that may hold options."""
-_HIDES_ALL: Mapping[str, Tuple[str, ...]] = {
-    "CUDA_VISIBLE_DEVICES": ("", "-1"),
-    **dict.fromkeys(("JAX_PLATFORMS", "JAX_PLATFORM_NAME"), ("cpu",)),
-}
+
+def numbers_told(launch: Launch, named: Pattern[str]) -> Iterator[Tuple[ShellWord, int]]:
+    """Yield the numbers that a program's words give to options of such a name."""
+    for pair in launch.pairs:
+        text = pair.value.value or ""
+        given = pair.joined or pair.name.startswith("-")
+        if given and named.fullmatch(pair.name) and re.fullmatch("[0-9]{1,3}", text):
+            yield pair.word, int(text)
+
+
+@script_rule(WARNING, "NC623", "processes and GPUs of a launch differ", "by_absence")
+def processes_and_gpus(facts: ScriptFacts) -> Iterator[Violation]:
+    plan = facts.plan
+    if plan is None or not plan.gpus_per_node:
+        return
+    starters = [
+        start
+        for start in facts.starts
+        if start.launch.launcher.starts_processes() or start.launch.launcher.ssh
+    ]
+    for start in starters:
+        launch, has, where = start.launch, plan.gpus_per_node, "per node"
+        on_one = start.nodes == 1 and launch.count(*launch.launcher.nodes) in (None, 1)
+        if launch.launcher.processes and not on_one:
+            has, where = plan.nodes * plan.gpus_per_node, "in all"
+        count = launch.count(*launch.launcher.counts)
+        if count == 1:
+            count = start.each  # more would be NC621
+        # Several may take a share of the GPUs each.
+        alone = len(starters) == 1 and not launch.command.background
+        if count is not None and (count > has or (count < has and alone)):
+            short = "some share a GPU or fail" if count > has else "the other GPUs stay idle"
+            yield Violation(
+                f"{launch.kind} starts {counted(count, 'process')}, and the job has "
+                f"{counted(has, 'GPU')} {where}: {short}",
+                f"start {has} here, or request {counted(count, 'GPU')}",
+                place=launch.place,
+            )
+    nccl = any(each.name.startswith(("NCCL_", "MASTER_ADDR")) for each in facts.shell.assignments)
+    for start in facts.starts:
+        yield from _told_of_gpus(plan, start)
+        # Other programs than those that use NCCL may well share a GPU.
+        each, by_srun = start.each or 0, bool(start.outer) and not start.launched
+        work = not (start.launch.inside or is_trifle(start.launch))
+        if nccl and by_srun and work and each > plan.gpus_per_node:
+            yield Violation(
+                f"srun starts {counted(each, 'process')} on each node, and the job has "
+                f"{counted(plan.gpus_per_node, 'GPU')} there: some share a GPU or fail",
+                f"start {plan.gpus_per_node} per node, or request more GPUs",
+                place=start.outer[0].place,
+            )
+
+
+def _told_of_gpus(plan: JobPlan, start: Start) -> Iterator[Violation]:
+    """Yield a program whose words name more GPUs than its node has for the job."""
+    has, launch = plan.gpus_per_node, start.launch
+    if launch.kind not in (PYTHON, PROGRAM) or launch.command.looped:
+        return
+    machines = numbers_told(launch, re.compile("--num[-_]machines"))
+    in_all = has if any(number > 1 for _, number in machines) else has * plan.nodes
+    for word, count in numbers_told(launch, _GPUS_OF_A_PROGRAM):
+        # Of as many tasks as GPUs, each is told of all.
+        other = start.each == has and 1 < count < has
+        if (has < count <= 16 and count != in_all) or other:
+            yield Violation(
+                f"the program is told of {counted(count, 'GPU')}, and the job has {has} per node: "
+                "it fails, or waits for the others",
+                f"request {counted(count, 'GPU')}, or write {has} here",
+                place=word.place,
+            )
 
 
 @script_rule(NOTE, "NC625", "GPUs without a process", "by_absence")
@@ -65,242 +105,98 @@ def idle_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     plan = facts.plan
     if plan is None or not plan.gpus_per_node:
         return
-    known = [*_unused(facts, plan.gpus_per_node), *_one_of_several(facts, plan.gpus_per_node)]
-    known = known or [*_alone_on_the_node(facts, plan)]
-    yield from known
-    if known or plan.gpus_per_node * plan.nodes < 2:
+    works = [start for start in facts.starts if not is_trifle(start.launch)]
+    tops = [start.launch for start in works if not start.outer]
+    unknown = facts.uses_launcher or facts.shell.calls("eval")
+    if tops and not unknown and all(_WITHOUT_GPUS.fullmatch(launch.name) for launch in tops):
+        yield Violation(
+            f"{tops[-1].name} uses no GPU, and the job has {counted(plan.gpus_per_node, 'GPU')}",
+            "request no GPU",
+            place=tops[-1].place,
+        )
         return
-    alone = [*_uncounted(facts, plan)]
-    yield from alone
-    if alone:
+    # Several side by side may have their share each.
+    if any(start.launch.command.background or start.launch.command.captured for start in works):
         return
     gpus = plan.gpus_per_node * plan.nodes
-    starts = [launch for launch in facts.launches if launch.is_launcher or launch.kind == PYTHON]
-    # Several side by side, or one after the other with its share each, are another matter; so is
-    # the client of a server that has them.
-    beside = [
-        launch for launch in facts.launches if launch.command.background and not is_trifle(launch)
-    ]
-    if beside or any(run.command.looped and not run.command.in_loop for run in starts):
-        return
-    for launch in starts:
-        if launch.is_srun:
-            times = facts.times(launch)
-            own = [inner for inner in launch.below() if is_own_program(inner)]
-            shares = launch.has("gpus", "gres", "gpus_per_task", "gpus_per_node", "exact")
-            if times is None or not own or shares or len(own) < len([*launch.below()]):
-                continue
-            count = times[0] * times[1]
-        elif launch.launcher.uncounted == ALL and facts.times(launch) is not None:
-            own = [inner for inner in launch.below() if is_own_program(inner)]
-            count = launch.count(*launch.launcher.processes) or gpus
-            if not own:
-                continue
-        elif is_own_program(launch) and not facts.uses_launcher and facts.tasks == 1:
-            own, count = [launch], 1
-        else:
-            continue
-        told = any(_LAUNCHES.search(_words(program)) for program in own)
-        if count < gpus and not told and not any(takes_several(program) for program in own):
-            # A program may use several GPUs by itself; many processes rarely do.
-            idle = gpus - count
-            yield Violation(
-                f"{counted(count, 'process')} for {counted(gpus, 'GPU')}: unless the program uses "
-                f"several GPUs by itself, {counted(idle, 'GPU')} stay{'s' * (idle == 1)} idle",
-                f"start one process per GPU (torchrun --nproc_per_node={plan.gpus_per_node}, or "
-                f"--ntasks-per-node={plan.gpus_per_node} and srun), or request fewer GPUs",
-                place=own[0].place,
-            )
-            return
-
-
-def _alone_on_the_node(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
-    """A job of one GPU that keeps all others from its node."""
-    given = facts.given("exclusive")
-    has = plan.partition.gpus_per_node if facts.has("partition") else None
-    whole = given is not None and not given.value and plan.partition.gpus_per_node != 1
-    if given is not None and whole and plan.gpus_per_node == 1:
+    alone = [start for start in works if start.launch.launcher.starts_processes()]
+    if (
+        plan.gpus_per_node > 1
+        and alone
+        and all(map(_starts_one, alone))
+        and not re.search("CUDA_VISIBLE_DEVICES=|PET_|NPROC_PER_NODE=", facts.whole_text)
+    ):
+        launch = alone[0].launch
+        option = f"--{launch.launcher.processes_per_node[0]}".replace("_", "-")
         yield Violation(
-            "--exclusive takes the whole node, and the job gets 1 GPU of it: "
-            + (f"the other {has - 1} stay idle" if has else "all others stay idle"),
-            "remove it, or request all GPUs of the node",
-            place=given.place,
-        )
-
-
-_LAUNCHES = re.compile(r"(?i)launcher\b|nproc|torchrun")
-"""Words by which a program starts others itself."""
-_OWN_CHOICE = re.compile("CUDA_VISIBLE_DEVICES=|PET_|NPROC_PER_NODE=")
-
-
-def _uncounted(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
-    """A launcher without a number of processes, which then starts one, in a job of several GPUs."""
-    gpus = plan.gpus_per_node
-    if gpus < 2 or not facts.fixed_nodes or _OWN_CHOICE.search(facts.whole_text):
-        return
-    several = [run for run in facts.every_launch if run.is_launcher and not run.is_srun]
-    if any(run.has(*run.launcher.counts) or not run.certain for run in several):
-        return
-    for start in facts.starts:
-        launch = start.launch
-        one = launch.launcher.uncounted == ONE and launch.launcher.starts_processes()
-        if not one or (start.nodes, start.each) != (plan.nodes, 1) or launch.has("help", "h"):
-            continue
-        if launch.command.background or launch.command.captured:
-            return
-        if any(run.has(*ITS_GPUS) or not run.certain for run in start.outer):
-            return
-        if any(map(takes_several, launch.below())):
-            return
-        option = launch.launcher.processes_per_node[0]
-        option = "--" + option.lstrip("-").replace("_", "-")
-        idle = gpus - 1
-        yield Violation(
-            f"without {option}, {launch.kind} starts 1 process"
-            f"{' on each node' if plan.nodes > 1 else ''}: {idle} of {counted(gpus, 'GPU')} "
-            f"stay{'s' * (idle == 1)} idle",
-            f"write {option}={gpus}",
+            f"without {option}, {launch.kind} starts 1 process for the {plan.gpus_per_node} GPUs "
+            "of its node",
+            f"write {option}={plan.gpus_per_node}",
             place=launch.place,
             severity=WARNING,
         )
         return
-
-
-def _programs(facts: ScriptFacts) -> List[Start]:
-    """The programs that do the work of a script; none where some are not known."""
-    unknown = any(command.words and not command.name for command in facts.shell.commands)
-    others = ONLY_PREPARES | SHORT | facts.functions
-    found = [
-        start
-        for start in facts.starts
-        if not start.launch.inside
-        and not start.launch.command.captured
-        and start.launch.name not in others
-        and not is_trifle(start.launch)
-    ]
-    return [] if unknown or not all(start.launch.certain for start in found) else found
-
-
-def _unused(facts: ScriptFacts, gpus: int) -> Iterator[Violation]:
-    """GPUs that no program uses, or may see."""
-    told = f"the job has {counted(gpus, 'GPU')} per node"
-    for assigned in facts.shell.assignments:
-        hides = assigned.word.value in _HIDES_ALL.get(assigned.name, ())
-        again = len(facts.shell.assigned(assigned.name)) > 1
-        if assigned.name == "CUDA_VISIBLE_DEVICES" and hides and not again:
-            hides = not replaced_by_srun(facts, assigned)
-        if hides and assigned.exported and assigned.sure and not again:
+    counts = [(_processes(facts, start), start.launch) for start in works]
+    for count, launch in counts:
+        if 0 < count < gpus:
             yield Violation(
-                f"{told}, and {assigned.name}={assigned.word.raw} hides them from every program",
-                "remove the line, or request no GPU",
-                place=assigned.place,
-                severity=WARNING,
+                f"{counted(count, 'process')} for {counted(gpus, 'GPU')}: the others stay idle "
+                "unless the program uses several by itself",
+                f"start one process per GPU (torchrun --nproc_per_node={plan.gpus_per_node}, or "
+                f"--ntasks-per-node={plan.gpus_per_node} and srun), or request fewer GPUs",
+                place=launch.place,
             )
             return
-    programs = [start.launch for start in _programs(facts)]
-    installs = [
-        command
-        for command in facts.shell.calls("pip", "pip3", "conda", "mamba", "uv")
-        if {"install", "create"} & {*command.arguments}
-    ]
-    hidden = [
-        command
-        for command in facts.shell.calls("eval")
-        if not any(re.search("hook|init|ssh-agent", word.raw) for word in command.words[1:])
-    ]
-    only = all(launch.name in ("pip", "pip3", "uv") for launch in programs)
-    if installs and only and not hidden:
-        yield Violation(
-            f"{told}, and this script only installs software",
-            "request no GPU, unless the software is compiled for it here",
-            place=installs[-1].place,
-        )
-    elif not programs and _only_submits(facts):
-        yield Violation(
-            f"{told}, and this script only submits other jobs",
-            "request no GPU",
-            place=facts.shell.calls("sbatch")[-1].place,
-        )
-    elif programs and all(launch.name in ("Rscript", "R") for launch in programs):
-        yield Violation(
-            f"{told}, and R uses none without a package for them, such as torch",
-            "if it has no such package, request no GPU",
-            place=programs[-1].place,
-        )
-    elif programs and all(map(_on_the_cpu, programs)):
-        yield Violation(
-            f"{told}, and no program of this script uses one: {_name(programs[-1])} runs on the "
-            "cores",
-            "request no GPU, and a partition without them",
-            place=programs[-1].place,
-            severity=WARNING,
-        )
 
 
-def _only_submits(facts: ScriptFacts) -> bool:
-    """Whether a script starts nothing but other jobs."""
-    names = {command.name for command in facts.shell.commands if command.words}
-    return "sbatch" in names and not names - ONLY_PREPARES - SHORT - {"source", "eval", "exec"}
+def _processes(facts: ScriptFacts, start: Start) -> int:
+    """Return how many processes of a program of one GPU each start, 0 if that is not known."""
+    launch, words = start.launch, " ".join(start.launch.texts[1:])
+    if not is_own_program(launch) or _SEVERAL.search(words) or _LAUNCHES.search(words):
+        return 0
+    if launch.command.looped and not launch.command.in_loop:
+        return 0
+    if not start.outer:
+        return 1 if facts.tasks == 1 and not facts.uses_launcher else 0
+    run = start.outer[0]
+    whole = len(start.outer) == 1 and run.is_launcher and not run.launcher.starts_processes()
+    shares = run.has(*ITS_GPUS, "exact") or run.launcher.ssh
+    return (start.nodes or 0) * (start.each or 0) if whole and not shares else 0
 
 
-def _on_the_cpu(launch: Launch) -> bool:
-    """Whether a program has no use for GPUs, or is told not to use them."""
-    return launch.name in _WITHOUT_GPUS or _ON_THE_CPU.search(_words(launch)) is not None
-
-
-def _words(launch: Launch) -> str:
-    return " ".join(launch.texts[1:])
-
-
-def _one_of_several(facts: ScriptFacts, gpus: int) -> Iterator[Violation]:
-    """Programs that use one GPU of a node, or are told to, one after the other."""
-    programs = [start for start in _programs(facts) if not _on_the_cpu(start.launch)]
-    if gpus < 2 or not programs or facts.shell.assigned("CUDA_VISIBLE_DEVICES"):
-        return
-    for start in programs:
-        command = start.launch.command
-        alone = start.nodes is not None and start.each == 1 and not command.background
-        if not alone or any(_MORE.match(word.raw) for word in start.launch.own_words[1:]):
-            return
-        if not (_for_one(start.launch) or _told_of_one(start.launch)):
-            return
-    last = programs[-1].launch
-    certain = _for_one(last) or last.kind != PYTHON
-    here = "" if _for_one(last) else " here"
-    yield Violation(
-        f"{_name(last)} uses 1 GPU{here}, and the job has {counted(gpus, 'GPU')} per node: "
-        f"{counted(gpus - 1, 'GPU')} stay{'s' * (gpus == 2)} idle",
-        f"request 1 GPU{_by_option(last)}",
-        place=last.place,
-        severity=WARNING if certain else NOTE,
+def _starts_one(start: Start) -> bool:
+    """Return True if a launcher starts a single process on its node, as it has no number."""
+    launch, own = start.launch, start.launch.launcher
+    one = own.starts_processes() and own.uncounted == ONE and start.each == 1
+    known = launch.certain and not launch.has(*own.counts, "help", "h")
+    return (
+        one and known and not any(_SEVERAL.match(w) for each in launch.below() for w in each.texts)
     )
 
 
-def _name(launch: Launch) -> str:
-    """What a person calls a program: the script or the module of Python's."""
-    named = launch.options.get("script") or launch.options.get("m")
-    return (named or launch.name).rpartition("/")[2]
+_DRIVER = re.compile(r"--nv|--rocm|(SINGULARITY|APPTAINER)_NV|libcuda\.so|libnvidia|/dev/nvidia")
+_OF_AMD = re.compile(r"(?i)rocm|\bmi\d\d|hip|miopen|rccl|\blumi[-/_]|\b(standard|small|dev)-g\b")
 
 
-def _for_one(launch: Launch) -> bool:
-    """Whether a program uses one GPU unless an option says more, which is not given."""
-    name, words = _known_as(launch), launch.texts[1:]
-    if name not in _FOR_ONE or (launch.name == "vllm" and words[:1] != ("serve",)):
-        return False
-    several = _FOR_ONE[name]
-    return not (several and any(re.match(several, word) for word in words))
-
-
-def _told_of_one(launch: Launch) -> bool:
-    return _ONE_DEVICE.search(_words(launch)) is not None
-
-
-def _known_as(launch: Launch) -> str:
-    return _OF_MODULES.get(_name(launch), _name(launch))
-
-
-def _by_option(launch: Launch) -> str:
-    """How a program would use more of them."""
-    option = {"vllm": "--tensor-parallel-size", "sglang": "--tp", "nnUNetv2_train": "-num_gpus"}
-    name = _known_as(launch)
-    return f", or give the others to it: {option[name]} N" if name in option else ""
+@script_rule(WARNING, "NC663", "container that sees no GPU", "by_absence")
+def blind_container(facts: ScriptFacts) -> Iterator[Violation]:
+    if facts.plan is None or not facts.plan.gpus_per_node or _DRIVER.search(facts.text):
+        return
+    # A container for AMD's GPUs needs only the devices, which are there.
+    if "mi" in (facts.plan.partition.gpu or "") or _OF_AMD.search(facts.text):
+        return
+    found: List[ShellWord] = []
+    for command in facts.shell.uncaptured:
+        for at, word in enumerate(command.words):
+            what = command.words[at + 1 : at + 3]  # exec, and an option or the image
+            hidden = any(each.may_be_several and "/" not in each.raw for each in what)
+            starts = bool(what) and what[0].value in ("exec", "run")
+            if word.basename in CONTAINERS and starts and not hidden:
+                found.append(word)
+    if found:
+        yield Violation(
+            "without --nv, the container has no GPU driver: the program fails or uses the CPU, "
+            "unless the site has set 'always use nv'",
+            "write --nv behind exec or run",
+            place=found[-1].place,
+        )

@@ -12,7 +12,7 @@ from neuronctl.rules import script_bash
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.rules.script_commands import only_asks, only_sets_up
-from neuronctl.rules.script_launches import ITS_GPUS
+from neuronctl.rules.script_gpus import ITS_GPUS
 from neuronctl.scripts.edits import edited
 from neuronctl.scripts.launches import SHELL
 from neuronctl.scripts.model import Edit, SourceSpan

@@ -17,7 +17,6 @@ from neuronctl.rules.base import Violation
 from neuronctl.rules.script_arrays import tasks_of
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
 from neuronctl.rules.script_commands import SHORT
-from neuronctl.rules.script_launches import COMPILES, meeting_places
 from neuronctl.rules.script_starts import replaced_by_srun
 from neuronctl.scripts.launches import PROGRAM, PYTHON, SHELL, Launch
 from neuronctl.scripts.model import SCRIPT, SourceSpan
@@ -676,6 +675,11 @@ def _processes_and_cores(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violatio
 _HAS_THREADS = re.compile(r"(?i)(?!.*(mpi|hybrid|lmp)).*[_-](omp|openmp)(\.(exe|x|out))?")
 
 
+_COMPILES = re.compile(
+    r"gcc|g\+\+|cc|clang(\+\+)?|nvcc|hipcc|i(cc|cpc|fort|cx|cpx|fx)|gfortran|mpi\w+"
+)
+
+
 def _copies_of_threads(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
     """A program of threads, by its name or as it is built, that srun starts several times."""
     if facts.has("cpus-per-task") or not facts.uses_launcher:
@@ -685,7 +689,7 @@ def _copies_of_threads(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]
         words = [word.text for word in command.words]
         if re.match("mpi|cc$", command.name):
             continue  # for MPI, Cray's cc too
-        if COMPILES.fullmatch(command.name) and {"-fopenmp", "-qopenmp"} & {*words}:
+        if _COMPILES.fullmatch(command.name) and {"-fopenmp", "-qopenmp"} & {*words}:
             made = words[words.index("-o") + 1 :][:1] if "-o" in words else ["a.out"]
             built.update(name.rpartition("/")[2] for name in made if "-lmpi" not in words)
     for start in facts.starts:
@@ -1009,6 +1013,19 @@ def _own_port(facts: ScriptFacts) -> Iterator[Violation]:
                 return
 
 
+_MEETS = re.compile(
+    r"--?((master|head|dist|init|server|coordinator)[_-]?(addr(ess)?|ip|url|method|node)"
+    r"|coordinator|rendezvous([_-]endpoint)?)"
+)
+
+
+def _meeting_places(run: Launch) -> Iterator[Tuple[str, SourceSpan]]:
+    """Where the words of a program of Python's say that its processes meet."""
+    for pair in run.pairs if run.kind == PYTHON else ():
+        if _MEETS.fullmatch(pair.name):
+            yield pair.value.outline.rpartition("//")[2], pair.word.place
+
+
 @script_rule(ERROR, "NC642", "address that is not the first node's")
 def first_node(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.plan is None or facts.plan.nodes < 2:
@@ -1041,7 +1058,7 @@ def first_node(facts: ScriptFacts) -> Iterator[Violation]:
             if several and (named in _LOOPBACK or own):
                 what = own[0] if own else named
                 found.append((what, launch.place, f'write {hint}, and "$MASTER_ADDR" here'))
-        for address, place in meeting_places(launch) if (start.nodes or 1) > 1 else ():
+        for address, place in _meeting_places(launch) if (start.nodes or 1) > 1 else ():
             named = address.partition(":")[0]
             if named in _LOOPBACK:
                 found.append((named, place, f'write {hint}, and "$MASTER_ADDR" here'))

@@ -1,0 +1,215 @@
+"""NC621 and NC624: launchers that start too often, and programs that start once."""
+
+from __future__ import annotations
+
+import re
+from typing import Iterator, Optional, Tuple
+
+from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
+from neuronctl.common.words import counted
+from neuronctl.launch.launchers import every
+from neuronctl.planning import JobPlan
+from neuronctl.rules.base import Violation
+from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
+from neuronctl.rules.script_programs import is_own_program, is_trifle
+from neuronctl.scripts.launches import PROGRAM, Launch
+
+
+@script_rule(ERROR, "NC621", "launcher within a launcher")
+def launcher_in_launcher(facts: ScriptFacts) -> Iterator[Violation]:
+    for start in facts.starts:
+        outer = next((each for each in reversed(start.outer) if each.is_launcher), None)
+        if outer is None or not start.launch.is_launcher:
+            continue
+        found = _too_often(outer, start) or _alone(facts, start)
+        if found is not None:
+            message, hint, severity = found
+            yield Violation(message, hint, place=start.launch.place, severity=severity)
+
+
+def _too_often(outer: Launch, start: Start) -> Optional[Tuple[str, str, str]]:
+    """Return what goes wrong if another launcher starts one, and what to write."""
+    inner, each = start.launch, start.each or 1
+    if outer.launcher.starts_processes():
+        return (
+            f"{outer.kind} starts {inner.kind} in each of its processes: that many separate "
+            "trainings",
+            "let one of the two start the program",
+            ERROR,
+        )
+    times = (start.nodes or 1) * each
+    if not inner.launcher.starts_processes():
+        if times < 2:
+            return None
+        return (
+            f"{outer.kind} starts {inner.kind} {counted(times, 'time')}, and each starts all "
+            "processes again",
+            f"call {inner.kind} in the script itself, without {outer.kind}",
+            ERROR,
+        )
+    if each < 2 or inner.count(*inner.launcher.counts) == 1:
+        return None
+    once = outer.launcher.once_per_node
+    return (
+        f"{outer.kind} starts {inner.kind} {counted(each, 'time')} on every node, and each starts "
+        "the processes of its node: that many separate trainings",
+        (f"start one per node: {once}, or " if once else "") + f"leave {inner.kind} out",
+        ERROR,
+    )
+
+
+def _alone(facts: ScriptFacts, start: Start) -> Optional[Tuple[str, str, str]]:
+    """Return what a launcher of one node's processes is not told of the other nodes.
+
+    Source: torch/distributed/run.py (2.9): without --rdzv-backend, it is "static", where each node
+    has the rank 0 unless --node-rank says another, and meets at 127.0.0.1 unless told otherwise.
+    """
+    launch, own = start.launch, start.launch.launcher
+    several = (start.nodes or 1) > 1 and start.each == 1 and own.starts_processes()
+    if not several or not launch.certain or "PET_" in facts.whole_text:
+        return None
+    on_nodes, hint, severity = f"{launch.kind} starts on {start.nodes} nodes", _joins(launch), ERROR
+    if not launch.has(*own.joins) or (own.endpoint and not launch.has(*own.nodes)):
+        return f"{on_nodes}, and each is for 1 node: they do not train together", hint, severity
+    if not own.endpoint or launch.has("rdzv_conf", "standalone"):
+        return None
+    if launch.count(*own.nodes) is None:
+        severity = WARNING  # it may be 1
+    elif launch.count(*own.nodes) == 1:
+        return None
+    static = next((launch.options[name] for name in own.backend if launch.has(name)), "static")
+    ranked = static != "static" or launch.has(*own.node_rank)
+    if not launch.has(*own.endpoint) and not (launch.has(*own.address) and static == "static"):
+        return f"{on_nodes}, and nothing tells it where they meet", hint, severity
+    if not ranked:
+        return f"{on_nodes}, and each takes itself for the first", hint, WARNING
+    return None
+
+
+def _joins(launch: Launch) -> str:
+    """Return the options that join a launcher's nodes, as a hint."""
+    own = launch.launcher
+    if own.endpoint:
+        return (
+            'add --nnodes="$SLURM_NNODES" --rdzv-backend=c10d --rdzv-endpoint="$FIRST", and before '
+            "it export FIRST=$(hostname):$((10000 + SLURM_JOB_ID % 20000))"
+        )
+    words = " ".join(f"--{name}" for name in own.joins[:2]) if own.joins else "the list of nodes"
+    return f"add {words}"
+
+
+@script_rule(WARNING, "NC624", "program that starts once", "by_absence")
+def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
+    plan = facts.plan
+    if plan is None or facts.tasks < 2:
+        return
+    if facts.uses_launcher:
+        yield from _launcher_once(facts, plan)
+        return
+    several = plan.nodes > 1 or not facts.fixed_nodes
+    names = {launch.name for launch in facts.launches}
+    if re.search(r"(?i)parsl|dask", facts.text) or (several and names & _GO_ELSEWHERE):
+        return  # which start their workers themselves
+    starts = [start for start in facts.starts if _is_for_tasks(start.launch, several=several)]
+    programs = [start.launch for start in starts]
+    script = _only_script(facts) if plan.nodes > 1 and not programs else None
+    if script is not None:
+        programs = [script]
+    # Several side by side, or in a function, may well be what the tasks are for.
+    if not programs or any(
+        run.command.background or (run.command.looped and not (run.command.in_loop and several))
+        for run in [*programs, *(outer for start in starts for outer in start.outer)]
+    ):
+        return
+    itself = any(_ITSELF.match(word.raw) for run in programs for word in run.own_words[1:])
+    if itself and plan.nodes == 1:
+        return
+    yield Violation(
+        f"this starts once, on the first node: the job has {counted(facts.tasks, 'task')} on "
+        f"{counted(plan.nodes, 'node')}, which nothing starts",
+        "write srun before it, or request --ntasks=1"
+        + (f" --cpus-per-task={facts.tasks} if cores are meant" if plan.nodes == 1 else ""),
+        place=programs[-1].place,
+        severity=NOTE if itself or plan.nodes == 1 or script is not None else WARNING,
+    )
+
+
+_ITSELF = re.compile(
+    r"(?i)--?([\w.-]*[_-])?(n_?jobs|n?procs?|n?processes|spawn\w*|multi-?process\w*|n?gpus?|n?cores"
+    r"|n?cpus|n?tasks?|n?ranks?|mpi)([_-]?\w*)?(=|$)"
+)
+"""Options by which a program may start processes itself."""
+_OF_MPI = re.compile(
+    r"\w+[_.-]mpi|lmp|vasp_(std|gam|ncl)|(pw|ph|cp|neb)\.x|cp2k\.p(opt|smp)|siesta|nwchem|abinit"
+    r"|xhpl|(wrf|real)\.exe|pmemd\.MPI|sander\.MPI"
+)
+_ON_ONE_NODE = re.compile(
+    "Rscript|matlab|snakemake|ray|yolo|gmx|julia|jupyter(-lab|-notebook)?|rserver|code-server"
+)
+_GO_ELSEWHERE = frozenset("ssh pdsh pssh clush parallel flux".split())  # noqa: SIM905
+
+
+def _is_for_tasks(launch: Launch, *, several: bool) -> bool:
+    """Return True if a program is one that srun would start in each task."""
+    if launch.kind == PROGRAM and not launch.command.captured:
+        one_node = several and _ON_ONE_NODE.fullmatch(launch.name)
+        return bool(one_node or _OF_MPI.fullmatch(launch.name))
+    return is_own_program(launch)
+
+
+def _only_script(facts: ScriptFacts) -> Optional[Launch]:
+    """Return the shell script that is all that a batch script starts; it may call srun itself."""
+    works = [run for run in facts.launches if not (run.command.captured or is_trifle(run))]
+    run = works[0] if len(works) == 1 else None
+    if run is None or run.file or run.has("c") or run.name in facts.functions:
+        return None
+    names = [run.word.text, *run.texts[1:2]]
+    return run if any(re.search(r"\.(ba)?sh$", name.strip("\"'")) for name in names) else None
+
+
+def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
+    """Yield a launcher that starts the processes of one node, in a job of several."""
+    found = [start for start in facts.starts if _is_for_one_node(start)]
+    tops = {id(start.outer[0] if start.outer else start.launch) for start in found}
+    unknown = any(command.words and not command.name for command in facts.shell.commands)
+    others = any(_reaches_others(run) for run in facts.launches if id(run) not in tops)
+    if plan.nodes < 2 or not found or not facts.fixed_nodes or unknown or others:
+        return
+    launch, own = found[-1].launch, found[-1].launch.launcher
+    count, rank = launch.count(*own.nodes), launch.count(*own.node_rank)
+    if rank and launch.has(*own.address):
+        return  # somebody else is the first
+    waits = {*own.nodes} & {*own.joins} and count is not None and 1 < count <= plan.nodes
+    effect = "the others do nothing"
+    if count is not None and waits:
+        effect = f"it waits for {counted(count - 1, 'more node')}, on which nothing starts"
+    srun = next((each.once_per_node for each in every() if each.name == "srun"), "srun")
+    yield Violation(
+        f"{launch.kind} starts once, on the first node of {plan.nodes}: {effect}",
+        f"start it on each: {srun} {launch.kind} …, and {_joins(launch)}; or request --nodes=1",
+        place=launch.place,
+        severity=ERROR if waits and rank is None and launch.command.sure else WARNING,
+    )
+
+
+def _is_for_one_node(start: Start) -> bool:
+    """Return True if the batch shell starts a launcher of one node's processes."""
+    launch, own = start.launch, start.launch.launcher
+    # By ssh, horovodrun starts them on the nodes that it is told of.
+    here = own.starts_processes() or (own.ssh and not launch.has(*own.places))
+    # torchrun goes to no other node by itself, whatever options a variable may hold.
+    known = launch.certain or own.endpoint
+    by_another = any(outer.is_launcher for outer in start.outer)
+    if not here or not known or by_another or launch.command.captured or launch.has("help", "h"):
+        return False
+    # With a file of hosts, or of settings, it may go to the other nodes by itself.
+    return not any("host" in name or "config" in name for name in launch.options)
+
+
+def _reaches_others(launch: Launch) -> bool:
+    """Return True if a launch may start work on other nodes than the first."""
+    if launch.name in _GO_ELSEWHERE | {"ray", "dask"} or not launch.certain:
+        return True
+    if launch.is_launcher and not launch.launcher.starts_processes():
+        return not launch.inside or not all(map(is_trifle, launch.below()))
+    return any(map(_reaches_others, launch.inside))

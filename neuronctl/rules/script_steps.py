@@ -1,0 +1,223 @@
+"""NC622, NC626, and NC627: steps that do not fit the job, that get one core, or that wait."""
+
+from __future__ import annotations
+
+import re
+from typing import Iterator, Tuple
+
+from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
+from neuronctl.common.words import counted
+from neuronctl.launch.launchers import ALL
+from neuronctl.planning import JobPlan
+from neuronctl.rules.base import Violation
+from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
+from neuronctl.rules.script_gpus import ITS_GPUS, numbers_told
+from neuronctl.rules.script_programs import is_trifle
+from neuronctl.scripts.launches import PYTHON, SHELL, Launch
+from neuronctl.scripts.model import Edit, SourceSpan
+
+
+@script_rule(ERROR, "NC622", "step that does not fit the job")
+def larger_than_the_job(facts: ScriptFacts) -> Iterator[Violation]:
+    plan = facts.plan
+    if plan is None or facts.header.components > 1:
+        return
+    for launch in facts.launches:
+        if launch.is_srun and not launch.has("overcommit", "jobid"):
+            yield from _refused_step(facts, plan, launch)
+        elif launch.launcher.uncounted == ALL:
+            yield from _too_few_slots(facts, launch)
+    for start in facts.starts:
+        yield from _other_nodes(facts, plan, start)
+
+
+def _refused_step(facts: ScriptFacts, plan: JobPlan, launch: Launch) -> Iterator[Violation]:
+    """Yield an srun of more GPUs or cores than the job has, or for a component that it has not."""
+    gpus = re.fullmatch(r"(?:gpu:)?(?:[A-Za-z][\w.-]*:)?(\d{1,2})", launch.options.get("gres", ""))
+    if gpus and 0 < plan.gpus_per_node < int(gpus[1]):
+        yield Violation(
+            f"srun asks for {counted(int(gpus[1]), 'GPU')} on each node, and the job has "
+            f"{plan.gpus_per_node}: srun refuses it",
+            f"request #SBATCH --gpus-per-node={gpus[1]}, or ask for {plan.gpus_per_node} here",
+            place=launch.place_of("gres"),
+            severity=WARNING,
+        )
+    for word in launch.command.words:
+        group = re.fullmatch(r"--(?:het|pack)-group=([1-9])", word.text)
+        if group is not None:  # a job of one component has group 0
+            yield Violation(
+                f"the job has no component {group[1]}: srun refuses it",
+                "divide the directives into components: #SBATCH hetjob",
+                place=word.place,
+                severity=WARNING,
+            )
+            return
+    tasks, each = launch.count("ntasks"), launch.count("cpus_per_task") or 1
+    width = launch.count("ntasks_per_node")
+    if tasks is None and width:
+        tasks = width * plan.nodes
+    has, most = facts.tasks * plan.cpus_per_task, plan.partition.max_cores_per_node
+    told = facts.has("ntasks", "ntasks-per-node") and facts.has("nodes", "ntasks")
+    if not told and most and facts.fixed_nodes:
+        has, told = plan.nodes * most, True  # the site may give whole nodes
+    more = facts.has("exclusive", "overcommit", "mincpus", "cpus-per-gpu") or launch.has("hint")
+    if told and tasks and not more and tasks * each > has:
+        yield Violation(
+            f"srun starts {counted(tasks, 'task')}{f' of {each} cores' if each > 1 else ''}, and "
+            f"the job has {counted(has, 'core')}: srun refuses it if nodes are shared",
+            f"request #SBATCH --ntasks={tasks} --cpus-per-task={each}, or start fewer tasks",
+            place=launch.place_of("ntasks" if launch.has("ntasks") else "ntasks_per_node"),
+            severity=WARNING,
+        )
+
+
+def _too_few_slots(facts: ScriptFacts, launch: Launch) -> Iterator[Violation]:
+    """Yield an mpirun of more processes than the job has tasks."""
+    count = launch.count(*launch.launcher.processes)
+    told = facts.has("ntasks", "ntasks-per-node") and facts.has("nodes", "ntasks")
+    known = (told or facts.has("nodes")) and launch.certain and not launch.command.looped
+    by_others = launch.has("map_by", "oversubscribe", "use_hwthread_cpus", *launch.launcher.places)
+    more = by_others or facts.has("exclusive", "overcommit")
+    if known and not more and count is not None and count > facts.tasks:
+        yield Violation(
+            f"{launch.kind} starts {counted(count, 'process')}, and the job has "
+            f"{counted(facts.tasks, 'task')}: Open MPI refuses more processes than tasks",
+            f"request #SBATCH --ntasks={count}, or start {facts.tasks} here",
+            place=launch.place,
+            severity=WARNING if told else NOTE,
+        )
+
+
+_NODES_OF_A_PROGRAM = re.compile(r"(?i)(?:--|(?:[\w.]+\.)?)(?:num|n)?[_-]?nodes")
+_SPREAD = re.compile(
+    r"(?i)(gpus|devices|trainer|strategy|accelerator|ddp|dist(ributed|_)|world|launcher)"
+)
+"""Options of a program whose "nodes" are machines, and not those of a graph."""
+
+
+def _other_nodes(facts: ScriptFacts, plan: JobPlan, start: Start) -> Iterator[Violation]:
+    """Yield what is told of other nodes than the job, or its step, has."""
+    launch, own = start.launch, start.launch.launcher
+    waits = bool({*own.nodes} & {*own.joins})  # else, it takes the nodes that there are
+    count = launch.count(*own.nodes) if launch.is_srun or (waits and start.each == 1) else None
+    if count is not None and count > plan.nodes and facts.fixed_nodes and not launch.has("jobid"):
+        # With a rank and an address of its own, it may be one of several jobs.
+        of_several = launch.count(*own.node_rank) is not None and launch.has(*own.address)
+        yield Violation(
+            f"{launch.kind} is for {counted(count, 'node')}, and the job has {plan.nodes}: "
+            + ("srun refuses it" if launch.is_srun else "it waits for the others"),
+            f"request #SBATCH --nodes={count}, or use {plan.nodes} here",
+            place=launch.place,
+            severity=WARNING if of_several else ERROR,
+        )
+    elif count is not None and waits and count < (start.nodes or 0):
+        alone = count == 1
+        yield Violation(
+            f"{start.outer[-1].kind} starts {launch.kind} on {start.nodes} nodes, and each is for "
+            f"{counted(count, 'node')}: "
+            + ("each trains alone" if alone else "the others wait in vain, or fail"),
+            f'write --{own.nodes[0]}="$SLURM_NNODES"'.replace("_", "-"),
+            place=launch.place,
+            severity=WARNING if alone or launch.command.looped else ERROR,
+        )
+    program = launch.kind == PYTHON and start.nodes == plan.nodes and not launch.has("c")
+    spread = plan.nodes > 1 or any(_SPREAD.search(word.raw) for word in launch.own_words)
+    told = numbers_told(launch, _NODES_OF_A_PROGRAM) if program and plan.gpus_per_node else ()
+    for word, number in told if facts.fixed_nodes and spread else ():
+        if number != plan.nodes and 1 <= number <= 64:
+            yield Violation(
+                f"the program is told of {counted(number, 'node')}, and starts on {plan.nodes}",
+                f"request #SBATCH --nodes={number}, or write {plan.nodes} here",
+                place=word.place,
+                severity=WARNING,
+            )
+
+
+@script_rule(NOTE, "NC626", "srun without the cores of its tasks")
+def cores_of_tasks(facts: ScriptFacts) -> Iterator[Violation]:
+    plan = facts.plan
+    if plan is None or facts.given("cpus-per-task") is None or plan.cpus_per_task < 2:
+        return
+    for launch in facts.launches if not facts.shell.assigned("SRUN_CPUS_PER_TASK") else ():
+        told = launch.has(*_ITS_CORES, "overlap", "whole") or "none" in launch.options.get(
+            "cpu_bind", ""
+        )
+        below = [each for each in launch.below() if not (each.kind == SHELL and each.has("c"))]
+        if not launch.is_srun or not launch.certain or told or all(map(is_trifle, below)):
+            continue
+        edits: Tuple[Edit, ...] = ()
+        line = facts.lines[launch.place.line - 1]
+        # Not in a variable, nor in a text that another shell reads.
+        if line[launch.place.column - 1 : launch.place.end - 1].rstrip("'\"").endswith("srun"):
+            behind = SourceSpan(launch.place.line, launch.place.end, launch.place.end)
+            edits = (Edit(behind, ' --cpus-per-task="$SLURM_CPUS_PER_TASK"'),)
+        yield Violation(
+            "since Slurm 22.05, srun does not take --cpus-per-task from the job: each task may "
+            f"get 1 core instead of {plan.cpus_per_task}",
+            'write srun --cpus-per-task="$SLURM_CPUS_PER_TASK"',
+            place=launch.place,
+            edits=edits,
+        )
+
+
+@script_rule(WARNING, "NC627", "step that waits for another")
+def steps_in_turn(facts: ScriptFacts) -> Iterator[Violation]:
+    """Tried with Slurm 22.05, 24.11, and 26.05."""
+    waits = facts.shell.calls("wait")
+    steps = [launch for launch in facts.launches if launch.is_srun and not launch.command.captured]
+    for at, first in enumerate(steps if facts.header.components < 2 else ()):
+        what = _takes_all(facts, first)
+        if not what or not first.command.background:
+            continue
+        in_turn = any(wait.in_loop for wait in waits)
+        if first.command.in_loop and not in_turn and _share_a_node(facts, first, first):
+            yield Violation(
+                f"the steps of this loop wait for one another: each takes all {what} of the job",
+                _SHARES,
+                place=first.place,
+            )
+            return
+        for second in steps[at + 1 :] if first.command.sure else ():
+            # A wait that is surely reached before the next step ends this one.
+            if any(first.place.line <= wait.place.line < second.place.line for wait in waits):
+                break
+            if _share_a_node(facts, first, second) and _needs(second):
+                yield Violation(
+                    f"this step waits until the one of line {first.place.line} has ended, which "
+                    f"takes all {what} of the job",
+                    f"write srun --overlap in both if they share them; or {_SHARES}",
+                    place=second.place,
+                )
+                return
+
+
+_SHARES = "give each its share: srun --exact --ntasks=… --cpus-per-task=… --gpus=…"
+_ITS_CORES = ("exact", "exclusive", "cpus_per_task", "threads_per_core", "cpus_per_gpu")
+
+
+def _needs(launch: Launch) -> bool:
+    """Return True if an srun takes cores and GPUs that no other step has."""
+    none = re.fullmatch(r"(none|.*\b0)", launch.options.get("gres", ""))
+    return not (none or launch.has("overlap", "jobid", "het_group")) and launch.certain
+
+
+def _takes_all(facts: ScriptFacts, launch: Launch) -> str:
+    """Return what an srun takes all of that the job has on its nodes, "" for nothing."""
+    short = any(map(is_trifle, launch.below())) and not re.search(
+        r" -l|loop| dmon", " ".join(launch.texts)
+    )
+    if short or not _needs(launch):
+        return ""
+    if not launch.has(*_ITS_CORES) and not facts.shell.assigned("SRUN_CPUS_PER_TASK"):
+        return "cores"
+    gpus = facts.plan is not None and facts.plan.gpus_per_node
+    return "GPUs" if gpus and not launch.has(*ITS_GPUS) else ""
+
+
+def _share_a_node(facts: ScriptFacts, first: Launch, second: Launch) -> bool:
+    """Return True if two sruns surely share a node."""
+    chosen = ("nodelist", "nodefile", "exclude", "relative", "distribution", "multi_prog")
+    if first.has(*chosen) or second.has(*chosen) or not facts.fixed_nodes or facts.plan is None:
+        return False
+    widths = [times[0] for times in map(facts.times, (first, second)) if times is not None]
+    return len(widths) == 2 and sum(widths) > facts.plan.nodes

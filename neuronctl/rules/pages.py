@@ -11,7 +11,7 @@ from neuronctl.rules import every_rule
 
 
 def explanation(code: str) -> str:
-    """A rule in words, with its examples, as plain text; raises UsageError for an unknown code."""
+    """Return a rule in words, with its example; raise UsageError for an unknown code."""
     code, rules = code.upper(), every_rule()
     if code not in rules:
         raise UsageError(f"there is no rule '{code}'", did_you_mean(code, rules))
@@ -28,22 +28,18 @@ def _page(name: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """A line of Markdown without its links."""
+    """Return a line of Markdown without its links."""
     return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)
 
 
 def _plain_section(section: str) -> str:
-    """A section, its examples indented."""
+    """Return a section with its example indented."""
     lines: List[str] = []
     inside = False
     for line in section.split("\n"):
-        fence = re.match(r"```(?:bash (bad|good))?", line)
-        if fence is not None:
+        if line.startswith("```"):
             inside = not inside
-            if inside:
-                lines += [f"{'Wrong' if fence[1] == 'bad' else 'Right'}:", ""]
-        elif inside:
-            lines.append(f"    {line}".rstrip())
+            lines += ["- is wrong, + is right:", ""] if inside else []
         else:
-            lines.append(_plain(line))
+            lines.append(f"    {line}".rstrip() if inside else _plain(line))
     return "\n".join(lines).strip()

@@ -33,10 +33,12 @@ clusters:
 
 
 def examples() -> Iterator[Tuple[str, str, str]]:
-    """(code, "bad" or "good", script) of each example on the page."""
+    """Yield (code, "bad" or "good", script) of each example on the page."""
     for section in re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
-        for kind, text in re.findall(r"^```bash (bad|good)\n(.*?)^```$", section, re.M | re.S):
-            yield section[:5], kind, text
+        for text in re.findall(r"^```diff\n(.*?)^```$", section, re.M | re.S):
+            for kind, other in (("bad", "+"), ("good", "-")):
+                lines = [line[1:] for line in text.splitlines() if line[:1] != other]
+                yield section[:5], kind, "\n".join([*lines, ""])
 
 
 EXAMPLES = list(examples())

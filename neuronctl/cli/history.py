@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import time
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import click
 
@@ -28,12 +27,14 @@ from neuronctl.common.words import duration, utc
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import FAILED, UNKNOWN
-from neuronctl.slurm.squeue import Queue
 from neuronctl.tracking.endings import outcome_words
 from neuronctl.tracking.job_names import is_named
 from neuronctl.tracking.job_status import JobStatus, from_record, state_counts
-from neuronctl.tracking.lookup import Found, look_up, mine
+from neuronctl.tracking.lookup import look_up, mine
 from neuronctl.tracking.runs import runs_words
+
+_Row = Tuple[JobRecord, Sequence[JobStatus]]
+"""A submission, and what is known of its job or tasks."""
 
 
 @click.command("history")
@@ -57,99 +58,62 @@ def command(
 
     Submissions that Slurm refused, or that were interrupted, are listed too.
     """
-    store = RecordStore.default(heads_only=not as_json)
+    store = RecordStore.default()
     after = 0 if since is None else parse_since(since, int(time.time()))
-
-    arguments: Dict[str, str] = {}  # of the programs, by the record's key
-
-    def is_wanted(record: JobRecord) -> bool:
-        return name is None or is_named(record.job_name, name)
-
-    def look(record: JobRecord) -> None:
-        if is_wanted(record):
-            arguments[record.key] = shortened(_arguments(record), 24)
-
-    seeker = _Seeker(store)
-    late = itertools.takewhile(lambda record: record.begun_at >= after, store.iter(look))
-    records = filter(is_wanted, late)
-    chosen = records if everything else itertools.islice(records, limit)
-    # Of tens of thousands, no more than a page is held at a time.
-    looked_up = seeker.with_states(chosen)
+    late = itertools.takewhile(lambda record: record.begun_at >= after, store.iter())
+    records = (record for record in late if name is None or is_named(record.job_name, name))
+    rows = _with_states(records if everything else itertools.islice(records, limit), store)
     if as_json:
-        rows = (_data(record, known) for record, known in looked_up)
-        print_json_list("neuronctl.history/1", "submissions", rows)
+        data = (_data(record, known) for record, known in rows)
+        print_json_list("neuronctl.history/1", "submissions", data)
     else:
-        _print(looked_up, arguments)
-        if not seeker.found:
+        first = next(rows, None)
+        if first is None:
             print_line("no matching submissions" if name or since else "no submissions recorded")
+        else:
+            _print(itertools.chain([first], rows))
     notify(*store.warnings)
 
 
-_PAGE = PAGE  # as many records as sacct is asked about at once
+def _with_states(records: Iterator[JobRecord], store: RecordStore) -> Iterator[_Row]:
+    """Yield each record with its states, from one squeue and one sacct a page."""
+    silent, told = "", set(store.warnings)
 
+    def tell(notes: Sequence[str]) -> None:
+        notify(*(note for note in notes if note not in told and note not in store.warnings))
+        told.update(notes)
 
-class _Seeker:
-    """Asks Slurm for the states of recorded jobs."""
-
-    def __init__(self, store: RecordStore) -> None:
-        self._store = store
-        self._told: Set[str] = set()
-        self._silent = ""  # why Slurm is not asked again
-        self._queue: Optional[Queue] = None  # all of the user's, where there is more than a page
-        self.found = 0
-        if store.open_intents():
-            # Only an answer about all of the user's jobs finds an interrupted submission.
-            self._tell(mine(store))
-
-    def with_states(
-        self, records: Iterator[JobRecord]
-    ) -> Iterator[Tuple[JobRecord, Sequence[JobStatus]]]:
-        """Each with its states, from one squeue, and one sacct a page."""
-        while True:
-            page = list(itertools.islice(records, _PAGE))
-            if not page:
-                return
-            self.found += len(page)
-            if len(page) == _PAGE:
-                self._queue = self._queue or Queue(user=str(os.getuid()))
-            states = self._states(page)
-            for record in page:
-                yield record, states.get(record.key, [])
-
-    def _states(self, records: Sequence[JobRecord]) -> Dict[str, List[JobStatus]]:
-        """By the record's key."""
-        submitted = [record for record in records if record.job_id is not None]
-        if self._silent:
-            return {record.key: from_record(record, self._silent) for record in submitted}
-        ids = dict.fromkeys(JobId(record.job_id) for record in submitted if record.job_id)
+    if store.open_intents():
+        tell(mine(store).notes)  # only an answer about all jobs finds an interrupted submission
+    while page := list(itertools.islice(records, PAGE)):
+        submitted = {record.job_id: record for record in page if record.job_id is not None}
         states: Dict[str, List[JobStatus]] = {}
-        if not ids:
-            return states
-        found = look_up(list(ids), self._store, queue=self._queue)
-        self._tell(found)
-        for status in found.jobs:
-            if status.key is not None:
-                states.setdefault(status.key, []).append(status)
-        here = (None, local_cluster())
-        # A controller that lost its state counts job ids from the start again.
-        shown = {status.id.job for status in found.jobs}
-        for record in records:
-            if record.job_id in shown and record.key not in states and record.cluster in here:
-                states[record.key] = from_record(record, "its job id now belongs to another job")
-        return states
-
-    def _tell(self, found: Found) -> None:
-        notes = [note for note in found.notes if note not in self._store.warnings]
-        if found.unavailable is not None:
-            self._silent = "Slurm is not responding"
-            notes.append(f"{found.unavailable.message}; states as recorded")
-        notify(*(note for note in notes if note not in self._told))
-        self._told.update(notes)
+        shown = set()
+        if submitted and not silent:
+            found = look_up([JobId(number) for number in submitted], store)
+            for status in found.jobs:
+                shown.add(status.id.job)
+                if status.key is not None:
+                    states.setdefault(status.key, []).append(status)
+            tell(found.notes)
+            if found.unavailable is not None:
+                silent = "Slurm is not responding"
+                tell([f"{found.unavailable.message}; states as recorded"])
+        for record in page:
+            known = states.get(record.key, [])
+            if record.job_id is not None and not known and silent:
+                known = from_record(record, silent)
+            elif record.job_id in shown and not known and _is_here(record):
+                # A controller that lost its state counts job ids from the start again.
+                known = from_record(record, "its job id now belongs to another job")
+            yield record, known
 
 
-def _print(
-    looked_up: Iterator[Tuple[JobRecord, Sequence[JobStatus]]], arguments: Dict[str, str]
-) -> None:
+def _is_here(record: JobRecord) -> bool:
+    return record.cluster in (None, local_cluster())
+
+
+def _print(rows: Iterator[_Row]) -> None:
     styles = {**STATE_STYLES, "REFUSED": STATE_STYLES[FAILED]}
     columns = [
         Column("JOB", no_wrap=True, style="bold"),
@@ -172,7 +136,7 @@ def _print(
             "-" if record.job_id is None else str(record.job_id),
             time.strftime("%m-%d %H:%M", time.localtime(record.begun_at)),
             shortened(record.job_name, 16),
-            arguments.pop(record.key, ""),
+            shortened(_arguments(record), 24),
             record.partition,
             "" if record.nodes is None else str(record.nodes),
             word,
@@ -180,12 +144,11 @@ def _print(
             "" if used is None else duration(used),
         ]
 
-    for first in looked_up:
-        print_table(columns, itertools.starmap(row, itertools.chain([first], looked_up)))
+    print_table(columns, itertools.starmap(row, rows))
 
 
 def _arguments(record: JobRecord) -> str:
-    """The program's arguments; "" where there are none, or its record cannot be read."""
+    """Return the program's arguments; "" if there are none, or its record cannot be read."""
     from neuronctl.submission.resubmission import arguments_of
 
     with contextlib.suppress(RecordError, UsageError, ValueError):
@@ -194,7 +157,7 @@ def _arguments(record: JobRecord) -> str:
 
 
 def state_word(record: JobRecord, known: Sequence[JobStatus]) -> str:
-    """The state; ``3 COMPLETED, 1 FAILED`` for an array; REFUSED where Slurm did not take it."""
+    """Return the state; ``3 COMPLETED, 1 FAILED`` for an array; REFUSED if Slurm refused it."""
     if record.status == "failed" or record.failure:
         return "REFUSED"
     if record.status == "intent":
@@ -211,8 +174,7 @@ def _how(record: JobRecord, known: Sequence[JobStatus]) -> str:
         return (record.failure.strip().splitlines() or [""])[0][:100]
     if len(known) != 1:
         return ""
-    status = known[0]
-    return "; ".join(filter(None, (outcome_words(status), runs_words(status))))
+    return "; ".join(filter(None, (outcome_words(known[0]), runs_words(known[0]))))
 
 
 def _data(record: JobRecord, known: Sequence[JobStatus]) -> Dict[str, Any]:

@@ -149,20 +149,21 @@ def _row(line: JobLine, limits: Mapping[str, Explained], name_width: int) -> Lis
     elapsed, nodes, gpus = job.elapsed, job.nodes, job.gpus
     if len(line.jobs) > 1:
         name = shortened(f"{job.id.job}_[{sum(task.id.count for task in line.jobs)} tasks]", 22)
-        state, how = _lead(line), _counts(line, limits)
+        state, how = _main_state(line), _counts(line, limits)
         elapsed = max(task.elapsed or 0 for task in line.jobs)
         # Those of one task, as for the job of an array whose tasks all wait.
         nodes = max(task.nodes or 0 for task in line.jobs) or None
         gpus = max(task.gpus or 0 for task in line.jobs) or None
+    used = f"{format_elapsed(elapsed)}/{format_elapsed(job.time_limit)}"
+    sizes = ["" if number is None else str(number) for number in (nodes, gpus)]
     return [
         name,
         shortened(job.name, name_width),
         job.partition,
         state,
         how,
-        f"{format_elapsed(elapsed)}/{format_elapsed(job.time_limit)}",
-        "" if nodes is None else str(nodes),
-        "" if gpus is None else str(gpus),
+        used,
+        *sizes,
         job.source,
     ]
 
@@ -178,7 +179,7 @@ def _gpu_use(line: JobLine) -> str:
     return "" if use is None else f"{use:.0f} %"
 
 
-def _lead(line: JobLine) -> str:
+def _main_state(line: JobLine) -> str:
     states = {job.state for job in line.jobs}
     active = [state for state in STATES if state in states - ENDED]
     return (active or sorted(states - {COMPLETED}) or [COMPLETED])[0]

@@ -48,9 +48,9 @@ def command(
     With job ids, --watch ends when the jobs have ended.
     """
     at_most_one({"--watch": watching, "--json": as_json})
-    question = _Question(jobs, everybody, since, state)
+    question = _Question(jobs, everybody, since, state, tasks)
     if watching:
-        return _watch(question, tasks)
+        return _watch(question)
     found = question.ask()
     notify(*found.notes)
     if as_json:
@@ -61,56 +61,27 @@ def command(
         data = (status_data(status, limits.get(str(status.id))) for status in found.jobs)
         print_json_list("neuronctl.status/1", "jobs", data)
     elif found.jobs:
-        _print(_lines(found, question, tasks), found, question, sys.stdout)
+        _print(question.lines(found), found, question, sys.stdout)
     elif (not jobs or state) and found.unavailable is None:
         print_line(question.nothing)
-    if not as_json and is_terminal(sys.stdout) and question.is_plain(found):
+    plain = not (question.some or everybody or since)
+    if not as_json and is_terminal(sys.stdout) and plain and found.unavailable is None:
         _print_standing()
     raise_if_silent(found)
     question.check(found)
     return None
 
 
-def _print_standing() -> None:
-    """The tightest budget and the fair share in one line, where there is any."""
-    from neuronctl.common.console import print_text
-    from neuronctl.common.words import counted
-    from neuronctl.judgement.standing import my_standing
-
-    mine = my_standing()
-    parts = [str(line) for line in (*mine.budgets[:1], *mine.shares[:1])]
-    more = len(mine.budgets) + len(mine.shares) - len(parts)
-    if more:
-        parts.append(f"'neuronctl partitions --live' shows {counted(more, 'line')} more")
-    if parts:
-        print_text("; ".join(parts), "dim")
-
-
-def _watch(question: _Question, tasks: bool) -> int:
-    from neuronctl.cli.watch import FIRST, watch
-
-    known = False
-
-    def find_jobs() -> Found:
-        nonlocal known
-        found = question.ask(oldest=FIRST)
-        if not known and question.ids and not found.jobs and found.unavailable is None:
-            question.check(found)  # later on a job may be forgotten, with its last picture shown
-        known = True
-        return found
-
-    return watch(
-        find_jobs,
-        lambda found, height: _picture(found, question, tasks, height),
-        until_ended=bool(question.ids),
-    )
-
-
 class _Question:
-    """Which jobs were asked for, by id or by name."""
+    """Which jobs are asked for, by id or by name, and how they are shown."""
 
     def __init__(
-        self, words: Tuple[str, ...], everybody: bool, since: Optional[str], state: Optional[str]
+        self,
+        words: Tuple[str, ...],
+        everybody: bool,
+        since: Optional[str],
+        state: Optional[str],
+        tasks: bool,
     ) -> None:
         from neuronctl.slurm.job_id import JobId
         from neuronctl.tracking.job_names import is_name
@@ -123,20 +94,16 @@ class _Question:
         self.everybody = everybody
         self.since = since
         self.state = None if state is None else state_name(state)
+        self.whole = tasks or bool(self.ids)
 
     @property
     def some(self) -> bool:
-        """Whether not all of the user's jobs are asked for."""
+        """Return True if not all of the user's jobs are asked for."""
         return bool(self.ids or self.names or self.state)
-
-    def is_plain(self, found: Found) -> bool:
-        """Whether it is about all of the user's jobs now, and Slurm has answered."""
-        chosen = self.some or self.everybody or self.since is not None
-        return not chosen and found.unavailable is None
 
     @property
     def nothing(self) -> str:
-        """What to say where there is no job."""
+        """Return what to say if there is no job."""
         kind = f"{self.state} " if self.state else ""
         if self.everybody:
             return f"no {kind}jobs in the queue"
@@ -144,39 +111,32 @@ class _Question:
         return f"no {kind}jobs of yours, in the queue or {when}"
 
     def ask(self, *, oldest: float = 0.0) -> Found:
-        """Ask the records, squeue and sacct; raises NoSuchJobError for what nobody knows.
+        """Ask the records, squeue and sacct.
 
         oldest: how many seconds old squeue's answer about all of the user's jobs may be.
         """
-        found = self._ask(oldest)
-        if self.state is None:
-            return found
-        self._check(found)
-        return replace(found, jobs=tuple(job for job in found.jobs if job.state == self.state))
-
-    def _ask(self, oldest: float) -> Found:
         from neuronctl.tracking.job_names import is_named
         from neuronctl.tracking.lookup import look_up, mine
 
         if self.ids:
-            return look_up(self.ids)
-        found = mine(everybody=self.everybody, since=self.after, oldest=oldest)
-        if not self.names:
-            return found
-        named = [job for job in found.jobs if any(is_named(job.name, n) for n in self.names)]
-        return replace(found, jobs=tuple(named))
+            found = look_up(self.ids)
+        else:
+            found = mine(everybody=self.everybody, since=self.after, oldest=oldest)
+        jobs = found.jobs
+        if self.names:
+            jobs = tuple(job for job in jobs if any(is_named(job.name, n) for n in self.names))
+        if self.state is not None:
+            self.check(replace(found, jobs=jobs))
+            jobs = tuple(job for job in jobs if job.state == self.state)
+        return replace(found, jobs=jobs)
 
     def check(self, found: Found) -> None:
-        """Raises NoSuchJobError for what was asked for and nobody knows."""
-        if self.state is None:
-            self._check(found)
-
-    def _check(self, found: Found) -> None:
+        """Raise NoSuchJobError for what was asked for and nobody knows."""
         from neuronctl.tracking.job_names import is_named
         from neuronctl.tracking.lookup import no_such_job
 
         unmatched = [n for n in self.names if not any(is_named(j.name, n) for j in found.jobs)]
-        if unmatched and found.unavailable is None:
+        if unmatched and found.unavailable is None and (self.state is None or not found.jobs):
             raise NoSuchJobError(
                 f"no matching jobs: {', '.join(unmatched)}",
                 "'neuronctl status' shows your jobs of the last day; --since 30d also shows older "
@@ -185,48 +145,36 @@ class _Question:
         if found.missing:
             raise no_such_job(found.missing)
 
+    def lines(self, found: Found) -> List[JobLine]:
+        """Return the lines of the table: one a job, or one a task."""
+        from neuronctl.cli.job_table import JobLine, fold
 
-def _picture(
-    found: Found, question: _Question, tasks: bool, height: Optional[int] = None
-) -> List[str]:
-    """The table as lines, with a terminal's colours where there is one; live jobs first.
+        return [JobLine((job,)) for job in found.jobs] if self.whole else fold(found.jobs)
 
-    height: the lines that it may fill; ended jobs are dropped to fit.
-    """
+
+def _watch(question: _Question) -> int:
     from neuronctl.cli.job_table import live_first
+    from neuronctl.cli.watch import FIRST, canvas, watch
 
-    notes = [f"neuronctl: {printable(note)}" for note in found.notes]
-    if not found.jobs:
-        return [*([] if found.unavailable is not None else [question.nothing]), *notes]
-    lines = live_first(_lines(found, question, tasks))
-    ended = sum(1 for line in lines if line.ended)
-    hidden = 0
-    while True:
-        drawn = _drawn(lines[: len(lines) - hidden], found, question)
-        if hidden:
-            drawn.append(f"and {hidden} more {'have' if hidden > 1 else 'has'} ended")
-        drawn += notes
-        over = 0 if height is None else len(drawn) - height
-        if over <= 0 or hidden == ended:
-            return drawn
-        # The line that counts them takes one itself.
-        hidden = min(ended, hidden + over + (hidden == 0))
+    known = False
 
+    def find_jobs() -> Found:
+        nonlocal known
+        found = question.ask(oldest=FIRST)
+        if not known and question.ids and not found.jobs and found.unavailable is None:
+            question.check(found)  # later on a job may be forgotten, with its last picture shown
+        known = True
+        return found
 
-def _drawn(lines: List[JobLine], found: Found, question: _Question) -> List[str]:
-    from neuronctl.cli.watch import canvas
+    def draw(found: Found) -> List[str]:
+        notes = [f"neuronctl: {printable(note)}" for note in found.notes]
+        if not found.jobs:
+            return [*([] if found.unavailable is not None else [question.nothing]), *notes]
+        drawing = canvas()
+        _print(live_first(question.lines(found)), found, question, drawing)
+        return [*drawing.getvalue().splitlines(), *notes]
 
-    drawing = canvas()
-    if lines:
-        _print(lines, found, question, drawing)
-    return drawing.getvalue().splitlines()
-
-
-def _lines(found: Found, question: _Question, tasks: bool) -> List[JobLine]:
-    from neuronctl.cli.job_table import JobLine, fold
-
-    whole = tasks or bool(question.ids)
-    return [JobLine((job,)) for job in found.jobs] if whole else fold(found.jobs)
+    return watch(find_jobs, draw, until_ended=bool(question.ids))
 
 
 def _print(lines: List[JobLine], found: Found, question: _Question, file: TextIO) -> None:
@@ -241,3 +189,18 @@ def _print(lines: List[JobLine], found: Found, question: _Question, file: TextIO
         bars=is_terminal(file),
         file=file,
     )
+
+
+def _print_standing() -> None:
+    """Print the tightest budget and the fair share in one line, if there is any."""
+    from neuronctl.common.console import print_text
+    from neuronctl.common.words import counted
+    from neuronctl.judgement.standing import my_standing
+
+    mine = my_standing()
+    parts = [str(line) for line in (*mine.budgets[:1], *mine.shares[:1])]
+    more = len(mine.budgets) + len(mine.shares) - len(parts)
+    if more:
+        parts.append(f"'neuronctl partitions --live' shows {counted(more, 'line')} more")
+    if parts:
+        print_text("; ".join(parts), "dim")

@@ -6,8 +6,6 @@ import hashlib
 import json
 import os
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any, Callable, List
@@ -441,38 +439,6 @@ def test_resubmit_from_a_directory_that_is_gone(
     store = RecordStore.default()
     store.complete(store.begin(draft), 7)
     assert "cannot be entered: No such file" in run("resubmit", "7", code=2).stderr
-
-
-def test_a_long_history_is_looked_up_page_by_page(
-    run: Run,
-    fake_slurm: FakeSlurm,
-    submitted: Callable[..., str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for number in (7, 8, 9):
-        submitted(number)
-    fake_slurm.answer("squeue")
-    fake_slurm.accounting(*(accounting_row(str(number)) for number in (7, 8, 9)))
-    before = run("history", "--json").stdout, run("history").stdout
-    asked, queued = len(fake_slurm.calls("sacct")), len(fake_slurm.calls("squeue"))
-    # As the command line is run, but with pages of two.
-    small = "import neuronctl.cli.history as h; h._PAGE = 2; from neuronctl.cli import main; main()"
-    for argv, text in zip((["history", "--json"], ["history"]), before):
-        said = subprocess.run(
-            [sys.executable, "-c", small, *argv], capture_output=True, text=True, check=True
-        )
-        assert (said.stdout, said.stderr) == (text, "")
-    assert len(fake_slurm.calls("sacct")) == asked + 4
-    assert len(fake_slurm.calls("squeue")) == queued + 2
-    # A Slurm that does not answer is not asked again for each page.
-    fake_slurm.answer("squeue", stderr="Unable to contact slurm controller", code=1)
-    asked = len(fake_slurm.calls("squeue"))
-    said = subprocess.run(
-        [sys.executable, "-c", small, "history"], capture_output=True, text=True, check=True
-    )
-    assert len(fake_slurm.calls("squeue")) == asked + 1
-    assert said.stderr.count("states as recorded") == 1 and len(said.stdout.splitlines()) == 4
 
 
 @pytest.mark.parametrize("digits", [4_300, 4_301, 10_000])

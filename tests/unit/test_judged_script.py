@@ -283,8 +283,6 @@ _BOTH = {("NC601", "warning"), ("NC601", "error")}
         ("--share", "./x", {("NC601", "error")}),
         ("--cpus_per_task=4", "./x", {("NC601", "error")}),
         ("--kill-on-bad-exit=0", "./x", {("NC601", "error")}),
-        ("-J x", "srun --container-image a.sqsh --container-mounts=/a:/b -N2 ./x",
-         {("NC622", "error")}),
         # what only looks like a directive, on purpose
         ("-J x ##SBATCH --time=10", "./x", set()),
         ("-J x # hours, or '#SBATCH -t 10'", "./x", set()),
@@ -298,9 +296,6 @@ _BOTH = {("NC601", "warning"), ("NC601", "error")}
         ("--export=NONE", "unset SLURM_EXPORT_ENV\nsrun ./x", set()),
         ("--export=NONE", "srun --export=ALL ./x\n./y", set()),
         ("--signal=TERM@60", "trap 'touch s' USR1\nsrun ./x & wait", set()),
-        ("-n 4", "srun -n 8 --overcommit ./x", set()),
-        ("-n 4 --exclusive", "srun -n 8 ./x", set()),
-        ("-N 2 -n 4", "python -m venv env\npython -m pip install x", set()),
         ("-J x", "cat <<EOF > a\nx\n  EOF\n./x", {("NC643", "warning")}),
         ("-J x", "torchrun --standalone --rdzv-endpoint=localhost:0 t.py", set()),
         ("--gres=gpu:0", "./x", set()),
@@ -313,16 +308,6 @@ _BOTH = {("NC601", "warning"), ("NC601", "error")}
         ("--time=05:00", "./x", {("NC612", "warning")}),
         ("-J x", "export OMP_NUM_THREADS=16", {("NC637", "note")}),
         ("-c 4", "export OMP_NUM_THREADS=16", {("NC637", "warning")}),
-        ("-n 8", "python x.py", {("NC624", "note")}),
-        ("-n 2 --gres=gpu:2", "python x.py", {("NC624", "note")}),
-        ("-N 2 -n 8", "python x.py", {("NC624", "warning")}),
-        # one node of a training that several jobs make
-        ("-J x", "torchrun --nnodes=4 --node_rank=3 --master_addr=10.0.0.1 t.py",
-         {("NC622", "warning")}),
-        ("-n 2 --gres=gpu:2", "srun python `which torchrun` --nproc_per_node=2 t.py",
-         {("NC621", "error"), ("NC637", "note")}),
-        ("-n 2 --gres=gpu:2", 'srun python "$(which torchrun)" --nproc_per_node 2 t.py',
-         {("NC621", "error"), ("NC637", "note")}),
         # without NCCL, or with a choice of one's own
         ("-n 2 --gres=gpu:2 --gpus-per-task=1", "srun ./lmp", set()),
         ("-n 2 --gres=gpu:2 --gpus-per-task=1 --gpu-bind=none", "srun python x.py", set()),
@@ -380,36 +365,9 @@ def test_a_plugins_option_where_sbatch_can_be_asked(monkeypatch: pytest.MonkeyPa
         assert found == codes
 
 
-def test_a_courses_first_script_leaves_three_gpus_idle() -> None:
-    (one,) = checked(COURSE, "jureca").findings
-    assert (one.finding.code, one.place.line) == ("NC625", 12)
-    assert "1 process for 4 GPUs" in one.finding.message
-
-
 def test_the_cluster_that_has_a_scripts_partition_is_named() -> None:
     hints = {one.finding.code: one.finding.hint for one in checked(COURSE, "neuron").findings}
     assert hints["NC101"] == "is the job for another cluster? use --cluster jureca"
-
-
-@pytest.mark.parametrize(
-    ("body", "found"),
-    [
-        ("python train.py", {"NC625"}),
-        ("nvidia-smi -l 60 > use.log &\npython train.py", {"NC625"}),
-        ("vllm serve m --tensor-parallel-size 4 &\npython ask.py\nkill %1", {"NC646"}),
-        ("singularity exec --nv a.sif serve &\npython ask.py", set()),
-        ("python train.py --trainer.devices=4", set()),
-        ("python train.py --num-gpus 4", set()),
-        ("srun python -u train.py --n_gpu 4", set()),
-        ("python train.py --device cuda", {"NC625"}),
-    ],
-)
-def test_what_uses_several_gpus_by_itself_is_not_said_to_idle(body: str, found: Set[str]) -> None:
-    text = (
-        "#!/bin/bash\n#SBATCH -p amd_a100nv_8 -N 1 --gres=gpu:4\n"
-        '#SBATCH --comment="field=misc;appl=pytorch"\n' + body + "\n"
-    )
-    assert {one.finding.code for one in checked(text, "neuron").findings} == found
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import click
 
-from neuronctl.brief import Brief, PartitionBrief, gather
+from neuronctl.catalog.loader import load
+from neuronctl.catalog.local_cluster import recognise
+from neuronctl.catalog.model import Cluster, Partition
+from neuronctl.catalog.site_rules import site_rules
 from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.job_options import catalog_option, cluster_option
-from neuronctl.cli.json_data import partition_now_data, setting_rows, standing_data
 from neuronctl.common import units
 from neuronctl.common.console import print_json, print_text
+from neuronctl.common.errors import SlurmError
+from neuronctl.common.frozen import asdict
 from neuronctl.common.paths import data_path
-from neuronctl.common.words import moment, utc
-from neuronctl.request.config_file import Setting
+from neuronctl.common.users import login_name
+from neuronctl.common.words import counted, utc
 
 _SKILL_HEAD = """\
 ---
@@ -24,6 +28,10 @@ description: Submit, follow, and repair GPU jobs on a Slurm cluster with neuronc
 ---
 
 """
+_TIMEOUT = 10.0
+_HEADER = (
+    "| partition | nodes | GPUs per node | cores per node | time limit | your GPUs | free now |"
+)
 
 
 @click.command("brief")
@@ -42,140 +50,106 @@ def command(
     coding agents. --agents and --skill print the part that is the same on every cluster.
     """
     at_most_one({"--agents": agents, "--skill": skill, "--json": as_json})
-    if agents:
-        print_text(f"<!-- neuronctl: begin -->\n{_guide()}<!-- neuronctl: end -->")
-    elif skill:
-        print_text(_SKILL_HEAD + _guide().rstrip())
-    else:
-        found = gather(catalog, cluster)
-        if as_json:
-            print_json("neuronctl.brief/1", _data(found))
-        else:
-            print_text("\n".join([*_page(found), _guide().rstrip()]))
-
-
-def _guide() -> str:
-    """The steps and the common mistakes."""
     with open(data_path("templates/agents.md"), encoding="utf-8") as file:
-        return file.read()
-
-
-def _page(found: Brief) -> Iterator[str]:
-    cluster = found.cluster
-    how = f" ({found.how})" if found.how else ""
-    yield f"# Jobs on {cluster.title}\n"
-    yield f"Cluster `{cluster.name}`{how}. Rules: {cluster.source}, {cluster.date}."
-    if found.asked_at is None:
-        yield f"**All limits are from the catalog, because {found.silent}.**"
+        guide = file.read()
+    if agents:
+        print_text(f"<!-- neuronctl: begin -->\n{guide}<!-- neuronctl: end -->")
+    elif skill:
+        print_text(_SKILL_HEAD + guide.rstrip())
     else:
-        yield f"Limits and free nodes: from Slurm, {moment(found.asked_at)}."
-    yield "\n## Rules of the cluster\n"
-    yield from (f"- `{what}`: {rule}" if what[0] == "-" else f"- {what}: {rule}"
-                for what, rule in found.rules)  # fmt: skip
-    meanings = cluster.policy.comment.meanings
-    for option, values in found.comment.items():
-        told = (f"{value} ({meanings[value]})" if value in meanings else value for value in values)
-        yield f"- values of `{option}`: {', '.join(told)}"
-    yield "\n## Partitions\n"
-    yield from _partitions(found)
-    yield "\n## You\n"
-    yield f"- login name: {found.user}"
-    for account, qos in found.accounts:
-        yield f"- account {account}, QOS {', '.join(qos) or 'none'}"
-    yield from (f"- {line}" for line in (*found.standing.budgets, *found.standing.shares))
-    if cluster.scratch:
-        yield f"- scratch directory: {cluster.scratch.replace('{user}', found.user)}"
-    for setting in found.defaults:
-        yield f"- default of all your jobs: `{_as_option(setting)}` ({setting.where})"
-    if not found.defaults:
-        yield "- You have no defaults; `neuronctl config edit` sets one."
-    yield ""
+        here, data = _gather(catalog, cluster)
+        if as_json:
+            print_json("neuronctl.brief/1", {**data, "guide": guide})
+        else:
+            print_text("\n".join([*_page(here, data), guide.rstrip()]))
 
 
-def _as_option(setting: Setting) -> str:
-    option, text = setting.option, ", ".join(setting.texts)
-    if option.is_flag and text == "true":
-        return f"--{option.long}"
-    off = option.kind == "switch" and text == "false"
-    return f"--no-{option.long}" if off else f"--{option.long} {text}"
+def _gather(catalog_file: Optional[str], name: Optional[str]) -> Tuple[Cluster, Dict[str, Any]]:
+    """Return the cluster, and what is known of it from the catalog, the user's files, and Slurm."""
+    from neuronctl.cli.json_data import partition_now_data, setting_rows, standing_data
+    from neuronctl.judgement.ask import ask_slurm
+    from neuronctl.judgement.overlay import overlay
+    from neuronctl.judgement.partition_board import partitions_now
+    from neuronctl.judgement.standing import standing_in
+    from neuronctl.planning import plan
+    from neuronctl.request.config_file import settings
+    from neuronctl.request.job import JobRequest
+    from neuronctl.request.job_file import configuration
+    from neuronctl.slurm.budgets import Standing
 
-
-_LIMITS = ("partition", "nodes", "GPUs per node", "cores per node", "time limit")
-_YOURS = ("your GPUs", "your running jobs", "your jobs")
-_NOW = ("free now", "one more job")
-
-
-def _partitions(found: Brief) -> Iterator[str]:
-    live = found.asked_at is not None
-    header = (*_LIMITS, *_YOURS, *(_NOW if live else ()))
-    for row in (header, ("---",) * len(header), *(_row(line, found) for line in found.partitions)):
-        yield f"| {' | '.join(row)} |"
-    yield ""
-    figures = "what you hold, and your limit" if live else "your limit"
-    yield f'The columns with "your" show {figures}, over all your jobs in the partition.'
-    for line in found.partitions:
-        use, note = line.partition.good_for, line.partition.note
-        if use or note:
-            words = filter(None, (use and f"good for {use}", note))
-            yield f"- {line.partition.name}: {'; '.join(words)}"
-
-
-def _row(line: PartitionBrief, found: Brief) -> Tuple[str, ...]:
-    partition, now = line.partition, line.now
-    cores = "-".join(map(str, sorted({*partition.cores_per_node[:1], *partition.cores_per_node})))
-    each = found.cluster.cores_per_gpu(partition) if partition.gpus_per_node else None
-    gpus = f"{partition.gpus_per_node} {partition.gpu or ''}".strip()
-    time = partition.wall_time.maximum
-    limits = (partition.max_gpus, partition.max_running_jobs, partition.max_submit_jobs)
-    held: Sequence[object] = limits if now is None else (now.my_gpus, now.my_running, now.my_jobs)
-    return (
-        f"`{partition.name}`{'' if partition.open else ' (closed to you)'}",
-        str(partition.nodes or "?"),
-        gpus if partition.gpus_per_node else "none",
-        (cores or "?") + (f" ({each} per GPU)" if each else ""),
-        "?" if time is None else units.format_time(time),
-        *("no limit known" if figure is None else str(figure) for figure in held),
-        *(() if now is None else (now.free_words, now.wait(found.asked_at or 0))),
-    )
-
-
-def _data(found: Brief) -> Dict[str, Any]:
-    cluster = found.cluster
-    return {
-        "cluster": cluster.name,
-        "title": cluster.title,
-        "source": cluster.source,
-        "date": cluster.date,
-        "recognised_by": found.how,
-        "user": found.user,
-        "asked_at": utc(found.asked_at),
-        "not_asked": found.silent,
-        "rules": [{"subject": what, "rule": rule} for what, rule in found.rules],
-        "comment": {option: list(values) for option, values in found.comment.items()},
-        "meanings": dict(cluster.policy.comment.meanings),
-        "partitions": [
-            {
-                "partition": line.partition.name,
-                "open": line.partition.open,
-                "nodes": line.partition.nodes,
-                "gpus_per_node": line.partition.gpus_per_node,
-                "gpu": line.partition.gpu,
-                "cores_per_node": list(line.partition.cores_per_node),
-                "cores_per_gpu": cluster.cores_per_gpu(line.partition),
-                "time_limit": line.partition.wall_time.maximum,
-                "max_nodes": line.partition.max_nodes,
-                "max_gpus": line.partition.max_gpus,
-                "max_running_jobs": line.partition.max_running_jobs,
-                "max_submit_jobs": line.partition.max_submit_jobs,
-                "good_for": line.partition.good_for,
-                "note": line.partition.note,
-                "now": None if line.now is None else partition_now_data(line.now),
-            }
-            for line in found.partitions
-        ],
-        "accounts": [{"account": account, "qos": list(qos)} for account, qos in found.accounts],
-        **standing_data(found.standing),
-        "scratch": (cluster.scratch or "").replace("{user}", found.user),
-        "defaults": setting_rows(found.defaults),
-        "guide": _guide(),
+    catalog, user = load(catalog_file), login_name()
+    here, how = recognise(catalog, name or configuration().values.get("cluster"))
+    any_job, standing, silent, asked_at = plan(JobRequest(), here), Standing(), "", None
+    accounts: List[Dict[str, Any]] = []
+    now: Dict[str, Dict[str, Any]] = {}
+    try:
+        snapshot = ask_slurm(any_job, fresh=True, timeout=_TIMEOUT)
+        here = overlay(any_job, snapshot)[0].cluster
+        every = partitions_now((), here, catalog, snapshot)
+        now = {one.partition: partition_now_data(one) for one in every}
+        accounts = [
+            {key: getattr(own, key) for key in ("account", "partition", "qos", "default_qos")}
+            for own in snapshot.limits.associations
+        ]
+        standing, asked_at = standing_in(snapshot), snapshot.asked_at
+    except SlurmError as error:
+        silent = error.short
+    rules = [(what, text.replace("{user}", user)) for what, text in site_rules(catalog, here)]
+    shown = [one for one in here.partitions.values() if not now or one.name in now]
+    return here, {
+        **{key: getattr(here, key) for key in ("title", "source", "date")},
+        "cluster": here.name,
+        "recognised_by": how,
+        "user": user,
+        "asked_at": utc(asked_at),
+        "not_asked": silent,
+        "rules": [{"subject": what, "rule": text} for what, text in rules],
+        "meanings": dict(here.policy.comment.meanings),
+        "partitions": [{**_partition(one, here), "now": now.get(one.name)} for one in shown],
+        "accounts": accounts,
+        **standing_data(standing),
+        "scratch": (here.scratch or "").replace("{user}", user),
+        "defaults": setting_rows(settings()),
     }
+
+
+def _partition(one: Partition, here: Cluster) -> Dict[str, Any]:
+    kept = ("open", "nodes", "gpus_per_node", "gpu", "max_nodes", "max_gpus", "good_for", "note")
+    figures = {key: value for key, value in asdict(one).items() if key in kept}
+    cores = {"cores_per_node": list(one.cores_per_node), "cores_per_gpu": here.cores_per_gpu(one)}
+    return {"partition": one.name, **figures, **cores, "time_limit": one.wall_time.maximum}
+
+
+def _page(here: Cluster, data: Dict[str, Any]) -> Iterator[str]:
+    yield f"# Jobs on {here.title}\n"
+    yield f"Cluster `{here.name}`. Rules: {here.source}, {here.date}."
+    silent = f"**All limits are from the catalog, because {data['not_asked']}.**"
+    yield f"Limits and free nodes: from Slurm, {data['asked_at']}." if data["asked_at"] else silent
+    yield "\n## Rules of the cluster\n"
+    yield from (f"- {rule['subject']}: {rule['rule']}" for rule in data["rules"])
+    for field in here.policy.comment.fields:
+        known = (f"{value} ({data['meanings'].get(value, '')})" for value in field.values)
+        yield f"- values of `--{field.key}`: {', '.join(known).replace(' ()', '')}"
+    yield f"\n## Partitions\n\n| {' | '.join(_HEADER)} |\n{'|---' * len(_HEADER)}|"
+    for row in data["partitions"]:
+        time, now = row["time_limit"], row["now"] or {}
+        held = now.get("my_gpus", {"used": "", "figure": row["max_gpus"]})
+        cells = (
+            f"`{row['partition']}`{'' if row['open'] else ' (closed to you)'}",
+            str(row["nodes"] or "?"),
+            f"{row['gpus_per_node']} {row['gpu'] or ''}".strip(),
+            "-".join(map(str, sorted({*row["cores_per_node"]}))) or "?",
+            "?" if time is None else units.format_time(time),
+            f"{held['used']}/{held['figure'] or 'no limit known'}".lstrip("/"),
+            counted(now["free"], now["unit"]) if now else "?",
+        )
+        yield f"| {' | '.join(cells)} |" + (f" {row['good_for']}" if row["good_for"] else "")
+    yield f"\n## You\n\n- login name: {data['user']}"
+    yield from (
+        f"- account {one['account']}, QOS {', '.join(one['qos'])}" for one in data["accounts"]
+    )
+    for one in data["budgets"]:
+        used = f"{one['left']} of {one['minutes']} minutes left"
+        yield f"- {one['holder']}, {one['limit']} {one['tres']}: {used}"
+    yield from (f"- default: `{one['key']}: {one['value']}`" for one in data["defaults"])
+    yield ""

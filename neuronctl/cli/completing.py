@@ -390,7 +390,7 @@ def _states(command: str) -> Known:
 
 
 def _rules(command: str) -> Known:
-    from neuronctl.rules import every_rule
+    from neuronctl.judgement.rule_pages import every_rule
 
     return [(code, rule.title) for code, rule in every_rule().items()]
 

@@ -11,6 +11,6 @@ from neuronctl.common.console import print_text
 @click.argument("code", metavar="CODE")
 def command(code: str) -> None:
     """Explain the rule CODE, such as NC603: what happens, why, and what to write."""
-    from neuronctl.rules.pages import explanation
+    from neuronctl.judgement.rule_pages import explanation
 
     print_text(explanation(code))

@@ -191,7 +191,7 @@ def _print_live(partitions: Sequence[PartitionNow], now: int) -> None:
             str(partition.my_gpus),
             str(partition.my_running),
             str(partition.my_jobs),
-            partition.word if terminal else partition.wait(now),
+            partition.wait(now).partition(",")[0] if terminal else partition.wait(now),
         ]
         for partition in partitions
     ]

@@ -205,7 +205,7 @@ def _found(status: JobStatus) -> Sequence[Tuple[str, ...]]:
         found = () if status.record is None else status.record.draft.findings
         if not found:
             return ()
-        from neuronctl.rules import every_rule
+        from neuronctl.judgement.rule_pages import every_rule
 
         waits = {code for code, rule in every_rule().items() if rule.waits}
         return [row for row in found if row[0] not in waits]

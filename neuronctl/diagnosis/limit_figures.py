@@ -169,7 +169,7 @@ def _counted_by(
 
 def _until(limit: Limit, status: JobStatus, here: Sequence[JobStatus], now: int) -> str:
     """Until when the user's own jobs keep this one from starting; in the words of a submission."""
-    from neuronctl.forecast.limits import until
+    from neuronctl.judgement.limits import until
 
     running = limit.about.counts == Counts.RUNNING
     wanted = 1 if running else _wanted(limit, status)

@@ -11,9 +11,9 @@ from neuronctl.catalog.local_cluster import is_cluster, local_cluster
 from neuronctl.common.errors import SlurmError, SlurmUnavailableError
 from neuronctl.common.frozen import replace
 from neuronctl.common.users import login_name
-from neuronctl.forecast.snapshot import Snapshot
-from neuronctl.forecast.start_conditions import dependency_ids, is_singleton
 from neuronctl.judgement import limits_cache
+from neuronctl.judgement.snapshot import Snapshot
+from neuronctl.judgement.start_conditions import dependency_ids, is_singleton
 from neuronctl.planning import JobPlan
 from neuronctl.slurm.answers import ClusterFigures, ask_now, latest_ends
 from neuronctl.slurm.sacctmgr import LimitedGroup

@@ -1,22 +1,9 @@
-"""The gate before a submission: one judgement of a plan.
-
-It is made once, from the plan, the catalog, and what Slurm says now.
-"""
+"""Judges a plan once, from the plan, the catalog, and what Slurm says now."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import (
-    TYPE_CHECKING,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    Mapping,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import TYPE_CHECKING, Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import SlurmError
 from neuronctl.common.frozen import dataclass, field, replace
@@ -34,14 +21,14 @@ from neuronctl.judgement.verdict import (
 )
 from neuronctl.planning import JobPlan
 from neuronctl.planning.needs import with_nodes
-from neuronctl.rules import RULES, Finding, RuleContext, apply_rules, order
+from neuronctl.rules import Finding, RuleContext, SlurmFacts, apply_rules, order
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Catalog
-    from neuronctl.forecast.forecast import Forecast
-    from neuronctl.forecast.outcomes import Wait
-    from neuronctl.forecast.snapshot import Snapshot
     from neuronctl.judgement.ask import AskedOnce
+    from neuronctl.judgement.forecast import Forecast
+    from neuronctl.judgement.outcomes import Wait
+    from neuronctl.judgement.snapshot import Snapshot
     from neuronctl.slurm.answers import ClusterFigures
 
 
@@ -49,21 +36,22 @@ if TYPE_CHECKING:
 class Judgement:
     """The findings against a plan, and what would happen to the job now.
 
-    plan: on the cluster as Slurm has it. refusals, warnings: findings of the rules. waits: what the
-    job would wait for, in the order in which Slurm reports reasons. forecast: None if Slurm was not
-    asked or did not answer; ``unasked_because`` says why.
+    plan: on the cluster as Slurm has it. findings: errors first. waits: what the job would wait
+    for, in the order in which Slurm reports reasons. forecast: None if Slurm was not asked or did
+    not answer; ``unasked_because`` says why. doubt: why the start is not known.
     """
 
     plan: JobPlan
-    refusals: Tuple[Finding, ...]
-    warnings: Tuple[Finding, ...]
+    findings: Tuple[Finding, ...]
     waits: Tuple[Wait, ...]
     forecast: Optional[Forecast]
     unasked_because: str = ""
     doubt: str = ""
-    """Why the start is not known. For ``--nodes=2-8``, Slurm may try 8 first: what speaks against 8
-    nodes, and not against 2.
-    """
+
+    @property
+    def refusals(self) -> Tuple[Finding, ...]:
+        """The errors."""
+        return tuple(finding for finding in self.findings if finding.refuses)
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -77,7 +65,7 @@ class Judgement:
             return Verdict(NOT_KNOWN, f"judged by {judged_by}", judged_by=judged_by)
         if self.doubt:
             return Verdict(NOT_KNOWN, self.doubt)
-        doubtful = sorted({finding.code for finding in self.warnings if finding.doubtful})
+        doubtful = sorted({finding.code for finding in self.findings if finding.doubtful})
         if doubtful:
             codes = " and ".join(doubtful)
             return Verdict(NOT_KNOWN, f"Slurm may refuse it: see {codes}", " ".join(doubtful))
@@ -85,7 +73,8 @@ class Judgement:
         # Where Slurm may even refuse the job, nothing that it would wait for is sure.
         if any(doubt.refusable for doubt in doubts) or (doubts and not waits):
             cause = next((doubt.cause for doubt in doubts if doubt.cause), "")
-            return Verdict(NOT_KNOWN, "; ".join(doubt.words for doubt in doubts), cause)
+            words = "; ".join(dict.fromkeys(doubt.words for doubt in doubts))
+            return Verdict(NOT_KNOWN, words, cause)
         if waits:
             known = [wait.until for wait in waits]
             until = None if None in known else max(at for at in known if at is not None)
@@ -97,32 +86,19 @@ class Judgement:
         words = f"{counted(free, 'node')} {verb(free, 'has', 'have')} room for its share"
         limits = forecast.on_cluster.snapshot.limits
         if limits.qos is None and "limits" in limits.config.enforce:
-            words += (
-                " and no limit of the catalog is in its way; Slurm's own limits are not known, "
-                "because sacctmgr did not answer"
-            )
+            words += "; Slurm's own limits are not known, because sacctmgr did not answer"
             return Verdict(NOT_KNOWN, words)
         size = forecast.on_cluster.array_size
         if size > 1:
             words += f"; its {size} tasks start as far as that and your limits reach"
         return Verdict(CAN_START, words)
 
-    @property
-    def findings(self) -> Tuple[Finding, ...]:
-        """All of it as findings, what refuses first; a wait is a warning of its own code."""
-        rules = ((RULES[wait.code], wait) for wait in self.waits)
-        waits = (rule.finding(violation) for rule, wait in rules for violation in rule.judge(wait))
-        warnings = sorted([*self.warnings, *waits], key=lambda finding: finding.code)
-        return (*self.refusals, *warnings)
-
     def with_rules(self, findings: Iterable[Finding]) -> Judgement:
-        """The same, but for what the rules found."""
+        """Return the same with other findings; those on waits stay."""
+        waits = tuple(finding for finding in self.findings if finding.rule.waits)
         found = tuple(finding for finding in findings if not finding.rule.waits)
-        return replace(
-            self,
-            refusals=tuple(finding for finding in found if finding.refuses),
-            warnings=tuple(finding for finding in found if not finding.refuses),
-        )
+        every = sorted((*found, *waits), key=lambda one: (not one.refuses, order(one)))
+        return replace(self, findings=tuple(every))
 
     @property
     def may_be_behind_others(self) -> bool:
@@ -130,7 +106,7 @@ class Judgement:
         verdict = self.verdict
         if self.forecast is None or (verdict.kind != CAN_START and verdict.cause != "Priority"):
             return False
-        from neuronctl.forecast.free_nodes import may_be_planned_for_others
+        from neuronctl.judgement.free_nodes import may_be_planned_for_others
 
         return may_be_planned_for_others(self.forecast.nodes)
 
@@ -219,117 +195,61 @@ def judge(
     found = _judge(context, snapshot, unasked_because)
     if found.forecast is None or plan.most_nodes == plan.nodes:
         return found
-    most = min(plan.most_nodes, found.forecast.on_cluster.needs.most_nodes or plan.most_nodes)
-    whole = replace(context, plan=with_nodes(plan, most))
-    return replace(found, doubt=_doubt(found, _judge(whole, snapshot, unasked_because)))
+    # The job runs on as few nodes as there are, but Slurm holds limits against those it chose.
+    whole = _judge(replace(context, plan=with_nodes(plan, plan.most_nodes)), snapshot, "")
+    known = {finding.code for finding in found.findings}
+    limits = [one for one in whole.findings if one.rule.of_limit and one.code not in known]
+    words = "; ".join(finding.message for finding in limits)
+    doubt = f"if Slurm chooses {plan.most_nodes} nodes: {words}" if words else ""
+    return replace(found, doubt=doubt)
 
 
 def _judge(context: RuleContext, snapshot: Optional[Snapshot], unasked_because: str) -> Judgement:
-    off = context.plan.cluster.policy.rules_off
-    waits: Tuple[Wait, ...] = ()
-    found: Optional[Forecast] = None
-    if snapshot is not None:
-        # Here: only a job that Slurm is asked about needs them.
-        from neuronctl.forecast.forecast import forecast
-        from neuronctl.forecast.overlay import overlay
+    if snapshot is None:
+        found = apply_rules(context)
+        return Judgement(context.plan, found, (), None, unasked_because)
+    # Here: only a job that Slurm is asked about needs them.
+    from neuronctl.judgement.forecast import forecast
+    from neuronctl.judgement.live_rules import live_findings
+    from neuronctl.judgement.overlay import overlay
 
-        plan, sources = overlay(context.plan, snapshot)
-        context = replace(context, plan=plan, sources=sources)
-        found = forecast(plan, snapshot, context.cite_partition)
-        context = replace(context, forecast=found)
-        waits = tuple(wait for wait in found.waits if wait.code not in off)
-    judged = Judgement(context.plan, (), (), waits, found, unasked_because)
-    return judged.with_rules(apply_rules(context))
-
-
-def _doubt(fewest: Judgement, most: Judgement) -> str:
-    """What stands against the most nodes of a range alone; "" if nothing does.
-
-    The job runs on as few as there are, but Slurm holds limits against the nodes that it chose.
-    """
-    known = {found.code for found in fewest.findings}
-    limits = [finding for finding in most.findings if finding.rule.of_limit]
-    words = "; ".join(finding.message for finding in limits if finding.code not in known)
-    return f"if Slurm chooses {most.plan.nodes} nodes: {words}" if words else ""
+    plan, sources = overlay(context.plan, snapshot)
+    context = replace(context, plan=plan, sources=sources)
+    now = forecast(plan, snapshot, context.cite_partition)
+    on_cluster = now.on_cluster
+    defaults = (one.name for one in snapshot.limits.partitions if one.default)
+    facts = SlurmFacts(
+        default_partition=next(defaults, ""),
+        accounts=on_cluster.usable_accounts,
+        qos=on_cluster.usable_qos,
+        knows_qos=snapshot.limits.qos is not None,
+    )
+    context = replace(context, slurm=facts)
+    waits = tuple(wait for wait in now.waits if wait.code not in context.rules_off)
+    findings = (*apply_rules(context), *live_findings(context, now, waits))
+    found = tuple(sorted(findings, key=lambda one: (not one.refuses, order(one))))
+    return Judgement(plan, found, waits, now, unasked_because)
 
 
 def _together(each: Sequence[Judgement]) -> Judgement:
-    """A job that several partitions may take, judged in each; it starts where it can first."""
+    """Judge a job that several partitions may take: it starts where it can first.
+
+    What stands against only some of them is a warning: Slurm takes the job for the others, or says
+    at once that it does not.
+    """
     best = min(each, key=lambda judgement: ORDER.index(judgement.verdict.kind))
-    suited = any(not judgement.refusals for judgement in each) and not _last_refuses(each)
+    suited = any(not judgement.refusals for judgement in each)
     findings: Dict[Tuple[str, str], Finding] = {}
     for judgement in each:
-        for found in (*judgement.refusals, *judgement.warnings):
-            of_all = all(found in (*other.refusals, *other.warnings) for other in each)
-            words = "" if of_all else f"in {judgement.plan.partition.name}: "
-            passed_over = suited and found.refuses and _passes_over(found, judgement)
+        for found in judgement.findings:
+            if found.rule.waits:
+                continue
+            everywhere = all(found in other.findings for other in each)
+            words = "" if everywhere else f"in {judgement.plan.partition.name}: "
+            softer = suited and found.refuses
             findings[found.code, words + found.message] = replace(
                 found,
                 message=words + found.message,
-                severity=WARNING if passed_over else found.severity,
+                severity=WARNING if softer else found.severity,
             )
-    best = replace(best, waits=(*_without_nodes(each[0]), *best.waits))
-    return best.with_rules(sorted(findings.values(), key=order))
-
-
-def _last_refuses(each: Sequence[Judgement]) -> bool:
-    """Whether Slurm refuses a job for the last of several partitions, as the others are DOWN.
-
-    What it finds there last is what counts where no partition can take the job now.
-    """
-    tried = []
-    for judgement in each:
-        on_cluster = judgement.forecast and judgement.forecast.on_cluster
-        partition = on_cluster and on_cluster.partition
-        if not on_cluster or not partition or on_cluster.is_lenient:
-            return False
-        if partition.takes_jobs:
-            tried.append((partition.state == "DOWN", bool(judgement.refusals)))
-    down = all(is_down for is_down, refused in tried if not refused)
-    return bool(tried) and down and tried[-1] == (False, True)
-
-
-def _without_nodes(first: Judgement) -> Iterator[Wait]:
-    """The wait where the first of several partitions bars the user, and is left out for that.
-
-    It is up to that one how many nodes a job may have that does not say it: none.
-    """
-    if first.forecast is None or not any(_bars(found, first.forecast) for found in first.refusals):
-        return
-    from neuronctl.forecast.outcomes import Wait
-
-    on_cluster, name = first.forecast.on_cluster, first.plan.partition.name
-    if on_cluster.is_lenient and not on_cluster.says_nodes:
-        words = f"it gets no nodes from {name}, which comes first and takes none of your jobs"
-        yield Wait("NC505", "PartitionNodeLimit", f"{words}: request -N, or leave {name} out")
-
-
-def _bars(found: Finding, forecast: Forecast) -> bool:
-    """Whether it bars the user from a partition; a later Slurm counts groups among the limits."""
-    partition, limits = forecast.on_cluster.partition, forecast.on_cluster.snapshot.limits
-    of_group = found.rule.closes_partition and partition is not None and not partition.root_only
-    open_to_some = partition is None or partition.takes_jobs
-    newer = limits.config.release >= (24, 11)
-    return found.rule.bars and open_to_some and not (of_group and newer)
-
-
-def _passes_over(found: Finding, judgement: Judgement) -> bool:
-    """Whether Slurm leaves a partition out for this, and takes the job for others that it names.
-
-    It refuses the job if EnforcePartLimits is ALL, or the partition is not there at all; and by ANY
-    if the user may not submit to it.
-    """
-    if judgement.forecast is None:
-        return found.passed_over
-    on_cluster = judgement.forecast.on_cluster
-    partition, config = on_cluster.partition, on_cluster.snapshot.limits.config
-    takes_jobs = partition is not None and partition.takes_jobs
-    if takes_jobs and config.enforce_partitions == "ALL" and on_cluster.is_beyond_partition:
-        return False
-    if found.passed_over or partition is None:
-        return found.passed_over
-    if not takes_jobs:
-        return True
-    if _bars(found, judgement.forecast):
-        return on_cluster.is_lenient
-    return found.rule.of_partition and config.enforce_partitions != "ALL"
+    return best.with_rules(findings.values())

@@ -26,7 +26,6 @@ from neuronctl.planning.software import (
     python_module,
 )
 from neuronctl.request.job import JobRequest, Source
-from neuronctl.request.options import unknown_to_sbatch
 from neuronctl.rules.base import Fault, Kind, LocalFacts
 from neuronctl.slurm.bad_nodes import bad_nodes
 
@@ -61,28 +60,14 @@ def gather_local_facts(plan: JobPlan, *, elsewhere: bool = False) -> LocalFacts:
         imports=_imports(text) if text and is_python(plan.request) else (),
         answers=frozenset(re.sub(r"\s", "", found) for found in re.findall(_ANSWERS, text)),
         variables=frozenset(os.environ),
-        environment_bytes=sum(len(f"{name}={value} ") for name, value in os.environ.items()),
         built_for=tuple(_architectures(plan)),
         of_steps=tuple(gather_local_facts(launch) for launch in plan.launches)
         if plan.steps
         else (),
-        plugin_options=_plugin_options(plan),
         typed_secrets=tuple(_typed_secrets(plan)),
         broken_texts=tuple(_broken_texts(plan)),
         bad_nodes=bad_nodes(local_cluster()),
     )
-
-
-def _plugin_options(plan: JobPlan) -> Tuple[str, ...]:
-    """sbatch is asked only where an option may be one of the site's own plugins."""
-    names = [option.partition("=")[0] for option in plan.request.sbatch]
-    unknown = [name for name in names if unknown_to_sbatch(name) is not None]
-    if not unknown:
-        return ()
-    from neuronctl.slurm.sbatch import known_options
-
-    known = known_options()
-    return tuple(name for name in unknown if name in known)
 
 
 def _typed_secrets(plan: JobPlan) -> Iterator[str]:

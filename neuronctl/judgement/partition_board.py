@@ -11,9 +11,9 @@ from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.common import units
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.words import counted
-from neuronctl.forecast.limits import usage
-from neuronctl.forecast.snapshot import Snapshot, is_up
 from neuronctl.judgement.judgement import judge
+from neuronctl.judgement.limits import usage
+from neuronctl.judgement.snapshot import Snapshot, is_up
 from neuronctl.judgement.verdict import CAN_START, WILL_WAIT, Verdict
 from neuronctl.planning import plan
 from neuronctl.request.job import JobRequest
@@ -50,31 +50,20 @@ class PartitionNow:
     next: Verdict
 
     def bar(self, width: int, *, signs: str = "#.x") -> str:
-        """Used, free and down, each as its sign of the three; whatever there is shows."""
-        total = self.free + self.used + self.down
-        if not total:
-            return " " * width
-        text = ""
-        for sign, count in zip(signs, (self.used, self.free, self.down)):
-            text += sign * (max(1, round(width * count / total)) if count else 0)
-        # Rounding may have made it one too long or too short: the longest part can bear it.
-        longest = max(signs, key=text.count)
-        while len(text) > width:
-            text = text.replace(longest, "", 1)
-        return text.replace(longest, longest * (width - len(text) + 1), 1)
+        """Return a bar of used, free and down, each as its sign of the three."""
+        total = max(1, self.free + self.used + self.down)
+        used = round(width * self.used / total)
+        down = round(width * self.down / total)
+        free = max(0, width - used - down)
+        return (signs[0] * used + signs[1] * free + signs[2] * down)[:width]
 
     @property
     def free_words(self) -> str:
         """``1 GPU``, ``12 cores``."""
         return counted(self.free, self.unit)
 
-    @property
-    def word(self) -> str:
-        """``now``, ``waits``, ``refused`` or ``not known``."""
-        return {CAN_START: "now", WILL_WAIT: "waits"}.get(self.next.kind, self.next.kind)
-
     def wait(self, now: int) -> str:
-        """``now``, or for what it waits and for how long at most."""
+        """Return ``now``, or for what it waits and for how long at most."""
         if self.next.kind == CAN_START:
             return "now"
         if self.next.kind != WILL_WAIT:
@@ -85,7 +74,7 @@ class PartitionNow:
         return text
 
     def explained_wait(self, now: int) -> str:
-        """The same with the verdict's own words; "" where it starts now."""
+        """Return the same with the verdict's own words; "" if it starts now."""
         if self.next.kind == CAN_START:
             return ""
         return f"{self.wait(now)}: {self.next.words}" if self.next.words else self.wait(now)
@@ -94,7 +83,7 @@ class PartitionNow:
 def partitions_now(
     names: Sequence[str], cluster: Cluster, catalog: Catalog, snapshot: Snapshot
 ) -> Tuple[PartitionNow, ...]:
-    """Those of the named partitions, or of all that Slurm has."""
+    """Return the named partitions, or all that Slurm has."""
     shown = names or [partition.name for partition in snapshot.limits.partitions]
     return tuple(_partition_now(name, cluster, catalog, snapshot) for name in shown)
 
@@ -106,12 +95,9 @@ def _partition_now(
     gpus = any(group.gpus for group in groups)
     request = JobRequest(script="job", partition=name, gpus_per_node=1 if gpus else None)
     judgement = judge(RuleContext(plan(request, cluster), catalog), snapshot)
-    # How it is asked for is not the matter here, only whether there is a place for it.
-    each = judgement.refusals, judgement.warnings
-    refusals, warnings = (
-        tuple(found for found in some if found.rule.closes_partition) for some in each
-    )
-    judgement = replace(judgement, refusals=refusals, warnings=warnings)
+    # How it is asked for does not matter here, only whether there is a place for it.
+    closing = tuple(found for found in judgement.findings if found.rule.closes_partition)
+    judgement = replace(judgement, findings=closing)
     assert judgement.forecast is not None
     on_cluster = judgement.forecast.on_cluster
 
@@ -124,19 +110,14 @@ def _partition_now(
     free = used = down = 0
     for group in groups:
         total, held = (group.gpus, group.gpus_used) if gpus else (group.cores, group.cores_used)
+        rest = len(group.names) * (total - held)
         used += len(group.names) * held
-        if not is_up(group) or "MAINT" in group.state:
-            down += len(group.names) * (total - held)
+        if is_up(group) and "MAINT" not in group.state:
+            free += rest
         else:
-            free += len(group.names) * (total - held)
+            down += rest
     return PartitionNow(
-        partition=name,
-        unit="GPU" if gpus else "core",
-        free=free,
-        used=used,
-        down=down,
-        my_gpus=share("MaxTRESPU", "gres/gpu"),
-        my_running=share("MaxJobsPU"),
-        my_jobs=share("MaxSubmitPU"),
-        next=judgement.verdict,
+        *(name, "GPU" if gpus else "core", free, used, down),
+        *(share("MaxTRESPU", "gres/gpu"), share("MaxJobsPU"), share("MaxSubmitPU")),
+        judgement.verdict,
     )

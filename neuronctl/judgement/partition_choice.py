@@ -6,11 +6,11 @@ import contextlib
 from typing import Callable, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Catalog
-from neuronctl.common.errors import NoPartitionError, SlurmError
+from neuronctl.common.errors import NoPartitionError, SlurmError, SlurmRefusedError
 from neuronctl.common.frozen import dataclass, replace
-from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.judgement.judgement import Judgement, judge
 from neuronctl.judgement.local_facts import gather_local_facts
+from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.judgement.verdict import NOT_KNOWN, ORDER, Verdict
 from neuronctl.planning import JobPlan, plan
 from neuronctl.rules import RULES, Finding, LocalFacts, RuleContext
@@ -18,17 +18,21 @@ from neuronctl.rules import RULES, Finding, LocalFacts, RuleContext
 MAX_PREDICTIONS = 6
 """Partitions whose start Slurm is asked to predict; each uses up a job id of the cluster's."""
 
+Predict = Callable[[JobPlan], Tuple[Optional[int], str]]
+"""Asks Slurm for a plan's start (epoch seconds), and why it refuses the job; "": it does not."""
+
 
 @dataclass(frozen=True)
 class Candidate:
     """A partition for the job, and the judgement of the job there.
 
-    start: when Slurm itself expects it to start (epoch seconds).
+    start: when Slurm itself expects it to start (epoch seconds). refused: why Slurm refuses it.
     """
 
     plan: JobPlan
     judgement: Judgement
     start: Optional[int] = None
+    refused: str = ""
 
     @property
     def name(self) -> str:
@@ -47,12 +51,13 @@ class Candidate:
     @property
     def fits(self) -> bool:
         """Whether the partition can hold the job."""
-        return not (self.refusals or self.leaves_gpus_idle)
+        return not (self.refusals or self.leaves_gpus_idle or self.refused)
 
     @property
     def exclusion(self) -> str:
         """Why it is left out; "" where it fits."""
         told = [f"{refusal.code}: {refusal.message}" for refusal in self.refusals]
+        told += [f"Slurm refuses it: {self.refused}"] if self.refused else []
         if not told and self.leaves_gpus_idle:
             return "its GPUs would stay idle"
         return "; ".join(told)
@@ -75,17 +80,15 @@ class Candidate:
         return self.judgement.free_nodes
 
     @property
-    def held_until(self) -> Optional[float]:
-        """When its limits let it start at the latest; infinite: not known, None: there are none."""
-        waits = self.judgement.waits if self.fits else ()
-        known = [wait.until for wait in waits if RULES[wait.code].of_limit]
-        return max((float("inf") if until is None else until for until in known), default=None)
+    def held_until(self) -> float:
+        """When its limits let it start at the latest; 0 if there are none, infinite if unknown."""
+        limits = [wait.until for wait in self.judgement.waits if RULES[wait.code].of_limit]
+        return max((float("inf") if until is None else until for until in limits), default=0)
 
     @property
     def begins(self) -> float:
-        """By what is known the moment when it starts, infinite where nothing is."""
-        known = [at for at in (self.start, self.held_until) if at is not None]
-        return max(known, default=float("inf"))
+        """The moment when it starts, by what is known; infinite if nothing is."""
+        return max(self.start or 0, self.held_until) or float("inf")
 
 
 @dataclass(frozen=True)
@@ -108,38 +111,37 @@ def candidates(
     *,
     of_script: bool = False,
 ) -> Tuple[Candidate, ...]:
-    """The plan in every partition of its cluster, judged. Pure."""
-    cluster = made.cluster
+    """Return the plan in every partition of its cluster, judged. Pure."""
     found = []
-    for name in cluster.partitions:
+    for name in made.cluster.partitions:
         request = replace(made.request, partition=name)
-        here = plan(request, cluster, interactive=made.interactive)
+        here = plan(request, made.cluster, interactive=made.interactive)
         context = RuleContext(here, catalog, local, reviewed=snapshot is None, of_script=of_script)
         found.append(Candidate(here, judge(context, snapshot)))
     return tuple(found)
 
 
-def rank(
-    found: Sequence[Candidate], predict: Optional[Callable[[JobPlan], Optional[int]]]
-) -> List[Candidate]:
-    """Those that can hold the job, best first: by verdict, predicted start, and room.
+def rank(found: Sequence[Candidate], predict: Optional[Predict]) -> List[Candidate]:
+    """Return those that can hold the job, best first, then the others.
 
-    predict: asks Slurm for a plan's start; None: nobody is asked.
+    The order is by verdict, predicted start, and room. predict: None: Slurm is not asked.
     """
     fitting = [candidate for candidate in found if candidate.fits]
     fitting.sort(key=lambda candidate: (ORDER.index(candidate.verdict.kind), -candidate.free))
     if predict is not None and len(fitting) > 1:
         first, rest = fitting[:MAX_PREDICTIONS], fitting[MAX_PREDICTIONS:]
-        fitting = [_with_start(candidate, predict(candidate.plan)) for candidate in first] + rest
-    fitting.sort(key=lambda each: (ORDER.index(each.verdict.kind), each.begins // 60, -each.free))
-    return fitting
+        fitting = [_predicted(candidate, *predict(candidate.plan)) for candidate in first] + rest
+    others = [candidate for candidate in (*fitting, *found) if not candidate.fits]
+    best = [candidate for candidate in fitting if candidate.fits]
+    best.sort(key=lambda each: (ORDER.index(each.verdict.kind), each.begins // 60, -each.free))
+    return [*best, *others]
 
 
-def _with_start(one: Candidate, start: Optional[int]) -> Candidate:
-    """With Slurm's prediction, unless a limit lets the job start only later."""
-    if start is not None and one.held_until is not None and start < one.held_until:
+def _predicted(one: Candidate, start: Optional[int], refused: str) -> Candidate:
+    """Return the candidate with Slurm's prediction, unless a limit lets it start only later."""
+    if start is not None and start < one.held_until:
         start = None
-    return replace(one, start=start)
+    return replace(one, start=start, refused=refused)
 
 
 def choose(made: JobPlan, catalog: Catalog, *, ask: bool, of_script: bool = False) -> Choice:
@@ -156,24 +158,26 @@ def choose(made: JobPlan, catalog: Catalog, *, ask: bool, of_script: bool = Fals
             snapshot = ask_slurm(made, fresh=True)
     local = gather_local_facts(made)
     found = candidates(made, catalog, local, snapshot, of_script=of_script)
-    best = rank(found, _predict if snapshot is not None else None)
-    others = [other for other in found if not other.fits]
-    if not best:
-        reasons = "\n".join(f"  {other.name}: {other.exclusion}" for other in others)
-        hints = [f"with -p {other.name}: {other.resize}" for other in others if other.resize]
+    ranked = rank(found, None if snapshot is None else _predict)
+    choice = Choice(ranked[0].plan if ranked else made, tuple(ranked), snapshot)
+    if not ranked or not ranked[0].fits:
+        reasons = "\n".join(f"  {other.name}: {other.exclusion}" for other in ranked)
+        hints = [f"with -p {other.name}: {other.resize}" for other in ranked if other.resize]
         error = NoPartitionError(
             f"no partition of {made.cluster.name} can hold the job:\n{reasons}",
             hints[0] if hints else "request less, or name a partition with -p",
         )
-        error.choice = Choice(made, tuple(others), snapshot)
+        error.choice = replace(choice, plan=made)
         raise error
-    return Choice(best[0].plan, (*best, *others), snapshot)
+    return choice
 
 
-def _predict(made: JobPlan) -> Optional[int]:
+def _predict(made: JobPlan) -> Tuple[Optional[int], str]:
     from neuronctl.slurm.sbatch import predict_start
 
     try:
-        return predict_start([f"--{option}" for option in made.salloc_options], timeout=5)
+        return predict_start([f"--{option}" for option in made.salloc_options], timeout=5), ""
+    except SlurmRefusedError as error:
+        return None, error.short.partition(": ")[2]
     except SlurmError:
-        return None
+        return None, ""

@@ -11,8 +11,8 @@ from neuronctl.common.errors import SlurmError, SlurmUnavailableError
 from neuronctl.common.from_json import NOT_RESTORED, restored
 from neuronctl.common.frozen import asdict
 from neuronctl.common.users import login_name
-from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.judgement import limits_cache
+from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.slurm.answers import ClusterFigures
 from neuronctl.slurm.budgets import Standing, qos_of, standing
 from neuronctl.slurm.process import run

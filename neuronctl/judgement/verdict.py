@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from typing import TYPE_CHECKING, Optional, Tuple
 
-from neuronctl.common.frozen import dataclass
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.words import moment
+
+if TYPE_CHECKING:
+    from neuronctl.slurm.sbatch import TestedStart
 
 REFUSED = "refused"
 WILL_WAIT = "will wait"
@@ -38,3 +42,18 @@ class Verdict:
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.words}" if self.words else self.kind
+
+
+def with_test(verdict: Verdict, tested: TestedStart, now: int) -> Verdict:
+    """Return the verdict with what ``sbatch --test-only`` says; it does not see limits.
+
+    A job that can start now by what is known, and that Slurm expects to start later, is not known.
+    """
+    if tested.start is None:
+        return verdict
+    later = tested.start > now + 60
+    when = f"at {moment(tested.start)}" if later else "now"
+    words = f"{verdict.words}; without limits, Slurm would start it {when} on {tested.node_list}"
+    if later and verdict.kind == CAN_START:
+        return replace(verdict, kind=NOT_KNOWN, words=words, cause="Priority")
+    return replace(verdict, words=words)

@@ -12,15 +12,10 @@ from neuronctl.planning import JobPlan
 from neuronctl.slurm.bad_nodes import NodeFault
 
 if TYPE_CHECKING:
-    from neuronctl.forecast.forecast import Forecast
-    from neuronctl.forecast.plan_on_cluster import PlanOnCluster
     from neuronctl.scripts.bash_syntax import SyntaxProblem
     from neuronctl.scripts.model import Edit, SourceSpan
-    from neuronctl.slurm.limits import Limit
 
 UNCITED = Citation("")
-EVERY_SLURM = Citation("Slurm itself, whatever the site allows", by_slurm=True)
-"""Of what sbatch refuses on every cluster."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +29,7 @@ class Finding:
     does. doubtful: it would be an error if Slurm were known to enforce it (catalog.Evidence).
     about: the options of a batch script that it is about. instead: sbatch's option (without dashes)
     and the only value of it that mends this; None if there is not one. word: the word of the
-    request that it is about, of several. passed_over: of several partitions, Slurm leaves out the
-    one that has this against the job.
+    request that it is about, of several.
     """
 
     code: str
@@ -50,7 +44,6 @@ class Finding:
     about: Tuple[str, ...] = ()
     instead: Optional[Tuple[str, str]] = None
     word: str = ""
-    passed_over: bool = False
 
     @property
     def row(self) -> Tuple[str, ...]:
@@ -145,22 +138,30 @@ class LocalFacts:
     """What a Python program's text says of signals: ``SIGTERM``, ``auto_requeue=False``."""
     variables: FrozenSet[str] = frozenset()
     """The names of the variables that the job inherits."""
-    environment_bytes: int = 0
-    """How long the variables are that the job inherits, as ``NAME=VALUE`` words."""
     built_for: Tuple[Tuple[str, str], ...] = ()
     """(what, architecture) of the software whose files can be seen: image, environment."""
     of_steps: Tuple[LocalFacts, ...] = ()
     """What is known of each launch of a job with steps, in order."""
-    plugin_options: Tuple[str, ...] = ()
-    """Of the request's ``--sbatch`` options unknown to neuronctl, those that sbatch has here."""
     broken_texts: Tuple[Tuple[str, str, SyntaxProblem], ...] = ()
     """(step, which text, why) of the user's shell text that bash cannot read."""
     bad_nodes: Mapping[str, NodeFault] = field(default_factory=dict)
     """Those that have failed in the user's jobs, with how."""
-    """The files that the copy of its code would have and that look like secrets, with why."""
-    """What the job would not take from the copy of its code, or leave there; and what to do."""
     typed_secrets: Tuple[str, ...] = ()
     """The secret variables whose values the command line has, and not the user's shell."""
+
+
+@dataclass(frozen=True)
+class SlurmFacts:
+    """What Slurm says that hints name.
+
+    default_partition: "" if there is none. accounts, qos: those that the user may use for the job.
+    knows_qos: whether it lists the QOS, so that the catalog's list does not count.
+    """
+
+    default_partition: str = ""
+    accounts: Tuple[str, ...] = ()
+    qos: Tuple[str, ...] = ()
+    knows_qos: bool = False
 
 
 @dataclass(frozen=True)
@@ -168,19 +169,18 @@ class RuleContext:
     """What is judged: a plan, the catalog it was made from, and the machine it is submitted from.
 
     reviewed is set where the script is only shown (``generate``): what depends on this machine
-    then warns instead of refusing, as the script may be meant for another. forecast: what Slurm
-    would do with the job, None where it was not asked or did not answer; sources: who says a figure
-    that is Slurm's and not the catalog's, by its place below the cluster. of_script: whether the
-    job is somebody's batch script: rules on what neuronctl starts do not hold, and hints are about
-    its ``#SBATCH`` lines. comment_parts: what its comment is to say if it is wrong, such as
-    ``{"field": "nlp"}``.
+    then warns instead of refusing, as the script may be meant for another. slurm: None if Slurm was
+    not asked or did not answer; sources: who says a figure that is Slurm's and not the catalog's,
+    by its place below the cluster. of_script: whether the job is somebody's batch script: rules on
+    what neuronctl starts do not hold, and hints are about its ``#SBATCH`` lines. comment_parts:
+    what its comment is to say if it is wrong, such as ``{"field": "nlp"}``.
     """
 
     plan: JobPlan
     catalog: Catalog
     local: LocalFacts = LocalFacts()
     reviewed: bool = False
-    forecast: Optional[Forecast] = None
+    slurm: Optional[SlurmFacts] = None
     sources: Mapping[Path, Citation] = field(default_factory=dict)
     of_script: bool = False
     comment_parts: Mapping[str, str] = field(default_factory=dict)
@@ -192,33 +192,15 @@ class RuleContext:
         return self.plan.cluster.policy.rules_off
 
     def parts(self, rule: Rule) -> Iterator[Tuple[str, Any]]:
-        """What a rule judges, the job or each of its steps, and what its messages begin with."""
-        if rule.waits or (self.of_script and rule.about is None):
+        """Yield what a rule judges, the job or each step, and what its messages begin with."""
+        if rule.waits or rule.live or (self.of_script and rule.about is None):
             return
-        if rule.of_cluster:
-            if self.on_cluster is not None:
-                yield "", self.on_cluster
-        elif not (self.plan.steps and rule.of_step):
+        if not (self.plan.steps and rule.of_step):
             yield "", self
-        else:
-            facts = iter(self.local.of_steps)
-            for launch in self.plan.launches:
-                yield launch.prefix, replace(self, plan=launch, local=next(facts, LocalFacts()))
-
-    @property
-    def on_cluster(self) -> Optional[PlanOnCluster]:
-        """The plan held against what Slurm said; None where it said nothing."""
-        return None if self.forecast is None else self.forecast.on_cluster
-
-    @property
-    def release(self) -> Tuple[int, ...]:
-        """Slurm's, such as (22, 5); () where it said nothing."""
-        return () if self.on_cluster is None else self.on_cluster.snapshot.limits.config.release
-
-    def passes_over(self, limit: Optional[Limit]) -> bool:
-        """Whether Slurm, of several partitions, leaves out the one where a job is over a limit."""
-        on_cluster = self.on_cluster
-        return limit is not None and on_cluster is not None and on_cluster.passes_over(limit)
+            return
+        facts = iter(self.local.of_steps)
+        for launch in self.plan.launches:
+            yield launch.prefix, replace(self, plan=launch, local=next(facts, LocalFacts()))
 
     def cite(self, *path: str) -> Citation:
         """Who says a cluster's value: Slurm, or its file and line and its source with the date."""
@@ -248,7 +230,7 @@ class Violation:
     """What a rule's function yields: the rest of a Finding is the rule's own.
 
     hint: what to type instead; elsewhere: where else the job fits, which follows the hint.
-    severity: only if it differs from the rule's. about, instead, word, passed_over: as of Finding.
+    severity: only if it differs from the rule's. about, instead, word: as of Finding.
     place, edits: where a script has it, and what mends it if there is exactly one way.
     """
 
@@ -260,7 +242,6 @@ class Violation:
     about: Tuple[str, ...] = ()
     instead: Optional[Tuple[str, str]] = None
     word: str = ""
-    passed_over: bool = False
     place: Optional[SourceSpan] = None
     edits: Tuple[Edit, ...] = ()
 
@@ -291,8 +272,8 @@ class Rule:
     """It judges the lines of a script, also those of a text for another shell: bash -c '…'."""
     only_now: bool = False
     """It holds for a script only while it is submitted: it is about this user and this hour."""
-    of_cluster: bool = False
-    """It judges a PlanOnCluster, if Slurm was asked."""
+    live: bool = False
+    """It judges what Slurm says now, if Slurm was asked (judgement/live_rules.py)."""
     of_machine: bool = False
     """It is about this machine: a warning if the script may be meant for another."""
     of_launch: bool = False
@@ -303,14 +284,9 @@ class Rule:
     """It is reported before all others, which matter less then."""
     of_partition: bool = False
     """Another partition, or another QOS with it, may not have this against the job; implied by the
-    next three."""
+    next one, and by ``resizable``."""
     closes_partition: bool = False
     """It stands against a job of any size in that partition."""
-    of_nodes: bool = False
-    """It stands against the nodes of a partition: Slurm passes over that one if it has others."""
-    bars: bool = False
-    """It bars the user from a partition: no job may name it, whatever others it names, unless
-    EnforcePartLimits is NO."""
     lacks: bool = False
     """It may be that an option is missing, which a job file can have."""
     resizable: bool = False
@@ -318,7 +294,7 @@ class Rule:
     of_limit: bool = False
     """It is about a limit of a user or a group, which Slurm's prediction leaves out."""
     waits: bool = False
-    """Nothing stands against the job: it says what a Wait of the forecast's is for."""
+    """Nothing stands against the job: it says what a Wait is for."""
 
     def finding(self, violation: Violation, step: str = "", *, reviewed: bool = False) -> Finding:
         """What it says of a job, or of the launch whose messages begin with ``step``."""
@@ -338,7 +314,6 @@ class Rule:
             about=violation.about or self.about or (),
             instead=violation.instead,
             word=violation.word,
-            passed_over=violation.passed_over or self.of_nodes,
         )
 
 
@@ -359,7 +334,7 @@ def rule(
         if code in RULES or code not in CODES:
             raise ValueError(f"{code} is declared twice, or is not in rule_codes")
         every = dict.fromkeys(traits.split(), True)
-        if every.keys() & {"closes_partition", "of_nodes", "resizable"}:
+        if every.keys() & {"closes_partition", "resizable"}:
             every["of_partition"] = True
         RULES[code] = Rule(code, severity, title, judge, options, **every)
         return judge

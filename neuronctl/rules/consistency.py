@@ -1,24 +1,17 @@
-"""NC3xx, NC513: options that contradict each other or the launcher, or that every Slurm refuses."""
+"""NC3xx: options that contradict each other or the launcher."""
 
 from __future__ import annotations
 
-import os
 import re
-from typing import Iterator, List
+from typing import Iterator
 
 from neuronctl.common import units
-from neuronctl.common.paths import working_directory
 from neuronctl.common.rule_codes import ERROR, WARNING
 from neuronctl.common.shell import join, quote
 from neuronctl.common.words import counted, verb
-from neuronctl.launch import launchers
 from neuronctl.launch.launchers import option_name
-from neuronctl.planning.model import SAVE, JobPlan, has_trap
-from neuronctl.planning.needs import contradictions
 from neuronctl.planning.software import called_launcher, python_file, python_module
-from neuronctl.request.job import BY_NAME, UNTIL_DONE
-from neuronctl.request.options import unknown_to_sbatch
-from neuronctl.rules.base import EVERY_SLURM, Copies, RuleContext, Violation, rule
+from neuronctl.rules.base import Copies, RuleContext, Violation, rule
 
 
 @rule(ERROR, "NC301", "tasks and nodes contradict each other")
@@ -49,17 +42,6 @@ def tasks_and_nodes(context: RuleContext) -> Iterator[Violation]:
             f"{counted(plan.ntasks_per_node, 'task')} per node = {counted(total, 'task')}",
             f"use -N and --ntasks-per-node only, or --ntasks={total}",
         )
-
-
-@rule(
-    ERROR,
-    "NC315",
-    "numbers that Slurm refuses together",
-    about="ntasks nodes ntasks-per-node gpus gpus-per-task ntasks-per-gpu cpus-per-gpu mem-per-gpu",
-)
-def numbers_together(context: RuleContext) -> Iterator[Violation]:
-    for words in contradictions(context.plan, context.release):
-        yield Violation(f"Slurm refuses the job: {words}", "change one of them", EVERY_SLURM)
 
 
 @rule(ERROR, "NC302", "launcher starts its own processes", "of_step")
@@ -106,32 +88,36 @@ def launcher_as_program(context: RuleContext) -> Iterator[Violation]:
     plan, request = context.plan, context.plan.request
     if plan.interactive or request.script is None or not plan.launcher.distributed:
         return
-    times = plan.processes
-    called = None if times == 1 else called_launcher(request)
+    called = None if plan.processes == 1 else called_launcher(request)
     if called is None:
         return
     launcher, name, args = called
-    knows_others = not {*map(option_name, args)}.isdisjoint(launcher.joins)
-    if plan.processes_per_node == 1 and knows_others:
-        return
-    start = next((i for i, one in enumerate(args) if one.endswith(".py")), None)
-    line = "PROGRAM …" if start is None else join(args[start:])
-    if len(line) > 60:
-        line = f"{join(args[start:][:1])} …"
+    if plan.processes_per_node == 1 and {*map(option_name, args)} & {*launcher.joins}:
+        return  # each of them joins the others
+    program = next((word for word in args if word.endswith(".py")), "PROGRAM")
     yield Violation(
         f"{name} starts processes itself, and {plan.launcher.name} starts {name} "
-        f"{counted(times, 'time')}: that many separate trainings",
-        f"name the program alone: --launcher {launcher.name} {line}",
+        f"{counted(plan.processes, 'time')}: that many separate trainings",
+        f"name the program alone: --launcher {launcher.name} {quote(program)} …",
     )
 
 
 @rule(WARNING, "NC306", "probably not the processes you meant", "of_launch of_step")
 def processes_meant(context: RuleContext) -> Iterator[Violation]:
     plan, here, request = context.plan, context.local, context.plan.request
+    file = python_file(request)
     if plan.interactive:
         return
-    file = python_file(request)
-    line = f"--launcher torchrun {quote(file or '')}"
+    called = None if plan.launcher.distributed or plan.nodes == 1 else called_launcher(request)
+    if called is not None and called[0].starts_processes():
+        launcher, name, args = called
+        program = next((arg for arg in args if arg.endswith(".py")), "PROGRAM")
+        yield Violation(
+            f"{name} starts once, on the first node of {plan.nodes}, and reaches no other",
+            f"to start it on every node: --launcher {launcher.name} {quote(program)}",
+        )
+    if file is None:
+        return
     if plan.launcher.distributed:
         several = plan.processes_per_node > 1 and here.uses_several_gpus
         if several and request.launcher is None:
@@ -140,23 +126,15 @@ def processes_meant(context: RuleContext) -> Iterator[Violation]:
                 "for one process: --launcher python; for one per GPU: "
                 f"--launcher {plan.launcher.name}",
             )
-    elif file is not None and here.needs_ranks:
-        if not any(name.endswith(("RANK", "WORLD_SIZE")) for name, _ in request.env):
-            does = "calls" if here.needs_ranks == "init_process_group" else "reads"
-            yield Violation(
-                f"{file} {does} {here.needs_ranks}, and launcher {plan.launcher.name} sets no "
-                "ranks: it may fail",
-                f"torchrun sets them, also for one GPU: {line}",
-            )
-    elif plan.nodes > 1:
-        called = called_launcher(request)
-        if called is not None and called[0].starts_processes():
-            launcher, name, args = called
-            program = next((arg for arg in args if arg.endswith(".py")), "PROGRAM")
-            yield Violation(
-                f"{name} starts once, on the first node of {plan.nodes}, and reaches no other",
-                f"to start it on every node: --launcher {launcher.name} {quote(program)}",
-            )
+        return
+    by_user = any(name.endswith(("RANK", "WORLD_SIZE")) for name, _ in request.env)
+    if here.needs_ranks and not by_user:
+        does = "calls" if here.needs_ranks == "init_process_group" else "reads"
+        yield Violation(
+            f"{file} {does} {here.needs_ranks}, and launcher {plan.launcher.name} sets no "
+            "ranks: it may fail",
+            f"torchrun sets them, also for one GPU: --launcher torchrun {quote(file)}",
+        )
 
 
 @rule(
@@ -172,9 +150,8 @@ def copies(context: RuleContext) -> Iterator[Violation]:
     file, alone = python_file(request), here.copies == Copies.ALONE
     name = file or python_module(request)
     tasks = request.ntasks is not None or request.ntasks_per_node is not None
-    sizes = ["-N 1"] if plan.most_nodes > 1 else []
-    sizes += ["--gpus-per-node 1"] if plan.gpus_per_node > 1 else []
-    once = "one task" if tasks else " ".join(sizes)
+    once = ["-N 1"] if plan.most_nodes > 1 else []
+    once += ["--gpus-per-node 1"] if plan.gpus_per_node > 1 else []
     many = [f"-N {plan.nodes}"] if plan.most_nodes > 1 else []
     many += [f"--gpus-per-node {plan.gpus_per_node}"] if plan.gpus_per_node > 1 else []
     many += [f"-D {quote(request.chdir)}"] if request.chdir else []
@@ -187,8 +164,8 @@ def copies(context: RuleContext) -> Iterator[Violation]:
         f"{plan.starts}, and {words}: {plan.processes} copies would do the same and overwrite each "
         "other's files",
         f"make it distributed{change} ('neuronctl help first-multi-node-training from one GPU to "
-        f"several' explains it); or request {once}; if this is meant: --launcher "
-        f"{plan.launcher.name}",
+        f"several' explains it); or request {'one task' if tasks else ' '.join(once)}; if this is "
+        f"meant: --launcher {plan.launcher.name}",
         # Somebody who counts tasks, or runs other lines before, may know better.
         severity=None if alone and not (tasks or request.setup) else WARNING,
     )
@@ -207,17 +184,6 @@ def own_launcher_option(context: RuleContext) -> Iterator[Violation]:
             )
 
 
-@rule(ERROR, "NC309", "range of nodes for a launcher that needs a number", "of_step")
-def range_of_nodes(context: RuleContext) -> Iterator[Violation]:
-    plan = context.plan
-    if plan.most_nodes > plan.nodes and plan.launcher.counts_nodes:
-        yield Violation(
-            f"requested {plan.nodes} to {plan.most_nodes} nodes; launcher {plan.launcher.name} "
-            "must know their number before the job runs",
-            f"request one number, such as -N {plan.nodes}, or use --launcher torchrun or srun",
-        )
-
-
 @rule(ERROR, "NC308", "options for a launcher that has none", "of_launch of_step")
 def launcher_without_options(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
@@ -229,32 +195,31 @@ def launcher_without_options(context: RuleContext) -> Iterator[Violation]:
         )
 
 
+@rule(ERROR, "NC309", "range of nodes for a launcher that needs a number", "of_step")
+def range_of_nodes(context: RuleContext) -> Iterator[Violation]:
+    plan = context.plan
+    if plan.most_nodes > plan.nodes and plan.launcher.counts_nodes:
+        yield Violation(
+            f"requested {plan.nodes} to {plan.most_nodes} nodes; launcher {plan.launcher.name} "
+            "must know their number before the job runs",
+            f"request one number, such as -N {plan.nodes}, or use --launcher torchrun or srun",
+        )
+
+
 @rule(ERROR, "NC311", "options exclude each other")
 def exclusive_options(context: RuleContext) -> Iterator[Violation]:
-    request = context.plan.request
-    names = [option.partition("=")[0] for option in request.sbatch]
-    memory: List[str] = ["mem"] if request.mem is not None else []
-    memory += [option for option in ("mem-per-cpu", "mem-per-gpu") if option in names]
-    if len(memory) > 1:
-        options = " and ".join(f"--{option}" for option in memory)
-        yield Violation(f"{options} cannot be combined", "keep one of them", EVERY_SLURM)
+    request, secrets = context.plan.request, context.plan.secrets
     exported = [option for option in request.sbatch if re.match("export=(?!ALL)", option)]
-    if exported and context.plan.secrets:
-        kept_out = ", ".join(context.plan.secrets)
+    if exported and secrets:
         yield Violation(
-            f"--sbatch {exported[0]} keeps {kept_out} out of the job, which only your shell's "
-            "environment can pass on",
+            f"--sbatch {exported[0]} keeps {', '.join(secrets)} out of the job, which only your "
+            "shell's environment can pass on",
             "leave export out, or let the program read the secret from a file",
         )
     if request.conda is not None and request.venv is not None:
         yield Violation("--conda and --venv cannot be combined", "keep one of them")
-    for name in sorted({name for name in names if names.count(name) > 1}):
-        yield Violation(
-            f"--sbatch {name} is given more than once", "Slurm uses the last: keep that one"
-        )
 
 
-# sbatch options for which neuronctl has its own; as --sbatch they would go unchecked.
 OTHER_WORDS = {
     "clusters": "log in to that cluster; --cluster NAME plans for it",
     "cpus-per-gpu": "request cores per task: -c",
@@ -265,6 +230,7 @@ OTHER_WORDS = {
     "no-requeue": "use neuronctl's own --no-requeue",
     "ntasks-per-gpu": "request tasks per node: --ntasks-per-node",
 }
+"""sbatch options for which neuronctl has its own; as --sbatch they would go unchecked."""
 
 
 @rule(ERROR, "NC313", "sbatch option that has another of neuronctl's own")
@@ -277,80 +243,21 @@ def other_words(context: RuleContext) -> Iterator[Violation]:
             )
 
 
-@rule(ERROR, "NC314", "option that sbatch does not know", "of_machine")
-def unknown_word(context: RuleContext) -> Iterator[Violation]:
-    for option in context.plan.request.sbatch:
-        name = option.partition("=")[0]
-        meant = unknown_to_sbatch(name)
-        if meant is not None and name not in context.local.plugin_options:
-            yield Violation(
-                f"--sbatch {option}: sbatch has no option --{name}",
-                meant,
-            )
-
-
-@rule(ERROR, "NC312", "node list contradicts the request", "of_partition", about="nodelist exclude")
+@rule(ERROR, "NC312", "node list contradicts the request", "of_partition", about="nodelist")
 def node_list(context: RuleContext) -> Iterator[Violation]:
-    plan, request = context.plan, context.plan.request
-    names = {}
-    for option, text in (("nodelist", request.nodelist), ("exclude", request.exclude)):
-        if text is None or "/" in text:  # a file of node names: Slurm reads it
-            continue
-        try:
-            names[option] = set(units.expand_hostlist(text))
-        except ValueError as error:
-            yield Violation(
-                f"--{option}={text}: {error}",
-                "node names are written like gpu[01-04,07]",
-                EVERY_SLURM,
-            )
-    if not names:
+    partition, wanted = context.plan.partition, units.hosts(context.plan.request.nodelist)
+    has = units.hosts(partition.node_list)
+    # The catalog may name only some of a partition's nodes.
+    if not wanted or partition.nodes is None or len(has) < partition.nodes:
         return
-    wanted, excluded = names.get("nodelist", set()), names.get("exclude", set())
-    on_cluster = context.on_cluster
-    release = () if on_cluster is None else on_cluster.snapshot.limits.config.release
-    # A later sbatch takes more names than nodes, for those among which Slurm chooses.
-    more = len(wanted) > plan.most_nodes
-    both = sorted(wanted & excluded)
-    chooses = more and release > (22, 5) and len(wanted - excluded) >= plan.nodes
-    if both and not chooses:
+    strangers = sorted(set(wanted) - set(has))
+    if strangers:
         yield Violation(
-            f"{', '.join(both)} {verb(len(both))} in both --nodelist and --exclude",
-            "remove them from one",
-            EVERY_SLURM,
+            f"{', '.join(strangers)} in --nodelist {verb(len(strangers))} not in "
+            f"{partition.name}, which has {partition.node_list}",
+            "name other nodes, or another partition",
+            context.cite_partition("node_list"),
         )
-    if more and release <= (22, 5):
-        yield Violation(
-            f"--nodelist names {len(wanted)} nodes; requested {plan.nodes}",
-            f"request -N {len(wanted)}, or name fewer",
-        )
-    partition = plan.partition
-    if wanted and partition.node_list is not None:
-        has = units.expand_hostlist(partition.node_list)
-        # The catalog may name only some of a partition's nodes.
-        if partition.nodes is not None and len(has) >= partition.nodes:
-            strangers = sorted(wanted - set(has))
-            if strangers:
-                yield Violation(
-                    f"{', '.join(strangers)} in --nodelist {verb(len(strangers))} not in "
-                    f"{partition.name}, which has {partition.node_list}",
-                    "name other nodes, or another partition",
-                    context.cite_partition("node_list"),
-                )
-
-
-@rule(ERROR, "NC513", "no moment to begin at", about="begin")
-def begin(context: RuleContext) -> Iterator[Violation]:
-    text = context.plan.request.sbatch_value("begin")
-    if text is None:
-        return
-    from neuronctl.request.begin_time import EXAMPLES, moment  # here, as few jobs have one
-
-    try:
-        moment(text, 0)  # what cannot be read now can never be
-    except ValueError:
-        words = f"--begin={text} is not a time that Slurm reads"
-        yield Violation(words, f"use {EXAMPLES}", EVERY_SLURM)
 
 
 @rule(WARNING, "NC321", "signal that does not reach every process", "of_step")
@@ -358,10 +265,7 @@ def signal_and_launcher(context: RuleContext) -> Iterator[Violation]:
     plan, signal, launcher = context.plan, context.plan.signal, context.plan.launcher
     if signal is None or not plan.passes_signal:
         return
-    import signal as signals  # here, as few jobs have one
-
-    numbers = [str(int(getattr(signals, f"SIG{name}"))) for name in launcher.signals]
-    if launcher.signals and signal.name not in (*launcher.signals, *numbers):
+    if launcher.signals and signal.name not in launcher.signals:
         yield Violation(
             f"--signal={plan.request.signal}: {launcher.name} ends its processes at {signal.name} "
             "and fails, even if they save and exit with 0",
@@ -372,206 +276,6 @@ def signal_and_launcher(context: RuleContext) -> Iterator[Violation]:
             f"--signal={plan.request.signal}: {launcher.name} starts processes over ssh, and those "
             "on other nodes than the first never receive it",
             "use --launcher srun, where every process receives it",
-        )
-
-
-@rule(ERROR, "NC344", "a job that cannot go on until it is done")
-def until_done(context: RuleContext) -> Iterator[Violation]:
-    plan, request = context.plan, context.plan.request
-    if not request.until_done:
-        given = [name for name in UNTIL_DONE if getattr(request, BY_NAME[name].field) is not None]
-        given = [name for name in given if name != "checkpoint" or request.stall is None]
-        if given and not plan.interactive:
-            words = f"--{given[0]} is for a job with several runs; this job has one"
-            other = " or --stall" if given[0] == "checkpoint" else ""
-            yield Violation(words, f"add --until-done{other}, or leave it out")
-        return
-    if plan.until_done is None:
-        return
-    if request.requeue is False and request.array:
-        words = (
-            "--no-requeue forbids what an array needs to go on: that its tasks requeue themselves"
-        )
-        yield Violation(words, "leave --no-requeue out, or submit a job for each task")
-    if _holds_log(plan):
-        words = (
-            f"--checkpoint {request.checkpoint} has the job's own log in it, which every run "
-            "changes: that nothing moves would never be seen"
-        )
-        hint = "name what the program itself writes: a file, or a directory without the log"
-        yield Violation(words, hint)
-    if request.sbatch_value("open-mode") == "truncate":
-        words = "--open-mode=truncate would empty the log in each run of --until-done"
-        yield Violation(words, "leave it out")
-    lines = "\n".join(request.setup)
-    if any(has_trap(lines, name) for name in ("TERM", "EXIT", SAVE)):
-        yield Violation(
-            f"a --setup line sets a trap for TERM, EXIT, or {SAVE}: with --until-done, the batch "
-            "shell needs its own",
-            "move the trap into the program, or into the shell text of --body",
-        )
-    if request.resume_with and request.script is None:
-        yield Violation(
-            "--resume-with has no program to which its words could be added",
-            "use $NEURONCTL_RUN in the shell text: it is 1 in the first run",
-        )
-    before, limit, signal = plan.until_done.before_end, plan.time_limit, plan.signal
-    problem, longer = "", ""
-    if signal is not None and signal.name in units.NEVER_HANDLED:
-        problem = f"the program is to save at {signal.name}, which no program can handle"
-    elif before <= 0:
-        problem = "the program is to save 0 s before the end, which leaves no time to save"
-    elif limit is not None and 0 <= limit <= before:
-        problem = f"the program is to save {before} s before the end, and a run has {limit} s"
-        longer = ", or a longer --time"
-    if problem:
-        seconds = 300 if limit is None or limit < 0 else max(1, min(300, limit // 4))
-        yield Violation(problem, f"use --signal TERM@{seconds}{longer}")
-
-
-def _holds_log(plan: JobPlan) -> bool:
-    """Whether a log of the job, or the notes of its runs, are of what --checkpoint names."""
-    request = plan.request
-    checkpoint, notes = request.checkpoint or "", plan.until_done and plan.until_done.runs_file
-    if not checkpoint or (plan.code is not None and not os.path.isabs(checkpoint)):
-        return False  # what is relative is in the copy of the code, where no log is
-    here = os.path.join(working_directory(), request.chdir or "")
-    place = os.path.normpath(os.path.join(here, checkpoint))
-    logs = {plan.output or "slurm-%j.out", plan.error or "", notes or ""} - {"", "/dev/null"}
-    paths = [os.path.normpath(os.path.join(here, log)) for log in logs]
-    return any(f"{path}/".startswith(f"{place.rstrip('/')}/") for path in paths)
-
-
-@rule(WARNING, "NC345", "a library that answers the signal in its own way", "of_step")
-def signal_taken(context: RuleContext) -> Iterator[Violation]:
-    plan, signal = context.plan, context.plan.signal
-    if signal is None or not plan.request.until_done:
-        return
-    names, answers = set(context.local.imports), context.local.answers
-    lightning = bool(names & {"lightning", "pytorch_lightning"}) and "fabric" not in names
-    if "submitit" in names:
-        yield Violation(
-            "submitit submits and requeues jobs of its own; --until-done would only restart the "
-            "program that submits them",
-            "give neuronctl the training itself, or leave --until-done out",
-        )
-    elif lightning and signal.name == "USR1" and "auto_requeue=False" not in answers:
-        yield Violation(
-            "Lightning requeues the job itself at USR1, beside --until-done",
-            "use --signal TERM, or SLURMEnvironment(auto_requeue=False)",
-        )
-    elif lightning and signal.name == "TERM" and "SIGTERM" not in answers:
-        yield Violation(
-            "Lightning ends the program with 0 at TERM, which --until-done takes for the end of "
-            "the training",
-            "set a handler for signal.SIGTERM in on_train_start, and sys.exit(75) while epochs are "
-            "left, as examples/train_lightning.py does",
-        )
-    elif signal.name == "USR1" and plan.gpus > 1 and "torch" in names:
-        yield Violation(
-            "releases of NCCL from 2022 catch USR1, and the program never receives it",
-            "use --signal TERM, unless your NCCL is newer than that",
-        )
-
-
-@rule(WARNING, "NC348", "shell text that hides its program's exit code", "of_step")
-def hidden_end(context: RuleContext) -> Iterator[Violation]:
-    body = context.plan.request.body
-    if not body or not context.plan.request.until_done:
-        return
-    from neuronctl.rules import script  # noqa: F401  (all rules on scripts, in their order)
-    from neuronctl.rules.script_base import ScriptFacts
-    from neuronctl.rules.script_exits import hidden_exit_code
-    from neuronctl.scripts.header import read_header
-    from neuronctl.scripts.shell_text import read_shell
-
-    text = f"#!/bin/bash\n#SBATCH --job-name=x\n{body}\n"
-    facts = ScriptFacts(text, read_header(text), read_shell(text, running=True), None)
-    for found in hidden_exit_code(facts):
-        words = f"--until-done goes by the exit code of the shell text: {found.message}"
-        yield Violation(words, found.hint)
-        return
-
-
-@rule(WARNING, "NC346", "a watch that has no effect")
-def stall(context: RuleContext) -> Iterator[Violation]:
-    plan, request = context.plan, context.plan.request
-    limit = plan.time_limit
-    if plan.stall is None or plan.interactive:
-        return
-    if limit is not None and 0 <= limit <= plan.stall:
-        upto = units.format_time(limit)
-        yield Violation(
-            f"--stall {request.stall} is not shorter than the time limit of {upto}",
-            "request a longer --time, or a shorter --stall",
-        )
-    if {plan.output, plan.error or plan.output} == {"/dev/null"} and not request.checkpoint:
-        yield Violation(
-            "--stall has nothing to look at: the job has no log, and no --checkpoint",
-            "name what the program writes with --checkpoint",
-        )
-    if request.monitor and not request.until_done and _holds_log(plan):
-        yield Violation(
-            f"--stall sees a change in --checkpoint {request.checkpoint} every few seconds: the "
-            "samples of --monitor, beside the log",
-            "name what the program itself writes: a file, or a directory without the log",
-        )
-
-
-MAX_ARG_STRLEN = 131_072
-"""Bytes of the longest single argument that Linux passes to a program, its NUL included."""
-
-
-_HOROVODS_OWN = 300
-"""Bytes that its own variables take at least, seen with Horovod 0.28: ranks, sizes, addresses."""
-
-
-@rule(ERROR, "NC322", "command too long for horovodrun", "of_step")
-def horovod_command(context: RuleContext) -> Iterator[Violation]:
-    plan = context.plan
-    if not plan.launcher.one_string:
-        return
-    program = sum(len(str(quote(word)).encode()) + 1 for word in plan.program)
-    variables = 0
-    if plan.launcher.one_string == launchers.PROGRAM_AND_VARIABLES:
-        given = (f"{name}={quote(value)}" for name, value in plan.request.env)
-        variables = _HOROVODS_OWN + sum(len(option.encode()) + 1 for option in given)
-        variables += 0 if context.reviewed else context.local.environment_bytes
-    if program + variables >= MAX_ARG_STRLEN:
-        words = f"the program with its arguments has {program} bytes"
-        if variables:
-            words += f", the variables with it {variables}"
-        yield Violation(
-            f"{plan.launcher.name} passes its whole command on as one argument, and {words}; Linux "
-            f"allows fewer than {MAX_ARG_STRLEN} in all",
-            "put the arguments into a file that the program reads, or use --launcher srun",
-        )
-
-
-@rule(ERROR, "NC323", "horovodrun in a directory with a blank", "of_machine of_step")
-def horovod_directory(context: RuleContext) -> Iterator[Violation]:
-    here = context.local
-    if not here.directory or context.plan.launcher.quotes_directory:
-        return
-    if context.plan.most_nodes > 1 and quote(here.directory) != here.directory:
-        yield Violation(
-            f"{context.plan.launcher.name} changes into the working directory on the other nodes "
-            f"without quoting it, and a shell does not read '{here.directory}' as one word",
-            "submit from a directory whose path has no blanks or shell characters, or use "
-            "--launcher horovodrun-mpi or srun",
-        )
-
-
-@rule(ERROR, "NC324", "container in a directory with a comma", "of_machine of_launch of_step")
-def container_directory(context: RuleContext) -> Iterator[Violation]:
-    directory = context.local.directory
-    sign = next((mark for mark in ",:" if mark in directory), "")
-    runtime = context.plan.wrapping.prefix[:1]
-    if sign and runtime:
-        yield Violation(
-            f"{runtime[0]} reads a '{sign}' in --bind as the end of a path, and "
-            f"the working directory '{directory}' has one",
-            "submit from a directory without one, or rename it",
         )
 
 
@@ -597,16 +301,6 @@ def runtime_and_launcher(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule(WARNING, "NC334", "launch was never run by neuronctl's tests")
-def untried_runtime(context: RuleContext) -> Iterator[Violation]:
-    if context.plan.wrapping.srun:
-        yield Violation(
-            "neuronctl's tests have no Pyxis: its srun options are written from its documentation "
-            "and were never run",
-            "review the script with 'neuronctl generate' before you rely on it",
-        )
-
-
 @rule(WARNING, "NC335", "container options without a container")
 def container_options(context: RuleContext) -> Iterator[Violation]:
     request = context.plan.request
@@ -619,17 +313,3 @@ def container_options(context: RuleContext) -> Iterator[Violation]:
     if request.container is None and options:
         words = f"{', '.join(options)} {verb(len(options), 'has', 'have')} no effect"
         yield Violation(f"{words} without --container", "add --container IMAGE, or leave this out")
-
-
-@rule(WARNING, "NC336", "several modules in one word")
-def modules_in_one_word(context: RuleContext) -> Iterator[Violation]:
-    plan = context.plan
-    for name in plan.request.modules:
-        parts = re.split(r"[,\s]+", name.strip(", "))
-        if len(parts) > 1 and name not in plan.cluster.modules:
-            yield Violation(
-                f"'module load' reads --module '{name}' as one module's name, blanks and commas "
-                "included",
-                "use one option per module: "
-                + join([w for part in parts for w in ("--module", part)]),
-            )

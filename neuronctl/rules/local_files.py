@@ -160,7 +160,7 @@ def broken_shell_text(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule(ERROR, "NC404", "software of another architecture", "of_launch of_nodes")
+@rule(ERROR, "NC404", "software of another architecture", "of_launch of_partition")
 def architecture(context: RuleContext) -> Iterator[Violation]:
     partition = context.plan.partition
     for what, arch in context.local.built_for:

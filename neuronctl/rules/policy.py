@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from neuronctl.catalog.model import CommentField, CommentPolicy
 from neuronctl.common.frozen import replace
 from neuronctl.common.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import RuleContext, Violation, nearest, rule
 
+_SHOWN = 6
+"""As many values as a person reads in a hint."""
+
 
 def _comment_form(context: RuleContext) -> str:
-    """What to type for a valid comment."""
+    """Return what to type for a valid comment."""
     policy = context.plan.cluster.policy.comment
     if policy.form == "fields" and context.of_script:
         return f'--comment="{policy.parts}"'
@@ -21,65 +23,47 @@ def _comment_form(context: RuleContext) -> str:
     return f"--comment TEXT that matches {policy.pattern}" if policy.pattern else "--comment WORD"
 
 
-_SHOWN = 6
-"""As many values as a person reads in a hint."""
-
-
-def _values(context: RuleContext, near: Sequence[str] = ()) -> str:
-    """The allowed values, for somebody who does not know them yet; not where one is near."""
+def _comment_values(context: RuleContext) -> Dict[str, Tuple[str, ...]]:
+    """Return what each part of the comment takes, as far as the site lists it."""
     policy = context.plan.cluster.policy.comment
-    fields = policy.fields
+    known = {field.key: field.values for field in policy.fields}
     if policy.form == "word":
-        fields = (CommentField("word", policy.values),)
-    told = [field for field in fields if field.values and not set(near) & set(field.values)]
-    lists = [_short(context, part.key, part.values) for part in told]
-    lists += _where_all(context, *(part.values for part in told))
-    return "".join(f"; {text}" for text in lists)
+        known = {"word": policy.values}
+    return {key: values for key, values in known.items() if values}
 
 
 def _choices(context: RuleContext, key: str, values: Tuple[str, ...], word: str = "") -> str:
-    """The allowed values nearest to ``word``, or where none is near, some or all of them."""
-    close = nearest(word, values)
+    """Return the values nearest to ``word``, or some of them, and where all are listed."""
+    meanings = context.plan.cluster.policy.comment.meanings
     # A value that contains the word, or is contained in it, is what was meant more often.
     related = tuple(
         value
         for value in values
         if word and (word.lower() in value or (len(value) > 2 and value in word.lower()))
     )
-    best = tuple(dict.fromkeys(related or close))[:4]
-    every = _where_all(context, values)
-    if best and every:
-        meanings = context.plan.cluster.policy.comment.meanings
-        text = f"did you mean {' or '.join(_meant(value, meanings) for value in best)}?"
-        return " ".join([text, *every])
-    return "; ".join([_short(context, key, values), *every])
-
-
-def _short(context: RuleContext, key: str, values: Tuple[str, ...]) -> str:
-    """``APPL can be pytorch, pytorch-ddp (the program imports torch)``; all of few values."""
-    meanings = context.plan.cluster.policy.comment.meanings
+    best = tuple(dict.fromkeys(related or nearest(word, values)))[:4] if word else ()
     few = len(values) <= _SHOWN
-    name, near = ("", ()) if few else near_imports(context.local.imports, values)
-    shown = ", ".join(_meant(value, meanings) for value in (near or values)[:_SHOWN])
-    needed_by = f" (the program imports {name})" if name else ""
-    return f"{key.upper()} {'is one of' if few else 'can be'} {shown}{needed_by}"
+    if best and not few:
+        text = f"did you mean {' or '.join(_meant(value, meanings) for value in best)}?"
+    else:
+        name, near = ("", ()) if few else near_imports(context.local.imports, values)
+        shown = ", ".join(_meant(value, meanings) for value in (near or values)[:_SHOWN])
+        needed_by = f" (the program imports {name})" if name else ""
+        text = f"{key.upper()} {'is one of' if few else 'can be'} {shown}{needed_by}"
+    if few:
+        return text
+    asked = context.plan.request.cluster
+    other = f" --cluster {asked}" if asked not in (None, context.catalog.default_cluster) else ""
+    sign = "" if text.endswith("?") else ";"
+    return f"{text}{sign} 'neuronctl partitions --comment{other}' lists all"
 
 
 def _meant(value: str, meanings: Mapping[str, str]) -> str:
     return f"{value} ({meanings[value]})" if meanings.get(value) else value
 
 
-def _where_all(context: RuleContext, *lists: Sequence[str]) -> List[str]:
-    """How to see all values, where one of these lists is too long for a hint."""
-    if all(len(values) <= _SHOWN for values in lists):
-        return []
-    asked = context.plan.request.cluster
-    other = f" --cluster {asked}" if asked not in (None, context.catalog.default_cluster) else ""
-    return [f"'neuronctl partitions --comment{other}' lists all"]
-
-
 def near_imports(imports: Sequence[str], values: Sequence[str]) -> Tuple[str, Tuple[str, ...]]:
-    """A name that a program imports, and the values that are named after such, best first."""
+    """Return a name that a program imports, and the values named after such, best first."""
 
     def score(value: str, name: str) -> int:
         parts = re.split("[-_]", value)
@@ -92,36 +76,33 @@ def near_imports(imports: Sequence[str], values: Sequence[str]) -> Tuple[str, Tu
 
 
 def _right_comment(context: RuleContext) -> str:
-    """The one right comment of a batch script, "" where that is not clear.
+    """Return the one right comment of a batch script, or "" if that is not clear.
 
     It is what check's options say, else what the script's comment already says of each part.
     """
-    policy, parts = context.plan.cluster.policy.comment, context.comment_parts
+    policy, given = context.plan.cluster.policy.comment, context.comment_parts
     if not context.of_script:
         return ""
     if policy.form == "word":
-        word = parts.get("appl", "")
+        word = given.get("appl", "")
         return word if not policy.values or word in policy.values else ""
-    known = {field.key: {value.lower(): value for value in field.values} for field in policy.fields}
-    given = {key: known[key].get(parts[key].lower(), "") for key in known if key in parts}
+    words = re.split(r"[\s;,&|]+", context.plan.comment or "")
     found: Dict[str, str] = {}
-    every = policy.form == "fields"
-    for word in re.split(r"[\s;,&|]+", context.plan.comment or ""):
-        key, _, value = word.rpartition("=")
-        meant = [field for field in known if field not in given and key in (field, "")]
-        meant = [field for field in meant if value.lower() in known[field]]
-        if len(meant) == 1 and meant[0] not in found:
-            found[meant[0]] = known[meant[0]][value.lower()]
-        elif word and key not in given:
-            every = False  # what it says would be lost
-    whole = {**found, **given}
-    if not all(whole.get(key) for key in known) or not (every or len(given) == len(known)):
-        return ""
-    return ";".join(f"{key}={whole[key]}" for key in known)
+    for field in policy.fields:
+        known = {value.lower(): value for value in field.values}
+        said = [given[field.key]] if field.key in given else words
+        values = [word.removeprefix(f"{field.key}=").lower() for word in said]
+        right = {known[value] for value in values if value in known}
+        if len(right) != 1:
+            return ""
+        found[field.key] = right.pop()
+    if len(given) < len(found) and len([word for word in words if word]) > len(found):
+        return ""  # what it says beside them would be lost
+    return ";".join(f"{key}={value}" for key, value in found.items())
 
 
 def _mended(context: RuleContext, found: Violation) -> Violation:
-    """The same, with the right comment where there is one."""
+    """Return the same, with the right comment if there is one."""
     right = _right_comment(context)
     if not right:
         return found
@@ -132,28 +113,14 @@ def _mended(context: RuleContext, found: Violation) -> Violation:
 def comment_given(context: RuleContext) -> Iterator[Violation]:
     plan, policy = context.plan, context.plan.cluster.policy.comment
     if policy.required and not plan.comment:
+        known = _comment_values(context).items()
+        hint = [f"add {_comment_form(context)}", *(_choices(context, *each) for each in known)]
         found = Violation(
             f"{plan.cluster.name} rejects jobs without a comment",
-            f"add {_comment_form(context)}{_values(context)}",
+            "; ".join(hint),
             context.cite("policy", "comment"),
         )
         yield _mended(context, found)
-
-
-def _separated(comment: str, policy: CommentPolicy) -> str:
-    """The comment with ``;`` alone between its parts; "" where nothing else is between them."""
-    parts = [word for word in re.split(r"[\s,:&|;]+", comment) if word]
-    keys = [part.partition("=")[0] for part in parts]
-    right = ";".join(parts)
-    known = len(parts) > 1 and keys == [field.key for field in policy.fields]
-    return right if known and right != comment else ""
-
-
-def _addition(context: RuleContext, key: str) -> str:
-    if context.plan.request.comment is None:
-        return f"add --{key}"
-    # --comment hides --field and --appl.
-    return f"add ;{key}={key.upper()} to it, or use {_comment_form(context)} instead"
 
 
 @rule(ERROR, "NC202", "comment is not what the site takes", "lacks", about="comment")
@@ -162,79 +129,67 @@ def comment_form(context: RuleContext) -> Iterator[Violation]:
 
 
 def _wrong_comment(context: RuleContext) -> Iterator[Violation]:
-    plan, policy = context.plan, context.plan.cluster.policy.comment
-    comment = plan.comment
+    comment, policy = context.plan.comment, context.plan.cluster.policy.comment
     if not comment:
         return
-    source = context.cite("policy", "comment")
+    source, known = context.cite("policy", "comment"), _comment_values(context)
     if policy.pattern and not re.fullmatch(policy.pattern, comment):
         told = context.cite("policy", "comment", "pattern")
         yield Violation(f"comment '{comment}' does not match {policy.pattern}", "", told)
-        return
-    if policy.form == "word":
-        if len(comment.split()) != 1:
-            yield Violation(
-                f"comment '{comment}' is not one word", "--comment takes one word here", source
-            )
-        elif policy.values and comment not in policy.values:
-            yield Violation(
-                f"comment '{comment}' is not one that the site allows",
-                _choices(context, "word", policy.values, comment),
-                source,
-            )
-        return
-    if policy.form != "fields":
-        return
-    separate = _separated(comment, policy)
-    if separate:
+    elif policy.form == "word" and len(comment.split()) != 1:
         yield Violation(
-            f"the parts of comment '{comment}' are not separated by ';' alone",
-            f"write --comment '{separate}'",
+            f"comment '{comment}' is not one word", "--comment takes one word here", source
+        )
+    elif policy.form == "word" and policy.values and comment not in policy.values:
+        yield Violation(
+            f"comment '{comment}' is not one that the site allows",
+            _choices(context, "word", policy.values, comment),
             source,
         )
+    elif policy.form == "fields" and not policy.pattern:
+        yield from _wrong_parts(context, comment, known)
+
+
+def _wrong_parts(
+    context: RuleContext, comment: str, known: Mapping[str, Tuple[str, ...]]
+) -> Iterator[Violation]:
+    """Yield what is wrong with a comment that is to have several parts."""
+    policy, source = context.plan.cluster.policy.comment, context.cite("policy", "comment")
+    pairs = [part.partition("=") for part in comment.split(";")]
+    given = {key: value for key, _, value in pairs}
+    keys = [key for key, _, _ in pairs]
+    if not all(equals for _, equals, _ in pairs) or re.search(r"[\s,&|]", comment):
+        hints = [f"use {_comment_form(context)} instead"]
+        hints += [_choices(context, key, values, comment) for key, values in known.items()]
+        words = f"comment '{comment}' does not have the form {policy.parts}"
+        yield Violation(words, "; ".join(hints), source)
         return
-    pairs: Dict[str, str] = {}
-    keys: List[str] = []
-    for part in comment.split(";"):
-        key, equals, value = part.partition("=")
-        if not equals:
-            values = tuple(value for field in policy.fields for value in field.values)
-            close = nearest(comment, values)
-            yield Violation(
-                f"comment '{comment}' does not have the form {policy.parts}",
-                f"use {_comment_form(context)} instead"
-                + (f"; closest to '{comment}': {' '.join(dict.fromkeys(close))}" if close else "")
-                + _values(context, close),
-                source,
-            )
-            return
-        pairs[key] = value
-        keys.append(key)
-    known = {field.key: field.values for field in policy.fields}
-    for key in pairs:
-        if key not in known:
+    for key in given:
+        if key not in [field.key for field in policy.fields]:
             yield Violation(
                 f"comment '{comment}' has a key '{key}' that the site does not know",
-                "keys: " + " ".join(known),
+                "keys: " + " ".join(field.key for field in policy.fields),
                 source,
             )
-    for key, values in known.items():
-        if key not in pairs:
+    for field in policy.fields:
+        key, values = field.key, field.values
+        if key not in given:
+            # --comment hides --field and --appl.
+            add = f"add ;{key}={key.upper()} to it, or use {_comment_form(context)} instead"
+            add = f"add --{key}" if context.plan.request.comment is None else add
+            hint = f"{add}; {_choices(context, key, values)}"
+            yield Violation(f"comment '{comment}' has no {key}=", hint, source)
+        elif given[key] not in values:
             yield Violation(
-                f"comment '{comment}' has no {key}=",
-                f"{_addition(context, key)}; " + _choices(context, key, values),
+                f"{key}={given[key]} in the comment is not a value that the site allows",
+                _choices(context, key, values, given[key]),
                 source,
             )
-        elif pairs[key] not in values:
-            yield Violation(
-                f"{key}={pairs[key]} in the comment is not a value that the site allows",
-                _choices(context, key, values, pairs[key]),
-                source,
-            )
-    if keys != list(known) and set(keys) == set(known):
+    order: List[str] = [field.key for field in policy.fields]
+    if keys != order and set(keys) == set(order):
         yield Violation(
             f"comment '{comment}' must have each part once, in the order {policy.parts}",
-            "write " + ";".join(f"{key}={pairs[key]}" for key in known),
+            "write " + ";".join(f"{key}={given[key]}" for key in order),
             source,
         )
 
@@ -276,8 +231,7 @@ def submit_directory(context: RuleContext) -> Iterator[Violation]:
     if not here.directory or not allowed or context.reviewed:
         return
     places = [place.replace("{user}", here.user).rstrip("/") for place in allowed]
-    directory = here.directory.rstrip("/")
-    if not any(directory == place or directory.startswith(place + "/") for place in places):
+    if not any(f"{here.directory.rstrip('/')}/".startswith(f"{place}/") for place in places):
         yield Violation(
             f"jobs on {plan.cluster.name} may be submitted only from {' or '.join(places)}; "
             f"{'this' if plan.interactive or plan.request.chdir is None else '--chdir'} is "
@@ -287,66 +241,52 @@ def submit_directory(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-def _how_to_name(context: RuleContext, option: str, key: str, usable: Sequence[str]) -> str:
-    """Where an account or QOS is named; ``usable``: those that Slurm says are the user's."""
-    name = key.upper()
-    if context.of_script:
-        return "add " + " or ".join(
-            f"#SBATCH {option} {partition}" for partition in usable or (name,)
-        )
-    words = " or ".join(f"{option} {partition}" for partition in usable or (name,))
-    return f"add {words}; or set '{key}: {name}' once in {context.local.config_file}"
-
-
-def _named(context: RuleContext, option: str, key: str, article: str) -> Iterator[Violation]:
-    """What is wrong where the site requires an account or a QOS."""
-    plan = context.plan
-    if getattr(plan.cluster.policy, f"{key}_required") and not getattr(plan.request, key):
-        usable: Sequence[str] = ()
-        on_cluster = context.on_cluster
-        if on_cluster is not None:
-            usable = on_cluster.usable_qos if key == "qos" else on_cluster.usable_accounts
-        elif key == "qos":
-            usable = _qos_of_catalog(context)
-        yield Violation(
-            f"{plan.cluster.name} rejects jobs without {article}",
-            _how_to_name(context, option, key, usable),
-            context.cite("policy", f"{key}_required"),
-        )
+def _unnamed(context: RuleContext, option: str, key: str, article: str) -> Iterator[Violation]:
+    """Yield what is wrong if the site requires an account or a QOS and none is named."""
+    plan, slurm = context.plan, context.slurm
+    if not getattr(plan.cluster.policy, f"{key}_required") or getattr(plan.request, key):
+        return
+    usable: Sequence[str] = _catalog_qos(context) if key == "qos" else ()
+    if slurm is not None:
+        usable = slurm.qos if key == "qos" else slurm.accounts
+    prefix = "#SBATCH " if context.of_script else ""
+    hint = "add " + " or ".join(f"{prefix}{option} {name}" for name in usable or (key.upper(),))
+    if not context.of_script:
+        hint += f"; or set '{key}: {key.upper()}' once in {context.local.config_file}"
+    yield Violation(
+        f"{plan.cluster.name} rejects jobs without {article}",
+        hint,
+        context.cite("policy", f"{key}_required"),
+    )
 
 
 @rule(ERROR, "NC231", "account is mandatory", about="account")
 def account(context: RuleContext) -> Iterator[Violation]:
-    return _named(context, "-A", "account", "an account")
+    return _unnamed(context, "-A", "account", "an account")
 
 
 @rule(ERROR, "NC232", "QOS is mandatory", about="qos")
 def qos(context: RuleContext) -> Iterator[Violation]:
-    return _named(context, "-q", "qos", "a QOS")
+    return _unnamed(context, "-q", "qos", "a QOS")
 
 
-def _qos_of_catalog(context: RuleContext) -> Tuple[str, ...]:
-    """Those that the job's partition takes, as the catalog has it."""
+def _catalog_qos(context: RuleContext) -> Tuple[str, ...]:
+    """Return those that the job's partition takes, as the catalog has it."""
     plan = context.plan
     return tuple(qos.name for qos in plan.cluster.qos.values() if qos.takes(plan.partition.name))
-
-
-def _slurm_told_qos(context: RuleContext) -> bool:
-    on_cluster = context.on_cluster
-    return on_cluster is not None and on_cluster.snapshot.limits.qos is not None
 
 
 @rule(ERROR, "NC233", "QOS is not in the catalog", about="qos")
 def qos_in_catalog(context: RuleContext) -> Iterator[Violation]:
     cluster, asked = context.plan.cluster, context.plan.request.qos
-    # Several ("a,b") are one text, and Slurm takes any of them.
-    if asked is None or not cluster.qos or _slurm_told_qos(context):
+    if asked is None or not cluster.qos or (context.slurm and context.slurm.knows_qos):
         return
+    # Several ("a,b") are one text, and Slurm takes any of them.
     unknown = [name for name in asked.split(",") if cluster.qos_named(name) is None]
     if unknown:
         # A guide's list need not have all of them.
         sure = context.catalog.evidence(cluster.name, "qos").kind == "slurm"
-        usable = _qos_of_catalog(context)
+        usable = _catalog_qos(context)
         close = nearest(unknown[0], usable)
         yield Violation(
             f"QOS '{unknown[0]}' is not in the catalog's list of {cluster.name}",
@@ -360,10 +300,10 @@ def qos_in_catalog(context: RuleContext) -> Iterator[Violation]:
 def qos_in_partition(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     known = plan.cluster.qos_named(plan.request.qos)
-    if known is None or _slurm_told_qos(context):
+    if known is None or (context.slurm and context.slurm.knows_qos):
         return
     if not known.takes(plan.partition.name):
-        usable = _qos_of_catalog(context)
+        usable = _catalog_qos(context)
         other = f", or -q {' or -q '.join(usable)}" if usable else ""
         yield Violation(
             f"partition {plan.partition.name} does not take jobs of QOS {known.name}",

@@ -13,7 +13,6 @@ from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
 from neuronctl.planning.needs import needs_of
 from neuronctl.rules.base import UNCITED, RuleContext, Violation, nearest, rule
-from neuronctl.rules.hints import fewer_cores, gpus_over_nodes, most_cores, most_gpus, most_nodes
 
 _NODES = "nodes ntasks nodelist"
 _CORES = "cpus-per-task ntasks-per-node ntasks cpus-per-gpu"
@@ -21,111 +20,91 @@ _GPUS = "gpus-per-node gres gpus gpus-per-task"
 
 
 def _open(plan: JobPlan, suits: Callable[[Partition], bool]) -> List[str]:
-    """The names of the open partitions that suit, for a hint."""
-    return [
-        partition.name
-        for partition in plan.cluster.partitions.values()
-        if partition.open and suits(partition)
-    ]
+    """Return the names of the open partitions that suit, for a hint."""
+    every = plan.cluster.partitions.values()
+    return [partition.name for partition in every if partition.open and suits(partition)]
 
 
 def _known(context: RuleContext) -> Optional[Partition]:
-    """The job's partition, or None where the catalog does not know it (NC101 says so)."""
+    """Return the job's partition, or None if the catalog does not know it (NC101 says so)."""
     partition = context.plan.partition
     return partition if partition.name in context.plan.cluster.partitions else None
 
 
-def _of_catalog(context: RuleContext) -> Mapping[str, Partition]:
-    """The partitions that the catalog gives the cluster, whatever Slurm says."""
+def _catalog_partitions(context: RuleContext) -> Mapping[str, Partition]:
+    """Return the partitions that the catalog gives the cluster, whatever Slurm says."""
     cluster = context.catalog.clusters.get(context.plan.cluster.name)
     return {} if cluster is None else cluster.partitions
 
 
 def _every_partition(context: RuleContext) -> Citation:
-    """Who says which partitions there are.
+    """Return who says which partitions there are.
 
     A guide's list need not have all of them: whoever wrote a batch script may know of others.
     """
-    source = context.cite("partitions")
-    sure = (
-        source.by_slurm
-        or context.catalog.evidence(context.plan.cluster.name, "partitions").kind == "slurm"
-    )
+    source, name = context.cite("partitions"), context.plan.cluster.name
+    sure = source.by_slurm or context.catalog.evidence(name, "partitions").kind == "slurm"
     return replace(source, doubtful=True) if context.of_script and not sure else source
 
 
-_LINE = 72
-"""Characters of a hint that fit on one line of a terminal."""
-
-
 def _listed(names: Sequence[str], taken: int = 0) -> str:
-    """The partitions that fit on a line beside so many characters, and where the others are."""
+    """Return the partitions if they fit on a line beside ``taken`` characters, or where to look."""
     words = "there are: " + ", ".join(names)
-    if len(words) + taken <= _LINE:
-        return words
-    command = "'neuronctl partitions' lists"
-    return f"{command} them" if taken else f"{command} what each is good for"
+    return words if len(words) + taken <= 72 else "'neuronctl partitions' lists them"
 
 
 @rule(ERROR, "NC101", "partition does not exist", "closes_partition lacks", about="partition")
 def partition_exists(context: RuleContext) -> Iterator[Violation]:
+    plan, name = context.plan, context.plan.partition.name
+    names, source = tuple(plan.cluster.partitions), _every_partition(context)
+    if not name:
+        yield _no_partition(context, names, source)
+        return
+    if _known(context) is not None:
+        return
+    close, having = nearest(name, names), _open(plan, lambda one: one.gpu == name.lower())
+    words, hint = f"partition '{name}' does not exist on {plan.cluster.name}", _listed(names)
+    if name in _catalog_partitions(context):
+        words = f"partition '{name}' is in the catalog, but the Slurm of {plan.cluster.name} does "
+        words += "not have it"
+    elif having:
+        words += f"; {name.lower()} is a GPU model"
+        hint = f"use -p {' or '.join(having[:2])}"
+    elif close:
+        hint = f"did you mean {' or '.join(close)}?"
+    if source.doubtful:
+        words = f"partition '{name}' is not in the catalog's list of {plan.cluster.name}"
+        every = context.catalog.clusters
+        theirs = [other for other, one in every.items() if name in one.partitions]
+        if theirs:
+            hint = f"is the job for another cluster? use --cluster {' or '.join(theirs)}"
+        elif not close:
+            hint = "'neuronctl partitions' lists them; for another cluster, use --cluster"
+    yield Violation(words, hint, source)
+
+
+def _no_partition(context: RuleContext, names: Sequence[str], source: Citation) -> Violation:
     plan = context.plan
-    names, model = tuple(plan.cluster.partitions), plan.partition.name.lower()
-    having = _open(plan, lambda one: one.gpu == model)
     behind = [arg for arg in plan.request.args if arg.partition("=")[0] in ("-p", "--partition")]
-    if not plan.partition.name and behind:
-        yield Violation(
+    if behind:
+        return Violation(
             f"{behind[0]} comes after {plan.request.script}, so it is passed to the program, as is "
             "every other option there",
             f"put the options before {plan.request.script}",
         )
-    elif not plan.partition.name:
-        on_cluster = context.on_cluster
-        own = () if on_cluster is None else on_cluster.snapshot.limits.partitions
-        default = next((partition.name for partition in own if partition.default), None)
-        words = f"no partition requested, and the catalog has no default for {plan.cluster.name}"
-        hint = "name one with -p, or use -p auto"
-        if default is not None:
-            words += f"; its Slurm would use {default}"
-            hint = f"use -p {default}, another one, or -p auto"
-        yield Violation(words, f"{hint}; {_listed(names, len(hint))}", _every_partition(context))
-    elif _known(context) is None and plan.partition.name in _of_catalog(context):
-        yield Violation(
-            f"partition '{plan.partition.name}' is in the catalog, but the Slurm of "
-            f"{plan.cluster.name} does not have it",
-            _listed(names),
-            context.cite("partitions"),
-        )
-    elif _known(context) is None and having:
-        yield Violation(
-            f"partition '{plan.partition.name}' does not exist on {plan.cluster.name}; "
-            f"{model} is a GPU model",
-            f"use -p {' or '.join(having[:2])}",
-            _every_partition(context),
-        )
-    elif _known(context) is None:
-        close, source = nearest(plan.partition.name, names), _every_partition(context)
-        hint = f"did you mean {' or '.join(close)}?" if close else _listed(names)
-        missing = "does not exist on"
-        if source.doubtful:
-            missing = "is not in the catalog's list of"
-            clusters = context.catalog.clusters
-            theirs = [
-                name for name, one in clusters.items() if plan.partition.name in one.partitions
-            ]
-            if theirs:
-                hint = f"is the job for another cluster? use --cluster {' or '.join(theirs)}"
-            elif not close:
-                hint = "'neuronctl partitions' lists them; for another cluster, use --cluster"
-        yield Violation(
-            f"partition '{plan.partition.name}' {missing} {plan.cluster.name}", hint, source
-        )
+    words = f"no partition requested, and the catalog has no default for {plan.cluster.name}"
+    hint, default = "name one with -p, or use -p auto", ""
+    if context.slurm is not None and context.slurm.default_partition:
+        default = context.slurm.default_partition
+        words += f"; its Slurm would use {default}"
+        hint = f"use -p {default}, another one, or -p auto"
+    return Violation(words, f"{hint}; {_listed(names, len(hint))}", source)
 
 
 @rule(WARNING, "NC103", "partition is not in the catalog", "of_partition")
 def partition_in_catalog(context: RuleContext) -> Iterator[Violation]:
     name = context.plan.partition.name
-    if _known(context) is not None and name not in _of_catalog(context):
+    if _known(context) is not None and name not in _catalog_partitions(context):
         yield Violation(
             f"partition '{name}' is not in the catalog: neuronctl derives no cores and no memory "
             "there",
@@ -134,13 +113,15 @@ def partition_in_catalog(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule(ERROR, "NC102", "partition is closed to users", "closes_partition bars", about="partition")
+@rule(ERROR, "NC102", "partition is closed to you", "closes_partition", about="partition")
 def partition_is_open(context: RuleContext) -> Iterator[Violation]:
     if not context.plan.partition.open:
+        source = context.cite_partition("open")
+        whose = "your groups, account, or QOS" if source.by_slurm else "users"
         yield Violation(
-            f"partition '{context.plan.partition.name}' is closed to users",
+            f"partition '{context.plan.partition.name}' is closed to {whose}",
             "open partitions: " + ", ".join(_open(context.plan, lambda one: True)),
-            context.cite_partition("open"),
+            source,
         )
 
 
@@ -150,13 +131,13 @@ def nodes_in_partition(context: RuleContext) -> Iterator[Violation]:
     if partition.nodes is not None and plan.nodes > partition.nodes:
         yield Violation(
             f"requested {counted(plan.nodes, 'node')}; {partition.name} has {partition.nodes}",
-            f"request at most -N {most_nodes(partition)}",
+            f"request at most -N {min(partition.nodes, partition.max_nodes or partition.nodes)}",
             context.cite_partition("nodes"),
         )
 
 
-def _of_qos(context: RuleContext, key: str) -> str:
-    """The end of "a job in gpu of QOS debug", where the catalog's limit is that QOS' own."""
+def _qos_words(context: RuleContext, key: str) -> str:
+    """Return the end of "a job in gpu of QOS debug" if the catalog's limit is that QOS' own."""
     qos = context.limiting_qos(key)
     return f" of QOS {qos}" if qos else ""
 
@@ -168,31 +149,29 @@ def nodes_a_job(context: RuleContext) -> Iterator[Violation]:
     if partition.max_nodes is not None and plan.most_nodes > partition.max_nodes:
         yield Violation(
             f"requested {counted(plan.most_nodes, 'node')}; a job in {partition.name}"
-            f"{_of_qos(context, 'max_nodes')} may have {partition.max_nodes}: "
+            f"{_qos_words(context, 'max_nodes')} may have {partition.max_nodes}: "
             "it would wait forever",
             f"request at most -N {partition.max_nodes}",
             context.cite_partition("max_nodes"),
         )
 
 
-@rule(ERROR, "NC121", "more GPUs per node than it has", "resizable of_nodes", about=_GPUS)
+@rule(ERROR, "NC121", "more GPUs per node than it has", "resizable", about=_GPUS)
 def gpus_a_node(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, _known(context)
-    _, least = needs_of(plan, context.release).largest_share
+    _, least = needs_of(plan).largest_share
     if partition is None or least <= partition.gpus_per_node:
         return
     has = partition.gpus_per_node
-    others = ", ".join(_open(plan, lambda one: one.gpus_per_node >= plan.gpus_per_node))
-    hint = gpus_over_nodes(plan) if has else "request no GPUs"
-    total = plan.request.gpus
-    asked = f"requested {counted(plan.gpus_per_node, 'GPU')} per node"
-    if total is not None:
-        asked += f" (-G {total} on {counted(plan.nodes, 'node')})"
-    elif plan.request.amounts is not None and plan.request.amounts.gpus:
-        asked = f"requested {counted(least, 'GPU')} or more on one node"
-        asked += f" (-G {plan.request.amounts.gpus})"
+    others = ", ".join(_open(plan, lambda one: one.gpus_per_node >= least))
+    hint = "request no GPUs"
+    if has:
+        nodes = -(-plan.nodes * least // has)
+        fits = nodes <= min(partition.nodes or nodes, partition.max_nodes or nodes)
+        hint = f"request at most --gpus-per-node {has}"
+        hint += f", or -N {nodes} --gpus-per-node {has}" if fits else ""
     yield Violation(
-        f"{asked}; nodes in {partition.name} have {has}",
+        f"requested {counted(least, 'GPU')} per node; nodes in {partition.name} have {has}",
         hint,
         context.cite_partition("gpus_per_node"),
         elsewhere=f", or use a partition that has them: {others}" if others else "",
@@ -215,7 +194,7 @@ def gpus_where_there_are(context: RuleContext) -> Iterator[Violation]:
     )
 
 
-@rule(ERROR, "NC123", "other GPU model", "of_launch of_nodes", about=_GPUS)
+@rule(ERROR, "NC123", "other GPU model", "of_launch of_partition", about=_GPUS)
 def gpu_model(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
     asked = plan.request.gpu_type
@@ -233,81 +212,79 @@ def gpu_model(context: RuleContext) -> Iterator[Violation]:
 
 
 @rule(
-    ERROR,
-    "NC124",
-    "more GPUs than a user or a job may hold",
+    *(ERROR, "NC124", "more GPUs than a user or a job may hold"),
     "resizable closes_partition of_limit",
     about=_GPUS,
 )
 def gpus_a_user(context: RuleContext) -> Iterator[Violation]:
-    plan, partition = context.plan, context.plan.partition
-    held = gpus_held(plan)
-    if partition.max_gpus is not None and held > partition.max_gpus:
+    plan, most, held = context.plan, context.plan.partition.max_gpus, gpus_held(context.plan)
+    if most is not None and held > most:
         each = held // plan.nodes
         whole = ", whole nodes with --exclusive" if held > plan.gpus else ""
-        most = most_gpus(partition) or partition.max_gpus
         hint = f"request at most {counted(most, 'GPU')} in all" if most else "use another partition"
-        if each <= min(most, partition.gpus_per_node):
-            hint += f": -N {most // each}"
-            hint += "" if whole else f" --gpus-per-node {each}"
+        if each <= most:
+            hint += f": -N {most // each}" + ("" if whole else f" --gpus-per-node {each}")
         yield Violation(
             f"requested {counted(held, 'GPU')} ({counted(plan.nodes, 'node')} x {each}{whole}); "
-            f"{partition.name}{_of_qos(context, 'max_gpus')} allows at most {partition.max_gpus}: "
+            f"{plan.partition.name}{_qos_words(context, 'max_gpus')} allows at most {most}: "
             "it would wait forever",
             hint,
             context.cite_partition("max_gpus"),
-            passed_over=True,
         )
 
 
 def _cores_asked(plan: JobPlan) -> str:
     tasks, cores = counted(plan.ntasks_per_node, "task"), counted(plan.cpus_per_task, "core")
-    each = counted(plan.cores_per_node, "core")
-    return f"requested {each} per node ({tasks} x {cores})"
+    return f"requested {counted(plan.cores_per_node, 'core')} per node ({tasks} x {cores})"
 
 
-@rule(ERROR, "NC131", "more cores than a node has", "resizable of_nodes", about=_CORES)
+def _fewer_cores(plan: JobPlan, largest: int) -> str:
+    """Return what to request if ``largest`` cores per node are the most that the job may have."""
+    tasks = plan.ntasks_per_node
+    if tasks > largest:
+        return f"request at most --ntasks-per-node {largest} -c 1"
+    with_tasks = f" with {tasks} tasks per node" if tasks > 1 else ""
+    return f"request at most -c {largest // tasks}{with_tasks}"
+
+
+def _capped_cores(plan: JobPlan) -> Optional[int]:
+    """Return the cores per node that come with the job's GPUs; None: the site sets no cap."""
+    each = plan.cluster.cores_per_gpu(plan.partition)
+    capped = plan.cluster.policy.cores.rule == "cap" and not plan.request.exclusive
+    return each * plan.gpus_per_node if capped and each and plan.gpus_per_node else None
+
+
+@rule(ERROR, "NC131", "more cores than a node has", "resizable", about=_CORES)
 def cores_a_node(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
     largest = partition.max_cores_per_node
-    least, _ = needs_of(plan, context.release).largest_share
-    if largest is not None and least > largest:
-        # Where the site caps them (NC132), the hint shall hold there too.
-        allowed = min(largest, most_cores(plan, plan.gpus_per_node) or largest)
-        yield Violation(
-            f"{_cores_asked(plan)}; the largest node in {partition.name} has {largest}",
-            fewer_cores(plan, allowed),
-            context.cite_partition("cores_per_node"),
-        )
+    least = plan.cores_per_node if plan.request.amounts is None else needs_of(plan).largest_share[0]
+    if largest is None or least <= largest:
         return
-    sizes = partition.cores_per_node if plan.request.amounts is None else ()
-    fitting = sum(1 for cores in sizes if cores >= plan.cores_per_node)
-    # With more nodes than there are it is NC111 that says so.
-    if len(sizes) == partition.nodes and len(sizes) > 1 and fitting < min(plan.nodes, len(sizes)):
-        have = verb(fitting, "has", "have")
-        yield Violation(
-            f"requested {counted(plan.cores_per_node, 'core')} per node on "
-            f"{counted(plan.nodes, 'node')}; {fitting} of {partition.name} {have} that many "
-            f"({', '.join(str(cores) for cores in sizes)})",
-            f"request at most -N {fitting}, or fewer cores",
-            context.cite_partition("cores_per_node"),
-        )
+    asked = _cores_asked(plan)
+    if plan.request.amounts is not None:
+        asked = f"requested {counted(least, 'core')} on one node"
+    yield Violation(
+        f"{asked}; the largest node in {partition.name} has {largest}",
+        _fewer_cores(plan, min(largest, _capped_cores(plan) or largest)),
+        context.cite_partition("cores_per_node"),
+    )
 
 
 @rule(ERROR, "NC132", "more cores per GPU than the site allows", "resizable", about=_CORES)
 def cores_a_gpu(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
-    allowed, largest = most_cores(plan, plan.gpus_per_node), partition.max_cores_per_node
+    allowed, largest = _capped_cores(plan), partition.max_cores_per_node
     if allowed is None or plan.cores_per_node <= allowed:
         return
     if largest is not None and plan.cores_per_node > largest:
-        return  # NC131 has said it
+        return  # NC131 reports this
     come = verb(plan.gpus_per_node, "comes", "come")
     source = context.cite("policy", "cores", "rule")
     yield Violation(
         f"{_cores_asked(plan)}; {counted(plan.gpus_per_node, 'GPU')} in {partition.name} {come} "
         f"with {allowed} ({plan.cluster.cores_per_gpu(partition)} per GPU)",
-        f"{fewer_cores(plan, allowed)}, or request more GPUs",
+        f"{_fewer_cores(plan, allowed)}, or request more GPUs",
         source,
         NOTE if source.doubtful else None,
     )
@@ -317,7 +294,7 @@ def cores_a_gpu(context: RuleContext) -> Iterator[Violation]:
 def cores_for_gpus(context: RuleContext) -> Iterator[Violation]:
     plan, partition, policy = context.plan, _known(context), context.plan.cluster.policy
     if partition is not None and plan.gpus_per_node > partition.gpus_per_node:
-        return  # NC121 has said it
+        return  # NC121 reports this
     # A whole node comes with all its cores, whatever is asked for; 0 leaves them to Slurm.
     unknown = plan.request.exclusive or plan.request.cpus_per_task == 0
     if plan.request.amounts is not None and not plan.request.amounts.cpus_per_task:
@@ -333,7 +310,7 @@ def cores_for_gpus(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule(ERROR, "NC134", "more memory than a node has", "resizable of_nodes", about="mem")
+@rule(ERROR, "NC134", "more memory than a node has", "resizable", about="mem")
 def memory_a_node(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
     has = partition.memory_mb_per_node
@@ -361,18 +338,12 @@ def wall_time(context: RuleContext) -> Iterator[Violation]:
     asked = f"a time limit of {units.format_time(plan.time_limit)}"
     if plan.time_limit == units.UNLIMITED:
         asked = f"no time limit (-t {plan.request.time_limit})"
-    jobs = f"{kind} jobs in {plan.partition.name}"
-    sets = None if context.on_cluster is None else context.on_cluster.wall_time
-    if sets is not None and not sets.about.of_partition:
-        jobs += f" of {sets.holder}"
-    elif key == "maximum":
-        jobs += _of_qos(context, "wall_time")
+    qos = _qos_words(context, "wall_time") if key == "maximum" else ""
     yield Violation(
-        f"requested {asked}; {jobs} may run at most {units.format_time(limit)}: Slurm may accept "
-        "it but never start it",
+        f"requested {asked}; {kind} jobs in {plan.partition.name}{qos} may run at most "
+        f"{units.format_time(limit)}: Slurm may accept it but never start it",
         f"request at most -t {units.format_time(limit)}",
         _cite_wall_time(context, key),
-        passed_over=context.passes_over(sets),
     )
 
 

@@ -63,15 +63,12 @@ def check_script(
     if ends is not None:
         found = [known for known in found if known.place.line <= ends.place.line or _read(known)]
     told = {known.finding.code for known in found}
-    errors = {known.finding.code for known in found if known.finding.refuses}
     refused = {known.place.line for known in found if known.finding.code in ("NC601", "NC606")}
     for finding in _that_hold(facts, of_plan, now=now):
         if finding.code == "NC411" and (
             told & {"NC606", "NC634", "NC643"} or submits_itself(facts)
         ):
             continue  # said better already, or it makes the directory before
-        if finding.code == "NC315" and "NC616" in errors and re.search("-G |GPUs", finding.message):
-            continue  # of the same numbers
         given = facts.given(*finding.about)
         if (
             finding.code in ("NC101", "NC122", "NC123")

@@ -6,11 +6,12 @@ import os
 import re
 from typing import FrozenSet, List, Mapping, Optional, Sequence
 
-from neuronctl.common.errors import SlurmUnavailableError
+from neuronctl.common.errors import SlurmError, SlurmRefusedError, SlurmUnavailableError
 from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.fields import parse_timestamp
 from neuronctl.slurm.own_queue import forget
-from neuronctl.slurm.process import clean_environment, failure, plain_words, run
+from neuronctl.slurm.process import Result, clean_environment, failure, plain_words, run
+from neuronctl.slurm.refusals import cure_of, is_passing
 from neuronctl.slurm.sbatch_passthrough import find_sbatch, given_environment, with_started
 
 _PATIENCE = 30.0  # seconds to wait for sbatch
@@ -111,7 +112,7 @@ def _submit(
                 unknown,
                 plain_words(result.stderr),
             )
-        error = failure(result)
+        error = _refusal(result)
         lost = result.returncode < 0 or re.search(_ANSWER_LOST, result.words)
         if isinstance(error, SlurmUnavailableError) and lost:
             error.hint = unknown
@@ -124,6 +125,14 @@ def _submit(
     return submitted
 
 
+def _refusal(result: Result) -> SlurmError:
+    """Return the error for an sbatch that failed, with the cure for what Slurm says."""
+    error = failure(result)
+    if isinstance(error, SlurmRefusedError):
+        error.hint = error.hint or cure_of(result.words)
+    return error
+
+
 def known_options() -> FrozenSet[str]:
     """The long options in the help of this machine's sbatch, those of plugins included.
 
@@ -134,6 +143,36 @@ def known_options() -> FrozenSet[str]:
     except SlurmUnavailableError:
         return frozenset()
     return frozenset(re.findall(r"--([a-z][a-z0-9-]*)", text))
+
+
+@dataclass(frozen=True)
+class TestedStart:
+    """What ``sbatch --test-only`` says of a job that Slurm would take.
+
+    start: when it expects the job to start (epoch seconds); None if it does not say. node_list: on
+    which nodes.
+    """
+
+    start: Optional[int]
+    node_list: str
+
+
+def test_submission(words: Sequence[str], script: Optional[str], *, cwd: str) -> TestedStart:
+    """Ask Slurm whether it would take a job; nothing is submitted, but a job id is used up.
+
+    words: the sbatch command. Limits that would make the job wait are not seen. Raises
+    SlurmRefusedError with Slurm's words, and SlurmUnavailableError.
+    """
+    env = with_started(find_sbatch(), {**given_environment(), "TZ": "UTC"})
+    argv = [words[0], "--test-only", *words[1:]]
+    result = run(argv, timeout=_PATIENCE, input=script, cwd=cwd, env=env)
+    if result.returncode != 0:
+        error = _refusal(result)
+        if not is_passing(result.words):
+            raise error
+        return TestedStart(None, "")
+    nodes = re.search(r" on nodes (\S+)", result.stderr)
+    return TestedStart(parse_predicted(result.stderr), "" if nodes is None else nodes[1])
 
 
 def predict_start(options: Sequence[str], *, timeout: float) -> Optional[int]:

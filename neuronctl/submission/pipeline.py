@@ -6,12 +6,14 @@ the library are each a Reporter.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Mapping, Optional, Protocol, Sequence, Tuple
 
 from neuronctl.common.errors import (
     NeuronctlError,
     PolicyError,
     SlurmRefusedError,
+    SlurmUnavailableError,
 )
 from neuronctl.common.frozen import replace
 
@@ -117,9 +119,10 @@ def submit_job(
     SlurmUnavailableError, after which the job may be in the queue nevertheless.
     """
     draft, judged = draft_of(job, reporter, force=force, fresh=dry_run)
-    reporter.submitting(draft, judged)
     if dry_run:
+        reporter.submitting(draft, _tested(job, draft, judged, reporter))
         return None
+    reporter.submitting(draft, judged)
     from neuronctl.submission.transaction import submit_draft
 
     if judged is not None and judged.plan.code is not None:
@@ -141,6 +144,31 @@ def submit_job(
         raise
     reporter.submitted(draft, judged, done)
     return done
+
+
+def _tested(
+    job: Submittable, draft: RecordDraft, judged: Optional[JudgedJob], reporter: Reporter
+) -> Optional[JudgedJob]:
+    """Return the judgement with what ``sbatch --test-only`` says; raises SlurmRefusedError.
+
+    A job that has errors, or that Slurm was not asked about, is not tested.
+    """
+    if judged is None or judged.errors or judged.verdict is None or not judged.verdict.by_slurm:
+        return judged
+    from neuronctl.judgement.verdict import with_test
+    from neuronctl.slurm.sbatch import test_submission
+
+    words = draft.sbatch if job.existing is not None else ("sbatch", "/dev/stdin")
+    text = job.existing.stdin if job.existing is not None else draft.script
+    place = draft.submit_dir or draft.cwd
+    try:
+        tested = test_submission(words, text, cwd=place)
+    except SlurmRefusedError as error:
+        reporter.unexplained(draft, judged, error)
+        raise
+    except SlurmUnavailableError:
+        return judged
+    return replace(judged, verdict=with_test(judged.verdict, tested, int(time.time())))
 
 
 def _judge_refused(job: Submittable, judged: Optional[JudgedJob]) -> Optional[JudgedJob]:

@@ -32,8 +32,8 @@ from neuronctl.slurm.bad_nodes import bad_nodes
 from neuronctl.submission.judged_job import JudgedJob
 
 if TYPE_CHECKING:
-    from neuronctl.forecast.snapshot import Snapshot
     from neuronctl.judgement.partition_choice import Choice
+    from neuronctl.judgement.snapshot import Snapshot
     from neuronctl.records.job_record import RecordDraft
 
 
@@ -206,9 +206,9 @@ def _how_it_goes_on(made: JobPlan, snapshot: Optional[Snapshot]) -> Tuple[Option
 
     snapshot: what it has said already. Where it does not answer, it is thought to requeue.
     """
-    from neuronctl.forecast.plan_on_cluster import PlanOnCluster
-    from neuronctl.forecast.snapshot import slurm_says
     from neuronctl.judgement.ask import ask_slurm
+    from neuronctl.judgement.plan_on_cluster import PlanOnCluster
+    from neuronctl.judgement.snapshot import slurm_says
 
     try:
         snapshot = snapshot or ask_slurm(made, fresh=True, meanwhile=_load_the_rest)

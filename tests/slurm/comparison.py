@@ -75,7 +75,7 @@ JUDGE = """
 import json, os, sys, tempfile
 from neuronctl.cli import program
 from neuronctl.judgement.ask import ask_slurm
-import neuronctl.cli.salloc, neuronctl.cli.submit, neuronctl.forecast.forecast
+import neuronctl.cli.salloc, neuronctl.cli.submit, neuronctl.judgement.forecast
 import neuronctl.rendering.render, neuronctl.submission.pipeline
 
 ask_slurm.__kwdefaults__["timeout"] = 60

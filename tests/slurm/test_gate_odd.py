@@ -13,7 +13,7 @@ from typing import Any, Iterator, List
 import pytest
 from harness import PATIENT, Sandbox, sandbox_up, wait_until
 
-from neuronctl.forecast.free_nodes import UNAVAILABLE
+from neuronctl.judgement.free_nodes import UNAVAILABLE
 
 PARTITION = "cas_v100nv_4"  # gpu[06-09]
 UPDATE = f"scontrol update PartitionName={PARTITION}"

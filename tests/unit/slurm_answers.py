@@ -8,8 +8,8 @@ from typing import Any, Dict, Optional, Sequence, Set, Tuple
 from plan_builders import NO_POLICY, cluster, plan_of
 
 from neuronctl.catalog.model import Catalog, Policy
-from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.judgement.judgement import Judgement, judge
+from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.rules import RuleContext
 from neuronctl.rules.base import LocalFacts
 from neuronctl.slurm.answers import ClusterFigures, MyJob

@@ -9,9 +9,9 @@ from typing import Callable, Dict
 import pytest
 
 from neuronctl.common.rule_codes import CODES
+from neuronctl.judgement.rule_pages import every_rule
 from neuronctl.request.job import BY_NAME, OPTIONS, Layer
 from neuronctl.request.job_file import read_config, read_job_file
-from neuronctl.rules import every_rule
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import List
+from typing import List, Mapping
 
 from neuronctl.common.errors import UsageError, did_you_mean
 from neuronctl.common.paths import data_path
-from neuronctl.rules import every_rule
+from neuronctl.rules.base import RULES, Rule
+
+
+def every_rule() -> Mapping[str, Rule]:
+    """Return all rules by code, those too that few commands need."""
+    from neuronctl.judgement import live_rules  # noqa: F401
+    from neuronctl.rules import script  # noqa: F401
+
+    return dict(sorted(RULES.items()))
 
 
 def explanation(code: str) -> str:

@@ -1,4 +1,4 @@
-"""The possible outcomes of a plan: Slurm refuses it, it waits, or the outcome is unknown."""
+"""What Slurm could do with a plan: never start it, let it wait, or something that is not known."""
 
 from __future__ import annotations
 
@@ -9,28 +9,18 @@ from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.limits import Limit
 
 
-class RefusalKind:
-    """Why a limit refuses a job."""
-
-    CLOSED = "it lets no job in"
-    QUEUE = "the user's jobs in the queue are too many"
-    GROUP_QUEUE = "the group's jobs in the queue are too many"
-    SIZE = "no job may have so much"
-    GROUP_SIZE = "all jobs of the group together may not have so much"
-
-
 @dataclass(frozen=True)
 class LimitRefusal:
     """A limit for which Slurm refuses the job, or accepts it and never starts it.
 
-    kind: one of RefusalKind. limit: with its current use. wanted: how much the job needs. source:
-    who states the figure.
+    limit: with its current use. wanted: how much the job needs. source: who states the figure.
+    in_queue: whether it is about the number of jobs in the queue, and not about the job's size.
     """
 
-    kind: str
     limit: Limit
     wanted: int
     source: Citation
+    in_queue: bool = False
 
 
 @dataclass(frozen=True)

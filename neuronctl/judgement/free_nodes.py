@@ -1,0 +1,348 @@
+"""Finds nodes that could take the job now, and what it waits for if there are too few. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Dict, FrozenSet, Iterator, Optional, Set, Tuple, Union
+
+from neuronctl.common import units
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.units import hosts
+from neuronctl.common.words import counted, verb
+from neuronctl.judgement.outcomes import Doubt, Outcome, Wait
+from neuronctl.judgement.plan_on_cluster import PlanOnCluster, Used
+from neuronctl.judgement.reservations import (
+    SOURCE,
+    ReservedNodes,
+    check_reservation,
+    own_nodes,
+    reservation_words,
+    reserved_nodes,
+    shorter_time_limit,
+)
+from neuronctl.judgement.snapshot import is_up, is_usable, running, slurm_says
+from neuronctl.slurm.answers import MyJob
+from neuronctl.slurm.job_states import WAITING
+from neuronctl.slurm.scontrol import NodeGroup, names_of
+
+if TYPE_CHECKING:
+    from neuronctl.slurm.squeue import PartitionJob
+
+_SAID_OF_NODES = slurm_says("scontrol show node")
+
+UNAVAILABLE = (
+    "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+)
+"""Slurm's reason if too few nodes of the partition are in service and the job names none."""
+
+
+@dataclass(frozen=True)
+class NodeSearch:
+    """The names of nodes for a job on its cluster.
+
+    fitting: large enough for the job, with its features, in its reservation; they may be busy or
+    down. suitable: the fitting nodes that are not reserved for others. free: the suitable nodes
+    with room for one node's share now; None if that is unknown.
+    """
+
+    on_cluster: PlanOnCluster
+    reserved: ReservedNodes
+    fitting: FrozenSet[str]
+    suitable: FrozenSet[str]
+    free: Optional[FrozenSet[str]]
+
+
+def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
+    """Look through the nodes of the job's partition."""
+    reserved, own = reserved_nodes(on_cluster), own_nodes(on_cluster)
+    fitting = names_of(group for group in on_cluster.pool if on_cluster.share(group, empty=True)[0])
+    fitting -= set(hosts(on_cluster.plan.request.exclude))
+    if len(on_cluster.named_hosts) >= on_cluster.plan.most_nodes:
+        fitting &= on_cluster.named_hosts
+    for confined in (on_cluster.matching, own):
+        fitting = fitting if confined is None else fitting & confined
+    suitable = fitting - reserved.nodes
+    free = suitable & _with_room(on_cluster, {}) if _where_not_known(on_cluster) is None else None
+    return NodeSearch(on_cluster, reserved, fitting, suitable, free)
+
+
+def _where_not_known(on_cluster: PlanOnCluster) -> Optional[Doubt]:
+    """Return why it is not known which nodes the job may have; None: it is."""
+    request, partition, needs = on_cluster.plan.request, on_cluster.partition, on_cluster.needs
+    if not on_cluster.snapshot.nodes or partition is None:
+        return Doubt("Slurm tells no nodes; what is free is not known")
+    if on_cluster.matching is None:
+        words = f"--constraint={request.constraint} is not judged here: Slurm may refuse it"
+        return Doubt(words, refusable=True)
+    if len(on_cluster.named_hosts) > on_cluster.plan.nodes:
+        words = "--nodelist names more nodes than the job needs: which it must get is not known"
+        return Doubt(words, refusable=True)
+    if own_nodes(on_cluster) is None:
+        begun = next(check_reservation(on_cluster), None) is None
+        return Doubt(f"what is free in reservation {request.reservation} is not known", begun)
+    if needs.unsure:
+        words = f"over which nodes Slurm spreads a job with {needs.unsure} is not known"
+        return Doubt(words, refusable=True)
+    most = partition.max_cores_per_node
+    if needs.whole and most is not None and any(group.cores > most for group in on_cluster.pool):
+        words = f"nodes of {partition.name} have more cores than MaxCPUsPerNode lets a job have"
+        return Doubt(f"{words}; whether it may have one for itself is not known", refusable=True)
+    if partition.min_nodes > on_cluster.plan.nodes:
+        words = f"a job in {partition.name} must have at least {partition.min_nodes} nodes"
+        return Doubt(f"{words}; what Slurm does with a smaller one is not known", refusable=True)
+    return None
+
+
+def _with_room(on_cluster: PlanOnCluster, more: Used) -> Set[str]:
+    """Return the nodes with room for the job's share now. more: what is used there besides."""
+    found: Set[str] = set()
+    for group in filter(is_usable, on_cluster.pool):
+        if group.owner not in ("", on_cluster.snapshot.user):
+            continue  # another user has the nodes alone (--exclusive=user)
+        if on_cluster.share(group)[0]:
+            found.update(group.names)
+        for name in more.keys() & group.names:
+            found.discard(name)
+            if on_cluster.share(group, *more[name])[0]:
+                found.add(name)
+    return found & on_cluster.mine_alone if on_cluster.needs.whole == "user" else found
+
+
+def check_nodes(search: NodeSearch) -> Iterator[Outcome]:
+    """Yield the wait for nodes, or the doubt whether those with room are really the job's."""
+    on_cluster = search.on_cluster
+    if search.free is None:
+        doubt = _where_not_known(on_cluster)
+        if doubt is not None:
+            yield doubt
+    elif on_cluster.lacking(search.fitting, empty=True):
+        # A size that no nodes have is refused at once, by a rule or by sbatch itself.
+        words = f"{on_cluster.plan.partition.name} has too few nodes that are large enough for it"
+        yield Doubt(f"{words}: Slurm may refuse it", refusable=True)
+    elif on_cluster.lacking(search.free):
+        yield _why_not(search, search.free)
+    else:
+        doubt = next(_room_doubts(search, search.free), None)
+        if doubt is not None:
+            yield doubt
+
+
+def _why_not(search: NodeSearch, free: FrozenSet[str]) -> Outcome:
+    """Return the wait of a job for which too few nodes have room, or how it may get some."""
+    on_cluster, partition = search.on_cluster, search.on_cluster.partition
+    reservations = on_cluster.snapshot.reservations or ()
+    magnetic = [one.name for one in reservations if "MAGNETIC" in one.flags]
+    if magnetic and on_cluster.plan.request.reservation is None:
+        return Doubt(f"whether it may start in reservation {magnetic[0]} is not known")
+    up = search.suitable & names_of(filter(is_up, on_cluster.pool))
+    if on_cluster.lacking(up, empty=True):
+        return _not_available(search)
+    preempted = _preempted(on_cluster)
+    if preempted:
+        words = f"jobs hold what it needs; whether it preempts those of {' and '.join(preempted)}"
+        return Doubt(f"{words} is not known", cause="Resources")
+    if partition is not None and partition.jobs_per_core > 1 and on_cluster.needs.whole != "nodes":
+        words = f"{partition.name} gives each core to several jobs (OverSubscribe=FORCE); whether"
+        return Doubt(f"{words} those in use take one more is not known", cause="Resources")
+    return _busy(search, free)
+
+
+def _preempted(on_cluster: PlanOnCluster) -> Tuple[str, ...]:
+    """Return the QOS, or the partitions of the same nodes, whose jobs it may preempt."""
+    limits, partition = on_cluster.snapshot.limits, on_cluster.partition
+    qos = limits.qos_named(on_cluster.job_qos)
+    if limits.config.preempts_by == "qos":
+        return () if qos is None else qos.preempts
+    if limits.config.preempts_by != "partition_prio" or partition is None:
+        return ()
+    here = {name for group in on_cluster.pool for name in group.partitions}
+    return tuple(x.name for x in limits.partitions if x.name in here and x.tier < partition.tier)
+
+
+def _busy(search: NodeSearch, free: FrozenSet[str]) -> Wait:
+    on_cluster, plan = search.on_cluster, search.on_cluster.plan
+    share = counted(plan.cores_per_node, "core")
+    if plan.gpus_per_node:
+        share = f"{counted(plan.gpus_per_node, 'GPU')} and {share}"
+    job = _frees(search)
+    until = "when that changes is not known"
+    if job is not None and job.end is not None:
+        left = units.format_time(max(0, job.end - on_cluster.snapshot.asked_at))
+        until = f"the job must wait until job {job.id} ends, in at most {left}"
+    have = "no node" if not free else counted(len(free), "node")
+    words = f"{have} of {plan.partition.name} {'have' if len(free) > 1 else 'has'} {share} free now"
+    words += f"; requested {plan.nodes}"
+    if on_cluster.needs.is_spread:
+        words = f"the free nodes of {plan.partition.name} do not hold {on_cluster.needs.in_all} now"
+    elif len(free) >= plan.nodes:
+        names = sorted(on_cluster.named_hosts - free)
+        does = "do not have" if len(names) > 1 else "does not have"
+        words = f"{', '.join(names)} (--nodelist) {does} {share} free now"
+    end = None if job is None else job.end
+    # Behind others that wait for nodes of the partition, or of one that counts before it.
+    also = ["Priority"]
+    if any(len(group.partitions) > 1 for group in on_cluster.pool):
+        also.append(UNAVAILABLE)
+    if search.fitting - names_of(filter(is_up, on_cluster.pool)):
+        also.append("ReqNodeNotAvail")
+    return Wait(*("NC504", "Resources", f"{words}; {until}", _SAID_OF_NODES, end), also=tuple(also))
+
+
+def _not_available(search: NodeSearch) -> Wait:
+    """Return the wait for nodes that are down, drained or reserved: not for other jobs to end."""
+    on_cluster, reserved = search.on_cluster, search.reserved
+    plan, snapshot = on_cluster.plan, on_cluster.snapshot
+    up = names_of(filter(is_up, on_cluster.pool))
+    down = search.fitting - up
+    down = down & on_cluster.named_hosts or down
+    said = []
+    if down:
+        states = {group.state for group in on_cluster.pool if not down.isdisjoint(group.names)}
+        said.append(
+            f"{units.compress_hostlist(down)} {verb(len(down))} {', '.join(sorted(states))}"
+        )
+    until = None
+    if reserved.by:
+        said.append(reservation_words(reserved, snapshot))
+        time_limit = shorter_time_limit(reserved, snapshot)
+        before = search_nodes(replace(on_cluster, snapshot=replace(snapshot, reservations=()))).free
+        if time_limit and before is not None and not on_cluster.lacking(before):
+            said.append(f"with -t {time_limit} or less it can start now")
+        elif not down:
+            until = max(reservation.end for reservation in reserved.by)
+    left = len(search.suitable & up)
+    available = counted(left, "node") if left else "no node"
+    words = f"{available} of {plan.partition.name} {'is' if left < 2 else 'are'} available"
+    words += f"; requested {plan.nodes}"
+    if left >= plan.nodes:
+        words = f"not all of --nodelist={plan.request.nodelist} is available"
+    source = SOURCE if reserved.by else _SAID_OF_NODES
+    # Its two schedulers choose differently between these, and others may be before it.
+    also = (UNAVAILABLE, "Priority", "Resources", "Reservation")
+    return Wait("NC504", "ReqNodeNotAvail", "; ".join([words, *said]), source, until, also=also)
+
+
+def _frees(search: NodeSearch) -> Optional[MyJob]:
+    """Return the user's running job whose end makes room for it.
+
+    None: others' jobs hold what it needs, some of the user's own wait before it, or an end is not
+    known.
+    """
+    on_cluster, snapshot = search.on_cluster, search.on_cluster.snapshot
+    if any(_is_before(on_cluster, job) for job in snapshot.jobs):
+        return None
+    jobs = [job for job in running(snapshot.jobs) if job.end is not None and job.cores is not None]
+    ended: Dict[str, Tuple[int, int]] = {}
+    for job in sorted(jobs, key=lambda job: job.end or 0):
+        for host in hosts(job.node_list):
+            cores, gpus = ended.get(host, (0, 0))
+            cores -= job.count * (job.cores or 0) // job.nodes
+            ended[host] = cores, gpus - job.count * (job.gpus or 0) // job.nodes
+        if not on_cluster.lacking(search.suitable & _with_room(on_cluster, ended), ended):
+            return job
+    return None
+
+
+# ------------------------------------------------------------------------------ doubts
+
+
+def _room_doubts(search: NodeSearch, free: FrozenSet[str]) -> Iterator[Doubt]:
+    """Yield why a job may not start although there is room for it, the first reason first."""
+    on_cluster = search.on_cluster
+    room = "there is room for it, but"
+    later = "it starts earlier only if that job is not delayed"
+    before = [job for job in on_cluster.snapshot.jobs if _is_before(on_cluster, job)]
+    if before and not before[0].reason:
+        words = f"{room} your job {before[0].id} was submitted earlier, and Slurm has not looked at"
+        yield Doubt(f"{words} it yet; what it leaves is not known", cause="Priority")
+    elif before:
+        yield Doubt(f"{room} your job {before[0].id} waits before it; {later}", cause="Priority")
+    if not _plans_known(on_cluster) and on_cluster.lacking(free - _planned(on_cluster)):
+        words = f"{room} Slurm plans another job for some of these nodes; {later}"
+        yield Doubt(words, cause="Priority")
+    if on_cluster.lacking(_left_by_others(on_cluster, free)):
+        words = f"{room} jobs of others wait for these nodes before it; it starts earlier only if"
+        yield Doubt(f"{words} they are not delayed", cause="Priority")
+    if on_cluster.may_get_more_nodes and on_cluster.named_hosts:
+        yield Doubt(f"{room} which nodes Slurm takes beside those of --nodelist is not known")
+    if on_cluster.lacking(free - search.reserved.parts):
+        yield Doubt(f"{room} a reservation keeps cores of some nodes; how many is not known")
+    shared = names_of(group for group in on_cluster.pool if _shares_cores(on_cluster, group))
+    if on_cluster.lacking(free - shared):
+        words = "jobs on nodes in use share cores (OverSubscribe), or may use only some of them"
+        yield Doubt(f"{room} {words} (MaxCPUsPerNode); what is left is not known")
+
+
+def _is_before(on_cluster: PlanOnCluster, job: MyJob) -> bool:
+    """Return whether one of the user's own jobs waits for nodes, and its turn is before this one.
+
+    Slurm starts a later job earlier only if that delays none of them: for certain if it ends before
+    Slurm expects them to start.
+    """
+    if job.state not in WAITING or job.reason not in ("", "Resources", "Priority"):
+        return False
+    here = on_cluster.plan.partition.name in job.partitions
+    return not job.reason or (here and _would_delay(on_cluster, job))
+
+
+def may_be_planned_for_others(search: NodeSearch) -> bool:
+    """Return whether there is room for it, but on nodes that others' jobs may wait for.
+
+    Slurm marks such nodes as PLANNED; 22.05 does so only where nothing runs.
+    """
+    on_cluster, free = search.on_cluster, search.free
+    if free is None or on_cluster.lacking(free):
+        return False
+    idle = names_of(group for group in on_cluster.pool if not group.cores_used)
+    return on_cluster.lacking((idle & free) - _planned(on_cluster))
+
+
+def _planned(on_cluster: PlanOnCluster) -> FrozenSet[str]:
+    return names_of(group for group in on_cluster.pool if "PLANNED" in group.state)
+
+
+def _plans_known(on_cluster: PlanOnCluster) -> bool:
+    """Return whether the queue tells for which jobs Slurm keeps nodes, and until when."""
+    waiting = [job for job in on_cluster.snapshot.queue or () if _waits_for_nodes(job)]
+    return any(job.planned_nodes for job in waiting)
+
+
+def _left_by_others(on_cluster: PlanOnCluster, free: FrozenSet[str]) -> FrozenSet[str]:
+    """Return the nodes on which this job would delay no waiting job of others.
+
+    None of them, if Slurm has not planned when such a job starts.
+    """
+    snapshot = on_cluster.snapshot
+    waiting = [
+        job
+        for job in snapshot.queue or ()
+        if job.user != snapshot.user and _waits_for_nodes(job) and _would_delay(on_cluster, job)
+    ]
+    if any(job.start is None for job in waiting):
+        return frozenset()
+    return free - {host for job in waiting for host in hosts(job.planned_nodes)}
+
+
+def _waits_for_nodes(job: PartitionJob) -> bool:
+    return job.state in WAITING and job.reason in ("Resources", "Priority")
+
+
+def _would_delay(on_cluster: PlanOnCluster, job: Union[MyJob, PartitionJob]) -> bool:
+    """Return whether the plan's job, started now, may still run when that one is to start."""
+    limit = on_cluster.plan.time_limit
+    if limit is None or limit == units.UNLIMITED or job.start is None:
+        return True
+    return on_cluster.snapshot.asked_at + limit > job.start
+
+
+def _shares_cores(on_cluster: PlanOnCluster, group: NodeGroup) -> bool:
+    """Return whether jobs on nodes in use share cores, or may use only some of them."""
+    partition = on_cluster.partition
+    if not group.cores_used or partition is None:
+        return False
+    most = partition.max_cores_per_node
+    capped = most is not None and group.cores_used + on_cluster.plan.cores_per_node > most
+    named = {one.name: one for one in on_cluster.snapshot.limits.partitions}
+    others = [
+        named[name] for name in group.partitions if name in named and len(group.partitions) > 1
+    ]
+    return capped or any(one.oversubscribe.startswith(("YES", "FORCE")) for one in others)

@@ -1,0 +1,256 @@
+"""Compares each limit in force with the job and with what its user's jobs already hold. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Iterator, Optional, Sequence, Set, Tuple
+
+from neuronctl.common import units
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.units import hosts
+from neuronctl.common.words import counted, verb
+from neuronctl.judgement.outcomes import Doubt, LimitRefusal, Outcome, Wait
+from neuronctl.judgement.plan_on_cluster import PlanOnCluster
+from neuronctl.judgement.snapshot import running
+from neuronctl.planning.model import gpus_held
+from neuronctl.slurm.answers import MyJob
+from neuronctl.slurm.job_states import WAITING
+from neuronctl.slurm.limits import KINDS, TRES_NAMES, Counts, Limit, Per, Scope
+
+if TYPE_CHECKING:
+    from neuronctl.slurm.limits import CountedJob
+
+_GPU = "gres/gpu"
+_WHEN_UNKNOWN = "when is not known"
+_EACH = (Per.USER, Per.ACCOUNT)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """A limit of one user, and what the user's jobs hold of it now. jobs: those that count."""
+
+    limit: Limit
+    used: int
+    jobs: Tuple[MyJob, ...]
+
+
+def usage(limit: Limit, on_cluster: PlanOnCluster) -> Usage:
+    """Return what the user's own jobs hold of a limit."""
+    snapshot = on_cluster.snapshot
+    if limit.scope == Scope.QOS:
+        jobs = snapshot.jobs_in_qos(limit.name)
+    elif limit.scope == Scope.CATALOG:
+        jobs = tuple(job for job in snapshot.jobs if limit.name in job.partitions)
+    else:
+        jobs = tuple(job for job in snapshot.jobs if job.account == limit.name)
+    return Usage(limit, limit.held_by(jobs), jobs)
+
+
+def check_limits(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
+    """Yield what the limits in force say of the job, in the order of Slurm's reasons."""
+    if "," in on_cluster.job_qos:
+        yield Doubt(f"which QOS of {on_cluster.job_qos} the job gets is not known", refusable=True)
+    for limit in sorted(on_cluster.limits, key=_rank):
+        if not _is_overlaid(limit):
+            yield from _check(limit, on_cluster)
+    yield from _partition_doubts(on_cluster)
+
+
+def _is_overlaid(limit: Limit) -> bool:
+    """Return whether it stands in the plan's partition, where the rules on its size look at it."""
+    return (
+        limit.about.counts == Counts.TIME
+        or limit.kind == "MaxNodes"
+        or (limit.scope, limit.kind, limit.tres) == (Scope.QOS, "MaxTRES", _GPU)
+    )
+
+
+_RANKS = {kind: number for number, kind in enumerate(KINDS)}
+
+
+def _rank(limit: Limit) -> Tuple[int, bool]:
+    # Slurm looks at a user's GPUs before the other resources.
+    return _RANKS[limit.kind], limit.kind == "MaxTRESPU" and limit.tres != _GPU
+
+
+def _check(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
+    about, source = limit.about, on_cluster.source(limit)
+    if about.counts == Counts.SUBMITTED or (limit.figure == 0 and about.counts == Counts.RUNNING):
+        yield from _in_queue(limit, on_cluster)
+        return
+    if about.counts == Counts.SPENT:
+        yield from _budget(limit, on_cluster)
+        return
+    wanted = _wanted(limit, on_cluster)
+    if wanted is None:
+        if _concerns(limit, on_cluster):
+            yield Doubt(f"how much the job takes of {limit.named} of {limit.holder} is not known")
+        return
+    if not limit.allows(wanted):
+        # NC124 compares the plan's GPUs with the partition's figure, which is this limit.
+        of_user = (limit.kind, limit.tres) == ("MaxTRESPU", _GPU)
+        if not of_user or gpus_held(on_cluster.plan) <= limit.figure:
+            yield LimitRefusal(limit, wanted, source)
+    elif about.per not in (Per.JOB, Per.NODE) and wanted:
+        yield from _shared(limit, on_cluster, wanted)
+
+
+def _wanted(limit: Limit, on_cluster: PlanOnCluster) -> Optional[int]:
+    """Return what the job takes of a limit; None: not known."""
+    size = on_cluster.size.node if limit.about.per == Per.NODE else on_cluster.size.job
+    if (limit.kind, limit.tres) == ("MaxTRESPU", _GPU):
+        return size.get(_GPU) if on_cluster.needs.gpus else gpus_held(on_cluster.plan)
+    return limit.taken(size, on_cluster.time_limit)
+
+
+def _concerns(limit: Limit, on_cluster: PlanOnCluster) -> bool:
+    """Return whether a limit of what is not counted here may stop the job all the same."""
+    if limit.tres in TRES_NAMES or limit.tres == "billing":
+        return True
+    return limit.tres.startswith("gres/gpu") and bool(on_cluster.needs.all_gpus)
+
+
+def _in_queue(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
+    """Yield the refusal by a limit on jobs in the queue, or by one that lets no job run."""
+    used = limit.used
+    if limit.about.per == Per.USER and limit.about.counts == Counts.SUBMITTED:
+        used = usage(limit, on_cluster).used
+    elif limit.about.per in _EACH:
+        used = on_cluster.used_of_each(limit) or 0
+    wanted = on_cluster.array_size if limit.about.counts == Counts.SUBMITTED else 1
+    if used + wanted > limit.figure:
+        now = replace(limit, used=used)
+        yield LimitRefusal(now, wanted, on_cluster.source(limit), in_queue=True)
+
+
+def _budget(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
+    """Yield what a group's budget says: minutes of wall time, or of a TRES."""
+    amount = on_cluster.size.job.get(limit.tres) if limit.tres else 1
+    if amount == 0 or (amount is None and not _concerns(limit, on_cluster)):
+        return
+    # A job starts as long as anything is left; with "safe", only one that can end within the
+    # limits (man slurm.conf).
+    safe = "safe" in on_cluster.snapshot.limits.config.enforce
+    wanted = _wanted(limit, on_cluster) if safe else 0
+    used = limit.used + (limit.promised if safe else 0)
+    words = f"{limit.holder} has used {limit.used} of {limit.amount(limit.figure)} ({limit.kind})"
+    if limit.figure == 0 or (wanted is not None and wanted > limit.figure):
+        yield LimitRefusal(limit, wanted or 1, on_cluster.source(limit))
+    elif amount is not None and limit.used >= limit.figure:
+        words += f"; the job must wait until some of that use decays or is reset; {_WHEN_UNKNOWN}"
+        yield Wait("NC507", limit.reason, words, on_cluster.source(limit))
+    elif wanted is None or used >= limit.figure or used + wanted > limit.figure:
+        yield Doubt(f"{words}; whether the rest is enough is not known")
+
+
+# ------------------------------------------------- limits that several jobs share
+
+
+def _shared(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Iterator[Outcome]:
+    """Yield the wait for what other jobs hold of a limit, of the user's or of the whole group's."""
+    about, mine = limit.about, usage(limit, on_cluster)
+    used: Optional[int] = limit.used
+    if about.bare:
+        used = on_cluster.used_of_each(limit)
+    elif about.per == Per.USER:
+        unknown = limit.tres and any(job.holds(limit.tres) is None for job in running(mine.jobs))
+        used = None if unknown else mine.used
+    if limit.tres == "node" and about.counts == Counts.TRES:
+        yield from _nodes(limit, on_cluster, wanted, mine.jobs)
+    elif used is None:
+        yield Doubt(f"how much is left of {limit.named} of {limit.holder} is not known")
+    elif used + wanted <= limit.figure:
+        return
+    elif about.per == Per.USER:
+        yield _wait_for_own(replace(limit, used=used), on_cluster, wanted, mine)
+    else:
+        yield _wait_for_group(replace(limit, used=used), on_cluster, wanted)
+
+
+def _nodes(
+    limit: Limit, on_cluster: PlanOnCluster, wanted: int, jobs: Sequence[MyJob]
+) -> Iterator[Outcome]:
+    """Yield the doubt about a limit on nodes: one that several jobs are on counts once."""
+    own: Set[str] = set()
+    for job in running(tuple(jobs)):
+        own.update(hosts(job.node_list))
+    used = max(len(own), limit.used)
+    if used + wanted > limit.figure:
+        words = f"jobs of {limit.holder} are on {used} of at most {counted(limit.figure, 'node')}"
+        words += f" ({limit.kind}); whether Slurm chooses among those is not known"
+        yield Doubt(words, cause=limit.reason)
+
+
+def _wait_for_own(limit: Limit, on_cluster: PlanOnCluster, wanted: int, mine: Usage) -> Wait:
+    ends = [(job.end, job) for job in running(mine.jobs) if job.end is not None]
+    excess, now = limit.used + wanted - limit.figure, on_cluster.snapshot.asked_at
+    words, end = until(limit, ends, excess, _waiting(mine), now)
+    if limit.about.counts == Counts.RUNNING:
+        said = f"you have {counted(limit.used, 'job')} running and may have {limit.figure}; the job"
+        code = "NC502"
+    else:
+        said = f"you hold {limit.used} of {limit.amount(limit.figure)} in {limit.holder}; {wanted}"
+        said, code = f"{said} more", "NC503"
+    return Wait(
+        *(code, limit.reason, f"{said} must wait until {words}", on_cluster.source(limit), end),
+        of_jobs=code == "NC502",
+    )
+
+
+def _wait_for_group(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Wait:
+    group, of_jobs = group_of(limit), limit.about.counts == Counts.RUNNING
+    if of_jobs:
+        words = f"{group} has {limit.used} of at most {limit.amount(limit.figure)} running, "
+        words += "counting all its users; the job must wait until one ends"
+    else:
+        words = f"jobs of {group} hold {limit.used} of {limit.amount(limit.figure)} together; "
+        words += f"{wanted} more must wait until some end"
+    words, source = f"{words}; {_WHEN_UNKNOWN}", on_cluster.source(limit)
+    return Wait("NC507", limit.reason, words, source, of_jobs=of_jobs)
+
+
+def until(
+    limit: Limit, ends: Sequence[Tuple[int, CountedJob]], excess: int, ahead: int, now: int
+) -> Tuple[str, Optional[int]]:
+    """Return until when a user's running jobs keep the user at a limit, in words and as a time.
+
+    ends: when each ends at the latest. excess: how much has to be free again. ahead: how many of
+    the user's jobs wait for the same before this one.
+    """
+    unknown = f"some of your jobs end; {_WHEN_UNKNOWN}"
+    if ahead:
+        return f"{unknown}: {counted(ahead, 'other job')} of yours {verb(ahead)} ahead", None
+    for end, job in sorted(ends, key=lambda end: end[0]):
+        excess -= job.count * limit.taken_by(job)
+        if excess <= 0:
+            return f"job {job.id} ends, in at most {units.format_time(max(0, end - now))}", end
+    return unknown, None
+
+
+def _waiting(now: Usage) -> int:
+    """Return how many of the user's own jobs wait for the same."""
+    asked = ("JobHeldUser", "JobHeldAdmin", "Dependency", "BeginTime")
+    return sum(job.count for job in now.jobs if job.state in WAITING and job.reason not in asked)
+
+
+def group_of(limit: Limit) -> str:
+    """Return whose jobs a limit counts together."""
+    return limit.holder if limit.about.per == Per.GROUP else f"your account in {limit.holder}"
+
+
+def _partition_doubts(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
+    partition, size = on_cluster.partition, on_cluster.size
+    if partition is None:
+        return
+    if partition.whole == "nodes" and not on_cluster.plan.request.exclusive:
+        yield Doubt(
+            f"{partition.name} allocates whole nodes (OverSubscribe=EXCLUSIVE); which are empty, "
+            "and what limits say to all their cores and GPUs, is not known"
+        )
+    most = partition.max_memory_mb_per_cpu
+    cores = size.job["cpu"]
+    if most is not None and size.job.get("mem", most * cores + 1) > most * cores:
+        yield Doubt(
+            f"the job's memory per core may be over {most} MB (MaxMemPerCPU of {partition.name}): "
+            "Slurm gives it more cores, or refuses it",
+            refusable=True,
+        )

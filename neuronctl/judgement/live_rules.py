@@ -1,0 +1,179 @@
+"""NC5xx: what Slurm does not say at once: limits that are never met, waits, and lost requeues."""
+
+from __future__ import annotations
+
+from typing import Iterator, Sequence, Tuple
+
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
+from neuronctl.common.units import hosts
+from neuronctl.common.words import counted, moment
+from neuronctl.judgement.forecast import Forecast
+from neuronctl.judgement.limits import group_of, usage
+from neuronctl.judgement.outcomes import LimitRefusal, Wait
+from neuronctl.judgement.snapshot import slurm_says
+from neuronctl.judgement.start_conditions import unknown_dependencies
+from neuronctl.rules.base import RULES, Finding, RuleContext, Violation, rule
+from neuronctl.slurm.limits import Counts, Limit, Per, Scope
+from neuronctl.slurm.scontrol import names_of
+
+
+@dataclass(frozen=True)
+class LiveFacts:
+    """What the rules of this module judge: a job and its forecast."""
+
+    context: RuleContext
+    forecast: Forecast
+
+
+def live_findings(
+    context: RuleContext, forecast: Forecast, waits: Sequence[Wait]
+) -> Iterator[Finding]:
+    """Yield what Slurm's figures have against a job, and what it would wait for."""
+    facts = LiveFacts(context, forecast)
+    for each in list(RULES.values()):
+        skipped = each.code in context.rules_off or (context.of_script and each.about is None)
+        if each.live and not skipped:
+            yield from (each.finding(violation) for violation in each.judge(facts))
+    for wait in waits:
+        each = RULES[wait.code]
+        yield from (each.finding(violation) for violation in each.judge(wait))
+
+
+def _waits(wait: Wait) -> Iterator[Violation]:
+    yield Violation(wait.words, source=wait.source)
+
+
+for _code, _title, _traits in (
+    ("NC502", "waits for a running job's end", "of_limit"),
+    ("NC503", "waits for what a user may hold", "of_limit"),
+    ("NC504", "waits for free nodes", ""),
+    ("NC505", "waits for the partition", ""),
+    ("NC506", "waits as asked", ""),
+    ("NC507", "waits for what others hold of a shared limit", "of_limit"),
+):
+    rule(WARNING, _code, _title, f"waits only_now {_traits}", about="partition")(_waits)
+
+
+@rule(
+    *(ERROR, "NC501", "more jobs than may be in the queue", "live closes_partition only_now"),
+    about="partition",
+)
+def jobs_in_queue(facts: LiveFacts) -> Iterator[Violation]:
+    for refusal in facts.forecast.refusals:
+        if refusal.in_queue:
+            yield _too_many_jobs(refusal)
+
+
+def _too_many_jobs(refusal: LimitRefusal) -> Violation:
+    limit, size = refusal.limit, refusal.wanted
+    if limit.figure == 0:
+        where = "into the queue" if limit.about.counts == Counts.SUBMITTED else "run"
+        words = f"{limit.holder} lets no job {where} ({limit.named})"
+        return Violation(words, "use another partition, QOS or account", refusal.source)
+    hint = "wait until some end, or cancel some ('neuronctl status' lists them)"
+    left = max(0, limit.figure - limit.used)
+    if size > limit.figure:
+        hint = f"split it: an array of at most {counted(limit.figure, 'task')} fits"
+        hint += f", of {left} now" if left else ""
+    elif size > 1 and left:
+        hint += f"; {left} more would still be accepted"
+    more = "1 more" if size == 1 else f"the array's {size} tasks"
+    words = f"you have {counted(limit.used, 'job')} in the queue and may have {limit.figure}"
+    if limit.about.per != Per.USER:
+        words = f"{group_of(limit)} has {counted(limit.used, 'job')} of at most {limit.figure} in "
+        words += "the queue, counting all its users"
+    return Violation(f"{words}; {more} would be refused", hint, refusal.source)
+
+
+@rule(
+    *(ERROR, "NC509", "a size that a limit never lets start", "live of_partition of_limit"),
+    about="nodes ntasks gpus-per-node gres gpus",
+)
+def size_of_no_job(facts: LiveFacts) -> Iterator[Violation]:
+    for refusal in facts.forecast.refusals:
+        limit, about = refusal.limit, refusal.limit.about
+        if refusal.in_queue:
+            continue
+        whose = {Per.USER: "a user of", Per.ACCOUNT: "an account in", Per.GROUP: "all jobs of"}
+        may = "may use" if about.counts == Counts.TRES_MINUTES else "may have"
+        each = " per node" if about.per == Per.NODE else ""
+        figure = f"must have at least {limit.figure}" if about.minimum else f"{may} {limit.figure}"
+        named = "" if limit.scope == Scope.QOS and about.per == Per.JOB else f" ({limit.kind})"
+        yield Violation(
+            f"requested {limit.amount(refusal.wanted)}{each}; {whose.get(about.per, 'a job in')} "
+            f"{limit.holder} {figure}{each}{named}: Slurm may accept it but never start it",
+            "change the size, or use another QOS",
+            refusal.source,
+        )
+
+
+@rule(WARNING, "NC512", "dependency on an unknown job", "live", about="dependency")
+def unknown_dependency(facts: LiveFacts) -> Iterator[Violation]:
+    for number in unknown_dependencies(facts.forecast.on_cluster):
+        yield Violation(
+            f"--dependency names job {number}, which Slurm does not know (any more): it refuses "
+            "the job, or does not wait for that one, however it ended",
+            f"check it with 'neuronctl status {number}'",
+            slurm_says("scontrol show job"),
+        )
+
+
+@rule(WARNING, "NC532", "preemption would end the job for good", "live", about="")
+def cancelled_when_preempted(facts: LiveFacts) -> Iterator[Violation]:
+    on_cluster = facts.forecast.on_cluster
+    until_done, ends = on_cluster.plan.until_done, on_cluster.preempted_jobs_end
+    if until_done is not None and not until_done.chain and ends:
+        what = "task" if on_cluster.plan.request.array else "job"
+        yield Violation(
+            f"Slurm cancels a preempted {what} here ({ends}), and --until-done, which requeues it, "
+            "cannot bring it back",
+            "use another partition, or resubmit the job if it is preempted",
+            slurm_says("sacctmgr show qos" if "QOS" in ends else "scontrol show partition"),
+        )
+
+
+@rule(
+    *(ERROR, "NC533", "no place in the queue for the next run", "live of_limit only_now"), about=""
+)
+def place_of_the_next(facts: LiveFacts) -> Iterator[Violation]:
+    on_cluster = facts.forecast.on_cluster
+    until_done = on_cluster.plan.until_done
+    if until_done is None or not until_done.chain:
+        return
+    for limit, used, have in _queue_limits(facts):
+        if used + 1 == limit.figure:
+            yield Violation(
+                f"the next run waits in the queue while one runs ({until_done.chain}): that is "
+                f"2 jobs, {have} {used}, and {limit.named} allows {limit.figure}",
+                "use another partition or QOS"
+                if limit.figure < 2
+                else "wait until some end, or cancel some ('neuronctl status' lists them)",
+                on_cluster.source(limit),
+            )
+
+
+def _queue_limits(facts: LiveFacts) -> Iterator[Tuple[Limit, int, str]]:
+    on_cluster = facts.forecast.on_cluster
+    for limit in on_cluster.limits:
+        if limit.about.counts == Counts.SUBMITTED and limit.about.per == Per.USER:
+            yield limit, usage(limit, on_cluster).used, "you have"
+        elif limit.about.counts == Counts.SUBMITTED and limit.about.per == Per.GROUP:
+            yield limit, limit.used, f"{group_of(limit)} has"
+
+
+@rule(NOTE, "NC534", "nodes that failed in your jobs", "live", about="exclude")
+def failed_before(facts: LiveFacts) -> Iterator[Violation]:
+    """Only those that the job may get."""
+    on_cluster, bad = facts.forecast.on_cluster, facts.context.local.bad_nodes
+    exclude = on_cluster.plan.request.exclude
+    may = (names_of(on_cluster.pool) & set(bad)) - set(hosts(exclude))
+    if len(on_cluster.named_hosts) >= on_cluster.plan.most_nodes:
+        may &= on_cluster.named_hosts
+    for node in sorted(may):
+        fault = bad[node]
+        yield Violation(
+            f"{node} failed in your jobs, last {moment(fault.at)} (job {fault.job}): {fault.why}",
+            f"leave it out with -x {','.join(filter(None, (exclude, node)))}, or always with "
+            "--avoid-bad-nodes",
+        )

@@ -1,0 +1,387 @@
+"""A plan compared with a snapshot; values that several checks need are computed once. Pure."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import AbstractSet, Any, Callable, Dict, FrozenSet, Iterator, Optional, Set, Tuple
+
+from neuronctl.catalog.model import Citation
+from neuronctl.common import units
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.judgement.features import matching_nodes
+from neuronctl.judgement.snapshot import Snapshot, running
+from neuronctl.planning import JobPlan
+from neuronctl.planning.model import gpus_held
+from neuronctl.planning.needs import Needs, needs_of
+from neuronctl.slurm.answers import limits_in_force, used_of_each
+from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.limits import Counts, Limit, Per, Scope
+from neuronctl.slurm.sacctmgr import Association, SlurmQos, association_in
+from neuronctl.slurm.scontrol import NodeGroup, SitePartition
+
+CATALOG_LIMITS = (
+    ("MaxSubmitPU", "", "max_submit_jobs"),
+    ("MaxJobsPU", "", "max_running_jobs"),
+    ("MaxTRESPU", "gres/gpu", "max_gpus"),
+)
+"""The limits of a user that a catalog may have: kind, TRES, the partition's key."""
+
+Used = Dict[str, Tuple[int, int]]
+"""Cores and GPUs to add to those in use on a node, by its name; below 0, so much becomes free."""
+
+
+@dataclass(frozen=True)
+class JobSize:
+    """What Slurm will count for the job, in total and per node, by TRES, as far as known."""
+
+    job: Dict[str, int]
+    node: Dict[str, int]
+
+
+@dataclass(frozen=True)
+class PlanOnCluster:
+    """A plan on the cluster as a snapshot shows it.
+
+    cite: returns the source of a catalog figure.
+    """
+
+    plan: JobPlan
+    snapshot: Snapshot
+    cite: Callable[[str], Citation]
+
+    # ------------------------------------------------------------ account, QOS, and limits
+
+    @cached_property
+    def partition(self) -> Optional[SitePartition]:
+        """The job's partition as the controller has it."""
+        return self.snapshot.limits.partition(self.plan.partition.name)
+
+    @cached_property
+    def association(self) -> Optional[Association]:
+        """The user's own that would hold for the job; None: none does, or it is not known."""
+        return association_in(self.plan.partition.name, self.associations)
+
+    @cached_property
+    def associations(self) -> Tuple[Association, ...]:
+        """The user's own in the account the job would run under, of whatever partition."""
+        account = self.plan.request.account
+        return tuple(
+            association
+            for association in self.snapshot.limits.associations
+            if (association.is_default if account is None else _same(association.account, account))
+        )
+
+    @property
+    def account(self) -> str:
+        """The account the job would run under, as Slurm writes it, or ""."""
+        asked = self.plan.request.account or ""
+        return next((association.account for association in self.associations), asked.lower())
+
+    @cached_property
+    def job_qos(self) -> str:
+        """The name of the QOS the job itself would have; "": not known."""
+        asked, own = self.plan.request.qos, self.association
+        if asked is not None or own is None:
+            return asked or ""
+        return own.default_qos or (own.qos[0] if len(own.qos) == 1 else "normal")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the partition takes jobs of this user, account, and QOS."""
+        partition, groups = self.partition, self.snapshot.groups
+        if partition is None:
+            return True
+        if partition.root_only or not partition.takes_jobs:
+            return False
+        if partition.allow_groups and not set(partition.allow_groups) & set(groups):
+            return False
+        enforced = "associations" in self.snapshot.limits.config.enforce
+        if enforced and self.associations and self.association is None:
+            return False  # they are all for other partitions
+        if self.account:
+            above = () if self.association is None else self.association.above
+            accounts = {self.account.lower(), *(name.lower() for name in above)}
+            allowed, denied = (
+                {name.lower() for name in names}
+                for names in (partition.allow_accounts, partition.deny_accounts)
+            )
+            if accounts.isdisjoint(allowed) if allowed else self.account.lower() in denied:
+                return False
+        return not self.job_qos or "," in self.job_qos or partition.takes_qos(self.job_qos)
+
+    @property
+    def usable_accounts(self) -> Tuple[str, ...]:
+        """The accounts under which the user may submit to the job's partition."""
+        here = ("", self.plan.partition.name)
+        own = self.snapshot.limits.associations
+        return tuple(dict.fromkeys(each.account for each in own if each.partition in here))
+
+    @property
+    def usable_qos(self) -> Tuple[str, ...]:
+        """The QOS that the user may ask for in the job's partition."""
+        partition = self.partition
+        own = () if self.association is None else self.association.qos
+        return tuple(name for name in own if partition is None or partition.takes_qos(name))
+
+    @cached_property
+    def qos_in_force(self) -> Tuple[SlurmQos, ...]:
+        """The QOS whose limits hold, the one that counts first in front."""
+        of_partition = "" if self.partition is None else self.partition.qos
+        return self.snapshot.limits.qos_in_force(of_partition, self.job_qos)
+
+    @property
+    def no_requeue(self) -> str:
+        """Why Slurm would not start the job again on its own; "": it would."""
+        left_to_slurm = self.plan.request.requeue is None
+        refused = left_to_slurm and not self.snapshot.limits.config.requeues
+        return self.preempted_jobs_end or ("JobRequeue=0" if refused else "")
+
+    @property
+    def preempted_jobs_end(self) -> str:
+        """Which setting has Slurm cancel what others preempt where the job runs; "": none does."""
+        limits, partition = self.snapshot.limits, self.partition
+        config = limits.config
+        if config.preempts_by == "partition_prio" and partition is not None:
+            mode, where = partition.preempt_mode, f"partition {partition.name}"
+        elif config.preempts_by == "qos":
+            qos = limits.qos_named(self.job_qos)
+            others = () if qos is None else limits.qos or ()
+            if not any(_same(self.job_qos, name) for other in others for name in other.preempts):
+                return ""
+            mode, where = "" if qos is None else qos.preempt_mode, f"QOS {self.job_qos}"
+            if mode.lower() in ("", "cluster"):
+                mode, where = config.preempt_mode, "the cluster"
+        else:
+            return ""
+        return f"PreemptMode=CANCEL of {where}" if mode.upper().split(",")[0] == "CANCEL" else ""
+
+    @cached_property
+    def limits(self) -> Tuple[Limit, ...]:
+        """The limits in force, the ones that count first in front.
+
+        The catalog's are used if Slurm does not enforce limits, or does not tell them.
+        """
+        if self.snapshot.enforced:
+            own = self.snapshot.limits.qos_named(self.job_qos)
+            return limits_in_force(
+                *(self.partition, () if own is None else own.flags, self.qos_in_force),
+                *(self.association, self.snapshot.limited_groups),
+            )
+        found = list(self.partition.limits) if self.partition is not None else []
+        for kind, tres, key in CATALOG_LIMITS:
+            figure = getattr(self.plan.partition, key)
+            if figure is not None:
+                found.append(Limit(kind, tres, figure, Scope.CATALOG, self.plan.partition.name))
+        return tuple(found)
+
+    def used_of_each(self, limit: Limit) -> Optional[int]:
+        """What the account, or the user, uses of a QOS' limit on each; None: not told."""
+        return used_of_each(limit, self.account, self.snapshot.limited_groups)
+
+    def limit(self, kind: str, tres: str = "") -> Optional[Limit]:
+        """The limit of that kind that counts; None where there is none."""
+        same = (limit for limit in self.limits if (limit.kind, limit.tres) == (kind, tres))
+        return next(same, None)
+
+    @property
+    def wall_time(self) -> Optional[Limit]:
+        """The shortest limit of the wall time; None where there is none."""
+        times = [limit for limit in self.limits if limit.about.counts == Counts.TIME]
+        return min(times, default=None, key=lambda limit: limit.figure)
+
+    def source(self, limit: Limit) -> Citation:
+        """Who states a limit's figure."""
+        if limit.scope == Scope.CATALOG:
+            key = next(key for kind, tres, key in CATALOG_LIMITS if kind == limit.kind)
+            return self.cite(key)
+        if limit.about.per == Per.GROUP:
+            # Asked anew for each job, with what is held now.
+            return Citation(f"Slurm itself: {limit.command}", True)
+        return self.snapshot.says(limit.command)
+
+    # ---------------------------------------------------------------- what the job takes
+
+    @cached_property
+    def needs(self) -> Needs:
+        """What Slurm looks for, its own defaults included."""
+        partition, asked = self.partition, needs_of(self.plan)
+        if partition is None:
+            return asked
+        changed: Dict[str, Any] = {"whole": asked.whole or partition.whole}
+        changed["most_nodes"] = self._allowed_nodes(asked)
+        has_gpus = bool(asked.all_gpus or self.plan.gpus_per_node)
+        if has_gpus and not asked.asks_cores and not asked.cores_per_gpu:
+            changed["cores_per_gpu"] = partition.cores_per_gpu or 0
+        if has_gpus and partition.memory_mb_per_gpu and not asked.memory_per_gpu:
+            # Slurm chooses nodes by it even where it gives the job --mem.
+            changed["memory_per_gpu"] = partition.memory_mb_per_gpu
+        elif not asked.asks_memory:
+            core, node = self._default_memory
+            changed.update(memory_per_core=core, memory_per_node=node)
+            changed["whole_memory"] = not (core or node)
+        if not self.snapshot.limits.config.memory_counts:
+            changed.update(memory_per_core=0, memory_per_gpu=0, whole_memory=False)
+        return replace(asked, **changed)
+
+    def _allowed_nodes(self, asked: Needs) -> int:
+        """The most nodes that it may have: Slurm looks for no more than limits allow one job."""
+        figures = [
+            limit.figure
+            for limit in self.limits
+            if (limit.tres, limit.about.counts) == ("node", Counts.TRES)
+            and limit.about.per != Per.NODE
+            and not limit.about.minimum
+        ]
+        figures += [asked.most_nodes] if asked.most_nodes else []
+        return max(asked.nodes, min(figures)) if figures else 0
+
+    @property
+    def _default_memory(self) -> Tuple[int, int]:
+        """MB per core, or per node, that Slurm gives a job that asks for no memory; 0: none."""
+        for place in (self.partition, self.snapshot.limits.config):
+            if place is not None and (place.memory_mb_per_cpu or place.memory_mb_per_node):
+                return place.memory_mb_per_cpu or 0, place.memory_mb_per_node or 0
+        return 0, 0
+
+    @property
+    def may_get_more_nodes(self) -> bool:
+        """Whether a script leaves it to Slurm how many nodes its tasks or GPUs are spread over."""
+        needs = self.needs
+        most = max(needs.tasks, needs.gpus)
+        most = min(needs.most_nodes or most, most)
+        return self.plan.request.amounts is not None and most > self.plan.nodes
+
+    @cached_property
+    def size(self) -> JobSize:
+        """What Slurm will count for the job; if it is spread, nodes and memory are unknown."""
+        plan, needs, nodes = self.plan, self.needs, self.plan.nodes
+        cores, gpus = -(-needs.all_cores // nodes), plan.gpus_per_node
+        job = {"cpu": needs.all_cores, "gres/gpu": max(needs.all_gpus, nodes * gpus)}
+        if plan.request.exclusive:
+            cores = max(cores, min(plan.partition.cores_per_node, default=0))
+            gpus = gpus_held(plan) // nodes
+            job = {"cpu": nodes * cores, "gres/gpu": nodes * gpus}
+        node = {"cpu": cores, "gres/gpu": gpus}
+        if self.may_get_more_nodes:
+            known = {tres: job[tres] for tres in job if tres == "cpu" or not needs.gpus_per_node}
+            return JobSize(known, {"node": 1})
+        return JobSize(self._with_memory(job, nodes), self._with_memory(node, 1))
+
+    def _with_memory(self, amounts: Dict[str, int], nodes: int) -> Dict[str, int]:
+        needs = self.needs
+        memory = nodes * needs.memory_per_node or amounts["cpu"] * needs.memory_per_core
+        memory = memory or amounts["gres/gpu"] * needs.memory_per_gpu
+        sizes = {group.memory_mb for group in self.pool}
+        if needs.whole_memory and len(sizes) == 1:
+            memory = nodes * sizes.pop()
+        return {**amounts, **({"mem": memory} if memory else {}), "node": nodes}
+
+    @property
+    def time_limit(self) -> Optional[int]:
+        """Seconds after which Slurm ends the job; None: never, or not known."""
+        seconds = self.plan.time_limit
+        if seconds is None and self.partition is not None:
+            seconds = self.partition.default_time
+        return None if seconds == units.UNLIMITED else seconds
+
+    @property
+    def array_size(self) -> int:
+        """How many jobs it counts for: the tasks of an array, else 1."""
+        text = self.plan.request.array
+        return 1 if text is None else JobId(1, tasks=text).count
+
+    # -------------------------------------------------------------------------- its nodes
+
+    @cached_property
+    def pool(self) -> Tuple[NodeGroup, ...]:
+        """The nodes of the job's partition, as they are now."""
+        name = self.plan.partition.name
+        return tuple(group for group in self.snapshot.nodes if name in group.partitions)
+
+    @cached_property
+    def named_hosts(self) -> Set[str]:
+        """The nodes of ``--nodelist``."""
+        return set(units.hosts(self.plan.request.nodelist))
+
+    @cached_property
+    def matching(self) -> Optional[FrozenSet[str]]:
+        """The nodes of the pool that meet ``--constraint``; None: that is not known."""
+        return matching_nodes(self.plan.request.constraint, self.pool)
+
+    def lacking(
+        self, names: AbstractSet[str], more: Optional[Used] = None, *, empty: bool = False
+    ) -> bool:
+        """Whether these nodes are too few, or one that ``--nodelist`` requires is not among them.
+
+        more: what is used there besides. empty: as if nothing ran on them.
+        """
+        own = self.plan.request.amounts is None
+        if not self.named_hosts <= names or len(names) < (
+            self.plan.nodes if own else self.needs.nodes
+        ):
+            return True
+        if not self.needs.is_spread:
+            return False
+        required = list(self._shares(names & self.named_hosts, more or {}, empty))
+        rest = self._shares(names - self.named_hosts, more or {}, empty)
+        return not self.needs.met_by([*required, *rest], sum(count for count, _ in required))
+
+    def _shares(
+        self, names: AbstractSet[str], more: Used, empty: bool
+    ) -> Iterator[Tuple[int, Tuple[int, int]]]:
+        """How many of these nodes have which share to give."""
+        for group in self.pool:
+            some = names & {*group.names}
+            apart = more.keys() & some
+            if len(some) > len(apart):
+                yield len(some) - len(apart), self.share(group, empty=empty)
+            for name in apart:
+                yield 1, self.share(group, *more[name])
+
+    def share(
+        self, group: NodeGroup, more_cores: int = 0, more_gpus: int = 0, *, empty: bool = False
+    ) -> Tuple[int, int]:
+        """How many of the job's tasks and GPUs each node of a group can take; 0 tasks: no share.
+
+        more_…: what is used there besides; below 0, so much of it is free. empty: as if nothing ran
+        there.
+        """
+        needs, partition = self.needs, self.partition
+        cores_used = 0 if empty else max(0, group.cores_used + more_cores)
+        gpus_used = 0 if empty else max(0, group.gpus_used + more_gpus)
+        cores = group.cores - cores_used
+        if partition is not None and partition.max_cores_per_node is not None:
+            cores = min(cores, partition.max_cores_per_node)
+        # What each job holds of the memory is not known; together they hold it all.
+        all_ended = empty or (more_cores < 0 and not cores_used)
+        memory_used = 0 if all_ended else group.memory_mb_used
+        gpus = group.gpus - gpus_used
+        for kind, count in needs.gpu_types:
+            there, held = group.gpus_of(kind)
+            some = there - (0 if empty else held if group.gpu_types else gpus_used)
+            if some < max(1, count):
+                return 0, 0
+            gpus = gpus if count else some
+        if (needs.whole == "nodes" and cores_used) or (needs.whole_memory and memory_used):
+            return 0, 0
+        counts = self.snapshot.limits.config.memory_counts
+        return needs.share(cores, gpus, group.memory_mb - (memory_used if counts else 0))
+
+    @cached_property
+    def mine_alone(self) -> FrozenSet[str]:
+        """The nodes of the pool on which no jobs but the user's run."""
+        own: Dict[str, int] = {}
+        for job in running(self.snapshot.jobs):
+            for host in units.hosts(job.node_list):
+                own[host] = own.get(host, 0) + job.count * (job.cores or 0) // job.nodes
+        return frozenset(
+            name
+            for group in self.pool
+            for name in group.names
+            if own.get(name, 0) >= group.cores_used
+        )
+
+
+def _same(one: str, other: str) -> bool:
+    """Return whether Slurm takes two names of an account or a QOS for one."""
+    return one.lower() == other.lower()

@@ -1,0 +1,168 @@
+"""What a job itself asks to wait for: --hold, --begin, and --dependency. Pure.
+
+Also which of its sbatch options are not judged at all.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, Iterator, List, Tuple
+
+from neuronctl.common import units
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.words import moment, verb
+from neuronctl.judgement.outcomes import Doubt, Outcome, Wait
+from neuronctl.judgement.plan_on_cluster import PlanOnCluster
+from neuronctl.planning import JobPlan
+from neuronctl.slurm.job_states import ACTIVE, COMPLETED, CONFIGURING, ENDED, PENDING
+
+_NUMBER = r"[1-9]\d{0,8}"
+_JUDGED = {
+    **dict.fromkeys(("wait", "quiet", "verbose", "parsable", "no-kill", "overcommit"), ""),
+    **dict.fromkeys(("export", "input", "cpu-freq", "gpu-freq", "gpu-bind", "mem-bind"), r".+"),
+    "nice": r"\d{0,9}",
+    "open-mode": r"append|truncate",
+    "get-user-env": r".*",
+    "kill-on-invalid-dep": r"yes|no",
+    "distribution": r"[a-z*]+(:[a-z*]+)*",
+    # How these spread a job over nodes is known, or said not to be, in planning/needs.py.
+    **dict.fromkeys(("cpus-per-gpu", "mincpus", "ntasks-per-gpu"), _NUMBER),
+    **dict.fromkeys(("mem-per-cpu", "mem-per-gpu"), r"\d{1,9}[KMGTkmgt]?[Bb]?"),
+    "exclusive": r"user",
+    "gpus-per-task": rf"(gpu:)?([A-Za-z][\w.-]*:)?{_NUMBER}",
+}
+"""Options that change nothing in when a job starts, or whose effect is known, by their values."""
+
+
+def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
+    """Yield what the job waits for as asked, and what it may wait for."""
+    request = on_cluster.plan.request
+    if request.sbatch_value("hold") is not None:
+        yield Wait("NC506", "JobHeldUser", "it is held (--hold) until you release it")
+    if request.dependency is not None:
+        yield from _dependency(request.dependency, on_cluster)
+    begin = request.sbatch_value("begin")
+    if begin is not None:
+        yield from _begin(begin, on_cluster.snapshot.asked_at)
+    others = [item for item in request.gres if not item.startswith("gpu:")]
+    if others:
+        words = f"--gres={','.join(others)} is not judged here: Slurm may refuse it"
+        yield Doubt(words, refusable=True)
+    for option in request.sbatch:
+        name, _, value = option.partition("=")
+        known = name in _JUDGED and re.fullmatch(_JUDGED[name], value, re.ASCII)
+        if not known and name not in ("hold", "begin"):
+            words = f"--sbatch {option} is not judged here: Slurm may refuse it, or wait for it"
+            yield Doubt(words, refusable=True)
+
+
+def _begin(text: str, now: int) -> Iterator[Outcome]:
+    from neuronctl.request import begin_time  # here, as few jobs have one
+
+    try:
+        at = begin_time.moment(text, now)
+    except ValueError:
+        at = None
+    if at is None:
+        yield Doubt(f"--begin={text} is a time that only Slurm can read", refusable=True)
+    elif at > now:
+        shown, left = moment(at, seconds=True), units.format_time(at - now)
+        words = f"it starts at {shown} (--begin={text}), {left} from now, at the earliest"
+        yield Wait("NC506", "BeginTime", words, until=at)
+
+
+# -------------------------------------------------------------------------- dependencies
+
+_MET, _WAITS, _OPEN, _NEVER = "met", "waits", "open", "never"
+
+
+@dataclass(frozen=True)
+class _Term:
+    """A job that ``--dependency`` names; the id of a singleton is 0. rest: a task or a delay."""
+
+    kind: str
+    job_id: int
+    rest: str
+
+
+def dependency_ids(plan: JobPlan) -> Tuple[int, ...]:
+    """Return the ids of the jobs that the plan depends on."""
+    return tuple(term.job_id for term in _terms(plan.request.dependency or "") if term.job_id)
+
+
+def is_singleton(plan: JobPlan) -> bool:
+    """Return whether it waits for the jobs of its name."""
+    return any(term.kind == "singleton" for term in _terms(plan.request.dependency or ""))
+
+
+def unknown_dependencies(on_cluster: PlanOnCluster) -> List[int]:
+    """Return the ids of jobs that ``--dependency`` names and Slurm does not know (any longer)."""
+    known = on_cluster.snapshot.job_states
+    return [number for number in dependency_ids(on_cluster.plan) if number not in known]
+
+
+def _terms(text: str) -> List[_Term]:
+    terms = []
+    for item in re.split("[,?]", text.lower()) if text else ():
+        kind, colon, ids = item.partition(":")
+        if kind == "singleton":
+            terms.append(_Term(kind, 0, ""))
+            continue
+        for word in (ids if colon else kind).split(":"):
+            match = re.fullmatch(r" ?(\d{1,10})([_+].*)?", word, re.ASCII)
+            if match is not None:
+                terms.append(_Term(kind if colon else "afterany", int(match[1]), match[2] or ""))
+    return terms
+
+
+def _dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
+    terms, snapshot = _terms(text), on_cluster.snapshot
+    by_state: Dict[str, List[_Term]] = {}
+    for term in terms:
+        by_state.setdefault(_state_of(term, on_cluster), []).append(term)
+    if not terms or _OPEN in by_state or ("?" in text and len(by_state) > 1):
+        # On a job that it does not know any more, Slurm may refuse to depend.
+        refusable = not terms or bool(unknown_dependencies(on_cluster))
+        yield Doubt(f"whether it waits for --dependency={text} is not known", refusable)
+    elif _NEVER in by_state:
+        found = by_state[_NEVER]
+        ended = ", ".join(dict.fromkeys(snapshot.job_states[term.job_id] for term in found))
+        words = f"forever: --dependency={text} cannot be met, because {_jobs(found)} ended as"
+        yield Wait("NC506", "DependencyNeverSatisfied", f"{words} {ended}")
+    elif _WAITS in by_state:
+        found = [term for term in by_state[_WAITS] if term.job_id]
+        said = []
+        if found:
+            has = verb(len(found), "has", "have")
+            said.append(f"it depends on {_jobs(found)} (--dependency), which {has} not ended")
+        if len(found) < len(by_state[_WAITS]):
+            said.append("a job of yours has the same name (--dependency=singleton)")
+        yield Wait("NC506", "Dependency", "; ".join(said))
+
+
+def _jobs(terms: List[_Term]) -> str:
+    ids = list(dict.fromkeys(str(term.job_id) for term in terms))
+    return ("job " if len(ids) == 1 else "jobs ") + ", ".join(ids)
+
+
+def _state_of(term: _Term, on_cluster: PlanOnCluster) -> str:
+    snapshot, plan = on_cluster.snapshot, on_cluster.plan
+    if term.kind == "singleton":
+        if any(job.name is None for job in snapshot.jobs):
+            return _OPEN
+        return _WAITS if any(job.name == plan.job_name for job in snapshot.jobs) else _MET
+    state = snapshot.job_states.get(term.job_id)
+    # Of an array there are several, of which this is the state of one.
+    several = bool(set(snapshot.job_states) - set(dependency_ids(plan)))
+    if state is None and term.kind not in ("afterok", "afternotok"):
+        return _MET  # Slurm takes the job, and does not wait for that one
+    if state is None or term.rest or several:
+        return _OPEN
+    if term.kind == "after":
+        return _WAITS if state in (PENDING, CONFIGURING) else _MET
+    if state in ACTIVE:
+        return _WAITS
+    if state not in ENDED:
+        return _OPEN
+    wanted = {"afterok": True, "aftercorr": True, "afternotok": False}.get(term.kind)
+    return _MET if wanted in (None, state == COMPLETED) else _NEVER

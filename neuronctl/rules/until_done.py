@@ -1,0 +1,121 @@
+"""NC344 to NC346: jobs that go on until they are done, and the watch for a stall."""
+
+from __future__ import annotations
+
+import os
+from typing import Iterator
+
+from neuronctl.common import units
+from neuronctl.common.paths import working_directory
+from neuronctl.common.rule_codes import ERROR, WARNING
+from neuronctl.planning.model import SAVE, JobPlan, has_trap
+from neuronctl.request.job import BY_NAME, UNTIL_DONE
+from neuronctl.rules.base import RuleContext, Violation, rule
+
+
+@rule(ERROR, "NC344", "a job that cannot go on until it is done")
+def until_done(context: RuleContext) -> Iterator[Violation]:
+    plan, request = context.plan, context.plan.request
+    if not request.until_done:
+        given = [name for name in UNTIL_DONE if getattr(request, BY_NAME[name].field) is not None]
+        given = [name for name in given if name != "checkpoint" or request.stall is None]
+        if given and not plan.interactive:
+            words = f"--{given[0]} is for a job with several runs; this job has one"
+            other = " or --stall" if given[0] == "checkpoint" else ""
+            yield Violation(words, f"add --until-done{other}, or leave it out")
+        return
+    if plan.until_done is None:
+        return
+    if request.requeue is False and request.array:
+        words = "--no-requeue forbids what an array needs to go on: its tasks requeue themselves"
+        yield Violation(words, "leave --no-requeue out, or submit a job for each task")
+    if _holds_log(plan):
+        words = (
+            f"--checkpoint {request.checkpoint} holds the job's own log, which every run changes"
+        )
+        yield Violation(words, "name what the program itself writes")
+    if request.sbatch_value("open-mode") == "truncate":
+        words = "--open-mode=truncate would empty the log in each run of --until-done"
+        yield Violation(words, "leave it out")
+    lines = "\n".join(request.setup)
+    if any(has_trap(lines, name) for name in ("TERM", "EXIT", SAVE)):
+        yield Violation(
+            f"a --setup line sets a trap for TERM, EXIT, or {SAVE}: with --until-done, the batch "
+            "shell needs its own",
+            "move the trap into the program, or into the shell text of --body",
+        )
+    if request.resume_with and request.script is None:
+        yield Violation(
+            "--resume-with has no program to which its words could be added",
+            "let the shell text look for the checkpoint itself",
+        )
+    before, limit, signal = plan.until_done.before_end, plan.time_limit, plan.signal
+    problem, longer = "", ""
+    if signal is not None and signal.name in units.NEVER_HANDLED:
+        problem = f"the program is to save at {signal.name}, which no program can handle"
+    elif before <= 0:
+        problem = "the program is to save 0 s before the end, which leaves no time to save"
+    elif limit is not None and 0 <= limit <= before:
+        problem = f"the program is to save {before} s before the end, and a run has {limit} s"
+        longer = ", or a longer --time"
+    if problem:
+        seconds = 300 if limit is None or limit < 0 else max(1, min(300, limit // 4))
+        yield Violation(problem, f"use --signal TERM@{seconds}{longer}")
+
+
+def _holds_log(plan: JobPlan) -> bool:
+    """Return whether a log of the job is among what --checkpoint names."""
+    request = plan.request
+    checkpoint = request.checkpoint or ""
+    if not checkpoint or (plan.code is not None and not os.path.isabs(checkpoint)):
+        return False  # what is relative is in the copy of the code, where no log is
+    here = os.path.join(working_directory(), request.chdir or "")
+    place = os.path.normpath(os.path.join(here, checkpoint))
+    logs = {plan.output or "slurm-%j.out", plan.error or ""} - {"", "/dev/null"}
+    paths = [os.path.normpath(os.path.join(here, log)) for log in logs]
+    return any(f"{path}/".startswith(f"{place.rstrip('/')}/") for path in paths)
+
+
+@rule(WARNING, "NC345", "a library that answers the signal in its own way", "of_step")
+def signal_taken(context: RuleContext) -> Iterator[Violation]:
+    plan, signal = context.plan, context.plan.signal
+    if signal is None or not plan.request.until_done:
+        return
+    names, answers = set(context.local.imports), context.local.answers
+    lightning = bool(names & {"lightning", "pytorch_lightning"}) and "fabric" not in names
+    if "submitit" in names:
+        yield Violation(
+            "submitit submits and requeues jobs of its own; --until-done would only restart the "
+            "program that submits them",
+            "give neuronctl the training itself, or leave --until-done out",
+        )
+    elif lightning and signal.name == "USR1" and "auto_requeue=False" not in answers:
+        yield Violation(
+            "Lightning requeues the job itself at USR1, beside --until-done",
+            "use --signal TERM, or SLURMEnvironment(auto_requeue=False)",
+        )
+    elif lightning and signal.name == "TERM" and "SIGTERM" not in answers:
+        yield Violation(
+            "Lightning ends the program with 0 at TERM, which --until-done takes for the end of "
+            "the training",
+            "set a handler for signal.SIGTERM in on_train_start, and sys.exit(75) while epochs are "
+            "left, as examples/train_lightning.py does",
+        )
+
+
+@rule(WARNING, "NC346", "a watch that has no effect")
+def stall(context: RuleContext) -> Iterator[Violation]:
+    plan, request, limit = context.plan, context.plan.request, context.plan.time_limit
+    if plan.stall is None or plan.interactive:
+        return
+    if limit is not None and 0 <= limit <= plan.stall:
+        yield Violation(
+            f"--stall {request.stall} is not shorter than the time limit of "
+            f"{units.format_time(limit)}",
+            "request a longer --time, or a shorter --stall",
+        )
+    if {plan.output, plan.error or plan.output} == {"/dev/null"} and not request.checkpoint:
+        yield Violation(
+            "--stall has nothing to look at: the job has no log, and no --checkpoint",
+            "name what the program writes with --checkpoint",
+        )

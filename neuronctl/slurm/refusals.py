@@ -1,0 +1,55 @@
+"""What to do about sbatch's refusals, by Slurm's own words. Data: (words, cure)."""
+
+from __future__ import annotations
+
+import re
+
+_CURES = (
+    (
+        "Invalid account or account/partition combination",
+        "name an account of yours with -A; 'neuronctl partitions --live' lists them",
+    ),
+    ("Invalid qos", "name a QOS of yours with -q; 'neuronctl partitions --live' lists them"),
+    ("Invalid partition name", "'neuronctl partitions' lists the partitions"),
+    (
+        "group not permitted to use this partition|Access/permission denied",
+        "use another partition; 'neuronctl partitions --live' shows which take your jobs",
+    ),
+    (
+        "job submit limit",
+        "'neuronctl partitions --live' shows what you hold of your limits; wait until some jobs "
+        "end, or request less",
+    ),
+    ("time limit is invalid", "request a shorter --time; 'neuronctl partitions' shows the limits"),
+    (
+        "Node count specification invalid|More processors requested than permitted"
+        "|node configuration is not available|CPU count per node can not be satisfied",
+        "request less per node, or fewer nodes; 'neuronctl partitions NAME' shows what it has",
+    ),
+    ("Memory specification can not be satisfied", "request less --mem"),
+    ("Invalid feature specification", "'scontrol show node' shows the features of each node"),
+    ("Invalid generic resource", "'scontrol show node' shows the GPUs of each node (Gres)"),
+    ("Invalid node name specified", "'neuronctl partitions NAME' shows the nodes of a partition"),
+    ("Requested reservation is invalid", "'scontrol show reservation' lists them"),
+    ("Invalid job array specification", "'scontrol show config' shows MaxArraySize"),
+    ("Job dependency problem", "'neuronctl status JOB' shows whether Slurm still knows the job"),
+    ("Invalid license specification", "'scontrol show licenses' lists them"),
+)
+
+_PASSING = (
+    r"(?i)not available now|required node not available|nodes? (are )?busy|inactive or drain"
+    r"|currently unavailable|temporarily|required partition not available|reserved"
+)
+
+
+def cure_of(words: str) -> str:
+    """Return what to do about a refusal in Slurm's words; "" if that is not known."""
+    return next((cure for found, cure in _CURES if re.search(found, words, re.IGNORECASE)), "")
+
+
+def is_passing(words: str) -> bool:
+    """Return whether sbatch would take the job all the same, to let it wait.
+
+    ``sbatch --test-only`` refuses what cannot start now because of nodes that are out of service.
+    """
+    return re.search(_PASSING, words) is not None

@@ -71,7 +71,7 @@ KINDS: Dict[str, str] = {
     "placeholder": "NC643",
     "port": "NC632",
     "rank": "NC631",
-    "refused": "NC601 NC602 NC606 NC616 NC315",
+    "refused": "NC601 NC602 NC606 NC616",
     "secret": "NC640",
     "sh": "",
     "shebang": "",

@@ -233,15 +233,11 @@ def test_a_dash_in_a_job_file(run: Run, tmp_path: Path) -> None:
     assert "job.yaml:1: time: " in said and "it contains an en dash (U+2013), not '-'" in said
 
 
-def test_a_word_that_sbatch_does_not_know(run: Run, fake_slurm: FakeSlurm) -> None:
+def test_a_word_that_sbatch_does_not_know(run: Run) -> None:
     said = run("submit", *ONE, "--sbatch", "cpu-bind=none", "train.py", code=2).stderr
     assert (
         "srun, which sbatch does not know" in said and "--launcher-option=--cpu-bind=none" in said
     )
-    said = run("submit", *ONE, "--sbatch", "licences=a:1", "train.py", code=4).stderr
-    assert "error NC314: " in said and "did you mean licenses" in said
-    assert fake_slurm.calls("sbatch") == [["sbatch", "--help"]]
-    run("generate", *ONE, "--sbatch", "licences=a:1", "train.py")
 
 
 def test_no_gpus_are_explained(run: Run) -> None:

@@ -299,8 +299,6 @@ _BOTH = {("NC601", "warning"), ("NC601", "error")}
         ("-J x", "cat <<EOF > a\nx\n  EOF\n./x", {("NC643", "warning")}),
         ("-J x", "torchrun --standalone --rdzv-endpoint=localhost:0 t.py", set()),
         ("--gres=gpu:0", "./x", set()),
-        ("--gpus-per-task=1 --gres=none", "CUDA_VISIBLE_DEVICES=3,2 ./x", {("NC315", "error")}),
-        ("--gpus-per-task=1", "./x", {("NC315", "error")}),
         # what most people mean by a number
         ("--time=40:00", "./x", {("NC612", "note")}),
         ("--time=30:00", "./x", set()),
@@ -525,7 +523,7 @@ def test_a_long_value_is_told_in_short() -> None:
             "-N1-4 -n2 --gpus-per-node=1 --gpus=4",
             "error: --gpus=4 contradicts --gpus-per-node=1 on",
         ),
-        ("-n2 --gpus-per-node=1 --gpus=4", ""),  # 22.05 starts it on four nodes; NC315 for others
+        ("-n2 --gpus-per-node=1 --gpus=4", ""),
         ("-n4 --gpus=2 --gpus-per-task=1", "error: --gpus=2 contradicts --gpus-per-task=1 for 4"),
         ("-N1-2 --gpus-per-node=2 --gpus=2", ""),
         ("-N2 --gres=gpu:2 --gpus=4", ""),

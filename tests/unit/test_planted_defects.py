@@ -347,7 +347,6 @@ RIGHT: List[Tuple[str, str, str]] = [
     ("NC612", f"{GPU} --time=48", "python evaluate.py"),
     ("NC612", f"{GPU} --time=120", "python train.py"),
     ("NC612", f"{GPU} --time=0", "python train.py"),
-    ("NC315", "#SBATCH -p gpu -N 2 --gpus=1 --gpus-per-node=1", "srun python t.py"),
     ("NC640", GPU, 'TOKEN=$(python3 -c "import secrets; print(secrets.token_hex(24))")'),
     (
         "NC645",

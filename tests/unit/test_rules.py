@@ -720,9 +720,9 @@ CASES: List[Case] = [
     ("NC401", here(program=Fault(Kind.NO_FILE)), ["'train.py' is not a file"], here()),
     (
         "NC311",
-        {"sbatch": ("export=NONE",), "env": (("HF_TOKEN", "hf_secret"),)},
+        {"sbatch": ("export=NONE",), "env": (("HF_TOKEN", "hf_0123456789abcdefghijABCDEFGHIJ"),)},
         ["export=NONE keeps HF_TOKEN out"],
-        {"sbatch": ("export=ALL",), "env": (("HF_TOKEN", "hf_secret"),)},
+        {"sbatch": ("export=ALL",), "env": (("HF_TOKEN", "hf_0123456789abcdefghijABCDEFGHIJ"),)},
     ),
     ("NC402", here(has_directives=True), ["train.py is a batch script"], here()),
     (

@@ -126,7 +126,9 @@ def _page(here: Cluster, data: Dict[str, Any]) -> Iterator[str]:
     silent = f"**All limits are from the catalog, because {data['not_asked']}.**"
     yield f"Limits and free nodes: from Slurm, {data['asked_at']}." if data["asked_at"] else silent
     yield "\n## Rules of the cluster\n"
-    yield from (f"- {rule['subject']}: {rule['rule']}" for rule in data["rules"])
+    for rule in data["rules"]:
+        subject = rule["subject"]
+        yield f"- {f'`{subject}`' if subject[0] == '-' else subject}: {rule['rule']}"
     for field in here.policy.comment.fields:
         known = (f"{value} ({data['meanings'].get(value, '')})" for value in field.values)
         yield f"- values of `--{field.key}`: {', '.join(known).replace(' ()', '')}"
@@ -151,5 +153,6 @@ def _page(here: Cluster, data: Dict[str, Any]) -> Iterator[str]:
     for one in data["budgets"]:
         used = f"{one['left']} of {one['minutes']} minutes left"
         yield f"- {one['holder']}, {one['limit']} {one['tres']}: {used}"
-    yield from (f"- default: `{one['key']}: {one['value']}`" for one in data["defaults"])
+    for one in data["defaults"]:
+        yield f"- default of all your jobs: `{one['key']}: {one['value']}` ({one['where']})"
     yield ""

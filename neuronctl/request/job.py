@@ -308,9 +308,6 @@ class JobRequest:
     env: Tuple[Tuple[str, str], ...] = _environment(
         "--env NAME=VALUE...", "Export a variable; NAME alone uses its current value.", values.env
     )
-    expand: Optional[bool] = _environment(
-        "--expand", "Replace $NAME in --env and ARGS when the job starts ($$ is a dollar sign)."
-    )
     modules: Tuple[str, ...] = _environment(
         "--module NAME...", "Load a module, after 'module purge'; repeatable.", values.words
     )

@@ -94,7 +94,7 @@ _NOT_IN_A_SCRIPT = {
 }
 
 
-def _others_of_sbatch(texts: Sequence[str], strict: bool) -> Tuple[str, ...]:
+def _others_of_sbatch(texts: Sequence[str]) -> Tuple[str, ...]:
     from neuronctl.request.sbatch_options import SBATCHS_OWN, SRUN  # few jobs have such an option
 
     only_of_srun = {option.long for option in SRUN} - SBATCHS_OWN
@@ -203,7 +203,6 @@ class JobRequest:
     dependency: Optional[str] = option(
         "-d, --dependency LIST",
         "Jobs to wait for: afterok:4711, or afterok:NAME.",
-        values.dependency,
     )
     array: Optional[str] = option(
         "-a, --array INDEXES",

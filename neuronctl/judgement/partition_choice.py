@@ -173,10 +173,11 @@ def choose(made: JobPlan, catalog: Catalog, *, ask: bool, of_script: bool = Fals
 
 
 def _predict(made: JobPlan) -> Tuple[Optional[int], str]:
-    from neuronctl.slurm.sbatch import predict_start
+    from neuronctl.slurm.sbatch import test_submission
 
+    words = ["sbatch", *(f"--{option}" for option in made.salloc_options)]
     try:
-        return predict_start([f"--{option}" for option in made.salloc_options], timeout=5), ""
+        return test_submission(words, "#!/bin/sh\n", timeout=5).start, ""
     except SlurmRefusedError as error:
         return None, error.short.partition(": ")[2]
     except SlurmError:

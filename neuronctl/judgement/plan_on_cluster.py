@@ -264,6 +264,8 @@ class PlanOnCluster:
         node = {"cpu": cores, "gres/gpu": gpus}
         if self.may_get_more_nodes:
             known = {tres: job[tres] for tres in job if tres == "cpu" or not needs.gpus_per_node}
+            if needs.memory_per_core and not needs.memory_per_node:
+                known["mem"] = known["cpu"] * needs.memory_per_core
             return JobSize(known, {"node": 1})
         return JobSize(self._with_memory(job, nodes), self._with_memory(node, 1))
 

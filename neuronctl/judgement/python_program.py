@@ -10,7 +10,7 @@ import ast
 import os
 import re
 import warnings
-from typing import List, Optional, Sequence, Set
+from typing import Iterator, List, Sequence, Set, Tuple
 
 from neuronctl.common.files import open_regular
 from neuronctl.planning.software import LONGEST_PROGRAM, own_modules
@@ -18,170 +18,120 @@ from neuronctl.rules.base import Copies
 
 _MOST_FILES = 100
 
-# In a name, also a module's, if processes know of each other.
-_SIGN = (
-    r"[Dd]istribute|(?:^|[^A-Za-z])ddp|DDP|fsdp|FSDP|deepspeed|DeepSpeed|horovod|Horovod"
-    r"|(?:^|_)(?:hvd|mpi|MPI)(?:_|4py|$)|accelerat(?:e|or)|Accelerat(?:e|or)|lightning|Lightning"
-    r"|process_group|all_?reduce|all_?gather|(?:local|global|node)_?rank|LOCAL_?RANK|world_?size"
-    r"|WORLD_?SIZE|get_rank|torchelastic|nccl|NCCL|^(?:ray|jax|flax|apex|dask|fairscale|xla)$"
-    r"|^(?:colossalai|megatron|composer|ignite|catalyst|paddle|torch_xla|pmap|shard_map)$"
+_SIGNS = re.compile(
+    r"[Dd]istribute|(?<![A-Za-z])ddp|DDP|(?i:fsdp|deepspeed|horovod|lightning|nccl)|\bhvd|mpi4py|MPI"
+    r"|(?i:accelerat(?:e|or))|process_group|all_?reduce|all_?gather|get_rank|torchelastic|gloo"
+    r"|(?i:(?:local|global|node|[-_\"'])_?rank|world[-_]?size)|env://|\b(?:MASTER|SLURM|OMPI|PMI)_"
+    r"|\b(?:ray|jax|flax|apex|dask|fairscale|xla|colossalai|megatron|composer|ignite|catalyst|paddle"
+    r"|torch_xla|pmap|shard_map|torchrun|srun|mpirun|mpiexec)\b"
+    r"|(?:transformers|trl|tf|tensorflow)\b[^\n]*(?:Trainer|Strategy)"
 )
-_SIGN_IN_STRING = (
-    r"(?:\w+_)?(?:RANK|LOCAL_?ID|PROCID|NODEID|WORLD_SIZE|NTASKS|NPROCS)|MASTER_(?:ADDR|PORT)"
-    r"|(?:SLURM|OMPI|PMI|PMIX|HOROVOD|MV2|MPI)_\w+|--?(?:local|global|node)?[-_]?rank|env://.*"
-    r"|--?world[-_]size|nccl|gloo|mpi|ddp\w*|fsdp\w*|deepspeed\w*|torch\.distributed\S*"
-    r"|(?:.*[ /])?(?:torchrun|srun|mpirun|mpiexec|horovodrun|accelerate)\b.*"
-)
-# Classes with which a package shares the work by itself.
-_SHARING_CLASS = r"(?:Trainer|Strategy|Fabric)$"
+"""What a program's text has if its processes know of each other."""
 
-# Packages that start nothing and share nothing, unless one of these names is used.
 _PLAIN = """
 torch torchvision torchaudio torchtext torchmetrics numpy scipy pandas sklearn skimage matplotlib
 seaborn tqdm PIL cv2 imageio tifffile yaml h5py zarr einops numba networkx sympy tensorboard
 tensorboardX wandb psutil rich click omegaconf albumentations tensorflow keras medmnist nltk pyarrow
 polars requests
 """.split()  # noqa: SIM905
-# What may run other text, start others, or tell one copy from another.
+"""Packages that start nothing and share nothing by themselves."""
+
 _OPAQUE_MODULES = """
 importlib runpy subprocess multiprocessing concurrent asyncio socket socketserver sqlite3 fcntl mmap
 ctypes uuid secrets code pty http xmlrpc platform
 """.split()  # noqa: SIM905
-_OPAQUE_NAMES = frozenset(("exec", "eval", "compile", "__import__", "globals"))
-_OPAQUE_IN_OS = (
-    r"getpid|uname|system|popen|fork\w*|exec\w+|(?:posix_)?spawn\w*|renames?|replace|link|symlink"
-    r"|mkfifo|O_EXCL|urandom"
+_OPAQUE = re.compile(
+    r"\b(?:exec|eval|compile|__import__|globals|getattr)\(|VISIBLE_DEVICES|torch\.multiprocessing"
+    r"|\bos\.(?:getpid|uname|system|popen|fork\w*|exec\w+|(?:posix_)?spawn\w*|renames?|replace|link"
+    r"|symlink|mkfifo|O_EXCL|urandom)"
 )
+"""What may run other text, start others, or tell one copy from another."""
+
+_TRAINS = re.compile(r"\.backward\(|GradientTape")
 
 
 def python_program(name: str, search: Sequence[str], *, module: bool) -> str:
-    """What is known of a program that starts several times: one of Copies.
+    """Return what is known of a program that starts several times: one of Copies.
 
     name: its file, or its module. search: the directories in which Python looks for its imports.
     """
-    reader = _Reader(search)
-    parts = name.split(".")
-    reader.read([*reader.local(parts), *reader.local([*parts, "__main__"])] if module else [name])
-    if reader.shared or not reader.files:
-        return Copies.SHARED if reader.shared else Copies.UNKNOWN
-    if reader.whole:
-        return Copies.ALONE if reader.trains else Copies.NO_SIGN
-    return Copies.NO_SIGN if reader.trains else Copies.UNKNOWN
-
-
-class _Reader:
-    """Reads a program file by file, and keeps what it has found.
-
-    shared, trains: whether it shows signs of several processes, and of training. whole: whether
-    everything was read, and nothing in it can distinguish one copy from another.
-    """
-
-    def __init__(self, search: Sequence[str]) -> None:
-        self.search = search
-        self.shared = self.trains = False
-        self.whole = True
-        self.files: Set[str] = set()
-
-    def read(self, files: Sequence[str]) -> None:
-        """Read these files, and the local ones that they import."""
-        waiting = list(files)
-        while waiting and not self.shared:
-            file = os.path.realpath(waiting.pop())
-            if file in self.files:
-                continue
-            if len(self.files) == _MOST_FILES:
-                self.whole = False
-                return
-            self.files.add(file)
-            for node in self._nodes(file):
-                waiting += self._look_at(node, file)
-
-    def local(self, parts: Sequence[str], places: Optional[Sequence[str]] = None) -> List[str]:
-        """The files of a local module and of the packages around it; none if it is not here."""
-        for place in self.search if places is None else places:
-            files: List[str] = []
-            for part in parts:
-                place = os.path.join(place, part)
-                both = (os.path.join(place, "__init__.py"), f"{place}.py")
-                files += [path for path in both if os.path.isfile(path)][:1]
-            if files:
-                return files
-        return []
-
-    def _nodes(self, file: str) -> List[ast.AST]:
-        """What stands in a file, without comments and docstrings."""
-        text = b""
-        try:
-            with open_regular(file) as stream:
-                text = stream.read(LONGEST_PROGRAM)
-            self.whole &= len(text) < LONGEST_PROGRAM
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                nodes = list(ast.walk(ast.parse(text)))
-        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-            # Of another Python, or too long: its words are there all the same.
-            self.whole = False
-            words = set(re.findall(r"\w+", text.decode("utf-8", "replace")))
-            return [ast.Name(word) for word in words]
-        said = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-        return [node for node in nodes if not (isinstance(node, ast.Constant) and id(node) in said)]
-
-    def _look_at(self, node: ast.AST, file: str) -> List[str]:
-        """Note what a node shows; the local files that it imports."""
-        if isinstance(node, ast.Import):
-            return [path for alias in node.names for path in self._imported(alias.name, (), [])]
-        if isinstance(node, ast.ImportFrom):
-            names = [alias.name for alias in node.names]
+    waiting, whole, trains = [name], True, False
+    seen: Set[str] = set()
+    if module:
+        parts = name.split(".")
+        waiting = [*_local(parts, search), *_local([*parts, "__main__"], search)]
+    while waiting:
+        file = os.path.realpath(waiting.pop())
+        if file in seen:
+            continue
+        if len(seen) == _MOST_FILES:
+            whole = False
+            break
+        seen.add(file)
+        text, imports, is_whole = _read(file)
+        if _SIGNS.search(text):
+            return Copies.SHARED
+        trains |= _TRAINS.search(text) is not None
+        whole &= is_whole and not _OPAQUE.search(text)
+        for level, parts in imports:
             above = file
-            for _ in range(node.level):
+            for _ in range(level):
                 above = os.path.dirname(above)
-            return self._imported(node.module or "", names, [above] if node.level else [])
-        if isinstance(node, ast.Constant):
-            text = node.value if isinstance(node.value, str) else ""
-            self.shared |= re.fullmatch(_SIGN_IN_STRING, text) is not None
-            self.whole &= "VISIBLE_DEVICES" not in text
-        elif isinstance(node, ast.Attribute):
-            self._name(node.attr)
-            base = node.value.id if isinstance(node.value, ast.Name) else ""
-            self._of_module(base, node.attr)
-        elif isinstance(node, ast.Name):
-            self._name(node.id)
-            self.whole &= node.id not in _OPAQUE_NAMES
-            if node.id == "getattr":
-                self.whole = False
-        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            self._name(node.name)
-        elif isinstance(node, (ast.arg, ast.keyword)):
-            self._name(node.arg or "")
-        return []
+            own = parts[0] in _PLAIN
+            files = _local(parts, [above] if level else search[:1] if own else search)
+            waiting += files
+            whole &= bool(files or level) or own or _is_harmless(parts[0])
+    if not seen:
+        return Copies.UNKNOWN
+    if whole:
+        return Copies.ALONE if trains else Copies.NO_SIGN
+    return Copies.NO_SIGN if trains else Copies.UNKNOWN
 
-    def _name(self, name: str) -> None:
-        self.shared |= re.search(_SIGN, name) is not None
-        self.trains |= name in ("backward", "GradientTape")
 
-    def _of_module(self, module: str, name: str) -> None:
-        """Note a name that is a module's own."""
-        if module == "os" and re.fullmatch(_OPAQUE_IN_OS, name):
-            self.whole = False
-        if module in ("transformers", "tf", "tensorflow") and re.search(_SHARING_CLASS, name):
-            self.shared = True
+def _is_harmless(top: str) -> bool:
+    """Return whether an import is one of Python's own modules that hides nothing."""
+    return top in own_modules() and top not in _OPAQUE_MODULES
 
-    def _imported(self, module: str, names: Sequence[str], places: List[str]) -> List[str]:
-        """The local files of an import. places: those of a relative one."""
-        parts = module.split(".") if module else []
-        top = parts[0] if parts else ""
-        # A package of that name which PYTHONPATH leads to is the package itself.
-        where = places or (self.search[:1] if top in _PLAIN else self.search)
-        files = self.local(parts, where)
-        files += [path for name in names for path in self.local([*parts, name], where)]
-        for part in (*parts, *names):
-            self._name(part)
-        if files or places:
-            self.whole &= bool(files)
+
+def _local(parts: Sequence[str], places: Sequence[str]) -> List[str]:
+    """Return the files of a local module and of the packages around it; none if it is not here."""
+    for place in places:
+        files: List[str] = []
+        for part in parts:
+            place = os.path.join(place, part)
+            both = (os.path.join(place, "__init__.py"), f"{place}.py")
+            files += [path for path in both if os.path.isfile(path)][:1]
+        if files:
             return files
-        for name in names:
-            self._of_module(top, name)
-            self.shared |= re.search(_SHARING_CLASS, name) is not None
-        known = top in _PLAIN or (top in own_modules() and top not in _OPAQUE_MODULES)
-        self.whole &= known and module != "torch.multiprocessing"
-        return []
+    return []
+
+
+def _read(file: str) -> Tuple[str, List[Tuple[int, List[str]]], bool]:
+    """Return a file's text without comments and docstrings, its imports, and if it is all there.
+
+    An import is (how many dots it begins with, the names between its dots).
+    """
+    raw = b""
+    try:
+        with open_regular(file) as stream:
+            raw = stream.read(LONGEST_PROGRAM)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(raw)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                node.value = ast.Constant(None)
+        return ast.unparse(tree), list(_imports(tree)), len(raw) < LONGEST_PROGRAM
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        # Of another Python, or too long: its words are there all the same.
+        return raw.decode("utf-8", "replace"), [], False
+
+
+def _imports(tree: ast.AST) -> Iterator[Tuple[int, List[str]]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((0, alias.name.split(".")) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module.split(".") if node.module else []
+            # A name may be a module of that package.
+            yield from ((node.level, [*module, alias.name]) for alias in node.names)

@@ -49,6 +49,8 @@ def with_test(verdict: Verdict, tested: TestedStart, now: int) -> Verdict:
 
     A job that can start now by what is known, and that Slurm expects to start later, is not known.
     """
+    if tested.doubt and verdict.kind == CAN_START:
+        return replace(verdict, kind=NOT_KNOWN, words=f"sbatch --test-only says: {tested.doubt}")
     if tested.start is None:
         return verdict
     later = tested.start > now + 60

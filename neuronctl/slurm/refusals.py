@@ -36,10 +36,7 @@ _CURES = (
     ("Invalid license specification", "'scontrol show licenses' lists them"),
 )
 
-_PASSING = (
-    r"(?i)not available now|required node not available|nodes? (are )?busy|inactive or drain"
-    r"|currently unavailable|temporarily|required partition not available|reserved"
-)
+_UNCERTAIN = "node configuration is not available|Required node not available|Nodes? busy"
 
 
 def cure_of(words: str) -> str:
@@ -47,9 +44,10 @@ def cure_of(words: str) -> str:
     return next((cure for found, cure in _CURES if re.search(found, words, re.IGNORECASE)), "")
 
 
-def is_passing(words: str) -> bool:
-    """Return whether sbatch would take the job all the same, to let it wait.
+def is_uncertain(words: str) -> bool:
+    """Return whether sbatch may take the job all the same, to let it wait.
 
-    ``sbatch --test-only`` refuses what cannot start now because of nodes that are out of service.
+    ``sbatch --test-only`` has the same words for nodes that are too small, and for nodes that are
+    out of service or reserved, for which a job waits (Slurm 22.05).
     """
-    return re.search(_PASSING, words) is not None
+    return re.search(_UNCERTAIN, words, re.IGNORECASE) is not None

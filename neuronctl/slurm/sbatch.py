@@ -11,7 +11,7 @@ from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.fields import parse_timestamp
 from neuronctl.slurm.own_queue import forget
 from neuronctl.slurm.process import Result, clean_environment, failure, plain_words, run
-from neuronctl.slurm.refusals import cure_of, is_passing
+from neuronctl.slurm.refusals import cure_of, is_uncertain
 from neuronctl.slurm.sbatch_passthrough import find_sbatch, given_environment, with_started
 
 _PATIENCE = 30.0  # seconds to wait for sbatch
@@ -150,14 +150,21 @@ class TestedStart:
     """What ``sbatch --test-only`` says of a job that Slurm would take.
 
     start: when it expects the job to start (epoch seconds); None if it does not say. node_list: on
-    which nodes.
+    which nodes. doubt: Slurm's words for what it may refuse or let wait.
     """
 
     start: Optional[int]
-    node_list: str
+    node_list: str = ""
+    doubt: str = ""
 
 
-def test_submission(words: Sequence[str], script: Optional[str], *, cwd: str) -> TestedStart:
+def test_submission(
+    words: Sequence[str],
+    script: Optional[str],
+    *,
+    cwd: Optional[str] = None,
+    timeout: float = _PATIENCE,
+) -> TestedStart:
     """Ask Slurm whether it would take a job; nothing is submitted, but a job id is used up.
 
     words: the sbatch command. Limits that would make the job wait are not seen. Raises
@@ -165,31 +172,13 @@ def test_submission(words: Sequence[str], script: Optional[str], *, cwd: str) ->
     """
     env = with_started(find_sbatch(), {**given_environment(), "TZ": "UTC"})
     argv = [words[0], "--test-only", *words[1:]]
-    result = run(argv, timeout=_PATIENCE, input=script, cwd=cwd, env=env)
+    result = run(argv, timeout=timeout, input=script, cwd=cwd, env=env)
     if result.returncode != 0:
-        error = _refusal(result)
-        if not is_passing(result.words):
-            raise error
-        return TestedStart(None, "")
+        if is_uncertain(result.words):
+            return TestedStart(None, doubt=result.words)
+        raise _refusal(result)
     nodes = re.search(r" on nodes (\S+)", result.stderr)
     return TestedStart(parse_predicted(result.stderr), "" if nodes is None else nodes[1])
-
-
-def predict_start(options: Sequence[str], *, timeout: float) -> Optional[int]:
-    """When Slurm expects a job with these sbatch options to start (epoch seconds).
-
-    None if Slurm does not say. Nothing is submitted, but a job id is used up. Raises SlurmError.
-    """
-    result = run(
-        ["sbatch", "--test-only", *options],
-        input="#!/bin/sh\n",
-        timeout=timeout,
-        for_job=True,
-        environment={"TZ": "UTC"},
-    )
-    if result.returncode != 0:
-        raise failure(result)
-    return parse_predicted(result.stderr)
 
 
 def parse_predicted(stderr: str) -> Optional[int]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import sys
 import time
 from collections import Counter
@@ -21,7 +20,6 @@ from site_states import site_state
 from states import (
     LICENSES,
     OTHERS,
-    SALLOC,
     SCRIPT,
     SUBMIT,
     State,
@@ -41,9 +39,6 @@ QUEUE = "squeue -h --array -o '%F|%T|%r'"
 EVERY = 16
 """One state of so many is of jobs that end, to see when the next one starts."""
 
-ANY = "any"
-"""The cause of a verdict that names none."""
-
 ASKED = {"JobHeldUser", "BeginTime", "Dependency"}
 """What a job waits for because it was asked to."""
 
@@ -62,20 +57,11 @@ WORST_FIRST = (
 
 _DRY = ("submit", "--force", "--dry-run")
 
-SAID = {
-    "forced": ("refused", ""),
-    "will wait": ("will wait", ANY),
-    "can start now": ("can start now", ""),
-    "not known": ("not known", ""),
-}
-"""What salloc says first on its standard error, and the verdict, whose cause it does not name."""
-VERDICT = rf"^neuronctl: ({'|'.join(SAID)}): (.*)"
-
 JUDGE = """
 import json, os, sys, tempfile
 from neuronctl.cli import program
 from neuronctl.judgement.ask import ask_slurm
-import neuronctl.cli.salloc, neuronctl.cli.submit, neuronctl.judgement.forecast
+import neuronctl.cli.submit, neuronctl.judgement.forecast
 import neuronctl.rendering.render, neuronctl.submission.pipeline
 
 ask_slurm.__kwdefaults__["timeout"] = 60
@@ -248,7 +234,6 @@ class Comparison:
             argv = {
                 SUBMIT: [*_DRY, "--json", "--no-preflight", "-o", "x.out", *options, "sleep", "1"],
                 SCRIPT: [*_DRY, "--json", "job.sh"],
-                SALLOC: ["salloc", "--force", "--dry-run", "--no-shell", *options],
             }
             called.append(words)
             asked.append((argv[kind], _as_script(["-o", "x.out", *options])))
@@ -259,12 +244,6 @@ class Comparison:
     def _row(self, words: List[str], code: int, out: str, err: str) -> Row:
         """What it said of one request."""
         row: Row = {"request": " ".join(words), "happened": None, "alone": None}
-        if words[0] == SALLOC:
-            told = re.findall(VERDICT, err, re.MULTILINE)
-            if not told or code != 0:
-                return {**row, "said": ["no verdict", "", err, None, []], "script": None}
-            own = _as_script(shlex.split(out)[1:-1])
-            return {**row, "said": [*SAID[told[-1][0]], told[-1][1], None, []], "script": own}
         try:
             answer = json.loads(out)
         except ValueError:
@@ -326,8 +305,6 @@ def disagreement(row: Row) -> str:
         return "" if what == "refused" or alone[0] != "starts" else FALSE_REFUSAL
     if what != "waits":
         return "missed refusal" if what == "refused" else FALSE_WAIT
-    if cause == ANY:
-        return ""
     named = {_plain(name) for name in (cause, *row["said"][4])}
     if row["alone"] is not None and row["alone"][0] == "waits" and cause not in ASKED:
         # Where several things stand against it, one of them may remain.

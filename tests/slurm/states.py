@@ -22,8 +22,8 @@ OTHERS = {"games": "sandbox", "daemon": "acct2"}
 """Other users, and the account of each."""
 ACCOUNTS = ("sandbox", "acct2", "acct3")
 
-SUBMIT, SALLOC, SCRIPT = "submit", "salloc", "script"
-"""How a job is asked for: a generated one, an allocation, or somebody's own script."""
+SUBMIT, SCRIPT = "submit", "script"
+"""How a job is asked for: a generated one, or somebody's own script."""
 
 NODE = "scontrol update NodeName"
 PARTITION = "scontrol update PartitionName"
@@ -344,14 +344,9 @@ def ending_state(rng: Random, user: str) -> State:
 
 
 def random_request(rng: Random, state: State) -> List[str]:
-    """SUBMIT, SALLOC, or SCRIPT, and the options of such a request."""
-    kind = rng.choice([SUBMIT, SUBMIT, SUBMIT, SUBMIT, SCRIPT, SCRIPT, SCRIPT, SALLOC])
-    if kind == SCRIPT:
-        return [kind, *_script(rng, state)]
-    words = _options(rng, state)
-    if kind == SALLOC and "-a" in words:  # which is no array
-        del words[words.index("-a") : words.index("-a") + 2]
-    return [kind, *words]
+    """SUBMIT or SCRIPT, and the options of such a request."""
+    kind = rng.choice([SUBMIT, SUBMIT, SUBMIT, SUBMIT, SCRIPT, SCRIPT, SCRIPT])
+    return [kind, *(_script if kind == SCRIPT else _options)(rng, state)]
 
 
 def _script(rng: Random, state: State) -> List[str]:

@@ -68,7 +68,8 @@ _NOTHING = re.compile(
     | [<{\[%(] .* | [a-z_][\w.]* [(\[] .* | (?: args | self | cfg | config | os | opt s? ) \. .*
     | (?: your? | my | the | insert | paste | put | replace | change | enter ) (?: [-_ ] .* )?
     | .* (?: x{3} | \*{3} | \.{3} | … | [-_ ]here$ ) .*
-    | (?: sk- | hf_ )? (?: dummy | empty | fake | example | test | local | none | not-needed )"""
+    | (?: sk- | hf_ | token- )?
+    (?: abc(?:123)? | dummy | empty | fake | example | test | local | none | not-needed )"""
 )
 
 

@@ -15,17 +15,26 @@ from neuronctl.rules import (  # noqa: F401
     script_arrays,
     script_directives,
     script_exits,
+    script_gpu_settings,
     script_gpus,
     script_launchers,
     script_lines,
+    script_logs,
     script_programs,
-    script_shell,
+    script_ranks,
+    script_secrets,
+    script_signals,
+    script_sizes,
+    script_software,
     script_steps,
+    script_threads,
+    script_unfilled,
     script_variables,
 )
 from neuronctl.rules.base import Finding, Violation, findings
 from neuronctl.rules.script_base import ScriptFacts
-from neuronctl.rules.script_shell import UNFILLED, submits_itself
+from neuronctl.rules.script_logs import submits_itself
+from neuronctl.rules.script_unfilled import UNFILLED
 from neuronctl.scripts.model import AFTER_COMMAND, MISSPELLED, NOWHERE, Edit, SourceSpan
 
 _GPUS = ("gpus", "gpus-per-node", "gpus-per-task")

@@ -261,15 +261,6 @@ class ScriptFacts:
             for launch in self.every_launch
         )
 
-    @cached_property
-    def unmerged(self) -> Tuple[int, ...]:
-        """The first and the last line of merges that are not resolved; () without one."""
-        if "<<<<<<<" not in self.text:
-            return ()
-        starts = [i for i, line in enumerate(self.lines, 1) if re.match(r"<{7}( |$)", line)]
-        ends = [i for i, line in enumerate(self.lines, 1) if re.match(r">{7}( |$)", line)]
-        return (starts[0], ends[-1]) if starts and ends and starts[0] < ends[-1] else ()
-
     def given(self, *names: str) -> Optional[GivenOption]:
         """The option that holds of these, where the script itself gives it."""
         found = [self.header.options[name] for name in names if self.has(name)]

@@ -74,7 +74,7 @@ KINDS: Dict[str, str] = {
     "refused": "NC601 NC602 NC606 NC616",
     "secret": "NC640",
     "sh": "",
-    "shebang": "",
+    "shebang": "NC615",
     "slots": "NC622",
     "step-waits": "NC627",
     "syntax": "NC643 NC615",

@@ -300,7 +300,6 @@ _BOTH = {("NC601", "warning"), ("NC601", "error")}
         ("-J x", "torchrun --standalone --rdzv-endpoint=localhost:0 t.py", set()),
         ("--gres=gpu:0", "./x", set()),
         # what most people mean by a number
-        ("--time=40:00", "./x", {("NC612", "note")}),
         ("--time=30:00", "./x", set()),
         ("--time=24:00", "./x", {("NC612", "warning")}),
         ("--time=05:00", "./x", {("NC612", "warning")}),
@@ -517,14 +516,16 @@ def test_a_long_value_is_told_in_short() -> None:
         ("-n2 --gpus=v100:2 --gpus-per-task=1", ": Slurm refuses GPUs with a type"),
         ("--gpus-per-node=1 --gres=gpu:2", "warning: --gres=gpu:2 wins over --gpus-per-node=1"),
         ("--gres=gpu:2 --gpus=1", "error: --gpus=1 contradicts --gres=gpu:2: Slurm"),
-        ("-N2 --gres=gpu:1 --gpus=4", "error: --gpus=4 contradicts --gres=gpu:1 on 2 nodes:"),
-        ("-N1-2 --gpus-per-node=2 --gpus=3", "error: --gpus=3 contradicts --gpus-per-node=2 on 1"),
+        ("-N2 --gres=gpu:1 --gpus=4", "error: --gpus=4 contradicts --gres=gpu:1: Slurm"),
+        (
+            "-N1-2 --gpus-per-node=2 --gpus=3",
+            "error: --gpus=3 contradicts --gpus-per-node=2: Slurm",
+        ),
         (
             "-N1-4 -n2 --gpus-per-node=1 --gpus=4",
-            "error: --gpus=4 contradicts --gpus-per-node=1 on",
+            "error: --gpus=4 contradicts --gpus-per-node=1: Slurm",
         ),
         ("-n2 --gpus-per-node=1 --gpus=4", ""),
-        ("-n4 --gpus=2 --gpus-per-task=1", "error: --gpus=2 contradicts --gpus-per-task=1 for 4"),
         ("-N1-2 --gpus-per-node=2 --gpus=2", ""),
         ("-N2 --gres=gpu:2 --gpus=4", ""),
         ("-n4 --gpus-per-node=1 --gpus=2", ""),

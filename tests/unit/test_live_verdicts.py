@@ -224,15 +224,25 @@ def test_a_limit_on_nodes_per_node() -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"state": "INACTIVE"}, {"max_time": 60}, {"allow_groups": ("lee",)}]
+    ("fields", "enforced", "kind"),
+    [
+        ({"state": "INACTIVE"}, "ALL", "can start now"),
+        ({"max_time": 60}, "ALL", "can start now"),
+        ({"max_time": 60}, "ANY", "can start now"),
+        ({"max_time": 60}, "NO", "can start now"),
+        ({"allow_groups": ("lee",)}, "ANY", "can start now"),
+    ],
 )
-def test_what_one_of_several_partitions_does_not_take(fields: Dict[str, Any]) -> None:
+def test_what_one_of_several_partitions_does_not_take(
+    fields: Dict[str, Any], enforced: str, kind: str
+) -> None:
     closed = dataclasses.replace(OTHER, name="old", **fields)
-    limits = dataclasses.replace(LIMITS, partitions=(PARTITION, OTHER, closed))
+    config = dataclasses.replace(CONFIG, enforce_partitions=enforced)
+    limits = dataclasses.replace(LIMITS, config=config, partitions=(PARTITION, OTHER, closed))
     both = tuple(node(f"n{n}", partitions=("gpu", "old")) for n in range(1, 5))
     snapshot = live(limits=dataclasses.replace(limits, nodes=both))
     judgement = judged(snapshot, partition="old,gpu", gpus_per_node=1, time_limit="10")
-    assert judgement.verdict.kind == "can start now"
+    assert judgement.verdict.kind == kind
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,224 @@
+"""NC631, NC632, and NC642: ranks, ports, and addresses that are not what each process needs."""
+
+from __future__ import annotations
+
+import re
+from typing import Iterator, List, Optional, Sequence, Tuple
+
+from neuronctl.common.rule_codes import ERROR, WARNING
+from neuronctl.rules.base import Violation
+from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
+from neuronctl.scripts.launches import PYTHON, SHELL
+from neuronctl.scripts.model import SourceSpan
+from neuronctl.scripts.values import digits
+
+_OF_A_TASK = ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_TASK_PID", "SLURM_NODEID")
+_OF_THE_JOB = re.compile(r"SLURM_(JOB|N|ARRAY|PROCID|LOCALID|CPUS|GPUS|TMPDIR|SUBMIT_DIR|TASK)")
+
+
+def _expanded(names: Sequence[str], nodes: int) -> str:
+    """Return the first of the names that differs between the tasks on so many nodes, or ""."""
+    differ = _OF_A_TASK if nodes > 1 else _OF_A_TASK[:3]
+    return next((name for name in names if name in differ), "")
+
+
+@script_rule(ERROR, "NC631", "rank expanded by the batch shell")
+def ranks(facts: ScriptFacts) -> Iterator[Violation]:
+    yield from _expanded_by_the_submitting_shell(facts)
+    if facts.tasks < 2 or facts.plan is None:
+        return
+    nodes = facts.plan.nodes
+    for launch in facts.launches:
+        times = facts.times(launch) if launch.is_srun else (nodes, 2)
+        runs = launch.is_srun or launch.kind in (PYTHON, SHELL) or launch.is_launcher
+        alone = launch.launcher.starts_processes()  # on the first node: NC624
+        if not runs or alone or launch.command.captured or not times or times[0] * times[1] < 2:
+            continue
+        # With such an option, torchrun ignores --node_rank.
+        meets = any(each.has(*each.launcher.endpoint) for each in (launch, *launch.below()))
+        for word in launch.command.words:
+            name = _expanded(word.names, times[0])
+            if name and (not meets or "is_host=" in word.raw):
+                where = f"expands ${name} here"
+                if name not in word.raw:  # it comes by another variable
+                    where = f"has set {word.raw} from ${name}"
+                yield Violation(
+                    f"the batch shell {where}, and it is 0: every process gets the same value",
+                    f"let each task expand it: srun bash -c '… ${name} …' in single quotes, or "
+                    f"\\${name}",
+                    place=word.place,
+                )
+    launched = any(launch.is_launcher for launch in facts.launches)
+    for word in facts.shell.written if launched else ():
+        name = _expanded(word.names, nodes)
+        if name:
+            message = f"the batch shell expands ${name} in this here-document, and it is 0"
+            hint = f"write \\${name}, or quote the word behind <<"
+            yield Violation(message, hint, place=word.place, severity=WARNING)
+    used = {name for run in facts.launches for word in run.command.words for name in word.names}
+    for variable in facts.shell.assignments:
+        name = _expanded(variable.word.names, nodes)
+        given = facts.ranks_are_given and re.fullmatch("(LOCAL_)?RANK", variable.name)
+        exported = variable.exported and variable.sure and variable.name not in used
+        if name and exported and not given:
+            yield Violation(
+                f"the batch shell expands ${name} here, and it is 0: {variable.name} is the same "
+                "in every process",
+                f"let each task set it: srun bash -c 'export {variable.name}=${name}; …'",
+                place=variable.place,
+                severity=WARNING,
+            )
+
+
+def _expanded_by_the_submitting_shell(facts: ScriptFacts) -> Iterator[Violation]:
+    """Check the variables of a job in ``sbatch <<EOF``."""
+    first = next((n for n, line in enumerate(facts.lines, 1) if line.startswith("#SBATCH")), 0)
+    for word in facts.shell.written if first and not facts.header.given else ():
+        name = next(filter(_OF_THE_JOB.match, word.names), "")
+        if name and word.place.line > first:
+            yield Violation(
+                f"the shell that submits expands ${name} in this here-document: it is empty in the "
+                "job",
+                f"write \\${name}, or quote the word behind <<",
+                place=word.place,
+                severity=WARNING,
+            )
+            return
+
+
+@script_rule(WARNING, "NC632", "fixed port")
+def fixed_port(facts: ScriptFacts) -> Iterator[Violation]:
+    yield from _port_of_a_loop(facts)
+    found: List[Tuple[Optional[str], SourceSpan]] = []
+    own = facts.shell.assigned("MASTER_PORT")
+    lines = (line for _, line in facts.plain_lines if "$" in line and "echo" not in line)
+    reads = own and own[0].exported and not facts.ranks_are_given
+    reads = reads or any(re.search(r"\$\{?MASTER_PORT\b", line) for line in lines)
+    if reads and len(own) == 1 and "{MASTER_PORT:" not in facts.text:  # else it is chosen
+        found += [(own[0].word.value, own[0].place)]
+    for launch in facts.every_launch:
+        if launch.has("standalone"):
+            continue
+        before = launch.command.assigned
+        found += [(each.word.value, each.place) for each in before if each.name == "MASTER_PORT"]
+        for name in launch.launcher.port:
+            found += [(str(launch.count(name) or ""), launch.place_of(name))]
+        for value, place in launch.written(*launch.launcher.endpoint):
+            number = re.search(r":\"?([0-9]+)\"?$", value)
+            found += [(number[1], place)] if number is not None else []
+    for port, place in found:
+        if digits(port) and _nodes_are_shared(facts):
+            yield Violation(
+                f"port {port} is the same for every job: where two of them share a node, the "
+                "second one fails",
+                "derive it from the job: MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))",
+                place=place,
+            )
+            return
+
+
+def _port_of_a_loop(facts: ScriptFacts) -> Iterator[Violation]:
+    """Find a port that a loop gives to several launchers at once."""
+    waits = any(command.in_loop for command in facts.shell.calls("wait"))
+    for launch in facts.launches if not waits else ():
+        at_once = launch.command.in_loop and launch.command.background and not launch.is_srun
+        for value, place in launch.written(*launch.launcher.port) if at_once else ():
+            given = facts.shell.assigned(value.strip('"${}'))
+            if value.isdigit() or (len(given) == 1 and given[0].sure):
+                yield Violation(
+                    f"every {launch.kind} of this loop meets at port {value}: all but one fail",
+                    "give each a port of its own, or wait for each",
+                    place=place,
+                )
+                return
+
+
+def _nodes_are_shared(facts: ScriptFacts) -> bool:
+    """Return True if other jobs may run on the job's nodes."""
+    plan = facts.plan
+    if plan is None or facts.has("exclusive") or facts.header.value("mem") == "0":
+        return False
+    cores = plan.partition.max_cores_per_node
+    if cores and plan.cores_per_node >= cores:
+        return False
+    # A job of several nodes usually has whole ones, of four GPUs or eight.
+    whole = plan.partition.gpus_per_node or (4 if plan.nodes > 1 else 8)
+    return plan.gpus_per_node < whole
+
+
+_LOOPBACK = r"(localhost|127\.0\.0\.1|::1|0\.0\.0\.0)"
+_OWN_NAME = r"(\\?\$\(hostname[^)]*\)|`hostname[^`]*`|\\?\$\{?(HOSTNAME|SLURMD_NODENAME)\b)"
+_SET_BY_EACH_TASK = re.compile(
+    rf"MASTER_ADDR=[\"']?({_OWN_NAME}|{_LOOPBACK})|MASTER_PORT=[^;&\n]{{0,99}}?(RANDOM|\bshuf\b)"
+)
+
+
+@script_rule(ERROR, "NC642", "address that is not the first node's")
+def first_node(facts: ScriptFacts) -> Iterator[Violation]:
+    if facts.plan is None:
+        return
+    hint = 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
+    found = [*_of_each_task(facts)]
+    if facts.plan.nodes > 1:
+        found += _loopback(facts)
+    for named, place in found:
+        yield Violation(
+            f"{named} differs between the processes of the job: they never find each other",
+            f"set it once, before srun: export {hint}",
+            place=place,
+        )
+    for variable in facts.shell.assignments if facts.plan.nodes > 1 else ():
+        listed = re.match(r"\"?\$\{?SLURM_(JOB_)?NODELIST\b(\}?\"?$|:|%|/)", variable.word.raw)
+        about = re.search(r"(?i)addr|host|master|head|url|ip$", variable.name)
+        expands = re.search(rf"hostnames? .{{0,500}}{variable.name}\b", facts.text)
+        if listed and about and not expands:
+            yield Violation(
+                "the list of nodes is written as node[01-02], which is no node's name",
+                f"write {hint}".replace("MASTER_ADDR", variable.name),
+                place=variable.place,
+                severity=WARNING,
+            )
+
+
+def _of_each_task(facts: ScriptFacts) -> Iterator[Tuple[str, SourceSpan]]:
+    """Yield the ports and addresses that each of several tasks chooses for itself."""
+    for launch in facts.launches:
+        times = (facts.times(launch) if launch.is_srun else None) or (1, 1)
+        for word in launch.command.words if times[0] * times[1] > 1 else ():
+            own = _SET_BY_EACH_TASK.search(word.raw)
+            kept = own and (
+                word.raw.startswith("'") or "\\$" in own[0] or re.search(_LOOPBACK, own[0])
+            )
+            if own and kept and (times[0] > 1 or own[0].startswith("MASTER_PORT")):
+                yield own[0].replace("\\", ""), word.place
+
+
+def _loopback(facts: ScriptFacts) -> Iterator[Tuple[str, SourceSpan]]:
+    """Yield the addresses that are each node's own, in a job of several nodes."""
+    address = re.compile(rf"[\"']?(\$\{{\w+:-)?{_LOOPBACK}(\}}|:\S+)?[\"']?")
+    before = [each for run in facts.launches if run.is_srun for each in run.command.assigned]
+    for variable in (*facts.shell.assignments, *before):
+        if variable.name == "MASTER_ADDR" and address.fullmatch(variable.word.raw):
+            yield variable.word.raw, variable.place
+    for run in facts.launches:
+        times = (facts.times(run) if run.is_srun else None) or (1, 1)
+        for option, word in zip(run.command.words, run.command.words[1:]) if times[0] > 1 else ():
+            about = re.match(r"--?\w*(addr|coordinator|host|master|init)", option.raw)
+            if about and address.fullmatch(word.raw):
+                yield word.raw, word.place
+    for start in facts.starts:
+        launch = start.launch
+        several = launch.count(*launch.launcher.nodes) != 1 and start.nodes != 1
+        named = launch.written(*launch.launcher.address, *launch.launcher.endpoint)
+        for value, place in named if several else ():
+            own = re.match(_OWN_NAME, value.strip("\"'")) if _in_single_quotes(start) else None
+            if own or address.fullmatch(value):
+                yield value, place
+
+
+def _in_single_quotes(start: Start) -> bool:
+    """Return True if each task, not the batch shell, expands what stands there."""
+    if start.launch.place.within:
+        return True
+    words = start.outer[0].command.words if start.outer else ()
+    return any(word.raw.startswith("'") for word in words)

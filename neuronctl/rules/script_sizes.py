@@ -1,0 +1,200 @@
+"""NC611 to NC614, and NC616: how many tasks and GPUs, how much time and memory, which variables."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, Iterator, Mapping, Tuple
+
+from neuronctl.common import units
+from neuronctl.common.rule_codes import ERROR, WARNING
+from neuronctl.common.words import counted, duration
+from neuronctl.request.job import OF_SLURM
+from neuronctl.request.values import node_count
+from neuronctl.rules.base import Violation
+from neuronctl.rules.script_base import ScriptFacts, script_rule
+from neuronctl.scripts.as_request import GPU_OPTIONS
+from neuronctl.scripts.launches import PROGRAM, PYTHON
+from neuronctl.scripts.model import GivenOption, Header
+from neuronctl.scripts.values import digits
+
+
+@script_rule(WARNING, "NC611", "tasks that contradict nodes")
+def tasks_and_nodes(facts: ScriptFacts) -> Iterator[Violation]:
+    given = facts.given("ntasks")
+    count, nodes, each = (
+        digits(facts.header.value(name)) for name in ("ntasks", "nodes", "ntasks-per-node")
+    )
+    if given is None or count is None or facts.plan is None:
+        return
+    if nodes is not None and count < nodes:
+        yield Violation(
+            f"{counted(count, 'task')} on {nodes} nodes: sbatch reduces the job to "
+            f"{counted(count, 'node')}, with a warning that few people see",
+            f"request --nodes={count}, or --ntasks={nodes}",
+            place=given.place,
+        )
+    elif each is not None and count < each * (nodes or 1):
+        most = each * (nodes or 1)
+        own = [run.kind for run in facts.every_launch if run.launcher.starts_processes()]
+        yield Violation(
+            f"--ntasks={count} wins over --ntasks-per-node={each}: {counted(count, 'task')} in "
+            f"all, and not {most}",
+            f"remove --ntasks-per-node: {own[0]} starts its processes itself"
+            if own
+            else f"remove one of the two, or write --ntasks={most}",
+            place=given.place,
+        )
+
+
+_AS_HOURS = re.compile(r"0[0-9]+:00|(12|24|36|48|72|96):00")
+"""Half a day, a day, or as a clock shows it: few people mean minutes."""
+_TRAINS = re.compile(r"(?i)(.*[_\W])?(pre_?|fine_?)?(train|tun|fit)(ing|e|er)?([_\d\W].*)?")
+
+
+@script_rule(WARNING, "NC612", "time or memory in another unit")
+def other_unit(facts: ScriptFacts) -> Iterator[Violation]:
+    gpus = facts.plan is not None and facts.plan.gpus_per_node > 0
+    for name in ("mem", "mem-per-cpu", "mem-per-gpu"):
+        given = facts.given(name)
+        count = digits(given.value) if given is not None else None
+        cores = facts.plan.cores_per_node if facts.plan and name == "mem-per-cpu" else 1
+        least = 1000 if gpus else 65 if name == "mem" else 32
+        if given is not None and count and count * cores < least:
+            who = "a program that uses a GPU" if gpus else "a program"
+            message = f"--{name}={count} is {count} MB: {who} needs more"
+            yield Violation(message, f"if GB are meant, write {count}G", place=given.place)
+    given = facts.given("time")
+    value = given.value or "" if given is not None else ""
+    if given is not None and _AS_HOURS.fullmatch(value):
+        yield Violation(
+            f"--time={value} is minutes and seconds: {duration(units.parse_duration(value))}",
+            f"if hours are meant, write {value}:00; if not, 0:{value}",
+            place=given.place,
+        )
+    elif given is not None and re.fullmatch("0?0:00:0[1-9]", value):
+        yield Violation(
+            f"--time={value} is {duration(units.parse_duration(value))}, which Slurm takes for 1 "
+            "minute",
+            "write 5 for minutes, or 5:00:00 for hours",
+            place=given.place,
+        )
+    elif given is not None and re.fullmatch("0?0:01:00|[1-4]|24|36|48|72|96|168", value):
+        yield from _too_short(facts, given)
+
+
+def _too_short(facts: ScriptFacts, given: GivenOption) -> Iterator[Violation]:
+    """Check a limit of minutes, such as --time=24, for a training, which needs hours."""
+    value = given.value or ""
+    names = [
+        (run.options.get("script") or run.options.get("m") or run.name).rpartition("/")[2]
+        for run in facts.every_launch
+        if run.kind in (PROGRAM, PYTHON) and not run.command.captured
+    ]
+    name = next((name for name in names if _TRAINS.fullmatch(name[-99:])), "")
+    test = re.search(r"(?i)test|debug|dry|demo|tiny", facts.header.value("job-name") or "")
+    if name and not test:
+        yield Violation(
+            f"--time={value} is {duration(units.parse_duration(value))}: too short for {name}",
+            f"if hours are meant, write {value if value.isdigit() else 5}:00:00",
+            place=given.place,
+        )
+
+
+@script_rule(WARNING, "NC613", "--export that loses variables")
+def export(facts: ScriptFacts) -> Iterator[Violation]:
+    given = facts.given("export")
+    if given is None:
+        return
+    items = (given.value or "").split(",")
+    for before, item in zip(items, items[1:]):
+        if "=" in before and not re.fullmatch(r"[A-Z_][A-Z0-9_]*(=.*)?|\w+=.*", item):
+            name = before.partition("=")[0]
+            message = f"--export ends the value of {name} at its comma, before '{item}'"
+            hint = f"set it within the script: export {before},{item}"
+            yield Violation(message, hint, place=given.value_place)
+    words = {item.upper() for item in items}
+    if "ALL" in words or "SLURM_EXPORT_ENV" in facts.text:
+        return
+    cleared = bool(words & {"NONE", "NIL"})
+    hint = f"write --export=ALL,{given.value}, or set them within the script"
+    if any(run.is_srun and not run.has("export") for run in facts.launches):
+        message = f"--export={given.value} also applies to every srun: its program gets none of "
+        message += f"the {'' if cleared else 'other '}variables that this script sets"
+        hint = "write unset SLURM_EXPORT_ENV before the first srun" if cleared else hint
+        yield Violation(message, hint, place=given.value_place)
+    elif not cleared:
+        message = f"without ALL, --export={given.value} keeps all other variables of the shell "
+        message += "that you submit from out of the job"
+        yield Violation(message, hint, place=given.value_place)
+
+
+@script_rule(WARNING, "NC614", "GPUs hidden from the other tasks")
+def hidden_gpus(facts: ScriptFacts) -> Iterator[Violation]:
+    given = facts.given("gpus-per-task")
+    if given is None or facts.plan is None or facts.has("gpu-bind"):
+        return
+    # Only srun binds tasks to GPUs, and NCCL is what Python's programs use.
+    shared = any(
+        start.launch.kind == PYTHON and start.each != 1 and any(o.is_srun for o in start.outer)
+        for start in facts.starts
+    )
+    if shared and facts.plan.ntasks_per_node > 1 and facts.header.count("gpus-per-task") != 0:
+        yield Violation(
+            "--gpus-per-task hides the other GPUs of the node from each task, and NCCL then copies "
+            "through the host's memory, or fails",
+            "request GPUs per node: --gpus-per-node=N",
+            place=given.place,
+        )
+
+
+_Said = Mapping[str, Tuple[GivenOption, int, bool]]
+"""Option -> what was given, how many GPUs that is, and whether it names their type."""
+
+
+def _gpus_said(header: Header) -> _Said:
+    said: Dict[str, Tuple[GivenOption, int, bool]] = {}
+    for name in (*GPU_OPTIONS, "gpus-per-task"):
+        given = header.options.get(name)
+        if given is None or not given.value:
+            continue
+        option = OF_SLURM[name if name in GPU_OPTIONS else "gpus-per-node"]
+        read = option.parse_directive(given.value) or {}
+        count = read.get("gpus") or read.get("gpus_per_node")
+        if count:
+            said[name] = (given, count, "gpu_type" in read)
+    return said
+
+
+@script_rule(WARNING, "NC616", "GPUs said twice")
+def gpus_said_twice(facts: ScriptFacts) -> Iterator[Violation]:
+    """Compare the options for GPUs as Slurm 22.05 and 26.05 do (tried there)."""
+    said = _gpus_said(facts.header)
+    if len(said) < 2 or facts.header.unread & {"nodes", "ntasks", *said}:
+        return
+    place = max((given.place for given, _, _ in said.values()), key=lambda place: place.line)
+    place = place if place.line else facts.top
+    keep = "keep one of them, such as --gpus-per-node=N"
+    total, node = said.get("gpus"), said.get("gres") or said.get("gpus-per-node")
+    if len({typed for _, _, typed in said.values()}) > 1:
+        texts = " and ".join(given.text for given, _, _ in said.values())
+        message = f"{texts}: Slurm refuses GPUs with a type beside GPUs without one"
+        yield Violation(message, keep, place=place, severity=ERROR)
+    elif total and node and not _fits(facts.header, total[1], node[1]):
+        message = f"{total[0].text} contradicts {node[0].text}: Slurm refuses the job"
+        yield Violation(message, keep, place=place, severity=ERROR)
+    elif "gres" in said and "gpus-per-node" in said:
+        gres, other = said["gres"][0], said["gpus-per-node"][0]
+        message = f"{gres.text} wins over {other.text}; sbatch 26.05 refuses the two together"
+        yield Violation(message, keep, place=max(gres.place, other.place, key=lambda p: p.line))
+
+
+def _fits(header: Header, total: int, per_node: int) -> bool:
+    """Return True if so many GPUs in all can be so many on each node."""
+    nodes, ntasks = header.value("nodes"), digits(header.value("ntasks"))
+    least, most = node_count(nodes) if nodes else (1, total)
+    if not most:  # -N 0
+        least, most = 1, total
+    elif nodes:
+        most = min(most, ntasks or most)  # sbatch leaves no node without a task
+    needed, rest = divmod(total, per_node)
+    return rest == 0 and min(least, most) <= needed <= most

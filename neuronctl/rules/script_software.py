@@ -1,0 +1,127 @@
+"""NC638: an environment that is not active when the program starts."""
+
+from __future__ import annotations
+
+import re
+from typing import Iterator, List, Optional
+
+from neuronctl.common.rule_codes import NOTE, WARNING
+from neuronctl.rules.base import Violation
+from neuronctl.rules.script_base import ScriptFacts, script_rule
+from neuronctl.scripts.shell_text import Command
+from neuronctl.scripts.usual_commands import LOOKS_OR_PREPARES
+
+_CONDA = ("conda", "mamba", "micromamba")
+_READ_BEFORE = ("source", ".", "eval", "module", "ml")
+"""Whatever one of these reads may define conda."""
+_HOOK = 'put eval "$(conda shell.bash hook)" before it'
+_NO_CONDA = re.compile(
+    r"(?i)(\S*/)?(cuda|cudnn|nccl|gcc|gnu|openmpi|intel|cmake|git|singularity|apptainer|ffmpeg)"
+    r"([-/.]?[\d.]\S*)?|load|add|purge"
+)
+"""Modules that have nothing to do with Python."""
+
+
+def _is_first(facts: ScriptFacts, command: Command, *readers: str) -> bool:
+    """Return True if no command above reads what may define the one."""
+    for other in facts.shell.calls(*readers):
+        words = [word.raw for word in other.words[1:]]
+        modules = other.name in ("module", "ml") and all(map(_NO_CONDA.fullmatch, words))
+        above = (other.place.line, other.place.column) < (command.place.line, command.place.column)
+        if above and not modules:
+            return False
+    return True
+
+
+@script_rule(WARNING, "NC638", "environment that is not activated", "of_lines")
+def not_activated(facts: ScriptFacts) -> Iterator[Violation]:
+    yield from _out_of_order(facts)
+    yield from _in_a_process_of_its_own(facts)
+    for command in facts.shell.calls(*_CONDA):
+        init = command.arguments[:1] == ("init",) and not command.captured
+        if init and "bashrc" not in facts.text:
+            message = f"'{command.name} init' changes a file for the next login, not this shell"
+            yield Violation(message, _HOOK, place=command.place, severity=NOTE)
+    login = re.search(r"\s(-\w*[li]\w*|--login)\b", facts.header.shebang)
+    if login or facts.has("get-user-env"):
+        return
+    for command in facts.shell.calls(*_CONDA, "source"):
+        if command.arguments[:1] != ("activate",):
+            continue
+        if command.name != "source" and _is_first(facts, command, *_READ_BEFORE):
+            yield Violation(
+                f"'{command.name} activate' fails in a batch shell, which has not read "
+                f"{command.name}'s shell functions",
+                _HOOK,
+                place=command.place,
+            )
+            return
+        first = _is_first(facts, command, *_READ_BEFORE, *_CONDA)
+        if command.name == "source" and first and not facts.shell.assigned("PATH"):
+            yield Violation(
+                "'source activate' works only if the shell that submits has conda's bin in PATH",
+                _HOOK,
+                place=command.place,
+                severity=NOTE,
+            )
+            return
+
+
+def _in_a_process_of_its_own(facts: ScriptFacts) -> Iterator[Violation]:
+    """Check ``bash env/bin/activate``, and ``source conda.sh conda activate x``."""
+    for command in facts.shell.calls("bash", "sh"):
+        file = next((w.text for w in command.words[1:] if w.text.endswith("bin/activate")), "")
+        if file:
+            yield Violation(
+                f"{file} is for this shell: a process of its own changes nothing here",
+                f"write source {file}",
+                place=command.place,
+            )
+    for command in facts.shell.calls("source", "."):
+        if command.arguments[1:3] in (("conda", "activate"), ("mamba", "activate")):
+            yield Violation(
+                "this activates nothing: to source, the words behind the file are its arguments",
+                "write && before conda",
+                place=command.words[2].place,
+            )
+
+
+def _out_of_order(facts: ScriptFacts) -> Iterator[Violation]:
+    """Check an environment that is activated, or left, on the wrong side of the program."""
+    works = [run.command.place.line for run in facts.launches if run.works]
+    active: Optional[Command] = None
+    loaded: List[int] = []
+    for command in facts.shell.calls(*_CONDA, "source", ".", "deactivate", "module", "ml"):
+        line, words = command.place.line, [word.raw for word in command.words[1:]]
+        later = any(work > line for work in works)
+        below = "\n".join(facts.lines[line:])
+        if command.captured or not command.sure or not works:
+            continue
+        if words[:1] == ["activate"] or (words and re.search("bin/activate$", words[0])):
+            active = command
+            others = (run for run in facts.launches if run.place.line > line)
+            if line > max(works) and all(run.name in LOOKS_OR_PREPARES for run in others):
+                message = f"this comes too late: line {max(works)} has run without it"
+                yield Violation(message, f"move it above line {min(works)}", place=command.place)
+                return
+        elif command.name == "deactivate" or words[:1] == ["deactivate"]:
+            used = active and any(active.place.line < work < line for work in works)
+            if active and not used and later and "activate" not in below:
+                message = f"this leaves the environment of line {active.place.line} before a "
+                message += "program has used it"
+                yield Violation(message, "move it to the end", place=command.place)
+                return
+        elif words[:1] == ["purge"]:
+            again = re.search(r"\b(module|ml|spack|source|conda)\b", below)
+            if loaded and later and not again and active is None:
+                message = f"this unloads what line {loaded[0]} has loaded"
+                yield Violation(message, "write module purge above it", place=command.place)
+                return
+        elif words[:1] in (["load"], ["add"]):
+            loaded.append(line)
+            other = re.search(r"(?i)(^| |/)(python3?|\w*conda\d?)(/| |$)", " ".join(words))
+            if active and other and later and "activate" not in below and "python " in below:
+                message = f"python is that of {other[2]} from here on, and not of the environment "
+                message += f"of line {active.place.line}"
+                yield Violation(message, "load modules before that line", place=command.place)
+                return

@@ -76,7 +76,7 @@ def _made_by() -> str:
 
 
 _CODE = (
-    *("catalog/merging.py", "catalog/model.py", "catalog/schema.py", "catalog/yaml_mapping.py"),
+    *("catalog/merging.py", "catalog/model.py", "catalog/schema.py"),
     *("common/cache.py", "common/frozen.py", "common/rule_codes.py", "common/shell.py"),
     *("common/units.py", "common/yamlfile/parser.py"),
 )

@@ -35,6 +35,14 @@ class WallTime:
     maximum: Optional[int] = None
     interactive_maximum: Optional[int] = None
 
+    def clamped(self) -> WallTime:
+        """The same, with the maximum where the default is longer: Slurm does so too."""
+        default, most = self.default, self.maximum
+        if default is None or most in (None, units.UNLIMITED):
+            return self
+        longer = default == units.UNLIMITED or default > (most or 0)
+        return replace(self, default=most) if longer else self
+
     def shortened(self, maximum: Optional[int], lifted: bool) -> WallTime:
         """The same where a job may run for ``maximum`` at most; lifted: not the own maximum."""
 
@@ -169,32 +177,6 @@ class Price:
     def words(self, cost: float) -> str:
         """As people read it: ``1,234.50 KRW``."""
         return f"{cost:,.2f} {self.currency}".rstrip()
-
-
-@dataclass(frozen=True)
-class ReportPolicy:
-    """From when on something that a job did is worth a word. Shares are of 1.
-
-    The shares for GPUs and time are those of Princeton's jobstats (its config.py, 2026).
-    """
-
-    samples: float = 10
-    """There is no advice from fewer."""
-    gpu_use: float = 0.15
-    gpu_idle: float = 0.3
-    idle_stretch: float = 600
-    """Seconds."""
-    apart: float = 0.3
-    """By how much the use of one GPU is below the others'."""
-    clock: float = 0.8
-    slowed: float = 0.1
-    gpu_memory: float = 0.15
-    cores_busy: float = 0.25
-    time_used: float = 0.1
-    least_limit: float = 3600
-    """A time limit below this many seconds is never too long."""
-    full_in: float = 48 * 3600
-    """Seconds until memory is full."""
 
 
 @dataclass(frozen=True)
@@ -350,7 +332,6 @@ class Cluster:
     """Variables that every job on this cluster exports (JSC: HF_HUB_OFFLINE=1)."""
     network: Network = Network()
     containers: Containers = Containers()
-    report: ReportPolicy = ReportPolicy()
     price: Price = Price()
     scratch: Optional[str] = None
     """The user's scratch directory; ``{user}`` stands for the login name."""
@@ -479,7 +460,11 @@ class Catalog:
         return Location(self.files[file], line)
 
     def _nearest(self, path: Path) -> Optional[str]:
-        """The key of a value, or of what is nearest around it."""
+        """The key of a value, of that which a partition inherits, or of what is nearest around."""
+        if path[1:2] == ("partitions",) and path_key(path) not in self.places:
+            inherited = (path[0], *path[3:])
+            if len(inherited) > 1 and path_key(inherited) in self.places:
+                return path_key(inherited)
         while path and path_key(path) not in self.places:
             path = path[:-1]
         return path_key(path) if path else None

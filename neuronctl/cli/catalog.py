@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Optional, Sequence
+from typing import TYPE_CHECKING, List, Optional
 
 import click
 
@@ -14,7 +14,6 @@ from neuronctl.common.frozen import asdict
 from neuronctl.common.words import counted
 
 if TYPE_CHECKING:
-    from neuronctl.catalog.model import Catalog
     from neuronctl.slurm.answers import ClusterFigures
 
 _TIMEOUT = 20.0
@@ -63,15 +62,14 @@ def import_(write: Optional[str], force: bool) -> None:
     from neuronctl.cli.job_output import write_text
     from neuronctl.cli.say import print_script, say
     from neuronctl.common import yamlfile
+    from neuronctl.slurm.catalog_draft import catalog_text
 
-    # The draft may become any layer, so each catalog that the others make can be the one below it.
-    # A file that it replaces need not be valid: the one written, or what '>' has just emptied.
+    # The file that is written need not be valid before, nor the one that '>' has just emptied.
     target = None if write is None else os.path.realpath(write)
-    files = (file for file in layer_files() if os.path.realpath(file) != target)
-    files = (file for file in files if not os.path.isfile(file) or os.path.getsize(file))
-    layers = [yamlfile.parse(text_of(file), file, CatalogError) for file in files]
-    below = [merge(layers[: number + 1]) for number in range(len(layers))]
-    text = _catalog_text(_ask(), below)
+    files: List[str] = [file for file in layer_files() if os.path.realpath(file) != target]
+    texts = [(text_of(file), file) for file in files]
+    below = merge([yamlfile.parse(text, file, CatalogError) for text, file in texts if text])
+    text = catalog_text(_ask(), time.strftime("%Y-%m-%d"), below)
     if write is None:
         print_script(text)
         return
@@ -92,7 +90,7 @@ def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
     from neuronctl.catalog.merging import merge
     from neuronctl.cli.say import say
     from neuronctl.common import console, yamlfile
-    from neuronctl.slurm.catalog_draft import differences, untold
+    from neuronctl.slurm.catalog_draft import catalog_text, differences, untold
 
     limits = _ask()
     known = load(catalog)
@@ -106,9 +104,9 @@ def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
             )
         cluster = names[0]
     ours = known.cluster(cluster)
-    text = _catalog_text(limits, ())
-    theirs = merge([yamlfile.parse(text, "Slurm", CatalogError)])
-    changes = differences(ours, theirs.cluster(), untold(limits))
+    text = catalog_text(limits, time.strftime("%Y-%m-%d"))
+    theirs = merge([yamlfile.parse(text, "Slurm", CatalogError)]).cluster()
+    changes = differences(ours, theirs, untold(limits))
     if limits.qos is None:
         say("neuronctl: sacctmgr does not answer: per-user limits are not compared")
     if as_json:
@@ -132,17 +130,6 @@ def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
     console.print_table(columns, cells)
 
 
-@command.command()
-def schema() -> None:
-    """Print the JSON Schema of catalog files, for editors."""
-    import json
-
-    from neuronctl.catalog.json_schema import catalog_schema
-    from neuronctl.common.console import print_text
-
-    print_text(json.dumps(catalog_schema(), indent=2))
-
-
 def _ask() -> ClusterFigures:
     from neuronctl.common.users import login_name
     from neuronctl.slurm.answers import ask_now
@@ -150,9 +137,3 @@ def _ask() -> ClusterFigures:
     limits = ask_now(limits_of=(login_name(), ""), timeout=_TIMEOUT).limits
     assert limits is not None
     return limits
-
-
-def _catalog_text(limits: ClusterFigures, below: Sequence[Catalog]) -> str:
-    from neuronctl.slurm.catalog_draft import catalog_text
-
-    return catalog_text(limits, time.strftime("%Y-%m-%d"), below)

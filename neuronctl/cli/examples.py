@@ -64,10 +64,6 @@ EXAMPLES: Mapping[str, Tuple[str, ...]] = {
         "neuronctl catalog import",
         "neuronctl catalog import --write partitions.yaml",
     ),
-    "catalog schema": (
-        "neuronctl catalog schema",
-        "neuronctl catalog schema > catalog.schema.json",
-    ),
     "catalog": ("neuronctl catalog import --write partitions.yaml", "neuronctl catalog diff"),
     "config": ("neuronctl config", "neuronctl config --json"),
     "sandbox": ("neuronctl sandbox up --nodes amd_a100nv_8=4", "neuronctl sandbox shell"),

@@ -149,7 +149,7 @@ def sampled_use(status: JobStatus, *, ask: bool) -> JobUse:
 
     log = log_paths(status)[0] if ask else status.stdout
     cluster = _cluster()
-    use = JobUse(status, policy=cluster.report, price=cluster.price_in(status.partition))
+    use = JobUse(status, price=cluster.price_in(status.partition))
     if log is None:
         return use
     folder = folder_of(log)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Callable, Dict, List, Optional, Tuple
 
-from neuronctl.catalog.model import Price, ReportPolicy
+from neuronctl.catalog.model import Price
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.units import UNLIMITED, format_time, hosts
 from neuronctl.common.words import amount, counted, duration, percent, verb
@@ -13,6 +13,32 @@ from neuronctl.monitoring.samples import POWER_LIMIT, GpuUse, NodeUse, mean, wei
 from neuronctl.slurm.job_states import COMPLETED, RUNNING
 from neuronctl.slurm.job_usage import AccountedUse
 from neuronctl.tracking.job_status import JobStatus
+
+
+@dataclass(frozen=True)
+class ReportPolicy:
+    """From when on something that a job did is worth a word. Shares are of 1.
+
+    The shares for GPUs and time are those of Princeton's jobstats (its config.py, 2026).
+    """
+
+    samples: float = 10
+    """There is no advice from fewer."""
+    gpu_use: float = 0.15
+    gpu_idle: float = 0.3
+    idle_stretch: float = 600
+    """Seconds."""
+    apart: float = 0.3
+    """By how much the use of one GPU is below the others'."""
+    clock: float = 0.8
+    slowed: float = 0.1
+    gpu_memory: float = 0.15
+    cores_busy: float = 0.25
+    time_used: float = 0.1
+    least_limit: float = 3600
+    """A time limit below this many seconds is never too long."""
+    full_in: float = 48 * 3600
+    """Seconds until memory is full."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ TABLES = {
     "## Network": model.Network,
     "## Containers": model.Containers,
     "## Price": model.Price,
-    "## Report": model.ReportPolicy,
 }
 
 

@@ -8,10 +8,10 @@ from typing import Dict, List, Optional
 
 import pytest
 
-from neuronctl.catalog.model import Price, ReportPolicy
+from neuronctl.catalog.model import Price
 from neuronctl.cli.report import drawn, sampled_use
 from neuronctl.common.frozen import replace
-from neuronctl.monitoring.advice import JobUse, advise
+from neuronctl.monitoring.advice import JobUse, ReportPolicy, advise
 from neuronctl.monitoring.page import report_page
 from neuronctl.monitoring.samples import (
     GpuUse,

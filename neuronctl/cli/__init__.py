@@ -41,9 +41,8 @@ SECTIONS = {
     },
     "Look back": {
         "history": "List recorded submissions.",
-        "show": "Show everything known about one job.",
+        "show": "Show everything known about one job, or what differs between two.",
         "report": "Show what a job did with its GPUs, cores and memory.",
-        "diff": "Compare the plans and scripts of two jobs.",
         "resubmit": "Submit a recorded job again.",
     },
     "Read scripts": {

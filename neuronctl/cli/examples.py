@@ -43,7 +43,6 @@ EXAMPLES: Mapping[str, Tuple[str, ...]] = {
     "history": ("neuronctl history --since 7d", "neuronctl history --json"),
     "show": ("neuronctl show 4711", "neuronctl show train --script"),
     "report": ("neuronctl report 4711", "neuronctl report --since 7d"),
-    "diff": ("neuronctl diff 4711 4712", "neuronctl diff 4711 job.yaml"),
     "resubmit": (
         "neuronctl resubmit 4711 -t 16:00:00",
         "neuronctl resubmit train -- --lr 0.01",

@@ -28,7 +28,7 @@ _SECTIONS = {
     ),
     "For whom": "account qos field appl comment cluster",
     "Name, directory, logs, and mail": "job-name chdir output error mail-type mail-user",
-    "Software": "module purge conda venv env expand setup",
+    "Software": "module conda venv env setup",
     "Container": "container container-runtime container-option bind",
     "Launch": "launcher launcher-option preflight",
     "After other jobs, or many times": "dependency array requeue signal",

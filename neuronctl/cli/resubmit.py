@@ -40,7 +40,7 @@ _SHOWN = 40  # lines of a difference that are shown before a submission
 @click.command("resubmit", cls=JobCommand)
 @click.argument("job", metavar="JOB")
 @click.argument("words", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED)
-@click.option("--script-as-recorded", is_flag=True, help="Run the program as it was then.")
+@click.option("--script-as-recorded", is_flag=True, help="Submit the batch script as it was then.")
 @click.option("--script-as-is", is_flag=True, help="Run the program as it is now.")
 @submission_options
 @force_option
@@ -64,7 +64,8 @@ def command(
     (-- alone: none); the job is then planned and checked anew.
     That runs the code of its snapshot, if it has one that is still whole.
     Changes in the directory since (the git commit, the program) are shown. Where the program
-    itself has changed, --script-as-recorded or --script-as-is selects the version to run.
+    itself has changed, --script-as-is runs it as it is now; of a batch script,
+    --script-as-recorded submits the text of then.
 
     With --follow or --wait, neuronctl exits with the job's own exit code.
     """
@@ -108,31 +109,22 @@ def command(
         request = record.draft.request
         words, text = resubmission.existing_again(record, args, from_record=from_record)
         if changed:
-            again = existing_job(
+            existing = existing_job(
                 *(words, options), tell=notify, stdin=text, catalog_file=catalog, recorded=request
             )
-            return submit(again)
+            return submit(existing)
         script = read_existing(words, text)
         script = monitored(script, None, request.get("monitor"), notify)
         _say_unchanged(record, working_directory())
         return submit(UnchangedJob(script, catalog))
-    program = resubmission.program_copy(record) if from_record else None
     variables = resubmission.exported_variables(record, options)
-    if program is None and not changed and (of_snapshot or not record.draft.snapshot):
-        recorded = resubmission.RecordedJob(record, variables)
+    if not changed and (of_snapshot or not record.draft.snapshot):
         _say_unchanged(record, record.cwd)
-        return submit(recorded)
-    with resubmission.program_as_recorded(record, program, notify, keep=not mode.dry_run):
-        planned = resubmission.plan_again(
-            record,
-            options,
-            args=args,
-            variables=variables,
-            program=program,
-            catalog_file=catalog,
-            submit_dir=record.draft.submit_dir or record.cwd,
-        )
-        return submit(planned)
+        return submit(resubmission.RecordedJob(record, variables))
+    again = resubmission.plan_again(
+        record, options, args=args, variables=variables, catalog_file=catalog
+    )
+    return submit(again)
 
 
 def _say_unchanged(record: JobRecord, place: str) -> None:

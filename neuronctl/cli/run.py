@@ -14,7 +14,7 @@ from neuronctl.cli.say import print_script
 # What makes sense for one launch; the rest belongs to the allocation.
 _OPTIONS = (
     *("nodes", "nodelist", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "cluster"),
-    *("launcher", "launcher-option", "env", "expand", "container", "container-runtime"),
+    *("launcher", "launcher-option", "env", "container", "container-runtime"),
     *("container-option", "bind"),
 )
 

@@ -10,7 +10,7 @@ from neuronctl.cli import job_output
 from neuronctl.cli.job_options import BEHIND_DASHES, job_command, with_ids
 from neuronctl.cli.say import notify, print_script
 from neuronctl.common.errors import UsageError
-from neuronctl.common.shell import expanded, join, positional
+from neuronctl.common.shell import join, positional
 from neuronctl.request.job import JobRequest
 from neuronctl.submission.pipeline import judge_job
 from neuronctl.submission.planned_job import plan_job, refuse_other_dash
@@ -90,12 +90,9 @@ def command(
     command = '"$@"' if words else None
     contained = request.container is not None
     given = words
-    if words and (contained or request.expand):
-        # These words are evaluated on the first node: they stand in the wiring.
-        spelled = [expanded(word) if request.expand else word for word in words]
-        command = join(spelled)
-        launch = contained_launch(plan, spelled) if contained else None
-        given = ()
+    if words and contained:
+        # These words stand in the wiring.
+        command, launch, given = join(words), contained_launch(plan, words), ()
     wiring = render_shell(plan, command=command, launch=launch, template=template)
     if command is None:
         program = ["--pty", "bash", "-c", _SHELL]

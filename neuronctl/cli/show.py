@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
 import click
 
 from neuronctl.catalog.local_cluster import local_cluster
+from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.job_output import print_decisions
 from neuronctl.cli.job_table import state_style
-from neuronctl.cli.jobs import found_jobs, one_job, raise_if_silent
+from neuronctl.cli.jobs import found_jobs, one_job, raise_if_silent, recorded_job
 from neuronctl.cli.json_data import environment_data, status_data
-from neuronctl.cli.say import print_script
+from neuronctl.cli.say import notify, print_script
 from neuronctl.common.console import print_json, print_line, print_text, printable
 from neuronctl.common.errors import RecordError
 from neuronctl.common.secrets import hide_in_words
@@ -32,18 +33,28 @@ _TASKS = 8  # tasks of an array that are listed
 
 @click.command("show")
 @click.argument("job", metavar="JOB")
+@click.argument("other", metavar="[JOB]", required=False)
 @click.option("--script", "only_script", is_flag=True, help="Print only the script, as submitted.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.show/1).")
-def command(job: str, only_script: bool, as_json: bool) -> None:
-    """Show everything known about one job: what was requested, decided, submitted and seen.
+def command(job: str, other: Optional[str], only_script: bool, as_json: bool) -> None:
+    """Show everything known about one job, or what differs between two.
 
     JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
-    newest of that name).
+    newest of that name). Of two, the plans and scripts are compared, and what they ran with:
+    Python, torch, CUDA, driver, packages.
     """
     from neuronctl.records.environment import environment_of
     from neuronctl.records.recorded import record_of
 
     store = RecordStore.default()
+    if other is not None:
+        from neuronctl.cli.differences import show_differences
+
+        at_most_one({"--script": only_script, "a second JOB": True})
+        pair = recorded_job(job, store), recorded_job(other, store)
+        notify(*store.warnings)
+        show_differences(*pair, as_json=as_json)
+        return
     asked = one_job(job, store)
     if only_script:
         print_script(record_of(store, asked.job).draft.script)

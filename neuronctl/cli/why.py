@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
 
 import click
 
@@ -17,7 +17,7 @@ from neuronctl.common.errors import RecordError
 from neuronctl.common.frozen import asdict
 from neuronctl.common.rule_codes import ROW
 from neuronctl.common.units import fold_ranges, hosts
-from neuronctl.common.words import amount, duration, moment
+from neuronctl.common.words import moment
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence
 from neuronctl.diagnosis.gather import examine
 from neuronctl.records.store import RecordStore
@@ -27,7 +27,6 @@ from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.runs import runs_words
 
 if TYPE_CHECKING:
-    from neuronctl.monitoring.samples import LastMemory
     from neuronctl.monitoring.stacks import ProcessStack
 
 _MOST = 4  # kinds of ends of one array that are explained
@@ -82,27 +81,26 @@ def _read_stacks(job: str) -> List[ProcessStack]:
 
     status = running_job(job)
     found = read_stacks(status.job_id, nodes_of(status))
+    tools = {process.tool for process in found}
     if not found:
         notify(f"found no process of job {status.id} on its nodes that you may look at")
-    elif any(process.tool == "no py-spy" for process in found):
+    elif "no py-spy" in tools:
         notify("py-spy in the job's environment would name the functions: pip install py-spy")
-    elif any(process.tool == "py-spy failed" for process in found):
+    elif "py-spy failed" in tools:
         notify("py-spy failed on a process: the node forbids it (ptrace), or it took too long")
     return found
 
 
 def _print_stacks(processes: Sequence[ProcessStack]) -> None:
-    """Processes that are in the same place together."""
+    """Print processes that are in the same place together."""
     from neuronctl.monitoring.stacks import alike
 
     for same in alike(processes):
         first = same[0]
         ranks = sorted(int(process.rank) for process in same if process.rank)
         words = f"{first.name}: process {first.pid} of {first.node}"
-        if len(same) > 1:
-            words += f" and {len(same) - 1} more with the same stacks"
-        if ranks:
-            words += f"; rank{'s' if len(ranks) > 1 else ''} {fold_ranges(ranks)}"
+        words += f" and {len(same) - 1} more with the same stacks" if len(same) > 1 else ""
+        words += f"; rank{'s' if len(ranks) > 1 else ''} {fold_ranges(ranks)}" if ranks else ""
         print_line()
         print_text(folded(words), "bold")
         print_text("\n".join(f"  {line}" for line in first.lines))
@@ -141,24 +139,15 @@ def _print(same: Sequence[JobStatus], evidence: JobEvidence, diagnosis: Diagnosi
     line = diagnosis.line
     if line is not None:
         place = "last line" if line.number == 1 else f"line {line.number} from its end"
-        guess = ""
-        if evidence.log_guessed:
-            guess = " (not recorded; this is where sbatch puts it by default)"
+        guess = " (not recorded; this is sbatch's default)" if evidence.log_guessed else ""
         _print_fact("log", f"{line.path}, {place}{guess}:")
         _print_fact("", line.text[:600], "bold")
-    elif evidence.unread and not evidence.log_guessed and not evidence.logs:
+    elif not evidence.logs and evidence.log_guessed and same[0].ended:
+        _print_fact("log", "not known: there is no record of it, and no log at sbatch's default")
+    elif not evidence.logs and evidence.unread and not evidence.log_guessed:
         log = evidence.unread[0]
         gone = " (deleted or moved since, or on another machine)" if log.missing else ""
         _print_fact("log", f"{log.path}: {log.problem}{gone}")
-    elif evidence.log_guessed and same[0].ended and not evidence.logs:
-        words = (
-            "not known: there is no record of it, and no log where sbatch puts it by default (an "
-            "interactive job has neither)"
-        )
-        _print_fact("log", words)
-    memory = _memory(evidence, diagnosis)
-    if memory is not None:
-        _print_fact("memory", _memory_words(memory))
     for code, severity, _, message, *_ in _found(evidence.status):
         _print_fact("check", f"{severity} {code}: {message}")
     for node, fault in _bad_nodes(evidence.status).items():
@@ -176,27 +165,6 @@ def _bad_nodes(status: JobStatus) -> Dict[str, NodeFault]:
         return {}
     nodes = hosts(status.node_list)
     return {node: fault for node, fault in bad_nodes(local_cluster()).items() if node in nodes}
-
-
-def _memory(evidence: JobEvidence, diagnosis: Diagnosis) -> Optional[LastMemory]:
-    """The last minutes of a job that died of memory, if it was sampled."""
-    log = evidence.status.stdout
-    if diagnosis.kind != "out-of-memory" or log is None:
-        return None
-    from neuronctl.monitoring.samples import folder_of, last_memory
-
-    status = evidence.status
-    with contextlib.suppress(OSError):
-        return last_memory(folder_of(log), status.job_id, status.start or 0)
-    return None
-
-
-def _memory_words(memory: LastMemory) -> str:
-    (begun, first), (ended, last) = memory.samples[0], memory.samples[-1]
-    held = "" if memory.limit is None else f" of {amount(memory.limit)}"
-    most = amount(max(size for _, size in memory.samples))
-    words = f"on {memory.node}, at most {most}{held} in the last {duration(int(ended - begun))}"
-    return f"{words} that were sampled: {amount(first)} at first, {amount(last)} at last"
 
 
 def _found(status: JobStatus) -> Sequence[Tuple[str, ...]]:
@@ -249,13 +217,11 @@ _OF_STATUS = ("job_id", "name", "state", "reason", "exit_code", "signal", "cance
 
 def _data(same: Sequence[JobStatus], evidence: JobEvidence, diagnosis: Diagnosis) -> Dict[str, Any]:
     status, line = status_data(evidence.status), diagnosis.line
-    memory = _memory(evidence, diagnosis)
     return {
         **{key: status[key] for key in _OF_STATUS},
         "tasks": [str(task.id) for task in same],
         **{key: getattr(diagnosis, key) for key in ("kind", "what", "cause", "certain", "remedy")},
         "findings": [dict(zip(ROW, row)) for row in _found(evidence.status)],
-        "memory": None if memory is None else asdict(memory),
         "bad_nodes": [asdict(fault) for fault in _bad_nodes(evidence.status).values()],
         "log": line and {"path": line.path, "line": line.text, "from_end": line.number},
     }

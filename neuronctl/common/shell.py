@@ -49,51 +49,15 @@ def _literal(word: str) -> str:
     return shlex.quote(word).replace("\r", "'$'\\r''")
 
 
-# $$ is a dollar sign; any other $ stands for itself.
-_REFERENCE = r"(?a)\$(?:(\$)|([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})"
+_REFERENCE = r"(?a)\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})"
 
 
 def references(text: str) -> Tuple[str, ...]:
-    """The names of the variables that ``text`` refers to, as ``expanded`` reads it."""
+    """Return the names of the variables that ``text`` refers to: ``$NAME`` and ``${NAME}``."""
     if "$" not in text:
         return ()
-    found = (match[2] or match[3] for match in re.finditer(_REFERENCE, text))
+    found = (match[1] or match[2] for match in re.finditer(_REFERENCE, text))
     return tuple(dict.fromkeys(name for name in found if name))
-
-
-def is_reference(text: str) -> bool:
-    """Whether ``text`` is one reference to a variable, and nothing else."""
-    match = re.fullmatch(_REFERENCE, text)
-    return match is not None and not match[1]
-
-
-def expanded(text: str, *, dollar: str = "$") -> CommandWord:
-    """``text`` with each ``$NAME`` and ``${NAME}`` replaced, by the shell, by that variable.
-
-    ``$$`` is a dollar sign. Nothing else is evaluated: no command, and nothing that a value
-    contains. dollar: what stands for a dollar sign in the outcome.
-    """
-    # re.split: literal text, then the three groups of a reference, and so on.
-    literal, *rest = re.split(_REFERENCE, text)
-    literals, names = [literal.replace("$", dollar)], []
-    for sign, plain, braced, after in zip(rest[::4], rest[1::4], rest[2::4], rest[3::4]):
-        after = after.replace("$", dollar)
-        if sign:
-            literals[-1] += dollar + after
-        else:
-            names.append(plain or braced)
-            literals.append(after)
-    if not names:
-        return literals[0]
-    shown = [
-        re.sub(r'([\\"$`])', r"\\\1", literal).replace("\r", "\"$'\\r'\"") for literal in literals
-    ]
-    value = "" if dollar == "$" else "//\\$/" + dollar.replace("$", "\\$")
-    for index, name in enumerate(names):
-        after = shown[index + 1]
-        plain = not value and not re.match(r"(?a)[\w\[]", after)
-        shown[index] += f"${name}" if plain else f"${{{name}{value}}}"
-    return Shell('"' + "".join(shown) + '"')
 
 
 def join(words: Sequence[CommandWord]) -> str:

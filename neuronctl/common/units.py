@@ -1,4 +1,4 @@
-"""Slurm's own grammars: time, memory, host lists, log-file patterns, arrays, dependencies, mail.
+"""Slurm's own grammars: time, memory, host lists, log-file patterns, arrays.
 
 Pure functions; invalid input raises ValueError.
 """
@@ -322,11 +322,8 @@ def split_signal(text: str) -> Tuple[str, str, str]:
     return match[1].upper(), match[2].strip(), match[3]
 
 
-# ------------------------------------------------- arrays, dependencies, mail types
+# ------------------------------------------------------------- arrays, dependencies
 
-MAIL_TYPES = ("NONE", "BEGIN", "END", "FAIL", "REQUEUE", "ALL", "INVALID_DEPEND", "STAGE_OUT",
-              "TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50",
-              "ARRAY_TASKS")  # fmt: skip
 DEPENDENCIES = (
     *("after", "afterany", "afternotok", "afterok", "aftercorr", "afterburstbuffer"),
     "singleton",
@@ -348,42 +345,3 @@ def check_array(text: str) -> None:
             raise ValueError(f"'{item}' is neither an index nor a range of indexes")
         if match[2] is not None and int(match[2]) < int(match[1]):
             raise ValueError(f"the range '{item}' runs backward")
-
-
-def check_dependency(text: str) -> None:
-    """Raise ValueError unless ``--dependency`` accepts ``text``.
-
-    TYPE:JOB[:JOB…] or ``singleton``, separated by ``,`` (all) or ``?`` (any). A job may have a
-    delay in minutes (``after:17+5``) or be one task of an array (``17_3``); a bare job means
-    afterany. What has a letter is the name of a job, of which neuronctl makes an id.
-    """
-    if "," in text and "?" in text:
-        raise ValueError("use either ',' (all of the jobs) or '?' (any of the jobs), not both")
-    job = r" ?\d{1,10}(?:_\d{1,9}|_\*)?(?:\+\d{1,9})?"
-    name = r"(?=[^+]*[^\W\d_])[^+]+(?:\+\d{1,9})?"
-    for item in re.split("[,?]", text):
-        kind, colon, jobs = item.partition(":")
-        if not colon and (kind.lower() == "singleton" or re.fullmatch(job, item, re.ASCII)):
-            continue
-        if kind.lower() not in DEPENDENCIES:
-            raise ValueError(f"'{kind}' is not a dependency type; use {', '.join(DEPENDENCIES)}")
-        if kind.lower() == "singleton":
-            raise ValueError("singleton takes no job id: it waits for jobs with the same name")
-        if not jobs:
-            raise ValueError(f"'{item}' has no job id")
-        for word in jobs.split(":"):
-            if not re.fullmatch(job, word, re.ASCII) and not re.fullmatch(name, word):
-                raise ValueError(f"'{word}' in '{item}' is not a job id")
-
-
-def check_mail_type(text: str) -> None:
-    """Raise ValueError unless ``--mail-type`` accepts ``text``: names of MAIL_TYPES and commas.
-
-    Slurm ignores an unknown name that follows a known one; here it is an error.
-    """
-    names = [name.strip().upper() for name in text.split(",")]
-    for name in names:
-        if name not in MAIL_TYPES:
-            raise ValueError(f"'{name}' is not a mail type; use {', '.join(MAIL_TYPES)}")
-    if "NONE" in names and len(names) > 1:
-        raise ValueError("NONE cannot be combined with other mail types")

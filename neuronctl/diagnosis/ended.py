@@ -12,6 +12,7 @@ from typing import Dict, Tuple
 from neuronctl.common.frozen import replace
 from neuronctl.common.units import format_time
 from neuronctl.common.words import duration
+from neuronctl.diagnosis.causes import LOAD_ITS_MODULE
 from neuronctl.diagnosis.evidence import (
     Diagnosis,
     JobEvidence,
@@ -22,10 +23,10 @@ from neuronctl.diagnosis.evidence import (
     says_signal,
     search,
 )
-from neuronctl.diagnosis.log_patterns import CRASHES, LOAD_ITS_MODULE
+from neuronctl.diagnosis.log_patterns import CRASHES
 from neuronctl.diagnosis.waiting import running, waiting
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_states import CANCELLED, COMPLETED, FAILED, PENDING, UNKNOWN
+from neuronctl.slurm.job_states import CANCELLED, COMPLETED, FAILED, PENDING, STATES, UNKNOWN
 from neuronctl.tracking import endings
 from neuronctl.tracking.job_status import NOT_RESPONDING
 from neuronctl.tracking.runs import LAST
@@ -80,68 +81,61 @@ _STALLED = " no longer moves: "
 
 _AGAIN = "resubmit it; if it happens again, contact your site's support"
 
-# state -> (kind, what, remedy); {limit}, {nodes}, {by}, {time}, {memory} and {id} are filled in.
-_BY_STATE: Dict[str, Tuple[str, str, str]] = {
-    "TIMEOUT": (
-        "time-limit",
-        "Slurm ended it at its time limit{limit}",
-        "{time}",
-    ),
-    "DEADLINE": (
-        "deadline",
-        "Slurm ended it because its --deadline had passed",
-        "set a later deadline, or none",
-    ),
+_RESUBMIT = "resubmit it ('neuronctl resubmit {id}'); with --requeue, Slurm does this by itself"
+
+# state -> (kind, remedy); {time}, {memory} and {id} are filled in.
+_BY_STATE: Dict[str, Tuple[str, str]] = {
+    "TIMEOUT": ("time-limit", "{time}"),
+    "DEADLINE": ("deadline", "set a later deadline, or none"),
     "OUT_OF_MEMORY": (
         "out-of-memory",
-        "a process was killed because the job exceeded its memory limit on a node",
         "{memory}, or use less: fewer DataLoader workers, fewer processes per node, smaller caches",
     ),
-    "NODE_FAIL": (
-        "node-failure",
-        "Slurm lost contact with one of its nodes{nodes}",
-        "the program is not at fault: resubmit it ('neuronctl resubmit {id}'); with --requeue, "
-        "Slurm does this automatically",
-    ),
-    "BOOT_FAIL": ("node-failure", "a node failed to boot{nodes}", _AGAIN),
-    "LAUNCH_FAILED": ("launch-failure", "Slurm could not start it on its nodes{nodes}", _AGAIN),
-    "RECONFIG_FAIL": ("launch-failure", "a node could not be reconfigured for it{nodes}", _AGAIN),
-    "PREEMPTED": (
-        "preempted",
-        "preempted by a job with higher priority",
-        "resubmit it ('neuronctl resubmit {id}'); with --requeue, Slurm does this automatically, "
-        "and checkpoints save the work",
-    ),
-    "REVOKED": ("revoked", "it runs on another cluster of the federation", "check its state there"),
-    "CANCELLED": ("cancelled", "cancelled{by}", ""),
+    "NODE_FAIL": ("node-failure", f"the program is not at fault: {_RESUBMIT}"),
+    "BOOT_FAIL": ("node-failure", _AGAIN),
+    "LAUNCH_FAILED": ("launch-failure", _AGAIN),
+    "RECONFIG_FAIL": ("launch-failure", _AGAIN),
+    "PREEMPTED": ("preempted", f"{_RESUBMIT}, and checkpoints save the work"),
+    "REVOKED": ("revoked", "check its state there"),
+    CANCELLED: ("cancelled", ""),
 }
+
+_SLURMS_WORDS = {"OUT_OF_MEMORY": "oom", "TIMEOUT": "time limit", "NODE_FAIL": "node failure"}
+"""What the line of slurmstepd or srun about such an end has."""
 
 
 def _by_state(evidence: JobEvidence) -> Diagnosis:
     status = evidence.status
-    kind, what, remedy = _BY_STATE[status.state]
-    limit = f" of {duration(status.time_limit)}" if status.time_limit is not None else ""
-    nodes = f" ({status.node_list})" if status.node_list else ""
-    by = f" by {evidence.canceller}" if evidence.canceller else ""
-    if not by and status.cancelled_by is not None:
-        by = f" by the user with uid {status.cancelled_by}"
+    kind, remedy = _BY_STATE[status.state]
+    what = STATES[status.state].ending
     if status.state == CANCELLED:
-        by += _when(evidence)
-        if status.reason.startswith("DependencyNeverSatisfied"):
-            kind, by = "dependency", f"{by}: the job it depends on did not end as required"
-            remedy = "fix and resubmit that job first, then run 'neuronctl resubmit {id}'"
-        elif status.cancelled_by == 0 and evidence.canceller != "you":
-            remedy = "root means an administrator or Slurm itself: ask your site's support why"
-        elif evidence.canceller and evidence.canceller != "you":
-            remedy = f"ask {evidence.canceller} why"
-    what = what.format(limit=limit, nodes=nodes, by=by)
-    remedy = remedy.replace("{time}", _more_time(evidence))
+        kind, what, remedy = _cancelled(evidence)
+    elif status.state == "TIMEOUT" and status.time_limit is not None:
+        what += f" ({duration(status.time_limit)})"
+    elif status.node_list and kind in ("node-failure", "launch-failure"):
+        what += f" ({status.node_list})"
+    remedy = remedy.replace("{time}", _more_time(evidence)).replace("{id}", _again(status.id))
     line = None
     if began(status):
-        slurms = {"OUT_OF_MEMORY": "oom", "TIMEOUT": "time limit", "NODE_FAIL": "node failure"}
-        word = slurms.get(status.state)
+        word = _SLURMS_WORDS.get(status.state)
         line = (word and line_with(evidence, word)) or last_line(evidence)
-    return Diagnosis(kind, what, remedy=remedy.replace("{id}", _again(status.id)), line=line)
+    return Diagnosis(kind, what, remedy=remedy, line=line)
+
+
+def _cancelled(evidence: JobEvidence) -> Tuple[str, str, str]:
+    status, who = evidence.status, evidence.canceller
+    if not who and status.cancelled_by is not None:
+        who = f"the user with uid {status.cancelled_by}"
+    what = f"cancelled{who and f' by {who}'}{_when(evidence)}"
+    if status.reason.startswith("DependencyNeverSatisfied"):
+        remedy = "fix and resubmit that job first, then run 'neuronctl resubmit {id}'"
+        return "dependency", f"{what}: the job it depends on did not end as required", remedy
+    remedy = ""
+    if status.cancelled_by == 0 and evidence.canceller != "you":
+        remedy = "root means an administrator or Slurm itself: ask your site's support why"
+    elif evidence.canceller not in ("", "you"):
+        remedy = f"ask {evidence.canceller} why"
+    return "cancelled", what, remedy
 
 
 def _when(evidence: JobEvidence) -> str:

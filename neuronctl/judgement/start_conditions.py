@@ -59,10 +59,7 @@ def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
 def _begin(text: str, now: int) -> Iterator[Outcome]:
     from neuronctl.request import begin_time  # here, as few jobs have one
 
-    try:
-        at = begin_time.moment(text, now)
-    except ValueError:
-        at = None
+    at = begin_time.moment(text, now)
     if at is None:
         yield Doubt(f"--begin={text} is a time that only Slurm can read", refusable=True)
     elif at > now:

@@ -160,41 +160,6 @@ def _last_files(folder: str, job: int) -> List[Tuple[int, str, str]]:
 _MOST_SHOWN = 64
 
 
-@dataclass(frozen=True)
-class LastMemory:
-    """The memory of the node that had least left, in the last minutes: (time, bytes) by sample.
-
-    limit: what the job could use there, in bytes; None: not known.
-    """
-
-    node: str
-    samples: Tuple[Tuple[float, float], ...]
-    limit: Optional[int]
-
-    @property
-    def left(self) -> float:
-        most = max(size for _, size in self.samples)
-        return -most if self.limit is None else self.limit - most
-
-
-def last_memory(
-    folder: str, job: int, start: float = 0, seconds: int = 600
-) -> Optional[LastMemory]:
-    """Return the last minutes of memory in a run that began at ``start``. Raises OSError."""
-    found: List[LastMemory] = []
-    for _, name, path in _last_files(folder, job):
-        table = _Table(path)
-        known = [
-            (now, size)
-            for now, size in zip(table.figures["time"], table.figures["memory"])
-            if now >= start and size == size
-        ]
-        recent = tuple((now, size) for now, size in known if now >= known[-1][0] - seconds)
-        if recent:
-            found.append(LastMemory(name, recent, table.memory_limit))
-    return min(found, key=lambda node: node.left, default=None)
-
-
 def last_use(folder: str, job: int) -> Optional[float]:
     """Return the percent of use over all GPUs of a job by the last samples; reads little."""
     uses: List[float] = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Dict, Optional, Tuple
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.common import secrets
 from neuronctl.common.frozen import dataclass
-from neuronctl.common.shell import CommandWord, Shell, is_reference
+from neuronctl.common.shell import CommandWord, Shell
 from neuronctl.common.units import parse_timeout, split_signal
 from neuronctl.common.words import counted
 from neuronctl.launch.containers import Wrapping
@@ -258,12 +258,7 @@ class JobPlan:
     @property
     def secrets(self) -> Dict[str, str]:
         """Variables of the request that go into the job's environment and never into a script."""
-        expand = self.request.expand
-        return {
-            name: value.replace("$$", "$") if expand else value
-            for name, value in self.request.env
-            if is_secret(name, value, expand)
-        }
+        return {name: value for name, value in self.request.env if is_secret(name, value)}
 
     @property
     def partition_list(self) -> str:
@@ -420,14 +415,9 @@ def passes(signal: Signal, launcher: Launcher, has_steps: bool) -> bool:
     return signal.to_batch_shell or has_steps or not launcher.by_srun
 
 
-def is_secret(name: str, value: str, expand: Optional[bool] = None) -> bool:
-    """Whether this variable must not stand in a script; an empty value gives nothing away.
-
-    expand: whether ``$NAME`` in it is a variable; a value that is nothing else gives nothing away.
-    """
-    if not value or (expand and is_reference(value)):
-        return False
-    return secrets.is_secret(name, value)
+def is_secret(name: str, value: str) -> bool:
+    """Return True if this variable must not stand in a script; an empty one gives nothing away."""
+    return bool(value) and secrets.is_secret(name, value)
 
 
 def gpus_held(plan: JobPlan) -> int:

@@ -14,7 +14,7 @@ from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.common import units
 from neuronctl.common.errors import UsageError
 from neuronctl.common.frozen import replace
-from neuronctl.common.shell import Shell, references
+from neuronctl.common.shell import Shell
 from neuronctl.common.words import counted
 from neuronctl.launch import launchers
 from neuronctl.launch.containers import RUNTIMES, Wrapping
@@ -27,7 +27,6 @@ from neuronctl.planning.model import (
     JobPlan,
     JobStep,
     UntilDone,
-    is_secret,
     passes,
     signal_of,
 )
@@ -174,7 +173,6 @@ class _PlanBuilder:
         output = self._log("output", request.output, ".out")
         error = self._log("error", request.error, ".err")
         self._software()
-        self._references()
         holds = partial(
             launchers.holds,
             nodes=most_nodes,
@@ -580,19 +578,6 @@ class _PlanBuilder:
             if (lines or self.cluster.policy.login_shell) and not (conda and conda.given):
                 reason += "; one that modules or the login shell bring goes first"
             self.decide("conda", request.conda, request.origin("conda").source, f"conda {reason}")
-
-    def _references(self) -> None:
-        """Record which variables the values refer to, and what becomes of that."""
-        request = self.request
-        env = [value for name, value in request.env if not is_secret(name, value, request.expand)]
-        found = dict.fromkeys(name for text in (*env, *request.args) for name in references(text))
-        names = ", ".join(f"${name}" for name in found)
-        if names and request.expand:
-            origin = self.request.origin("expand")
-            when = "by the batch shell on the first node, when the job starts"
-            self.decide("expand", names, origin.source, when)
-        elif names:
-            self.derived("expand", "no", f"{names} as typed; --expand replaces it")
 
     def _wrapping(self) -> Wrapping:
         request = self.request

@@ -8,7 +8,7 @@ from typing import FrozenSet, List, Optional, Tuple
 
 from neuronctl.catalog.model import Cluster
 from neuronctl.common.files import head
-from neuronctl.common.shell import CommandWord, Shell, expanded
+from neuronctl.common.shell import CommandWord, Shell
 from neuronctl.common.words import counted
 from neuronctl.launch.environments import (
     Conda,
@@ -178,16 +178,8 @@ def program(request: JobRequest, launcher: Launcher, *, macros: bool) -> Tuple[C
         words += ("--",)
     if macros and is_python(request):
         script = not_a_macro(script)
-    expand = bool(request.expand) and request.body is None  # that is bash's to read
     resume = (Shell('"${resume_with[@]}"'),) if request.resume_with else ()
-    return (*words, script, *(_argument(arg, expand, macros) for arg in args), *resume)
-
-
-def _argument(text: str, expand: bool, macros: bool) -> CommandWord:
-    word = expanded(text) if expand else text
-    if not macros:
-        return word
-    return expanded(text, dollar="$$") if isinstance(word, Shell) else not_a_macro(word)
+    return (*words, script, *(not_a_macro(arg) if macros else arg for arg in args), *resume)
 
 
 def activation(
@@ -230,6 +222,5 @@ def exports(
         if name not in given:
             made.append(Export(name, value, f"{cluster.name} wants it"))
     for name, value in given.items():
-        shown = expanded(value) if request.expand else value
-        made.append(Export(name, None if is_secret(name, value, request.expand) else shown))
+        made.append(Export(name, None if is_secret(name, value) else value))
     return tuple(made)

@@ -94,7 +94,7 @@ _NOT_IN_A_SCRIPT = {
 }
 
 
-def _others_of_sbatch(texts: Sequence[str], strict: bool) -> Tuple[str, ...]:
+def _others_of_sbatch(texts: Sequence[str]) -> Tuple[str, ...]:
     from neuronctl.request.sbatch_options import SBATCHS_OWN, SRUN  # few jobs have such an option
 
     only_of_srun = {option.long for option in SRUN} - SBATCHS_OWN
@@ -203,7 +203,6 @@ class JobRequest:
     dependency: Optional[str] = option(
         "-d, --dependency LIST",
         "Jobs to wait for: afterok:4711, or afterok:NAME.",
-        values.dependency,
     )
     array: Optional[str] = option(
         "-a, --array INDEXES",
@@ -307,9 +306,6 @@ class JobRequest:
     )
     env: Tuple[Tuple[str, str], ...] = _environment(
         "--env NAME=VALUE...", "Export a variable; NAME alone uses its current value.", values.env
-    )
-    expand: Optional[bool] = _environment(
-        "--expand", "Replace $NAME in --env and ARGS when the job starts ($$ is a dollar sign)."
     )
     modules: Tuple[str, ...] = _environment(
         "--module NAME...", "Load a module, after 'module purge'; repeatable.", values.words

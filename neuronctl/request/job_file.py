@@ -19,11 +19,9 @@ from neuronctl.common.errors import JobFileError, did_you_mean
 from neuronctl.common.files import UntrustedFileError, head, read_trusted
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.paths import PROJECT_CONFIG, config_files, defaults_file, present
-from neuronctl.common.units import parse_timeout
 from neuronctl.common.words import other_dash, with_plain_dashes
 from neuronctl.request.job import (
     BY_NAME,
-    UNTIL_DONE,
     Layer,
     Origin,
     Source,
@@ -203,44 +201,39 @@ def _layer(
     values: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
     for key, data in document.data.items():
-        place = document.where((key,))
-
         read = _Reader(document, (key,))
         if key in program_keys:
             fields = _program(key, data, read)
-        elif isinstance(data, dict) and find(key) is BY_NAME["until-done"]:
-            fields = _until_done(data, read)
         else:
             option = find(key)
             if option is None:
-                dash = other_dash(key)
-                key = with_plain_dashes(key) if dash else key
-                hint = did_you_mean(key.replace("_", "-"), (*program_keys, *BY_NAME))
-                words = f", which contains {dash}, not '-'" if dash else ""
-                raise JobFileError(f"{place}: unknown key '{key}'{words}", hint)
+                raise _unknown(key, (*program_keys, *BY_NAME), read.where)
             if allowed is not None and option.long not in allowed:
-                raise JobFileError(
-                    f"{place}: {key} cannot be set for a directory: it may be somebody else's work",
+                raise read.error(
+                    "cannot be set for a directory: it may be somebody else's work",
                     f"put it into job.yaml, or into {defaults_file()}",
                 )
-            try:
-                fields = option.parse(_texts(option, data, read))
-            except ValueError as error:
-                raise JobFileError(f"{place}: {key}: {error}", option.usage) from None
+            fields = _option(option, data, read)
         for name, value in fields.items():
             if name in values:
-                raise JobFileError(
-                    f"{place}: {key} sets the same value as {origins[name].where}",
-                    "keep only one of them",
+                raise read.error(
+                    f"sets the same value as {origins[name].where}", "keep only one of them"
                 )
             values[name] = value
-            origins[name] = Origin(source, place)
+            origins[name] = Origin(source, read.where)
     _one_program(values, lambda name: origins[name].where)
     for name in ("body", "steps"):
         if name in values:
             values["text_file"], origins["text_file"] = document.file, origins[name]
-            break
     return Layer(values, origins)
+
+
+def _unknown(key: str, known: Sequence[str], where: str) -> JobFileError:
+    dash = other_dash(key)
+    key = with_plain_dashes(key) if dash else key
+    words = f", which contains {dash}, not '-'" if dash else ""
+    hint = did_you_mean(key.replace("_", "-"), known)
+    return JobFileError(f"{where}: unknown key '{key}'{words}", hint)
 
 
 @dataclass(frozen=True)
@@ -270,7 +263,7 @@ class _Reader:
         return str(value) if raw is None else raw
 
     def items(self, value: Any, example: str) -> List[Tuple[_Reader, Any]]:
-        """The entries of a list, each with its place."""
+        """Return the entries of a list, each with its place."""
         if not isinstance(value, list):
             raise self.error(f"expected a list, found {_kind(value)}", example)
         return [(self.below(str(index)), item) for index, item in enumerate(value)]
@@ -279,9 +272,8 @@ class _Reader:
 def _is_program(path: str) -> bool:
     if not os.path.isfile(path):  # a pipe can be read only once
         return False
-    if os.path.splitext(path)[1] in (".py", ".sh", ".sbatch", ".slurm"):
-        return True
-    return head(path, 2) == b"#!"  # else the YAML reader says why
+    # Of others, the YAML reader says why it cannot read them.
+    return path.endswith((".py", ".sh", ".sbatch", ".slurm")) or head(path, 2) == b"#!"
 
 
 def _program(key: str, data: Any, read: _Reader) -> Dict[str, Any]:
@@ -301,35 +293,6 @@ def _program(key: str, data: Any, read: _Reader) -> Dict[str, Any]:
     return {"args": args}
 
 
-def _until_done(data: Mapping[str, Any], read: _Reader) -> Dict[str, Any]:
-    """``until-done:`` with what belongs to it; ``before-end`` and ``signal`` are one option."""
-    options = {**{name: name for name in UNTIL_DONE}, "runs": "max-runs"}
-    fields: Dict[str, Any] = {"until_done": True}
-    seconds, name = "", "TERM"
-    for given, value in data.items():
-        key, place = given.replace("_", "-"), read.below(given)
-        text = place.text(value)
-        try:
-            if key == "before-end":
-                # A bare number is in seconds, as in --signal.
-                seconds = f"@{text if text.isdecimal() else parse_timeout(text)}"
-            elif key == "signal":
-                name = text
-            elif key in options:
-                fields.update(BY_NAME[options[key]].parse([text]))
-            else:
-                valid = ("runs", *UNTIL_DONE[1:], "before-end", "signal")
-                raise place.error(f"unknown key '{given}'", did_you_mean(key, valid))
-        except ValueError as error:
-            raise place.error(f"{given}: {error}") from None
-    if not {"before-end", "signal", "before_end"}.isdisjoint(data):
-        try:
-            fields.update(BY_NAME["signal"].parse([name + ("" if "@" in name else seconds)]))
-        except ValueError as error:
-            raise read.error(f"signal: {error}") from None
-    return fields
-
-
 def _steps(data: Any, read: _Reader) -> Tuple[StepRequest, ...]:
     example = "write one step per entry, such as '- run: python prepare.py'"
     steps = tuple(_step(item, place) for place, item in read.items(data, example))
@@ -341,16 +304,12 @@ def _steps(data: Any, read: _Reader) -> Tuple[StepRequest, ...]:
 def _step(data: Any, read: _Reader) -> StepRequest:
     valid = ("run", "script", "args", *_STEP_OPTIONS, "allow-failure", "together")
     if not isinstance(data, dict):
-        raise read.error(
-            f"expected a step with one of run, script, and together, found {_kind(data)}"
-        )
+        raise read.error(f"expected a step with run, script, or together, found {_kind(data)}")
     values: Dict[str, Any] = {}
     for raw, value in data.items():
         key, place = str(raw).replace("_", "-"), read.below(str(raw))
         if key not in valid:
-            raise JobFileError(
-                f"{place.where}: unknown key '{raw}' in a step", did_you_mean(key, valid)
-            )
+            raise _unknown(str(raw), valid, place.where)
         if key == "allow-failure":
             if not isinstance(value, bool):
                 raise place.error(f"expected true or false, found {_kind(value)}")
@@ -358,11 +317,7 @@ def _step(data: Any, read: _Reader) -> StepRequest:
         elif key == "together":
             values["together"] = _steps(value, place)
         elif key in _STEP_OPTIONS:
-            option = BY_NAME[key]
-            try:
-                fields = option.parse(_texts(option, value, place))
-            except ValueError as error:
-                raise place.error(str(error), option.usage) from None
+            fields = _option(BY_NAME[key], value, place)
             if "gpu_type" in fields or "max_nodes" in fields:
                 raise place.error("the type of GPU, or a range, is the job's: give a number alone")
             values.update(fields)
@@ -379,7 +334,7 @@ def _step(data: Any, read: _Reader) -> StepRequest:
 
 
 def _one_program(values: Mapping[str, Any], where: Callable[[str], str]) -> None:
-    """Raise JobFileError where more than one thing is to run."""
+    """Raise JobFileError if more than one thing is to run."""
     words = {"script": "script", "body": "run", "steps": "steps", "together": "together"}
     given = [name for name in words if name in values]
     if len(given) > 1:
@@ -393,20 +348,24 @@ def _one_program(values: Mapping[str, Any], where: Callable[[str], str]) -> None
         )
 
 
-def _texts(option: Option, data: Any, read: _Reader) -> List[str]:
-    """``data`` as the texts that the same option takes on the command line."""
+def _option(option: Option, data: Any, read: _Reader) -> Dict[str, Any]:
+    """Return the fields that an option sets, from ``data`` as the command line would have it."""
     if option.is_flag:
         text = option.text_of_flag(data)
         if text is None:
             expected = f"true, false, or {option.word}" if option.word else "true or false"
             raise read.error(f"expected {expected}, found {_kind(data)}")
-        return [text]
-    if option.kind == "list":
-        if isinstance(data, dict) and option.long == "env":
-            return [f"{name}={read.below(name).text(value)}" for name, value in data.items()]
-        if isinstance(data, list):
-            return [read.below(str(index)).text(item) for index, item in enumerate(data)]
-    return [read.text(data)]
+        texts = [text]
+    elif option.long == "env" and isinstance(data, dict):
+        texts = [f"{name}={read.below(name).text(value)}" for name, value in data.items()]
+    elif option.kind == "list" and isinstance(data, list):
+        texts = [read.below(str(index)).text(item) for index, item in enumerate(data)]
+    else:
+        texts = [read.text(data)]
+    try:
+        return option.parse(texts)
+    except ValueError as error:
+        raise read.error(str(error), option.usage) from None
 
 
 def _kind(value: Any) -> str:

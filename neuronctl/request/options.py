@@ -39,7 +39,12 @@ class Option:
         if self.is_flag:
             return {self.field: texts[0] if texts[0] == self.word else texts[0] == "true"}
         try:
-            return self._fields(self.read(texts if self.kind == "list" else texts[0], True)) or {}
+            if self.kind == "list":
+                return self._fields(self.read(texts)) or {}
+            fields = self._fields(self.read(values.one_line(texts[0])))
+            if fields is None:
+                raise ValueError(f"'{texts[0]}' is not {self.metavar}")
+            return fields
         except ValueError as error:
             dash = next(filter(None, map(other_dash, texts)), "")
             more = dash and dash not in str(error)
@@ -50,7 +55,7 @@ class Option:
 
         Raises ValueError where sbatch itself refuses the value.
         """
-        return self._fields(True if value is None else self.read(value, False))
+        return self._fields(True if value is None else self.read(value))
 
     def _fields(self, value: Any) -> Optional[Fields]:
         return value if value is None or isinstance(value, dict) else {self.field: value}

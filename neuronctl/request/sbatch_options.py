@@ -188,11 +188,6 @@ _WITH_VALUES = (
     *("environment", "uenv", "view", "repo", "image", "module", "volume"),
 )
 """Of Pyxis, CSCS's container engine and uenv, and Shifter."""
-_PROGRAM = re.compile(
-    r"([./~\0].*/.*|python[\d.]*|Rscript|julia|torchrun|accelerate|deepspeed|bash|sh|env|time|numactl"
-    r"|nsys|singularity|apptainer|shifter)"
-)
-"""What surely is a program behind an option, and not its value."""
 _MOST_OF_PLUGINS = 20
 
 
@@ -238,12 +233,10 @@ def _of_a_plugin(
     alone = at + 1 == len(words) or words[at + 1].startswith("-")
     if lines:
         alone = alone or lines[at] != lines[at + 1]
-    elif name not in _WITH_VALUES and not match[2] and not container:
-        alone = alone or _PROGRAM.fullmatch(words[at + 1]) is not None
-        if not alone and not any(map(_PROGRAM.fullmatch, words[at + 2 : at + 3])):
-            return None
     elif name not in _WITH_VALUES:
-        alone = True
+        alone = alone or container is not None
+        if not (alone or match[2]):
+            return None
     return OptionSpec(match[1], "", OPTIONAL_VALUE if match[2] or alone else VALUE, match[1])
 
 

@@ -1,10 +1,8 @@
-"""What the value of an option may be: one function for each kind of value.
+"""What the value of an option may be: one grammar, and one function, for each kind of value.
 
-Each takes a text and ``strict``. Without it, ValueError is for what sbatch itself refuses of a
-script's directive, before slurmctld sees the job; with it, for what neuronctl's own command line
-and files refuse as well. A function returns the value of the JobRequest field that the option
-stands at, or several fields; none of them for what sbatch takes and neuronctl cannot read, and
-None for what only sbatch has a word for.
+Each returns the value of the JobRequest field that the option stands at, or several fields; none of
+them for what sbatch passes over, and None for what sbatch reads and neuronctl has no field for. It
+raises ValueError for what sbatch itself refuses.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ from neuronctl.common.shell import BASHS_OWN, join
 from neuronctl.common.words import other_dash
 
 Fields = Dict[str, Any]
-Reader = Callable[[str, bool], Any]
 
 _CONTROL = r"[\x00-\x1f\x7f\u0085\u2028\u2029]"
 _SURROGATE = r"[\ud800-\udfff]"
@@ -41,9 +38,9 @@ def one_line(text: str) -> str:
     return text
 
 
-def any_text(text: str, strict: bool) -> Any:
-    """Any text on one line; sbatch takes no notice of an empty one."""
-    return one_line(text) if strict else text if text.strip() else {}
+def any_text(text: str) -> Any:
+    """Any text; sbatch takes no notice of an empty one."""
+    return text if text.strip() else {}
 
 
 # ------------------------------------------------------------------------- numbers
@@ -53,43 +50,38 @@ _MOST = 999_999_999
 """More than any cluster has of anything."""
 
 
-def whole_number(text: str, least: int = 1, *, strict: bool = False) -> int:
-    """A number as C's strtol reads it, with nothing behind it; raises ValueError."""
+def whole_number(text: str, least: int = 1) -> int:
+    """Return a number as C's strtol reads it, with nothing behind it; raise ValueError."""
     match = re.fullmatch(r"[ \t\n\v\f\r]*\+?0*([0-9]+)", text)
     number = None if match is None else int(match[1][:19])  # more digits are too many anyway
     if number is None or number < least:
         raise ValueError(f"'{text}' is not a whole number of at least {least}")
-    if number > (_MOST if strict else 10**18):
+    if number > _MOST:
         raise ValueError(f"'{text}' is more than {_MOST}")
     return number
 
 
-def count(text: str, strict: bool) -> int:
+def count(text: str) -> int:
     """A number of at least one."""
-    return whole_number(text, strict=strict)
+    return whole_number(text)
 
 
-def cores(text: str, strict: bool) -> int:
-    """A number of cores; neuronctl leaves them to Slurm with 0, which sbatch refuses."""
-    return whole_number(text, 0 if strict else 1, strict=strict)
+def cores(text: str) -> int:
+    """A number of cores; 0 leaves them to Slurm."""
+    return whole_number(text, 0)
 
 
-def count_or_none(text: str, strict: bool) -> int:
-    """A number, or 0 for none."""
-    return whole_number(text, 0, strict=strict)
-
-
-def still_time(text: str, strict: bool) -> str:
+def still_time(text: str) -> str:
     """A time of at least ten seconds, with its unit."""
     if units.parse_timeout(text) < 10:
         raise ValueError(f"'{text}' is less than 10 s, in which many a program writes nothing")
     return text
 
 
-def command_words(text: str, strict: bool) -> str:
+def command_words(text: str) -> str:
     """Words of a command line, as a shell reads them."""
     try:
-        shlex.split(one_line(text))
+        shlex.split(text)
     except ValueError as error:
         raise ValueError(f"'{text}' cannot be read as words: {error}") from None
     return text
@@ -99,51 +91,39 @@ _SIZES = r"[0-9]{1,9}(?:-[0-9]{1,9}(?::[0-9]{1,9})?)?"
 
 
 def node_count(text: str) -> Tuple[int, int]:
-    """The least and the most nodes of ``--nodes``: ``4``, ``2-4``, ``1k``; raises ValueError.
+    """Return the least and the most nodes of ``--nodes``: ``4``, ``2-4``, ``1k``.
 
-    Of a list of sizes (``1,2,4``, since Slurm 23.02), the least and the most.
+    Of a list of sizes (``1,2,4``, since Slurm 23.02), the least and the most. Raises ValueError.
     """
     if re.fullmatch(rf"{_SIZES}(?:,{_SIZES})*", text):
         numbers = [int(number) for number in re.findall(r"(?<!:)\b[0-9]+", text)]
         if "," in text or ":" in text:
             return min(numbers), max(numbers)
-    low_text, dash, high_text = text.partition("-")
-    low = _number_of_nodes(low_text)
-    high = _number_of_nodes(high_text) if dash else low
-    if low is None and dash and not low_text.strip():
-        low = 1
-    if low is None or high is None:
+    match = re.fullmatch(
+        r"\s*(?:\+?([0-9]{1,9}k?m?)\s*)?(?:-\s*\+?([0-9]{1,9}k?m?)\s*)?", text, re.I
+    )
+    if match is None or not (match[1] or match[2]):
         raise ValueError(f"'{text}' is not a whole number of nodes")
+    low, high = _number_of_nodes(match[1] or "1"), _number_of_nodes(match[2] or match[1])
     if high and high < low:
         raise ValueError(f"'{text}' runs backward")
     return low, high
 
 
-def _number_of_nodes(text: str) -> Optional[int]:
-    match = re.fullmatch(r"\s*\+?([0-9]{1,9})([kK]?)([mM]?)\s*", text, re.ASCII)
-    if match is None:
-        return None
-    return int(match[1]) * (1024 if match[2] else 1) * (1024**2 if match[3] else 1)
+def _number_of_nodes(text: str) -> int:
+    figure = int(text.rstrip("kKmM"))
+    return figure * (1024 if "k" in text.lower() else 1) * (1024**2 if "m" in text.lower() else 1)
 
 
-def nodes(text: str, strict: bool) -> Optional[Fields]:
+def nodes(text: str) -> Optional[Fields]:
     """A number of nodes, or a range; None: none, which Slurm takes beside some other options.
 
-    A script may also leave it open how many it gets at most (``2-0``): ``max_nodes`` is 0.
+    A script may leave it open how many it gets at most (``2-0``): ``max_nodes`` is 0.
     """
     least, most = node_count(text)
-    if not strict and (least, most) == (0, 0):
+    if (least, most) == (0, 0):
         return None
-    if strict and re.search("[,:]", text):
-        raise ValueError(
-            f"'{text}' lists several sizes, which Slurm 22.05 refuses: request one number, or "
-            "a range"
-        )
-    if strict and (min(least, most) < 1 or text.lstrip().startswith("-")):
-        raise ValueError(f"'{text}' is not a whole number of nodes of at least 1")
-    if strict and most > _MOST:
-        raise ValueError(f"'{text}' is more than {_MOST} nodes")
-    if not strict and most == 0:
+    if most == 0:
         return {"nodes": least, "max_nodes": 0}
     least = max(1, least)
     return {"nodes": least, **({"max_nodes": most} if most > least else {})}
@@ -152,92 +132,54 @@ def nodes(text: str, strict: bool) -> Optional[Fields]:
 # ---------------------------------------------------------------------------- GPUs
 
 
-def _typed_gpus(text: str) -> Fields:
-    kind, _, number = one_line(text).replace("=", ":").rpartition(":")
-    if kind and not re.fullmatch(r"[A-Za-z0-9_.-]+", kind):
-        raise ValueError(f"'{text}' is not [TYPE:]NUMBER")
-    fields: Fields = {"gpus_per_node": whole_number(number, 0)}
-    if kind:
-        fields["gpu_type"] = kind
-    return fields
+def gpus_per_node(text: str) -> Optional[Fields]:
+    """``2`` or ``a100:2``; None for several types."""
+    match = re.fullmatch(r"(?:([A-Za-z0-9_.-]+)[:=])?\s*\+?([0-9]{1,9})", text)
+    if match is None:
+        return None
+    return {"gpus_per_node": int(match[2]), **({"gpu_type": match[1]} if match[1] else {})}
 
 
-def _if_read(read: Callable[[str], Fields]) -> Reader:
-    """Of what sbatch takes and ``read`` does not, such as two types, only sbatch has a word."""
-
-    def reader(text: str, strict: bool) -> Optional[Fields]:
-        try:
-            return read(text)
-        except ValueError:
-            if strict:
-                raise
-            return None
-
-    return reader
-
-
-gpus_per_node = _if_read(_typed_gpus)
-
-
-@_if_read
-def gpus_in_all(text: str) -> Fields:
+def gpus_in_all(text: str) -> Optional[Fields]:
     """GPUs on all nodes together."""
-    fields = _typed_gpus(text)
-    fields["gpus"] = fields.pop("gpus_per_node")
-    return fields
+    fields = gpus_per_node(text)
+    return fields and {"gpus": fields.pop("gpus_per_node"), **fields}
 
 
 def gpu_type_of_task(text: Optional[str]) -> Optional[str]:
-    """The one type that ``--gpus-per-task`` asks for; None: no type, or several."""
+    """Return the one type that ``--gpus-per-task`` asks for; None: no type, or several."""
     match = re.fullmatch(r"(?:gpu:)?([A-Za-z][\w.-]*):[0-9]{1,9}", text or "")
     return None if match is None or match[1] == "gpu" else match[1]
 
 
-@_if_read
-def _generic_resources(text: str) -> Fields:
-    fields: Fields = {}
-    others = []
-    for item in one_line(text).replace("gres:", "").replace("=", ":").split(","):
-        name, _, rest = item.partition(":")
-        if name != "gpu":
-            if not re.fullmatch(r"[A-Za-z0-9_.:/-]+", item):
-                raise ValueError(f"'{item}' is not NAME[:TYPE]:NUMBER")
-            others.append(item)
-        elif "gpus_per_node" in fields:
-            raise ValueError("gpu is listed twice; a job gets only one type of GPU")
-        else:
-            # 'gpu' and 'gpu:a100' mean one GPU, as in Slurm.
-            rest = rest or "1"
-            fields.update(_typed_gpus(rest if re.search(r"(^|:)[0-9]+\Z", rest) else rest + ":1"))
-    if others:
-        fields["gres"] = tuple(others)
-    return fields
-
-
-def gres(text: str, strict: bool) -> Optional[Fields]:
-    """Generic resources, GPUs among them."""
+def gres(text: str) -> Optional[Fields]:
+    """Generic resources, GPUs among them; ``gpu`` and ``gpu:a100`` mean one, as in Slurm."""
     if text.lower() in ("help", "list"):
         raise ValueError(f"'{text}' lists the resources instead of submitting the job")
-    fields: Optional[Fields] = _generic_resources(text, strict)
-    items = text.replace("gres:", "").replace("=", ":").split(",")
-    found = [re.fullmatch(r"gpu(?::([A-Za-z][\w.-]*))?(?::([0-9]{1,9}))?", item) for item in items]
-    if fields is None and None not in found:
-        counts = {
-            match[1]: int(match[2] or 1) for match in found if match
-        }  # of a type, the last one holds
-        if len(counts) == 1:
-            kind, count = counts.popitem()
-            fields = {"gpus_per_node": count, **({"gpu_type": kind} if kind else {})}
-        elif None not in counts:
-            several = tuple(f"gpu:{kind}:{count}" for kind, count in counts.items())
-            fields = {"gpus_per_node": sum(counts.values()), "gres": several}
-    return fields
+    found: Dict[str, int] = {}
+    others = []
+    for item in text.replace("gres:", "").replace("=", ":").split(","):
+        match = re.fullmatch(r"gpu(?::(?![0-9]+$)([\w.-]+))?(?::([0-9]{1,9}))?", item)
+        if match is not None:
+            found[match[1] or ""] = int(match[2] or 1)  # of a type, the last one holds
+        elif re.fullmatch(r"(?!gpu\b)[A-Za-z0-9_.:/-]+", item):
+            others.append(item)
+        else:
+            return None
+    if len(found) > 1 and "" in found:
+        return None
+    if len(found) > 1:
+        others = [*(f"gpu:{kind}:{number}" for kind, number in found.items()), *others]
+    fields: Fields = {"gpus_per_node": sum(found.values())} if found else {}
+    if len(found) == 1 and "" not in found:
+        fields["gpu_type"] = next(iter(found))
+    return {**fields, **({"gres": tuple(others)} if others else {})}
 
 
 # ------------------------------------------------------- what Slurm has a grammar for
 
 
-def time(text: str, strict: bool) -> str:
+def time(text: str) -> str:
     """A time limit."""
     try:
         units.parse_time(text)
@@ -251,18 +193,15 @@ def time(text: str, strict: bool) -> str:
     return text
 
 
-def memory(text: str, strict: bool) -> str:
+def memory(text: str) -> str:
     """An amount of memory, without the blanks and the plus sign that C's strtol passes over."""
-    size = text.lstrip(" \t")
-    size = size.removeprefix("+")
+    size = text.lstrip(" \t").removeprefix("+")
     units.parse_memory(size)
     return size
 
 
-def signal(text: str, strict: bool) -> str:
+def signal(text: str) -> str:
     """A signal, and when and to whom it is sent."""
-    if strict:
-        one_line(text)
     _, name, seconds = units.split_signal(text)
     number = int(name) if re.fullmatch("[0-9]{1,5}", name) else 0
     if name.upper() not in units.SIGNALS and not 0 < number <= 0xFFFF:
@@ -273,43 +212,35 @@ def signal(text: str, strict: bool) -> str:
     return text
 
 
-def mail_type(text: str, strict: bool) -> str:
+_MAIL_TYPES = (
+    *("NONE", "BEGIN", "END", "FAIL", "REQUEUE", "ALL", "INVALID_DEPEND", "STAGE_OUT"),
+    *("TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50", "ARRAY_TASKS"),
+)
+
+
+def mail_type(text: str) -> str:
     """What to send mail of; sbatch takes no notice of what it does not know beside what it does."""
-    if strict:
-        units.check_mail_type(one_line(text))
-        return text
-    known = [name for name in text.split(",") if name.strip().upper() in units.MAIL_TYPES]
+    known = [name for name in text.split(",") if name.strip().upper() in _MAIL_TYPES]
     if not known:
-        raise ValueError(f"'{text}' has no mail type; use {', '.join(units.MAIL_TYPES)}")
+        raise ValueError(f"'{text}' has no mail type; use {', '.join(_MAIL_TYPES)}")
     return ",".join(known)
 
 
-def array(text: str, strict: bool) -> Any:
-    """Indexes, which sbatch leaves to slurmctld, and that takes them in brackets, too."""
+def array(text: str) -> Any:
+    """Indexes, which slurmctld takes in brackets, too."""
     bare = re.fullmatch(r"\[([^][]*)\](%.*)?", text)
-    if bare:
-        text = f"{bare[1]}{bare[2] or ''}"
-    if strict:
-        units.check_array(one_line(text))
-    return ranges(text, strict)
+    return ranges(f"{bare[1]}{bare[2] or ''}" if bare else text)
 
 
-def ranges(text: str, strict: bool) -> Any:
+def ranges(text: str) -> Any:
     """Indexes or names of nodes, in which another dash is never meant."""
     dash = other_dash(text)
     if dash:
         raise ValueError(f"'{text}' contains {dash}, not '-'")
-    return any_text(text, strict)
+    return any_text(text)
 
 
-def dependency(text: str, strict: bool) -> Any:
-    """Jobs to wait for, which sbatch leaves to slurmctld."""
-    if strict:
-        units.check_dependency(one_line(text))
-    return any_text(text, strict)
-
-
-def exclusive(text: str, strict: bool) -> Optional[bool]:
+def exclusive(text: str) -> Optional[bool]:
     """With whom nodes are shared; only Slurm has ``user`` and ``mcs``."""
     kinds = ("exclusive", "oversubscribe", "user", "mcs", "topo")
     if text.lower() not in kinds:
@@ -320,7 +251,7 @@ def exclusive(text: str, strict: bool) -> Optional[bool]:
 # --------------------------------------------------- of what only neuronctl has; lists
 
 
-def setup(texts: Sequence[str], strict: bool) -> Tuple[str, ...]:
+def setup(texts: Sequence[str]) -> Tuple[str, ...]:
     """The user's own shell lines."""
     lines = []
     for text in texts:
@@ -345,7 +276,7 @@ def shell_text(text: str) -> str:
     return text.replace("\r\n", "\n").rstrip("\n") + "\n"
 
 
-def env(texts: Sequence[str], strict: bool) -> Tuple[Tuple[str, str], ...]:
+def env(texts: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
     """Variables with their values."""
     pairs: Dict[str, str] = {}
     for text in texts:
@@ -364,15 +295,15 @@ def env(texts: Sequence[str], strict: bool) -> Tuple[Tuple[str, str], ...]:
     return tuple(pairs.items())
 
 
-def words(texts: Sequence[str], strict: bool) -> Tuple[str, ...]:
+def words(texts: Sequence[str]) -> Tuple[str, ...]:
     """Names, or other texts on one line each."""
     return tuple(one_line(text) for text in texts)
 
 
-def option_words(option: str) -> Callable[[Sequence[str], bool], Tuple[str, ...]]:
+def option_words(option: str) -> Callable[[Sequence[str]], Tuple[str, ...]]:
     """Words that are passed on byte for byte, each an option or its value."""
 
-    def read(texts: Sequence[str], strict: bool) -> Tuple[str, ...]:
+    def read(texts: Sequence[str]) -> Tuple[str, ...]:
         for text in texts:
             first, *others = one_line(text).split(" ")
             if first.startswith("-") and "=" not in first and others:

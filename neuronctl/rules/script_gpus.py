@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain, islice
 from typing import Iterator, List, Pattern, Tuple
 
 from neuronctl.common.rule_codes import NOTE, WARNING
@@ -118,35 +119,39 @@ def idle_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     # Several side by side may have their share each.
     if any(start.launch.command.background or start.launch.command.captured for start in works):
         return
-    gpus = plan.gpus_per_node * plan.nodes
+    yield from islice(chain(_uncounted(facts, plan, works), _too_few(facts, plan, works)), 1)
+
+
+def _uncounted(facts: ScriptFacts, plan: JobPlan, works: List[Start]) -> Iterator[Violation]:
+    """Yield a launcher that starts one process, as nothing says how many."""
     alone = [start for start in works if start.launch.launcher.starts_processes()]
-    if (
-        plan.gpus_per_node > 1
-        and alone
-        and all(map(_starts_one, alone))
-        and not re.search("CUDA_VISIBLE_DEVICES=|PET_|NPROC_PER_NODE=", facts.whole_text)
-    ):
-        launch = alone[0].launch
-        option = f"--{launch.launcher.processes_per_node[0]}".replace("_", "-")
-        yield Violation(
-            f"without {option}, {launch.kind} starts 1 process for the {plan.gpus_per_node} GPUs "
-            "of its node",
-            f"write {option}={plan.gpus_per_node}",
-            place=launch.place,
-            severity=WARNING,
-        )
+    told = re.search("CUDA_VISIBLE_DEVICES=|PET_|NPROC_PER_NODE=", facts.whole_text)
+    if plan.gpus_per_node < 2 or told or not alone or not all(map(_starts_one, alone)):
         return
-    counts = [(_processes(facts, start), start.launch) for start in works]
-    for count, launch in counts:
+    launch = alone[0].launch
+    option = f"--{launch.launcher.processes_per_node[0]}".replace("_", "-")
+    yield Violation(
+        f"without {option}, {launch.kind} starts 1 process for the {plan.gpus_per_node} GPUs of "
+        "its node",
+        f"write {option}={plan.gpus_per_node}",
+        place=launch.place,
+        severity=WARNING,
+    )
+
+
+def _too_few(facts: ScriptFacts, plan: JobPlan, works: List[Start]) -> Iterator[Violation]:
+    """Yield a program that starts less often than the job has GPUs."""
+    gpus = plan.gpus_per_node * plan.nodes
+    for start in works:
+        count = _processes(facts, start)
         if 0 < count < gpus:
             yield Violation(
                 f"{counted(count, 'process')} for {counted(gpus, 'GPU')}: the others stay idle "
                 "unless the program uses several by itself",
                 f"start one process per GPU (torchrun --nproc_per_node={plan.gpus_per_node}, or "
                 f"--ntasks-per-node={plan.gpus_per_node} and srun), or request fewer GPUs",
-                place=launch.place,
+                place=start.launch.place,
             )
-            return
 
 
 def _processes(facts: ScriptFacts, start: Start) -> int:

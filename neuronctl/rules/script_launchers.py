@@ -91,11 +91,12 @@ def _joins(launch: Launch) -> str:
     own = launch.launcher
     if own.endpoint:
         return (
-            'add --nnodes="$SLURM_NNODES" --rdzv-backend=c10d --rdzv-endpoint="$FIRST", and before '
-            "it export FIRST=$(hostname):$((10000 + SLURM_JOB_ID % 20000))"
+            'write --nnodes="$SLURM_NNODES" --rdzv-backend=c10d --rdzv-endpoint="$FIRST", and '
+            "before it export FIRST=$(hostname):$((10000 + SLURM_JOB_ID % 20000))"
         )
-    words = " ".join(f"--{name}" for name in own.joins[:2]) if own.joins else "the list of nodes"
-    return f"add {words}"
+    if not own.joins:
+        return "name the job's nodes (-H or --hostfile)"
+    return "write " + " ".join(f"--{name}" for name in own.joins[:2] + own.address[:1])
 
 
 @script_rule(WARNING, "NC624", "program that starts once", "by_absence")
@@ -186,7 +187,7 @@ def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
     srun = next((each.once_per_node for each in every() if each.name == "srun"), "srun")
     yield Violation(
         f"{launch.kind} starts once, on the first node of {plan.nodes}: {effect}",
-        f"start it on each: {srun} {launch.kind} …, and {_joins(launch)}; or request --nodes=1",
+        f"start it on each node, {srun} {launch.kind} …, and {_joins(launch)}; or request 1 node",
         place=launch.place,
         severity=ERROR if waits and rank is None and launch.command.sure else WARNING,
     )

@@ -1,4 +1,4 @@
-"""NC338 to NC342: secrets and variables in the values of a request."""
+"""NC338 and NC341: secrets and variables in the values of a request."""
 
 from __future__ import annotations
 
@@ -13,12 +13,6 @@ from neuronctl.rules.base import RuleContext, Violation, rule
 
 _READ_DOLLARS = r"(?:ba|da|z|k|c|tc|fi)?sh|[gmn]?awk|perl|envsubst|sed|make"
 """Programs that replace variables in their arguments, or have a $ of their own."""
-
-_TASKS = (
-    *("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_TASK_PID"),
-    *("RANK", "LOCAL_RANK", "GROUP_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"),
-)
-"""Variables that differ in each task, or are set in tasks only."""
 
 
 def _named(names: Sequence[str]) -> str:
@@ -58,10 +52,6 @@ def exposed_secret(context: RuleContext) -> Iterator[Violation]:
 @rule(WARNING, "NC341", "variable that is not replaced", "of_launch")
 def stands_literally(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
-    if plan.request.expand:
-        return
-    hint = "--expand replaces it when the job starts, in --env and the arguments; $$ is a dollar "
-    hint += "sign then"
     for name, value in plan.request.env:
         linkers = ("ORIGIN", "LIB", "PLATFORM") if name.startswith("LD_") else ()
         names = [one for one in references(value) if one not in linkers]
@@ -70,7 +60,7 @@ def stands_literally(context: RuleContext) -> Iterator[Violation]:
             what = f"--env {name} refers to itself, and" if to_itself else f"--env {name}:"
             yield Violation(
                 f"{what} {_named(names)} {verb(len(names))} passed on as typed, without the value",
-                hint,
+                f"set it in a line of shell: --setup 'export {name}=…'",
                 severity=ERROR if to_itself else WARNING,
             )
     for launch in plan.launches:
@@ -85,36 +75,5 @@ def stands_literally(context: RuleContext) -> Iterator[Violation]:
             yield Violation(
                 f"{launch.prefix}{_named(told)} in the program's arguments {verb(len(told))} "
                 "passed on as typed, without the value",
-                hint,
-            )
-
-
-@rule(ERROR, "NC342", "variable that cannot be replaced as meant", "of_launch")
-def cannot_be_expanded(context: RuleContext) -> Iterator[Violation]:
-    plan, request = context.plan, context.plan.request
-    if not request.expand:
-        return
-    most = max(launch.processes for launch in plan.launches)
-    places = [(f"--env {name}", name, value, most) for name, value in request.env]
-    places += [
-        (f"{launch.prefix}argument {index}", "", arg, launch.processes)
-        for launch in plan.launches
-        for index, arg in enumerate(launch.request.args, 1)
-    ]
-    for place, name, value, processes in places:
-        names = references(value)
-        by_task = [one for one in names if one in _TASKS]
-        if name in plan.secrets and names:
-            yield Violation(
-                f"{place} is a secret, which the script must not contain: no variable in it is "
-                "replaced",
-                f"export the whole value before you submit, and pass it on with --env {name}",
-            )
-        elif by_task and processes > 1:
-            yield Violation(
-                f"{place}: {_named(by_task)} {verb(len(by_task), 'differs', 'differ')} in "
-                f"each of the {processes} processes, and --expand replaces it once, before they "
-                "start",
-                "let the program read the variable, or a shell in each task: bash -c "
-                f"'exec PROGRAM $${by_task[0]}'",
+                "write the launch as shell text: 'run:' in a job file, or --body FILE",
             )

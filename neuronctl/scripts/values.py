@@ -6,7 +6,6 @@ import re
 from functools import partial
 from typing import Callable, Dict, Optional, Tuple
 
-from neuronctl.request.begin_time import moment
 from neuronctl.request.job import OF_SLURM
 from neuronctl.request.values import memory, time, whole_number
 
@@ -54,10 +53,9 @@ sockets-per-node threads-per-core thread-spec mincpus
 _CHECKS: Dict[str, Callable[[str], object]] = {
     **dict.fromkeys(_COUNTS.split(), whole_number),
     "core-spec": partial(whole_number, least=0),
-    "time-min": partial(time, strict=False),
-    **{name: partial(memory, strict=False) for name in ("mem-per-cpu", "mem-per-gpu", "tmp")},
+    "time-min": time,
+    **{name: memory for name in ("mem-per-cpu", "mem-per-gpu", "tmp")},
     "nice": _nice,
-    "begin": partial(moment, now=0),
 }
 """Of options that neuronctl has not itself; those are in request/job.py."""
 

@@ -29,8 +29,7 @@ class SitePartition:
     """A partition in the controller. Times are in seconds; None: no such limit, or unknown.
 
     state: UP, DOWN, DRAIN or INACTIVE. allow_…: empty means everybody. deny_…: those that it
-    rejects. root_only: users may not submit there. reserved_only: it accepts only jobs with a
-    reservation. submit_hosts: the host list from which jobs may be submitted, "": anywhere.
+    rejects. root_only: users may not submit there.
     max_cores_per_node: of all its jobs together. whole: ``"nodes"`` if a job gets whole nodes,
     ``"user"`` if only jobs of the same user share a node, or "". over_time: how long a job may
     exceed its time limit, ``UNLIMITED`` if forever; None: the cluster's default. memory_mb_per_cpu:
@@ -57,8 +56,6 @@ class SitePartition:
     deny_qos: Tuple[str, ...] = ()
     min_nodes: int = 0
     root_only: bool = False
-    reserved_only: bool = False
-    submit_hosts: str = ""
     max_cores_per_node: Optional[int] = None
     max_memory_mb_per_node: Optional[int] = None
     max_memory_mb_per_cpu: Optional[int] = None
@@ -168,7 +165,6 @@ class SiteConfig:
 
     cluster: str
     version: str
-    max_array_size: Optional[int]
     enforce: Tuple[str, ...]
     """AccountingStorageEnforce: ``limits``, ``qos``, ``associations``."""
     memory_counts: bool
@@ -180,8 +176,6 @@ class SiteConfig:
     """What a job gets that asks for none, where its partition does not say; None: all."""
     kill_wait: int = 30
     """Seconds from then on until Slurm kills the processes that have not ended."""
-    enforce_partitions: str = "ALL"
-    """EnforcePartLimits: ``NO``, ``ANY`` or ``ALL`` of the partitions that a job names."""
     fair_share: bool = False
     """Whether fair shares count for the priority of jobs."""
     preempts_by: str = ""
@@ -231,14 +225,12 @@ def parse_config(text: str) -> SiteConfig:
     return SiteConfig(
         cluster=found.get("ClusterName", "").lower(),
         version=found.get("SLURM_VERSION", ""),
-        max_array_size=count(found.get("MaxArraySize", "")),
         enforce=words(enforce),
         memory_counts="MEMORY" in found.get("SelectTypeParameters", "").upper(),
         over_time=parse_minutes(found.get("OverTimeLimit", "").partition(" ")[0]) or 0,
         kill_wait=parse_count(found.get("KillWait", "")) or 0,
         memory_mb_per_cpu=count(found.get("DefMemPerCPU", "")),
         memory_mb_per_node=count(found.get("DefMemPerNode", "")),
-        enforce_partitions=found.get("EnforcePartLimits", "ALL"),
         fair_share=found.get("PriorityType", "") == "priority/multifactor"
         and found.get("PriorityWeightFairShare", "0") not in ("0", ""),
         preempts_by=found.get("PreemptType", "").rpartition("/")[2],
@@ -271,10 +263,6 @@ def parse_partitions(text: str) -> Tuple[SitePartition, ...]:
             deny_qos=_allowed(line.get("DenyQos", "")),
             min_nodes=count(line.get("MinNodes", "")) or 0,
             root_only=line.get("RootOnly") == "YES",
-            reserved_only=line.get("ReqResv") == "YES",
-            submit_hosts=""
-            if line.get("AllocNodes") == "ALL"
-            else _text(line.get("AllocNodes", "")),
             max_cores_per_node=count(line.get("MaxCPUsPerNode", "")),
             max_memory_mb_per_node=count(line.get("MaxMemPerNode", "")),
             max_memory_mb_per_cpu=count(line.get("MaxMemPerCPU", "")),

@@ -14,13 +14,13 @@ from neuronctl.common.words import counted, verb
 from neuronctl.judgement.local_facts import gather_local_facts
 from neuronctl.launch import launchers
 from neuronctl.planning import AllocationPart, plan
-from neuronctl.request.job import JobRequest, Layer
+from neuronctl.request.job import JobRequest, Layer, build_request
 from neuronctl.request.job_file import configuration
 from neuronctl.rules import RuleContext, apply_rules
 from neuronctl.slurm.allocation import Allocation, from_environment
 from neuronctl.slurm.job_control import job_gpus
 from neuronctl.submission.judged_job import JudgedJob
-from neuronctl.submission.planned_job import located, merged, options_layer
+from neuronctl.submission.planned_job import located, options_layer
 
 
 def prepare_launch(
@@ -41,7 +41,7 @@ def prepare_launch(
     # Of the user's defaults only the cluster has to do with a launch.
     config = configuration()
     defaults = Layer({k: v for k, v in config.values.items() if k == "cluster"}, config.origins)
-    request = merged([defaults, options_layer(options, words)], options)
+    request = build_request([defaults, options_layer(options, words)])
     hosts = _hosts(allocation, request)
     fewest, most = _gpus(allocation, hosts)
     gpus = _gpus_asked(request, fewest)

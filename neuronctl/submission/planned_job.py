@@ -153,7 +153,7 @@ def plan_job(
         layers = [defaults, *layers]
     else:
         layers = [recorded, *layers]
-    request = merged(layers, options)
+    request = build_request(layers)
     if words and request.script is None:
         raise UsageError(
             f"'{words[0]}' is an argument, but no program is named to receive it",
@@ -239,17 +239,6 @@ def _defaults(tell: Optional[Callable[[str], None]]) -> Layer:
     from neuronctl.request.job_file import configuration  # here: few users have one
 
     return configuration(tell)
-
-
-def merged(layers: Sequence[Layer], options: Mapping[str, Any]) -> JobRequest:
-    """One request of all layers, the last of which is that of ``options``."""
-    request = build_request(layers)
-    alone = [text for text in options.get("env") or () if "=" not in text]
-    if not (request.expand and alone):
-        return request
-    # A value that comes from this shell is expanded already.
-    pairs = ((n, v.replace("$", "$$") if n in alone else v) for n, v in request.env)
-    return replace(request, env=tuple(pairs))
 
 
 def options_layer(

@@ -1,4 +1,4 @@
-"""A recorded job submitted again: what has changed, which program runs, which variables it needs.
+"""A recorded job submitted again: what has changed, and which variables it needs.
 
 Rules and paths are looked at from the job's own directory: enter_directory() goes there first.
 """
@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.common.errors import NeuronctlError, SlurmUnavailableError, UsageError
-from neuronctl.common.files import write_whole
+from neuronctl.common.errors import UsageError
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.shell import join
 from neuronctl.records import provenance, recorded
 from neuronctl.records.job_record import JobRecord, RecordDraft
-from neuronctl.records.provenance import Provenance
 from neuronctl.request.job import Layer, Origin, Source
 from neuronctl.scripts.sbatch_line import STDIN, read_line
 from neuronctl.submission.judged_job import JudgedJob
@@ -27,11 +25,10 @@ from neuronctl.submission.transaction import Notify
 class Changes:
     """What has changed in a job's directory since it was submitted.
 
-    now: the directory's present state. notes: the changes in words. program_gone,
-    program_changed: of the recorded program. diff: of its text; None where it is not recorded.
+    notes: the changes in words. program_gone, program_changed: of the recorded program. diff: of
+    its text; None if that is not recorded.
     """
 
-    now: Provenance
     notes: Tuple[str, ...]
     program_gone: bool
     program_changed: bool
@@ -39,9 +36,9 @@ class Changes:
 
 
 def enter_directory(record: JobRecord) -> None:
-    """Make the job's directory this process's, or that which sbatch is to be called in again.
+    """Make the job's directory, or that which sbatch is called in, this process's.
 
-    Raises UsageError where that cannot be.
+    Raises UsageError if it cannot be entered.
     """
     draft = record.draft
     place = draft.submit_dir if draft.sbatch and draft.submit_dir else record.cwd
@@ -66,11 +63,11 @@ def changes_since(record: JobRecord) -> Changes:
         name = os.path.relpath(then.program)
         before = f"{name} (job {record.job_id})"
         diff = tuple(recorded.text_diff(then.program_text, now.program_text, before, name))
-    return Changes(now, tuple(provenance.drift(then, now)), gone, changed, diff)
+    return Changes(tuple(provenance.drift(then, now)), gone, changed, diff)
 
 
 def has_snapshot(record: JobRecord, notify: Notify) -> bool:
-    """Whether the copy of the code that the job ran from is as it was; it then counts as used."""
+    """Return True if the job's copy of the code is as it was; it then counts as used."""
     from neuronctl.records.code_snapshot import keep_snapshot  # here, as few jobs have one
 
     place = record.draft.snapshot
@@ -87,45 +84,38 @@ def has_snapshot(record: JobRecord, notify: Notify) -> bool:
 
 
 def runs_recorded(record: JobRecord, changes: Changes, *, as_recorded: bool, as_is: bool) -> bool:
-    """Whether the recorded program is to run, and not the one that is there now.
+    """Return True if the recorded batch script runs, and not the file that is there now.
 
-    as_recorded, as_is: which of the two the user asked for. Raises UsageError where it has to be
-    asked for and is not, and where the program that is to run is not to be had.
+    as_recorded, as_is: which of the two the user asked for. Raises UsageError if a changed program
+    needs that choice, and if the recorded one cannot run.
     """
     if not (changes.program_gone or changes.program_changed):
         return False
-    then = record.draft.surroundings
-    if changes.program_gone and not as_recorded:
+    draft = record.draft
+    if draft.sbatch and as_recorded:
+        return True
+    choice = "--script-as-recorded runs the recorded one, " if draft.sbatch else ""
+    if changes.program_gone:
         raise UsageError(
-            f"the program of job {record.job_id} is gone: there is no {then.program}",
-            "restore it, or run the recorded one: --script-as-recorded"
-            if then.program_text is not None
-            else "restore it; its text is not in the record",
+            f"the program of job {record.job_id} is gone: there is no {draft.surroundings.program}",
+            "restore it" + (", or run the recorded one: --script-as-recorded" if choice else ""),
         )
-    if not (as_recorded or as_is):
+    if as_recorded:
+        commit = draft.surroundings.git_commit
+        raise UsageError(
+            "--script-as-recorded is for batch scripts: a program of the past has to be restored",
+            commit and f"git may have it: git show {commit[:12]}:…",
+        )
+    if not as_is:
         raise UsageError(
             "the program has changed since: which version should run?",
-            "--script-as-recorded runs the recorded one, --script-as-is the present one",
+            f"{choice}--script-as-is runs the present one",
         )
-    if as_recorded and then.program_text is None:
-        raise UsageError(
-            f"the record of job {record.job_id} lacks its program: it was too long, or not text",
-            then.git_commit and f"git may have it: git show {then.git_commit[:12]}:…",
-        )
-    return as_recorded
-
-
-def program_copy(record: JobRecord) -> str:
-    """The name under which the recorded program is to run."""
-    then = record.draft.surroundings
-    # Beside the program, since that is where it finds what it imports.
-    head, tail = os.path.splitext(then.program)
-    script = os.path.relpath(f"{head}.as-of-{then.program_sha256[:8]}{tail}")
-    return script if script.endswith(".py") else f"./{script}"
+    return False
 
 
 def arguments_of(record: JobRecord) -> Sequence[str]:
-    """The arguments of the recorded program; raises UsageError where it takes none."""
+    """Return the arguments of the recorded program; raise UsageError if it takes none."""
     draft = record.draft
     if draft.sbatch:
         line = read_line(draft.sbatch[1:])
@@ -140,7 +130,7 @@ def arguments_of(record: JobRecord) -> Sequence[str]:
 
 
 def changed_plan(first: JobRecord, second: JobRecord) -> List[recorded.Change]:
-    """The values that differ between the plans of two jobs, and the arguments of their programs."""
+    """Return what differs between the plans of two jobs, and between their programs' arguments."""
     values = recorded.changed_decisions(first.draft.decisions, second.draft.decisions)
     args = []
     for record in (first, second):
@@ -153,7 +143,7 @@ def changed_plan(first: JobRecord, second: JobRecord) -> List[recorded.Change]:
 def existing_again(
     record: JobRecord, args: Optional[Sequence[str]] = None, *, from_record: bool
 ) -> Tuple[Tuple[str, ...], Optional[str]]:
-    """sbatch's words for a recorded script, and its text where sbatch gets it by standard input.
+    """Return sbatch's words for a recorded script, and the text that goes to its standard input.
 
     args: other arguments than the recorded ones. from_record: the recorded text, in place of the
     file.
@@ -228,89 +218,18 @@ def plan_again(
     *,
     args: Optional[Sequence[str]] = None,
     variables: Sequence[str] = (),
-    program: Optional[str] = None,
     catalog_file: Optional[str] = None,
-    submit_dir: str = "",
-    derived: Mapping[str, str] = {},
 ) -> PlannedJob:
     """Plan the recorded request anew, with ``options`` laid over it.
 
     args: the program's, in place of the recorded ones. variables: from exported_variables().
-    program: from program_copy(). submit_dir: as in PlannedJob. derived: fields that neuronctl had
-    chosen, and how.
     """
     layer = recorded.request_layer(record)
-    chosen = {name: Origin(Source.DERIVED, how) for name, how in derived.items()}
-    layer = Layer(layer.values, {**layer.origins, **chosen})
     if args is not None:
         arguments_of(record)
         check_utf8(args)
         origins = {**layer.origins, "args": Origin(Source.ASKED, "ARGS")}
         layer = Layer({**layer.values, "args": tuple(args)}, origins)
-    if program is not None:
-        # The job keeps the program's name, not the copy's.
-        values = {"job_name": record.job_name, **layer.values, "script": program}
-        layer = Layer(values, dict.fromkeys(values, layer.origins["script"]))
     options = {**options, "env": (*(options.get("env") or ()), *variables)}
+    submit_dir = record.draft.submit_dir or record.cwd
     return plan_job(options, catalog_file=catalog_file, recorded=layer, submit_dir=submit_dir)
-
-
-def as_today(record: JobRecord) -> Tuple[Sequence[Tuple[str, ...]], str]:
-    """The decisions and the script that the recorded request gives today.
-
-    Of somebody's own script: what its directives mean today, and what it is today.
-    """
-    draft = record.draft
-    with contextlib.suppress(UsageError):  # what is gone, or closed, says little of the plan
-        enter_directory(record)
-    if draft.sbatch:
-        from neuronctl.catalog.loader import load
-        from neuronctl.request.job_file import configured_cluster
-        from neuronctl.submission.existing_job import job_of
-        from neuronctl.submission.existing_script import read_existing
-
-        script = read_existing(draft.sbatch[1:], draft.script)
-        judged = job_of(script, load(), configured_cluster(), ask_slurm=False).judge()
-        return judged.decisions, script.text
-    planned = plan_job({}, recorded=recorded.request_layer(record), ask_slurm=False)
-    decisions = [(decision.name, decision.value) for decision in planned.plan.decisions]
-    return decisions, planned.script()
-
-
-@contextlib.contextmanager
-def program_as_recorded(
-    record: JobRecord, program: Optional[str], notify: Notify, *, keep: bool
-) -> Iterator[None]:
-    """The recorded program as the file ``program``, where that is not None, for the rules to see.
-
-    keep: whether the file stays afterwards. It is removed where it is certain that no job needs it.
-    """
-    text = record.draft.surroundings.program_text
-    if program is None or text is None:
-        yield
-        return
-    path = os.path.abspath(program)
-    was_there = os.path.exists(path)
-    try:
-        mode = os.stat(record.draft.surroundings.program).st_mode & 0o755
-    except OSError:
-        mode = 0o700
-    try:
-        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-        write_whole(path, text, mode=mode)
-    except OSError as error:
-        raise UsageError(f"'{path}' cannot be written: {error.strerror}") from None
-    stays = True  # also where it is not known whether Slurm has the job
-    try:
-        yield
-        stays = keep
-    except SlurmUnavailableError:
-        raise
-    except NeuronctlError:
-        stays = False
-        raise
-    finally:
-        if stays:
-            notify(f"wrote {path}, the recorded program")
-        elif not was_there:
-            os.unlink(path)

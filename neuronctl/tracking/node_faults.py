@@ -9,15 +9,11 @@ from neuronctl.common.files import tail
 from neuronctl.common.units import hosts
 from neuronctl.records.job_record import JobRecord
 from neuronctl.slurm.bad_nodes import OF_THE_NODE, NodeFault, remember_fault
-from neuronctl.slurm.job_states import FAILED
+from neuronctl.slurm.job_states import FAILED, STATES
 from neuronctl.tracking.job_status import JobStatus
 
 _TAIL = 64 * 1024
-_OF_SLURM = {
-    "NODE_FAIL": "Slurm lost contact with it",
-    "BOOT_FAIL": "it did not boot",
-    "LAUNCH_FAILED": "Slurm could not start the job there",
-}
+_OF_SLURM = ("NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED")
 _DEFECT = re.compile(r"preflight: ([\w.-]+): (.{1,200})", re.ASCII)
 _BROKEN = re.compile(OF_THE_NODE, re.ASCII)
 _NODE_FAILURE = "srun: error: Node failure on "
@@ -41,7 +37,7 @@ def _faults(status: JobStatus, nodes: List[str]) -> Iterator[Tuple[str, str]]:
     if status.state in _OF_SLURM:
         named = {line.rpartition(" ")[2] for line in lines if _NODE_FAILURE in line}
         for node in named.intersection(nodes) or nodes[: len(nodes) == 1]:
-            yield node, _OF_SLURM[status.state]
+            yield node, STATES[status.state].ending
         return
     defects: Dict[str, Set[str]] = {}
     for line in lines:

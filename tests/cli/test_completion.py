@@ -118,7 +118,6 @@ def test_jobs_by_name_and_id(run: Run, fake_slurm: FakeSlurm) -> None:
     store.complete(store.begin(draft), 7)
     assert list(offered("resubmit", "ol")) == ["older"] and offered("cancel", "ol") == {}
     assert len(fake_slurm.calls("squeue")) == 1
-    assert kinds("diff", "41", "jo") == ["file"]
 
 
 def test_jobs_inside_a_dependency(run: Run, fake_slurm: FakeSlurm) -> None:

@@ -508,7 +508,6 @@ def test_the_same_again(run: Run, fake_slurm: FakeSlurm, tmp_path: Path, script:
         *("sbatch", "--parsable", "-t", "5", "--job-name=job.sh", "/dev/stdin", "a b")
     ]  # fmt: skip
     assert fake_slurm.stdin() == SCRIPT
-    assert "+# more" in run("diff", "7").stdout
 
 
 def test_two_jobs_of_a_script_differ_in_their_arguments(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -516,8 +515,8 @@ def test_two_jobs_of_a_script_differ_in_their_arguments(run: Run, fake_slurm: Fa
         fake_slurm.answer("sbatch", f"{number}\n")
         run("submit", "job.sh", "--lr", rate)
     row = ["arguments", "--lr", "0.5", "--lr", "0.9"]
-    assert row in [line.split() for line in run("diff", "7", "8").stdout.splitlines()]
-    data = json.loads(run("diff", "7", "8", "--json").stdout)
+    assert row in [line.split() for line in run("show", "7", "8").stdout.splitlines()]
+    data = json.loads(run("show", "7", "8", "--json").stdout)
     assert data["plan"] == [{"name": "arguments", "first": "--lr 0.5", "second": "--lr 0.9"}]
 
 
@@ -532,7 +531,7 @@ def test_a_script_that_goes_again_has_its_plan_in_its_record(
     told = {"findings", "verdict", "command_line"}
     changed = [name for name in {*first, *second} - told if first.get(name) != second.get(name)]
     assert changed == [] and first["decisions"]
-    assert run("diff", "7", "8").stdout == "job 7 and job 8 do not differ\n"
+    assert run("show", "7", "8").stdout == "job 7 and job 8 do not differ\n"
     assert "partition: " not in run("resubmit", "8", "-t", "3", "--dry-run").stderr
 
 

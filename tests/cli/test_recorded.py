@@ -137,7 +137,7 @@ def test_a_damaged_record_stands_in_nobodys_way(
     assert rows[7]["command_line"] is None and rows[8]["command_line"][0] == "neuronctl"
     assert "is damaged" in result.stderr
     assert run("status").stdout.count("train") == 2
-    for words in (["show", "7"], ["show", "7", "--json"], ["resubmit", "7"], ["diff", "7", "8"]):
+    for words in (["show", "7"], ["show", "7", "--json"], ["resubmit", "7"], ["show", "7", "8"]):
         assert "is damaged" in run(*words, code=9).stderr
     other = next(Path(store.directory).glob("*.8.json"))
     torn, found = re.subn(r'"program": ?"[^"]+"', '"program": ""', other.read_text())
@@ -146,31 +146,23 @@ def test_a_damaged_record_stands_in_nobodys_way(
     run("resubmit", "8", "--dry-run")  # its program's digest is of no file
 
 
-def test_diff(
-    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], tmp_path: Path
+def test_what_differs_between_two_jobs(
+    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str]
 ) -> None:
-    first = submitted(7)
+    submitted(7)
     submitted(8, "-t", "9")
-    result = run("diff", "7", "8").stdout
+    result = run("show", "7", "8").stdout
     assert "time" in result and "-#SBATCH --time=00:05:00\n+#SBATCH --time=00:09:00" in result
     assert "arguments" not in result
-    submitted(10, "--monitor")
-    sampled = run("diff", "7", "10")
-    assert "monitor_nodes" in sampled.stdout and len(sampled.stdout.splitlines()) < 40
-    assert "neuronctl's own functions in the scripts differ too" in sampled.stderr
-    data = json.loads(run("diff", "7", "8", "--json").stdout)
+    data = json.loads(run("show", "7", "8", "--json").stdout)
     assert {"name": "time", "first": "00:05:00", "second": "00:09:00"} in data["plan"]
     fake_slurm.answer("sbatch", "9\n")
     run("resubmit", "7", "--force", "--", "--lr", "0.2")
-    data = json.loads(run("diff", "7", "9", "--json").stdout)
+    data = json.loads(run("show", "7", "9", "--json").stdout)
     assert data["plan"] == [{"name": "arguments", "first": "'a b'", "second": "--lr 0.2"}]
-    assert run("diff", "7").stdout == "job 7 and today do not differ\n"
-    (tmp_path / "other.sh").write_text(first + "echo more\n")
-    assert "\n+echo more\n" in run("diff", "7", "other.sh").stdout
-    said = run("diff", "7", "gone.sh", code=8).stderr
-    assert "'gone.sh' is neither a file nor a recorded job" in said
-    assert "no record of job 11" in run("diff", "7", "11", code=8).stderr
-    assert "part of a job array" in run("diff", "7_1", code=2).stderr
+    assert "no record of job 11" in run("show", "7", "11", code=8).stderr
+    assert "part of a job array" in run("show", "7_1", "8", code=2).stderr
+    assert "cannot be combined" in run("show", "7", "8", "--script", code=2).stderr
 
 
 def test_what_two_jobs_ran_with(
@@ -186,17 +178,17 @@ def test_what_two_jobs_ran_with(
     submitted(8)
     folder = Path(os.environ["XDG_STATE_HOME"], "neuronctl", "environments")
     assert json.loads(run("show", "8", "--json").stdout)["environment"] is None
-    assert run("diff", "7", "8").stdout == "job 7 and job 8 do not differ\n"
+    assert run("show", "7", "8").stdout == "job 7 and job 8 do not differ\n"
     saw(7, "torch==2.4.0\nnumpy==1.26.4\n", python="3.11.2", torch="2.4.0", cuda="12.1")
     saw(8, "torch==2.6.0\nnumpy==2.1\n", python="3.11.2", torch="2.6.0", cuda="12.1\x1b[1m")
-    lines = run("diff", "7", "8").stdout.splitlines()
-    assert lines[0] == "job 7 and job 8 have the same plan and script, but ran with"
+    lines = run("show", "7", "8").stdout.splitlines()
+    assert lines[0] == "job 7 and job 8 have the same plan and script"
     assert [line.split() for line in lines[2:]] == [
         ["torch", "2.4.0", "2.6.0"],
         ["CUDA", "12.1", "12.1\\x1b[1m"],
         ["numpy", "1.26.4", "2.1"],
     ]
-    changed = json.loads(run("diff", "7", "8", "--json").stdout)["environment"]
+    changed = json.loads(run("show", "7", "8", "--json").stdout)["environment"]
     assert changed[0] == {"name": "torch", "first": "2.4.0", "second": "2.6.0"}
     shown = run("show", "8").stdout
     assert "Ran with (on gpu1, " in shown and "\x1b" not in shown
@@ -207,7 +199,7 @@ def test_what_two_jobs_ran_with(
     assert [key for key in seen if f"`{key}`" not in section] == []
     many = "".join(f"p{number}==1\n" for number in range(100))
     saw(8, many, python="3.11.2")
-    assert "and 63 more; --json has them all" in run("diff", "7", "8").stdout
+    assert "and 63 more; --json has them all" in run("show", "7", "8").stdout
 
 
 def test_names(
@@ -217,15 +209,14 @@ def test_names(
     submitted(7)
     submitted(8, "--job-name", "other", "-t", "9")
     script = submitted(9)
-    (tmp_path / "other").mkdir()  # no file that a job is compared with
     assert run("show", "train", "--script").stdout == script
     assert run("show", "tr*", "--json").stderr.startswith("neuronctl: tr* is job 9, the newest")
-    assert "+#SBATCH --time=00:09:00" in run("diff", "train", "other").stdout
+    assert "+#SBATCH --time=00:09:00" in run("show", "train", "other").stdout
     fake_slurm.answer("sbatch", "10\n")
     result = run("resubmit", "train")
     assert "train is job 9, the newest of that name" in result.stderr
     assert fake_slurm.stdin() == script and "Submitted batch job 10" in result.stdout
-    for words in (["show"], ["show", "--script"], ["resubmit"], ["diff"]):
+    for words in (["show"], ["show", "--script"], ["resubmit"]):
         said = run(*words, "trian", code=8).stderr
         assert "'trian' is neither a job id nor the name of a job" in said
 
@@ -360,62 +351,21 @@ def test_resubmit_after_the_program_changed(
     script = submitted(7)
     program = tmp_path / "train.py"
     program.write_text("print('second')\n")
-    program.chmod(0o666)
     fake_slurm.answer("sbatch", "8\n")
     calls = len(fake_slurm.calls())
     result = run("resubmit", "7", code=2)
     assert "-print('first')\n+print('second')" in result.stderr
-    assert "--script-as-recorded" in result.stderr and len(fake_slurm.calls()) == calls
+    assert "--script-as-is" in result.stderr and len(fake_slurm.calls()) == calls
     run("resubmit", "7", "--script-as-is")
     assert fake_slurm.stdin() == script
-    result = run("resubmit", "7", "--script-as-recorded", "--force", "--dry-run")
-    assert "train.as-of-" in result.stdout and "wrote" not in result.stderr
-    run("resubmit", "7", "--script-as-recorded", "-p", "no-such-partition", code=4)
-    refused = run("resubmit", "7", "--script-as-recorded", "-t", "99-0", code=4)
-    assert "error NC" in refused.stderr
-    assert not list(tmp_path.glob("train.as-of-*")), "nothing was submitted, nothing is left"
-    run("resubmit", "7", "--script-as-recorded", "--force")
-    (copy,) = tmp_path.glob("train.as-of-*.py")
-    assert copy.read_text() == "print('first')\n"
-    assert not copy.stat().st_mode & 0o022, "what will run is nobody else's to change"
-    assert fake_slurm.stdin() == script.replace("train.py", copy.name)
+    said = run("resubmit", "7", "--script-as-recorded", code=2).stderr
+    assert "is for batch scripts" in said
     program.unlink()
-    calls = len(fake_slurm.calls())
     for option in ((), ("--script-as-is",), ("-t", "9")):
         gone = run("resubmit", "7", *option, code=2).stderr
         assert f"the program of job 7 is gone: there is no {program}\n" in gone
-        assert "--script-as-recorded" in gone
-    assert len(fake_slurm.calls()) == calls
-    result = run("resubmit", "7", "--script-as-recorded", "--force")
-    assert copy.read_text() == "print('first')\n"
-    assert f"  log     {tmp_path}/train_8.out\n  errors  {tmp_path}/train_8.err\n" in result.stdout
     both = ["--script-as-is", "--script-as-recorded"]
     assert "cannot be combined with" in run("resubmit", "7", *both, code=2).stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "kept"),
-    [
-        ("Batch job submission failed: Invalid qos specification", 7, False),
-        ("Batch job submission failed: Socket timed out on send/recv operation", 6, True),
-    ],
-)
-def test_a_copied_program_stays_unless_no_job_has_it(
-    run: Run,
-    fake_slurm: FakeSlurm,
-    submitted: Callable[..., str],
-    tmp_path: Path,
-    words: str,
-    code: int,
-    kept: bool,
-) -> None:
-    (tmp_path / "train.py").write_text("print('first')\n")
-    submitted(7)
-    (tmp_path / "train.py").write_text("print('second')\n")
-    fake_slurm.answer("sbatch", stderr=f"sbatch: error: {words}\n", code=1)
-    result = run("resubmit", "7", "--script-as-recorded", "--force", code=code)
-    assert bool(list(tmp_path.glob("train.as-of-*.py"))) == kept
-    assert ("the recorded program" in result.stderr) == kept
 
 
 def test_resubmit_what_held_a_secret(

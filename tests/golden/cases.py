@@ -249,11 +249,6 @@ CASES: Dict[str, List[str]] = {
         *["`touch seen`", "it's", 'say "no"', "a\nb", "tab\there", "back\\slash", "*", "~", "!"],
         *["a;b", "a&b", "-p", "--help", "--", "--name=with blank", "\uc2e4\ud5d8"],
     ],
-    "neuron-expand.sh": [
-        *[*TWO_NODES, *PYTORCH, "--expand", "--env", "PATH=/opt/x/bin:$PATH"],
-        *["--env", "COST=5$$ &", "train.py"],
-        *["--id=$SLURM_JOB_ID", '${SLURM_JOB_USER}_$$x "two" words', "$$"],
-    ],
     "neuron-software.sh": [
         *[*ONE_GPU, "--module", "cuda/12.9.1", "--conda", "my env"],
         *["--setup", "ulimit -c 0", "train.py"],

@@ -77,4 +77,4 @@ def test_a_node_that_died(failing: Sandbox) -> None:
     failing.root("scontrol", "update", "nodename=gpu35", "state=down", "reason=test")
     failing.exec(["neuronctl", "wait", job], check=False)
     failing.root("scontrol", "update", "nodename=gpu35", "state=resume", check=False)
-    assert known(failing) == {"gpu35": "Slurm lost contact with it"}
+    assert known(failing) == {"gpu35": "a node failed"}

@@ -120,15 +120,3 @@ def test_container_adds_no_warning_in_the_scratch_directory(container_bench: San
         f"rank {rank}" for rank in range(4)
     ]
     assert not [line for line in log if "WARNING" in line or "preferred" in line]
-
-
-def test_replaced_variables_reach_a_container(container_bench: Sandbox) -> None:
-    """With --expand, and in the directory of --chdir."""
-    program = "import os, sys; print('told', sys.argv[1:], [os.environ['OWN']], os.getcwd())\n"
-    container_bench.write("there/look.py", program)
-    words = ["--expand", '--env=OWN=<$SLURM_JOB_PARTITION $$x `id`\n"\\>']
-    command = ["--chdir=there", f"--output={container_bench.scratch}/look.log"]
-    log = contained(container_bench, [*words, *command, "look.py", "${SLURMD_NODENAME}!"])
-    values = ["gpu35!"], ['<amd_a100nv_8 $x `id`\n"\\>']
-    told = f"told {values[0]} {values[1]} {container_bench.scratch}/there"
-    assert [line for line in log if line.startswith("told")] == [told] * 4

@@ -59,7 +59,7 @@ def test_two_jobs_with_another_torch(sandbox: Sandbox) -> None:
     assert seen["packages"] == {"made-up": "1.0", "torch": "2.4.0"}
     text = " ".join(sandbox.exec(["neuronctl", "show", second]).stdout.split())
     assert "torch 2.6.0 driver 550.54.14 GPUs 1 x NVIDIA A100-SXM4-80GB packages pip list" in text
-    text = sandbox.exec(["neuronctl", "diff", str(first), second]).stdout.partition("RAN WITH")[2]
+    text = sandbox.exec(["neuronctl", "show", str(first), second]).stdout.partition("RAN WITH")[2]
     rows = [line.split() for line in text.splitlines()[1:]]
     assert rows == [["torch", "2.4.0", "2.6.0"], ["made-up", "1.0", "1.1"]]
     kept = sandbox.exec(["sh", "-c", 'grep -rl its_own "$XDG_STATE_HOME"'], check=False)

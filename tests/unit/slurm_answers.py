@@ -28,7 +28,7 @@ LIMITED = {"MaxSubmitPU": "4", "MaxJobsPU": "3", "MaxTRESPU": "gres/gpu=16"}
 QOS = SlurmQos("p_gpu", (), read_limits(LIMITED, Scope.QOS, "p_gpu"))
 NORMAL = SlurmQos("normal", ())
 MINE = Association("lab", "", ("normal",), "normal", is_default=True)
-CONFIG = SiteConfig("toy", "22.05.8", 101, ("associations", "limits", "qos"), True)
+CONFIG = SiteConfig("toy", "22.05.8", ("associations", "limits", "qos"), True)
 
 
 def node(name: str, used: int = 0, **fields: Any) -> NodeGroup:

@@ -101,7 +101,7 @@ def test_every_state_is_explained(state: str) -> None:
 
 
 def test_facts_of_the_states() -> None:
-    assert "at its time limit of 10 min" in diagnose(evidence("TIMEOUT")).what
+    assert diagnose(evidence("TIMEOUT")).what == "time limit reached (10 min)"
     assert "(gpu[1-2])" in diagnose(evidence("NODE_FAIL")).what
     line = "slurmstepd: error: Detected 1 oom_kill event in StepId=7.batch"
     made = diagnose(evidence("OUT_OF_MEMORY", line, "the end", exit=ExitCode(0, 125)))

@@ -155,34 +155,3 @@ def test_a_pipe_is_read_once() -> None:
     os.close(writing)
     assert read_job_file(f"/dev/fd/{reading}").values["nodes"] == 2
     os.close(reading)
-
-
-def test_until_done_with_what_belongs_to_it(tmp_path: Path) -> None:
-    text = "until-done: {runs: 4, before-end: 5m, checkpoint: a b}\n"
-    assert values(tmp_path, text) == {
-        "until_done": True,
-        "max_runs": 4,
-        "signal": "TERM@300",
-        "checkpoint": "a b",
-    }
-    assert values(tmp_path, "until_done: {signal: USR1}\n")["signal"] == "USR1"
-    assert values(tmp_path, "until-done: {signal: INT, before_end: 90}\n")["signal"] == "INT@90"
-    assert values(tmp_path, "until-done: true\n") == {"until_done": True}
-    assert values(tmp_path, "until-done: {resume-with: -r 'a b'}\n")["resume_with"] == "-r 'a b'"
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("until-done: {run: 4}", "unknown key 'run'"),
-        ("until-done: {before-end: soon}", "'soon' is not a time; use 90s, 10m"),
-        ("until-done: {signal: NONE}", "'NONE' is not a signal"),
-        ("until-done: {runs: 0}", "'0' is not a whole number of at least 1"),
-        ('until-done: {resume-with: "it\'s"}', "cannot be read as words"),
-        ("until-done: {runs: [1]}", "expected one value, found a list"),
-        ("signal: TERM\nuntil-done: {signal: USR1}", "sets the same value as"),
-    ],
-)
-def test_until_done_refused(text: str, says: str, tmp_path: Path) -> None:
-    error = refused(tmp_path, text + "\n")
-    assert says in error.message and "job.yaml:" in error.message

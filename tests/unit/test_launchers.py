@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 from string import Template
-from typing import List, Optional, Tuple
+from typing import List, Optional
 
 import pytest
 from hypothesis import given, settings
@@ -103,10 +103,10 @@ def test_a_lone_colon_stands_in_the_text(words: tuple, text: str, given_on: tupl
     assert positional(words) == (text, given_on)
 
 
-@pytest.mark.parametrize("args", [("$HOME", ":", "x $HOME"), ("a" * 70_000, ":", "b" * 70_000)])
-def test_words_that_are_no_part_of_a_function(args: Tuple[str, ...], stand_ins: Path) -> None:
-    """What the batch shell expands, and what is too long for one word of a command line."""
-    made = plan_of(launcher="srun", nodes=2, script="train.py", args=args, expand="$" in args[0])
+def test_words_that_are_no_part_of_a_function(stand_ins: Path) -> None:
+    """What is too long for one word of a command line."""
+    args = ("a" * 70_000, ":", "b" * 70_000)
+    made = plan_of(launcher="srun", nodes=2, script="train.py", args=args)
     launch = launch_of(made, launch_parts(made))
     assert args[0] not in launch.function
     text = f'supervise() {{ "$@"; }}\n{launch.function}\n{launch.command()}'
@@ -118,4 +118,4 @@ def test_words_that_are_no_part_of_a_function(args: Tuple[str, ...], stand_ins: 
     )
     assert done.returncode == 0, done.stderr
     arrived = done.stdout.decode().split("\0")[1:-1]
-    assert arrived == [word.replace("$HOME", "/it's") for word in args]
+    assert arrived == list(args)

@@ -59,30 +59,6 @@ def test_a_plan_from_options(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr() == ("", "")
 
 
-def test_values_that_refer_to_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job file's ``expand`` holds for the arguments and variables of the call too.
-
-    It does not hold for a value that comes from this process.
-    """
-    monkeypatch.setenv("MINE", "a$PATH")
-    file = tmp_path / "job.yaml"
-    file.write_text("expand: true\nenv: {A: 'x:$A'}\nchdir: sub\n")
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "own").touch(mode=0o755)
-    plan = neuronctl.plan("own", ["$B"], job_file=str(file), env=["B=$HOME", "MINE"], **OPTIONS)
-    script = neuronctl.render(plan)
-    assert f"#SBATCH --chdir={tmp_path}/sub\n" in script
-    assert 'export A="x:$A"\nexport B="$HOME"\nexport MINE=\'a$PATH\'\n' in script
-    assert script.endswith('\nexec ./own "$B"\n'), "a program of the job's directory"
-    decision = plan.decision("expand")
-    assert decision is not None and decision.value == "$A, $HOME, $B"
-    assert "first node" in decision.reason
-    plan = neuronctl.plan("train.py", ["$B"], env={"A": "x:$A"}, **OPTIONS)
-    assert neuronctl.render(plan).endswith("\nexec python train.py '$B'\n")
-    decision = plan.decision("expand")
-    assert decision is not None and decision.value == "no" and "$A, $B as typed" in decision.reason
-
-
 def test_a_plan_from_a_job_file(tmp_path: Path) -> None:
     lines = [f"{name.replace('_', '-')}: {value}" for name, value in OPTIONS.items()]
     (tmp_path / "job.yaml").write_text("\n".join(["script: train.py", "nodes: 3", *lines]))

@@ -192,20 +192,20 @@ def test_scontrol_and_sacctmgr_rows() -> None:
     )
     assert (config.over_time, config.kill_wait, config.release) == (300, 30, (22, 5))
     assert parse_config("OverTimeLimit           = UNLIMITED\n").over_time == UNLIMITED
-    assert (config.cluster, config.max_array_size, config.memory_counts) == ("toy", 1001, True)
+    assert (config.cluster, config.memory_counts) == ("toy", True)
     (part,) = parse_partitions(
         "PartitionName=gpu AllowGroups=ALL AllowAccounts=a,b QoS=N/A DefaultTime=NONE "
         "MaxNodes=UNLIMITED MaxTime=UNLIMITED Nodes=(null) State=UP TotalNodes=0 Default=YES\n"
     )
     assert (part.qos, part.max_nodes, part.max_time, part.node_list) == ("", None, -1, "")
     assert (part.allow_groups, part.allow_accounts, part.default) == ((), ("a", "b"), True)
-    assert (part.submit_hosts, part.max_cores_per_node, part.whole) == ("", None, "")
+    assert (part.max_cores_per_node, part.whole) == (None, "")
     (part,) = parse_partitions(
         "PartitionName=gpu AllocNodes=login[1-2] MaxCPUsPerNode=15 MaxMemPerCPU=10 "
         "MaxMemPerNode=100 ExclusiveUser=YES OverSubscribe=NO OverTimeLimit=2\n"
     )
     assert part.over_time == 120
-    assert (part.submit_hosts, part.max_cores_per_node, part.whole) == ("login[1-2]", 15, "user")
+    assert (part.max_cores_per_node, part.whole) == (15, "user")
     assert (part.max_memory_mb_per_node, part.max_memory_mb_per_cpu) == (100, 10)
     (one, other), rest = parse_nodes(
         "No reservations\n"

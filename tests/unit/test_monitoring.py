@@ -16,7 +16,6 @@ from neuronctl.monitoring.page import report_page
 from neuronctl.monitoring.samples import (
     GpuUse,
     NodeUse,
-    last_memory,
     last_use,
     read_samples,
     without_holes,
@@ -270,8 +269,6 @@ def test_runs_of_a_job_that_was_requeued(tmp_path: Path) -> None:
     assert waits.seconds == 3 * 590
     assert advise(job) == []  # of the last run, which used its GPU
     assert last_use(str(tmp_path), 4711) == 40
-    memory = last_memory(str(tmp_path), 4711)
-    assert memory is not None and memory.node == "gpu30"
     assert len(read_samples(str(tmp_path), 4711, START + 150_000)) == 1
 
 
@@ -290,16 +287,6 @@ def test_top_reads_nvidia_smi_by_its_header() -> None:
     assert parse_node_usage(said + rows)[0].gpus == ()
     (gpu,) = parse_node_usage(said.replace("[kW]", "[W]") + rows)[0].gpus
     assert (gpu.index, gpu.memory, gpu.memory_used, gpu.use, gpu.power) == ("3", 81920, 7, None, 3)
-
-
-def test_the_last_minutes_of_memory(tmp_path: Path) -> None:
-    node(tmp_path, samples=500)
-    node(tmp_path, "gpu31", samples=2)
-    memory = last_memory(str(tmp_path), 4711)
-    assert memory is not None and (memory.node, memory.limit) == ("gpu30", 64 * GIB)
-    assert [size for _, size in memory.samples] == [GIB + n * (1 << 20) for n in range(439, 500)]
-    assert last_memory(str(tmp_path), 4711, START + 5000) is None
-    assert last_memory(str(tmp_path / "none"), 4711) is None
 
 
 def test_samples_that_cannot_be_read_hide_no_other_job(

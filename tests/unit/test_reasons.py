@@ -38,7 +38,7 @@ def limits_of(qos: Dict[str, str], *groups: LimitedGroup, **own: str) -> Known:
     """The limits of the partition's QOS, of groups, and of the user's own association."""
     of_qos = SlurmQos("p_gpu", (), read_limits(qos, "QOS", "p_gpu"))
     mine = Association("lab", "", (), "", read_limits(own, "association", "lab"))
-    config = SiteConfig("c", "23", None, ("limits",), False)
+    config = SiteConfig("c", "23", ("limits",), False)
     return ClusterFigures(config, (PARTITION,), (), (of_qos,), (mine,)), groups
 
 

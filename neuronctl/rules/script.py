@@ -156,7 +156,10 @@ def _that_hold(facts: ScriptFacts, of_plan: Iterable[Finding], *, now: bool) -> 
     elsewhere = any(finding.code == "NC101" and finding.doubtful for finding in of_plan)
     for finding in of_plan:
         of_site = finding.source and not finding.by_slurm
-        if elsewhere and of_site and finding.code != "NC101":
+        if elsewhere and finding.code == "NC101":
+            message = f"{finding.message}; the site's other rules are skipped"
+            finding = replace(finding, message=message)
+        elif elsewhere and of_site:
             continue
         if finding.rule.only_now and not now:
             continue

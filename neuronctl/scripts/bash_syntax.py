@@ -47,19 +47,12 @@ def syntax_problem(text: str) -> Optional[SyntaxProblem]:
 
 def _place(text: str, number: int, message: str) -> SourceSpan:
     """The part of a line that bash cannot read: from the character that it names to the end."""
-    from neuronctl.scripts.shell_text import read_shell
-
-    lines = text.split("\n")[:number]
-    line = "".join(lines[number - 1 :])
-    before = "\n".join(lines)
-    # The grammar would take minutes for a very long line, or for much that is not bash.
-    short = len(line) < 1000 and len(before) < 10_000
-    broken = read_shell(before).broken if short else None
-    start = broken.column if broken is not None and broken.line == number else 1
+    line = text.split("\n")[number - 1]
+    start = 1
     token = re.search(r"near unexpected token `(.+)'", message)
     quote = re.search(r"matching `(['\"`])'", message)
     if token is not None:
         start = (line.find(token[1]) if token[1] in line else len(line)) + 1
     elif quote is not None:
-        start = line.find(quote[1], start - 1) + 1
+        start = line.find(quote[1]) + 1
     return SourceSpan(number, max(start, 1), len(line) + 1)

@@ -6,13 +6,8 @@ import re
 from typing import TYPE_CHECKING, Iterator, List, Optional, Tuple
 
 from neuronctl.common.frozen import dataclass
-from neuronctl.scripts.shell_text import (
-    Assignment,
-    Command,
-    ShellText,
-    syntax_tree,
-    text_of,
-)
+from neuronctl.scripts.bash_grammar import syntax_tree, text_of
+from neuronctl.scripts.shell_text import Assignment, Command, ShellText
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -174,13 +174,8 @@ def _bash_says(text: str, left_out: int = 0) -> Optional[SyntaxProblem]:
 
 
 def _unreadable(text: str, header: Header, shell: ShellText) -> Optional[SyntaxProblem]:
-    """What bash cannot read of a script.
-
-    bash is asked only where the grammar has its doubts, or may have missed that nothing ends a
-    here-document.
-    """
-    doubtful = shell.broken is not None or "<<" in text or len(text) > _LONG
-    if not doubtful or not header.for_bash or "\0" in text:
+    """Return what bash cannot read of a script."""
+    if not header.for_bash or "\0" in text:
         return None
     found = _bash_says(text, header.left_out)
     if found is None:

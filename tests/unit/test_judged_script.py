@@ -193,7 +193,7 @@ def test_a_partition_is_missing_for_sure_only_where_the_list_is_slurms(
 def test_a_script_of_another_cluster_breaks_no_rule_of_this_one(partition: str) -> None:
     text = f"#!/bin/bash\n#SBATCH {partition} -N 2 --gpus-per-node=8 -t 3-0\nsrun ./x\n"
     found = {one.finding.code: one.finding.severity for one in checked(text, "neuron").findings}
-    assert found == {"NC101": "warning", "NC201": "warning"}
+    assert found == {"NC101": "warning"}
     here = checked(text.replace(partition, "-p amd_a100nv_8"), "neuron")
     assert {one.finding.code for one in here.findings if one.finding.refuses} == {"NC201", "NC141"}
 
@@ -235,7 +235,7 @@ def test_without_a_directive_the_options_are_on_a_command_line() -> None:
         *("job.sh", text, catalog, catalog.clusters["neuron"]),
         command_line=[],
     )
-    assert {one.finding.code for one in submitted.findings} >= {"NC101", "NC201"}
+    assert "NC101" in {one.finding.code for one in submitted.findings}
 
 
 @pytest.mark.parametrize(

@@ -397,7 +397,7 @@ def has_trap(text: str, signal: str = "") -> bool:
     """Whether shell text has a trap for a signal, or for any but the shell's own such as EXIT."""
     if "trap" not in text:
         return False
-    from neuronctl.scripts.shell_text import read_shell  # here, as few jobs have a trap
+    from neuronctl.scripts.shell_reader import read_shell  # here, as few jobs have a trap
 
     shell = read_shell(text)
     # What eval makes of its words is not read; where they have the word, it may be a trap.

@@ -102,7 +102,7 @@ def no_internet(context: RuleContext) -> Iterator[Violation]:
     if not text or has_proxy(f"{text} {names}"):
         return
     from neuronctl.scripts.launches import launches
-    from neuronctl.scripts.shell_text import read_shell
+    from neuronctl.scripts.shell_reader import read_shell
 
     found = downloads(launches(read_shell(text).commands))
     words = [join(each.texts) for each in found]

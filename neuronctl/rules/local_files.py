@@ -127,7 +127,7 @@ def log_words(fault: Fault) -> str:
 def _has_directives(body: str) -> bool:
     if "#SBATCH " not in body:
         return False
-    from neuronctl.scripts.shell_text import read_shell
+    from neuronctl.scripts.shell_reader import read_shell
 
     lines = body.split("\n")
     # Those of a here-document are the text of another script.

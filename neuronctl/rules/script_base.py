@@ -22,7 +22,8 @@ from neuronctl.rules.base import Judge, Rule, rule
 from neuronctl.scripts.beside import Beside
 from neuronctl.scripts.launches import PYTHON, SHELL, Launch, launches
 from neuronctl.scripts.model import SCRIPT, GivenOption, Header, SourceSpan
-from neuronctl.scripts.shell_text import INITIALIZES, ShellText, read_shell
+from neuronctl.scripts.shell_reader import read_shell
+from neuronctl.scripts.shell_text import INITIALIZES, ShellText
 
 if TYPE_CHECKING:
     from neuronctl.scripts.bash_syntax import SyntaxProblem

@@ -10,7 +10,7 @@ from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.scripts.edits import edited
 from neuronctl.scripts.model import Edit, SourceSpan
-from neuronctl.scripts.shell_text import read_shell
+from neuronctl.scripts.shell_reader import read_shell
 from neuronctl.scripts.usual_commands import only_asks, only_sets_up
 
 _ITS_DIRECTORY = re.compile(

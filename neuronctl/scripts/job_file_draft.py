@@ -24,7 +24,7 @@ from neuronctl.scripts.header import read_header
 from neuronctl.scripts.job_file_program import program_entries
 from neuronctl.scripts.model import AFTER_COMMAND, CUT, MISSPELLED, REMARK, Header
 from neuronctl.scripts.script_file import MOST_CHARACTERS
-from neuronctl.scripts.shell_text import read_shell
+from neuronctl.scripts.shell_reader import read_shell
 from neuronctl.scripts.statements import units, uses_arguments
 
 

@@ -14,7 +14,8 @@ from neuronctl.request.sbatch_options import SRUN, GetoptError, getopt_with_plug
 from neuronctl.scripts.beside import DEEPEST, Beside
 from neuronctl.scripts.command_wrappers import names_python, program_at, python_runs
 from neuronctl.scripts.model import SourceSpan
-from neuronctl.scripts.shell_text import Command, Piece, ShellText, ShellWord, read_shell
+from neuronctl.scripts.shell_reader import read_shell
+from neuronctl.scripts.shell_text import Command, Piece, ShellText, ShellWord
 
 PYTHON, SHELL, PROGRAM = "python", "shell", "program"
 CONTAINERS = ("singularity", "apptainer")

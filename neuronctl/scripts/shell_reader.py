@@ -81,7 +81,23 @@ class _Where:
     joined: str = ""
 
 
-class ShellReader:
+def read_shell(
+    text: str,
+    known: Mapping[str, str] = {},
+    *,
+    partly: Mapping[str, Tuple[Piece, ...]] = {},
+    running: bool = False,
+) -> ShellText:
+    """Read shell text.
+
+    known, partly: variables that are set when it begins, and the pieces of others. running: leave
+    out what stands behind an ``exit`` that surely runs.
+    """
+    values = {**partly, **{name: ((value, True),) for name, value in known.items()}}
+    return _Reader(text, values).read(running)
+
+
+class _Reader:
     """Walks one tree; holds the variables that are known so far."""
 
     def __init__(self, text: str, values: Mapping[str, Tuple[Piece, ...]]) -> None:

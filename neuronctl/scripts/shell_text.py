@@ -238,21 +238,3 @@ class ShellText:
         return tuple(
             command for command in self.calls("trap") if any(map(is_meant, command.arguments[1:]))
         )
-
-
-def read_shell(
-    text: str,
-    known: Mapping[str, str] = {},
-    *,
-    partly: Mapping[str, Tuple[Piece, ...]] = {},
-    running: bool = False,
-) -> ShellText:
-    """Read shell text.
-
-    known, partly: variables that are set when it begins, and the pieces of others. running: leave
-    out what stands behind an ``exit`` that surely runs.
-    """
-    from neuronctl.scripts.shell_reader import ShellReader  # here, for the time it takes to load
-
-    values = {**partly, **{name: ((value, True),) for name, value in known.items()}}
-    return ShellReader(text, values).read(running)

@@ -23,7 +23,8 @@ from neuronctl.scripts.edits import edited
 from neuronctl.scripts.header import read_header
 from neuronctl.scripts.model import Header
 from neuronctl.scripts.script_file import beginning, is_too_long
-from neuronctl.scripts.shell_text import ShellText, read_shell
+from neuronctl.scripts.shell_reader import read_shell
+from neuronctl.scripts.shell_text import ShellText
 
 if TYPE_CHECKING:
     from neuronctl.judgement.ask import AskedOnce

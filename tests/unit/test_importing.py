@@ -22,7 +22,7 @@ from neuronctl.request.job_file import parse_job_file
 from neuronctl.scripts.as_request import as_request
 from neuronctl.scripts.header import read_header
 from neuronctl.scripts.job_file_draft import JobFileDraft, draft_job_file
-from neuronctl.scripts.shell_text import read_shell
+from neuronctl.scripts.shell_reader import read_shell
 from neuronctl.scripts.statements import units, uses_arguments
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"

@@ -10,7 +10,8 @@ import pytest
 
 from neuronctl.scripts import bash_grammar
 from neuronctl.scripts.launches import Launch, launches
-from neuronctl.scripts.shell_text import Command, read_shell
+from neuronctl.scripts.shell_reader import read_shell
+from neuronctl.scripts.shell_text import Command
 
 
 def only(text: str) -> Command:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Iterator, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Set, Tuple
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -17,6 +17,8 @@ _PART = 4096
 """Bytes that the grammar gets at once; a shorter text takes it less than a second."""
 
 _MOST_ROUNDS = 4
+
+_SETTERS = ("read", "mapfile", "readarray", "getopts", "printf")
 
 _VARIABLE = re.compile(rb"(?<!\\)\$([A-Za-z_][A-Za-z0-9_]*|[0-9])")
 _REST_OF_WORD = re.compile(rb"[^\s\"'`();|&<>]*")
@@ -123,3 +125,50 @@ def below(node: Node) -> Iterator[Node]:
         part = waiting.pop()
         yield part
         waiting += part.children
+
+
+def defined_functions(root: Node) -> Dict[str, Node]:
+    """Return the functions that are defined at the top level, by name."""
+    named = ((node, node.child_by_field_name("name")) for node in root.children)
+    return {
+        text_of(name): node
+        for node, name in named
+        if node.type == "function_definition" and name is not None
+    }
+
+
+def set_often(root: Node) -> Tuple[Set[str], Set[str]]:
+    """Return the variables whose value at another line is unknown, and those set several times.
+
+    The former are set by a loop or a command, or in places that need not run one after the other.
+    """
+    once: Set[str] = set()
+    several: Set[str] = set()
+    often: Set[str] = set()
+    within: Set[str] = set()
+    for node in below(root):
+        kind = node.type
+        names: List[str] = []
+        if kind == "variable_assignment":
+            name = node.child_by_field_name("name")
+            in_front = node.parent is not None and node.parent.type == "command"
+            if name is not None and not in_front:  # `A=x command` leaves A as it is
+                names = [text_of(name)]
+                within.update(() if _at_top(node) else names)
+        elif kind in ("for_statement", "c_style_for_statement", "unset_command"):
+            often.update(text_of(child) for child in node.children if child.type == "variable_name")
+        elif kind == "command":
+            words = [child for child in node.children if child.is_named]
+            if words and text_of(words[0]) in _SETTERS:
+                often.update(word for word in map(text_of, words[1:]) if word.isidentifier())
+        for name_text in names:
+            (several if name_text in once else once).add(name_text)
+    return often | (several & within), several
+
+
+def _at_top(node: Node) -> bool:
+    """Return True for a line of its own, not within a command of several lines."""
+    parent = node.parent
+    while parent is not None and parent.type in ("declaration_command", "variable_assignments"):
+        parent = parent.parent
+    return parent is not None and parent.type == "program"

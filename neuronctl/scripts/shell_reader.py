@@ -18,7 +18,7 @@ from typing import (
 )
 
 from neuronctl.common.frozen import dataclass, replace
-from neuronctl.scripts.bash_grammar import below, parsed, text_of
+from neuronctl.scripts.bash_grammar import below, defined_functions, parsed, set_often, text_of
 from neuronctl.scripts.model import SourceSpan
 from neuronctl.scripts.shell_text import (
     INITIALIZES,
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _SUBSTITUTES = re.compile(rb"[`(]")
-_SETTERS = ("read", "mapfile", "readarray", "getopts", "printf")
 _ENDS_A_LOOP = frozenset(("break", "exit", "return", "exec", "kill"))
 _LOOPS = ("while_statement", "for_statement", "c_style_for_statement", "function_definition")
 _CHOICES = ("if_statement", "case_statement", "list", "pipeline", "subshell", "ternary_expression")
@@ -119,9 +118,9 @@ class _Reader:
         """How many of these there are where the shell surely ends."""
         self.unexported: Dict[str, List[int]] = {}
         """Name -> which of the assignments an ``export`` of that name would export."""
-        self.often, self.changing = _set_often(self.root)
+        self.often, self.changing = set_often(self.root)
         self.comments: Set[int] = set()
-        self.functions = _functions(self.root)
+        self.functions = defined_functions(self.root)
         called = Counter(
             text_of(node)
             for node in (below(self.root) if self.functions else ())
@@ -482,16 +481,6 @@ class _Reader:
         return self.data[start:end].decode("utf-8", "replace")
 
 
-def _functions(root: Node) -> Dict[str, Node]:
-    """Return the functions that are defined at the top level, by name."""
-    named = ((node, node.child_by_field_name("name")) for node in root.children)
-    return {
-        text_of(name): node
-        for node, name in named
-        if node.type == "function_definition" and name is not None
-    }
-
-
 def _begins_with_a_test(node: Node) -> bool:
     """Return True if the first of a list of commands is ``[ … ]``."""
     while node.type == "list":
@@ -519,40 +508,3 @@ def _split(pieces: Iterable[Piece]) -> List[List[Piece]]:
                 words.append([piece])
             joined = True
     return words
-
-
-def _set_often(root: Node) -> Tuple[Set[str], Set[str]]:
-    """Return the variables whose value at another line is unknown, and those set several times.
-
-    The former are set by a loop or a command, or in places that need not run one after the other.
-    """
-    once: Set[str] = set()
-    several: Set[str] = set()
-    often: Set[str] = set()
-    within: Set[str] = set()
-    for node in below(root):
-        kind = node.type
-        names: List[str] = []
-        if kind == "variable_assignment":
-            name = node.child_by_field_name("name")
-            in_front = node.parent is not None and node.parent.type == "command"
-            if name is not None and not in_front:  # `A=x command` leaves A as it is
-                names = [text_of(name)]
-                within.update(() if _at_top(node) else names)
-        elif kind in ("for_statement", "c_style_for_statement", "unset_command"):
-            often.update(text_of(child) for child in node.children if child.type == "variable_name")
-        elif kind == "command":
-            words = [child for child in node.children if child.is_named]
-            if words and text_of(words[0]) in _SETTERS:
-                often.update(word for word in map(text_of, words[1:]) if word.isidentifier())
-        for name_text in names:
-            (several if name_text in once else once).add(name_text)
-    return often | (several & within), several
-
-
-def _at_top(node: Node) -> bool:
-    """Return True for a line of its own, not within a command of several lines."""
-    parent = node.parent
-    while parent is not None and parent.type in ("declaration_command", "variable_assignments"):
-        parent = parent.parent
-    return parent is not None and parent.type == "program"

@@ -24,7 +24,7 @@ from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import PENDING, RUNNING, UNKNOWN
-from neuronctl.slurm.own_queue import OwnQueue, ask_own_queue
+from neuronctl.slurm.own_queue import ask_own_queue
 from neuronctl.slurm.process import installed
 from neuronctl.slurm.sacct import sacct
 from neuronctl.slurm.squeue import QueueJob, squeue
@@ -64,31 +64,32 @@ def wait_for(
     warn: Optional[Callable[[str], None]] = None,
     timeout: Optional[float] = None,
 ) -> List[JobWatch]:
-    """Wait until the jobs have ended, or any of them; those that have.
+    """Wait until the jobs have ended, or any of them; return those that have.
 
     tell: is told how each ended, when it ends. warn: is told that Slurm does not respond, and that
     it does again. timeout: in seconds; raises TimeoutError. Ctrl-C raises KeyboardInterrupt; the
     jobs continue.
     """
-    sleep = _Until(timeout, _waiting_for(watches, any_of_them))
-    queue = _Rounds()
+    end = float("inf") if timeout is None else time.monotonic() + timeout
     left = list(watches)
     while True:
-        queue.next()
-        news = ""
+        queue = _Queue()
         for watch in left:
             silent = watch.silent
             lines = watch.poll(queue)
-            if watch.silent != silent:
-                news = lines[0]  # the same for all: they share an answer
+            if watch.silent != silent and warn is not None:
+                warn(lines[0])
             if watch.ended and tell is not None:
                 tell(watch.last_words())
-        if news and warn is not None:
-            warn(news)
+            if watch.silent:
+                break  # the others share the answer
         left = [watch for watch in left if not watch.ended]
         if not left or (any_of_them and len(left) < len(watches)):
             return [watch for watch in watches if watch.ended]
-        sleep(min(watch.pause for watch in left))
+        if time.monotonic() >= end:
+            raise TimeoutError(f"{_waiting_for(watches, any_of_them)} within {timeout} s")
+        pause = min(watch.pause for watch in left)
+        time.sleep(max(0.0, min(pause, end - time.monotonic())))
 
 
 def _waiting_for(watches: Sequence[JobWatch], any_of_them: bool) -> str:
@@ -100,43 +101,22 @@ def _waiting_for(watches: Sequence[JobWatch], any_of_them: bool) -> str:
     return f"the jobs {words} have not all ended"
 
 
-class _Rounds:
-    """The user's queue for many watches: each round asks once, if at all."""
+class _Queue:
+    """The user's queue for all watches of one round: Slurm is asked once, if at all."""
 
     def __init__(self) -> None:
-        self._last: Optional[OwnQueue] = None
-        self.next()
+        self._known: Dict[float, Tuple[float, Sequence[QueueJob]]] = {}
 
-    def next(self) -> None:
-        """Begin a round."""
-        self._began = time.time()
-        self._error: Optional[SlurmUnavailableError] = None
-
-    def __call__(self, oldest: float = 0.0) -> OwnQueue:
-        if self._error is not None:
-            raise self._error
-        last = self._last
-        if last is None or (last.age > oldest and not self._began <= last.asked_at <= time.time()):
-            try:
-                self._last = last = ask_own_queue(oldest)
-            except SlurmUnavailableError as error:
-                self._error = error
-                raise
-        return last
-
-
-class _Until:
-    """Sleeps, until a time has passed: then it raises TimeoutError."""
-
-    def __init__(self, timeout: Optional[float], what: str) -> None:
-        self.end = float("inf") if timeout is None else time.monotonic() + timeout
-        self.message = f"{what} within {timeout} s"
-
-    def __call__(self, seconds: float) -> None:
-        left = self.end - time.monotonic()
-        if left <= 0:
-            raise TimeoutError(self.message)
-        time.sleep(min(seconds, left))
+    def rows(self, oldest: float) -> Tuple[float, Sequence[QueueJob]]:
+        """Return the answer's age, and its rows; raises SlurmError."""
+        for age, rows in self._known.values():
+            if age <= oldest:
+                return age, rows
+        answer = ask_own_queue(oldest)
+        # An answer of this round is fresh for all who ask in it.
+        age = 0.0 if not self._known and oldest == 0.0 else min(answer.age, oldest)
+        self._known[oldest] = age, answer.rows
+        return self._known[oldest]
 
 
 class JobWatch:
@@ -160,17 +140,14 @@ class JobWatch:
         self._paths: Dict[bool, str] = {}
         self._others = False  # another user's job
 
-    def poll(
-        self, queue: Callable[[float], OwnQueue] = ask_own_queue, *, fresh: bool = False
-    ) -> List[str]:
+    def poll(self, queue: Optional[_Queue] = None, *, fresh: bool = False) -> List[str]:
         """Look once; return the lines to show to the user.
 
-        queue: where the user's own jobs are read, from an answer of at most so many seconds ago.
-        fresh: whether only an answer of this moment will do.
+        queue: shared by all watches of a round. fresh: only an answer of this moment will do.
         """
         lines = []
         try:
-            self._ask(queue, fresh)
+            self._ask(queue or _Queue(), fresh)
         except SlurmUnavailableError as error:
             if not installed():
                 raise
@@ -201,7 +178,7 @@ class JobWatch:
         """Whether all of it was pending when last asked."""
         return all(status.state == PENDING for status in self.statuses)
 
-    def _ask(self, queue: Callable[[float], OwnQueue], fresh: bool) -> None:
+    def _ask(self, queue: _Queue, fresh: bool) -> None:
         rows = self._rows(queue, fresh)
         if rows:
             self._absent_since = None
@@ -210,19 +187,18 @@ class JobWatch:
             return
         self._ask_accounting()
 
-    def _rows(self, queue: Callable[[float], OwnQueue], fresh: bool) -> Sequence[QueueJob]:
-        """Its rows, from squeue's answer about all of the user's own jobs where it is one."""
+    def _rows(self, queue: _Queue, fresh: bool) -> Sequence[QueueJob]:
+        """Return its rows, from squeue's answer about all of the user's own jobs if it is one."""
         self._age = 0.0
         if not self._others:
             # One from before the job was submitted does not know it.
             for oldest in (0.0,) if fresh else (self.interval, 0.0):
-                own = queue(oldest)
-                all_rows: Sequence[QueueJob] = own.rows
+                age, rows = queue.rows(oldest)
                 if self.record is not None and self.record.runs:
-                    all_rows = chains.fold(own.rows, chains.chains_of([self.record]))
-                rows = [row for row in all_rows if self.job.job in (row.id.job, row.job_id)]
+                    rows = chains.fold(rows, chains.chains_of([self.record]))
+                rows = [row for row in rows if self.job.job in (row.id.job, row.job_id)]
                 if rows:
-                    self._age = min(own.age, oldest)
+                    self._age = age
                     return rows
             if self.record is not None:
                 return ()

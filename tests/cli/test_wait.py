@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any, Callable, List
 
@@ -15,7 +14,6 @@ from neuronctl.slurm import own_queue as module
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.own_queue import ask_own_queue
 from neuronctl.slurm.sbatch import sbatch
-from neuronctl.tracking.follow import _Rounds
 
 Run = Callable[..., Any]
 
@@ -138,20 +136,6 @@ def test_what_another_machine_slurm_or_clock_said_is_no_answer(
     monkeypatch.setattr(module.time, "time", lambda: now - 3600)  # the clock was set back
     ask_own_queue(oldest=60)
     assert asked(fake_slurm) == 5
-
-
-def test_a_clock_that_is_set_back_while_a_job_is_waited_for(
-    fake_slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An answer from what is now the future is not believed until then."""
-    rounds = _Rounds()
-    assert rounds().age < 60 and asked(fake_slurm) == 1
-    now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now - 400 * 86400)
-    assert rounds(60).age < 60 and asked(fake_slurm) == 2
-    rounds.next()
-    rounds(60)
-    assert asked(fake_slurm) == 2
 
 
 def kept_files() -> List[Path]:

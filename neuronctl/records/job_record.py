@@ -89,11 +89,10 @@ class SeenState:
 class JobRecord:
     """A record as read. status: ``"intent"``, ``"submitted"``, or ``"failed"``.
 
-    begun_at, submitted_at: epoch seconds. cluster: Slurm's ClusterName, None if unknown. tasks:
-    for an array, the last state seen of each ended task, by index. user, host, pid: who submitted
-    the job, on which host, in which process. boot_clock: as of ``boot_clock()`` then. stdout,
-    stderr: the log paths, "" for an array; ``%N`` is left in place. cwd to time_limit: as in
-    RecordDraft. details: the rest of the draft, as JSON.
+    begun_at, submitted_at: epoch seconds. cluster: Slurm's ClusterName, None if unknown. user,
+    host, pid: who submitted the job, on which host, in which process. boot_clock: as of
+    ``boot_clock()`` then. stdout, stderr: the log paths, "" for an array; ``%N`` is left in place.
+    cwd to time_limit: as in RecordDraft. details: the rest of the draft, as JSON.
     """
 
     key: str
@@ -122,7 +121,6 @@ class JobRecord:
     stdout: str = ""
     stderr: str = ""
     states: Tuple[SeenState, ...] = ()
-    tasks: Mapping[int, SeenState] = field(default_factory=dict)
     runs: bool = False
 
     @classmethod
@@ -294,7 +292,7 @@ def _json(data: Mapping[str, Any]) -> bytes:
 def _record(data: Mapping[str, Any], details: bytes) -> JobRecord:
     own = {name: data[name] for name in JobRecord.__annotations__ if name in data}
     record = restored(JobRecord, {**own, "details": details})
-    for part in (record, *record.states, *record.tasks.values()):
+    for part in (record, *record.states):
         _check_range(vars(part))
     if record.array is not None:
         check_array(record.array)

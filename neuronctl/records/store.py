@@ -7,7 +7,7 @@ Usage::
     store.complete(key, job_id, cluster)   # after sbatch accepted the job
     store.failed(key, "sbatch's message")  # or after sbatch rejected it
     store.get(4711) / store.find(ids) / store.recent(100, since=…) / store.iter()
-    store.saw(record, "RUNNING")           # a state seen later; saw_tasks: ended array tasks
+    store.saw(record, "RUNNING")           # a state seen later
 
 A job that is submitted makes its draft (submission/). Every method raises RecordError (exit 9) if
 the directory cannot be read or written; the caller decides whether that is more than a warning.
@@ -31,7 +31,7 @@ import errno
 import os
 import re
 import time
-from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Match, Optional, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Match, Optional, Tuple
 
 from neuronctl.common.errors import RecordError
 from neuronctl.common.files import read_private, write_private
@@ -160,18 +160,6 @@ class RecordStore:
                 return known
             seen = SeenState(int(time.time()), state, reason, exit)
             return replace(known, states=(*known.states, seen))
-
-        return self._change(record, add)
-
-    def saw_tasks(self, record: JobRecord, ends: Mapping[int, Tuple[str, str]]) -> JobRecord:
-        """Record how array tasks ended: (state, exit) by index, as for ``saw``."""
-
-        def add(known: JobRecord) -> JobRecord:
-            if all(_tells(known.tasks.get(task), *end) for task, end in ends.items()):
-                return known
-            now = int(time.time())
-            new = {task: SeenState(now, state, "", exit) for task, (state, exit) in ends.items()}
-            return replace(known, tasks={**known.tasks, **new})
 
         return self._change(record, add)
 

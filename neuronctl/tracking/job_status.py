@@ -169,7 +169,6 @@ def merge(
             found.append(_from_accounting(row, record))
     if record is not None and found:
         found = [_exact(status, record) for status in found]
-        found += _ended_tasks(record, found)
     elif record is not None and record.job_id is not None:
         found += from_record(record, absent)
     return tuple(sorted(found, key=order))
@@ -219,40 +218,9 @@ def _array_id(record: JobRecord) -> JobId:
 
 
 def from_record(record: JobRecord, absent: str) -> List[JobStatus]:
-    """The status from the record alone; ``absent`` says why there is no other source.
-
-    For an array, the recorded tasks come first.
-    """
+    """Return the status from the record alone; ``absent`` says why there is no other source."""
     whole = _whole_from_record(record, absent)
-    if record.array is None:
-        return [whole]
-    tasks = _ended_tasks(record, ())
-    left = _array_id(record).without([task.id for task in tasks])
-    return tasks if left is None else [*tasks, replace(whole, id=left)]
-
-
-def _ended_tasks(record: JobRecord, others: Sequence[JobStatus]) -> List[JobStatus]:
-    """Tasks whose end is recorded and that no other source lists (any longer)."""
-    if not record.tasks:
-        return []
-    assert record.job_id is not None
-    known = {status.id.task for status in others}
-    found = []
-    for task, seen in record.tasks.items():
-        id = JobId(record.job_id, task)
-        if task in known or any(other.id.covers(id) for other in others):
-            continue
-        status = replace(
-            _whole_from_record(record, ""),
-            id=id,
-            state=seen.state,
-            reason="",
-            last_seen="",
-            exit=ExitCode.parse(seen.exit),
-            own_id=False,
-        )
-        found.append(status)
-    return found
+    return [whole if record.array is None else replace(whole, id=_array_id(record))]
 
 
 def _whole_from_record(record: JobRecord, absent: str) -> JobStatus:
@@ -352,9 +320,7 @@ def _with_row(row: Row, **own: Any) -> JobStatus:
 
 def _exact(status: JobStatus, record: JobRecord) -> JobStatus:
     """Replace the exit code with slurmctld's, if the record has it."""
-    seen = record.states[-1] if record.states else None
-    if status.id.task is not None:
-        seen = record.tasks.get(status.id.task, seen)
+    seen = record.states[-1] if record.states and status.id.task is None else None
     if status.exit is None or not status.exit_low or seen is None or seen.state != status.state:
         return status
     kept = ExitCode.parse(seen.exit)

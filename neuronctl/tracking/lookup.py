@@ -231,13 +231,6 @@ def remember(store: RecordStore, record: JobRecord, statuses: Sequence[JobStatus
     """
     seen, before = [status for status in statuses if status.source != "record"], record
     with contextlib.suppress(RecordError):
-        if record.array is not None:
-            ends = {
-                status.id.task: (status.state, endings.exit_text(status))
-                for status in seen
-                if status.ended and status.id.task is not None
-            }
-            record = store.saw_tasks(record, ends)
         if len(seen) == len(statuses) == 1:
             (status,) = seen
             # How some tasks ended says nothing about the others.
@@ -245,10 +238,8 @@ def remember(store: RecordStore, record: JobRecord, statuses: Sequence[JobStatus
                 exit = endings.exit_text(status)
                 final = status.ended
                 record = store.saw(record, status.state, status.stated_reason, exit, final=final)
-    if record is not before:
-        for status in seen:
-            if status.ended and (status.id.task is None or status.id.task not in before.tasks):
-                remember_failed_nodes(record, status)
+    if record is not before and seen[0].ended:
+        remember_failed_nodes(record, seen[0])
     return record
 
 

@@ -123,24 +123,6 @@ def test_watching_ends_with_the_jobs(run: Run, fake_slurm: FakeSlurm) -> None:
     assert "cannot be combined with" in run("status", "--watch", "--json", code=2).stderr
 
 
-def test_how_one_task_ended_is_not_how_the_others_did(run: Run, fake_slurm: FakeSlurm) -> None:
-    draft = RecordDraft(
-        cwd="/scratch/kim", command_line=(), script="", request={}, job_name="train",
-        partition="cpu", output="/scratch/kim/%A_%a.out", array="0-1",
-    )  # fmt: skip
-    store = RecordStore.default()
-    store.complete(store.begin(draft), 7)
-    fake_slurm.queue(queue_row("7_1", own="8", state="COMPLETED"))
-    run("status")
-    fake_slurm.queue()
-    rows = {row["job_id"]: row for row in json.loads(run("status", "--json").stdout)["jobs"]}
-    assert {id: row["state"] for id, row in rows.items()} == {
-        "7_1": "COMPLETED",
-        "7_[0]": "UNKNOWN",
-    }
-    assert rows["7_[0]"]["stderr"] == rows["7_[0]"]["stdout"] == "/scratch/kim/%A_%a.out"
-
-
 def test_watching_a_job_that_nobody_knows(run: Run, fake_slurm: FakeSlurm) -> None:
     assert "no matching jobs: 99999" in run("status", "--watch", "99999", code=8).stderr
 

@@ -153,20 +153,6 @@ def test_states_seen(store: RecordStore) -> None:
     assert isinstance(record.states[0], SeenState)
 
 
-def test_tasks_of_an_array(store: RecordStore) -> None:
-    record = store.saw_tasks(submitted(store, 1), {0: ("COMPLETED", "0:0"), 3: ("FAILED", "")})
-    record = store.saw_tasks(record, {3: ("FAILED", "3:0")})
-    (file,) = Path(store.directory).iterdir()
-    written = file.stat().st_mtime_ns
-    assert store.saw_tasks(record, {3: ("FAILED", "")}) == record
-    assert file.stat().st_mtime_ns == written, "nothing new is not written"
-    assert {task: (end.state, end.exit) for task, end in record.tasks.items()} == {
-        0: ("COMPLETED", "0:0"),
-        3: ("FAILED", "3:0"),
-    }
-    assert store.get(1) == record
-
-
 def test_of_ten_thousand_names_one_file_is_read(store: RecordStore) -> None:
     submitted(store, 1)
     for n in range(10_000):  # each would be named in the warnings if it were read

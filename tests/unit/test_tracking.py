@@ -307,25 +307,6 @@ def test_a_part_of_an_array_is_cancelled_before_it_starts() -> None:
     assert [str(one.id) for one in merge(None, last[1:], [late])] == ["7_1", "7_[0]"]
 
 
-def test_tasks_that_nobody_names_any_more() -> None:
-    ends = {0: SeenState(NOW, "COMPLETED", "", "0:0"), 2: SeenState(NOW, "FAILED", "", "3:0")}
-    seen = dataclasses.replace(record(array="0-3", output="/s/%A_%a.out"), tasks=ends)
-    told = merge(seen, absent="forgotten")
-    assert [(str(one.id), one.state, one.stdout) for one in told] == [
-        ("7_0", "COMPLETED", "/s/7_0.out"),
-        ("7_2", "FAILED", "/s/7_2.out"),
-        ("7_[1,3]", "UNKNOWN", "/s/%A_%a.out"),
-    ]
-    told = merge(seen, [queue(id=JobId(7, 2), job_id=9), queue(id=JobId(7, tasks="3"))])
-    assert [(str(one.id), one.source) for one in told] == [
-        ("7_0", "record"),
-        ("7_2", "squeue"),
-        ("7_[3]", "squeue"),
-    ]
-    whole = dataclasses.replace(seen, tasks={n: ends[2] for n in range(4)})
-    assert [str(one.id) for one in merge(whole)] == ["7_0", "7_1", "7_2", "7_3"]
-
-
 def test_the_states_page_is_true(root: Path) -> None:
     """docs/reference/states.md lists every end, reason and word that neuronctl knows."""
     text = (root / "docs/reference/states.md").read_text(encoding="utf-8")

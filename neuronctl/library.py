@@ -296,8 +296,7 @@ def _with_ids(dependency: str) -> str:
 def _text(option: Option, value: Any) -> Any:
     if option.is_flag:
         if option.text_of_flag(value) is None:
-            more = f" or {option.word!r}" if option.word else ""
-            raise UsageError(f"{option.long}: expected True or False{more}, got {value!r}")
+            raise UsageError(f"{option.long}: expected True or False, got {value!r}")
         return value
     if option.kind != "list":
         return os.fspath(value) if isinstance(value, os.PathLike) else str(value)

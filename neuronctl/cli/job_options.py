@@ -39,68 +39,20 @@ _SECTIONS = {
 """Headings of a job's options in help, in their order; what is in none comes with the others."""
 
 
-class _Switch(click.Option):
-    """``--x/--no-x``, of which ``--x`` may have one word for a value."""
-
-    def __init__(self, names: Sequence[str], word: str, **how: Any) -> None:
-        super().__init__(names, **how)
-        self.word = word
-
-    def get_help_record(self, ctx: click.Context) -> Optional[Tuple[str, str]]:
-        record = super().get_help_record(ctx)
-        if record is None or not self.word:
-            return record
-        return record[0].replace(" /", f" [{self.word}] /", 1), record[1]
-
-
 class JobCommand(click.Command):
     """A command whose help shows the job's options in groups."""
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
         before = list(args)
-        given = self._take_words(ctx, args)
         try:
             rest = super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             if any(param.name == "sbatch" for param in self.params):
                 _explain_option_of_sbatch(error.option_name)
             raise
-        for switch in given:
-            if ctx.params.get(switch.name or "") is True:
-                ctx.params[switch.name or ""] = switch.word
         words = len(ctx.params.get("words", ()))
         ctx.meta[BEHIND_DASHES] = before[: len(before) - words][-1:] == ["--"]
         return rest
-
-    def _take_words(self, ctx: click.Context, args: List[str]) -> List[_Switch]:
-        """The switches in ``args`` that have their word for a value, which is taken out of them.
-
-        click has no value that may be left out: it would take the program's name for it.
-        """
-        options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
-        takes = {name for each in options if not each.is_flag for name in each.opts}
-        switches = {
-            name: each
-            for each in options
-            if isinstance(each, _Switch) and each.word
-            for name in each.opts
-        }
-        given: List[_Switch] = []
-        at = 0
-        while at < len(args) and args[at].startswith("-") and args[at] not in ("-", "--"):
-            name, equals, value = args[at].partition("=")
-            if name in switches and not equals and args[at + 1 : at + 2] == [switches[name].word]:
-                del args[at + 1]
-                given.append(switches[name])
-            elif name in switches and equals:
-                if value != switches[name].word:
-                    raise UsageError(
-                        f"{name}: '{value}' is not a valid value", f"{name} {switches[name].word}"
-                    )
-                args[at] = name
-                given.append(switches[name])
-            at += 2 if args[at] in takes else 1
-        return given
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         titles = {name: title for title, names in _SECTIONS.items() for name in names.split()}
@@ -259,7 +211,7 @@ def _click_option(option: Option) -> Decorator:
     names = [f"--{option.long}"] + ([f"-{option.short}"] if option.short else [])
     if option.kind == "switch":
         names = [f"--{option.long}/--no-{option.long}"]
-        return click.option(*names, cls=_Switch, word=option.word, default=None, help=option.help)
+        return click.option(*names, default=None, help=option.help)
     if option.kind == "flag":
         return click.option(*names, is_flag=True, default=None, help=option.help)
     several = option.kind == "list"

@@ -86,14 +86,14 @@ def command(
             print_script(f"{join(argv)}\n")
             return 0
         return run_interactive(argv)
-    request, launch = plan.request, None
+    request = plan.request
     command = '"$@"' if words else None
     contained = request.container is not None
     given = words
     if words and contained:
         # These words stand in the wiring.
-        command, launch, given = join(words), contained_launch(plan, words), ()
-    wiring = render_shell(plan, command=command, launch=launch, template=template)
+        command, given = contained_launch(plan, words), ()
+    wiring = render_shell(plan, command=command, template=template)
     if command is None:
         program = ["--pty", "bash", "-c", _SHELL]
     else:

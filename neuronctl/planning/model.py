@@ -75,38 +75,14 @@ class UntilDone:
     """How a job goes on, run after run, until its program ends with 0.
 
     max_runs: of all. before_end: when the program is to save, in seconds before a run's end.
-    resume_with: the program's further words from the second run on. checkpoint: what changes as the
-    program gets on; "": not known. runs_file: the pattern of the file in which the runs are noted,
-    as a log's. chain: why each run is a job of its own; "": Slurm requeues the job.
+    resume_with: the program's further words from the second run on. chain: why each run is a job
+    of its own; "": Slurm requeues the job.
     """
 
     max_runs: int
     before_end: int
     resume_with: Tuple[str, ...]
-    checkpoint: str
-    runs_file: str
     chain: str = ""
-
-    @property
-    def last_words(self) -> str:
-        """Why no run follows the last one."""
-        return f"that was the last of {self.max_runs} runs"
-
-
-class Ending:
-    """What the batch shell does at TERM, with which Slurm ends a job before it kills.
-
-    Slurm sends TERM to this shell and to srun's tasks; on some sites to every process.
-    """
-
-    EXEC = "exec"
-    """Nothing: the program has taken its place."""
-    WAITS = "waits"
-    """It waits for srun, whose tasks receive TERM from Slurm."""
-    TELLS = "tells"
-    """It hands TERM on to what it has started, and waits."""
-    USERS = "users"
-    """What a trap in the user's lines says."""
 
 
 @dataclass(frozen=True)
@@ -194,8 +170,6 @@ class JobPlan:
     """The user's program and its arguments, after what the launcher puts before them."""
     preflight: bool
     """Whether the nodes are checked before the launch."""
-    measures: bool
-    """Whether they are also measured then (``--preflight deep``)."""
     hosts: Tuple[str, ...]
     """The nodes to launch on, if they are known; empty in a batch script."""
     activation: Tuple[ShellLine, ...]
@@ -206,8 +180,6 @@ class JobPlan:
     decisions: Tuple[Decision, ...]
     steps: Tuple[JobStep, ...] = ()
     """What runs one after the other; empty where it is one launch, which is the plan itself."""
-    ending: str = Ending.WAITS
-    """What the batch shell does when Slurm ends the job: of Ending."""
     own_step: bool = False
     """Whether it needs a step of Slurm's even for one process: it has a share of its own."""
     until_done: Optional[UntilDone] = None
@@ -279,14 +251,6 @@ class JobPlan:
         return signal_of(self.request)
 
     @property
-    def signal_mark(self) -> str:
-        """The variable that a process must have for the batch shell to signal it; "": every one.
-
-        In a job with steps, every one: each step may have another launcher.
-        """
-        return "" if self.steps else self.launcher.marks
-
-    @property
     def this_job(self) -> str:
         """The job's id for Slurm's commands; SLURM_JOB_ID of one array task is the array's id."""
         own = "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
@@ -308,14 +272,6 @@ class JobPlan:
     def passes_signal(self) -> bool:
         """Whether the batch shell passes the signal on to what it has started."""
         return self.signal is not None and passes(self.signal, self.launcher, bool(self.steps))
-
-    @property
-    def in_background(self) -> bool:
-        """Whether the batch shell only waits for what it starts, so that a signal reaches it."""
-        signal = self.signal
-        if self.passes_signal or self.ending == Ending.TELLS or self.until_done:
-            return True
-        return signal is not None and signal.to_batch_shell and not signal.trapped_by_body
 
     @property
     def salloc_options(self) -> Tuple[str, ...]:
@@ -408,11 +364,12 @@ def has_trap(text: str, signal: str = "") -> bool:
 def passes(signal: Signal, launcher: Launcher, has_steps: bool) -> bool:
     """Whether the batch shell has to pass a signal on.
 
-    Slurm signals the tasks of its steps, and what srun does not start is in none.
+    Slurm signals the tasks of its steps: what srun does not start is in none, and some launchers
+    end at a signal that is meant for their processes.
     """
     if signal.trapped_by_setup or signal.trapped_by_body:
         return False
-    return signal.to_batch_shell or has_steps or not launcher.by_srun
+    return signal.to_batch_shell or has_steps or not launcher.by_srun or bool(launcher.marks)
 
 
 def is_secret(name: str, value: str) -> bool:

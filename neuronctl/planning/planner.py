@@ -32,7 +32,6 @@ from neuronctl.planning.model import (
 )
 from neuronctl.planning.software import (
     activation,
-    ending,
     exports,
     named_after,
     program,
@@ -86,9 +85,6 @@ T = TypeVar("T")
 _REMARKED = (
     *("partition", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "time", "signal"),
 )
-
-_OF_A_NODE = re.compile("/(dev|tmp|var/tmp)(/|$)")
-"""Directories that each node has of its own: no log there can be read on another one."""
 
 
 class _PlanBuilder:
@@ -195,7 +191,7 @@ class _PlanBuilder:
             self.derived(f"step {number}", says)
         wrapping = self._wrapping()
         sharing = processes if launcher.distributed else 1
-        until_done = self._until_done(time_limit, output)
+        until_done = self._until_done(time_limit)
         if self.code is not None and not self.name:
             self.asked("snapshot", "snapshot", str(self.code))
         settled: Dict[str, Union[str, bool, None]] = {
@@ -234,7 +230,6 @@ class _PlanBuilder:
             wrapping=wrapping,
             program=program(request, launcher, macros=holds(launcher.macros)),
             preflight=request.preflight is not False and not self.interactive,
-            measures=isinstance(request.preflight, str) and not self.interactive,
             hosts=place.hosts if place else (),
             activation=activation(request, self.cluster, self.conda),
             exports=exports(request, self.cluster, cores=cores, processes=sharing),
@@ -248,7 +243,6 @@ class _PlanBuilder:
             ),
             decisions=tuple(self.decisions.values()),
             steps=steps,
-            ending=ending(request, launcher, by_srun=launcher.by_srun or bool(wrapping.srun)),
             own_step=place is not None and place.is_share,
             until_done=until_done,
             code=self.code,
@@ -272,7 +266,7 @@ class _PlanBuilder:
                 "request them, such as -c 8",
             )
 
-    def _until_done(self, time_limit: Optional[int], output: Optional[str]) -> Optional[UntilDone]:
+    def _until_done(self, time_limit: Optional[int]) -> Optional[UntilDone]:
         """How the job goes on after its time limit."""
         request = self.request
         if not request.until_done or self.interactive:
@@ -282,9 +276,6 @@ class _PlanBuilder:
         if not seconds and time_limit is not None and time_limit != units.UNLIMITED:
             before_end = min(before_end, time_limit // 4)
         runs = 10 if request.max_runs is None else request.max_runs
-        folder, slash, _ = (output or "").rpartition("/")
-        name = re.sub("[/%]", "_", request.job_name or self.decisions["job-name"].value)
-        pattern = f"{name}_{'%A_%a' if request.array else '%j'}.runs"
         chain = "--no-requeue" if request.requeue is False else self.chain
         if chain:
             how = "a chain of jobs, the next of which waits for the end of the one that runs"
@@ -297,12 +288,6 @@ class _PlanBuilder:
             max_runs=runs,
             before_end=before_end,
             resume_with=tuple(shlex.split(request.resume_with or "")),
-            checkpoint=request.checkpoint or "",
-            runs_file=(
-                pattern
-                if "%" in folder or _OF_A_NODE.match(folder)
-                else f"{folder}{slash}{pattern}"
-            ),
             chain=chain,
         )
 

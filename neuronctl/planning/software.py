@@ -20,7 +20,7 @@ from neuronctl.launch.environments import (
 )
 from neuronctl.launch.launcher_calls import called
 from neuronctl.launch.launchers import Launcher, not_a_macro
-from neuronctl.planning.model import Ending, Export, has_trap, is_secret, signal_of
+from neuronctl.planning.model import Export, is_secret
 from neuronctl.request.job import JobRequest
 from neuronctl.scripts.command_wrappers import (
     interpreter,
@@ -137,22 +137,6 @@ def runs_shell(request: JobRequest) -> bool:
         return True
     here = request.from_here(script)
     return "/" in script and os.path.isfile(here) and _interpreter(here) in _SHELLS
-
-
-def ending(request: JobRequest, launcher: Launcher, *, by_srun: bool) -> str:
-    """What the batch shell does when Slurm ends the job: of Ending.
-
-    by_srun: whether srun starts the program.
-    """
-    lines = "\n".join(request.setup)
-    if not request.until_done and (has_trap(lines) or has_trap(request.body or "")):
-        return Ending.USERS
-    if by_srun and not request.steps:
-        return Ending.WAITS
-    alone = not (launcher.distributed or request.steps or request.body is not None)
-    # The user's lines may define what is called, and a trap of EXIT is to run.
-    plain = alone and not lines and signal_of(request) is None
-    return Ending.EXEC if plain and not runs_shell(request) else Ending.TELLS
 
 
 def _interpreter(path: str) -> str:

@@ -4,135 +4,134 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Tuple
 
 from neuronctl.common.console import printable
 from neuronctl.common.errors import TemplateError
-from neuronctl.common.frozen import dataclass, replace
-from neuronctl.common.shell import quote
-from neuronctl.common.words import RUN_ENDED, duration
-from neuronctl.planning import Directive, JobPlan
-from neuronctl.planning.model import Ending
+from neuronctl.common.words import duration
+from neuronctl.planning import JobPlan
+from neuronctl.planning.model import has_trap
+from neuronctl.planning.software import runs_shell
 from neuronctl.rendering import template_environment
-from neuronctl.rendering.launch_command import LaunchCommand, launch_of, launch_parts
-from neuronctl.rendering.preflight import (
-    NO_MEMORY,
-    checks,
-    measures,
-    once_on_each,
-    once_per_node,
+from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped
+from neuronctl.rendering.preflight import NO_MEMORY, checks, once_on_each, once_per_node
+from neuronctl.rendering.script_lines import (
+    directive_lines,
+    function_body,
+    indented,
+    variable_lines,
 )
+from neuronctl.rendering.step_lines import step_lines
 from neuronctl.rendering.template_errors import refuse_what_vanishes, reported
-from neuronctl.slurm.bad_nodes import OF_THE_NODE
-
-_PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./\[\]*^&|!?~()<>-]+\Z")
 
 
 def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
-    """The batch script of ``plan``; ``template`` is a file in place of job.sh.j2.
+    """Return the batch script of ``plan``; ``template`` is a file in place of job.sh.j2.
 
     Raises TemplateError with file and line.
     """
     parts = launch_parts(plan)
     checked = checks(plan, parts)
-    steps = _steps(plan)
-    launch = LaunchCommand(()) if steps or plan.inline else launch_of(plan, parts)
-    launches = [run.launch for step in steps for run in step.runs] or [launch]
-    helpers = {helper for each in launches for helper in each.helpers}
-    own = os.path.exists(os.path.join(template_environment.directories()[0], "job.sh.j2"))
-    ending = plan.ending
-    if ending == Ending.EXEC and (own or template is not None):
-        ending = Ending.TELLS  # what such a template adds behind the launch is to run
-    ends = plan.signal is None or plan.signal.of_shell != "TERM"
-    in_background = plan.in_background or ending == Ending.TELLS
-    by_srun = plan.launcher.by_srun or bool(plan.wrapping.srun)
-    tells = ending == Ending.TELLS or plan.passes_signal
-    own_processes = bool(steps) or (tells and not by_srun)
-    marked = "pass_on" in helpers
-    helpers |= {"wait_for_process"} if in_background else set()
-    helpers |= {"pass_on", "to_processes"} if own_processes else set()
-    helpers |= {"told_all"} if ends and ending == Ending.TELLS else set()
     looks = plan.preflight and any(
         (checked.srun, checked.programs, checked.files, checked.binds, checked.gpus)
         + (plan.request.venv is not None, plan.request.conda is not None)
     )
-    meets = plan.rendezvous and plan.most_nodes > 1
-    until_done = plan.until_done
-    begin = 'begin_run "$@"' if until_done and until_done.chain else "begin_run"
-    calls = [begin, "launched=yes"] if until_done else []
-    calls += ["meet_on_first_node"] if meets else []
-    calls += ["check_nodes || exit 1"] if looks else []
-    calls += ["measure_nodes"] if plan.measures else []
-    monitor = plan.monitor_interval
+    before, launch = _launch(plan, is_last=template is None and not _has_own_template())
+    several = plan.nodes * plan.ntasks_per_node * plan.processes > 1 and not plan.steps
     stall = duration(plan.stall) if plan.stall else ""
-    calls += ["monitor_nodes"] if monitor else []
-    calls += ["watch_for_stall"] if stall else []
-    calls += [step.call for step in steps]
-    calls_later = in_background or bool(launch.helpers)
-    inside = _inside(
-        runs=until_done,
-        rendezvous=meets,
-        preflight=plan.measures or (looks and (checked.srun or calls_later or monitor or stall)),
-        monitor=monitor or stall,
-        launch=calls_later,
-    )
-    functions = [text for step in steps for run in step.runs for text in run.functions]
-    command = launch.command("    " if inside else "")
-    if plan.inline and inside:
-        command = "shell_text"
-        functions = [_function("shell_text", *_of_body(plan))]
-    elif plan.inline:
-        command = (plan.request.body or "").strip("\n")
-    elif launch.function:
-        functions = [launch.function]
-    setup = plan.request.setup
-    starts = (
-        printable(plan.starts) if plan.nodes * plan.ntasks_per_node * plan.processes > 1 else ""
-    )
     text = _render(
         "job.sh.j2",
         plan,
         template,
-        before=parts.before,
-        runs_file=_runs_file(plan) if until_done else "",
-        of_the_node=OF_THE_NODE,
-        run_ended=RUN_ENDED,
+        exports=variable_lines(plan),
+        fail="exit 1",
+        before=before,
+        launch=launch,
+        background=_is_in_background(plan),
+        in_function=_is_function(plan),
+        tells=signalled(plan),
+        starts=printable(plan.starts) if several else "",
         checks=checked,
         looks=looks,
-        measures=measures(plan, checked) if plan.measures else None,
-        meets=meets,
-        monitor=monitor,
-        monitor_srun=once_per_node(plan) + NO_MEMORY if plan.most_nodes > 1 else "",
+        several_nodes=plan.most_nodes > 1,
+        each_node=once_per_node(plan) + NO_MEMORY,
+        monitor=plan.monitor_interval,
         stall=stall,
-        inside=inside,
-        calls=calls,
-        setup=_users_lines(setup) if setup and "environment" in inside else setup,
-        launch=command,
-        functions=functions,
-        helpers=helpers,
-        ending=ending,
-        ends=ends,
-        own_processes=own_processes,
-        marked=marked,
-        steps=steps,
-        starts=starts,
     )
-    for asked, helper, name in (
-        (until_done, "end_run", "until-done"),
+    for asked, line, name in (
+        (plan.until_done, "another one follows", "until-done"),
         (stall, "watch_log", "stall"),
-        (plan.measures, "measure_nodes", "preflight deep"),
         (plan.code, "NEURONCTL_SUBMIT_DIR=", "snapshot"),
     ):
-        if asked and helper not in text:
+        if asked and line not in text:
             raise TemplateError(
                 f"the template lacks the lines of --{name}", "let it extend shipped/job.sh.j2"
             )
-    return text
+    return re.sub(r"\n{3,}", "\n\n", text)
+
+
+def _launch(plan: JobPlan, *, is_last: bool) -> Tuple[List[str], str]:
+    """Return the lines before the launch, and the launch; a function's body is indented.
+
+    is_last: whether the script ends with it.
+    """
+    if _is_function(plan):
+        text = "\n".join(step_lines(plan)) if plan.steps else function_body(plan.request.body or "")
+        return [], indented(text) or text
+    if plan.steps:
+        return [], "\n".join(step_lines(plan))
+    if plan.inline:
+        return [], (plan.request.body or "").strip("\n")
+    parts = launch_parts(plan)
+    words = launch_words(plan, parts)
+    # srun would end its tasks at once if it got the signals of the batch shell in its place.
+    by_srun = plan.launcher.by_srun or plan.wrapping.srun or words[0] == "srun"
+    keeps_shell = by_srun or _is_in_background(plan) or has_trap("\n".join(plan.request.setup))
+    if is_last and not keeps_shell:
+        words = ("exec", *words)
+    command = wrapped(words)
+    if _is_in_background(plan) and plan.signal is not None and plan.signal.name == "INT":
+        command = f"(trap - INT; exec {command})"  # which bash ignores in the background
+    return list(parts.before), command
+
+
+def _is_function(plan: JobPlan) -> bool:
+    """Return True if what the batch shell starts in the background is shell text."""
+    return _is_in_background(plan) and (bool(plan.steps) or plan.inline)
+
+
+def _has_own_template() -> bool:
+    own, _ = template_environment.directories()
+    return os.path.exists(os.path.join(own, "job.sh.j2"))
+
+
+def _is_in_background(plan: JobPlan) -> bool:
+    """Return True if the batch shell only waits for the launch, so that a signal reaches it."""
+    signal = plan.signal
+    if plan.until_done is not None:
+        return True
+    if signal is None or signal.trapped_by_body:
+        return False
+    if plan.passes_signal:
+        # What takes the shell's place gets the signal itself.
+        return signalled(plan) != "program"
+    return signal.to_batch_shell
+
+
+def signalled(plan: JobPlan) -> str:
+    """Return who gets a signal from the batch shell; templates/passing.j2 has the words."""
+    launcher = plan.launcher
+    if plan.inline or plan.steps or (not launcher.distributed and runs_shell(plan.request)):
+        return "shells"
+    if launcher.marks:
+        return "ranks"
+    if launcher.by_srun or plan.wrapping.srun:
+        return "tasks"
+    return "program"
 
 
 def render_batch_shell(interval: Optional[int], before: Optional[str], folder: str) -> str:
-    """What bash reads before a batch script.
+    """Return what bash reads before a batch script.
 
     interval: seconds between the samples of somebody's own script; None without. before: the
     user's own BASH_ENV. folder: where the job says what it runs with.
@@ -146,53 +145,28 @@ def render_batch_shell(interval: Optional[int], before: Optional[str], folder: s
 
 
 def render_shell(
-    plan: JobPlan,
-    *,
-    command: Optional[str] = None,
-    launch: Optional[LaunchCommand] = None,
-    template: Optional[str] = None,
+    plan: JobPlan, *, command: Optional[str] = None, template: Optional[str] = None
 ) -> str:
-    """What the shell on the first node of an interactive allocation reads at its start.
+    """Return what the shell on the first node of an interactive allocation reads at its start.
 
-    command: shell text of the command that the text ends by running, in place of a shell. launch:
-    the same as a launch.
+    command: shell text of the command that the text ends by running, in place of a shell.
     """
-    return _render(
-        "salloc.sh.j2",
-        plan,
-        template,
-        command=command if launch is None else launch.command(),
-        functions=[launch.function] if launch and launch.function else [],
-    )
+    lines = variable_lines(plan)
+    text = _render("salloc.sh.j2", plan, template, exports=lines, command=command)
+    return text.lstrip("\n")
 
 
 def render_run(plan: JobPlan) -> str:
-    """The shell text that launches ``plan`` from the allocation it stands in."""
+    """Return the shell text that launches ``plan`` from the allocation it stands in."""
     parts = launch_parts(plan)
-    launch = launch_of(plan, parts)
-    meets = plan.rendezvous and plan.most_nodes > 1
-    inside = _inside(rendezvous=meets, launch=bool(launch.helpers))
-    return _render(
-        "run.sh.j2",
-        plan,
-        before=parts.before,
-        inside=inside,
-        launch=launch.command("    " if inside else ""),
-        functions=[launch.function] if launch.function else [],
-        helpers=launch.helpers,
-    )
+    launch = wrapped(launch_words(plan, parts))
+    lines = variable_lines(plan, "(SLURM_JOB_ID + $$)")
+    return _render("run.sh.j2", plan, exports=lines, before=parts.before, launch=launch)
 
 
-def _render(
-    name: str,
-    plan: JobPlan,
-    asked: Optional[str] = None,
-    calls: Sequence[str] = (),
-    **more: Any,
-) -> str:
+def _render(name: str, plan: JobPlan, asked: Optional[str] = None, **more: Any) -> str:
     """Fill in a template: a shipped one's name, which the user's own of that name replaces.
 
-    calls: the lines that call helpers, whose remarks share a column with those of the variables.
     asked: a file, by a path with a slash, or the name of one of the user's, in its place.
     ``shipped/NAME`` is always the shipped one, for the user's to extend. What lies in the working
     directory never counts by its name alone: a template is a program.
@@ -207,186 +181,10 @@ def _render(
                 raise TemplateError(f"there is no template '{asked}'", "name an existing file")
             first = [os.path.dirname(os.path.abspath(asked))]
             name = os.path.basename(asked)
-    width = max(_width(_export_lines(plan)), *map(len, calls), 0)
-    context: Dict[str, Any] = {
-        "plan": plan,
-        "directives": directive_lines(plan),
-        "exports": _with_remarks(_export_lines(plan), width),
-        "aligned": lambda text, remark: _with_remarks([(text, remark)], width)[0],
-        **more,
-    }
     environment = template_environment.for_scripts(*first)
     with reported(name, (*directories, *first)):
         template = environment.get_template(name)
-        text = template.render(context)
+        text = template.render(plan=plan, directives=directive_lines(plan), **more)
         if os.path.dirname(str(template.filename)) != shipped:
             refuse_what_vanishes(environment, name)
         return text
-
-
-def _runs_file(plan: JobPlan) -> str:
-    """The file in which the runs are noted, as the script names it: it may change its directory."""
-    assert plan.until_done is not None
-    id = "%A_%a" if plan.request.array else "%j"
-    head, _, tail = plan.until_done.runs_file.partition(id)
-    before = "$PWD" if plan.code is None else "$NEURONCTL_SUBMIT_DIR"
-    here = "" if head.startswith("/") else f"{before}/"
-    job = "$chain" if plan.until_done.chain else plan.this_job
-    return f"{here}{quote(head)}{job}{tail}"
-
-
-_BLOCKS = ("runs", "rendezvous", "environment", "preflight", "monitor", "launch")
-
-
-def _inside(**calls_helpers: object) -> Tuple[str, ...]:
-    """The blocks of a script from the first on that calls a helper."""
-    first = next((block for block in _BLOCKS if calls_helpers.get(block)), None)
-    return () if first is None else _BLOCKS[_BLOCKS.index(first) :]
-
-
-@dataclass(frozen=True)
-class Run:
-    """A launch as a step of a job's script has it: a function, or two.
-
-    says: what is started how often.
-    """
-
-    name: str
-    says: str
-    launch: LaunchCommand
-    functions: Tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class StepText:
-    """A step as a job's script has it: what runs side by side, or one run."""
-
-    number: int
-    runs: Tuple[Run, ...]
-    allow_failure: bool = False
-
-    @property
-    def call(self) -> str:
-        """The line that runs it."""
-        names = " ".join(run.name for run in self.runs)
-        return f"{'try' if self.allow_failure else 'run'}_step {self.number} {names}"
-
-    @property
-    def says(self) -> str:
-        return "side by side" if len(self.runs) > 1 else self.runs[0].says
-
-
-def _steps(plan: JobPlan) -> List[StepText]:
-    steps = []
-    for number, step in enumerate(plan.steps, 1):
-        names = [f"step_{number}"]
-        if len(step.launches) > 1:
-            names = [f"step_{number}_{part}" for part in range(1, len(step.launches) + 1)]
-        runs = (
-            _run(plan, launch, name, beside)
-            for beside, (launch, name) in enumerate(zip(step.launches, names))
-        )
-        steps.append(StepText(number, tuple(runs), step.allow_failure))
-    return steps
-
-
-def _run(job: JobPlan, plan: JobPlan, name: str, beside: int) -> Run:
-    """beside: how many others were started just before, at the same time."""
-    parts = launch_parts(plan)
-    changed = [export for export in plan.exports if export not in job.exports]
-    lines = _with_remarks(_export_lines(replace(plan, exports=tuple(changed))))
-    if plan.rendezvous and plan.nodes == 1 and job.nodes > 1:
-        lines.append("export MASTER_ADDR=127.0.0.1")
-    if plan.rendezvous and beside:
-        lines.append(f"export MASTER_PORT=$((MASTER_PORT + {beside}))")
-    lines = [f"    {line}" for line in (*lines, *parts.before)]
-    says = printable(plan.starts)
-    if plan.inline:
-        return Run(
-            name, says, LaunchCommand(()), (_function(name, *lines, *_of_body(plan), says=says),)
-        )
-    launch = launch_of(plan, parts, name)
-    text = _function(name, *lines, f"    {launch.command('    ')}", says=says)
-    return Run(name, says, launch, (text, *filter(None, [launch.function])))
-
-
-def _function(name: str, *lines: str, says: str = "") -> str:
-    return "\n".join([f"{name}() {{{says and f'  # {says}'}", *lines, "}"])
-
-
-def _of_body(plan: JobPlan) -> Tuple[str, ...]:
-    """The lines of a shell text, as the body of a function."""
-    body = (plan.request.body or "").strip("\n")
-    return (f"eval {quote(body)}" if re.search(_READ_BY_LINE, body) else body, _EXIT)
-
-
-_EXIT = "exit  # in here, where a trap of EXIT finds the variables of these lines"
-
-
-def _users_lines(lines: Tuple[str, ...]) -> Tuple[str, ...]:
-    """The user's lines as a function has them, indented unless that would alter a word."""
-    text = "\n".join(lines)
-    if re.search(_READ_BY_LINE, text):
-        return (f"    eval {quote(text)}",)
-    try:
-        for line in text.split("\n"):
-            shlex.split(line)
-    except ValueError:  # a quotation goes on in the next line
-        return lines
-    return lines if "<<" in text else tuple(f"    {line}" for line in text.split("\n"))
-
-
-_READ_BY_LINE = r"\b(extglob|expand_aliases)\b|\\\Z"
-"""What bash, which reads a function as a whole, would not read as it reads a script."""
-
-
-def directive_lines(plan: JobPlan) -> List[str]:
-    """The ``#SBATCH`` lines of a plan, with remarks on what was derived."""
-    return _with_remarks(
-        [(f"#SBATCH {option_text(directive)}", directive.remark) for directive in plan.directives]
-    )
-
-
-def _export_lines(plan: JobPlan) -> List[_Line]:
-    """The lines that set the job's variables; a secret is only checked to be there."""
-    lines = []
-    before = "launch" if plan.hosts else "submit"
-    for variable in plan.exports:
-        if variable.value is None:
-            text = f': "${{{variable.name}:?is a secret: export it before you {before}}}"'
-        else:
-            text = f"export {variable.name}={quote(variable.value)}"
-        lines.append((text, variable.remark))
-    return lines
-
-
-def option_text(directive: Directive) -> str:
-    """``--option=value`` as it stands in a ``#SBATCH`` line."""
-    if directive.value is None:
-        return f"--{directive.option}"
-    return f"--{directive.option}={quote_directive(directive.value)}"
-
-
-def quote_directive(value: str) -> str:
-    """``value`` as sbatch reads it in a ``#SBATCH`` line, in quotes only where it must be.
-
-    sbatch takes a backslash as an escape anywhere, and a blank or ``#`` outside quotes as the
-    end of the value.
-    """
-    if _PLAIN.match(value):
-        return value
-    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-_Line = Tuple[str, str]
-"""A line of a script, and a remark on it or ""."""
-
-
-def _with_remarks(lines: Sequence[_Line], width: Optional[int] = None) -> List[str]:
-    """Lines with their remarks, by default in one column."""
-    width = _width(lines) if width is None else width
-    return [f"{text:<{width}}  # {printable(remark)}" if remark else text for text, remark in lines]
-
-
-def _width(lines: Sequence[_Line]) -> int:
-    return max((len(text) for text, remark in lines if remark and len(text) < 60), default=0)

@@ -11,7 +11,7 @@ import enum
 import os
 import re
 from functools import partial
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common import frozen
 from neuronctl.common.frozen import dataclass
@@ -260,10 +260,9 @@ class JobRequest:
         values.option_words("--launcher-option"),
     )
     """They stand behind those that neuronctl gives it."""
-    preflight: Union[bool, str, None] = _job(
-        "--[no-]preflight [deep]",
-        "Check the nodes before the launch (the default); deep: also measure them, for up to a "
-        "minute.",
+    preflight: Optional[bool] = _job(
+        "--[no-]preflight",
+        "Check the nodes before the launch (the default).",
         batch_only=True,
     )
     until_done: Optional[bool] = _job(
@@ -285,7 +284,7 @@ class JobRequest:
     )
     checkpoint: Optional[str] = _job(
         "--checkpoint PATH",
-        "With --until-done or --stall: file or directory that changes as the program gets on.",
+        "With --stall: file or directory that changes as the program gets on.",
         batch_only=True,
     )
     stall: Optional[str] = _job(
@@ -360,7 +359,7 @@ OF_SLURM: Mapping[str, Option] = {name: known for name, known in BY_NAME.items()
 """Those that sbatch has too, under the same names, in the order of a script's directives."""
 
 
-UNTIL_DONE = ("max-runs", "resume-with", "checkpoint")
+UNTIL_DONE = ("max-runs", "resume-with")
 """The options that only --until-done gives a meaning."""
 
 

@@ -353,7 +353,7 @@ def _option(option: Option, data: Any, read: _Reader) -> Dict[str, Any]:
     if option.is_flag:
         text = option.text_of_flag(data)
         if text is None:
-            expected = f"true, false, or {option.word}" if option.word else "true or false"
+            expected = "true or false"
             raise read.error(f"expected {expected}, found {_kind(data)}")
         texts = [text]
     elif option.long == "env" and isinstance(data, dict):

@@ -54,7 +54,7 @@ class JobKeywords(TypedDict, total=False):
     ntasks_per_node: Text
     output: Text
     partition: Text
-    preflight: Union[bool, str, None]
+    preflight: Optional[bool]
     qos: Text
     requeue: Optional[bool]
     reservation: Text

@@ -20,7 +20,7 @@ class Option:
     (``--no-requeue``); ``"list"`` may be repeated (parse gets all texts at once). read: its
     grammar, as request/values.py has them; of a list, it gets all texts. batch_only: salloc does
     not have the option, because an interactive job has no log file and is not requeued. field: of
-    JobRequest, that it sets. word: what a switch may have for a value, "" where it has none.
+    JobRequest, that it sets.
     """
 
     long: str
@@ -32,12 +32,11 @@ class Option:
     group: str
     batch_only: bool
     field: str
-    word: str = ""
 
     def parse(self, texts: Sequence[str]) -> Fields:
         """The JobRequest fields that it sets; raises ValueError."""
         if self.is_flag:
-            return {self.field: texts[0] if texts[0] == self.word else texts[0] == "true"}
+            return {self.field: texts[0] == "true"}
         try:
             if self.kind == "list":
                 return self._fields(self.read(texts)) or {}
@@ -69,7 +68,7 @@ class Option:
         """The text that ``parse`` takes for a flag's value; None: the flag has no such value."""
         if isinstance(value, bool):
             return "true" if value else "false"
-        return self.word if self.word and value == self.word else None
+        return None
 
     @property
     def of_slurm(self) -> bool:
@@ -108,19 +107,18 @@ def option(
 ) -> Any:
     """Declare a field of JobRequest, and the option that sets it.
 
-    Examples: ``-c, --cpus-per-task N``, ``--[no-]purge``, ``--env X...`` (it may be repeated),
-    ``--[no-]preflight [deep]`` (a switch that may have that word).
+    Examples: ``-c, --cpus-per-task N``, ``--[no-]purge``,
+    ``--env X...`` (it may be repeated).
     """
     short, names = ("", spelling) if spelling[1] == "-" else (spelling[1], spelling[4:])
     long, _, metavar = names[2:].partition(" ")
     kind = "value" if metavar else "flag"
-    word = ""
     if long.startswith("[no-]"):
-        long, kind, word, metavar = long[5:], "switch", metavar.strip("[]"), ""
+        long, kind = long[5:], "switch"
     elif metavar.endswith("..."):
         metavar, kind, default = metavar[:-3], "list", ()
     parts = (long, short, metavar, kind, help, read, group, batch_only)
-    return _Declared(default, lambda field: Option(*parts, field, word))
+    return _Declared(default, lambda field: Option(*parts, field))
 
 
 def unknown_to_sbatch(name: str) -> Optional[str]:

@@ -18,22 +18,15 @@ def until_done(context: RuleContext) -> Iterator[Violation]:
     plan, request = context.plan, context.plan.request
     if not request.until_done:
         given = [name for name in UNTIL_DONE if getattr(request, BY_NAME[name].field) is not None]
-        given = [name for name in given if name != "checkpoint" or request.stall is None]
         if given and not plan.interactive:
             words = f"--{given[0]} is for a job with several runs; this job has one"
-            other = " or --stall" if given[0] == "checkpoint" else ""
-            yield Violation(words, f"add --until-done{other}, or leave it out")
+            yield Violation(words, "add --until-done, or leave it out")
         return
     if plan.until_done is None:
         return
     if request.requeue is False and request.array:
         words = "--no-requeue forbids what an array needs to go on: its tasks requeue themselves"
         yield Violation(words, "leave --no-requeue out, or submit a job for each task")
-    if _holds_log(plan):
-        words = (
-            f"--checkpoint {request.checkpoint} holds the job's own log, which every run changes"
-        )
-        yield Violation(words, "name what the program itself writes")
     if request.sbatch_value("open-mode") == "truncate":
         words = "--open-mode=truncate would empty the log in each run of --until-done"
         yield Violation(words, "leave it out")
@@ -106,6 +99,9 @@ def signal_taken(context: RuleContext) -> Iterator[Violation]:
 @rule(WARNING, "NC346", "a watch that has no effect")
 def stall(context: RuleContext) -> Iterator[Violation]:
     plan, request, limit = context.plan, context.plan.request, context.plan.time_limit
+    if request.checkpoint and plan.stall is None and not plan.interactive:
+        words = "--checkpoint is what --stall looks at; this job has no --stall"
+        yield Violation(words, "add --stall, or leave it out")
     if plan.stall is None or plan.interactive:
         return
     if limit is not None and 0 <= limit <= plan.stall:

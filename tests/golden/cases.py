@@ -74,16 +74,6 @@ ALLOCATION = {
 }
 """The tutorial's allocation, which `run` stands in."""
 
-ALLOCATIONS: Dict[str, Dict[str, str]] = {
-    "slides-run-4x4": {"SLURM_JOB_NODELIST": "gpu[32-35]", "SLURM_JOB_CPUS_PER_NODE": "32(x4)"},
-    "slides-run-localhost": {"SLURM_JOB_NODELIST": "gpu32", "SLURM_JOB_CPUS_PER_NODE": "32"},
-    "iris-run": {
-        **{"SLURM_JOB_NODELIST": "iris-171", "SLURM_JOB_CPUS_PER_NODE": "12"},
-        **{"SLURM_GPUS_ON_NODE": "2", "SLURM_JOB_PARTITION": "gpu"},
-    },
-}
-"""What another allocation has otherwise, for the cases whose names contain these words."""
-
 # The site's comment, where a case is about something else.
 PYTORCH = ["--field", "misc", "--appl", "pytorch"]
 ONE_GPU = ["generate", "-p", "amd_a100nv_8", "--gpus-per-node", "1", "-t", "2:00:00", *PYTORCH]
@@ -95,39 +85,14 @@ JURECA = ["generate", "--cluster", "jureca", "-A", "training2436", "-p", "dc-gpu
 ACTIVATE = 'source "$HOME/course/$USER/sc_venv_template/activate.sh"'
 
 CASES: Dict[str, List[str]] = {
-    # What the tutorial types in its allocation: all of it, two GPUs a node, one node of the two.
+    # What the tutorial types in its allocation.
     "neuron-2022-run-horovodrun-8.sh": [*RUN, "--launcher", "horovodrun", "train_hvd.py"],
-    "neuron-2022-run-mpirun-8.sh": [*RUN, "--launcher", "mpirun", "train_hvd.py"],
     "neuron-2022-run-srun-8.sh": [*RUN, "--launcher", "srun", "train_hvd.py"],
-    "neuron-2022-run-srun-4.sh": [
-        *[*RUN, "--launcher", "srun", "--gpus-per-node", "2", "train_hvd.py"],
-    ],
-    "neuron-2022-run-horovodrun-4.sh": [
-        *[*RUN, "--launcher", "horovodrun", "--gpus-per-node", "2", "train_hvd.py"],
-    ],
-    "neuron-2022-run-mpirun-4.sh": [
-        *[*RUN, "--launcher", "mpirun", "--gpus-per-node", "2", "train_hvd.py"],
-    ],
-    "neuron-2022-run-horovodrun-2.sh": [
-        *[*RUN, "--launcher", "horovodrun", "--nodelist", "gpu33", "--gpus-per-node", "2"],
-        "train_hvd.py",
-    ],
     "neuron-2022-salloc-horovod.sh": [
         *["salloc", "--dry-run", "--cluster", "neuron-2022", "--partition=amd_a100nv_8"],
         *["-J", "debug", "--nodes=2", "--time=2:00:00", "--gres=gpu:4", "--comment=horovod"],
         *["--module", "gcc/10.2.0", "--module", "cuda/11.4", "--module"],
         *["cudampi/openmpi-4.1.1", "--module", "cmake/3.16.9", "--conda", "horovod"],
-    ],
-    # What the slides type on one machine with four GPUs and on four such machines.
-    **{
-        f"neuron-2022-slides-run-{place}-{launcher}.sh": [*RUN, "--launcher", launcher, TRAIN]
-        for place in ("localhost", "4x4")
-        for launcher in ("mpirun", "horovodrun", "srun")
-    },
-    "neuron-2022-slides-run-train_ddp.sh": [*RUN, "--launcher", "srun", "train_ddp.py"],
-    "neuron-2022-slides-run-singularity.sh": [
-        *[*RUN, "--launcher", "srun", "--container", "pytorch_22.03-hd-py3.sif"],
-        "pytorch_imagenet_resnet50.py",
     ],
     # The slides' Horovod in a Singularity image, as a batch job.
     "neuron-2022-singularity.sh": [
@@ -135,31 +100,16 @@ CASES: Dict[str, List[str]] = {
         *["-t", "2:00:00", "--gres=gpu:4", "--comment=horovod", "--launcher", "srun"],
         *["--container", "pytorch_22.03-hd-py3.sif", "pytorch_imagenet_resnet50.py"],
     ],
-    # The JSC course's run_train.sbatch with one GPU, with four, and at its end on two nodes.
-    "jureca-run_train-one-gpu.sh": [*JURECA, "--gres=gpu:1", "--setup", ACTIVATE, "train.py"],
-    "jureca-run_train-four-gpus.sh": [
-        *[*JURECA, "--gres=gpu:4", "--setup", ACTIVATE, "--launcher", "torchrun_jsc", "train.py"],
-    ],
+    # The JSC course's run_train.sbatch on two nodes.
     "jureca-run_train.sh": [
         *[*JURECA, "-N", "2", "--gres=gpu:4", "--ntasks-per-node", "1", "-c", "128"],
         *["--launcher", "torchrun_jsc", "train.py"],
     ],
-    # The ULHPC slides' multi-node job, their interactive one, and what they type in that.
+    # The ULHPC slides' multi-node job.
     "iris-test_horovod.sh": [
         *["generate", "--cluster", "iris", "-c", "6", "-N", "2", "-p", "gpu"],
         *["--gpus-per-node", "4", "-t", "120", "--launcher", "mpirun"],
         "test_horovod.py",
-    ],
-    "iris-si-gpu.sh": [
-        *["salloc", "--dry-run", "--cluster", "iris", "-p", "gpu", "-G2", "-t120", "-c6"],
-        *["--reservation=hpcschool-gpu"],
-    ],
-    "iris-run-mpirun-1.sh": [
-        *["run", "--print", "--cluster", "iris", "--launcher", "mpirun", "--gpus-per-node", "1"],
-        "test_horovod.py",
-    ],
-    "iris-run-mpirun-2.sh": [
-        *["run", "--print", "--cluster", "iris", "--launcher", "mpirun", "test_horovod.py"],
     ],
     # The tutorial's train_hvd.sh.
     "neuron-2022-train_hvd.sh": [
@@ -179,64 +129,75 @@ CASES: Dict[str, List[str]] = {
         *["--comment=python", "--module", "cuda/11.4", "--conda", "horovod", "--", "nvidia-smi"],
         *["--query-gpu=name,memory.total", "--format=csv"],
     ],
-    # What `make demo` submits.
-    "neuron-demo.sh": [
-        *["generate", "-p", "amd_a100nv_8", "-N", "2", "--gpus-per-node", "2", "-t", "10"],
-        *["--field", "misc", "--appl", "pytorch-ddp", "--launcher", "torchrun"],
-        "examples/train_ddp.py",
-    ],
     "neuron-torchrun-one-node.sh": [
         *["generate", "-p", "cas_v100_4", "--gpus-per-node", "4", *PYTORCH, "train.py"],
         *["--epochs", "20"],
     ],
     "neuron-python-one-gpu.sh": [*ONE_GPU, "train.py", "--lr", "0.1"],
-    "neuron-cpu.sh": ["generate", "-p", "cpu", "-c", "16", "-t", "6:00:00", *PYTORCH, "train.py"],
     "neuron-srun-executable.sh": [
         *["generate", "-p", "cpu", "-N", "2", "--ntasks-per-node", "48", "-t", "30"],
         *["--field", "phys", "--appl", "in_house", "--module", "gcc/15.2.0"],
         *["--module", "mpi/openmpi-4.1.8", "./solver", "input file.dat"],
     ],
+    # The forms that have a budget of lines: test_golden.py.
+    **{
+        f"two-nodes-{launcher}.sh": [*TWO_NODES, *PYTORCH, "--launcher", launcher, "train.py"]
+        for launcher in ("torchrun", "srun", "accelerate", "deepspeed", "horovodrun", "mpirun")
+    },
+    "two-nodes-container.sh": [
+        *[
+            *TWO_NODES,
+            *PYTORCH,
+            "--launcher",
+            "torchrun",
+            "--container",
+            "pytorch_22.03-hd-py3.sif",
+            "train.py",
+        ],
+    ],
+    "one-gpu-until-done.sh": [*ONE_GPU, "--until-done", "train.py", "--lr", "0.1"],
+    "one-gpu-chain.sh": [*ONE_GPU, "--until-done", "--no-requeue", "train.py", "--lr", "0.1"],
+    "two-nodes-until-done.sh": [
+        *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--until-done"],
+        "train.py",
+    ],
+    "two-nodes-chain.sh": [
+        *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--until-done", "--no-requeue"],
+        "train.py",
+    ],
+    "two-nodes-monitor.sh": [
+        *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--monitor", "train.py"],
+    ],
+    "two-nodes-stall.sh": [
+        *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--stall", "1h", "train.py"],
+    ],
+    "two-nodes-signal.sh": [
+        *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--signal", "USR1@120", "train.py"],
+    ],
+    "two-nodes-everything.sh": [
+        *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--until-done", "--no-requeue"],
+        *[
+            "--monitor",
+            "--stall",
+            "1h",
+            "--checkpoint",
+            "out",
+            "--container",
+            "pytorch_22.03-hd-py3.sif",
+        ],
+        *["--module", "cuda/12.9.1", "--setup", "ulimit -c 0"],
+        *["--resume-with", "--resume 'the latest'", "train.py"],
+    ],
     "neuron-monitor.sh": [*ONE_GPU, "--monitor", "train.py"],
-    "neuron-monitor-two-nodes.sh": [
-        *["generate", "-p", "amd_a100nv_8", "-N", "2", "--gpus-per-node", "2", *PYTORCH],
-        *["--monitor", "train.py"],
-    ],
-    "neuron-stall.sh": [*ONE_GPU, "--stall", "30m", "--checkpoint", "my run/last.pt", "train.py"],
-    "neuron-until-done-stall.sh": [
-        *["generate", "-p", "amd_a100nv_8", "-N", "2", "--gpus-per-node", "2", *PYTORCH],
-        *["--until-done", "--stall", "1h", "train.py"],
-    ],
-    "neuron-array.sh": [*ONE_GPU, "-a", "0-9%2", "train.py"],
     "neuron-steps.sh": ["generate", "-f", "steps.yaml"],
     "neuron-body-signal.sh": [*ONE_GPU, "--signal", "USR1@60", "--body", "body.sh"],
-    "neuron-none-mpi.sh": [
-        *["generate", "-p", "cpu", "-N", "2", "--ntasks-per-node", "8", "-t", "30"],
-        *["--field", "phys", "--appl", "in_house", "mpirun", "-n", "16", "./solver"],
-    ],
-    "neuron-requeue-signal-srun.sh": [
-        *[*TWO_NODES, *PYTORCH, "--launcher", "srun"],
-        *["--requeue", "--signal", "B:USR1@120", "train.py"],
-    ],
     "neuron-requeue-own-trap-torchrun.sh": [
         *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--requeue", "--signal", "B:USR1@120"],
         *["--setup", "trap 'scontrol requeue \"$SLURM_JOB_ID\"' USR1", "train.py"],
     ],
-    "neuron-until-done-torchrun.sh": [
-        *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--until-done"],
-        *["--resume-with", "--resume 'the latest'", "--checkpoint", "my run/last.pt"],
-        *["--env", "HF_HUB_OFFLINE=1", "train.py", "--lr", "0.1"],
-    ],
-    "neuron-until-done-chain.sh": [
-        *[*ONE_GPU, "--until-done", "--no-requeue", "--checkpoint", "last.pt", "train.py"],
-    ],
     "neuron-until-done-array-body.sh": [
         *[*ONE_GPU, "--until-done", "-a", "0-3", "-o", "%x.%A-%a.log", "--signal", "USR1@120"],
         *["--body", "body.sh"],
-    ],
-    "neuron-conda.sh": [*ONE_GPU, "--module", "cuda/12.9.1", "--conda", "my env", "train.py"],
-    "neuron-venv.sh": [*ONE_GPU, "--venv", "envs/torch", "train.py"],
-    "neuron-setup.sh": [
-        *[*ONE_GPU, "--setup", "ulimit -c 0", "--setup", 'cp -r data "$TMPDIR"', "train.py"],
     ],
     "neuron-env.sh": [
         *[*ONE_GPU, "--env", "EMPTY=", "--env", "NCCL_IB_HCA=mlx5_0,mlx5_1"],

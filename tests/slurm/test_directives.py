@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 from harness import COMMENT, Sandbox
 
 from neuronctl.planning import Directive
-from neuronctl.rendering.render import option_text
+from neuronctl.rendering.script_lines import option_text
 
 HOSTILE = [
     *["two words", " blanks ", 'say "no"', "it's", "back\\slash", "\\", 'a\\"b', "'\"'\"'", "#1"],

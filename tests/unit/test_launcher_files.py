@@ -16,7 +16,7 @@ from neuronctl.catalog import loader
 from neuronctl.common.errors import NeuronctlError, TemplateError, UsageError
 from neuronctl.launch import launchers
 from neuronctl.launch.launcher_calls import called
-from neuronctl.rendering.launch_command import BLOCKS, launch_of, launch_parts
+from neuronctl.rendering.launch_command import BLOCKS, launch_parts, launch_words, wrapped
 from neuronctl.rendering.render import render_job
 from neuronctl.request.sbatch_options import SRUN
 from neuronctl.scripts.job_file_draft import draft_job_file
@@ -53,8 +53,7 @@ def write(directory: Path, text: str, name: str = "mine") -> Path:
 
 def line(name: str = "mine", **fields: object) -> str:
     made = plan_of(launcher=name, **{"nodes": 2, **fields})
-    launch = launch_of(made, launch_parts(made))
-    return f"{launch.function}\n{launch.command()}".strip()
+    return wrapped(launch_words(made, launch_parts(made)))
 
 
 def test_order_of_directories(site: Path, own: Path) -> None:
@@ -166,7 +165,7 @@ def test_values_are_quoted_and_words_kept(own: Path) -> None:
         *['""', "y"],
     ]
     assert parts.differs_by_task
-    assert 'bash -c "$(declare -f each_task' in render_job(made)
+    assert "bash -c 'exec x=" in render_job(made)
 
 
 @pytest.mark.parametrize("name", launchers.names())
@@ -301,7 +300,7 @@ def test_example_of_the_documentation(own: Path) -> None:
     write(own, (ROOT / "examples/launchers/mpirun_wrapper.j2").read_text(), "mpirun_wrapper")
     made = plan_of(launcher="mpirun_wrapper", nodes=2, gpus_per_node=2, args=("a b",))
     script = render_job(made)
-    assert "; mpirun_wrapper python train.py 'a b') &" in script
+    assert "\nexec mpirun_wrapper python train.py 'a b'\n" in script
     assert "#SBATCH --ntasks-per-node=2" in script
 
 
@@ -310,5 +309,5 @@ def test_deepspeed() -> None:
     assert "bash -c" in text and '--node_rank="$SLURM_NODEID"' in text
     world = '{\\"0\\": [$CUDA_VISIBLE_DEVICES], \\"1\\": [$CUDA_VISIBLE_DEVICES]}'
     assert world in text
-    assert " -- train.py -- x\n}\n" in text
+    assert text.endswith("deepspeed -- train.py -- x")
     assert '{\\"0\\": [0]}' in line("deepspeed", nodes=1)

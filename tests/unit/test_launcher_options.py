@@ -10,7 +10,7 @@ from plan_builders import findings, plan_of
 
 from neuronctl.common.errors import TemplateError
 from neuronctl.launch import launchers
-from neuronctl.rendering.launch_command import launch_of, launch_parts
+from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped
 
 ODD = ["--x=it's", "-v", "a  b", "$HOME", "`id`", '"', "\\", "*", "#", "한", "--"]
 WITH_OPTIONS = [name for name in launchers.names() if launchers.load(name).takes_options]
@@ -22,8 +22,7 @@ def told(**fields: Any) -> Dict[str, str]:
 
 def launch(**fields: Any) -> str:
     plan = plan_of(**fields)
-    launch = launch_of(plan, launch_parts(plan))
-    return f"{launch.function}\n{launch.command()}".strip().replace(" \\\n    ", " ")
+    return wrapped(launch_words(plan, launch_parts(plan)), "").replace(" \\\n", " ")
 
 
 def test_all_but_the_plain_ones_take_options() -> None:

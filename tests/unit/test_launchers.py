@@ -15,7 +15,7 @@ from plan_builders import plan_of
 from neuronctl.common.shell import positional
 from neuronctl.launch import launchers
 from neuronctl.launch.launchers import not_a_macro
-from neuronctl.rendering.launch_command import launch_of, launch_parts
+from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped
 
 NAMES = launchers.names()
 
@@ -63,10 +63,9 @@ def test_arguments_arrive(
 ) -> None:
     size = {"nodes": 2, "gpus_per_node": 2} if launchers.load(name).distributed else {}
     made = plan_of(launcher=name, script="train.py", args=tuple(words), container=container, **size)
-    launch = launch_of(made, launch_parts(made))
-    before = f'hosts=a:1\nsupervise() {{ "$@"; }}\n{launch.function}\n'
+    command = wrapped(launch_words(made, launch_parts(made)))
     done = subprocess.run(
-        ["bash", "-c", before + launch.command()],
+        ["bash", "-c", f"hosts=a:1\n{command}"],
         env={"PATH": f"{stand_ins}:/usr/bin:/bin", "SLURM_NODEID": "0"},
         capture_output=True,
     )
@@ -103,13 +102,10 @@ def test_a_lone_colon_stands_in_the_text(words: tuple, text: str, given_on: tupl
     assert positional(words) == (text, given_on)
 
 
-def test_words_that_are_no_part_of_a_function(stand_ins: Path) -> None:
-    """What is too long for one word of a command line."""
-    args = ("a" * 70_000, ":", "b" * 70_000)
+def test_long_words(stand_ins: Path) -> None:
+    args = ("a" * 70_000, "b" * 70_000)
     made = plan_of(launcher="srun", nodes=2, script="train.py", args=args)
-    launch = launch_of(made, launch_parts(made))
-    assert args[0] not in launch.function
-    text = f'supervise() {{ "$@"; }}\n{launch.function}\n{launch.command()}'
+    text = wrapped(launch_words(made, launch_parts(made)))
     done = subprocess.run(
         ["bash"],
         input=text.encode(),

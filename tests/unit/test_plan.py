@@ -522,15 +522,3 @@ def test_of_two_ways_to_share_nodes_the_last_one_holds() -> None:
     made = plan_of(exclusive=True, sbatch=("exclusive=user",))
     said = [one.value for one in made.directives if one.option == "exclusive"]
     assert (made.request.exclusive, said) == (None, ["user"])
-
-
-def test_the_notes_of_runs_are_where_every_node_reads_them() -> None:
-    """Beside the log, where that is not of one node alone."""
-
-    def notes(output: str) -> str:
-        made = plan_of(until_done=True, output=output).until_done
-        assert made is not None
-        return made.runs_file.rpartition("/")[0]
-
-    outputs = ("/dev/null", "/tmp/a/x.out", "/tmpfs/x.out", "logs/x.out", "%j/x.out")
-    assert [notes(output) for output in outputs] == ["", "", "/tmpfs", "logs", ""]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from plan_builders import plan_of
 
 from neuronctl.planning import Directive
-from neuronctl.rendering.render import directive_lines, option_text, quote_directive
+from neuronctl.rendering.script_lines import directive_lines, option_text, quote_directive
 from neuronctl.request.values import one_line
 
 

@@ -422,18 +422,6 @@ CASES: List[Case] = [
     ),
     (
         "NC344",
-        {"until_done": True, "checkpoint": "."},
-        ["--checkpoint . holds the job's own log", "name what the program itself writes"],
-        {"until_done": True, "checkpoint": "out"},
-    ),
-    (
-        "NC344",
-        {"until_done": True, "checkpoint": "./out/", "output": "out/x.log"},
-        ["--checkpoint ./out/ holds the job's own log"],
-        {"until_done": True, "checkpoint": "out/a", "output": "out/ab/x.log"},
-    ),
-    (
-        "NC344",
         {"until_done": True, "setup": ("trap save TERM",)},
         ["a --setup line sets a trap"],
         {"until_done": True, "setup": ("trap save USR1",)},
@@ -463,7 +451,7 @@ CASES: List[Case] = [
         {"until_done": True, "signal": "INT@30"},
     ),
     ("NC344", {"until_done": True, "signal": "19@30"}, ["at STOP"], {"signal": "KILL@30"}),
-    ("NC344", {"checkpoint": "x"}, ["add --until-done or --stall"], {"stall": "5m"}),
+    ("NC346", {"checkpoint": "x"}, ["add --stall"], {"checkpoint": "x", "stall": "5m"}),
     (
         "NC346",
         {"stall": "30m", "time_limit": "30"},

@@ -1,56 +1,9 @@
-job() {
-    meet_on_first_node                            # sets MASTER_ADDR and MASTER_PORT
-    export PYTHONUNBUFFERED=1                     # lines reach the log as printed
-    export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 32 cores / 4 processes, unless you exported it
-    exec srun --nodes=2 --nodelist=gpu32,gpu33 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=8 \
-        --kill-on-bad-exit=1 \
-        bash -c "$(declare -f each_task supervise told_all); supervise each_task"
-}
-
-each_task() {  # exec: signals reach the program itself
-    export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
+MASTER_ADDR=gpu32                                                        # the processes meet on the first node,
+export MASTER_ADDR MASTER_PORT=$((10000 + (SLURM_JOB_ID + $$) % 20000))  # on a port of this job's own
+export PYTHONUNBUFFERED=1                                                # lines reach the log as printed
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}                             # 32 cores / 4 processes, unless you exported it
+srun --nodes=2 --nodelist=gpu32,gpu33 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=8 \
+    --kill-on-bad-exit=1 \
+    bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
         LOCAL_WORLD_SIZE=4
-    exec python train_hvd.py
-}
-
-# ---- Helpers, the same in every script of this kind: nothing below is yours. The last line starts job. ----
-
-# The processes meet on the first node, on this job's own port.
-meet_on_first_node() {
-    local first_node route
-    first_node=gpu32
-    MASTER_ADDR=$(address_of "$first_node")
-    if [[ $MASTER_ADDR == 127.* ]]; then  # in the node's own /etc/hosts, as on Debian: take the route to the last
-        route=$(ip route get "$(address_of "$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tail -n 1)")")
-        MASTER_ADDR=$(sed -n 's/.* src \([^ ]*\).*/\1/p' <<<"$route")
-        export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-$(sed -n 's/.* dev \([^ ]*\).*/\1/p' <<<"$route")}"
-    fi
-    [[ $MASTER_ADDR && $MASTER_ADDR != 127.* ]] ||
-        { echo "$first_node has no address that other nodes can reach: '$MASTER_ADDR'" >&2; exit 1; }
-    export MASTER_ADDR MASTER_PORT=$((10000 + (SLURM_JOB_ID + $$) % 20000))
-}
-address_of() { getent ahostsv4 "$1" | awk '{ print $1; exit }'; }
-# The seconds between Slurm's TERM and its KILL, asked once for all tasks.
-export job_kill_wait; job_kill_wait=$(timeout 9 scontrol show config 2>/dev/null | awk '/^KillWait/ { print $3 }') || true
-# Run a function in the background, hand signals on to it, and end with its exit code.
-supervise() {
-    local told=-1 job_witness supervised supervised_code
-    send() { kill -s "$1" "$supervised" 2>/dev/null; }
-    (trap '' HUP USR1 USR2; exec tail --pid=$$ -f /dev/null) </dev/null &>/dev/null & job_witness=$!; disown 2>/dev/null || true
-    trap 'send HUP' HUP; trap 'send INT' INT; trap 'send USR1' USR1; trap 'send USR2' USR2
-    # By Slurm, twice at the time limit: end with 1, before its KILL, not to hide the exit code of another that failed.
-    trap '((SECONDS <= told)) || { told=$((SECONDS + 1)); told_all || send TERM; }' TERM
-    (trap - INT QUIT; "$@") <&0 &  # bash ignores INT and QUIT in the background
-    supervised=$!
-    while kill -0 "$supervised" 2>/dev/null; do  # a signal to 'wait' as it ends would lose its exit code
-        sleep 0.5; ((told < 0 || SECONDS < told + ${job_kill_wait:-30} - 2)) || exit 1
-    done
-    wait "$supervised"; supervised_code=$?
-    # Slurm may signal this shell after its program, and a task that has yet to set its trap would die of that signal.
-    ((supervised_code == 0 || told >= 0 || supervised_code != 143 && SECONDS > 3)) || sleep 3
-    kill -KILL "$job_witness" 2>/dev/null; exit "$((told >= 0 && supervised_code == 143 ? 1 : supervised_code))"
-}
-# Whether Slurm has sent TERM to every process (proctrack/linuxproc), so that the witness died of it, or to its tasks alone.
-told_all() { for _ in 1 2 3 4 5; do kill -0 "${job_witness:-$$}" 2>/dev/null || return 0; sleep 0.1; done; false; }
-
-job
+    exec "$@"' bash python train_hvd.py

@@ -1,7 +1,6 @@
 salloc --job-name=interactive --partition=cas_v100nv_8 --nodes=1 --ntasks-per-node=1 --cpus-per-task=4 --gres=gpu:1 --comment=python srun --nodes=1 --ntasks=1 --overlap --preserve-env --distribution=block bash -c 'eval "$NEURONCTL_WIRING"' bash nvidia-smi --query-gpu=name,memory.total --format=csv
 
 # $NEURONCTL_WIRING holds these lines, which run on the first node, before CMD:
-
 stop() { echo "preflight: $(hostname -s): $1" >&2; exit 1; }
 # /etc/profile defines 'module'. Your own PATH entries stay in front.
 type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }

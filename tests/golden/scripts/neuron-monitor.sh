@@ -10,27 +10,15 @@
 #SBATCH --error=%x_%j.err
 
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # of another training
-export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export PYTHONUNBUFFERED=1                                                  # lines reach the log as printed
 
-job() {
-    check_node || exit 1       # programs, files, GPUs
-    monitor_nodes              # use of GPUs, cores, and memory, every 10 s
-    exec python train.py
-}
+# Check the node first, and report each defect.
+(failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+command -v python >/dev/null || defect 'no program on PATH: python'
+[ -r train.py ] || defect 'cannot read train.py'
+! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect 'nvidia-smi finds no GPU'
+exit "$failed") || exit 1
 
-# ---- Helpers, the same in every script of this kind: nothing below is yours. The last line starts job. ----
-
-# Check the node, and report each defect.
-check_node() {
-    local failed=0
-    defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
-    command -v python >/dev/null || defect 'no program on PATH: python'
-    [ -r train.py ] || defect 'cannot read train.py'
-    if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
-    elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || defect 'rocm-smi finds no GPU'
-    fi >/dev/null
-    return "$failed"
-}
 # Sample the use of GPUs, cores, and memory on each node into files beside the log, for neuronctl report.
 monitor_nodes() {
     local log
@@ -64,5 +52,6 @@ sample_node() {
     done
     kill "$gpus"
 }
+monitor_nodes
 
-job
+exec python train.py

@@ -10,187 +10,70 @@
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
-job() {
-    meet_on_first_node                     # sets MASTER_ADDR and MASTER_PORT
-    export PYTHONUNBUFFERED=1              # lines reach the log as printed
-    check_nodes || exit 1                  # programs, files, GPUs, the way to the first node
-    trap save_and_end TERM                 # at scancel and the time limit: TERM goes on to what handles it
-    run_step 1 step_1                      # the shell text starts once, on the first node
-    run_step 2 step_2                      # torchrun starts 4 processes of train.py on each of 2 nodes
-    run_step 3 step_3_1 step_3_2 step_3_3  # side by side
-    try_step 4 step_4                      # bash starts once, on the first node
-}
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)  # the processes meet on the first node,
+export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))          # on a port of this job's own
+export PYTHONUNBUFFERED=1                                                 # lines reach the log as printed
 
-step_1() {  # the shell text starts once, on the first node
-for part in a b; do
-  tar xf "data-$part.tar"
-done
-exit  # in here, where a trap of EXIT finds the variables of these lines
+# Check each node before the launch: one line in the log instead of a training that hangs.
+check_node() {
+    local failed=0
+    defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+    gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")  # 0: no list, all are seen
+    [ "$gpus" -eq 0 ] || [ "$gpus" -ge 4 ] || defect "4 GPUs requested, $gpus available"
+    ! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect 'nvidia-smi finds no GPU'
+    getent hosts "$MASTER_ADDR" >/dev/null || defect "cannot resolve $MASTER_ADDR"
+    return "$failed"
 }
-step_2() {  # torchrun starts 4 processes of train.py on each of 2 nodes
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 \
+    bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
+
+# Step 1: the shell text starts once, on the first node.
+{
+    for part in a b; do
+      tar xf "data-$part.tar"
+    done
+} &
+code=0; wait "$!" || code=$?
+[ "$code" -eq 0 ] || { echo "step 1 ended with exit code $code, and so the job" >&2; exit "$code"; }
+
+# Step 2: torchrun starts 4 processes of train.py on each of 2 nodes.
+{
     export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 32 cores / 4 processes, unless you exported it
     srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=32 --kill-on-bad-exit=1 \
-        bash -c "$(declare -f step_2_on_each_node supervise told_all); supervise step_2_on_each_node"
-}
-step_2_on_each_node() {  # exec: signals reach the program itself
-    exec torchrun --nnodes=2 --nproc-per-node=4 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
-        --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
-        train.py --epochs 20 'two words'
-}
-step_3_1() {  # the shell text starts once
+        bash -c 'exec torchrun --nnodes=2 --nproc-per-node=4 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
+            --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
+            "$@"' torchrun train.py --epochs 20 'two words'
+} &
+code=0; wait "$!" || code=$?
+[ "$code" -eq 0 ] || { echo "step 2 ended with exit code $code, and so the job" >&2; exit "$code"; }
+
+# Step 3, side by side.
+processes=()
+# the shell text starts once.
+{
     srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 --gres=gpu:1 --exact bash -c \
         'python eval.py --fold 1'
-}
-step_3_2() {  # eval.py starts once
+} &
+processes+=("$!")
+# eval.py starts once.
+{
     srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 --gres=gpu:1 --exact python \
         eval.py --fold 2
-}
-step_3_3() {  # torchrun starts 2 processes of eval.py
+} &
+processes+=("$!")
+# torchrun starts 2 processes of eval.py.
+{
     export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless you exported it
     srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=16 --gres=gpu:2 --exact torchrun \
         --standalone --nproc-per-node=2 eval.py
-}
-step_4() {  # bash starts once, on the first node
+} &
+processes+=("$!")
+code=0; for process in "${processes[@]}"; do wait "$process" || code=$?; done
+[ "$code" -eq 0 ] || { echo "step 3 ended with exit code $code, and so the job" >&2; exit "$code"; }
+
+# Step 4: bash starts once, on the first node.
+{
     bash report.sh
-}
-
-# ---- Helpers, the same in every script of this kind: nothing below is yours. The last line starts job. ----
-
-# The processes meet on the first node, on this job's own port.
-meet_on_first_node() {
-    local first_node route
-    first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-    MASTER_ADDR=$(address_of "$first_node")
-    if [[ $MASTER_ADDR == 127.* ]]; then  # in the node's own /etc/hosts, as on Debian: take the route to the last
-        route=$(ip route get "$(address_of "$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tail -n 1)")")
-        MASTER_ADDR=$(sed -n 's/.* src \([^ ]*\).*/\1/p' <<<"$route")
-        export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-$(sed -n 's/.* dev \([^ ]*\).*/\1/p' <<<"$route")}"
-    fi
-    [[ $MASTER_ADDR && $MASTER_ADDR != 127.* ]] ||
-        { echo "$first_node has no address that other nodes can reach: '$MASTER_ADDR'" >&2; exit 1; }
-    export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
-}
-address_of() { getent ahostsv4 "$1" | awk '{ print $1; exit }'; }
-# Check every node and report each defect, instead of letting the training hang.
-check_nodes() {
-    echo "preflight: $SLURM_JOB_NODELIST, 4 GPUs per node"
-    srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 \
-        bash -c "$(declare -f check_node); check_node" </dev/null || return 1
-    echo "preflight: all is well"
-}
-check_node() {
-    local failed=0 gpus
-    defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
-    if [ "$SLURM_NODEID" -eq 0 ]; then
-        # A node that could not come (124: the time is over) says so itself.
-        timeout 12 python3 -c 'import os, socket, sys
-try:
-    with socket.create_server((sys.argv[1], int(sys.argv[2]))) as server:
-        for _ in range(int(sys.argv[3])):
-            server.accept()[0].recv(1)
-except OSError as error:
-    why = os.strerror(error.errno) if error.errno else error
-    sys.exit(f"preflight: {socket.gethostname()}: port {sys.argv[2]} cannot be used: {why}")' \
-            "$MASTER_ADDR" "$MASTER_PORT" "$((SLURM_JOB_NUM_NODES - 1))" || [ "$?" -eq 124 ] || failed=1
-    else
-        SECONDS=0
-        until timeout 2 bash -c 'exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT"' 2>/dev/null; do
-            [ "$SECONDS" -lt 8 ] || { defect "cannot reach $MASTER_ADDR port $MASTER_PORT, the first node"; break; }
-            sleep 0.2
-        done
-    fi
-    gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")  # 0: no list, all are seen
-    [ "$gpus" -eq 0 ] || [ "$gpus" -ge 4 ] || defect "4 GPUs requested, $gpus available"
-    if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
-    elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || defect 'rocm-smi finds no GPU'
-    fi >/dev/null
-    return "$failed"
-}
-# Run a step, whose number is $1: its functions, side by side, each in a shell of its own. If one fails,
-# the job ends as the first that failed.
-run_step() {
-    start_and_wait "$@"
-    [ "$step_code" -eq 0 ] || { echo "step $1 ended with exit code $step_code, and so the job" >&2; exit "$step_code"; }
-}
-try_step() {
-    start_and_wait "$@"
-    [ "$step_code" -eq 0 ] || echo "step $1 ended with exit code $step_code; the job goes on" >&2
-}
-start_and_wait() {
-    local step_function step_process step_failed
-    step_code=0 job_processes=()
-    for step_function in "${@:2}"; do
-        (trap - INT QUIT; trap exit TERM; "$step_function") &  # bash ignores both in the background
-        job_processes+=("$!")
-    done
-    for step_process in "${job_processes[@]}"; do
-        wait_for_process "$step_process" || { step_failed=$?; [ "$step_code" -ne 0 ] || step_code=$step_failed; }
-    done
-    [ -z "$job_ends" ] || exit "$step_code"
-}
-job_ends='' job_processes=()
-# Slurm sends TERM to this shell and to srun's tasks, and KILL after its KillWait: what else runs here receives TERM, too.
-save_and_end() {
-    told_all || to_processes TERM || exit 143
-    kill -s TERM "${job_processes[@]}" 2>/dev/null || true  # shells of this script, which end when their program has
-    job_ends=yes
-}
-# Send a signal to those of the processes that this shell has started that handle it.
-to_processes() {
-    local job_process unheard=1
-    for job_process in ${job_processes[@]+"${job_processes[@]}"}; do
-        ! pass_on "$1" "$job_process" || unheard=0
-    done
-    return "$unheard"
-}
-# The seconds between Slurm's TERM and its KILL, asked once for all tasks.
-export job_kill_wait; job_kill_wait=$(timeout 9 scontrol show config 2>/dev/null | awk '/^KillWait/ { print $3 }') || true
-# Run a function in the background, hand signals on to it, and end with its exit code.
-supervise() {
-    local told=-1 job_witness supervised supervised_code
-    send() { kill -s "$1" "$supervised" 2>/dev/null; }
-    (trap '' HUP USR1 USR2; exec tail --pid=$$ -f /dev/null) </dev/null &>/dev/null & job_witness=$!; disown 2>/dev/null || true
-    trap 'send HUP' HUP; trap 'send INT' INT; trap 'send USR1' USR1; trap 'send USR2' USR2
-    # By Slurm, twice at the time limit: end with 1, before its KILL, not to hide the exit code of another that failed.
-    trap '((SECONDS <= told)) || { told=$((SECONDS + 1)); told_all || send TERM; }' TERM
-    (trap - INT QUIT; "$@") <&0 &  # bash ignores INT and QUIT in the background
-    supervised=$!
-    while kill -0 "$supervised" 2>/dev/null; do  # a signal to 'wait' as it ends would lose its exit code
-        sleep 0.5; ((told < 0 || SECONDS < told + ${job_kill_wait:-30} - 2)) || exit 1
-    done
-    wait "$supervised"; supervised_code=$?
-    # Slurm may signal this shell after its program, and a task that has yet to set its trap would die of that signal.
-    ((supervised_code == 0 || told >= 0 || supervised_code != 143 && SECONDS > 3)) || sleep 3
-    kill -KILL "$job_witness" 2>/dev/null; exit "$((told >= 0 && supervised_code == 143 ? 1 : supervised_code))"
-}
-# Whether Slurm has sent TERM to every process (proctrack/linuxproc), so that the witness died of it, or to its tasks alone.
-told_all() { for _ in 1 2 3 4 5; do kill -0 "${job_witness:-$$}" 2>/dev/null || return 0; sleep 0.1; done; false; }
-# Wait for a process, looking often at first, and end with its exit code.
-wait_for_process() {
-    (trap '' HUP USR1 USR2; exec tail --pid=$$ -f /dev/null) </dev/null &>/dev/null & job_witness=$!; disown 2>/dev/null || true
-    set -- "$1" 0.01 0.02 0.05 0.1 0.2 0.5
-    while kill -0 "$1" 2>/dev/null; do  # a signal to 'wait' as it ends would lose its exit code
-        sleep "$2" || true
-        [ $# -eq 2 ] || set -- "$1" "${@:3}"
-    done
-    kill -KILL "$job_witness" 2>/dev/null || true; job_witness=''
-    wait "$1"
-}
-# Send the signal $1 to the processes below $2: to each that handles it, or else to those below that one, as a shell
-# that merely waits for one would die of it. Fails if none handles it.
-pass_on() {
-    local IFS=$'\n' child handled number unheard=1
-    number=$(kill -l "$1")
-    for child in $(grep -ls "^PPid:[[:blank:]]$2\$" /proc/[0-9]*/status | sed 's/[^0-9]//g'); do
-        ! grep -qsx srun "/proc/$child/comm" || { unheard=0; continue; }  # whose tasks are Slurm's to signal
-        handled=$(sed -n 's/^Sig\(Blk\|Cgt\):[[:blank:]]*/0x/p' "/proc/$child/status" 2>/dev/null | paste -sd '|') || true
-        if ((handled >> number - 1 & 1)); then
-            kill -s "$1" "$child" 2>/dev/null && unheard=0
-            continue
-        fi
-        ! pass_on "$1" "$child" || unheard=0
-    done
-    return "$unheard"
-}
-
-job
+} &
+code=0; wait "$!" || code=$?
+[ "$code" -eq 0 ] || echo "step 4 ended with exit code $code; the job goes on" >&2

@@ -11,11 +11,11 @@
 #SBATCH --error=%x_%j.err
 
 export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # where the processes meet
-export PYTHONUNBUFFERED=1      # lines reach the log as printed
-export HF_HUB_OFFLINE=1        # jureca wants it
-export HF_DATASETS_OFFLINE=1   # jureca wants it
-export HF_EVALUATE_OFFLINE=1   # jureca wants it
-export TRANSFORMERS_OFFLINE=1  # jureca wants it
+export PYTHONUNBUFFERED=1                                                   # lines reach the log as printed
+export HF_HUB_OFFLINE=1                                                     # jureca wants it
+export HF_DATASETS_OFFLINE=1                                                # jureca wants it
+export HF_EVALUATE_OFFLINE=1                                                # jureca wants it
+export TRANSFORMERS_OFFLINE=1                                               # jureca wants it
 
 export HF_HOME=$PWD/hf
 source sc_venv_template/activate.sh
@@ -26,16 +26,10 @@ command -v python >/dev/null || defect 'no program on PATH: python'
 [ -r evaluate.py ] || defect 'cannot read evaluate.py'
 gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")  # 0: no list, all are seen
 [ "$gpus" -eq 0 ] || [ "$gpus" -ge 4 ] || defect "4 GPUs requested, $gpus available"
-if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
-elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || defect 'rocm-smi finds no GPU'
-fi >/dev/null
+! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect 'nvidia-smi finds no GPU'
 exit "$failed") || exit 1
 
-each_task() {  # exec: signals reach the program itself
-    export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
-        LOCAL_WORLD_SIZE=1
-    exec python evaluate.py --offline
-}
-trap : TERM                    # at scancel and the time limit: wait until the tasks have saved
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 --cpu-bind=none \
-    bash -c "$(declare -f each_task); each_task"
+    bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
+        LOCAL_WORLD_SIZE=1
+    exec "$@"' bash python evaluate.py --offline

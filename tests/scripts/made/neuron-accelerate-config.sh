@@ -18,12 +18,9 @@ command -v accelerate >/dev/null || defect 'no program on PATH: accelerate'
 [ -r train.py ] || defect 'cannot read train.py'
 gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")  # 0: no list, all are seen
 [ "$gpus" -eq 0 ] || [ "$gpus" -ge 2 ] || defect "2 GPUs requested, $gpus available"
-if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
-elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || defect 'rocm-smi finds no GPU'
-fi >/dev/null
+! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect 'nvidia-smi finds no GPU'
 exit "$failed") || exit 1
 
-trap : TERM                                   # at scancel and the time limit: wait until the tasks have saved
 # accelerate starts 2 processes of train.py.
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=16 accelerate launch \
     --num_processes=2 --num_machines=1 --main_process_port=0 --config_file=zero3.yaml train.py \

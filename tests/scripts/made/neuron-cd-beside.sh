@@ -11,14 +11,12 @@
 #SBATCH --error=%x_%j.err
 
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # of another training
-export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export PYTHONUNBUFFERED=1                                                  # lines reach the log as printed
 
 # Check the node first, and report each defect.
 (failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
 command -v python >/dev/null || defect 'no program on PATH: python'
-if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
-elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || defect 'rocm-smi finds no GPU'
-fi >/dev/null
+! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect 'nvidia-smi finds no GPU'
 exit "$failed") || exit 1
 
 exec python main.py --epochs 5

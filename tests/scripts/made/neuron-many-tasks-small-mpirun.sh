@@ -16,7 +16,7 @@ module purge
 module load gcc/11.5.0 mpi/openmpi-4.1.8 || stop 'cannot load the modules gcc/11.5.0 mpi/openmpi-4.1.8'
 
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # of another training
-export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export PYTHONUNBUFFERED=1                                                  # lines reach the log as printed
 
 # Check the node first, and report each defect.
 (failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }

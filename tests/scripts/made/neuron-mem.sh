@@ -10,7 +10,7 @@
 #SBATCH --error=%x_%j.err
 
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # of another training
-export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export PYTHONUNBUFFERED=1                                                  # lines reach the log as printed
 
 # Check the node first, and report each defect.
 (failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }

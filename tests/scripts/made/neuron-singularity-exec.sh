@@ -16,7 +16,7 @@ module purge
 module load singularity/4.3.4 || stop 'cannot load the modules singularity/4.3.4'
 
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # of another training
-export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export PYTHONUNBUFFERED=1                                                  # lines reach the log as printed
 
 # Scratch and this directory; binding one twice gives a warning per process.
 export BINDS="/scratch/$USER"; [ "$PWD" = "$BINDS" ] || BINDS+=",$PWD"
@@ -28,10 +28,8 @@ command -v singularity >/dev/null || defect 'no program on PATH: singularity'
 [ -r llama.sif ] || defect 'cannot read llama.sif'
 [ -e data ] || defect 'cannot bind data: not found'
 [ -e out ] || defect 'cannot bind out: not found'
-if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
-elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || defect 'rocm-smi finds no GPU'
-fi >/dev/null
+! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect 'nvidia-smi finds no GPU'
 exit "$failed") || exit 1
 
-exec singularity exec --nv --bind "$BINDS" --bind data:/data --bind out:/out --pwd "$PWD" llama.sif \
-    python train.py --data /data
+exec singularity exec --nv --bind "$BINDS" --bind data:/data --bind out:/out --pwd "$PWD" \
+    llama.sif python train.py --data /data

@@ -1,0 +1,110 @@
+"""Lines of a script that are the same in each kind of it: directives, variables, shell text."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import List, Optional, Sequence, Tuple
+
+from neuronctl.common.console import printable
+from neuronctl.common.shell import quote
+from neuronctl.planning import Directive, JobPlan
+
+RemarkedLine = Tuple[str, str]
+"""A line of a script, and a remark on it or ""."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./\[\]*^&|!?~()<>-]+\Z")
+
+
+def directive_lines(plan: JobPlan) -> List[str]:
+    """Return the ``#SBATCH`` lines of a plan, with remarks on what was derived."""
+    return with_remarks(
+        [(f"#SBATCH {option_text(directive)}", directive.remark) for directive in plan.directives]
+    )
+
+
+def option_text(directive: Directive) -> str:
+    """Return ``--option=value`` as it stands in a ``#SBATCH`` line."""
+    if directive.value is None:
+        return f"--{directive.option}"
+    return f"--{directive.option}={quote_directive(directive.value)}"
+
+
+def quote_directive(value: str) -> str:
+    """Quote a value for a ``#SBATCH`` line, only where it must be.
+
+    sbatch takes a backslash as an escape anywhere, and a blank or ``#`` outside quotes as the
+    end of the value.
+    """
+    if _PLAIN.match(value):
+        return value
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def variable_lines(plan: JobPlan, port_number: str = "SLURM_JOB_ID") -> List[str]:
+    """Return the lines that set where the processes meet, and the job's variables.
+
+    port_number: a shell expression that gives launches that share a node different ports, below
+    the range that the kernel uses for outgoing connections.
+    """
+    return with_remarks([*_meeting_lines(plan, port_number), *export_lines(plan)])
+
+
+def _meeting_lines(plan: JobPlan, port_number: str) -> List[RemarkedLine]:
+    port = f"MASTER_PORT=$((10000 + {port_number} % 20000))"
+    if plan.rendezvous and plan.most_nodes > 1:
+        first = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
+        first = quote(plan.hosts[0]) if plan.hosts else first
+        suffix = plan.cluster.network.host_suffix
+        return [
+            (f"MASTER_ADDR={first}{suffix}", "the processes meet on the first node,"),
+            (f"export MASTER_ADDR {port}", "on a port of this job's own"),
+        ]
+    if plan.rendezvous:
+        return [(f"export MASTER_ADDR=127.0.0.1 {port}", "where the processes meet")]
+    starts_none = not plan.launcher.distributed
+    if not plan.interactive and (starts_none or _starts_one_task(plan)):
+        names = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT"
+        return [(f"unset {names}", "of another training")]
+    return []
+
+
+def _starts_one_task(plan: JobPlan) -> bool:
+    return plan.processes == 1 and not plan.launcher.starts_processes()
+
+
+def export_lines(plan: JobPlan) -> List[RemarkedLine]:
+    """Return the lines that set the job's variables; a secret is only checked to be there."""
+    lines = []
+    before = "launch" if plan.hosts else "submit"
+    for variable in plan.exports:
+        if variable.value is None:
+            text = f': "${{{variable.name}:?is a secret: export it before you {before}}}"'
+        else:
+            text = f"export {variable.name}={quote(variable.value)}"
+        lines.append((text, variable.remark))
+    return lines
+
+
+def with_remarks(lines: Sequence[RemarkedLine]) -> List[str]:
+    """Return lines with their remarks in one column."""
+    width = max((len(text) for text, remark in lines if remark and len(text) < 80), default=0)
+    return [f"{text:<{width}}  # {printable(remark)}" if remark else text for text, remark in lines]
+
+
+def function_body(text: str) -> str:
+    """Return shell text as the body of a function."""
+    text = text.strip("\n")
+    # bash reads a function as a whole, and a script line by line.
+    by_line = re.search(r"\b(extglob|expand_aliases)\b|\\\Z", text)
+    return f"eval {quote(text)}" if by_line else text
+
+
+def indented(text: str) -> Optional[str]:
+    """Return shell text four columns further in; None where that would alter a word."""
+    try:
+        for line in text.split("\n"):
+            shlex.split(line)
+    except ValueError:  # a quotation goes on in the next line
+        return None
+    return None if "<<" in text else re.sub("(?m)^(?=.)", "    ", text)

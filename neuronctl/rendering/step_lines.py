@@ -1,0 +1,53 @@
+"""The steps of a job, as lines of its script: one after the other, or side by side."""
+
+from __future__ import annotations
+
+import re
+from typing import List, Sequence
+
+from neuronctl.common.console import printable
+from neuronctl.common.frozen import replace
+from neuronctl.planning import JobPlan
+from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped
+from neuronctl.rendering.script_lines import export_lines, function_body, indented, with_remarks
+
+_FAILED = 'echo "step {number} ended with exit code $code{then}" >&2'
+_SIDE_BY_SIDE = 'code=0; for process in "${processes[@]}"; do wait "$process" || code=$?; done'
+
+
+def step_lines(plan: JobPlan) -> List[str]:
+    """Return the lines that run the steps of a job, each in a shell of its own."""
+    lines: List[str] = []
+    for number, step in enumerate(plan.steps, 1):
+        several = len(step.launches) > 1
+        lines += [""] if lines else []
+        if several:
+            lines += [f"# Step {number}, side by side.", "processes=()"]
+        for beside, launch in enumerate(step.launches):
+            says = printable(launch.starts)
+            lines += [f"# {says}." if several else f"# Step {number}: {says}.", "{"]
+            lines += [*_launch_lines(plan, launch, beside), "} &"]
+            lines += ['processes+=("$!")'] if several else []
+        lines.append(_SIDE_BY_SIDE if several else 'code=0; wait "$!" || code=$?')
+        then = "; the job goes on" if step.allow_failure else ", and so the job"
+        says = _FAILED.format(number=number, then=then)
+        ends = says if step.allow_failure else f'{{ {says}; exit "$code"; }}'
+        lines.append(f'[ "$code" -eq 0 ] || {ends}')
+    return lines
+
+
+def _launch_lines(job: JobPlan, plan: JobPlan, beside: int) -> Sequence[str]:
+    """Return the lines of one launch. beside: how many others start just before it."""
+    parts = launch_parts(plan)
+    changed = [export for export in plan.exports if export not in job.exports]
+    lines = with_remarks(export_lines(replace(plan, exports=tuple(changed))))
+    if plan.rendezvous and plan.nodes == 1 and job.nodes > 1:
+        lines.append("export MASTER_ADDR=127.0.0.1")
+    if plan.rendezvous and beside:
+        lines.append(f"export MASTER_PORT=$((MASTER_PORT + {beside}))")
+    lines += parts.before
+    if not plan.inline:
+        lines.append(wrapped(launch_words(plan, parts)))
+        return [re.sub("(?m)^", "    ", line) for line in lines]
+    body = function_body(plan.request.body or "")
+    return [*(f"    {line}" for line in lines), indented(body) or body]

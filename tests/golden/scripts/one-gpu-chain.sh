@@ -1,0 +1,56 @@
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --partition=amd_a100nv_8
+#SBATCH --nodes=1
+#SBATCH --cpus-per-task=8    # 8 cores per GPU
+#SBATCH --gres=gpu:1
+#SBATCH --time=2:00:00
+#SBATCH --comment="field=misc;appl=pytorch"
+#SBATCH --no-requeue
+#SBATCH --signal=B:USR2@300  # then TERM goes to what handles it, to save
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # of another training
+export PYTHONUNBUFFERED=1                                                  # lines reach the log as printed
+
+# Check the node first, and report each defect.
+(failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+command -v python >/dev/null || defect 'no program on PATH: python'
+[ -r train.py ] || defect 'cannot read train.py'
+! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect 'nvidia-smi finds no GPU'
+exit "$failed") || exit 1
+
+# Run the job; asked to save before the time limit, go on in another run, until it ends with 0.
+# Each run is a job of its own, which waits for the end of the one before it. Its arguments: a mark, its number, that job.
+mark=${1-} run=${2:-1} before=${3-} most=10 asked='' next=''
+if [ "$before" ]; then  # nothing follows what was cancelled or is done
+    state=$(scontrol show job "$before" 2>/dev/null | grep -o 'JobState=[A-Z]*' || sacct -nX -o State -j "$before")
+    [[ ! $state =~ CANCELLED|COMPLETED ]] || exit 0
+fi
+next_run() {  # submits the next run, unless it is there already, and prints its job id
+    squeue -h --me -t PENDING -n "$SLURM_JOB_NAME" -o '%A %E' | sed -n "s/ afterany:$SLURM_JOB_ID(.*//p" | grep -m 1 . ||
+        (cd "$SLURM_SUBMIT_DIR" && sbatch --parsable --dependency="afterany:$SLURM_JOB_ID" --open-mode=append \
+            --output="$(readlink /proc/$$/fd/1)" --error="$(readlink /proc/$$/fd/2)" "$0" "$mark" "$((run + 1))" "$SLURM_JOB_ID")
+}
+echo "run $run of at most $most, on $SLURM_JOB_NODELIST, as job $SLURM_JOB_ID"
+[ "$run" -ge "$most" ] || ! next=$(next_run) || echo "run $((run + 1)) waits as job $next"
+trap 'asked=$SECONDS; echo "run $run: time to save"; kill -s TERM "$program"' USR2
+trap 'kill -s TERM "$program"; wait "$program"; exit 143' TERM  # scancel
+python train.py --lr 0.1 & program=$!
+# A signal would lose the exit code to 'wait'. Who has not saved shortly before the end goes on from what there is.
+while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); do sleep 0.5; done
+code=124; kill -0 "$program" 2>/dev/null || { code=0; wait "$program" || code=$?; }
+if [ "$code" -eq 0 ]; then
+    echo "done in $run runs"
+elif [[ ! $asked && $code -ne 75 ]]; then
+    echo "the program failed with exit code $code: no other run follows"
+elif [ "$run" -ge "$most" ]; then
+    echo "that was the last of $most runs"
+else
+    echo "run $run has saved (exit code $code): another one follows"
+    until [ "$next" ] || next=$(next_run); do sleep 10; done
+    exit "$code"
+fi
+for _ in {1..20}; do [ "$next" ] && ! scancel "$next" || break; sleep 15; done
+exit "$code"

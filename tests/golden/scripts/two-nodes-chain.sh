@@ -1,0 +1,77 @@
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --partition=amd_a100nv_8
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1  # torchrun starts the processes
+#SBATCH --cpus-per-task=16   # 2 GPUs x 8 cores per GPU
+#SBATCH --gres=gpu:2
+#SBATCH --time=1-00:00:00
+#SBATCH --comment="field=misc;appl=pytorch"
+#SBATCH --no-requeue
+#SBATCH --signal=B:USR2@300  # then TERM goes to what handles it, to save
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)  # the processes meet on the first node,
+export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))          # on a port of this job's own
+export PYTHONUNBUFFERED=1                                                 # lines reach the log as printed
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}                              # 16 cores / 2 processes, unless you exported it
+
+# Check each node before the launch: one line in the log instead of a training that hangs.
+check_node() {
+    local failed=0
+    defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+    command -v torchrun >/dev/null || defect 'no program on PATH: torchrun'
+    [ -r train.py ] || defect 'cannot read train.py'
+    gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")  # 0: no list, all are seen
+    [ "$gpus" -eq 0 ] || [ "$gpus" -ge 2 ] || defect "2 GPUs requested, $gpus available"
+    ! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect 'nvidia-smi finds no GPU'
+    getent hosts "$MASTER_ADDR" >/dev/null || defect "cannot resolve $MASTER_ADDR"
+    return "$failed"
+}
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 \
+    bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
+
+# The signal $1 to the training's own processes on each node, and not to their children; torchrun itself would end at it.
+tell_ranks() {
+    srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0 \
+        bash -c 'ranks=$(grep -lsz "^SLURM_JOB_ID=$SLURM_JOB_ID\$" $(grep -lsz ^LOCAL_RANK= /proc/[0-9]*/environ) | cut -d/ -f3 | sort)
+        [ ! "$ranks" ] || kill -s "$0" $(comm -23 <(echo "$ranks") <(ps -o pid= --ppid "$(paste -sd, <<<"$ranks")" | tr -d " " | sort))' "$1"
+}
+
+# Run the job; asked to save before the time limit, go on in another run, until it ends with 0.
+# Each run is a job of its own, which waits for the end of the one before it. Its arguments: a mark, its number, that job.
+mark=${1-} run=${2:-1} before=${3-} most=10 asked='' next=''
+if [ "$before" ]; then  # nothing follows what was cancelled or is done
+    state=$(scontrol show job "$before" 2>/dev/null | grep -o 'JobState=[A-Z]*' || sacct -nX -o State -j "$before")
+    [[ ! $state =~ CANCELLED|COMPLETED ]] || exit 0
+fi
+next_run() {  # submits the next run, unless it is there already, and prints its job id
+    squeue -h --me -t PENDING -n "$SLURM_JOB_NAME" -o '%A %E' | sed -n "s/ afterany:$SLURM_JOB_ID(.*//p" | grep -m 1 . ||
+        (cd "$SLURM_SUBMIT_DIR" && sbatch --parsable --dependency="afterany:$SLURM_JOB_ID" --open-mode=append \
+            --output="$(readlink /proc/$$/fd/1)" --error="$(readlink /proc/$$/fd/2)" "$0" "$mark" "$((run + 1))" "$SLURM_JOB_ID")
+}
+echo "run $run of at most $most, on $SLURM_JOB_NODELIST, as job $SLURM_JOB_ID"
+[ "$run" -ge "$most" ] || ! next=$(next_run) || echo "run $((run + 1)) waits as job $next"
+trap 'asked=$SECONDS; echo "run $run: time to save"; tell_ranks TERM &' USR2
+# torchrun starts 2 processes of train.py on each of 2 nodes.
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 \
+    bash -c 'exec torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
+        --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
+        "$@"' torchrun train.py & program=$!
+# A signal would lose the exit code to 'wait'. Who has not saved shortly before the end goes on from what there is.
+while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); do sleep 0.5; done
+code=124; kill -0 "$program" 2>/dev/null || { code=0; wait "$program" || code=$?; }
+if [ "$code" -eq 0 ]; then
+    echo "done in $run runs"
+elif [[ ! $asked && $code -ne 75 ]]; then
+    echo "the program failed with exit code $code: no other run follows"
+elif [ "$run" -ge "$most" ]; then
+    echo "that was the last of $most runs"
+else
+    echo "run $run has saved (exit code $code): another one follows"
+    until [ "$next" ] || next=$(next_run); do sleep 10; done
+    exit "$code"
+fi
+for _ in {1..20}; do [ "$next" ] && ! scancel "$next" || break; sleep 15; done
+exit "$code"

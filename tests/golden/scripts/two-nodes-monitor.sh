@@ -1,0 +1,73 @@
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --partition=amd_a100nv_8
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1  # torchrun starts the processes
+#SBATCH --cpus-per-task=16   # 2 GPUs x 8 cores per GPU
+#SBATCH --gres=gpu:2
+#SBATCH --time=1-00:00:00
+#SBATCH --comment="field=misc;appl=pytorch"
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)  # the processes meet on the first node,
+export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))          # on a port of this job's own
+export PYTHONUNBUFFERED=1                                                 # lines reach the log as printed
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}                              # 16 cores / 2 processes, unless you exported it
+
+# Check each node before the launch: one line in the log instead of a training that hangs.
+check_node() {
+    local failed=0
+    defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+    command -v torchrun >/dev/null || defect 'no program on PATH: torchrun'
+    [ -r train.py ] || defect 'cannot read train.py'
+    gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")  # 0: no list, all are seen
+    [ "$gpus" -eq 0 ] || [ "$gpus" -ge 2 ] || defect "2 GPUs requested, $gpus available"
+    ! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect 'nvidia-smi finds no GPU'
+    getent hosts "$MASTER_ADDR" >/dev/null || defect "cannot resolve $MASTER_ADDR"
+    return "$failed"
+}
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 \
+    bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
+
+# Sample the use of GPUs, cores, and memory on each node into files beside the log, for neuronctl report.
+monitor_nodes() {
+    local log
+    log=$(readlink "/proc/$$/fd/1") && [ -f "$log" ] || return 0
+    (srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0 \
+        bash -c "$(declare -f sample_node); sample_node \"\$@\"" bash \
+        "$log.samples" 10 </dev/null &>/dev/null &)
+}
+sample_node() {
+    local folder=$1 every=$2 batch_shell=${3-} node=${SLURMD_NODENAME:-$(hostname -s)} file gpus own line
+    local cores=${SLURM_JOB_CPUS_PER_NODE%%[(,]*} memory=${SLURM_MEM_PER_NODE:-0}
+    ((memory)) || memory=$((${SLURM_MEM_PER_CPU:-0} * ${cores:-0}))
+    trap '' HUP INT QUIT USR1 USR2 ALRM XCPU
+    file=$folder/$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}.$node
+    mkdir -p "$folder" && exec >"$file.csv" || return 0
+    echo "# cores=$cores memory=${memory}M every=$every"
+    echo 'time,cpu,memory,read,written'  # in seconds and bytes
+    nvidia-smi ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} --format=csv,nounits --loop="$every" \
+        --query-gpu=index,utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu,clocks.sm,clocks.max.sm,clocks_throttle_reasons.active,ecc.errors.uncorrected.volatile.total \
+        > >(while IFS= read -r line; do printf '%(%s)T,%s\n' -1 "$line"; done >"$file.gpus.csv") &
+    gpus=$!
+    while [ -z "$batch_shell" ] || kill -0 "$batch_shell"; do
+        own=$(grep -lz "^SLURM_JOB_ID=$SLURM_JOB_ID\$" $(grep -lz "^SLURMD_NODENAME=$node\$" /proc/[0-9]*/environ))
+        cat ${own//environ/stat} ${own//environ/status} ${own//environ/io} |
+            awk -v now="$(printf '%(%s)T' -1)" -v ticks="$(getconf CLK_TCK)" '
+                / \(.*\) [A-Z] / { sub(/.*\) /, ""); cpu += $12 + $13 + $14 + $15 }  # and what its ended children took
+                $1 == "RssAnon:" { memory += $2 * 1024 }
+                $1 == "rchar:" { got += $2 }
+                $1 == "wchar:" { put += $2 }
+                END { printf "%s,%.2f,%.0f,%.0f,%.0f\n", now, cpu / ticks, memory, got, put }'
+        sleep "$every"
+    done
+    kill "$gpus"
+}
+monitor_nodes
+
+# torchrun starts 2 processes of train.py on each of 2 nodes.
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 \
+    bash -c 'exec torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
+        --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
+        "$@"' torchrun train.py

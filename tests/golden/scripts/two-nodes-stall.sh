@@ -1,0 +1,52 @@
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --partition=amd_a100nv_8
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1  # torchrun starts the processes
+#SBATCH --cpus-per-task=16   # 2 GPUs x 8 cores per GPU
+#SBATCH --gres=gpu:2
+#SBATCH --time=1-00:00:00
+#SBATCH --comment="field=misc;appl=pytorch"
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)  # the processes meet on the first node,
+export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))          # on a port of this job's own
+export PYTHONUNBUFFERED=1                                                 # lines reach the log as printed
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}                              # 16 cores / 2 processes, unless you exported it
+
+# Check each node before the launch: one line in the log instead of a training that hangs.
+check_node() {
+    local failed=0
+    defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+    command -v torchrun >/dev/null || defect 'no program on PATH: torchrun'
+    [ -r train.py ] || defect 'cannot read train.py'
+    gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")  # 0: no list, all are seen
+    [ "$gpus" -eq 0 ] || [ "$gpus" -ge 2 ] || defect "2 GPUs requested, $gpus available"
+    ! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect 'nvidia-smi finds no GPU'
+    getent hosts "$MASTER_ADDR" >/dev/null || defect "cannot resolve $MASTER_ADDR"
+    return "$failed"
+}
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 \
+    bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
+
+# If the log does not change for 1 h, end the job, and say in the log where it stood (py-spy).
+watch_log() {
+    local seen='' now since=$SECONDS
+    while sleep 60; ((SECONDS - since < 3600)); do
+        kill -0 "$$" 2>/dev/null || return
+        now=$(stat -L -c '%s %.Y' /proc/$$/fd/[12])
+        [ "$now" = "$seen" ] || { seen=$now since=$SECONDS; }
+    done
+    echo "the job no longer moves: for 1 h, this log has not changed" >&2
+    srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0 \
+        bash -c 'command -v py-spy >/dev/null || exit; for process in $(pgrep -U "$UID" python); do py-spy dump --pid "$process"; done' >&2
+    scancel "$SLURM_JOB_ID"
+}
+(watch_log &)
+
+# torchrun starts 2 processes of train.py on each of 2 nodes.
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 \
+    bash -c 'exec torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
+        --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
+        "$@"' torchrun train.py

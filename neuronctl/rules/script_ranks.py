@@ -167,17 +167,6 @@ def first_node(facts: ScriptFacts) -> Iterator[Violation]:
             f"set it once, before srun: export {hint}",
             place=place,
         )
-    for variable in facts.shell.assignments if facts.plan.nodes > 1 else ():
-        listed = re.match(r"\"?\$\{?SLURM_(JOB_)?NODELIST\b(\}?\"?$|:|%|/)", variable.word.raw)
-        about = re.search(r"(?i)addr|host|master|head|url|ip$", variable.name)
-        expands = re.search(rf"hostnames? .{{0,500}}{variable.name}\b", facts.text)
-        if listed and about and not expands:
-            yield Violation(
-                "the list of nodes is written as node[01-02], which is no node's name",
-                f"write {hint}".replace("MASTER_ADDR", variable.name),
-                place=variable.place,
-                severity=WARNING,
-            )
 
 
 def _of_each_task(facts: ScriptFacts) -> Iterator[Tuple[str, SourceSpan]]:

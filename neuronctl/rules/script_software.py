@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Iterator, List, Optional
+from typing import Iterator, Optional
 
 from neuronctl.common.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Violation
@@ -68,7 +68,7 @@ def not_activated(facts: ScriptFacts) -> Iterator[Violation]:
 
 
 def _in_a_process_of_its_own(facts: ScriptFacts) -> Iterator[Violation]:
-    """Check ``bash env/bin/activate``, and ``source conda.sh conda activate x``."""
+    """Find ``bash env/bin/activate``."""
     for command in facts.shell.calls("bash", "sh"):
         file = next((w.text for w in command.words[1:] if w.text.endswith("bin/activate")), "")
         if file:
@@ -77,21 +77,13 @@ def _in_a_process_of_its_own(facts: ScriptFacts) -> Iterator[Violation]:
                 f"write source {file}",
                 place=command.place,
             )
-    for command in facts.shell.calls("source", "."):
-        if command.arguments[1:3] in (("conda", "activate"), ("mamba", "activate")):
-            yield Violation(
-                "this activates nothing: to source, the words behind the file are its arguments",
-                "write && before conda",
-                place=command.words[2].place,
-            )
 
 
 def _out_of_order(facts: ScriptFacts) -> Iterator[Violation]:
-    """Check an environment that is activated, or left, on the wrong side of the program."""
+    """Find an environment that is activated too late, or hidden by a module."""
     works = [run.command.place.line for run in facts.launches if run.works]
     active: Optional[Command] = None
-    loaded: List[int] = []
-    for command in facts.shell.calls(*_CONDA, "source", ".", "deactivate", "module", "ml"):
+    for command in facts.shell.calls(*_CONDA, "source", ".", "module", "ml"):
         line, words = command.place.line, [word.raw for word in command.words[1:]]
         later = any(work > line for work in works)
         below = "\n".join(facts.lines[line:])
@@ -104,21 +96,7 @@ def _out_of_order(facts: ScriptFacts) -> Iterator[Violation]:
                 message = f"this comes too late: line {max(works)} has run without it"
                 yield Violation(message, f"move it above line {min(works)}", place=command.place)
                 return
-        elif command.name == "deactivate" or words[:1] == ["deactivate"]:
-            used = active and any(active.place.line < work < line for work in works)
-            if active and not used and later and "activate" not in below:
-                message = f"this leaves the environment of line {active.place.line} before a "
-                message += "program has used it"
-                yield Violation(message, "move it to the end", place=command.place)
-                return
-        elif words[:1] == ["purge"]:
-            again = re.search(r"\b(module|ml|spack|source|conda)\b", below)
-            if loaded and later and not again and active is None:
-                message = f"this unloads what line {loaded[0]} has loaded"
-                yield Violation(message, "write module purge above it", place=command.place)
-                return
         elif words[:1] in (["load"], ["add"]):
-            loaded.append(line)
             other = re.search(r"(?i)(^| |/)(python3?|\w*conda\d?)(/| |$)", " ".join(words))
             if active and other and later and "activate" not in below and "python " in below:
                 message = f"python is that of {other[2]} from here on, and not of the environment "

@@ -228,7 +228,7 @@ STEPS = f"""\
 #!/bin/bash
 #SBATCH -p cas_v100nv_4 -N 1 --ntasks-per-node=2 -c 2 --gres=gpu:2 {COMMENT}
 #SBATCH -o steps-%j.out
-srun FIRST sleep 6 &
+srun FIRST python3 -c 'import time; time.sleep(6)' &
 sleep 1
 began=$SECONDS
 srun LATER true

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import sys
 import time
-from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Optional, Tuple, Type
+from typing import Callable, Dict, Iterator, List, Optional, Tuple, Type
 
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import config_file, is_cluster, local_cluster, recognise
+from neuronctl.catalog.model import Cluster
 from neuronctl.common import errors
 from neuronctl.common.errors import NeuronctlError, RecordError
 from neuronctl.common.frozen import dataclass
@@ -23,9 +25,6 @@ from neuronctl.request.job_file import configuration, configured_cluster, own_cl
 from neuronctl.slurm.answers import ask_now
 from neuronctl.slurm.process import installed, run, where_slurm_is
 from neuronctl.version import __version__
-
-if TYPE_CHECKING:
-    from neuronctl.storage import Cache
 
 GOOD = "ok"
 BAD = "wrong"
@@ -259,74 +258,91 @@ def _software() -> Iterator[Check]:
         yield Check(name, GOOD, found) if found else Check(name, ABSENT, absent)
 
 
-_LARGE = 1 << 30
-"""Bytes from which on a cache in the home directory is named."""
-
-_NEARLY = 0.9
-"""The share of a quota from which on it is nearly used up."""
-
+_LOOK_FOR_SPACE = "the largest directories: du -xh --max-depth=2 ~ | sort -h | tail"
 _DAYS_BEFORE = 3
 """Days before a file in scratch expires in which it is named."""
 
+_CACHES = {
+    "Hugging Face": (".cache/huggingface", "in ~/.bashrc: export HF_HOME=DIRECTORY"),
+    "pip": (".cache/pip", "pip cache purge"),
+    "conda": (".conda/pkgs", "conda clean --all --yes"),
+    "Apptainer": (".apptainer/cache", "apptainer cache clean"),
+    "Singularity": (".singularity/cache", "singularity cache clean"),
+}
+"""Caches that fill a home directory: their usual place below it, and what empties or moves them."""
+
 
 def _storage(catalog_file: Optional[str]) -> Iterator[Check]:
-    from neuronctl.storage import caches_in, expiring
-
     home = os.path.expanduser("~")
-    try:
-        cluster = own_cluster(catalog_file)
-        scratch = (cluster.scratch or "").replace("{user}", login_name())
-        days = cluster.scratch_days
-    except NeuronctlError:
-        scratch, days = "", None  # the catalog's own line says why
-    caches = caches_in(home, os.environ)
-    yield from _quotas(home)
-    large = [cache for cache in caches if cache.bytes >= _LARGE]
-    if large:
-        words = ", ".join(f"{cache.name} {amount(cache.bytes)} in {cache.place}" for cache in large)
-        yield Check("caches", GOOD, words, "; ".join(_emptied(cache, scratch) for cache in large))
+    for argv in (["quota", "--no-wrap"], ["lfs", "quota", "-q", "-u", login_name(), home]):
+        if shutil.which(argv[0]) is not None:
+            # quota ends with 1 if one is exceeded, lfs if there is no Lustre.
+            with contextlib.suppress(NeuronctlError):
+                yield from parse_quotas(run(argv, timeout=_TIMEOUT).stdout)
+    sizes = _cache_sizes(home)
+    if sizes:
+        words = ", ".join(f"{name} {amount(size)}" for name, size in sizes.items())
+        hints = "; ".join(f"{name}: {_CACHES[name][1]}" for name in sizes)
+        yield Check("caches", GOOD, f"{words} in {home}", hints)
+    with contextlib.suppress(NeuronctlError):  # the catalog's own line says why
+        yield from _expiring(own_cluster(catalog_file))
+
+
+def parse_quotas(text: str) -> Iterator[Check]:
+    """Yield a line for each limited quota in what ``quota`` or ``lfs quota -q`` prints."""
+    number = r"\s+\[?(\d+)\*?\]?"
+    row = rf"(?m)^\s*(\S+){number}{number}{number}\s+(?:\S*[a-z:-]\S*\s+)?(\d+)\*?\s+(\d+)\s+(\d+)"
+    # lfs puts the figures on a line of their own behind a long name.
+    for found in re.finditer(row, re.sub(r"(?m)^(\s*/\S+)\s*\n\s+", r"\1 ", text)):
+        kib, soft, hard, files, soft_files, hard_files = map(int, found.groups()[1:])
+        most_kib = min(filter(None, (soft, hard)), default=0)
+        most_files = min(filter(None, (soft_files, hard_files)), default=0)
+        parts = []
+        if most_kib:
+            parts.append(f"{amount(kib * 1024)} of {amount(most_kib * 1024)}")
+        if most_files:
+            parts.append(f"{files:,} of {most_files:,} files")
+        words = f"{', '.join(parts)} on {found[1]}"
+        pairs = ((kib, most_kib), (files, most_files))
+        share = max((used / most for used, most in pairs if most), default=0.0)
+        if share >= 1:
+            yield _wrong("quota", f"used up: {words}", _LOOK_FOR_SPACE, RecordError)
+        elif parts:
+            yield Check("quota", GOOD, words, _LOOK_FOR_SPACE if share >= 0.9 else "")
+
+
+def _cache_sizes(home: str) -> Dict[str, int]:
+    """Return the bytes of each cache below the home directory, as far as du tells in time."""
+    places = {os.path.join(home, place): name for name, (place, _) in _CACHES.items()}
+    there = [place for place in places if os.path.isdir(place)]
+    sizes: Dict[str, int] = {}
+    with contextlib.suppress(NeuronctlError):
+        told = run(["du", "-sxk", "--", *there], timeout=_TIMEOUT).stdout if there else ""
+        for size, _, place in (line.partition("\t") for line in told.splitlines()):
+            if place in places and size.isdigit() and int(size) >= _LARGE_KIB:
+                sizes[places[place]] = int(size) * 1024
+    return sizes
+
+
+_LARGE_KIB = 1 << 20
+"""The size from which on a cache is named."""
+
+
+def _expiring(cluster: Cluster) -> Iterator[Check]:
+    """Name a file in scratch that the site is about to delete."""
+    scratch, days = (cluster.scratch or "").replace("{user}", login_name()), cluster.scratch_days
     if days is None or not os.path.isdir(scratch):
         return
     left = max(1, days - _DAYS_BEFORE)
-    old = expiring(scratch, left)
-    if old is None:
+    unused = ["-type", "f", "-atime", f"+{left - 1}", "-mtime", f"+{left - 1}"]
+    old = run(["find", scratch, *unused, "-print", "-quit"], timeout=_TIMEOUT).stdout.strip()
+    if not old:
         yield Check("scratch", GOOD, f"{scratch}: nothing expires within {days - left} days")
         return
-    words = f"{scratch}: {counted(old.files, 'file')} not used for {left} days, such as "
-    words += f"{old.first}; the site deletes files after {days} days without access"
-    hint = f"list them, and copy what you need: find {quote(scratch)} -type f -atime +{left - 1}"
+    words = f"{scratch}: files not used for {left} days, such as {old}; the site deletes files "
+    words += f"after {days} days without access"
+    hint = f"list them, and copy what you need: find {quote(scratch)} {' '.join(unused)}"
     yield Check("scratch", GOOD, words, hint)
-
-
-def _emptied(cache: Cache, scratch: str) -> str:
-    """What makes room: a move to scratch of what is needed again, else the cache's own command."""
-    if cache.variable == "HF_HOME" and scratch:
-        place = quote(f"{scratch}/huggingface")
-        return f"mv {quote(cache.place)} {place}, and in ~/.bashrc: export HF_HOME={place}"
-    return cache.command
-
-
-def _quotas(home: str) -> Iterator[Check]:
-    from neuronctl.storage import Quota, parse_quotas
-
-    asked = (["quota", "--no-wrap"], ["lfs", "quota", "-q", "-u", login_name(), home])
-    found: List[Quota] = []
-    for argv in asked:
-        if shutil.which(argv[0]) is not None:
-            # quota ends with 1 where one is exceeded, lfs where there is no Lustre.
-            with contextlib.suppress(NeuronctlError):
-                found += parse_quotas(run(argv, timeout=_TIMEOUT).stdout)
-    look = "the largest directories: du -xh --max-depth=2 ~ | sort -h | tail"
-    for quota in found:
-        if quota.share >= 1:
-            yield _wrong("quota", f"used up: {quota}", look, RecordError)
-        else:
-            yield Check("quota", GOOD, str(quota), look if quota.share >= _NEARLY else "")
-    with contextlib.suppress(OSError):
-        free = shutil.disk_usage(home).free
-        if not found and free < 100 << 20:
-            words = f"{home}: only {amount(free)} free on its file system"
-            yield _wrong("home", words, look, RecordError)
 
 
 def _last_job() -> Iterator[Check]:

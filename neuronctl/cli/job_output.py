@@ -9,21 +9,18 @@ from typing import TYPE_CHECKING, Optional, Sequence, TextIO, Tuple
 from neuronctl.cli.say import notify, print_script, said_if_possible, say
 from neuronctl.common.console import Column, print_line, print_table
 from neuronctl.common.errors import (
-    JobFileError,
-    NoPartitionError,
     PolicyError,
     SlurmRefusedError,
     UsageError,
 )
 from neuronctl.common.files import write_whole
-from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.frozen import dataclass
 from neuronctl.common.shell import join
 from neuronctl.common.words import counted, moment
 
 if TYPE_CHECKING:
     from neuronctl.judgement.partition_choice import Candidate, Choice
     from neuronctl.judgement.verdict import Verdict
-    from neuronctl.planning import JobPlan
     from neuronctl.records.job_record import RecordDraft
     from neuronctl.submission.judged_job import JudgedJob
     from neuronctl.submission.transaction import Submission
@@ -80,7 +77,7 @@ class TerminalReporter:
             notify(by.message)
             show_findings(judged)
         self._print_data(draft, judged)
-        return judged.refusal(_unused_job_file(judged) or "use --force to override")
+        return judged.refusal("use --force to override")
 
     def unexplained(
         self, draft: RecordDraft, judged: Optional[JudgedJob], by: SlurmRefusedError
@@ -133,21 +130,6 @@ class TerminalReporter:
             if verdict is None and judged is not None:
                 verdict = judged.verdict
             print_json("neuronctl.submit/1", submission_data(draft, judged, done, verdict))
-
-
-def print_unplaced(error: NoPartitionError) -> None:
-    """Print the data of a job that ``-p auto`` finds no partition for."""
-    from neuronctl.cli.json_data import submission_data
-    from neuronctl.common.console import print_json
-    from neuronctl.judgement.verdict import REFUSED, SLURM, Verdict
-    from neuronctl.submission.judged_job import JudgedJob
-
-    draft, choice = error.job.draft, error.choice
-    by = {candidate.judgement.verdict.judged_by for candidate in choice.candidates}
-    verdict = Verdict(REFUSED, error.message, judged_by=min(by, default=SLURM))
-    judged = JudgedJob(choice.plan, (), verdict, choice, existing_script=bool(draft.sbatch))
-    draft = replace(judged.recorded(draft), partition="", script="")
-    print_json("neuronctl.submit/1", submission_data(draft, judged, None, verdict))
 
 
 def show_choice(choice: Optional[Choice], *, explain: bool) -> None:
@@ -228,16 +210,12 @@ def show_submission(submission: Submission, *, following: bool = False) -> None:
     if submission.error != submission.output:
         print_line(f"  errors  {submission.error}")
     if following:
-        print_line(f"  Ctrl-C stops following, not the job; elsewhere: {_meanwhile(submission)}")
+        meanwhile = f"neuronctl why {submission.job_id}, neuronctl cancel {submission.job_id}"
+        print_line(f"  Ctrl-C stops following, not the job; elsewhere: {meanwhile}")
         return
     # Each task of an array has a log of its own.
     follow = "status --watch" if submission.is_array else "logs -f"
     print_line(f"  follow  neuronctl {follow} {submission.job_id}")
-
-
-def _meanwhile(submission: Submission) -> str:
-    id = submission.job_id
-    return f"neuronctl why {id}, neuronctl cancel {id}"
 
 
 def summary(judged: JudgedJob) -> str:
@@ -254,20 +232,15 @@ def summary(judged: JudgedJob) -> str:
     parts = [(ranged if plan.most_nodes > plan.nodes else counted(plan.nodes, "node")) + gpus]
     tasks, cores = counted(plan.ntasks_per_node, "task"), counted(plan.cpus_per_task, "core")
     cores = "the cores that Slurm gives" if plan.request.cpus_per_task == 0 else cores
-    each = plan.cluster.cores_per_gpu(plan.partition)
-    # With --force there may be more GPUs than a node has, and cores for those it has only.
-    by_gpu = each is not None and 0 < plan.gpus_per_node * each == plan.cores_per_node
-    ratio = f" ({each} per GPU)" if by_gpu and _derived(plan, "cpus-per-task") else ""
-    parts.append(f"{tasks} x {cores} per node{ratio}")
-    memory = plan.decision("memory per node")
+    parts.append(f"{tasks} x {cores} per node")
+    memory, runs, hours, cost = (
+        plan.decision(name) for name in ("memory per node", "until-done", "at most", "cost")
+    )
     if memory is not None:
-        fraction = plan.cluster.policy.memory_fraction
-        parts.append(f"{memory.value} per node ({fraction} x node memory / cores)")
+        parts.append(f"{memory.value} per node")
     time = next((directive for directive in plan.directives if directive.option == "time"), None)
     if time is not None:
-        remark = f" ({time.remark})" if time.remark and _derived(plan, "time") else ""
-        parts.append(f"at most {time.value}{remark}")
-    runs, hours, cost = (plan.decision(name) for name in ("until-done", "at most", "cost"))
+        parts.append(f"at most {time.value}")
     if runs is not None:
         parts.append(runs.value + (f" ({hours.value})" if hours else ""))
     if cost is not None:
@@ -278,13 +251,6 @@ def summary(judged: JudgedJob) -> str:
     if len(once) > 2:
         once[1:] = [f"and {len(once) - 1} more start once"]
     return "; ".join([", ".join(parts), *dict.fromkeys(several), *once])
-
-
-def _derived(plan: JobPlan, name: str) -> bool:
-    from neuronctl.request.job import Source
-
-    decision = plan.decision(name)
-    return decision is not None and decision.source is Source.DERIVED
 
 
 def write_text(path: str, text: str, *, force: bool, mode: int = 0o700) -> None:
@@ -302,23 +268,3 @@ def write_text(path: str, text: str, *, force: bool, mode: int = 0o700) -> None:
         write_whole(path, text, mode=mode)
     except OSError as error:
         raise UsageError(f"'{path}' cannot be written: {error.strerror}") from None
-
-
-def _unused_job_file(judged: JudgedJob) -> str:
-    """That a job file of this directory for the same program does not count, where it is named."""
-    from neuronctl.request.job import Source
-    from neuronctl.request.job_file import JOB_FILE, own_job_file
-
-    request = judged.plan.request
-    named = any(origin.source == Source.JOB_FILE for origin in request.origins.values())
-    if named or not any(finding.rule.lacks for finding in judged.errors):
-        return ""
-    try:
-        own = own_job_file()
-    except JobFileError:
-        return ""
-    if own is None or own.values.get("script") != request.script:
-        return ""
-    return (
-        f"{JOB_FILE} is not used, since {request.script} is named; for its options: -f {JOB_FILE}"
-    )

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 import click
 
 from neuronctl.cli.exclusive import at_most_one
-from neuronctl.cli.job_output import SubmitMode, print_unplaced
+from neuronctl.cli.job_output import SubmitMode
 from neuronctl.cli.say import hint_at_why, notify
-from neuronctl.common.errors import NoPartitionError
 
 if TYPE_CHECKING:
     from neuronctl.submission.transaction import Submission
@@ -27,12 +26,7 @@ def submission_options(function: Callable[..., Optional[Submission]]) -> Callabl
         at_most_one({"--follow": follow, "--wait": wait})
         at_most_one({"--follow": follow, "--json": as_json})
         mode = SubmitMode(dry_run, as_json, follow, wait)
-        try:
-            return _exit_code(mode, function(mode=mode, **rest))
-        except NoPartitionError as error:
-            if as_json and error.job is not None:
-                print_unplaced(error)
-            raise
+        return _exit_code(mode, function(mode=mode, **rest))
 
     for name, help in (
         ("--wait", "Wait until the job ends, and say how it ended."),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterable, Tuple
+    from typing import Iterable, Tuple
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, where nothing else has one."""
@@ -56,17 +56,6 @@ class PolicyError(NeuronctlError):
     """The cluster's limits or the site's policy do not allow the job."""
 
     exit_code = 4
-
-
-class NoPartitionError(PolicyError):
-    """No partition can hold a job with ``-p auto``.
-
-    choice: all of them, each with what stands against it. job: the Submittable, where one
-    was to be planned.
-    """
-
-    choice: Any = None
-    job: Any = None
 
 
 class TemplateError(NeuronctlError):

@@ -6,7 +6,7 @@ import contextlib
 from typing import Callable, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Catalog
-from neuronctl.common.errors import NoPartitionError, SlurmError, SlurmRefusedError
+from neuronctl.common.errors import PolicyError, SlurmError, SlurmRefusedError
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.judgement.judgement import Judgement, judge
 from neuronctl.judgement.local_facts import gather_local_facts
@@ -148,7 +148,7 @@ def choose(made: JobPlan, catalog: Catalog, *, ask: bool, of_script: bool = Fals
     """Choose among the partitions of a plan's cluster.
 
     ask: whether to ask Slurm. of_script: whether the job is somebody's batch script. Raises
-    NoPartitionError if no partition can hold it.
+    PolicyError if no partition can hold it.
     """
     snapshot = None
     if ask:
@@ -163,12 +163,10 @@ def choose(made: JobPlan, catalog: Catalog, *, ask: bool, of_script: bool = Fals
     if not ranked or not ranked[0].fits:
         reasons = "\n".join(f"  {other.name}: {other.exclusion}" for other in ranked)
         hints = [f"with -p {other.name}: {other.resize}" for other in ranked if other.resize]
-        error = NoPartitionError(
+        raise PolicyError(
             f"no partition of {made.cluster.name} can hold the job:\n{reasons}",
             hints[0] if hints else "request less, or name a partition with -p",
         )
-        error.choice = replace(choice, plan=made)
-        raise error
     return choice
 
 

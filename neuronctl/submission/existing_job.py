@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import is_cluster, local_cluster, recognise
-from neuronctl.common.errors import NeuronctlError, NoPartitionError, UsageError
+from neuronctl.common.errors import NeuronctlError, UsageError
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.judgement.judgement import JudgeBy
 from neuronctl.judgement.verdict import NOT_KNOWN, REFUSED, Verdict
@@ -217,7 +217,10 @@ def existing_job(
         if comment is not None:
             job = job_of(script.with_words(f"--comment={comment}"), catalog, asked)
     if options["partition"] == "auto":
-        choice = _chosen_partition(job)
+        from neuronctl.judgement.partition_choice import choose
+
+        made = plan(replace(job.request, partition="auto"), job.cluster)
+        choice = choose(made, job.catalog, ask=True, of_script=True)
         script = job.existing.with_words(f"--partition={choice.plan.partition.name}")
         job = job_of(script, catalog, asked, choice=choice)
     return job
@@ -254,15 +257,3 @@ def _as_words(options: Mapping[str, Any], others: Sequence[str]) -> Tuple[str, .
             "job.yaml', then 'neuronctl submit -f job.yaml …'",
         )
     return tuple(words)
-
-
-def _chosen_partition(job: ExistingJob) -> Choice:
-    """The partition where a script goes best. Raises NoPartitionError."""
-    from neuronctl.judgement.partition_choice import choose
-
-    made = plan(replace(job.request, partition="auto"), job.cluster)
-    try:
-        return choose(made, job.catalog, ask=True, of_script=True)
-    except NoPartitionError as error:
-        error.job = job
-        raise

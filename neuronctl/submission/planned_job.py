@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequen
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import local_cluster, recognise
 from neuronctl.catalog.model import Catalog, Cluster
-from neuronctl.common.errors import NoPartitionError, SlurmError, UsageError
+from neuronctl.common.errors import SlurmError, UsageError
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.paths import config_files, working_directory
 from neuronctl.common.units import compress_hostlist, hosts
@@ -186,11 +186,7 @@ def plan_job(
     if request.partition == "auto":
         from neuronctl.judgement.partition_choice import choose
 
-        try:
-            choice = choose(made, catalog, ask=ask_slurm)
-        except NoPartitionError as error:
-            error.job = PlannedJob(made, catalog, error.choice, ask_slurm, template, submit_dir)
-            raise
+        choice = choose(made, catalog, ask=ask_slurm)
         snapshot = choice.snapshot
         origins = {**request.origins, "partition": Origin(Source.DERIVED, "-p auto")}
         request = replace(request, partition=choice.plan.partition.name, origins=origins)

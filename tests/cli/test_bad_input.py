@@ -74,26 +74,10 @@ def test_wrong_usage(options: List[str], words: List[str], run: Run, fake_slurm:
     assert records() == []
 
 
-@pytest.mark.parametrize("name", ["a\nPREFLIGHT\n", "a\rb", "a\tb.py"])
-def test_program_with_a_control_character_in_its_name(name: str, run: Run, tmp_path: Path) -> None:
-    (tmp_path / name).write_text("")
-    words = ["the program's name contains the control character", "rename the file"]
-    one_error(run("generate", *HERE, "-N2", "--gpus-per-node=1", name, code=2), *words)
-    (tmp_path / "job.yaml").write_text(f"script: {json.dumps(name)}\n")
-    one_error(run("generate", *HERE, "-f", "job.yaml", code=2), *words)
-    run("generate", *HERE, "-N2", "--gpus-per-node=1", "train.py", name)
-
-
 @pytest.mark.parametrize("name", ["train.py", "job.sh", "no_suffix"])
 def test_job_file_that_is_a_program(name: str, run: Run, tmp_path: Path) -> None:
     (tmp_path / name).write_text("#!/bin/bash\n#SBATCH -N 2\nsrun true\n")
     one_error(run("submit", *ONE, "-f", name, code=3), f"{name} is a program", "without -f")
-
-
-def test_two_numbers_of_time_are_minutes(run: Run, fake_slurm: FakeSlurm) -> None:
-    result = run("submit", *ONE, "-t", "24:00", "--dry-run", "train.py")
-    assert "at most 00:24:00 (24:00 is MM:SS to Slurm; hours are 24:00:00)" in result.stderr
-    assert "--time=00:24:00" in result.stdout
 
 
 def test_no_script(run: Run) -> None:
@@ -104,19 +88,6 @@ def test_empty_script(run: Run) -> None:
     one_error(run("generate", *ONE, "", code=2), "SCRIPT is empty")
 
 
-def test_argument_that_is_no_text(run: Run) -> None:
-    one_error(run("generate", *ONE, "train.py", "a\udcff", code=2), "not valid UTF-8")
-
-
-def test_current_directory_is_gone(run: Run, tmp_path: Path) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    command = f"cd {gone} && rmdir {gone} && exec {sys.executable} -m neuronctl generate x.py"
-    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
-    assert result.returncode == 2
-    one_error(result, "current directory")
-
-
 # ----------------------------------------------------------------------- wrong files: exit 3
 
 
@@ -124,12 +95,6 @@ def test_unknown_key_in_job_file(run: Run, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("nodes: 2\n\nparition: gpu\n")
     result = run("submit", "-f", "job.yaml", "train.py", code=3)
     one_error(result, "job.yaml:3: unknown key 'parition'", "did you mean partition")
-
-
-@pytest.mark.parametrize("name", ["none.yaml", "."])
-def test_job_file_that_cannot_be_read(name: str, run: Run) -> None:
-    result = run("generate", "-f", name, "train.py", code=3)
-    assert "cannot read" in result.stderr and "Traceback" not in result.stderr
 
 
 def test_wrong_configuration(run: Run, clean_home: Path) -> None:
@@ -156,7 +121,6 @@ def refused(result: Result[str], code: str, *words: str) -> None:
     assert "Traceback" not in result.stderr
 
 
-NEURON = ["--field", "misc", "--appl", "pytorch", "--gpus-per-node", "1"]
 REFUSED = [
     ([*HERE[:2], "-p", "amd_a100", "--comment", "x"], "NC101", ["amd_a100nv_8", "amd_a100_4"]),
     ([*HERE, "--gpus-per-node", "9"], "NC121", ["9 GPUs", "have 8", "-N 3 --gpus-per-node 3"]),
@@ -191,23 +155,6 @@ def test_own_option_behind_the_program(word: str, run: Run, fake_slurm: FakeSlur
         run("generate", *ONE, "train.py", word)
 
 
-def test_a_switch_that_may_have_a_word(run: Run, tmp_path: Path) -> None:
-    """What follows it and is not the word is the program."""
-    for words in (["--preflight", "deep"], ["--preflight=deep"], ["-N", "1", "--preflight=deep"]):
-        assert "measure_nodes" in run("generate", *ONE, *words, "train.py").stdout
-    assert "measure_nodes" not in run("generate", *ONE, "--preflight", "train.py", "deep").stdout
-    assert "deep.py" in run("generate", *ONE, "--no-preflight", "deep.py").stdout
-    said = run("generate", *ONE, "--preflight=deeper", "train.py", code=2).stderr
-    assert "--preflight: 'deeper' is not a valid value" in said
-    said = run("submit", *ONE, "train.py", "--preflight", "deep", code=2).stderr
-    assert "--preflight comes after train.py" in said
-    (tmp_path / "job.yaml").write_text("preflight: deep\nscript: train.py\n")
-    assert "measure_nodes" in run("generate", *ONE, "-f", "job.yaml").stdout
-    (tmp_path / "job.yaml").write_text("preflight: deeper\nscript: train.py\n")
-    said = run("generate", *ONE, "-f", "job.yaml", code=3).stderr
-    assert "expected true, false, or deep, found the text 'deeper'" in said
-
-
 @pytest.mark.parametrize(
     ("word", "dash", "meant"),
     [
@@ -224,30 +171,6 @@ def test_a_dash_that_is_not_ascii(word: str, dash: str, meant: str, run: Run) ->
         assert f"type {meant}\n" in said
 
 
-def test_a_dash_in_a_job_file(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "job.yaml").write_text("ntasks\u2013per-node: 2\nscript: train.py\n")
-    said = run("generate", "-f", "job.yaml", code=3).stderr
-    assert "job.yaml:1: unknown key 'ntasks-per-node', which contains an en dash (U+2013)" in said
-    (tmp_path / "job.yaml").write_text("time: 1\u201312\nscript: train.py\n")
-    said = run("generate", "-f", "job.yaml", code=3).stderr
-    assert "job.yaml:1: time: " in said and "it contains an en dash (U+2013), not '-'" in said
-
-
-def test_a_word_that_sbatch_does_not_know(run: Run) -> None:
-    said = run("submit", *ONE, "--sbatch", "cpu-bind=none", "train.py", code=2).stderr
-    assert (
-        "srun, which sbatch does not know" in said and "--launcher-option=--cpu-bind=none" in said
-    )
-
-
-def test_no_gpus_are_explained(run: Run) -> None:
-    for option in ("--gres=gpu:0", "--gpus-per-node=0", "--gpus=0"):
-        said = run("generate", "-p", "amd_a100nv_8", *NEURON[:4], option, "train.py").stderr
-        assert "warning NC122: requested no GPU; amd_a100nv_8 is a GPU partition" in said
-        out = run("generate", "-p", "cpu", *NEURON[:4], option, "train.py").stdout
-        assert "gpu" not in out
-
-
 def test_script_that_does_not_exist(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     refused(run("submit", *ONE, "tain.py", code=4), "NC401", "tain.py", str(tmp_path))
     assert fake_slurm.calls("sbatch") == []
@@ -255,33 +178,6 @@ def test_script_that_does_not_exist(run: Run, fake_slurm: FakeSlurm, tmp_path: P
     assert "warning NC401" in shown.stderr
     said = run("submit", "nofile.sh", code=4).stderr
     assert said.startswith("neuronctl: error NC401: no program 'nofile.sh'") and "NC101" in said
-
-
-def test_script_that_is_a_directory_or_a_fifo(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "dir.py").mkdir()
-    os.mkfifo(tmp_path / "fifo.py")
-    (tmp_path / "dir").mkdir()
-    for name, words in (
-        ("dir.py", "'dir.py' is a directory, not a program"),
-        ("dir", "'dir' is a directory, not a program"),
-        ("fifo.py", "is not a file"),
-    ):
-        refused(run("submit", *ONE, name, code=4), "NC401", words)
-
-
-def test_log_directory_that_does_not_exist(run: Run, fake_slurm: FakeSlurm) -> None:
-    refused(run("submit", *ONE, "-o", "logs/%j.out", "train.py", code=4), "NC411", "'logs'")
-    refused(run("submit", *ONE, "-o", ".", "train.py", code=4), "NC411", "is a directory")
-    fake_slurm.answer("sbatch", "1\n")
-    run("submit", *ONE, "-o", "/dev/null", "train.py")
-
-
-def test_everything_at_once(run: Run) -> None:
-    options = [*HERE, "--gpus-per-node", "9", "-t", "9-0", "-N", "99"]
-    result = run("submit", *options, "none.py", code=4)
-    for code in ("NC111", "NC121", "NC141", "NC401"):
-        assert f"error {code}" in result.stderr
-    assert "4 errors" in result.stderr or "5 errors" in result.stderr
 
 
 def test_force(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -301,25 +197,12 @@ def test_no_slurm(run: Run, tmp_path: Path) -> None:
     one_error(result, "sbatch not found", "neuronctl generate")
 
 
-def test_no_slurm_for_salloc(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    result = run("salloc", *ONE, code=6, env={"PATH": str(tmp_path / "bin")})
-    one_error(result, "salloc not found")
-
-
 def test_sbatch_refuses(run: Run, fake_slurm: FakeSlurm) -> None:
     words = "sbatch: error: Batch job submission failed: Invalid account or partition"
     fake_slurm.answer("sbatch", stderr=words + "\n", code=1)
     result = run("submit", *ONE, "train.py", code=7)
     assert "Invalid account or partition" in result.stderr
     assert (result.stdout, result.stderr.count("Invalid account")) == ("", 1)
-
-
-def test_controller_does_not_answer(run: Run, fake_slurm: FakeSlurm) -> None:
-    fake_slurm.answer(
-        "sbatch", stderr="sbatch: error: Unable to contact slurm controller\n", code=1
-    )
-    one_error(run("submit", *ONE, "train.py", code=6), "Unable to contact slurm controller")
 
 
 SHORT = """
@@ -344,11 +227,6 @@ def test_sbatch_hangs(fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     one_error(result, "sbatch did not respond within 0.5 s", "unknown whether", "neuronctl status")
 
 
-def test_sbatch_prints_no_job_id(run: Run, fake_slurm: FakeSlurm) -> None:
-    fake_slurm.answer("sbatch", "Welcome to the cluster\n")
-    one_error(run("submit", *ONE, "train.py", code=6), "no job id", "Welcome to the cluster")
-
-
 def test_ctrl_c_during_sbatch(fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     fake_slurm.answer("sbatch", "4711\n", delay=60)
     with subprocess.Popen(
@@ -370,36 +248,6 @@ def test_ctrl_c_during_sbatch(fake_slurm: FakeSlurm, tmp_path: Path) -> None:
 # ---------------------------------------------------------- the cannot write the job's record
 
 
-@pytest.mark.parametrize("kind", ["file", "read-only", "full"])
-def test_job_id_is_printed_without_a_record(
-    kind: str, run: Run, fake_slurm: FakeSlurm, tmp_path: Path
-) -> None:
-    fake_slurm.answer("sbatch", "4711\n")
-    state = tmp_path / "state"
-    mount: List[str] = []
-    if kind == "file":  # the only one of the three that stops root without a mount
-        state.write_text("")
-    else:
-        state.mkdir()
-        option = "ro" if kind == "read-only" else "size=4k,nr_inodes=2"
-        mount = ["unshare", "--map-root-user", "--mount", "bash", "-c"]
-        mount += [f'mount -t tmpfs -o {option} none "$0" && exec "$@"', str(state)]
-        if subprocess.run([*mount, "true"], capture_output=True).returncode != 0:
-            pytest.skip("no mount namespace here")
-    command = [*mount, sys.executable, "-m", "neuronctl", "submit", *ONE, "train.py"]
-    result = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "XDG_STATE_HOME": str(state)},
-    )
-    assert result.returncode == 0, result.stderr
-    assert "4711" in result.stdout
-    assert "cannot write the job's record" in result.stderr and str(state) in result.stderr
-    assert "Traceback" not in result.stderr
-
-
 # ----------------------------------------------------------------------------- --write
 
 
@@ -412,35 +260,7 @@ def test_write_never_over_a_file(run: Run, tmp_path: Path) -> None:
     assert path.read_text().startswith("#!/bin/bash\n")
 
 
-@pytest.mark.parametrize("force", [[], ["--force"]])
-def test_write_never_over_what_is_no_file(force: List[str], run: Run, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "fifo")
-    (tmp_path / "dir").mkdir()
-    for name in ("fifo", "dir", ".", "/dev/null", ""):
-        result = run("generate", *ONE, *force, "--write", name, "train.py", code=2)
-        one_error(result)
-    assert (tmp_path / "fifo").is_fifo()
-    assert Path("/dev/null").is_char_device()
-
-
-@pytest.mark.parametrize("name", ["no/such/dir.sh", "train.py/x.sh", "x" * 300, "/proc/x.sh"])
-def test_write_where_nothing_can_be_written(name: str, run: Run, tmp_path: Path) -> None:
-    before = sorted(os.listdir(tmp_path))
-    result = run("generate", *ONE, "--write", name, "train.py", code=2)
-    assert "cannot be written" in result.stderr and "Traceback" not in result.stderr
-    assert sorted(os.listdir(tmp_path)) == before
-
-
 # ------------------------------------------------------------------------ broken outputs
-
-
-def test_reader_that_has_seen_enough(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "neuronctl", "generate", *ONE, "train.py"]
-    read, write = os.pipe()
-    os.close(read)
-    result = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
-    os.close(write)
-    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_closed_standard_output(tmp_path: Path) -> None:
@@ -452,21 +272,6 @@ def test_closed_standard_output(tmp_path: Path) -> None:
 
 
 SUBMIT = f"{sys.executable} -m neuronctl submit {' '.join(ONE)} --force"
-
-
-@pytest.mark.parametrize("where", ["2>/dev/full", "2>&-", "2>&1 >/dev/null | true", ">&-", "<&-"])
-def test_what_cannot_be_said_decides_nothing(
-    where: str, fake_slurm: FakeSlurm, tmp_path: Path
-) -> None:
-    """Of a job or of its refusal: the exit code is the true one, and the job is submitted."""
-    fake_slurm.answer("sbatch", "7\n")
-    (tmp_path / "train.py").write_text("")
-    env = {**os.environ, **fake_slurm.env}
-    for words, code, calls in (("train.py", 0, 1), ("-p nowhere --no-such train.py", 2, 1)):
-        shell = ["bash", "-c", f"{SUBMIT} {words} {where}; exit ${{PIPESTATUS[0]}}"]
-        done = subprocess.run(shell, env=env, cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == code, done
-        assert len(fake_slurm.calls("sbatch")) == calls
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import pty
-import resource
 import signal
 import subprocess
 import sys
@@ -16,8 +15,6 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 from fake_slurm import FakeSlurm, queue_row
-
-from neuronctl.scripts.find import MAX_BYTES
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -142,33 +139,6 @@ def test_auto_chooses_as_for_any_job(run: Run, fake_slurm: FakeSlurm) -> None:
     assert f"sbatch --partition={chosen} job.sh" in said
 
 
-@pytest.mark.parametrize("words", [["job.sh"], ["--launcher", "python", "train.py"]])
-def test_json_where_no_partition_fits(
-    run: Run, fake_slurm: FakeSlurm, tmp_path: Path, words: List[str]
-) -> None:
-    """The document is that of a refused job, whoever named the partition."""
-    (tmp_path / "train.py").write_text("")
-    size = ["-N", "999", "--gpus-per-node", "1", "-t", "5"]
-    named, auto = (
-        run("submit", "--dry-run", "--json", "-p", name, *size, *words, code=4)
-        for name in ("amd_a100nv_8", "auto")
-    )
-    assert "no partition of neuron-2022 can hold the job" in auto.stderr
-    first, second = (json.loads(one.stdout) for one in (named, auto))
-    assert list(first) == list(second)
-    assert second["verdict"]["kind"] == "refused" and second["nodes"] == 999
-    assert second["verdict"]["judged_by"] != "Slurm"  # which does not answer here
-    assert (second["job_id"], second["plan"], second["partition"]) == (None, None, "")
-    assert second["job_name"] == first["job_name"] and second["logs"] == first["logs"]
-    assert {"NC1"} == {one["why_not"][:3] for one in second["choice"]}
-    again = run("submit", "--dry-run", "-p", "auto", *size, *words, code=4)
-    assert again.stdout == ""
-
-
-def test_configuration_is_not_applied(run: Run, fake_slurm: FakeSlurm) -> None:
-    assert "the command is: sbatch job.sh" in run("submit", "--dry-run", "job.sh").stderr
-
-
 def test_sbatch_refuses(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("sbatch", stderr="sbatch: error: no\n", code=1)
     assert "sbatch refused the request: no" in run("submit", "job.sh", code=7).stderr
@@ -187,15 +157,6 @@ def test_a_file_that_changes_meanwhile_is_told(
     assert "job.sh was changed while it was submitted" in said
 
 
-@pytest.mark.parametrize("option", ["--wait", "--test-only"])
-def test_what_belongs_on_a_command_line(
-    run: Run, fake_slurm: FakeSlurm, script: Path, option: str
-) -> None:
-    script.write_text(SCRIPT.replace("-t 10", f"-t 10 {option}"))
-    assert f"is to be submitted with {option}" in run("submit", "job.sh", code=2).stderr
-    assert not fake_slurm.calls("sbatch")
-
-
 def test_the_record_is_whole_and_private(run: Run, fake_slurm: FakeSlurm, script: Path) -> None:
     secret = "hf_0123456789abcdefghij"
     script.write_text(SCRIPT + f"export HF_TOKEN={secret}\n")
@@ -205,15 +166,6 @@ def test_the_record_is_whole_and_private(run: Run, fake_slurm: FakeSlurm, script
     assert secret in json.dumps(records())
     run("resubmit", "7")
     assert secret in fake_slurm.calls("sbatch")[1]
-
-
-def test_a_job_of_several_components_is_not_judged(
-    run: Run, fake_slurm: FakeSlurm, script: Path
-) -> None:
-    script.write_text(WRONG.replace("python", "#SBATCH hetjob\n#SBATCH -n 1\npython"))
-    fake_slurm.answer("sbatch", "7\n")
-    said = run("submit", "job.sh").stderr
-    assert "not known: the components of a heterogeneous job are not judged together" in said
 
 
 # ------------------------------------------------------------------------- neuronctl sbatch
@@ -253,29 +205,6 @@ def test_standard_input_is_passed_on(run: Run, fake_slurm: FakeSlurm) -> None:
     assert fake_slurm.stdin() == "something else"
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--help"],
-        ["--usage"],
-        ["-V"],
-        ["--test-only", "job.sh"],
-        ["-N"],
-        ["nofile.sh"],
-        ["--wrap=x", "job.sh"],
-    ],
-)
-@pytest.mark.parametrize("code", [0, 3])
-def test_where_no_job_comes_of_it_nothing_is_recorded(
-    run: Run, fake_slurm: FakeSlurm, words: List[str], code: int
-) -> None:
-    fake_slurm.answer("sbatch", "out\n", "err\n", code=code)
-    result = run("sbatch", *words, code=code)
-    assert (result.stdout, result.stderr) == ("out\n", "err\n")
-    assert fake_slurm.calls() == [["sbatch", *words]]
-    assert not folder().exists()
-
-
 def test_a_refusal_is_final(run: Run, fake_slurm: FakeSlurm, script: Path) -> None:
     """Jobs that plain sbatch submitted, before or after, from the same script keep no record."""
     script.write_text(WRONG)
@@ -290,35 +219,6 @@ def test_a_refusal_is_final(run: Run, fake_slurm: FakeSlurm, script: Path) -> No
     assert "job.sh" in run("status").stdout
     (record,) = records()
     assert (record["status"], record["job_id"]) == ("failed", None)
-
-
-@pytest.mark.parametrize("env", [{}, {"SBATCH_WAIT": "1"}])
-def test_the_exit_code_of_a_job_is_no_refusal(
-    run: Run, fake_slurm: FakeSlurm, env: Dict[str, str]
-) -> None:
-    fake_slurm.answer("sbatch", code=3)
-    run("sbatch", "--quiet", *([] if env else ["--wait"]), "job.sh", code=3, env=env)
-    (record,) = records()
-    assert record["status"] == "intent"
-
-
-def test_an_answer_that_never_came_is_no_refusal(run: Run, fake_slurm: FakeSlurm) -> None:
-    fake_slurm.answer("sbatch", stderr="sbatch: error: Socket timed out\n", code=1, delay=5.2)
-    run("sbatch", "job.sh", code=1)
-    (record,) = records()
-    assert (record["status"], record["failure"]) == ("intent", "sbatch ended with exit code 1")
-
-
-def test_standard_input_without_an_end(fake_slurm: FakeSlurm) -> None:
-    """It took all memory, as it does of sbatch's own."""
-    with open("/dev/zero", "rb") as endless:
-        result = subprocess.run(
-            [sys.executable, "-m", "neuronctl", "sbatch", "-t", "5"],
-            **{"stdin": endless, "capture_output": True, "text": True, "cwd": os.environ["HOME"]},
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20)),
-        )
-    assert result.returncode == 2 and "more than 64 MiB: nothing was submitted" in result.stderr
-    assert fake_slurm.calls("sbatch") == [] and records() == []
 
 
 def test_the_environment_is_not_changed(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -361,22 +261,6 @@ def test_whatever_breaks_sbatch_runs(
     assert len(records()) == (fault != "store")
 
 
-def test_a_broken_installation_is_no_obstacle(
-    run: Run, fake_slurm: FakeSlurm, tmp_path: Path
-) -> None:
-    """Any bug of ours, here one in the module that reads scripts."""
-    fake_slurm.answer("sbatch", "7\n")
-    code = (
-        "import sys; sys.modules['neuronctl.scripts.header'] = None\n"
-        "from neuronctl.cli import program; program()"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code, "sbatch", "job.sh"],
-        capture_output=True, text=True, cwd=tmp_path, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    assert (result.returncode, result.stdout, result.stderr) == (0, "7\n", "")
-
-
 def test_findings_are_told_on_a_terminal_only(
     run: Run, fake_slurm: FakeSlurm, script: Path
 ) -> None:
@@ -404,22 +288,6 @@ def own_sbatch(directory: Path, text: str) -> Dict[str, str]:
     return {"PATH": f"{directory}:{os.environ['PATH']}"}
 
 
-def test_what_is_printed_is_seen_at_once(fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-    """As with --wait; the record is complete by then, whatever happens later."""
-    env = own_sbatch(tmp_path / "bin", "#!/bin/bash\necho 7\nread line < go\nexit 5\n")
-    os.mkfifo(tmp_path / "go")
-    argv = [sys.executable, "-m", "neuronctl", "sbatch", "--parsable", "--wait", "job.sh"]
-    with subprocess.Popen(
-        argv, env={**os.environ, **env}, cwd=tmp_path, stdout=subprocess.PIPE
-    ) as running:
-        assert running.stdout is not None
-        assert running.stdout.readline() == b"7\n"
-        (record,) = records()
-        assert (record["status"], record["job_id"]) == ("submitted", 7)
-        (tmp_path / "go").write_text("\n")
-        assert running.wait() == 5
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_as_it_ends_sbatch(
     fake_slurm: FakeSlurm, tmp_path: Path, number: signal.Signals
@@ -442,41 +310,6 @@ def test_a_signal_ends_it_as_it_ends_sbatch(
         assert running.wait() == -number
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
-
-
-def test_a_closed_pipe_ends_it_as_it_ends_sbatch(fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-    env = own_sbatch(tmp_path / "bin", "#!/bin/bash\nread line < go\necho 7\n")
-    os.mkfifo(tmp_path / "go")
-    argv = [sys.executable, "-m", "neuronctl", "sbatch", "job.sh"]
-    with subprocess.Popen(
-        argv, env={**os.environ, **env}, cwd=tmp_path, stdout=subprocess.PIPE
-    ) as running:
-        assert running.stdout is not None
-        running.stdout.close()
-        (tmp_path / "go").write_text("\n")
-        assert running.wait() == -signal.SIGPIPE
-    assert [one["job_id"] for one in records()] == [7]
-
-
-@pytest.mark.parametrize("how", ["exec neuronctl sbatch", "neuronctl sbatch --nice=1"])
-def test_a_file_named_sbatch_that_calls_neuronctl(
-    run: Run, fake_slurm: FakeSlurm, tmp_path: Path, how: str
-) -> None:
-    """It calls the next one on PATH, and only one of them records the job."""
-    command = how.replace("neuronctl", f"{sys.executable} -m neuronctl")
-    first, second = tmp_path / "first", tmp_path / "second"
-    env = own_sbatch(second, f'#!/bin/bash\n{command} "$@"\n')
-    own_sbatch(first, f'#!/bin/bash\n{command} "$@"\n')
-    path = {"PATH": f"{first}:{first}:{env['PATH']}"}
-    fake_slurm.answer("sbatch", "Submitted batch job 7\n")
-    for call in (["sbatch", "job.sh"], [sys.executable, "-m", "neuronctl", "sbatch", "job.sh"]):
-        done = subprocess.run(
-            call, env={**os.environ, **path}, cwd=tmp_path, capture_output=True, text=True,
-            stdin=subprocess.DEVNULL, timeout=120,
-        )  # fmt: skip
-        assert (done.stdout, done.stderr) == ("Submitted batch job 7\n", "")
-    assert len(fake_slurm.calls("sbatch")) == 2
-    assert len(records()) == 2
 
 
 def test_without_slurm(run: Run, tmp_path: Path) -> None:
@@ -508,47 +341,6 @@ def test_the_same_again(run: Run, fake_slurm: FakeSlurm, tmp_path: Path, script:
         *("sbatch", "--parsable", "-t", "5", "--job-name=job.sh", "/dev/stdin", "a b")
     ]  # fmt: skip
     assert fake_slurm.stdin() == SCRIPT
-
-
-def test_two_jobs_of_a_script_differ_in_their_arguments(run: Run, fake_slurm: FakeSlurm) -> None:
-    for number, rate in (("7", "0.5"), ("8", "0.9")):
-        fake_slurm.answer("sbatch", f"{number}\n")
-        run("submit", "job.sh", "--lr", rate)
-    row = ["arguments", "--lr", "0.5", "--lr", "0.9"]
-    assert row in [line.split() for line in run("show", "7", "8").stdout.splitlines()]
-    data = json.loads(run("show", "7", "8", "--json").stdout)
-    assert data["plan"] == [{"name": "arguments", "first": "--lr 0.5", "second": "--lr 0.9"}]
-
-
-def test_a_script_that_goes_again_has_its_plan_in_its_record(
-    run: Run, fake_slurm: FakeSlurm
-) -> None:
-    for number, words in (("7", ["submit", "job.sh"]), ("8", ["resubmit", "7"])):
-        fake_slurm.answer("sbatch", f"{number}\n")
-        run(*words)
-    by_id = {one["job_id"]: one["draft"] for one in records()}
-    first, second = (by_id[job] for job in (7, 8))
-    told = {"findings", "verdict", "command_line"}
-    changed = [name for name in {*first, *second} - told if first.get(name) != second.get(name)]
-    assert changed == [] and first["decisions"]
-    assert run("show", "7", "8").stdout == "job 7 and job 8 do not differ\n"
-    assert "partition: " not in run("resubmit", "8", "-t", "3", "--dry-run").stderr
-
-
-def test_a_script_that_is_too_long_is_submitted_again_as_the_file_it_was(
-    run: Run, fake_slurm: FakeSlurm, script: Path
-) -> None:
-    long = SCRIPT + "# " + "x" * MAX_BYTES + "\n"
-    script.write_text(long)  # which a site can allow
-    fake_slurm.answer("sbatch", "7\n")
-    run("sbatch", "job.sh")
-    (record,) = records()
-    assert (
-        record["draft"]["surroundings"]["program_sha256"]
-        == hashlib.sha256(long.encode()).hexdigest()
-    )
-    run("resubmit", "7")
-    assert fake_slurm.calls("sbatch")[-1] == ["sbatch", "job.sh"]
 
 
 def test_standard_input_and_wrap_again(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -601,63 +393,3 @@ def test_its_job_is_found_by_what_it_runs(run: Run, fake_slurm: FakeSlurm, tmp_p
     env = scripts_of_jobs(fake_slurm, tmp_path, j5="#!/bin/sh\n", j6=SCRIPT, j7=SCRIPT, j8=SCRIPT)
     assert "is job 7: its record is now complete" in run("status", env=env).stderr
     assert [(one["key"], one["job_id"]) for one in records()] == [(key, 7)]
-
-
-def test_a_script_that_is_too_long_is_found_by_its_beginning(
-    run: Run, fake_slurm: FakeSlurm, tmp_path: Path, script: Path
-) -> None:
-    long = SCRIPT + "# " + "x" * MAX_BYTES + "\n"
-    script.write_text(long)
-    key = cut_off(run, fake_slurm, "job.sh")
-    fake_slurm.queue(row(tmp_path, "7", f"{tmp_path}/job.sh"))
-    run("status", env=scripts_of_jobs(fake_slurm, tmp_path, j7=long))
-    assert [(one["key"], one["job_id"]) for one in records()] == [(key, 7)]
-
-
-def test_a_quiet_sbatch_was_not_interrupted(
-    run: Run, fake_slurm: FakeSlurm, tmp_path: Path
-) -> None:
-    key = cut_off(run, fake_slurm, "-Q", "job.sh")
-    fake_slurm.queue(row(tmp_path, "7", f"{tmp_path}/job.sh"))
-    result = run("status", env=scripts_of_jobs(fake_slurm, tmp_path, j7=SCRIPT))
-    assert result.stderr == "" and " 7 " in f" {result.stdout}".replace("\n", " ")
-    assert [(one["key"], one["job_id"]) for one in records()] == [(key, 7)]
-    cut_off(run, fake_slurm, "-HQJx", "job.sh")
-    assert "sbatch --quiet did not say which job 'x' of" in run("status").stderr
-
-
-def test_of_more_jobs_than_submissions_none_is_taken(
-    run: Run, fake_slurm: FakeSlurm, tmp_path: Path
-) -> None:
-    cut_off(run, fake_slurm, "job.sh")
-    both = [row(tmp_path, number, f"{tmp_path}/job.sh") for number in ("6", "7")]
-    fake_slurm.queue(*both)
-    env = scripts_of_jobs(fake_slurm, tmp_path, j6=SCRIPT, j7=SCRIPT)
-    said = run("status", env=env).stderr
-    assert "2 jobs have the same name and directory: 6, 7\n" in said
-    assert [one["status"] for one in records()] == ["intent"]
-    cut_off(run, fake_slurm, "job.sh")  # two of them, for two jobs
-    fake_slurm.queue(*both)
-    run("status", env=env)
-    assert sorted(one["job_id"] for one in records()) == [6, 7]
-
-
-def test_a_script_goes_again_as_it_was_whatever_the_catalog(
-    run: Run, fake_slurm: FakeSlurm
-) -> None:
-    """Nothing judges it, so that nothing but sbatch can refuse it."""
-    fake_slurm.answer("sbatch", "Submitted batch job 7\n")
-    run("submit", "job.sh")
-    (Path(os.environ["XDG_CONFIG_HOME"]) / "neuronctl" / "config.yaml").write_text("cluster: no\n")
-    run("resubmit", "7")
-    assert len(fake_slurm.calls("sbatch")) == 2
-
-
-def test_modules_of_a_script_are_judged_as_by_check(
-    run: Run, fake_slurm: FakeSlurm, script: Path
-) -> None:
-    """What a request has of the commands, and not of the directives."""
-    script.write_text(SCRIPT.replace("python", "module load gcc/4.8.5 cuda/0.1\npython"))
-    found = run("check", "job.sh").stdout
-    told = run("submit", "--dry-run", "--force", "job.sh").stderr
-    assert "NC408" in found and "NC408" in told

@@ -384,16 +384,6 @@ def test_a_change_alone_is_no_refusal(run: Run, tmp_path: Path) -> None:
     assert "refused: 2 errors" in run("init", *size, "train.py", cwd=here, code=4).stderr
 
 
-def test_a_job_file_that_does_not_count_is_told(run: Run, tmp_path: Path) -> None:
-    here = project(tmp_path / "p", {"train.py": TRAIN, "other.py": TRAIN})
-    (here / "job.yaml").write_text("script: train.py\npartition: amd_a100nv_8\n")
-    rest = ["--gpus-per-node", "1", "-t", "5", "--field", "nlp", "--appl", "jax"]
-    told = "job.yaml is not used, since train.py is named; for its options: -f job.yaml"
-    assert told in run("generate", *rest, "train.py", cwd=here, code=4).stderr
-    assert told not in run("generate", *rest, "-f", "job.yaml", "train.py", "7", cwd=here).stderr
-    assert "job.yaml" not in run("generate", *rest, "other.py", cwd=here, code=4).stderr
-
-
 def test_a_refusal_has_the_line_that_makes_the_change(run: Run, tmp_path: Path) -> None:
     here = project(tmp_path / "p", {"train.py": ONE_GPU})
     size = ["-p", "amd_a100nv_8", "-N", "2", "--gpus-per-node", "2", "--field", "nlp"]

@@ -221,46 +221,6 @@ def test_names(
         assert "'trian' is neither a job id nor the name of a job" in said
 
 
-def test_resubmit_as_json(
-    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], tmp_path: Path
-) -> None:
-    """The same document as submit's, byte for byte or planned anew."""
-    script = submitted(7)
-    planned = json.loads(run("submit", *JOB, "--json", "--dry-run", "train.py", "a b").stdout)
-    fake_slurm.answer("sbatch", "8\n")
-    same = json.loads(run("resubmit", "7", "--json").stdout)
-    assert set(same) == set(planned) and same["schema"] == "neuronctl.submit/1"
-    assert (same["job_id"], same["script"]) == (8, script)
-    assert same["decisions"] == planned["decisions"] and same["verdict"] is None
-    assert same["logs"]["output"] == str(tmp_path / "train_8.out")
-    anew = json.loads(run("resubmit", "7", "--json", "-t", "7", "--force").stdout)
-    assert (anew["job_id"], anew["time_limit"], anew["cpus_per_task"]) == (8, 420, 8)
-    dry = json.loads(run("resubmit", "7", "--json", "--dry-run").stdout)
-    assert (dry["job_id"], dry["script"]) == (None, script)
-    refused = json.loads(run("resubmit", "7", "--json", "-N", "9999", code=4).stdout)
-    assert refused["verdict"]["kind"] == "refused" and refused["script"] is None
-    fake_slurm.answer("sbatch", stderr="sbatch: error: no\n", code=1)
-    for words in ([], ["-t", "7", "--force"]):
-        data = json.loads(run("resubmit", "7", "--json", *words, code=7).stdout)
-        assert data["verdict"]["words"] == "sbatch refused the request: no"
-
-
-def test_resubmit_follows(
-    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], tmp_path: Path
-) -> None:
-    submitted(7)
-    fake_slurm.answer("sbatch", "8\n")
-    fake_slurm.queue(queue_row("8", state="FAILED", exit="4:0"))
-    (tmp_path / "train_8.out").write_text("it trains\n")
-    result = run("resubmit", "7", "--follow", code=4)
-    assert result.stdout.endswith("it trains\n") and "job 8 ended: FAILED" in result.stderr
-    assert "not the job; elsewhere: neuronctl why 8, neuronctl cancel 8\n" in result.stdout
-    result = run("resubmit", "7", "--wait", code=4)
-    assert "Submitted batch job 8" in result.stdout
-    assert "neuronctl: job 8 ended: FAILED, exit code 4:0" in result.stderr
-    run("resubmit", "7", "--follow", "--json", code=2)
-
-
 def test_resubmit_byte_for_byte(
     run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -389,11 +349,3 @@ def test_resubmit_from_a_directory_that_is_gone(
     store = RecordStore.default()
     store.complete(store.begin(draft), 7)
     assert "cannot be entered: No such file" in run("resubmit", "7", code=2).stderr
-
-
-@pytest.mark.parametrize("digits", [4_300, 4_301, 10_000])
-def test_an_array_of_endless_numbers_is_refused(run: Run, digits: int) -> None:
-    for array in (f"0-{'9' * digits}", f"{'9' * digits}", f"0-9%{'9' * digits}"):
-        for argv in (["generate", "-a", array], ["submit", "--dry-run", "-a", array]):
-            said = run(*argv, *JOB, "train.py", code=2)
-            assert "internal error" not in said.stderr and "Traceback" not in said.stderr

@@ -35,11 +35,6 @@ def test_the_tutorials_lines(launcher: str, part: str, line: str, run: Callable[
     assert line in launch
 
 
-def test_escape_sequences_reach_a_pipe(run: Callable[..., Any]) -> None:
-    words = [*RUN, "--print", "--launcher", "srun", "train.py", "a\x1b[31mb"]
-    assert "a\x1b[31mb" in run(*words, env=ALLOCATION).stdout
-
-
 def test_srun_on_one_named_node(run: Callable[..., Any]) -> None:
     words = [*RUN, "--print", "--launcher", "srun", "--nodelist", "gpu33", "--gpus-per-node", "2"]
     text = run(*words, "train.py", env=ALLOCATION).stdout
@@ -69,17 +64,6 @@ def test_outside_an_allocation(run: Callable[..., Any], tmp_path: Path) -> None:
 
 def plain(text: str) -> str:
     return " ".join(text.replace("\\\n", " ").split())
-
-
-@pytest.mark.parametrize("words", [[], ["--launcher", "python"], ["--container", "docker://x"]])
-def test_one_process_is_where_it_is_asked_for(words: list, run: Callable[..., Any]) -> None:
-    part = ["--nodelist", "gpu33", "--gpus-per-node", "1"]
-    text = plain(run(*RUN, "--print", *words, *part, "train.py", env=ALLOCATION).stdout)
-    assert (
-        "srun --nodes=1 --nodelist=gpu33 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 "
-        "--gres=gpu:1 " in text
-    )
-    assert text.endswith("python train.py")
 
 
 @pytest.mark.parametrize(
@@ -121,45 +105,3 @@ def test_gpus_that_only_the_controller_tells(
                      env=hand_made()).stdout)  # fmt: skip
     assert " --ntasks=4 " in text and " --gres=gpu:2 " in text
     assert fake_slurm.calls("scontrol")[0][1:] == ["show", "job", "-d", "154173"]
-
-
-def test_gpus_that_nobody_tells(run: Callable[..., Any], fake_slurm: FakeSlurm) -> None:
-    fake_slurm.answer("scontrol", stderr="slurm_load_jobs error: Unable to contact", code=1)
-    words = [*RUN, "--print", "--launcher", "horovodrun"]
-    assert "is not known" in run(*words, "train.py", env=hand_made(), code=2).stderr
-    tasks = run(*words, "--ntasks-per-node", "3", "train.py", env=hand_made()).stdout
-    assert "-H gpu32:3,gpu33:3 " in tasks
-    asked = run(*words, "--gpus-per-node", "2", "train.py", env=hand_made()).stdout
-    assert "-H gpu32:2,gpu33:2 " in asked
-
-
-def test_gpus_in_all_are_not_asked_for_again(
-    run: Callable[..., Any], fake_slurm: FakeSlurm
-) -> None:
-    uneven = DETAILS.replace("gpu[32-33]", "gpu32") + (
-        "     Nodes=gpu33 CPU_IDs=0-3 Mem=30400 GRES=gpu:a100:2(IDX:0-1)\n"
-    )
-    fake_slurm.answer("scontrol", uneven)
-    words = [*RUN, "--print", "--launcher=srun", "train.py"]
-    text = plain(run(*words, env=hand_made(SLURM_GPUS="6")).stdout)
-    assert text.startswith("unset SLURM_GPUS ")
-    assert " --ntasks=4 " in text and " --gres=gpu:2 " in text
-
-
-@pytest.mark.parametrize("launcher", ["horovodrun", "srun", "torchrun"])
-def test_processes_may_share_cores(launcher: str, run: Callable[..., Any]) -> None:
-    few = {**ALLOCATION, "SLURM_JOB_CPUS_PER_NODE": "1(x2)"}
-    result = run(*RUN, "--print", "--launcher", launcher, "train.py", env=few)
-    text = plain(result.stdout)
-    assert ("--overcommit" in text) == (launcher == "srun")
-    assert ("4 tasks per node share 1 core" in result.stderr) == (launcher != "torchrun")
-
-
-def test_a_secret_is_wanted_before_the_launch(run: Callable[..., Any]) -> None:
-    shown = run(*RUN, "--print", "--env", "HF_TOKEN=x", "train.py", env=ALLOCATION).stdout
-    assert '"${HF_TOKEN:?is a secret: export it before you launch}"' in shown
-
-
-def test_a_launcher_is_not_launched(run: Callable[..., Any]) -> None:
-    words = [*RUN, "--launcher", "srun", "torchrun", "train.py"]
-    assert "NC305" in run(*words, env=ALLOCATION, code=4).stderr

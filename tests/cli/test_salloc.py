@@ -71,65 +71,10 @@ def test_secret_is_not_on_any_command_line(run: Run, fakes: Path) -> None:
     assert "hf_secret_value" not in shown.stdout
 
 
-def test_a_shell_without_a_terminal_reads_its_wiring(run: Run, fakes: Path) -> None:
-    result = run("salloc", *SITE, "--gpus-per-node", "1", input="echo port=$MASTER_PORT\n")
-    assert f"port={10000 + 4711}" in result.stdout
-    assert "--pty" in argv(fakes, "srun")
-
-
 def test_dry_run_starts_nothing(run: Run, fakes: Path) -> None:
     result = run("salloc", *SITE, "--gpus-per-node", "1", "--dry-run")
     assert result.stdout.startswith("salloc --job-name=interactive --partition=amd_a100nv_8 ")
     assert not (fakes / "salloc.argv").exists()
-
-
-def test_escape_sequences_reach_a_pipe(run: Run) -> None:
-    given = ["--gpus-per-node", "1", "--env", "COLOUR=\x1b[0m"]
-    shown = run("salloc", *SITE, *given, "--dry-run", "--", "echo", "\x1b[1m").stdout
-    assert "\x1b[0m" in shown and "\x1b[1m" in shown
-
-
-def test_batch_options_are_not_salloc_s(run: Run, fakes: Path, clean_home: Path) -> None:
-    for option in (["--array", "1-3"], ["--requeue"], ["-o", "x"], ["-e", "x"]):
-        run("salloc", *SITE, *option, "--dry-run", code=2)
-    config = clean_home / ".config" / "neuronctl" / "config.yaml"
-    config.parent.mkdir(parents=True)
-    config.write_text("requeue: true\noutput: x\n")
-    result = run("salloc", *SITE, "--gpus-per-node", "1", "--dry-run")
-    assert "requeue" not in result.stdout and "--output" not in result.stdout
-
-
-def test_interactive_limit(run: Run, tmp_path: Path) -> None:
-    options = ["-p", "amd_a100nv_8", "--field", "misc", "--appl", "pytorch", "--gpus-per-node", "1"]
-    result = run("salloc", *options, "-t", "8:00:01", "--dry-run", code=4)
-    assert "NC141" in result.stderr and "interactive jobs" in result.stderr
-    shown = run("salloc", *options, "--force", "--dry-run")
-    assert "--time=08:00:00" in shown.stdout
-
-
-def test_everything_after_double_dash_is_the_command(run: Run) -> None:
-    result = run(
-        "salloc", *SITE, "--gpus-per-node", "1", "--dry-run", "--", "x", "--help", "-N", "3"
-    )
-    assert result.stdout.splitlines()[0].endswith(" bash x --help -N 3")
-
-
-@pytest.mark.parametrize("words", [["train.py"], ["train.py", "--dry-run"], ["bash", "--", "x"]])
-def test_what_runs_there_stands_behind_dashes(run: Run, fakes: Path, words: List[str]) -> None:
-    result = run("salloc", *SITE, "--gpus-per-node", "1", *words, code=2)
-    assert f"'{words[0]}' among the options" in result.stderr
-    start = "python " if words[0] == "train.py" else ""
-    assert f"-- {start}{' '.join(words)}\n" in result.stderr
-    assert not (fakes / "salloc.argv").exists()
-
-
-@pytest.mark.parametrize(("words", "where"), [([], "in the shell"), (["--", "ls"], "before CMD")])
-def test_dry_run_says_what_its_variable_holds(
-    run: Run, fakes: Path, words: List[str], where: str
-) -> None:
-    shown = run("salloc", *SITE, "--gpus-per-node", "1", "--dry-run", *words).stdout
-    (line,) = (line for line in shown.splitlines() if line.startswith("# $NEURONCTL_WIRING"))
-    assert where in line
 
 
 # A container of its own sees no variable of the node but what is handed in for it.

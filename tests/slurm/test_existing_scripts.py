@@ -320,25 +320,6 @@ def test_killed_at_random_moments(own: Sandbox) -> None:
         assert record(own, queued[name][0])["status"] == "submitted"
 
 
-def test_a_store_that_cannot_be_written(own: Sandbox) -> None:
-    result = own.exec(["env", "XDG_STATE_HOME=/proc/none", "neuronctl", "sbatch", "held.sh"])
-    assert re.fullmatch(r"Submitted batch job \d+\n", result.stdout) and result.stderr == ""
-    result = own.exec(["env", "XDG_STATE_HOME=/proc/none", "neuronctl", "submit", "held.sh"])
-    assert "Submitted batch job" in result.stdout and "warning: cannot" in result.stderr
-
-
-def test_beside_plain_sbatch_of_the_same_script(own: Sandbox) -> None:
-    """A job that neuronctl did not submit is never taken for one that it lost."""
-    shell(own, "sbatch -J both held.sh && neuronctl sbatch -Q -J both held.sh")
-    said = own.exec(["neuronctl", "status"]).stderr
-    assert re.search(r"2 jobs have the same name and directory: \d+, \d+\n", said)
-    # That it is the one without a record, where there is only one.
-    shell(own, "neuronctl sbatch -Q -J one held.sh")
-    assert "'one'" not in own.exec(["neuronctl", "status"]).stderr
-    (job,) = shell(own, "squeue -h -n one -o %A").split()
-    assert record(own, job)["status"] == "submitted"
-
-
 def test_a_refusal_takes_no_other_job(own: Sandbox) -> None:
     """Neither the older one nor the later one that plain sbatch submitted from the same script."""
     older = own.exec(["sbatch", "--parsable", "held.sh"]).stdout.strip()

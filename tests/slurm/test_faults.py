@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import pytest
-from begun import begun
 from harness import COMMENT, Sandbox, sandbox_up, wait_until
 
 from neuronctl.sandbox import enter
@@ -278,33 +277,6 @@ def test_controller_dead_while_submitting(broken: Broken, tell: Tell) -> None:
     tell("slurmctld dead during a submission", "exit code 6; no job, and its record says so")
 
 
-def test_controller_dead_while_watching(broken: Broken, tell: Tell) -> None:
-    job = broken.sbatch("--wrap=sleep 60")
-    broken.wait_for(job, "RUNNING")
-    words = [sys.executable, "-m", "neuronctl", "sandbox", "exec", "--"]
-    with begun(
-        [*words, "neuronctl", "status", "--watch", job],
-        env=broken.sandbox.environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-    ) as (watching,):
-        assert watching.stdout is not None
-        lines = iter(watching.stdout.readline, "")
-        assert any("RUNNING" in line for line in lines)
-        with broken.without("slurmctld"):
-            silent = next(line for line in lines if "no answer from Slurm since" in line)
-            assert silent.startswith("as of ")
-            assert any("RUNNING" in line for line in lines), "the last picture stays"
-        assert any("refreshed every" in line for line in lines)
-        assert any("RUNNING" in line for line in lines)
-        broken.shell(f"scancel {job}")
-        rest = watching.communicate(timeout=180)[0]
-    assert watching.returncode == 0 and "CANCELLED" in rest
-    tell(
-        "slurmctld dead during status --watch", "last picture with a word on the silence, then anew"
-    )
-
-
 # ------------------------------------------------------------------------------ the daemons
 
 
@@ -320,19 +292,6 @@ def test_accounting_daemons_dead(broken: Broken, tell: Tell) -> None:
     tell("slurmdbd and MariaDB dead", "FAILED from squeue, and exit code 3 once they are back")
 
 
-def test_accounting_switched_off(broken: Broken, tell: Tell) -> None:
-    broken.shell(
-        "sed -e '/^AccountingStorage/d' -e '$aAccountingStorageType=accounting_storage/none' "
-        "/etc/slurm/slurm.conf > off.conf"
-    )
-    job = broken.sbatch("--wrap=exit 3")
-    off = ["env", f"SLURM_CONF={broken.sandbox.scratch}/off.conf", "neuronctl", "status", job]
-    broken.wait_for(job, "FAILED")
-    result = broken.sandbox.exec(off)
-    assert "accounting is disabled" in result.stderr and "FAILED" in result.stdout
-    tell("accounting switched off", "FAILED from squeue; that exit codes may not be known is said")
-
-
 def test_node_dies(broken: Broken, tell: Tell) -> None:
     dies = broken.sbatch("--no-requeue", "--wrap=sleep 300")
     node = broken.wait_for(dies, "RUNNING")["node_list"]
@@ -344,15 +303,6 @@ def test_node_dies(broken: Broken, tell: Tell) -> None:
     assert "a node failed" in broken.neuronctl("status", dies).stdout
     broken.shell(f"scancel {again}")
     tell("slurmd dead under a running job", "NODE_FAIL; with --requeue PENDING under the same id")
-
-
-def test_cancelled_by_somebody_else(broken: Broken, tell: Tell) -> None:
-    job = broken.sbatch("--wrap=sleep 300")
-    broken.wait_for(job, "RUNNING")
-    broken.root("scancel", job)
-    wait_until(lambda: broken.status(job)[0]["cancelled_by"] == 0)
-    assert "cancelled by root" in broken.neuronctl("status", job).stdout
-    tell("scancel by somebody else", "CANCELLED, cancelled by root")
 
 
 def test_requeued(broken: Broken, tell: Tell) -> None:
@@ -370,20 +320,6 @@ def test_requeued(broken: Broken, tell: Tell) -> None:
     assert "RUNNING" in seen and seen[-1] == "PENDING", seen
     broken.shell(f"scancel {job}")
     tell("requeue under the same id", "PENDING again, the same record, both states in it")
-
-
-def test_never_satisfied(broken: Broken, tell: Tell) -> None:
-    first = broken.sbatch("--wrap=exit 1")
-    second = broken.sbatch(f"--dependency=afterok:{first}", "--wrap=true")
-
-    def never() -> Any:
-        return broken.status(second)[0]["reason"] == "DependencyNeverSatisfied"
-
-    wait_until(never)
-    shown = broken.neuronctl("status", second).stdout
-    assert "will never start: its dependency cannot be satisfied" in shown and "cancel it" in shown
-    broken.shell(f"scancel {second}")
-    tell("a dependency that is never satisfied", "PENDING, never starts, and what to do")
 
 
 def test_out_of_memory(broken: Broken, tell: Tell) -> None:
@@ -437,42 +373,7 @@ def test_state_directory_full(broken: Broken, tell: Tell) -> None:
     )
 
 
-def test_state_directory_read_only(broken: Broken, tell: Tell) -> None:
-    place = f"{broken.sandbox.scratch}/closed"
-    broken.shell(f"mkdir -p {place}/neuronctl/jobs; chmod 500 {place}/neuronctl/jobs")
-    submit = [*SUBMIT[1:], "--sbatch", "hold", "--json", "-J", "ro", "./p.sh"]
-    result = broken.neuronctl(*submit, state=place)
-    assert result.returncode == 0 and "Permission denied" in result.stderr, result.stderr
-    job = str(json.loads(result.stdout)["job_id"])
-    assert [row["state"] for row in broken.status(job, state=place)] == ["PENDING"]
-    broken.shell("scancel --me --state=pending")
-    tell("state directory read-only", "submitted with a warning; status from squeue")
-
-
-def test_half_written_record(broken: Broken, tell: Tell) -> None:
-    place = f"{broken.sandbox.scratch}/half"
-    submit = [*SUBMIT[1:], "--sbatch", "hold", "--json", "./p.sh"]
-    ids = [
-        str(json.loads(broken.neuronctl(*submit, state=place).stdout)["job_id"]) for _ in range(2)
-    ]
-    broken.shell(f"truncate -s 100 {place}/neuronctl/jobs/*.{ids[0]}.json")
-    result = broken.neuronctl("status", *ids, state=place)
-    assert result.returncode == 0 and "incomplete record" in result.stderr
-    rows = {row["job_id"]: row for row in broken.status(*ids, state=place)}
-    assert rows[ids[0]]["record"] is None and rows[ids[1]]["record"] is not None
-    assert {row["state"] for row in rows.values()} == {"PENDING"}
-    broken.shell("scancel --me --state=pending")
-    tell("a half-written record", "named and left alone; the job is shown by Slurm's own answer")
-
-
 # --------------------------------------------------------------------- what takes its time
-
-
-def test_time_limit(broken: Broken, slow: Dict[str, str], tell: Tell) -> None:
-    row = broken.wait_for(slow["late"], "TIMEOUT")
-    assert row["elapsed"] >= 60
-    assert "time limit reached" in broken.neuronctl("status", slow["late"]).stdout
-    tell("time limit", "TIMEOUT")
 
 
 def test_forgotten_by_the_controller(broken: Broken, tell: Tell) -> None:

@@ -60,32 +60,6 @@ def test_two_node_training_by_torchrun(bench: Sandbox, horovod_venv: Path) -> No
     assert "COMPLETED" in status and "0:0" in status
 
 
-DDP = """\
-import torch.distributed as dist
-dist.init_process_group("gloo")
-print("rank", dist.get_rank(), "of", dist.get_world_size())
-dist.destroy_process_group()
-"""
-
-
-def test_a_distributed_program_on_one_gpu(bench: Sandbox, horovod_venv: Path) -> None:
-    bench.write("ddp.py", DDP)
-    submit = ["neuronctl", "submit", *JOB, "--gpus-per-node", "1", f"--venv={horovod_venv}"]
-    submit += ["--wait"]
-    alone = bench.exec([*submit, "ddp.py"], check=False)
-    assert alone.returncode == 1
-    assert "NC306: ddp.py calls init_process_group" in alone.stderr
-    why = " ".join(bench.exec(["neuronctl", "why", "ddp"]).stdout.split())
-    assert (
-        "the program needs RANK, which a launcher sets" in why and "start it with torchrun" in why
-    )
-    logs = bench.exec(["neuronctl", "logs", "ddp"])
-    assert "environment variable RANK expected, but not set" in logs.stderr.splitlines()[-1]
-    told = bench.exec([*submit, "--launcher", "torchrun", "ddp.py"])
-    assert "NC306" not in told.stderr
-    assert bench.exec(["neuronctl", "logs", "ddp"]).stdout == "rank 0 of 1\n"
-
-
 def test_init_makes_one_training_of_four(bench: Sandbox, horovod_venv: Path) -> None:
     (diff,) = re.findall(r"```diff\n(.*?)```", TUTORIAL.read_text("utf-8"), re.DOTALL)
     lines = diff.splitlines()
@@ -142,42 +116,6 @@ def test_srun_passes_the_cores_on(sandbox: Sandbox, no_jobs: None, options: List
     assert 10000 <= int(said[0]["MASTER_PORT"]) < 30000
 
 
-def test_all_gpus_of_a_node(sandbox: Sandbox, no_jobs: None) -> None:
-    sandbox.write("probe.py", PROBE)
-    shape = ("--gpus-per-node", "8", "--launcher", "srun")
-    submit(sandbox, *shape, "probe.py", "whole", copy=[])
-    script = "ls whole | wc -l; cat whole/0.json"
-    files, _, text = sandbox.exec(["sh", "-c", script]).stdout.partition("\n")
-    said = json.loads(text)
-    assert (files, said["LOCAL_WORLD_SIZE"], said["SLURM_CPUS_PER_TASK"]) == ("8", "8", "8")
-    assert "CPUs=64 Tasks=8" in said["step"]
-
-
-def test_stale_variables_do_not_reach_a_lone_process(sandbox: Sandbox, no_jobs: None) -> None:
-    sandbox.write("probe.py", PROBE)
-    script = sandbox.exec(
-        ["neuronctl", "generate", *JOB, "--gpus-per-node", "1", "probe.py", "stale"]
-    ).stdout
-    sandbox.write("stale.sh", script)
-    sandbox.exec(
-        ["env", "RANK=3", "WORLD_SIZE=4", "MASTER_ADDR=nowhere", "sbatch", "--wait", "stale.sh"]
-    )
-    said = json.loads(sandbox.exec(["cat", "stale/None.json"]).stdout)
-    assert said["RANK"] is said["WORLD_SIZE"] is said["MASTER_ADDR"] is None
-
-
-def test_generated_script_needs_no_neuronctl(sandbox: Sandbox, no_jobs: None) -> None:
-    sandbox.write("probe.py", PROBE)
-    script = sandbox.exec(
-        ["neuronctl", "generate", *JOB, "-N", "2", "--gpus-per-node", "1", "--launcher", "srun"]
-        + ["probe.py", "plain"]
-    ).stdout
-    assert "neuronctl" not in script
-    sandbox.write("plain.sh", script)
-    sandbox.exec(["sbatch", "--wait", "plain.sh"])
-    assert sandbox.exec(["ls", "plain"]).stdout.split() == ["0.json", "1.json"]
-
-
 def test_failure_is_the_jobs_own_exit_code(sandbox: Sandbox, no_jobs: None) -> None:
     sandbox.write("fail.py", "import sys\nsys.exit(23)\n")
     result = sandbox.exec(
@@ -231,14 +169,6 @@ def test_salloc_runs_a_command_on_the_first_node(sandbox: Sandbox, no_jobs: None
     assert lines[0] == "gpu35"
     assert lines[1].split()[1] == "4"
     assert lines[2:] == ["0: gpu35", "1: gpu35", "2: gpu36", "3: gpu36"]
-
-
-def test_salloc_ends_with_the_commands_exit_code(sandbox: Sandbox, no_jobs: None) -> None:
-    result = sandbox.exec(
-        ["neuronctl", "salloc", *JOB, "--gpus-per-node", "1", "--", "bash", "-c", "exit 5"],
-        check=False,
-    )
-    assert result.returncode == 5
 
 
 def test_slurm_refuses_in_its_own_words(sandbox: Sandbox, no_jobs: None) -> None:

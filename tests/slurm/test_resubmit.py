@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from typing import Any, Dict, List
+from typing import Any, Dict
 
 import pytest
 from harness import Sandbox
@@ -104,18 +103,3 @@ def test_git_commit_and_its_drift(sandbox: Sandbox) -> None:
     result = sandbox.exec(["neuronctl", "resubmit", str(job)])
     assert f"was at git commit {head[:12]} and is now at " in result.stderr
     assert end_of(sandbox, newest(sandbox)["job_id"]) == "1\n"
-
-
-def test_history(sandbox: Sandbox) -> None:
-    sandbox.write("h.py", "print(1)\n")
-    sandbox.exec(["neuronctl", "submit", *SUBMIT, "--job-name", "hist-a", "h.py"])
-    job = newest(sandbox)["job_id"]
-    give_up = time.monotonic() + 180
-    while newest(sandbox)["jobs"][0]["state"] != "COMPLETED":
-        assert time.monotonic() < give_up
-        time.sleep(0.3)
-    text = sandbox.exec(["neuronctl", "history", "--name", "hist-*", "--since", "1h"]).stdout
-    rows: List[str] = text.splitlines()
-    assert len(rows) == 2 and str(job) in rows[1] and "COMPLETED" in rows[1]
-    none = sandbox.exec(["neuronctl", "history", "--name", "nothing-*"]).stdout
-    assert none == "no matching submissions\n"

@@ -58,19 +58,6 @@ def test_horovod_meets_on_another_node(bench: Sandbox, horovod_venv: Path) -> No
     assert told.count("of 2") == 4
 
 
-@pytest.mark.parametrize(("options", "expected"), PARTS)
-def test_srun_on_a_part_of_the_allocation(
-    options: str, expected: List[str], bench: Sandbox, horovod_venv: Path
-) -> None:
-    venv = [f"--venv={horovod_venv}"]
-    assert launched(bench, venv, f"--launcher srun {options}") == expected
-
-
-def test_eight_processes_of_open_mpi(bench: Sandbox, horovod_venv: Path) -> None:
-    eight = [f"{rank}/8 gpu{35 + rank // 4}" for rank in range(8)]
-    assert launched(bench, [f"--venv={horovod_venv}"], "--launcher mpirun") == eight
-
-
 def test_run_ends_with_the_programs_exit_code(sandbox: Sandbox, no_jobs: None) -> None:
     sandbox.write("bad.py", "import sys\nsys.exit(17)\n")
     run = ["neuronctl", "run", "--launcher", "srun", "bad.py"]
@@ -149,39 +136,6 @@ def test_an_allocation_made_by_hand(
     assert sorted(sandbox.exec(words).stdout.splitlines()) == expected
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [("--nodelist gpu36", ["gpu36 0"]), ("--launcher srun", ["gpu35 0", "gpu36 0"])],
-)
-def test_gpus_asked_for_in_all(
-    options: str, expected: List[str], sandbox: Sandbox, no_jobs: None
-) -> None:
-    """``--gpus=2`` of salloc is not what each step shall have."""
-    sandbox.write("show.py", SHOW)
-    words = [*BY_HAND, "--gpus=2", "neuronctl", "run", *options.split(), "show.py"]
-    assert sorted(sandbox.exec(words).stdout.splitlines()) == expected
-
-
-def test_more_processes_than_cores(sandbox: Sandbox, no_jobs: None) -> None:
-    sandbox.write("show.py", SHOW)
-    run = ["neuronctl", "run", "--launcher", "srun", "--ntasks-per-node", "9", "show.py"]
-    result = sandbox.exec([*BY_HAND, "--gres=gpu:1", *run])
-    assert sorted(result.stdout.splitlines()) == ["gpu35 0"] * 9 + ["gpu36 0"] * 9
-    assert "9 tasks per node share 8 cores" in result.stderr
-
-
-@pytest.mark.parametrize(
-    "launcher", ["mpirun", "horovodrun", pytest.param("horovodrun-mpi", marks=pytest.mark.matrix)]
-)
-def test_more_processes_than_cores_by_mpi(
-    launcher: str, bench: Sandbox, horovod_venv: Path
-) -> None:
-    expected = sorted(f"{rank}/18 gpu{35 + rank // 9}" for rank in range(18))
-    options = f"--launcher {launcher} --ntasks-per-node 9"
-    before = [f"--venv={horovod_venv}"]
-    assert sorted(launched(bench, before, options, gpus=1)) == expected
-
-
 def test_srun_in_sallocs_step_does_not_hang(sandbox: Sandbox, no_jobs: None) -> None:
     """The step that the shell, or a command in its place, runs in leaves srun its resources."""
     line = "srun hostname | sort | paste -sd,; hostname; echo $MASTER_ADDR"
@@ -189,8 +143,3 @@ def test_srun_in_sallocs_step_does_not_hang(sandbox: Sandbox, no_jobs: None) -> 
     ranks, here, address = sandbox.exec(words).stdout.splitlines()
     assert (ranks, here) == ("gpu35,gpu35,gpu36,gpu36", "gpu35")
     assert address.startswith("10.")
-
-
-def test_a_lone_colon_reaches_the_command_of_salloc(sandbox: Sandbox, no_jobs: None) -> None:
-    words = [*SALLOC, "--gres=gpu:1", "--", "printf", "%s|", "a", ":", "", ":", "b c"]
-    assert sandbox.exec(words).stdout == "a|:||:|b c|"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from typing import Dict, List
 
-import pytest
 from harness import COMMENT, Sandbox
 
 from neuronctl.common import units
@@ -61,57 +60,6 @@ def test_times_are_what_slurm_makes_of_them(sandbox: Sandbox, no_jobs: None) -> 
     # squeue leaves out leading zeros and Slurm rounds up to minutes.
     rounded = [-(-units.parse_time(text) // 60) * 60 for text in TIMES]
     assert [units.parse_duration(limit) for limit in limits] == rounded
-
-
-@pytest.mark.parametrize("text", ["10m", ":30", "1:", "1:2:3:4", " 10", "1.5", "ten", ""])
-def test_times_that_slurm_refuses_are_refused(sandbox: Sandbox, text: str) -> None:
-    with pytest.raises(ValueError):
-        units.parse_time(text)
-    script = f'{SBATCH} -H "--time=$1" --wrap true'
-    refused = sandbox.exec(["bash", "-c", script, "bash", text], check=False)
-    assert refused.returncode != 0, refused.stdout
-    assert "--time" in refused.stderr
-
-
-ARRAYS = {
-    True: ["0", "0-1", "1,3", "0-4:4", "0-2%2", "01"],
-    False: ["x", "5-2", "1-", "-1", "0-9:0", "0-1 %2"],
-}
-DEPENDENCIES = {
-    True: ["JOB", "afterok:JOB", "afterok:JOB:JOB", "afterok:JOB,afterany:JOB", "singleton",
-           "afterok:JOB?afterany:JOB", "after:JOB+5", "after:JOB+5:JOB", "SINGLETON", "JOB,JOB",
-           "AfterOK:JOB", "afterok:JOB_1", "afterok:JOB_*", "aftercorr:JOB", "afterok: JOB"],
-    False: ["after:JOB+x", "ok:JOB", "x", "afterok:", "afterok", "JOB:JOB",
-            "singleton:JOB", "afterok:JOB,"],
-}  # fmt: skip
-MAILS = {
-    True: ["END,FAIL", "end", "ALL", "NONE", "END, FAIL", "TIME_LIMIT_90", "INVALID_DEPEND"],
-    False: ["x", "TIME_LIMIT_70"],
-}
-
-
-def test_arrays_dependencies_and_mail_types_are_taken_as_slurm_takes_them(
-    sandbox: Sandbox, no_jobs: None
-) -> None:
-    first = sandbox.exec(["bash", "-c", f"{SBATCH} -H -a 0-1 --wrap true"]).stdout.strip()
-    script = (
-        f'for o in "$@"; do id=$({SBATCH} -H "${{o//JOB/{first}}}" --wrap true 2>/dev/null)'
-        " && echo taken || echo refused; [ -z $id ] || scancel $id; done"
-    )
-    for option, check, texts in (
-        ("--array", units.check_array, ARRAYS),
-        ("--dependency", units.check_dependency, DEPENDENCIES),
-        ("--mail-type", units.check_mail_type, MAILS),
-    ):
-        words = [f"{option}={text}" for good in (True, False) for text in texts[good]]
-        answers = sandbox.exec(["bash", "-c", script, "bash", *words]).stdout.split()
-        expected = ["taken"] * len(texts[True]) + ["refused"] * len(texts[False])
-        assert dict(zip(words, answers)) == dict(zip(words, expected))
-        for text in texts[True]:
-            check(text.replace("JOB", first))
-        for text in texts[False]:
-            with pytest.raises(ValueError):
-                check(text.replace("JOB", first))
 
 
 PATTERNS = ["%x_%j.log", "%A_%a.out", "%8j-%4a", "%99j", "100%%-%j", "%%j-%j", "%u.%N.%n.%t.%j",

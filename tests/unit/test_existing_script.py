@@ -13,7 +13,6 @@ from neuronctl.common.errors import UsageError
 from neuronctl.common.frozen import replace
 from neuronctl.request.sbatch_options import GetoptError
 from neuronctl.scripts.sbatch_line import read_line
-from neuronctl.slurm import sbatch_passthrough
 from neuronctl.submission.existing_job import ExistingJob, job_of
 from neuronctl.submission.existing_script import read_existing
 from neuronctl.submission.judged_job import JudgedJob
@@ -67,11 +66,6 @@ def test_words_that_sbatch_refuses(words: List[str]) -> None:
         read_line(words)
 
 
-@pytest.mark.parametrize("words", [["-h"], ["--usage"], ["-V"], ["--test-only", "job.sh"]])
-def test_words_without_a_job(words: List[str]) -> None:
-    assert not read_line(words).submits
-
-
 def test_the_components_of_a_command_line() -> None:
     line = read_line(["-N1", "-p", "a", ":", "-N2", "-p", "b", ":", "-n4", "job.sh"])
     assert (line.components, line.known) == (3, ("-N1", "-p", "a"))
@@ -116,15 +110,6 @@ def test_what_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (drafted.nodes, drafted.gpus_per_node) == (1, 2)
 
 
-def test_a_cluster_that_the_catalog_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
-    far = of_words("-M", "far", "-t", "99-0", "job.sh", asked=None)
-    job = far.judge()
-    assert job is not None
-    assert far.slurm_cluster == "far" and not job.errors
-    assert job.verdict is not None
-    assert job.verdict.words == "the cluster far is not in the catalog"
-
-
 def test_a_draft_needs_no_judgement(script: Path) -> None:
     """It is what the record begins with, before anything can go wrong."""
     script.write_text(SCRIPT.replace("-n 2", "-n two -t never -a 1-x"))
@@ -136,37 +121,8 @@ def test_a_draft_needs_no_judgement(script: Path) -> None:
     assert errors[0].message.startswith("job.sh:2: ")
 
 
-def test_more_words_go_before_the_script() -> None:
-    own = read_existing(["-N1", "--", "job.sh", "a"]).with_words("--comment=x", "-N2")
-    assert own.words == ("-N1", "--comment=x", "-N2", "job.sh", "a")
-    assert own.header.value("nodes") == "2"
-
-
 def test_a_changed_file_is_seen(script: Path) -> None:
     own = read_existing(["job.sh"])
     assert not own.has_changed()
     script.write_text(SCRIPT + "\n")
     assert own.has_changed()
-
-
-def test_an_sbatch_that_calls_neuronctl_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The one that was started, in the same job only: a job inherits the variable."""
-    first, second, program = (tmp_path / name / "sbatch" for name in ("a", "b", "c"))
-    for file, text in ((first, "#!/bin/sh\n"), (second, "#!/bin/sh\n"), (program, "\x7fELF")):
-        file.parent.mkdir()
-        file.write_text(text)
-        file.chmod(0o755)
-    monkeypatch.setenv("PATH", ":".join(str(file.parent) for file in (first, second, program)))
-    find = sbatch_passthrough.find_sbatch
-    for expected in (first, second, program):
-        assert find() == str(expected)
-        environment = sbatch_passthrough.with_started(find(), os.environ)
-        name = "NEURONCTL_SBATCH"
-        monkeypatch.setenv(name, environment.get(name, "gone"))
-    assert "NEURONCTL_SBATCH" not in environment  # what no script is calls nobody
-    monkeypatch.setenv(name, f":{first}")
-    assert find() == str(second)
-    monkeypatch.setenv("SLURM_JOB_ID", "9")
-    assert find() == str(first)

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from plan_builders import layer
 
-from neuronctl.request.job import JobRequest, Source, build_request
-
-
-def test_nothing_asked() -> None:
-    assert build_request([]) == JobRequest()
+from neuronctl.request.job import Source, build_request
 
 
 def test_later_layers_win_and_are_named() -> None:
@@ -30,11 +26,6 @@ def test_variables_add_up_by_name() -> None:
         [layer(env=(("A", "1"), ("B", "1"))), layer(env=(("B", "2"), ("C", "2")))]
     )
     assert request.env == (("A", "1"), ("B", "2"), ("C", "2"))
-
-
-def test_lists_are_replaced_as_a_whole() -> None:
-    request = build_request([layer(modules=("a", "b")), layer(modules=("c",))])
-    assert request.modules == ("c",)
 
 
 def test_gpus_of_another_layer_take_their_type_along() -> None:

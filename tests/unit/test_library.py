@@ -82,16 +82,6 @@ def test_wrong_options(options: Any, message: str) -> None:
     assert message in caught.value.message
 
 
-@pytest.mark.parametrize("args", [[1, 2], ["--lr", 0.1], "--lr 0.1"])
-def test_arguments_that_are_no_texts(args: Any) -> None:
-    with pytest.raises(neuronctl.UsageError, match=r"^args: expected "):
-        neuronctl.plan("train.py", args, **OPTIONS)
-
-
-def test_a_program_may_be_a_path() -> None:
-    assert neuronctl.plan(Path("train.py"), **OPTIONS).request.script == "train.py"
-
-
 def test_a_judgement_without_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     judged = neuronctl.judge(neuronctl.plan("train.py", **{**OPTIONS, "gpus_per_node": 9}))

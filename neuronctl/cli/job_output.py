@@ -240,7 +240,7 @@ def summary(judged: JudgedJob) -> str:
         parts.append(f"{memory.value} per node")
     time = next((directive for directive in plan.directives if directive.option == "time"), None)
     if time is not None:
-        parts.append(f"at most {time.value}")
+        parts.append(f"at most {time.value}" + (f" ({time.remark})" if time.remark else ""))
     if runs is not None:
         parts.append(runs.value + (f" ({hours.value})" if hours else ""))
     if cost is not None:

@@ -273,7 +273,8 @@ def _is_program(path: str) -> bool:
     if not os.path.isfile(path):  # a pipe can be read only once
         return False
     # Of others, the YAML reader says why it cannot read them.
-    return path.endswith((".py", ".sh", ".sbatch", ".slurm")) or head(path, 2) == b"#!"
+    kind = os.path.splitext(path)[1]
+    return kind in (".py", ".sh", ".sbatch", ".slurm") or head(path, 2) == b"#!"
 
 
 def _program(key: str, data: Any, read: _Reader) -> Dict[str, Any]:

@@ -228,6 +228,8 @@ def mail_type(text: str) -> str:
 
 def array(text: str) -> Any:
     """Indexes, which slurmctld takes in brackets, too."""
+    if re.search("%[^%]*,", text):
+        raise ValueError(f"'{text}': %N must end the list; Slurm drops what follows it")
     bare = re.fullmatch(r"\[([^][]*)\](%.*)?", text)
     return ranges(f"{bare[1]}{bare[2] or ''}" if bare else text)
 

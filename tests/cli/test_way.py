@@ -111,7 +111,7 @@ def test_the_way_is_short_and_goes_down(
     follow: Callable[..., Way], words: Tuple[str, ...], stops: int, climbs: int
 ) -> None:
     way = follow(*words)
-    assert len(way.stops) <= stops, way.stops
+    assert len(way.stops) <= stops, "\n".join(map(str, way.stops))
     assert len(way.climbs) <= climbs, way.climbs
 
 

@@ -73,7 +73,6 @@ def test_a_plan_from_a_job_file(tmp_path: Path) -> None:
         ({"nodes": "many"}, "--nodes: 'many' is not a whole number"),
         ({"requeue": "yes"}, "requeue: expected True or False, got 'yes'"),
         ({"env": {"1A": "x"}}, "--env: "),
-        ({"gpu": "2"}, "'2' is no GPU model; for 2 on each node: --gpus-per-node 2"),
     ],
 )
 def test_wrong_options(options: Any, message: str) -> None:

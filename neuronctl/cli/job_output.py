@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from typing import TYPE_CHECKING, Optional, Sequence, TextIO, Tuple
+from typing import TYPE_CHECKING, Iterator, Optional, Sequence, TextIO, Tuple
 
-from neuronctl.cli.say import notify, print_script, said_if_possible, say
+from neuronctl.cli.say import drop_output, notify, print_script, say
 from neuronctl.common.console import Column, print_line, print_table
 from neuronctl.common.errors import (
     PolicyError,
@@ -110,7 +111,7 @@ class TerminalReporter:
 
     def submitted(self, draft: RecordDraft, judged: Optional[JudgedJob], done: Submission) -> None:
         """Print the job's id and its logs."""
-        with said_if_possible(f"job {done.job_id} is submitted"):
+        with _said_if_possible(f"job {done.job_id} is submitted"):
             if self._mode.as_json:
                 self._print_data(draft, judged, done)
             else:
@@ -130,6 +131,21 @@ class TerminalReporter:
             if verdict is None and judged is not None:
                 verdict = judged.verdict
             print_json("neuronctl.submit/1", submission_data(draft, judged, done, verdict))
+
+
+@contextlib.contextmanager
+def _said_if_possible(done: str) -> Iterator[None]:
+    """Let a failure to print not fail what is already done.
+
+    done: what to say on standard error where standard output is on a full disk.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        drop_output()
+        if not isinstance(error, BrokenPipeError):
+            say(f"neuronctl: {done}; cannot write standard output: {error.strerror}")
 
 
 def show_choice(choice: Optional[Choice], *, explain: bool) -> None:
@@ -170,11 +186,10 @@ def show_findings(job: JudgedJob) -> None:
     for finding in job.findings:
         if finding.rule.waits:
             continue  # the verdict says it
-        notify(f"{finding.severity} {finding.code}: {finding.message}")
-        if finding.hint:
-            say(f"  hint: {finding.hint}")
-        if finding.source:
-            say(f"  from: {finding.source}")
+        lines = [f"{finding.severity} {finding.code}: {finding.message}"]
+        lines += [f"hint: {finding.hint}"] if finding.hint else []
+        lines += [f"from: {finding.source}"] if finding.source else []
+        notify("\n  ".join(lines))
     if job.errors and job.verdict is not None and not job.verdict.by_slurm:
         notify(f"judged by {job.verdict.judged_by}")
 

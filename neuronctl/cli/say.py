@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import sys
@@ -63,21 +62,6 @@ def _beside(lines: List[str], reasons: Mapping[str, str]) -> Iterator[str]:
     for line, option in zip(lines, known):
         reason = reasons.get(option[1], "") if option else ""
         yield f"{line:<{width}}  # {reason}" if reason and "  # " not in line else line
-
-
-@contextlib.contextmanager
-def said_if_possible(done: str) -> Iterator[None]:
-    """Let a failure to print not fail what is already done.
-
-    done: what to say on standard error where standard output is on a full disk.
-    """
-    try:
-        yield
-        sys.stdout.flush()
-    except OSError as error:
-        drop_output()
-        if not isinstance(error, BrokenPipeError):
-            say(f"neuronctl: {done}; cannot write standard output: {error.strerror}")
 
 
 def drop_output() -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import click
 
-from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.job_output import SubmitMode
 from neuronctl.cli.say import hint_at_why, notify
+from neuronctl.common.errors import UsageError
 
 if TYPE_CHECKING:
     from neuronctl.submission.transaction import Submission
@@ -23,8 +23,9 @@ def submission_options(function: Callable[..., Optional[Submission]]) -> Callabl
 
     @functools.wraps(function)
     def call(*, dry_run: bool, as_json: bool, follow: bool, wait: bool, **rest: Any) -> int:
-        at_most_one({"--follow": follow, "--wait": wait})
-        at_most_one({"--follow": follow, "--json": as_json})
+        if follow and (wait or as_json):
+            other = "--wait" if wait else "--json"
+            raise UsageError(f"--follow cannot be combined with {other}", "leave one of them out")
         mode = SubmitMode(dry_run, as_json, follow, wait)
         return _exit_code(mode, function(mode=mode, **rest))
 

@@ -13,7 +13,7 @@ from neuronctl.common.frozen import replace
 from neuronctl.common.users import login_name
 from neuronctl.judgement import limits_cache
 from neuronctl.judgement.snapshot import Snapshot
-from neuronctl.judgement.start_conditions import dependency_ids, is_singleton
+from neuronctl.judgement.start_conditions import awaited_jobs
 from neuronctl.planning import JobPlan
 from neuronctl.slurm.answers import ClusterFigures, ask_now, latest_ends
 from neuronctl.slurm.sacctmgr import LimitedGroup
@@ -42,8 +42,8 @@ def ask_slurm(
     name = local_cluster()
     if name is not None:
         _check_cluster(plan, name)
-    made_from = limits_cache.key()
-    kept = None if fresh or plan.alternatives else limits_cache.read(made_from)
+    made_from, kept = limits_cache.read_for_here(wanted=not (fresh or plan.alternatives))
+    job_ids, singleton = awaited_jobs(plan)
     nodes = ""
     if kept is not None:
         here = kept[0].partition(plan.partition.name)
@@ -52,9 +52,9 @@ def ask_slurm(
         nodes=nodes,
         partition=plan.partition.name,
         limits_of=(login_name(), name or "") if kept is None else None,
-        job_ids=dependency_ids(plan),
+        job_ids=job_ids,
         groups_of=login_name() if kept is not None and kept[0].qos is not None else "",
-        names=is_singleton(plan),
+        names=singleton,
         timeout=timeout,
         meanwhile=meanwhile,
     )
@@ -118,7 +118,7 @@ class AskedOnce:
         """As ask_slurm()."""
         key = (
             *(plan.cluster.name, plan.partition.name, bool(plan.alternatives), fresh),
-            *(tuple(dependency_ids(plan)), is_singleton(plan)),
+            *awaited_jobs(plan),
         )
         if key not in self._answers:
             try:

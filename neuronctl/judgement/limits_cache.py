@@ -25,6 +25,12 @@ def key() -> str:
     return "\n".join((str(os.getuid()), local_cluster() or "", path, str(file_state(path))))
 
 
+def read_for_here(*, wanted: bool) -> Tuple[str, Optional[Tuple[ClusterFigures, int]]]:
+    """Return the key of this cluster's limits, and what is kept of them if that is wanted."""
+    here = key()
+    return here, read(here) if wanted else None
+
+
 def read(key: str, *, now: Optional[float] = None) -> Optional[Tuple[ClusterFigures, int]]:
     """The limits and when Slurm gave them (epoch seconds); None if they are old or not kept."""
     try:

@@ -87,9 +87,10 @@ def dependency_ids(plan: JobPlan) -> Tuple[int, ...]:
     return tuple(term.job_id for term in _terms(plan.request.dependency or "") if term.job_id)
 
 
-def is_singleton(plan: JobPlan) -> bool:
-    """Return whether it waits for the jobs of its name."""
-    return any(term.kind == "singleton" for term in _terms(plan.request.dependency or ""))
+def awaited_jobs(plan: JobPlan) -> Tuple[Tuple[int, ...], bool]:
+    """Return the jobs that the plan depends on, and whether it waits for those of its name."""
+    terms = _terms(plan.request.dependency or "")
+    return dependency_ids(plan), any(term.kind == "singleton" for term in terms)
 
 
 def unknown_dependencies(on_cluster: PlanOnCluster) -> List[int]:

@@ -27,9 +27,7 @@ def batch_shell_variables(script: Optional[ExistingScript] = None) -> Dict[str, 
     samples = script is not None and script.monitor
     before = os.environ.get("BASH_ENV") or None
     if script is not None and not samples:
-        from neuronctl.submission.monitored_script import why_not
-
-        if why_not(script):
+        if script.unsampled:
             return {}
     elif before is not None and not os.path.isfile(before):
         return {}

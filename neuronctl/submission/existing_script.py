@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 from neuronctl.common import units
@@ -68,6 +69,26 @@ class ExistingScript:
         """What sbatch reads from its standard input."""
         return self.text if self.line.reads_stdin else None
 
+    @property
+    def unsampled(self) -> str:
+        """Why nothing can start in the batch shell before the script; "" if it can."""
+        from neuronctl.scripts.command_wrappers import interpreter
+
+        header, before = self.header, os.environ.get("BASH_ENV") or None
+        if interpreter(header.shebang) != "bash":
+            return "only bash can start the sampler, and the script names another program"
+        if re.search(r"\s(--posix|-\w*p\w*)\b", header.shebang):
+            return f"the script's first line is '{header.shebang}', and bash then ignores BASH_ENV"
+        if header.components > 1:
+            return "a heterogeneous job is not sampled"
+        export = header.value("export") or "ALL"
+        if "export-file" in header.options or export.split(",")[0].upper() != "ALL":
+            return "the sampler needs BASH_ENV, and --export does not pass it on; --export=ALL does"
+        if before is not None and not os.path.isfile(before):
+            return f"BASH_ENV is '{before}', which is not a file"
+        return ""
+
+    @property
     def has_changed(self) -> bool:
         """Whether the file is no longer the one that was read."""
         return bool(self.path) and file_state(self.path) != self.seen

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from typing import TYPE_CHECKING, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import UsageError
@@ -42,7 +40,7 @@ def monitored(
     """
     if not (otherwise if said is None else said):
         return script
-    why = why_not(script)
+    why = script.unsampled
     if why and said:
         raise UsageError(
             f"{_SWITCH} cannot sample this job: {why}",
@@ -52,22 +50,3 @@ def monitored(
         tell(f"the job is not sampled: {why}")
         return script
     return replace(script, monitor=True)
-
-
-def why_not(script: ExistingScript) -> str:
-    """Why nothing can start in the batch shell before the script; "" where it can."""
-    from neuronctl.scripts.command_wrappers import interpreter
-
-    header, before = script.header, os.environ.get("BASH_ENV") or None
-    if interpreter(header.shebang) != "bash":
-        return "only bash can start the sampler, and the script's first line names another program"
-    if re.search(r"\s(--posix|-\w*p\w*)\b", header.shebang):
-        return f"the script's first line is '{header.shebang}', and bash then ignores BASH_ENV"
-    if header.components > 1:
-        return "a heterogeneous job is not sampled"
-    export = header.value("export")
-    if "export-file" in header.options or (export or "ALL").split(",")[0].upper() != "ALL":
-        return "the sampler needs BASH_ENV, and --export does not pass it on; --export=ALL does"
-    if before is not None and not os.path.isfile(before):
-        return f"BASH_ENV is '{before}', which is not a file"
-    return ""

@@ -152,7 +152,7 @@ def submit_draft(
         raise
     # First of all: a terminal that is gone must not keep the job out of its record.
     record = recording.taken(submitted)
-    if existing is not None and existing.has_changed():
+    if existing is not None and existing.has_changed:
         warn(
             f"warning: {existing.name} was changed while it was submitted: the record may have "
             "another text than the job"

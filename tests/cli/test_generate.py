@@ -76,8 +76,8 @@ def test_variable_of_this_shell(run: Run) -> None:
 
 
 def test_secret_is_named_and_not_shown(run: Run) -> None:
-    result = run("generate", *ONE, "--env", "HF_TOKEN=hf_very_secret", "train.py")
-    assert "hf_very_secret" not in result.stdout + result.stderr
+    result = run("generate", *ONE, "--env", "HF_TOKEN=hf_x8Kd02mQz7LpT4vN5678", "train.py")
+    assert "hf_x8Kd02mQz7LpT4vN5678" not in result.stdout + result.stderr
     assert "HF_TOKEN" in result.stdout
 
 

@@ -102,7 +102,7 @@ GENERATED = ("-p", "amd_a100nv_8", "--gpus-per-node", "1", "--comment", "pytorch
 @pytest.mark.parametrize(
     ("words", "stops", "climbs"),
     [
-        (("submit", *OPTIONS, "job.sh"), 30, 7),
+        (("submit", *OPTIONS, "job.sh"), 25, 7),
         (("submit", *OPTIONS, *GENERATED, "-t", "10", "train.py"), 24, 6),
         (("check", *OPTIONS, "job.sh"), 8, 1),
     ],

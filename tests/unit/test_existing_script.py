@@ -123,6 +123,6 @@ def test_a_draft_needs_no_judgement(script: Path) -> None:
 
 def test_a_changed_file_is_seen(script: Path) -> None:
     own = read_existing(["job.sh"])
-    assert not own.has_changed()
+    assert not own.has_changed
     script.write_text(SCRIPT + "\n")
-    assert own.has_changed()
+    assert own.has_changed

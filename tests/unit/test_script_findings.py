@@ -105,8 +105,6 @@ FOUND: List[Row] = [
     ("NC626", CORES, "srun $(which apptainer) exec a.sif python t.py@@"),
     ("NC626", CORES, "srun bash -c 'mkdir x; ./a'@@"),
     ("NC626", CORES, "srun --environment ${EDF_FILE} python t.py@@"),
-    ("NC626", CORES, "python - <<'PY' || { echo x; exit 1; }\nimport x\nPY\nsrun ./a@@"),
-    ("NC626", CORES, "cat <<A && cat <<B || (\nq\nA\nr\nB\nexit 1\n)\nsrun python t.py@@"),
     # NC627: steps that wait for one another.
     ("NC627", GPUS, "for i in 0 1; do\n  srun -n1 --gres=gpu:1 ./a $i &@@\ndone\nwait"),
     ("NC627", GPUS, "srun -n1 --gres=gpu:1 ./a &\nsrun -n1 --gres=gpu:1 ./b &@@\nwait"),

@@ -108,34 +108,3 @@ def test_a_batch_script_elsewhere_has_its_own_beside_it() -> None:
     assert "NC621" in {one.finding.code for one in found}
     found = judged(f"{GPUS} --chdir=/x", "srun bash a.sh", "run/job.sh").findings
     assert "NC621" not in {one.finding.code for one in found}
-
-
-@pytest.mark.parametrize(
-    ("commands", "lines"),
-    [
-        ("NUM_GPUS=4\nbash a.sh", [3]),
-        ("NUM_GPUS=4\nsrun ./a.sh", [3]),
-        ("SEED=4\npython t.py", [3]),
-        ("NUM_GPUS=4\nsource a.sh", []),
-        ("NUM_GPUS=4\nexport NUM_GPUS\nbash a.sh", []),
-        ("NUM_GPUS=4 bash a.sh", []),
-        ("NUM_GPUS=4\nNUM_GPUS=$NUM_GPUS bash a.sh", []),
-        ("NUM_GPUS=4\nenv NUM_GPUS=$NUM_GPUS bash a.sh", []),
-        ("NUM_GPUS=4\nsrun --export=ALL,NUM_GPUS=4 bash a.sh", []),
-        ("set -ea\nNUM_GPUS=4\nbash a.sh", []),
-        ("set -o pipefail\nNUM_GPUS=4\nbash a.sh", [4]),
-        ("bash a.sh\nNUM_GPUS=4", []),
-        ("source settings.sh\nNUM_GPUS=4\nbash a.sh", []),
-        ("source names.sh\nNUM_GPUS=4\nbash a.sh", []),
-        ("LR=4\nbash a.sh", []),
-        ("OWN=4\nbash a.sh", []),
-        ("DEBUG=4\npython t.py", []),
-    ],
-)
-def test_a_variable_that_a_script_beside_needs(commands: str, lines: List[int]) -> None:
-    text = "OWN=1\npython t.py --n $NUM_GPUS --lr ${LR:-1} $OWN\n"
-    Path("a.sh").write_text(text, encoding="utf-8")
-    Path("names.sh").write_text("export NUM_GPUS=1\n", encoding="utf-8")
-    program = "import os\nx = os.environ['SEED']\ny = os.environ.get('DEBUG')\n"
-    Path("t.py").write_text(program, encoding="utf-8")
-    assert [line for line, _ in said(ONE, commands, "NC644")] == lines

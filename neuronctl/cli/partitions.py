@@ -1,4 +1,4 @@
-"""neuronctl partitions: the catalog as a table, one partition in detail, or JSON."""
+"""neuronctl partitions: the catalog as a table, one partition in detail, or what is free now."""
 
 from __future__ import annotations
 
@@ -18,16 +18,26 @@ from neuronctl.common.frozen import asdict, replace
 from neuronctl.common.words import moment
 from neuronctl.request.job import JobRequest
 from neuronctl.request.job_file import configured_cluster
-from neuronctl.slurm.bad_nodes import DAYS, NodeFault, bad_nodes
+from neuronctl.slurm.bad_nodes import DAYS, bad_nodes
 
 if TYPE_CHECKING:
     from neuronctl.judgement.partition_board import PartitionNow
-    from neuronctl.slurm.sacctmgr import Association
 
 _BAR = 12
 _TIMEOUT = 20.0
 _BRIEFLY = 1.5
 """Seconds to wait for Slurm if the answer can do without it."""
+
+_OVERVIEW = "PARTITION:0 NODES:3 CORES:2 GPUS:0 SUBMIT:1 RUN:1 MAX_GPUS:0 TIME_LIMIT:0"
+_QOS = "QOS:0 PRIORITY:3 SUBMIT:1 RUN:1 MAX_GPUS:0 MAX_NODES:0 TIME_LIMIT:0 PARTITIONS:0"
+_LIVE = "PARTITION:0 NOW:1 FREE:0 USED:2 DOWN:2 MY_GPUS:0 RUNNING:3 JOBS:3 ONE_MORE:0"
+"""Columns, and in what order they are left out on a narrow terminal; 0: never."""
+
+_LIFTED = {
+    "OverPartQOS": "limits per user",
+    "PartitionMaxNodes": "limit of nodes",
+    "PartitionTimeLimit": "time limit",
+}
 
 
 @click.command(name="partitions")
@@ -52,37 +62,39 @@ def command(
     the nodes are named that have failed in your own jobs in the last days.
     """
     known = load(catalog)
-    cluster = cluster or configured_cluster()
+    chosen, _ = recognise(known, cluster or configured_cluster())
     if live:
-        _live(known, cluster, names, as_json)
+        _live(known, chosen, list(dict.fromkeys(names)), as_json)
         return
-    chosen, _ = recognise(known, cluster)
     partitions = [chosen.partition(name) for name in dict.fromkeys(names)]
     if as_json:
         answer = _json(known, chosen, partitions or list(chosen.partitions.values()))
-        there = _there(chosen)
-        answer.update({} if there is None else _only(chosen, there))
+        there = _slurm_partitions(chosen)
+        answer.update({} if there is None else _compared(chosen, there))
         console.print_json("neuronctl.partitions/1", answer)
         return
-    _print_header(known, chosen)
+    console.print_text(f"{chosen.name}: {chosen.title}", "bold")
+    console.print_text(f"source: {chosen.source}, {chosen.date}")
+    others = [name for name in known.clusters if name != chosen.name]
+    if others:
+        console.print_text(f"other clusters (--cluster): {', '.join(others)}", "dim")
+    console.print_text("")
     if comment:
         _print_comment_values(chosen.policy.comment)
     elif partitions:
         for partition in partitions:
             _print_partition(chosen, partition)
     else:
-        there = _there(chosen)
+        there = _slurm_partitions(chosen)
         _print_overview(known, chosen, there)
         if there is not None:
-            _print_only(chosen, there)
+            _print_compared(chosen, there)
 
 
 # ---------------------------------------------------------------------------- live
 
 
-def _live(
-    catalog: Catalog, cluster_name: Optional[str], names: Sequence[str], as_json: bool
-) -> None:
+def _live(catalog: Catalog, cluster: Cluster, names: List[str], as_json: bool) -> None:
     from neuronctl.cli.json_data import partition_now_data, standing_data
     from neuronctl.judgement.ask import ask_slurm
     from neuronctl.judgement.partition_board import partitions_now
@@ -90,55 +102,78 @@ def _live(
     from neuronctl.planning import plan
     from neuronctl.slurm.scontrol import names_of
 
-    cluster, _ = recognise(catalog, cluster_name)
     look = ask_slurm(plan(JobRequest(), cluster), fresh=True, timeout=_TIMEOUT)
-    there = {partition.name: partition for partition in look.limits.partitions}
+    there = [partition.name for partition in look.limits.partitions]
     for wanted in names:
         if wanted not in there:
             known = "; the catalog has one" if wanted in cluster.partitions else ""
             hint = did_you_mean(wanted, there)
             raise PolicyError(f"Slurm has no partition '{wanted}'{known}", hint)
-    partitions = partitions_now(list(dict.fromkeys(names)), cluster, catalog, look)
+    partitions, standing = partitions_now(names, cluster, catalog, look), standing_in(look)
     shown = {partition.partition for partition in partitions}
-    there_now = names_of(group for group in look.nodes if shown.intersection(group.partitions))
-    bad = {node: at for node, at in bad_nodes(local_cluster()).items() if node in there_now}
+    nodes = names_of(group for group in look.nodes if shown.intersection(group.partitions))
+    bad = [fault for node, fault in bad_nodes(local_cluster()).items() if node in nodes]
+    own = look.limits.associations
     if as_json:
-        rows = [partition_now_data(partition) for partition in partitions]
-        accounts = [
-            {
-                key: getattr(association, key)
-                for key in ("account", "partition", "qos", "default_qos")
-            }
-            for association in look.limits.associations
-        ]
-        data = {"cluster": cluster.name, "partitions": rows, "accounts": accounts}
-        data.update(standing_data(standing_in(look)))
-        data["bad_nodes"] = [asdict(fault) for fault in bad.values()]
-        console.print_json("neuronctl.partitions-live/1", {**data, **_only(cluster, there)})
+        keys = ("account", "partition", "qos", "default_qos")
+        data = {
+            "cluster": cluster.name,
+            "partitions": [partition_now_data(partition) for partition in partitions],
+            "accounts": [{key: getattr(each, key) for key in keys} for each in own],
+            **standing_data(standing),
+            "bad_nodes": [asdict(fault) for fault in bad],
+            **_compared(cluster, there),
+        }
+        console.print_json("neuronctl.partitions-live/1", data)
         return
     _print_live(partitions, look.asked_at)
-    _print_bad_nodes(list(bad.values()))
-    if not names:
-        _print_only(cluster, there)
-        _print_accounts(cluster, look.limits.associations)
-        mine = standing_in(look)
-        if mine.budgets or mine.shares:
-            console.print_text("")
-            lines = [[str(line)] for line in (*mine.budgets, *mine.shares)]
-            console.print_table([console.Column("BUDGETS AND FAIR SHARE")], lines)
-
-
-def _print_bad_nodes(faults: Sequence[NodeFault]) -> None:
-    """What the user's own jobs say of nodes."""
-    if not faults:
+    if bad:
+        rows = [[fault.node, f"{moment(fault.at)}, job {fault.job}: {fault.why}"] for fault in bad]
+        _print_pairs("FAILED", "IN YOUR JOBS", rows)
+        _print_note(f"Forgotten after {DAYS} days, or when a job of yours completes there.")
+    if names:
         return
-    rows = [[fault.node, f"{moment(fault.at)}, job {fault.job}: {fault.why}"] for fault in faults]
-    _print_pairs("FAILED", "IN YOUR JOBS", rows)
-    _print_note(f"Forgotten after {DAYS} days, or when a job of yours completes there.")
+    _print_compared(cluster, there)
+    rows = []
+    for each in own:
+        where = f" in {each.partition}" if each.partition else ""
+        qos = sorted(each.qos, key=lambda name: name != each.default_qos)
+        rows.append([each.account + where, ", ".join(qos) or "-"])
+    if rows:
+        _print_pairs("MY ACCOUNTS", "MY QOS", rows)
+        for option in mandatory(cluster):
+            _print_note(f"{option} is mandatory on {cluster.name}.")
+    if standing.budgets or standing.shares:
+        console.print_text("")
+        lines = [[str(line)] for line in (*standing.budgets, *standing.shares)]
+        console.print_table([console.Column("BUDGETS AND FAIR SHARE")], lines)
 
 
-def _there(cluster: Cluster) -> Optional[Collection[str]]:
-    """The names of Slurm's partitions, if the cluster's Slurm is here and answers; else None."""
+def _print_live(partitions: Sequence[PartitionNow], now: int) -> None:
+    """Print the table; on a terminal the reasons are below it, elsewhere in each line."""
+    terminal = console.is_terminal()
+    signs = "█░x" if terminal and console.draws_blocks() else "#.x"
+    cells = [
+        [
+            *(one.partition, one.bar(_BAR, signs=signs), one.free_words, str(one.used)),
+            *(str(one.down), str(one.my_gpus), str(one.my_running), str(one.my_jobs)),
+            one.wait(now).partition(",")[0] if terminal else one.wait(now),
+        ]
+        for one in partitions
+    ]
+    console.print_table(_columns(_LIVE), cells)
+    reasons = [[one.partition, one.explained_wait(now)] for one in partitions]
+    if terminal and any(why for _, why in reasons):
+        _print_pairs("NOT NOW", "WHY", [row for row in reasons if row[1]])
+    console.print_text("")
+    used, free, down = tuple(signs)
+    _print_note(
+        f"{used} used, {free} free, {down} down. MY GPUS, RUNNING, JOBS: yours, of your limit."
+    )
+
+
+def _slurm_partitions(cluster: Cluster) -> Optional[Collection[str]]:
+    """Return Slurm's partitions, if the cluster's Slurm is here and answers; else None."""
     here = local_cluster()
     if here is None or not is_cluster(cluster, here):
         return None
@@ -152,132 +187,30 @@ def _there(cluster: Cluster) -> Optional[Collection[str]]:
     return [site.name for site in sites]
 
 
-def _only(cluster: Cluster, there: Collection[str]) -> Dict[str, List[str]]:
+def _compared(cluster: Cluster, there: Collection[str]) -> Dict[str, List[str]]:
     return {
         "only_in_catalog": [name for name in cluster.partitions if name not in there],
         "only_in_slurm": [name for name in there if name not in cluster.partitions],
     }
 
 
-def _print_only(cluster: Cluster, there: Collection[str]) -> None:
-    of_catalog, of_slurm = _only(cluster, there).values()
-    if of_catalog:
-        _print_note(f"In the catalog, not in this Slurm: {', '.join(of_catalog)}")
-    if of_slurm:
-        _print_note(f"In this Slurm, not in the catalog: {', '.join(of_slurm)}")
+def _print_compared(cluster: Cluster, there: Collection[str]) -> None:
+    only_catalog, only_slurm = _compared(cluster, there).values()
+    if only_catalog:
+        _print_note(f"In the catalog, not in this Slurm: {', '.join(only_catalog)}")
+    if only_slurm:
+        _print_note(f"In this Slurm, not in the catalog: {', '.join(only_slurm)}")
 
 
-def _print_live(partitions: Sequence[PartitionNow], now: int) -> None:
-    """On a terminal the reasons are below the table; elsewhere each partition is one line."""
-    terminal = console.is_terminal()
-    columns = [
-        console.Column("PARTITION", style="bold", no_wrap=True),
-        console.Column("NOW", no_wrap=True, priority=1),
-        console.Column("FREE", "right", no_wrap=True),
-        console.Column("USED", "right", no_wrap=True, priority=2),
-        console.Column("DOWN", "right", no_wrap=True, priority=2),
-        console.Column("MY GPUS", "right", no_wrap=True),
-        console.Column("RUNNING", "right", no_wrap=True, priority=3),
-        console.Column("JOBS", "right", no_wrap=True, priority=3),
-        console.Column("ONE MORE" if terminal else "ONE MORE STARTS", no_wrap=True),
-    ]
-    cells = [
-        [
-            partition.partition,
-            "",
-            partition.free_words,
-            str(partition.used),
-            str(partition.down),
-            str(partition.my_gpus),
-            str(partition.my_running),
-            str(partition.my_jobs),
-            partition.wait(now).partition(",")[0] if terminal else partition.wait(now),
-        ]
-        for partition in partitions
-    ]
-    signs = "█░x" if terminal and console.draws_blocks() else "#.x"
-    for row, partition in zip(cells, partitions):
-        row[1] = partition.bar(_BAR, signs=signs)
-    console.print_table(columns, cells)
-    reasons = [
-        [partition.partition, partition.explained_wait(now)]
-        for partition in partitions
-        if partition.explained_wait(now)
-    ]
-    if terminal and reasons:
-        _print_pairs("NOT NOW", "WHY", reasons)
-    console.print_text("")
-    used, free, down = tuple(signs)
-    _print_note(
-        f"{used} used, {free} free, {down} down. MY GPUS, RUNNING, JOBS: yours, of your limit."
-    )
-
-
-def _print_accounts(cluster: Cluster, associations: Sequence[Association]) -> None:
-    """The user's accounts and QOS, the default QOS first."""
-    if not associations:
-        return
-    rows = []
-    for association in associations:
-        names = sorted(association.qos, key=lambda name: name != association.default_qos)
-        account = (
-            f"{association.account} in {association.partition}"
-            if association.partition
-            else association.account
-        )
-        rows.append([account, ", ".join(names) or "-"])
-    _print_pairs("MY ACCOUNTS", "MY QOS", rows)
-    for option in mandatory(cluster):
-        _print_note(f"{option} is mandatory on {cluster.name}.")
-
-
-def _print_pairs(first: str, second: str, rows: Sequence[Sequence[str]]) -> None:
-    """A table of two columns, after an empty line."""
-    console.print_text("")
-    headers = [console.Column(first, style="bold", no_wrap=True), console.Column(second)]
-    console.print_table(headers, rows)
-
-
-def _print_note(text: str) -> None:
-    """A dim paragraph, folded between words where there is a terminal."""
-    if console.is_terminal():
-        import textwrap
-
-        width = console.terminal_width()
-        text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
-    console.print_text(text, "dim")
-
-
-# ---------------------------------------------------------------------------- text
-
-
-def _print_header(catalog: Catalog, cluster: Cluster) -> None:
-    console.print_text(f"{cluster.name}: {cluster.title}", "bold")
-    console.print_text(f"source: {cluster.source}, {cluster.date}")
-    others = [name for name in catalog.clusters if name != cluster.name]
-    if others:
-        console.print_text(f"other clusters (--cluster): {', '.join(others)}", "dim")
-    console.print_text("")
+# ------------------------------------------------------------------------- the catalog
 
 
 def _print_overview(catalog: Catalog, cluster: Cluster, there: Optional[Collection[str]]) -> None:
-    columns = [
-        console.Column("PARTITION", style="bold", no_wrap=True),
-        console.Column("NODES", "right", no_wrap=True, priority=3),
-        console.Column("CORES", "right", no_wrap=True, priority=2),
-        console.Column("GPUS", no_wrap=True),
-        console.Column("SUBMIT", "right", no_wrap=True, priority=1),
-        console.Column("RUN", "right", no_wrap=True, priority=1),
-        console.Column("MAX GPUS", "right", no_wrap=True),
-        console.Column("TIME LIMIT", "right", no_wrap=True),
-    ]
     every = cluster.partitions.values()
     shown = [partition for partition in every if there is None or partition.name in there]
-    rows = [_overview_row(partition) for partition in shown]
-    console.print_table(columns, rows)
+    console.print_table(_columns(_OVERVIEW), [_overview_row(partition) for partition in shown])
     console.print_text("")
-    legend = "CORES, GPUS: per node. SUBMIT, RUN, MAX GPUS: limits per user."
-    console.print_text(legend, "dim")
+    console.print_text("CORES, GPUS: per node. SUBMIT, RUN, MAX GPUS: limits per user.", "dim")
     uses = [(partition.name, partition.good_for) for partition in shown if partition.good_for]
     if uses:
         _print_pairs("PARTITION", "GOOD FOR", uses)
@@ -288,71 +221,43 @@ def _print_overview(catalog: Catalog, cluster: Cluster, there: Optional[Collecti
         remarks = [partition.note] if partition.note else []
         if partition.arch != cluster.arch and not partition.note:
             remarks.append(partition.arch)
-        if not partition.open:
-            remarks.append("closed to ordinary users")
-        if remarks:
-            lines.append((partition.name, "; ".join(remarks)))
+        remarks += [] if partition.open else ["closed to ordinary users"]
+        lines += [(partition.name, "; ".join(remarks))] if remarks else []
     for qos in cluster.qos.values():
         remarks = [qos.note] if qos.note else []
         remarks += [f"{flag}: not held to the partition's {_LIFTED[flag]}" for flag in qos.flags]
-        if remarks:
-            lines.append((f"QOS {qos.name}", "; ".join(remarks)))
+        lines += [(f"QOS {qos.name}", "; ".join(remarks))] if remarks else []
     if lines:
         _print_pairs("ABOUT", "RULES AND NOTES", lines)
 
 
-_LIFTED = {
-    "OverPartQOS": "limits per user",
-    "PartitionMaxNodes": "limit of nodes",
-    "PartitionTimeLimit": "time limit",
-}
+def _overview_row(partition: Partition) -> List[str]:
+    low, high = partition.min_cores_per_node, partition.max_cores_per_node
+    gpus = "-"
+    if partition.gpus_per_node:
+        parts = (str(partition.gpus_per_node), partition.gpu or "", partition.interconnect or "")
+        gpus = " ".join(part for part in parts if part)
+    limits = (partition.max_submit_jobs, partition.max_running_jobs, partition.max_gpus)
+    return [
+        *(partition.name, _text(partition.nodes), _text(low) if low == high else f"{low}-{high}"),
+        *(gpus, *map(_text, limits), _time(partition.wall_time.maximum)),
+    ]
 
 
 def _print_qos(cluster: Cluster) -> None:
-    columns = [
-        console.Column("QOS", style="bold", no_wrap=True),
-        console.Column("PRIORITY", "right", no_wrap=True, priority=3),
-        console.Column("SUBMIT", "right", no_wrap=True, priority=1),
-        console.Column("RUN", "right", no_wrap=True, priority=1),
-        console.Column("MAX GPUS", "right", no_wrap=True),
-        console.Column("MAX NODES", "right", no_wrap=True),
-        console.Column("TIME LIMIT", "right", no_wrap=True),
-        console.Column("PARTITIONS"),
-    ]
     rows = [
         [
-            qos.name,
-            _text(qos.priority),
-            *(_text(figure) for figure in (qos.max_submit_jobs, qos.max_running_jobs)),
-            *(_text(figure) for figure in (qos.max_gpus, qos.max_nodes)),
-            _time(qos.wall_time.maximum),
-            ", ".join(qos.partitions) or "all",
+            *(qos.name, _text(qos.priority)),
+            *map(_text, (qos.max_submit_jobs, qos.max_running_jobs, qos.max_gpus, qos.max_nodes)),
+            *(_time(qos.wall_time.maximum), ", ".join(qos.partitions) or "all"),
         ]
         for qos in cluster.qos.values()
     ]
     console.print_text("")
-    console.print_table(columns, rows)
+    console.print_table(_columns(_QOS), rows)
     console.print_text("")
     legend = "MAX NODES: per job. Of a QOS' limit and the partition's, the smaller one counts."
     console.print_text(legend, "dim")
-
-
-def _overview_row(partition: Partition) -> List[str]:
-    low, high = partition.min_cores_per_node, partition.max_cores_per_node
-    gpus = ""
-    if partition.gpus_per_node:
-        parts = (str(partition.gpus_per_node), partition.gpu or "", partition.interconnect or "")
-        gpus = " ".join(part for part in parts if part)
-    return [
-        partition.name,
-        _text(partition.nodes),
-        _text(low) if low == high else f"{low}-{high}",
-        gpus or "-",
-        _text(partition.max_submit_jobs),
-        _text(partition.max_running_jobs),
-        _text(partition.max_gpus),
-        _time(partition.wall_time.maximum),
-    ]
 
 
 def _print_partition(cluster: Cluster, partition: Partition) -> None:
@@ -370,14 +275,13 @@ def _print_partition(cluster: Cluster, partition: Partition) -> None:
     if partition.gpus_per_node and cores is not None:
         rows.append(["cores per GPU", _text(cores)])
         memory = cluster.memory_mb(partition, cores)
-        if memory is not None:
-            rows.append(["memory with them", f"{memory} MB"])
+        rows += [] if memory is None else [["memory with them", f"{memory} MB"]]
     console.print_table(columns, rows, title=partition.name)
     console.print_text("")
 
 
 def _print_comment_values(comment: CommentPolicy) -> None:
-    """Those whose meaning is known on a line each, then the others."""
+    """Print those whose meaning is known on a line each, then the others."""
     rows = []
     lists = [(f"--{field.key}", field.values) for field in comment.fields]
     for option, values in lists or [("--comment", comment.values)]:
@@ -387,12 +291,47 @@ def _print_comment_values(comment: CommentPolicy) -> None:
         if others or not values:
             any_value = "any word" if comment.form == "word" else "any text"
             rows.append([option, "", ", ".join(others) or any_value])
-    columns = [
-        console.Column("OPTION", no_wrap=True),
-        console.Column("VALUE", style="bold", no_wrap=True),
-        console.Column("MEANING, OR OTHER VALUES"),
-    ]
-    console.print_table(columns, rows)
+    headers = [console.Column("OPTION", no_wrap=True)]
+    headers += [console.Column("VALUE", style="bold", no_wrap=True)]
+    console.print_table([*headers, console.Column("MEANING, OR OTHER VALUES")], rows)
+
+
+# --------------------------------------------------------------------- words and JSON
+
+
+def _columns(named: str) -> List[console.Column]:
+    """Return columns of figures, but for the first one and those of words."""
+    words = ("GPUS", "PARTITIONS", "NOW", "ONE MORE")
+    found = []
+    for number, text in enumerate(named.split()):
+        name, _, priority = text.replace("_", " ").partition(":")
+        found.append(
+            console.Column(
+                name,
+                "left" if number == 0 or name in words else "right",
+                style="" if number else "bold",
+                no_wrap=name != "PARTITIONS",
+                priority=int(priority),
+            )
+        )
+    return found
+
+
+def _print_pairs(first: str, second: str, rows: Sequence[Sequence[str]]) -> None:
+    """Print a table of two columns, after an empty line."""
+    console.print_text("")
+    headers = [console.Column(first, style="bold", no_wrap=True), console.Column(second)]
+    console.print_table(headers, rows)
+
+
+def _print_note(text: str) -> None:
+    """Print a dim paragraph, folded between words on a terminal."""
+    if console.is_terminal():
+        import textwrap
+
+        width = console.terminal_width()
+        text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+    console.print_text(text, "dim")
 
 
 def _text(value: Any) -> str:
@@ -400,16 +339,11 @@ def _text(value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, tuple):
-        return ", ".join(str(item) for item in value)
-    return str(value)
+    return ", ".join(str(item) for item in value) if isinstance(value, tuple) else str(value)
 
 
 def _time(seconds: Optional[int]) -> str:
     return "-" if seconds is None else units.format_time(seconds)
-
-
-# ---------------------------------------------------------------------------- JSON
 
 
 def _json(catalog: Catalog, cluster: Cluster, partitions: Sequence[Partition]) -> Dict[str, Any]:
@@ -431,7 +365,7 @@ def _json(catalog: Catalog, cluster: Cluster, partitions: Sequence[Partition]) -
 
 
 def _json_time(wall_time: WallTime) -> Dict[str, Any]:
-    """Seconds, null where not known, and the word UNLIMITED where there is no limit."""
+    """Return seconds, null where not known, and the word UNLIMITED where there is no limit."""
     return {
         key: "UNLIMITED" if seconds == units.UNLIMITED else seconds
         for key, seconds in asdict(wall_time).items()

@@ -248,18 +248,14 @@ def summary(judged: JudgedJob) -> str:
     tasks, cores = counted(plan.ntasks_per_node, "task"), counted(plan.cpus_per_task, "core")
     cores = "the cores that Slurm gives" if plan.request.cpus_per_task == 0 else cores
     parts.append(f"{tasks} x {cores} per node")
-    memory, runs, hours, cost = (
-        plan.decision(name) for name in ("memory per node", "until-done", "at most", "cost")
-    )
+    memory, runs = plan.decision("memory per node"), plan.decision("until-done")
     if memory is not None:
         parts.append(f"{memory.value} per node")
     time = next((directive for directive in plan.directives if directive.option == "time"), None)
     if time is not None:
         parts.append(f"at most {time.value}" + (f" ({time.remark})" if time.remark else ""))
     if runs is not None:
-        parts.append(runs.value + (f" ({hours.value})" if hours else ""))
-    if cost is not None:
-        parts.append(f"at most {cost.value}")
+        parts.append(runs.value)
     # What starts several times is always named.
     several = [launch.starts for launch in launches if launch.starts_several]
     once = [launch.starts for launch in launches if not launch.starts_several]

@@ -110,8 +110,6 @@ def submission_data(
 
     "choice" are the partitions of ``-p auto``, best first.
     """
-    from neuronctl.planning.cost import most_cost
-
     plan, choice = (None, None) if job is None else (job.plan, job.choice)
     logs: Union[RecordDraft, Submission] = submission or draft
     return {
@@ -124,7 +122,6 @@ def submission_data(
         "cpus_per_task": None if plan is None else plan.cpus_per_task,
         "gpus_per_node": draft.gpus_per_node,
         "time_limit": draft.time_limit,
-        "most_cost": None if plan is None else most_cost(plan),
         "launcher": None if plan is None or draft.sbatch else plan.launcher.name,
         "logs": {"output": logs.output, "error": logs.error or logs.output},
         "decisions": [dict(zip(("name", "value", "source", "why"), d)) for d in draft.decisions],

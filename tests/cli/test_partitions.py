@@ -154,7 +154,7 @@ def test_json_of_one_without_a_limit(run: Run, tmp_path: Path) -> None:
             ["--catalog", "bad.yaml"],
             3,
             "bad.yaml:2: clusters.lab: source is missing",
-            "state where",
+            "where the figures come from",
         ),
         (["--catalog", "tab.yaml"], 3, "tab.yaml:2: invalid YAML", "indent YAML with spaces"),
         (["--no-such"], 2, "No such option", "neuronctl partitions --help"),

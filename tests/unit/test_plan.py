@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional
 
 import pytest
 from plan_builders import FIELDS, GPU, HOUR, cluster, directive, findings, plan_of, policy, request
 
-from neuronctl.catalog.model import Catalog, CommentPolicy, CorePolicy, Price
+from neuronctl.catalog.model import Catalog, CommentPolicy, CorePolicy
 from neuronctl.common import units
 from neuronctl.common.errors import UsageError
-from neuronctl.common.frozen import replace
 from neuronctl.judgement.judgement import judge
 from neuronctl.planning import JobPlan, plan
-from neuronctl.planning.cost import most_cost
-from neuronctl.request.job import Amounts, Origin, Source, StepRequest
+from neuronctl.request.job import Origin, Source, StepRequest
 from neuronctl.rules import RuleContext
 
 
@@ -402,14 +400,15 @@ def test_a_list_of_partitions_is_judged_in_each() -> None:
     made = plan_of(partition="gpu,old", gpus_per_node=5, gpu_type="a100")
     told = judge(RuleContext(made, catalog), None)
     assert told.refusals == ()
-    assert [(one.code, one.message.partition(": ")[0]) for one in told.warnings[:2]] == [
+    assert [(one.code, one.message.partition(": ")[0]) for one in told.findings[:2]] == [
         ("NC121", "in old"),
         ("NC123", "in old"),
     ]
     told = judge(RuleContext(plan_of(partition="gpu,old", gpus_per_node=9), catalog), None)
     assert [one.code for one in told.refusals] == ["NC121", "NC121", "NC131"]
     told = judge(RuleContext(plan_of(partition="gpu,old", nodes=3), catalog), None)
-    assert [one.message for one in told.refusals] == ["in old: requested 3 nodes; old has 2"]
+    assert told.refusals == ()
+    assert told.findings[0].message == "in old: requested 3 nodes; old has 2"
     # What is wrong wherever it runs is told once.
     told = judge(RuleContext(plan_of(partition="gpu,old", conda="a", venv="b"), catalog), None)
     assert [one.code for one in told.refusals] == ["NC311"]
@@ -458,64 +457,6 @@ def test_a_launcher_of_slurms_has_to_know_the_cores(fields: Dict[str, Any]) -> N
 def test_a_job_is_named_after_its_program(words: str, name: str) -> None:
     script, *args = words.split()
     assert plan_of(script=script, args=tuple(args), launcher="none").job_name == name
-
-
-def priced(*prices: Price, **fields: Any) -> JobPlan:
-    """A job in as many partitions as prices, of 2 nodes x 4 GPUs for half an hour."""
-    names = [f"p{number}" for number, _ in enumerate(prices)]
-    parts = {name: replace(GPU, name=name, price=each) for name, each in zip(names, prices)}
-    size = {"nodes": 2, "gpus_per_node": 4, "time_limit": "30", "partition": ",".join(names)}
-    return plan_of(cluster(partitions=parts, price=prices[0]), **{**size, **fields})
-
-
-KRW = Price(gpu_hour=900, node_hour=100, currency="KRW")
-TWICE = Price(gpu_hour=1800, node_hour=200, currency="KRW")
-
-
-@pytest.mark.parametrize(
-    ("prices", "fields", "cost", "because"),
-    [
-        ([KRW], {}, "3,700.00 KRW", "at most, 00:30:00 on 2 nodes"),
-        ([Price(node_hour=0.5)], {}, "0.50", "at most, 00:30:00 on 2 nodes"),
-        ([KRW], {"max_nodes": 3}, "5,550.00 KRW", "at most, 00:30:00 on 3 nodes"),
-        ([KRW], {"array": "0-9%2"}, "37,000.00 KRW", "at most, 00:30:00 on 2 nodes, 10 tasks"),
-        ([KRW], {"exclusive": True}, "7,300.00 KRW", "at most, 00:30:00 on 2 nodes"),
-        ([KRW, TWICE], {}, "7,400.00 KRW", "at most, 00:30:00 on 2 nodes"),
-        ([KRW], {"until_done": True, "max_runs": 4}, "14,800.00 KRW", "02:00:00 on 2 nodes"),
-        ([Price(gpu_hour=0)], {}, "0.00", "at most, 00:30:00 on 2 nodes"),
-        # Not known: a price is missing in one of the partitions, or the job has no end.
-        ([KRW, Price(currency="KRW")], {}, None, ""),
-        ([Price(currency="KRW")], {}, None, ""),
-        ([KRW], {"time_limit": "UNLIMITED"}, None, ""),
-    ],
-)
-def test_what_a_job_costs_at_most(
-    prices: List[Price], fields: Dict[str, Any], cost: Optional[str], because: str
-) -> None:
-    made = priced(*prices, **fields)
-    decision = made.decision("cost")
-    assert cost == (None if decision is None else decision.value)
-    assert decision is None or because in decision.reason
-    assert (most_cost(made) is None) == (cost is None)
-
-
-def test_the_nodes_that_a_script_leaves_to_slurm_have_no_known_price() -> None:
-    spread = {"amounts": Amounts(ntasks=64, gpus=6), "nodes": None}
-    assert most_cost(priced(KRW, **spread)) is None
-    by_gpu = replace(KRW, node_hour=None)
-    assert most_cost(priced(by_gpu, **spread, gpus_per_node=None)) == 6 * 450
-    settled = Amounts(nodes=2, ntasks=64, gpus=6)
-    assert most_cost(priced(by_gpu, amounts=settled, gpus_per_node=None)) == 6 * 450
-
-
-def test_what_going_on_takes_at_most() -> None:
-    made = priced(Price(), until_done=True, max_runs=4)
-    decision = made.decision("at most")
-    assert decision is not None and decision.value == "4 node hours, 16 GPU hours"
-    for limit, hours in (("5", "0.667"), ("2:03:45", "16.5"), ("20-0", "3840")):
-        told = priced(Price(), until_done=True, max_runs=4, time_limit=limit).decision("at most")
-        assert told is not None and told.value.startswith(f"{hours} node hours"), limit
-    assert made.decision("cost") is None
 
 
 def test_of_two_ways_to_share_nodes_the_last_one_holds() -> None:

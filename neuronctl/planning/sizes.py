@@ -1,0 +1,205 @@
+"""Settles the size of a job: partitions, nodes, GPUs, launcher, tasks, cores, and memory."""
+
+from __future__ import annotations
+
+from typing import List, Optional, Sequence, Tuple
+
+from neuronctl.catalog.model import Cluster, Partition
+from neuronctl.common import units
+from neuronctl.common.errors import UsageError
+from neuronctl.common.words import counted
+from neuronctl.launch import launchers
+from neuronctl.launch.launchers import Launcher
+from neuronctl.planning.decisions import Decisions
+from neuronctl.planning.model import AllocationPart
+from neuronctl.planning.software import runs_python, starts_once
+from neuronctl.request.job import JobRequest, Source
+
+
+class JobSize(Decisions):
+    """The sizes of one job, or of one of its steps.
+
+    A job has the cores that its steps need, and a step its share of the job's; so the cores, and
+    what depends on them, come after the steps (``settle_tasks``).
+    """
+
+    def __init__(self, request: JobRequest, cluster: Cluster, interactive: bool) -> None:
+        super().__init__(request)
+        self.cluster, self.interactive = cluster, interactive
+        self.partitions = self._partitions()
+        self.nodes = self._nodes()
+        self.most_nodes = request.max_nodes or self.nodes
+        self.gpus = self._gpus()
+        self.launcher = self._launcher()
+        self.launches: Sequence[JobSize] = ()
+        self.ntasks_per_node = self.processes = 1
+
+    def settle_tasks(self, launches: Sequence[JobSize]) -> None:
+        """Settle tasks and processes. launches: of the steps."""
+        self.launches = launches
+        self.ntasks_per_node = self.processes = self._ntasks_per_node()
+        if self.launcher.starts_processes():
+            reason = "one process per GPU" if self.gpus else "one process per node without GPUs"
+            self.processes = self.derived("processes per node", max(self.gpus, 1), reason)
+
+    def _partitions(self) -> List[Partition]:
+        name = self.request.partition
+        if name is not None:
+            self.asked("partition", "partition", name)
+        elif self.cluster.default_partition is not None:
+            name = self.cluster.default_partition
+            self.decide("partition", name, Source.CLUSTER, "the cluster's default partition")
+        else:
+            name = ""
+        names = list(dict.fromkeys(filter(None, name.split(",")))) or [""]
+        return [self.cluster.partition_for(name, self.request.qos) for name in names]
+
+    def _nodes(self) -> int:
+        nodes = self.request.nodes
+        if nodes is not None:
+            most = self.request.max_nodes
+            self.asked("nodes", "nodes", f"{nodes}-{most}" if most else nodes)
+            return nodes
+        named = len(set(units.hosts(self.request.nodelist)))  # what cannot be read, NC312 says
+        if named > 1:
+            return self.derived("nodes", named, "as many as --nodelist names")
+        return self.derived("nodes", 1)
+
+    def _gpus(self) -> int:
+        nodes, gpus, total = self.nodes, self.request.gpus_per_node, self.request.gpus
+        if total and self.request.max_nodes is not None:
+            raise UsageError(
+                f"--gpus: {counted(total, 'GPU')} on {nodes} to {self.request.max_nodes} nodes: "
+                "how many each has is not known",
+                "request GPUs per node: --gpus-per-node",
+            )
+        if total is not None and (total % nodes or gpus not in (None, total // nodes)):
+            wanted = gpus or -(-total // nodes)
+            what = f"--gpus: {counted(total, 'GPU')} on {counted(nodes, 'node')}"
+            raise UsageError(
+                f"{what} cannot be divided evenly"
+                if gpus is None
+                else f"{what} contradicts --gpus-per-node={gpus}",
+                f"request GPUs per node: -N {nodes} --gpus-per-node {wanted} requests "
+                f"{counted(nodes * wanted, 'GPU')}",
+            )
+        if gpus is not None:
+            return self.asked("gpus-per-node", "gpus_per_node", gpus)
+        if total is not None:
+            self.asked("gpus", "gpus", total)
+            reason = f"{total} GPUs / {nodes} nodes" if nodes > 1 else ""
+            return self.derived("gpus-per-node", total // nodes, reason)
+        return 0
+
+    def _launcher(self) -> Launcher:
+        request, nodes = self.request, self.most_nodes
+        if request.launcher is not None:
+            launcher = launchers.load(request.launcher)
+            self.asked("launcher", "launcher", launcher.name)
+            return launcher
+        tasks = request.ntasks or nodes * (request.ntasks_per_node or 1)
+        if self.interactive:
+            return launchers.load("srun")
+        once = starts_once(request)
+        if once:
+            name, reason = "none", once
+        elif tasks > nodes:
+            name, reason = "srun", "several tasks per node requested"
+        elif nodes * max(self.gpus, 1) > 1 and runs_python(request):
+            name, reason = "torchrun", "a Python program over several GPUs or nodes"
+        elif nodes > 1:
+            name, reason = "srun", "a program over several nodes"
+        else:
+            name, reason = "python", "one process"
+        self.derived("launcher", name, reason)
+        return launchers.load(name)
+
+    def _ntasks_per_node(self) -> int:
+        request, nodes, gpus = self.request, self.nodes, self.gpus
+        if request.ntasks_per_node is not None:
+            return self.asked("ntasks-per-node", "ntasks_per_node", request.ntasks_per_node)
+        if request.ntasks is not None:
+            each = max(1, request.ntasks // nodes)
+            reason = f"{counted(request.ntasks, 'task')} on {counted(nodes, 'node')}"
+            return self.derived("ntasks-per-node", each, reason)
+        most = max((launch.ntasks_per_node for launch in self.launches), default=0)
+        if most:
+            return self.derived("ntasks-per-node", most, "the most that a step needs")
+        if self.launcher.one_task_per_node:
+            if self.launcher.distributed:
+                reason = f"{self.launcher.name} starts the processes"
+            else:
+                reason = "one task per node by default" if nodes > 1 else "one process"
+            return self.derived("ntasks-per-node", 1, reason)
+        reason = "one task per GPU" if gpus else "one task per node by default"
+        return self.derived("ntasks-per-node", max(gpus, 1), reason)
+
+    def _one_task(self, most_nodes: int) -> bool:
+        """Whether a job has one task because nobody asked for tasks, which is Slurm's default, too.
+
+        Slurm then sets no SLURM_NTASKS, by which Lightning takes the program for a task of srun.
+        """
+        asked = self.request.ntasks_per_node is not None or self.request.ntasks is not None
+        alone = most_nodes == 1 and self.launcher.one_task_per_node
+        return alone and self.ntasks_per_node == 1 and not (asked or self.interactive)
+
+    def _cpus_per_task(self, place: Optional[AllocationPart]) -> int:
+        asked, ntasks_per_node = self.request.cpus_per_task, self.ntasks_per_node
+        if asked == 0 and place is None:
+            self.asked("cpus-per-task", "cpus_per_task", "left to Slurm")
+            return 1  # what Slurm gives at least
+        if asked:
+            return self.asked("cpus-per-task", "cpus_per_task", asked)
+        if place is not None:
+            cores = place.cores
+            reason = (
+                f"{counted(cores, 'core')} of the allocation / {counted(ntasks_per_node, 'task')}"
+            )
+            return self.derived("cpus-per-task", max(1, cores // ntasks_per_node), reason)
+        value, reason = self._derived_cores()
+        needs = [
+            launch.ntasks_per_node * max(1, launch.request.cpus_per_task)
+            for launch in self.launches
+            if launch.request.cpus_per_task is not None
+        ]
+        needed = -(-max(needs, default=0) // ntasks_per_node)
+        if needed > value:
+            value, reason = needed, "the most that a step needs"
+        return self.derived("cpus-per-task", value, reason)
+
+    def _derived_cores(self) -> Tuple[int, str]:
+        """The cores of each task that come with the GPUs, and why."""
+        partitions, ntasks_per_node, gpus = self.partitions, self.ntasks_per_node, self.gpus
+        # Of several partitions, Slurm may choose any.
+        shares = [(self.cluster.cores_per_gpu(each), each) for each in partitions]
+        each, partition = min(
+            ((cores, one) for cores, one in shares if cores is not None),
+            key=lambda share: share[0],
+            default=(None, partitions[0]),
+        )
+        if gpus and each is not None:
+            # NC121 reports more GPUs than a node has; the cores need not repeat it.
+            held = min(gpus, partition.gpus_per_node) or 1
+            cores = each * held
+            reason = f"{counted(each, 'core')} per GPU"
+            if held > 1:
+                reason = f"{held} GPUs x {reason}"
+            if ntasks_per_node > 1:
+                reason += f" / {ntasks_per_node} tasks"
+            return max(1, cores // ntasks_per_node), reason
+        # Each GPU needs at least one core; the catalog does not say how many more it gets.
+        reason = "one core per GPU by default" if gpus > 1 else "one core per task by default"
+        return max(1, -(-gpus // ntasks_per_node)), reason
+
+    def _memory(self, partition: Partition, cores: int, place: Optional[AllocationPart]) -> None:
+        request = self.request
+        if request.mem is not None:
+            self.asked("mem", "mem", request.mem)
+            return
+        memory = self.cluster.memory_mb(partition, cores)
+        unknown = request.exclusive or request.cpus_per_task == 0
+        if memory is None or place is not None or unknown:
+            return
+        fraction = self.cluster.policy.memory_fraction
+        reason = f"{counted(cores, 'core')} x {fraction} x node memory / cores per node"
+        self.derived("memory per node", f"about {memory // 1024} GB", reason)

@@ -42,7 +42,7 @@ def directive_options(words: Sequence[DirectiveWord]) -> Tuple[List[GivenOption]
 
 def line_options(line: str, number: int, *, check: bool = True) -> List[GivenOption]:
     """The options of a directive that stands alone; raises Refused. check: their values, too."""
-    words, _, _ = words_of([line], -1, {}, number)
+    words, _, _ = words_of([line], -1, frozenset(), number)
     given, _ = _given(_only_options(words), words)
     check_values(given if check else ())
     return given

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import List, Mapping, Optional, Sequence, Tuple
+from typing import AbstractSet, List, Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass
 from neuronctl.scripts.mistyped import meant_options
@@ -32,13 +32,14 @@ _COMPONENT = re.compile(r"(?:packjob|hetjob)(?=[ \t\n\v\f\r]|\Z)", re.IGNORECASE
 def words_of(
     lines: Sequence[str],
     begin: int,
-    columns: Mapping[int, Sequence[int]],
+    mended: AbstractSet[int],
     first: int = 1,
 ) -> Tuple[List[DirectiveWord], Optional[int], List[Ignored]]:
-    """The words of one component's directives, the line where the next begins, and what is lost.
+    """Return the words of one component, the line where the next begins, and what is lost.
 
-    begin: the index of the line that begins the component, -1 for the first one. columns: of a line
-    that was mended, those in the file. first: the number of the first line.
+    begin: the index of the line that begins the component, -1 for the first one. mended: the lines
+    whose columns are not the file's; their words stand anywhere on them. first: the number of the
+    first line.
     """
     words: List[DirectiveWord] = []
     cut: List[Ignored] = []
@@ -52,11 +53,9 @@ def words_of(
             return words, index, cut
         before = len(words)
         end = _linewords_of(line, number, start, words)
-        in_file = columns.get(number)
-        if in_file is not None:
-            words[before:] = [
-                DirectiveWord(word.text, _moved(word.place, in_file)) for word in words[before:]
-            ]
+        whole = SourceSpan(number, 1, len(line) + 1)
+        if number in mended:
+            words[before:] = [DirectiveWord(word.text, whole) for word in words[before:]]
         if separator:
             end += len(line[end:].split(None, 1)[0])
         rest = line[end:].strip(BLANKS)
@@ -64,7 +63,7 @@ def words_of(
             place = SourceSpan(
                 number, end + 1 + line[end:].index(rest), len(line.rstrip(BLANKS)) + 1
             )
-            place = place if in_file is None else _moved(place, in_file)
+            place = whole if number in mended else place
             cut.append(Ignored(REMARK if rest.startswith("#") else CUT, rest, place))
     return words, None, cut
 
@@ -75,10 +74,6 @@ def _directive_start(line: str) -> int:
     while start and line[start : start + 1] and line[start] in BLANKS:
         start += 1
     return start
-
-
-def _moved(place: SourceSpan, columns: Sequence[int]) -> SourceSpan:
-    return SourceSpan(place.line, columns[place.column - 1], columns[place.end - 1])
 
 
 def _linewords_of(line: str, number: int, start: int, words: List[DirectiveWord]) -> int:

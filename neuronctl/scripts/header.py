@@ -15,6 +15,7 @@ import re
 from functools import partial
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
+from neuronctl.common.frozen import replace
 from neuronctl.request.sbatch_options import SBATCHS_OWN
 from neuronctl.scripts.directive_options import (
     contradictions,
@@ -30,8 +31,9 @@ from neuronctl.scripts.directive_words import (
     Refused,
     words_of,
 )
+from neuronctl.scripts.edits import edited
 from neuronctl.scripts.find import MAX_BYTES
-from neuronctl.scripts.look_alike_characters import applied, explained, respelled
+from neuronctl.scripts.look_alike_characters import explained, respelled
 from neuronctl.scripts.model import (
     AFTER_COMMAND,
     EVERY,
@@ -158,7 +160,7 @@ def _first_command(lines: Sequence[str]) -> int:
 
 
 _MOST_REFUSALS = 20
-"""So many are listed besides mends: for each, all lines are read again."""
+"""This many are listed: for each, all lines are read again."""
 
 
 class _Directives:
@@ -169,35 +171,32 @@ class _Directives:
         self.spelled = False
         self.told: Set[int] = set()
         """The lines of the refusals."""
-        self.columns: Dict[int, Sequence[int]] = {}
-        """Of each line that was mended: the column in the file of each of its characters."""
+        self.mended: Set[int] = set()
+        """The numbers of the lines whose columns are no longer the file's."""
         self.left = 1 + _MOST_REFUSALS
-        """So many refusals are looked for yet, in all components together."""
 
     def read(
         self, begin: int, refusals: List[Refusal]
     ) -> Tuple[List[GivenOption], Optional[int], List[Ignored]]:
-        """The options of one component; where another one follows; what has no effect.
+        """Return the options of one component, where another one follows, and what has no effect.
 
         begin: as of words_of(). Appends what sbatch refuses to ``refusals``.
         """
         while self.left:
             try:
-                words, following, cut = words_of(self.lines, begin, self.columns)
+                words, following, cut = words_of(self.lines, begin, self.mended)
                 given, early = directive_options(words)
                 return given, following, [*early, *cut]
             except Refused as error:
                 refusal = error.refusal
             self.left -= 1
-            mended = [] if self.spelled else list(self.spell())
+            spelled = [] if self.spelled else list(self.spell())
             self.spelled = True
-            refusals += mended
-            self.told.update(mend.place.line for mend in mended)
-            if not mended:
-                if refusal.place.line not in self.told:
-                    refusals.append(refusal)
-                self.told.add(refusal.place.line)
+            if not spelled:
                 self.empty(refusal.place)
+            for each in spelled or [refusal]:
+                refusals += [] if each.place.line in self.told else [each]
+                self.told.add(each.place.line)
         refusals.append(
             Refusal("more lines are wrong than are listed here", refusal.place, about=EVERY)
         )
@@ -210,23 +209,24 @@ class _Directives:
                 continue
             refusal = _refused(line, number)
             edits = [] if refusal is None else respelled(line, number)
-            plain, columns = applied(line, edits)
-            if refusal is None or plain == line or _refused(plain, number):
-                continue
-            self.lines[number - 1], self.columns[number] = plain, columns
-            yield Refusal(
-                explained(refusal.message, line, edits),
-                refusal.place,
-                f"write {plain.strip(BLANKS)}",
-                edits=tuple(edits),
-            )
+            if refusal is not None and edits:
+                plain = edited(line, [replace(edit, place=_on_line_1(edit)) for edit in edits])
+                self.lines[number - 1] = plain
+                self.mended.add(number)
+                message = explained(refusal.message, line, edits)
+                hint = f"write {plain.strip(BLANKS)}"
+                yield Refusal(message, refusal.place, hint, edits=tuple(edits))
 
     def empty(self, place: SourceSpan) -> None:
         """Take out what sbatch refuses, and leave everything else in its column."""
         line = self.lines[place.line - 1]
         blanks = " " * (place.end - place.column)
         emptied = line[: place.column - 1] + blanks + line[place.end - 1 :]
-        self.lines[place.line - 1] = "#SBATCH" if place.line in self.columns else emptied
+        self.lines[place.line - 1] = "#SBATCH" if place.line in self.mended else emptied
+
+
+def _on_line_1(edit: Edit) -> SourceSpan:
+    return replace(edit.place, line=1)
 
 
 def _refused(line: str, number: int) -> Optional[Refusal]:

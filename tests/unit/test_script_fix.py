@@ -159,8 +159,6 @@ BOTH = {"field": "nlp", "appl": "vasp"}
         # What is right stays, whatever the options say.
         (FIELDS, {"field": "cv"}, "--comment=field=nlp;appl=vasp", "--comment=field=nlp;appl=vasp"),
         (FIELDS, {"field": "cv"}, "--comment=other", "--comment=other"),
-        (FIELDS, {"field": "cv"}, "--comment='vasp mine'", "--comment='vasp mine'"),
-        (FIELDS, {}, "--comment=misc", "--comment=misc"),
         (FIELDS, {}, "--comment='nlp cv'", "--comment='nlp cv'"),
         (FIELDS, {}, "-J x", "-J x"),
         (WORD, {"appl": "vasp"}, "--comment='a b'", '--comment="vasp"'),

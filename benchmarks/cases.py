@@ -142,7 +142,7 @@ def watching(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Res
         say("completion")
         groups["completion"] = cluster.measure(
             [
-                case(word, ["neuronctl", *words], env={**records, "_NEURONCTL_COMPLETE": "zsh"})
+                case(word, ["neuronctl"], env={**records, **_asking(words)})
                 for word, words in COMPLETED.items()
             ],
             rounds,
@@ -239,6 +239,16 @@ def submitting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> R
     more["imports"] = {name: import_times(looked("imports", name)) for name in profiled}
     more["functions"] = {name: looked("functions", name) for name in profiled}
     return more
+
+
+def _asking(words: Sequence[str]) -> Dict[str, str]:
+    """The variables with which zsh asks what may become of the last word."""
+    line = " ".join(["neuronctl", *words])
+    return {
+        "_NEURONCTL_COMPLETE": "zsh_complete",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words)),
+    }
 
 
 def _bare(cluster: Cluster, what: str, asked: Sequence[Any], **more: Any) -> Dict[str, Any]:

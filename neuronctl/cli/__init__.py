@@ -126,8 +126,9 @@ def _run(words: List[str]) -> int:
     """Run the command line ``words``; returns the exit code."""
     if "_NEURONCTL_COMPLETE" in os.environ:
         from neuronctl.cli.completing import answer
+        from neuronctl.cli.root import root
 
-        return answer(os.environ["_NEURONCTL_COMPLETE"], words)
+        return answer(root, os.environ["_NEURONCTL_COMPLETE"])
     while words and words[0].partition("=")[0] == "--color":
         words = _colored(words)
     if words[:1] in (["-h"], ["--help"]):

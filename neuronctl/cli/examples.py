@@ -69,7 +69,7 @@ EXAMPLES: Mapping[str, Tuple[str, ...]] = {
     "config edit": ("neuronctl config edit", "EDITOR=vim neuronctl config edit"),
     "completion": (
         "neuronctl completion bash --install",
-        "neuronctl completion zsh --install --alias nctl",
+        "neuronctl completion zsh --install",
     ),
     "sandbox up": ("neuronctl sandbox up", "neuronctl sandbox up --nodes amd_a100nv_8=4"),
     "sandbox down": ("neuronctl sandbox down", "neuronctl sandbox down && neuronctl sandbox up"),

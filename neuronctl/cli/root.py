@@ -29,6 +29,10 @@ class LazyGroup(click.Group):
         command.epilog = EPILOGS[name]
         for below in command.commands.values() if isinstance(command, click.Group) else ():
             below.epilog = EPILOGS[f"{name} {below.name}"]
+        if ctx.resilient_parsing:
+            from neuronctl.cli.completing import add_values
+
+            add_values(command)
         return command
 
     def resolve_command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Dict
 
 import pytest
@@ -16,20 +17,22 @@ def nothing_left(no_jobs: None) -> None:
 
 
 def offered(sandbox: Sandbox, *words: str) -> Dict[str, str]:
-    told = sandbox.exec(["env", "_NEURONCTL_COMPLETE=zsh", "neuronctl", *words])
+    env = ["_NEURONCTL_COMPLETE=zsh_complete", f"COMP_CWORD={len(words)}"]
+    line = shlex.join(["neuronctl", *words])
+    told = sandbox.exec(["env", *env, f"COMP_WORDS={line}", "neuronctl"])
     assert told.stderr == ""
-    rows = [line.split("\t") for line in told.stdout.splitlines()]
-    return {word: meaning for _, word, meaning in rows}
+    lines = told.stdout.splitlines()
+    return dict(zip(lines[1::3], lines[2::3]))
 
 
 def test_jobs_of_this_moment(sandbox: Sandbox) -> None:
     sandbox.exec([*JOB, "--hold", "-J", "earlier", "--wrap=true"])
     sandbox.exec(["sleep", "5"])  # for so long, the answer that an earlier test got will do
     assert "earlier" in offered(sandbox, "cancel", "")
-    array = sandbox.exec([*JOB, "--hold", "-a", "1-3", "-J", "odd name", "--wrap=true"]).stdout
+    array = sandbox.exec([*JOB, "--hold", "-a", "1-3", "-J", "odd", "--wrap=true"]).stdout
     sandbox.exec(["sleep", "5"])
-    assert offered(sandbox, "why", "odd") == {"odd name": f"{array.strip()} PENDING"}
-    assert offered(sandbox, "wait", array.strip()[:-1])[array.strip()] == "odd name PENDING"
+    assert offered(sandbox, "why", "odd") == {"odd": f"{array.strip()} PENDING"}
+    assert offered(sandbox, "wait", array.strip()[:-1])[array.strip()] == "odd PENDING"
 
 
 def test_accounts_qos_and_partitions_are_slurms(sandbox: Sandbox) -> None:

@@ -14,9 +14,7 @@ export PYTHONUNBUFFERED=1                                                  # lin
 
 # Check the node first, and report each defect.
 (failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
-command -v python >/dev/null || defect 'no program on PATH: python'
-[ -r train.py ] || defect 'cannot read train.py'
 ! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect 'nvidia-smi finds no GPU'
 exit "$failed") || exit 1
 
-exec python train.py --name "run-$SLURM_JOB_ID" --host "$HOSTNAME" --user "$USER"
+python train.py --name run-$SLURM_JOB_ID --host $(hostname) --user "$USER"

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import re
-import subprocess
-from pathlib import Path
-from typing import Iterator, List, Sequence
+from typing import List, Sequence
 
 import pytest
 from harness import Sandbox
@@ -27,18 +23,9 @@ def log_of(
     return log.splitlines()
 
 
-def test_a_good_one_adds_two_lines(sandbox: Sandbox, no_jobs: None) -> None:
-    log = log_of(sandbox, ["--launcher=srun"], code=0)
-    assert log == [
-        "preflight: gpu[35-36], 2 GPUs per node",
-        "preflight: all is well",
-        *["the program ran"] * 4,
-    ]
-
-
-def test_a_good_one_on_one_node_adds_none(sandbox: Sandbox, no_jobs: None) -> None:
-    for launcher, times in (("python", 1), ("srun", 2)):
-        log = log_of(sandbox, ["-N1", f"--launcher={launcher}"], code=0)
+def test_a_good_one_adds_no_line(sandbox: Sandbox, no_jobs: None) -> None:
+    for launcher, nodes, times in (("python", 1, 1), ("srun", 1, 2), ("srun", 2, 4)):
+        log = log_of(sandbox, [f"-N{nodes}", f"--launcher={launcher}"], code=0)
         assert log == ["the program ran"] * times
 
 
@@ -70,158 +57,7 @@ def stopped(log: List[str], defects: Sequence[str]) -> None:
     """The program did not run, and the log has the preflight's words on each defect, alone."""
     assert "the program ran" not in log
     said = [line for line in log if line.startswith("preflight: ")]
-    assert sorted(said[1:]) == sorted(f"preflight: {defect}" for defect in defects), log
-
-
-SLOW = """\
-# A Python on gpu36 is stopped for two thirds of its time, and so are the processes that it forks.
-import os, signal, socket, time
-
-def slow():
-    target = os.getpid()
-    if original_fork() == 0:
-        try:
-            while True:
-                os.kill(target, signal.SIGSTOP)
-                time.sleep(0.07)
-                os.kill(target, signal.SIGCONT)
-                time.sleep(0.03)
-        finally:
-            os._exit(0)
-
-original_fork = os.fork
-def fork():
-    child = original_fork()
-    if child == 0:
-        slow()
-    return child
-
-if socket.gethostname() == "gpu36":
-    os.fork = fork
-"""
-
-
-def test_deep_tells_which_node_is_slow(bench: Sandbox, horovod_venv: Path) -> None:
-    """The cores, and Gloo: there are no GPUs here."""
-    bench.write("slow/sitecustomize.py", SLOW)
-    options = ["--launcher=srun", f"--venv={horovod_venv}", "--preflight=deep"]
-    here = bench.exec(["pwd"]).stdout.strip()
-    log = log_of(bench, [*options, f"--env=PYTHONPATH={here}/slow"], code=0)
-    assert log[-4:] == ["the program ran"] * 4
-    said = [line for line in log if line.startswith("preflight deep: ")]
-    slow = next(line for line in said if "gpu36 is off: " in line)
-    # On a busy machine it may not even come to that.
-    assert re.search(r"(matrix product \S+ [GM]FLOPS \(the others: |no end within 45 s)", slow), log
-    assert re.search(r"2 nodes in \d+ s", said[-1]), log
-
-
-def test_port_in_use(sandbox: Sandbox, no_jobs: None) -> None:
-    listen = 'python3 -m http.server --bind "$MASTER_ADDR" 9911 >/dev/null 2>&1 &'
-    ready = 'until (exec 3<>"/dev/tcp/$MASTER_ADDR/9911") 2>/dev/null; do sleep 0.1; done'
-    options = ["--launcher=srun", "--env=MASTER_PORT=9911", f"--setup={listen}"]
-    log = log_of(sandbox, [*options, f"--setup={ready}"])
-    stopped(log, ["gpu35: port 9911 cannot be used: Address already in use"])
-
-
-def test_head_that_cannot_be_reached(sandbox: Sandbox, no_jobs: None) -> None:
-    """An address of the first node alone: what listens there is out of the others' reach."""
-    log = log_of(sandbox, ["--launcher=srun", "--env=MASTER_ADDR=127.0.0.1"])
-    stopped(log, [f"gpu36: cannot reach 127.0.0.1 port {port_of(log)}, the first node"])
-
-
-def test_head_that_never_answers(sandbox: Sandbox, no_jobs: None) -> None:
-    """An address of nobody's, where each attempt waits: the job has one minute for them all."""
-    log = log_of(sandbox, ["--launcher=srun", "--env=MASTER_ADDR=10.77.9.9", "-t1"])
-    port = port_of(log)
-    head = f"gpu35: port {port} cannot be used: Cannot assign requested address"
-    stopped(log, [head, f"gpu36: cannot reach 10.77.9.9 port {port}, the first node"])
-
-
-def port_of(log: List[str]) -> str:
-    line = next(line for line in log if "cannot reach" in line)
-    return line.split(" port ")[1].split(",")[0]
-
-
-def test_head_name_that_does_not_resolve(sandbox: Sandbox, no_jobs: None) -> None:
-    sandbox.write("suffix.yaml", "clusters: {neuron: {network: {host_suffix: -nowhere}}}\n")
-    log = log_of(sandbox, ["--launcher=srun", "--catalog=suffix.yaml"])
-    assert log == ["gpu35 has no address that other nodes can reach: ''"]
-
-
-def test_names_that_are_loopbacks_everywhere(
-    sandbox: Sandbox, no_jobs: None, programs: List[str]
-) -> None:
-    sandbox.write("bin/getent", "#!/bin/sh\necho 127.0.1.1 STREAM gpu35\n")
-    sandbox.exec(["chmod", "+x", "bin/getent"])
-    log = log_with(sandbox, programs, ["--launcher=srun"])
-    assert log == ["gpu35 has no address that other nodes can reach: '127.0.0.1'"]
-
-
-@contextlib.contextmanager
-def debians_hosts(sandbox: Sandbox) -> Iterator[None]:
-    """In the /etc/hosts of each node, its own name is 127.0.1.1."""
-    daemons = {node: sandbox.daemon("slurmd", node) for node in ("gpu35", "gpu36")}
-    for node, pid in daemons.items():
-        own = f"sed -E 's/^[0-9.]+ {node}\\b.*/127.0.1.1 {node}/' /etc/hosts >/tmp/hosts"
-        mount = ["sh", "-c", f"{own} && mount --bind /tmp/hosts /etc/hosts"]
-        subprocess.run(sandbox.inside(*mount, pid=pid), check=True)
-    try:
-        yield
-    finally:
-        for pid in daemons.values():
-            subprocess.run(sandbox.inside("umount", "/etc/hosts", pid=pid), check=True)
-
-
-MEET = """\
-import os, socket, subprocess, time
-address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-own = socket.gethostbyname(socket.gethostname())
-if os.environ["RANK"] == "0":
-    with socket.create_server(address) as server:
-        told = [server.accept()[0].makefile().readline() for _ in range(3)]
-    line = subprocess.getoutput("ip -4 address show " + os.environ["GLOO_SOCKET_IFNAME"])
-    print(own, address[0], f" {address[0]}/" in line, *sorted(told), sep="|")
-else:
-    first = socket.socket()
-    while first.connect_ex(address):
-        time.sleep(0.1)
-        first = socket.socket()
-    first.sendall(f"{os.environ['RANK']} {own}".encode())
-"""
-
-
-def test_own_name_that_is_a_loopback(sandbox: Sandbox, no_jobs: None) -> None:
-    """Debian's default: the processes meet at the address that the other node knows."""
-    sandbox.write("look.py", MEET)
-    command = ["neuronctl", "submit", "--wait", *JOB, APPL, "--output=look.log"]
-    with debians_hosts(sandbox):
-        sandbox.exec([*command, "--launcher=srun", "look.py"], timeout=200)
-    log = sandbox.exec(["cat", "look.log"]).stdout.splitlines()
-    address = sandbox.exec(["getent", "hosts", "gpu35"]).stdout.split()[0]
-    assert log[2] == f"127.0.1.1|{address}|True|1 127.0.1.1|2 127.0.1.1|3 127.0.1.1"
-
-
-SUM = """\
-import torch
-import torch.distributed as dist
-dist.init_process_group("gloo")
-total = torch.tensor([dist.get_rank() + 1])
-dist.all_reduce(total)
-print("sum", total.item(), "of", dist.get_world_size(), flush=True)
-dist.destroy_process_group()
-"""
-
-
-def test_debians_hosts_and_pytorch(bench: Sandbox, horovod_venv: Path) -> None:
-    """Gloo listens where the node's own name says, unless it is given an interface."""
-    bench.write("sum.py", SUM)
-    command = ["neuronctl", "submit", "--wait", *JOB, APPL, "--output=look.log"]
-    command += [f"--venv={horovod_venv}", "--gpus-per-node=1", "--launcher=torchrun", "sum.py"]
-    with debians_hosts(bench):
-        result = bench.exec(command, check=False, timeout=400)
-    log = bench.exec(["cat", "look.log"]).stdout
-    assert result.returncode == 0, f"{result.stderr}\n{log}"
-    assert log.count("sum 3 of 2") == 2
+    assert sorted(said) == sorted(f"preflight: {defect}" for defect in defects), log
 
 
 def log_with(sandbox: Sandbox, before: Sequence[str], options: Sequence[str]) -> List[str]:
@@ -290,7 +126,7 @@ def test_option_of_a_launcher_is_no_program(
     command = ["neuronctl", "submit", "--wait", *JOB, APPL, "--output=look.log"]
     sandbox.exec([*programs, *command, "--launcher=torchrun", "hostname"], timeout=200)
     log = sandbox.exec(["cat", "look.log"]).stdout.splitlines()
-    assert log[1:] == ["preflight: all is well", *["the program ran"] * 2]
+    assert log == ["the program ran"] * 2
 
 
 def test_node_that_ssh_does_not_reach(sandbox: Sandbox, no_jobs: None, programs: List[str]) -> None:
@@ -303,4 +139,4 @@ def test_node_that_ssh_does_not_reach(sandbox: Sandbox, no_jobs: None, programs:
         log = log_with(sandbox, programs, ["--launcher=horovodrun"])
     finally:
         sandbox.exec(["sh", "-c", "rm -r ~/.ssh"])
-    stopped(log, ["gpu35: ssh to gpu36 asks for a password or does not answer"])
+    stopped(log, ["gpu35: ssh to gpu36 asks for a password or fails"])

@@ -34,7 +34,6 @@ class JobKeywords(TypedDict, total=False):
     error: Text
     exclude: Text
     exclusive: Optional[bool]
-    expand: Optional[bool]
     field: Text
     gpus: Text
     gpus_per_node: Text

@@ -34,8 +34,7 @@ def keywords() -> str:
     ]
     kinds = {"value": "Text", "list": "Texts"}
     for option in sorted(OPTIONS, key=lambda one: one.long):
-        flag = "Union[bool, str, None]" if option.word else "Optional[bool]"
-        kind = kinds.get(option.kind, flag)
+        kind = kinds.get(option.kind, "Optional[bool]")
         lines.append(f"    {option.long.replace('-', '_')}: {kind}")
     return "\n".join(lines) + "\n"
 

@@ -25,9 +25,9 @@ EACH = 8
 
 PROGRAM = """\
 import os, sys, time
-run = 1 + (open("ran").read().count(" end\n") if os.path.exists("ran") else 0)
+run = 1 + (open("ran").read().count(" end\\n") if os.path.exists("ran") else 0)
 def tell(word):
-    line = "%d %s %.1f %s\n" % (run, os.environ["SLURM_JOB_ID"], time.time(), word)
+    line = "%d %s %.1f %s\\n" % (run, os.environ["SLURM_JOB_ID"], time.time(), word)
     os.write(os.open("ran", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644), line.encode())
 tell("begin")
 time.sleep(float(sys.argv[2]))

@@ -102,21 +102,19 @@ def command(
     reporter = TerminalReporter(mode, before=record.draft.decisions)
     submit = functools.partial(submit_job, reporter=reporter, force=force, dry_run=mode.dry_run)
     if record.draft.sbatch:
-        from neuronctl.submission.existing_job import UnchangedJob, existing_job
-        from neuronctl.submission.existing_script import read_existing
-        from neuronctl.submission.monitored_script import monitored
+        from neuronctl.submission.existing_job import existing_job
 
-        request = record.draft.request
         words, text = resubmission.existing_again(record, args, from_record=from_record)
-        if changed:
-            existing = existing_job(
-                *(words, options), tell=notify, stdin=text, catalog_file=catalog, recorded=request
-            )
-            return submit(existing)
-        script = read_existing(words, text)
-        script = monitored(script, None, request.get("monitor"), notify)
-        _say_unchanged(record, working_directory())
-        return submit(UnchangedJob(script, catalog))
+        if not changed:
+            _say_unchanged(record, working_directory())
+        existing = existing_job(
+            *(words, options),
+            tell=notify,
+            stdin=text,
+            catalog_file=catalog,
+            recorded=record.draft.request,
+        )
+        return submit(existing)
     variables = resubmission.exported_variables(record, options)
     if not changed and (of_snapshot or not record.draft.snapshot):
         _say_unchanged(record, record.cwd)

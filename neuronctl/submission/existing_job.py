@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.loader import load
@@ -13,7 +12,7 @@ from neuronctl.judgement.judgement import JudgeBy
 from neuronctl.judgement.verdict import NOT_KNOWN, REFUSED, Verdict
 from neuronctl.planning import plan
 from neuronctl.request.job import OPTIONS, JobRequest, Origin, Source
-from neuronctl.request.job_file import configuration, configured_cluster
+from neuronctl.request.job_file import configuration
 from neuronctl.scripts.as_request import as_request
 from neuronctl.submission.existing_script import ExistingScript, read_existing
 from neuronctl.submission.judged_job import JudgedJob
@@ -27,13 +26,24 @@ if TYPE_CHECKING:
     from neuronctl.scripts.find import ScriptFile
     from neuronctl.submission.transaction import Notify
 
-_HERE, _ELSEWHERE, _UNKNOWN = "here", "elsewhere", "unknown"
 
+@dataclass(frozen=True)
+class ExistingJob:
+    """The job of an existing script, which sbatch gets by its own command line, without a key.
 
-class _GivenToSbatch:
-    """What sbatch gets of an existing script, by its own command line and without a key."""
+    here: whether it is for this machine's cluster. known: whether the catalog has the one that it
+    is for. request: with sbatch's defaults, each value with its line or option. choice: of its
+    partition. ask_slurm: as of PlannedJob.
+    """
 
     existing: ExistingScript
+    catalog: Catalog
+    cluster: Cluster
+    here: bool
+    known: bool
+    request: JobRequest
+    choice: Optional[Choice] = None
+    ask_slurm: bool = True
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -50,63 +60,20 @@ class _GivenToSbatch:
         return self.existing.draft
 
     def script(self) -> str:
-        """The script as it is."""
+        """Return the script as it is."""
         return self.existing.text
-
-
-@dataclass(frozen=True)
-class UnchangedJob(_GivenToSbatch):
-    """The job of an existing script that is submitted as it was: Slurm alone judges it."""
-
-    existing: ExistingScript
-    catalog_file: Optional[str] = None
-
-    @property
-    def draft(self) -> RecordDraft:
-        """Its record with its plan, as far as there is one today, and without what was found."""
-        draft = self.existing.draft
-        with contextlib.suppress(NeuronctlError):  # which does not hold it up
-            draft = self._job(ask_slurm=False).judge().recorded(draft)
-        return replace(draft, findings=(), forced=False, verdict="")
-
-    def judge(self, *, fresh: bool = False, anew: bool = False) -> Optional[JudgedJob]:
-        """Say nothing of it before sbatch refuses it. Raises CatalogError."""
-        return self._job().judge(anew=True) if anew else None
-
-    def _job(self, *, ask_slurm: bool = True) -> ExistingJob:
-        catalog = load(self.catalog_file)
-        return job_of(self.existing, catalog, configured_cluster(), ask_slurm=ask_slurm)
-
-
-@dataclass(frozen=True)
-class ExistingJob(_GivenToSbatch):
-    """The job of an existing script: what it asks for, of which cluster.
-
-    request: with sbatch's defaults, each value with its line or option. where: whether the cluster
-    is this machine's, another, or unknown to the catalog. choice: of its partition. ask_slurm: as
-    of PlannedJob.
-    """
-
-    existing: ExistingScript
-    catalog: Catalog
-    cluster: Cluster
-    where: str
-    request: JobRequest
-    choice: Optional[Choice] = None
-    ask_slurm: bool = True
 
     def judge(self, *, fresh: bool = False, anew: bool = False) -> JudgedJob:
         """Judge it as it is submitted here and now; findings name their lines."""
-        script, here = self.existing, self.where == _HERE
-        snapshot = None if anew or self.choice is None else self.choice.snapshot
+        script = self.existing
         by = JudgeBy(
             self.catalog,
-            ask_slurm=self.ask_slurm and here,
+            ask_slurm=self.ask_slurm and self.here,
             fresh=fresh or anew,
-            snapshot=snapshot,
+            snapshot=None if anew or self.choice is None else self.choice.snapshot,
             of_script=True,
         )
-        request = None if self.where == _UNKNOWN else self.request
+        request = self.request if self.known else None
         judged = judge_script(
             *(script.name, script.text, script.header, request, self.cluster, by),
             now=by.ask_slurm,
@@ -138,7 +105,7 @@ class ExistingJob(_GivenToSbatch):
             return "the components of a heterogeneous job are not judged together"
         if self.existing.header.foreign:
             return "the directives of another scheduler are not judged"
-        if self.where == _UNKNOWN:
+        if not self.known:
             return f"the cluster {named} is not in the catalog"
         return f"the Slurm of {named} was not asked" if named else "it cannot be planned"
 
@@ -152,11 +119,11 @@ def job_of(
     """
     named = script.slurm_cluster
     here = named in (None, local_cluster())
-    known = () if asked is not None or here else catalog.clusters.values()
-    cluster = next((near for near in known if is_cluster(near, named or "")), None)
-    where = _HERE if here else _ELSEWHERE if asked or cluster else _UNKNOWN
+    others = () if asked is not None or here else catalog.clusters.values()
+    cluster = next((near for near in others if is_cluster(near, named or "")), None)
+    known = here or asked is not None or cluster is not None
     cluster = cluster or recognise(catalog, asked)[0]
-    return ExistingJob(script, catalog, cluster, where, _request(script, cluster), **given)
+    return ExistingJob(script, catalog, cluster, here, known, _request(script, cluster), **given)
 
 
 def _request(script: ExistingScript, cluster: Cluster) -> JobRequest:
@@ -193,15 +160,12 @@ def existing_job(
     """
     said = options_layer(options).values  # raises UsageError for a value that is none
     script = read_existing(words, stdin, _as_words(options, others), file)
-    endless = {"wait", "test-only"} & set(script.header.options)
-    if endless:
-        name = "--" + endless.pop()
-        raise UsageError(
-            f"{script.name} is to be submitted with {name}, which belongs on a command line",
-            "use 'neuronctl submit --dry-run'"
-            if name == "--test-only"
-            else "leave it out, and use 'neuronctl submit --wait'",
-        )
+    for name in ("wait", "test-only"):
+        if name in script.header.options:
+            raise UsageError(
+                f"{script.name} is to be submitted with --{name}, which belongs on a command line",
+                "leave it out, and use 'neuronctl submit --wait' or --dry-run",
+            )
     configured = configuration().values
     recorded = configured if recorded is None else recorded
     if "monitor" in said or recorded.get("monitor"):

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from neuronctl.judgement.forecast import Forecast
     from neuronctl.judgement.outcomes import Wait
     from neuronctl.judgement.snapshot import Snapshot
-    from neuronctl.slurm.answers import ClusterFigures
 
 
 @dataclass(frozen=True)
@@ -109,11 +108,6 @@ class Judgement:
         from neuronctl.judgement.free_nodes import may_be_planned_for_others
 
         return may_be_planned_for_others(self.forecast.nodes)
-
-    @property
-    def limits(self) -> Optional[ClusterFigures]:
-        """The limits by which Slurm judges it; None where Slurm was not asked or silent."""
-        return None if self.forecast is None else self.forecast.on_cluster.snapshot.limits
 
     @property
     def free_nodes(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Callable, List, Optional, Sequence
 
-from neuronctl.common.errors import did_you_mean
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.words import other_dash
 from neuronctl.request import values
@@ -119,13 +118,3 @@ def option(
         metavar, kind, default = metavar[:-3], "list", ()
     parts = (long, short, metavar, kind, help, read, group, batch_only)
     return _Declared(default, lambda field: Option(*parts, field))
-
-
-def unknown_to_sbatch(name: str) -> Optional[str]:
-    """What may have been meant by an option that no sbatch from 22.05 to 26.05 has; None: one has.
-
-    A site's own plugins may add others.
-    """
-    from neuronctl.request.sbatch_options import SBATCHS_OWN
-
-    return None if name in SBATCHS_OWN else did_you_mean(name, sorted(SBATCHS_OWN))

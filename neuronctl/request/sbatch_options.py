@@ -1,4 +1,4 @@
-"""The options of sbatch, srun, and salloc, as getopt_long reads them (Slurm 22.05 to 26.05)."""
+"""The options of sbatch and srun, as getopt_long reads them (Slurm 22.05 to 26.05)."""
 
 from __future__ import annotations
 
@@ -65,17 +65,9 @@ def _table(text: str) -> Tuple[OptionSpec, ...]:
     return tuple(found)
 
 
-_SALLOC = "bell no-bell no-shell get-user-env? immediate:I? kill-command:K? wait-all-nodes= x11?"
-
 _IN_BOTH = _table(_BOTH)
 SBATCH = (*_IN_BOTH, *_table(_SBATCH))
 SRUN = (*_IN_BOTH, *_table(_SRUN))
-SALLOC = tuple(
-    option
-    for option in (*_IN_BOTH, *_table(_SALLOC))
-    if option.name
-    not in ("error", "export", "input", "open-mode", "output", "propagate", "test-only")
-)
 
 EARLY = frozenset(("help", "quiet", "usage", "verbose", "version", "wrap"))
 """What sbatch reads on its command line only: it accepts them in a script, without any effect."""

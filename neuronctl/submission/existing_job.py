@@ -96,7 +96,6 @@ class ExistingJob:
         return JudgedJob(
             *(made, tuple(findings), verdict, self.choice),
             existing_script=True,
-            limits=judged.limits,
         )
 
     def _not_judged(self) -> str:

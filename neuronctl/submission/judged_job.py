@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from neuronctl.judgement.partition_choice import Choice
     from neuronctl.judgement.verdict import Verdict
     from neuronctl.records.job_record import RecordDraft
-    from neuronctl.slurm.answers import ClusterFigures
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class JudgedJob:
 
     verdict: what would happen to the job now; None where Slurm is not asked (``generate``). choice:
     with ``-p auto``, how its partition was chosen. existing_script: whether the script is not one
-    of neuronctl's; it then starts what it starts. limits: as of Judgement.
+    of neuronctl's; it then starts what it starts.
     """
 
     plan: JobPlan
@@ -33,7 +32,6 @@ class JudgedJob:
     choice: Optional[Choice] = None
     warnings: Tuple[str, ...] = ()
     existing_script: bool = False
-    limits: Optional[ClusterFigures] = None
 
     @property
     def errors(self) -> Tuple[Finding, ...]:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from neuronctl.judgement.ask import AskedOnce
     from neuronctl.judgement.verdict import Verdict
     from neuronctl.scripts.bash_syntax import SyntaxProblem
-    from neuronctl.slurm.answers import ClusterFigures
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,7 @@ class JudgedScript:
     """One script and what was found. name: the file's, ``<stdin>`` for standard input.
 
     plan: what its directives ask for, None where it is not judged as a job. verdict: what would
-    happen to it now, None where Slurm was not asked. facts: as it was read. limits: as of
-    Judgement.
+    happen to it now, None where Slurm was not asked. facts: as it was read.
     """
 
     name: str
@@ -48,7 +46,6 @@ class JudgedScript:
     plan: Optional[JobPlan] = None
     verdict: Optional[Verdict] = None
     facts: Optional[ScriptFacts] = None
-    limits: Optional[ClusterFigures] = None
 
     @property
     def has_errors(self) -> bool:
@@ -138,8 +135,7 @@ def judge_script(
     if judgement is not None and now:
         # Only what holds for the script stands against it.
         verdict = judgement.with_rules(of_script.finding for of_script in found).verdict
-    limits = None if judgement is None else judgement.limits
-    return JudgedScript(name, text, found, made, verdict, facts, limits)
+    return JudgedScript(name, text, found, made, verdict, facts)
 
 
 def _known_options(header: Header, by: JudgeBy) -> FrozenSet[str]:

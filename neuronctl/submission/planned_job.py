@@ -70,9 +70,7 @@ class PlannedJob:
         )
         judgement = judge_plan(self.plan, by)
         verdict = judgement.verdict if self.ask_slurm else None
-        return JudgedJob(
-            *(self.plan, judgement.findings, verdict, self.choice), limits=judgement.limits
-        )
+        return JudgedJob(*(self.plan, judgement.findings, verdict, self.choice))
 
     @property
     def variables(self) -> Mapping[str, str]:

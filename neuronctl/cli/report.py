@@ -24,7 +24,7 @@ from neuronctl.common.console import (
 )
 from neuronctl.common.errors import UsageError
 from neuronctl.common.frozen import asdict, replace
-from neuronctl.common.words import amount, counted, duration, moment, percent
+from neuronctl.common.words import amount, counted, duration, percent
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 _MOST = 16
 """Rows of a table: the GPUs and nodes that did least, the last runs, the jobs that took most."""
 
-_COMPARED = 3
-"""Jobs that have room side by side."""
+_ASKED = 3
+"""Running jobs whose nodes are asked by sstat."""
 
 _WIDE = 30
 """Characters of a curve."""
@@ -67,8 +67,8 @@ def command(
     """Show what jobs did with their GPUs, cores, and memory, and what could be better.
 
     JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
-    newest of that name). Two or three are compared; of more, of an array, and with --since, the
-    hours, use, and cost are summed up by partition and name. The figures are those of a job that
+    newest of that name). Of several jobs, of an array, and with --since, the hours, use, and cost
+    are summed up by partition and name. The figures are those of a job that
     was submitted with --monitor; of any other, there is only what accounting has.
     """
     at_most_one({"--html": html, "--json": as_json})
@@ -96,8 +96,6 @@ def command(
         notify(f"wrote {html}: open it in a browser")
     elif len(used) == 1:
         _print_job(used[0])
-    elif len(jobs) > 1 and len(used) <= _COMPARED:
-        _print_compared(used)
     else:
         _print_sums(used)
 
@@ -135,7 +133,7 @@ def use_of(statuses: Sequence[JobStatus]) -> List[JobUse]:
     sampled = [sampled_use(status, ask=len(statuses) == 1) for status in statuses]
     silent = [job.status for job in sampled if not job.nodes]
     running = {status.job_id: status.id for status in silent if status.state == RUNNING}
-    few = running if len(running) <= _COMPARED else {}  # sstat asks each job's nodes
+    few = running if len(running) <= _ASKED else {}  # sstat asks each job's nodes
     accounted = read_usage([status.id for status in silent], few)
     return [replace(job, accounted=accounted.get(job.status.id)) for job in sampled]
 
@@ -229,13 +227,6 @@ def _sums(job: JobUse, part: Total) -> List[str]:
     ]
 
 
-def _print_compared(jobs: Sequence[JobUse]) -> None:
-    found = [{"state": job.status.state, **dict(_figures(job))} for job in jobs]
-    names = dict.fromkeys(name for rows in found for name in rows)
-    columns = [Column("", no_wrap=True), *(Column(f"JOB {job.status.id}") for job in jobs)]
-    print_table(columns, [[name, *(rows.get(name, "?") for rows in found)] for name in names])
-
-
 # ------------------------------------------------------------------------- one job
 
 
@@ -251,8 +242,6 @@ def _print_job(job: JobUse) -> None:
     width = max(len(name) for name, _ in rows)
     for name, text in rows:
         print_text(f"  {name:<{width}}  {text}")
-    if len(job.runs) > 1:
-        _print_runs(job)
     if job.last_gpus:
         _print_gpus(job)
     if job.nodes:
@@ -321,31 +310,6 @@ def _sampled_figures(job: JobUse) -> List[Tuple[str, str]]:
     told += f"; {duration(int(gaps))} without samples" if gaps else ""
     rows.append(("samples", f"{max(node.samples for node in job.nodes)} from {told}"))
     return rows
-
-
-def _print_runs(job: JobUse) -> None:
-    columns = [_right("RUN"), _left("BEGAN"), _right("TIME"), _left("ON", 1), _right("GPU USE")]
-    columns += [_right("GPU IDLE"), _right("CORES BUSY", 2), _right("MEMORY", 3)]
-    rows = []
-    for run in job.runs[-_MOST:]:
-        first = run.nodes[0]
-        more = f" and {len(run.nodes) - 1} more" if len(run.nodes) > 1 else ""
-        rows.append(
-            [
-                str(first.restart + 1),
-                moment(min(node.first for node in run.nodes)),
-                duration(int(run.sampled_seconds)),
-                f"{first.node}{more}",
-                _or_unknown(run.use, lambda use: f"{use:.0f} %"),
-                _or_unknown(run.idle, percent),
-                _or_unknown(run.cores_busy, lambda busy: f"{busy:.1f}"),
-                amount(max(node.memory_peak for node in run.nodes)),
-            ]
-        )
-    print_line()
-    print_table(columns, rows)
-    if len(job.runs) > _MOST:
-        print_line(f"the last {_MOST} of {len(job.runs)} runs; --json has all")
 
 
 def _print_gpus(job: JobUse) -> None:

@@ -44,61 +44,55 @@ def command(job: str, as_json: bool) -> None:
 
 
 def _idle(status: JobStatus) -> List[str]:
-    """GPUs that are held and have not been used for long, as far as the job is sampled."""
+    """Return which GPUs are held and have not been used for long, if the job is sampled."""
     from neuronctl.cli.report import sampled_use
     from neuronctl.common.words import duration
+    from neuronctl.monitoring.advice import LONG_IDLE
 
     job = sampled_use(status, ask=True)
     return [
         f"{job.place(gpu)} has been idle for {duration(gpu.idle_for)}"
-        for run in job.runs[-1:]
-        for gpu in run.told
-        if gpu.idle_for >= job.policy.idle_stretch
+        for gpu in job.last_gpus
+        if gpu.idle_for >= LONG_IDLE
     ]
 
 
 def _print(usages: Sequence[NodeUsage]) -> None:
-    if any(usage.gpus for usage in usages):
-        columns = [
-            Column("NODE", no_wrap=True, style="bold"),
-            Column("GPU", justify="right"),
-            Column("MODEL", priority=3, no_wrap=True),
-            Column("USE", justify="right"),
-            Column("MEMORY", justify="right", no_wrap=True),
-            Column("POWER", justify="right", priority=1),
-            Column("HEAT", justify="right", priority=2),
-        ]
-        rows: List[List[str]] = []
-        for usage in usages:
-            for gpu in usage.gpus:
-                use = "" if gpu.use is None else f"{gpu.use} %"
-                power = "" if gpu.power is None else f"{gpu.power:.0f} W"
-                heat = "" if gpu.temperature is None else f"{gpu.temperature} C"
-                memory = _part(gpu.memory_used, gpu.memory)
-                rows.append([usage.node, gpu.index, gpu.name, use, memory, power, heat])
-        print_table(columns, rows)
-        print_line()
     columns = [
         Column("NODE", no_wrap=True, style="bold"),
-        Column("LOAD", justify="right"),
-        Column("CORES", justify="right"),
-        Column("MEMORY", justify="right", no_wrap=True),
-        Column("YOUR BUSIEST PROCESSES", priority=1),
+        _right("GPU"),
+        Column("MODEL", priority=3),
     ]
+    columns += [_right("USE"), _right("MEMORY"), _right("POWER", 1), _right("HEAT", 2)]
+    rows: List[List[str]] = []
+    for usage in usages:
+        for gpu in usage.gpus:
+            use = "" if gpu.use is None else f"{gpu.use} %"
+            power = "" if gpu.power is None else f"{gpu.power:.0f} W"
+            heat = "" if gpu.temperature is None else f"{gpu.temperature} C"
+            memory = _part(gpu.memory_used, gpu.memory)
+            rows.append([usage.node, gpu.index, gpu.name, use, memory, power, heat])
+    if rows:
+        print_table(columns, rows)
+        print_line()
+    columns = [Column("NODE", no_wrap=True, style="bold"), _right("LOAD"), _right("CORES")]
+    columns += [_right("MEMORY"), Column("YOUR BUSIEST PROCESSES", priority=1)]
     rows = []
     for usage in usages:
         load = "" if usage.load is None else f"{usage.load:.2f}"
         cores = "" if usage.cores is None else str(usage.cores)
+        busiest = (f"{process.command} {process.cpu:.0f} %" for process in usage.processes[:3])
         memory = _part(usage.memory_used, usage.memory)
-        busiest = ", ".join(
-            f"{process.command} {process.cpu:.0f} %" for process in usage.processes[:3]
-        )
-        rows.append([usage.node, load, cores, memory, busiest])
+        rows.append([usage.node, load, cores, memory, ", ".join(busiest)])
     print_table(columns, rows)
 
 
+def _right(title: str, priority: int = 0) -> Column:
+    return Column(title, justify="right", no_wrap=True, priority=priority)
+
+
 def _part(used: Optional[int], whole: Optional[int]) -> str:
-    """``12.5/80.0 GiB`` from MiB."""
+    """Return ``12.5/80.0 GiB`` from MiB."""
     if used is None or whole is None:
         return ""
     return f"{used / 1024:.1f}/{whole / 1024:.1f} GiB"

@@ -8,37 +8,20 @@ from typing import Callable, Dict, List, Optional, Tuple
 from neuronctl.catalog.model import Price
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.units import UNLIMITED, format_time, hosts
-from neuronctl.common.words import amount, counted, duration, percent, verb
+from neuronctl.common.words import duration, percent, verb
 from neuronctl.monitoring.samples import POWER_LIMIT, GpuUse, NodeUse, mean, weighted_mean
-from neuronctl.slurm.job_states import COMPLETED, RUNNING
+from neuronctl.slurm.job_states import COMPLETED
 from neuronctl.slurm.job_usage import AccountedUse
 from neuronctl.tracking.job_status import JobStatus
 
-
-@dataclass(frozen=True)
-class ReportPolicy:
-    """From when on something that a job did is worth a word. Shares are of 1.
-
-    The shares for GPUs and time are those of Princeton's jobstats (its config.py, 2026).
-    """
-
-    samples: float = 10
-    """There is no advice from fewer."""
-    gpu_use: float = 0.15
-    gpu_idle: float = 0.3
-    idle_stretch: float = 600
-    """Seconds."""
-    apart: float = 0.3
-    """By how much the use of one GPU is below the others'."""
-    clock: float = 0.8
-    slowed: float = 0.1
-    gpu_memory: float = 0.15
-    cores_busy: float = 0.25
-    time_used: float = 0.1
-    least_limit: float = 3600
-    """A time limit below this many seconds is never too long."""
-    full_in: float = 48 * 3600
-    """Seconds until memory is full."""
+# From when on something that a job did is worth a word. The shares for GPUs and time are those of
+# Princeton's jobstats (its config.py, 2026).
+LEAST_SAMPLES = 10
+LONG_IDLE = 600  # seconds
+_GPU_USE, _GPU_MEMORY, _GPU_IDLE, _APART = 0.15, 0.15, 0.3, 0.3
+_CLOCK, _SLOWED = 0.8, 0.1
+_CORES_BUSY = 0.25
+_TIME_USED, _LEAST_LIMIT = 0.1, 3600
 
 
 @dataclass(frozen=True)
@@ -52,7 +35,6 @@ class JobUse:
     status: JobStatus
     nodes: Tuple[NodeUse, ...] = ()
     accounted: Optional[AccountedUse] = None
-    policy: ReportPolicy = ReportPolicy()
     price: Price = Price()
     unread: bool = False
 
@@ -186,10 +168,10 @@ def _data_loading(job: JobUse) -> Optional[str]:
     used = [gpu for gpu in job.told if not gpu.never_used]
     idle = mean([gpu.idle for gpu in used if gpu.idle is not None])
     busy = job.cores_busy
-    if idle is None or idle < job.policy.gpu_idle or busy is None or not job.cores:
+    if idle is None or idle < _GPU_IDLE or busy is None or not job.cores:
         return None
     waits = "they wait for data; give the data loader more workers, or read from a faster disk"
-    if busy > job.policy.cores_busy * job.cores:
+    if busy > _CORES_BUSY * job.cores:
         waits = "they wait for the CPU, so prepare the data beforehand"
     return (
         f"the GPUs in use were idle {percent(idle)} of the time while {busy:.1f} of {job.cores} "
@@ -200,7 +182,7 @@ def _data_loading(job: JobUse) -> Optional[str]:
 def _idle_stretch(job: JobUse) -> Optional[str]:
     used = [gpu for gpu in job.told if not gpu.never_used]
     longest = max(used, key=lambda gpu: gpu.longest_idle, default=None)
-    if longest is None or longest.longest_idle < job.policy.idle_stretch:
+    if longest is None or longest.longest_idle < LONG_IDLE:
         return None
     if not job.nodes or longest.idle_since is None:
         return None
@@ -217,7 +199,7 @@ def _apart(job: JobUse) -> Optional[str]:
         return None
     worst, middle = used[0], used[len(used) // 2]
     apart = ((middle.use or 0) - (worst.use or 0)) / 100
-    if apart < job.policy.apart:
+    if apart < _APART:
         return None
     return (
         f"{job.place(worst)} was used {worst.use:.0f} % of the time, the others about "
@@ -229,29 +211,15 @@ def _slow(job: JobUse) -> Optional[str]:
     bad = [
         (gpu, {name: share for name, share in gpu.slowed.items() if name != POWER_LIMIT})
         for gpu in job.gpus
-        if gpu.clock is not None and gpu.clock < job.policy.clock
+        if gpu.clock is not None and gpu.clock < _CLOCK
     ]
     for gpu, reasons in bad:
-        if reasons and max(reasons.values()) > job.policy.slowed:
+        if reasons and max(reasons.values()) > _SLOWED:
             why = max(reasons, key=lambda name: reasons[name])
             heat = "" if gpu.temperature is None else f"; {gpu.temperature:.0f} C at most"
             return (
                 f"{job.place(gpu)} ran at {percent(gpu.clock or 0)} of its clock while in use "
-                f"({why}{heat}): {_leave_out(gpu)}"
-            )
-    return None
-
-
-def _leave_out(gpu: GpuUse) -> str:
-    return f"tell your site's support, and leave the node out with -x {gpu.node}"
-
-
-def _errors(job: JobUse) -> Optional[str]:
-    for gpu in job.gpus:
-        if gpu.errors:
-            return (
-                f"{job.place(gpu)} had {counted(gpu.errors, 'uncorrected memory error')}: do not "
-                f"trust what it computed; {_leave_out(gpu)}"
+                f"({why}{heat}): tell your site's support, and leave {gpu.node} out with -x"
             )
     return None
 
@@ -260,9 +228,9 @@ def _small(job: JobUse) -> Optional[str]:
     used = [gpu for gpu in job.told if not gpu.never_used and gpu.memory and gpu.memory_peak]
     shares = [(gpu.memory_peak or 0) / (gpu.memory or 1) for gpu in used]
     use = mean([gpu.use or 0.0 for gpu in used])
-    if not shares or use is None or max(shares) > job.policy.gpu_memory:
+    if not shares or use is None or max(shares) > _GPU_MEMORY:
         return None
-    if use > 100 * (1 - job.policy.gpu_use):
+    if use > 100 * (1 - _GPU_USE):
         return None
     return (
         f"at most {percent(max(shares))} of the GPUs' memory was used, and the GPUs "
@@ -270,35 +238,12 @@ def _small(job: JobUse) -> Optional[str]:
     )
 
 
-def _time_left(status: JobStatus) -> float:
-    """Seconds until a running job's time limit; of one that has ended, the next may take longer."""
-    if status.state != RUNNING or not status.time_limit or status.time_limit < 0:
-        return math.inf
-    return max(0, status.time_limit - (status.elapsed or 0))
-
-
-def _fills(job: JobUse) -> Optional[str]:
-    for node in job.nodes:
-        if not node.grows or node.memory is None:
-            continue
-        left = node.memory - node.memory_peak
-        seconds = left / node.grows * 3600
-        if node.grows > 0 and seconds < min(job.policy.full_in, _time_left(job.status)):
-            on = f" on {node.node}" if len(job.nodes) > 1 else ""
-            return (
-                f"memory{on} grows by {amount(node.grows)} an hour, to {amount(node.memory_peak)} "
-                f"of {amount(node.memory)}; at this rate it is full after another "
-                f"{duration(int(max(seconds, 0)))}"
-            )
-    return None
-
-
 def _early(job: JobUse) -> Optional[str]:
     status = job.status
     used, limit = status.elapsed, status.time_limit
     if status.state != COMPLETED or not used or not limit or limit == UNLIMITED:
         return None
-    if limit < job.policy.least_limit or used > job.policy.time_used * limit:
+    if limit < _LEAST_LIMIT or used > _TIME_USED * limit:
         return None
     enough = max(600, -(-used * 2 // 600) * 600)
     return (
@@ -308,7 +253,6 @@ def _early(job: JobUse) -> Optional[str]:
 
 
 ADVICE: Tuple[Advice, ...] = (
-    _errors,
     _no_gpu,
     _unused,
     _slow,
@@ -316,7 +260,6 @@ ADVICE: Tuple[Advice, ...] = (
     _idle_stretch,
     _apart,
     _small,
-    _fills,
     _early,
 )
 
@@ -326,16 +269,14 @@ def advise(job: JobUse) -> List[str]:
 
     Of several runs, it is about the last one that has enough.
     """
-    runs = [
-        run for run in job.runs if max(node.samples for node in run.nodes) >= job.policy.samples
-    ]
+    runs = [run for run in job.runs if max(node.samples for node in run.nodes) >= LEAST_SAMPLES]
     known = ADVICE if runs else (_early,)
     job = runs[-1] if runs else job
     # nvidia-smi may have ended long before the job.
     job = replace(
         job,
         nodes=tuple(
-            replace(node, gpus=tuple(gpu for gpu in node.gpus if gpu.samples >= job.policy.samples))
+            replace(node, gpus=tuple(gpu for gpu in node.gpus if gpu.samples >= LEAST_SAMPLES))
             for node in job.nodes
         ),
     )

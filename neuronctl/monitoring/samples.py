@@ -45,8 +45,7 @@ class GpuUse:
     use: mean percent of time in which a kernel ran. idle: share of the samples without one.
     longest_idle: seconds, from idle_since (epoch). idle_for: seconds without use until the last
     sample. memory_peak, memory: MiB. power: mean in W. temperature: the highest in C. clock: mean
-    share of its highest clock while it was in use. slowed: share of the samples by reason. errors:
-    uncorrected ECC errors since the first sample.
+    share of its highest clock while it was in use. slowed: share of the samples by reason.
     """
 
     node: str
@@ -63,7 +62,6 @@ class GpuUse:
     temperature: Optional[float] = None
     clock: Optional[float] = None
     slowed: Mapping[str, float] = field(default_factory=dict)
-    errors: int = 0
     curve: Curve = ()
     memory_curve: Curve = ()
 
@@ -78,9 +76,8 @@ class NodeUse:
 
     restart: how often the job had been requeued. seconds: between its first and last samples.
     cores, memory: what the job holds there. cpu: CPU time in seconds. memory_peak: without page
-    cache. grows: bytes an hour by which memory grew in the second half. read, written: by system
-    calls of the job's processes. silent: seconds without the samples that were due. curve: cores
-    in use.
+    cache. read, written: by system calls of the job's processes. silent: seconds without the
+    samples that were due. curve: cores in use.
     """
 
     node: str
@@ -94,7 +91,6 @@ class NodeUse:
     memory: Optional[int] = None
     cpu: float = 0.0
     memory_peak: float = 0.0
-    grows: Optional[float] = None
     read: float = 0.0
     written: float = 0.0
     silent: float = 0.0
@@ -285,7 +281,6 @@ def _read_node(path: str, name: str, restart: int) -> Optional[NodeUse]:
         memory=table.memory_limit,
         cpu=sum(cpu),
         memory_peak=max(memory),
-        grows=_slope(memory_curve, 3600 * axis.scale),
         read=sum(_growth_by_sample(table.figures["read"])),
         written=sum(_growth_by_sample(table.figures["written"])),
         silent=sum(step for step in steps if step > 2.5 * every),
@@ -302,21 +297,6 @@ def _growth_by_sample(values: Sequence[float]) -> List[float]:
         grown.append(value - before if value > before else 0.0)
         before = value if value == value else before
     return grown
-
-
-def _slope(curve: Curve, an_hour: float) -> Optional[float]:
-    """Return the slope of the second half of a curve an hour, if it is a steady one."""
-    points = [(place, value) for place, value in enumerate(curve) if value is not None]
-    points = points[len(points) // 2 :]
-    if len(points) < 5:
-        return None
-    middle = sum(x for x, _ in points) / len(points)
-    average = sum(y for _, y in points) / len(points)
-    spread = sum((x - middle) ** 2 for x, _ in points)
-    slope = sum((x - middle) * (y - average) for x, y in points) / spread
-    total = sum((y - average) ** 2 for _, y in points)
-    explained = slope * slope * spread / total if total else 0.0
-    return slope * an_hour if explained > 0.8 else None
 
 
 # ------------------------------------------------------------------------- GPUs
@@ -371,7 +351,7 @@ class _Gpu:
 
     def result(self, node: str, index: str, axis: _Axis, every: float) -> GpuUse:
         uses, sizes = self.figures["use"], self.figures.get("memory", [])
-        use, errors = self.known("use"), self.known("errors")
+        use = self.known("use")
         longest, since, at_last = self._idle_stretches(2.5 * every)
         reasons = [int(bits) for bits in self.known("reasons")]
         slowed = {
@@ -401,7 +381,6 @@ class _Gpu:
             temperature=max(self.known("heat"), default=None),
             clock=mean(clocks),
             slowed=slowed,
-            errors=int(max(errors) - errors[0]) if errors else 0,
             curve=axis.curve_of(self.times, uses),
             memory_curve=axis.curve_of(self.times, sizes),
         )

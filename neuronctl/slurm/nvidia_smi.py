@@ -16,7 +16,6 @@ FIGURES: Mapping[str, Tuple[str, Optional[str]]] = {
     "clock": ("clocks.sm", "MHz"),
     "most": ("clocks.max.sm", "MHz"),
     "reasons": ("clocks_throttle_reasons.active", None),
-    "errors": ("ecc.errors.uncorrected.volatile.total", None),
 }
 """Each figure by the name of its field, and the unit in which it is read."""
 

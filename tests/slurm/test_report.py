@@ -9,8 +9,6 @@ from typing import Any, Dict, List
 import pytest
 from harness import COMMENT, Sandbox, wait_until
 
-from neuronctl.common.words import duration
-
 pytestmark = pytest.mark.usefixtures("no_jobs")
 
 NVIDIA_SMI = """\
@@ -148,30 +146,6 @@ def test_two_nodes_signals_and_exit_codes_are_as_without(sandbox: Sandbox) -> No
     assert "GPU 3 of gpu36" in sandbox.exec(page).stdout
 
 
-GROWS = f"""\
-import threading
-{SAMPLED}
-RATE, START, held = 4 << 20, time.time(), []
-def grow():
-    while True:
-        held.append(b"x" * (int((time.time() - START) * RATE) - sum(map(len, held))))
-        time.sleep(0.1)
-threading.Thread(target=grow, daemon=True).start()
-wait_for_samples(1, 40)
-"""
-
-
-def test_memory_that_grows_is_told_with_when_it_is_full(sandbox: Sandbox) -> None:
-    sandbox.write("grows.py", GROWS)
-    words = ["--gpus-per-node", "1", "--no-preflight", "--launcher", "python", "-J", "grows"]
-    data = report(sandbox, submitted(sandbox, *words, "grows.py", tool=HANGS))
-    (node,) = data["nodes_sampled"]
-    assert node["grows"] == pytest.approx(3600 * (4 << 20), rel=0.1)
-    (told,) = [text for text in data["advice"] if text.startswith("memory grows by")]
-    left = (node["memory"] - node["memory_peak"]) / node["grows"] * 3600
-    assert f"full after another {duration(int(left))}" in told
-
-
 def test_a_running_job_without_samples_is_asked_by_sstat(sandbox: Sandbox) -> None:
     program = (
         "import time; held = b'x' * (200 << 20)\nwhile time.process_time() < 6: pass\n"
@@ -298,16 +272,13 @@ def test_arrays_and_all_jobs_since(sandbox: Sandbox) -> None:
 def test_top_and_status_of_a_job_that_is_sampled(sandbox: Sandbox) -> None:
     sandbox.write("bin/nvidia-smi", NVIDIA_SMI)
     sandbox.exec(["chmod", "755", "bin/nvidia-smi"])
-    sandbox.write("catalog.yaml", "clusters: {neuron: {report: {idle_stretch: 6}}}\n")
     sandbox.write("long.sh", "#!/bin/bash\nsleep 300\n")
-    call = ["env", "NEURONCTL_CATALOG=catalog.yaml", "sh", "-c"]
-    call += ['PATH=$PWD/bin:$PATH exec neuronctl "$@"', "sh"]
+    call = ["sh", "-c", 'PATH=$PWD/bin:$PATH exec neuronctl "$@"', "sh"]
     options = ["-p", "amd_a100nv_8", "-N1", "--ntasks-per-node=1", "-c2", "--gres=gpu:2", "-t10"]
     options += [COMMENT, "--parsable", "--monitor", "-J", "long"]
     job = sandbox.exec([*call, "sbatch", *options, "long.sh"]).stdout.strip()
-    wait_until(
-        lambda: "GPU 1 has been idle for" in sandbox.exec([*call, "top", job], check=False).stderr
-    )
+    wait_until(lambda: "GPU USE" in sandbox.exec([*call, "status", job]).stdout)
+    assert "gpu3" in sandbox.exec([*call, "top", job]).stdout
     text = sandbox.exec([*call, "status", job]).stdout
     assert "GPU USE" in text and re.search(r" (49|74) %", text), text
     wait_until(lambda: "GPU 2 ran at 50 %" in sandbox.exec([*call, "report", job]).stdout)

@@ -7,11 +7,8 @@ from functools import cached_property
 from typing import (
     TYPE_CHECKING,
     Callable,
-    Dict,
     FrozenSet,
     Iterator,
-    List,
-    Mapping,
     Optional,
     Tuple,
 )
@@ -48,14 +45,6 @@ class Start:
         return any(launch.is_launcher and not launch.is_srun for launch in self.outer)
 
 
-_FUNCTION = re.compile(r"(?m)^[ \t]*(?:function[ \t]+)?([\w-]+)[ \t]*\(\)")
-_HERE_DOCUMENT = re.compile(r"(?<!<)<<-?[ \t]*[\"'\\]?(\w+)")
-_LOOP_WORD = re.compile(
-    r"(?:^|[;&|({]|\bdo\b|\bthen\b)[ \t]*(for|while|until|done)(?=[\s;()&|<>]|$)"
-)
-_DEEPEST = 10
-"""Loops within loops; more are not looked at."""
-
 _SETTERS = re.compile(r"\b(for|read|mapfile|readarray|local|declare|getopts)\b")
 _SET = re.compile(r"\b(\w+)(\+?=|\[|:?[-?+])")
 
@@ -68,6 +57,18 @@ def set_in(line: str) -> Iterator[str]:
     for match in _SET.finditer(line):
         if match[2] != "[" or match.end() <= last:
             yield match[1]
+
+
+def asks_for(name: str, line: str) -> bool:
+    """Return True if a line sets a variable, gives it a default, or tests whether it is set."""
+    forms = (
+        rf"(^|[;&|]|\b(do|then|else|export))\s*{name}\+?=",
+        rf"\$\{{{name}:?[-=+?]",
+        rf"-v {name}\b",
+        rf"(\[|\btest) [^\]]*\$\{{?{name}\b",
+        rf"(?<!\$)\(\([^)]*\b{name}\b",
+    )
+    return any(re.search(form, line) for form in forms)
 
 
 @dataclass(frozen=True)
@@ -112,56 +113,18 @@ class ScriptFacts:
 
     @cached_property
     def plain_lines(self) -> Tuple[Tuple[int, str], ...]:
-        """The lines that are no comments and no text of here-documents, with their numbers."""
-        found: List[Tuple[int, str]] = []
-        end = ""
-        for number, line in enumerate(self.lines, 1):
-            if end:
-                end = "" if line.strip() == end else end
-                continue
-            if line.lstrip().startswith("#"):
-                continue
-            found.append((number, line))
-            here = _HERE_DOCUMENT.search(line) if "<<" in line else None
-            end = here[1] if here is not None else ""
-        return tuple(found)
-
-    @cached_property
-    def loops(self) -> Tuple[Tuple[int, int], ...]:
-        """The first and the last line of each loop, in the order in which they begin."""
-        found: List[Tuple[int, int]] = []
-        open_ones: List[int] = []
-        for number, line in self.plain_lines:
-            for match in _LOOP_WORD.finditer(line):
-                if match[1] != "done":
-                    open_ones.append(number)
-                elif open_ones:
-                    first = open_ones.pop()
-                    found += [(first, number)] if len(open_ones) < _DEEPEST else []
-        return tuple(sorted(found, key=lambda loop: (loop[0], -loop[1])))
-
-    @cached_property
-    def innermost_loop(self) -> Mapping[int, Tuple[int, int]]:
-        """Line -> the innermost loop that it is in."""
-        found: Dict[int, Tuple[int, int]] = {}
-        for loop in self.loops:
-            found.update(dict.fromkeys(range(loop[0], loop[1] + 1), loop))
-        return found
+        """Return the lines that are neither comments nor in here-documents, with their numbers."""
+        others = self.shell.documents
+        return tuple(
+            (number, line)
+            for number, line in enumerate(self.lines, 1)
+            if number not in others and not line.lstrip().startswith("#")
+        )
 
     @cached_property
     def set_by_line(self) -> Tuple[FrozenSet[str], ...]:
         """The variables that each line may set."""
         return tuple(frozenset(set_in(line)) for line in self.lines)
-
-    @cached_property
-    def set_names(self) -> FrozenSet[str]:
-        """The variables that any of its lines may set."""
-        return frozenset().union(*self.set_by_line)
-
-    @cached_property
-    def last_read(self) -> int:
-        """The last line that reads other text into the script; 0: none does."""
-        return max((each.place.line for each in self.shell.calls("source", ".", "eval")), default=0)
 
     @cached_property
     def reads_more(self) -> bool:
@@ -177,7 +140,7 @@ class ScriptFacts:
     @cached_property
     def functions(self) -> FrozenSet[str]:
         """The names of the functions that the script defines."""
-        return frozenset(_FUNCTION.findall(self.text))
+        return frozenset(self.shell.functions)
 
     @cached_property
     def launches(self) -> Tuple[Launch, ...]:

@@ -7,9 +7,9 @@ from typing import Iterator, Optional, Tuple
 from neuronctl.common.frozen import dataclass
 from neuronctl.launch.launchers import ALL, ONE
 from neuronctl.rules.script_base import ScriptFacts, Start
-from neuronctl.rules.script_commands import ONLY_PREPARES
 from neuronctl.scripts.launches import PYTHON, Launch
 from neuronctl.scripts.shell_text import Assignment
+from neuronctl.scripts.usual_commands import LOOKS_OR_PREPARES
 
 
 def replaced_by_srun(facts: ScriptFacts, variable: Assignment) -> bool:
@@ -25,7 +25,7 @@ def replaced_by_srun(facts: ScriptFacts, variable: Assignment) -> bool:
         launch
         for launch in facts.launches
         if (launch.command.words in own if own else launch.place.line >= line)
-        and (launch.is_launcher or launch.kind == PYTHON or launch.name not in ONLY_PREPARES)
+        and (launch.is_launcher or launch.kind == PYTHON or launch.name not in LOOKS_OR_PREPARES)
     ]
     unknown = any(
         each.words and not each.name and each.place.line >= line for each in facts.shell.commands
@@ -59,7 +59,7 @@ def started(facts: ScriptFacts) -> Tuple[Started, ...]:
 def _rows(facts: ScriptFacts) -> Iterator[Started]:
     for start in facts.starts:
         launch = start.launch
-        works = launch.is_launcher or launch.kind == PYTHON or launch.name not in ONLY_PREPARES
+        works = launch.is_launcher or launch.kind == PYTHON or launch.name not in LOOKS_OR_PREPARES
         if launch.inside or launch.command.captured or not works:
             continue
         tasks_each, processes_each = _per_node(facts, start)

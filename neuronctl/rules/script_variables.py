@@ -8,8 +8,7 @@ from typing import Dict, Iterator, Mapping
 
 from neuronctl.common.rule_codes import WARNING
 from neuronctl.rules.base import Violation
-from neuronctl.rules.script_base import ScriptFacts, script_rule
-from neuronctl.rules.script_commands import asks_for
+from neuronctl.rules.script_base import ScriptFacts, asks_for, script_rule
 from neuronctl.scripts.launches import PYTHON, SHELL
 from neuronctl.scripts.model import SourceSpan
 

@@ -15,7 +15,9 @@ from neuronctl.scripts.shell_text import Command
 _MOST_FILES = 20
 _MOST_BYTES = 20_000
 DEEPEST = 3
-"""So many scripts may start one another in a row."""
+"""This many scripts may start one another in a row."""
+
+_SUBMIT_DIR = r"\$\{?(?:SLURM_SUBMIT_DIR|PWD)\}?"
 
 
 class Beside:
@@ -23,58 +25,40 @@ class Beside:
 
     def __init__(self, directories: Sequence[str] = ()) -> None:
         self._directories = tuple(dict.fromkeys(directories))
-        self._within: Optional[str] = ""
         self._texts: Dict[str, Optional[str]] = {}
         self._looks = 0
-
-    @property
-    def moved(self) -> bool:
-        """Whether the batch shell is elsewhere, or may be."""
-        return self._within != ""
+        self.moved = False
+        """The batch shell is elsewhere, or may be."""
 
     @property
     def texts(self) -> List[str]:
-        """All that was read."""
+        """Return all that was read."""
         return [text for text in self._texts.values() if text is not None]
 
     def may_look(self) -> bool:
-        """Whether one more may be looked into: those that start one another have no end."""
+        """Return True if one more may be looked into: those that start one another have no end."""
         self._looks += 1
         return self._looks <= _MOST_FILES
 
     def go(self, command: Command) -> None:
-        """Go where a command of the batch shell goes; None where that is not known."""
-        if command.name not in ("cd", "pushd", "popd") or command.captured:
-            return
-        path = command.words[1].raw.strip("\"'") if len(command.words) == 2 else ""
-        submitted = re.match(r"(\$\{?(SLURM_SUBMIT_DIR|PWD)\}?|\.)(/|$)", path)
-        path = path[submitted.end() :] if submitted else path
-        known = command.sure and (submitted or re.fullmatch(r"[\w.-]+(/[\w.-]+)*/?", path))
-        if not known or re.search(r"[$`*?~]", path):
-            self._within = None
-        elif submitted and submitted[2]:
-            self._within = path
-        elif self._within is not None:
-            self._within = os.path.join(self._within, path)
+        """Note that a command of the batch shell leaves the directory of submission."""
+        if command.name in ("cd", "pushd", "popd") and not command.captured:
+            path = command.words[1].raw.strip("\"'") if len(command.words) == 2 else ""
+            self.moved = self.moved or not re.fullmatch(rf"(?:{_SUBMIT_DIR}|\.)/?", path)
 
     def read(self, name: str) -> Optional[str]:
-        """The text of a file by its name in a command; None where it is not there, or not small."""
-        submitted = re.match(r"\$\{?SLURM_SUBMIT_DIR\}?/", name)
-        plain = name[submitted.end() :] if submitted else name
-        within = "" if submitted else self._within
-        if within is None or not re.fullmatch(r"[\w.+-][\w./+-]*", plain):
+        """Return the text of a file by its name in a command; None if it is not there, or large."""
+        path = re.sub(rf"^{_SUBMIT_DIR}/", "", name)
+        if (self.moved and path == name) or not re.fullmatch(r"[\w.+-][\w./+-]*", path):
             return None
-        path = os.path.join(within, plain)
         if path not in self._texts and len(self._texts) < _MOST_FILES:
             self._texts[path] = self._found(path)
         return self._texts.get(path)
 
     def _found(self, path: str) -> Optional[str]:
         for directory in self._directories:
-            file = os.path.join(directory, path)
-            if not os.path.exists(file):
-                continue
-            file, directory = os.path.realpath(file), os.path.realpath(directory)
+            directory = os.path.realpath(directory)
+            file = os.path.realpath(os.path.join(directory, path))
             if os.path.commonpath([file, directory]) != directory:
                 continue
             try:
@@ -88,7 +72,7 @@ class Beside:
 
 
 def beside(name: str, moved: bool) -> Beside:
-    """What may lie beside a script of that name. moved: whether its job runs elsewhere."""
+    """Return the reader for a script of that name; moved: its job runs elsewhere."""
     if moved:
         return Beside()
     try:

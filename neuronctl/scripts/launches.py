@@ -20,8 +20,6 @@ from neuronctl.scripts.shell_text import Command, Piece, ShellText, ShellWord
 PYTHON, SHELL, PROGRAM = "python", "shell", "program"
 CONTAINERS = ("singularity", "apptainer")
 _SHELLS = ("bash", "sh", "zsh", "dash")
-_NO_SUBCOMMANDS = frozenset("gmx gmx_mpi julia lmp Rscript vasp_std".split())  # noqa: SIM905
-"""Programs that an image runs by their own names, and hands to no other."""
 
 _NONE = Launcher("", "", distributed=False, one_task_per_node=False)
 
@@ -40,12 +38,12 @@ class Pair:
 
     @property
     def joined(self) -> bool:
-        """Whether the value is in the same word."""
+        """Return True if the value is in the same word."""
         return self.name != self.word.text
 
 
 def pairs(words: Sequence[ShellWord]) -> Iterator[Pair]:
-    """Each of the words with its value; of a list ``A=1,B=2``, each of its parts."""
+    """Yield each of the words with its value; of a list ``A=1,B=2``, each of its parts."""
     for word, following in zip(words, (*words[1:], None)):
         name, equals, value = word.text.partition("=")
         if not equals:
@@ -63,7 +61,7 @@ def pairs(words: Sequence[ShellWord]) -> Iterator[Pair]:
 
 
 def _behind(word: ShellWord) -> Tuple[Piece, ...]:
-    """The pieces of a word that stand behind its first ``=``."""
+    """Return the pieces of a word behind its first ``=``."""
     for at, (text, known) in enumerate(word.pieces):
         if "=" in text:
             return ((text.partition("=")[2], known), *word.pieces[at + 1 :])
@@ -92,39 +90,39 @@ class Launch:
 
     @property
     def place(self) -> SourceSpan:
-        """Where the program is named."""
+        """Return where the program is named."""
         return self.word.place
 
     @property
     def name(self) -> str:
-        """The program's name without its directory; "" where it is not known."""
+        """Return the program's name without its directory; "" if it is not known."""
         return self.word.basename
 
     @property
     def works(self) -> bool:
-        """Whether it is a program of the job's, or starts one."""
+        """Return True for a program of the job, or what starts one."""
         by_text = self.kind == SHELL and self.has("c") and any(run.works for run in self.inside)
         own = self.is_launcher or self.kind == PYTHON or by_text
         return own and not self.command.captured
 
     @cached_property
     def own_words(self) -> Tuple[ShellWord, ...]:
-        """The words of the command from the program on."""
+        """Return the words of the command from the program on."""
         words = self.command.words
         return words[next((at for at, word in enumerate(words) if word == self.word), len(words)) :]
 
     @cached_property
     def texts(self) -> Tuple[str, ...]:
-        """The texts of these words."""
+        """Return the texts of these words."""
         return tuple(word.text for word in self.own_words)
 
     @cached_property
     def pairs(self) -> Tuple[Pair, ...]:
-        """The words behind the program, each with the value that it may have."""
+        """Return the words behind the program, each with the value that it may have."""
         return tuple(pairs(self.own_words[1:]))
 
     def count(self, *names: str) -> Optional[int]:
-        """The number that one of these options gives, None where none does or it is not known."""
+        """Return the number that one of these options gives, None if none does or it is unknown."""
         for name in names:
             text = self.options.get(_key(name), "")
             if re.fullmatch(r"\s*\+?[0-9]{1,9}", text):
@@ -132,27 +130,27 @@ class Launch:
         return None
 
     def has(self, *names: str) -> bool:
-        """Whether one of these options is given."""
+        """Return True if one of these options is given."""
         return any(_key(name) in self.options for name in names)
 
     @property
     def is_launcher(self) -> bool:
-        """Whether it is one of the launchers."""
+        """Return True for one of the launchers."""
         return bool(self.launcher.name)
 
     @property
     def is_srun(self) -> bool:
-        """Whether it is srun, whose options are Slurm's."""
+        """Return True for srun, whose options are Slurm's."""
         return self.launcher.name == "srun"
 
     def written(self, *names: str) -> Iterator[Tuple[str, SourceSpan]]:
-        """What the command gives these options, as it is written, and where."""
+        """Yield what the command gives these options, as it is written, and where."""
         for pair in pairs(self.command.words):
             if pair.name.startswith("-") and _key(pair.name) in names:
                 yield pair.value.raw, self.place_of(pair.name)
 
     def place_of(self, name: str) -> SourceSpan:
-        """Where one of its options is given; that of the program where it is not seen."""
+        """Return where one of its options is given; the program's place if it is not seen."""
         for pair in pairs(self.command.words):
             place, end = pair.word.place, pair.value.place
             if pair.name.startswith("-") and _key(pair.name) == _key(name):
@@ -160,7 +158,7 @@ class Launch:
         return self.place
 
     def below(self) -> Iterator[Launch]:
-        """All that it starts, at any depth."""
+        """Yield all that it starts, at any depth."""
         for launch in self.inside:
             yield launch
             yield from launch.below()
@@ -171,7 +169,7 @@ def launches(
     exported: Mapping[str, Tuple[Piece, ...]] = {},
     files: Optional[Beside] = None,
 ) -> Tuple[Launch, ...]:
-    """What commands start; nothing for what is no program, such as ``cd``.
+    """Return what commands start; nothing for what is no program, such as ``cd``.
 
     exported: variables that the programs get, as far as they are known. files: the scripts that
     they may start.
@@ -199,12 +197,12 @@ def _program_of(words: Sequence[ShellWord]) -> int:
 
 
 def _texts(words: Sequence[ShellWord]) -> List[str]:
-    """The values, UNKNOWN within those that are not known: ``--np=$N`` as ``--np=`` UNKNOWN."""
+    """Return the values with UNKNOWN in place of what is not known."""
     return [word.outline for word in words]
 
 
 def container_options(words: Sequence[str]) -> Tuple[List[Tuple[str, str]], Sequence[str]]:
-    """The options of ``singularity exec``, each with its value or "", and what follows."""
+    """Return the options of ``singularity exec``, each with its value or "", and what follows."""
     options: List[Tuple[str, str]] = []
     at = 0
     while at < len(words) and words[at].startswith("-"):
@@ -244,16 +242,13 @@ class _Starts:
         self.moved = moved
 
     def of(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
-        """The program that words name, or nothing."""
+        """Return the program that words name, or nothing."""
         words = words[_program_of(words) :]
         name = words[0].basename if words else ""
         if not name or self.depth > _DEEPEST:
             return ()
         if name in CONTAINERS:
             return self.container(words)
-        if name == "enroot" and words[1:2] and words[1].value == "start":
-            shells = [at for at, word in enumerate(words) if word.value in _SHELLS]
-            return (self.shell(words[shells[0] :]) if shells else self.found(PROGRAM, words),)
         if name == "srun":
             return (self.srun(words),)
         if names_python(name):
@@ -281,18 +276,18 @@ class _Starts:
         launcher: Launcher = _NONE,
         behind: Optional[Sequence[ShellWord]] = (),
     ) -> Launch:
-        """A launch by the first of the words. behind: what it starts; None if that is not known."""
+        """Return a launch by the first word. behind: what it starts; None if that is not known."""
         # An unquoted variable in front of the program may hold options.
         certain = behind is not None and not (behind and behind[0].may_be_several)
         inside = self.below(behind or ()) if certain else ()
         return Launch(kind, words[0], self.command, launcher, options, certain, inside)
 
     def below(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
-        """What words behind others start."""
+        """Return what words behind others start."""
         return _Starts(self.command, self.known, self.depth + 1, self.moved).of(words)
 
     def launcher(self, called_as: Sequence[str], words: Sequence[ShellWord]) -> Optional[Launch]:
-        """called_as: the values of the words, which may be fewer than those."""
+        """Return a launcher that is called. called_as: the values of the words, or of the last."""
         call = called(called_as, self.known.launchers)
         if call is None:
             return None
@@ -306,7 +301,7 @@ class _Starts:
         return made
 
     def srun(self, words: Sequence[ShellWord]) -> Launch:
-        """Whose options are those of Slurm."""
+        """Return an srun, whose options are those of Slurm."""
         plain = replace(_NONE, name="srun")
         launcher = next(
             (launcher for launcher in self.known.launchers if launcher.name == "srun"), plain
@@ -319,7 +314,7 @@ class _Starts:
         return self.found("srun", words, options, launcher, words[1 + end :])
 
     def container(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
-        """What runs in a container is started as it would be outside of it."""
+        """Return what runs in a container, as it would be started outside of it."""
         how = words[1].value if len(words) > 1 else ""
         if how not in ("exec", "run"):
             return (self.found(PROGRAM, words),)
@@ -330,15 +325,11 @@ class _Starts:
             return (self.found(PROGRAM, words, behind=None),)
         started = self.below(inner[1:])
         # An image may hand the words behind it to a program of its own.
-        known = started and (
-            started[0].kind in (SHELL, PYTHON)
-            or started[0].is_launcher
-            or started[0].name in _NO_SUBCOMMANDS
-        )
+        known = started and (started[0].kind in (SHELL, PYTHON) or started[0].is_launcher)
         return started if how == "exec" or known else (self.found(PROGRAM, words),)
 
     def python(self, words: Sequence[ShellWord]) -> Launch:
-        """A launcher, or another program in Python."""
+        """Return a launcher, or another program in Python."""
         texts = _texts(words)
         kind, name, at = python_runs(texts)
         if kind == "m" and name:
@@ -354,7 +345,7 @@ class _Starts:
         return started or self.found(PYTHON, words, {"script": name}, behind=behind)
 
     def shell(self, words: Sequence[ShellWord]) -> Launch:
-        """``bash -c TEXT``: what the text starts."""
+        """Return a shell, with what the text of its ``-c`` starts."""
         for word, text in zip(words[1:], words[2:]):
             if word.value is None or not word.value.startswith("-"):
                 break
@@ -368,7 +359,7 @@ class _Starts:
         return self.of_file(self.found(SHELL, words), [*islice(plain, 1)])
 
     def of_file(self, made: Launch, named: Sequence[ShellWord]) -> Launch:
-        """The same with what the commands of the script start that it names."""
+        """Return the launch with what the script starts that it names."""
         name = named[0].text.strip("\"'") if named else ""
         depth = self.command.place.within.count(" > ")
         plain = name[2:] if name.startswith("./") else name
@@ -397,7 +388,7 @@ class _Starts:
         return replace(made, inside=tuple(started), file=name, script=shell)
 
     def of_text(self, text: ShellWord) -> Tuple[Launch, ...]:
-        """What shell text starts."""
+        """Return what shell text starts."""
         if len(text.text) > _LONGEST_TEXT:
             return ()
         started: List[Launch] = []

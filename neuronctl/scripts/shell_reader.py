@@ -120,6 +120,7 @@ class _Reader:
         """Name -> which of the assignments an ``export`` of that name would export."""
         self.often, self.changing = set_often(self.root)
         self.comments: Set[int] = set()
+        self.documents: Set[int] = set()
         self.functions = defined_functions(self.root)
         called = Counter(
             text_of(node)
@@ -153,6 +154,7 @@ class _Reader:
                 name: (node.start_point[0] + 1, node.end_point[0] + 1)
                 for name, node in self.functions.items()
             },
+            frozenset(self.documents),
         )
 
     def placeholders(self) -> Iterator[SourceSpan]:
@@ -184,6 +186,7 @@ class _Reader:
         if kind == "while_statement":
             self.loops.append(self.loop(node, where))
         if kind == "heredoc_body":
+            self.documents.update(range(node.start_point[0] + 1, node.end_point[0] + 2))
             expanded = (child for child in node.children if "expansion" in child.type)
             self.written += [self.word(child, node) for child in expanded]
         if kind == "comment":

@@ -155,7 +155,7 @@ class ShellText:
     redirections. written: the variables that are expanded in here-documents. left_out: the first
     line that would take the grammar too long; 0: none. ends: the ``exit`` or ``exec`` behind which
     nothing runs. dead: the commands behind it, which are not among the others. functions: the first
-    and the last line of each.
+    and the last line of each. documents: the lines within here-documents.
     """
 
     commands: Tuple[Command, ...]
@@ -169,6 +169,7 @@ class ShellText:
     ends: Optional[Command] = None
     dead: Tuple[Command, ...] = ()
     functions: Mapping[str, Tuple[int, int]] = field(default_factory=dict)
+    documents: FrozenSet[int] = frozenset()
 
     def assigned(self, name: str) -> Tuple[Assignment, ...]:
         """Return every place that sets a variable."""

@@ -84,11 +84,10 @@ def test_what_is_elsewhere_or_not_known_is_not_judged(commands: str, tmp_path: P
     assert not any("torchrun" in one.finding.message for one in judged(GPUS, commands).findings)
 
 
-@pytest.mark.parametrize("before", ["cd $SLURM_SUBMIT_DIR", "cd run/..", 'cd "$PWD"', "cd ./"])
+@pytest.mark.parametrize("before", ["cd $SLURM_SUBMIT_DIR", 'cd "$PWD"', "cd ./"])
 def test_it_is_found_where_the_shell_has_gone(before: str) -> None:
     Path("run/a.sh").write_text(TORCHRUN, encoding="utf-8")
     assert len(said(GPUS, f"{before}\nsrun bash run/a.sh", "NC621")) == 1
-    assert len(said(GPUS, f"{before}\ncd run\nsrun bash a.sh", "NC621")) == 1
 
 
 def test_scripts_that_start_one_another_have_an_end() -> None:

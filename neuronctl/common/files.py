@@ -13,7 +13,6 @@ import io
 import os
 import re
 import stat
-import time
 from typing import Any, BinaryIO, Iterator, Optional, Tuple, TypeVar, Union
 
 T = TypeVar("T")
@@ -65,72 +64,6 @@ def _write(place: int, name: str, content: Union[str, bytes], *, mode: int, sync
         if isinstance(content, str):
             content = content.encode("utf-8", "surrogateescape")
         file.write(content)
-
-
-def lock_private(path: str) -> Optional[int]:
-    """Lock a file of the user's own, in a directory of their own; close the descriptor to unlock.
-
-    None where another process of the user's holds the lock. A process that ends, however it does,
-    holds it no longer. Raises OSError where the directory or its file system allows no lock.
-    """
-    import fcntl
-
-    directory, name = os.path.split(os.path.abspath(path))
-    with _closing(_own_directory(directory)) as place:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-        file = os.open(name, flags, 0o600, dir_fd=place)
-    try:
-        _check_writers(file, "it", path, root=False)
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(file)
-        return None
-    except OSError:
-        os.close(file)
-        raise
-    return file
-
-
-_PATIENCE = 5.0  # seconds
-
-
-@contextlib.contextmanager
-def alone(path: str) -> Iterator[None]:
-    """Hold the lock at ``path`` in the block, where its file system allows one.
-
-    Raises OSError where another process of the user's holds it for seconds.
-    """
-    end, lock = time.monotonic() + _PATIENCE, None
-    with contextlib.suppress(OSError):
-        while (lock := lock_private(path)) is None and time.monotonic() < end:
-            time.sleep(0.02)
-        if lock is None:
-            end = 0
-    if not end:
-        raise OSError(errno.EBUSY, "another command is changing it")
-    try:
-        yield
-    finally:
-        if lock is not None:
-            os.close(lock)
-
-
-def create_private(path: str, content: str) -> bool:
-    """As ``write_private``, if there is no such file yet; False, and nothing else, if there is.
-
-    Of several processes, on whichever login nodes, one alone makes it.
-    """
-    directory, name = os.path.split(os.path.abspath(path))
-    with _closing(_own_directory(directory)) as place:
-        try:
-            file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=place)
-        except FileExistsError:
-            return False
-    with os.fdopen(file, "w", encoding="utf-8") as text:
-        text.write(content)
-        text.flush()
-        os.fsync(file)
-    return True
 
 
 @contextlib.contextmanager
@@ -207,10 +140,8 @@ def _own_directory(path: str) -> int:
 def rewrite(path: str, before: bytes, after: bytes) -> None:
     """Replace the content of a user's own file, of which only the content is to change.
 
-    A symbolic link stays one. The file is replaced in one moment, except where it has several names
-    (hard links), which all show the new content. What is checked is what is written, whatever the
-    names lead to meanwhile. Raises OSError, whose text says why, for a file of somebody else, one
-    without the user's write permission, and one that is no longer ``before``.
+    A symbolic link stays one, and the mode stays. Raises OSError, whose text says why, for a file
+    of somebody else, one without the user's write permission, and one that is no longer ``before``.
     """
     directory, name = os.path.split(os.path.realpath(path))
     with _closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY)) as place:
@@ -220,29 +151,15 @@ def rewrite(path: str, before: bytes, after: bytes) -> None:
             _refuse_others(status, "it", root=False)
             if not status.st_mode & stat.S_IWUSR:
                 raise PermissionError(errno.EACCES, "its mode does not let you write it")
+            if status.st_nlink > 1:
+                raise OSError(errno.EMLINK, "it has several names (hard links)")
             if file.read(len(before) + 1) != before:
                 raise OSError(errno.EBUSY, "it has changed meanwhile")
-            if status.st_nlink > 1:
-                with open(f"/proc/self/fd/{file.fileno()}", "r+b") as again:
-                    again.write(after)
-                    again.truncate()
-                return
             with _replacing(place, name, sync=True) as new:
                 new.write(after)
                 if status.st_gid != os.fstat(new.fileno()).st_gid:
                     os.chown(new.fileno(), -1, status.st_gid)
                 os.fchmod(new.fileno(), stat.S_IMODE(status.st_mode))
-                _copy_attributes(file.fileno(), new.fileno())
-                now = os.stat(name, dir_fd=place, follow_symlinks=False)
-                if not os.path.samestat(now, status):
-                    raise OSError(errno.EBUSY, "another file has taken its place meanwhile")
-
-
-def _copy_attributes(file: int, new: int) -> None:
-    with contextlib.suppress(OSError, AttributeError):  # macOS and some disks have none
-        for attribute in os.listxattr(file):  # an access control list is one
-            with contextlib.suppress(OSError):
-                os.setxattr(new, attribute, os.getxattr(file, attribute))
 
 
 # ------------------------------------------------------------------------------- reading

@@ -23,8 +23,8 @@ from neuronctl.version import __version__
 if TYPE_CHECKING:
     from neuronctl.records.provenance import Provenance
 
-SCHEMA = 2
-"""Increased by every change that older versions cannot read; in 1 the whole draft was "draft"."""
+SCHEMA = 3
+"""Increased by every change that other versions cannot read."""
 
 
 def _unknown_surroundings() -> Provenance:
@@ -166,11 +166,6 @@ class JobRecord:
         return 0 if self.begun_at > time.time() + CLOCK_SKEW else self.begun_at - CLOCK_SKEW
 
     @property
-    def called(self) -> str:
-        """``job 4711``; ``plan 9f3…`` where it has not been submitted."""
-        return f"plan {self.key}" if self.job_id is None else f"job {self.job_id}"
-
-    @property
     def draft(self) -> RecordDraft:
         """What was known before sbatch ran.
 
@@ -252,7 +247,7 @@ def encode(record: JobRecord) -> bytes:
 
 
 def decode(content: bytes) -> JobRecord:
-    """Decode the content of a record file; raises ValueError that says why it is not a record."""
+    """Return the record in a file's content; raises ValueError that says why it is not one."""
     head, between, details = content.partition(_BETWEEN)
     try:
         # Decode first: json would detect the encoding of bytes, which doubles the time.
@@ -260,17 +255,13 @@ def decode(content: bytes) -> JobRecord:
     except (RecursionError, ValueError):
         raise ValueError("incomplete record") from None
     schema = data.get("schema") if isinstance(data, dict) else None
-    if not isinstance(schema, int):
-        raise ValueError("not a neuronctl record")
-    if schema > SCHEMA:
-        raise ValueError(f"written by a newer version of neuronctl (schema {schema})")
+    if schema != SCHEMA:
+        raise ValueError(f"not a record of this version of neuronctl (schema {schema})")
     if between and not details.endswith(b"}}\n"):
         raise ValueError("incomplete record")
     try:
-        if not between:  # written by an earlier neuronctl or another JSON program
-            rest = data["draft"]
-            data.update({name: rest.pop(name) for name in _SHARED if name in rest})
-            details = _json(rest) + b"}\n"
+        if not between:  # written anew by another program, in one line
+            details = _json(data.pop("draft")) + b"}\n"
         return _record(data, details[:-2])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"not a neuronctl record ({error!r})") from None

@@ -31,7 +31,7 @@ def record_of(store: RecordStore, job_id: int) -> JobRecord:
 
 def request_layer(record: JobRecord) -> Layer:
     """The recorded request, as the lowest layer of a new one, without its secret variables."""
-    origin = Origin(Source.ASKED, f"record of {record.called}")
+    origin = Origin(Source.ASKED, f"record of job {record.job_id}")
     known = {field.name for field in dataclasses.fields(JobRequest)} - {"origins", "amounts"}
     values = {
         name: _from_json(value) for name, value in record.draft.request.items() if name in known

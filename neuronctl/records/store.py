@@ -31,7 +31,7 @@ import errno
 import os
 import re
 import time
-from typing import Callable, Dict, Iterable, Iterator, List, Match, Optional, Tuple
+from typing import Dict, Iterable, Iterator, List, Match, Optional
 
 from neuronctl.common.errors import RecordError
 from neuronctl.common.files import read_private, write_private
@@ -55,29 +55,21 @@ _NAME = (
 _INTENT = ".intent.json"
 _WORTH = {"intent": 0, "failed": 1}  # of the files of one submission; that of a job is worth more
 _STAMP = "%Y%m%dT%H%M%S"  # the beginning of a key, in UTC
-_MANY = 1000
-"""So many heads are kept at most."""
-
-_SETTLED = 2.0  # seconds after which a directory's modification time reveals another change
 
 
 class RecordStore:
     """The records in one directory, which is created (0700) on the first write."""
 
-    def __init__(self, directory: str, *, heads_only: bool = False) -> None:
-        """heads_only: what is listed has no ``details``, for tables of many thousands of jobs."""
+    def __init__(self, directory: str) -> None:
         self.directory = directory
-        self.heads_only = heads_only
-        self._heads: Dict[str, JobRecord] = {}
         self.warnings: List[str] = []
-        self._listed: Optional[Tuple[float, List[str]]] = None
 
     @classmethod
-    def default(cls, *, heads_only: bool = False) -> RecordStore:
+    def default(cls) -> RecordStore:
         """The user's own store: ``$XDG_STATE_HOME/neuronctl/jobs``."""
         from neuronctl.common.paths import state_dir
 
-        return cls(os.path.join(state_dir(), "jobs"), heads_only=heads_only)
+        return cls(os.path.join(state_dir(), "jobs"))
 
     # ------------------------------------------------------------------ writing
 
@@ -152,30 +144,19 @@ class RecordStore:
         record: as it was before Slurm was asked. Where another process has added states since, it
         may have asked later: then only a final state is added.
         """
-
-        def add(known: JobRecord) -> JobRecord:
-            if known.states and _tells(known.states[-1], state, exit):
-                return known
-            if known.states != record.states and not final:
-                return known
-            seen = SeenState(int(time.time()), state, reason, exit)
-            return replace(known, states=(*known.states, seen))
-
-        return self._change(record, add)
-
-    def _change(self, record: JobRecord, add: Callable[[JobRecord], JobRecord]) -> JobRecord:
-        """Apply ``add`` to the record; no I/O if nothing changes."""
-        if add(record) is record:
+        if record.states and _tells(record.states[-1], state, exit):
             return record
         assert record.job_id is not None
         name = _name(record.key, record.cluster, record.job_id)
-        # Another neuronctl process may have added states meanwhile.
-        kept = self._read(name) or (None if self.heads_only else record)
-        if kept is None:
-            return record
-        fresh = add(kept)
-        if fresh is not kept:
-            self._write(name, fresh)
+        known = self._read(name) or record  # another process may have added states meanwhile
+        if known.states and _tells(known.states[-1], state, exit):
+            return known
+        if known.states != record.states and not final:
+            return known
+        fresh = replace(
+            known, states=(*known.states, SeenState(int(time.time()), state, reason, exit))
+        )
+        self._write(name, fresh)
         return fresh
 
     # ------------------------------------------------------------------ reading
@@ -197,7 +178,7 @@ class RecordStore:
             entry = re.fullmatch(_NAME, name) if word in wanted else None
             if entry is None or not _same_cluster(entry["cluster"], cluster):
                 continue
-            record = self._listed_one(name)
+            record = self._read(name)
             if record is not None:
                 found[wanted.pop(word)] = record
                 if not wanted:
@@ -220,7 +201,7 @@ class RecordStore:
             id = entry.group("cluster", "job")
             if entry["job"] is None or id in ids or not _same_cluster(entry["cluster"], cluster):
                 continue
-            record = self._listed_one(entry.string)
+            record = self._read(entry.string)
             if record is not None:
                 ids.add(id)
                 found.append(record)
@@ -240,27 +221,17 @@ class RecordStore:
                 intents += [record] if record is not None else []
         return intents
 
-    def iter(self, look: Optional[Callable[[JobRecord], None]] = None) -> Iterator[JobRecord]:
-        """Every record, newest first, including intents and failed submissions.
-
-        look: sees each before its details are left out, with ``heads_only``.
-        """
+    def iter(self) -> Iterator[JobRecord]:
+        """Yield every record, newest first, including intents and failed submissions."""
         for entry in self._entries():
-            record = self._listed_one(entry.string, look)
+            record = self._read(entry.string)
             if record is not None:
                 yield record
 
     def _names(self) -> List[str]:
         """The file names, newest record first."""
         try:
-            changed = os.stat(self.directory).st_mtime
-            if self._listed is None or self._listed[0] != changed:
-                listed_at = time.time()
-                names = sorted(os.listdir(self.directory), reverse=True)
-                if listed_at - changed < _SETTLED:  # the clock's resolution may hide a change
-                    return names
-                self._listed = (changed, names)
-            return self._listed[1]
+            return sorted(os.listdir(self.directory), reverse=True)
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -309,22 +280,6 @@ class RecordStore:
 
     def _file(self, name: str) -> str:
         return f"{self.directory}/{name}"
-
-    def _listed_one(
-        self, name: str, look: Optional[Callable[[JobRecord], None]] = None
-    ) -> Optional[JobRecord]:
-        if not self.heads_only:
-            return self._read(name)
-        if name not in self._heads:
-            record = self._read(name)
-            if record is None:
-                return None
-            if look is not None:
-                look(record)
-            if len(self._heads) >= _MANY:
-                self._heads.clear()
-            self._heads[name] = replace(record, details=b"")
-        return self._heads[name]
 
     def _read(self, name: str) -> Optional[JobRecord]:
         try:

@@ -46,7 +46,7 @@ def enter_directory(record: JobRecord) -> None:
         os.chdir(place)
     except OSError as error:
         raise UsageError(
-            f"{record.called} is for {place}, which cannot be entered: {error.strerror}",
+            f"job {record.job_id} is for {place}, which cannot be entered: {error.strerror}",
             f"'neuronctl show {record.job_id} --script' prints its script" if record.job_id else "",
         ) from None
 
@@ -172,7 +172,7 @@ def exported_variables(record: JobRecord, options: Mapping[str, Any]) -> List[st
     absent = [name for name in variables if name not in os.environ]
     if absent:
         raise UsageError(
-            f"{record.called} was given {', '.join(absent)}, which its record does not hold",
+            f"job {record.job_id} was given {', '.join(absent)}, which its record does not hold",
             f"export it in this shell{f', or add --env {absent[0]}=…' if record.job_id else ''}",
         )
     return variables

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import grp
 import os
 import pwd
@@ -340,49 +339,6 @@ def _draft() -> RecordDraft:
 
 
 # ------------------------------------------------------------------- check --fix --write
-
-
-@pytest.mark.parametrize("names", [1, 2])
-@pytest.mark.parametrize("swapped", ["file", "link", "directory"])
-def test_a_name_that_is_swapped_meanwhile_is_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: int, swapped: str
-) -> None:
-    """Where others can write the directory, a name may lead elsewhere at any moment."""
-    shared, victim = tmp_path / "shared", tmp_path / "home"
-    for made in (shared, victim):
-        made.mkdir()
-    (shared / "job.sh").write_bytes(b"old")
-    (victim / "job.sh").write_bytes(b"precious")
-    if names == 2:
-        os.link(shared / "job.sh", tmp_path / "second")
-    real = os.fstat
-    done = []
-
-    def fstat(descriptor: int) -> os.stat_result:
-        status = real(descriptor)
-        if stat.S_ISREG(status.st_mode) and not done:
-            done.append(1)
-            if swapped == "directory":
-                shared.rename(tmp_path / "aside")
-                shared.symlink_to(victim)
-            else:
-                (shared / "job.sh").rename(tmp_path / "aside")
-                if swapped == "link":
-                    (shared / "job.sh").symlink_to(victim / "job.sh")
-                else:
-                    os.link(victim / "job.sh", shared / "job.sh")
-        return status
-
-    monkeypatch.setattr(os, "fstat", fstat)
-    # Of several names, and in a directory that was renamed, what was checked can be written.
-    taken = names == 1 and swapped != "directory"
-    refused = pytest.raises(OSError, match="another file has taken its place meanwhile")
-    with refused if taken else contextlib.nullcontext():
-        files.rewrite(str(shared / "job.sh"), b"old", b"new")
-    aside = tmp_path / "aside" / "job.sh" if swapped == "directory" else tmp_path / "aside"
-    assert aside.read_bytes() == (b"old" if taken else b"new")
-    assert done and (victim / "job.sh").read_bytes() == b"precious"
-    assert os.listdir(victim) == ["job.sh"]
 
 
 # ------------------------------------------------------------------ job.yaml of the directory

@@ -117,26 +117,6 @@ def test_found_by_id_and_cluster(store: RecordStore) -> None:
     assert store.recent(cluster="neuron") == [newest, unknown], "an older job 1 is another job"
 
 
-def test_recent_reads_no_more_than_it_must(store: RecordStore) -> None:
-    records = [submitted(store, n) for n in range(1, 6)]
-    # Whatever is not asked for may be damaged: nobody looks.
-    (Path(store.directory) / f"{records[0].key}.neuron.1.json").write_text("damaged")
-    assert [record.job_id for record in store.recent(2)] == [5, 4]
-    assert store.recent(since=int(time.time()) + 10) == []
-    assert store.get(3) == records[2]
-    assert store.warnings == []
-
-
-def test_times_in_names(store: RecordStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    moments = [1, 951868799, 1795221846]
-    for number, moment in enumerate(moments):
-        monkeypatch.setattr(time, "time", lambda moment=moment: moment)
-        submitted(store, number + 1)
-    for since in [-1, *moments, *(moment + 1 for moment in moments)]:
-        later = [moment for moment in reversed(moments) if moment >= since]
-        assert [record.begun_at for record in store.recent(since=since)] == later
-
-
 def test_states_seen(store: RecordStore) -> None:
     record = submitted(store, 1)
     record = store.saw(record, "PENDING", "Priority")
@@ -181,7 +161,7 @@ def test_what_is_not_a_record_is_skipped_and_left(store: RecordStore) -> None:
     assert len(store.warnings) == 6
     said = "\n".join(store.warnings)
     assert (
-        "written by a newer version of neuronctl (schema 99)" in said
+        "not a record of this version of neuronctl (schema 99)" in said
         and "incomplete record" in said
     )
     assert {name: (Path(store.directory) / name).read_text() for name in other} == other
@@ -201,7 +181,6 @@ def test_what_is_not_a_record_is_skipped_and_left(store: RecordStore) -> None:
         ("array", "0-99999999999"),
         ("states", [{"at": 10**20, "state": "RUNNING"}]),
         ("key", "../../../../tmp/20261121T004406399Z-00000001"),
-        ("draft", 1),
     ],
 )
 def test_a_record_with_a_wrong_type_is_skipped(
@@ -244,7 +223,7 @@ def test_a_record_without_a_bottom_is_skipped(store: RecordStore) -> None:
     record = submitted(store, 1)
     (file,) = Path(store.directory).iterdir()
     whole = file.read_bytes()
-    file.write_bytes(b'{"schema": 2, "key": ' + b"[" * 200_000)
+    file.write_bytes(b'{"schema": 3, "key": ' + b"[" * 200_000)
     assert store.get(1) is None and "incomplete record" in store.warnings[0]
     head, _, _ = whole.partition(b"\n")
     file.write_bytes(head + b'\n"draft": ' + b"[" * 200_000 + b"}}\n")
@@ -271,19 +250,6 @@ def test_the_first_line_is_all_that_a_table_needs(store: RecordStore) -> None:
     assert json.loads(first + second)["draft"]["script"] == draft().script
 
 
-def test_a_record_of_an_earlier_neuronctl(store: RecordStore) -> None:
-    record = store.saw(submitted(store, 1), "RUNNING")
-    (file,) = Path(store.directory).iterdir()
-    data = json.loads(file.read_text())
-    shared = ("cwd", "job_name", "partition", "output", "error", "array", "nodes")
-    for name in (*shared, "gpus_per_node", "time_limit"):
-        data["draft"][name] = data.pop(name)
-    file.write_text(json.dumps({**data, "schema": 1}, indent=1))
-    assert store.get(1) == record and record.draft == draft()
-    record = store.saw(record, "COMPLETED", "", "0:0")
-    assert json.loads(file.read_text())["schema"] == 2 and store.get(1) == record
-
-
 def test_cut_off_between_record_and_intent(store: RecordStore) -> None:
     key = store.begin(draft())
     intent = (Path(store.directory) / f"{key}.intent.json").read_bytes()
@@ -303,15 +269,6 @@ def test_a_directory_that_cannot_be_written(full_disk: Path) -> None:
     with pytest.raises(RecordError, match="cannot write"):
         store.begin(draft())
     assert store.recent() == [] and store.get(1) is None
-
-
-def test_a_directory_that_is_a_file(tmp_path: Path) -> None:
-    (tmp_path / "jobs").write_text("")
-    store = RecordStore(str(tmp_path / "jobs"))
-    with pytest.raises(RecordError, match="cannot write"):
-        store.begin(draft())
-    with pytest.raises(RecordError, match="cannot read"):
-        store.recent()
 
 
 def test_nothing_is_left_of_a_write_that_failed(

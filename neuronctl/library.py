@@ -106,7 +106,7 @@ class Job:
             raise SlurmRefusedError(f"scancel refused the request: {message}")
 
     def log(self, *, err: bool = False) -> str:
-        """What it has written so far; "" where there is no log yet.
+        """Return what it has written so far; "" where there is no log yet.
 
         err: to standard error, where that has a file of its own. Raises UsageError for an array,
         each of whose tasks has a log of its own.
@@ -116,7 +116,7 @@ class Job:
         return read_log(self._id, err=err)
 
     def why(self) -> Diagnosis:
-        """Why it is waiting, or how it ended; of an array, as ``state``."""
+        """Return why it is waiting, or how it ended; of an array, as ``state``."""
         from neuronctl.diagnosis.gather import examine
 
         return examine(self._worst())[1]
@@ -176,7 +176,7 @@ def plan(
         steps=parse_steps(list(steps)) if steps else (),
         catalog_file=catalog,
         job_file=job_file,
-        with_ids=_with_ids,
+        resolve_names=_resolve_names,
     ).plan
 
 
@@ -190,7 +190,7 @@ def judge(plan: JobPlan, *, catalog: Optional[str] = None) -> Judgement:
 
 
 def render(plan: JobPlan, *, template: Optional[str] = None) -> str:
-    """The job script of a plan; raises TemplateError."""
+    """Return the job script of a plan; raises TemplateError."""
     from neuronctl.rendering.render import render_job
 
     return render_job(plan, template=template)
@@ -235,7 +235,7 @@ class _Silent:
 
 
 def status(*jobs: Union[int, str, Job], since: Optional[str] = None) -> Tuple[JobStatus, ...]:
-    """The states of jobs; without any, those of the user's own jobs.
+    """Return the states of jobs; without any, those of the user's own jobs.
 
     An array is one status per task, as far as Slurm tells them apart. since: ``"7d"``, ``"12h"`` or
     a day; of all the user's jobs from then on, by default those in the queue and of the last
@@ -253,7 +253,7 @@ def status(*jobs: Union[int, str, Job], since: Optional[str] = None) -> Tuple[Jo
 
 
 def history(*, since: Optional[str] = None, limit: Optional[int] = None) -> List[JobRecord]:
-    """The recorded submissions, newest first; also those that Slurm refused.
+    """Return the recorded submissions, newest first; also those that Slurm refused.
 
     Damaged records are left out. Raises RecordError where the records cannot be read.
     """
@@ -287,7 +287,7 @@ def _texts(options: Mapping[str, Any]) -> Dict[str, Any]:
     return texts
 
 
-def _with_ids(dependency: str) -> str:
+def _resolve_names(dependency: str) -> str:
     from neuronctl.tracking.job_names import with_ids
 
     return with_ids(dependency, RecordStore.default(), lambda told: None)

@@ -10,7 +10,7 @@ from neuronctl.cli.job_options import (
     file_option,
     job_command,
     optional_program,
-    with_ids,
+    resolve_names,
 )
 from neuronctl.cli.say import notify, print_script, say
 from neuronctl.request.job import Body
@@ -47,7 +47,7 @@ def command(
         body=body,
         ask_slurm=False,
         template=template,
-        with_ids=with_ids,
+        resolve_names=resolve_names,
         find_job=True,
         tell=notify,
     )

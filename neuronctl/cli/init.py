@@ -171,7 +171,7 @@ def _show_distributed(request: JobRequest, why: str, then: str) -> str:
     from neuronctl.scripts.edits import unified_diff
     from neuronctl.submission.distributed_program import distributed
 
-    path = request.from_here(python_file(request) or "")
+    path = request.resolve_path(python_file(request) or "")
     try:
         with open_regular(path) as file:
             text = file.read(LONGEST_PROGRAM).decode("utf-8")
@@ -222,7 +222,7 @@ def _one_of(what: str, known: Sequence[str]) -> Callable[[str], str]:
 
 
 def _refuse_batch_script(program: JobRequest) -> None:
-    script = program.from_here(program.script or "")
+    script = program.resolve_path(program.script or "")
     if batch_script(script) is not None:
         file = quote(script)
         raise UsageError(

@@ -110,7 +110,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def job_command(name: str, *, batch: bool = True) -> Callable[[Callable[..., Any]], click.Command]:
-    """A click command with all of a job's options (with ``batch``, a batch job's).
+    """Return a click command with all of a job's options (with ``batch``, a batch job's).
 
     SCRIPT and ARGS may follow them. Option parsing stops at SCRIPT: what follows belongs to it.
     """
@@ -196,7 +196,7 @@ body_option = file_option(
 
 
 def job_options(names: Sequence[str]) -> Decorator:
-    """The job options of these names, for a click command."""
+    """Return the job options of these names, for a click command."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(OPTIONS):
@@ -217,17 +217,19 @@ def _click_option(option: Option) -> Decorator:
     several = option.kind == "list"
     known = f" Known: {', '.join(launchers.names())}." if option.long == "launcher" else ""
     shown = option.help + known
-    callback = _with_ids if option.long == "dependency" else None
+    callback = _resolve_names if option.long == "dependency" else None
     return click.option(
         *names, metavar=option.metavar, multiple=several, help=shown, callback=callback
     )
 
 
-def _with_ids(ctx: click.Context, parameter: click.Parameter, text: Optional[str]) -> Optional[str]:
-    return None if text is None else with_ids(text)
+def _resolve_names(
+    ctx: click.Context, parameter: click.Parameter, text: Optional[str]
+) -> Optional[str]:
+    return None if text is None else resolve_names(text)
 
 
-def with_ids(dependency: str) -> str:
+def resolve_names(dependency: str) -> str:
     """``afterok:prep`` with the id of that job, which is said."""
     if not re.search(r":[^:,?]*[^\W\d_]", dependency):
         return dependency

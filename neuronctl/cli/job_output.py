@@ -73,7 +73,7 @@ class TerminalReporter:
     def refused(
         self, draft: RecordDraft, judged: JudgedJob, by: Optional[SlurmRefusedError] = None
     ) -> PolicyError:
-        """The error with the number of findings; with ``--json`` the data is printed."""
+        """Return the error with the number of findings; with ``--json`` the data is printed."""
         if by is not None:
             notify(by.message)
             show_findings(judged)
@@ -195,7 +195,7 @@ def show_findings(job: JudgedJob) -> None:
 
 
 def print_decisions(decisions: Sequence[Tuple[str, ...]], file: TextIO) -> None:
-    """A table of values, each with its source and the reason for it."""
+    """Print a table of values, each with its source and the reason for it."""
     columns = [Column("VALUE", no_wrap=True), Column("IS"), Column("BECAUSE")]
     rows = [[name, value, ": ".join(filter(None, because))] for name, value, *because in decisions]
     print_table(columns, rows, file=file)

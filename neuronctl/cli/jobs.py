@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def one_job(word: str, store: RecordStore) -> JobId:
-    """The job of this id, or the newest that neuronctl submitted under this name.
+    """Return the job of this id, or the newest that neuronctl submitted under this name.
 
     Says which job a name stands for. Raises UsageError, and NoSuchJobError for an unknown name.
     """
@@ -40,7 +40,7 @@ def running(word: str) -> JobStatus:
 
 
 def one_recorded(word: str, store: RecordStore) -> JobId:
-    """The same, where its record is wanted: for a later run of a chain, its first job."""
+    """Return the same, where its record is wanted: for a later run of a chain, its first job."""
     from neuronctl.tracking.lookup import first_run
 
     asked = one_job(word, store)

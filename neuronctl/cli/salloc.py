@@ -7,7 +7,7 @@ from typing import Any, Optional, Tuple
 import click
 
 from neuronctl.cli import job_output
-from neuronctl.cli.job_options import BEHIND_DASHES, job_command, with_ids
+from neuronctl.cli.job_options import BEHIND_DASHES, job_command, resolve_names
 from neuronctl.cli.say import notify, print_script
 from neuronctl.common.errors import UsageError
 from neuronctl.common.shell import join, positional
@@ -67,7 +67,7 @@ def command(
         catalog_file=catalog,
         job_file=job_file,
         interactive=True,
-        with_ids=with_ids,
+        resolve_names=resolve_names,
         tell=notify,
     )
     reporter = job_output.TerminalReporter(job_output.SubmitMode(dry_run=dry_run), explain=explain)
@@ -113,7 +113,7 @@ def command(
 
 
 def _run_line(request: JobRequest) -> str:
-    """How to enter the image from the shell: ``run`` knows only its own options."""
+    """Return how to enter the image from the shell: ``run`` knows only its own options."""
     line = ["neuronctl", "run", f"--container={request.container}"]
     if request.container_runtime is not None:
         line.append(f"--container-runtime={request.container_runtime}")

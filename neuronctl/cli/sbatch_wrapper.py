@@ -21,7 +21,7 @@ from neuronctl.slurm.sbatch_passthrough import (
     find_sbatch,
     started_sbatches,
 )
-from neuronctl.submission.monitored_script import without_monitor
+from neuronctl.submission.monitored_script import take_monitor
 from neuronctl.submission.sbatch_attempt import Attempt
 
 _PATIENCE = 5.0
@@ -33,7 +33,7 @@ _IN_SPITE_OF_ERRORS = contextlib.suppress(Exception)
 def call(words: Sequence[str]) -> int:
     """Run ``sbatch WORDS``, and record its job; returns sbatch's exit code, or dies as it did."""
     path = find_sbatch()
-    words, monitor = without_monitor(words)
+    words, monitor = take_monitor(words)
     variables: Mapping[str, str] = {}
     attempt = Attempt(["neuronctl", *sys.argv[1:]], _tell)
     try:

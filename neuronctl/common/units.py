@@ -28,7 +28,7 @@ _NO_VAL = 0xFFFFFFFE
 
 
 def parse_time(text: str) -> int:
-    """The seconds of a wall time as ``--time`` reads it, or UNLIMITED.
+    """Return the seconds of a wall time as ``--time`` reads it, or UNLIMITED.
 
     A bare number is minutes; two numbers are minutes and seconds; zero means no limit. Raises
     ValueError with the accepted forms. Slurm itself rounds up to whole minutes.
@@ -61,7 +61,7 @@ def parse_duration(text: str) -> int:
 
 
 def format_time(seconds: int) -> str:
-    """A time as squeue prints a limit: ``2-00:00:00``, ``08:00:00``, ``UNLIMITED``."""
+    """Return a time as squeue prints a limit: ``2-00:00:00``, ``08:00:00``, ``UNLIMITED``."""
     if seconds == UNLIMITED:
         return "UNLIMITED"
     if seconds < 0:
@@ -84,7 +84,7 @@ _SINCE_UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def parse_timeout(text: str) -> int:
-    """The seconds of ``90s``, ``10m``, ``8h``, ``2d``, or of a time as squeue prints it.
+    """Return the seconds of ``90s``, ``10m``, ``8h``, ``2d``, or of a time as squeue prints it.
 
     A bare number is refused: Slurm would read minutes, and timeout(1) seconds. Raises ValueError.
     """
@@ -117,7 +117,7 @@ def parse_since(text: str, now: int, name: str = "--since") -> int:
 
 
 def parse_memory(text: str) -> int:
-    """The MB (2**20 bytes) of a memory size as ``--mem`` reads it; KB are rounded up."""
+    """Return the MB (2**20 bytes) of a memory size as ``--mem`` reads it; KB are rounded up."""
     match = re.fullmatch(r"(\d{1,18})(?:([KMGT])B?)?", text, re.ASCII | re.IGNORECASE)
     if match is None:
         raise ValueError(f"{text!r} is not a valid memory size; use {MEMORY_FORMS}")
@@ -158,19 +158,19 @@ def expand_hostlist(text: str) -> List[str]:
 
 
 def hosts(text: Optional[str]) -> List[str]:
-    """The names in a host list; none where it is a file, or cannot be read."""
+    """Return the names in a host list; none where it is a file, or cannot be read."""
     with contextlib.suppress(ValueError):
         return expand_hostlist(text) if text and "/" not in text else []
     return []
 
 
 def first_host(text: str) -> str:
-    """The first name in a host list; "" if it is empty or not a host list."""
+    """Return the first name in a host list; "" if it is empty or not a host list."""
     return next(iter(hosts(text)), "")
 
 
 def compress_hostlist(names: Iterable[str]) -> str:
-    """The host list for these names, as squeue prints it: ``cpu1,gpu[01-03,07]``.
+    """Return the host list for these names, as squeue prints it: ``cpu1,gpu[01-03,07]``.
 
     Sorted, without duplicates. Numbers are folded only where a range reproduces them exactly, so
     that expanding the list returns the same names.

@@ -95,7 +95,7 @@ def _is_file_name(script: str) -> bool:
 
 
 def _has_directives(request: JobRequest) -> bool:
-    path = request.from_here(request.script or "")
+    path = request.resolve_path(request.script or "")
     return _is_file_name(path) and os.path.isfile(path) and b"\n#SBATCH " in head(path, 20_000)
 
 
@@ -119,7 +119,7 @@ def _program_fault(plan: JobPlan) -> Optional[Fault]:
     request, script = plan.request, plan.request.script
     if script is None or (_brings_programs(plan) and not _is_file_name(script)):
         return None
-    path = request.from_here(script)
+    path = request.resolve_path(script)
     if os.path.isdir(path):
         return Fault(Kind.DIRECTORY)
     if not _is_file_name(script):
@@ -157,7 +157,7 @@ def _brings_programs(plan: JobPlan) -> bool:
 def _on_path(name: str, request: JobRequest) -> bool:
     places = [os.environ.get("PATH", os.defpath)]
     if request.venv is not None:
-        places.insert(0, request.from_here(os.path.expanduser(f"{request.venv}/bin")))
+        places.insert(0, request.resolve_path(os.path.expanduser(f"{request.venv}/bin")))
     from shutil import which  # with bz2 and lzma, which few submissions need
 
     return which(name, path=os.pathsep.join(places)) is not None
@@ -199,7 +199,7 @@ def imports_of(request: JobRequest) -> Tuple[str, ...]:
 def _python_text(request: JobRequest) -> str:
     """The text of the Python file that the job runs; "" where there is none, or it is not here."""
     file = python_file(request)
-    path = request.from_here(file or "")
+    path = request.resolve_path(file or "")
     if file is None or not os.path.isfile(path):
         return ""
     text = head(path, LONGEST_PROGRAM).decode("utf-8", "replace")
@@ -216,12 +216,12 @@ def _copies(plan: JobPlan) -> str:
         return ""  # it is the image's
     from neuronctl.judgement.python_program import python_program  # here: few jobs start several
 
-    here = request.from_here("") or "."
-    first = here if name is None else os.path.dirname(os.path.realpath(request.from_here(name)))
+    here = request.resolve_path("") or "."
+    first = here if name is None else os.path.dirname(os.path.realpath(request.resolve_path(name)))
     more = dict(request.env).get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-    search = [first, *(request.from_here(entry) for entry in more.split(os.pathsep) if entry)]
+    search = [first, *(request.resolve_path(entry) for entry in more.split(os.pathsep) if entry)]
     return python_program(
-        module or request.from_here(name or ""), search, module=module is not None
+        module or request.resolve_path(name or ""), search, module=module is not None
     )
 
 
@@ -257,7 +257,7 @@ def _image_fault(plan: JobPlan) -> Optional[Fault]:
         return None
     if plan.wrapping.srun and not image.startswith((".", "/")) and not image.endswith(".sqsh"):
         return None
-    path = plan.request.from_here(image)
+    path = plan.request.resolve_path(image)
     if not os.path.exists(path):
         return Fault(Kind.MISSING, image)
     return None if os.access(path, os.R_OK) else Fault(Kind.DENIED, image)
@@ -267,16 +267,16 @@ def _environment_fault(plan: JobPlan) -> Optional[Fault]:
     """What modules, setup lines or a login shell may bring on the node is not known."""
     request = plan.request
     if request.venv is not None:
-        directory = request.from_here(os.path.expanduser(request.venv)).rstrip("/")
+        directory = request.resolve_path(os.path.expanduser(request.venv)).rstrip("/")
         if not os.path.isdir(directory):
             return Fault(Kind.MISSING, directory)
         if not os.path.isfile(f"{directory}/bin/activate"):
             return Fault(Kind.NO_VENV, directory)
     if request.conda is not None:
-        path = request.from_here(os.path.expanduser(request.conda))
+        path = request.resolve_path(os.path.expanduser(request.conda))
         if "/" in request.conda and not os.path.isdir(path):
             return Fault(Kind.MISSING, request.conda)
-        if not _may_bring(plan) and find_conda(request.conda, request.from_here("")) is None:
+        if not _may_bring(plan) and find_conda(request.conda, request.resolve_path("")) is None:
             return Fault(Kind.NO_CONDA)
     return None
 
@@ -295,12 +295,12 @@ def _architectures(plan: JobPlan) -> List[Tuple[str, str]]:
     request = plan.request
     found = []
     if request.container is not None:
-        image = request.from_here(request.container)
+        image = request.resolve_path(request.container)
         found.append((f"image {request.container}", sif_arch(head(image, _MAGIC))))
     environment = request.venv or request.conda
     if environment is not None:
         # A conda environment is a path or a name; of a name nothing is known here.
-        python = request.from_here(os.path.join(os.path.expanduser(environment), "bin/python"))
+        python = request.resolve_path(os.path.join(os.path.expanduser(environment), "bin/python"))
         found.append((f"environment {environment}", elf_arch(head(python, _MAGIC))))
     return [(what, arch) for what, arch in found if arch is not None]
 
@@ -323,7 +323,7 @@ def _log_fault(plan: JobPlan) -> Optional[Fault]:
             job_name=plan.job_name,
             user=login_name(),
         )
-        name = plan.request.from_here(name)
+        name = plan.request.resolve_path(name)
         made = os.path.dirname(pattern)
         varies = "%" in made and re.search(r"%[0-9]*[AjJ]", made.replace("%%", ""))
         if varies and "\\" not in pattern:

@@ -135,7 +135,7 @@ def runs_shell(request: JobRequest) -> bool:
     script, (name, _) = _command(request)[0], _called(request)
     if name in _SHELLS or name.endswith((".sh", ".bash")):
         return True
-    here = request.from_here(script)
+    here = request.resolve_path(script)
     return "/" in script and os.path.isfile(here) and _interpreter(here) in _SHELLS
 
 

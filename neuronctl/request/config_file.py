@@ -54,7 +54,7 @@ def _settings(document: Document) -> List[Setting]:
     for key, value in document.data.items():
         option = find(key)
         assert option is not None  # configuration() has refused any other
-        shown = _as_typed(document, (key,), value)
+        shown = _typed(document, (key,), value)
         if isinstance(shown, Mapping):
             shown = {name: hide_value(name, str(what)) for name, what in shown.items()}
             texts = [f"{name}={what}" for name, what in shown.items()]
@@ -67,11 +67,11 @@ def _settings(document: Document) -> List[Setting]:
     return made
 
 
-def _as_typed(document: Document, path: Tuple[str, ...], value: Any) -> Any:
+def _typed(document: Document, path: Tuple[str, ...], value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _as_typed(document, (*path, name), what) for name, what in value.items()}
+        return {name: _typed(document, (*path, name), what) for name, what in value.items()}
     if isinstance(value, list):
-        return [_as_typed(document, (*path, str(n)), item) for n, item in enumerate(value)]
+        return [_typed(document, (*path, str(n)), item) for n, item in enumerate(value)]
     return document.raw.get(path, value)
 
 

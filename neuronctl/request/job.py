@@ -344,18 +344,20 @@ class JobRequest:
         return next((value for option, _, value in options if option == name), None)
 
     def sbatch_number(self, name: str) -> int:
-        """The number in it, without a type of GPUs; 0 where it is not given."""
+        """Return the number in it, without a type of GPUs; 0 where it is not given."""
         match = re.search(r"(?:^|[:=])([0-9]{1,9})[KMGTkmgt]?$", self.sbatch_value(name) or "")
         return 0 if match is None else int(match[1])
 
-    def from_here(self, path: str) -> str:
-        """A path of the job's, which begins in its directory, as this process reaches it."""
+    def resolve_path(self, path: str) -> str:
+        """Return a path of the job's, which begins in its directory, as this process reaches it."""
         return os.path.join(self.chdir or "", path)
 
 
 OPTIONS: Tuple[Option, ...] = tuple(DECLARED)
 BY_NAME: Mapping[str, Option] = {option.long: option for option in OPTIONS}
-OF_SLURM: Mapping[str, Option] = {name: known for name, known in BY_NAME.items() if known.of_slurm}
+OF_SLURM: Mapping[str, Option] = {
+    name: known for name, known in BY_NAME.items() if known.is_slurm_option
+}
 """Those that sbatch has too, under the same names, in the order of a script's directives."""
 
 
@@ -364,7 +366,7 @@ UNTIL_DONE = ("max-runs", "resume-with")
 
 
 def find(name: str) -> Optional[Option]:
-    """The option that a YAML key names: sbatch's long name, with ``-`` or ``_``."""
+    """Return the option that a YAML key names: sbatch's long name, with ``-`` or ``_``."""
     return BY_NAME.get(name.replace("_", "-"))
 
 

@@ -76,7 +76,7 @@ def read_job_file(path: str) -> Layer:
 
 
 def own_job_file() -> Optional[Layer]:
-    """The job of JOB_FILE in the current directory; None where there is no such file.
+    """Return the job of JOB_FILE in the current directory; None where there is no such file.
 
     Nobody names the file, so nobody but the user, or root, may have written it. Raises JobFileError
     with file:line.
@@ -95,7 +95,7 @@ def own_job_file() -> Optional[Layer]:
 
 
 def parse_job_file(text: str, path: str) -> Layer:
-    """The job that the text of a job file describes; raises JobFileError with path:line."""
+    """Return the job that the text of a job file describes; raises JobFileError with path:line."""
     from neuronctl.common import yamlfile
 
     return _layer(yamlfile.parse(text, path, JobFileError), Source.JOB_FILE, _PROGRAM_KEYS)
@@ -127,13 +127,13 @@ def read_config(path: str) -> Layer:
 
 
 def _config(document: Document) -> Layer:
-    """The layer of a configuration file."""
+    """Return the layer of a configuration file."""
     allowed = _PROJECT_KEYS if document.file == PROJECT_CONFIG else None
     return _layer(document, Source.CONFIG, (), allowed)
 
 
 def has_keys(text: str) -> bool:
-    """Whether there is more than comments and blank lines in the text of a file."""
+    """Return whether there is more than comments and blank lines in the text of a file."""
     return any(line.strip() and not line.lstrip().startswith("#") for line in text.split("\n"))
 
 
@@ -145,7 +145,7 @@ def parse_steps(steps: Sequence[Mapping[str, Any]]) -> Tuple[StepRequest, ...]:
 
 
 def configuration(tell: Optional[Callable[[str], None]] = None) -> Layer:
-    """The defaults of the site, the user, and the project, the last of which counts most.
+    """Return the defaults of the site, the user, and the project, the last of which counts most.
 
     tell: hears whether the project's file is used. Raises JobFileError with file:line.
     """
@@ -153,7 +153,7 @@ def configuration(tell: Optional[Callable[[str], None]] = None) -> Layer:
 
 
 def used_files(tell: Optional[Callable[[str], None]] = None) -> List[str]:
-    """The configuration files that count, lowest first. tell: as of configuration()."""
+    """Return the configuration files that count, lowest first. tell: as of configuration()."""
     files = config_files()
     if files[-1:] == [PROJECT_CONFIG]:
         stranger = _not_own(PROJECT_CONFIG)
@@ -166,7 +166,7 @@ def used_files(tell: Optional[Callable[[str], None]] = None) -> List[str]:
 
 
 def _not_own(file: str) -> str:
-    """Why a file of the working directory is not the user's own; "" if it is."""
+    """Return why a file of the working directory is not the user's own; "" if it is."""
     try:
         read_trusted(file)
     except UntrustedFileError as error:
@@ -182,7 +182,7 @@ def configured_cluster() -> Optional[str]:
 
 
 def own_cluster(catalog_file: Optional[str] = None, asked: Optional[str] = None) -> Cluster:
-    """The cluster that is asked for, that of the configuration, or the one here.
+    """Return the cluster that is asked for, that of the configuration, or the one here.
 
     Raises CatalogError, and JobFileError.
     """
@@ -243,7 +243,7 @@ class _Reader:
     document: Document
     path: Tuple[str, ...]
 
-    def below(self, *path: str) -> _Reader:
+    def child(self, *path: str) -> _Reader:
         return _Reader(self.document, (*self.path, *path))
 
     @property
@@ -266,7 +266,7 @@ class _Reader:
         """Return the entries of a list, each with its place."""
         if not isinstance(value, list):
             raise self.error(f"expected a list, found {_kind(value)}", example)
-        return [(self.below(str(index)), item) for index, item in enumerate(value)]
+        return [(self.child(str(index)), item) for index, item in enumerate(value)]
 
 
 def _is_program(path: str) -> bool:
@@ -308,7 +308,7 @@ def _step(data: Any, read: _Reader) -> StepRequest:
         raise read.error(f"expected a step with run, script, or together, found {_kind(data)}")
     values: Dict[str, Any] = {}
     for raw, value in data.items():
-        key, place = str(raw).replace("_", "-"), read.below(str(raw))
+        key, place = str(raw).replace("_", "-"), read.child(str(raw))
         if key not in valid:
             raise _unknown(str(raw), valid, place.where)
         if key == "allow-failure":
@@ -358,9 +358,9 @@ def _option(option: Option, data: Any, read: _Reader) -> Dict[str, Any]:
             raise read.error(f"expected {expected}, found {_kind(data)}")
         texts = [text]
     elif option.long == "env" and isinstance(data, dict):
-        texts = [f"{name}={read.below(name).text(value)}" for name, value in data.items()]
+        texts = [f"{name}={read.child(name).text(value)}" for name, value in data.items()]
     elif option.kind == "list" and isinstance(data, list):
-        texts = [read.below(str(index)).text(item) for index, item in enumerate(data)]
+        texts = [read.child(str(index)).text(item) for index, item in enumerate(data)]
     else:
         texts = [read.text(data)]
     try:

@@ -33,7 +33,7 @@ class Option:
     field: str
 
     def parse(self, texts: Sequence[str]) -> Fields:
-        """The JobRequest fields that it sets; raises ValueError."""
+        """Return the JobRequest fields that it sets; raises ValueError."""
         if self.is_flag:
             return {self.field: texts[0] == "true"}
         try:
@@ -70,7 +70,7 @@ class Option:
         return None
 
     @property
-    def of_slurm(self) -> bool:
+    def is_slurm_option(self) -> bool:
         """Whether it is one of sbatch's own, under the same name."""
         return self.group == "Slurm" and self.long != "sbatch"
 

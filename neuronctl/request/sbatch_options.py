@@ -184,7 +184,7 @@ _MOST_OF_PLUGINS = 20
 
 
 def is_of_a_plugin(name: str) -> bool:
-    """Whether an option is not one of sbatch's own, and may be a plugin's."""
+    """Return whether an option is not one of sbatch's own, and may be a plugin's."""
     return name not in SBATCHS_OWN
 
 
@@ -203,13 +203,13 @@ def getopt_with_plugins(
         try:
             return getopt(list(words), table)
         except GetoptError as error:
-            added = _of_a_plugin(words, error, lines)
+            added = _plugin_option(words, error, lines)
             if added is None or len(table) > most:
                 raise
             table = (*table, added)
 
 
-def _of_a_plugin(
+def _plugin_option(
     words: Sequence[str], error: GetoptError, lines: Sequence[int]
 ) -> Optional[OptionSpec]:
     import difflib
@@ -233,7 +233,7 @@ def _of_a_plugin(
 
 
 def _whole(name: str, table: Tuple[OptionSpec, ...], index: int) -> OptionSpec:
-    """The option that an abbreviated long name stands for."""
+    """Return the option that an abbreviated long name stands for."""
     longer = [option for option in table if option.long.startswith(name)]
     if not longer:
         raise GetoptError(f"there is no option '--{name}'", index, True)

@@ -157,7 +157,7 @@ def copies(context: RuleContext) -> Iterator[Violation]:
     many += [f"-D {quote(request.chdir)}"] if request.chdir else []
     change = ""
     if file is not None:  # a module's has no name to type
-        many += [quote(file), "| patch", quote(request.from_here(file))]
+        many += [quote(file), "| patch", quote(request.resolve_path(file))]
         change = f": neuronctl init {' '.join(many)}"
     words = f"{name} trains alone" if alone else f"nothing in {name} shares the work"
     yield Violation(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def batch_shell_variables(script: Optional[ExistingScript] = None) -> Dict[str, str]:
-    """What sbatch's environment needs; nothing where the job's shell would not read it.
+    """Return what sbatch's environment needs; nothing where the job's shell would not read it.
 
     script: somebody's own; None for a script that neuronctl has written. Raises UsageError where
     it is to be sampled, and the file cannot be written.
@@ -40,7 +40,7 @@ def batch_shell_variables(script: Optional[ExistingScript] = None) -> Dict[str, 
 
 
 def _file(interval: Optional[int], before: Optional[str]) -> str:
-    """The path of the file, written where it is not there yet. Raises OSError."""
+    """Return the path of the file, written where it is not there yet. Raises OSError."""
     from neuronctl.common.paths import data_path
     from neuronctl.records.environment import folder
 

@@ -112,7 +112,7 @@ class ExistingJob:
 def job_of(
     script: ExistingScript, catalog: Catalog, asked: Optional[str] = None, **given: Any
 ) -> ExistingJob:
-    """The job of a script. asked: the catalog's cluster, if requested; given: other fields.
+    """Return the job of a script. asked: the catalog's cluster, if requested; given: other fields.
 
     Raises CatalogError.
     """
@@ -126,7 +126,7 @@ def job_of(
 
 
 def _request(script: ExistingScript, cluster: Cluster) -> JobRequest:
-    """What the script asks for, sbatch's defaults included, each with its line or option."""
+    """Return what the script asks for, sbatch's defaults included, each with its line or option."""
     request = as_request(script.header, script.name, cluster)
     default = Origin(Source.DERIVED, "Slurm's default")
     return replace(
@@ -158,7 +158,7 @@ def existing_job(
     script, and where sbatch would not return with a job.
     """
     said = options_layer(options).values  # raises UsageError for a value that is none
-    script = read_existing(words, stdin, _as_words(options, others), file)
+    script = read_existing(words, stdin, _sbatch_words(options, others), file)
     for name in ("wait", "test-only"):
         if name in script.header.options:
             raise UsageError(
@@ -178,13 +178,13 @@ def existing_job(
         parts = replace(job.request, comment=None, field=options["field"], appl=options["appl"])
         comment = plan(parts, job.cluster).comment
         if comment is not None:
-            job = job_of(script.with_words(f"--comment={comment}"), catalog, asked)
+            job = job_of(script.add_words(f"--comment={comment}"), catalog, asked)
     if options["partition"] == "auto":
         from neuronctl.judgement.partition_choice import choose
 
         made = plan(replace(job.request, partition="auto"), job.cluster)
         choice = choose(made, job.catalog, ask=True, of_script=True)
-        script = job.existing.with_words(f"--partition={choice.plan.partition.name}")
+        script = job.existing.add_words(f"--partition={choice.plan.partition.name}")
         job = job_of(script, catalog, asked, choice=choice)
     return job
 
@@ -193,8 +193,8 @@ _NOT_SBATCHS = ("cluster", "field", "appl", "monitor")
 """Options that are not sbatch's and mean something for a script all the same."""
 
 
-def _as_words(options: Mapping[str, Any], others: Sequence[str]) -> Tuple[str, ...]:
-    """The options as words of sbatch's; ``-p auto`` is not among them.
+def _sbatch_words(options: Mapping[str, Any], others: Sequence[str]) -> Tuple[str, ...]:
+    """Return the options as words of sbatch's; ``-p auto`` is not among them.
 
     Raises UsageError for those that shape a script of neuronctl's own.
     """

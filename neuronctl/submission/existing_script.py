@@ -93,8 +93,8 @@ class ExistingScript:
         """Whether the file is no longer the one that was read."""
         return bool(self.path) and file_state(self.path) != self.seen
 
-    def with_words(self, *more: str) -> ExistingScript:
-        """The same script with more options, over those that it has."""
+    def add_words(self, *more: str) -> ExistingScript:
+        """Return the same script with more options, over those that it has."""
         words = (*self.line.options, *more, *self.line.script)
         made = _script(words, read_line(words), self.text, self.path, self.seen)
         return replace(made, monitor=self.monitor)

@@ -61,13 +61,13 @@ def programs(directory: str) -> List[str]:
 
 
 def has_size(options: Mapping[str, Any], defaults: Layer) -> bool:
-    """Whether the options or the user's configuration already say how large the job is."""
+    """Return whether the options or the user's configuration already say how large the job is."""
     given = any(options.get(name) for name in _SIZE)
     return given or any(name in defaults.values for name in _SIZE)
 
 
 def has_gpus(cluster: Cluster, partition: str) -> bool:
-    """Whether a partition of this name, or list of names, has GPUs; of auto, any."""
+    """Return whether a partition of this name, or list of names, has GPUs; of auto, any."""
     named = partition.split(",")
     return any(
         known.gpus_per_node > 0
@@ -86,7 +86,7 @@ def application(request: JobRequest, cluster: Cluster) -> Worked:
 def software(
     options: Mapping[str, Any], defaults: Layer, directory: str
 ) -> Tuple[Dict[str, Worked], str]:
-    """The environment that is here or active, and what to do where only its list is here."""
+    """Return the environment that is here or active, and what to do where only its list is here."""
     given = any(options.get("module" if name == "modules" else name) for name in _SOFTWARE)
     if given or any(name in defaults.values for name in _SOFTWARE):
         return {}, ""
@@ -113,7 +113,7 @@ def job_file(
     worked: Mapping[str, Worked],
     cluster: Cluster,
 ) -> str:
-    """The text of a job file. worked: of the options, those that nobody gave."""
+    """Return the text of a job file. worked: of the options, those that nobody gave."""
     entries = [Entry("script", program.script, ("The program, and its arguments.",))]
     if program.args:
         entries.append(Entry("args", list(program.args)))

@@ -48,7 +48,7 @@ class JudgedJob:
         )
 
     def refusal(self, hint: str = "") -> PolicyError:
-        """What to raise where there are errors.
+        """Return what to raise where there are errors.
 
         hint: how to override them, left out where Slurm itself refuses the job.
         """
@@ -57,7 +57,7 @@ class JudgedJob:
         return PolicyError(f"refused: {count}; nothing was done", "" if final else hint)
 
     def recorded(self, draft: RecordDraft) -> RecordDraft:
-        """The record of a job with what is known of it once it is judged."""
+        """Return the record of a job with what is known of it once it is judged."""
         plan = self.plan
         request = asdict(replace(plan.request, origins={}))
         left_out = {"origins"} | ({"launcher", "script"} if self.existing_script else set())

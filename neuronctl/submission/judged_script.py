@@ -58,7 +58,7 @@ class JudgedScript:
         return tuple(found for found in self.findings if found.edits)
 
     def line(self, number: int) -> str:
-        """The text of a line."""
+        """Return the text of a line."""
         known = 0 < number <= len(self._lines)
         return self._lines[number - 1].rstrip("\r") if known else ""
 
@@ -109,7 +109,7 @@ def judge_script(
     """
     text = "" if is_too_long(text) else text
     text_read = beginning(text.replace("\r\n", "\n"))
-    for_grammar = _for_grammar(text_read, header)
+    for_grammar = _readable_part(text_read, header)
     shell = read_shell(for_grammar, job_variables(header), running=True)
     ends = [line for line in (header.left_out, shell.left_out) if line]
     if for_grammar != text_read and not header.for_bash:
@@ -139,7 +139,7 @@ def judge_script(
 
 
 def _known_options(header: Header, by: JudgeBy) -> FrozenSet[str]:
-    """The options of this machine's sbatch; it is asked only where one may be a plugin's."""
+    """Return the options of this machine's sbatch; it is asked only where one may be a plugin's."""
     if not (by.ask_slurm and any(is_of_a_plugin(given.name) for given in header.given)):
         return frozenset()
     from neuronctl.slurm.sbatch import known_options
@@ -151,8 +151,8 @@ _LONG = 10_000
 """Characters of a script of which bash is asked first."""
 
 
-def _for_grammar(text: str, header: Header) -> str:
-    """What the grammar reads: a long text that bash cannot read would take it minutes."""
+def _readable_part(text: str, header: Header) -> str:
+    """Return what the grammar reads: a long text that bash cannot read would take it minutes."""
     if len(text) <= _LONG:
         return text
     if not header.for_bash:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _SWITCH, _NO = "--monitor", "--no-monitor"
 
 
-def without_monitor(words: Sequence[str]) -> Tuple[Tuple[str, ...], Optional[bool]]:
+def take_monitor(words: Sequence[str]) -> Tuple[Tuple[str, ...], Optional[bool]]:
     """Take --monitor and --no-monitor from the words behind ``sbatch``; return which was given."""
     if _SWITCH not in words and _NO not in words:
         return tuple(words), None

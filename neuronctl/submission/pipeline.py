@@ -52,7 +52,7 @@ class Submittable(Protocol):
         """
 
     def script(self) -> str:
-        """The script that sbatch gets."""
+        """Return the script that sbatch gets."""
 
 
 class Reporter(Protocol):
@@ -70,7 +70,7 @@ class Reporter(Protocol):
     def refused(
         self, draft: RecordDraft, judged: JudgedJob, by: Optional[SlurmRefusedError] = None
     ) -> PolicyError:
-        """What to raise where errors refuse the job. by: sbatch, which refused it first."""
+        """Return what to raise where errors refuse the job. by: sbatch, which refused it first."""
 
     def unexplained(
         self, draft: RecordDraft, judged: Optional[JudgedJob], by: SlurmRefusedError

@@ -99,7 +99,7 @@ class PlannedJob:
         )
 
     def script(self) -> str:
-        """The script that sbatch gets; raises TemplateError."""
+        """Return the script that sbatch gets; raises TemplateError."""
         # Not before: it is imported while Slurm answers.
         from neuronctl.rendering.render import render_job
 
@@ -119,7 +119,7 @@ def plan_job(
     ask_slurm: bool = True,
     template: Optional[str] = None,
     submit_dir: str = "",
-    with_ids: Callable[[str], str] = str,
+    resolve_names: Callable[[str], str] = str,
     find_job: bool = False,
     tell: Optional[Callable[[str], None]] = None,
 ) -> PlannedJob:
@@ -128,7 +128,7 @@ def plan_job(
     options, words, body, steps: as in options_layer(). recorded: a recorded request, in place of
     the user's configuration, which it includes. ask_slurm: whether ``-p auto`` and the judgement go
     by what Slurm says now, and not by the catalog alone. template, submit_dir: as in PlannedJob.
-    with_ids: makes ids of the names of jobs in a dependency. find_job: whether it
+    resolve_names: makes ids of the names of jobs in a dependency. find_job: whether it
     is that of job.yaml in the current directory where no job is named. tell: hears which files are
     used that nobody has named.
     """
@@ -158,7 +158,7 @@ def plan_job(
             "name the program before it, or as 'script:' in a job file",
         )
     if request.dependency is not None:
-        request = replace(request, dependency=with_ids(request.dependency))
+        request = replace(request, dependency=resolve_names(request.dependency))
     if interactive:
         request = replace(request, body=None, steps=(), text_file=None)
     elif request.script is None and request.body is None and not request.steps:
@@ -169,8 +169,8 @@ def plan_job(
         )
     catalog = load(catalog_file)
     cluster, how = recognise(catalog, request.cluster)
-    request = _without_bad_nodes(located(request, cluster))
-    conda = None if request.conda is None else find_conda(request.conda, request.from_here(""))
+    request = _exclude_bad_nodes(located(request, cluster))
+    conda = None if request.conda is None else find_conda(request.conda, request.resolve_path(""))
     code = None
     if request.snapshot:
         from neuronctl.records.code_snapshot import plan_snapshot  # here, as few jobs have one
@@ -214,8 +214,8 @@ def _how_it_goes_on(made: JobPlan, snapshot: Optional[Snapshot]) -> Tuple[Option
     return snapshot, next(filter(None, each), "")
 
 
-def _without_bad_nodes(request: JobRequest) -> JobRequest:
-    """The request, with --avoid-bad-nodes without the nodes that have failed."""
+def _exclude_bad_nodes(request: JobRequest) -> JobRequest:
+    """Return the request, with --avoid-bad-nodes without the nodes that have failed."""
     if not request.avoid_bad_nodes:
         return request
     known = set(bad_nodes(local_cluster())).difference(hosts(request.exclude))
@@ -259,7 +259,7 @@ def options_layer(
         else:
             texts = list(value) if option.kind == "list" else [value]
         if option.long == "env":
-            texts = [_from_environment(text) for text in texts]
+            texts = [_fill_from_environment(text) for text in texts]
         try:
             fields = option.parse(texts)
         except ValueError as error:
@@ -317,7 +317,7 @@ def refuse_other_dash(word: str) -> None:
         )
 
 
-def _from_environment(text: str) -> str:
+def _fill_from_environment(text: str) -> str:
     """``NAME`` alone takes its value from this process, as in docker and sbatch."""
     if "=" in text or not text.isidentifier():
         return text
@@ -330,7 +330,7 @@ def _from_environment(text: str) -> str:
 
 
 def located(request: JobRequest, cluster: Cluster) -> JobRequest:
-    """The request with what it names by less than a path found on this machine."""
+    """Return the request with what it names by less than a path found on this machine."""
     found: Dict[str, Any] = {}
     if request.chdir is not None and not os.path.isabs(request.chdir):
         # As sbatch does it, which resolves neither `..` nor `~`.
@@ -341,7 +341,9 @@ def located(request: JobRequest, cluster: Cluster) -> JobRequest:
     def program(script: Optional[str]) -> Optional[str]:
         # A program of the job's directory is not found through PATH on the nodes.
         bare = script and "/" not in script and not script.endswith(".py")
-        return f"./{script}" if bare and os.path.isfile(request.from_here(script or "")) else script
+        return (
+            f"./{script}" if bare and os.path.isfile(request.resolve_path(script or "")) else script
+        )
 
     def step(one: StepRequest) -> StepRequest:
         together = tuple(map(step, one.together))
@@ -350,7 +352,7 @@ def located(request: JobRequest, cluster: Cluster) -> JobRequest:
     found["script"], found["steps"] = program(request.script), tuple(map(step, request.steps))
     if image is not None:
         directories = cluster.containers.image_dirs
-        found["container"] = find_image(image, directories, request.from_here(""))
+        found["container"] = find_image(image, directories, request.resolve_path(""))
     return replace(request, **found)
 
 

@@ -15,7 +15,7 @@ from neuronctl.submission.existing_job import existing_job
 from neuronctl.submission.existing_script import ExistingScript, read_existing
 from neuronctl.submission.monitored_script import (
     monitored,
-    without_monitor,
+    take_monitor,
 )
 
 
@@ -41,7 +41,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_words(words: Tuple[str, ...], left: Tuple[str, ...], said: Optional[bool]) -> None:
-    assert without_monitor(words) == (left, said)
+    assert take_monitor(words) == (left, said)
 
 
 TOLD: List[str] = []
@@ -67,7 +67,7 @@ def test_the_command_line_comes_before_the_configuration(
 ) -> None:
     script = monitored(read_existing(["job.sh"]), said, otherwise, TOLD.append)
     assert script.monitor == sampled
-    assert script.with_words("-N1").monitor == sampled
+    assert script.add_words("-N1").monitor == sampled
     given = batch_shell_variables(script)
     assert list(given) == ["BASH_ENV"]  # what it runs with is looked at in any case
     assert os.environ["BASH_ENV"] == ""

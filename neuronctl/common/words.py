@@ -7,19 +7,6 @@ from typing import Optional, Sequence, Tuple
 
 from neuronctl.common.units import UNLIMITED
 
-RUN_ENDED = {
-    "finished": "the program ended with 0",
-    "saved": "it ended to go on in another run",
-    "limit": "time limit reached",
-    "failed": "the program failed",
-    "node": "a failure of its node, or before the program began",
-    "stall": "it no longer moved",
-    "lost": "it was lost, with its node or its shell",
-    "preempted": "preempted by another job",
-    "requeued": "requeued by a user",
-}
-"""How a run of --until-done ended, by what its script notes (templates/until_done.j2)."""
-
 
 def counted(number: int, thing: str) -> str:
     """``1 node``, ``2 nodes``, ``2 processes``."""

@@ -10,7 +10,7 @@ import re
 from typing import Pattern, Tuple
 
 from neuronctl.common.frozen import dataclass
-from neuronctl.slurm.bad_nodes import LOST_GPU
+from neuronctl.tracking.node_faults import LOST_GPU
 
 
 @dataclass(frozen=True)

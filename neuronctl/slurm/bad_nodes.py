@@ -23,26 +23,6 @@ DAYS = 3
 _MOST = 500
 """Failures that are kept."""
 
-LOST_GPU = (
-    r"uncorrectable (NVLink|ECC) error|GPU is lost|(GPU|GPU has) fallen off the bus"
-    r"|(CUDA|HIP) error: .*(no longer (accessible|available)|hardware (stack )?error)"
-    r"|CUDA-capable device\(s\) is/are busy or unavailable|GPU requires reset"
-    r"|Xid \([^)]*\): (48|62|63|64|74|79|92|94|95|119|120|140|143|149|154)($|[^0-9])"
-    r"|Unable to determine the device handle|CUDA driver initialization failed"
-)
-"""What a line of a log says of a GPU that failed under its program, as Python and grep -E read it.
-
-Of NVIDIA's Xid numbers, those that are of the hardware or its driver, and not of a program.
-"""
-
-OF_THE_NODE = (
-    r"preflight: [^ ]+: ((nvidia|rocm)-smi finds no GPU|[0-9]+ GPUs requested, [0-9]+ available"
-    r"|port [0-9]+ cannot be used)"
-    rf"|{LOST_GPU}|no CUDA-capable device"
-    r"|hipErrorNoDevice|Stale file handle|Transport endpoint is not connected"
-)
-"""What a line of a log says that is a failure of its node, as Python and grep -E read it."""
-
 
 @dataclass(frozen=True)
 class NodeFault:

@@ -8,14 +8,34 @@ from typing import Dict, Iterator, List, Set, Tuple
 from neuronctl.common.files import tail
 from neuronctl.common.units import hosts
 from neuronctl.records.job_record import JobRecord
-from neuronctl.slurm.bad_nodes import OF_THE_NODE, NodeFault, remember_fault
+from neuronctl.slurm.bad_nodes import NodeFault, remember_fault
 from neuronctl.slurm.job_states import FAILED, STATES
 from neuronctl.tracking.job_status import JobStatus
+
+LOST_GPU = (
+    r"uncorrectable (NVLink|ECC) error|GPU is lost|(GPU|GPU has) fallen off the bus"
+    r"|(CUDA|HIP) error: .*(no longer (accessible|available)|hardware (stack )?error)"
+    r"|CUDA-capable device\(s\) is/are busy or unavailable|GPU requires reset"
+    r"|Xid \([^)]*\): (48|62|63|64|74|79|92|94|95|119|120|140|143|149|154)($|[^0-9])"
+    r"|Unable to determine the device handle|CUDA driver initialization failed"
+)
+"""What a line of a log says of a GPU that failed under its program.
+
+Of NVIDIA's Xid numbers, those that are of the hardware or its driver, and not of a program.
+"""
+
+_OF_THE_NODE = (
+    r"preflight: [^ ]+: ((nvidia|rocm)-smi finds no GPU|[0-9]+ GPUs requested, [0-9]+ available"
+    r"|port [0-9]+ cannot be used)"
+    rf"|{LOST_GPU}|no CUDA-capable device"
+    r"|hipErrorNoDevice|Stale file handle|Transport endpoint is not connected"
+)
+"""What a line of a log says that is a failure of its node."""
 
 _TAIL = 64 * 1024
 _OF_SLURM = ("NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED")
 _DEFECT = re.compile(r"preflight: ([\w.-]+): (.{1,200})", re.ASCII)
-_BROKEN = re.compile(OF_THE_NODE, re.ASCII)
+_BROKEN = re.compile(_OF_THE_NODE, re.ASCII)
 _NODE_FAILURE = "srun: error: Node failure on "
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple
 
@@ -90,9 +89,9 @@ class JobRecord:
     """A record as read. status: ``"intent"``, ``"submitted"``, or ``"failed"``.
 
     begun_at, submitted_at: epoch seconds. cluster: Slurm's ClusterName, None if unknown. user,
-    host, pid: who submitted the job, on which host, in which process. boot_clock: as of
-    ``boot_clock()`` then. stdout, stderr: the log paths, "" for an array; ``%N`` is left in place.
-    cwd to time_limit: as in RecordDraft. details: the rest of the draft, as JSON.
+    host, pid: who submitted the job, on which host, in which process. stdout, stderr: the log
+    paths, "" for an array; ``%N`` is left in place. cwd to time_limit: as in RecordDraft. details:
+    the rest of the draft, as JSON.
     """
 
     key: str
@@ -117,7 +116,6 @@ class JobRecord:
     submitted_at: Optional[int] = None
     failure: str = ""
     pid: int = 0
-    boot_clock: str = ""
     stdout: str = ""
     stderr: str = ""
     states: Tuple[SeenState, ...] = ()
@@ -154,10 +152,7 @@ class JobRecord:
 
     @property
     def age(self) -> float:
-        """Seconds since it was begun: on the same machine by its uptime, for clocks are set."""
-        then, now = (re.fullmatch(_BOOT_CLOCK, text) for text in (self.boot_clock, boot_clock()))
-        if then is not None and now is not None and then["boot"] == now["boot"]:
-            return int(now["seconds"]) - int(then["seconds"])
+        """Return the seconds since it was begun."""
         return time.time() - self.begun_at
 
     @property
@@ -226,18 +221,6 @@ def _of_draft(draft: RecordDraft) -> Dict[str, Any]:
     rest = asdict(draft)
     own = {name: rest.pop(name) for name in _SHARED}
     return {"details": _json(rest), **own}
-
-
-_BOOT_CLOCK = r"(?P<boot>[0-9a-f-]{36}) (?P<seconds>[0-9]{1,12})"
-
-
-def boot_clock() -> str:
-    """Which boot of this machine this is, and how many seconds ago it was; "" if unknown."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return f"{file.read(36)} {int(time.clock_gettime(time.CLOCK_BOOTTIME))}"
-    except (AttributeError, OSError, ValueError):  # macOS has neither
-        return ""
 
 
 def encode(record: JobRecord) -> bytes:

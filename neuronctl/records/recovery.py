@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import time
 from typing import Dict, Iterable, List, Tuple, Union
 
 from neuronctl.catalog.local_cluster import local_cluster
@@ -48,7 +47,6 @@ class Recovery:
     def __init__(self, store: RecordStore) -> None:
         self.store = store
         self.cluster = local_cluster()
-        self.now = time.time()
         self.notes: List[str] = []
         self.open: Dict[str, JobRecord] = {
             record.key: record
@@ -56,8 +54,6 @@ class Recovery:
             if self._may_be_here(record) and not self._in_flight(record)
         }
         self._maybe: Dict[str, List[Row]] = {}
-        self._of_other_times: Dict[str, List[Row]] = {}
-        """Alike, but only a job of the record's if the clock was wrong."""
 
     def _may_be_here(self, record: JobRecord) -> bool:
         # Clusters may share a home directory, and know nothing of each other's jobs.
@@ -71,12 +67,7 @@ class Recovery:
     @property
     def since(self) -> int:
         """The start of the period to query sacct for (epoch seconds)."""
-        first = min(record.begun_at for record in self.open.values()) - CLOCK_SKEW
-        # What a clock wrote that was ahead says nothing of when that was.
-        return first if max(self._begun()) <= self.now + CLOCK_SKEW else 0
-
-    def _begun(self) -> List[int]:
-        return [record.begun_at for record in self.open.values()]
+        return min(record.begun_at for record in self.open.values()) - CLOCK_SKEW
 
     def match(self, rows: Iterable[Row]) -> None:
         """Complete the records of the jobs among these rows."""
@@ -111,11 +102,10 @@ class Recovery:
                 row.name == record.job_name
                 and row.work_dir == record.cwd
                 and row.submit is not None
+                and -CLOCK_SKEW <= row.submit - record.begun_at <= SETTLED
                 and _may_be_its_command(record, row.command)
             ):
-                near = -CLOCK_SKEW <= row.submit - record.begun_at <= SETTLED
-                maybe = self._maybe if near else self._of_other_times
-                maybe.setdefault(record.key, []).append(row)
+                self._maybe.setdefault(record.key, []).append(row)
 
     def look_closer(self) -> None:
         """Ask sacct about similar jobs in the queue: newer Slurm versions have the mark only there.
@@ -134,33 +124,11 @@ class Recovery:
     def settle(self, accounting: Accounting) -> None:
         """Resolve the rest, after squeue and sacct have reported all of the user's jobs."""
         self._claim()
-        if not accounting.off:
-            self._ask_by_name()
         left = {record.key for record in self.store.open_intents()}
         for record in list(self.open.values()):
             if record.key in left:  # and no other login node has resolved it meanwhile
                 note = self._settle(record, accounting)
                 self.notes += [note] if note else []
-
-    def _ask_by_name(self) -> None:
-        """Ask accounting for jobs of all times by their names, before it is said that none came.
-
-        For the time of what seems lost may be a wrong clock's.
-        """
-        lost = [
-            record
-            for record in self.open.values()
-            if not (record.draft.sbatch or _may_still_come(record) or self._alike(record))
-        ]
-        if not lost or self.since == 0:
-            return
-        names = {record.job_name for record in lost}
-        # Of a list of names; and accounting may have others in place of other letters.
-        plain = all(name.isascii() and "," not in name for name in names)
-        with contextlib.suppress(SlurmError):
-            user = str(os.getuid())
-            rows = sacct(user=user, since=0, marks=True, names=sorted(names) if plain else ()).jobs
-            self.match(row for row in rows if row.mark in self.open)
 
     def _alike(self, record: JobRecord) -> List[int]:
         """The jobs that may be a record's, and are no other's."""
@@ -206,14 +174,7 @@ class Recovery:
             return f"{start}; {len(alike)} jobs have the same name and directory: {names}"
         if _may_still_come(record):
             return f"{start}; Slurm does not list the job yet: check again before you resubmit"
-        others = sorted({row.id.job for row in self._of_other_times.get(record.key, ())})
-        others = [number for number in others if number not in self.store.find(others)]
-        if not accounting.off and others:
-            words = (
-                "neither squeue nor sacct lists a job of that time. If the clock was wrong, it may "
-                f"be job {others[-1]}, which has the same name and directory"
-            )
-        elif not accounting.off:
+        if not accounting.off:
             words = "it never reached Slurm: neither squeue nor sacct lists the job"
         elif accounting.disabled:
             words = (

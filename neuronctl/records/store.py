@@ -40,7 +40,6 @@ from neuronctl.records.job_record import (
     JobRecord,
     RecordDraft,
     SeenState,
-    boot_clock,
     decode,
     encode,
 )
@@ -78,8 +77,9 @@ class RecordStore:
         now = time.time()
         stamp = time.strftime(_STAMP, time.gmtime(now))
         key = f"{stamp}{int(now * 1000) % 1000:03d}Z-{os.urandom(4).hex()}"
-        of_process = {"pid": os.getpid(), "boot_clock": boot_clock()}
-        record = JobRecord.intent(draft, key=key, begun_at=int(now), cluster=cluster, **of_process)
+        record = JobRecord.intent(
+            draft, key=key, begun_at=int(now), cluster=cluster, pid=os.getpid()
+        )
         self._write(f"{key}{_INTENT}", record)
         return key
 

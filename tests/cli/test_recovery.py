@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from pathlib import Path
 from typing import Any, Callable, List, Optional
@@ -16,7 +15,6 @@ from neuronctl.common.errors import RecordError
 from neuronctl.common.frozen import replace
 from neuronctl.records.recovery import Recovery
 from neuronctl.records.store import RecordDraft, RecordStore
-from neuronctl.slurm.sacct import Accounting
 
 Run = Callable[..., Any]
 
@@ -36,7 +34,6 @@ def cut_off(age: int = 0, name: str = "train", cluster: Optional[str] = None) ->
     begun = time.time() - age
     stamp = time.strftime("%Y%m%dT%H%M%S000Z", time.gmtime(begun))
     data.update(key=stamp + data["key"][19:], begun_at=int(begun), pid=2**22 + 1, cluster=cluster)
-    data["boot_clock"] = ""
     (Path(store.directory) / f"{data['key']}.intent.json").write_text(json.dumps(data))
     return str(data["key"])
 
@@ -87,22 +84,6 @@ def test_found_by_its_id(run: Run, fake_slurm: FakeSlurm) -> None:
     assert files() == sorted([f"{key}.-.7.json", f"{other}.intent.json"])
 
 
-def test_a_later_job_of_a_chain(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-    """Only sacct tells of which one, since Slurm 24, and where squeue has forgotten it."""
-    store, runs = RecordStore.default(), str(tmp_path / "%j.runs")
-    key = store.begin(replace(DRAFT, runs=runs))
-    store.complete(key, 7)
-    (tmp_path / "7.runs").write_text(
-        "1 begin 1000 n1 unknown 0 0 7\n1 next 1001 8\n1 end 1100 1 saved moved 100\n"
-        "2 begin 1300 n3 unknown 50 60 8\n2 end 1400 0 finished moved 100\n"
-    )
-    fake_slurm.accounting(sacct_with_mark("8", f"sbatch {marked(key)} 7 7"))
-    for rows in ((), (queue_row("8", command="/dev/stdin"),)):
-        fake_slurm.queue(*rows)
-        (job,) = json.loads(run("status", "8", "--json").stdout)["jobs"]
-        assert (job["job_id"], job["record"]) == ("7", key)
-
-
 def test_found_in_accounting(run: Run, fake_slurm: FakeSlurm) -> None:
     key = cut_off(7200)
     fake_slurm.accounting(
@@ -131,7 +112,6 @@ def test_found_where_no_record_can_be_written(
     run: Run, fake_slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mark names the job beyond doubt: no other is guessed at."""
-    from neuronctl.records.recovery import Recovery
     from neuronctl.slurm.squeue import parse_squeue
 
     def full(*given: Any, **named: Any) -> None:
@@ -217,64 +197,6 @@ def test_the_next_submission_looks_first(
     (submission,) = fake_slurm.calls("sbatch")
     mark = submission[-1].partition("-")[2]
     assert submission[-2] == "/dev/stdin" and [n for n in files() if n.startswith(mark)]
-
-
-def test_a_clock_that_was_wrong(run: Run, fake_slurm: FakeSlurm) -> None:
-    """By 400 days when it was submitted: its mark is dropped, and its time says nothing."""
-    key = cut_off(age=400 * 86400)
-    fake_slurm.accounting(sacct_with_mark("7", "sbatch job.sh"))
-    said = run("status", "--since", "500d").stderr
-    assert "it never reached Slurm" not in said
-    assert "If the clock was wrong, it may be job 7, which has the same name and directory" in said
-    assert files() == [f"{key}.failed.json"]
-
-
-def test_a_clock_that_was_ahead(run: Run, fake_slurm: FakeSlurm) -> None:
-    """Accounting is asked for all, and the job is found by its mark."""
-    key = cut_off(age=-400 * 86400)
-    fake_slurm.queue()
-    fake_slurm.accounting(sacct_with_mark("7", f"sbatch --parsable {marked(key)}"))
-    assert "is job 7: its record is now complete" in run("status", "--since", "30d").stderr
-    assert files() == [f"{key}.-.7.json"]
-
-
-def test_a_clock_that_was_ahead_by_a_day(run: Run, fake_slurm: FakeSlurm) -> None:
-    """Two days later its time is not in the future: the job is looked for by its name."""
-    key = cut_off(age=86400)
-    row = sacct_with_mark("7", f"sbatch --parsable {marked(key)}", submit="2026-01-01T00:00:00")
-    fake_slurm.accounting(row)
-    recovery = Recovery(RecordStore.default())
-    recovery.settle(Accounting())
-    assert "is job 7: its record is now complete" in recovery.notes[0]
-    assert files() == [f"{key}.-.7.json"]
-    argv = fake_slurm.calls("sacct")[-1]
-    assert "--name=train" in argv and "--starttime=1970-01-02T00:00:00" in argv
-    cut_off(age=86400, name="a,b")
-    run("status", "--since", "30d")
-    assert not [word for word in fake_slurm.calls("sacct")[-1] if word.startswith("--name")]
-
-
-def test_a_clock_that_jumps_while_sbatch_runs(run: Run, fake_slurm: FakeSlurm) -> None:
-    """By 400 days: by the machine's uptime, the submission is on its way."""
-    store = RecordStore.default()
-    draft = RecordDraft(
-        cwd="/scratch/kim", command_line=(), script="", request={}, job_name="train",
-        partition="cpu", output="/scratch/kim/%x-%j.out",
-    )  # fmt: skip
-    key = store.begin(draft)
-    file = Path(store.directory) / f"{key}.intent.json"
-    begun = json.loads(file.read_text())["begun_at"]
-    file.write_text(file.read_text().replace(str(begun), str(begun - 400 * 86400)))
-    fake_slurm.queue()
-    fake_slurm.accounting()
-    assert run("status", "--since", "500d").stderr == ""
-    assert files() == [f"{key}.intent.json"]
-    text = file.read_text().replace(f'"pid": {os.getpid()}', f'"pid": {2**22 + 1}')
-    file.write_text(text)
-    assert "does not list the job yet" in run("status", "--since", "500d").stderr
-    (boot,) = re.findall('"boot_clock": "([^"]+)"', text)
-    file.write_text(text.replace(boot, "another"))
-    assert "it never reached Slurm" in run("status", "--since", "500d").stderr
 
 
 @pytest.mark.parametrize(

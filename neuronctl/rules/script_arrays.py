@@ -9,7 +9,7 @@ from typing import Iterator, Optional
 from neuronctl.common.rule_codes import NOTE, WARNING
 from neuronctl.common.words import counted
 from neuronctl.rules.base import Violation
-from neuronctl.rules.script_base import ScriptFacts, script_rule
+from neuronctl.rules.script_base import ScriptFacts, asks_for, script_rule
 from neuronctl.scripts.launches import pairs
 from neuronctl.scripts.model import SourceSpan
 from neuronctl.scripts.shell_text import Command, ShellWord
@@ -111,11 +111,6 @@ def _told_to_write(facts: ScriptFacts) -> Iterator[Violation]:
 
 
 _SHOWS = re.compile(r"(?m)^[ \t]*#.*\bsbatch\b.* (--array|-a)[= ]")
-_ASKED = re.compile(
-    rf"(?m)\[\[? [^\]\n]*{_INDEX}|\btest .*{_INDEX}|{_INDEX}:?[-=+?]|^\s*(export )?{_INDEX}=|"
-    rf"\(\( *{_INDEX}"
-)
-"""A default for the index, or a question whether there is one."""
 
 
 @script_rule(NOTE, "NC654", "array index without an array", "by_absence")
@@ -123,7 +118,7 @@ def no_array(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.has("array") or not facts.header.given or _INDEX not in facts.text:
         return
     # A remark that shows how to submit it tells whoever does.
-    if _SHOWS.search(facts.text) or _ASKED.search(facts.text):
+    if _SHOWS.search(facts.text) or any(asks_for(_INDEX, line) for line in facts.lines):
         return
     words = [
         word

@@ -41,7 +41,7 @@ class Start:
 
     @property
     def launched(self) -> bool:
-        """Whether a launcher starts it that gives its processes their ranks, unlike srun."""
+        """Return True if a launcher that sets ranks starts it, unlike srun."""
         return any(launch.is_launcher and not launch.is_srun for launch in self.outer)
 
 
@@ -50,7 +50,7 @@ _SET = re.compile(r"\b(\w+)(\+?=|\[|:?[-?+])")
 
 
 def set_in(line: str) -> Iterator[str]:
-    """The variables that a line may set."""
+    """Yield the variables that a line may set."""
     setter = _SETTERS.search(line)
     yield from re.findall(r"\w+", line[setter.end() :]) if setter is not None else ()
     last = line.rfind("]=")
@@ -101,7 +101,7 @@ class ScriptFacts:
         return () if self.plan is None else self.plan.cluster.policy.rules_off
 
     def parts(self, rule: Rule) -> Iterator[Tuple[str, ScriptFacts]]:
-        """What a rule on scripts judges: all of it, and if it is about lines, each text in it."""
+        """Yield what a rule judges: the script, and each text in it if the rule is about lines."""
         yield "", self
         if rule.of_lines:
             yield from (("", facts) for facts in self.texts)
@@ -128,7 +128,7 @@ class ScriptFacts:
 
     @cached_property
     def reads_more(self) -> bool:
-        """Whether it reads text that may set any variable, from a file or otherwise."""
+        """Return True if it reads text that may set any variable, from a file or by eval."""
         return any(
             command.name == "eval"
             or not INITIALIZES.fullmatch(
@@ -144,22 +144,22 @@ class ScriptFacts:
 
     @cached_property
     def launches(self) -> Tuple[Launch, ...]:
-        """What the commands of the script start."""
+        """The programs that its commands start."""
         return launches(self.shell.commands, self.shell.exported, self.files)
 
     @cached_property
     def whole_text(self) -> str:
-        """The text with that of the scripts beside it which it starts or reads."""
+        """The text, with that of the scripts beside it that it starts or reads."""
         return "\n".join([self.text, *(self.files.texts if self.launches else ())])
 
     @cached_property
     def every_launch(self) -> Tuple[Launch, ...]:
-        """What they start, and what that starts in turn."""
+        """The programs that it starts, and those that they start in turn."""
         return tuple(start.launch for start in self.starts)
 
     @cached_property
     def strict(self) -> bool:
-        """Whether the shell ends where a command fails."""
+        """Return True if the shell ends when a command fails."""
         ends = re.search(r"\s-[a-z]*e[a-z]*$", self.header.shebang)
         return bool(self.shell.errexit or ends)
 
@@ -210,14 +210,14 @@ class ScriptFacts:
 
     @cached_property
     def ranks_are_given(self) -> bool:
-        """Whether launchers start all programs, and give each process its rank and its address."""
+        """Return True if launchers that set ranks start all Python programs."""
         launchers = any(start.launch.launcher.starts_processes() for start in self.starts)
         programs = (start for start in self.starts if start.launch.kind == PYTHON)
         return launchers and all(start.launched for start in programs)
 
     @cached_property
     def uses_launcher(self) -> bool:
-        """Whether anything in it is, or may be, a launcher: what is not known may be one."""
+        """Return True if anything in it is, or may be, a launcher, as an unknown command."""
         unknown = any(command.words and not command.name for command in self.shell.commands)
         return unknown or any(
             (launch.is_launcher or not launch.certain)
@@ -226,37 +226,37 @@ class ScriptFacts:
         )
 
     def given(self, *names: str) -> Optional[GivenOption]:
-        """The option that holds of these, where the script itself gives it."""
+        """Return the one of these options that the script itself gives, if any."""
         found = [self.header.options[name] for name in names if self.has(name)]
         return next((option for option in found if option.source == SCRIPT), None)
 
     def has(self, *names: str) -> bool:
-        """Whether one of these options holds, whoever gives it."""
+        """Return True if one of these options is given, in the script or elsewhere."""
         return any(name in self.header.options for name in names)
 
     @property
     def top(self) -> SourceSpan:
-        """Where the directives begin, for what is missing."""
+        """The place of the first directive, for findings on what is missing."""
         first = next((given.place.line for given in self.header.given if given.place.line), 1)
         return SourceSpan(first, 1, len(self.lines[first - 1]) + 1)
 
     def place_of(self, word: str) -> Optional[SourceSpan]:
-        """Where a command has a word; None where none has it."""
+        """Return the place of the first command's argument of this value, None if there is none."""
         words = (own for command in self.shell.commands for own in command.words[1:])
         return next((own.place for own in words if own.value == word), None)
 
     @property
     def tasks(self) -> int:
-        """Tasks of the job; 1 where the directives cannot be read."""
+        """The tasks of the job, 1 if the directives cannot be read."""
         return 1 if self.plan is None else self.plan.nodes * self.plan.ntasks_per_node
 
     @property
     def fixed_nodes(self) -> bool:
-        """Whether the number of nodes is known: of tasks or GPUs alone, Slurm chooses it."""
+        """Return True if the number of nodes is known; Slurm chooses it for tasks alone."""
         return self.has("nodes") or not self.has("ntasks", "gpus", "nodelist", "gpus-per-task")
 
     def times(self, launch: Launch) -> Optional[Tuple[int, int]]:
-        """(nodes, tasks per node) that a launcher starts in the job; None where they are not known.
+        """Return (nodes, tasks per node) that a launcher starts in the job, None if not known.
 
         Those of mpirun and the like by its number of processes. Where the job has a number of
         tasks, each srun has the same (SLURM_NTASKS), and then takes no notice of

@@ -24,29 +24,26 @@ def reported(name: str, directories: Sequence[str]) -> Iterator[None]:
 
     directories: where templates are looked for, the user's own first and the shipped ones second.
     """
+    hint = ""
     try:
         yield
+        return
     except jinja2.TemplateSyntaxError as error:
-        place = f"{error.filename or error.name}:{error.lineno}"
-        raise TemplateError(f"{place}: {error.message}") from None
+        words = f"{error.filename or error.name}:{error.lineno}: {error.message}"
     except jinja2.TemplateNotFound as error:
         asker = _place(error, directories, "")
+        words = f"{asker}{': ' if asker else ''}there is no template '{error.name}'"
         hint = f"templates lie in {' and '.join(directories)}"
         if error.name == name and os.path.isfile(name):
             hint = f"for the file in this directory, write ./{name}"
-        raise TemplateError(
-            f"{asker}{': ' if asker else ''}there is no template '{error.name}'", hint
-        ) from None
     except jinja2.UndefinedError as error:
-        raise TemplateError(
-            f"{_place(error, directories)}: {error}",
-            "'neuronctl help templates' lists what a template may use",
-        ) from None
+        words = f"{_place(error, directories)}: {error}"
+        hint = "'neuronctl help templates' lists what a template may use"
     except (jinja2.TemplateError, *_OF_EXPRESSIONS) as error:
-        words = _WORDS.get(type(error), str(error))
-        raise TemplateError(f"{_place(error, directories)}: {words}") from None
+        words = f"{_place(error, directories)}: {_WORDS.get(type(error), str(error))}"
     except OSError as error:
-        raise TemplateError(f"cannot read the template '{name}': {error}") from None
+        words = f"cannot read the template '{name}': {error}"
+    raise TemplateError(words, hint) from None
 
 
 def refuse_what_vanishes(
@@ -59,29 +56,23 @@ def refuse_what_vanishes(
     """
     filename, tree = _parsed(environment, name)
     parent = _parent(tree)
-    if known is not None:
-        if any(tree.find_all(nodes.Extends)):
-            raise TemplateError(
-                f"{filename}:1: a launcher cannot extend another template",
-                "copy it, or include what both share",
-            )
-        whose = "a launcher"
-    else:
+    whose = "a launcher"
+    if known is None:
         known = None if parent is None else _blocks(environment, parent)
-        if known is None:
-            return
         whose = f"'{parent}'"
+    elif any(tree.find_all(nodes.Extends)):
+        words = f"{filename}:1: a launcher cannot extend another template"
+        raise TemplateError(words, "copy it, or include what both share")
+    if known is None:
+        return
     waiting: List[nodes.Node] = list(tree.body)
     while waiting:
         node = waiting.pop(0)
         if not isinstance(node, nodes.Block):
             waiting += node.iter_child_nodes()
         elif node.name not in known:
-            raise TemplateError(
-                f"{filename}:{node.lineno}: {whose} has no block '{node.name}', and its lines "
-                "would be left out",
-                did_you_mean(node.name, known),
-            )
+            words = f"{filename}:{node.lineno}: {whose} has no block '{node.name}', and its lines "
+            raise TemplateError(f"{words}would be left out", did_you_mean(node.name, known))
     for part in (
         part for node in tree.body if isinstance(node, nodes.Output) for part in node.nodes
     ):
@@ -95,22 +86,21 @@ def refuse_what_vanishes(
 
 
 def _parsed(environment: jinja2.Environment, name: str) -> Tuple[str, nodes.Template]:
-    """The file and the syntax tree of a template."""
+    """Return the file and the syntax tree of a template."""
     assert environment.loader is not None
     source, filename, _ = environment.loader.get_source(environment, name)
     return filename or name, environment.parse(source, name, filename)
 
 
 def _parent(tree: nodes.Template) -> Optional[str]:
-    """The template that it extends in any case, where its name stands there."""
-    for node in tree.body:
-        if isinstance(node, nodes.Extends) and isinstance(node.template, nodes.Const):
-            return str(node.template.value)
-    return None
+    """Return the template that it extends in any case, if its name stands there."""
+    found: List[nodes.Extends] = [one for one in tree.body if isinstance(one, nodes.Extends)]
+    template = found[0].template if found else None
+    return str(template.value) if isinstance(template, nodes.Const) else None
 
 
 def _blocks(environment: jinja2.Environment, name: str) -> Optional[Set[str]]:
-    """The blocks of a template and of those it extends; None where that cannot be told."""
+    """Return the blocks of a template and of those it extends; None if that cannot be told."""
     _, tree = _parsed(environment, name)
     names = {block.name for block in tree.find_all(nodes.Block)}
     parent = _parent(tree)
@@ -121,7 +111,7 @@ def _blocks(environment: jinja2.Environment, name: str) -> Optional[Set[str]]:
 
 
 def _place(error: BaseException, directories: Sequence[str], place: str = "template") -> str:
-    """file:line of the template that an error was raised in, or ``place``."""
+    """Return file:line of the template that an error was raised in, or ``place``."""
     trace = error.__traceback__
     while trace is not None:
         filename = trace.tb_frame.f_code.co_filename

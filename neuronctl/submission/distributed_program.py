@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
+from typing import Dict, Iterator, List, Optional, Set, Tuple, Union
 
 from neuronctl.common.frozen import dataclass
 
@@ -23,7 +23,7 @@ class Change:
 
 
 def distributed(text: str) -> Optional[Change]:
-    """The change; None where the text shows neither a model with its optimizer nor its data."""
+    """Return the change; None if the text shows neither a model with its optimizer nor its data."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -33,8 +33,6 @@ def distributed(text: str) -> Optional[Change]:
         return None
     return change
 
-
-_Function = Union[ast.Module, ast.FunctionDef, ast.AsyncFunctionDef]
 
 _OF_THE_WRAPPER = re.compile(
     "train|eval|(named_)?(parameters|modules|buffers)|zero_grad|requires_grad_|to|cuda|no_sync|module"
@@ -56,59 +54,54 @@ class _Program:
         self.tree = ast.parse(text)
         self.edits: List[Tuple[int, int, int, str]] = []
         self.before: Dict[int, List[str]] = {}
-        self.end: List[str] = []
         self.by_hand: List[Tuple[int, str]] = []
-        self.functions: Dict[ast.AST, _Function] = {}
-        self._place(self.tree, self.tree)
+        self.functions: Dict[ast.AST, ast.AST] = {}
+        self._note_functions(self.tree, self.tree)
         self.nodes = list(self.functions)
+        self.statements = [node for node in self.nodes if isinstance(node, ast.stmt)]
         taken = {node.id for node in self.nodes if isinstance(node, ast.Name)}
         self.dist = "torch_distributed" if "dist" in taken else "dist"
 
-    def _place(self, node: ast.AST, function: _Function) -> None:
+    def _note_functions(self, node: ast.AST, function: ast.AST) -> None:
         """Note the function around each node, in the order of the text."""
         for child in ast.iter_child_nodes(node):
             self.functions[child] = function
             own = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef))
-            self._place(child, child if own else function)  # type: ignore[arg-type]
+            self._note_functions(child, child if own else function)
 
     def changed(self) -> Optional[Change]:
         models = self._wrap_models()
-        loaders = self._divide_data()
-        if not models and not loaders:
+        loaders, divided = self._divide_data()
+        if not models and not divided:
             return None
         if not models:
-            self.by_hand.append(
-                (0, "wrap the model, once it is on its GPU, in DistributedDataParallel")
-            )
-        if not loaders and not self.by_hand:
-            self.by_hand.append((0, "divide the data: no DataLoader with shuffle=True is here"))
+            words = "wrap the model, once it is on its GPU, in DistributedDataParallel"
+            self.by_hand.append((0, words))
+        if not divided and not self.by_hand:
+            words = "split the data; it has no DataLoader with shuffle=True"
+            self.by_hand.append((0, words))
         self._set_epochs(loaders)
         self._save_once()
         self._take_own_gpu()
-        self._begin_and_end(bool(models), bool(loaders))
-        return Change(self._text(), tuple(map(self._place_words, self.by_hand)))
+        self._begin_and_end(bool(models), divided)
+        return Change(self._text(), tuple(map(self._sentence, self.by_hand)))
 
-    def _by_hand(self, node: Union[ast.expr, ast.stmt], words: str) -> None:
-        """Leave something to be done at the line of a node."""
-        self.by_hand.append((node.lineno, words))
-
-    def _place_words(self, place: Tuple[int, str]) -> str:
-        """The line is the one of the changed program."""
+    def _sentence(self, place: Tuple[int, str]) -> str:
+        """Return words with their line in the changed program."""
         line, words = place
         above = sum(len(lines) for before, lines in self.before.items() if before <= line)
         return f"line {line + above} of the changed program: {words}" if line else words
 
-    # ------------------------------------------------------------------------ the model
-
     def _wrap_models(self) -> Set[str]:
+        """Wrap each model whose parameters an optimizer gets, once it is on its GPU."""
         saved = {node for save in self._saves() for node in ast.walk(save)}
         models: Dict[str, ast.stmt] = {}
-        for statement in self._statements():
-            for name in _optimized(statement):
+        for statement in self.statements:
+            for name in _optimized_models(statement):
                 models.setdefault(name, statement)
         for name, optimizer in models.items():
             function, place = self.functions[optimizer], optimizer.lineno
-            for statement in self._statements():
+            for statement in self.statements:
                 if self.functions[statement] is function and _moves(statement, name):
                     place = max(place, (statement.end_lineno or 0) + 1)
             self._insert(place, optimizer, f"{name} = DistributedDataParallel({name})")
@@ -117,88 +110,66 @@ class _Program:
                     continue
                 later = self.functions[node] is function and node.lineno >= place
                 if not _OF_THE_WRAPPER.fullmatch(node.attr) and (later or node in saved):
-                    self._add(node.value, ".module")
+                    end = self._column(node.value, end=True)
+                    self.edits.append((node.value.end_lineno or 0, end, 0, ".module"))
         return set(models)
 
-    # ------------------------------------------------------------------------- the data
-
-    def _divide_data(self) -> Set[str]:
-        loaders: Set[str] = set()
+    def _divide_data(self) -> Tuple[Set[str], bool]:
+        """Give each shuffling DataLoader a sampler; return their names, and whether one has it."""
+        names, divided = set(), False
         for call in self._calls("DataLoader"):
-            shuffle = next((word for word in call.keywords if word.arg == "shuffle"), None)
-            given = [word.value for word in call.keywords if word.arg == "dataset"] + call.args[:1]
-            value = None if shuffle is None else shuffle.value
-            if shuffle is None and any(word.arg is None for word in call.keywords):
-                self._by_hand(
-                    call,
-                    "give a training's DataLoader a DistributedSampler in place of shuffle",
+            words = {word.arg: word.value for word in call.keywords}
+            value = words.get("shuffle")
+            if value is None and None in words:
+                words_for_it = (
+                    "give a training's DataLoader a DistributedSampler in place of shuffle"
                 )
-            if shuffle is None or value is None or (_is_constant(value) and not _truth(value)):
+                self.by_hand.append((call.lineno, words_for_it))
+            if value is None or (isinstance(value, ast.Constant) and not value.value):
                 continue  # of an evaluation: each process looks at everything
-            data = self._named_data(call, given[0]) if given else ""
-            if not data:
-                self._by_hand(call, "replace shuffle by a DistributedSampler")
+            data = words.get("dataset", call.args[0] if call.args else None)
+            if not isinstance(data, (ast.Name, ast.Attribute)):
+                self.by_hand.append((call.lineno, "replace shuffle by a DistributedSampler"))
                 continue
-            how = "" if _is_constant(value) else f", shuffle={ast.unparse(value)}"
-            sampler = f"sampler=DistributedSampler({data}{how})"
+            how = "" if isinstance(value, ast.Constant) else f", shuffle={ast.unparse(value)}"
+            sampler = f"sampler=DistributedSampler({ast.unparse(data)}{how})"
             self._replace(value, sampler, back=len("shuffle="))
-            loaders |= self._targets(call)
-        return loaders
-
-    def _named_data(self, call: ast.Call, data: ast.expr) -> str:
-        """A loader's data by a name, if need be a new one; "" where there can be none."""
-        if isinstance(data, (ast.Name, ast.Attribute)):
-            return ast.unparse(data)
-        name = f"{next(iter(self._targets(call)))}_data"
-        statement = next(
-            (one for one in self._statements() if vars(one).get("value") is call), None
-        )
-        taken = any(isinstance(node, ast.Name) and node.id == name for node in self.nodes)
-        if statement is None or taken or not name.isidentifier() or data.lineno != data.end_lineno:
-            return ""
-        if self.lines[statement.lineno - 1][: statement.col_offset].strip():
-            return ""
-        self._insert(statement.lineno, statement, f"{name} = {ast.unparse(data)}")
-        self._replace(data, name)
-        return name
-
-    def _targets(self, call: ast.Call) -> Set[str]:
-        for statement in self._statements():
-            if isinstance(statement, ast.Assign) and statement.value is call:
-                return {_dotted(statement.targets[0])}
-        return {""}
+            divided = True
+            names |= {
+                _dotted(one.targets[0])
+                for one in self.statements
+                if isinstance(one, ast.Assign) and one.value is call
+            }
+        return names, divided
 
     def _set_epochs(self, loaders: Set[str]) -> None:
+        """Call set_epoch in the loop over epochs around each loader."""
         for name in sorted(loaders):
             loops = [
                 node
                 for node in self.nodes
                 if isinstance(node, ast.For)
                 and isinstance(node.target, ast.Name)
-                and isinstance(node.iter, ast.Call)
-                and "range" in ast.unparse(node.iter.func) + ast.unparse(node.iter)
-                and any(_dotted(inner) == name for inner in _walk(node.body))
+                and "range(" in ast.unparse(node.iter)
+                and any(_dotted(inner) == name for part in node.body for inner in ast.walk(part))
             ]
             if loops and name:
-                first = loops[0].body[0]
-                epoch = ast.unparse(loops[0].target)
+                first, epoch = loops[0].body[0], ast.unparse(loops[0].target)
                 self._insert(first.lineno, first, f"{name}.sampler.set_epoch({epoch})  # shuffles")
             else:
                 self.by_hand.append((0, "call set_epoch(epoch) of the sampler before each epoch"))
-
-    # --------------------------------------------------------------- one writes, each its GPU
 
     def _saves(self) -> List[ast.Call]:
         return [call for call in self._calls("save") if _dotted(call.func) == "torch.save"]
 
     def _save_once(self) -> None:
         saves = self._saves()
-        for statement in self._statements():
+        for statement in self.statements:
             if not isinstance(statement, ast.Expr) or statement.value not in saves:
                 continue
             first, last = statement.lineno, statement.end_lineno or statement.lineno
             if self.lines[first - 1][: statement.col_offset].strip():
-                self._by_hand(statement, "save on one process only, that of rank 0")
+                self.by_hand.append((first, "save on one process only, that of rank 0"))
                 continue
             self._insert(first, statement, f"if {self.dist}.get_rank() == 0:")
             self.edits += [(line, 0, 0, self.step) for line in range(first, last + 1)]
@@ -208,26 +179,20 @@ class _Program:
             if isinstance(node, ast.Constant) and node.value == "cuda:0":
                 self._replace(node, '"cuda"')
             elif isinstance(node, ast.Constant) and node.value == "CUDA_VISIBLE_DEVICES":
-                self._by_hand(node, "leave CUDA_VISIBLE_DEVICES to Slurm")
-            elif isinstance(node, ast.Call) and node.args and _is_constant(node.args[0]):
-                name = _dotted(node.func)
-                if name == "torch.cuda.set_device":
-                    self._replace(node.args[0], _LOCAL_RANK)
-                elif name.endswith(".cuda"):
-                    self._replace(node.args[0], "")
-                elif name == "torch.device" and len(node.args) == 2:
-                    self._replace(node.args[1], _LOCAL_RANK)
+                self.by_hand.append((node.lineno, "leave CUDA_VISIBLE_DEVICES to Slurm"))
+            elif isinstance(node, ast.Call) and node.args:
+                name, last = _dotted(node.func), node.args[-1]
+                if name == "torch.cuda.set_device" or (name == "torch.device" and node.args[1:]):
+                    self._replace(last, _LOCAL_RANK)
+                elif name.endswith(".cuda") and isinstance(last, ast.Constant):
+                    self._replace(last, "")
         for call in self._calls("DataParallel"):
-            self._by_hand(call, "leave out DataParallel")
+            self.by_hand.append((call.lineno, "leave out DataParallel"))
 
     def _begin_and_end(self, wraps: bool, divides: bool) -> None:
-        body, imports = (
-            self.tree.body,
-            [node for node in self.tree.body if isinstance(node, (ast.Import, ast.ImportFrom))],
-        )
-        last = imports[-1].end_lineno or 1 if imports else 0
-        known = {alias.asname or alias.name for node in imports for alias in node.names
-                 if isinstance(node, ast.Import)}  # fmt: skip
+        imports = [one for one in self.tree.body if isinstance(one, (ast.Import, ast.ImportFrom))]
+        plain = [one for one in imports if isinstance(one, ast.Import)]
+        known = {alias.asname or alias.name for one in plain for alias in one.names}
         lines = [f"import {name}" for name in ("os", "torch") if name not in known]
         lines.append(f"import torch.distributed as {self.dist}")
         if wraps:
@@ -240,36 +205,32 @@ class _Program:
         begin = [
             "if torch.cuda.is_available():",
             f"{self.step}torch.cuda.set_device({_LOCAL_RANK})",
-            f"{self.dist}.init_process_group()  # torchrun tells by variables who the others are",
-        ]
-        guard = [
-            node
-            for node in body
-            if isinstance(node, ast.If)
-            and "__name__" in ast.unparse(node.test)
-            and node.body[0].lineno > node.lineno
+            f"{self.dist}.init_process_group()  # torchrun passes ranks and address in variables",
         ]
         end = f"{self.dist}.destroy_process_group()"
-        if guard:
-            inner = guard[-1].body
+        guards = [
+            one
+            for one in self.tree.body
+            if isinstance(one, ast.If)
+            and "__name__" in ast.unparse(one.test)
+            and one.body[0].lineno > one.lineno
+        ]
+        if guards:
+            inner = guards[-1].body
             for line in begin:
                 self._insert(inner[0].lineno, inner[0], line)
-            if not _leaves(inner[-1]):
-                place = (inner[-1].end_lineno or 0) + 1
-                self._insert(place, inner[-1], end)
+            if not (isinstance(inner[-1], ast.Raise) or "exit(" in ast.unparse(inner[-1])):
+                self._insert((inner[-1].end_lineno or 0) + 1, inner[-1], end)
         else:
             lines += ["", *begin]
-            self.end.append(end)
+            self.before.setdefault(len(self.lines) + 1, []).append(end)
+        last = imports[-1].end_lineno or 1 if imports else 0
         self.before[last + 1] = lines + self.before.get(last + 1, [])
 
-    # --------------------------------------------------------------------------- the text
-
-    def _statements(self) -> Iterator[ast.stmt]:
-        return (node for node in self.nodes if isinstance(node, ast.stmt))
-
-    def _calls(self, name: str) -> List[ast.Call]:
-        found = [node for node in self.nodes if isinstance(node, ast.Call)]
-        return [call for call in found if _dotted(call.func).rpartition(".")[2] == name]
+    def _calls(self, name: str) -> Iterator[ast.Call]:
+        for node in self.nodes:
+            if isinstance(node, ast.Call) and _dotted(node.func).rpartition(".")[2] == name:
+                yield node
 
     def _insert(self, line: int, beside: ast.stmt, text: str) -> None:
         """Put a line before this one, as far in as a statement, which begins its own line."""
@@ -278,11 +239,6 @@ class _Program:
             raise ValueError("two statements on a line")
         self.before.setdefault(line, []).append(indent + text)
 
-    def _add(self, node: ast.expr, text: str) -> None:
-        """Put text behind a node."""
-        line = node.end_lineno or node.lineno
-        self.edits.append((line, self._column(node, end=True), 0, text))
-
     def _replace(self, node: ast.expr, text: str, back: int = 0) -> None:
         """Replace a node of one line, and as many characters before it."""
         if node.lineno == node.end_lineno:
@@ -290,7 +246,7 @@ class _Program:
             self.edits.append((node.lineno, first, self._column(node, end=True) - first, text))
 
     def _column(self, node: ast.expr, end: bool = False) -> int:
-        """The column in characters; the tree counts bytes."""
+        """Return the column in characters; the tree counts bytes."""
         line, column = node.lineno, node.col_offset
         if end:
             line, column = node.end_lineno or line, node.end_col_offset or column
@@ -302,14 +258,13 @@ class _Program:
             old = lines[line - 1]
             lines[line - 1] = old[:column] + text + old[column + taken :]
         made: List[str] = []
-        for number, line_text in enumerate([*lines, ""], 1):
-            made += self.before.get(number, [])
-            made.append(line_text)
-        return "\n".join([*made[:-1], *self.end]) + "\n"
+        for number, line_text in enumerate(lines, 1):
+            made += [*self.before.get(number, []), line_text]
+        return "\n".join([*made, *self.before.get(len(lines) + 1, [])]) + "\n"
 
 
 def _dotted(node: ast.AST) -> str:
-    """``self.model`` of a name with its dots; "" for any other expression."""
+    """Return ``self.model`` of a name with its dots; "" for any other expression."""
     parts: List[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -317,21 +272,15 @@ def _dotted(node: ast.AST) -> str:
     return ".".join([node.id, *parts[::-1]]) if isinstance(node, ast.Name) else ""
 
 
-def _walk(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:
-    for statement in body:
-        yield from ast.walk(statement)
-
-
-def _optimized(statement: ast.stmt) -> List[str]:
-    """The models whose parameters a statement gives to an optimizer."""
-    if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or not isinstance(
-        statement.value, ast.Call
-    ):
+def _optimized_models(statement: ast.stmt) -> List[str]:
+    """Return the models whose parameters a statement gives to an optimizer."""
+    value: Union[ast.expr, None] = getattr(statement, "value", None)
+    if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or not isinstance(value, ast.Call):
         return []
-    made = _dotted(statement.value.func).rpartition(".")[2]
+    made = _dotted(value.func).rpartition(".")[2]
     return [
         _dotted(node.value)
-        for node in ast.walk(statement.value)
+        for node in ast.walk(value)
         if isinstance(node, ast.Attribute)
         and node.attr in ("parameters", "named_parameters")
         and _dotted(node.value)
@@ -340,25 +289,6 @@ def _optimized(statement: ast.stmt) -> List[str]:
 
 
 def _moves(statement: ast.stmt, name: str) -> bool:
-    """Whether a statement moves a model to its GPU: ``model.to(device)``."""
-    if not isinstance(statement, (ast.Expr, ast.Assign)):
-        return False
-    call = statement.value
-    return (
-        isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and call.func.attr in ("to", "cuda")
-        and _dotted(call.func.value) == name
-    )
-
-
-def _leaves(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Raise) or "exit(" in ast.unparse(statement)
-
-
-def _is_constant(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant)
-
-
-def _truth(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and bool(node.value)
+    """Return True if a statement moves a model to its GPU: ``model.to(device)``."""
+    call = getattr(statement, "value", None)
+    return isinstance(call, ast.Call) and _dotted(call.func) in (f"{name}.to", f"{name}.cuda")

@@ -29,11 +29,6 @@ if TYPE_CHECKING:
 
 _SAID_OF_NODES = slurm_says("scontrol show node")
 
-UNAVAILABLE = (
-    "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
-)
-"""Slurm's reason if too few nodes of the partition are in service and the job names none."""
-
 
 @dataclass(frozen=True)
 class NodeSearch:
@@ -178,13 +173,7 @@ def _busy(search: NodeSearch, free: FrozenSet[str]) -> Wait:
         does = "do not have" if len(names) > 1 else "does not have"
         words = f"{', '.join(names)} (--nodelist) {does} {share} free now"
     end = None if job is None else job.end
-    # Behind others that wait for nodes of the partition, or of one that counts before it.
-    also = ["Priority"]
-    if any(len(group.partitions) > 1 for group in on_cluster.pool):
-        also.append(UNAVAILABLE)
-    if search.fitting - names_of(filter(is_up, on_cluster.pool)):
-        also.append("ReqNodeNotAvail")
-    return Wait(*("NC504", "Resources", f"{words}; {until}", _SAID_OF_NODES, end), also=tuple(also))
+    return Wait("NC504", "Resources", f"{words}; {until}", _SAID_OF_NODES, end)
 
 
 def _not_available(search: NodeSearch) -> Wait:
@@ -216,9 +205,7 @@ def _not_available(search: NodeSearch) -> Wait:
     if left >= plan.nodes:
         words = f"not all of --nodelist={plan.request.nodelist} is available"
     source = SOURCE if reserved.by else _SAID_OF_NODES
-    # Its two schedulers choose differently between these, and others may be before it.
-    also = (UNAVAILABLE, "Priority", "Resources", "Reservation")
-    return Wait("NC504", "ReqNodeNotAvail", "; ".join([words, *said]), source, until, also=also)
+    return Wait("NC504", "ReqNodeNotAvail", "; ".join([words, *said]), source, until)
 
 
 def _frees(search: NodeSearch) -> Optional[MyJob]:

@@ -77,10 +77,9 @@ class Judgement:
         if waits:
             known = [wait.until for wait in waits]
             until = None if None in known else max(at for at in known if at is not None)
-            causes = [wait.cause for wait in waits]
-            cause, *others = dict.fromkeys([*causes, *(x for wait in waits for x in wait.also)])
-            words = "; ".join(wait.words for wait in waits)
-            return Verdict(WILL_WAIT, words, cause, until, also=tuple(others))
+            return Verdict(
+                WILL_WAIT, "; ".join(wait.words for wait in waits), waits[0].cause, until
+            )
         free = self.free_nodes
         words = f"{counted(free, 'node')} {verb(free, 'has', 'have')} room for its share"
         limits = forecast.on_cluster.snapshot.limits

@@ -49,7 +49,7 @@ def check_limits(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """Yield what the limits in force say of the job, in the order of Slurm's reasons."""
     if "," in on_cluster.job_qos:
         yield Doubt(f"which QOS of {on_cluster.job_qos} the job gets is not known", refusable=True)
-    for limit in sorted(on_cluster.limits, key=_rank):
+    for limit in sorted(on_cluster.limits, key=lambda limit: list(KINDS).index(limit.kind)):
         if not _is_overlaid(limit):
             yield from _check(limit, on_cluster)
     yield from _partition_doubts(on_cluster)
@@ -62,14 +62,6 @@ def _is_overlaid(limit: Limit) -> bool:
         or limit.kind == "MaxNodes"
         or (limit.scope, limit.kind, limit.tres) == (Scope.QOS, "MaxTRES", _GPU)
     )
-
-
-_RANKS = {kind: number for number, kind in enumerate(KINDS)}
-
-
-def _rank(limit: Limit) -> Tuple[int, bool]:
-    # Slurm looks at a user's GPUs before the other resources.
-    return _RANKS[limit.kind], limit.kind == "MaxTRESPU" and limit.tres != _GPU
 
 
 def _check(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
@@ -191,21 +183,20 @@ def _wait_for_own(limit: Limit, on_cluster: PlanOnCluster, wanted: int, mine: Us
         said = f"you hold {limit.used} of {limit.amount(limit.figure)} in {limit.holder}; {wanted}"
         said, code = f"{said} more", "NC503"
     return Wait(
-        *(code, limit.reason, f"{said} must wait until {words}", on_cluster.source(limit), end),
-        of_jobs=code == "NC502",
+        code, limit.reason, f"{said} must wait until {words}", on_cluster.source(limit), end
     )
 
 
 def _wait_for_group(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Wait:
-    group, of_jobs = group_of(limit), limit.about.counts == Counts.RUNNING
-    if of_jobs:
+    group = group_of(limit)
+    if limit.about.counts == Counts.RUNNING:
         words = f"{group} has {limit.used} of at most {limit.amount(limit.figure)} running, "
         words += "counting all its users; the job must wait until one ends"
     else:
         words = f"jobs of {group} hold {limit.used} of {limit.amount(limit.figure)} together; "
         words += f"{wanted} more must wait until some end"
     words, source = f"{words}; {_WHEN_UNKNOWN}", on_cluster.source(limit)
-    return Wait("NC507", limit.reason, words, source, of_jobs=of_jobs)
+    return Wait("NC507", limit.reason, words, source)
 
 
 def until(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple, Union
+from typing import Optional, Union
 
 from neuronctl.catalog.model import Citation
 from neuronctl.common.frozen import dataclass
@@ -28,8 +28,7 @@ class Wait:
     """One thing that a job waits for.
 
     code: the rule's. cause: Slurm's reason. until: epoch seconds by which it ends at the latest if
-    none of the user's jobs waits before this one; None: unknown. of_jobs: whether it is for a limit
-    on running jobs. also: reasons that Slurm may report instead.
+    none of the user's jobs waits before this one; None: unknown.
     """
 
     code: str
@@ -37,8 +36,6 @@ class Wait:
     words: str
     source: Citation = Citation("")
     until: Optional[int] = None
-    of_jobs: bool = False
-    also: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

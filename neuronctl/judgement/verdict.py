@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Optional, Tuple
+from typing import TYPE_CHECKING, Optional
 
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.words import moment
@@ -25,8 +25,7 @@ class Verdict:
     """kind: one of the first four words above. cause: Slurm's reason, or the codes that refuse.
 
     until: epoch seconds by which it starts at the latest as far as the user's own limits allow;
-    None: unknown. judged_by: SLURM, or why only the catalog was used. also: other reasons to wait,
-    any of which Slurm may show instead of ``cause``.
+    None: unknown. judged_by: SLURM, or why only the catalog was used.
     """
 
     kind: str
@@ -34,7 +33,6 @@ class Verdict:
     cause: str = ""
     until: Optional[int] = None
     judged_by: str = SLURM
-    also: Tuple[str, ...] = ()
 
     @property
     def by_slurm(self) -> bool:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Iterator
 
 from neuronctl.common import units
-from neuronctl.common.paths import working_directory
 from neuronctl.common.rule_codes import ERROR, WARNING
-from neuronctl.planning.model import SAVE, JobPlan, has_trap
+from neuronctl.planning.model import SAVE, has_trap
 from neuronctl.request.job import BY_NAME, UNTIL_DONE
 from neuronctl.rules.base import RuleContext, Violation, rule
 
@@ -54,19 +52,6 @@ def until_done(context: RuleContext) -> Iterator[Violation]:
     if problem:
         seconds = 300 if limit is None or limit < 0 else max(1, min(300, limit // 4))
         yield Violation(problem, f"use --signal TERM@{seconds}{longer}")
-
-
-def _holds_log(plan: JobPlan) -> bool:
-    """Return whether a log of the job is among what --checkpoint names."""
-    request = plan.request
-    checkpoint = request.checkpoint or ""
-    if not checkpoint or (plan.code is not None and not os.path.isabs(checkpoint)):
-        return False  # what is relative is in the copy of the code, where no log is
-    here = os.path.join(working_directory(), request.chdir or "")
-    place = os.path.normpath(os.path.join(here, checkpoint))
-    logs = {plan.output or "slurm-%j.out", plan.error or ""} - {"", "/dev/null"}
-    paths = [os.path.normpath(os.path.join(here, log)) for log in logs]
-    return any(f"{path}/".startswith(f"{place.rstrip('/')}/") for path in paths)
 
 
 @rule(WARNING, "NC345", "a library that answers the signal in its own way", "of_step")

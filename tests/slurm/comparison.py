@@ -29,7 +29,7 @@ from states import (
 )
 
 Row = Dict[str, Any]
-"""state, request: how it came about. said: [verdict, cause, words, until, also]; happened:
+"""state, request: how it came about. said: [verdict, cause, words, until]; happened:
 ["refused", message], ["starts", ""] or ["waits", reason]. wrong: what disagrees, "" where nothing
 does.
 """
@@ -50,7 +50,6 @@ WORST_FIRST = (
     FALSE_WAIT,
     "never starts",
     "late start",
-    "reason",
     "no verdict",
 )
 
@@ -247,9 +246,9 @@ class Comparison:
         try:
             answer = json.loads(out)
         except ValueError:
-            return {**row, "said": ["no verdict", "", err, None, []], "script": None}
+            return {**row, "said": ["no verdict", "", err, None], "script": None}
         verdict = answer["verdict"]
-        said = [verdict[key] for key in ("kind", "cause", "words", "until", "also")]
+        said = [verdict[key] for key in ("kind", "cause", "words", "until")]
         return {**row, "said": said, "script": answer["script"]}
 
     def _put(self, row: Row, until_it_starts: bool) -> None:
@@ -305,16 +304,16 @@ def disagreement(row: Row) -> str:
         return "" if what == "refused" or alone[0] != "starts" else FALSE_REFUSAL
     if what != "waits":
         return "missed refusal" if what == "refused" else FALSE_WAIT
-    named = {_plain(name) for name in (cause, *row["said"][4])}
-    if row["alone"] is not None and row["alone"][0] == "waits" and cause not in ASKED:
+    alone = row["alone"]
+    if alone is not None and alone[0] == "waits" and cause not in ASKED:
         # Where several things stand against it, one of them may remain.
-        return "" if _plain(row["alone"][1]) in named - {_plain(cause)} else "never starts"
+        return "" if alone[1] != reason or cause == reason else "never starts"
     until = row["said"][3]
     if "started" in row and until is not None:
         at = datetime.strptime(until, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
         if row["started"] > at.timestamp():
             return "late start"
-    return "" if _plain(reason) in named else "reason"
+    return ""
 
 
 def _keeps_minutes(state: State) -> bool:
@@ -333,10 +332,6 @@ def _as_script(words: Sequence[str]) -> str:
         lines += [f"#SBATCH {word}"] if word.startswith("-") else []
         lines[-1] += "" if word.startswith("-") else f" {word}"
     return "\n".join([*lines, "srun sleep 1", ""])
-
-
-def _plain(reason: str) -> str:
-    return "ReqNodeNotAvail" if reason.startswith("ReqNodeNotAvail") else reason.replace("_", " ")
 
 
 # ------------------------------------------------------------------------------- report

@@ -223,7 +223,7 @@ def test_what_a_job_gets_without_asking_counts(asked: str, defaults: Any, starts
     [
         ("-n 9", "MaxTRES cpu=8", "refused"),
         ("-n 8", "MaxTRES cpu=8", RUNS),
-        ("-n 4 --gres=gpu:1", "MaxTRES mem=9", "not known"),
+        ("-n 4 --gres=gpu:1", "MaxTRES mem=9", "refused"),
         ("-N1 -n 4 --gres=gpu:2", "MaxTRESPU gres/gpu=1", "refused"),
         ("--mem=0 -N1 -w m1 -n1", "MaxTRES cpu=1", RUNS),
     ],

@@ -6,16 +6,8 @@ work, and so do comparing and hashing. No inheritance between them, no ``InitVar
 ``__post_init__``. ``replace`` and ``asdict`` are for objects of these classes only, and spare a
 command the import of ``dataclasses``.
 
-Processor time of whole commands in ms, the least of 20 runs, with each way to define them:
-
-    Python      status: here  dataclasses  attrs  msgspec     generate: here  dataclasses  msgspec
-    3.9                  128          177    185      139                203          247      222
-    3.11                 133          185    194      140                199          240      202
-    3.13                 169          228    245      179                276          318      288
-
-msgspec's Struct would be as quick. It is a compiled extension, which this package needs nowhere
-else; its classes are no dataclasses, and a field cannot be left out of comparing. ``make bench``
-shows whether this module still pays, on each Python on PATH.
+Importing the classes of ``status`` takes 98 ms of processor time with this module, and 147 ms with
+``dataclasses`` (Python 3.11). ``make bench`` shows if it still pays, on each Python on PATH.
 """
 
 from __future__ import annotations
@@ -112,26 +104,16 @@ def _initialiser(
         if len(given) == count and not named:  # as almost everywhere
             _set(self, "__dict__", dict(zip(names, given)))
             return
-        values = named
-        if given:
-            if len(given) > count:
-                raise TypeError(f"{title} takes {count} values, not {len(given)}")
-            values = dict(zip(names, given))
-            twice = [name for name in values if name in named]
-            if twice:
-                raise TypeError(f"{title} got two values for {twice[0]}")
-            values.update(named)
-        if len(values) != count:
-            values = {**defaults, **values}
-            for name in factories:
-                if name not in values:
-                    values[name] = factories[name]()
-        if values.keys() != known:
+        values = {**defaults, **dict(zip(names, given)), **named}
+        for name in factories:
+            if name not in values:
+                values[name] = factories[name]()
+        twice = not named.keys().isdisjoint(names[: len(given)])
+        if len(given) > count or twice or values.keys() != known:
             missing, unknown = sorted(known - values.keys()), sorted(values.keys() - known)
-            if unknown:
-                raise TypeError(f"{title} has no field {', '.join(unknown)}")
-            raise TypeError(f"{title} got no value for {', '.join(missing)}")
-        _set(self, "__dict__", values)  # its own __setattr__ refuses
+            raise TypeError(f"{title}: wrong values: missing {missing}, unknown {unknown}")
+        # In the order of the fields, as asdict() has them.
+        _set(self, "__dict__", {name: values[name] for name in names})
 
     return __init__
 

@@ -139,7 +139,7 @@ def _slurm() -> Iterator[Check]:
 
 
 def _no_answer(error: NeuronctlError) -> Check:
-    """Why Slurm is not responding, in plain English if its own message is unclear."""
+    """Return why Slurm is not responding, in plain English if its own message is unclear."""
     failed = _failed("slurm", error)
     asked = os.environ.get("SLURM_CONF")
     words, hint = failed.words, failed.hint
@@ -153,7 +153,7 @@ def _no_answer(error: NeuronctlError) -> Check:
 
 
 def _silence() -> str:
-    """Why sacctmgr did not list any QOS, in its own words."""
+    """Return why sacctmgr did not list any QOS, in its own words."""
     argv = ["sacctmgr", "--noheader", "--parsable2", "show", "qos", "format=name"]
     try:
         result = run(argv, timeout=_TIMEOUT)

@@ -22,7 +22,7 @@ SITE_FILE = "/etc/neuronctl/partitions.yaml"
 
 
 def load(option_file: Optional[str] = None) -> Catalog:
-    """The catalog of all layers; ``option_file`` is the value of ``--catalog``.
+    """Return the catalog of all layers; ``option_file`` is the value of ``--catalog``.
 
     Raises CatalogError with file and line. The site's and the user's files are optional; a file
     named by ``--catalog`` or $NEURONCTL_CATALOG must exist.
@@ -44,7 +44,7 @@ def load(option_file: Optional[str] = None) -> Catalog:
 
 
 def layer_files(option_file: Optional[str] = None) -> List[str]:
-    """The files that load() merges, lowest first."""
+    """Return the files that load() merges, lowest first."""
     files = [data_path("partitions.yaml")]
     files += [file for file in (SITE_FILE, _own_file()) if present(file)]
     if option_file == "":
@@ -54,7 +54,7 @@ def layer_files(option_file: Optional[str] = None) -> List[str]:
 
 
 def text_of(file: str) -> str:
-    """The text of a layer. The site's and the user's must be theirs; the rest was named."""
+    """Return the text of a layer. The site's and the user's must be theirs; the rest was named."""
     return yamlfile.text_of(file, CatalogError, found=file in (SITE_FILE, _own_file()))
 
 
@@ -63,7 +63,7 @@ def _own_file() -> str:
 
 
 def _made_by() -> str:
-    """A text that changes with the code that reads, merges, and checks.
+    """Return a text that changes with the code that reads, merges, and checks.
 
     The version number alone would not do: a checkout changes without a new one.
     """

@@ -30,26 +30,26 @@ def local_cluster() -> Optional[str]:
 
 @lru_cache(maxsize=1)
 def _cluster_name(path: str, changed: int) -> Optional[str]:
-    """The ClusterName of a file that was changed at that time, which is read once."""
+    """Return the ClusterName of a file that was changed at that time, which is read once."""
     with open_regular(path) as file:
         return parse_cluster_name(file.read(_LONGEST).decode("utf-8", "replace"))
 
 
 def config_file() -> Optional[str]:
-    """The slurm.conf that Slurm's commands would read; None if none is readable."""
+    """Return the slurm.conf that Slurm's commands would read; None if none is readable."""
     asked = os.environ.get("SLURM_CONF")
     places = (asked,) if asked else _PLACES
     return next((place for place in places if os.access(place, os.R_OK)), None)
 
 
 def parse_cluster_name(text: str) -> Optional[str]:
-    """The value of ``ClusterName=`` in a slurm.conf, in lower case as in Slurm."""
+    """Return the value of ``ClusterName=`` in a slurm.conf, in lower case as in Slurm."""
     match = re.search(r"^[ \t]*ClusterName[ \t]*=[ \t]*(\S+)", text, re.IGNORECASE | re.MULTILINE)
     return match[1].strip('"').lower() if match else None
 
 
 def recognise(catalog: Catalog, asked: Optional[str] = None) -> Tuple[Cluster, str]:
-    """The requested cluster, else the one whose Slurm is configured here, else the default.
+    """Return the requested cluster, else the one whose Slurm is configured here, else the default.
 
     The second value says how it was found: ``""`` if it was requested. Raises CatalogError if the
     requested cluster does not exist.

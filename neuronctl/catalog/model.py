@@ -36,7 +36,7 @@ class WallTime:
     interactive_maximum: Optional[int] = None
 
     def clamped(self) -> WallTime:
-        """The same, with the maximum where the default is longer: Slurm does so too."""
+        """Return the same, with the maximum where the default is longer: Slurm does so too."""
         default, most = self.default, self.maximum
         if default is None or most in (None, units.UNLIMITED):
             return self
@@ -169,7 +169,7 @@ class Price:
         return self.gpu_hour is not None or self.node_hour is not None
 
     def of(self, gpu_hours: float, node_hours: float) -> Optional[float]:
-        """The cost of so many hours; None without a price."""
+        """Return the cost of so many hours; None without a price."""
         if not self.known:
             return None
         return gpu_hours * (self.gpu_hour or 0) + node_hours * (self.node_hour or 0)
@@ -286,7 +286,7 @@ class Qos:
         return not self.partitions or partition in self.partitions
 
     def limited(self, partition: Partition) -> Partition:
-        """The partition as it limits jobs of this QOS."""
+        """Return the partition as it limits jobs of this QOS."""
         changed: Dict[str, Any] = {}
         for flag, keys in LIFTING.items():
             for key in keys:
@@ -353,18 +353,18 @@ class Cluster:
         return partition
 
     def qos_named(self, name: Optional[str]) -> Optional[Qos]:
-        """The QOS of that name, in whatever case; None if it is not known."""
+        """Return the QOS of that name, in whatever case; None if it is not known."""
         return next(
             (qos for qos in self.qos.values() if qos.name.lower() == (name or "").lower()), None
         )
 
     def partition_for(self, name: str, qos: Optional[str]) -> Partition:
-        """The partition as it limits a job of that QOS; an empty one if it is not known."""
+        """Return the partition as it limits a job of that QOS; an empty one if it is not known."""
         partition, limiting = self.partitions.get(name) or Partition(name), self.qos_named(qos)
         return partition if limiting is None else limiting.limited(partition)
 
     def price_in(self, partition: str) -> Price:
-        """The prices of a partition; those of the cluster if it is not known."""
+        """Return the prices of a partition; those of the cluster if it is not known."""
         known = self.partitions.get(partition)
         return self.price if known is None else known.price
 
@@ -407,7 +407,7 @@ class Catalog:
     """File -> cluster -> the source and date that the file states for the cluster."""
 
     def cluster(self, name: Optional[str] = None) -> Cluster:
-        """The cluster of that name (None: the default); raises CatalogError if unknown."""
+        """Return the cluster of that name (None: the default); raises CatalogError if unknown."""
         wanted = self.default_cluster if name is None else name
         cluster = self.clusters.get(wanted)
         if cluster is None:
@@ -432,7 +432,7 @@ class Catalog:
         return Citation(": ".join(filter(None, words)), doubtful=bool(kind))
 
     def evidence(self, *path: str) -> Evidence:
-        """What the value at ``path`` (the cluster first) rests on.
+        """Return what the value at ``path`` (the cluster first) rests on.
 
         The entry nearest to the value counts, unless a higher file has set the value since.
         """
@@ -448,11 +448,11 @@ class Catalog:
         return Evidence()
 
     def has(self, *path: str) -> bool:
-        """Whether a file has a value at ``path`` itself."""
+        """Return True if a file has a value at ``path`` itself."""
         return path_key(path) in self.places
 
     def locations(self) -> Dict[Path, Location]:
-        """Where each value was read."""
+        """Return where each value was read."""
         return {tuple(key.split(_BETWEEN)): self._location(key) for key in self.places}
 
     def _location(self, key: str) -> Location:
@@ -474,5 +474,5 @@ _BETWEEN = "\0"  # the YAML reader refuses a key that contains it
 
 
 def path_key(path: Path) -> str:
-    """A path as one text, such as a key of JSON must be."""
+    """Return a path as one text, such as a key of JSON must be."""
     return _BETWEEN.join(path)

@@ -10,7 +10,7 @@ from neuronctl.common.words import counted
 
 
 def site_rules(catalog: Catalog, cluster: Cluster) -> List[Tuple[str, str]]:
-    """What the policy demands: the option or subject, and the rule."""
+    """Return what the policy demands: the option or subject, and the rule."""
     policy = cluster.policy
     lines: List[Tuple[str, str]] = []
     if policy.submit_from:
@@ -44,7 +44,7 @@ def site_rules(catalog: Catalog, cluster: Cluster) -> List[Tuple[str, str]]:
 
 
 def mandatory(cluster: Cluster) -> List[str]:
-    """The options that name an account and a QOS, where the site requires them."""
+    """Return the options that name an account and a QOS, where the site requires them."""
     policy = cluster.policy
     pairs = (("--account", policy.account_required), ("--qos", policy.qos_required))
     return [option for option, required in pairs if required]

@@ -150,7 +150,7 @@ def _run(words: List[str]) -> int:
 
 
 def _colored(words: List[str]) -> List[str]:
-    """The words behind ``--color WHEN``, which holds from now on."""
+    """Return the words behind ``--color WHEN``, which holds from now on."""
     from neuronctl.common.console import set_color
 
     _, equals, when = words[0].partition("=")

@@ -149,7 +149,7 @@ def _accounts(command: str) -> Known:
             yield association.account, ""
 
 
-def _of_comment(key: str) -> Callable[[str], Known]:
+def _comment_values(key: str) -> Callable[[str], Known]:
     def codes(command: str) -> Known:
         policy = _cluster().policy.comment
         return [(value, policy.meanings.get(value, "")) for value in policy.values_of(key) or ()]
@@ -196,8 +196,8 @@ _BY_OPTION: Mapping[str, Callable[[str], Known]] = {
     "partition": _partitions,
     "account": _accounts,
     "qos": _qos,
-    "field": _of_comment("field"),
-    "appl": _of_comment("appl"),
+    "field": _comment_values("field"),
+    "appl": _comment_values("appl"),
     "launcher": _names,
     "module": _modules,
     "cluster": _clusters,

@@ -39,7 +39,7 @@ def command(words: Tuple[str, ...]) -> int:
 
 
 def _parts(file: str) -> List[Tuple[str, str]]:
-    """The headings of a page with the text below each, that of the page first."""
+    """Return the headings of a page with the text below each, that of the page first."""
     with open(file, encoding="utf-8") as stream:
         text = stream.read()
     text = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", text)

@@ -1,4 +1,4 @@
-"""Jobs, verdicts and findings as in docs/reference/json.md; findings as SARIF."""
+"""Jobs, verdicts and findings as docs/reference/json.md describes them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PLAIN = (
 
 
 def status_data(status: JobStatus, limit: Optional[Explained] = None) -> Dict[str, Any]:
-    """A job: times in ISO 8601 (UTC), durations in seconds. limit: the one it waits for."""
+    """Return a job: times in ISO 8601 (UTC), durations in seconds. limit: the one it waits for."""
     unlimited = status.time_limit == UNLIMITED
     reason = limit or status.explained
     return {
@@ -54,7 +54,7 @@ def status_data(status: JobStatus, limit: Optional[Explained] = None) -> Dict[st
 
 
 def environment_data(seen: Environment) -> Dict[str, Any]:
-    """What a job ran with, each package by name."""
+    """Return what a job ran with, each package by name."""
     from neuronctl.records.environment import packages_of
 
     values = {name: value or None for name, value in asdict(seen).items()}
@@ -64,7 +64,7 @@ def environment_data(seen: Environment) -> Dict[str, Any]:
 
 
 def verdict_data(verdict: Optional[Verdict]) -> Optional[Dict[str, Any]]:
-    """A verdict; None stays None."""
+    """Return a verdict; None stays None."""
     if verdict is None:
         return None
     return {**asdict(verdict), "until": utc(verdict.until)}
@@ -88,14 +88,14 @@ def standing_data(standing: Standing) -> Dict[str, Any]:
 
 
 def setting_rows(settings: Iterable[Setting]) -> List[Dict[str, Any]]:
-    """A user's defaults, with the line that sets each."""
+    """Return a user's defaults, with the line that sets each."""
     return [
         {key: getattr(setting, key) for key in ("key", "value", "where")} for setting in settings
     ]
 
 
 def partition_now_data(partition: PartitionNow) -> Dict[str, Any]:
-    """What is free in a partition, and what of it is the user's."""
+    """Return what is free in a partition, and what of it is the user's."""
     return {**asdict(partition), "next": verdict_data(partition.next)}
 
 
@@ -106,7 +106,7 @@ def submission_data(
     verdict: Optional[Verdict],
     kept: str = "",
 ) -> Dict[str, Any]:
-    """A job to be submitted; job: None where a recorded script is, byte for byte.
+    """Return a job to be submitted; job: None where a recorded script is, byte for byte.
 
     "choice" are the partitions of ``-p auto``, best first.
     """

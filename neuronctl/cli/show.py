@@ -68,7 +68,7 @@ def command(job: str, other: Optional[str], only_script: bool, as_json: bool) ->
     seen = None if record is None else environment_of(record)
     if as_json:
         jobs = [status_data(status) for status in found.jobs]
-        kept = None if record is None else record.to_data()
+        kept = None if record is None else record.json_data()
         if kept is not None:
             kept["draft"]["command_line"] = list(hide_in_words(kept["draft"]["command_line"]))
         ran_with = None if seen is None else environment_data(seen)

@@ -20,7 +20,7 @@ from neuronctl.version import __version__
 
 
 def path_of(kind: str, name: str) -> str:
-    """The file for the value called ``name`` among those of its kind."""
+    """Return the file for the value called ``name`` among those of its kind."""
     number = zlib.crc32(name.encode("utf-8", "surrogateescape"))
     return os.path.join(cache_dir(), f"{kind}-{number:08x}.json")
 

@@ -48,7 +48,7 @@ class Column:
 
 
 def is_terminal(file: Optional[TextIO] = None) -> bool:
-    """Whether ``file`` (by default standard output) is a terminal."""
+    """Return True if ``file`` (by default standard output) is a terminal."""
     return (file or sys.stdout).isatty()
 
 
@@ -74,7 +74,7 @@ def has_styles(file: Optional[TextIO] = None) -> bool:
 
 
 def draws_blocks(file: Optional[TextIO] = None) -> bool:
-    """Whether ``file`` (by default standard output) is a terminal whose locale is UTF-8.
+    """Return True if ``file`` (by default standard output) is a terminal whose locale is UTF-8.
 
     Python turns LANG=C into UTF-8 for itself (PEP 538 sets LC_CTYPE to C.UTF-8), which says
     nothing about the terminal: tmux, for one, shows an underscore for each such character then.
@@ -91,14 +91,14 @@ def draws_blocks(file: Optional[TextIO] = None) -> bool:
 
 
 def terminal_width() -> int:
-    """The terminal's width in columns: $COLUMNS, what the terminal says, or 80."""
+    """Return the terminal's width in columns: $COLUMNS, what the terminal says, or 80."""
     import shutil
 
     return shutil.get_terminal_size().columns or 80  # 0 before Python 3.11
 
 
 def printable(text: str) -> str:
-    """The text with every character that could steer a terminal written out as an escape."""
+    """Return the text with every character that could steer a terminal written out as an escape."""
     if text.isprintable():
         return text
     return "".join(char if _harmless(char) else ascii(char)[1:-1] for char in text)
@@ -234,7 +234,7 @@ def cell_width(text: str) -> int:
 
 
 def shortened(text: str, width: int) -> str:
-    """The text, printable, cut with an ellipsis if it takes more than ``width`` cells."""
+    """Return the text, printable, cut with an ellipsis if it takes more than ``width`` cells."""
     text = printable(text)
     if cell_width(text) <= width:
         return text
@@ -258,7 +258,7 @@ def _write(out: TextIO, text: str) -> None:
 def _aligned(
     columns: Sequence[Column], lines: Sequence[Sequence[str]], widths: Sequence[int]
 ) -> Iterator[List[str]]:
-    """The cells of each line, padded to one width per column; the gap is in them."""
+    """Yield the cells of each line, padded to one width per column; the gap is in them."""
     gaps = [" " * GAP] * (len(columns) - 1) + [""]
     for line in lines:
         padded = []

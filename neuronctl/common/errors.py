@@ -113,7 +113,7 @@ class RecordError(NeuronctlError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint for an unknown name: the closest matches, then all valid names."""
+    """Return a hint for an unknown name: the closest matches, then all valid names."""
     import difflib
 
     names = sorted(known)

@@ -212,14 +212,14 @@ def open_regular(path: str) -> BinaryIO:
 
 
 def head(path: str, size: int) -> bytes:
-    """The first bytes of a regular file; none of one that cannot be read."""
+    """Return the first bytes of a regular file; none of one that cannot be read."""
     with contextlib.suppress(OSError, ValueError), open_regular(path) as file:
         return file.read(size)
     return b""
 
 
 def tail(path: str, size: int) -> bytes:
-    """The last bytes of a regular file; none of one that cannot be read."""
+    """Return the last bytes of a regular file; none of one that cannot be read."""
     with contextlib.suppress(OSError, ValueError), open_regular(path) as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - size))
         return file.read(size)
@@ -227,7 +227,7 @@ def tail(path: str, size: int) -> bytes:
 
 
 def file_state(path: str) -> Tuple[int, ...]:
-    """What differs once a file is another one, or is written to; () where there is none."""
+    """Return what differs once a file is another one, or is written to; () where there is none."""
     try:
         status = os.stat(path)
     except OSError:
@@ -236,7 +236,7 @@ def file_state(path: str) -> Tuple[int, ...]:
 
 
 def sha256_of(path: str) -> str:
-    """The digest of a regular file; "" for one that cannot be read."""
+    """Return the digest of a regular file; "" for one that cannot be read."""
     import hashlib
 
     found = hashlib.sha256()

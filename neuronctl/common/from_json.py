@@ -29,7 +29,7 @@ _PLAIN: Mapping[str, _Types] = {
 
 
 def restored(kind: Type[T], data: Mapping[str, Any]) -> T:
-    """The object that ``data`` was made of; a field with a default may be missing."""
+    """Return the object that ``data`` was made of; a field with a default may be missing."""
     return kind(**checked(kind, data))
 
 
@@ -51,7 +51,7 @@ _Read = Callable[[Any], Any]
 
 @functools.cache
 def _readers(kind: type) -> Tuple[List[Tuple[str, _Types]], List[Tuple[str, _Read]]]:
-    """The types of a class's plain fields, and what reads the others."""
+    """Return the types of a class's plain fields, and what reads the others."""
     fields, module = kind.__annotations__.items(), sys.modules[kind.__module__]
     plain = [(name, _PLAIN[text]) for name, text in fields if text in _PLAIN]
     return plain, [(name, _reader(text, module)) for name, text in fields if text not in _PLAIN]

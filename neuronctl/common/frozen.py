@@ -160,7 +160,7 @@ def _plain(value: Any) -> Any:
 
 
 def is_frozen(kind: object) -> bool:
-    """Whether this is a class that was made here."""
+    """Return True if this is a class that was made here."""
     return hasattr(kind, "_compared")
 
 

@@ -23,7 +23,7 @@ def config_dir() -> str:
 
 
 def defaults_file() -> str:
-    """The user's own defaults; may not exist."""
+    """Return the user's own defaults; may not exist."""
     return os.path.join(config_dir(), "config.yaml")
 
 
@@ -55,7 +55,7 @@ def working_directory() -> str:
 
 
 def data_path(name: str) -> str:
-    """A file or directory that ships with neuronctl: ``"templates"``, ``"partitions.yaml"``.
+    """Return a file or directory that ships with neuronctl: ``"templates"``, ``"partitions.yaml"``.
 
     A wheel has them inside the package; a checkout has them at the top level, beside the package.
     """

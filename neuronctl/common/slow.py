@@ -16,7 +16,7 @@ def listen(listener: Optional[Callable[[str], None]]) -> None:
 
 
 def heard() -> bool:
-    """Whether somebody would still hear it."""
+    """Return True if somebody would still hear it."""
     return _listener is not None
 
 

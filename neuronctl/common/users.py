@@ -8,14 +8,14 @@ import os
 
 @functools.cache  # the site may look it up in a directory service
 def login_name() -> str:
-    """The login name, or ``$USER`` or the uid if the user has no password entry."""
+    """Return the login name, or ``$USER`` or the uid if the user has no password entry."""
     uid = os.getuid()
     name = name_of(uid)
     return os.environ.get("USER", name) if name == str(uid) else name
 
 
 def name_of(uid: int) -> str:
-    """The login name of a user, or the number if there is none."""
+    """Return the login name of a user, or the number if there is none."""
     import pwd
 
     try:
@@ -25,7 +25,7 @@ def name_of(uid: int) -> str:
 
 
 def uid_of(user: str) -> int:
-    """The uid of a login name, as far as this machine knows it; else -1."""
+    """Return the uid of a login name, as far as this machine knows it; else -1."""
     import pwd
 
     if user == login_name():

@@ -16,7 +16,7 @@ def counted(number: int, thing: str) -> str:
 
 
 def clipped(text: str, most: int) -> str:
-    """The text; of one with more than ``most`` characters, its beginning and its end."""
+    """Return the text; of one with more than ``most`` characters, its beginning and its end."""
     if len(text) <= most:
         return text
     half = (most - 1) // 2
@@ -92,7 +92,7 @@ def other_dash(text: str) -> str:
     return next((DASHES[character] for character in text if character in DASHES), "")
 
 
-def with_plain_dashes(text: str) -> str:
+def replace_other_dashes(text: str) -> str:
     """``text`` as it was meant: ``--nodes`` where a word processor made one dash of two."""
     name = text.lstrip("".join(("-", *DASHES)))
     if name != text:

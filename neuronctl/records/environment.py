@@ -59,7 +59,7 @@ class Environment:
 
 
 def folder() -> str:
-    """Where jobs write; private to the user."""
+    """Return where jobs write; private to the user."""
     return os.path.join(state_dir(), "environments")
 
 
@@ -95,7 +95,7 @@ def packages_of(environment: Environment) -> Dict[str, str]:
 def changed_environment(
     first: Optional[Environment], second: Optional[Environment]
 ) -> List[Change]:
-    """What differs between two, their packages by name; nothing where one is unknown."""
+    """Return what differs between two, their packages by name; nothing where one is unknown."""
     if first is None or second is None:
         return []
     before, after = dict(first.rows), dict(second.rows)

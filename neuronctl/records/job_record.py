@@ -124,11 +124,11 @@ class JobRecord:
     @classmethod
     def of(cls, draft: RecordDraft, **given: Any) -> JobRecord:
         """Make a record from a draft; ``given`` has the other fields."""
-        return cls(**_of_draft(draft), **given)
+        return cls(**_draft_fields(draft), **given)
 
     @classmethod
     def intent(cls, draft: RecordDraft, *, key: str, begun_at: int, **given: Any) -> JobRecord:
-        """The record of a job that is to be submitted, by this user and from this host."""
+        """Return the record of a job that is to be submitted, by this user and from this host."""
         import hashlib
 
         from neuronctl.common.users import login_name
@@ -148,7 +148,7 @@ class JobRecord:
 
     def planned(self, draft: RecordDraft) -> JobRecord:
         """The record with another draft of the same submission, which is known better by now."""
-        return replace(self, **_of_draft(draft))
+        return replace(self, **_draft_fields(draft))
 
     @property
     def age(self) -> float:
@@ -171,8 +171,8 @@ class JobRecord:
         except (KeyError, RecursionError, TypeError, ValueError) as error:
             raise self._damaged(error) from None
 
-    def to_data(self) -> Dict[str, Any]:
-        """The record as stored; raises RecordError as ``draft`` does."""
+    def json_data(self) -> Dict[str, Any]:
+        """Return the record as stored; raises RecordError as ``draft`` does."""
         head = asdict(self)
         try:
             rest = json.loads(head.pop("details"))
@@ -194,7 +194,7 @@ class JobRecord:
         node_list: str = "",
         err: bool = False,
     ) -> str:
-        """The log file of the job, or of one array task (``own_id``: the task's own job id).
+        """Return the log file of the job, or of one array task (``own_id``: the task's own job id).
 
         err: the log of standard error, if it is separate. node_list: where the job runs, for
         ``%N``, which stays unresolved until that is known.
@@ -217,7 +217,7 @@ class JobRecord:
         )
 
 
-def _of_draft(draft: RecordDraft) -> Dict[str, Any]:
+def _draft_fields(draft: RecordDraft) -> Dict[str, Any]:
     rest = asdict(draft)
     own = {name: rest.pop(name) for name in _SHARED}
     return {"details": _json(rest), **own}

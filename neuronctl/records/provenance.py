@@ -36,7 +36,7 @@ class Provenance:
 
 
 def read_provenance(script: Optional[str], cwd: str, content: bytes = b"") -> Provenance:
-    """The current provenance of a job that runs ``script`` and is submitted from ``cwd``.
+    """Return the current provenance of a job that runs ``script`` and is submitted from ``cwd``.
 
     content: the script's, where it was read already.
     """
@@ -51,7 +51,7 @@ def read_provenance(script: Optional[str], cwd: str, content: bytes = b"") -> Pr
 
 
 def drift(then: Provenance, now: Provenance) -> Tuple[str, ...]:
-    """What has changed, one line each, except for the program itself."""
+    """Return what has changed, one line each, except for the program itself."""
     lines: List[str] = []
     if then.git_commit not in ("", now.git_commit):
         known = f" and is now at {now.git_commit[:12]}"

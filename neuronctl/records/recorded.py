@@ -15,7 +15,7 @@ Change = Tuple[str, str, str]
 
 
 def record_of(store: RecordStore, job_id: int) -> JobRecord:
-    """The newest record of a job on this cluster; raises NoSuchJobError if there is none."""
+    """Return the newest record of a job on this cluster; raises NoSuchJobError if there is none."""
     from neuronctl.catalog.local_cluster import local_cluster
 
     record = store.get(job_id, local_cluster())
@@ -34,7 +34,9 @@ def request_layer(record: JobRecord) -> Layer:
     origin = Origin(Source.ASKED, f"record of job {record.job_id}")
     known = {field.name for field in dataclasses.fields(JobRequest)} - {"origins", "amounts"}
     values = {
-        name: _from_json(value) for name, value in record.draft.request.items() if name in known
+        name: _restored_value(value)
+        for name, value in record.draft.request.items()
+        if name in known
     }
     return Layer(values, dict.fromkeys(values, origin))
 
@@ -42,12 +44,12 @@ def request_layer(record: JobRecord) -> Layer:
 def changed_decisions(
     first: Iterable[Tuple[str, ...]], second: Iterable[Tuple[str, ...]]
 ) -> List[Change]:
-    """The values that differ between two plans; rows begin with a name and a value."""
+    """Return the values that differ between two plans; rows begin with a name and a value."""
     return differences({row[0]: row[1] for row in first}, {row[0]: row[1] for row in second})
 
 
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> List[Change]:
-    """The values that are not the same in both."""
+    """Return the values that are not the same in both."""
     return [
         (name, before.get(name, ""), after.get(name, ""))
         for name in dict.fromkeys([*before, *after])
@@ -56,17 +58,17 @@ def differences(before: Mapping[str, str], after: Mapping[str, str]) -> List[Cha
 
 
 def text_diff(first: str, second: str, first_name: str, second_name: str) -> List[str]:
-    """A unified diff, line by line; empty if the texts are equal."""
+    """Return a unified diff, line by line; empty if the texts are equal."""
     lines = difflib.unified_diff(
         first.splitlines(), second.splitlines(), first_name, second_name, lineterm=""
     )
     return list(lines)
 
 
-def _from_json(value: Any) -> Any:
+def _restored_value(value: Any) -> Any:
     if isinstance(value, list):
-        return tuple(_from_json(item) for item in value)
+        return tuple(_restored_value(item) for item in value)
     if isinstance(value, dict):  # nothing else of a request is one
         known = StepRequest.__annotations__
-        return StepRequest(**{k: _from_json(v) for k, v in value.items() if k in known})
+        return StepRequest(**{k: _restored_value(v) for k, v in value.items() if k in known})
     return value

@@ -51,7 +51,7 @@ class Recovery:
         self.open: Dict[str, JobRecord] = {
             record.key: record
             for record in store.open_intents()
-            if self._may_be_here(record) and not self._in_flight(record)
+            if self._may_be_here(record) and not self._is_in_flight(record)
         }
         self._maybe: Dict[str, List[Row]] = {}
 
@@ -59,7 +59,7 @@ class Recovery:
         # Clusters may share a home directory, and know nothing of each other's jobs.
         return None in (record.cluster, self.cluster) or record.cluster == self.cluster
 
-    def _in_flight(self, record: JobRecord) -> bool:
+    def _is_in_flight(self, record: JobRecord) -> bool:
         if not -CLOCK_SKEW <= record.age <= IN_FLIGHT:
             return False
         return record.host != os.uname().nodename or is_alive(record.pid)
@@ -131,7 +131,7 @@ class Recovery:
                 self.notes += [note] if note else []
 
     def _alike(self, record: JobRecord) -> List[int]:
-        """The jobs that may be a record's, and are no other's."""
+        """Return the jobs that may be a record's, and are no other's."""
         alike = sorted({row.id.job for row in self._maybe.get(record.key, ())})
         known = self.store.find(alike)
         return [number for number in alike if number not in known]

@@ -65,7 +65,7 @@ class RecordStore:
 
     @classmethod
     def default(cls) -> RecordStore:
-        """The user's own store: ``$XDG_STATE_HOME/neuronctl/jobs``."""
+        """Return the user's own store: ``$XDG_STATE_HOME/neuronctl/jobs``."""
         from neuronctl.common.paths import state_dir
 
         return cls(os.path.join(state_dir(), "jobs"))
@@ -162,7 +162,7 @@ class RecordStore:
     # ------------------------------------------------------------------ reading
 
     def get(self, job_id: int, cluster: Optional[str] = None) -> Optional[JobRecord]:
-        """The newest record with this job id (a reinstalled controller reuses job ids).
+        """Return the newest record with this job id (a reinstalled controller reuses job ids).
 
         cluster: consider only records of this cluster or of an unknown cluster.
         """
@@ -229,7 +229,7 @@ class RecordStore:
                 yield record
 
     def _names(self) -> List[str]:
-        """The file names, newest record first."""
+        """Return the file names, newest record first."""
         try:
             return sorted(os.listdir(self.directory), reverse=True)
         except FileNotFoundError:
@@ -241,7 +241,7 @@ class RecordStore:
             ) from None
 
     def _entries(self) -> Iterator[Match[str]]:
-        """The records' file names, newest first; lists no more than the caller consumes."""
+        """Yield the records' file names, newest first; lists no more than the caller consumes."""
         held: Optional[Match[str]] = None
         for name in self._names():
             entry = re.fullmatch(_NAME, name)
@@ -259,7 +259,7 @@ class RecordStore:
             yield held
 
     def _open_intent(self, key: str) -> Optional[JobRecord]:
-        """The intent; None if another login node has meanwhile recorded what became of it.
+        """Return the intent; None if another login node has meanwhile recorded what became of it.
 
         Raises RecordError if there is no record of this key at all.
         """
@@ -272,7 +272,7 @@ class RecordStore:
         return RecordError(f"record {name} in {self.directory} is missing or damaged")
 
     def _first(self, *names: str) -> JobRecord:
-        """The first of these records that is there; raises RecordError if none is."""
+        """Return the first of these records that is there; raises RecordError if none is."""
         record = next(filter(None, map(self._read, names)), None)
         if record is None:
             raise self._missing(names[-1])
@@ -330,7 +330,7 @@ def _failed(key: str) -> str:
 
 
 def _tells(seen: Optional[SeenState], state: str, exit: str) -> bool:
-    """Whether a state that was seen is this one, with this exit code if it is known."""
+    """Return True if a state that was seen is this one, with this exit code if it is known."""
     return seen is not None and seen.state == state and (not exit or seen.exit == exit)
 
 
@@ -339,5 +339,5 @@ def _same_cluster(word: str, asked: Optional[str]) -> bool:
 
 
 def file_word(cluster: Optional[str]) -> str:
-    """How the name of a job's file has its cluster."""
+    """Return how the name of a job's file has its cluster."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", cluster) if cluster else "-"

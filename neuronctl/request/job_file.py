@@ -19,7 +19,7 @@ from neuronctl.common.errors import JobFileError, did_you_mean
 from neuronctl.common.files import UntrustedFileError, head, read_trusted
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.paths import PROJECT_CONFIG, config_files, defaults_file, present
-from neuronctl.common.words import other_dash, with_plain_dashes
+from neuronctl.common.words import other_dash, replace_other_dashes
 from neuronctl.request.job import (
     BY_NAME,
     Layer,
@@ -230,7 +230,7 @@ def _layer(
 
 def _unknown(key: str, known: Sequence[str], where: str) -> JobFileError:
     dash = other_dash(key)
-    key = with_plain_dashes(key) if dash else key
+    key = replace_other_dashes(key) if dash else key
     words = f", which contains {dash}, not '-'" if dash else ""
     hint = did_you_mean(key.replace("_", "-"), known)
     return JobFileError(f"{where}: unknown key '{key}'{words}", hint)

@@ -13,7 +13,7 @@ from neuronctl.common.errors import SlurmError, UsageError
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.paths import config_files, working_directory
 from neuronctl.common.units import compress_hostlist, hosts
-from neuronctl.common.words import other_dash, with_plain_dashes
+from neuronctl.common.words import other_dash, replace_other_dashes
 from neuronctl.judgement.judgement import JudgeBy, judge_plan
 from neuronctl.launch.containers import find_image
 from neuronctl.launch.environments import find_conda
@@ -313,7 +313,7 @@ def refuse_other_dash(word: str) -> None:
     dash = other_dash(word[:1])
     if dash:
         raise UsageError(
-            f"'{word}' begins with {dash}, not with '-'", f"type {with_plain_dashes(word)}"
+            f"'{word}' begins with {dash}, not with '-'", f"type {replace_other_dashes(word)}"
         )
 
 

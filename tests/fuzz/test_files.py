@@ -329,7 +329,7 @@ def _use_record(file: bytes) -> None:
     if record is None:
         return
     with bounded():
-        assert encode(record) and record.to_data()
+        assert encode(record) and record.json_data()
     with bounded():
         record.draft, recorded.request_layer(record), exported_variables(record, {})
     with bounded():

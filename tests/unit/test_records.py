@@ -228,7 +228,7 @@ def test_a_record_without_a_bottom_is_skipped(store: RecordStore) -> None:
     head, _, _ = whole.partition(b"\n")
     file.write_bytes(head + b'\n"draft": ' + b"[" * 200_000 + b"}}\n")
     assert store.get(1) is not None and record.job_id == 1
-    for look in (lambda one: one.draft, lambda one: one.to_data()):
+    for look in (lambda one: one.draft, lambda one: one.json_data()):
         with pytest.raises(RecordError, match="damaged"):
             look(store.get(1))
 

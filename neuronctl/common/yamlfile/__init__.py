@@ -104,7 +104,7 @@ _SEPARATOR = "\0"  # the parser refuses a key that contains it
 
 
 def _read_kept(file: str, text: str) -> Optional[Document]:
-    """The document that ``text`` was parsed to before; None if it is not in the cache."""
+    """Return the document that ``text`` was parsed to before; None if it is not in the cache."""
     try:
         kept = cache.read("yaml", file, text)
         lines = {_path(key): line for key, line in kept["lines"].items()}

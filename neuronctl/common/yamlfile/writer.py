@@ -23,7 +23,7 @@ class Entry:
 
 
 def write(entries: Iterable[Entry], *, above: Iterable[str] = ()) -> str:
-    """The text of a file.
+    """Return the text of a file.
 
     Values: a text, a number, a boolean, None, a list of these or of mappings, or a mapping; in a
     mapping of a list, the key "" has the comment lines above it. above: comment lines at the top.

@@ -42,10 +42,11 @@ def program_entries(
     comments = [comment for unit in (last, *behind) for comment in unit.comments]
     software = _Software()
     setup: List[str] = []
+    neutral = True
     for unit in parts[: parts.index(last)]:
-        first_in_setup = all(_is_neutral(line) for line in setup)
-        if not (first_in_setup and software.take(unit)) and (setup or not unit.does_nothing):
+        if not (neutral and software.take(unit)) and (setup or not unit.does_nothing):
             setup.append(unit.text.strip("\n"))
+            neutral = neutral and _is_neutral(unit.text)
         elif unit.does_nothing:
             comments += unit.comments
     entries = software.entries()

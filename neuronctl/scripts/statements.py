@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Tuple
 
 from neuronctl.common.frozen import dataclass
 from neuronctl.scripts.bash_grammar import syntax_tree, text_of
@@ -43,6 +43,12 @@ def units(text: str, shell: ShellText) -> List[Unit]:
     lines = text.split("\n")
     starts = _first_rows(text)
     found: List[Unit] = []
+    commands: Dict[int, List[Command]] = {}
+    assignments: Dict[int, List[Assignment]] = {}
+    for command in shell.commands:
+        commands.setdefault(command.place.line, []).append(command)
+    for assignment in shell.assignments:
+        assignments.setdefault(assignment.place.line, []).append(assignment)
     ends = [first for first, _ in starts[1:]] + [len(lines)]
     for (first, nodes), end in zip(starts, ends):
         statements = [node for node in nodes if node.type not in ("comment", ";", "\n", "&")]
@@ -50,8 +56,8 @@ def units(text: str, shell: ShellText) -> List[Unit]:
             Unit(
                 "\n".join(lines[first:end]),
                 tuple(text_of(node)[1:].strip() for node in nodes if _is_comment(node)),
-                tuple(each for each in shell.commands if first < each.place.line <= end),
-                tuple(each for each in shell.assignments if first < each.place.line <= end),
+                tuple(each for n in range(first + 1, end + 1) for each in commands.get(n, ())),
+                tuple(each for n in range(first + 1, end + 1) for each in assignments.get(n, ())),
                 len(statements) == 1
                 and statements[0].type in _SIMPLE
                 and not any("redirect" in child.type for child in statements[0].children)

@@ -19,7 +19,7 @@ from neuronctl.submission.judged_script import JudgedScript, judge_text, mended
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = [
     (ROOT / "tests" / "golden" / "scripts" / f"{name}.sh").read_text(encoding="utf-8")
-    for name in ("neuron-conda", "neuron-requeue-own-trap-torchrun", "neuron-2022-train_hvd")
+    for name in ("neuron-python-one-gpu", "two-nodes-chain", "neuron-2022-train_hvd")
 ]
 PIECES = (
     *("$", '"', "'", "\\", "(", ")", "{", "}", "`", "#SBATCH ", "\n", "\0", "\r\n", "<<EOF\n"),

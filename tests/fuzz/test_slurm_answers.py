@@ -132,16 +132,19 @@ def use(ids: Sequence[JobId]) -> None:
                 id.without([other])
 
 
-@inputs(2)
-@given(texts(QUEUE))
-def test_squeue(text: str) -> None:
-    use([job.id for job in read(parse_squeue, text) or ()][:3])
+JOBS = {
+    parse_squeue: QUEUE,
+    parse_sacct: PAST,
+    parse_partition_queue: WAITING,
+    parse_show_job: SHOWN,
+}
 
 
-@inputs(2)
-@given(texts(PAST))
-def test_sacct(text: str) -> None:
-    use([job.id for job in read(parse_sacct, text) or ()][:3])
+@pytest.mark.parametrize("parse", JOBS, ids=lambda parse: parse.__name__)
+@inputs(1)
+@given(st.data())
+def test_jobs(parse: Callable[[str], Any], drawn: st.DataObject) -> None:
+    use([job.id for job in read(parse, drawn.draw(texts(JOBS[parse]))) or ()][:3])
 
 
 @inputs(2)
@@ -155,17 +158,10 @@ def test_squeue_of_the_gate(text: str) -> None:
             assert [job.holds(tres) for tres in ("gres/gpu", "cpu", "node", "mem")]
 
 
-@inputs(1)
-@given(texts(WAITING))
-def test_squeue_of_a_partition(text: str) -> None:
-    use([job.id for job in read(parse_partition_queue, text) or ()][:3])
-
-
-@inputs(1)
+@inputs(0.5)
 @example(SHOWN[0].replace("gpu[35-36]", "gpu[35-36"))
 @given(texts(SHOWN))
-def test_scontrol_show_job(text: str) -> None:
-    use([job.id for job in read(parse_show_job, text) or ()][:3])
+def test_what_scontrol_shows_of_jobs(text: str) -> None:
     read(parse_job_gpus, text)
     read(parse_job_states, text)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from bounds import bounded, grows, inputs
+from bounds import bounded, inputs
 from broken import content, texts, values, words
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -17,7 +16,6 @@ from hypothesis import strategies as st
 from neuronctl.common import console, secrets, shell, units
 from neuronctl.diagnosis import log_patterns, log_text
 from neuronctl.request.begin_time import moment
-from neuronctl.slurm.pending_reasons import explain
 from neuronctl.tracking.rank_filter import RankFilter
 
 LOGS = (
@@ -74,8 +72,6 @@ GRAMMARS = (
     (units.parse_memory, ("16G", "512", "1T")),
     (units.expand_hostlist, ("gpu[01-03,07],cpu1", "r[1-2]n[01-04]")),
     (units.check_array, ("0-9%2", "1,3,8-16:4")),
-    (units.check_dependency, ("afterok:17:18,singleton", "after:17+5?afterany:17_3")),
-    (units.check_mail_type, ("END,FAIL",)),
 )
 
 
@@ -88,28 +84,11 @@ def test_grammars(read: Callable[[str], Any], samples: Any, drawn: st.DataObject
         read(text)
 
 
-def test_a_name_in_a_dependency_takes_a_moment() -> None:
-    """One that no dependency can have, of any length."""
-
-    def check(length: int) -> None:
-        with contextlib.suppress(ValueError):
-            units.check_dependency("afterok:" + "x" * length + "+")
-
-    assert grows(check, 20_000) < 10
-
-
 @inputs(0.5)
 @given(texts(("logs/%x-%5j.out", "%A_%a-%N%%.out", "\\%j")), st.booleans(), words)
 def test_log_patterns(text: str, any_task: bool, name: str) -> None:
     with bounded():
         units.expand_log_pattern(text, job_id=4711, job_name=name, node=name, any_task=any_task)
-
-
-@inputs(0.5)
-@given(texts(("QOSMaxJobsPerUserLimit", "ReqNodeNotAvail, UnavailableNodes:n[1-3]", "Priority")))
-def test_pending_reasons(text: str) -> None:
-    with bounded():
-        explain(text)
 
 
 @inputs(0.5)

@@ -26,7 +26,7 @@ def test_a_training_has_the_loss_of_one_that_was_not_interrupted(
     training.write("train_ddp.py", EXAMPLE.read_text(encoding="utf-8"))
     options = ["--gpus-per-node=1", "-N2", "--launcher=torchrun", f"--venv={horovod_venv}"]
     program = ["../train_ddp.py", "--epochs", "100", "--checkpoint"]
-    job = Going(training, *options, "-J", "goes", "--checkpoint=a.pt", *program, "a.pt")
+    job = Going(training, *options, "-J", "goes", *program, "a.pt")
 
     def epochs() -> List[Tuple[int, str]]:
         found = [LOSS.match(line) for line in job.lines(f"goes_{job.id}.out")]

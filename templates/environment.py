@@ -137,12 +137,15 @@ def python_facts(pid):
     base = os.path.dirname(settings.get("home", os.path.dirname(program)))
     series = re.search(r"python(3\.\d+)", program)
     series = series.group(1) if series else "3"
-    facts = {"python": settings.get("version") or series, "manager": "pip"}
+    told = lines_of(f"/proc/{pid}/exe", "-V")  # Python 3.11.2
+    version = told[0].split()[-1] if told else settings.get("version") or series
+    facts = {"python": version, "manager": "pip"}
     below = f"/lib/python{series}/site-packages"
     places = [*known.get("PYTHONPATH", "").split(":"), prefix + below]
     if settings.get("include-system-site-packages", "true").lower() == "true":
         own = known.get("PYTHONUSERBASE") or known.get("HOME", "") + "/.local"
-        places += [own + below, base + below, "/usr/lib/python3/dist-packages"]
+        places += [own + below, base + below, f"/usr/local/lib/python{series}/dist-packages"]
+        places.append("/usr/lib/python3/dist-packages")
     packages = {}
     for place in (root + place for place in places if place.startswith("/")):
         for name in names_in(place):

@@ -13,8 +13,8 @@ pytestmark = pytest.mark.usefixtures("no_jobs")
 
 NVIDIA_SMI = """\
 #!/usr/bin/env python3
-# Four GPUs whose use is known: GPU 0 is idle in the first 25 of 50 samples, of which it writes five
-# in each interval.
+# Four GPUs whose use is known: GPU 0 is idle in the first two of four samples, of which it writes
+# five in each interval.
 import sys, time
 words = dict(word[2:].partition("=")[::2] for word in sys.argv[1:] if word.startswith("--"))
 units = {"utilization.gpu": " [%]", "memory.used": " [MiB]", "memory.total": " [MiB]"}
@@ -25,7 +25,7 @@ fields = words["query-gpu"].split(",")
 print(", ".join(field + units.get(field, "") for field in fields))
 sample = 0
 while True:
-    for gpu, use in enumerate([0 if sample % 50 < 25 else 100, 0, 97, 98]):
+    for gpu, use in enumerate([0 if sample % 4 < 2 else 100, 0, 97, 98]):
         values = {"index": gpu, "utilization.gpu": use, "memory.used": 40000}
         values.update({"memory.total": 81559, "power.draw": "[N/A]", "temperature.gpu": 60})
         values.update({"clocks.sm": 990 if gpu == 2 else 1980, "clocks.max.sm": 1980})
@@ -59,7 +59,7 @@ for place in range(0, len(held), 4096):
     held[place] = 1
 while time.process_time() < float(sys.argv[1]):
     pass
-wait_for_samples(1, 4)
+wait_for_samples(1, 2)
 resident = [line for line in open("/proc/self/status") if line.startswith("RssAnon:")]
 print("CPU", sum(os.times()[:2]), "MEMORY", int(resident[0].split()[1]) << 10, flush=True)
 wait_for_samples(1)
@@ -68,7 +68,7 @@ sys.exit(int(sys.argv[2]))
 
 WAITS = """\
 log=$(readlink /proc/$$/fd/1)
-has_samples() { for file in "$log".samples/*.csv; do [ "$(wc -l <"$file")" -lt 9 ] || echo; done; }
+has_samples() { for file in "$log".samples/*.csv; do [ "$(wc -l <"$file")" -lt 4 ] || echo; done; }
 until [ "$(has_samples 2>/dev/null | wc -l)" -ge "${FILES:-0}" ]; do sleep 0.5; done
 """
 """A script that waits until so many files of samples have some; the time limit ends it."""
@@ -99,7 +99,7 @@ def test_known_use_is_told(sandbox: Sandbox) -> None:
     data = report(sandbox, job)
     (node,) = data["nodes_sampled"]
     count = node["gpus"][0]["samples"]
-    idle = (25 * (count // 50) + min(25, count % 50)) / count
+    idle = (2 * (count // 4) + min(2, count % 4)) / count
     first = node["gpus"][0]
     assert abs(first["idle"] - idle) < 0.02 and abs(first["use"] / 100 - (1 - idle)) < 0.02
     assert [gpu["use"] for gpu in node["gpus"]][1:] == pytest.approx([0, 97, 98])
@@ -110,11 +110,8 @@ def test_known_use_is_told(sandbox: Sandbox) -> None:
     assert measured and node["cpu"] == pytest.approx(float(measured[1]), rel=0.2)
     assert node["memory_peak"] == pytest.approx(int(measured[2]), rel=0.1)
     assert node["cores"] == 32
-    said = " ".join(data["advice"])
-    assert "1 of 4 GPUs was never used (GPU 1)" in said
-    assert "GPU 2 ran at 50 % of its clock" in said
     text = sandbox.exec(["neuronctl", "report", job]).stdout
-    assert "exit code 7" in text and "1 of 4 GPUs was never used" in text
+    assert "exit code 7" in text and re.search(r" 97 % +0 %", text), text
 
 
 def test_two_nodes_signals_and_exit_codes_are_as_without(sandbox: Sandbox) -> None:
@@ -126,7 +123,7 @@ def test_two_nodes_signals_and_exit_codes_are_as_without(sandbox: Sandbox) -> No
         "    os._exit(9)\n"
         "signal.signal(signal.SIGUSR1, heard)\n"
         "held = b'x' * (100 << 20)\n"
-        "wait_for_samples(2, 6, f'two_{os.environ[\"SLURM_JOB_ID\"]}.out')\n"
+        "wait_for_samples(2, 2, f'two_{os.environ[\"SLURM_JOB_ID\"]}.out')\n"
         "if os.environ['SLURM_PROCID'] == '0':\n"
         "    subprocess.run(['scancel', '--signal=USR1', os.environ['SLURM_JOB_ID']])\n"
         "time.sleep(120)\n",
@@ -137,7 +134,7 @@ def test_two_nodes_signals_and_exit_codes_are_as_without(sandbox: Sandbox) -> No
     assert log.count("heard") >= 4  # where Slurm signals every process, some hear it twice
     nodes = report(sandbox, job)["nodes_sampled"]
     assert [node["node"] for node in nodes] == ["gpu35", "gpu36"]
-    assert min(node["samples"] for node in nodes) >= 4
+    assert min(node["samples"] for node in nodes) >= 2
     # Each node's own: the nodes of a sandbox are one machine.
     first, second = (node["memory_peak"] for node in nodes)
     assert 90 << 20 < second < first < 250 << 20
@@ -209,20 +206,7 @@ def test_a_script_of_ones_own_is_sampled_unchanged(sandbox: Sandbox) -> None:
         sandbox.exec(["sh", "-c", f"scontrol write batch_script {job} - | cmp - own.sh"])
         nodes = report(sandbox, job)["nodes_sampled"]
         assert len(nodes) == count
-        assert all(node["samples"] >= 5 and len(node["gpus"]) == 4 for node in nodes)
-    alone = [word for word in options if word not in ("--wait", "--parsable")]
-    by_submit = ["--monitor", "-N1"]
-    ways = (["submit", *alone, *by_submit], ["resubmit"], ["resubmit", "--no-monitor"])
-    for way, count in zip(ways, (1, 1, 0)):
-        last = "own.sh" if way[0] == "submit" else job
-        run = f"export FILES={2 * count}; {call.replace('sbatch', '')}"
-        words = ["sh", "-c", run, "sh", *way, "--wait", "--json", last]
-        done = sandbox.exec(words, check=False)
-        assert done.returncode == 3, done.stderr
-        job = str(json.loads(done.stdout)["job_id"])
-        assert "functions=0" in sandbox.exec(["cat", f"own_{job}.out"]).stdout
-        sandbox.exec(["sh", "-c", f"scontrol write batch_script {job} - | cmp - own.sh"])
-        assert len(report(sandbox, job)["nodes_sampled"]) == count
+        assert all(node["samples"] >= 2 and len(node["gpus"]) == 4 for node in nodes)
     wrapped = ["sh", "-c", call, "sh", *options, "--monitor", "--wrap", "true"]
     refused = sandbox.exec(wrapped, check=False)
     assert refused.returncode == 2 and "only bash can start the sampler" in refused.stderr
@@ -281,5 +265,4 @@ def test_top_and_status_of_a_job_that_is_sampled(sandbox: Sandbox) -> None:
     assert "gpu3" in sandbox.exec([*call, "top", job]).stdout
     text = sandbox.exec([*call, "status", job]).stdout
     assert "GPU USE" in text and re.search(r" (49|74) %", text), text
-    wait_until(lambda: "GPU 2 ran at 50 %" in sandbox.exec([*call, "report", job]).stdout)
     sandbox.exec(["scancel", job])

@@ -10,8 +10,7 @@ from neuronctl.cli import job_output
 from neuronctl.cli.job_options import BEHIND_DASHES, job_command, resolve_names
 from neuronctl.cli.say import notify, print_script
 from neuronctl.common.errors import UsageError
-from neuronctl.common.shell import join, positional
-from neuronctl.request.job import JobRequest
+from neuronctl.common.shell import join, positional, quote
 from neuronctl.submission.pipeline import judge_job
 from neuronctl.submission.planned_job import plan_job, refuse_other_dash
 
@@ -101,7 +100,8 @@ def command(
         setting = "" if arguments == given else f"set -- {text}; "
         program = ["bash", "-c", f"{setting}{_COMMAND}", "bash", *arguments]
     if contained and not words:
-        notify(f"the shell runs outside the image; {_run_line(request)}")
+        image = quote(request.container or "")
+        notify(f"the shell runs outside the image; 'neuronctl run --container {image} …' enters it")
     argv = [*salloc, *_STEP, *program]
     if dry_run:
         where = "in the shell on the first node" if not words else "on the first node, before CMD"
@@ -110,13 +110,3 @@ def command(
         )
         return 0
     return run_interactive(argv, environment={_WIRING: wiring, **plan.secrets})
-
-
-def _run_line(request: JobRequest) -> str:
-    """Return how to enter the image from the shell: ``run`` knows only its own options."""
-    line = ["neuronctl", "run", f"--container={request.container}"]
-    if request.container_runtime is not None:
-        line.append(f"--container-runtime={request.container_runtime}")
-    line += [f"--bind={bind}" for bind in request.binds]
-    line += [f"--container-option={word}" for word in request.container_options]
-    return f"to run a program in the image: {join(line)} SCRIPT"

@@ -7,7 +7,7 @@ the library are each a Reporter.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import TYPE_CHECKING, Mapping, Optional, Protocol, Sequence
 
 from neuronctl.common.errors import (
     NeuronctlError,
@@ -96,16 +96,6 @@ def judge_job(
     return judged
 
 
-def draft_of(
-    job: Submittable, reporter: Reporter, *, force: bool = False, fresh: bool = False
-) -> Tuple[RecordDraft, Optional[JudgedJob]]:
-    """Judge a job, as judge_job() does, and write its script: the record that it would have."""
-    judged = judge_job(job, reporter, force=force, fresh=fresh)
-    command_line = tuple(reporter.command_line)
-    draft = replace(job.draft, script=job.script(), command_line=command_line)
-    return (draft if judged is None else judged.recorded(draft)), judged
-
-
 def submit_job(
     job: Submittable,
     reporter: Reporter,
@@ -118,7 +108,10 @@ def submit_job(
     Raises PolicyError for errors without ``force``, TemplateError, SlurmRefusedError, and
     SlurmUnavailableError, after which the job may be in the queue nevertheless.
     """
-    draft, judged = draft_of(job, reporter, force=force, fresh=dry_run)
+    judged = judge_job(job, reporter, force=force, fresh=dry_run)
+    draft = replace(job.draft, script=job.script(), command_line=tuple(reporter.command_line))
+    if judged is not None:
+        draft = judged.recorded(draft)
     if dry_run:
         reporter.submitting(draft, _tested(job, draft, judged, reporter))
         return None

@@ -79,14 +79,6 @@ def test_job_file_that_is_a_program(name: str, run: Run, tmp_path: Path) -> None
     one_error(run("submit", *ONE, "-f", name, code=3), f"{name} is a program", "without -f")
 
 
-def test_no_script(run: Run) -> None:
-    one_error(run("generate", *ONE, code=2), "no SCRIPT", "script:")
-
-
-def test_empty_script(run: Run) -> None:
-    one_error(run("generate", *ONE, "", code=2), "SCRIPT is empty")
-
-
 # ----------------------------------------------------------------------- wrong files: exit 3
 
 
@@ -136,21 +128,6 @@ def test_refused_by_the_catalog(
     refused(run("submit", *options, "train.py", code=4), code, *words)
     assert fake_slurm.calls("sbatch") == []
     assert records() == []
-
-
-@pytest.mark.parametrize(
-    "word", ["--dry-run", "--no-preflight", "--preflight", "--follow", "--wait", "--explain"]
-)
-def test_own_option_behind_the_program(word: str, run: Run, fake_slurm: FakeSlurm) -> None:
-    said = run("submit", *ONE, "train.py", "--lr", "1", word, code=2).stderr
-    assert f"{word} comes after train.py, which would receive it" in said
-    assert "put it before train.py" in said
-    assert fake_slurm.calls("sbatch") == []
-    run("submit", *ONE, "--dry-run", "--", "train.py", word)
-    if word in ("--no-preflight", "--explain"):
-        assert word in run("generate", *ONE, "train.py", word, code=2).stderr
-    if word == "--wait":
-        run("generate", *ONE, "train.py", word)
 
 
 @pytest.mark.parametrize(

@@ -133,12 +133,6 @@ def test_the_comment_is_made_by_the_policy(run: Run, fake_slurm: FakeSlurm) -> N
     assert "sbatch --comment='field=misc;appl=lammps' job.sh" in said and "NC202" not in said
 
 
-def test_auto_chooses_as_for_any_job(run: Run, fake_slurm: FakeSlurm) -> None:
-    said = run("submit", "--dry-run", "-p", "auto", "job.sh").stderr
-    chosen = said.partition("-p auto takes ")[2].split()[0]
-    assert f"sbatch --partition={chosen} job.sh" in said
-
-
 def test_sbatch_refuses(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("sbatch", stderr="sbatch: error: no\n", code=1)
     assert "sbatch refused the request: no" in run("submit", "job.sh", code=7).stderr
@@ -202,43 +196,6 @@ def test_standard_input_is_passed_on(run: Run, fake_slurm: FakeSlurm) -> None:
     # Where the script is a file, standard input is the one that sbatch would have.
     run("sbatch", "job.sh", input="something else")
     assert fake_slurm.stdin() == "something else"
-
-
-def test_a_refusal_is_final(run: Run, fake_slurm: FakeSlurm, script: Path) -> None:
-    """Jobs that plain sbatch submitted, before or after, from the same script keep no record."""
-    script.write_text(WRONG)
-    fake_slurm.answer("sbatch", stderr="sbatch: error: no\n", code=1)
-    said = run("sbatch", "job.sh", code=1).stderr
-    assert said.startswith("sbatch: error: no\n") and "error NC141: job.sh:2: requested" in said
-    (record,) = records()
-    assert (record["status"], record["failure"]) == ("failed", "sbatch ended with exit code 1")
-    submitted = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record["begun_at"] - 10))
-    row = {"submit": submitted, "work_dir": record["cwd"], "command": str(script.resolve())}
-    fake_slurm.queue(queue_row("5", name="job.sh", **row))
-    assert "job.sh" in run("status").stdout
-    (record,) = records()
-    assert (record["status"], record["job_id"]) == ("failed", None)
-
-
-def test_the_environment_is_not_changed(run: Run, fake_slurm: FakeSlurm) -> None:
-    given = {"SBATCH_ACCOUNT": "a", "SLURM_JOB_ID": "3", "RANK": "1"}
-    env = {name: value for name, value in os.environ.items() if not name.startswith("LC_")}
-    env = {**env, **given, "LANG": "C"}
-    seen = {}
-    for argv in (["sbatch", "job.sh"], [sys.executable, "-m", "neuronctl", "sbatch", "job.sh"]):
-        subprocess.run(
-            argv,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            check=True,
-            capture_output=True,
-            cwd=Path(env["HOME"]),
-        )
-        seen[argv[0]] = fake_slurm.seen_env("sbatch")
-    first, second = seen.values()
-    # This sbatch is a script: it is told by whom it was started, in case it calls neuronctl itself.
-    assert second.pop("NEURONCTL_SBATCH").startswith("3:/")
-    assert first == second and first["SLURM_JOB_ID"] == "3"
 
 
 @pytest.mark.parametrize("fault", ["catalog", "store", "configuration"])

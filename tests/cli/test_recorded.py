@@ -66,21 +66,6 @@ def test_history(run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str])
     assert data["submissions"][2]["jobs"][0]["state"] == "FAILED"
 
 
-def test_history_of_an_id_that_is_used_again(
-    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str]
-) -> None:
-    """A controller that lost its state counts from 1 again; sacct then shows the newer job."""
-    submitted(7, "--job-name", "first")
-    submitted(7, "--job-name", "second")
-    forget(fake_slurm)
-    fake_slurm.accounting(accounting_row("7", name="second"))
-    newer, older = run("history").stdout.splitlines()[1:]
-    assert "second" in newer and "COMPLETED" in newer
-    assert (
-        "first" in older and "UNKNOWN" in older and "its job id now belongs to another job" in older
-    )
-
-
 def test_history_of_many_is_two_processes(run: Run, fake_slurm: FakeSlurm) -> None:
     store = RecordStore.default()
     for number in range(1, 301):
@@ -337,15 +322,3 @@ def test_resubmit_what_held_a_secret(
     assert fake_slurm.seen_env("sbatch")["HF_TOKEN"] == "zyxwvuts987"
     run("resubmit", "8", "--env", "HF_TOKEN=q1w2e3r4t5", "--force")
     assert fake_slurm.seen_env("sbatch")["HF_TOKEN"] == "q1w2e3r4t5"
-
-
-def test_resubmit_from_a_directory_that_is_gone(
-    run: Run, fake_slurm: FakeSlurm, tmp_path: Path
-) -> None:
-    draft = RecordDraft(
-        cwd=str(tmp_path / "gone"), command_line=(), script="#!/bin/sh\n", request={},
-        job_name="train", partition="cpu", output="/s/%j.out",
-    )  # fmt: skip
-    store = RecordStore.default()
-    store.complete(store.begin(draft), 7)
-    assert "cannot be entered: No such file" in run("resubmit", "7", code=2).stderr

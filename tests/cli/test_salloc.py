@@ -119,9 +119,7 @@ def test_pyxis_starts_the_command_through_srun(
     assert ":" not in given, "srun would begin another component there"
 
 
-def test_shell_says_how_to_enter_the_image(run: Run, fakes: Path, image: List[str]) -> None:
-    said = run("salloc", *SITE, *image, "--dry-run").stderr
-    line = "neuronctl run --container=image.sif --bind='/tmp:/a b' SCRIPT"
-    assert line in said
+def test_shell_says_how_to_enter_the_image(run: Run, image: List[str]) -> None:
+    line = "'neuronctl run --container image.sif …' enters it"
+    assert line in run("salloc", *SITE, *image, "--dry-run").stderr
     assert line not in run("salloc", *SITE, *image, "--dry-run", "--", "ls").stderr
-    assert not (fakes / "salloc.argv").exists()

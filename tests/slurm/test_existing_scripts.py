@@ -192,42 +192,6 @@ def test_as_sbatch_itself(own: Sandbox, lines: None, line: str) -> None:
         } == {}
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        *("-o a.out", "-o 'a b_%j.out'", "-o %x-%u.log -e %x.err", "-e %j.err", "-D sub"),
-        *(
-            "-D sub -o log",
-            "-D $PWD/sub -o %j.%u.out",
-            "-o %x_%j",
-            "-o /dev/null",
-            "-J 'n m' -o %x",
-        ),
-        *("-a 3-4", "-a 3 -o %A-%3a.out -e e%a"),
-    ],
-)
-def test_logs_are_where_slurm_has_them(own: Sandbox, lines: None, options: str) -> None:
-    job = shell(own, f"neuronctl sbatch --parsable {options} held.sh").strip()
-    blocks = own.exec(["scontrol", "show", "job", job]).stdout.split("\n\n")
-    said = dict(re.findall(r"(StdOut|StdErr)=(.*)", blocks[0]))
-    if "-a" in options:
-        # Of tasks that wait together, scontrol shows the pattern.
-        kept = record(own, job)
-        assert (kept["output"], kept["error"] or kept["output"]) == _patterns(own, options)
-    else:
-        kept = record(own, job)
-        assert (kept["stdout"], kept["stderr"]) == (
-            said["StdOut"],
-            said["StdErr"] or said["StdOut"],
-        )
-
-
-def _patterns(own: Sandbox, options: str) -> Tuple[str, str]:
-    if "-o" in options:
-        return f"{own.scratch}/%A-%3a.out", f"{own.scratch}/e%a"
-    return (f"{own.scratch}/slurm-%A_%a.out",) * 2
-
-
 def test_submit_is_judged_by_what_slurm_says(own: Sandbox) -> None:
     result = own.exec(["neuronctl", "submit", "-p", "nowhere", "held.sh"], check=False)
     assert result.returncode == 4 and "error NC101: partition 'nowhere'" in result.stderr

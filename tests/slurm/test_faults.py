@@ -304,41 +304,6 @@ def test_node_dies(broken: Broken, tell: Tell) -> None:
     tell("slurmd dead under a running job", "NODE_FAIL; with --requeue PENDING under the same id")
 
 
-def test_requeued(broken: Broken, tell: Tell) -> None:
-    broken.sandbox.write("long.sh", "#!/bin/bash\nsleep 300\n")
-    broken.sandbox.exec(["chmod", "+x", "long.sh"])
-    result = broken.neuronctl(*SUBMIT[1:], "-J", "again", "--requeue", "--json", "./long.sh")
-    assert result.returncode == 0, result.stderr
-    job = str(json.loads(result.stdout)["job_id"])
-    first = broken.wait_for(job, "RUNNING")
-    broken.root("scontrol", "requeue", job)
-    then = broken.wait_for(job, "PENDING")
-    assert (then["record"], then["stdout"]) == (first["record"], first["stdout"])
-    (record,) = records(broken)["again"]
-    seen = [state["state"] for state in record["states"]]
-    assert "RUNNING" in seen and seen[-1] == "PENDING", seen
-    broken.shell(f"scancel {job}")
-    tell("requeue under the same id", "PENDING again, the same record, both states in it")
-
-
-def test_out_of_memory(broken: Broken, tell: Tell) -> None:
-    broken.root("scontrol", "update", "partition=amd_a100nv_8", "DefMemPerCPU=60")
-    eat = f"{sys.executable} -c 'import time; x = bytearray(400 << 20); time.sleep(60)'"
-    job = broken.sbatch("--acctg-freq=task=1", f"--wrap={eat}")
-    row = wait_until(lambda: [row for row in broken.status(job) if row["ended"]])[0]
-    broken.root("scontrol", "update", "partition=amd_a100nv_8", "DefMemPerCPU=1000")
-    # The state OUT_OF_MEMORY takes cgroups; where Slurm's accounting ends the job, it says FAILED.
-    told = broken.root("scontrol", "show", "job", job)
-    assert f"JobState={row['state']} " in told and row["state"] in ("OUT_OF_MEMORY", "FAILED")
-    assert "Exceeded job memory limit" in broken.shell(f"cat slurm-{job}.out")
-    (said,) = json.loads(broken.neuronctl("why", "--json", job).stdout)["jobs"]
-    assert said["kind"] == "out-of-memory" and "--mem" in said["remedy"], said
-    words = (
-        "OUT_OF_MEMORY" if row["state"] == "OUT_OF_MEMORY" else "FAILED, as Slurm without cgroups"
-    )
-    tell("out of memory (JobAcctGatherParams=OverMemoryKill)", f"{words}; why tells the cause")
-
-
 # ------------------------------------------------------------------------------ the records
 
 
@@ -373,35 +338,3 @@ def test_state_directory_full(broken: Broken, tell: Tell) -> None:
 
 
 # --------------------------------------------------------------------- what takes its time
-
-
-def test_forgotten_by_the_controller(broken: Broken, tell: Tell) -> None:
-    job = broken.sbatch("--wrap=exit 4")
-    wait_until(lambda: [row for row in broken.status(job) if row["exit_code"] == 4])
-    broken.configure("MinJobAge=2")
-    known = ["squeue", "--noheader", "--states=all", "-o", "%A"]
-    wait_until(lambda: job not in broken.sandbox.exec(known).stdout.split())
-    (row,) = broken.status(job)
-    assert (row["state"], row["exit_code"], row["source"]) == ("FAILED", 4, "sacct")
-    tell("job forgotten by squeue (MinJobAge)", "FAILED with exit code 4 from sacct")
-    _logs_of_forgotten_jobs(broken)
-
-
-def _logs_of_forgotten_jobs(broken: Broken) -> None:
-    sandbox = broken.sandbox
-    # A controller that was killed may have given this job's id to an earlier one, with its log.
-    sandbox.exec(["sh", "-c", "rm -f slurm-*.out"])
-    for options in ([], ["-o", "my-%j.log"]):
-        job = broken.sbatch(*options, "--wrap=echo lost")
-        broken.wait_for(job, "COMPLETED")
-        sandbox.exec(
-            ["sh", "-c", f"while squeue -h -t all -o %A | grep -qx {job}; do sleep 1; done"]
-        )
-        result = sandbox.exec(["neuronctl", "logs", job], check=False)
-        if sandbox.version >= (24, 5):
-            assert (result.stdout, result.stderr) == ("lost\n", "")
-        elif options:
-            assert result.returncode == 8
-            assert "accounting does not say where its log is, and there is none" in result.stderr
-        else:
-            assert result.stdout == "lost\n" and "sbatch's default is" in result.stderr

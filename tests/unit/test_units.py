@@ -51,10 +51,6 @@ def test_parse_time_refuses_and_names_the_forms_or_the_bound(text: str) -> None:
         units.parse_time(text)
 
 
-def test_a_duration_of_zero_is_zero() -> None:
-    assert units.parse_duration("0:00") == 0
-
-
 @given(st.integers(min_value=1, max_value=2**31 - 1))
 def test_a_time_that_was_formatted_reads_back(seconds: int) -> None:
     text = units.format_time(seconds)
@@ -140,19 +136,6 @@ def test_a_huge_host_list_is_an_error_and_not_a_hang(text: str) -> None:
         units.expand_hostlist(text)
 
 
-def test_the_largest_host_list_is_read() -> None:
-    assert len(units.expand_hostlist("n[0-65535]")) == units.MAX_HOSTS
-
-
-def test_names_are_folded_as_squeue_prints_them() -> None:
-    names = ["gpu07", "cpu1", "gpu01", "gpu03", "gpu02", "gpu01", "login"]
-    assert units.compress_hostlist(names) == "cpu1,gpu[01-03,07],login"
-    assert units.compress_hostlist(["gpu09", "gpu10", "gpu11", "gpu9"]) == "gpu9,gpu[09-11]"
-    assert units.compress_hostlist(["n1", "n2", "n3", "n10"]) == "n[1-3,10]"
-    assert units.compress_hostlist(["gpu45"]) == "gpu45"
-    assert units.compress_hostlist([]) == ""
-
-
 host_names = st.from_regex(r"[a-c]{0,2}[0-9]{1,3}(n[0-9]{0,2})?", fullmatch=True)
 
 
@@ -213,16 +196,6 @@ def test_outside_an_array_A_is_the_job_itself_and_a_is_slurms_no_value() -> None
 def test_the_pattern_of_an_arrays_tasks(pattern: str, tasks: str) -> None:
     known = {"job_name": "train", "user": "kim", "node": "n1"}
     assert units.expand_log_pattern(pattern, job_id=4711, any_task=True, **known) == tasks
-
-
-def test_what_is_filled_in_is_not_expanded_again() -> None:
-    assert units.expand_log_pattern("%x", job_id=7, job_name="%j") == "%j"
-
-
-@given(st.text(max_size=30))
-def test_a_pattern_without_percent_or_backslash_stays(pattern: str) -> None:
-    plain = pattern.replace("%", "").replace("\\", "")
-    assert units.expand_log_pattern(plain, job_id=1) == plain
 
 
 @pytest.mark.parametrize("text", ["0", "0-9", "1,3,8-16:4", "0-9%2", "01", "7-7", "1,1"])

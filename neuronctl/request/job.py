@@ -82,50 +82,24 @@ class Amounts:
     gpus_per_node: Optional[int] = None
 
 
-# sbatch reads these from a script too, and then does not simply submit it.
-_NOT_IN_A_SCRIPT = {
-    "wait": "use 'neuronctl submit --wait'",
-    "test-only": "use 'neuronctl submit --dry-run'",
-    "wrap": "name the program as SCRIPT, followed by its arguments",
-    "parsable": "use 'neuronctl submit --json'",
-    "help": "see 'man sbatch'",
-    "usage": "see 'man sbatch'",
-    "version": "see 'sbatch --version'",
-}
+_NOT_IN_A_SCRIPT = ("wait", "test-only", "wrap", "parsable", "help", "usage", "version")
+"""sbatch reads these from a script too, and then does not simply submit it."""
 
 
 def _others_of_sbatch(texts: Sequence[str]) -> Tuple[str, ...]:
-    from neuronctl.request.sbatch_options import SBATCHS_OWN, SRUN  # few jobs have such an option
-
-    only_of_srun = {option.long for option in SRUN} - SBATCHS_OWN
     options = []
     for text in texts:
         option = one_line(text).lstrip("-")
-        short, equals, value = option.partition("=")
-        name = _whole(short)
-        option = name + equals + value
+        name = option.partition("=")[0]
         if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
             raise ValueError(f"'{text}' is not a long sbatch option, such as nice=100")
         # neuronctl has the flag --exclusive; only Slurm has --exclusive=user.
         if name in OF_SLURM and not (OF_SLURM[name].is_flag and option != name):
             raise ValueError(f"neuronctl has this option itself: write --{option}")
         if name in _NOT_IN_A_SCRIPT:
-            raise ValueError(f"--{name} cannot be used in a job script: {_NOT_IN_A_SCRIPT[name]}")
-        if name in only_of_srun:
-            raise ValueError(
-                f"--{name} is an option of srun, which sbatch does not know: with --launcher srun, "
-                f"write --launcher-option=--{option}"
-            )
+            raise ValueError(f"--{name} cannot be used in a job script: see 'neuronctl submit -h'")
         options.append(option)
     return tuple(options)
-
-
-def _whole(name: str) -> str:
-    """The option that sbatch takes ``name`` for: it may be abbreviated, if only one begins so."""
-    from neuronctl.request.sbatch_options import SBATCHS_OWN
-
-    longer = [option for option in SBATCHS_OWN if option.startswith(name)]
-    return longer[0] if name not in SBATCHS_OWN and len(longer) == 1 else name
 
 
 _job = partial(option, group="Job")

@@ -169,7 +169,7 @@ def kind_of(launcher: str, wrapper: str) -> str:
     Every launcher does it with its own framework once, and so does each framework in a container;
     where only the way to the processes is new, a program does that starts in a tenth of the time.
     """
-    framework = {"python": "own", "none": "own", "mpirun": "horovod"}.get(launcher, "torch")
+    framework = {"python": "own", "none": "own", "mpirun": "mpi"}.get(launcher, "torch")
     if launcher.startswith("horovodrun"):
         framework = "horovod"
     if wrapper == "venv" or (launcher, wrapper) in (TORCH_IN_IMAGE, HOROVOD_IN_IMAGE):

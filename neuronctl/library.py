@@ -11,7 +11,7 @@ import itertools
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.catalog.loader import load
 from neuronctl.common.errors import (
@@ -45,11 +45,6 @@ from neuronctl.submission.pipeline import submit_job
 from neuronctl.submission.planned_job import PlannedJob, plan_job
 from neuronctl.submission.transaction import Submission
 from neuronctl.tracking.job_status import JobStatus
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from neuronctl.request.keywords import JobKeywords
 
 __all__ = ["CatalogError", "Diagnosis", "Finding", "Job", "JobFileError", "JobPlan", "JobRecord",
            "JobStatus", "Judgement", "NeuronctlError", "NoSuchJobError", "PolicyError",
@@ -145,7 +140,7 @@ def plan(
     steps: Sequence[Mapping[str, Any]] = (),
     job_file: Optional[str] = None,
     catalog: Optional[str] = None,
-    **options: Unpack[JobKeywords],
+    **options: Any,
 ) -> JobPlan:
     """Plan a job: every value that its script needs, each with its reason.
 

@@ -276,7 +276,7 @@ def options_layer(
         refuse_other_dash(words[0])
         words = ["python", *words] if words[0] == "-m" else words
         if not _is_argument(words[0]):
-            values["script"], origins["script"] = _checked(words[0]), _TYPED
+            values["script"], origins["script"] = words[0], _TYPED
             words = words[1:]
         values["args"], origins["args"] = tuple(words), _TYPED
     text, file = (None, None) if body is None else (body.text, body.file)
@@ -354,17 +354,6 @@ def located(request: JobRequest, cluster: Cluster) -> JobRequest:
         directories = cluster.containers.image_dirs
         found["container"] = find_image(image, directories, request.resolve_path(""))
     return replace(request, **found)
-
-
-def _checked(script: str) -> str:
-    if not script:
-        raise UsageError("SCRIPT is empty", "name the program to run")
-    if script == ":":
-        raise UsageError(
-            "':' starts another component of a heterogeneous job, which neuronctl does not support",
-            "submit such a job with sbatch itself",
-        )
-    return script
 
 
 def _load_the_rest() -> None:

@@ -35,15 +35,10 @@ def tasks_and_nodes(facts: ScriptFacts) -> Iterator[Violation]:
         )
     elif each is not None and count < each * (nodes or 1):
         most = each * (nodes or 1)
-        own = [run.kind for run in facts.every_launch if run.launcher.starts_processes()]
-        yield Violation(
-            f"--ntasks={count} wins over --ntasks-per-node={each}: {counted(count, 'task')} in "
-            f"all, and not {most}",
-            f"remove --ntasks-per-node: {own[0]} starts its processes itself"
-            if own
-            else f"remove one of the two, or write --ntasks={most}",
-            place=given.place,
-        )
+        message = f"--ntasks={count} wins over --ntasks-per-node={each}: "
+        message += f"{counted(count, 'task')} in all, and not {most}"
+        hint = f"remove one of the two, or write --ntasks={most}"
+        yield Violation(message, hint, place=given.place)
 
 
 _AS_HOURS = re.compile(r"0[0-9]+:00|(12|24|36|48|72|96):00")

@@ -83,19 +83,6 @@ _ONLY_WITH = {
     "SLURM_CPUS_PER_GPU": ("cpus-per-gpu",),
 }
 """Variables that Slurm sets only where one of the options is given (tried on 22.05)."""
-_OF_SLURM = tuple(
-    f"SLURM_{name}"
-    for name in """
-    ARRAY_JOB_ID ARRAY_TASK_COUNT ARRAY_TASK_ID ARRAY_TASK_MAX ARRAY_TASK_MIN ARRAY_TASK_STEP
-    CLUSTER_NAME CPUS_ON_NODE DISTRIBUTION GPUS_ON_NODE GTIDS JOBID JOB_ACCOUNT
-    JOB_CPUS_PER_NODE JOB_DEPENDENCY JOB_END_TIME JOB_GID JOB_GPUS JOB_GROUP JOB_ID JOB_LICENSES
-    JOB_NAME JOB_NODELIST JOB_NUM_NODES JOB_PARTITION JOB_QOS JOB_RESERVATION JOB_START_TIME
-    JOB_UID JOB_USER LAUNCH_NODE_IPADDR LOCALID MEM_PER_CPU MEM_PER_GPU MEM_PER_NODE NNODES
-    NODEID NODELIST NTASKS_PER_CORE NTASKS_PER_GPU NTASKS_PER_SOCKET PROCID RESTART_COUNT STEPID
-    STEP_GPUS STEP_ID STEP_NODELIST STEP_NUM_NODES STEP_NUM_TASKS STEP_TASKS_PER_NODE SUBMIT_DIR
-    SUBMIT_HOST TASKS_PER_NODE TASK_PID THREADS_PER_CORE TMPDIR TRES_PER_TASK
-    """.split()  # noqa: SIM905
-) + tuple(_ONLY_WITH)
 _ELSEWHERE = {
     **dict.fromkeys(("PBS_O_WORKDIR", "SGE_O_WORKDIR", "LS_SUBCWD"), "SLURM_SUBMIT_DIR"),
     **dict.fromkeys(("PBS_JOBID", "LSB_JOBID"), "SLURM_JOB_ID"),
@@ -132,11 +119,8 @@ def not_set(facts: ScriptFacts) -> Iterator[Violation]:
 
 def _not_set_by_slurm(facts: ScriptFacts, used: _Used) -> Iterator[Violation]:
     for name, place in used.items():
-        options, instead = _ONLY_WITH.get(name, ()), ""
-        if not facts.header.foreign:
-            instead = _ELSEWHERE.get(name, "")
-        if name.startswith("SLURM_") and name not in _OF_SLURM:
-            instead = next(iter(close_matches(name, _OF_SLURM, 1, 0.88)), "")
+        options = _ONLY_WITH.get(name, ())
+        instead = "" if facts.header.foreign else _ELSEWHERE.get(name, "")
         if not (options or instead) or any(asks_for(name, line) for line in facts.lines):
             continue
         given = facts.has(*options) or facts.header.unread.intersection(options)
@@ -149,7 +133,7 @@ def _not_set_by_slurm(facts: ScriptFacts, used: _Used) -> Iterator[Violation]:
                 place=place,
             )
         if instead:
-            message = f"${name} is empty here: Slurm sets no such variable"
+            message = f"${name} is empty here: another scheduler sets it, and Slurm does not"
             yield Violation(message, f"write ${instead}", place=place)
 
 

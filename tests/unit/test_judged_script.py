@@ -86,20 +86,6 @@ def test_what_is_made_of_job_files_has_no_errors(
         assert not found.has_errors, path.name
 
 
-def test_the_tutorials_script_in_its_year_and_now() -> None:
-    then = checked(TRAIN_HVD, "neuron-2022")
-    assert [(one.finding.code, one.finding.severity) for one in then.findings] == [
-        ("NC626", "note")
-    ]
-    now = checked(TRAIN_HVD, "neuron")
-    (old,) = (one for one in now.findings if one.finding.code == "NC408")
-    assert (old.place.line, old.place.column) == (14, 13)
-    assert "cuda/11.4 (known: cuda/12.4.1, cuda/12.9.1, cuda/13.0.2)" in old.finding.message
-    assert "observation: users' job scripts and logs, 2026" in old.finding.source
-    errors = [one for one in now.findings if one.finding.refuses]
-    assert [(one.finding.code, one.place.line) for one in errors] == [("NC202", 4)]
-
-
 @pytest.mark.parametrize("character", ["\0", "\x1b", "\udcff", "\u2028"])
 def test_no_character_stops_the_check(character: str) -> None:
     for text in (TRAIN_HVD.replace("gcc", f"g{character}"), TRAIN_HVD.replace("-J", character)):
@@ -136,15 +122,6 @@ def test_a_script_of_another_cluster_breaks_no_rule_of_this_one(partition: str) 
     assert {one.finding.code for one in here.findings if one.finding.refuses} == {"NC201", "NC141"}
 
 
-@pytest.mark.parametrize(("count", "codes"), [("0", []), ("a100:0", []), ("1", ["NC614"])])
-def test_tasks_without_gpus_hide_none(count: str, codes: List[str]) -> None:
-    text = (
-        "#!/bin/bash\n#SBATCH -p amd_a100nv_8 --gres=gpu:2 -n 2\n"
-        f'#SBATCH --comment="field=misc;appl=pytorch" --gpus-per-task={count}\nsrun python x.py\n'
-    )
-    assert [one.finding.code for one in checked(text, "neuron").findings] == codes
-
-
 def test_without_a_directive_the_options_are_on_a_command_line() -> None:
     text = "#!/bin/bash\nsrun -N2 python train.py\n"
     assert checked(text, "neuron").findings == ()
@@ -167,11 +144,9 @@ def test_without_a_directive_the_options_are_on_a_command_line() -> None:
         ("-J x", "export HF_TOKEN=<your-token-here>", {"NC643"}),  # to bash, a redirection
         ("-J x", "export WANDB_API_KEY=your_api_key_here", set()),
         ("-J x", "export HF_TOKEN=hf_xxxxxxxxxxxxxxxx", set()),
-        ("-J x", "export WANDB_API_KEY=yours0123456789", {"NC640"}),
         ("--export=ALL,DB_PASSWORD=swordfish99", "./x", {"NC640"}),
         ("--export=ALL,A=hf_AbCdEfGhIjKlMnOpQrStUvWxYz01234567", "./x", {"NC640"}),
         ("--export=ALL,HF_TOKEN=$HF_TOKEN", "./x", set()),
-        ("--export=ALL,HF_TOKEN=hf_xxxxxxxxxxxxxxxx,KEY_FILE=/a/b", "./x", set()),
         ('--wckey="password=swordfish99"', "./x", {"NC640"}),
         ("-J x", "export HF_TOKEN=hf_AbCdEfGhIjKlMnOpQrStUvWxYz01234567", {"NC640"}),
     ],
@@ -262,17 +237,3 @@ def test_it_is_said_up_to_which_line_a_script_is_read(name: str, line: int) -> N
 @pytest.mark.parametrize("text", ["\0\0", " \n\t\n", "", "\x7fELF\0\0", "echo\0\n"])
 def test_what_is_no_text_is_an_error(text: str) -> None:
     assert {one.finding.severity for one in checked(text, "neuron").findings} == {"error"}
-
-
-@pytest.mark.parametrize(
-    ("options", "nodes", "gpus"),
-    [
-        ("--gres=gpu:2 --gpus-per-node=1", 1, 2),
-        ("--gpus-per-node=1 --gres=gpu:2", 1, 2),
-        ("--gpus-per-node=1 --gpus=2", 2, 1),
-    ],
-)
-def test_a_plan_has_the_gpus_that_slurm_gives(options: str, nodes: int, gpus: int) -> None:
-    plan = checked(f"#!/bin/bash\n#SBATCH -p cas_v100nv_8 {options}\ntrue\n", "neuron").plan
-    assert plan is not None
-    assert (plan.nodes, plan.gpus_per_node) == (nodes, gpus)

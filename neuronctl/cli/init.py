@@ -110,7 +110,9 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     if exists:
         raise PolicyError(f"'{JOB_FILE}' stays as it is", change) if change else there
     if judged.errors and change and all(finding.code == _COPIES for finding in judged.errors):
-        raise PolicyError(f"{JOB_FILE} is written once {given['script']} is changed", change)
+        raise PolicyError(
+            f"change {given['script']}, then run init again to write {JOB_FILE}", change
+        )
     if judged.errors:
         raise judged.refusal(change)
     notify(f"the job in {planned.plan.partition_list}: {job_output.summary(judged)}")
@@ -184,7 +186,7 @@ def _show_distributed(request: JobRequest, why: str, then: str) -> str:
     notify(
         f"{_COPIES}: {why}",
         "this change makes it one training on all GPUs",
-        *(f"by hand: {what}" for what in change.by_hand),
+        *(f"left to you: {what}" for what in change.by_hand),
         "each process takes batches of its own: one step sees as many samples as all of them "
         "together; adapt the batch size or the learning rate",
     )

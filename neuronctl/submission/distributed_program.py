@@ -207,6 +207,11 @@ class _Program:
             f"{self.step}torch.cuda.set_device({_LOCAL_RANK})",
             f"{self.dist}.init_process_group()  # torchrun passes ranks and address in variables",
         ]
+        if any(isinstance(node, ast.Name) and node.id == "print" for node in self.nodes):
+            begin += [
+                f"if {self.dist}.get_rank() > 0:",
+                f"{self.step}print = lambda *words, **options: None  # rank 0 alone prints",
+            ]
         end = f"{self.dist}.destroy_process_group()"
         guards = [
             one

@@ -379,7 +379,7 @@ def test_a_change_alone_is_no_refusal(run: Run, tmp_path: Path) -> None:
     here = project(tmp_path / "p", {"train.py": ONE_GPU})
     size = ["-N", "2", "--gpus-per-node", "2", "--appl", "pytorch"]
     said = run("init", *size, "--field", "nlp", "train.py", cwd=here, code=4)
-    assert "job.yaml is written once train.py is changed" in said.stderr
+    assert "change train.py, then run init again to write job.yaml" in said.stderr
     assert said.stdout.startswith("--- train.py\n") and "refused" not in said.stderr
     assert "refused: 2 errors" in run("init", *size, "train.py", cwd=here, code=4).stderr
 

@@ -135,8 +135,6 @@ def test_cores_that_the_script_leaves_to_slurm_stay_so() -> None:
         ("--gpus=2 --ntasks-per-gpu=1", "--ntasks-per-gpu=1: a job file cannot say this"),
         ("--test-only", "--test-only: a job file cannot say this"),
         ("--gpus-per-task=1 -n 1", "--gpus-per-task=1: a job file cannot say this"),
-        ("--dependency=nonsense", "--dependency is not carried over: 'nonsense'"),
-        ("--gres=gpu:a100:1,gpu:v100:1", "--gres is not carried over"),
         ("--uid=root --clusters=x", "--clusters=x: a job file cannot say this"),
     ],
 )

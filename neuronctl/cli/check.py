@@ -118,7 +118,7 @@ def _exit_code(checked: Sequence[JudgedScript], unread: Sequence[UsageError]) ->
 
 def _texts(files: Sequence[str]) -> Tuple[Dict[str, str], List[UsageError]]:
     """Return the text of each script once, by name, and the errors for what cannot be read."""
-    from neuronctl.scripts.find import scripts_at
+    from neuronctl.scripts.script_search import scripts_at
 
     texts: Dict[str, str] = {}
     unread: List[UsageError] = []

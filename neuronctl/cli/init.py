@@ -28,7 +28,7 @@ from neuronctl.common.shell import join, quote
 from neuronctl.planning.software import LONGEST_PROGRAM
 from neuronctl.request.job import OPTIONS, JobRequest
 from neuronctl.request.job_file import JOB_FILE, configuration, own_job_file
-from neuronctl.scripts.find import batch_script
+from neuronctl.scripts.script_search import batch_script
 from neuronctl.submission.first_job import (
     PERSONAL,
     Worked,

@@ -54,7 +54,7 @@ def call(words: Sequence[str]) -> int:
         raise
     except OSError as error:
         raise SlurmUnavailableError(f"cannot start {path}: {error.strerror}") from None
-    # Beside it, so that nothing that takes long holds up sbatch's answer, or Ctrl-C.
+    # NeighboringScripts it, so that nothing that takes long holds up sbatch's answer, or Ctrl-C.
     judging = threading.Thread(target=_judge, args=(attempt,), daemon=True)
     judging.start()
     unheard = False

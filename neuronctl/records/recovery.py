@@ -18,8 +18,8 @@ from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.errors import NeuronctlError, RecordError, SlurmError
 from neuronctl.common.words import moment
 from neuronctl.records.store import JobRecord, RecordStore
-from neuronctl.scripts.find import MAX_BYTES
 from neuronctl.scripts.sbatch_line import read_line
+from neuronctl.scripts.script_search import MAX_BYTES
 from neuronctl.slurm.fields import CLOCK_SKEW
 from neuronctl.slurm.job_control import batch_script
 from neuronctl.slurm.job_id import JobId

@@ -16,9 +16,9 @@ from typing import (
 from neuronctl.common.frozen import dataclass, field, replace
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Judge, Rule, rule
-from neuronctl.scripts.beside import Beside
 from neuronctl.scripts.launches import PYTHON, SHELL, Launch, launches
 from neuronctl.scripts.model import SCRIPT, GivenOption, Header, SourceSpan
+from neuronctl.scripts.neighboring_scripts import NeighboringScripts
 from neuronctl.scripts.shell_reader import read_shell
 from neuronctl.scripts.shell_text import INITIALIZES, ShellText
 
@@ -89,7 +89,7 @@ class ScriptFacts:
     unreadable: Optional[SyntaxProblem] = None
     known_options: FrozenSet[str] = frozenset()
     left_out: int = 0
-    files: Beside = field(default_factory=Beside)
+    files: NeighboringScripts = field(default_factory=NeighboringScripts)
     name: str = ""
     within: bool = False
     reviewed = False
@@ -187,7 +187,7 @@ class ScriptFacts:
                 text = "\n" * (place.line - 1) + " " * place.column + text
                 header = replace(self.header, shebang=f"#!/bin/{shell} {flags}")
                 own = replace(self, text=text, header=header, shell=read_shell(text), within=True)
-                found.append(replace(own, unreadable=None, files=Beside()))
+                found.append(replace(own, unreadable=None, files=NeighboringScripts()))
         return tuple(found)
 
     @cached_property

@@ -10,7 +10,7 @@ from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
 from neuronctl.scripts.launches import PYTHON, SHELL
 from neuronctl.scripts.model import SourceSpan
-from neuronctl.scripts.values import digits
+from neuronctl.scripts.option_values import digits
 
 _OF_A_TASK = ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_TASK_PID", "SLURM_NODEID")
 _OF_THE_JOB = re.compile(r"SLURM_(JOB|N|ARRAY|PROCID|LOCALID|CPUS|GPUS|TMPDIR|SUBMIT_DIR|TASK)")

@@ -12,10 +12,10 @@ from neuronctl.request.job import OF_SLURM
 from neuronctl.request.values import node_count
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
-from neuronctl.scripts.as_request import GPU_OPTIONS
 from neuronctl.scripts.launches import PROGRAM, PYTHON
 from neuronctl.scripts.model import GivenOption, Header
-from neuronctl.scripts.values import digits
+from neuronctl.scripts.option_values import digits
+from neuronctl.scripts.script_request import GPU_OPTIONS
 
 
 @script_rule(WARNING, "NC611", "tasks that contradict nodes")

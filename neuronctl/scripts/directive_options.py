@@ -16,7 +16,7 @@ from neuronctl.request.sbatch_options import (
     getopt_with_plugins,
     variables,
 )
-from neuronctl.scripts import mistyped
+from neuronctl.scripts import misspelled_options
 from neuronctl.scripts.directive_words import DirectiveWord, Refused, words_of
 from neuronctl.scripts.model import (
     COMMAND_LINE,
@@ -30,7 +30,7 @@ from neuronctl.scripts.model import (
     SourceSpan,
     in_force,
 )
-from neuronctl.scripts.values import check_value, excluding
+from neuronctl.scripts.option_values import check_value, excluding
 
 
 def directive_options(words: Sequence[DirectiveWord]) -> Tuple[List[GivenOption], List[Ignored]]:
@@ -55,8 +55,10 @@ def _getopt(words: Sequence[DirectiveWord]) -> Tuple[Tuple[Parsed, ...], int]:
         return getopt_with_plugins([word.text for word in words], SBATCH, lines)
     except GetoptError as error:
         word = words[error.index]
-        hint = mistyped.hint(word.text) if error.unknown else ""
-        refusal = Refusal(str(error), word.place, hint, about=mistyped.meant_options(word.text))
+        hint = misspelled_options.hint(word.text) if error.unknown else ""
+        refusal = Refusal(
+            str(error), word.place, hint, about=misspelled_options.meant_options(word.text)
+        )
         raise Refused(refusal) from None
 
 

@@ -6,7 +6,7 @@ import re
 from typing import AbstractSet, List, Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass
-from neuronctl.scripts.mistyped import meant_options
+from neuronctl.scripts.misspelled_options import meant_options
 from neuronctl.scripts.model import CUT, REMARK, Ignored, Refusal, SourceSpan
 
 BLANKS = " \t\n\v\f\r"

@@ -32,7 +32,6 @@ from neuronctl.scripts.directive_words import (
     words_of,
 )
 from neuronctl.scripts.edits import edited
-from neuronctl.scripts.find import MAX_BYTES
 from neuronctl.scripts.look_alike_characters import explained, respelled
 from neuronctl.scripts.model import (
     AFTER_COMMAND,
@@ -47,8 +46,9 @@ from neuronctl.scripts.model import (
     Refusal,
     SourceSpan,
 )
+from neuronctl.scripts.option_values import ACCUMULATED, excluding
 from neuronctl.scripts.script_file import beginning, is_too_long
-from neuronctl.scripts.values import ACCUMULATED, excluding
+from neuronctl.scripts.script_search import MAX_BYTES
 
 
 def read_header(

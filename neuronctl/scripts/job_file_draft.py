@@ -16,7 +16,6 @@ from neuronctl.common.frozen import dataclass
 from neuronctl.common.yamlfile.writer import Entry, write
 from neuronctl.request.job import BY_NAME, OF_SLURM, JobRequest
 from neuronctl.request.job_file import parse_job_file
-from neuronctl.scripts.as_request import as_request, job_variables
 from neuronctl.scripts.bash_syntax import syntax_problem
 from neuronctl.scripts.command_wrappers import interpreter
 from neuronctl.scripts.directive_words import DIRECTIVE
@@ -24,6 +23,7 @@ from neuronctl.scripts.header import read_header
 from neuronctl.scripts.job_file_program import program_entries
 from neuronctl.scripts.model import AFTER_COMMAND, CUT, MISSPELLED, REMARK, Header
 from neuronctl.scripts.script_file import MOST_CHARACTERS
+from neuronctl.scripts.script_request import job_variables, request_of_script
 from neuronctl.scripts.shell_reader import read_shell
 from neuronctl.scripts.statements import units, uses_arguments
 
@@ -78,7 +78,7 @@ def draft_job_file(
     first = max([1, *directives]) + 1
     body = "\n".join(lines[first - 1 :])
     remarks: List[Remark] = []
-    asked = as_request(header, name, cluster)
+    asked = request_of_script(header, name, cluster)
     keys = [Entry("cluster", cluster.name)] if name_cluster else []
     keys += _directive_entries(header, name, asked, remarks)
     shown = "standard input" if name == "<stdin>" else name

@@ -11,9 +11,9 @@ from neuronctl.common.frozen import dataclass, field, replace
 from neuronctl.launch.launcher_calls import called
 from neuronctl.launch.launchers import Launcher, every
 from neuronctl.request.sbatch_options import SRUN, GetoptError, getopt_with_plugins
-from neuronctl.scripts.beside import DEEPEST, Beside
 from neuronctl.scripts.command_wrappers import names_python, program_at, python_runs
 from neuronctl.scripts.model import SourceSpan
+from neuronctl.scripts.neighboring_scripts import DEEPEST, NeighboringScripts
 from neuronctl.scripts.shell_reader import read_shell
 from neuronctl.scripts.shell_text import Command, Piece, ShellText, ShellWord
 
@@ -167,14 +167,14 @@ class Launch:
 def launches(
     commands: Iterable[Command],
     exported: Mapping[str, Tuple[Piece, ...]] = {},
-    files: Optional[Beside] = None,
+    files: Optional[NeighboringScripts] = None,
 ) -> Tuple[Launch, ...]:
     """Return what commands start; nothing for what is no program, such as ``cd``.
 
     exported: variables that the programs get, as far as they are known. files: the scripts that
     they may start.
     """
-    known = _Known(every(), exported, files or Beside())
+    known = _Known(every(), exported, files or NeighboringScripts())
     found: List[Launch] = []
     for command in commands:
         known.files.go(command)
@@ -226,7 +226,7 @@ class _Known:
 
     launchers: Tuple[Launcher, ...]
     exported: Mapping[str, Tuple[Piece, ...]]
-    files: Beside
+    files: NeighboringScripts
 
 
 class _Starts:

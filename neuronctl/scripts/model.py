@@ -8,7 +8,7 @@ from typing import Dict, FrozenSet, Iterable, Mapping, Optional, Tuple
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.request.sbatch_options import SBATCH
 from neuronctl.scripts.command_wrappers import interpreter
-from neuronctl.scripts.values import ACCUMULATED, digits, excluding
+from neuronctl.scripts.option_values import ACCUMULATED, digits, excluding
 
 EVERY = tuple(option.name for option in SBATCH)
 """The names of all options, of whatever release."""

@@ -6,7 +6,7 @@ import os
 
 from neuronctl.common.errors import UsageError
 from neuronctl.common.files import open_named
-from neuronctl.scripts.find import MAX_BYTES
+from neuronctl.scripts.script_search import MAX_BYTES
 
 MOST_CHARACTERS = 50_000
 """So much of a script is read: that of a thousand lines has about 40,000."""

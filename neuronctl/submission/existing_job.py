@@ -13,7 +13,7 @@ from neuronctl.judgement.verdict import NOT_KNOWN, REFUSED, Verdict
 from neuronctl.planning import plan
 from neuronctl.request.job import OPTIONS, JobRequest, Origin, Source
 from neuronctl.request.job_file import configuration
-from neuronctl.scripts.as_request import as_request
+from neuronctl.scripts.script_request import request_of_script
 from neuronctl.submission.existing_script import ExistingScript, read_existing
 from neuronctl.submission.judged_job import JudgedJob
 from neuronctl.submission.judged_script import judge_script
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from neuronctl.catalog.model import Catalog, Cluster
     from neuronctl.judgement.partition_choice import Choice
     from neuronctl.records.job_record import RecordDraft
-    from neuronctl.scripts.find import ScriptFile
+    from neuronctl.scripts.script_search import ScriptFile
     from neuronctl.submission.transaction import Notify
 
 
@@ -127,7 +127,7 @@ def job_of(
 
 def _request(script: ExistingScript, cluster: Cluster) -> JobRequest:
     """Return what the script asks for, sbatch's defaults included, each with its line or option."""
-    request = as_request(script.header, script.name, cluster)
+    request = request_of_script(script.header, script.name, cluster)
     default = Origin(Source.DERIVED, "Slurm's default")
     return replace(
         request,

@@ -14,11 +14,11 @@ from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.paths import working_directory
 from neuronctl.records.job_record import RecordDraft
 from neuronctl.request.sbatch_options import GetoptError
-from neuronctl.scripts.find import ScriptFile
 from neuronctl.scripts.header import read_header
 from neuronctl.scripts.model import Header
 from neuronctl.scripts.sbatch_line import WRAPPED, SbatchLine, read_line
 from neuronctl.scripts.script_file import read_file
+from neuronctl.scripts.script_search import ScriptFile
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ from neuronctl.request.job import JobRequest
 from neuronctl.request.sbatch_options import is_of_a_plugin
 from neuronctl.rules.script import SIZE, ScriptFinding, check_script
 from neuronctl.rules.script_base import ScriptFacts
-from neuronctl.scripts.as_request import as_request, job_variables, modules
-from neuronctl.scripts.beside import beside
 from neuronctl.scripts.edits import edited
 from neuronctl.scripts.header import read_header
 from neuronctl.scripts.model import Header
+from neuronctl.scripts.neighboring_scripts import neighboring_scripts
 from neuronctl.scripts.script_file import beginning, is_too_long
+from neuronctl.scripts.script_request import job_variables, modules, request_of_script
 from neuronctl.scripts.shell_reader import read_shell
 from neuronctl.scripts.shell_text import ShellText
 
@@ -85,7 +85,7 @@ def judge_text(
     """
     header = read_header(text, environment=os.environ, command_line=command_line or ())
     known = bool(header.given) or command_line is not None
-    request = as_request(header, name, cluster) if known else None
+    request = request_of_script(header, name, cluster) if known else None
     here = local_cluster() is not None
     by = JudgeBy(catalog, ask_slurm=here, asked=asked, of_script=True, comment_parts=comment_parts)
     return judge_script(name, text, header, request, cluster, by)
@@ -127,7 +127,7 @@ def judge_script(
     options = _known_options(header, by)
     facts = ScriptFacts(
         *(text_read, header, shell, made, broken, options, left_out),
-        files=beside(name, moved=bool(header.value("chdir"))),
+        files=neighboring_scripts(name, moved=bool(header.value("chdir"))),
         name=name,
     )
     found = check_script(facts, () if judgement is None else judgement.findings, now=now)

@@ -12,7 +12,7 @@ from neuronctl.common.units import expand_log_pattern
 from neuronctl.common.users import login_name
 from neuronctl.records.provenance import read_provenance
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
-from neuronctl.scripts.find import MAX_BYTES
+from neuronctl.scripts.script_search import MAX_BYTES
 from neuronctl.slurm.process import installed
 from neuronctl.slurm.sbatch import Submitted, sbatch, sbatch_existing
 

@@ -20,8 +20,8 @@ from neuronctl.records import recorded
 from neuronctl.records.job_record import JobRecord, RecordDraft, SeenState, decode, encode
 from neuronctl.records.store import RecordStore
 from neuronctl.rendering.render import render_job
-from neuronctl.scripts.find import scripts_at
 from neuronctl.scripts.script_file import read_file
+from neuronctl.scripts.script_search import scripts_at
 from neuronctl.submission import planned_job
 from neuronctl.submission.resubmission import RecordedJob, exported_variables
 

@@ -28,7 +28,7 @@ from neuronctl.scripts import directive_options
 from neuronctl.scripts.header import read_header
 from neuronctl.scripts.job_file_draft import draft_job_file
 from neuronctl.scripts.model import COMMAND_LINE, SCRIPT, Header
-from neuronctl.scripts.values import excluding
+from neuronctl.scripts.option_values import excluding
 from neuronctl.submission.planned_job import plan_job
 
 SEED = 20261122

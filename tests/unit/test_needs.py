@@ -16,8 +16,8 @@ from neuronctl.judgement.judgement import Judgement, judge
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.planning import plan
 from neuronctl.rules import RuleContext
-from neuronctl.scripts.as_request import as_request
 from neuronctl.scripts.header import read_header
+from neuronctl.scripts.script_request import request_of_script
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Scope, read_limits
 from neuronctl.slurm.scontrol import NodeGroup, parse_nodes, parse_partitions
@@ -78,7 +78,7 @@ def judged(
         partitions={"mix": Partition("mix")},
     )
     header = read_header("#!/bin/bash\n", command_line=["-p", "mix", *options.split()])
-    made = plan(as_request(header, "job.sh", cluster), cluster)
+    made = plan(request_of_script(header, "job.sh", cluster), cluster)
     own = read_limits(fields_of([qos] if qos else []), Scope.QOS, "normal")
     limits = dataclasses.replace(
         LIMITS,

@@ -18,7 +18,7 @@ from neuronctl.scripts.model import (
     REMARK,
     Header,
 )
-from neuronctl.scripts.values import check_value
+from neuronctl.scripts.option_values import check_value
 
 
 def head(*lines: str) -> Header:

@@ -18,15 +18,15 @@ from neuronctl.request.job import OF_SLURM, Amounts, JobRequest, Origin, Source
 from neuronctl.request.sbatch_options import EARLY
 from neuronctl.request.values import gpu_type_of_task
 from neuronctl.scripts.model import SCRIPT, Header
+from neuronctl.scripts.option_values import digits
 from neuronctl.scripts.shell_text import ShellText
-from neuronctl.scripts.values import digits
 
 GPU_OPTIONS = ("gpus-per-node", "gpus", "gres")
 # These say how the job is submitted, and nothing about it.
 _NOT_ABOUT_THE_JOB = ("wait", "parsable", "test-only", "ignore-pbs", *EARLY)
 
 
-def as_request(header: Header, file: str, cluster: Cluster) -> JobRequest:
+def request_of_script(header: Header, file: str, cluster: Cluster) -> JobRequest:
     """The request that a script's directives make.
 
     file: the script's name, for where each value came from.

@@ -20,7 +20,7 @@ DEEPEST = 3
 _SUBMIT_DIR = r"\$\{?(?:SLURM_SUBMIT_DIR|PWD)\}?"
 
 
-class Beside:
+class NeighboringScripts:
     """Reads them. directories: where sbatch may be called; the first that has a file counts."""
 
     def __init__(self, directories: Sequence[str] = ()) -> None:
@@ -71,11 +71,11 @@ class Beside:
         return None
 
 
-def beside(name: str, moved: bool) -> Beside:
+def neighboring_scripts(name: str, moved: bool) -> NeighboringScripts:
     """Return the reader for a script of that name; moved: its job runs elsewhere."""
     if moved:
-        return Beside()
+        return NeighboringScripts()
     try:
-        return Beside((os.getcwd(), os.path.dirname(os.path.abspath(name))))
+        return NeighboringScripts((os.getcwd(), os.path.dirname(os.path.abspath(name))))
     except OSError:  # this directory has been deleted
-        return Beside()
+        return NeighboringScripts()

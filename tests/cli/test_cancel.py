@@ -8,8 +8,6 @@ from typing import Any, Callable
 from fake_slurm import FakeSlurm, accounting_row, queue_row
 from terminal import on_terminal
 
-from neuronctl.records.store import RecordDraft, RecordStore
-
 Run = Callable[..., Any]
 
 
@@ -120,40 +118,11 @@ def test_a_name_of_several_jobs(run: Run, fake_slurm: FakeSlurm) -> None:
     assert run("cancel", "7", "8").stdout == "7 cancelled\n8 cancelled\n"
 
 
-def test_a_name_that_only_a_record_knows(run: Run, fake_slurm: FakeSlurm) -> None:
-    store = RecordStore.default()
-    draft = RecordDraft(
-        cwd="/scratch/kim", command_line=(), script="", request={}, job_name="train",
-        partition="cpu", output="/scratch/kim/%j.out",
-    )  # fmt: skip
-    store.complete(store.begin(draft), 7)
-    fake_slurm.accounting(accounting_row("7", state="FAILED"))
-    assert run("cancel", "train").stdout == "train had already ended: FAILED\n"
-    # Renamed since: what the user sees under that name is not there.
-    fake_slurm.queue(queue_row("7", name="other"))
-    assert "no matching jobs: train" in run("cancel", "train", code=8).stderr
-    assert fake_slurm.calls("scancel") == []
-
-
 def test_no_task_that_was_not_asked_for(run: Run, fake_slurm: FakeSlurm) -> None:
     """Slurm folds the waiting tasks of an array into one row."""
     fake_slurm.queue(queue_row("7_[4-9]", state="PENDING"), queue_row("7_3"))
     assert run("cancel", "7_[3-6]", "--state", "pd").stdout == "7_[4-6] cancelled\n"
     assert fake_slurm.calls("scancel") == [["scancel", "7_[4-6]"]]
-
-
-def test_a_task_with_a_name_of_its_own(run: Run, fake_slurm: FakeSlurm) -> None:
-    """``scontrol update`` renames one task of an array."""
-    fake_slurm.queue(queue_row("7_[2-9]", state="PENDING"), queue_row("7_1", name="special"))
-    assert run("cancel", "special").stdout == "7_1 (special) cancelled\n"
-    assert fake_slurm.calls("scancel") == [["scancel", "7_1"]]
-
-
-def test_a_job_that_ended_beside_an_array(run: Run, fake_slurm: FakeSlurm) -> None:
-    """What squeue says of an array says nothing of another job."""
-    ended = queue_row("7", name="nap", state="CANCELLED", node_list="")
-    fake_slurm.queue(ended, queue_row("8_2", name="dream", state="PENDING"))
-    assert run("cancel", "nap").stdout == "nap had already ended: CANCELLED\n"
 
 
 def test_an_array_is_one_job(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -189,28 +158,6 @@ def test_part_of_an_array(run: Run, fake_slurm: FakeSlurm) -> None:
     assert run("cancel", "7_[5-6]").stdout == "7_[5-6] cancelled\n"
     assert fake_slurm.calls()[-1] == ["scancel", "7_[5-6]"]
     assert "no matching jobs: 7_[12-13]" in run("cancel", "7_[12-13]", code=8).stderr
-
-
-def test_a_task_that_the_array_does_not_have(run: Run, fake_slurm: FakeSlurm) -> None:
-    store = RecordStore.default()
-    draft = RecordDraft(
-        cwd="/scratch/kim", command_line=(), script="", request={}, job_name="train",
-        partition="cpu", output="/scratch/kim/%A_%a.out", array="0-3%2",
-    )  # fmt: skip
-    store.complete(store.begin(draft), 7)
-    said = "no matching jobs: 7_99 (array 7 has tasks 0-3)"
-    assert said in run("cancel", "7_99", code=8).stderr
-    assert said in run("why", "7_99", code=8).stderr
-    assert said in run("status", "7_99", code=8).stderr
-    assert said in run("logs", "7_99", code=8).stderr
-    # One that was cancelled before it started is forgotten by all of Slurm.
-    assert "no matching jobs: 7_3\n" in run("cancel", "7_3", code=8).stderr
-    off = "Slurm accounting storage is disabled"
-    fake_slurm.answer("sacct", stderr=off, code=1)
-    gone = "is no longer in the queue; how it ended is not known\n"
-    assert run("cancel", "7_3").stdout == f"7_3 {gone}"
-    fake_slurm.accounting(accounting_row("8", state="RUNNING"))  # it lags behind
-    assert run("cancel", "8").stdout == f"8 {gone}"
 
 
 def test_signal(run: Run, fake_slurm: FakeSlurm) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +12,6 @@ from fake_slurm import FakeSlurm, accounting_row, queue_row
 from terminal import on_terminal
 
 from neuronctl.records.store import RecordDraft, RecordStore
-from neuronctl.slurm.job_id import JobId
-from neuronctl.tracking.log_files import read_log
 
 Run = Callable[..., Any]
 
@@ -108,12 +105,6 @@ def test_not_started_yet(run: Run, fake_slurm: FakeSlurm) -> None:
     )
 
 
-def test_an_interactive_job_has_none(run: Run, fake_slurm: FakeSlurm) -> None:
-    fake_slurm.answer("scontrol", page("7", "RUNNING", "").replace("StdOut=", "Power="))
-    result = run("logs", "7", code=8)
-    assert "job 7 is interactive (RUNNING) and has no log" in result.stderr
-
-
 def test_started_but_silent(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("scontrol", page("7", "RUNNING", "/scratch/kim/7.out"))
     assert "is RUNNING and has no log yet" in run("logs", "7").stderr
@@ -154,14 +145,6 @@ def test_the_one_log_of_a_heterogeneous_job(
     assert run("logs", asked).stdout == "both\n"
 
 
-def test_newer_accounting_knows_the_log(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-    forget(fake_slurm)
-    (tmp_path / "my.out").write_text("here\n")
-    fake_slurm.accounting(accounting_row("7", work_dir=str(tmp_path)))
-    fake_slurm.answer("sacct-logs", f"my.out\x1f{tmp_path}/my.err\n")
-    assert run("logs", "7").stdout == "here\n"
-
-
 def test_nobody_knows(run: Run, fake_slurm: FakeSlurm) -> None:
     forget(fake_slurm)
     assert "no matching jobs: 7" in run("logs", "7", code=8).stderr
@@ -171,20 +154,6 @@ def test_nobody_knows(run: Run, fake_slurm: FakeSlurm) -> None:
 def test_a_log_that_cannot_be_read(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     record(7, str(tmp_path))
     assert "cannot be read: Is a directory" in run("logs", "7", code=8).stderr
-
-
-def test_a_task_that_the_controller_does_not_have(run: Run, fake_slurm: FakeSlurm) -> None:
-    fake_slurm.answer("scontrol", "Job 7_9 not found\n", code=1)
-    assert "no matching jobs: 7_9" in run("logs", "7_9", code=8).stderr
-
-
-def test_following_a_job_that_root_cancelled(
-    run: Run, fake_slurm: FakeSlurm, tmp_path: Path
-) -> None:
-    fake_slurm.answer("squeue", stderr="slurm_load_jobs error: Invalid job id specified\n", code=1)
-    fake_slurm.accounting(accounting_row("7", state="CANCELLED by 0", exit="0:15"))
-    said = run("logs", "-f", "7", code=0).stderr
-    assert "cancelled by root" in said or "cancelled by you" in said
 
 
 def test_following_a_job_that_has_ended(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
@@ -240,38 +209,6 @@ def test_an_empty_log(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     (tmp_path / "7.out").write_text("")
     record(7, f"{tmp_path}/7.out")
     assert "7.out is empty: nothing was written to it" in run("logs", "7").stderr
-
-
-def test_a_log_without_an_end(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-    """Some files of /proc are regular: 256 GiB of it, and a size of 0."""
-    (tmp_path / "7.out").symlink_to("/proc/self/pagemap")
-    record(7, f"{tmp_path}/7.out")
-    fake_slurm.queue(queue_row("7", state="FAILED"))
-    fake_slurm.answer("scontrol", page("7", "FAILED", f"{tmp_path}/7.out", exit="1:0"))
-    for command in (["logs"], ["logs", "--rank", "1"], ["logs", "-f"]):
-        result = run(*command, "7")
-        assert result.stdout == "", command
-    assert run("why", "7").stdout
-    assert read_log(JobId(7)) == ""
-
-
-@pytest.mark.parametrize("kind", ["pipe", "device", "loop", "below-a-file", "directory"])
-def test_a_log_that_is_no_file(run: Run, fake_slurm: FakeSlurm, tmp_path: Path, kind: str) -> None:
-    log = tmp_path / "train_7.out"
-    if kind == "pipe":
-        os.mkfifo(log)
-    elif kind == "device":
-        log.symlink_to("/dev/zero")
-    elif kind == "loop":
-        log.symlink_to(log)
-    elif kind == "directory":
-        log.mkdir()
-    else:
-        log = tmp_path / "file" / "x.out"
-        (tmp_path / "file").write_text("")
-    record(7, str(log))
-    result = run("logs", "7", code=8)
-    assert f"the log {log} cannot be read" in result.stderr and result.stdout == ""
 
 
 def test_a_later_run_of_a_chain_is_its_first_job(

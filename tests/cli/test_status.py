@@ -208,11 +208,6 @@ def test_accounting_is_away(run: Run, fake_slurm: FakeSlurm, words: str, said: s
     assert (job["state"], job["source"]) == ("TIMEOUT", "record")
 
 
-def test_a_banner_before_the_rows_hides_no_job(run: Run, fake_slurm: FakeSlurm) -> None:
-    fake_slurm.queue("Maintenance on Monday\nsee the wiki\n" + queue_row("7"), queue_row("8"))
-    assert [row["job_id"] for row in jobs(run("status", "--json").stdout)] == ["7", "8"]
-
-
 def test_a_job_that_is_no_array_has_no_tasks(run: Run, fake_slurm: FakeSlurm) -> None:
     record(7)
     fake_slurm.queue(queue_row("7"))
@@ -230,22 +225,6 @@ def test_some_waiting_tasks_of_an_array(run: Run, fake_slurm: FakeSlurm) -> None
     assert row["job_id"] == "7_[2-9]"
 
 
-def test_a_squeue_that_is_killed(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-    record(7)
-    killed = tmp_path / "bin" / "squeue"
-    killed.parent.mkdir()
-    killed.write_text("#!/bin/sh\necho row\nkill -9 $$\n")
-    killed.chmod(0o755)
-    path = f"{killed.parent}:{fake_slurm.env['PATH']}"
-    result = run("status", env={"PATH": path}, code=6)
-    assert "squeue was killed by signal 9" in result.stderr and "train" in result.stdout
-
-
-def test_garbage_from_squeue(run: Run, fake_slurm: FakeSlurm) -> None:
-    fake_slurm.answer("squeue", stdout="<html>502 Bad Gateway</html>\n\x1f\x1f@END@\n")
-    assert run("status").stdout == "no jobs of yours, in the queue or in the last 24 hours\n"
-
-
 def test_damaged_records_are_named(run: Run, fake_slurm: FakeSlurm) -> None:
     record(7)
     directory = Path(RecordStore.default().directory)
@@ -253,10 +232,3 @@ def test_damaged_records_are_named(run: Run, fake_slurm: FakeSlurm) -> None:
     (directory / f"{stamp}Z-00000000.-.8.json").write_text("{")
     result = run("status")
     assert "incomplete record" in result.stderr and "train" in result.stdout
-
-
-def test_a_users_own_settings_change_nothing(run: Run, fake_slurm: FakeSlurm) -> None:
-    run("status", env={"SQUEUE_FORMAT": "%i", "SLURM_TIME_FORMAT": "relative", "TZ": "Asia/Seoul"})
-    seen = fake_slurm.seen_env("squeue")
-    assert "SQUEUE_FORMAT" not in seen and "SLURM_TIME_FORMAT" not in seen
-    assert seen["TZ"] == "UTC" and seen["SLURM_CONF"] == os.devnull

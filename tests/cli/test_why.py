@@ -80,18 +80,6 @@ def test_more_memory_where_it_comes_with_the_cores(run: Run, fake_slurm: FakeSlu
     assert job["remedy"].startswith("request more memory with --mem (or more cores")
 
 
-def test_the_users_own_directory_is_no_secret(
-    run: Run, fake_slurm: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    record(7, tmp_path)
-    for name in ("PWD", "OLDPWD", "XAUTHORITY", "SSH_AUTH_SOCK"):
-        monkeypatch.setenv(name, "/data/kim/run-8f3a2b1c9d")
-    line = "FileNotFoundError: [Errno 2] No such file: '/data/kim/run-8f3a2b1c9d/train.txt'"
-    (tmp_path / "7.out").write_text(f"Traceback (most recent call last):\n  File\n{line}\n")
-    fake_slurm.queue(queue_row("7", state="FAILED", name="train", exit="256"))
-    assert json.loads(run("why", "7", "--json").stdout)["jobs"][0]["log"]["line"] == line
-
-
 def test_secrets_in_a_log(
     run: Run, fake_slurm: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
 import re
 import signal
 import subprocess
 import sys
 import threading
-import time
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, List
 
 import pytest
 from begun import begun
@@ -125,24 +122,6 @@ def test_array_part_cancelled(sandbox: Sandbox) -> None:
     assert sandbox.exec(["neuronctl", "cancel", f"{job}_7"], check=False).returncode == 8
     sandbox.exec(["neuronctl", "cancel", job])
     wait_until(lambda: {row["state"] for row in status(sandbox, job)} == {"CANCELLED"})
-
-
-def test_waiting_tasks_cancelled(sandbox: Sandbox) -> None:
-    sandbox.write("nap.py", "import time; time.sleep(300)")
-    options = "-p amd_a100nv_8 -n 1 --gpus-per-node 1 -t 5 --field misc --appl pytorch-ddp"
-    argv = ["neuronctl", "submit", *options.split(), "--array", "0-3%1", "nap.py"]
-    job = re.findall(r"batch job (\d+)", sandbox.exec(argv).stdout)[0]
-    wait_for_state(sandbox, f"{job}_0", "RUNNING")
-    result = sandbox.exec(["neuronctl", "cancel", f"{job}_[1-3]"])
-    assert result.stdout == f"{job}_[1-3] cancelled\n"
-    for _ in range(10):  # as accounting hears of it
-        rows = [(row["job_id"], row["state"]) for row in status(sandbox, job)]
-        assert rows == [(f"{job}_0", "RUNNING"), (f"{job}_[1-3]", "CANCELLED")]
-        time.sleep(0.5)
-    for command in ("cancel", "why", "status", "logs"):
-        nobody = sandbox.exec(["neuronctl", command, f"{job}_9"], check=False)
-        assert nobody.returncode == 8, command
-        assert f"no matching jobs: {job}_9 (array {job} has tasks 0-3)" in nobody.stderr
 
 
 def test_jobs_that_wait(sandbox: Sandbox) -> None:
@@ -313,48 +292,6 @@ def test_ctrl_c_ends_the_following_and_not_the_job(sandbox: Sandbox) -> None:
 # ---------------------------------------------------------------- the cluster at fault
 
 
-@contextlib.contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
-
-
-@pytest.mark.long
-def test_a_controller_that_hangs_while_following(sandbox: Sandbox) -> None:
-    sandbox.exec(["rm", "-f", "go", "out", "err"])
-    waiting = "until [ -e go ]; do sleep 0.2; done"
-    job = submit(sandbox, f"--wrap=echo up; {waiting}; echo done; exit 6")
-    controller = sandbox.daemon("slurmctld")
-
-    def has(name: str, words: str) -> bool:
-        return words in sandbox.exec(["cat", name], check=False).stdout
-
-    def pause() -> None:
-        wait_until(lambda: has("out", "up"))
-        with stopped(controller):
-            wait_until(lambda: has("err", "did not respond within 10 s; retrying"))
-        wait_until(lambda: has("err", "Slurm is responding again"))
-        sandbox.exec(["touch", "go"])
-
-    helper = threading.Thread(target=pause)
-    helper.start()
-    sandbox.exec(["sh", "-c", 'neuronctl logs -f "$1" >out 2>err', "sh", job], check=False)
-    helper.join()
-    err = sandbox.exec(["cat", "err"]).stdout
-    assert err.rstrip().endswith(f"job {job} ended: FAILED, exit code 6:0")
-    assert sandbox.exec(["cat", "out"]).stdout == "up\ndone\n"
-
-
-def test_a_controller_that_hangs(sandbox: Sandbox) -> None:
-    with stopped(sandbox.daemon("slurmctld")):
-        result = sandbox.exec(["neuronctl", "status"], check=False)
-    assert result.returncode == 6
-    assert "squeue did not respond within 10 s; what you see is what" in result.stderr
-
-
 def with_conf(sandbox: Sandbox, name: str, *edits: str) -> List[str]:
     """A prefix that runs a command with a slurm.conf of its own, changed by sed."""
     script = " ".join(f"-e '{edit}'" for edit in edits)
@@ -382,30 +319,6 @@ def test_accounting_switched_off(sandbox: Sandbox) -> None:
     assert "accounting is disabled" in result.stderr and "FAILED" in result.stdout
     gone = sandbox.exec([*off, "neuronctl", "status", "999999"], check=False)
     assert gone.returncode == 8
-
-
-def test_accounting_database_down(sandbox: Sandbox) -> None:
-    down = with_conf(sandbox, "down.conf", "$aAccountingStoragePort=9")
-    job = submit(sandbox, "--wrap=exit 3")
-    wait_for_state(sandbox, job, "FAILED")
-    result = sandbox.exec([*down, "neuronctl", "status", job])
-    assert "cannot reach the accounting database (slurmdbd)" in result.stderr
-    assert "FAILED" in result.stdout
-
-
-def test_a_users_own_settings_change_nothing(sandbox: Sandbox) -> None:
-    job = submit(sandbox, "--hold", "--wrap=true")
-    mine = [
-        "env",
-        "SQUEUE_FORMAT=%i",
-        "SQUEUE_STATES=R",
-        "SLURM_TIME_FORMAT=relative",
-        "TZ=Asia/Seoul",
-    ]
-    result = sandbox.exec([*mine, "neuronctl", "status", "--json", job])
-    (row,) = json.loads(result.stdout)["jobs"]
-    (plain,) = status(sandbox, job)
-    assert row == plain and row["submit"] is not None
 
 
 def test_a_cut_off_submission_can_be_found_again(sandbox: Sandbox) -> None:

@@ -226,18 +226,6 @@ def test_jobs_that_wait_and_run(sandbox: Sandbox) -> None:
     assert data["log"]["line"] == "loss 0.5"
 
 
-def test_a_heterogeneous_job_has_one_log(sandbox: Sandbox) -> None:
-    head = f"#SBATCH -p amd_a100nv_8 -n1 -c1 --gres=gpu:1 -t5\n#SBATCH {COMMENT}\n"
-    sandbox.write("het.sh", f"#!/bin/bash\n{head}#SBATCH hetjob\n{head}echo both\nexit 3\n")
-    job = sandbox.exec(["sbatch", "--parsable", "het.sh"]).stdout.strip()
-    wait_for(sandbox, job, "FAILED")
-    for name in (job, f"{job}+0", f"{job}+1"):
-        assert sandbox.exec(["neuronctl", "logs", name]).stdout == "both\n"
-    (data,) = json.loads(sandbox.exec(["neuronctl", "why", "--json", job]).stdout)["jobs"]
-    assert data["tasks"] == [f"{job}+0", f"{job}+1"] and data["log"]["line"] == "both"
-    assert f"2 components of job {job}" in sandbox.exec(["neuronctl", "why", job]).stdout
-
-
 def test_an_array_is_grouped(sandbox: Sandbox) -> None:
     job = submit(sandbox, "--array=0-3", "--wrap=exit $((SLURM_ARRAY_TASK_ID % 2 * 9))")
     wait_for(sandbox, job, "COMPLETED", "FAILED")
@@ -370,34 +358,6 @@ def test_a_singleton_names_the_jobs_it_waits_for(sandbox: Sandbox) -> None:
     job = submit(sandbox, "-J", "same", "--dependency=singleton", "--wrap=true")
     assert reason_of(sandbox, job) == "Dependency"
     assert f"Job {first} with the same name must end first." in why(sandbox, job)[1]
-
-
-def test_a_held_job_is_not_expected_to_start(sandbox: Sandbox) -> None:
-    sbatch = ["sbatch", "--parsable", "-p", "amd_a100nv_8", "-t5", COMMENT, "-N2", "--gres=gpu:8"]
-    first = sandbox.exec([*sbatch, "-c64", "--wrap=sleep 300"]).stdout.strip()
-    wait_for(sandbox, first, "RUNNING")
-    job = sandbox.exec([*sbatch, "-c64", "--wrap=true"]).stdout.strip()
-    give_up = time.monotonic() + 180
-    while sandbox.exec(["squeue", "-h", "-o", "%S", "-j", job]).stdout.strip() == "N/A":
-        assert time.monotonic() < give_up, "Slurm never planned it"
-        time.sleep(0.3)
-    assert "Slurm expects it to start" in why(sandbox, job)[1]
-    # Slurm forgets its plan when its backfill scheduler looks next.
-    sandbox.root("scontrol", "update", f"jobid={job}", "priority=0")
-    text = why(sandbox, job)[1]
-    assert "held by an administrator" in text and "expects" not in text
-
-
-def test_nodes_that_are_drained(sandbox: Sandbox) -> None:
-    nodes = "nodename=gpu35,gpu36"
-    sandbox.root("scontrol", "update", nodes, "state=drain", "reason=test")
-    try:
-        job = submit(sandbox, "--wrap=true")
-        reason = reason_of(sandbox, job, "ReqNodeNotAvail")
-        assert "DOWN, DRAINED or reserved" in reason
-        assert "its nodes are down, drained, or reserved" in why(sandbox, job)[1]
-    finally:
-        sandbox.root("scontrol", "update", nodes, "state=resume")
 
 
 HANGS = """\

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, Tuple
 
 import pytest
 
 from neuronctl.common.units import UNLIMITED
-from neuronctl.common.words import duration
 from neuronctl.diagnosis import log_patterns
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import JobEvidence
 from neuronctl.diagnosis.log_text import (
-    TAIL,
     LogTail,
     read_tail,
     text_lines,
@@ -233,15 +230,6 @@ def test_waiting_for_its_turn() -> None:
     assert "(in 1 h 6 min)" in waiting(rows[0], reason="Resources", expected=5000)
 
 
-@pytest.mark.parametrize("reason", ["Priority", "Resources", "Resources, x"])
-def test_others_may_be_hidden(reason: str) -> None:
-    words = waiting((7, "PENDING", 10, 0), (9, "PENDING", 9, 0), reason=reason)
-    assert (
-        "you can see only your own jobs in gpu: other users' jobs may be hidden (PrivateData)"
-        in words
-    )
-
-
 def run_of(submit: int, end: int, state: str, **given: Any) -> AccountingJob:
     values = {
         "id": JobId(7), "job_id": 7, "user": "kim", "partition": "gpu", "qos": "q",
@@ -267,14 +255,6 @@ def test_runs_before_a_requeue() -> None:
     assert "Slurm expects it to start" in made.cause
     again = diagnose(JobEvidence(status("RUNNING", submit=300), 1000, earlier=(first,)))
     assert "its previous run on gpu9 ended after 1 min 2 s: requeued by a user" in again.what
-
-
-def test_a_job_that_is_completing_is_not_its_own_previous_run() -> None:
-    """Its node does not answer, and accounting has heard of its end already."""
-    job = status("COMPLETING", submit=900)
-    assert earlier_runs(job, [run_of(900, 940, "COMPLETED", start=901)]) == ()
-    what = diagnose(JobEvidence(job, 1000)).what
-    assert "left" not in what and "Slurm waits for its nodes" in what
 
 
 def test_waiting_for_another_job() -> None:
@@ -458,12 +438,6 @@ def test_an_error_that_was_survived() -> None:
     assert found is not None and found.line == "ValueError: nan"
 
 
-def test_a_chain_of_exceptions_ends_with_its_last() -> None:
-    between = ["", "During handling of the above exception, another exception occurred:", ""]
-    found = log_patterns.search([*TRACE, "KeyError: 1", *between, *TRACE, "my.Error: 2"])
-    assert found is not None and found.line == "my.Error: 2"
-
-
 NCCL = [
     "Traceback (most recent call last):",
     '  File "t.py", line 9, in step',
@@ -553,15 +527,6 @@ def test_lines_as_a_terminal_left_them() -> None:
     assert text_lines(b"") == ()
 
 
-def test_a_huge_binary_log(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_bytes(bytes(range(256)) * 40_000 + b"\nKeyError: 'x'\n")
-    tail = read_tail(str(log))
-    assert tail.lines[-1] == "KeyError: 'x'" and sum(map(len, tail.lines)) <= TAIL
-    assert all(len(line) <= 2000 for line in tail.lines)
-    assert log_patterns.search(tail.lines) is None, "no traceback before it"
-
-
 def test_only_what_the_last_run_has_written(tmp_path: Path) -> None:
     log = tmp_path / "7.err"
     log.write_text("Killed\nstep 9\n")
@@ -569,25 +534,6 @@ def test_only_what_the_last_run_has_written(tmp_path: Path) -> None:
     assert read_tail(str(log), begin=14).lines == ()
     assert read_tail(str(log), most=8, begin=2).lines == ("step 9",)
     assert read_tail(str(log), begin=15).lines == ("Killed", "step 9"), "it has been emptied since"
-
-
-def test_logs_that_are_none(tmp_path: Path) -> None:
-    assert read_tail(str(tmp_path / "no")).problem == "No such file or directory"
-    assert read_tail(str(tmp_path)).problem
-    assert read_tail("/dev/null").problem
-    assert read_tail("a\0b").problem
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    assert read_tail(str(pipe)).problem
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0, "0 s"), (45, "45 s"), (60, "1 min"), (3700, "1 h 1 min"), (90000, "1 d 1 h"),
-     (86401, "1 d"), (None, "an unknown time")],
-)  # fmt: skip
-def test_duration(seconds: Any, words: str) -> None:
-    assert duration(seconds) == words
 
 
 def test_steps_that_may_fail_explain_nothing() -> None:
@@ -598,21 +544,6 @@ def test_steps_that_may_fail_explain_nothing() -> None:
     assert without_failed_steps([LogTail("out", ("x",)), one]) == without_failed_steps([one])
     other = LogTail("out", (f"{told}?", "x"))
     assert without_failed_steps([other]) == (other,)
-
-
-def test_a_traceback_that_mpirun_mixes_with_what_the_process_printed() -> None:
-    lines = [
-        "step 1 loss 0.500 on rank 3Traceback (most recent call last):",
-        '  File "/scratch/end.py", line 131, in <module>',
-        "    fail()",
-        '  File "/scratch/end.py", line 56, in fail',
-        "",
-        "step 2 loss 0.333 on rank 3",
-        '    raise ValueError("loss is nan")',
-        "ValueError: loss is nan",
-        "step 3: saved",
-    ]
-    assert log_patterns.exception_lines(lines) == {7}
 
 
 def test_lines_of_other_ranks_within_a_traceback() -> None:

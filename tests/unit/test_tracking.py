@@ -17,7 +17,7 @@ from neuronctl.slurm.job_states import ENDED, STATES
 from neuronctl.slurm.pending_reasons import REASONS, explain
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import QueueJob
-from neuronctl.tracking import job_names, lookup
+from neuronctl.tracking import lookup
 from neuronctl.tracking.endings import ending_words, exit_status, exit_text
 from neuronctl.tracking.job_status import JobStatus, merge
 from neuronctl.tracking.lookup import Found, look_up
@@ -83,20 +83,6 @@ def test_the_controllers_exit_code_is_exact() -> None:
     told = queue(state="FAILED", exit=ExitCode(139, 0))
     (status,) = merge(None, [told], [past(state="FAILED", exit=ExitCode(11, 0))])
     assert (status.exit_low, ending_words(status)) == (False, "exit code 139:0")
-
-
-def test_a_task_that_accounting_does_not_know_as_one_yet() -> None:
-    # slurmdbd 22.05 has the array's last task as a job without tasks at first.
-    ended = [
-        queue(id=JobId(7, task=n), job_id=8 + n, state="COMPLETED", exit=ExitCode(0, 0))
-        for n in (0, 1)
-    ]
-    ended.append(queue(id=JobId(7, task=2), job_id=7, state="FAILED", exit=ExitCode(9, 0)))
-    found = merge(None, ended, [past(state="FAILED", exit=ExitCode(9, 0), elapsed=62)])
-    assert [str(one.id) for one in found] == ["7_0", "7_1", "7_2"]
-    assert found[2].elapsed == 62
-    waits = queue(id=JobId(7, tasks="0-2"), state="PENDING")
-    assert [str(one.id) for one in merge(None, [waits], [past(state="PENDING")])] == ["7_[0-2]"]
 
 
 def test_accounting_that_lags_tells_nothing() -> None:
@@ -165,28 +151,6 @@ def test_a_number_that_was_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert status.key == "k", "requeued later and renamed, but from the same directory"
     (status,) = merge(record(), [], [past(submit=NOW - 5000)])
     assert status.key is None
-
-
-def test_a_record_of_a_clock_that_was_ahead(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Its time says nothing: the job is its own, and not the newest of its name forever."""
-    monkeypatch.setattr(time, "time", lambda: NOW)
-    ahead = dataclasses.replace(record(), begun_at=NOW + 400 * 86400)
-    (status,) = merge(ahead, [queue()])
-    assert (status.state, status.key) == ("RUNNING", "k")
-    (status,) = merge(ahead, [], [past(name="other", work_dir="/else")])
-    assert status.key is None
-    store = RecordStore(str(tmp_path))
-    draft = RecordDraft(
-        cwd="/s", command_line=(), script="", request={}, job_name="train", partition="cpu",
-        output="/s/%j.out",
-    )  # fmt: skip
-    for number, at in ((7, NOW - 9), (8, NOW + 400 * 86400), (9, NOW - 1)):
-        monkeypatch.setattr(time, "time", lambda at=at: at)
-        store.complete(store.begin(draft), number)
-        monkeypatch.setattr(time, "time", lambda: NOW)
-        assert job_names.newest("train", store) == JobId(number)
 
 
 def test_unknown_states_and_reasons_stay_as_they_came() -> None:
@@ -264,21 +228,6 @@ def test_the_record_keeps_only_exit_codes_that_are_certain() -> None:
     assert ending_words(status) == "exit code 7:0"
 
 
-@pytest.mark.parametrize("told", ["??-é", "??????-??", "훈련-é"])
-def test_letters_that_accounting_cannot_hold(told: str) -> None:
-    # slurmdbd on MariaDB's latin1 tables keeps 훈련-é as ??-é.
-    known = record(job_name="훈련-é", cwd="/s/실험")
-    (status,) = merge(known, (), [past(name=told, work_dir="/s/??")])
-    assert (status.name, status.work_dir, status.key) == ("훈련-é", "/s/실험", "k")
-
-
-def test_another_name_in_accounting() -> None:
-    (status,) = merge(record(job_name="훈련"), (), [past(name="x??")])
-    assert (status.name, status.key) == ("x??", "k")
-    (status,) = merge(record(job_name="train"), (), [past(name="?????", work_dir="/t")])
-    assert (status.name, status.key) == ("?????", None)
-
-
 def test_a_part_of_an_array_is_cancelled_before_it_starts() -> None:
     # Slurm 22.05: squeue has the rest as a job without tasks, accounting as all of the array.
     runs = [queue(id=JobId(7, task=n), job_id=8 + n) for n in (0, 1)]
@@ -319,16 +268,6 @@ def test_the_states_page_is_true(root: Path) -> None:
         if state.exit_status is not None:
             row = rf"^\| [A-Z_, ]*\b{state.name}\b[A-Z_, ]* \| {state.exit_status} \|$"
             assert re.search(row, text, re.MULTILINE)
-
-
-def test_what_slurm_planned_before_a_job_was_held_is_no_start() -> None:
-    """Slurm keeps the start that it planned until the next look of its backfill scheduler."""
-    for reason in ("JobHeldAdmin", "JobHeldUser", "QOSMaxGRESPerUser", "Dependency"):
-        (waits,) = merge(None, [queue(state="PENDING", reason=reason, node_list="")])
-        assert waits.expected is None, reason
-    for reason in ("", "Priority", "Resources", "BeginTime", "ReqNodeNotAvail, Reserved for"):
-        (waits,) = merge(None, [queue(state="PENDING", reason=reason, node_list="")])
-        assert waits.expected == NOW + 5, reason
 
 
 def test_gpus_however_they_were_requested() -> None:

@@ -70,7 +70,6 @@ def _gather(catalog_file: Optional[str], name: Optional[str]) -> Tuple[Cluster, 
     from neuronctl.judgement.ask import ask_slurm
     from neuronctl.judgement.overlay import overlay
     from neuronctl.judgement.partition_board import partitions_now
-    from neuronctl.judgement.standing import standing_in
     from neuronctl.planning import plan
     from neuronctl.request.config_file import settings
     from neuronctl.request.job import JobRequest
@@ -91,7 +90,7 @@ def _gather(catalog_file: Optional[str], name: Optional[str]) -> Tuple[Cluster, 
             {key: getattr(own, key) for key in ("account", "partition", "qos", "default_qos")}
             for own in snapshot.limits.associations
         ]
-        standing, asked_at = standing_in(snapshot), snapshot.asked_at
+        standing, asked_at = snapshot.standing, snapshot.asked_at
     except SlurmError as error:
         silent = error.short
     rules = [(what, text.replace("{user}", user)) for what, text in site_rules(catalog, here)]

@@ -98,7 +98,6 @@ def _live(catalog: Catalog, cluster: Cluster, names: List[str], as_json: bool) -
     from neuronctl.cli.json_data import partition_now_data, standing_data
     from neuronctl.judgement.ask import ask_slurm
     from neuronctl.judgement.partition_board import partitions_now
-    from neuronctl.judgement.standing import standing_in
     from neuronctl.planning import plan
     from neuronctl.slurm.scontrol import names_of
 
@@ -109,7 +108,7 @@ def _live(catalog: Catalog, cluster: Cluster, names: List[str], as_json: bool) -
             known = "; the catalog has one" if wanted in cluster.partitions else ""
             hint = did_you_mean(wanted, there)
             raise PolicyError(f"Slurm has no partition '{wanted}'{known}", hint)
-    partitions, standing = partitions_now(names, cluster, catalog, look), standing_in(look)
+    partitions, standing = partitions_now(names, cluster, catalog, look), look.standing
     shown = {partition.partition for partition in partitions}
     nodes = names_of(group for group in look.nodes if shown.intersection(group.partitions))
     bad = [fault for node, fault in bad_nodes(local_cluster()).items() if node in nodes]

@@ -64,9 +64,6 @@ def command(
         _print(question.lines(found), found, question, sys.stdout)
     elif (not jobs or state) and found.unavailable is None:
         print_line(question.nothing)
-    plain = not (question.some or everybody or since)
-    if not as_json and is_terminal(sys.stdout) and plain and found.unavailable is None:
-        _print_standing()
     raise_if_silent(found)
     question.check(found)
     return None
@@ -189,18 +186,3 @@ def _print(lines: List[JobLine], found: Found, question: _Question, file: TextIO
         bars=is_terminal(file),
         file=file,
     )
-
-
-def _print_standing() -> None:
-    """Print the tightest budget and the fair share in one line, if there is any."""
-    from neuronctl.common.console import print_text
-    from neuronctl.common.words import counted
-    from neuronctl.judgement.standing import my_standing
-
-    mine = my_standing()
-    parts = [str(line) for line in (*mine.budgets[:1], *mine.shares[:1])]
-    more = len(mine.budgets) + len(mine.shares) - len(parts)
-    if more:
-        parts.append(f"'neuronctl partitions --live' shows {counted(more, 'line')} more")
-    if parts:
-        print_text("; ".join(parts), "dim")

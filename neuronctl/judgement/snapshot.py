@@ -9,6 +9,7 @@ from neuronctl.catalog.model import Citation
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.words import moment
 from neuronctl.slurm.answers import ClusterFigures, MyJob
+from neuronctl.slurm.budgets import Standing, qos_of, standing
 from neuronctl.slurm.job_states import HOLDING
 from neuronctl.slurm.sacctmgr import LimitedGroup
 from neuronctl.slurm.scontrol import NodeGroup, Reservation
@@ -69,6 +70,17 @@ class Snapshot:
     def says(self, command: str) -> Citation:
         """A citation of the cluster's figures."""
         return slurm_says(command, self.limits_at)
+
+    @property
+    def standing(self) -> Standing:
+        """The user's budgets and fair shares."""
+        figures = self.limits
+        return standing(
+            self.limited_groups,
+            enforced=self.enforced,
+            weighs=figures.config.fair_share,
+            qos=qos_of(figures),
+        )
 
     def jobs_in_qos(self, name: str) -> Tuple[MyJob, ...]:
         """The user's jobs that count for a QOS: their own, or their partition's."""

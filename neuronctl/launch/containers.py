@@ -13,7 +13,7 @@ from neuronctl.request.job import JobRequest
 
 @dataclass(frozen=True)
 class Wrapping:
-    """What a container adds to a launch.
+    """The additions of a container to a launch.
 
     before: lines that the batch shell runs first, after the user's own. prefix: words before what
     runs in each task. srun: options of srun, where Slurm itself starts the container (Pyxis).
@@ -82,7 +82,7 @@ _ELF_ARCH = {3: "i686", 40: "armv7l", 62: "x86_64", 183: "aarch64", 21: "ppc64"}
 
 
 def sif_arch(head: bytes) -> Optional[str]:
-    """The architecture of a SIF image, from its first 64 bytes; None if they name none.
+    """Return the architecture of a SIF image, from its first 64 bytes; None if they name none.
 
     A SIF header is a 32-byte launch line, the magic ``SIF_MAGIC``, a version and the
     architecture (two digits), each ended by a NUL.
@@ -93,7 +93,7 @@ def sif_arch(head: bytes) -> Optional[str]:
 
 
 def elf_arch(head: bytes) -> Optional[str]:
-    """The architecture of an ELF program, from its first 20 bytes; None for any other file."""
+    """Return the architecture of an ELF program, from its first 20 bytes; else None."""
     if head[:4] != b"\x7fELF" or len(head) < 20:
         return None
     order = "little" if head[5] == 1 else "big"
@@ -101,7 +101,7 @@ def elf_arch(head: bytes) -> Optional[str]:
 
 
 def find_image(image: str, directories: Sequence[str], here: str = "") -> str:
-    """The path of an image; a bare name that is not a file here is looked up in ``directories``.
+    """Return the path of an image; look a bare name that is no file here up in ``directories``.
 
     If none of them has it (on another machine, say), the path is that in the first one. A name
     with a ``/`` stays as it is, and so does that of a registry (``ubuntu:22.04``). A file here

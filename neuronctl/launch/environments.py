@@ -48,7 +48,7 @@ class Conda:
 
 
 def find_conda(environment: str, here: str = "") -> Optional[Conda]:
-    """The conda for an environment, given by name or path; None where this machine has none.
+    """Find the conda for an environment, given by name or path; None if this machine has none.
 
     here: the job's directory, where that is not this process's.
     """
@@ -79,7 +79,7 @@ def _is_installation(directory: str) -> bool:
 
 
 def activate_conda(name: str, found: Optional[Conda]) -> Tuple[ShellLine, ...]:
-    """The script lines that activate a conda environment.
+    """Return the script lines that activate a conda environment.
 
     found: the conda of this machine, for where the job's shell knows none by then.
     """
@@ -97,7 +97,7 @@ def activate_conda(name: str, found: Optional[Conda]) -> Tuple[ShellLine, ...]:
 
 
 def activate_venv(directory: str) -> Tuple[ShellLine, ...]:
-    """The script lines that activate a virtual environment."""
+    """Return the script lines that activate a virtual environment."""
     path = directory.rstrip("/") + "/bin/activate"
     # A shell expands ~ on the command line; a job file is read by no shell.
     text = f'"$HOME"/{quote(path[2:])}' if path.startswith("~/") else quote(path)
@@ -105,7 +105,7 @@ def activate_venv(directory: str) -> Tuple[ShellLine, ...]:
 
 
 def define_module(login_shell: bool) -> Tuple[ShellLine, ...]:
-    """The script lines after which a shell knows ``module``, which only a login shell does."""
+    """Return the lines after which a shell knows ``module``, as a login shell does."""
     if login_shell:
         return ()
     # /etc/profile may replace PATH; Debian's does.
@@ -117,7 +117,7 @@ def define_module(login_shell: bool) -> Tuple[ShellLine, ...]:
 
 
 def load_modules(modules: Tuple[str, ...]) -> Tuple[ShellLine, ...]:
-    """The script lines that load ``modules``, without those that the job inherits."""
+    """Return the script lines that load ``modules``, without those that the job inherits."""
     names = " ".join(map(quote, modules))
     load = ShellLine(f"module load {names}", f"cannot load the modules {' '.join(modules)}")
     return (ShellLine("module purge"), load)

@@ -36,7 +36,7 @@ def called(
     *,
     akin: bool = True,
 ) -> Optional[LauncherCall]:
-    """The launcher that the first of these words call; None where they call none.
+    """Find the launcher that the first of these words call; None if they call none.
 
     words: of a command, or of what follows ``python -m``; None for one that is not known.
     launchers: those to choose from, by default every one. akin: whether to recognise

@@ -35,7 +35,7 @@ Options = Tuple[str, ...]
 
 
 def option_name(word: str) -> str:
-    """The name of a launcher's option without dashes, with ``_`` for ``-``; "" for another word.
+    """Return the name of an option without dashes, with ``_`` for ``-``; "" for another word.
 
     To most launchers, ``_`` and ``-`` are the same, and so are one dash and two.
     """
@@ -141,7 +141,7 @@ class Launcher:
 
 
 def holds(when: str, *, nodes: int, processes: int, python: bool) -> bool:
-    """Whether a trait that depends on the job applies.
+    """Return True if a trait that depends on the job applies.
 
     processes: in all of the job. python: whether they run Python, or what is not yet known.
     """
@@ -160,7 +160,7 @@ def not_a_macro(word: str) -> str:
 
 
 def directories() -> Tuple[str, ...]:
-    """Where launchers are looked for: the user's directory, the site's, the shipped one."""
+    """Return where launchers are looked for: the user's directory, the site's, the shipped one."""
     own = os.path.join(config_dir(), "templates", "launchers")
     return own, SITE_DIRECTORY, os.path.join(data_path("templates"), "launchers")
 
@@ -174,7 +174,7 @@ def names() -> Tuple[str, ...]:
 
 
 def load(name: str) -> Launcher:
-    """The launcher ``name``.
+    """Return the launcher ``name``.
 
     Raises UsageError if there is none, and TemplateError with file and line if its file is wrong
     or may be changed by other users. As it was when first asked for, as of every().
@@ -217,7 +217,7 @@ def every() -> Tuple[Launcher, ...]:
 
 @functools.lru_cache(maxsize=1)
 def every_in(places: Sequence[str]) -> Tuple[Launcher, ...]:
-    """As every(), for these directories()."""
+    """Return all launchers in these directories."""
     found = []
     for name in names():
         with contextlib.suppress(TemplateError):
@@ -232,7 +232,7 @@ def forget() -> None:
 
 
 def _read(name: str, places: Sequence[str]) -> Tuple[str, str]:
-    """The file of a launcher, and its text."""
+    """Return the file of a launcher, and its text."""
     for directory in places if os.sep not in name else ():
         file = os.path.join(directory, f"{name}.j2")
         if present(file):
@@ -246,7 +246,7 @@ _LONGEST = 1024 * 1024  # bytes of a template
 
 
 def template_text(file: str, *, own: bool) -> str:
-    """The text of a template; raises TemplateError. own: whether it lies among the user's own."""
+    """Read a template; raises TemplateError. own: whether it lies among the user's own."""
     try:
         if own:
             content = read_trusted(file)
@@ -267,7 +267,7 @@ def template_text(file: str, *, own: bool) -> str:
 
 
 def _traits(file: str, text: str) -> Dict[str, Any]:
-    """The values of a launcher's header, by field."""
+    """Parse a launcher's header into values by field."""
     lines = text.split("\n")
     if lines[0] != "{#" or "#}" not in lines:
         raise TemplateError(

@@ -8,7 +8,7 @@ from neuronctl.common.frozen import dataclass
 from neuronctl.common.words import amount, duration, moment, percent
 from neuronctl.monitoring.advice import JobUse, advise
 from neuronctl.monitoring.samples import PARTS, Curve, GpuUse, NodeUse, without_holes
-from neuronctl.rendering.template_environment import for_pages
+from neuronctl.rendering.template_environment import page_templates
 
 _TALL = 40
 _MOST = 64
@@ -37,7 +37,7 @@ def report_page(job: JobUse, figures: List[Tuple[str, str]]) -> str:
         ("Memory", "the top is what the job may use, or its own peak", _memory_lines(nodes)),
     ]
     return (
-        for_pages()
+        page_templates()
         .get_template("report.html.j2")
         .render(
             job=job.status,

@@ -36,9 +36,9 @@ def read_stacks(job_id: int, nodes: Sequence[str]) -> List[ProcessStack]:
 
     Raises SlurmUnavailableError, and SlurmRefusedError with Slurm's message.
     """
-    from neuronctl.rendering.template_environment import for_scripts
+    from neuronctl.rendering.template_environment import script_templates
 
-    template = for_scripts().get_template("shipped/stacks.j2")
+    template = script_templates().get_template("shipped/stacks.j2")
     text = f"{template.module.show_stacks()}\nshow_stacks"  # type: ignore[attr-defined]
     told = of_each_task(on_each_node(job_id, nodes, ["bash", "-c", text], _PATIENCE))
     return [stack for lines in told.values() for stack in parse_stacks(lines)]

@@ -48,7 +48,7 @@ class LaunchParts:
 
 def launch_parts(plan: JobPlan) -> LaunchParts:
     """Render the launcher's template. Raises TemplateError with the launcher's file and line."""
-    environment = template_environment.for_launchers()
+    environment = template_environment.launcher_templates()
     file, name = plan.launcher.file, template_environment.name_of(plan.launcher.file)
     directory, shipped = os.path.dirname(file), template_environment.shipped_directory()
     with reported(file, (*template_environment.directories(), directory)):

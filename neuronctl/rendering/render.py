@@ -136,7 +136,7 @@ def render_batch_shell(interval: Optional[int], before: Optional[str], folder: s
     interval: seconds between the samples of somebody's own script; None without. before: the
     user's own BASH_ENV. folder: where the job says what it runs with.
     """
-    template = template_environment.for_scripts().get_template("shipped/batch_shell.sh.j2")
+    template = template_environment.script_templates().get_template("shipped/batch_shell.sh.j2")
     program = template_environment.shipped_program("environment.py")
     each = once_on_each('"$SLURM_JOB_NUM_NODES"') + NO_MEMORY
     return template.render(
@@ -181,7 +181,7 @@ def _render(name: str, plan: JobPlan, asked: Optional[str] = None, **more: Any) 
                 raise TemplateError(f"there is no template '{asked}'", "name an existing file")
             first = [os.path.dirname(os.path.abspath(asked))]
             name = os.path.basename(asked)
-    environment = template_environment.for_scripts(*first)
+    environment = template_environment.script_templates(*first)
     with reported(name, (*directories, *first)):
         template = environment.get_template(name)
         text = template.render(plan=plan, directives=directive_lines(plan), **more)

@@ -18,7 +18,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./\[\]*^&|!?~()<>-]+\Z")
 
 def directive_lines(plan: JobPlan) -> List[str]:
     """Return the ``#SBATCH`` lines of a plan, with remarks on what was derived."""
-    return with_remarks(
+    return add_remarks(
         [(f"#SBATCH {option_text(directive)}", directive.remark) for directive in plan.directives]
     )
 
@@ -47,7 +47,7 @@ def variable_lines(plan: JobPlan, port_number: str = "SLURM_JOB_ID") -> List[str
     port_number: a shell expression that gives launches that share a node different ports, below
     the range that the kernel uses for outgoing connections.
     """
-    return with_remarks([*_meeting_lines(plan, port_number), *export_lines(plan)])
+    return add_remarks([*_meeting_lines(plan, port_number), *export_lines(plan)])
 
 
 def _meeting_lines(plan: JobPlan, port_number: str) -> List[RemarkedLine]:
@@ -86,7 +86,7 @@ def export_lines(plan: JobPlan) -> List[RemarkedLine]:
     return lines
 
 
-def with_remarks(lines: Sequence[RemarkedLine]) -> List[str]:
+def add_remarks(lines: Sequence[RemarkedLine]) -> List[str]:
     """Return lines with their remarks in one column."""
     width = max((len(text) for text, remark in lines if remark and len(text) < 80), default=0)
     return [f"{text:<{width}}  # {printable(remark)}" if remark else text for text, remark in lines]

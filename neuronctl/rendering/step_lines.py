@@ -9,7 +9,7 @@ from neuronctl.common.console import printable
 from neuronctl.common.frozen import replace
 from neuronctl.planning import JobPlan
 from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped
-from neuronctl.rendering.script_lines import export_lines, function_body, indented, with_remarks
+from neuronctl.rendering.script_lines import add_remarks, export_lines, function_body, indented
 
 _FAILED = 'echo "step {number} ended with exit code $code{then}" >&2'
 _SIDE_BY_SIDE = 'code=0; for process in "${processes[@]}"; do wait "$process" || code=$?; done'
@@ -40,7 +40,7 @@ def _launch_lines(job: JobPlan, plan: JobPlan, beside: int) -> Sequence[str]:
     """Return the lines of one launch. beside: how many others start just before it."""
     parts = launch_parts(plan)
     changed = [export for export in plan.exports if export not in job.exports]
-    lines = with_remarks(export_lines(replace(plan, exports=tuple(changed))))
+    lines = add_remarks(export_lines(replace(plan, exports=tuple(changed))))
     if plan.rendezvous and plan.nodes == 1 and job.nodes > 1:
         lines.append("export MASTER_ADDR=127.0.0.1")
     if plan.rendezvous and beside:

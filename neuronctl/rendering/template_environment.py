@@ -36,27 +36,27 @@ def shipped_directory() -> str:
 
 
 def shipped_program(name: str) -> str:
-    """The text of one of the programs that stand beside the shipped templates."""
+    """Read one of the programs beside the shipped templates."""
     with open(os.path.join(shipped_directory(), name), encoding="utf-8") as file:
         return file.read()
 
 
 def directories() -> Tuple[str, str]:
-    """The directories of templates: the user's own, which may not exist, then the shipped one."""
+    """Return the directories of templates: the user's own, if any, then the shipped one."""
     return os.path.join(config_dir(), "templates"), shipped_directory()
 
 
-def for_scripts(*first: str) -> jinja2.Environment:
-    """The environment of the user's and the shipped templates, those in ``first`` before them."""
+def script_templates(*first: str) -> jinja2.Environment:
+    """Return the environment of the user's and the shipped templates, ``first`` before them."""
     return _environment("scripts", (*first, *directories()), _cache())
 
 
-def for_launchers() -> jinja2.Environment:
+def launcher_templates() -> jinja2.Environment:
     return _environment("launchers", directories(), _cache())
 
 
-def for_pages() -> jinja2.Environment:
-    """The environment of the shipped pages, in which ``{{ value }}`` is escaped for HTML."""
+def page_templates() -> jinja2.Environment:
+    """Return the environment of the shipped pages, in which ``{{ value }}`` is escaped for HTML."""
     loader = jinja2.FileSystemLoader(shipped_directory())
     return jinja2.Environment(
         loader=loader, undefined=jinja2.StrictUndefined, autoescape=True, **_SYNTAX
@@ -83,7 +83,7 @@ def _environment(
 
 
 def name_of(file: str) -> str:
-    """The name by which an environment knows the template in ``file``."""
+    """Return the name by which an environment knows the template in ``file``."""
     return "file" + os.path.abspath(file)
 
 
@@ -118,7 +118,7 @@ def _is_as_old(file: str, changed: float) -> bool:
 
 
 def _cache() -> Optional[str]:
-    """The directory of compiled templates; None where there is no home directory."""
+    """Return the directory of compiled templates; None without a home directory."""
     try:
         return os.path.join(cache_dir(), "templates")
     except NeuronctlError:

@@ -10,6 +10,7 @@ import collections
 import contextlib
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -139,9 +140,12 @@ def defects(sandbox: Sandbox, name: str, id: str) -> List[str]:
     found = []
     if max(ended, default=0) < EACH:
         # What is killed before it has submitted its successor has none, as the page says.
-        early = f", as job {jobs[-1]}\n" in log and "waits as job" not in log.partition(jobs[-1])[2]
+        last = [id, *re.findall(r" as job (\d+)\n", log)][-1]
+        query = ["sacct", "-XnPj", last, "-o", "State,ExitCode,Elapsed"]
+        state = sandbox.exec(query, check=False).stdout.strip()
+        early = re.match(r"(FAILED\|0:9|NODE_FAIL\|\d:0|PREEMPTED\|\d+:\d+)\|00:00:0[0-5]$", state)
         kind = "killed before the next run was submitted" if early else "lost"
-        found.append(f"{kind}: {log.splitlines()[-3:]}")
+        found.append(f"{kind}: {log.splitlines()[-3:]}, {last} {state}")
     if len(jobs) != len(set(jobs)):
         found.append(f"doubled: {jobs}")
     if len([run for run in ended if run >= EACH]) > 1:

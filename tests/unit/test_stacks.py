@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 from neuronctl.monitoring.stacks import ProcessStack, alike, parse_stacks
-from neuronctl.rendering.template_environment import for_scripts
+from neuronctl.rendering.template_environment import script_templates
 from neuronctl.slurm.srun import of_each_task
 
 TOLD = """\
@@ -36,7 +36,7 @@ def test_each_nodes_lines_are_its_own_and_the_odd_rank_comes_first() -> None:
 
 
 def test_what_is_printed_is_what_is_read() -> None:
-    module = for_scripts().get_template("shipped/stacks.j2").module
+    module = script_templates().get_template("shipped/stacks.j2").module
     text = f"{module.show_stacks()}\nshow_stacks"  # type: ignore[attr-defined]
     program = 'sleep 300 & bash -ec "$1"; kill "$!"'
     given = {"SLURM_JOB_ID": f"77{id(text)}", "SLURM_STEP_ID": "0", "SLURM_PROCID": "3"}

@@ -70,7 +70,7 @@ elif [ "$run" -ge "$most" ]; then
     echo "that was the last of $most runs"
 else
     echo "run $run has saved (exit code $code): another one follows"
-    until [ "$next" ] || next=$(next_run); do sleep 10; done
+    until next=$(next_run); do sleep 10; done  # also where slurmctld has lost it
     exit "$code"
 fi
 for _ in {1..20}; do [ "$next" ] && ! scancel "$next" || break; sleep 15; done

@@ -62,7 +62,7 @@ sample_node() {
     echo "# cores=$cores memory=${memory}M every=$every"
     echo 'time,cpu,memory,read,written'  # in seconds and bytes
     nvidia-smi ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} --format=csv,nounits --loop="$every" \
-        --query-gpu=index,utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu,clocks.sm,clocks.max.sm,clocks_throttle_reasons.active,ecc.errors.uncorrected.volatile.total \
+        --query-gpu=index,utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu,clocks.sm,clocks.max.sm,clocks_throttle_reasons.active \
         > >(while IFS= read -r line; do printf '%(%s)T,%s\n' -1 "$line"; done >"$file.gpus.csv") &
     gpus=$!
     while [ -z "$batch_shell" ] || kill -0 "$batch_shell"; do
@@ -136,7 +136,7 @@ elif [ "$run" -ge "$most" ]; then
     echo "that was the last of $most runs"
 else
     echo "run $run has saved (exit code $code): another one follows"
-    until [ "$next" ] || next=$(next_run); do sleep 10; done
+    until next=$(next_run); do sleep 10; done  # also where slurmctld has lost it
     exit "$code"
 fi
 for _ in {1..20}; do [ "$next" ] && ! scancel "$next" || break; sleep 15; done

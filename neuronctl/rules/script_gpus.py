@@ -51,7 +51,10 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     ]
     for start in starters:
         launch, has, where = start.launch, plan.gpus_per_node, "per node"
+        hosts = [launch.options[name] for name in launch.launcher.places if launch.has(name)]
+        elsewhere = launch.launcher.ssh and hosts and not hosts[0].startswith("localhost")
         on_one = start.nodes == 1 and launch.count(*launch.launcher.nodes) in (None, 1)
+        on_one = on_one and not elsewhere
         if launch.launcher.processes and not on_one:
             has, where = plan.nodes * plan.gpus_per_node, "in all"
         count = launch.count(*launch.launcher.counts)

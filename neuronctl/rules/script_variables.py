@@ -50,6 +50,9 @@ def not_exported(facts: ScriptFacts) -> Iterator[Violation]:
             )
 
 
+_SINGLE_QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*\"|'([^']*)'")
+
+
 def _is_awaited(facts: ScriptFacts, name: str) -> bool:
     """Return True if the single-quoted text of another shell is to expand a variable."""
     texts = [
@@ -57,9 +60,14 @@ def _is_awaited(facts: ScriptFacts, name: str) -> bool:
         for run in facts.launches
         if any(each.kind == SHELL and each.has("c") for each in (run, *run.below()))
     ]
-    kept = re.compile(rf"'[^']*\$\{{?{name}\b|\\\$\{{?{name}\b")
+    kept = re.compile(rf"\$\{{?{name}\b")
+    escaped = re.compile(rf"\\\$\{{?{name}\b")
     own = re.compile(rf"\b{name}=|\b(read|for) {name}\b|--export\S*{name}")
-    return any(kept.search(text) and not own.search(text) for text in texts)
+    return any(
+        not own.search(text)
+        and (escaped.search(text) or any(map(kept.search, _SINGLE_QUOTED.findall(text))))
+        for text in texts
+    )
 
 
 def _is_used(facts: ScriptFacts, name: str) -> bool:

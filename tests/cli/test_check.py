@@ -78,7 +78,7 @@ def test_the_same_again_in_a_script_is_one_finding(run: Run, tmp_path: Path) -> 
     lines = run("check", *scripts(tmp_path, job=text)).stdout.splitlines()
     assert sum("NC626" in line for line in lines) == 1
     assert "  the same in lines 5, 6" in lines
-    assert lines[-1] == "job.sh: 4 notes; 'neuronctl check --fix' mends 3"
+    assert lines[-1] == "job.sh: 3 notes; 'neuronctl check --fix' mends 3"
 
 
 def test_a_fence_of_a_page_is_one_finding(run: Run, tmp_path: Path) -> None:

@@ -170,6 +170,7 @@ RIGHT: List[Row] = [
     ("NC623", FOUR, "python t.py --devices 4 --gpu 3\npython u.py --devices 50"),
     ("NC623", EACH, "srun python t.py --num-gpus 4 --num-machines 3"),
     ("NC623", f"{GPU} -n 4", "srun python mpi.py"),
+    ("NC623", EACH, 'horovodrun -np 12 -H "$hosts" python t.py'),
     ("NC624", TASKS, 'srun "${PYTHON_BIN}" t.py'),
     ("NC624", TASKS, "srun bash -c 'python t.py'"),
     ("NC624", TASKS, "mpirun pw.x -i in\n./charmrun ./solve in"),

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
 import os
 import re
 import stat
-from typing import Any, BinaryIO, Iterator, Optional, Tuple, TypeVar, Union
-
-T = TypeVar("T")
+from typing import BinaryIO, Iterator, Optional, Tuple, Union
 
 _LARGEST = 64 * 1024 * 1024  # bytes of a file that is read back
 _LARGEST_TRUSTED = 1024 * 1024
@@ -259,27 +256,10 @@ def open_named(path: str) -> BinaryIO:
     return open_regular(path)
 
 
-class _Regular(io.FileIO):
-    """A file that is read without waiting: some of /proc are regular, and yet have nothing yet."""
-
-    def readinto(self, buffer: Any) -> int:
-        count: Optional[int] = super().readinto(buffer)
-        return _there(count)
-
-    def readall(self) -> bytes:
-        return b"".join(iter(lambda: _there(super(_Regular, self).read(65536)), b""))
-
-
-def _there(read: Optional[T]) -> T:
-    if read is None:
-        raise OSError(errno.EAGAIN, "nothing to read yet")
-    return read
-
-
 def _regular(descriptor: int) -> BinaryIO:
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
-        return io.BufferedReader(_Regular(descriptor, "rb"))
+        return os.fdopen(descriptor, "rb")
     os.close(descriptor)
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

@@ -47,6 +47,7 @@ def test_an_option_is_read_in_a_script_imported_completed_and_explained(
     (tmp_path / "train.py").touch()
     (tmp_path / "job.sh").write_text(SCRIPT)
     assert "\nwckey: my key\n" in run("import", "job.sh", env=with_entry).stdout
-    asked = {**with_entry, "_NEURONCTL_COMPLETE": "zsh"}
-    assert run("submit", "--wck", env=asked).stdout.split("\t")[:2] == ["value", "--wckey"]
+    asked = {"_NEURONCTL_COMPLETE": "zsh_complete", "COMP_CWORD": "2"}
+    asked = {**with_entry, **asked, "COMP_WORDS": "neuronctl submit --wck"}
+    assert "--wckey" in run(env=asked).stdout
     assert "--wckey KEY" in run("submit", "--help", env=with_entry).stdout

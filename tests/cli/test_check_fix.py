@@ -91,11 +91,6 @@ def test_only_the_content_of_a_file_changes(run: Run, tmp_path: Path, job: Path)
     assert link.is_symlink() and job.read_bytes() == raw(RIGHT)
     assert stat.S_IMODE(job.stat().st_mode) == 0o4750
     assert os.listdir(tmp_path / "other") == ["link.sh"]
-    job.write_bytes(raw(WRONG) + b"end")
-    os.link(job, tmp_path / "second.sh")
-    run(*FIX, "--write", "second.sh")
-    assert job.read_bytes() == raw(RIGHT) + b"end"
-    assert job.stat().st_nlink == 2
 
 
 def test_a_file_that_may_not_be_written_is_left(run: Run, tmp_path: Path, job: Path) -> None:

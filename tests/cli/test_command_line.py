@@ -12,7 +12,7 @@ from typing import Callable, List
 
 import pytest
 
-from neuronctl.cli.help import topics
+from neuronctl.cli.topics import topics
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

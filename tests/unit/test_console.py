@@ -234,7 +234,7 @@ def test_an_output_that_knows_no_unicode_gets_escapes() -> None:
 
 def test_without_a_terminal_rich_is_not_imported() -> None:
     code = (
-        "import sys; from neuronctl import console;"
+        "import sys; from neuronctl.common import console;"
         "console.print_table([console.Column('A')], [['x']], title='T');"
         "sys.exit('rich' in sys.modules)"
     )

@@ -156,7 +156,7 @@ def test_a_launcher_of_the_users_own(run: Callable[..., Any], clean_home: Path) 
     header = "{#\ndistributed: yes\none_task_per_node: no\n#}\n"
     path = own("launchers/mine.j2", header + "{% block once %}start{% endblock %}", clean_home)
     text = run(*JOB, "--launcher=mine", *APPL, "a b").stdout
-    assert "\n    start python train.py 'a b'\n}\n" in text
+    assert "\nstart python train.py 'a b'\n" in text
     path.write_text(header.replace(": no\n", ": nope\n"))
     said = run(*JOB, "--launcher=mine", *APPL, code=5).stderr
     assert f"{path}:3: one_task_per_node: must be yes or no" in said

@@ -75,7 +75,7 @@ def test_the_command_line_comes_before_the_configuration(
     assert script.draft.request == {"script": script.path, **kept}
     text = Path(given["BASH_ENV"]).read_text()
     assert ('"$log.samples" 10 ' in text) == sampled
-    assert "of_python" in text
+    assert "python_facts" in text
 
 
 def test_the_configuration_and_the_options_of_submit(here: Path) -> None:

@@ -7,7 +7,6 @@ from collections import Counter
 from typing import (
     TYPE_CHECKING,
     Dict,
-    Iterable,
     Iterator,
     List,
     Mapping,
@@ -28,6 +27,7 @@ from neuronctl.scripts.shell_text import (
     Piece,
     ShellText,
     ShellWord,
+    split_words,
 )
 
 if TYPE_CHECKING:
@@ -400,7 +400,7 @@ class _Reader:
             return [written]
         if written.value is not None and not re.search(r"\s", written.value) and written.value:
             return [written]
-        return [replace(written, pieces=tuple(word)) for word in _split(pieces)]
+        return [replace(written, pieces=tuple(word)) for word in split_words(pieces)]
 
     def word(self, node: Optional[Node], around: Node) -> ShellWord:
         """Return a word, or the empty value of ``A=``."""
@@ -489,25 +489,3 @@ def _begins_with_a_test(node: Node) -> bool:
     while node.type == "list":
         node = node.children[0]
     return node.type == "test_command"
-
-
-def _split(pieces: Iterable[Piece]) -> List[List[Piece]]:
-    """Return the words that an unquoted variable of this value expands to."""
-    words: List[List[Piece]] = []
-    joined = False
-    for text, known in pieces:
-        if not known:
-            words[-1:] = [[*words[-1], (text, False)]] if joined else [*words[-1:], [(text, False)]]
-            joined = True
-            continue
-        for part in re.findall(r"\s+|\S+", text):
-            if part.isspace():
-                joined = False
-                continue
-            piece = (part, not re.search(r"[*?\[\\]", part))  # else the names of files
-            if joined:
-                words[-1].append(piece)
-            else:
-                words.append([piece])
-            joined = True
-    return words

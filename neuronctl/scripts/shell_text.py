@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import signal as signals
 from functools import cached_property
-from typing import Dict, FrozenSet, List, Mapping, Optional, Tuple
+from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
 
 from neuronctl.common.frozen import dataclass, field
 from neuronctl.scripts.model import SourceSpan
@@ -87,6 +87,28 @@ class ShellWord:
         """Return True if it may expand to no word, or to more than one."""
         quoted = self.raw.startswith(('"', "'"))
         return self.value is None and not quoted and not (self.on_path or self.by_name)
+
+
+def split_words(pieces: Iterable[Piece]) -> List[List[Piece]]:
+    """Return the words that an unquoted variable of this value expands to."""
+    words: List[List[Piece]] = []
+    joined = False
+    for text, known in pieces:
+        if not known:
+            words[-1:] = [[*words[-1], (text, False)]] if joined else [*words[-1:], [(text, False)]]
+            joined = True
+            continue
+        for part in re.findall(r"\s+|\S+", text):
+            if part.isspace():
+                joined = False
+                continue
+            piece = (part, not re.search(r"[*?\[\\]", part))  # else the names of files
+            if joined:
+                words[-1].append(piece)
+            else:
+                words.append([piece])
+            joined = True
+    return words
 
 
 @dataclass(frozen=True)

@@ -35,15 +35,20 @@ from neuronctl.rules.base import Finding, Violation, findings
 from neuronctl.rules.script_base import ScriptFacts
 from neuronctl.rules.script_logs import submits_itself
 from neuronctl.rules.script_unfilled import UNFILLED
-from neuronctl.scripts.model import AFTER_COMMAND, MISSPELLED, NOWHERE, Edit, SourceSpan
+from neuronctl.scripts.model import (
+    AFTER_COMMAND,
+    GPU_OPTIONS,
+    MISSPELLED,
+    NOWHERE,
+    Edit,
+    SourceSpan,
+)
 
-_GPUS = ("gpus", "gpus-per-node", "gpus-per-task")
 SIZE = frozenset(
     """
-    partition nodes nodelist ntasks ntasks-per-node cpus-per-task cpus-per-gpu gpus gpus-per-node
-    gpus-per-task gres exclusive
+    partition nodes nodelist ntasks ntasks-per-node cpus-per-task cpus-per-gpu exclusive
     """.split()  # noqa: SIM905
-)
+).union(GPU_OPTIONS)
 """While the value of one of these is not known, nothing is known of what the job has."""
 
 _LONGEST = 1_000
@@ -178,7 +183,7 @@ def _that_hold(facts: ScriptFacts, of_plan: Iterable[Finding], *, now: bool) -> 
         if unread & SIZE and SIZE.intersection(finding.about):
             continue
         # None on purpose: --gres=gpu:0.
-        gpus = (facts.header.value(name) or "" for name in ("gres", *_GPUS))
+        gpus = (facts.header.value(name) or "" for name in GPU_OPTIONS)
         if finding.code == "NC122" and any(re.search("(^|:)0$", value) for value in gpus):
             continue
         # The plan names cores and tasks, whether the script does or not.
@@ -192,7 +197,7 @@ def _that_hold(facts: ScriptFacts, of_plan: Iterable[Finding], *, now: bool) -> 
 
 def _is_meant(facts: ScriptFacts, finding: Finding, meant: FrozenSet[str]) -> bool:
     """Whether a finding is due to what a line gives that sbatch does not read."""
-    if finding.code == "NC122" and meant.intersection(("gres", *_GPUS)):
+    if finding.code == "NC122" and meant.intersection(GPU_OPTIONS):
         return True
     return not facts.has(*finding.about) and bool(meant.intersection(finding.about))
 

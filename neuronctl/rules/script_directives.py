@@ -13,8 +13,7 @@ from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.scripts import look_alike_characters, model
 from neuronctl.scripts.directive_words import BLANKS
-from neuronctl.scripts.model import SCRIPT, Edit, GivenOption, Ignored, SourceSpan
-from neuronctl.scripts.script_request import GPU_OPTIONS
+from neuronctl.scripts.model import GPU_OPTIONS, SCRIPT, Edit, GivenOption, Ignored, SourceSpan
 
 
 @script_rule(ERROR, "NC601", "directive that sbatch refuses")

@@ -14,9 +14,9 @@ from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
 from neuronctl.rules.script_programs import is_own_program, is_trifle
 from neuronctl.scripts.launches import CONTAINERS, PROGRAM, PYTHON, Launch
+from neuronctl.scripts.model import GPU_OPTIONS
 from neuronctl.scripts.shell_text import ShellWord
 
-ITS_GPUS = ("gres", "gpus", "gpus_per_task", "gpus_per_node", "gpus_per_socket", "tres_per_task")
 """Options of srun that give a step GPUs."""
 _GPUS_OF_A_PROGRAM = re.compile(
     r"(?i)(?:--|(?:[\w.]+\.)?)(?:(?:num|n)?[_-]?(?:gpus|devices)|n_?gpu|tensor[_-]parallel[_-]size)"
@@ -168,7 +168,7 @@ def _processes(facts: ScriptFacts, start: Start) -> int:
         return 1 if facts.tasks == 1 and not facts.uses_launcher else 0
     run = start.outer[0]
     whole = len(start.outer) == 1 and run.is_launcher and not run.launcher.starts_processes()
-    shares = run.has(*ITS_GPUS, "exact") or run.launcher.ssh
+    shares = run.has(*GPU_OPTIONS, "exact") or run.launcher.ssh
     return (start.nodes or 0) * (start.each or 0) if whole and not shares else 0
 
 

@@ -13,9 +13,8 @@ from neuronctl.request.values import node_count
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.scripts.launches import PROGRAM, PYTHON
-from neuronctl.scripts.model import GivenOption, Header
+from neuronctl.scripts.model import GPU_OPTIONS, GivenOption, Header
 from neuronctl.scripts.option_values import digits
-from neuronctl.scripts.script_request import GPU_OPTIONS
 
 
 @script_rule(WARNING, "NC611", "tasks that contradict nodes")
@@ -148,11 +147,11 @@ _Said = Mapping[str, Tuple[GivenOption, int, bool]]
 
 def _gpus_said(header: Header) -> _Said:
     said: Dict[str, Tuple[GivenOption, int, bool]] = {}
-    for name in (*GPU_OPTIONS, "gpus-per-task"):
+    for name in GPU_OPTIONS:
         given = header.options.get(name)
         if given is None or not given.value:
             continue
-        option = OF_SLURM[name if name in GPU_OPTIONS else "gpus-per-node"]
+        option = OF_SLURM.get(name, OF_SLURM["gpus-per-node"])
         read = option.parse_directive(given.value) or {}
         count = read.get("gpus") or read.get("gpus_per_node")
         if count:

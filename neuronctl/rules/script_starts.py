@@ -8,6 +8,7 @@ from neuronctl.common.frozen import dataclass
 from neuronctl.launch.launchers import ALL, ONE
 from neuronctl.rules.script_base import ScriptFacts, Start
 from neuronctl.scripts.launches import PYTHON, Launch
+from neuronctl.scripts.model import GPU_OPTIONS
 from neuronctl.scripts.shell_text import Assignment
 from neuronctl.scripts.usual_commands import LOOKS_OR_PREPARES
 
@@ -135,7 +136,7 @@ def _gpus(facts: ScriptFacts, start: Start, processes: Optional[int]) -> str:
         if variable.name == "CUDA_VISIBLE_DEVICES" and variable.word.raw:
             return str(variable.word.raw.count(",") + 1)
     srun = next((launch for launch in (start.launch, *start.outer) if launch.is_srun), None)
-    if srun is not None and srun.has("gpus", "gres", "gpus_per_task", "gpus_per_node"):
+    if srun is not None and srun.has(*GPU_OPTIONS):
         own = srun.count("gpus_per_task", "gpus_per_node", "gpus")
         return "?" if own is None else str(own)
     if not has or not processes:

@@ -11,10 +11,10 @@ from neuronctl.launch.launchers import ALL
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
-from neuronctl.rules.script_gpus import ITS_GPUS, numbers_told
+from neuronctl.rules.script_gpus import numbers_told
 from neuronctl.rules.script_programs import is_trifle
 from neuronctl.scripts.launches import PYTHON, SHELL, Launch
-from neuronctl.scripts.model import Edit, SourceSpan
+from neuronctl.scripts.model import GPU_OPTIONS, Edit, SourceSpan
 
 
 @script_rule(ERROR, "NC622", "step that does not fit the job")
@@ -211,7 +211,7 @@ def _takes_all(facts: ScriptFacts, launch: Launch) -> str:
     if not launch.has(*_ITS_CORES) and not facts.shell.assigned("SRUN_CPUS_PER_TASK"):
         return "cores"
     gpus = facts.plan is not None and facts.plan.gpus_per_node
-    return "GPUs" if gpus and not launch.has(*ITS_GPUS) else ""
+    return "GPUs" if gpus and not launch.has(*GPU_OPTIONS) else ""
 
 
 def _share_a_node(facts: ScriptFacts, first: Launch, second: Launch) -> bool:

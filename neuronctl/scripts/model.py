@@ -13,6 +13,9 @@ from neuronctl.scripts.option_values import ACCUMULATED, digits, excluding
 EVERY = tuple(option.name for option in SBATCH)
 """The names of all options, of whatever release."""
 
+GPU_OPTIONS = ("gpus-per-node", "gpus", "gres", "gpus-per-task", "gpus-per-socket")
+"""The options of sbatch and srun that request GPUs."""
+
 SCRIPT, COMMAND_LINE = "script", "command line"
 
 # Why a line or a part of one has no effect.

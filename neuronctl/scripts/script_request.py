@@ -21,7 +21,6 @@ from neuronctl.scripts.model import SCRIPT, Header
 from neuronctl.scripts.option_values import digits
 from neuronctl.scripts.shell_text import ShellText
 
-GPU_OPTIONS = ("gpus-per-node", "gpus", "gres")
 # These say how the job is submitted, and nothing about it.
 _NOT_ABOUT_THE_JOB = ("wait", "parsable", "test-only", "ignore-pbs", *EARLY)
 

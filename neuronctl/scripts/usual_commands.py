@@ -20,9 +20,6 @@ LOOKS_OR_PREPARES: FrozenSet[str] = frozenset(
 )
 """None of them is the work that a job was submitted for."""
 
-SAYS = ("echo", "date", "printf", "deactivate", "exit", "wait")
-"""Commands that end a script without doing or changing anything."""
-
 _MAY_RUN_ANYTHING = frozenset((".", "eval", "exec", "source"))
 _TELLS = re.compile(r"notif|slack|telegram|mail|stats")
 _ASKS = ("--version", "-version", "-V", "--help", "-h")

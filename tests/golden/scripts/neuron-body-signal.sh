@@ -26,12 +26,14 @@ EOF
 python train.py | tee -a log
 }
 
-# The signal $1 to what the shell $2 has started, and not to the shell; srun's tasks are Slurm's to signal.
+# The signal $1 to what the shell $2 has started and that handles it; srun's tasks are Slurm's to signal.
 tell_program() {
-    local process name
-    while read -r process name; do
-        case $name in bash | sh) tell_program "$1" "$process" ;; srun | tee) ;; *) kill -s "$1" "$process" ;; esac
-    done < <(ps -o pid=,comm= --ppid "$2")
+    local process caught name
+    while read -r process caught name; do
+        if [ "$name" = srun ]; then continue
+        elif ((0x$caught >> $(kill -l "$1") - 1 & 1)); then kill -s "$1" "$process"
+        else tell_program "$1" "$process"; fi
+    done < <(ps -o pid=,caught=,comm= --ppid "$2")
 }
 
 # Slurm signals this shell before the end: USR1 goes on to the program.

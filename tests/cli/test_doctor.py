@@ -85,23 +85,6 @@ def test_a_slurm_that_is_not_whole(run: Run, tmp_path: Path) -> None:
     assert "not on PATH: squeue, scancel" in found["slurm commands"]["words"]
 
 
-def test_where_the_commands_are(run: Run, tmp_path: Path) -> None:
-    for name in ("squeue", "scancel", "scontrol", "salloc", "srun"):
-        command = tmp_path / "slurm" / "bin" / name
-        command.parent.mkdir(parents=True, exist_ok=True)
-        command.write_text("#!/bin/sh\nexit 1\n")
-        command.chmod(0o755)
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "sbatch").symlink_to(tmp_path / "slurm" / "bin" / "srun")
-    found = checks(run, env={"PATH": f"{tmp_path}/bin:{tmp_path}/slurm/bin"}, code=7)
-    assert found["slurm commands"]["words"] == (
-        f"{tmp_path}/bin: sbatch -> {tmp_path}/slurm/bin/srun; "
-        f"{tmp_path}/slurm/bin: squeue, scancel, scontrol, salloc, srun"
-    )
-    assert found["sacct"]["state"] == found["sacctmgr"]["state"] == "not here"
-    assert "how jobs ended is unknown" in found["sacct"]["words"]
-
-
 @pytest.mark.parametrize(
     ("stderr", "words", "code"),
     [
@@ -139,26 +122,6 @@ SLURM_VERSION           = 22.05.8
 PartitionName=p Nodes=n1 State=UP TotalNodes=1
 NodeName=n1 CPUTot=1 State=IDLE Partitions=p
 """
-
-
-def test_accounting_that_refuses(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-    fake_slurm.answer("squeue")
-    fake_slurm.answer("scontrol", SCONTROL)
-    (tmp_path / "bin").mkdir()
-    sacctmgr = tmp_path / "bin" / "sacctmgr"
-    sacctmgr.write_text("#!/bin/sh\necho 'sacctmgr: error: Access denied' >&2; exit 1\n")
-    sacctmgr.chmod(0o755)
-    path = f"{tmp_path}/bin:{fake_slurm.env['PATH']}"
-    found = checks(run, env={**fake_slurm.env, "PATH": path})
-    assert found["slurm"]["state"] == "ok"
-    assert found["accounting"]["state"] == "not here"
-    assert found["accounting"]["words"] == (
-        "the limits of QOSs and of your account are unknown: "
-        "sacctmgr failed with exit code 1: Access denied"
-    )
-    sacctmgr.write_text("#!/bin/sh\nexit 0\n")
-    words = checks(run, env={**fake_slurm.env, "PATH": path})["accounting"]["words"]
-    assert words.endswith(": sacctmgr lists no QOS")
 
 
 def test_a_wrong_catalog_and_configuration(run: Run, no_slurm: None, tmp_path: Path) -> None:

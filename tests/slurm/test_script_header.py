@@ -13,23 +13,17 @@ import json
 import re
 from pathlib import Path
 from random import Random
-from typing import Callable, Dict, FrozenSet, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Optional
 
 import pytest
 from harness import Sandbox, sandbox_up
 from headers import Script, random_script
 from states import NODES
 
-from neuronctl.catalog.loader import load
-from neuronctl.catalog.model import Cluster
-from neuronctl.common.errors import UsageError
-from neuronctl.rendering.render import render_job
 from neuronctl.scripts import directive_options
 from neuronctl.scripts.header import read_header
-from neuronctl.scripts.job_file_draft import draft_job_file
 from neuronctl.scripts.model import COMMAND_LINE, SCRIPT, Header
 from neuronctl.scripts.option_values import excluding
-from neuronctl.submission.planned_job import plan_job
 
 SEED = 20261122
 STATES = 6
@@ -187,91 +181,3 @@ def test_scripts_are_read_as_sbatch_reads_them(
     assert not wrong, "\n".join(wrong)
     assert taken > count / 4
     assert refused > count / 10
-
-
-# neuronctl says tasks and GPUs per node; the GPUs in total are compared in TRES.
-SAID_OTHERWISE = ("NtasksPerN:B:S:C", "MinCPUsNode", "TresPerJob", "TresPerNode")
-
-
-def imported(text: str, folder: Path, cluster: Cluster) -> Optional[Tuple[str, FrozenSet[str]]]:
-    """The script that comes of a job file of ``text``, and the fields in which it may differ.
-
-    None where import refuses it, or remarks that it asks for something else.
-    """
-    try:
-        made = draft_job_file(text, "job.sh", cluster)
-    except UsageError:
-        return None
-    messages = [remark.message for remark in made.remarks if "has no effect" not in remark.message]
-    timed = [message for message in messages if message.startswith("no --time in the script")]
-    added = [message for message in messages if message.startswith("no --partition in the script")]
-    if len(timed) + len(added) < len(messages):
-        return None
-    (folder / "job.yaml").write_text(made.text)
-    script = render_job(plan_job({}, job_file=str(folder / "job.yaml")).plan)
-    return script, frozenset(["TimeLimit"] if timed else [])
-
-
-@pytest.mark.long
-def test_what_is_imported_asks_for_the_same(
-    lenient: Sandbox,
-    pytestconfig: pytest.Config,
-    tmp_path: Path,
-    record_property: Callable[[str, object], None],
-) -> None:
-    seed = pytestconfig.getoption("--agreement-seed") or SEED
-    count = 20 * (pytestconfig.getoption("--agreement-states") or STATES)
-    rng = Random(seed)
-    cluster = load(None).cluster()
-    scripts: List[str] = []
-    ours: List[str] = []
-    apart: List[FrozenSet[str]] = []
-    for text in (random_script(rng)["text"] for _ in range(count)):
-        found = imported(text, tmp_path, cluster)
-        if found is not None:
-            scripts.append(text)
-            ours.append(found[0])
-            apart.append(found[1])
-    lenient.write("headers.py", Path(__file__).with_name("headers.py").read_text(encoding="utf-8"))
-
-    def submit(name: str, texts: List[str]) -> List[List[str]]:
-        what = [{"text": text, "environment": {}, "arguments": []} for text in texts]
-        argv = ["python3", "headers.py", f"{lenient.scratch}/{name}"]
-        return json.loads(lenient.exec(argv, input=json.dumps(what), timeout=1200).stdout)
-
-    told, again = submit("as-scripts-are", scripts), submit("as-imported", ours)
-    wrong, same = [], 0
-    for text, script, may_differ, one, other in zip(scripts, ours, apart, told, again):
-        if one[0] or other[0]:
-            if bool(one[0]) != bool(other[0]):
-                wrong.append(f"{text!r}\n{script}\n  {one[0]!r} / {other[0]!r}")
-            continue
-        before, after = fields(one[1]), fields(other[1])
-        for shown in (before, after):
-            # Of a single task, scontrol estimates the nodes from its cores.
-            least = "1" if shown["NumTasks"] == "1" else shown["NumNodes"]
-            shown["NumNodes"] = re.sub(r"^(\d+)-\1$", r"\1", least)
-            if not re.search("[-2-9]", shown["NumNodes"]):
-                # --gres and --gpus-per-node are both shown, and one of them holds.
-                gpus = (shown.get("TresPerNode", "") or shown.get("TresPerJob", "")).split(",")
-                shown["GPUs"] = ",".join(
-                    dict.fromkeys(re.sub("gpu$", "gpu:1", resource) for resource in gpus)
-                )
-            for name in (*SAID_OTHERWISE, *may_differ):
-                shown.pop(name, None)
-            if not shown.get("Comment", "").strip():  # 24.11 shows an empty one, too
-                shown.pop("Comment", None)
-            shown["WorkDir"] = shown["WorkDir"].replace("as-imported", "as-scripts-are")
-        names = sorted(name for name in before if before[name] != after.get(name))
-        same += not names
-        if names:
-            said = "; ".join(f"{name}: {before[name]} / {after.get(name)}" for name in names)
-            wrong.append(f"{text!r}\n{script}\n  {said}")
-    refused = len(scripts) - same - len(wrong)
-    record_property(
-        "agreement",
-        f"seed {seed}: {len(scripts)} of {count} scripts imported without a remark, {same} jobs "
-        f"the same, {refused} refused both ways, {len(wrong)} differences",
-    )
-    assert not wrong, "\n".join(wrong)
-    assert same > count / 8

@@ -283,9 +283,9 @@ def _texts(options: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _resolve_names(dependency: str) -> str:
-    from neuronctl.tracking.job_names import with_ids
+    from neuronctl.tracking.job_names import replace_names
 
-    return with_ids(dependency, RecordStore.default(), lambda told: None)
+    return replace_names(dependency, RecordStore.default(), lambda told: None)
 
 
 def _text(option: Option, value: Any) -> Any:

@@ -29,7 +29,7 @@ from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import FAILED, UNKNOWN
 from neuronctl.tracking.endings import outcome_words
 from neuronctl.tracking.job_names import is_named
-from neuronctl.tracking.job_status import JobStatus, from_record, state_counts
+from neuronctl.tracking.job_status import JobStatus, recorded_statuses, state_counts
 from neuronctl.tracking.lookup import look_up, mine
 from neuronctl.tracking.runs import runs_words
 
@@ -62,7 +62,7 @@ def command(
     after = 0 if since is None else parse_since(since, int(time.time()))
     late = itertools.takewhile(lambda record: record.begun_at >= after, store.iter())
     records = (record for record in late if name is None or is_named(record.job_name, name))
-    rows = _with_states(records if everything else itertools.islice(records, limit), store)
+    rows = _add_states(records if everything else itertools.islice(records, limit), store)
     if as_json:
         data = (_data(record, known) for record, known in rows)
         print_json_list("neuronctl.history/1", "submissions", data)
@@ -75,7 +75,7 @@ def command(
     notify(*store.warnings)
 
 
-def _with_states(records: Iterator[JobRecord], store: RecordStore) -> Iterator[_Row]:
+def _add_states(records: Iterator[JobRecord], store: RecordStore) -> Iterator[_Row]:
     """Yield each record with its states, from one squeue and one sacct a page."""
     silent, told = "", set(store.warnings)
 
@@ -102,10 +102,10 @@ def _with_states(records: Iterator[JobRecord], store: RecordStore) -> Iterator[_
         for record in page:
             known = states.get(record.key, [])
             if record.job_id is not None and not known and silent:
-                known = from_record(record, silent)
+                known = recorded_statuses(record, silent)
             elif record.job_id in shown and not known and _is_here(record):
                 # A controller that lost its state counts job ids from the start again.
-                known = from_record(record, "its job id now belongs to another job")
+                known = recorded_statuses(record, "its job id now belongs to another job")
             yield record, known
 
 

@@ -237,4 +237,4 @@ def resolve_names(dependency: str) -> str:
     from neuronctl.records.store import RecordStore
     from neuronctl.tracking import job_names
 
-    return job_names.with_ids(dependency, RecordStore.default(), notify)
+    return job_names.replace_names(dependency, RecordStore.default(), notify)

@@ -35,17 +35,17 @@ class JobLine:
 
     @property
     def first(self) -> JobStatus:
-        """The job whose name and partition the line shows."""
+        """Return the job whose name and partition the line shows."""
         return self.jobs[0]
 
     @property
     def ended(self) -> bool:
-        """Whether all of its jobs have ended, or are unknown to Slurm."""
+        """Return True if all of its jobs have ended, or are unknown to Slurm."""
         return all(job.ended or job.state == UNKNOWN for job in self.jobs)
 
 
 def state_style(jobs: Sequence[JobStatus]) -> str:
-    """The style of the state that matters most among those of ``jobs``."""
+    """Return the style of the state that matters most among those of ``jobs``."""
     states = {job.state for job in jobs}
     return next((style for state, style in STATE_STYLES.items() if state in states), "")
 
@@ -62,7 +62,7 @@ def live_first(lines: Sequence[JobLine]) -> List[JobLine]:
 
 
 def fold(jobs: Sequence[JobStatus]) -> List[JobLine]:
-    """A line per job, with all tasks of an array on one line."""
+    """Return a line per job, with all tasks of an array on one line."""
     by_number: Dict[int, List[JobStatus]] = {}
     for job in jobs:
         by_number.setdefault(job.id.job, []).append(job)
@@ -128,7 +128,7 @@ def print_jobs(
 
 
 def _advice(lines: Sequence[JobLine], limits: Mapping[str, Explained]) -> List[str]:
-    """What to do about each pending reason, with the first job that has it."""
+    """Return what to do about each pending reason, with the first job that has it."""
     seen: Dict[Tuple[str, str], str] = {}
     for line in lines:
         for job in line.jobs:
@@ -193,7 +193,7 @@ def _counts(line: JobLine, limits: Mapping[str, Explained]) -> str:
 
 
 def state_detail(job: JobStatus, limits: Mapping[str, Explained]) -> str:
-    """What the job waits for, where it runs, or how it ended; its runs."""
+    """Return what the job waits for, where it runs, or how it ended; its runs."""
     words = (_state_detail(job, limits), runs_words(job))
     return "; ".join(filter(None, words))
 
@@ -210,7 +210,7 @@ def _state_detail(job: JobStatus, limits: Mapping[str, Explained]) -> str:
 
 
 def bar(job: JobStatus, *, unicode: bool, cells: int) -> str:
-    """The time used and left, ``███░░░░░ 4:12 left``; "" unless the job is running."""
+    """Return the time used and left, ``███░░░░░ 4:12 left``; "" unless the job is running."""
     if job.ended or not job.elapsed or not job.time_limit or job.time_limit == UNLIMITED:
         return ""
     share = min(1.0, job.elapsed / job.time_limit)
@@ -220,7 +220,7 @@ def bar(job: JobStatus, *, unicode: bool, cells: int) -> str:
 
 
 def _moment(epoch: int) -> str:
-    """The time of day, with the date unless it is today."""
+    """Return the time of day, with the date unless it is today."""
     then, now = time.localtime(epoch), time.localtime()
     form = "%H:%M" if then[:3] == now[:3] else "%m-%d %H:%M"
     return time.strftime(form, then)

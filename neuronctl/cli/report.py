@@ -371,11 +371,11 @@ def _kwh(joules: float) -> str:
 
 def drawn(curve: Curve, most: float, samples: int) -> str:
     """Return a curve in eighths of a line's height; blank where samples are missing."""
-    from neuronctl.monitoring.samples import without_holes
+    from neuronctl.monitoring.samples import fill_holes
 
     marks, text = "▁▂▃▄▅▆▇█", ""
     each = max(1, len(curve) // _WIDE)
-    whole = without_holes(curve, samples)
+    whole = fill_holes(curve, samples)
     for start in range(0, len(whole), each):
         known = [value for value in whole[start : start + each] if value is not None]
         share = sum(known) / len(known) / most if known else 0.0

@@ -55,7 +55,7 @@ def command(job: str, stacks: bool, as_json: bool) -> None:
     store = RecordStore.default()
     processes = _read_stacks(job) if stacks else []
     found = found_jobs([one_job(job, store)], store)
-    groups = [part for same in _groups(found.jobs) for part in _by_cause(same)]
+    groups = [part for same in _groups(found.jobs) for part in _split_by_cause(same)]
     shown = groups[:_MOST]
     if as_json:
         data: Dict[str, Any] = {"jobs": [_data(*group) for group in shown]}
@@ -115,7 +115,7 @@ def _groups(jobs: Sequence[JobStatus]) -> List[List[JobStatus]]:
     return sorted(groups.values(), key=lambda same: order.get(same[0].state, 1))
 
 
-def _by_cause(same: List[JobStatus]) -> List[Told]:
+def _split_by_cause(same: List[JobStatus]) -> List[Told]:
     """Tasks that ended alike, by what their logs say; the largest has those not looked at too."""
     most = _LOOKED_AT if same[0].record is not None else _ASKED_FOR
     failed = same[0].ended and same[0].state not in GOOD
@@ -160,7 +160,7 @@ def _print_fact(name: str, text: str, style: str = "") -> None:
 
 
 def _bad_nodes(status: JobStatus) -> Dict[str, NodeFault]:
-    """What is known of the nodes of a job that has not completed."""
+    """Return what is known of the nodes of a job that has not completed."""
     if status.state in GOOD or not status.node_list:
         return {}
     nodes = hosts(status.node_list)
@@ -168,7 +168,7 @@ def _bad_nodes(status: JobStatus) -> Dict[str, NodeFault]:
 
 
 def _found(status: JobStatus) -> Sequence[Tuple[str, ...]]:
-    """What stood against the job when it was submitted."""
+    """Return what stood against the job when it was submitted."""
     with contextlib.suppress(RecordError):
         found = () if status.record is None else status.record.draft.findings
         if not found:
@@ -181,7 +181,7 @@ def _found(status: JobStatus) -> Sequence[Tuple[str, ...]]:
 
 
 def paragraph(same: Sequence[JobStatus], diagnosis: Diagnosis) -> str:
-    """What happened, the likely cause and the remedy, for a person."""
+    """Return what happened, the likely cause and the remedy, for a person."""
     status = same[0]
     name = f"Job {status.id} ({status.name})"
     if len(same) > 1:

@@ -72,7 +72,7 @@ def _diagnose(evidence: JobEvidence) -> Diagnosis:
     if endings.is_launch_failure(status):
         return _launch_failure(evidence)
     if status.state in _BY_STATE:
-        return _by_state(evidence)
+        return _diagnose_state(evidence)
     return _failed(evidence)
 
 
@@ -104,7 +104,7 @@ _SLURMS_WORDS = {"OUT_OF_MEMORY": "oom", "TIMEOUT": "time limit", "NODE_FAIL": "
 """What the line of slurmstepd or srun about such an end has."""
 
 
-def _by_state(evidence: JobEvidence) -> Diagnosis:
+def _diagnose_state(evidence: JobEvidence) -> Diagnosis:
     status = evidence.status
     kind, remedy = _BY_STATE[status.state]
     what = STATES[status.state].ending
@@ -147,7 +147,7 @@ def _when(evidence: JobEvidence) -> str:
 
 
 def _more_time(evidence: JobEvidence) -> str:
-    """What to do about the time limit: not what the job had already."""
+    """Return what to do about the time limit: not what the job had already."""
     status, most = evidence.status, evidence.most_time
     again = f"'neuronctl resubmit {_again(status.id)}"
     save = (
@@ -169,7 +169,7 @@ def _more_time(evidence: JobEvidence) -> str:
 
 
 def _again(id: JobId) -> str:
-    """The arguments of ``neuronctl resubmit`` for the job, or for only these array tasks."""
+    """Return the arguments of ``neuronctl resubmit`` for the job, or for only these array tasks."""
     tasks = id.tasks if id.task is None else str(id.task)
     return str(id.job) if tasks is None else f"{id.job} --array {tasks}"
 
@@ -331,7 +331,7 @@ def _failed(evidence: JobEvidence) -> Diagnosis:
 
 
 def _signal_of(evidence: JobEvidence, code: int, told: int) -> Tuple[int, str]:
-    """The signal that an exit code stands for, or 0, and whose form of it that is.
+    """Return the signal that an exit code stands for, or 0, and whose form of it that is.
 
     told: what the log says of the process that failed first, negative for a signal.
     """

@@ -75,7 +75,7 @@ class Diagnosis:
 
 
 def search(evidence: JobEvidence) -> Optional[Tuple[LogLine, log_patterns.LogMatch]]:
-    """The best line of all logs: causes before consequences, standard error first."""
+    """Return the best line of all logs: causes before consequences, standard error first."""
     best = None
     alone = evidence.status.gpus == evidence.status.nodes == 1
     for log in reversed(evidence.logs):
@@ -86,20 +86,20 @@ def search(evidence: JobEvidence) -> Optional[Tuple[LogLine, log_patterns.LogMat
 
 
 def backwards(evidence: JobEvidence) -> Iterator[LogLine]:
-    """The lines of all logs, the last one first, those of standard error in front."""
+    """Return the lines of all logs, the last one first, those of standard error in front."""
     for log in reversed(evidence.logs):
         for number, line in enumerate(reversed(log.lines), start=1):
             yield LogLine(log.path, line, number)
 
 
 def line_with(evidence: JobEvidence, words: str) -> Optional[LogLine]:
-    """The last log line from slurmstepd or srun that contains ``words``."""
+    """Return the last log line from slurmstepd or srun that contains ``words``."""
     slurms = (line for line in backwards(evidence) if re.match(_SLURMS, line.text))
     return next((line for line in slurms if words in line.text.lower()), None)
 
 
 def says_signal(evidence: JobEvidence, code: int) -> bool:
-    """Whether a shell or srun names signal ``code`` in the last lines of a log."""
+    """Return True if a shell or srun names signal ``code`` in the last lines of a log."""
     word = signal.strsignal(code) if 0 < code < signal.NSIG else None
     return word is not None and any(
         line.rstrip().endswith((word, f"{word} (core dumped)")) or f": {word} " in line
@@ -131,5 +131,5 @@ def last_line(evidence: JobEvidence) -> Optional[LogLine]:
 
 
 def began(status: JobStatus) -> bool:
-    """Whether a job ever started: it has nodes or run time."""
+    """Return True if a job ever started: it has nodes or run time."""
     return bool(status.node_list) or bool(status.elapsed)

@@ -14,7 +14,7 @@ from neuronctl.common.secrets import hide_secrets
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, began
 from neuronctl.diagnosis.limit_figures import explain_now
-from neuronctl.diagnosis.log_text import read_tail, without_failed_steps
+from neuronctl.diagnosis.log_text import drop_failed_steps, read_tail
 from neuronctl.diagnosis.waiting import earlier_runs
 from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_id import JobId
@@ -55,7 +55,7 @@ def gather(status: JobStatus) -> JobEvidence:
         tails = [read_tail(path, begin=0 if place else begin) for place, path in enumerate(paths)]
         logs, unread = ([log for log in tails if bool(log.problem) == bad] for bad in (False, True))
         if _steps_may_fail(status):
-            logs = list(without_failed_steps(logs))
+            logs = list(drop_failed_steps(logs))
     queue: Tuple[PartitionJob, ...] = ()
     limit = None
     same_name: Tuple[JobId, ...] = ()
@@ -91,14 +91,14 @@ def gather(status: JobStatus) -> JobEvidence:
 
 
 def _requested(status: JobStatus, name: str) -> Any:
-    """A value of the recorded request; None where there is none."""
+    """Return a value of the recorded request; None where there is none."""
     with contextlib.suppress(RecordError):
         return None if status.record is None else status.record.draft.request.get(name)
     return None
 
 
 def _steps_may_fail(status: JobStatus) -> bool:
-    """Whether the job goes on where one of its steps fails."""
+    """Return True if the job goes on where one of its steps fails."""
     return any(step.get("allow_failure") for step in _requested(status, "steps") or ())
 
 
@@ -115,13 +115,13 @@ def _partition(status: JobStatus) -> Optional[Partition]:
 
 
 def _most_time(status: JobStatus) -> Optional[int]:
-    """The longest time that the catalog allows in the job's partition."""
+    """Return the longest time that the catalog allows in the job's partition."""
     partition = _partition(status)
     return None if partition is None else partition.wall_time.maximum
 
 
 def _more_memory(status: JobStatus) -> str:
-    """How to request more memory on this cluster, according to its catalog."""
+    """Return how to request more memory on this cluster, according to its catalog."""
     cluster, partition = _cluster(), _partition(status)
     if cluster is None or partition is None or "mem" not in cluster.policy.forbidden_options:
         return JobEvidence.more_memory
@@ -169,7 +169,7 @@ def _log_paths(status: JobStatus) -> Tuple[List[str], bool]:
 
 
 def _log_problem(paths: Sequence[str]) -> Tuple[str, bool]:
-    """Why a log cannot be written, and whether its file system is full."""
+    """Return why a log cannot be written, and whether its file system is full."""
     from neuronctl.judgement.local_facts import log_fault  # here: with all that plans a job
     from neuronctl.rules.base import Kind
     from neuronctl.rules.local_files import log_words

@@ -100,7 +100,7 @@ def explain_limit(
     """
     known = explain(status.reason, str(status.id.job))
     candidates = [
-        limit for limit in _in_force(status, limits, groups) if limit.reason == status.reason
+        limit for limit in _find_limits(status, limits, groups) if limit.reason == status.reason
     ]
     for limit in candidates:
         wanted = _wanted(limit, status)
@@ -128,7 +128,7 @@ def explain_limit(
 
 
 def _never(limit: Limit, wanted: int, known: Explained) -> Explained:
-    """A job that is over a limit by itself, however many others end."""
+    """Return a job that is over a limit by itself, however many others end."""
     about = limit.about
     whom = _WHOM.get(about.per, "")
     if limit.scope == Scope.ASSOCIATION and whom:
@@ -145,7 +145,7 @@ def _never(limit: Limit, wanted: int, known: Explained) -> Explained:
 
 
 def _wanted(limit: Limit, status: JobStatus) -> Optional[int]:
-    """What a job takes of a limit; None: not known, or it ends with what others use up."""
+    """Return what a job takes of a limit; None: not known, or it ends with what others use up."""
     about, seconds = limit.about, status.time_limit
     if about.per == Per.NODE or about.counts in (Counts.SUBMITTED, Counts.SPENT):
         return None
@@ -155,7 +155,7 @@ def _wanted(limit: Limit, status: JobStatus) -> Optional[int]:
 def _counted_by(
     limit: Limit, status: JobStatus, own: Iterable[JobStatus], limits: ClusterFigures
 ) -> Optional[Sequence[JobStatus]]:
-    """The user's jobs that a limit counts; None: not known."""
+    """Return the user's jobs that a limit counts; None: not known."""
     if limit.about.counts not in (Counts.SUBMITTED, Counts.RUNNING, Counts.TRES):
         return None
     if limit.scope == Scope.QOS:
@@ -188,8 +188,8 @@ def _until(limit: Limit, status: JobStatus, here: Sequence[JobStatus], now: int)
     return f"; {'it' if running else f'{wanted} more'} must wait until {words}"
 
 
-def _in_force(status: JobStatus, limits: ClusterFigures, groups: _Groups) -> Sequence[Limit]:
-    """Those that may hold for a job, its partition's in front."""
+def _find_limits(status: JobStatus, limits: ClusterFigures, groups: _Groups) -> Sequence[Limit]:
+    """Return those that may hold for a job, its partition's in front."""
     partition = limits.partition(status.partition)
     own = [
         association for association in limits.associations if association.account == status.account

@@ -92,7 +92,7 @@ class _Mark:
 
 
 def search(lines: Sequence[str], *, alone: bool = False) -> Optional[LogMatch]:
-    """The line that most likely explains why the job ended; None if no line is known.
+    """Return the line that most likely explains why the job ended; None if no line is known.
 
     That is the first failure of the last ones that stand close together: a launcher that names a
     process that crashed, or a known cause, or an exception; if there is none, the first
@@ -145,7 +145,7 @@ def _first_failure(group: Sequence[_Mark]) -> Optional[_Mark]:
 
 
 def _marks(lines: Sequence[str]) -> List[_Mark]:
-    """Every sign in the order of the log."""
+    """Return every sign in the order of the log."""
     ends = exception_lines(lines)
     marks = []
     source = False  # whether the last line was a traceback's that names a line of source
@@ -179,7 +179,7 @@ def _marks(lines: Sequence[str]) -> List[_Mark]:
 
 
 def _ends_with(lines: Sequence[str]) -> bool:
-    """Whether a failed preflight is the end of a log: the job would have begun otherwise."""
+    """Return True if a failed preflight is the end of a log: the job would have begun otherwise."""
     others = [line for line in lines if not re.match(r"preflight: |srun: |slurmstepd|$", line)]
     return len(others) <= 2 and "preflight: all is well" not in lines
 
@@ -193,7 +193,7 @@ def _ordinary(lines: Sequence[str], after: int, before: int) -> int:
 
 
 def _report(lines: Sequence[str], index: int, line: str) -> Optional[LogMatch]:
-    """What a launcher says of a process that ended."""
+    """Return what a launcher says of a process that ended."""
     for pattern in _REPORTS:
         match = pattern.search(line)
         if match is None:
@@ -232,7 +232,7 @@ def _torch_rank(lines: Sequence[str]) -> str:
 
 
 def exception_lines(lines: Sequence[str]) -> FrozenSet[int]:
-    """The indices of the last lines of Python tracebacks, tracked separately for each rank.
+    """Return the indices of the last lines of Python tracebacks, tracked separately for each rank.
 
     Of a chain of exceptions it is the last one's, or that of a known cause before it.
     """
@@ -267,7 +267,7 @@ def exception_lines(lines: Sequence[str]) -> FrozenSet[int]:
 
 
 def _place(lines: Sequence[str]) -> str:
-    """The place in a file that Python names in the last of these lines."""
+    """Return the place in a file that Python names in the last of these lines."""
     named = (re.match(r'\s*File "(.+)", line (\d+)', _plain(line)) for line in reversed(lines[-4:]))
     return next((f" {found[1]}, line {found[2]}" for found in named if found), "")
 

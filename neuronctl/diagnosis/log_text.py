@@ -33,7 +33,7 @@ class LogTail:
 
 
 def read_tail(path: str, most: int = TAIL, begin: int = 0) -> LogTail:
-    """The last ``most`` bytes of a log as lines; never raises and never blocks on a pipe.
+    """Return the last ``most`` bytes of a log as lines; never raises and never blocks on a pipe.
 
     begin: before which it is no longer of interest, unless the file has become shorter since.
     """
@@ -52,7 +52,7 @@ def read_tail(path: str, most: int = TAIL, begin: int = 0) -> LogTail:
     return LogTail(path, lines[1:] if start > begin and len(lines) > 1 else lines)
 
 
-def without_failed_steps(logs: Sequence[LogTail]) -> Tuple[LogTail, ...]:
+def drop_failed_steps(logs: Sequence[LogTail]) -> Tuple[LogTail, ...]:
     """The logs of a job some of whose steps may fail, from the last line on that tells of one.
 
     Standard output in a file of its own has no such line, and does not show where a step ended.

@@ -91,7 +91,7 @@ _LOST = ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED", "TIMEOUT")
 
 
 def earlier_runs(status: JobStatus, rows: Sequence[AccountingJob]) -> Tuple[AccountingJob, ...]:
-    """The runs after which a job was requeued, newest first.
+    """Return the runs after which a job was requeued, newest first.
 
     rows: sacct's rows with duplicates. A requeue is a new submission at the time the run ended;
     other rows with the same job id belong to another job.

@@ -48,7 +48,7 @@ class JobUse:
 
     @property
     def last_nodes(self) -> Tuple[NodeUse, ...]:
-        """The nodes of the last run that was sampled."""
+        """Return the nodes of the last run that was sampled."""
         return self.runs[-1].nodes if self.nodes else ()
 
     @property
@@ -91,7 +91,7 @@ class JobUse:
 
     @property
     def told(self) -> Tuple[GpuUse, ...]:
-        """The GPUs whose use is known."""
+        """Return the GPUs whose use is known."""
         return tuple(gpu for gpu in self.gpus if gpu.use is not None)
 
     @property
@@ -131,7 +131,7 @@ class JobUse:
 
     @property
     def silent(self) -> int:
-        """How many of the job's nodes wrote no sample."""
+        """Return how many of the job's nodes wrote no sample."""
         held = len(hosts(self.status.node_list)) or self.status.nodes or 0
         return max(0, held - len(self.last_nodes))
 
@@ -265,7 +265,7 @@ ADVICE: Tuple[Advice, ...] = (
 
 
 def advise(job: JobUse) -> List[str]:
-    """All that there is to say of a job; of its samples only where there are enough.
+    """Return all that there is to say of a job; of its samples only where there are enough.
 
     Of several runs, it is about the last one that has enough.
     """

@@ -7,7 +7,7 @@ from typing import List, Sequence, Tuple
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.words import amount, duration, moment, percent
 from neuronctl.monitoring.advice import JobUse, advise
-from neuronctl.monitoring.samples import PARTS, Curve, GpuUse, NodeUse, without_holes
+from neuronctl.monitoring.samples import PARTS, Curve, GpuUse, NodeUse, fill_holes
 from neuronctl.rendering.template_environment import page_templates
 
 _TALL = 40
@@ -100,7 +100,7 @@ def _memory_lines(nodes: Sequence[NodeUse]) -> List[Line]:
 
 
 def _line(title: str, words: str, curve: Curve, most: float, samples: int) -> Line:
-    whole = without_holes(curve, samples)
+    whole = fill_holes(curve, samples)
     stretches: List[List[str]] = [[]]
     for part, value in enumerate(curve):
         if whole[part] is None:

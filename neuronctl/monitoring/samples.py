@@ -100,7 +100,7 @@ class NodeUse:
 
     @property
     def cores_busy(self) -> Optional[float]:
-        """How many cores were in use, on average; None below two samples."""
+        """Return how many cores were in use, on average; None below two samples."""
         return self.cpu / self.seconds if self.seconds else None
 
 
@@ -420,7 +420,7 @@ def weighted_mean(pairs: Iterable[Tuple[Optional[float], float]]) -> Optional[fl
     return sum(value * weight for value, weight in known) / whole if whole else None
 
 
-def without_holes(curve: Curve, samples: int) -> Curve:
+def fill_holes(curve: Curve, samples: int) -> Curve:
     """Return the curve without holes if samples are rarer than parts: each holds until the next.
 
     What stays empty are the gaps: parts in which some samples should have been, but are not.

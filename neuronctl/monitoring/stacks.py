@@ -48,7 +48,7 @@ _PROCESS = re.compile(r"@process\t([\w.-]+)\t([0-9]{1,9})\t([0-9]*)\t(\w?)\t(.*)
 
 
 def parse_stacks(lines: Sequence[str]) -> List[ProcessStack]:
-    """What show_stacks printed on a node, or on several, one after the other."""
+    """Return what show_stacks printed on a node, or on several, one after the other."""
     found: List[ProcessStack] = []
     for line in lines:
         fields = _PROCESS.fullmatch(line)
@@ -72,5 +72,5 @@ def alike(stacks: Sequence[ProcessStack]) -> List[List[ProcessStack]]:
 
 
 def _anonymous(line: str) -> str:
-    """A line without what differs between processes that do the same."""
+    """Return a line without what differs between processes that do the same."""
     return re.sub(r"^Thread (0x)?[0-9A-Fa-f]+( \(\w+\))?", "Thread", line)

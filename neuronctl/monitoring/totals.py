@@ -51,7 +51,7 @@ def total(name: str, jobs: Sequence[JobUse]) -> Total:
 
 
 def totals(jobs: Sequence[JobUse], key: Callable[[JobUse], str]) -> List[Total]:
-    """One for each value of ``key``, those that took most first."""
+    """Return one for each value of ``key``, those that took most first."""
     groups: Dict[str, List[JobUse]] = {}
     for job in jobs:
         groups.setdefault(key(job), []).append(job)

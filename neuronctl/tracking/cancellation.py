@@ -126,7 +126,7 @@ def carry_out(chosen: Mapping[JobId, Sequence[JobStatus]], action: JobAction) ->
             going_on.append((id, status))
     refused = scancel(plain, signal=action.signal, batch=action.batch) if plain else {}
     for id, status in going_on:
-        own = JobId(status.job_id) if status.of_chain else id
+        own = JobId(status.job_id) if status.is_later_run else id
         if action.signal is not None:
             told = scancel([own], signal=action.signal, batch=action.batch)
         else:
@@ -155,7 +155,7 @@ _MAY_RUN = frozenset((PENDING, RUNNING, "CONFIGURING", "REQUEUED", "REQUEUE_HOLD
 
 
 def known_jobs(words: Sequence[JobOrName], store: RecordStore) -> Tuple[KnownJobs, Sequence[str]]:
-    """What Slurm knows of each job or name, and notes for the user.
+    """Return what Slurm knows of each job or name, and notes for the user.
 
     Of a name, only the user's own jobs in the queue; else how the newest that has ended did.
     Raises SlurmUnavailableError.
@@ -193,7 +193,7 @@ def _common(asked: JobId, id: JobId) -> JobId:
 
 
 def states_of(parts: Sequence[JobStatus]) -> str:
-    """The state; of an array with several tasks, how many are in which."""
+    """Return the state; of an array with several tasks, how many are in which."""
     several = sum(status.id.count for status in parts) > 1
     return state_counts(parts) if several else parts[0].state
 
@@ -204,7 +204,7 @@ def _scancel_name(id: JobId) -> str:
 
 
 def is_active(status: JobStatus) -> bool:
-    """Whether the job is in the queue and has not ended."""
+    """Return True if the job is in the queue and has not ended."""
     return status.source == "squeue" and not status.ended
 
 

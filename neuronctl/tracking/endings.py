@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def canceller(status: JobStatus) -> str:
-    """The login name of the user who cancelled a job; "you", or "" if unknown."""
+    """Return the login name of the user who cancelled a job; "you", or "" if unknown."""
     if status.cancelled_by is None:
         return ""
     if status.cancelled_by == os.getuid():
@@ -29,12 +29,12 @@ def canceller(status: JobStatus) -> str:
 
 
 def outcome_words(status: JobStatus) -> str:
-    """How a job ended, or what it waits for."""
+    """Return how a job ended, or what it waits for."""
     return ending_words(status) if status.ended else status.explained.words
 
 
 def ending_words(status: JobStatus) -> str:
-    """How a job ended: ``exit code 1:0``, ``signal 9, SIGKILL``, ``time limit reached``."""
+    """Return how a job ended: ``exit code 1:0``, ``signal 9, SIGKILL``, ``time limit reached``."""
     cause = ending_cause(status)
     if status.state == CANCELLED:
         return cause or "cancelled"
@@ -69,7 +69,7 @@ _LOWERED = frozenset((4, 6, 7, 8, 9, 11, 15, 127))
 
 
 def _or_more(status: JobStatus) -> str:
-    """What else accounting's exit code may mean: `` (or 139, SIGSEGV)``."""
+    """Return what else accounting's exit code may mean: `` (or 139, SIGSEGV)``."""
     code = status.exit.code if status.exit is not None and status.exit_low else 0
     if code not in _LOWERED:
         return ""
@@ -92,7 +92,7 @@ def signal_name(number: int) -> str:
 
 
 def exit_status(status: JobStatus) -> int:
-    """The exit code of a command that follows or waits for the job.
+    """Return the exit code of a command that follows or waits for the job.
 
     The batch script's own if it is not zero; 124 for TIMEOUT and DEADLINE, 143 for CANCELLED
     and PREEMPTED, 137 for OUT_OF_MEMORY; 128 + signal; 0 for COMPLETED; 1 for everything else,

@@ -175,14 +175,14 @@ class JobWatch:
 
     @property
     def waiting(self) -> bool:
-        """Whether all of it was pending when last asked."""
+        """Return True if all of it was pending when last asked."""
         return all(status.state == PENDING for status in self.statuses)
 
     def _ask(self, queue: _Queue, fresh: bool) -> None:
         rows = self._rows(queue, fresh)
         if rows:
             self._absent_since = None
-            self.statuses = self._with_earlier(self._own(jobstatus.merge(self.record, rows)))
+            self.statuses = self._add_earlier(self._own(jobstatus.merge(self.record, rows)))
             self.ended = all(status.ended for status in self.statuses)
             return
         self._ask_accounting()
@@ -226,14 +226,14 @@ class JobWatch:
             if not (self.statuses and all(status.ended for status in self.statuses)):
                 absent = accounting.off or "no longer known to Slurm"
                 left = self._own(jobstatus.merge(self.record, absent=absent))
-                self.statuses = self._with_earlier(left)
+                self.statuses = self._add_earlier(left)
             self.ended = True
 
     def _own(self, statuses: Sequence[JobStatus]) -> Tuple[JobStatus, ...]:
-        """Those that are watched: of an array perhaps one task."""
+        """Return those that are watched: of an array perhaps one task."""
         return tuple(status for status in statuses if matches(self.job, status))
 
-    def _with_earlier(self, statuses: Sequence[JobStatus]) -> Tuple[JobStatus, ...]:
+    def _add_earlier(self, statuses: Sequence[JobStatus]) -> Tuple[JobStatus, ...]:
         """Add the tasks that ended earlier, which slurmctld forgets one by one."""
         gone = [
             earlier
@@ -245,7 +245,7 @@ class JobWatch:
         return tuple(sorted([*statuses, *gone], key=jobstatus.order))
 
     def log_path(self, err: bool) -> Optional[str]:
-        """The log path, as soon as it is known; None for an array."""
+        """Return the log path, as soon as it is known; None for an array."""
         if not self.statuses:
             return None
         status = self.statuses[0]
@@ -265,12 +265,12 @@ class JobWatch:
 
     @property
     def may_have_written(self) -> bool:
-        """Whether the job started, so that its log is worth waiting for."""
+        """Return True if the job started, so that its log is worth waiting for."""
         return any(s.elapsed != 0 and not endings.is_launch_failure(s) for s in self.statuses)
 
     @property
     def exit_status(self) -> int:
-        """The job's exit code; the worst of an array's tasks."""
+        """Return the job's exit code; the worst of an array's tasks."""
         return max((endings.exit_status(status) for status in self.statuses), default=1)
 
     def last_words(self) -> str:
@@ -308,7 +308,7 @@ class GrowingLog:
         self.cut = False
 
     def has_more(self) -> bool:
-        """Whether the file has grown, or was restarted, since it was read."""
+        """Return True if the file has grown, or was restarted, since it was read."""
         try:
             return self.path is not None and os.stat(self.path).st_size != self.position
         except OSError:

@@ -24,12 +24,12 @@ def is_name(word: str) -> bool:
 
 
 def is_named(name: str, word: str) -> bool:
-    """Whether a job's name is ``word``, or matches it as a pattern such as ``train*``."""
+    """Return True if a job's name is ``word``, or matches it as a pattern such as ``train*``."""
     return name == word or fnmatch.fnmatchcase(name, word)
 
 
 def newest(word: str, store: RecordStore) -> JobId:
-    """The newest job that neuronctl submitted under a name that is, or matches, ``word``.
+    """Return the newest job that neuronctl submitted under a name that is, or matches, ``word``.
 
     Raises NoSuchJobError if no record has such a name.
     """
@@ -50,7 +50,7 @@ def newest(word: str, store: RecordStore) -> JobId:
     )
 
 
-def with_ids(dependency: str, store: RecordStore, tell: Callable[[str], None]) -> str:
+def replace_names(dependency: str, store: RecordStore, tell: Callable[[str], None]) -> str:
     """``afterok:prep`` as ``afterok:4711``: the job of that name in the queue, or else the newest.
 
     tell: is told which job a name stands for. Raises UsageError where several are in the queue,
@@ -80,7 +80,7 @@ def with_ids(dependency: str, store: RecordStore, tell: Callable[[str], None]) -
 
 
 def running_job(word: str) -> JobStatus:
-    """The running job or task of this id, or the user's own of this name.
+    """Return the running job or task of this id, or the user's own of this name.
 
     Raises UsageError where several run, NoSuchJobError where none does.
     """

@@ -81,8 +81,8 @@ class JobStatus:
 
     @property
     def explained(self) -> Explained:
-        """The same in plain English, and what to do about it."""
-        job = self.job_id if self.of_chain else self.id.job  # which Slurm's own commands know
+        """Return the same in plain English, and what to do about it."""
+        job = self.job_id if self.is_later_run else self.id.job  # which Slurm's own commands know
         return explain(self.reason, str(job)) if self.reason else Explained(self.stated_reason)
 
     @property
@@ -91,11 +91,11 @@ class JobStatus:
 
     @property
     def count(self) -> int:
-        """How many jobs or tasks it stands for."""
+        """Return how many jobs or tasks it stands for."""
         return self.id.count
 
     def holds(self, tres: str) -> Optional[int]:
-        """What it holds of a TRES, or requests."""
+        """Return what it holds of a TRES, or requests."""
         return self.tres.get(tres)
 
     @property
@@ -104,17 +104,17 @@ class JobStatus:
 
     @property
     def stdout(self) -> Optional[str]:
-        """The file of standard output; None if only slurmctld may know it."""
+        """Return the file of standard output; None if only slurmctld may know it."""
         return self._log(err=False)
 
     @property
     def stderr(self) -> Optional[str]:
-        """The file of standard error if it is separate, otherwise ``stdout``."""
+        """Return the file of standard error if it is separate, otherwise ``stdout``."""
         return self._log(err=True)
 
     @property
-    def of_chain(self) -> bool:
-        """Whether it is a later run of a chain, which has the id of its first job."""
+    def is_later_run(self) -> bool:
+        """Return True if it is a later run of a chain, which has the id of its first job."""
         return self.job_id != self.id.job and self.id.task is None
 
     def _log(self, err: bool) -> Optional[str]:
@@ -161,23 +161,23 @@ def merge(
     for job in queue:
         own = told.pop(job.id, None)
         other = told.pop(whole[job.job_id], None) if job.job_id in whole else None
-        found.append(_from_queue(job, own or other, record))
+        found.append(_merge_queue_row(job, own or other, record))
     waiting = [job.id for job in queue if job.id.tasks is not None]
     for id, row in told.items():
         # Before an array's tasks start, sacct has one row for all of them, as squeue does.
         if not any(id.tasks is not None or folded.covers(id) for folded in waiting):
-            found.append(_from_accounting(row, record))
+            found.append(_merge_accounting_row(row, record))
     if record is not None and found:
         found = [_exact(status, record) for status in found]
     elif record is not None and record.job_id is not None:
-        found += from_record(record, absent)
+        found += recorded_statuses(record, absent)
     return tuple(sorted(found, key=order))
 
 
 def _distinct(
     record: Optional[JobRecord], queue: Sequence[QueueJob], accounting: Sequence[AccountingJob]
 ) -> Tuple[List[QueueJob], List[AccountingJob]]:
-    """The rows, with each array task in exactly one of them.
+    """Return the rows, with each array task in exactly one of them.
 
     Pending tasks that were cancelled are ``4711`` in squeue; in accounting they are ``4711`` or the
     whole array (``4711_[0-9]``), even if some of its tasks have their own rows.
@@ -212,12 +212,12 @@ def _named(row: Row, id: JobId) -> Row:
 
 
 def _array_id(record: JobRecord) -> JobId:
-    """All tasks of a recorded array: ``4711_[0-9%2]``."""
+    """Return all tasks of a recorded array: ``4711_[0-9%2]``."""
     assert record.job_id is not None
     return JobId(record.job_id, tasks=record.array)
 
 
-def from_record(record: JobRecord, absent: str) -> List[JobStatus]:
+def recorded_statuses(record: JobRecord, absent: str) -> List[JobStatus]:
     """Return the status from the record alone; ``absent`` says why there is no other source."""
     whole = _whole_from_record(record, absent)
     return [whole if record.array is None else replace(whole, id=_array_id(record))]
@@ -251,7 +251,7 @@ def _whole_from_record(record: JobRecord, absent: str) -> JobStatus:
     )
 
 
-def _from_queue(
+def _merge_queue_row(
     row: QueueJob, past: Optional[AccountingJob], record: Optional[JobRecord]
 ) -> JobStatus:
     ended = row.state in ENDED
@@ -277,7 +277,7 @@ def _from_queue(
         exit = ExitCode(0, 0)  # by definition
     if record is not None and gpus is None and record.gpus_per_node is not None:
         gpus = record.gpus_per_node * (row.nodes or 1)
-    return _with_row(
+    return _make_status(
         row,
         source="squeue",
         exit=exit,
@@ -292,13 +292,13 @@ def _from_queue(
     )
 
 
-def _from_accounting(past: AccountingJob, record: Optional[JobRecord]) -> JobStatus:
+def _merge_accounting_row(past: AccountingJob, record: Optional[JobRecord]) -> JobStatus:
     ended = past.state in ENDED
     name, work_dir = past.name, past.work_dir
     if record is not None:
         name = record.job_name if is_same(record.job_name, name) else name
         work_dir = record.cwd if is_same(record.cwd, work_dir) else work_dir
-    return _with_row(
+    return _make_status(
         past,
         name=name,
         reason="",
@@ -312,8 +312,8 @@ def _from_accounting(past: AccountingJob, record: Optional[JobRecord]) -> JobSta
     )
 
 
-def _with_row(row: Row, **own: Any) -> JobStatus:
-    """A status with the values in ``own``; the others are the row's of the same name."""
+def _make_status(row: Row, **own: Any) -> JobStatus:
+    """Return a status with the values in ``own``; the others are the row's of the same name."""
     shared = {name: value for name, value in vars(row).items() if name in _NAMES}
     return JobStatus(**{**shared, **own})
 
@@ -332,7 +332,7 @@ def _exact(status: JobStatus, record: JobRecord) -> JobStatus:
 
 
 def _is_of(record: JobRecord, submit: Optional[int], name: str, work_dir: str) -> bool:
-    """Whether a row is of the record's job, and not of another that got the same number."""
+    """Return True if a row is of the record's job, and not of another that got the same number."""
     if submit is not None and submit < record.earliest:
         return False
     # Until slurmdbd has heard of the job's beginning, accounting has no directory of it.
@@ -358,7 +358,7 @@ def order(status: JobStatus) -> Tuple[int, int, int]:
 
 
 def state_counts(statuses: Sequence[JobStatus]) -> str:
-    """How many tasks are in each state: ``3 COMPLETED, 1 RUNNING``."""
+    """Return how many tasks are in each state: ``3 COMPLETED, 1 RUNNING``."""
     counts: Dict[str, int] = {}
     for status in statuses:
         counts[status.state] = counts.get(status.state, 0) + status.id.count

@@ -64,7 +64,7 @@ def find_logs(asked: JobId, record: Optional[JobRecord]) -> LogPlace:
 
 
 def read_log(asked: JobId, *, err: bool = False) -> str:
-    """The text of a job's log, or of standard error's own; "" where there is none yet.
+    """Return the text of a job's log, or of standard error's own; "" where there is none yet.
 
     Raises as find_logs(), and NoSuchJobError where it cannot be read.
     """

@@ -65,7 +65,7 @@ class Found:
     unavailable: Optional[SlurmUnavailableError] = None
 
     def sure(self) -> Found:
-        """The same; raises SlurmUnavailableError where Slurm did not respond."""
+        """Return itself; raises SlurmUnavailableError where Slurm did not respond."""
         if self.unavailable is not None:
             raise self.unavailable
         return self
@@ -78,7 +78,7 @@ def look_up(
     accounting: bool = True,
     queue: Optional[Queue] = None,
 ) -> Found:
-    """The status of these jobs. Raises SlurmRefusedError if Slurm rejects the query.
+    """Return the status of these jobs. Raises SlurmRefusedError if Slurm rejects the query.
 
     store: the records to search (default: the user's). accounting: whether to query sacct for jobs
     that squeue no longer lists. queue: a squeue of more jobs, read instead of one for these.
@@ -133,7 +133,7 @@ def queued() -> Tuple[JobStatus, ...]:
         records = store.find({row.id.job for row in queue}, local_cluster())
         found = chains.chains_with(_later_runs(queue, records), store)
         records.update(store.find(set(found), local_cluster()))
-    rows = _by_number(chains.fold(queue, chains.chains_of(records.values())))
+    rows = _group_by_number(chains.fold(queue, chains.chains_of(records.values())))
     return tuple(
         status for number in rows for status in jobstatus.merge(records.get(number), rows[number])
     )
@@ -147,7 +147,7 @@ def _later_runs(queue: Iterable[QueueJob], records: Mapping[int, JobRecord]) -> 
 
 
 def nodes_of(status: JobStatus) -> Tuple[str, ...]:
-    """The names of a job's nodes; raises NoSuchJobError where Slurm does not report them."""
+    """Return the names of a job's nodes; raises NoSuchJobError where Slurm does not report them."""
     try:
         return tuple(expand_hostlist(status.node_list))
     except ValueError:
@@ -171,7 +171,7 @@ def mine(
 
 
 def matches(asked: JobId, status: JobStatus) -> bool:
-    """Whether a status matches this id: the job, its tasks, or a task's own job id."""
+    """Return True if a status matches this id: the job, its tasks, or a task's own job id."""
     if asked == JobId(asked.job):
         return asked.covers(status.id) or asked.job == status.job_id
     array = status.record is not None and status.record.array is not None
@@ -293,7 +293,7 @@ class _Search:
             jobs = [
                 status
                 for record in self.records.values()
-                for status in jobstatus.from_record(record, jobstatus.NOT_RESPONDING)
+                for status in jobstatus.recorded_statuses(record, jobstatus.NOT_RESPONDING)
             ]
             return self._found(jobs, error)
         if self.recovery is not None and self.recovery.open:
@@ -301,11 +301,11 @@ class _Search:
             if self.accounting and not asked:
                 with self._tolerant():
                     self.recovery.look_closer()
-        queue = self._as_chains(queue, asked)
+        queue = self._fold_chains(queue, asked)
         accounting = self._ask_accounting(asked, queue)
         numbers = {row.id.job for row in queue} | {row.id.job for row in accounting.jobs}
         self._find_records(numbers)
-        queue_of, past_of = _by_number(queue), _by_number(accounting.jobs)
+        queue_of, past_of = _group_by_number(queue), _group_by_number(accounting.jobs)
         absent = "neither in the queue nor in accounting"
         if accounting.off or not self.accounting:
             absent = f"no longer in the queue{accounting.off and '; '}{accounting.off}"
@@ -335,7 +335,9 @@ class _Search:
             self.records.update(self.store.find(wanted, self.cluster))
         self.without_record.update(wanted - set(self.records))
 
-    def _as_chains(self, queue: Sequence[QueueJob], asked: Sequence[JobId]) -> Tuple[QueueJob, ...]:
+    def _fold_chains(
+        self, queue: Sequence[QueueJob], asked: Sequence[JobId]
+    ) -> Tuple[QueueJob, ...]:
         """Return the rows that are asked for, one of each chain."""
         self._find_records({row.id.job for row in queue})
         with self._tolerant():
@@ -415,7 +417,7 @@ class _Search:
         return Found(ordered, (), (*self.store.warnings, *self.notes, *found), error)
 
 
-def _by_number(rows: Iterable[chains.Row]) -> Dict[int, List[chains.Row]]:
+def _group_by_number(rows: Iterable[chains.Row]) -> Dict[int, List[chains.Row]]:
     grouped: Dict[int, List[chains.Row]] = {}
     for row in rows:
         grouped.setdefault(row.id.job, []).append(row)

@@ -83,7 +83,7 @@ class Runs:
         last, waits = self.runs[-1], status.state == PENDING
         number = last.number + (waits and last.job_id != status.job_id)
         words = f"run {number} of at most {last.most}" if number > 1 or self.ended else ""
-        if number > 1 and status.of_chain:
+        if number > 1 and status.is_later_run:
             words += f", as job {status.job_id}"
         return words
 

@@ -13,9 +13,9 @@ from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import JobEvidence
 from neuronctl.diagnosis.log_text import (
     LogTail,
+    drop_failed_steps,
     read_tail,
     text_lines,
-    without_failed_steps,
 )
 from neuronctl.diagnosis.waiting import earlier_runs
 from neuronctl.slurm.fields import ExitCode
@@ -539,11 +539,11 @@ def test_only_what_the_last_run_has_written(tmp_path: Path) -> None:
 def test_steps_that_may_fail_explain_nothing() -> None:
     told = "step 1 ended with exit code 1; the job goes on"
     one = LogTail("out", ("Traceback", told, "second", told, "third"))
-    assert without_failed_steps([one])[0].lines == (told, "third")
+    assert drop_failed_steps([one])[0].lines == (told, "third")
     # Standard output does not show where the step ended.
-    assert without_failed_steps([LogTail("out", ("x",)), one]) == without_failed_steps([one])
+    assert drop_failed_steps([LogTail("out", ("x",)), one]) == drop_failed_steps([one])
     other = LogTail("out", (f"{told}?", "x"))
-    assert without_failed_steps([other]) == (other,)
+    assert drop_failed_steps([other]) == (other,)
 
 
 def test_lines_of_other_ranks_within_a_traceback() -> None:

@@ -16,9 +16,9 @@ from neuronctl.monitoring.page import report_page
 from neuronctl.monitoring.samples import (
     GpuUse,
     NodeUse,
+    fill_holes,
     last_use,
     read_samples,
-    without_holes,
 )
 from neuronctl.monitoring.totals import total, totals
 from neuronctl.slurm.job_id import JobId
@@ -199,10 +199,10 @@ def test_curves_and_their_holes() -> None:
     assert drawn((), 100, 0) == ""
     few = [50.0 if part % 10 == 0 else None for part in range(240)]
     few[60] = None
-    whole = without_holes(tuple(few), 23)
+    whole = fill_holes(tuple(few), 23)
     assert whole[:231] == (50.0,) * 231 and whole[231:] == (None,) * 9
     few[100:200] = [None] * 100
-    whole = without_holes(tuple(few), 13)
+    whole = fill_holes(tuple(few), 13)
     assert whole[:91] == (50.0,) * 91 and whole[91:200] == (None,) * 109
 
 

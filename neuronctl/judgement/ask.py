@@ -134,7 +134,7 @@ class AskedOnce:
 def ask_limits(
     user: str, *, timeout: float = TIMEOUT
 ) -> Tuple[ClusterFigures, Tuple[LimitedGroup, ...]]:
-    """The cluster's limits as they hold for a user, and what groups hold of theirs now.
+    """Return the cluster's limits as they hold for a user, and what groups hold of theirs now.
 
     timeout: seconds. Raises SlurmError.
     """
@@ -159,7 +159,7 @@ def _check_cluster(plan: JobPlan, name: str) -> None:
 
 
 def _of_groups(limits: ClusterFigures, reservations: Optional[Tuple[Reservation, ...]]) -> bool:
-    """Whether a partition or a reservation is for some groups only."""
+    """Return whether a partition or a reservation is for some groups only."""
     return any(partition.allow_groups for partition in limits.partitions) or any(
         reservation.groups for reservation in reservations or ()
     )

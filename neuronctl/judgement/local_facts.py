@@ -100,7 +100,7 @@ def _has_directives(request: JobRequest) -> bool:
 
 
 def _imports(text: str) -> Tuple[str, ...]:
-    """The names in a Python file's import lines, without those of Python's own modules."""
+    """Return the names in a Python file's import lines, without those of Python's own modules."""
     own = own_modules()
     lines = re.findall(r"^[ \t]*(?:import|from)[ \t]+([^#;\n]*)", text, re.MULTILINE)
     names = re.findall(r"\w+", " ".join(lines))
@@ -164,7 +164,7 @@ def _on_path(name: str, request: JobRequest) -> bool:
 
 
 def _not_on_path(plan: JobPlan) -> Iterator[str]:
-    """The programs that start the user's; srun is Slurm's own, which the gate asks anyway."""
+    """Yield the programs that start the user's; srun is Slurm's own, which the gate asks anyway."""
     if plan.interactive or plan.steps or _brings_programs(plan):
         return
     called = plan.launcher.programs[0][0] if plan.launcher.programs else "srun"
@@ -192,7 +192,7 @@ _SEVERAL_GPUS = (
 
 
 def imports_of(request: JobRequest) -> Tuple[str, ...]:
-    """What the job's Python program imports, as of LocalFacts."""
+    """Return what the job's Python program imports, as of LocalFacts."""
     return _imports(_python_text(request)) if is_python(request) else ()
 
 
@@ -235,7 +235,7 @@ def _needs_ranks(text: str) -> str:
 
 
 def _like(script: str) -> str:
-    """The file nearest in name, or ""."""
+    """Return the file nearest in name, or ""."""
     import difflib
 
     directory, name = os.path.split(script)
@@ -264,7 +264,7 @@ def _image_fault(plan: JobPlan) -> Optional[Fault]:
 
 
 def _environment_fault(plan: JobPlan) -> Optional[Fault]:
-    """What modules, setup lines or a login shell may bring on the node is not known."""
+    """Return why an environment cannot be used; what modules bring on the node is not known."""
     request = plan.request
     if request.venv is not None:
         directory = request.resolve_path(os.path.expanduser(request.venv)).rstrip("/")
@@ -282,7 +282,7 @@ def _environment_fault(plan: JobPlan) -> Optional[Fault]:
 
 
 def _may_bring(plan: JobPlan) -> bool:
-    """Whether lines of the script that come before the environment may change PATH."""
+    """Return whether lines of the script that come before the environment may change PATH."""
     request = plan.request
     return bool(request.modules or plan.cluster.policy.login_shell)
 
@@ -306,7 +306,7 @@ def _architectures(plan: JobPlan) -> List[Tuple[str, str]]:
 
 
 def _logs_elsewhere(plan: JobPlan) -> bool:
-    """Whether a log is on a file system that this machine does not have."""
+    """Return whether a log is on a file system that this machine does not have."""
     paths = [path for path in (plan.output, plan.error) if path and path.startswith("/")]
     return any(not os.path.isdir(os.path.join("/", path.split("/")[1])) for path in paths)
 
@@ -335,7 +335,7 @@ def _log_fault(plan: JobPlan) -> Optional[Fault]:
 
 
 def log_fault(path: str) -> Optional[Fault]:
-    """Why a log cannot be written, as far as this machine can tell."""
+    """Return why a log cannot be written, as far as this machine can tell."""
     if os.path.isdir(path):
         return Fault(Kind.DIRECTORY, path)
     if os.path.exists(path) and not os.path.isfile(path) and os.access(path, os.W_OK):

@@ -175,11 +175,11 @@ class PlanOnCluster:
         return tuple(found)
 
     def used_of_each(self, limit: Limit) -> Optional[int]:
-        """What the account, or the user, uses of a QOS' limit on each; None: not told."""
+        """Return what the account, or the user, uses of a QOS' limit on each; None: not told."""
         return used_of_each(limit, self.account, self.snapshot.limited_groups)
 
     def limit(self, kind: str, tres: str = "") -> Optional[Limit]:
-        """The limit of that kind that counts; None where there is none."""
+        """Return the limit of that kind that counts; None where there is none."""
         same = (limit for limit in self.limits if (limit.kind, limit.tres) == (kind, tres))
         return next(same, None)
 
@@ -331,7 +331,7 @@ class PlanOnCluster:
     def _shares(
         self, names: AbstractSet[str], more: Used, empty: bool
     ) -> Iterator[Tuple[int, Tuple[int, int]]]:
-        """How many of these nodes have which share to give."""
+        """Yield how many of these nodes have which share to give."""
         for group in self.pool:
             some = names & {*group.names}
             apart = more.keys() & some

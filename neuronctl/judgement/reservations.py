@@ -60,7 +60,7 @@ def _is_whole(reservation: Reservation, snapshot: Snapshot) -> bool:
 
 
 def own_names(on_cluster: PlanOnCluster) -> List[str]:
-    """The names in ``--reservation``."""
+    """Return the names in ``--reservation``."""
     return (on_cluster.plan.request.reservation or "").split(",")
 
 

@@ -83,23 +83,23 @@ class Snapshot:
         )
 
     def jobs_in_qos(self, name: str) -> Tuple[MyJob, ...]:
-        """The user's jobs that count for a QOS: their own, or their partition's."""
+        """Return the user's jobs that count for a QOS: their own, or their partition's."""
         qos, here = name.lower(), self.limits.partitions_of(name)
         return tuple(job for job in self.jobs if job.qos.lower() == qos or here & {*job.partitions})
 
 
 def running(jobs: Tuple[MyJob, ...]) -> Tuple[MyJob, ...]:
-    """Those that hold resources now."""
+    """Return those that hold resources now."""
     return tuple(job for job in jobs if job.state in HOLDING)
 
 
 def is_reserved(group: NodeGroup) -> bool:
-    """Whether a reservation has each node now, or some of its cores."""
+    """Return whether a reservation has each node now, or some of its cores."""
     return "RESERVED" in group.state or "MAINT" in group.state
 
 
 def is_up(group: NodeGroup) -> bool:
-    """Whether Slurm may start jobs on the nodes at all, as they are, reservations aside.
+    """Return whether Slurm may start jobs on the nodes at all, as they are, reservations aside.
 
     On one that still ends a job it may.
     """

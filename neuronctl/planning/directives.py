@@ -18,7 +18,7 @@ def directives(
     interactive: bool,
     remark: Callable[[str], str],
 ) -> Tuple[Directive, ...]:
-    """The options of sbatch or salloc, in the order of the table in request/job.py.
+    """Return the options of sbatch or salloc, in the order of the table in request/job.py.
 
     settled: the values that planning decided, by option; the rest is as asked for. remark: the
     reason for an option's value, or "".

@@ -242,7 +242,7 @@ class JobPlan:
         return self.request.launcher_options
 
     def gives_launcher(self, *options: str) -> bool:
-        """Whether one of these options is among the user's words for the launcher."""
+        """Return whether one of these options is among the user's words for the launcher."""
         names = {option_name(word) for word in self.launcher_options}
         return not names.isdisjoint(map(option_name, options))
 
@@ -322,7 +322,7 @@ class JobPlan:
         return self.ntasks_per_node * self.cpus_per_task
 
     def decision(self, name: str) -> Optional[Decision]:
-        """The decision on the value ``name`` (sbatch's long option name)."""
+        """Return the decision on the value ``name`` (sbatch's long option name)."""
         return next((decision for decision in self.decisions if decision.name == name), None)
 
 
@@ -331,7 +331,7 @@ SAVE = "USR2"
 
 
 def signal_of(request: JobRequest) -> Optional[Signal]:
-    """The request's ``--signal``, taken apart; None without one."""
+    """Return the request's ``--signal``, taken apart; None without one."""
     if request.signal is None:
         return None
     import signal as signals  # here, as few jobs have one
@@ -362,7 +362,7 @@ def has_trap(text: str, signal: str = "") -> bool:
 
 
 def passes(signal: Signal, launcher: Launcher, has_steps: bool) -> bool:
-    """Whether the batch shell has to pass a signal on.
+    """Return whether the batch shell has to pass a signal on.
 
     Slurm signals the tasks of its steps: what srun does not start is in none, and some launchers
     end at a signal that is meant for their processes.

@@ -106,7 +106,7 @@ class _PlanBuilder(JobSize):
         self.settle_tasks([launch for step in self.steps for launch in step])
 
     def plan(self, place: Optional[AllocationPart]) -> JobPlan:
-        """The plan. place: the part of an allocation to launch on."""
+        """Return the plan. place: the part of an allocation to launch on."""
         request, launcher, processes = self.request, self.launcher, self.processes
         most_nodes = self.most_nodes
         partition, *alternatives = self.partitions
@@ -209,7 +209,7 @@ class _PlanBuilder(JobSize):
             )
 
     def _until_done(self, time_limit: Optional[int]) -> Optional[UntilDone]:
-        """How the job goes on after its time limit."""
+        """Return how the job goes on after its time limit."""
         request = self.request
         if not request.until_done or self.interactive:
             return None
@@ -250,7 +250,7 @@ class _PlanBuilder(JobSize):
         return self.derived("signal", f"{flags}B:{name}{seconds and f'@{seconds}'}", reason)
 
     def _steps(self, steps: Sequence[StepRequest]) -> List[List[_StepBuilder]]:
-        """The builders of each step: one, or one for each that runs side by side."""
+        """Return the builders of each step: one, or one for each that runs side by side."""
         whole, found = Share(self.nodes, self.gpus, self.gpus), []
         for number, step in enumerate(steps, start=1):
             share = whole.among(len(step.together)) if step.together else whole
@@ -384,7 +384,7 @@ class _StepBuilder(_PlanBuilder):
             )
 
     def job_step(self, job_cores: int) -> JobStep:
-        """The step. job_cores: those per node of the whole job."""
+        """Return the step. job_cores: those per node of the whole job."""
         policy = self.cluster.policy
         place = step_place(self.step, self.request, self.share, policy, job_cores)
         launch = replace(self.plan(place), step=self.name)

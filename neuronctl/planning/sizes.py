@@ -168,7 +168,7 @@ class JobSize(Decisions):
         return self.derived("cpus-per-task", value, reason)
 
     def _derived_cores(self) -> Tuple[int, str]:
-        """The cores of each task that come with the GPUs, and why."""
+        """Return the cores of each task that come with the GPUs, and why."""
         partitions, ntasks_per_node, gpus = self.partitions, self.ntasks_per_node, self.gpus
         # Of several partitions, Slurm may choose any.
         shares = [(self.cluster.cores_per_gpu(each), each) for each in partitions]

@@ -34,7 +34,7 @@ LONGEST_PROGRAM = 500_000
 
 
 def own_modules() -> FrozenSet[str]:
-    """The names of Python's own modules."""
+    """Return the names of Python's own modules."""
     known = getattr(sys, "stdlib_module_names", None)  # since Python 3.10
     if known is None:
         files = os.listdir(os.path.dirname(os.__file__))
@@ -47,7 +47,7 @@ def is_python(request: JobRequest) -> bool:
 
 
 def _command(request: JobRequest) -> List[str]:
-    """The program and its arguments, behind ``env A=1``, ``uv run`` and the like."""
+    """Return the program and its arguments, behind ``env A=1``, ``uv run`` and the like."""
     words = [request.script or "", *request.args]
     return words[program_at(words) :] or words
 
@@ -59,7 +59,7 @@ def python_file(request: JobRequest) -> Optional[str]:
 
 
 def python_module(request: JobRequest) -> Optional[str]:
-    """The module that the job runs, behind ``python -m``; None where it runs none."""
+    """Return the module that the job runs, behind ``python -m``; None where it runs none."""
     kind, name, _ = _run_by_python(request)
     return name if kind == "m" and name else None
 
@@ -82,12 +82,12 @@ _STARTS_OTHERS = (
 
 
 def runs_python(request: JobRequest) -> bool:
-    """Whether the program is a Python file or module, also behind ``python``."""
+    """Return whether the program is a Python file or module, also behind ``python``."""
     return python_module(request) is not None or python_file(request) is not None
 
 
 def _called(request: JobRequest) -> Tuple[str, List[str]]:
-    """The name of the program, or of the module behind ``python -m``, and its arguments."""
+    """Return the name of the program, or of the module behind ``python -m``, and its arguments."""
     if python_module(request) is not None:
         _, name, args = _run_by_python(request)
         return name, args
@@ -96,7 +96,7 @@ def _called(request: JobRequest) -> Tuple[str, List[str]]:
 
 
 def called_launcher(request: JobRequest) -> Optional[Tuple[Launcher, str, List[str]]]:
-    """The launcher that the program is, the program's name and its arguments; else None."""
+    """Return the launcher that the program is, the program's name and its arguments; else None."""
     name, args = _called(request)
     if name.endswith(".py"):
         return None
@@ -140,13 +140,13 @@ def runs_shell(request: JobRequest) -> bool:
 
 
 def _interpreter(path: str) -> str:
-    """The name of the program that a script's first line calls; "" where it calls none."""
+    """Return the name of the program that a script's first line calls; "" where it calls none."""
     line = head(path, 200).partition(b"\n")[0].decode("utf-8", "replace")
     return interpreter(line[2:]) if line.startswith("#!") else ""
 
 
 def program(request: JobRequest, launcher: Launcher, *, macros: bool) -> Tuple[CommandWord, ...]:
-    """The words that start the program and its arguments; none in an interactive allocation.
+    """Return the words that start the program and its arguments; none in an interactive allocation.
 
     macros: whether the launcher replaces ``${local_rank}`` in them.
     """
@@ -169,7 +169,7 @@ def program(request: JobRequest, launcher: Launcher, *, macros: bool) -> Tuple[C
 def activation(
     request: JobRequest, cluster: Cluster, conda: Optional[Conda]
 ) -> Tuple[ShellLine, ...]:
-    """The lines that load modules and switch to the environment."""
+    """Return the lines that load modules and switch to the environment."""
     steps: List[ShellLine] = []
     if request.sbatch_value("export") is not None:
         steps.append(
@@ -189,7 +189,7 @@ def activation(
 def exports(
     request: JobRequest, cluster: Cluster, *, cores: int, processes: int
 ) -> Tuple[Export, ...]:
-    """The job's variables, the user's last; cores and processes are those of one node."""
+    """Return the job's variables, the user's last; cores and processes are those of one node."""
     given = dict(request.env)
     made: List[Export] = []
     runs = request.script is not None or request.body is not None or request.steps

@@ -31,13 +31,13 @@ class Share:
         return self.per_node > 0
 
     def among(self, count: int) -> Share:
-        """The share of each of so many steps side by side, each on one node."""
+        """Return the share of each of so many steps side by side, each on one node."""
         per_node = -(-count // self.nodes)
         gpus = max(1, self.gpus // per_node) if self.gpus else 0
         return Share(1, gpus, self.job_gpus, per_node)
 
     def cores_with(self, gpus: int, job_cores: int) -> int:
-        """The cores on each node of a step with so many GPUs there.
+        """Return the cores on each node of a step with so many GPUs there.
 
         job_cores: those per node of the whole job.
         """
@@ -48,7 +48,7 @@ class Share:
 
 
 def step_request(step: StepRequest, share: Share, job: JobRequest, name: str) -> JobRequest:
-    """What a step requests; raises UsageError. name: the step's, for messages."""
+    """Return what a step requests; raises UsageError. name: the step's, for messages."""
     nodes = share.nodes if step.nodes is None else step.nodes
     gpus = share.gpus if step.gpus_per_node is None else step.gpus_per_node
     for asked, most, unit in (
@@ -89,7 +89,7 @@ def step_request(step: StepRequest, share: Share, job: JobRequest, name: str) ->
 def step_place(
     step: StepRequest, request: JobRequest, share: Share, policy: Policy, job_cores: int
 ) -> AllocationPart:
-    """The place in the allocation of a step that makes this request.
+    """Return the place in the allocation of a step that makes this request.
 
     job_cores: those per node of the whole job.
     """

@@ -297,7 +297,7 @@ class Rule:
     """Nothing stands against the job: it says what a Wait is for."""
 
     def finding(self, violation: Violation, step: str = "", *, reviewed: bool = False) -> Finding:
-        """What it says of a job, or of the launch whose messages begin with ``step``."""
+        """Return what it says of a job, or of the launch whose messages begin with ``step``."""
         severity = violation.severity or self.severity
         doubtful = self.severity == ERROR and violation.source.doubtful
         softer = severity == ERROR and doubtful
@@ -343,7 +343,7 @@ def rule(
 
 
 def findings(subject: Any) -> Iterator[Tuple[Finding, Violation]]:
-    """What the rules find in a RuleContext, or in ScriptFacts."""
+    """Yield what the rules find in a RuleContext, or in ScriptFacts."""
     off = subject.rules_off
     of_it = [each for each in RULES.values() if each.of_text is subject.of_text]
     for each in of_it:
@@ -356,7 +356,7 @@ def findings(subject: Any) -> Iterator[Tuple[Finding, Violation]]:
 
 
 def nearest(word: str, known: Tuple[str, ...]) -> Tuple[str, ...]:
-    """The up to three known words that ``word`` may have been meant for, best first."""
+    """Return the up to three known words that ``word`` may have been meant for, best first."""
     import difflib
 
     return tuple(difflib.get_close_matches(word.lower(), known, cutoff=0.5))

@@ -112,7 +112,7 @@ def log(context: RuleContext) -> Iterator[Violation]:
 
 
 def log_words(fault: Fault) -> str:
-    """Why a log cannot be written."""
+    """Return why a log cannot be written."""
     return {
         Kind.NAMED_BY_ID: f"the log directory '{fault.path}' cannot exist yet: it is named after "
         "the job id",

@@ -12,7 +12,6 @@ from typing import Tuple
 # These register their rules.
 from neuronctl.rules import (  # noqa: F401
     consistency,
-    downloads,
     local_files,
     policy,
     resources,

@@ -15,7 +15,6 @@ from neuronctl.rules import (  # noqa: F401
     script_arrays,
     script_directives,
     script_exits,
-    script_gpu_settings,
     script_gpus,
     script_launchers,
     script_lines,

@@ -1,4 +1,4 @@
-"""NC601 to NC608, and NC615: what sbatch refuses of directives, ignores, or takes as it is."""
+"""NC601 to NC606, and NC615: what sbatch refuses of directives, ignores, or takes as it is."""
 
 from __future__ import annotations
 
@@ -190,18 +190,6 @@ def unexpanded(facts: ScriptFacts) -> Iterator[Violation]:
             edits = _with_patterns(facts, option) if log else ()
             severity = ERROR if fails else WARNING
             yield Violation(message, hint, place=place, severity=severity, edits=edits)
-
-
-@script_rule(WARNING, "NC608", "directives of another scheduler")
-def foreign(facts: ScriptFacts) -> Iterator[Violation]:
-    for place in facts.header.foreign[:1]:
-        kind, count = facts.lines[place.line - 1].split()[0], len(facts.header.foreign)
-        yield Violation(
-            f"sbatch translates {kind} lines ({count} here), also those after the first command, "
-            "and they override #SBATCH; this job's resources are not judged",
-            "write them as #SBATCH lines, or add #SBATCH --ignore-pbs",
-            place=place,
-        )
 
 
 _UNSEEN = look_alike_characters.LIKE_A_SPACE + look_alike_characters.LIKE_NOTHING

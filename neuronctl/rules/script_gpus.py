@@ -1,4 +1,4 @@
-"""NC623, NC625, and NC663: GPUs that are too few, idle, or out of a container's sight."""
+"""NC623 and NC625: GPUs that are too few, or idle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
 from neuronctl.rules.script_programs import is_own_program, is_trifle
-from neuronctl.scripts.launches import CONTAINERS, PROGRAM, PYTHON, Launch
+from neuronctl.scripts.launches import PROGRAM, PYTHON, Launch
 from neuronctl.scripts.model import GPU_OPTIONS
 from neuronctl.scripts.shell_text import ShellWord
 
@@ -180,31 +180,3 @@ def _starts_one(start: Start) -> bool:
     return (
         one and known and not any(_SEVERAL.match(w) for each in launch.below() for w in each.texts)
     )
-
-
-_DRIVER = re.compile(r"--nv|--rocm|(SINGULARITY|APPTAINER)_NV|libcuda\.so|libnvidia|/dev/nvidia")
-_OF_AMD = re.compile(r"(?i)rocm|\bmi\d\d|hip|miopen|rccl|\blumi[-/_]|\b(standard|small|dev)-g\b")
-
-
-@script_rule(WARNING, "NC663", "container that sees no GPU", "by_absence")
-def blind_container(facts: ScriptFacts) -> Iterator[Violation]:
-    if facts.plan is None or not facts.plan.gpus_per_node or _DRIVER.search(facts.text):
-        return
-    # A container for AMD's GPUs needs only the devices, which are there.
-    if "mi" in (facts.plan.partition.gpu or "") or _OF_AMD.search(facts.text):
-        return
-    found: List[ShellWord] = []
-    for command in facts.shell.uncaptured:
-        for at, word in enumerate(command.words):
-            what = command.words[at + 1 : at + 3]  # exec, and an option or the image
-            hidden = any(each.may_be_several and "/" not in each.raw for each in what)
-            starts = bool(what) and what[0].value in ("exec", "run")
-            if word.basename in CONTAINERS and starts and not hidden:
-                found.append(word)
-    if found:
-        yield Violation(
-            "without --nv, the container has no GPU driver: the program fails or uses the CPU, "
-            "unless the site has set 'always use nv'",
-            "write --nv behind exec or run",
-            place=found[-1].place,
-        )

@@ -1,4 +1,4 @@
-"""NC645, NC649, NC658, and NC666: lines that do something else than they seem to, or nothing."""
+"""NC645, NC649, and NC666: lines that do something else than they seem to, or nothing."""
 
 from __future__ import annotations
 
@@ -185,29 +185,6 @@ def _blanks_around_equals(facts: ScriptFacts) -> Iterator[Violation]:
             message = f"this sets no variable: bash takes {raw} for a command"
             hint = f"write {name}=… without blanks and $"
             yield Violation(message, hint, place=command.place, severity=WARNING)
-            return
-
-
-@script_rule(WARNING, "NC658", "interactive command in a batch script")
-def interactive(facts: ScriptFacts) -> Iterator[Violation]:
-    for command in facts.shell.uncaptured if facts.header.given else ():
-        words = [word.text for word in command.words[1:]]
-        plain = [word for word in words if not word.startswith("-")]
-        asks = not command.piped and not {"-y", "--yes", "-yq", "-qy"}.intersection(words)
-        terminal = {"-it", "-ti"}.intersection(words) and "-d" not in words
-        what = hint = ""
-        if command.name == "salloc" and command.sure:
-            what, hint = "salloc waits for a second allocation", "write #SBATCH lines, and srun"
-        elif command.name in ("conda", "mamba") and plain[:1] in (["install"], ["create"]):
-            what = f"'{command.name} {plain[0]}' asks whether to proceed" if asks else ""
-            hint = "add -y, or prepare it before"
-        elif command.name in ("docker", "podman") and terminal:
-            what, hint = f"'{command.name} run -it' fails without a terminal", "remove -it"
-        elif command.name == "srun" and "--pty" in words and plain[-1:] in (["bash"], ["sh"]):
-            what, hint = "this shell ends at once", "call the program itself: srun python …"
-        if what:
-            message = f"{what}: a batch script has no terminal, and nobody to answer"
-            yield Violation(message, hint, place=command.place)
             return
 
 

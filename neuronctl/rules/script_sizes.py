@@ -1,19 +1,17 @@
-"""NC611 to NC614, and NC616: how many tasks and GPUs, how much time and memory, which variables."""
+"""NC611 to NC613: how many tasks, how much time and memory, and which variables."""
 
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterator, Mapping, Tuple
+from typing import Iterator
 
 from neuronctl.common import units
-from neuronctl.common.rule_codes import ERROR, WARNING
+from neuronctl.common.rule_codes import WARNING
 from neuronctl.common.words import counted, duration
-from neuronctl.request.job import OF_SLURM
-from neuronctl.request.values import node_count
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.scripts.launches import PROGRAM, PYTHON
-from neuronctl.scripts.model import GPU_OPTIONS, GivenOption, Header
+from neuronctl.scripts.model import GivenOption
 from neuronctl.scripts.option_values import digits
 
 
@@ -120,75 +118,3 @@ def export(facts: ScriptFacts) -> Iterator[Violation]:
         message = f"without ALL, --export={given.value} keeps all other variables of the shell "
         message += "that you submit from out of the job"
         yield Violation(message, hint, place=given.value_place)
-
-
-@script_rule(WARNING, "NC614", "GPUs hidden from the other tasks")
-def hidden_gpus(facts: ScriptFacts) -> Iterator[Violation]:
-    given = facts.given("gpus-per-task")
-    if given is None or facts.plan is None or facts.has("gpu-bind"):
-        return
-    # Only srun binds tasks to GPUs, and NCCL is what Python's programs use.
-    shared = any(
-        start.launch.kind == PYTHON and start.each != 1 and any(o.is_srun for o in start.outer)
-        for start in facts.starts
-    )
-    if shared and facts.plan.ntasks_per_node > 1 and facts.header.count("gpus-per-task") != 0:
-        yield Violation(
-            "--gpus-per-task hides the other GPUs of the node from each task, and NCCL then copies "
-            "through the host's memory, or fails",
-            "request GPUs per node: --gpus-per-node=N",
-            place=given.place,
-        )
-
-
-_Said = Mapping[str, Tuple[GivenOption, int, bool]]
-"""Option -> what was given, how many GPUs that is, and whether it names their type."""
-
-
-def _gpus_said(header: Header) -> _Said:
-    said: Dict[str, Tuple[GivenOption, int, bool]] = {}
-    for name in GPU_OPTIONS:
-        given = header.options.get(name)
-        if given is None or not given.value:
-            continue
-        option = OF_SLURM.get(name, OF_SLURM["gpus-per-node"])
-        read = option.parse_directive(given.value) or {}
-        count = read.get("gpus") or read.get("gpus_per_node")
-        if count:
-            said[name] = (given, count, "gpu_type" in read)
-    return said
-
-
-@script_rule(WARNING, "NC616", "GPUs said twice")
-def gpus_said_twice(facts: ScriptFacts) -> Iterator[Violation]:
-    """Compare the options for GPUs as Slurm 22.05 and 26.05 do (tried there)."""
-    said = _gpus_said(facts.header)
-    if len(said) < 2 or facts.header.unread & {"nodes", "ntasks", *said}:
-        return
-    place = max((given.place for given, _, _ in said.values()), key=lambda place: place.line)
-    place = place if place.line else facts.top
-    keep = "keep one of them, such as --gpus-per-node=N"
-    total, node = said.get("gpus"), said.get("gres") or said.get("gpus-per-node")
-    if len({typed for _, _, typed in said.values()}) > 1:
-        texts = " and ".join(given.text for given, _, _ in said.values())
-        message = f"{texts}: Slurm refuses GPUs with a type beside GPUs without one"
-        yield Violation(message, keep, place=place, severity=ERROR)
-    elif total and node and not _fits(facts.header, total[1], node[1]):
-        message = f"{total[0].text} contradicts {node[0].text}: Slurm refuses the job"
-        yield Violation(message, keep, place=place, severity=ERROR)
-    elif "gres" in said and "gpus-per-node" in said:
-        gres, other = said["gres"][0], said["gpus-per-node"][0]
-        message = f"{gres.text} wins over {other.text}; sbatch 26.05 refuses the two together"
-        yield Violation(message, keep, place=max(gres.place, other.place, key=lambda p: p.line))
-
-
-def _fits(header: Header, total: int, per_node: int) -> bool:
-    """Return True if so many GPUs in all can be so many on each node."""
-    nodes, ntasks = header.value("nodes"), digits(header.value("ntasks"))
-    least, most = node_count(nodes) if nodes else (1, total)
-    if not most:  # -N 0
-        least, most = 1, total
-    elif nodes:
-        most = min(most, ntasks or most)  # sbatch leaves no node without a task
-    needed, rest = divmod(total, per_node)
-    return rest == 0 and min(least, most) <= needed <= most

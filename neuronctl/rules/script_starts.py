@@ -9,29 +9,7 @@ from neuronctl.launch.launchers import ALL, ONE
 from neuronctl.rules.script_base import ScriptFacts, Start
 from neuronctl.scripts.launches import PYTHON, Launch
 from neuronctl.scripts.model import GPU_OPTIONS
-from neuronctl.scripts.shell_text import Assignment
 from neuronctl.scripts.usual_commands import LOOKS_OR_PREPARES
-
-
-def replaced_by_srun(facts: ScriptFacts, variable: Assignment) -> bool:
-    """Whether only srun starts what gets a CUDA_VISIBLE_DEVICES of the batch shell.
-
-    Slurm sets it anew for each step (tried with 22.05).
-    """
-    own = [each.words for each in facts.shell.commands if variable in each.assigned and each.words]
-    line = variable.place.line
-    if variable.place.within or (not own and variable not in facts.shell.assignments):
-        return False  # of a shell that srun starts
-    behind = [
-        launch
-        for launch in facts.launches
-        if (launch.command.words in own if own else launch.place.line >= line)
-        and (launch.is_launcher or launch.kind == PYTHON or launch.name not in LOOKS_OR_PREPARES)
-    ]
-    unknown = any(
-        each.words and not each.name and each.place.line >= line for each in facts.shell.commands
-    )
-    return bool(behind) and all(launch.is_srun for launch in behind) and not unknown
 
 
 @dataclass(frozen=True)

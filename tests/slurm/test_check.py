@@ -198,7 +198,7 @@ def test_what_the_rules_say_of_slurm_is_so(sandbox: Sandbox, no_jobs: None) -> N
         'echo "$(grep -c . own) $(grep -c . one)"',
     )
     assert both[-1] == "1 2"  # before it, on a slow machine, srun says that nodes are busy
-    # NC658: an allocation within the job waits for nodes, and no shell has a terminal. NC665.
+    # An allocation within the job waits for nodes, and no shell has a terminal. NC665.
     again = f"salloc -p cas_v100nv_4 -N 2 --exclusive --gres=gpu:1 -t 1 '{COMMENT}' true"
     asks = output(
         sandbox,

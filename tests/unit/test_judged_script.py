@@ -139,7 +139,6 @@ def test_without_a_directive_the_options_are_on_a_command_line() -> None:
         ("-o /no-such-file-system/%u/%j.out", "./x", set()),
         ("-o /tmp/no-such-directory/%j.out", "./x", {"NC411"}),
         ("--gres=gpu:0", "export CUDA_VISIBLE_DEVICES=0", set()),
-        ("-J x", "export CUDA_VISIBLE_DEVICES=1", {"NC633"}),
         ("-J x", "export HF_TOKEN='<your-token-here>'", set()),
         ("-J x", "export HF_TOKEN=<your-token-here>", {"NC643"}),  # to bash, a redirection
         ("-J x", "export WANDB_API_KEY=your_api_key_here", set()),

@@ -25,7 +25,6 @@ from neuronctl.catalog.model import (
 )
 from neuronctl.common.rule_codes import CODES
 from neuronctl.judgement.rule_pages import every_rule
-from neuronctl.request.job import StepRequest
 from neuronctl.rules import LocalFacts, RuleContext, apply_rules
 from neuronctl.rules.base import Copies, Fault, Kind
 from neuronctl.scripts.bash_syntax import SyntaxProblem
@@ -39,7 +38,6 @@ PROJECT = policy(comment=CommentPolicy(required=True, pattern="proj-[0-9]+"))
 PYXIS: Dict[str, Any] = {"container": "x.sif", "container_runtime": "pyxis", "launcher": "srun"}
 ARM = cluster(partitions={"arm": Partition("arm", arch="aarch64", module_prefix="ARM_")})
 
-ISOLATED = cluster(partitions={"gpu": Partition("gpu", internet=False)})
 
 MODULES = dataclasses.replace(cluster(), modules=("gcc/11.5.0", "mpi/open-4.1.8", "gcc", "own"))
 
@@ -484,39 +482,6 @@ CASES: List[Case] = [
         {"until_done": True, **here(imports=("submitit",))},
         ["submitit submits and requeues jobs of its own"],
         {"until_done": True, **here(imports=("lightning", "fabric"))},
-    ),
-    (
-        "NC241",
-        {"where": ISOLATED, "setup": ("cd x", "hf download gpt2"), "gpus_per_node": 1},
-        ["nodes of gpu have no internet", "hf download gpt2", "before you submit"],
-        {"setup": ("cd x", "hf download gpt2"), "gpus_per_node": 1},
-    ),
-    (
-        "NC241",
-        {"where": ISOLATED, "script": None, "body": "srun pip install -r x.txt\npip install y"},
-        ["pip install -r x.txt, and 1 other command"],
-        {"where": ISOLATED, "script": None, "body": "pip install --no-index y\npip install ./z"},
-    ),
-    (
-        "NC241",
-        {"where": ISOLATED, "script": "wandb", "args": ("online",)},
-        ["wandb online", "wandb sync"],
-        {"where": ISOLATED, "script": "wandb", "args": ("offline",)},
-    ),
-    (
-        "NC241",
-        {"where": ISOLATED, "steps": (StepRequest(body="git clone https://a.org/x\ntrue"),)},
-        ["git clone https://a.org/x"],
-        {
-            **{"where": ISOLATED, "env": (("https_proxy", "http://proxy:3128"),)},
-            "steps": (StepRequest(body="git clone https://a.org/x\ntrue"),),
-        },
-    ),
-    (
-        "NC241",
-        {"where": ISOLATED, "setup": ("wget https://a.org/x.tar",)},
-        ["wget https://a.org/x.tar"],
-        {"where": ISOLATED, "setup": ("wget -q http://localhost:80/x", "git clone /data/x")},
     ),
     (
         "NC412",

@@ -118,12 +118,8 @@ def _read(known: ScriptFinding) -> bool:
 
 
 def _placed(facts: ScriptFacts, finding: Finding, violation: Violation) -> ScriptFinding:
-    """A finding where it stands; of another script, where that is started, with its line."""
-    place = violation.place or facts.top
-    if not place.within:
-        return ScriptFinding(finding, place, violation.edits)
-    message = f"{place.within}: {finding.message}"
-    return ScriptFinding(replace(finding, message=message), replace(place, within=""))
+    """A finding where it stands."""
+    return ScriptFinding(finding, violation.place or facts.top, violation.edits)
 
 
 def _clipped(finding: Finding, mask: Callable[[str], str]) -> Finding:

@@ -13,12 +13,11 @@ from typing import (
     Tuple,
 )
 
-from neuronctl.common.frozen import dataclass, field, replace
+from neuronctl.common.frozen import dataclass, replace
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Judge, Rule, rule
 from neuronctl.scripts.launches import PYTHON, SHELL, Launch, launches
 from neuronctl.scripts.model import SCRIPT, GivenOption, Header, SourceSpan
-from neuronctl.scripts.neighboring_scripts import NeighboringScripts
 from neuronctl.scripts.shell_reader import read_shell
 from neuronctl.scripts.shell_text import INITIALIZES, ShellText
 
@@ -78,7 +77,7 @@ class ScriptFacts:
     plan: what its directives ask for, None if they cannot be read. text: the file's, as far as it
     is read. unreadable: what bash cannot read of it. known_options: those of this machine's sbatch
     if the script has one that may be a plugin's; empty if it cannot be asked. left_out: the first
-    line that is not read, 0 if all are. files: the scripts beside it. name: the file's. within:
+    line that is not read, 0 if all are. name: the file's. within:
     whether it is a text of a script that another shell gets.
     """
 
@@ -89,7 +88,6 @@ class ScriptFacts:
     unreadable: Optional[SyntaxProblem] = None
     known_options: FrozenSet[str] = frozenset()
     left_out: int = 0
-    files: NeighboringScripts = field(default_factory=NeighboringScripts)
     name: str = ""
     within: bool = False
     reviewed = False
@@ -145,12 +143,7 @@ class ScriptFacts:
     @cached_property
     def launches(self) -> Tuple[Launch, ...]:
         """The programs that its commands start."""
-        return launches(self.shell.commands, self.shell.exported, self.files)
-
-    @cached_property
-    def whole_text(self) -> str:
-        """The text, with that of the scripts beside it that it starts or reads."""
-        return "\n".join([self.text, *(self.files.texts if self.launches else ())])
+        return launches(self.shell.commands, self.shell.exported)
 
     @cached_property
     def every_launch(self) -> Tuple[Launch, ...]:
@@ -173,7 +166,7 @@ class ScriptFacts:
         words = {
             word.place: (word, " ".join(each.raw for each in run.own_words[1 : at + 2]), run.name)
             for run in self.every_launch
-            if run.kind == SHELL and run.has("c") and not run.place.within
+            if run.kind == SHELL and run.has("c")
             for at, (flag, word) in enumerate(zip(run.own_words[1:], run.own_words[2:]))
             if re.fullmatch("-[a-z]*c", flag.raw)
         }
@@ -187,7 +180,7 @@ class ScriptFacts:
                 text = "\n" * (place.line - 1) + " " * place.column + text
                 header = replace(self.header, shebang=f"#!/bin/{shell} {flags}")
                 own = replace(self, text=text, header=header, shell=read_shell(text), within=True)
-                found.append(replace(own, unreadable=None, files=NeighboringScripts()))
+                found.append(replace(own, unreadable=None))
         return tuple(found)
 
     @cached_property

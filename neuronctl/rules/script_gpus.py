@@ -128,7 +128,7 @@ def idle_gpus(facts: ScriptFacts) -> Iterator[Violation]:
 def _uncounted(facts: ScriptFacts, plan: JobPlan, works: List[Start]) -> Iterator[Violation]:
     """Yield a launcher that starts one process, as nothing says how many."""
     alone = [start for start in works if start.launch.launcher.starts_processes()]
-    told = re.search("CUDA_VISIBLE_DEVICES=|PET_|NPROC_PER_NODE=", facts.whole_text)
+    told = re.search("CUDA_VISIBLE_DEVICES=|PET_|NPROC_PER_NODE=", facts.text)
     if plan.gpus_per_node < 2 or told or not alone or not all(map(_starts_one, alone)):
         return
     launch = alone[0].launch

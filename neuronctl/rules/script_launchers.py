@@ -66,7 +66,7 @@ def _alone(facts: ScriptFacts, start: Start) -> Optional[Tuple[str, str, str]]:
     """
     launch, own = start.launch, start.launch.launcher
     several = (start.nodes or 1) > 1 and start.each == 1 and own.starts_processes()
-    if not several or not launch.certain or "PET_" in facts.whole_text:
+    if not several or not launch.certain or "PET_" in facts.text:
         return None
     on_nodes, hint, severity = f"{launch.kind} starts on {start.nodes} nodes", _joins(launch), ERROR
     if not launch.has(*own.joins) or (own.endpoint and not launch.has(*own.nodes)):
@@ -162,7 +162,7 @@ def _only_script(facts: ScriptFacts) -> Optional[Launch]:
     """Return the shell script that is all that a batch script starts; it may call srun itself."""
     works = [run for run in facts.launches if not (run.command.captured or is_trifle(run))]
     run = works[0] if len(works) == 1 else None
-    if run is None or run.file or run.has("c") or run.name in facts.functions:
+    if run is None or run.has("c") or run.name in facts.functions:
         return None
     names = [run.word.text, *run.texts[1:2]]
     return run if any(re.search(r"\.(ba)?sh$", name.strip("\"'")) for name in names) else None

@@ -73,7 +73,7 @@ def _not_started(facts: ScriptFacts, launch: Launch) -> Optional[Tuple[str, str,
         return "the first python runs a file named python", "write python once", WARNING
     line = facts.lines[launch.place.line - 1]
     bare = len(launch.own_words) == 1 and names_python(launch.word.value or "")
-    fed = launch.command.piped or launch.place.within or facts.has("input") or "<" in line
+    fed = launch.command.piped or facts.has("input") or "<" in line
     if bare and not fed:
         return (
             f"{launch.word.raw} gets no program, and a job has no standard input: it ends at once",

@@ -207,7 +207,5 @@ def _loopback(facts: ScriptFacts) -> Iterator[Tuple[str, SourceSpan]]:
 
 def _in_single_quotes(start: Start) -> bool:
     """Return True if each task, not the batch shell, expands what stands there."""
-    if start.launch.place.within:
-        return True
     words = start.outer[0].command.words if start.outer else ()
     return any(word.raw.startswith("'") for word in words)

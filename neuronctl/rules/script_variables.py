@@ -150,7 +150,7 @@ def _kept_by_quotes(facts: ScriptFacts) -> Iterator[Violation]:
     for run in facts.launches:
         last = [run, *run.below()][-1]
         plain = last.kind == PYTHON or last.name in ("matlab", "Rscript", "julia")
-        for word in last.own_words[1:] if plain and not last.place.within else ():
+        for word in last.own_words[1:] if plain else ():
             name = re.search(r"\$\{?(SLURM_\w+)", word.raw) if word.raw[:1] == "'" else None
             if name and "environ" not in word.raw:
                 yield Violation(

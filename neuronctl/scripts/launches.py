@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from itertools import islice
 from typing import Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass, field, replace
@@ -13,9 +12,8 @@ from neuronctl.launch.launchers import Launcher, every
 from neuronctl.request.sbatch_options import SRUN, GetoptError, getopt_with_plugins
 from neuronctl.scripts.command_wrappers import names_python, program_at, python_runs
 from neuronctl.scripts.model import SourceSpan
-from neuronctl.scripts.neighboring_scripts import DEEPEST, NeighboringScripts
 from neuronctl.scripts.shell_reader import read_shell
-from neuronctl.scripts.shell_text import Command, Piece, ShellText, ShellWord
+from neuronctl.scripts.shell_text import Command, Piece, ShellWord
 
 PYTHON, SHELL, PROGRAM = "python", "shell", "program"
 CONTAINERS = ("singularity", "apptainer")
@@ -74,8 +72,7 @@ class Launch:
 
     kind: PYTHON, SHELL, PROGRAM, or how a launcher is called. options: its own, without dashes and
     with ``_`` for ``-``; UNKNOWN where a value cannot be known. certain: whether every option is
-    known. inside: what it starts, as far as the text shows. file, script: that which lies beside
-    this one and says so.
+    known. inside: what it starts, as far as the text shows.
     """
 
     kind: str
@@ -85,8 +82,6 @@ class Launch:
     options: Mapping[str, str] = field(default_factory=dict)
     certain: bool = True
     inside: Tuple[Launch, ...] = ()
-    file: str = ""
-    script: Optional[ShellText] = None
 
     @property
     def place(self) -> SourceSpan:
@@ -167,17 +162,14 @@ class Launch:
 def launches(
     commands: Iterable[Command],
     exported: Mapping[str, Tuple[Piece, ...]] = {},
-    files: Optional[NeighboringScripts] = None,
 ) -> Tuple[Launch, ...]:
     """Return what commands start; nothing for what is no program, such as ``cd``.
 
-    exported: variables that the programs get, as far as they are known. files: the scripts that
-    they may start.
+    exported: variables that the programs get, as far as they are known.
     """
-    known = _Known(every(), exported, files or NeighboringScripts())
+    known = _Known(every(), exported)
     found: List[Launch] = []
     for command in commands:
-        known.files.go(command)
         found += _Starts(command, known).of(command.words)
     return tuple(found)
 
@@ -226,20 +218,15 @@ class _Known:
 
     launchers: Tuple[Launcher, ...]
     exported: Mapping[str, Tuple[Piece, ...]]
-    files: NeighboringScripts
 
 
 class _Starts:
     """What the words of one command start."""
 
-    def __init__(
-        self, command: Command, known: _Known, depth: int = 0, moved: bool = False
-    ) -> None:
-        """moved: whether another script has it, which may have gone to another directory."""
+    def __init__(self, command: Command, known: _Known, depth: int = 0) -> None:
         self.command = command
         self.known = known
         self.depth = depth
-        self.moved = moved
 
     def of(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
         """Return the program that words name, or nothing."""
@@ -258,14 +245,10 @@ class _Starts:
             return tuple(launch for launch in self.of_text(text) if not launch.command.captured)
         if name in _SHELLS:
             return (self.shell(words),)
-        if name in ("source", "."):
-            return (self.of_file(self.found(PROGRAM, words), words[1:2]),)
         own = "/" in words[0].raw or words[0] is not self.command.words[0]
         if own and name.endswith(".py"):
             return (self.found(PYTHON, words),)  # ./train.py, uv run train.py
         found = self.launcher([name, *_texts(words[1:])], words)
-        if found is None and "/" in words[0].raw:
-            return (self.of_file(self.found(PROGRAM, words), words[:1]),)
         return (found or self.found(PROGRAM, words),)
 
     def found(
@@ -284,7 +267,7 @@ class _Starts:
 
     def below(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
         """Return what words behind others start."""
-        return _Starts(self.command, self.known, self.depth + 1, self.moved).of(words)
+        return _Starts(self.command, self.known, self.depth + 1).of(words)
 
     def launcher(self, called_as: Sequence[str], words: Sequence[ShellWord]) -> Optional[Launch]:
         """Return a launcher that is called. called_as: the values of the words, or of the last."""
@@ -355,37 +338,7 @@ class _Starts:
             if len(text.text) > _LONGEST_TEXT:
                 return made
             return replace(made, certain=True, inside=self.of_text(text))
-        plain = (word for word in words[1:] if not word.raw.startswith("-"))
-        return self.of_file(self.found(SHELL, words), [*islice(plain, 1)])
-
-    def of_file(self, made: Launch, named: Sequence[ShellWord]) -> Launch:
-        """Return the launch with what the script starts that it names."""
-        name = named[0].text.strip("\"'") if named else ""
-        depth = self.command.place.within.count(" > ")
-        plain = name[2:] if name.startswith("./") else name
-        text = None if self.moved else self.known.files.read(plain)
-        if text is None or depth >= DEEPEST or not self.known.files.may_look():
-            return made
-        first = text.partition("\n")[0]
-        if first.startswith("#!") and not re.search(r"\b(ba|da|z|k)?sh\b", first):
-            return made  # in another language
-        shell = read_shell(text, partly=self.known.exported)
-        if shell.broken or shell.placeholders or shell.left_out:
-            return replace(made, certain=False)
-        started: List[Launch] = []
-        at, moved = made.command.place, bool(shell.calls("cd", "pushd"))
-        for inner in shell.commands:
-            program = inner.words[_program_of(inner.words) :]
-            # What is not known may start anything.
-            if (program and not program[0].basename) or inner.name in ("eval", "sbatch"):
-                return replace(made, certain=False)
-            within = f"{at.within} > " * bool(at.within) + f"{name}:{inner.place.line}"
-            place = replace(named[0].place, within=within)
-            words = tuple(replace(word, place=place) for word in inner.words)
-            writes = tuple(replace(word, place=place) for word in inner.writes)
-            command = replace(inner, words=words, place=place, writes=writes)
-            started += _Starts(command, self.known, self.depth + 1, moved).of(words)
-        return replace(made, inside=tuple(started), file=name, script=shell)
+        return self.found(SHELL, words)
 
     def of_text(self, text: ShellWord) -> Tuple[Launch, ...]:
         """Return what shell text starts."""
@@ -393,11 +346,10 @@ class _Starts:
             return ()
         started: List[Launch] = []
         shell = read_shell(text.text, partly=self.known.exported)
-        moved = self.moved or bool(shell.calls("cd", "pushd"))
         for inner in shell.commands:
             # Positions within the text mean nothing to a reader of the script.
             placed = tuple(replace(word, place=text.place) for word in inner.words)
             written = tuple(replace(word, place=text.place) for word in inner.writes)
             command = replace(inner, words=placed, place=text.place, writes=written)
-            started += _Starts(command, self.known, self.depth + 1, moved).of(placed)
+            started += _Starts(command, self.known, self.depth + 1).of(placed)
         return tuple(started)

@@ -31,13 +31,12 @@ EARLY_ONLY = "read on the command line only"
 class SourceSpan:
     """Where a text stands: line and columns, counted from 1, ``end`` one past its last column.
 
-    Line 0: not in the script. within: the file and line of another script, which this place starts.
+    Line 0: not in the script.
     """
 
     line: int
     column: int = 1
     end: int = 1
-    within: str = ""
 
 
 NOWHERE = SourceSpan(0)

@@ -20,7 +20,6 @@ from neuronctl.rules.script_base import ScriptFacts
 from neuronctl.scripts.edits import edited
 from neuronctl.scripts.header import read_header
 from neuronctl.scripts.model import Header
-from neuronctl.scripts.neighboring_scripts import neighboring_scripts
 from neuronctl.scripts.script_file import beginning, is_too_long
 from neuronctl.scripts.script_request import job_variables, modules, request_of_script
 from neuronctl.scripts.shell_reader import read_shell
@@ -127,7 +126,6 @@ def judge_script(
     options = _known_options(header, by)
     facts = ScriptFacts(
         *(text_read, header, shell, made, broken, options, left_out),
-        files=neighboring_scripts(name, moved=bool(header.value("chdir"))),
         name=name,
     )
     found = check_script(facts, () if judgement is None else judgement.findings, now=now)

@@ -202,7 +202,6 @@ def submitting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> R
     waits = cluster.waits(mine, WAITS, WAITING)
     say("counting processes")
     ended = _ended_job(cluster, records)
-    fresh = {**records, "XDG_CACHE_HOME": f"{cluster.scratch}/no-cache"}
     ids = [str(job) for job in mine]
     commands: Dict[str, List[str]] = {
         "submit": submit,
@@ -218,7 +217,6 @@ def submitting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> R
     counted: Dict[str, Mapping[str, Any]] = {
         name: {"argv": ["neuronctl", *words], "env": records} for name, words in commands.items()
     }
-    counted["submit, limits not yet known"] = {"argv": ["neuronctl", *submit], "env": fresh}
     more: Results = {"groups": groups, "processes": cluster.processes(counted)}
     more["waits"] = waits
     say("profiles")

@@ -86,8 +86,7 @@ def _conditions(results: Mapping[str, Any]) -> str:
         "folded) it draws a table with colors.\n"
         "- *Completing* is what the shell waits for when Tab is pressed. Slurm's answer about the "
         "queue may be 5 s old.\n"
-        "- Only Slurm's commands are counted as processes. The site's limits are read once an "
-        "hour; *limits not yet known* is the submission that reads them.\n"
+        "- Only Slurm's commands are counted as processes.\n"
         "- The classes of `status` are imported with neuronctl's own frozen dataclasses and with "
         "Python's (`neuronctl/common/frozen.py`), on every Python on PATH; in processor time.\n"
     )

@@ -108,11 +108,10 @@ def _slurm() -> Iterator[Check]:
         return
     begun = time.monotonic()
     try:
-        limits = ask_now(limits_of=(login_name(), ""), timeout=_TIMEOUT).limits
+        limits = ask_now(login_name(), timeout=_TIMEOUT).limits
     except NeuronctlError as error:
         yield _no_answer(error)
         return
-    assert limits is not None
     spent = int((time.monotonic() - begun) * 1000)
     config = limits.config
     words = f"{config.version}, cluster {config.cluster}, answered in {spent} ms; "

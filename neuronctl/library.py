@@ -181,7 +181,7 @@ def judge(plan: JobPlan, *, catalog: Optional[str] = None) -> Judgement:
     Where Slurm does not answer, the catalog alone judges, and the verdict says so. Raises
     CatalogError.
     """
-    return judge_plan(plan, JudgeBy(load(catalog), fresh=True))
+    return judge_plan(plan, JudgeBy(load(catalog)))
 
 
 def render(plan: JobPlan, *, template: Optional[str] = None) -> str:

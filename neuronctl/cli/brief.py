@@ -82,7 +82,7 @@ def _gather(catalog_file: Optional[str], name: Optional[str]) -> Tuple[Cluster, 
     accounts: List[Dict[str, Any]] = []
     now: Dict[str, Dict[str, Any]] = {}
     try:
-        snapshot = ask_slurm(any_job, fresh=True, timeout=_TIMEOUT)
+        snapshot = ask_slurm(any_job, timeout=_TIMEOUT)
         here = overlay(any_job, snapshot)[0].cluster
         every = partitions_now((), here, catalog, snapshot)
         now = {one.partition: partition_now_data(one) for one in every}

@@ -134,6 +134,5 @@ def _ask() -> ClusterFigures:
     from neuronctl.common.users import login_name
     from neuronctl.slurm.answers import ask_now
 
-    limits = ask_now(limits_of=(login_name(), ""), timeout=_TIMEOUT).limits
-    assert limits is not None
+    limits = ask_now(login_name(), timeout=_TIMEOUT).limits
     return limits

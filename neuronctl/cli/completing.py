@@ -109,26 +109,16 @@ def _cluster() -> Any:
 
 
 def _partitions(command: str) -> Known:
-    here, figures = _cluster(), _figures(ask=False)
-    names = here.partitions if figures is None else [each.name for each in figures.partitions]
-    for name in names:
-        known = here.partitions.get(name)
-        if known is None:
-            yield name, ""
-        elif known.open:
+    for name, known in _cluster().partitions.items():
+        if known.open:
             gpus = f"{known.gpus_per_node} x {known.gpu or 'GPU'}" if known.gpus_per_node else ""
             yield name, gpus
     if command in ("submit", "generate", "salloc"):
         yield "auto", "neuronctl chooses"
 
 
-def _figures(*, ask: bool = True) -> Any:
-    """Return the cluster's figures for this user, of the last hour or else of now."""
-    from neuronctl.judgement import limits_cache
-
-    kept = limits_cache.read(limits_cache.key())
-    if kept is not None or not ask:
-        return kept and kept[0]
+def _figures() -> Any:
+    """Return the cluster's figures for this user."""
     from neuronctl.common.users import login_name
     from neuronctl.judgement.ask import ask_limits
 

@@ -100,7 +100,7 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
         ask_slurm=which("sbatch") is not None,
         tell=notify,
     )
-    judged = planned.judge(fresh=True)
+    judged = planned.judge()
     change = ""
     for copies in (finding for finding in judged.findings if finding.code == _COPIES):
         then = "neuronctl submit" if exists else ""

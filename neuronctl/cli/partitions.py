@@ -101,7 +101,7 @@ def _live(catalog: Catalog, cluster: Cluster, names: List[str], as_json: bool) -
     from neuronctl.planning import plan
     from neuronctl.slurm.scontrol import names_of
 
-    look = ask_slurm(plan(JobRequest(), cluster), fresh=True, timeout=_TIMEOUT)
+    look = ask_slurm(plan(JobRequest(), cluster), timeout=_TIMEOUT)
     there = [partition.name for partition in look.limits.partitions]
     for wanted in names:
         if wanted not in there:

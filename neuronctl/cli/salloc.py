@@ -70,7 +70,7 @@ def command(
         tell=notify,
     )
     reporter = job_output.TerminalReporter(job_output.SubmitMode(dry_run=dry_run), explain=explain)
-    judged = judge_job(planned, reporter, force=force, fresh=dry_run)
+    judged = judge_job(planned, reporter, force=force)
     plan = planned.plan
     # Not before: it is imported while Slurm answers.
     from neuronctl.rendering.launch_command import contained_launch

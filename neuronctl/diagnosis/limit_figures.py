@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Dict, Iterable, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import SlurmError
 from neuronctl.common.frozen import replace
@@ -18,6 +18,7 @@ from neuronctl.slurm.sacctmgr import LimitedGroup, association_in
 from neuronctl.tracking.job_status import JobStatus, merge
 
 _FRESH = 60  # seconds for which `status --watch` need not ask for the limits again
+_kept: List[Tuple[float, ClusterFigures]] = []
 
 _SHARED = frozenset(
     limit.reason for kind in KINDS.values() if kind.assoc_mgr for limit in kind.examples()
@@ -33,7 +34,10 @@ def explained(jobs: Sequence[JobStatus], *, some: bool = False) -> Dict[str, Exp
     some: whether ``jobs`` lacks others of the user that count against the limits.
     """
     waiting = [job for job in jobs if job.state in WAITING and job.reason in reasons()]
-    known = _known_limits(shared=any(job.reason in _SHARED for job in waiting)) if waiting else None
+    if not waiting:
+        return {}
+    shared = any(job.reason in _SHARED for job in waiting)
+    known = _known_limits(shared=shared)
     if known is None:
         return {}
     limits, groups = known
@@ -75,14 +79,14 @@ def _known_limits(*, shared: bool) -> Optional[Tuple[ClusterFigures, _Groups]]:
 
     shared: with what groups hold of theirs at this moment.
     """
-    from neuronctl.judgement import limits_cache
     from neuronctl.judgement.ask import ask_limits
 
-    kept = limits_cache.read(limits_cache.key())
-    if kept is not None and kept[1] > time.time() - _FRESH and not shared:
-        return kept[0], ()
+    if _kept and _kept[0][0] > time.time() - _FRESH and not shared:
+        return _kept[0][1], ()
     with contextlib.suppress(SlurmError):
-        return ask_limits(login_name())
+        limits, groups = ask_limits(login_name())
+        _kept[:] = [(time.time(), limits)]
+        return limits, groups
     return None
 
 

@@ -1,4 +1,4 @@
-"""Queries Slurm once for what a verdict needs; at most two processes if the limits are cached."""
+"""Asks Slurm once for what a verdict needs: one squeue, one scontrol and one sacctmgr."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Callable, Dict, Optional, Tuple, Union
 
 from neuronctl.catalog.local_cluster import is_cluster, local_cluster
 from neuronctl.common.errors import SlurmError, SlurmUnavailableError
-from neuronctl.common.frozen import replace
 from neuronctl.common.users import login_name
-from neuronctl.judgement import limits_cache
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.judgement.start_conditions import awaited_jobs
 from neuronctl.planning import JobPlan
@@ -27,62 +25,32 @@ TIMEOUT = 1.5
 
 
 def ask_slurm(
-    plan: JobPlan,
-    *,
-    fresh: bool = False,
-    timeout: float = TIMEOUT,
-    meanwhile: Optional[Callable[[], None]] = None,
+    plan: JobPlan, *, timeout: float = TIMEOUT, meanwhile: Optional[Callable[[], None]] = None
 ) -> Snapshot:
-    """Slurm's figures for a plan's cluster.
+    """Return Slurm's figures for a plan's cluster.
 
-    fresh: read the limits anew, whatever is kept of them. meanwhile: called while Slurm is asked,
-    for what needs no answer; not called where it is not asked. Raises SlurmUnavailableError where
-    Slurm is not there or does not answer in time, or is another cluster's; SlurmRefusedError.
+    meanwhile: called while Slurm is asked, for what needs no answer; not called where it is not
+    asked. Raises SlurmUnavailableError where Slurm is not there or does not answer in time, or is
+    another cluster's; SlurmRefusedError.
     """
-    name = local_cluster()
-    if name is not None:
-        _check_cluster(plan, name)
-    made_from, kept = limits_cache.read_for_here(wanted=not (fresh or plan.alternatives))
+    name = local_cluster() or ""
+    _check_cluster(plan, name)
     job_ids, singleton = awaited_jobs(plan)
-    nodes = ""
-    if kept is not None:
-        here = kept[0].partition(plan.partition.name)
-        nodes = here.node_list if here is not None else ""
     now = ask_now(
-        nodes=nodes,
-        partition=plan.partition.name,
-        limits_of=(login_name(), name or "") if kept is None else None,
+        *(login_name(), name),
         job_ids=job_ids,
-        groups_of=login_name() if kept is not None and kept[0].qos is not None else "",
         names=singleton,
         timeout=timeout,
         meanwhile=meanwhile,
     )
-    asked_at = int(time.time())
-    if kept is not None and kept[0].qos is not None and now.stamp != kept[0].stamp:
-        # The site has changed its limits meanwhile.
-        return ask_slurm(plan, fresh=True, timeout=timeout)
-    if kept is None:
-        assert now.limits is not None
-        kept = now.limits, asked_at
-        _keep(made_from, *kept)
-    limits, limits_at = kept
+    limits = now.limits
     _check_cluster(plan, limits.config.cluster)
-    fresh_one = now.partition
-    if fresh_one is not None:
-        # Whether a partition is up may change within the hour for which the limits are kept.
-        partitions = [
-            fresh_one if partition.name == fresh_one.name else partition
-            for partition in limits.partitions
-        ]
-        limits = replace(limits, partitions=tuple(partitions))
     return Snapshot(
         limits=limits,
-        limits_at=limits_at,
         jobs=latest_ends(now.jobs, limits),
-        nodes=now.nodes,
+        nodes=limits.nodes,
         job_states=now.job_states,
-        asked_at=asked_at,
+        asked_at=int(time.time()),
         groups=_groups() if _of_groups(limits, now.reservations) else (),
         limited_groups=now.limited_groups,
         reservations=now.reservations,
@@ -104,25 +72,19 @@ def ask_queue(snapshot: Snapshot) -> Tuple[PartitionJob, ...]:
 
 
 class AskedOnce:
-    """ask_slurm() for many plans; Slurm is queried once per partition.
-
-    Its first answer, or the fact that it did not answer, holds for all plans of that partition.
-    """
+    """ask_slurm() for many plans: its first answer, or that there was none, holds for all."""
 
     def __init__(self) -> None:
         self._answers: Dict[object, Union[Snapshot, Exception]] = {}
 
     def __call__(
-        self, plan: JobPlan, *, fresh: bool = False, meanwhile: Optional[Callable[[], None]] = None
+        self, plan: JobPlan, *, meanwhile: Optional[Callable[[], None]] = None
     ) -> Snapshot:
-        """As ask_slurm()."""
-        key = (
-            *(plan.cluster.name, plan.partition.name, bool(plan.alternatives), fresh),
-            *awaited_jobs(plan),
-        )
+        """Return or raise as ask_slurm() does."""
+        key = (plan.cluster.name, *awaited_jobs(plan))
         if key not in self._answers:
             try:
-                self._answers[key] = ask_slurm(plan, fresh=fresh, meanwhile=meanwhile)
+                self._answers[key] = ask_slurm(plan, meanwhile=meanwhile)
             except SlurmError as error:
                 self._answers[key] = error
         answer = self._answers[key]
@@ -138,17 +100,8 @@ def ask_limits(
 
     timeout: seconds. Raises SlurmError.
     """
-    now = ask_now(limits_of=(user, local_cluster() or ""), timeout=timeout)
-    assert now.limits is not None
-    if user == login_name():
-        _keep(limits_cache.key(), now.limits, int(time.time()))
+    now = ask_now(user, local_cluster() or "", timeout=timeout)
     return now.limits, now.limited_groups
-
-
-def _keep(key: str, limits: ClusterFigures, at: int) -> None:
-    # Half an answer is good for now, but not for an hour.
-    if limits.qos is not None or "limits" not in limits.config.enforce:
-        limits_cache.write(key, limits, at)
 
 
 def _check_cluster(plan: JobPlan, name: str) -> None:

@@ -118,16 +118,15 @@ class Judgement:
 class JudgeBy:
     """How to judge a plan, and by which information.
 
-    ask_slurm: whether to query Slurm; otherwise the script is only reviewed, by the catalog. fresh:
-    read Slurm's limits again, even if they are cached. snapshot: a recent answer of Slurm, to use
-    instead of a query. asked: Slurm's answers for earlier plans. meanwhile: called while Slurm is
-    being queried. of_script: whether the plan is that of a user's batch script. comment_parts: what
-    its comment should say if it is wrong, such as {"field": "nlp"}.
+    ask_slurm: whether to query Slurm; otherwise the script is only reviewed, by the catalog.
+    snapshot: a recent answer of Slurm, to use instead of a query. asked: Slurm's answers for
+    earlier plans. meanwhile: called while Slurm is being queried. of_script: whether the plan is
+    that of a user's batch script. comment_parts: what its comment should say if it is wrong, such
+    as {"field": "nlp"}.
     """
 
     catalog: Catalog
     ask_slurm: bool = True
-    fresh: bool = False
     snapshot: Optional[Snapshot] = None
     asked: Optional[AskedOnce] = None
     meanwhile: Optional[Callable[[], None]] = None
@@ -150,13 +149,8 @@ def judge_plan(plan: JobPlan, by: JudgeBy) -> Judgement:
 
     ask = by.asked or ask_slurm
     try:
-        snapshot = by.snapshot or ask(plan, fresh=by.fresh, meanwhile=by.meanwhile)
+        snapshot = by.snapshot or ask(plan, meanwhile=by.meanwhile)
         judgement = judge(context, snapshot)
-        old = snapshot.limits_at < snapshot.asked_at
-        if old and any(finding.by_slurm for finding in judgement.refusals):
-            # Nothing is refused by a limit that was read an hour ago.
-            snapshot = ask(plan, fresh=True)
-            judgement = judge(context, snapshot)
         if by.asked is None and judgement.may_be_behind_others:
             try:
                 queue = ask_queue(snapshot)

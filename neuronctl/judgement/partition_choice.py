@@ -155,7 +155,7 @@ def choose(made: JobPlan, catalog: Catalog, *, ask: bool, of_script: bool = Fals
         from neuronctl.judgement.ask import ask_slurm
 
         with contextlib.suppress(SlurmError):
-            snapshot = ask_slurm(made, fresh=True)
+            snapshot = ask_slurm(made)
     local = gather_local_facts(made)
     found = candidates(made, catalog, local, snapshot, of_script=of_script)
     ranked = rank(found, None if snapshot is None else _predict)

@@ -33,13 +33,11 @@ def slurm_says(command: str, asked_at: Optional[int] = None) -> Citation:
 class Snapshot:
     """One reading of Slurm. Times are seconds since the epoch.
 
-    limits, limits_at: the cluster's figures and when they were read. nodes: the current state of
-    the job's partition's nodes, or of all. groups: the user's; empty if nothing is restricted to
-    groups. job_states: by the requested ids.
+    limits: the cluster's figures. groups: the user's; empty if nothing is restricted to groups.
+    job_states: by the requested ids.
     """
 
     limits: ClusterFigures
-    limits_at: int
     jobs: Tuple[MyJob, ...]
     nodes: Tuple[NodeGroup, ...]
     job_states: Mapping[int, str]
@@ -69,7 +67,7 @@ class Snapshot:
 
     def says(self, command: str) -> Citation:
         """A citation of the cluster's figures."""
-        return slurm_says(command, self.limits_at)
+        return slurm_says(command, self.asked_at)
 
     @property
     def standing(self) -> Standing:

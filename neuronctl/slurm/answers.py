@@ -1,7 +1,6 @@
-"""What Slurm answers now, for the gate before a submission: two processes at the same time.
+"""What Slurm answers now, for a verdict before a submission: three processes at the same time.
 
-One squeue for the user's own jobs and one scontrol for the nodes; where the limits have to be
-read too, a sacctmgr beside them.
+One squeue for the user's own jobs, one scontrol for the nodes, and one sacctmgr for the limits.
 """
 
 from __future__ import annotations
@@ -78,8 +77,6 @@ class ClusterFigures:
     nodes: Tuple[site.NodeGroup, ...]
     qos: Optional[Tuple[database.SlurmQos, ...]]
     associations: Tuple[database.Association, ...]
-    stamp: int = 0
-    """What ``sacctmgr.limits_stamp`` made of them in slurmctld."""
 
     def partition(self, name: str) -> Optional[site.SitePartition]:
         """The controller's partition of that name."""
@@ -180,18 +177,14 @@ def used_of_each(
 class Answers:
     """The answers of squeue, scontrol, and sacctmgr.
 
-    limits: None if they were not requested. job_states: by the requested ids. stamp: of the current
-    limits, if group limits were requested. partition: the requested one, as it is now.
-    reservations, licenses (``parse_licenses``): None if Slurm did not list them.
+    job_states: by the requested ids. reservations, licenses (``parse_licenses``): None if Slurm did
+    not list them.
     """
 
     jobs: Tuple[MyJob, ...]
-    nodes: Tuple[site.NodeGroup, ...]
+    limits: ClusterFigures
+    limited_groups: Tuple[database.LimitedGroup, ...]
     job_states: Dict[int, str]
-    limits: Optional[ClusterFigures]
-    limited_groups: Tuple[database.LimitedGroup, ...] = ()
-    stamp: int = 0
-    partition: Optional[site.SitePartition] = None
     reservations: Optional[Tuple[site.Reservation, ...]] = None
     licenses: Optional[Dict[str, Tuple[int, int]]] = None
 
@@ -274,65 +267,50 @@ def _my_job(ids: List[str], rest: str) -> MyJob:
 
 
 def ask_now(
+    user: str,
+    cluster: str = "",
     *,
-    nodes: str = "",
-    partition: str = "",
-    limits_of: Optional[Tuple[str, str]] = None,
     job_ids: Sequence[int] = (),
-    groups_of: str = "",
     names: bool = False,
     timeout: float,
     meanwhile: Optional[Callable[[], None]] = None,
 ) -> Answers:
-    """Ask squeue and scontrol, and sacctmgr where limits are wanted, at the same time.
+    """Ask squeue, scontrol and sacctmgr at the same time.
 
-    nodes: the host list to look at (all nodes where limits are asked for). partition: the one to
-    look at. limits_of: (login name, ClusterName or "") whose limits to read. groups_of: the login
-    name whose group limits to look at (asked with ``limits_of`` in any case). names: whether to ask
+    user, cluster: the login name whose limits to read, and ClusterName or "". names: whether to ask
     for the jobs' names. timeout: seconds for all of it. meanwhile: called while Slurm is asked.
     Raises SlurmError; a sacctmgr that fails only leaves ``qos`` None.
     """
-    everything = limits_of is not None
-    questions: List[Tuple[Sequence[str], Optional[str]]] = [(squeue_mine_argv(names=names), None)]
-    user = limits_of[0] if limits_of is not None else groups_of
-    argv, text = site.scontrol_questions(
-        nodes, everything=everything, partition=partition, job_ids=job_ids, groups_of=user
-    )
-    questions.append((argv, text))
-    if limits_of is not None:
-        questions.append(database.sacctmgr_questions(*limits_of))
-    answers = run_together(questions, timeout=timeout, meanwhile=meanwhile)
+    questions: List[Tuple[Sequence[str], Optional[str]]] = [
+        (squeue_mine_argv(names=names), None),
+        site.scontrol_questions(user, job_ids),
+        database.sacctmgr_questions(user, cluster),
+    ]
+    mine, seen, said = run_together(questions, timeout=timeout, meanwhile=meanwhile)
     try:
-        jobs = parse_mine(_good(answers[0]).stdout)
+        jobs = parse_mine(_good(mine).stdout)
     except (ValueError, UsageError) as error:
         raise SlurmUnavailableError(
             f"squeue's answer cannot be read: {str(error)[:80]!r}"
         ) from None
-    seen, told = site.parse_nodes(_good(answers[1], part=True).stdout)
-    limited_groups = database.parse_groups(told, user) if user else ()
-    stamp = database.limits_stamp(told)
-    limits = None
-    if limits_of is not None:
-        said = answers[2]
-        known = isinstance(said, Result) and said.returncode == 0
-        accounting = whole(said) if isinstance(said, Result) and known else ""
-        limits = ClusterFigures(
-            config=site.parse_config(told),
-            partitions=site.parse_partitions(told),
-            nodes=seen,
-            qos=database.parse_qos(accounting) or None,
-            associations=database.parse_associations(accounting, limited_groups),
-            stamp=stamp,
-        )
-        if not limits.partitions:
-            raise SlurmUnavailableError("scontrol's answer cannot be read: it names no partition")
-    here = next((each for each in site.parse_partitions(told) if each.name == partition), None)
+    nodes, told = site.parse_nodes(_good(seen, part=True).stdout)
+    groups = database.parse_groups(told, user)
+    known = isinstance(said, Result) and said.returncode == 0
+    accounting = whole(said) if isinstance(said, Result) and known else ""
+    limits = ClusterFigures(
+        config=site.parse_config(told),
+        partitions=site.parse_partitions(told),
+        nodes=nodes,
+        qos=database.parse_qos(accounting) or None,
+        associations=database.parse_associations(accounting, groups),
+    )
+    if not limits.partitions:
+        raise SlurmUnavailableError("scontrol's answer cannot be read: it names no partition")
     reservations = None
     if "ReservationName=" in told or "No reservations" in told:
         reservations = site.parse_reservations(told)
     states = site.parse_job_states(told) if job_ids else {}
-    licenses = site.parse_licenses(told)
-    return Answers(jobs, seen, states, limits, limited_groups, stamp, here, reservations, licenses)
+    return Answers(jobs, limits, groups, states, reservations, site.parse_licenses(told))
 
 
 def _good(answer: object, *, part: bool = False) -> Result:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zlib
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass
@@ -131,22 +130,6 @@ def parse_groups(text: str, user: str) -> Tuple[LimitedGroup, ...]:
             limits = read_group_limits(told[1], scope, name)
             groups.append(LimitedGroup(scope, name, parent, partition, limits, user=user))
     return tuple(groups)
-
-
-def limits_stamp(text: str) -> int:
-    """A number that changes with the limits in ``scontrol --oneliner show assoc_mgr``.
-
-    It does not depend on what is used of them. It knows neither which QOS a user may use, nor the
-    limits per user or account of a QOS that nobody has used.
-    """
-    stamps = set()
-    for line in text.splitlines():
-        if line.startswith(("QOS=", "ClusterName=")):
-            told = re.sub(r"\([^)]*\)| (?:Shares|Usage|Lft)\S*", "", line)
-            head, _, of_accounts = told.partition(" Account Limits=")
-            stamps.add(head)
-            stamps.update(part.partition("{")[2] for part in of_accounts.split("}"))
-    return zlib.crc32("\n".join(sorted(stamps)).encode())
 
 
 def _share(line: str) -> Optional[float]:

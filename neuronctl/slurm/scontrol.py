@@ -191,29 +191,14 @@ class SiteConfig:
         return tuple(int(number) for number in re.findall(r"\d+", self.version)[:2])
 
 
-def scontrol_questions(
-    nodes: str = "",
-    *,
-    everything: bool,
-    partition: str = "",
-    job_ids: Sequence[int] = (),
-    groups_of: str = "",
-) -> Tuple[List[str], str]:
-    """The command line and standard input of one scontrol.
+def scontrol_questions(user: str, job_ids: Sequence[int] = ()) -> Tuple[List[str], str]:
+    """Return the command line and standard input of one scontrol that asks for the whole cluster.
 
-    everything: ask for the whole cluster, else only for these nodes, this partition, and these
-    jobs; reservations and licenses are asked for in any case. groups_of: the user whose group
-    limits are asked for, or "".
+    user: whose group limits are asked for. job_ids: the jobs whose states are asked for.
     """
-    lines = ["show config", "show partition", "show node"] if everything else []
-    if nodes and not everything:
-        lines.append(f"show node {nodes}")
-    if partition and not everything:
-        lines.append(f"show partition {partition}")
-    lines += ["show reservation", "show licenses"]
+    lines = ["show config", "show partition", "show node", "show reservation", "show licenses"]
     lines += [f"show job {number}" for number in job_ids]
-    if groups_of:
-        lines.append(f"show assoc_mgr flags=assoc,qos users={groups_of}")
+    lines.append(f"show assoc_mgr flags=assoc,qos users={user}")
     return ["scontrol", "--all", "--detail", "--oneliner"], "".join(line + "\n" for line in lines)
 
 

@@ -63,13 +63,12 @@ class ExistingJob:
         """Return the script as it is."""
         return self.existing.text
 
-    def judge(self, *, fresh: bool = False, anew: bool = False) -> JudgedJob:
+    def judge(self, *, anew: bool = False) -> JudgedJob:
         """Judge it as it is submitted here and now; findings name their lines."""
         script = self.existing
         by = JudgeBy(
             self.catalog,
             ask_slurm=self.ask_slurm and self.here,
-            fresh=fresh or anew,
             snapshot=None if anew or self.choice is None else self.choice.snapshot,
             of_script=True,
         )

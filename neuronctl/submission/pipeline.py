@@ -44,11 +44,11 @@ class Submittable(Protocol):
     @property
     def draft(self) -> RecordDraft: ...
 
-    def judge(self, *, fresh: bool = False, anew: bool = False) -> Optional[JudgedJob]:
+    def judge(self, *, anew: bool = False) -> Optional[JudgedJob]:
         """Judge it; None where it is submitted as it was.
 
-        fresh: read Slurm's limits anew. anew: sbatch has refused it; judge it by what Slurm says at
-        this moment, also where it is submitted as it was.
+        anew: sbatch has refused it; judge it by what Slurm says at this moment, also where it is
+        submitted as it was.
         """
 
     def script(self) -> str:
@@ -84,11 +84,9 @@ class Reporter(Protocol):
         """Say which job it is."""
 
 
-def judge_job(
-    job: Submittable, reporter: Reporter, *, force: bool = False, fresh: bool = False
-) -> Optional[JudgedJob]:
-    """Judge a job; raises PolicyError for errors without ``force``. fresh: as for Submittable."""
-    judged = job.judge(fresh=fresh)
+def judge_job(job: Submittable, reporter: Reporter, *, force: bool = False) -> Optional[JudgedJob]:
+    """Judge a job; raises PolicyError for errors without ``force``."""
+    judged = job.judge()
     if judged is not None:
         reporter.judged(judged)
         if judged.errors and not force:
@@ -108,7 +106,7 @@ def submit_job(
     Raises PolicyError for errors without ``force``, TemplateError, SlurmRefusedError, and
     SlurmUnavailableError, after which the job may be in the queue nevertheless.
     """
-    judged = judge_job(job, reporter, force=force, fresh=dry_run)
+    judged = judge_job(job, reporter, force=force)
     draft = replace(job.draft, script=job.script(), command_line=tuple(reporter.command_line))
     if judged is not None:
         draft = judged.recorded(draft)

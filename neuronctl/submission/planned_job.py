@@ -56,7 +56,7 @@ class PlannedJob:
 
     existing = slurm_cluster = None
 
-    def judge(self, *, fresh: bool = False, anew: bool = False) -> JudgedJob:
+    def judge(self, *, anew: bool = False) -> JudgedJob:
         """Judge it, as of Submittable.
 
         What Slurm said for the choice of the partition holds for the verdict too.
@@ -64,7 +64,6 @@ class PlannedJob:
         by = JudgeBy(
             self.catalog,
             ask_slurm=self.ask_slurm,
-            fresh=fresh or anew,
             snapshot=None if anew else self.snapshot,
             meanwhile=_load_the_rest,
         )
@@ -205,7 +204,7 @@ def _how_it_goes_on(made: JobPlan, snapshot: Optional[Snapshot]) -> Tuple[Option
     from neuronctl.judgement.snapshot import slurm_says
 
     try:
-        snapshot = snapshot or ask_slurm(made, fresh=True, meanwhile=_load_the_rest)
+        snapshot = snapshot or ask_slurm(made, meanwhile=_load_the_rest)
     except SlurmError:
         return None, ""
     # Of several partitions, Slurm may choose any.

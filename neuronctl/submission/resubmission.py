@@ -190,7 +190,7 @@ class RecordedJob:
 
     existing = slurm_cluster = None
 
-    def judge(self, *, fresh: bool = False, anew: bool = False) -> Optional[JudgedJob]:
+    def judge(self, *, anew: bool = False) -> Optional[JudgedJob]:
         """Judge its request, but not before sbatch refuses it."""
         if not anew:
             return None

@@ -125,11 +125,10 @@ def test_a_group_with_all_submitted_jobs_both_refuse(sandbox: Sandbox) -> None:
 
 @contextlib.contextmanager
 def changed(sandbox: Sandbox, limit: str) -> Iterator[None]:
-    """A limit of Slurm's set by its administrator; neuronctl has no kept limits then."""
+    """A limit of Slurm's set by its administrator."""
 
     def modify(words: str) -> None:
         sandbox.root("sacctmgr", "-i", "modify", *words.split())
-        sandbox.exec(["sh", "-c", 'rm -f "${XDG_CACHE_HOME:-$HOME/.cache}"/neuronctl/limits-*'])
 
     modify(limit)
     try:
@@ -242,15 +241,6 @@ def test_slurm_that_hangs_is_not_waited_for(sandbox: Sandbox) -> None:
         "not known: judged by the catalog alone: squeue did not respond within 1.5 s"
         in result.stderr
     )
-
-
-def test_a_lower_limit_of_slurms_is_read_again_before_it_refuses(sandbox: Sandbox) -> None:
-    # Kept figures say 8 jobs; the administrator allows more meanwhile: no wrong refusal.
-    submit(sandbox, "--gpus-per-node", "1", "--dry-run")
-    find = 'ls "${XDG_CACHE_HOME:-$HOME/.cache}"/neuronctl/limits-*.json'
-    change = f'sed -i \'s/"max_submit_jobs": 8/"max_submit_jobs": 0/\' $({find})'
-    sandbox.exec(["sh", "-c", change])
-    assert "can start now" in submit(sandbox, "--gpus-per-node", "1", "--dry-run").stderr
 
 
 def test_a_limit_that_has_changed_holds_at_once(sandbox: Sandbox) -> None:
@@ -424,7 +414,6 @@ def agree(accounts: Sandbox, case: Case) -> None:
     done, undone, asked, said, happens = case
     words = [*PATIENT, "submit", "-p", PARTITION, "-t", "10", "--field", "misc", "--appl"]
     words += ["pytorch", "--gpus-per-node", "1", "--json", "--force", *asked]
-    accounts.exec(["sh", "-c", 'rm -f "${XDG_CACHE_HOME:-$HOME/.cache}"/neuronctl/limits-*'])
     root_does(accounts, *done)
     try:
         result = accounts.exec([*words, "t.py"], check=False)

@@ -51,7 +51,7 @@ def job(number: int, gpus: int = 0, state: str = "RUNNING", **fields: Any) -> My
 
 
 def live(jobs: Tuple[MyJob, ...] = (), limits: ClusterFigures = LIMITS, **fields: Any) -> Snapshot:
-    return dataclasses.replace(Snapshot(limits, NOW, jobs, limits.nodes, {}, NOW), **fields)
+    return dataclasses.replace(Snapshot(limits, jobs, limits.nodes, {}, NOW), **fields)
 
 
 def judged(

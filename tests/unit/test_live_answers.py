@@ -1,25 +1,21 @@
-"""Slurm's answers to the live gate read, and kept for an hour."""
+"""Slurm's answers to the live gate read."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
 from typing import Dict, Optional, Tuple
 
 import pytest
-from slurm_answers import CONFIG, LIMITS, NOW, job, judged, live, shared, with_partition
+from slurm_answers import CONFIG, NOW, job, judged, live, shared, with_partition
 
-from neuronctl.common.cache import path_of, write
 from neuronctl.common.from_json import restored
 from neuronctl.common.frozen import asdict
 from neuronctl.common.units import UNLIMITED
-from neuronctl.judgement import limits_cache as cache
 from neuronctl.slurm.answers import latest_ends, parse_mine
 from neuronctl.slurm.budgets import Standing, standing
 from neuronctl.slurm.sacctmgr import (
     LimitedGroup,
-    limits_stamp,
     parse_associations,
     parse_groups,
     parse_qos,
@@ -268,13 +264,6 @@ def test_scontrol_and_sacctmgr_rows() -> None:
     }
 
 
-TOLD = """QOS Records
-ClusterName=c Account=lab UserName=kim(1) SharesRaw/Norm=1/0.5 UsageRaw=0.0 Lft=5 GrpJobs=9(1)
-QOS=normal(1) UsageRaw=7.0 GrpJobs=N(2) MaxWallPJ= Account Limits=No Accounts User Limits= \
-5={MaxJobsPU=4(1) MaxSubmitJobsPU=N(2)} 6={MaxJobsPU=4(0) MaxSubmitJobsPU=N(0)}
-"""
-
-
 def test_what_an_account_and_a_user_hold_of_a_qos() -> None:
     line = (
         "QOS=q(2) GrpJobs=9(4) GrpSubmitJobs=N(5) MinTRESPJ= Account Limits= a={MaxJobsPA=3(2) "
@@ -297,43 +286,3 @@ def test_what_an_account_and_a_user_hold_of_a_qos() -> None:
         ("b", "MaxSubmitPA", "", 7, 0),
         ("kim", "MaxTRESRunMinsPU", "cpu", 99, 40),
     ]
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "same"),
-    [
-        ("GrpJobs=9(1)", "GrpJobs=9(2)", True),
-        ("GrpJobs=9(1)", "GrpJobs=8(1)", False),
-        ("UsageRaw=7.0", "UsageRaw=8.0", True),
-        ("Lft=5", "Lft=6", True),
-        (" 6={MaxJobsPU=4(0)", " 7={MaxJobsPU=4(3)", True),
-        ("MaxJobsPU=4", "MaxJobsPU=3", False),
-        ("MaxWallPJ=", "MaxWallPJ=5", False),
-    ],
-)
-def test_the_stamp_of_limits_is_of_limits_alone(before: str, after: str, same: bool) -> None:
-    assert before in TOLD
-    assert (limits_stamp(TOLD) == limits_stamp(TOLD.replace(before, after))) is same
-
-
-# ---------------------------------------------------------------------------- the cache
-
-
-def test_limits_are_kept_for_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cache.read("key") is None
-    cache.write("key", LIMITS, NOW)
-    assert cache.read("key", now=NOW + 3599) == (LIMITS, NOW)
-    assert cache.read("key", now=NOW + 3600) is None
-    assert cache.read("key", now=NOW - 1) is None
-    assert cache.read("another", now=NOW) is None
-    cache.write("some", LIMITS, NOW)
-    # As it was written before there was such a field.
-    file = Path(path_of("limits", "some"))
-    file.write_text(file.read_text().replace(', "whole": ""', ""))
-    assert cache.read("some", now=NOW) is None
-
-
-@pytest.mark.parametrize("value", [None, [], {}, {"at": "x"}, {"at": NOW, "limits": []}])
-def test_another_shape_is_no_answer(value: object) -> None:
-    write("limits", "key", value)
-    assert cache.read("key", now=NOW) is None

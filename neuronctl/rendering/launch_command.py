@@ -15,7 +15,7 @@ from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.shell import CommandWord, Shell, quote
 from neuronctl.planning import JobPlan
 from neuronctl.rendering import template_environment
-from neuronctl.rendering.template_errors import refuse_what_vanishes, reported
+from neuronctl.rendering.template_errors import reported
 
 WIDTH = 96
 """Columns after which a command is continued on the next line."""
@@ -50,11 +50,9 @@ def launch_parts(plan: JobPlan) -> LaunchParts:
     """Render the launcher's template. Raises TemplateError with the launcher's file and line."""
     environment = template_environment.launcher_templates()
     file, name = plan.launcher.file, template_environment.name_of(plan.launcher.file)
-    directory, shipped = os.path.dirname(file), template_environment.shipped_directory()
+    directory = os.path.dirname(file)
     with reported(file, (*template_environment.directories(), directory)):
         template = environment.get_template(name)
-        if os.path.dirname(directory) != shipped:
-            refuse_what_vanishes(environment, name, BLOCKS)
         context = template.new_context({"plan": plan})
         texts = {}
         try:

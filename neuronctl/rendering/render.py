@@ -22,7 +22,7 @@ from neuronctl.rendering.script_lines import (
     variable_lines,
 )
 from neuronctl.rendering.step_lines import step_lines
-from neuronctl.rendering.template_errors import refuse_what_vanishes, reported
+from neuronctl.rendering.template_errors import reported
 
 
 def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
@@ -172,7 +172,6 @@ def _render(name: str, plan: JobPlan, asked: Optional[str] = None, **more: Any) 
     directory never counts by its name alone: a template is a program.
     """
     directories = template_environment.directories()
-    shipped = template_environment.shipped_directory()
     first = []
     if asked is not None:
         name = asked
@@ -184,7 +183,4 @@ def _render(name: str, plan: JobPlan, asked: Optional[str] = None, **more: Any) 
     environment = template_environment.script_templates(*first)
     with reported(name, (*directories, *first)):
         template = environment.get_template(name)
-        text = template.render(plan=plan, directives=directive_lines(plan), **more)
-        if os.path.dirname(str(template.filename)) != shipped:
-            refuse_what_vanishes(environment, name)
-        return text
+        return template.render(plan=plan, directives=directive_lines(plan), **more)

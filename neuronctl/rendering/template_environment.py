@@ -9,20 +9,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import sys
-import zlib
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Tuple
 
 import jinja2
-from jinja2.bccache import Bucket
 
-from neuronctl.common.errors import NeuronctlError
-from neuronctl.common.files import read_private, write_private
-from neuronctl.common.paths import cache_dir, config_dir, data_path
+from neuronctl.common.paths import config_dir, data_path
 from neuronctl.common.shell import quote
 from neuronctl.launch.launchers import template_text
 from neuronctl.slurm.nvidia_smi import SAMPLED, query
-from neuronctl.version import __version__
 
 _SYNTAX: Dict[str, Any] = {
     "trim_blocks": True,
@@ -48,11 +42,11 @@ def directories() -> Tuple[str, str]:
 
 def script_templates(*first: str) -> jinja2.Environment:
     """Return the environment of the user's and the shipped templates, ``first`` before them."""
-    return _environment("scripts", (*first, *directories()), _cache())
+    return _environment("scripts", (*first, *directories()))
 
 
 def launcher_templates() -> jinja2.Environment:
-    return _environment("launchers", directories(), _cache())
+    return _environment("launchers", directories())
 
 
 def page_templates() -> jinja2.Environment:
@@ -64,14 +58,11 @@ def page_templates() -> jinja2.Environment:
 
 
 @functools.lru_cache(maxsize=8)
-def _environment(
-    kind: str, directories: Tuple[str, ...], cache: Optional[str]
-) -> jinja2.Environment:
+def _environment(kind: str, directories: Tuple[str, ...]) -> jinja2.Environment:
     """It looks at a file's time before it takes the template for known."""
     named = {"shipped": _Files(shipped_directory()), "file": _Files("/")}
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PrefixLoader(named), _Files(directories)]),
-        bytecode_cache=_Bytecode(cache, kind) if cache else None,
         undefined=jinja2.StrictUndefined,
         autoescape=False,
         finalize=_quoted if kind == "launchers" else None,
@@ -115,35 +106,3 @@ def _is_as_old(file: str, changed: float) -> bool:
     with contextlib.suppress(OSError):
         return os.path.getmtime(file) == changed
     return False
-
-
-def _cache() -> Optional[str]:
-    """Return the directory of compiled templates; None without a home directory."""
-    try:
-        return os.path.join(cache_dir(), "templates")
-    except NeuronctlError:
-        return None
-
-
-class _Bytecode(jinja2.FileSystemBytecodeCache):
-    """Jinja's cache of compiled templates, with a checksum: a damaged file is never run."""
-
-    def __init__(self, directory: str, kind: str) -> None:
-        settings = zlib.crc32(repr(sorted(_SYNTAX.items())).encode())
-        versions = f"{__version__}-{jinja2.__version__}-{sys.implementation.cache_tag}"
-        super().__init__(directory, f"{kind}-{versions}-{settings:08x}-%s.bin")
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        with contextlib.suppress(OSError):
-            content = read_private(self._get_cache_filename(bucket))
-            if content[:4] == _checksum(content[4:]):
-                bucket.bytecode_from_string(content[4:])
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        code = bucket.bytecode_to_string()
-        with contextlib.suppress(OSError):
-            write_private(self._get_cache_filename(bucket), _checksum(code) + code)
-
-
-def _checksum(code: bytes) -> bytes:
-    return zlib.crc32(code).to_bytes(4, "big")

@@ -98,21 +98,6 @@ FAULTS = {
     "include": ('\n\n{% include "nope.j2" %}\n', 3, ["no template 'nope.j2'"]),
     "memory": ("\n{{ 'x' * 10**17 }}\n", 2, ["out of memory"]),
     "attribute": ("{{ plan.__setattr__('nodes', 3) }}\n", 1, ["nodes"]),
-    "block": (
-        '{% extends "shipped/job.sh.j2" %}\n\n{% block enviroment %}x{% endblock %}\n',
-        3,
-        ["no block 'enviroment'", "did you mean environment", "directives"],
-    ),
-    "outside": (
-        '{% extends "shipped/job.sh.j2" %}\n\nulimit -c 0\n',
-        3,
-        ["outside of all blocks", "environment"],
-    ),
-    "no blocks": (
-        '{% extends "shipped/run.sh.j2" %}\n{% block launch %}x{% endblock %}\n',
-        2,
-        ["no block 'launch'", "valid: none"],
-    ),
 }
 
 

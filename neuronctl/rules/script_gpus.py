@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import chain, islice
-from typing import Iterator, List, Pattern, Tuple
+from typing import Iterator, List
 
 from neuronctl.common.rule_codes import NOTE, WARNING
 from neuronctl.common.words import counted
@@ -13,14 +13,9 @@ from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
 from neuronctl.rules.script_programs import is_own_program, is_trifle
-from neuronctl.scripts.launches import PROGRAM, PYTHON, Launch
 from neuronctl.scripts.model import GPU_OPTIONS
-from neuronctl.scripts.shell_text import ShellWord
 
 """Options of srun that give a step GPUs."""
-_GPUS_OF_A_PROGRAM = re.compile(
-    r"(?i)(?:--|(?:[\w.]+\.)?)(?:(?:num|n)?[_-]?(?:gpus|devices)|n_?gpu|tensor[_-]parallel[_-]size)"
-)
 _SEVERAL = re.compile(r"(?i)--?[\w.-]*(gpus|n_?gpu|num[_-]gpu|devices|parallel|world[_-]size)")
 _WITHOUT_GPUS = re.compile(
     r"R|Rscript|pip3?|bcftools|bedtools|blast[npx]|bowtie2|bwa|cutadapt|fastp|fastqc|featureCounts"
@@ -28,15 +23,6 @@ _WITHOUT_GPUS = re.compile(
 )
 """Programs that have no code for GPUs."""
 _LAUNCHES = re.compile(r"(?i)launcher\b|nproc|torchrun|strategy")
-
-
-def numbers_told(launch: Launch, named: Pattern[str]) -> Iterator[Tuple[ShellWord, int]]:
-    """Yield the numbers that a program's words give to options of such a name."""
-    for pair in launch.pairs:
-        text = pair.value.value or ""
-        given = pair.joined or pair.name.startswith("-")
-        if given and named.fullmatch(pair.name) and re.fullmatch("[0-9]{1,3}", text):
-            yield pair.word, int(text)
 
 
 @script_rule(WARNING, "NC623", "processes and GPUs of a launch differ", "by_absence")
@@ -69,38 +55,6 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Violation]:
                 f"{counted(has, 'GPU')} {where}: {short}",
                 f"start {has} here, or request {counted(count, 'GPU')}",
                 place=launch.place,
-            )
-    nccl = any(each.name.startswith(("NCCL_", "MASTER_ADDR")) for each in facts.shell.assignments)
-    for start in facts.starts:
-        yield from _told_of_gpus(plan, start)
-        # Other programs than those that use NCCL may well share a GPU.
-        each, by_srun = start.each or 0, bool(start.outer) and not start.launched
-        work = not (start.launch.inside or is_trifle(start.launch))
-        if nccl and by_srun and work and each > plan.gpus_per_node:
-            yield Violation(
-                f"srun starts {counted(each, 'process')} on each node, and the job has "
-                f"{counted(plan.gpus_per_node, 'GPU')} there: some share a GPU or fail",
-                f"start {plan.gpus_per_node} per node, or request more GPUs",
-                place=start.outer[0].place,
-            )
-
-
-def _told_of_gpus(plan: JobPlan, start: Start) -> Iterator[Violation]:
-    """Yield a program whose words name more GPUs than its node has for the job."""
-    has, launch = plan.gpus_per_node, start.launch
-    if launch.kind not in (PYTHON, PROGRAM) or launch.command.looped:
-        return
-    machines = numbers_told(launch, re.compile("--num[-_]machines"))
-    in_all = has if any(number > 1 for _, number in machines) else has * plan.nodes
-    for word, count in numbers_told(launch, _GPUS_OF_A_PROGRAM):
-        # Of as many tasks as GPUs, each is told of all.
-        other = start.each == has and 1 < count < has
-        if (has < count <= 16 and count != in_all) or other:
-            yield Violation(
-                f"the program is told of {counted(count, 'GPU')}, and the job has {has} per node: "
-                "it fails, or waits for the others",
-                f"request {counted(count, 'GPU')}, or write {has} here",
-                place=word.place,
             )
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterator, List, Tuple
+from typing import Iterator
 
 from neuronctl.common.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
-from neuronctl.scripts.edits import edited
-from neuronctl.scripts.model import Edit, SourceSpan
-from neuronctl.scripts.shell_reader import read_shell
+from neuronctl.scripts.model import SourceSpan
 from neuronctl.scripts.usual_commands import only_asks, only_sets_up
 
 _ITS_DIRECTORY = re.compile(
@@ -67,26 +65,6 @@ _READ_OTHERWISE = (
         "the program gets an argument 2, and its output goes to a file named 1",
         "write 2>&1",
     ),
-    (
-        r"^[ \t]*(set[ \t]+[A-Za-z_]\w*=\S*)[ \t]*$",
-        "this sets no variable, but the script's first argument",
-        "write export NAME=…",
-    ),
-    (
-        r"^[ \t]*(?:[A-Za-z_]\w*)=(\((?:[ \t]*(?:\"[^\"\n]*\"|'[^'\n]*'|[\w./-]+),)+[ \t]+\S+\))",
-        "the commas belong to the elements of this list",
-        "divide the elements by blanks alone",
-    ),
-    (
-        r"^[ \t]*(?:export[ \t]+)?\w*PATH=[^\s\"'#;]*:\\?\n([ \t]+[/$~]\S*)",
-        "this is no part of the list above: bash ends a word at the blanks that begin a line",
-        "write the whole list in one line",
-    ),
-    (
-        r"^[^#\n\"']*\\\n([ \t]+)\w+=\S*\n\1([A-Za-z]\w*=\S*[ \t]\\)$",
-        "bash takes this for a variable: the line above does not end with a backslash",
-        "write the command and its options without a gap",
-    ),
 )
 _PATTERNS = [
     (re.compile(pattern, re.MULTILINE), why, hint) for pattern, why, hint in _READ_OTHERWISE
@@ -98,7 +76,6 @@ def divided_otherwise(facts: ScriptFacts) -> Iterator[Violation]:
     if not facts.header.for_bash:
         return
     yield from _lost_options(facts)
-    yield from _joined(facts)
     yield from _blanks_around_equals(facts)
     plain = {number for number, _ in facts.plain_lines}
     for pattern, why, hint in _PATTERNS:
@@ -114,7 +91,7 @@ def divided_otherwise(facts: ScriptFacts) -> Iterator[Violation]:
 
 
 def _lost_options(facts: ScriptFacts) -> Iterator[Violation]:
-    """Find options that begin a command, since the line above does not go on."""
+    """Find the first option that begins a command, since the line above does not go on."""
     firsts = [(each.place, each.words[0].raw) for each in facts.shell.commands if each.words]
     # The grammar takes --run=1 alone on its line for a variable.
     firsts += [
@@ -122,55 +99,23 @@ def _lost_options(facts: ScriptFacts) -> Iterator[Violation]:
         for each in facts.shell.assignments
         if each.name[:1] == "-" and each.place.line - 1 not in facts.shell.comments
     ]
-    blanks: Dict[int, Edit] = {}
-    found: List[Tuple[SourceSpan, str]] = []
-    for place, raw in firsts:
-        above = facts.lines[place.line - 2] if place.line > 1 else ""
-        first = not facts.lines[place.line - 1][: place.column - 1].strip()
-        blank = re.search(r"^[^#]*\\([ \t]+)$", above)
+    for place, raw in sorted(firsts, key=lambda one: one[0].line):
+        before = place.line - 1
+        above = facts.lines[before - 1] if before else ""
+        if facts.lines[before][: place.column - 1].strip() or not above.strip():
+            continue
+        comment = above.lstrip().startswith("#")
+        blank = re.search(r"^[^#]*[^#&|;({\s]\s*\\[ \t]+$", above)
         option = re.match(r"--?[A-Za-z][\w-]*(=|$)|[+~]{0,2}[A-Za-z_]\w*\.[\w.]*=", raw)
-        goes_on = not above.strip() or (above.endswith("\\") and not above.lstrip().startswith("#"))
-        if first and (blank or (option and not goes_on)):
-            found.append((place, raw))
-            if blank:
-                span = SourceSpan(place.line - 1, blank.start(1) + 1, len(above) + 1)
-                blanks[place.line] = Edit(span, "")
-    # Where it is still a command without the blank, the blank is not why.
-    for command in read_shell(edited(facts.text, blanks.values())).commands if blanks else ():
-        blanks.pop(command.place.line, None)
-    for place, raw in sorted(found, key=lambda one: one[0].line):
-        edit, before = blanks.get(place.line), place.line - 1
+        if not blank and (not option or (above.endswith("\\") and not comment)):
+            continue
         why, hint = "the line above does not end with a backslash", "remove the gap before it"
-        if edit is not None:
+        if blank:
             why, hint = f"a blank follows the backslash of line {before}", "remove the blank"
-        elif facts.lines[before - 1].lstrip().startswith("#"):
+        elif comment:
             why = f"the comment of line {before} ends the command before it"
-        message, edits = f"bash takes {raw} for a command: {why}", (edit,) if edit else ()
-        yield Violation(message, hint, place=place, edits=edits)
-        if edit is None:
-            return  # all others follow from this one
-
-
-_OF_ITS_OWN = frozenset(("wait", "done", "fi", "exit", "deactivate", "date", "echo", "cd", "sleep"))
-
-
-def _joined(facts: ScriptFacts) -> Iterator[Violation]:
-    """Find a command that a backslash makes part of the one above, and options grown together."""
-    for run in facts.launches:
-        for before, word in zip(run.command.words, run.command.words[1:]):
-            line = facts.lines[word.place.line - 1][: word.place.column - 1]
-            if word.place.line != before.place.line + 1 or line.strip():
-                continue
-            above = facts.lines[before.place.line - 1]
-            if word.value in _OF_ITS_OWN:
-                message, hint = f"this is an argument of {run.word.raw}", "remove the backslash"
-            elif not line and word.raw.startswith("--") and re.search(r"[^\s\\]\\$", above):
-                message, hint = f"this belongs to {before.raw}", "write a blank before it"
-            else:
-                continue
-            message += f": line {before.place.line} ends with a backslash"
-            yield Violation(message, hint, place=word.place, severity=WARNING)
-            break
+        yield Violation(f"bash takes {raw} for a command: {why}", hint, place=place)
+        return
 
 
 def _blanks_around_equals(facts: ScriptFacts) -> Iterator[Violation]:

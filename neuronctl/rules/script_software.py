@@ -36,7 +36,6 @@ def _is_first(facts: ScriptFacts, command: Command, *readers: str) -> bool:
 @script_rule(WARNING, "NC638", "environment that is not activated", "of_lines")
 def not_activated(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _out_of_order(facts)
-    yield from _in_a_process_of_its_own(facts)
     for command in facts.shell.calls(*_CONDA):
         init = command.arguments[:1] == ("init",) and not command.captured
         if init and "bashrc" not in facts.text:
@@ -65,18 +64,6 @@ def not_activated(facts: ScriptFacts) -> Iterator[Violation]:
                 severity=NOTE,
             )
             return
-
-
-def _in_a_process_of_its_own(facts: ScriptFacts) -> Iterator[Violation]:
-    """Find ``bash env/bin/activate``."""
-    for command in facts.shell.calls("bash", "sh"):
-        file = next((w.text for w in command.words[1:] if w.text.endswith("bin/activate")), "")
-        if file:
-            yield Violation(
-                f"{file} is for this shell: a process of its own changes nothing here",
-                f"write source {file}",
-                place=command.place,
-            )
 
 
 def _out_of_order(facts: ScriptFacts) -> Iterator[Violation]:

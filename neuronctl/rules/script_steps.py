@@ -11,9 +11,8 @@ from neuronctl.launch.launchers import ALL
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
-from neuronctl.rules.script_gpus import numbers_told
 from neuronctl.rules.script_programs import is_trifle
-from neuronctl.scripts.launches import PYTHON, SHELL, Launch
+from neuronctl.scripts.launches import SHELL, Launch
 from neuronctl.scripts.model import GPU_OPTIONS, Edit, SourceSpan
 
 
@@ -23,76 +22,34 @@ def larger_than_the_job(facts: ScriptFacts) -> Iterator[Violation]:
     if plan is None or facts.header.components > 1:
         return
     for launch in facts.launches:
-        if launch.is_srun and not launch.has("overcommit", "jobid"):
-            yield from _refused_step(facts, plan, launch)
-        elif launch.launcher.uncounted == ALL:
-            yield from _too_few_slots(facts, launch)
+        yield from _too_many_tasks(facts, plan, launch)
     for start in facts.starts:
         yield from _other_nodes(facts, plan, start)
 
 
-def _refused_step(facts: ScriptFacts, plan: JobPlan, launch: Launch) -> Iterator[Violation]:
-    """Yield an srun of more GPUs or cores than the job has, or for a component that it has not."""
-    gpus = re.fullmatch(r"(?:gpu:)?(?:[A-Za-z][\w.-]*:)?(\d{1,2})", launch.options.get("gres", ""))
-    if gpus and 0 < plan.gpus_per_node < int(gpus[1]):
-        yield Violation(
-            f"srun asks for {counted(int(gpus[1]), 'GPU')} on each node, and the job has "
-            f"{plan.gpus_per_node}: srun refuses it",
-            f"request #SBATCH --gpus-per-node={gpus[1]}, or ask for {plan.gpus_per_node} here",
-            place=launch.place_of("gres"),
-            severity=WARNING,
-        )
-    for word in launch.command.words:
-        group = re.fullmatch(r"--(?:het|pack)-group=([1-9])", word.text)
-        if group is not None:  # a job of one component has group 0
-            yield Violation(
-                f"the job has no component {group[1]}: srun refuses it",
-                "divide the directives into components: #SBATCH hetjob",
-                place=word.place,
-                severity=WARNING,
-            )
-            return
-    tasks, each = launch.count("ntasks"), launch.count("cpus_per_task") or 1
-    width = launch.count("ntasks_per_node")
-    if tasks is None and width:
-        tasks = width * plan.nodes
-    has, most = facts.tasks * plan.cpus_per_task, plan.partition.max_cores_per_node
+def _too_many_tasks(facts: ScriptFacts, plan: JobPlan, launch: Launch) -> Iterator[Violation]:
+    """Yield an srun of more cores, or an mpirun of more processes, than the job has."""
     told = facts.has("ntasks", "ntasks-per-node") and facts.has("nodes", "ntasks")
-    if not told and most and facts.fixed_nodes:
-        has, told = plan.nodes * most, True  # the site may give whole nodes
-    more = facts.has("exclusive", "overcommit", "mincpus", "cpus-per-gpu") or launch.has("hint")
-    if told and tasks and not more and tasks * each > has:
+    shared = facts.has("exclusive", "overcommit", "mincpus", "cpus-per-gpu")
+    others = launch.has("overcommit", "jobid", "hint", "map_by", "oversubscribe")
+    by_others = others or launch.has("use_hwthread_cpus", *launch.launcher.places)
+    tasks, each = launch.count(*launch.launcher.processes), 1
+    has, what = facts.tasks, "task"
+    if launch.is_srun:
+        tasks, each = launch.count("ntasks"), launch.count("cpus_per_task") or 1
+        has, what = facts.tasks * plan.cpus_per_task, "core"
+    elif launch.launcher.uncounted != ALL:
+        return
+    certain = launch.certain and not launch.command.looped
+    if told and certain and tasks and tasks * each > has and not (shared or by_others):
+        cores = f" --cpus-per-task={each}" if each > 1 else ""
         yield Violation(
-            f"srun starts {counted(tasks, 'task')}{f' of {each} cores' if each > 1 else ''}, and "
-            f"the job has {counted(has, 'core')}: srun refuses it if nodes are shared",
-            f"request #SBATCH --ntasks={tasks} --cpus-per-task={each}, or start fewer tasks",
-            place=launch.place_of("ntasks" if launch.has("ntasks") else "ntasks_per_node"),
-            severity=WARNING,
-        )
-
-
-def _too_few_slots(facts: ScriptFacts, launch: Launch) -> Iterator[Violation]:
-    """Yield an mpirun of more processes than the job has tasks."""
-    count = launch.count(*launch.launcher.processes)
-    told = facts.has("ntasks", "ntasks-per-node") and facts.has("nodes", "ntasks")
-    known = (told or facts.has("nodes")) and launch.certain and not launch.command.looped
-    by_others = launch.has("map_by", "oversubscribe", "use_hwthread_cpus", *launch.launcher.places)
-    more = by_others or facts.has("exclusive", "overcommit")
-    if known and not more and count is not None and count > facts.tasks:
-        yield Violation(
-            f"{launch.kind} starts {counted(count, 'process')}, and the job has "
-            f"{counted(facts.tasks, 'task')}: Open MPI refuses more processes than tasks",
-            f"request #SBATCH --ntasks={count}, or start {facts.tasks} here",
+            f"{launch.kind} starts {counted(tasks, 'process')}{f' of {each} cores' * bool(cores)}, "
+            f"and the job has {counted(has, what)}: it fails if nodes are shared",
+            f"request #SBATCH --ntasks={tasks}{cores}, or start fewer",
             place=launch.place,
-            severity=WARNING if told else NOTE,
+            severity=WARNING,
         )
-
-
-_NODES_OF_A_PROGRAM = re.compile(r"(?i)(?:--|(?:[\w.]+\.)?)(?:num|n)?[_-]?nodes")
-_SPREAD = re.compile(
-    r"(?i)(gpus|devices|trainer|strategy|accelerator|ddp|dist(ributed|_)|world|launcher)"
-)
-"""Options of a program whose "nodes" are machines, and not those of a graph."""
 
 
 def _other_nodes(facts: ScriptFacts, plan: JobPlan, start: Start) -> Iterator[Violation]:
@@ -120,17 +77,6 @@ def _other_nodes(facts: ScriptFacts, plan: JobPlan, start: Start) -> Iterator[Vi
             place=launch.place,
             severity=WARNING if alone or launch.command.looped else ERROR,
         )
-    program = launch.kind == PYTHON and start.nodes == plan.nodes and not launch.has("c")
-    spread = plan.nodes > 1 or any(_SPREAD.search(word.raw) for word in launch.own_words)
-    told = numbers_told(launch, _NODES_OF_A_PROGRAM) if program and plan.gpus_per_node else ()
-    for word, number in told if facts.fixed_nodes and spread else ():
-        if number != plan.nodes and 1 <= number <= 64:
-            yield Violation(
-                f"the program is told of {counted(number, 'node')}, and starts on {plan.nodes}",
-                f"request #SBATCH --nodes={number}, or write {plan.nodes} here",
-                place=word.place,
-                severity=WARNING,
-            )
 
 
 @script_rule(NOTE, "NC626", "srun without the cores of its tasks")

@@ -9,7 +9,7 @@ from typing import Dict, Iterator, Mapping
 from neuronctl.common.rule_codes import WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, asks_for, script_rule
-from neuronctl.scripts.launches import PYTHON, SHELL
+from neuronctl.scripts.launches import PYTHON
 from neuronctl.scripts.model import SourceSpan
 
 _FOR_PROGRAMS = re.compile(
@@ -40,34 +40,12 @@ def not_exported(facts: ScriptFacts) -> Iterator[Violation]:
         by_slurm = name == "CUDA_VISIBLE_DEVICES" and gpus  # which has exported it
         by_launcher = _OF_LAUNCHERS.fullmatch(name) and not bare
         read = _FOR_PROGRAMS.fullmatch(name) and not (by_slurm or by_launcher)
-        awaited = _is_awaited(facts, name)
-        if awaited or (read and not _is_used(facts, name)):
-            who = "the shell that is to expand it does not get" if awaited else "no program gets"
+        if read and not _is_used(facts, name):
             yield Violation(
-                f"{name} is not exported: {who} it",
+                f"{name} is not exported: no program gets it",
                 f"write export {name}=…",
                 place=every[0].place,
             )
-
-
-_SINGLE_QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*\"|'([^']*)'")
-
-
-def _is_awaited(facts: ScriptFacts, name: str) -> bool:
-    """Return True if the single-quoted text of another shell is to expand a variable."""
-    texts = [
-        " ".join(word.raw for word in run.command.words)
-        for run in facts.launches
-        if any(each.kind == SHELL and each.has("c") for each in (run, *run.below()))
-    ]
-    kept = re.compile(rf"\$\{{?{name}\b")
-    escaped = re.compile(rf"\\\$\{{?{name}\b")
-    own = re.compile(rf"\b{name}=|\b(read|for) {name}\b|--export\S*{name}")
-    return any(
-        not own.search(text)
-        and (escaped.search(text) or any(map(kept.search, _SINGLE_QUOTED.findall(text))))
-        for text in texts
-    )
 
 
 def _is_used(facts: ScriptFacts, name: str) -> bool:
@@ -121,7 +99,6 @@ def not_set(facts: ScriptFacts) -> Iterator[Violation]:
                 used.setdefault(name, word.place)
     if facts.header.given and facts.header.for_bash:
         yield from _not_set_by_slurm(facts, used)
-        yield from _kept_by_quotes(facts)
         yield from _not_set_here(facts, used)
 
 
@@ -145,22 +122,6 @@ def _not_set_by_slurm(facts: ScriptFacts, used: _Used) -> Iterator[Violation]:
             yield Violation(message, f"write ${instead}", place=place)
 
 
-def _kept_by_quotes(facts: ScriptFacts) -> Iterator[Violation]:
-    """Find ``matlab -batch 'f($SLURM_ARRAY_TASK_ID)'``: a program that expands nothing gets it."""
-    for run in facts.launches:
-        last = [run, *run.below()][-1]
-        plain = last.kind == PYTHON or last.name in ("matlab", "Rscript", "julia")
-        for word in last.own_words[1:] if plain else ():
-            name = re.search(r"\$\{?(SLURM_\w+)", word.raw) if word.raw[:1] == "'" else None
-            if name and "environ" not in word.raw:
-                yield Violation(
-                    f"the program gets ${name[1]} as it stands: single quotes keep it from bash",
-                    "write double quotes around it",
-                    place=word.place,
-                )
-                return
-
-
 _FROM_OUTSIDE = re.compile(
     r"SLURM|PBS_|BASH|[A-Z]*PATH$|(IFS|HOME|USER|SHELL|LANG|PWD|OLDPWD|TMPDIR|HOSTNAME|RANDOM|UID)$"
     r"|[^a-zA-Z]|.$"
@@ -169,7 +130,7 @@ _SWITCHED_OFF = re.compile(r"[ \t#]*(?:export )?(?:(\w+)=(?![\"']?-)|for (\w+) i
 
 
 def _not_set_here(facts: ScriptFacts, used: _Used) -> Iterator[Violation]:
-    """Find what only a comment sets, what is misspelled, and a program's name that is empty."""
+    """Find what only a comment sets, and what is misspelled."""
     if facts.reads_more or facts.has("export"):
         return
     lines = dict(facts.plain_lines)
@@ -179,12 +140,6 @@ def _not_set_here(facts: ScriptFacts, used: _Used) -> Iterator[Violation]:
         match = _SWITCHED_OFF.match(line) if line.lstrip().startswith("#") else None
         if match is not None and "sbatch" not in line.lower():
             off[match[1] or match[2]] = number
-    for command in facts.shell.uncaptured:
-        first = re.match(r"\$\{?([a-z]\w*)\}?\+", command.words[0].raw) if command.words else None
-        if first and f"{first[1]}=" not in facts.text:
-            message = f"nothing here sets ${first[1]}: {command.words[0].raw} is no command"
-            yield Violation(message, "write the program's name", place=command.place)
-            return
     own = [name for name in known if facts.shell.assigned(name)]
     for name, place in used.items():
         if name in known or (_FROM_OUTSIDE.match(name) and name not in off):

@@ -141,7 +141,7 @@ def _run(words: List[str]) -> int:
         sys.stderr.write(HELP)
         return UsageError.exit_code
     if words[0] == "sbatch":  # whose command line is not click's to parse
-        from neuronctl.cli.sbatch_wrapper import call
+        from neuronctl.cli.sbatch import call
 
         return call(words[1:])
     from neuronctl.cli.root import invoke

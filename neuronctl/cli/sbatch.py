@@ -1,12 +1,28 @@
-"""``neuronctl sbatch``: sbatch itself, with a check and a record beside it."""
+"""``neuronctl sbatch``: sbatch itself, with a check before it and a record beside it."""
 
 from __future__ import annotations
 
-from typing import Tuple
+import contextlib
+import os
+import signal
+import sys
+from typing import List, Mapping, Sequence, Tuple
 
 import click
 
-from neuronctl.cli.sbatch_wrapper import call
+from neuronctl.cli.say import notify
+from neuronctl.common.errors import SlurmUnavailableError
+from neuronctl.slurm.sbatch_passthrough import (
+    find_sbatch,
+    given_environment,
+    start_sbatch,
+    started_sbatches,
+)
+from neuronctl.submission.monitored_script import take_monitor
+from neuronctl.submission.sbatch_attempt import Attempt
+
+_WHATEVER_BREAKS = contextlib.suppress(Exception)
+"""sbatch still gets its arguments, and the user sbatch's output."""
 
 
 @click.command(
@@ -14,12 +30,7 @@ from neuronctl.cli.sbatch_wrapper import call
     add_help_option=False,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
-@click.argument(
-    "words",
-    metavar="[WORDS]...",
-    nargs=-1,
-    type=click.UNPROCESSED,
-)
+@click.argument("words", metavar="[WORDS]...", nargs=-1, type=click.UNPROCESSED)
 def command(words: Tuple[str, ...]) -> int:
     """Call sbatch with these words, and check and record what it submits.
 
@@ -33,3 +44,58 @@ def command(words: Tuple[str, ...]) -> int:
     one for bash.
     """
     return call(words)
+
+
+def call(words: Sequence[str]) -> int:
+    """Run ``sbatch WORDS``, and record its job; return sbatch's exit code, or die as it did."""
+    path = find_sbatch()
+    left, monitor = take_monitor(words)
+    untold: List[str] = []  # findings, printed only if sbatch refuses the job
+    tell = notify if sys.stderr.isatty() else untold.append
+    attempt = Attempt(["neuronctl", *sys.argv[1:]], tell)
+    variables: Mapping[str, str] = {}
+    if not started_sbatches():  # else a neuronctl above this process records the job
+        with contextlib.nullcontext() if monitor else _WHATEVER_BREAKS:
+            variables = attempt.read(left, monitor)
+        with _WHATEVER_BREAKS:
+            attempt.begin()
+    code = _run(path, left, attempt, {**given_environment(), **variables})
+    if code > 0:
+        notify(*untold)
+    with _WHATEVER_BREAKS:
+        attempt.ended(code)
+    if code < 0:
+        _die_of(-code)
+    return code
+
+
+def _run(path: str, words: Sequence[str], attempt: Attempt, environment: Mapping[str, str]) -> int:
+    """Run sbatch with this process's files; return its exit code, or minus its signal."""
+    try:
+        process = start_sbatch(path, words, attempt.stdin, environment)
+    except OSError as error:
+        raise SlurmUnavailableError(f"cannot start {path}: {error.strerror}") from None
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda given, frame: process.send_signal(given))
+    assert process.stdout is not None
+    with process.stdout as output:
+        for line in output:
+            with _WHATEVER_BREAKS:
+                attempt.heard(line)
+            try:
+                os.write(1, line)
+            except BrokenPipeError:  # sbatch would die of it
+                process.send_signal(signal.SIGPIPE)
+            except OSError:
+                pass  # a full disk, which sbatch takes no notice of
+    return process.wait()
+
+
+def _die_of(number: int) -> None:
+    """End this process by a signal, without a core dump of its own."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)

@@ -32,7 +32,7 @@ EXAMPLES: Mapping[str, Tuple[str, ...]] = {
     ),
     "status": ("neuronctl status --watch", "neuronctl status 4711 4712 --json"),
     "why": ("neuronctl why 4711", "neuronctl why train --stacks"),
-    "logs": ("neuronctl logs -f train", "neuronctl logs 4711 --rank 3"),
+    "logs": ("neuronctl logs -f train", "neuronctl logs 4711 --err"),
     "top": ("neuronctl top 4711", "neuronctl top train --json"),
     "attach": ("neuronctl attach 4711", "neuronctl attach train nvidia-smi"),
     "wait": (

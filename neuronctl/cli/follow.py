@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import BinaryIO, Callable, List, Optional, Sequence
+from typing import List, Optional, Sequence
 
 from neuronctl.cli.job_table import state_style
 from neuronctl.cli.say import hint_at_why
@@ -17,35 +17,26 @@ from neuronctl.records.store import JobRecord
 from neuronctl.slurm.job_id import JobId
 from neuronctl.tracking.follow import GrowingLog, JobWatch
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.tracking.rank_filter import Sink
 from neuronctl.tracking.runs import runs_words
 
 _TICK = 0.5  # seconds between reads of the log
 _DRAIN = 5.0  # seconds during which the log of an ended job may still arrive over the network
 
 
-def follow(
-    job: JobId,
-    record: Optional[JobRecord] = None,
-    *,
-    only_err: bool = False,
-    through: Optional[Callable[[BinaryIO], Sink]] = None,
-) -> int:
+def follow(job: JobId, record: Optional[JobRecord] = None, *, only_err: bool = False) -> int:
     """Print a job's states and log until it ends; return its exit code, or 130 after Ctrl-C.
 
     record: the job's record; if not given, it is looked up. It has the log paths and stores the
     states seen; a job without a record can be followed too.
-    only_err: omit the log of standard output. through: wraps the streams that the logs are written
-    to, to filter their lines. For an array, only counts are printed, without logs.
+    only_err: omit the log of standard output. For an array, only counts are printed, without logs.
 
     Raises NoSuchJobError if the job is unknown, and SlurmUnavailableError if there are no Slurm
     commands. If slurmctld cannot be reached, keeps trying.
     """
     watch = JobWatch(job, record)
     screen = _Screen()
-    wrap = through or (lambda sink: sink)
-    logs = [] if only_err else [GrowingLog(wrap(sys.stdout.buffer), err=False)]
-    logs.append(GrowingLog(wrap(sys.stderr.buffer), err=True))
+    logs = [] if only_err else [GrowingLog(sys.stdout.buffer, err=False)]
+    logs.append(GrowingLog(sys.stderr.buffer, err=True))
     try:
         return _follow(watch, screen, logs)
     except KeyboardInterrupt:

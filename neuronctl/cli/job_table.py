@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Dict, List, Mapping, Sequence, TextIO, Tuple
+from typing import Dict, List, Sequence, TextIO, Tuple
 
 from neuronctl.common.console import (
     Column,
@@ -15,8 +15,7 @@ from neuronctl.common.console import (
 )
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.units import UNLIMITED, format_elapsed
-from neuronctl.slurm.job_states import COMPLETED, ENDED, PENDING, RUNNING, STATES, UNKNOWN
-from neuronctl.slurm.pending_reasons import Explained
+from neuronctl.slurm.job_states import COMPLETED, ENDED, PENDING, STATES, UNKNOWN
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus, state_counts
 from neuronctl.tracking.runs import runs_words
@@ -80,16 +79,14 @@ def print_jobs(
     lines: Sequence[JobLine],
     *,
     users: bool,
-    limits: Mapping[str, Explained],
     advise: bool,
     bars: bool,
     file: TextIO,
 ) -> None:
     """Print the table.
 
-    users adds whose job each is. limits has the limits that jobs wait for, with their figures, by
-    job id. advise adds, under the table, what the user can do for each pending reason. bars shows
-    the time used as a bar.
+    users adds whose job each is. advise adds, under the table, what the user can do for each
+    pending reason. bars shows the time used as a bar.
     """
     columns = [
         Column("JOB", no_wrap=True, style="bold"),
@@ -103,18 +100,13 @@ def print_jobs(
         Column("FROM", priority=6, style="dim"),
     ]
     narrow = bars and terminal_width() < _WIDE
-    rows = [_row(line, limits, 12 if narrow else 20) for line in lines]
+    rows = [_row(line, 12 if narrow else 20) for line in lines]
     if bars:
         unicode = draws_blocks(file)
         columns[5] = Column("TIME", no_wrap=True, priority=2)
         for row, line in zip(rows, lines):
             if len(line.jobs) == 1:
                 row[5] = bar(line.first, unicode=unicode, cells=6 if narrow else 8) or row[5]
-    uses = [_gpu_use(line) for line in lines]
-    if any(uses):
-        columns.insert(8, Column("GPU USE", justify="right", no_wrap=True, priority=3))
-        for row, use in zip(rows, uses):
-            row.insert(8, use)
     if users:
         columns.insert(1, Column("USER", no_wrap=True))
         for row, line in zip(rows, lines):
@@ -123,33 +115,29 @@ def print_jobs(
     if advise:
         import textwrap
 
-        for text in _advice(lines, limits):
+        for text in _advice(lines):
             print_text(textwrap.fill(text, terminal_width()) if bars else text, "dim", file=file)
 
 
-def _advice(lines: Sequence[JobLine], limits: Mapping[str, Explained]) -> List[str]:
+def _advice(lines: Sequence[JobLine]) -> List[str]:
     """Return what to do about each pending reason, with the first job that has it."""
     seen: Dict[Tuple[str, str], str] = {}
     for line in lines:
         for job in line.jobs:
             if not job.ended and job.reason:
-                advice = _explained(job, limits).advice
+                advice = job.explained.advice
                 if advice and (job.reason, advice) not in seen:
                     seen[job.reason, advice] = f"{job.id.job} {job.reason.partition(',')[0]}: "
     return [before + advice for (_, advice), before in seen.items()]
 
 
-def _explained(job: JobStatus, limits: Mapping[str, Explained]) -> Explained:
-    return limits.get(str(job.id)) or job.explained
-
-
-def _row(line: JobLine, limits: Mapping[str, Explained], name_width: int) -> List[str]:
+def _row(line: JobLine, name_width: int) -> List[str]:
     job = line.first
-    name, state, how = shortened(str(job.id), 16), job.state, state_detail(job, limits)
+    name, state, how = shortened(str(job.id), 16), job.state, state_detail(job)
     elapsed, nodes, gpus = job.elapsed, job.nodes, job.gpus
     if len(line.jobs) > 1:
         name = shortened(f"{job.id.job}_[{sum(task.id.count for task in line.jobs)} tasks]", 22)
-        state, how = _main_state(line), _counts(line, limits)
+        state, how = _main_state(line), _counts(line)
         elapsed = max(task.elapsed or 0 for task in line.jobs)
         # Those of one task, as for the job of an array whose tasks all wait.
         nodes = max(task.nodes or 0 for task in line.jobs) or None
@@ -168,42 +156,31 @@ def _row(line: JobLine, limits: Mapping[str, Explained], name_width: int) -> Lis
     ]
 
 
-def _gpu_use(line: JobLine) -> str:
-    """By the last samples of a job that runs with --monitor."""
-    from neuronctl.monitoring.samples import folder_of, last_use
-
-    job = line.first
-    if job.state != RUNNING or job.stdout is None or len(line.jobs) > 1:
-        return ""
-    use = last_use(folder_of(job.stdout), job.job_id)
-    return "" if use is None else f"{use:.0f} %"
-
-
 def _main_state(line: JobLine) -> str:
     states = {job.state for job in line.jobs}
     active = [state for state in STATES if state in states - ENDED]
     return (active or sorted(states - {COMPLETED}) or [COMPLETED])[0]
 
 
-def _counts(line: JobLine, limits: Mapping[str, Explained]) -> str:
+def _counts(line: JobLine) -> str:
     text = state_counts(line.jobs)
     waiting = [job for job in line.jobs if job.state == PENDING and job.stated_reason]
-    reasons = sorted({_explained(job, limits).words for job in waiting})
+    reasons = sorted({job.explained.words for job in waiting})
     return f"{text} ({'; '.join(reasons)})" if reasons else text
 
 
-def state_detail(job: JobStatus, limits: Mapping[str, Explained]) -> str:
+def state_detail(job: JobStatus) -> str:
     """Return what the job waits for, where it runs, or how it ended; its runs."""
-    words = (_state_detail(job, limits), runs_words(job))
+    words = (_state_detail(job), runs_words(job))
     return "; ".join(filter(None, words))
 
 
-def _state_detail(job: JobStatus, limits: Mapping[str, Explained]) -> str:
+def _state_detail(job: JobStatus) -> str:
     if job.ended:
         return ending_words(job)
     if job.node_list and not job.stated_reason:
         return f"on {job.node_list}"
-    words = _explained(job, limits).words
+    words = job.explained.words
     if job.expected is not None and job.expected > time.time():
         words += f"; starts by {_moment(job.expected)}"
     return words

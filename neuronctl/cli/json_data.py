@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from neuronctl.rules.script import ScriptFinding
     from neuronctl.scripts.model import SourceSpan
     from neuronctl.slurm.budgets import Standing
-    from neuronctl.slurm.pending_reasons import Explained
     from neuronctl.submission.judged_job import JudgedJob
     from neuronctl.submission.judged_script import JudgedScript
     from neuronctl.submission.transaction import Submission
@@ -32,10 +31,10 @@ _PLAIN = (
 """Fields of JobStatus that JSON has unchanged."""
 
 
-def status_data(status: JobStatus, limit: Optional[Explained] = None) -> Dict[str, Any]:
-    """Return a job: times in ISO 8601 (UTC), durations in seconds. limit: the one it waits for."""
+def status_data(status: JobStatus) -> Dict[str, Any]:
+    """Return a job: times in ISO 8601 (UTC), durations in seconds."""
     unlimited = status.time_limit == UNLIMITED
-    reason = limit or status.explained
+    reason = status.explained
     return {
         "job_id": str(status.id),
         "own_id": status.job_id,

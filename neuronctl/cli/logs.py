@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from typing import TYPE_CHECKING, BinaryIO, Callable, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, BinaryIO, Optional, Tuple
 
 import click
 
@@ -17,7 +17,6 @@ from neuronctl.common.errors import INTERRUPTED, NoSuchJobError, UsageError
 from neuronctl.common.files import open_regular
 from neuronctl.common.words import counted
 from neuronctl.records.store import RecordStore
-from neuronctl.tracking.rank_filter import RankFilter
 
 if TYPE_CHECKING:
     from neuronctl.records.job_record import JobRecord
@@ -36,26 +35,18 @@ _PIECE = 1 << 20
 @click.option("-f", "--follow", "go_on", is_flag=True, help="Follow the log until the job ends.")
 @click.option("--err", is_flag=True, help="Show only the log of standard error, if separate.")
 @click.option(
-    "--rank", type=click.IntRange(0), metavar="N", help="Show only the lines of this rank."
-)
-@click.option(
     "--run",
     type=click.IntRange(1),
     metavar="N",
     help="Show only what this run of --until-done wrote to standard output.",
 )
-def command(
-    job: str, go_on: bool, err: bool, rank: Optional[int], run: Optional[int]
-) -> Optional[int]:
+def command(job: str, go_on: bool, err: bool, run: Optional[int]) -> Optional[int]:
     """Show or follow a job's log.
 
     JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
     newest of that name). Where the log of standard error is separate, it follows on standard error.
     If there is no log yet, standard error says why. With -f, the job's states are shown there too,
     and Ctrl-C stops following without affecting the job.
-
-    --rank needs lines that name their rank: PyTorch's own messages do ("[rank3]:"), all others
-    with srun's label (--env SLURM_LABELIO=1) or torchrun's tee (--env PET_TEE=3).
     """
     from neuronctl.catalog.local_cluster import local_cluster
 
@@ -65,26 +56,17 @@ def command(
     asked = one_recorded(job, store)
     record = store.get(asked.job, local_cluster())
     notify(*store.warnings)
-    filters: List[RankFilter] = []
-
-    def wrap(sink: BinaryIO) -> RankFilter:
-        filters.append(RankFilter(sink, rank or 0))
-        return filters[-1]
-
-    through = None if rank is None else wrap
     if go_on:
         from neuronctl.cli.follow import follow
 
-        code = follow(asked, record, only_err=err, through=through)
-        _finish(filters)
+        code = follow(asked, record, only_err=err)
         return code if code == INTERRUPTED else None
     part = (0, None) if run is None else _find_part(record, asked, run)
     if record is not None and record.array is None:
         paths = record.log_path(err=False), record.log_path(err=True)
         if run is not None:
             paths = paths[0], paths[0]
-        if _show(paths, part, err, through):
-            _finish(filters)
+        if _show(paths, part, err):
             return None
     from neuronctl.tracking.log_files import find_logs
 
@@ -92,20 +74,9 @@ def command(
     path = place.paths[err]
     if place.guessed and os.path.exists(path):
         say(f"neuronctl: accounting does not say where its log is; sbatch's default is {path}")
-    if not _show(place.paths if run is None else (path, path), part, err, through):
+    if not _show(place.paths if run is None else (path, path), part, err):
         _explain(place, path)
-    _finish(filters)
     return None
-
-
-def _finish(filters: Sequence[RankFilter]) -> None:
-    for rank_filter in filters:
-        rank_filter.finish()
-    if filters and not any(rank_filter.labelled for rank_filter in filters):
-        notify(
-            "no line of its log names its rank; submit with --env SLURM_LABELIO=1 (srun) or "
-            "--env PET_TEE=3 (torchrun)"
-        )
 
 
 def _find_part(record: Optional[JobRecord], asked: JobId, number: int) -> _Part:
@@ -126,28 +97,23 @@ def _find_part(record: Optional[JobRecord], asked: JobId, number: int) -> _Part:
     return runs[place].begin, runs[place + 1].begin if place + 1 < len(runs) else None
 
 
-_Through = Optional[Callable[[BinaryIO], RankFilter]]
-
-
-def _show(paths: Tuple[str, str], part: _Part, only_err: bool, through: _Through) -> bool:
-    """Write a job's logs (or a rank's lines of them), byte for byte; False if there is none.
+def _show(paths: Tuple[str, str], part: _Part, only_err: bool) -> bool:
+    """Write a job's logs, byte for byte; False if there is none.
 
     paths: standard output's log, which goes to standard output, and standard error's, which goes
     to standard error if it is another and not all that was asked for.
     """
     out, err = paths
-    sizes = [_copy(err if only_err else out, part, sys.stdout.buffer, through)]
+    sizes = [_copy(err if only_err else out, part, sys.stdout.buffer)]
     if err != out and not only_err:
         header = f"neuronctl: standard error, from {err}:"
-        sizes.append(_copy(err, part, sys.stderr.buffer, through, header))
+        sizes.append(_copy(err, part, sys.stderr.buffer, header))
     if not any(sizes) and 0 in sizes:
         notify(f"{err if only_err else out} is empty: nothing was written to it")
     return any(size is not None for size in sizes)
 
 
-def _copy(
-    path: str, part: _Part, sink: BinaryIO, through: _Through, header: str = ""
-) -> Optional[int]:
+def _copy(path: str, part: _Part, sink: BinaryIO, header: str = "") -> Optional[int]:
     """Write a log to a stream, after the header unless it is empty; return its size, or None."""
     begin, end = part
     try:
@@ -157,12 +123,11 @@ def _copy(
             file.seek(begin)
             if size and header:
                 say(header)
-            to = through(sink) if through is not None and size else sink
             left = size  # what is written meanwhile may have no end
             while left and (data := file.read(min(left, _PIECE))):
-                to.write(data)
+                sink.write(data)
                 left -= len(data)
-            to.flush()
+            sink.flush()
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -55,10 +55,8 @@ def command(
     notify(*found.notes)
     if as_json:
         from neuronctl.cli.json_data import status_data
-        from neuronctl.diagnosis.limit_figures import explained
 
-        limits = explained(found.jobs, some=question.some)
-        data = (status_data(status, limits.get(str(status.id))) for status in found.jobs)
+        data = (status_data(status) for status in found.jobs)
         print_json_list("neuronctl.status/1", "jobs", data)
     elif found.jobs:
         _print(question.lines(found), found, question, sys.stdout)
@@ -92,11 +90,6 @@ class _Question:
         self.since = since
         self.state = None if state is None else state_name(state)
         self.whole = tasks or bool(self.ids)
-
-    @property
-    def some(self) -> bool:
-        """Return True if not all of the user's jobs are asked for."""
-        return bool(self.ids or self.names or self.state)
 
     @property
     def nothing(self) -> str:
@@ -176,12 +169,10 @@ def _watch(question: _Question) -> int:
 
 def _print(lines: List[JobLine], found: Found, question: _Question, file: TextIO) -> None:
     from neuronctl.cli.job_table import print_jobs
-    from neuronctl.diagnosis.limit_figures import explained
 
     print_jobs(
         lines,
         users=question.everybody,
-        limits=explained(found.jobs, some=question.some),
         advise=bool(question.ids) or is_terminal(file),
         bars=is_terminal(file),
         file=file,

@@ -225,7 +225,7 @@ CONSEQUENCES: Tuple[Cause, ...] = (
         r"|NCCL.*collective.*timed? ?out",
         "a process timed out in a collective operation: another one hung, died, or took a "
         "different path through the program",
-        "look for the first rank that failed ('neuronctl logs JOB --rank N'); set NCCL_DEBUG=INFO "
+        "look in the log for the first rank that failed; set NCCL_DEBUG=INFO "
         "and TORCH_NCCL_TRACE_BUFFER_SIZE for details",
     ),
     _cause(

@@ -10,7 +10,6 @@ from neuronctl.common.frozen import dataclass, replace
 from neuronctl.diagnosis import log_patterns
 from neuronctl.diagnosis.log_text import LogTail
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.pending_reasons import Explained
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import PartitionJob
 from neuronctl.tracking.job_status import JobStatus
@@ -33,7 +32,7 @@ class JobEvidence:
     canceller: login name, "you", or "" if unknown. logs: the logs that exist. unread: those that
     cannot be read. log_guessed: their path is not recorded. log_problem: why a log cannot be
     written now, as seen from this machine; log_full: because its file system is full. queue: for a
-    pending job, the jobs of its partition. limit: the limit that it waits for, with its figures.
+    pending job, the jobs of its partition.
     same_name: for a singleton, the jobs that it waits for. earlier: its runs before a requeue,
     newest first. more_memory: how to request more memory on this cluster. most_time: the
     partition's maximum in seconds. warned: whether a signal told it before its limit. now: epoch
@@ -49,7 +48,6 @@ class JobEvidence:
     log_problem: str = ""
     log_full: bool = False
     queue: Tuple[PartitionJob, ...] = ()
-    limit: Optional[Explained] = None
     same_name: Tuple[JobId, ...] = ()
     earlier: Tuple[AccountingJob, ...] = ()
     most_time: Optional[int] = None

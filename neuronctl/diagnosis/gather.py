@@ -1,4 +1,4 @@
-"""Gather the evidence of a job: its logs, its partition's queue, the limits that it waits for."""
+"""Gather the evidence of a job: its logs, its partition's queue, its earlier runs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from neuronctl.common.frozen import replace
 from neuronctl.common.secrets import hide_secrets
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, began
-from neuronctl.diagnosis.limit_figures import explain_now
 from neuronctl.diagnosis.log_text import drop_failed_steps, read_tail
 from neuronctl.diagnosis.waiting import earlier_runs
 from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED, GOOD, PENDING, UNKNOWN
-from neuronctl.slurm.limits import reasons
 from neuronctl.slurm.sacct import AccountingJob, sacct
 from neuronctl.slurm.squeue import PartitionJob, partition_queue, squeue
 from neuronctl.tracking.chains import chain_of
@@ -44,7 +42,7 @@ def examine(status: JobStatus) -> Tuple[JobEvidence, Diagnosis]:
 
 
 def gather(status: JobStatus) -> JobEvidence:
-    """Read a job's logs; ask for its partition's queue or the limit that it waits for."""
+    """Read a job's logs; ask for its partition's queue."""
     paths, guessed = _log_paths(status)
     logs, unread = [], []
     runs = runs_of(status.record, status.id.task)
@@ -57,11 +55,8 @@ def gather(status: JobStatus) -> JobEvidence:
         if _steps_may_fail(status):
             logs = list(drop_failed_steps(logs))
     queue: Tuple[PartitionJob, ...] = ()
-    limit = None
     same_name: Tuple[JobId, ...] = ()
-    if status.state == PENDING and status.source == "squeue" and status.reason in reasons():
-        limit = explain_now(status)
-    elif status.state == PENDING and status.source == "squeue" and status.partition:
+    if status.state == PENDING and status.source == "squeue" and status.partition:
         # The reason is known all the same.
         with contextlib.suppress(SlurmError):
             queue = partition_queue(status.partition)
@@ -80,7 +75,6 @@ def gather(status: JobStatus) -> JobEvidence:
         log_problem=problem,
         log_full=full,
         queue=queue,
-        limit=limit,
         same_name=same_name,
         earlier=_earlier(status),
         more_memory=_more_memory(status),

@@ -40,7 +40,7 @@ def running(evidence: JobEvidence) -> Diagnosis:
 
 def waiting(evidence: JobEvidence) -> Diagnosis:
     status = evidence.status
-    reason = evidence.limit or status.explained
+    reason = status.explained
     words = reason.words or "Slurm has not considered it yet"
     since = ""
     if status.submit is not None and evidence.now > status.submit:

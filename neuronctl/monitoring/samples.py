@@ -147,38 +147,6 @@ def _find_files(folder: str, job: int) -> List[Tuple[int, str, str]]:
     return sorted(found)[-_MOST_NODES:]
 
 
-def _last_files(folder: str, job: int) -> List[Tuple[int, str, str]]:
-    """Return the files of the last run, of as many nodes as are quickly looked at."""
-    found = _find_files(folder, job)
-    return [one for one in found if one[0] == found[-1][0]][:_MOST_SHOWN]
-
-
-_MOST_SHOWN = 64
-
-
-def last_use(folder: str, job: int) -> Optional[float]:
-    """Return the percent of use over all GPUs of a job by the last samples; reads little."""
-    uses: List[float] = []
-    for _, _, path in _last_files(folder, job):
-        try:
-            with open_regular(_gpus_path(path)) as file:
-                head = file.readline(_LONGEST_LINE)
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - _TAIL))
-                tail = file.read(_TAIL).decode("ascii", "replace").split("\n")[1:-1]
-        except OSError:
-            continue
-        places = _gpu_places(head.decode("ascii", "replace"))
-        rows = [line.split(",") for line in tail] if places else []
-        rows = [row for row in rows if len(row) > max(places.values())]
-        by_gpu = {row[places["index"]].strip(): row for row in rows}
-        uses += [_number(row[places["use"]]) for gpu, row in by_gpu.items() if gpu.isdigit()]
-    return mean([use for use in uses if use == use])
-
-
-_TAIL = 16 * 1024
-_LONGEST_LINE = 8192
-
 # ------------------------------------------------------------------------- reading
 
 
@@ -193,6 +161,8 @@ def _number(text: str) -> float:
 
 _TOO_MUCH = 1e18
 """For any figure; sums of what is less stay finite."""
+
+_LONGEST_LINE = 8192
 
 
 def _lines(path: str) -> Iterator[str]:

@@ -7,8 +7,7 @@ reads limits gets it.
 from __future__ import annotations
 
 import contextlib
-import functools
-from typing import TYPE_CHECKING, Dict, FrozenSet, Iterable, Iterator, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Iterable, Iterator, Mapping, Optional, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.frozen import dataclass
@@ -400,9 +399,3 @@ def _used(text: str) -> Iterator[Tuple[str, Optional[int], int]]:
         used = count(rest[:-1].partition(".")[0])
         if used is not None and rest.endswith(")") and "(" not in tres:
             yield tres, count(figure), used
-
-
-@functools.cache
-def reasons() -> FrozenSet[str]:
-    """The reasons that Slurm gives jobs that wait for a limit."""
-    return frozenset(limit.reason for kind in _KINDS for limit in kind.examples())

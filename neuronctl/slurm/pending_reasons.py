@@ -11,7 +11,7 @@ from neuronctl.slurm.limits import KINDS, TRES_NAMES, Counts, Limit, Per, Scope
 OWN_JOBS = "it starts when other jobs of yours end"
 _SHARED_LIMIT = "it starts when other jobs that share the limit end"
 NEVER = "cancel it and resubmit it with a smaller request"
-ALLOWS_NONE = "cancel it and resubmit it with another account or QOS, or ask your administrators"
+
 _ADMIN = "if this persists, ask your administrators"
 _SHORTER = "use 'scontrol update jobid=ID timelimit=TIME' with a shorter time"
 _PARTITIONS = "'neuronctl partitions --live' shows other partitions"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import BinaryIO, Callable, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.errors import (
@@ -32,7 +32,6 @@ from neuronctl.tracking import chains, endings
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import matches, remember
-from neuronctl.tracking.rank_filter import Sink
 
 _FIRST, _LONGEST_RUNNING, _LONGEST_WAITING = 1.0, 5.0, 10.0  # seconds between squeues
 _SHORTEST = 0.2  # seconds until the next look, where another has just asked
@@ -299,7 +298,7 @@ def _summary(statuses: Sequence[JobStatus]) -> str:
 class GrowingLog:
     """A growing file, reopened for each read so that NFS shows what other nodes wrote."""
 
-    def __init__(self, sink: Sink, *, err: bool) -> None:
+    def __init__(self, sink: BinaryIO, *, err: bool) -> None:
         self.sink = sink
         self.err = err
         self.path: Optional[str] = None

@@ -186,25 +186,6 @@ def test_bytes_as_they_are(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> N
     assert subprocess.run(argv, capture_output=True, check=True).stdout == data
 
 
-def test_one_rank(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-    log = tmp_path / "7.out"
-    log.write_text("[rank0]: zero\n[rank1]: one\nplain\n[rank1]: no end")
-    Path(f"{log}.err").write_text("warned\n1: labelled\n")
-    record(7, str(log), error=f"{log}.err")
-    assert run("logs", "7", "--rank", "1").stdout == "[rank1]: one\n[rank1]: no end"
-    assert run("logs", "7", "--rank", "1", "--err").stdout == "1: labelled\n"
-    fake_slurm.queue(queue_row("7", state="FAILED"))
-    fake_slurm.answer("scontrol", page("7", "FAILED", str(log), exit="3:0"))
-    result = run("logs", "-f", "7", "--rank", "1")
-    assert result.stdout == "[rank1]: one\n[rank1]: no end"
-    assert "warned" not in result.stderr and "1: labelled\n" in result.stderr
-    log.write_text("no labels\n")
-    assert "names its rank" not in run("logs", "7", "--rank", "1").stderr, "the other log does"
-    Path(f"{log}.err").write_text("warned\n")
-    result = run("logs", "7", "--rank", "1")
-    assert result.stdout == "" and "no line of its log names its rank" in result.stderr
-
-
 def test_an_empty_log(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     (tmp_path / "7.out").write_text("")
     record(7, f"{tmp_path}/7.out")

@@ -7,7 +7,8 @@ import glob
 import pytest
 from harness import SYSTEM
 
-from neuronctl.slurm.limits import KINDS, reasons
+from neuronctl.slurm.limits import KINDS
+from neuronctl.slurm.pending_reasons import LIMIT_REASONS
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +19,7 @@ def library(slurm_there: None) -> bytes:
         return file.read()
 
 
-@pytest.mark.parametrize("reason", sorted(reasons()))
+@pytest.mark.parametrize("reason", sorted(LIMIT_REASONS))
 def test_slurm_has_the_reason(reason: str, library: bytes) -> None:
     newer = [KINDS["MaxTRESRunMinsPU"], KINDS["MaxTRESRunMinsPA"]]
     if reason in {one for kind in newer for one in kind.reasons.values()} and not SYSTEM:

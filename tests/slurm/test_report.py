@@ -251,18 +251,3 @@ def test_arrays_and_all_jobs_since(sandbox: Sandbox) -> None:
     users = {job["job_id"]: job["user"] for job in json.loads(others.stdout)["jobs"]}
     alone = set(users.values()) == {users[single]}
     assert f"{array}_1" in users and ("no other user's jobs" in others.stderr) == alone
-
-
-def test_top_and_status_of_a_job_that_is_sampled(sandbox: Sandbox) -> None:
-    sandbox.write("bin/nvidia-smi", NVIDIA_SMI)
-    sandbox.exec(["chmod", "755", "bin/nvidia-smi"])
-    sandbox.write("long.sh", "#!/bin/bash\nsleep 300\n")
-    call = ["sh", "-c", 'PATH=$PWD/bin:$PATH exec neuronctl "$@"', "sh"]
-    options = ["-p", "amd_a100nv_8", "-N1", "--ntasks-per-node=1", "-c2", "--gres=gpu:2", "-t10"]
-    options += [COMMENT, "--parsable", "--monitor", "-J", "long"]
-    job = sandbox.exec([*call, "sbatch", *options, "long.sh"]).stdout.strip()
-    wait_until(lambda: "GPU USE" in sandbox.exec([*call, "status", job]).stdout)
-    assert "gpu3" in sandbox.exec([*call, "top", job]).stdout
-    text = sandbox.exec([*call, "status", job]).stdout
-    assert "GPU USE" in text and re.search(r" (49|74) %", text), text
-    sandbox.exec(["scancel", job])

@@ -17,7 +17,6 @@ from neuronctl.monitoring.samples import (
     GpuUse,
     NodeUse,
     fill_holes,
-    last_use,
     read_samples,
 )
 from neuronctl.monitoring.totals import total, totals
@@ -79,7 +78,6 @@ def test_its_gpus(tmp_path: Path) -> None:
     first, second = one.gpus
     assert (first.use, first.idle, first.longest_idle) == (40.0, 0.5, 100)
     assert (first.idle_for, second.idle_for) == (90, 0)
-    assert last_use(str(tmp_path), 4711) == 47.5 and last_use(str(tmp_path), 471) is None
     assert first.idle_since == START + 100 and first.slowed == {"power limit": 0.5}
     assert (second.clock, second.power, second.temperature) == (0.5, None, 61)
     assert (second.memory_peak, second.memory) == (70000, 81559)
@@ -121,7 +119,6 @@ def test_broken_files(tmp_path: Path, content: bytes) -> None:
     broken = b"\n, , \n1, 2, nan\n1e99,\x1b[31m" + b",1" * 8 + b"\n"
     of_gpus.write_bytes(GPU_HEAD.encode() + content + broken)
     assert len(read_samples(str(tmp_path), 4711)) == 1
-    assert last_use(str(tmp_path), 4711) is None
 
 
 def test_pipes_no_folder_and_other_jobs(tmp_path: Path) -> None:
@@ -255,7 +252,6 @@ def test_runs_of_a_job_that_was_requeued(tmp_path: Path) -> None:
     waits = replace(job, status=replace(status, start=None, elapsed=0))
     assert waits.seconds == 3 * 590
     assert advise(job) == []  # of the last run, which used its GPU
-    assert last_use(str(tmp_path), 4711) == 40
     assert len(read_samples(str(tmp_path), 4711, START + 150_000)) == 1
 
 

@@ -39,12 +39,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Leave the many combinations out, name each test's group, and put the groups in order."""
     if not config.getoption("--whole"):
-        left = [item for item in items if item.get_closest_marker("matrix") or is_built(item)]
+        left = [item for item in items if HERE in item.path.parents and is_of_matrix(item)]
         if left and len(left) < len(items):  # all that was asked for runs
             config.hook.pytest_deselected(items=left)
             items[:] = [item for item in items if item not in left]
     units: Dict[str, str] = {}
-    waiting: Dict[str, None] = dict.fromkeys(["going", "site", "accounts", "broken", *_LONGEST])
+    waiting: Dict[str, None] = dict.fromkeys(["going", "site", "accounts", "broken"])
     busy: Dict[str, None] = {}
     rest: Dict[bool, Dict[str, None]] = {True: {}, False: {}}
     for item in items:
@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         if group:
             item.add_marker(pytest.mark.xdist_group(group))
         unit = units[item.nodeid] = group or item.nodeid
-        if group == "containers" or (group.startswith("bench") and group not in _LONGEST):
+        if group == "containers" or (group.startswith("bench")):
             busy[unit] = None
         elif group or item.get_closest_marker("long"):
             waiting[unit] = None
@@ -73,8 +73,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
 _BUILT = frozenset({"horovodrun", "horovodrun-mpi", "deepspeed", "torchrun_jsc"})
 
 
-def is_built(item: pytest.Item) -> bool:
-    """Return True if a test needs what takes minutes to build: Horovod, DeepSpeed, or an image."""
+def is_of_matrix(item: pytest.Item) -> bool:
+    """Return True for one of many combinations, and for what needs Horovod, DeepSpeed, or an image.
+
+    These take minutes to build.
+    """
+    if item.get_closest_marker("matrix"):
+        return True
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     words = {value for value in parameters.values() if isinstance(value, str)}
     fixtures = set(getattr(item, "fixturenames", ()))
@@ -82,9 +87,6 @@ def is_built(item: pytest.Item) -> bool:
         words & (_BUILT | {"container"}) or fixtures & {"container_bench", "deepspeed_bench"}
     )
 
-
-_LONGEST = ("bench-test_saving", "bench-test_saving-limit")
-"""One file, in two parts that run side by side."""
 
 _SHARED = (
     *("broken", "on_the_safe_side", "accounts", "own", "ran"),
@@ -101,8 +103,6 @@ def group_of(item: pytest.Item) -> str:
         return "containers"
     if item.path.stem in ("test_fidelity", "test_launch_table") and "wrapper" in parameters:
         return f"bench-{parameters['launcher']}"
-    if item.path.stem == "test_saving":
-        return _LONGEST["time_limit" in item.name]
     if {"bench", "deepspeed_bench", "training"} & set(fixtures) or "wrapper" in parameters:
         return f"bench-{item.path.stem}"
     return next((name for name in _SHARED if name in fixtures), "")

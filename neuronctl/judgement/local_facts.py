@@ -58,7 +58,6 @@ def gather_local_facts(plan: JobPlan, *, elsewhere: bool = False) -> LocalFacts:
         copies=_copies(plan),
         has_directives=_has_directives(plan.request),
         imports=_imports(text) if text and is_python(plan.request) else (),
-        answers=frozenset(re.sub(r"\s", "", found) for found in re.findall(_ANSWERS, text)),
         variables=frozenset(os.environ),
         built_for=tuple(_architectures(plan)),
         of_steps=tuple(gather_local_facts(launch) for launch in plan.launches)
@@ -184,7 +183,6 @@ _SUPPLIES = (
     r"|(?:get|getenv)\(\s*['\"](?:RANK|WORLD_SIZE)|is_torchelastic_launched|SLURM_PROCID|\bspawn\b"
     r"|except\b.*KeyError|\bif\b.*(?:(?i:world_?size|distributed|\bddp)|local_rank\s*(?:[!><]|==\s*-))"
 )
-_ANSWERS = r"\b(?:SIGTERM|auto_requeue\s*=\s*False)"
 _SEVERAL_GPUS = (
     r"\bDataParallel\b|\bdevice_map\b|tensor_parallel|\bvllm\b|\bjax\b|MirroredStrategy|\bray\b"
     r"|\bspawn\b|cuda:1"

@@ -134,8 +134,6 @@ class LocalFacts:
     imports: Tuple[str, ...] = ()
     """The names in the import lines of a Python program, in lower case, without those of Python's
     own modules."""
-    answers: FrozenSet[str] = frozenset()
-    """What a Python program's text says of signals: ``SIGTERM``, ``auto_requeue=False``."""
     variables: FrozenSet[str] = frozenset()
     """The names of the variables that the job inherits."""
     built_for: Tuple[Tuple[str, str], ...] = ()
@@ -268,8 +266,6 @@ class Rule:
     """It judges the text of a batch script (ScriptFacts), and not a plan."""
     by_absence: bool = False
     """It reports what the script lacks; not if a part of the script was not read."""
-    of_lines: bool = False
-    """It judges the lines of a script, also those of a text for another shell: bash -c '…'."""
     only_now: bool = False
     """It holds for a script only while it is submitted: it is about this user and this hour."""
     live: bool = False

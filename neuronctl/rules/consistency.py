@@ -299,17 +299,3 @@ def runtime_and_launcher(context: RuleContext) -> Iterator[Violation]:
             "without it",
             "use --container-runtime singularity, or --launcher srun or torchrun",
         )
-
-
-@rule(WARNING, "NC335", "container options without a container")
-def container_options(context: RuleContext) -> Iterator[Violation]:
-    request = context.plan.request
-    given = {
-        "--container-runtime": request.container_runtime,
-        "--bind": request.binds,
-        "--container-option": request.container_options,
-    }
-    options = [name for name, value in given.items() if value]
-    if request.container is None and options:
-        words = f"{', '.join(options)} {verb(len(options), 'has', 'have')} no effect"
-        yield Violation(f"{words} without --container", "add --container IMAGE, or leave this out")

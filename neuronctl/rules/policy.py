@@ -194,19 +194,6 @@ def _wrong_parts(
         )
 
 
-@rule(WARNING, "NC203", "field and appl have no meaning here", "only_now", about="comment")
-def comment_parts(context: RuleContext) -> Iterator[Violation]:
-    plan, request = context.plan, context.plan.request
-    policy = plan.cluster.policy.comment
-    given = [key for key in ("field", "appl") if getattr(request, key)]
-    ignored = [f"--{key}" for key in given if policy.values_of(key) is None]
-    if ignored and request.comment is None:
-        yield Violation(
-            f"ignoring {' and '.join(ignored)}: comments on {plan.cluster.name} have no such parts",
-            "use --comment TEXT" if policy.form == "any" else "",
-        )
-
-
 @rule(ERROR, "NC211", "option is forbidden by the site", about="")
 def forbidden_option(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan

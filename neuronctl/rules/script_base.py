@@ -13,12 +13,11 @@ from typing import (
     Tuple,
 )
 
-from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.frozen import dataclass
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Judge, Rule, rule
-from neuronctl.scripts.launches import PYTHON, SHELL, Launch, launches
+from neuronctl.scripts.launches import PYTHON, Launch, launches
 from neuronctl.scripts.model import SCRIPT, GivenOption, Header, SourceSpan
-from neuronctl.scripts.shell_reader import read_shell
 from neuronctl.scripts.shell_text import INITIALIZES, ShellText
 
 if TYPE_CHECKING:
@@ -77,8 +76,7 @@ class ScriptFacts:
     plan: what its directives ask for, None if they cannot be read. text: the file's, as far as it
     is read. unreadable: what bash cannot read of it. known_options: those of this machine's sbatch
     if the script has one that may be a plugin's; empty if it cannot be asked. left_out: the first
-    line that is not read, 0 if all are. name: the file's. within:
-    whether it is a text of a script that another shell gets.
+    line that is not read, 0 if all are. name: the file's.
     """
 
     text: str
@@ -89,7 +87,6 @@ class ScriptFacts:
     known_options: FrozenSet[str] = frozenset()
     left_out: int = 0
     name: str = ""
-    within: bool = False
     reviewed = False
     of_text = True
 
@@ -99,10 +96,8 @@ class ScriptFacts:
         return () if self.plan is None else self.plan.cluster.policy.rules_off
 
     def parts(self, rule: Rule) -> Iterator[Tuple[str, ScriptFacts]]:
-        """Yield what a rule judges: the script, and each text in it if the rule is about lines."""
+        """Yield what a rule judges: the whole script."""
         yield "", self
-        if rule.of_lines:
-            yield from (("", facts) for facts in self.texts)
 
     @cached_property
     def lines(self) -> Tuple[str, ...]:
@@ -155,33 +150,6 @@ class ScriptFacts:
         """Return True if the shell ends when a command fails."""
         ends = re.search(r"\s-[a-z]*e[a-z]*$", self.header.shebang)
         return bool(self.shell.errexit or ends)
-
-    @cached_property
-    def texts(self) -> Tuple[ScriptFacts, ...]:
-        """The texts that other shells get: ``bash -c '…'``.
-
-        As scripts that have nothing else, so that what stands in them is where it is in this one.
-        Each is as long as all above it, so that there are 50 at most.
-        """
-        words = {
-            word.place: (word, " ".join(each.raw for each in run.own_words[1 : at + 2]), run.name)
-            for run in self.every_launch
-            if run.kind == SHELL and run.has("c")
-            for at, (flag, word) in enumerate(zip(run.own_words[1:], run.own_words[2:]))
-            if re.fullmatch("-[a-z]*c", flag.raw)
-        }
-        found = []
-        for place, (word, flags, shell) in list(words.items())[:50]:
-            quote, text = word.raw[:1], word.raw[1:-1]
-            if quote == '"':
-                text = re.sub(r"\\([\"`$\\])", r"_\1", text)  # as long as before
-            whole = quote in ("'", '"') and word.raw[-1:] == quote
-            if whole and not re.search(rf"(?<!_){quote}", text):
-                text = "\n" * (place.line - 1) + " " * place.column + text
-                header = replace(self.header, shebang=f"#!/bin/{shell} {flags}")
-                own = replace(self, text=text, header=header, shell=read_shell(text), within=True)
-                found.append(replace(own, unreadable=None))
-        return tuple(found)
 
     @cached_property
     def starts(self) -> Tuple[Start, ...]:

@@ -1,4 +1,4 @@
-"""NC645, NC649, and NC666: lines that do something else than they seem to, or nothing."""
+"""NC645 and NC649: lines that do something else than they seem to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from neuronctl.common.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.scripts.model import SourceSpan
-from neuronctl.scripts.usual_commands import only_asks, only_sets_up
 
 _ITS_DIRECTORY = re.compile(
     r"\$\{(0|BASH_SOURCE(\[0\])?)%/"
@@ -71,7 +70,7 @@ _PATTERNS = [
 ]
 
 
-@script_rule(ERROR, "NC649", "line that bash divides otherwise", "of_lines")
+@script_rule(ERROR, "NC649", "line that bash divides otherwise")
 def divided_otherwise(facts: ScriptFacts) -> Iterator[Violation]:
     if not facts.header.for_bash:
         return
@@ -131,32 +130,3 @@ def _blanks_around_equals(facts: ScriptFacts) -> Iterator[Violation]:
             hint = f"write {name}=… without blanks and $"
             yield Violation(message, hint, place=command.place, severity=WARNING)
             return
-
-
-_SWITCHED_OFF = re.compile(
-    r"#+ ?(?:srun|mpirun|mpiexec|torchrun|(?:\S*/)?python[\d.]*|bash|sh|\./\S+) +[-\w./$\"]"
-)
-
-
-@script_rule(WARNING, "NC666", "script that starts nothing", "by_absence")
-def starts_nothing(facts: ScriptFacts) -> Iterator[Violation]:
-    commands, shell = facts.shell.commands, facts.shell
-    unread = facts.left_out or facts.unreadable or shell.dead or shell.placeholders
-    if facts.plan is None or not facts.header.given or not facts.header.for_bash or unread:
-        return
-    if not all(only_sets_up(each) or (each.captured and only_asks(each)) for each in commands):
-        return
-    begin = facts.header.given[-1].place.line
-    off = [
-        number
-        for number in sorted(shell.comments)
-        if number > begin and _SWITCHED_OFF.match(facts.lines[number - 1].lstrip())
-    ]
-    loads = shell.calls("module", "ml", "conda", "mamba", "source", ".")
-    if loads or off or not (commands or shell.assignments):
-        why = f": line {off[-1]} is a comment" if off else ""
-        yield Violation(
-            f"nothing here starts a program{why}; the job ends at once",
-            "write the command that is to run",
-            place=commands[-1].place if commands else facts.top,
-        )

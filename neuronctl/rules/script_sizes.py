@@ -1,4 +1,4 @@
-"""NC611 to NC613: how many tasks, how much time and memory, and which variables."""
+"""NC611 and NC612: how many tasks, and how much time and memory."""
 
 from __future__ import annotations
 
@@ -90,31 +90,3 @@ def _too_short(facts: ScriptFacts, given: GivenOption) -> Iterator[Violation]:
             f"if hours are meant, write {value if value.isdigit() else 5}:00:00",
             place=given.place,
         )
-
-
-@script_rule(WARNING, "NC613", "--export that loses variables")
-def export(facts: ScriptFacts) -> Iterator[Violation]:
-    given = facts.given("export")
-    if given is None:
-        return
-    items = (given.value or "").split(",")
-    for before, item in zip(items, items[1:]):
-        if "=" in before and not re.fullmatch(r"[A-Z_][A-Z0-9_]*(=.*)?|\w+=.*", item):
-            name = before.partition("=")[0]
-            message = f"--export ends the value of {name} at its comma, before '{item}'"
-            hint = f"set it within the script: export {before},{item}"
-            yield Violation(message, hint, place=given.value_place)
-    words = {item.upper() for item in items}
-    if "ALL" in words or "SLURM_EXPORT_ENV" in facts.text:
-        return
-    cleared = bool(words & {"NONE", "NIL"})
-    hint = f"write --export=ALL,{given.value}, or set them within the script"
-    if any(run.is_srun and not run.has("export") for run in facts.launches):
-        message = f"--export={given.value} also applies to every srun: its program gets none of "
-        message += f"the {'' if cleared else 'other '}variables that this script sets"
-        hint = "write unset SLURM_EXPORT_ENV before the first srun" if cleared else hint
-        yield Violation(message, hint, place=given.value_place)
-    elif not cleared:
-        message = f"without ALL, --export={given.value} keeps all other variables of the shell "
-        message += "that you submit from out of the job"
-        yield Violation(message, hint, place=given.value_place)

@@ -33,7 +33,7 @@ def _is_first(facts: ScriptFacts, command: Command, *readers: str) -> bool:
     return True
 
 
-@script_rule(WARNING, "NC638", "environment that is not activated", "of_lines")
+@script_rule(WARNING, "NC638", "environment that is not activated")
 def not_activated(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _out_of_order(facts)
     for command in facts.shell.calls(*_CONDA):

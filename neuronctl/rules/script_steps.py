@@ -1,8 +1,7 @@
-"""NC622, NC626, and NC627: steps that do not fit the job, that get one core, or that wait."""
+"""NC622 and NC626: steps that do not fit the job, and steps of one core."""
 
 from __future__ import annotations
 
-import re
 from typing import Iterator, Tuple
 
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
@@ -13,7 +12,7 @@ from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
 from neuronctl.rules.script_programs import is_trifle
 from neuronctl.scripts.launches import SHELL, Launch
-from neuronctl.scripts.model import GPU_OPTIONS, Edit, SourceSpan
+from neuronctl.scripts.model import Edit, SourceSpan
 
 
 @script_rule(ERROR, "NC622", "step that does not fit the job")
@@ -106,64 +105,4 @@ def cores_of_tasks(facts: ScriptFacts) -> Iterator[Violation]:
         )
 
 
-@script_rule(WARNING, "NC627", "step that waits for another")
-def steps_in_turn(facts: ScriptFacts) -> Iterator[Violation]:
-    """Tried with Slurm 22.05, 24.11, and 26.05."""
-    waits = facts.shell.calls("wait")
-    steps = [launch for launch in facts.launches if launch.is_srun and not launch.command.captured]
-    for at, first in enumerate(steps if facts.header.components < 2 else ()):
-        what = _takes_all(facts, first)
-        if not what or not first.command.background:
-            continue
-        in_turn = any(wait.in_loop for wait in waits)
-        if first.command.in_loop and not in_turn and _share_a_node(facts, first, first):
-            yield Violation(
-                f"the steps of this loop wait for one another: each takes all {what} of the job",
-                _SHARES,
-                place=first.place,
-            )
-            return
-        for second in steps[at + 1 :] if first.command.sure else ():
-            # A wait that is surely reached before the next step ends this one.
-            if any(first.place.line <= wait.place.line < second.place.line for wait in waits):
-                break
-            if _share_a_node(facts, first, second) and _needs(second):
-                yield Violation(
-                    f"this step waits until the one of line {first.place.line} has ended, which "
-                    f"takes all {what} of the job",
-                    f"write srun --overlap in both if they share them; or {_SHARES}",
-                    place=second.place,
-                )
-                return
-
-
-_SHARES = "give each its share: srun --exact --ntasks=… --cpus-per-task=… --gpus=…"
 _ITS_CORES = ("exact", "exclusive", "cpus_per_task", "threads_per_core", "cpus_per_gpu")
-
-
-def _needs(launch: Launch) -> bool:
-    """Return True if an srun takes cores and GPUs that no other step has."""
-    none = re.fullmatch(r"(none|.*\b0)", launch.options.get("gres", ""))
-    return not (none or launch.has("overlap", "jobid", "het_group")) and launch.certain
-
-
-def _takes_all(facts: ScriptFacts, launch: Launch) -> str:
-    """Return what an srun takes all of that the job has on its nodes, "" for nothing."""
-    short = any(map(is_trifle, launch.below())) and not re.search(
-        r" -l|loop| dmon", " ".join(launch.texts)
-    )
-    if short or not _needs(launch):
-        return ""
-    if not launch.has(*_ITS_CORES) and not facts.shell.assigned("SRUN_CPUS_PER_TASK"):
-        return "cores"
-    gpus = facts.plan is not None and facts.plan.gpus_per_node
-    return "GPUs" if gpus and not launch.has(*GPU_OPTIONS) else ""
-
-
-def _share_a_node(facts: ScriptFacts, first: Launch, second: Launch) -> bool:
-    """Return True if two sruns surely share a node."""
-    chosen = ("nodelist", "nodefile", "exclude", "relative", "distribution", "multi_prog")
-    if first.has(*chosen) or second.has(*chosen) or not facts.fixed_nodes or facts.plan is None:
-        return False
-    widths = [times[0] for times in map(facts.times, (first, second)) if times is not None]
-    return len(widths) == 2 and sum(widths) > facts.plan.nodes

@@ -1,4 +1,4 @@
-"""NC644 and NC660: variables that a program needs, and does not get."""
+"""NC660: variables that nothing sets."""
 
 from __future__ import annotations
 
@@ -9,53 +9,7 @@ from typing import Dict, Iterator, Mapping
 from neuronctl.common.rule_codes import WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, asks_for, script_rule
-from neuronctl.scripts.launches import PYTHON
 from neuronctl.scripts.model import SourceSpan
-
-_FOR_PROGRAMS = re.compile(
-    r"(MASTER_(ADDR|PORT)|WORLD_SIZE|(LOCAL_|NODE_)?RANK|CUDA_VISIBLE_DEVICES"
-    r"|(OMP|MKL|OPENBLAS|NCCL|GLOO|UCX|TF|XLA|JAX|KMP)_[A-Z_]+|(HF|TORCH)_HOME|HF_[A-Z_]+"
-    r"|WANDB_(API_KEY|MODE|DIR|PROJECT|ENTITY)|PYTORCH_\w*ALLOC\w*|TRANSFORMERS_(CACHE|OFFLINE)"
-    r"|TORCH_(DISTRIBUTED_DEBUG|NCCL\w+)|TOKENIZERS_PARALLELISM|PYTHONUNBUFFERED)"
-)
-"""Variables that programs read, and that no shell exports by itself."""
-_OF_LAUNCHERS = re.compile(r"MASTER_(ADDR|PORT)|WORLD_SIZE|\w*RANK")
-
-
-@script_rule(WARNING, "NC644", "variable that is not exported")
-def not_exported(facts: ScriptFacts) -> Iterator[Violation]:
-    shell = facts.shell
-    flags = [word or "" for command in shell.calls("set") for word in command.arguments]
-    if any(re.fullmatch("-[a-z]*a[a-z]*|allexport", flag) for flag in flags):
-        return
-    works = [run for run in facts.every_launch if run.works]
-    last = max((run.command.place.line for run in works), default=0)
-    # A launcher sets what its processes meet by.
-    bare = any(start.launch.kind == PYTHON and not start.launched for start in facts.starts)
-    for name in dict.fromkeys(variable.name for variable in shell.assignments):
-        every = shell.assigned(name)
-        if any(variable.exported for variable in every) or every[0].place.line >= last:
-            continue
-        gpus = facts.plan is not None and facts.plan.gpus_per_node
-        by_slurm = name == "CUDA_VISIBLE_DEVICES" and gpus  # which has exported it
-        by_launcher = _OF_LAUNCHERS.fullmatch(name) and not bare
-        read = _FOR_PROGRAMS.fullmatch(name) and not (by_slurm or by_launcher)
-        if read and not _is_used(facts, name):
-            yield Violation(
-                f"{name} is not exported: no program gets it",
-                f"write export {name}=…",
-                place=every[0].place,
-            )
-
-
-def _is_used(facts: ScriptFacts, name: str) -> bool:
-    """Return True if a line uses a variable, but to show it; that one may well hand it on."""
-    uses = re.compile(rf"\$\{{?{name}\b|\bexport\b.*\b{name}\b|--export\S*{name}|\benv\b.*{name}=")
-    return any(
-        uses.search(line) and not re.match(r"\s*(echo|printf)\b", line)
-        for _, line in facts.plain_lines
-    )
-
 
 _TASKS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-socket", "ntasks-per-core")
 _ONLY_WITH = {

@@ -1,11 +1,11 @@
-"""NC344 to NC346: jobs that go on until they are done, and the watch for a stall."""
+"""NC344: jobs that go on until they are done."""
 
 from __future__ import annotations
 
 from typing import Iterator
 
 from neuronctl.common import units
-from neuronctl.common.rule_codes import ERROR, WARNING
+from neuronctl.common.rule_codes import ERROR
 from neuronctl.planning.model import SAVE, has_trap
 from neuronctl.request.job import BY_NAME, UNTIL_DONE
 from neuronctl.rules.base import RuleContext, Violation, rule
@@ -52,51 +52,3 @@ def until_done(context: RuleContext) -> Iterator[Violation]:
     if problem:
         seconds = 300 if limit is None or limit < 0 else max(1, min(300, limit // 4))
         yield Violation(problem, f"use --signal TERM@{seconds}{longer}")
-
-
-@rule(WARNING, "NC345", "a library that answers the signal in its own way", "of_step")
-def signal_taken(context: RuleContext) -> Iterator[Violation]:
-    plan, signal = context.plan, context.plan.signal
-    if signal is None or not plan.request.until_done:
-        return
-    names, answers = set(context.local.imports), context.local.answers
-    lightning = bool(names & {"lightning", "pytorch_lightning"}) and "fabric" not in names
-    if "submitit" in names:
-        yield Violation(
-            "submitit submits and requeues jobs of its own; --until-done would only restart the "
-            "program that submits them",
-            "give neuronctl the training itself, or leave --until-done out",
-        )
-    elif lightning and signal.name == "USR1" and "auto_requeue=False" not in answers:
-        yield Violation(
-            "Lightning requeues the job itself at USR1, beside --until-done",
-            "use --signal TERM, or SLURMEnvironment(auto_requeue=False)",
-        )
-    elif lightning and signal.name == "TERM" and "SIGTERM" not in answers:
-        yield Violation(
-            "Lightning ends the program with 0 at TERM, which --until-done takes for the end of "
-            "the training",
-            "set a handler for signal.SIGTERM in on_train_start, and sys.exit(75) while epochs are "
-            "left, as examples/train_lightning.py does",
-        )
-
-
-@rule(WARNING, "NC346", "a watch that has no effect")
-def stall(context: RuleContext) -> Iterator[Violation]:
-    plan, request, limit = context.plan, context.plan.request, context.plan.time_limit
-    if request.checkpoint and plan.stall is None and not plan.interactive:
-        words = "--checkpoint is what --stall looks at; this job has no --stall"
-        yield Violation(words, "add --stall, or leave it out")
-    if plan.stall is None or plan.interactive:
-        return
-    if limit is not None and 0 <= limit <= plan.stall:
-        yield Violation(
-            f"--stall {request.stall} is not shorter than the time limit of "
-            f"{units.format_time(limit)}",
-            "request a longer --time, or a shorter --stall",
-        )
-    if {plan.output, plan.error or plan.output} == {"/dev/null"} and not request.checkpoint:
-        yield Violation(
-            "--stall has nothing to look at: the job has no log, and no --checkpoint",
-            "name what the program writes with --checkpoint",
-        )

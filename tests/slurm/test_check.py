@@ -178,7 +178,6 @@ def test_what_the_rules_say_of_slurm_is_so(sandbox: Sandbox, no_jobs: None) -> N
     # NC611
     fewer = output(sandbox, "-N 3 -n 1 --gres=gpu:1", "echo nodes $SLURM_NNODES")
     assert fewer[-1] == "nodes 1"
-    # NC613
     alone = "--gres=gpu:1 --export=A=1"
     text = ['echo "$HOME ${TOKEN:-none}"', "srun bash -c true || echo missing"]
     bare = output(sandbox, alone, *text)
@@ -222,39 +221,3 @@ def test_a_log_that_is_no_file_fails_the_job(sandbox: Sandbox, no_jobs: None, lo
     sandbox.write("job.sh", f"{head}#SBATCH -o {log}\ntrue\n")
     number = sandbox.exec(["sbatch", "--parsable", "--wait", "job.sh"], check=False).stdout.strip()
     assert "ExitCode=0:53" in sandbox.exec(["scontrol", "show", "job", number]).stdout
-
-
-STEPS = f"""\
-#!/bin/bash
-#SBATCH -p cas_v100nv_4 -N 1 --ntasks-per-node=2 -c 2 --gres=gpu:2 {COMMENT}
-#SBATCH -o steps-%j.out
-srun FIRST python3 -c 'import time; time.sleep(6)' &
-sleep 1
-began=$SECONDS
-srun LATER true
-echo "waited $((SECONDS - began > 3))"
-wait
-"""
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "waits"),
-    [
-        ("", "", True),
-        ("-n1", "-n1", True),
-        ("-n1 --gres=gpu:1", "-n1 --gres=gpu:1", True),  # all cores
-        ("-n1 -c1", "-n1 -c1", True),  # all GPUs
-        ("-n1 -c1 --gres=gpu:1", "-n1 -c1 --gres=gpu:1", False),
-        ("--exact -n1 --gpus=1", "--exact -n1 --gpus=1", False),
-        ("--overlap", "--overlap", False),
-    ],
-)
-def test_steps_that_wait_for_one_another(
-    sandbox: Sandbox, no_jobs: None, first: str, second: str, waits: bool
-) -> None:
-    sandbox.write("steps.sh", STEPS.replace("FIRST", first).replace("LATER", second))
-    said = sandbox.exec([*PATIENT, "check", "--json", "steps.sh"]).stdout
-    codes = [one["code"] for one in json.loads(said)["files"][0]["findings"]]
-    job = sandbox.exec(["sbatch", "--parsable", "--wait", "steps.sh"]).stdout.strip()
-    log = sandbox.exec(["cat", f"steps-{job}.out"]).stdout
-    assert ("NC627" in codes, f"waited {int(waits)}" in log) == (waits, True), log

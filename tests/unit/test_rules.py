@@ -212,8 +212,6 @@ CASES: List[Case] = [
         on(PROJECT, comment="proj-12"),
     ),
     ("NC201", on(PROJECT), ["--comment TEXT that matches proj-"], on(PROJECT, comment="proj-1")),
-    ("NC203", {"field": "nlp"}, ["--field", "toy"], {"comment": "nlp"}),
-    ("NC203", on(WORD, field="nlp", appl="python"), ["--field"], on(WORD, appl="python")),
     (
         "NC307",
         {"launcher": "torchrun", "launcher_options": ("--nproc_per_node=8",)},
@@ -449,40 +447,6 @@ CASES: List[Case] = [
         {"until_done": True, "signal": "INT@30"},
     ),
     ("NC344", {"until_done": True, "signal": "19@30"}, ["at STOP"], {"signal": "KILL@30"}),
-    ("NC346", {"checkpoint": "x"}, ["add --stall"], {"checkpoint": "x", "stall": "5m"}),
-    (
-        "NC346",
-        {"stall": "30m", "time_limit": "30"},
-        ["--stall 30m is not shorter than the time limit of 00:30:00"],
-        {"stall": "29m", "time_limit": "30", "checkpoint": "x"},
-    ),
-    (
-        "NC346",
-        {"stall": "30m", "output": "/dev/null"},
-        ["--stall has nothing to look at", "--checkpoint"],
-        {"stall": "30m", "output": "/dev/null", "checkpoint": "x"},
-    ),
-    (
-        "NC345",
-        {"until_done": True, "signal": "USR1@60", **here(imports=("lightning",))},
-        ["requeues the job itself at USR1", "--signal TERM"],
-        {
-            **{"until_done": True, "signal": "USR1@60"},
-            **here(imports=("lightning",), answers=frozenset(["auto_requeue=False"])),
-        },
-    ),
-    (
-        "NC345",
-        {"until_done": True, **here(imports=("lightning", "pytorch"))},
-        ["Lightning ends the program with 0 at TERM", "on_train_start", "sys.exit(75)"],
-        {"until_done": True, **here(imports=("lightning",), answers=frozenset(["SIGTERM"]))},
-    ),
-    (
-        "NC345",
-        {"until_done": True, **here(imports=("submitit",))},
-        ["submitit submits and requeues jobs of its own"],
-        {"until_done": True, **here(imports=("lightning", "fabric"))},
-    ),
     (
         "NC412",
         {"chdir": "~/x", **here(chdir=Fault(Kind.MISSING))},
@@ -606,12 +570,6 @@ CASES: List[Case] = [
         {**PYXIS, "launcher": "mpirun"},
         ["Pyxis", "mpirun", "--launcher srun"],
         {**PYXIS, "launcher": "srun"},
-    ),
-    (
-        "NC335",
-        {"binds": ("/data",), "container_options": ("--x",)},
-        ["--bind, --container-option have no effect without --container"],
-        {"binds": ("/data",), "container": "x.sif"},
     ),
     ("NC403", here(image=Fault(Kind.MISSING, "x.sif")), ["no container image 'x.sif'"], here()),
     (
@@ -771,7 +729,7 @@ def test_old_comment_is_answered_with_what_to_type() -> None:
 def test_severities() -> None:
     """Mistakes that Slurm would refuse or never start are errors; usual exceptions only warn."""
     warnings = {code for code, one in every_rule().items() if one.severity == "warning"}
-    assert {"NC203", "NC304", "NC321"} <= warnings
+    assert {"NC304", "NC321"} <= warnings
     assert not {"NC101", "NC111", "NC121", "NC141", "NC201", "NC211"} & warnings
     gone = Fault(Kind.MISSING, "gone")
     missing = {"here": LocalFacts("kim", "/", program=gone, log=gone)}

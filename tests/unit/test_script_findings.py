@@ -98,11 +98,6 @@ FOUND: List[Row] = [
     ("NC626", CORES, "srun bash -c 'mkdir x; ./a'@@"),
     ("NC626", CORES, "srun --environment ${EDF_FILE} python t.py@@"),
     # NC627: steps that wait for one another.
-    ("NC627", GPUS, "for i in 0 1; do\n  srun -n1 --gres=gpu:1 ./a $i &@@\ndone\nwait"),
-    ("NC627", GPUS, "srun -n1 --gres=gpu:1 ./a &\nsrun -n1 --gres=gpu:1 ./b &@@\nwait"),
-    ("NC627", GPUS, "srun --exact -n1 -c1 ./a &\nsrun --exact -n1 -c1 ./b@@\nwait"),
-    ("NC627", GPU, "srun python serve.py &\nsleep 9\nsrun python ask.py@@"),
-    ("NC627", EACH, "srun nvidia-smi -l 5 > log &\nsrun python t.py@@"),
     # NC651: what the end of the job kills.
     ("NC651", CPU, "nohup python t.py > log 2>&1 &@@\necho started\nsleep 5"),
     ("NC651", CPU, "for i in 1 2; do\n  ./simulate $i &@@\ndone"),
@@ -185,11 +180,6 @@ RIGHT: List[Row] = [
     ("NC626", CORES, "srun -c 8 --container-image=x.sqsh python t.py"),
     ("NC626", CORES, "export SRUN_CPUS_PER_TASK=8\nsrun python t.py"),
     ("NC626", CORES, "srun mkdir -p x\nsrun bash -c 'hostname | cut -d. -f1'"),
-    ("NC627", GPU, "srun --overlap python serve.py &\nsrun --overlap python ask.py"),
-    ("NC627", GPU, "srun python a.py &\nwait\nsrun python b.py"),
-    ("NC627", EACH, "srun -N1 -n1 ./a &\nsrun -N2 -n2 ./b"),
-    ("NC627", EACH, "srun -N1 -n1 -w $A ray start &\nsrun -N2 -n2 -x $A ray start &\nwait"),
-    ("NC627", GPUS, "for i in 0 1; do\n  srun --exact -n1 -c1 --gpus=1 ./a $i &\ndone\nwait"),
     ("NC651", CPU, "python serve.py &\npython ask.py"),
     ("NC651", CPU, "for i in 1 2; do\n  ./simulate $i &\ndone\nwait"),
     ("NC651", CPU, "python serve.py &\nsleep infinity"),

@@ -46,10 +46,6 @@ FOUND: List[Row] = [
     ("NC612", GPU, "#SBATCH -t 2@@\npython train.py"),
     ("NC612", GPU, "#SBATCH --time=48@@\nsrun python -m finetune"),
     ("NC612", CPU, "#SBATCH --mem=48@@\nRscript a.R"),
-    ("NC613", GPU, "#SBATCH --export=A=1@@\npython t.py"),
-    ("NC613", GPU, "#SBATCH --export=A=1@@\nsrun python train.py"),
-    ("NC613", GPU, "#SBATCH --export=NONE@@\nsrun python train.py"),
-    ("NC613", GPU, "#SBATCH --export=ALL,HCA=mlx5_0,mlx5_1@@\nsrun python train.py"),
     ("NC615", GPU, "python t.py@@"),
     ("NC615", GPU, "python t.py –-lr 1@@"),
     ("NC615", GPU, "A=${​HOME}@@\npython t.py $A"),
@@ -91,9 +87,6 @@ FOUND: List[Row] = [
     ("NC643", CPU, "DATA=CHANGE_ME@@\n./a $DATA"),
     ("NC643", CPU, "#SBATCH --account=....@@\n./a"),
     ("NC643", CPU, "cd /scratch/USERNAME/x@@\n./a"),
-    ("NC644", CPU, "TF_CPP_MIN_LOG_LEVEL=2@@\npython t.py"),
-    ("NC644", GPU, "HF_HOME=/scratch/x@@\npython t.py"),
-    ("NC644", EACH, "MASTER_ADDR=$(hostname)@@\necho $MASTER_ADDR\nsrun python t.py"),
     ("NC645", GPU, "cd ${0%/*}@@\npython t.py"),
     ("NC645", GPU, 'source "$(dirname "$0")/env.sh"@@\npython t.py'),
     ("NC645", GPU, 'D="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"@@\npython $D/t.py'),
@@ -112,7 +105,6 @@ FOUND: List[Row] = [
     ("NC660", CPU, "mpirun -np $NSLOTS ./a@@"),
     ("NC660", CPU, "# x=1\npython t.py --out ${x}@@"),
     ("NC660", f"{CPU} --array=1-10", "./a $SGE_TASK_ID@@"),
-    ("NC666", CPU, 'echo "$(pwd)"\nmodule load x\necho a@@'),
 ]
 
 FOUND += [
@@ -125,8 +117,6 @@ FOUND += [
     ("NC646", GPU, "srun python t.py || true@@"),
     ("NC646", GPU, "set -o pipefail\nsrun python t.py\nexit 0@@"),
     ("NC646", GPU, "python t.py\necho done\nif [ $? -ne 0 ]; then@@\n  exit 1\nfi"),
-    ("NC666", GPU, "module load cuda\nconda activate x@@"),
-    ("NC666", GPU, "echo start\n#srun python t.py --lr 1\necho done@@"),
 ]
 
 RIGHT: List[Row] = [
@@ -134,9 +124,6 @@ RIGHT: List[Row] = [
     ("NC646", GPU, "srun python t.py\nexit $?"),
     ("NC646", GPU, "set -eu\nsrun python t.py\nexit 0"),
     ("NC646", GPU, "srun python t.py\necho done"),
-    ("NC666", GPU, "module load cuda\n. ./steps.sh"),
-    ("NC666", GPU, 'module load cuda\neval "$RUN"'),
-    ("NC666", GPU, "module load cuda\nx=$(python t.py)"),
     ("NC601", CPU, "#SBATCH -A lab\n./a"),
     ("NC601", "-p gpu --gres=gpu:a100:1,nvme:2", "srun python train.py"),
     ("NC601", CPU, "#SBATCH -C a|b\n./a"),
@@ -188,10 +175,6 @@ RIGHT: List[Row] = [
     ("NC643", CPU, "DATA=$CHANGE_ME\n./a --todo"),
     ("NC643", CPU, "python t.py --name=__main__"),
     ("NC643", CPU, 'echo "please input your path"'),
-    ("NC644", CPU, "export TF_X=2\npython t.py"),
-    ("NC644", EACH, "set -a\nMASTER_ADDR=$(hostname)\nsrun python t.py"),
-    ("NC644", EACH, "L=1\nsrun --export=ALL,L bash -c 'python t.py $L'"),
-    ("NC644", EACH, "srun bash -c 'for i in 1 2; do python t.py $i; done'"),
     ("NC645", GPU, 'echo "usage: $0 FILE"\npython t.py'),
     ("NC645", GPU, 'if [ -z "$SLURM_JOB_ID" ]; then\n  cd "$(dirname "$0")"\nfi'),
     ("NC646", CPU, "srun ./a"),
@@ -206,8 +189,6 @@ RIGHT: List[Row] = [
     ("NC660", CPU, "python t.py $model $step"),
     ("NC660", CPU, 'FLAGS="--all"\n./a $FLAGS'),
     ("NC660", CPU, '#tmp="--tmp=/x"\n./a $tmp'),
-    ("NC666", CPU, 'echo "$(./a)"\nmodule load x'),
-    ("NC666", GPU, "conda activate <ENV>\npython t.py"),
 ]
 
 

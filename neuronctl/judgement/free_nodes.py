@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Dict, FrozenSet, Iterator, Optional, Set, Tuple, Union
+from typing import TYPE_CHECKING, FrozenSet, Iterator, Optional, Tuple, Union
 
 from neuronctl.common import units
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.units import hosts
 from neuronctl.common.words import counted, verb
 from neuronctl.judgement.outcomes import Doubt, Outcome, Wait
-from neuronctl.judgement.plan_on_cluster import PlanOnCluster, Used
+from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.reservations import (
     SOURCE,
     ReservedNodes,
     check_reservation,
-    own_nodes,
     reservation_words,
     reserved_nodes,
-    shorter_time_limit,
 )
-from neuronctl.judgement.snapshot import is_up, is_usable, running, slurm_says
+from neuronctl.judgement.snapshot import is_up, is_usable, slurm_says
 from neuronctl.slurm.answers import MyJob
 from neuronctl.slurm.job_states import WAITING
 from neuronctl.slurm.scontrol import NodeGroup, names_of
@@ -48,15 +46,19 @@ class NodeSearch:
 
 def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
     """Look through the nodes of the job's partition."""
-    reserved, own = reserved_nodes(on_cluster), own_nodes(on_cluster)
-    fitting = names_of(group for group in on_cluster.pool if on_cluster.share(group, empty=True)[0])
-    fitting -= set(hosts(on_cluster.plan.request.exclude))
+    reserved, request = reserved_nodes(on_cluster), on_cluster.plan.request
+    fitting = names_of(group for group in on_cluster.pool if on_cluster.fits(group, empty=True))
+    fitting -= set(hosts(request.exclude))
     if len(on_cluster.named_hosts) >= on_cluster.plan.most_nodes:
         fitting &= on_cluster.named_hosts
-    for confined in (on_cluster.matching, own):
-        fitting = fitting if confined is None else fitting & confined
+    if on_cluster.matching is not None:
+        fitting &= on_cluster.matching
     suitable = fitting - reserved.nodes
-    free = suitable & _with_room(on_cluster, {}) if _where_not_known(on_cluster) is None else None
+    free = None
+    if _where_not_known(on_cluster) is None:
+        own = ("", on_cluster.snapshot.user)  # others may have nodes alone (--exclusive=user)
+        usable = [group for group in on_cluster.pool if is_usable(group) and group.owner in own]
+        free = suitable & names_of(filter(on_cluster.fits, usable))
     return NodeSearch(on_cluster, reserved, fitting, suitable, free)
 
 
@@ -71,7 +73,7 @@ def _where_not_known(on_cluster: PlanOnCluster) -> Optional[Doubt]:
     if len(on_cluster.named_hosts) > on_cluster.plan.nodes:
         words = "--nodelist names more nodes than the job needs: which it must get is not known"
         return Doubt(words, refusable=True)
-    if own_nodes(on_cluster) is None:
+    if request.reservation is not None:
         begun = next(check_reservation(on_cluster), None) is None
         return Doubt(f"what is free in reservation {request.reservation} is not known", begun)
     if needs.unsure:
@@ -87,21 +89,6 @@ def _where_not_known(on_cluster: PlanOnCluster) -> Optional[Doubt]:
     return None
 
 
-def _with_room(on_cluster: PlanOnCluster, more: Used) -> Set[str]:
-    """Return the nodes with room for the job's share now. more: what is used there besides."""
-    found: Set[str] = set()
-    for group in filter(is_usable, on_cluster.pool):
-        if group.owner not in ("", on_cluster.snapshot.user):
-            continue  # another user has the nodes alone (--exclusive=user)
-        if on_cluster.share(group)[0]:
-            found.update(group.names)
-        for name in more.keys() & group.names:
-            found.discard(name)
-            if on_cluster.share(group, *more[name])[0]:
-                found.add(name)
-    return found & on_cluster.mine_alone if on_cluster.needs.whole == "user" else found
-
-
 def check_nodes(search: NodeSearch) -> Iterator[Outcome]:
     """Yield the wait for nodes, or the doubt whether those with room are really the job's."""
     on_cluster = search.on_cluster
@@ -109,10 +96,13 @@ def check_nodes(search: NodeSearch) -> Iterator[Outcome]:
         doubt = _where_not_known(on_cluster)
         if doubt is not None:
             yield doubt
-    elif on_cluster.lacking(search.fitting, empty=True):
+    elif on_cluster.lacking(search.fitting):
         # A size that no nodes have is refused at once, by a rule or by sbatch itself.
         words = f"{on_cluster.plan.partition.name} has too few nodes that are large enough for it"
         yield Doubt(f"{words}: Slurm may refuse it", refusable=True)
+    elif on_cluster.needs.is_spread and on_cluster.lacking(search.free):
+        words = "no nodes have room for it in equal parts; whether Slurm spreads it otherwise"
+        yield Doubt(f"{words} is not known", cause="Resources")
     elif on_cluster.lacking(search.free):
         yield _why_not(search, search.free)
     else:
@@ -129,12 +119,15 @@ def _why_not(search: NodeSearch, free: FrozenSet[str]) -> Outcome:
     if magnetic and on_cluster.plan.request.reservation is None:
         return Doubt(f"whether it may start in reservation {magnetic[0]} is not known")
     up = search.suitable & names_of(filter(is_up, on_cluster.pool))
-    if on_cluster.lacking(up, empty=True):
+    if on_cluster.lacking(up):
         return _not_available(search)
     preempted = _preempted(on_cluster)
     if preempted:
         words = f"jobs hold what it needs; whether it preempts those of {' and '.join(preempted)}"
         return Doubt(f"{words} is not known", cause="Resources")
+    if on_cluster.needs.whole == "user":
+        words = "no nodes are empty; whether those with jobs of yours have room is not known"
+        return Doubt(words, cause="Resources")
     if partition is not None and partition.jobs_per_core > 1 and on_cluster.needs.whole != "nodes":
         words = f"{partition.name} gives each core to several jobs (OverSubscribe=FORCE); whether"
         return Doubt(f"{words} those in use take one more is not known", cause="Resources")
@@ -158,22 +151,15 @@ def _busy(search: NodeSearch, free: FrozenSet[str]) -> Wait:
     share = counted(plan.cores_per_node, "core")
     if plan.gpus_per_node:
         share = f"{counted(plan.gpus_per_node, 'GPU')} and {share}"
-    job = _frees(search)
-    until = "when that changes is not known"
-    if job is not None and job.end is not None:
-        left = units.format_time(max(0, job.end - on_cluster.snapshot.asked_at))
-        until = f"the job must wait until job {job.id} ends, in at most {left}"
     have = "no node" if not free else counted(len(free), "node")
     words = f"{have} of {plan.partition.name} {'have' if len(free) > 1 else 'has'} {share} free now"
     words += f"; requested {plan.nodes}"
-    if on_cluster.needs.is_spread:
-        words = f"the free nodes of {plan.partition.name} do not hold {on_cluster.needs.in_all} now"
-    elif len(free) >= plan.nodes:
+    if len(free) >= plan.nodes:
         names = sorted(on_cluster.named_hosts - free)
         does = "do not have" if len(names) > 1 else "does not have"
         words = f"{', '.join(names)} (--nodelist) {does} {share} free now"
-    end = None if job is None else job.end
-    return Wait("NC504", "Resources", f"{words}; {until}", _SAID_OF_NODES, end)
+    words += "; when that changes is not known"
+    return Wait("NC504", "Resources", words, _SAID_OF_NODES)
 
 
 def _not_available(search: NodeSearch) -> Wait:
@@ -192,10 +178,11 @@ def _not_available(search: NodeSearch) -> Wait:
     until = None
     if reserved.by:
         said.append(reservation_words(reserved, snapshot))
-        time_limit = shorter_time_limit(reserved, snapshot)
+        left = min(one.start for one in reserved.by) - snapshot.asked_at
         before = search_nodes(replace(on_cluster, snapshot=replace(snapshot, reservations=()))).free
-        if time_limit and before is not None and not on_cluster.lacking(before):
-            said.append(f"with -t {time_limit} or less it can start now")
+        if left > 0 and before is not None and not on_cluster.lacking(before):
+            shorter = units.format_time(left // 60 * 60)
+            said.append(f"with -t {shorter} or less it can start now")
         elif not down:
             until = max(reservation.end for reservation in reserved.by)
     left = len(search.suitable & up)
@@ -206,27 +193,6 @@ def _not_available(search: NodeSearch) -> Wait:
         words = f"not all of --nodelist={plan.request.nodelist} is available"
     source = SOURCE if reserved.by else _SAID_OF_NODES
     return Wait("NC504", "ReqNodeNotAvail", "; ".join([words, *said]), source, until)
-
-
-def _frees(search: NodeSearch) -> Optional[MyJob]:
-    """Return the user's running job whose end makes room for it.
-
-    None: others' jobs hold what it needs, some of the user's own wait before it, or an end is not
-    known.
-    """
-    on_cluster, snapshot = search.on_cluster, search.on_cluster.snapshot
-    if any(_is_before(on_cluster, job) for job in snapshot.jobs):
-        return None
-    jobs = [job for job in running(snapshot.jobs) if job.end is not None and job.cores is not None]
-    ended: Dict[str, Tuple[int, int]] = {}
-    for job in sorted(jobs, key=lambda job: job.end or 0):
-        for host in hosts(job.node_list):
-            cores, gpus = ended.get(host, (0, 0))
-            cores -= job.count * (job.cores or 0) // job.nodes
-            ended[host] = cores, gpus - job.count * (job.gpus or 0) // job.nodes
-        if not on_cluster.lacking(search.suitable & _with_room(on_cluster, ended), ended):
-            return job
-    return None
 
 
 # ------------------------------------------------------------------------------ doubts

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import AbstractSet, Any, Callable, Dict, FrozenSet, Iterator, Optional, Set, Tuple
+from typing import AbstractSet, Any, Callable, Dict, FrozenSet, Optional, Set, Tuple
 
 from neuronctl.catalog.model import Citation
 from neuronctl.common import units
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.judgement.features import matching_nodes
-from neuronctl.judgement.snapshot import Snapshot, running
+from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
 from neuronctl.planning.needs import Needs, needs_of
@@ -25,9 +25,6 @@ CATALOG_LIMITS = (
     ("MaxTRESPU", "gres/gpu", "max_gpus"),
 )
 """The limits of a user that a catalog may have: kind, TRES, the partition's key."""
-
-Used = Dict[str, Tuple[int, int]]
-"""Cores and GPUs to add to those in use on a node, by its name; below 0, so much becomes free."""
 
 
 @dataclass(frozen=True)
@@ -310,78 +307,28 @@ class PlanOnCluster:
         """The nodes of the pool that meet ``--constraint``; None: that is not known."""
         return matching_nodes(self.plan.request.constraint, self.pool)
 
-    def lacking(
-        self, names: AbstractSet[str], more: Optional[Used] = None, *, empty: bool = False
-    ) -> bool:
-        """Whether these nodes are too few, or one that ``--nodelist`` requires is not among them.
+    def lacking(self, names: AbstractSet[str]) -> bool:
+        """Whether these nodes are too few, or not all of ``--nodelist`` are among them."""
+        return not self.named_hosts <= names or len(names) < self.needs.nodes
 
-        more: what is used there besides. empty: as if nothing ran on them.
-        """
-        own = self.plan.request.amounts is None
-        if not self.named_hosts <= names or len(names) < (
-            self.plan.nodes if own else self.needs.nodes
-        ):
-            return True
-        if not self.needs.is_spread:
-            return False
-        required = list(self._shares(names & self.named_hosts, more or {}, empty))
-        rest = self._shares(names - self.named_hosts, more or {}, empty)
-        return not self.needs.met_by([*required, *rest], sum(count for count, _ in required))
-
-    def _shares(
-        self, names: AbstractSet[str], more: Used, empty: bool
-    ) -> Iterator[Tuple[int, Tuple[int, int]]]:
-        """Yield how many of these nodes have which share to give."""
-        for group in self.pool:
-            some = names & {*group.names}
-            apart = more.keys() & some
-            if len(some) > len(apart):
-                yield len(some) - len(apart), self.share(group, empty=empty)
-            for name in apart:
-                yield 1, self.share(group, *more[name])
-
-    def share(
-        self, group: NodeGroup, more_cores: int = 0, more_gpus: int = 0, *, empty: bool = False
-    ) -> Tuple[int, int]:
-        """How many of the job's tasks and GPUs each node of a group can take; 0 tasks: no share.
-
-        more_…: what is used there besides; below 0, so much of it is free. empty: as if nothing ran
-        there.
-        """
+    def fits(self, group: NodeGroup, *, empty: bool = False) -> bool:
+        """Whether a share of the job fits on each node of a group; empty: as if nothing ran."""
         needs, partition = self.needs, self.partition
-        cores_used = 0 if empty else max(0, group.cores_used + more_cores)
-        gpus_used = 0 if empty else max(0, group.gpus_used + more_gpus)
-        cores = group.cores - cores_used
+        cores_used, memory_used = (0, 0) if empty else (group.cores_used, group.memory_mb_used)
+        cores, gpus = group.cores - cores_used, group.gpus - (0 if empty else group.gpus_used)
         if partition is not None and partition.max_cores_per_node is not None:
             cores = min(cores, partition.max_cores_per_node)
-        # What each job holds of the memory is not known; together they hold it all.
-        all_ended = empty or (more_cores < 0 and not cores_used)
-        memory_used = 0 if all_ended else group.memory_mb_used
-        gpus = group.gpus - gpus_used
         for kind, count in needs.gpu_types:
             there, held = group.gpus_of(kind)
-            some = there - (0 if empty else held if group.gpu_types else gpus_used)
-            if some < max(1, count):
-                return 0, 0
-            gpus = gpus if count else some
-        if (needs.whole == "nodes" and cores_used) or (needs.whole_memory and memory_used):
-            return 0, 0
+            free = there - (0 if empty else held)
+            if free < max(1, count):
+                return False
+            gpus = gpus if count else free
+        # With jobs of the same user it might share a node; whose they are is not known.
+        if (needs.whole and cores_used) or (needs.whole_memory and memory_used):
+            return False
         counts = self.snapshot.limits.config.memory_counts
-        return needs.share(cores, gpus, group.memory_mb - (memory_used if counts else 0))
-
-    @cached_property
-    def mine_alone(self) -> FrozenSet[str]:
-        """The nodes of the pool on which no jobs but the user's run."""
-        own: Dict[str, int] = {}
-        for job in running(self.snapshot.jobs):
-            for host in units.hosts(job.node_list):
-                own[host] = own.get(host, 0) + job.count * (job.cores or 0) // job.nodes
-        return frozenset(
-            name
-            for group in self.pool
-            for name in group.names
-            if own.get(name, 0) >= group.cores_used
-        )
+        return needs.fits(cores, gpus, group.memory_mb - (memory_used if counts else 0))
 
 
 def _same(one: str, other: str) -> bool:

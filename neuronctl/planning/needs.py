@@ -1,22 +1,20 @@
 """What Slurm looks for on nodes to place a job, as the job's options say. Pure.
 
 A job of neuronctl's own has the same share on each of its nodes. Somebody's script may only say how
-many tasks or GPUs it wants in all; Slurm then takes from each node what that has to give.
+many tasks or GPUs it wants in all; Slurm then takes from each node what that has to give, and here
+only an even share on each node is looked for.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Iterable, Iterator, List, Optional, Tuple
+from typing import Iterator, Optional, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.frozen import dataclass, replace
-from neuronctl.common.words import counted
 from neuronctl.planning.model import JobPlan
 from neuronctl.request.job import Amounts
 from neuronctl.request.values import gpu_type_of_task
-
-_MANY = 10**9
 
 _SPREAD_UNKNOWN = ("gpus-per-task", "ntasks-per-gpu", "mem-per-gpu", "mincpus", "overcommit")
 """Options by which releases of Slurm spread tasks over nodes in different ways."""
@@ -26,11 +24,11 @@ _SPREAD_UNKNOWN = ("gpus-per-task", "ntasks-per-gpu", "mem-per-gpu", "mincpus", 
 class Needs:
     """What a job needs. 0: nothing, or no bound.
 
-    nodes, most_nodes: how many it may have. tasks: in all. tasks_per_node: at most. least_cores:
-    that each node must have. gpus: in all, whichever nodes have them. gpu_types: how many of each
-    type; 0 where that is the number of all. memory_…: MB; whole_memory: all that a node has. whole:
-    it shares its nodes with no other job (``"nodes"``), or only with the same user's (``"user"``).
-    unsure: the option for which it is not known how Slurm spreads the job over nodes, or "".
+    nodes, most_nodes: how many it may have. tasks: in all. least_cores: that each node must have.
+    gpus: in all, whichever nodes have them. gpu_types: how many of each type; 0 where that is the
+    number of all. memory_…: MB; whole_memory: all that a node has. whole: it shares its nodes with
+    no other job (``"nodes"``), or only with the same user's (``"user"``). unsure: the option for
+    which it is not known how Slurm spreads the job over nodes, or "".
     """
 
     nodes: int
@@ -38,7 +36,6 @@ class Needs:
     tasks: int
     cores_per_task: int
     least_cores: int
-    tasks_per_node: int = 0
     gpus: int = 0
     gpus_per_node: int = 0
     cores_per_gpu: int = 0
@@ -54,17 +51,9 @@ class Needs:
 
     @property
     def is_spread(self) -> bool:
-        """Whether nodes that are large enough for a share may still be too few in all."""
+        """Whether Slurm may give some of its nodes more of the tasks or GPUs than others."""
         sure = max(1, self.least_cores // self.cores_per_task)
-        return self.gpus > 0 or self.tasks > self.nodes * sure
-
-    @property
-    def in_all(self) -> str:
-        """``12 tasks x 2 cores and 8 GPUs``, for messages."""
-        text = counted(self.tasks, "task")
-        if self.cores_per_task > 1:
-            text += f" x {self.cores_per_task} cores"
-        return text + (f" and {counted(self.gpus, 'GPU')}" if self.gpus else "")
+        return self.most_nodes != 1 and (self.gpus > 0 or self.tasks > self.nodes * sure)
 
     @property
     def all_gpus(self) -> int:
@@ -79,47 +68,21 @@ class Needs:
     @property
     def largest_share(self) -> Tuple[int, int]:
         """The cores and GPUs that at least one of its nodes must have."""
-        most = self.most_nodes or _MANY
-        cores = max(self.least_cores, -(-self.tasks // most) * self.cores_per_task)
-        return cores, max(self.gpus_per_node, -(-self.gpus // most))
+        tasks = -(-self.tasks // self.most_nodes) if self.most_nodes else 1
+        gpus = -(-self.gpus // self.most_nodes) if self.most_nodes else min(self.gpus, 1)
+        return max(self.least_cores, tasks * self.cores_per_task), max(self.gpus_per_node, gpus)
 
-    def share(self, cores: int, gpus: int, memory: int) -> Tuple[int, int]:
-        """Return the tasks and GPUs that fit on a node with this much free; 0 tasks: none do."""
-        if memory < self.memory_per_node:
-            return 0, 0
-        if self.memory_per_core:
-            cores = min(cores, memory // self.memory_per_core)
-        if self.memory_per_gpu:
-            gpus = min(gpus, memory // self.memory_per_gpu)
-        if self.cores_per_gpu:
-            gpus = min(gpus, cores // self.cores_per_gpu)
-        if gpus < self.gpus_per_node or cores < self.least_cores or (self.gpus and not gpus):
-            return 0, 0
-        tasks = min(cores // self.cores_per_task, self.tasks_per_node or _MANY)
-        return tasks, self.gpus_per_node or gpus
-
-    def met_by(self, shares: Iterable[Tuple[int, Tuple[int, int]]], required: int = 0) -> bool:
-        """Whether nodes with these shares are enough: (how many nodes, (tasks, GPUs) of each).
-
-        The first ones, ``required`` nodes, are among the job's in any case.
-        """
-        given = list(shares)
-        wanted = (self.tasks, self.gpus)
-        return all(self._sum(given, kind, required) >= wanted[kind] for kind in (0, 1))
-
-    def _sum(self, shares: List[Tuple[int, Tuple[int, int]]], kind: int, required: int) -> int:
-        left, total, others = self.most_nodes or _MANY, 0, []
-        for count, share in shares:
-            first = min(count, required)
-            required -= first
-            left -= first
-            total += first * share[kind]
-            others.append((share[kind], count - first))
-        for each, count in sorted(others, reverse=True):
-            taken = max(0, min(count, left))
-            left -= taken
-            total += taken * each
-        return total
+    def fits(self, cores: int, gpus: int, memory: int) -> bool:
+        """Return whether an even share of the job fits on a node with this much free."""
+        wanted_gpus = self.gpus_per_node or -(-self.gpus // self.nodes)
+        of_tasks = -(-self.tasks // self.nodes) * self.cores_per_task
+        wanted_cores = max(self.least_cores, of_tasks, wanted_gpus * self.cores_per_gpu)
+        wanted_memory = max(
+            self.memory_per_node,
+            wanted_cores * self.memory_per_core,
+            wanted_gpus * self.memory_per_gpu,
+        )
+        return wanted_cores <= cores and wanted_gpus <= gpus and wanted_memory <= memory
 
 
 def with_nodes(plan: JobPlan, nodes: int) -> JobPlan:
@@ -155,7 +118,7 @@ def needs_of(plan: JobPlan) -> Needs:
     unknown = [name for name in _SPREAD_UNKNOWN if request.sbatch_value(name) is not None]
     if number("cpus-per-gpu") and gpus:
         unknown.append("cpus-per-gpu")
-    if each and own.nodes and own.ntasks and own.ntasks < nodes * each:
+    if each and own.nodes and own.ntasks and own.ntasks != nodes * each:
         unknown.append("ntasks-per-node")
     if request.sbatch_value("overcommit") is not None:
         tasks, cores, each = nodes, 1, 0
@@ -165,7 +128,6 @@ def needs_of(plan: JobPlan) -> Needs:
         tasks=tasks,
         cores_per_task=cores,
         least_cores=max(each, 1) * cores,
-        tasks_per_node=each,
         gpus=gpus,
         gpus_per_node=per_node,
         cores_per_gpu=number("cpus-per-gpu"),

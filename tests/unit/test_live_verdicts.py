@@ -70,26 +70,6 @@ def test_a_job_of_ones_own_that_waits_for_nodes_is_ahead() -> None:
     assert judged(live((elsewhere,)), gpus_per_node=1).verdict.kind == "can start now"
 
 
-def test_nodes_that_ones_own_jobs_hold_are_free_when_those_end() -> None:
-    mine = [job(n, 8, node_list=f"n{n}", cores=64) for n in (1, 2)]
-    look = live(tuple(mine), nodes=(*FULL[:2], *(node(f"n{n}", 8) for n in (3, 4))))
-    look = dataclasses.replace(look, limits=with_more("MaxTRESPU cpu=9999"))
-    one = judged(look, gpus_per_node=8).verdict
-    assert (one.kind, one.cause, one.until) == ("will wait", "Resources", NOW + 1)
-    assert one.words.endswith("the job must wait until job 1 ends, in at most 00:00:01")
-    assert judged(look, gpus_per_node=8, nodes=2).verdict.until == NOW + 2
-    others = judged(look, gpus_per_node=8, nodes=3).verdict  # two nodes are other users'
-    assert (others.until, "when that changes is not known" in others.words) == (None, True)
-    first = job(9, 8, "PENDING", reason="Resources", start=NOW + 1)
-    behind = dataclasses.replace(look, jobs=(*mine, first))
-    assert judged(behind, gpus_per_node=8).verdict.until is None
-    # Of two jobs on a node, the memory of the first to end is not known.
-    half = tuple(job(n, 4, node_list="n1", cores=32) for n in (1, 2))
-    shared_node = node("n1", 8, memory_mb_used=512000)
-    look = dataclasses.replace(look, jobs=half, nodes=(shared_node, *FULL[1:]))
-    assert judged(look, gpus_per_node=4).verdict.until == NOW + 2
-
-
 def test_several_lines_of_slurms_become_one() -> None:
     told = "res_nsearch error: Unknown host\nfetch_config: x\nno conf"
     several = SlurmUnavailableError("squeue cannot reach Slurm", said=told)
@@ -152,8 +132,7 @@ def test_nodes_reserved_for_others_are_not_free() -> None:
     [
         (("FLEX",), 600, {}, "not known"),
         ((), 600, {}, "will wait"),
-        ((), 0, {}, "can start now"),
-        ((), 0, {"nodes": 2}, "not known"),
+        ((), 0, {}, "not known"),
     ],
 )
 def test_nodes_of_the_jobs_own_reservation(

@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
             config.hook.pytest_deselected(items=left)
             items[:] = [item for item in items if item not in left]
     units: Dict[str, str] = {}
-    waiting: Dict[str, None] = dict.fromkeys(["going", "site", "accounts", "broken"])
+    waiting: Dict[str, None] = dict.fromkeys(["going", "accounts", "broken"])
     busy: Dict[str, None] = {}
     rest: Dict[bool, Dict[str, None]] = {True: {}, False: {}}
     for item in items:
@@ -89,8 +89,8 @@ def is_of_matrix(item: pytest.Item) -> bool:
 
 
 _SHARED = (
-    *("broken", "on_the_safe_side", "accounts", "own", "ran"),
-    *("going", "failing", "still", "site"),
+    *("broken", "accounts", "own", "ran"),
+    *("going", "failing", "still"),
 )
 """Expensive fixtures, each of one file: a sandbox, or all the jobs that ran in one."""
 

@@ -12,7 +12,6 @@ from neuronctl.common.words import utc
 if TYPE_CHECKING:
     from neuronctl.judgement.partition_board import PartitionNow
     from neuronctl.judgement.verdict import Verdict
-    from neuronctl.records.environment import Environment
     from neuronctl.records.job_record import RecordDraft
     from neuronctl.request.config_file import Setting
     from neuronctl.rules.script import ScriptFinding
@@ -50,16 +49,6 @@ def status_data(status: JobStatus) -> Dict[str, Any]:
         "unlimited": unlimited,
         "record": status.key,
     }
-
-
-def environment_data(seen: Environment) -> Dict[str, Any]:
-    """Return what a job ran with, each package by name."""
-    from neuronctl.records.environment import packages_of
-
-    values = {name: value or None for name, value in asdict(seen).items()}
-    sha256 = values.pop("packages")
-    more = {"packages_sha256": sha256, "packages": packages_of(seen)}
-    return {**values, "at": utc(seen.at), "gpus": list(seen.gpus), **more}
 
 
 def verdict_data(verdict: Optional[Verdict]) -> Optional[Dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 import click
 
@@ -13,7 +13,7 @@ from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.job_output import print_decisions
 from neuronctl.cli.job_table import state_style
 from neuronctl.cli.jobs import found_jobs, one_job, raise_if_silent, recorded_job
-from neuronctl.cli.json_data import environment_data, status_data
+from neuronctl.cli.json_data import status_data
 from neuronctl.cli.say import notify, print_script
 from neuronctl.common.console import print_json, print_line, print_text, printable
 from neuronctl.common.errors import RecordError
@@ -24,9 +24,6 @@ from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.tracking.endings import outcome_words
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.runs import runs_words
-
-if TYPE_CHECKING:
-    from neuronctl.records.environment import Environment
 
 _TASKS = 8  # tasks of an array that are listed
 
@@ -40,10 +37,8 @@ def command(job: str, other: Optional[str], only_script: bool, as_json: bool) ->
     """Show everything known about one job, or what differs between two.
 
     JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
-    newest of that name). Of two, the plans and scripts are compared, and what they ran with:
-    Python, torch, CUDA, driver, packages.
+    newest of that name). Of two, the plans and scripts are compared.
     """
-    from neuronctl.records.environment import environment_of
     from neuronctl.records.recorded import record_of
 
     store = RecordStore.default()
@@ -65,22 +60,18 @@ def command(job: str, other: Optional[str], only_script: bool, as_json: bool) ->
         record = store.get(found.jobs[0].id.job, local_cluster())
     if record is not None and found.jobs[0].key != record.key:
         record = None  # the number is another job's by now
-    seen = None if record is None else environment_of(record)
     if as_json:
         jobs = [status_data(status) for status in found.jobs]
         kept = None if record is None else record.json_data()
         if kept is not None:
             kept["draft"]["command_line"] = list(hide_in_words(kept["draft"]["command_line"]))
-        ran_with = None if seen is None else environment_data(seen)
-        print_json("neuronctl.show/1", {"jobs": jobs, "record": kept, "environment": ran_with})
+        print_json("neuronctl.show/1", {"jobs": jobs, "record": kept})
     else:
-        _print(found.jobs, record, seen)
+        _print(found.jobs, record)
     raise_if_silent(found)
 
 
-def _print(
-    jobs: Sequence[JobStatus], record: Optional[JobRecord], seen: Optional[Environment]
-) -> None:
+def _print(jobs: Sequence[JobStatus], record: Optional[JobRecord]) -> None:
     first = jobs[0]
     name = f"Job {first.id if len(jobs) == 1 else first.id.job} ({first.name})"
     print_text(name, "bold")
@@ -98,9 +89,6 @@ def _print(
         _section("Found by the rules" + (", and forced" if draft.forced else ""))
         for row in draft.findings:
             print_line(f"  {row[1]} {row[0]}: {row[3]}")
-    if seen is not None and seen.rows:
-        _section(f"Ran with (on {printable(seen.node)}, {_local(seen.at)})")
-        _rows(seen.rows)
     if record.states:
         _section("Seen")
         for state in record.states:

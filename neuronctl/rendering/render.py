@@ -130,18 +130,14 @@ def signalled(plan: JobPlan) -> str:
     return "program"
 
 
-def render_batch_shell(interval: Optional[int], before: Optional[str], folder: str) -> str:
-    """Return what bash reads before a batch script.
+def render_batch_shell(interval: int, before: Optional[str]) -> str:
+    """Return what bash reads before somebody's own batch script: the sampler.
 
-    interval: seconds between the samples of somebody's own script; None without. before: the
-    user's own BASH_ENV. folder: where the job says what it runs with.
+    interval: seconds between its samples. before: the user's own BASH_ENV.
     """
     template = template_environment.script_templates().get_template("shipped/batch_shell.sh.j2")
-    program = template_environment.shipped_program("environment.py")
     each = once_on_each('"$SLURM_JOB_NUM_NODES"') + NO_MEMORY
-    return template.render(
-        interval=interval, before=before, srun=each, folder=folder, program=program
-    )
+    return template.render(interval=interval, before=before, srun=each)
 
 
 def render_shell(

@@ -29,12 +29,6 @@ def shipped_directory() -> str:
     return data_path("templates")
 
 
-def shipped_program(name: str) -> str:
-    """Read one of the programs beside the shipped templates."""
-    with open(os.path.join(shipped_directory(), name), encoding="utf-8") as file:
-        return file.read()
-
-
 def directories() -> Tuple[str, str]:
     """Return the directories of templates: the user's own, if any, then the shipped one."""
     return os.path.join(config_dir(), "templates"), shipped_directory()

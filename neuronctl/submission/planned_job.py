@@ -73,9 +73,7 @@ class PlannedJob:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        from neuronctl.submission.batch_shell import batch_shell_variables
-
-        return {**batch_shell_variables(), **self.plan.secrets}
+        return self.plan.secrets
 
     @property
     def draft(self) -> RecordDraft:

@@ -198,9 +198,7 @@ class RecordedJob:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        from neuronctl.submission.batch_shell import batch_shell_variables
-
-        return {**batch_shell_variables(), **{name: os.environ[name] for name in self.exported}}
+        return {name: os.environ[name] for name in self.exported}
 
     @property
     def draft(self) -> RecordDraft:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
-import time
 from pathlib import Path
 from typing import Any, Callable, List
 
@@ -148,43 +146,6 @@ def test_what_differs_between_two_jobs(
     assert "no record of job 11" in run("show", "7", "11", code=8).stderr
     assert "part of a job array" in run("show", "7_1", "8", code=2).stderr
     assert "cannot be combined" in run("show", "7", "8", "--script", code=2).stderr
-
-
-def test_what_two_jobs_ran_with(
-    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], tmp_path: Path, root: Path
-) -> None:
-    def saw(number: int, packages: str, **found: Any) -> None:
-        digest = hashlib.sha256(packages.encode()).hexdigest()
-        (folder / f"{digest}.txt").write_text(packages)
-        values = {"at": int(time.time()), "node": "gpu1", "packages": digest, "manager": "pip"}
-        (folder / f"{number}.-.json").write_text(json.dumps({**values, **found}))
-
-    submitted(7)
-    submitted(8)
-    folder = Path(os.environ["XDG_STATE_HOME"], "neuronctl", "environments")
-    assert json.loads(run("show", "8", "--json").stdout)["environment"] is None
-    assert run("show", "7", "8").stdout == "job 7 and job 8 do not differ\n"
-    saw(7, "torch==2.4.0\nnumpy==1.26.4\n", python="3.11.2", torch="2.4.0", cuda="12.1")
-    saw(8, "torch==2.6.0\nnumpy==2.1\n", python="3.11.2", torch="2.6.0", cuda="12.1\x1b[1m")
-    lines = run("show", "7", "8").stdout.splitlines()
-    assert lines[0] == "job 7 and job 8 have the same plan and script"
-    assert [line.split() for line in lines[2:]] == [
-        ["torch", "2.4.0", "2.6.0"],
-        ["CUDA", "12.1", "12.1\\x1b[1m"],
-        ["numpy", "1.26.4", "2.1"],
-    ]
-    changed = json.loads(run("show", "7", "8", "--json").stdout)["environment"]
-    assert changed[0] == {"name": "torch", "first": "2.4.0", "second": "2.6.0"}
-    shown = run("show", "8").stdout
-    assert "Ran with (on gpu1, " in shown and "\x1b" not in shown
-    seen = json.loads(run("show", "8", "--json").stdout)["environment"]
-    assert seen["packages"] == {"torch": "2.6.0", "numpy": "2.1"} and seen["driver"] is None
-    page = (root / "docs/reference/json.md").read_text(encoding="utf-8")
-    section = page.partition("## neuronctl.show/1")[2].partition("\n## ")[0]
-    assert [key for key in seen if f"`{key}`" not in section] == []
-    many = "".join(f"p{number}==1\n" for number in range(100))
-    saw(8, many, python="3.11.2")
-    assert "and 63 more; --json has them all" in run("show", "7", "8").stdout
 
 
 def test_names(

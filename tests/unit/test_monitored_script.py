@@ -69,13 +69,12 @@ def test_the_command_line_comes_before_the_configuration(
     assert script.monitor == sampled
     assert script.add_words("-N1").monitor == sampled
     given = batch_shell_variables(script)
-    assert list(given) == ["BASH_ENV"]  # what it runs with is looked at in any case
+    assert list(given) == (["BASH_ENV"] if sampled else [])
     assert os.environ["BASH_ENV"] == ""
     kept = {"monitor": True} if sampled else {}
     assert script.draft.request == {"script": script.path, **kept}
-    text = Path(given["BASH_ENV"]).read_text()
-    assert ('"$log.samples" 10 ' in text) == sampled
-    assert "python_facts" in text
+    if sampled:
+        assert '"$log.samples" 10 ' in Path(given["BASH_ENV"]).read_text()
 
 
 def test_the_configuration_and_the_options_of_submit(here: Path) -> None:

@@ -158,7 +158,7 @@ def _catalog(file: Optional[str]) -> Iterator[Check]:
     if asked is not None:
         how = f"your configuration, {how}" if own else "your configuration"
     words = f"{cluster.name}, from {how}; {cluster.source}, {cluster.date}"
-    yield Check("cluster", GOOD, words, "compare it with Slurm: 'neuronctl catalog diff'")
+    yield Check("cluster", GOOD, words, "'neuronctl catalog import' prints what Slurm says")
     places = [directory.replace("{user}", login_name()) for directory in cluster.policy.submit_from]
     for place in places:
         if os.path.isdir(place):

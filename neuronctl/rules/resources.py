@@ -108,7 +108,7 @@ def partition_in_catalog(context: RuleContext) -> Iterator[Violation]:
         yield Violation(
             f"partition '{name}' is not in the catalog: neuronctl derives no cores and no memory "
             "there",
-            "'neuronctl catalog diff' lists what else is missing",
+            "'neuronctl catalog import' drafts an entry",
             context.cite("partitions"),
         )
 

@@ -1,15 +1,14 @@
-"""Draft a cluster's catalog entry from Slurm's configuration, and compare the two. Pure."""
+"""Draft a cluster's catalog entry from Slurm's configuration. Pure."""
 
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional
 
 from neuronctl.catalog.local_cluster import is_cluster
-from neuronctl.catalog.model import LIFTING, Catalog, Cluster, Partition, Qos
+from neuronctl.catalog.model import LIFTING, Catalog
 from neuronctl.catalog.schema import ARCHITECTURES
 from neuronctl.common import units
-from neuronctl.common.frozen import dataclass
 from neuronctl.common.yamlfile.writer import Entry, write
 from neuronctl.slurm.answers import ClusterFigures
 from neuronctl.slurm.sacctmgr import SlurmQos
@@ -18,14 +17,6 @@ from neuronctl.slurm.scontrol import SitePartition
 Data = Dict[str, Any]
 
 _PER_USER = LIFTING["OverPartQOS"]
-_KEYS = (
-    *("nodes", "node_list", "cores_per_node", "memory_mb_per_node", "gpus_per_node", "gpu", "arch"),
-    *(*_PER_USER, "max_nodes", "open"),
-)
-_QOS_KEYS = (*_PER_USER, "max_nodes", "priority", "partitions", "flags")
-
-
-# ------------------------------------------------------------------------------------- draft
 
 
 def catalog_text(limits: ClusterFigures, date: str, below: Optional[Catalog] = None) -> str:
@@ -56,10 +47,9 @@ def catalog_text(limits: ClusterFigures, date: str, below: Optional[Catalog] = N
     partitions: Data = {site.name: _partition(site, limits) for site in sites}
     qos: Data = {one.name: _qos(one, limits) for one in _qos_of_jobs(limits)}
     if lower is not None:
-        spared = untold(limits)
-        _remove(partitions, lower.partitions, Partition, [k for k in _KEYS if k not in spared])
+        _remove(partitions, lower.partitions)
         if limits.qos is not None:
-            _remove(qos, lower.qos, Qos, _QOS_KEYS)
+            _remove(qos, lower.qos)
     cluster["partitions"] = partitions
     if qos:
         cluster["qos"] = qos
@@ -73,27 +63,13 @@ def catalog_text(limits: ClusterFigures, date: str, below: Optional[Catalog] = N
     return write(entries, above=head)
 
 
-def untold(limits: ClusterFigures) -> Tuple[str, ...]:
-    """Return the keys that Slurm did not report: without sacctmgr, the limits per user."""
-    return _PER_USER if limits.qos is None else ()
-
-
-def _remove(drafted: Data, lower: Mapping[str, Any], kind: type, keys: Sequence[str]) -> None:
-    """Set to null, or to Slurm's default, what only the catalog below has."""
+def _remove(drafted: Data, lower: Mapping[str, Any]) -> None:
+    """Set to null what only the catalog below has, and notes on figures that this file replaces."""
     for name, below in lower.items():
         if name not in drafted:
             drafted[name] = None
-            continue
-        plain, data = kind(name), drafted[name]
-        for key in keys:
-            if key not in data and getattr(below, key) != getattr(plain, key):
-                usual = getattr(plain, key)
-                data[key] = None if usual in ((), "") else usual
-        if below.note:  # it describes the figures that this file replaces
-            data["note"] = None
-        for key in ("default", "maximum"):
-            if getattr(below.wall_time, key) is not None:
-                data.setdefault("wall_time", {}).setdefault(key, None)
+        elif below.note:
+            drafted[name]["note"] = None
 
 
 def _partition(site: SitePartition, limits: ClusterFigures) -> Data:
@@ -166,64 +142,3 @@ def _qos(qos: SlurmQos, limits: ClusterFigures) -> Data:
     if flags:
         data["flags"] = flags
     return data
-
-
-# -------------------------------------------------------------------------------- difference
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One value on which the catalog and Slurm disagree; "" if one of them has none.
-
-    partition: its name, or ``QOS`` and the name of one.
-    """
-
-    partition: str
-    key: str
-    catalog: str
-    slurm: str
-
-
-def differences(
-    catalog: Cluster, slurm: Cluster, spared: Sequence[str] = ()
-) -> Tuple[Difference, ...]:
-    """Return the differences, value by value, except for the keys in ``spared``."""
-    keys = [key for key in _KEYS if key not in spared]
-    found = [*_all_differences("partition", catalog.partitions, slurm.partitions, keys)]
-    if catalog.qos and not spared:  # else Slurm reports no QOS
-        found += _all_differences("QOS", catalog.qos, slurm.qos, _QOS_KEYS)
-    return tuple(found)
-
-
-def _all_differences(
-    kind: str, every: Mapping[str, Any], of_slurm: Mapping[str, Any], keys: Sequence[str]
-) -> Iterator[Difference]:
-    for name in dict.fromkeys([*every, *of_slurm]):
-        ours, theirs = every.get(name), of_slurm.get(name)
-        shown = name if kind == "partition" else f"{kind} {name}"
-        if ours is None or theirs is None:
-            there = ("present" if ours else "", "present" if theirs else "")
-            yield Difference(shown, kind, *there)
-            continue
-        for key, mine, its in _figures(ours, theirs, keys):
-            if mine != its:
-                yield Difference(shown, key, mine, its)
-
-
-def _figures(ours: Any, theirs: Any, keys: Sequence[str]) -> List[Tuple[str, str, str]]:
-    rows = [(key, _show(key, getattr(ours, key)), _show(key, getattr(theirs, key))) for key in keys]
-    for key in ("default", "maximum"):
-        both = (getattr(side.wall_time, key) for side in (ours, theirs))
-        mine, its = ("" if time is None else units.format_time(time) for time in both)
-        rows.append((f"wall_time.{key}", mine, its))
-    return rows
-
-
-def _show(key: str, value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, tuple):
-        return ", ".join(map(str, value))
-    if key == "node_list":
-        return units.compress_hostlist(units.expand_hostlist(value))
-    return str(value).lower() if isinstance(value, bool) else str(value)

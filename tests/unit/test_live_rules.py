@@ -115,7 +115,7 @@ NEWER = dataclasses.replace(LIMITS, config=dataclasses.replace(CONFIG, version="
 LICENSES = {"foo": (4, 3), "bar": (1, 0)}
 
 CASES: List[Tuple[str, Snapshot, Any, List[str], Snapshot, Any]] = [
-    ("NC103", live(limits=NEW), {"partition": "new"}, ["'new'", "catalog diff"], live(), {}),
+    ("NC103", live(limits=NEW), {"partition": "new"}, ["'new'", "catalog import"], live(), {}),
     ("NC501", live((*BUSY, job(4))), {}, ["you have 4 jobs", "may have 4"], live(BUSY), {}),
     ("NC501", live((job(1), WAITING)), {}, ["you have 4 jobs"], live((WAITING,)), {}),
     ("NC501", live((job(1),)), {"array": "1-4"}, ["array's 4 tasks", "3 more"], live(), {}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Iterator, Set, Tuple
+from typing import Iterator, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
@@ -12,7 +12,7 @@ from neuronctl.request.sbatch_options import is_of_a_plugin
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.scripts import look_alike_characters, model
-from neuronctl.scripts.directive_words import BLANKS
+from neuronctl.scripts.directives import BLANKS
 from neuronctl.scripts.model import GPU_OPTIONS, SCRIPT, Edit, GivenOption, Ignored, SourceSpan
 
 
@@ -199,34 +199,32 @@ _ODD = re.compile(rf"[{_UNSEEN}]|^[“”‘’]|^-*[–—−]+(?=-*[A-Za-z])")
 @script_rule(WARNING, "NC615", "character that only looks like another")
 def look_alike_character(facts: ScriptFacts) -> Iterator[Violation]:
     refused = {refusal.place.line for refusal in facts.header.refusals}
-    mended: Set[int] = set()
     if facts.text.isascii():
         return
     for option in facts.header.given:
         number = option.value_place.line
         if option.source != SCRIPT or option.place.line in refused:
             continue
-        line = facts.lines[number - 1]
-        found = look_alike_characters.look_alike(option, line, mend=number not in mended)
-        if found is not None:
-            free = option.name in look_alike_characters.FREE_TEXT
-            mended.update(() if free else (number,))
-            message = f"the value of --{option.name} has {found[0]}, which sbatch takes as it is"
-            yield Violation(message, "retype the value", place=found[1], edits=found[2])
+        place = option.value_place
+        line = facts.lines[number - 1][place.column - 1 : place.end - 1]
+        odd = "" if line.isascii() else look_alike_characters.look_alike(option.name, line)
+        if odd:
+            message = f"the value of --{option.name} has {odd}, which sbatch takes as it is"
+            yield Violation(message, "retype the value", place=place)
     dash = other_dash(facts.header.shebang)
     if dash:
         message = f"the first line has {dash}, which begins no option: the job fails at once"
         yield Violation(message, "retype the line: #!/bin/bash -l", place=SourceSpan(1))
     for command in facts.shell.commands if facts.header.for_bash else ():
         for word in command.words if command.name not in ("echo", "printf") else ():
-            odd = _ODD.search(word.raw) if word.raw[:1] not in ("'", '"') else None
-            if odd is not None:
-                yield _unseen(odd[0][-1], word.place)
+            seen = _ODD.search(word.raw) if word.raw[:1] not in ("'", '"') else None
+            if seen is not None:
+                yield _unseen(seen[0][-1], word.place)
                 return
     for number, line in facts.plain_lines:
-        odd = re.search(rf"\$\{{[^}}]*[{_UNSEEN}]", line)
-        if odd is not None:
-            yield _unseen(odd[0][-1], SourceSpan(number, odd.start() + 1, odd.end() + 1))
+        seen = re.search(rf"\$\{{[^}}]*[{_UNSEEN}]", line)
+        if seen is not None:
+            yield _unseen(seen[0][-1], SourceSpan(number, seen.start() + 1, seen.end() + 1))
             return
 
 

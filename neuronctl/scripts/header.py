@@ -1,9 +1,8 @@
 """The ``#SBATCH`` lines of a script, as sbatch reads them.
 
-sbatch reads a script's lines from the top to the first one that is neither blank nor a comment,
-splits those that begin with ``#SBATCH`` into words by a grammar of its own (neither the shell's
-nor getopt's), puts all words of all lines into one list and gives that to getopt_long. After it
-come the variables ``SBATCH_*`` and the command line, each over what was before.
+sbatch reads a script's lines from the top to the first one that is neither blank nor a comment, and
+takes the options of those that begin with ``#SBATCH``. After them come the variables ``SBATCH_*``
+and the command line, each over what was before.
 
 ``tests/slurm/test_script_header.py`` compares this with what sbatch makes of the same files.
 """
@@ -13,26 +12,17 @@ from __future__ import annotations
 import difflib
 import re
 from functools import partial
-from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Dict, List, Mapping, Sequence
 
-from neuronctl.common.frozen import replace
-from neuronctl.request.sbatch_options import SBATCHS_OWN
-from neuronctl.scripts.directive_options import (
-    contradictions,
-    directive_options,
-    from_command_line,
-    from_environment,
-    line_options,
-    with_one_memory,
-)
-from neuronctl.scripts.directive_words import (
+from neuronctl.scripts.directives import (
     BLANKS,
     DIRECTIVE,
-    Refused,
-    words_of,
+    command_line_options,
+    contradictions,
+    environment_options,
+    line_options,
+    separates_components,
 )
-from neuronctl.scripts.edits import edited
-from neuronctl.scripts.look_alike_characters import explained, respelled
 from neuronctl.scripts.model import (
     AFTER_COMMAND,
     EVERY,
@@ -60,28 +50,28 @@ def read_header(
     """Read a script as ``sbatch COMMAND_LINE script`` would in that environment.
 
     text: the file's; bytes that are not UTF-8 as surrogates. Every option that any release of Slurm
-    has is taken.
+    has is taken. Of a heterogeneous job, only the first component is read.
     """
     refusals: List[Refusal] = _whole_file(text)
-    others: List[List[GivenOption]] = []
     if refusals:
         text = "" if is_too_long(text) else text.replace("\r\n", "\n")
         # As many characters, so that each place is the file's own.
         text = re.sub("\\A\ufeff+", lambda mark: " " * len(mark[0]), text)
     lines = beginning(text).split("\n")
     first_command = _first_command(lines)
-    left_out = len(lines) if len(beginning(text)) < len(text) else 0
-    directives = _Directives(lines[: first_command - 1])
-    given, following, ignored = directives.read(-1, refusals)
-    while following is not None:
-        component, following, _ = directives.read(following, refusals)
-        others.append(component)
-    added, unset = from_environment(environment, refusals)
-    outside = from_command_line(command_line, refusals)
-    given = [option for option in given if option.name not in unset] + added + outside
-    for component_given in (given, *([*component, *outside] for component in others)):
-        refusals += contradictions(component_given)
-    given = with_one_memory(given)
+    given: List[GivenOption] = []
+    ignored: List[Ignored] = []
+    components = 1
+    for number, line in enumerate(lines[: first_command - 1], 1):
+        components += separates_components(line)
+        if components > 1 or not line.startswith(DIRECTIVE):
+            continue
+        options, rest, refusal = line_options(line, number)
+        given += options
+        ignored += rest
+        refusals += [] if refusal is None else [refusal]
+    given += environment_options(environment) + command_line_options(command_line, refusals)
+    refusals += contradictions(given)
     foreign = tuple(
         SourceSpan(number, 1, len(line) + 1)
         for number, line in enumerate(lines, 1)
@@ -89,17 +79,16 @@ def read_header(
     )
     if any(option.name == "ignore-pbs" for option in given):
         foreign = ()
-    ignored += _unread(lines, first_command)
-    ignored += _overridden(given)
+    ignored += [*_unread(lines, first_command), *_overridden(given)]
     return Header(
         tuple(given),
         tuple(refusals),
         tuple(sorted(ignored, key=lambda part: (part.place.line, part.place.column))),
         foreign,
-        1 + len(others),
+        components,
         first_command,
         lines[0][2:].strip() if lines[0].startswith("#!") else "",
-        left_out,
+        len(lines) if len(beginning(text)) < len(text) else 0,
     )
 
 
@@ -159,104 +148,15 @@ def _first_command(lines: Sequence[str]) -> int:
     return len(lines) + 1
 
 
-_MOST_REFUSALS = 20
-"""This many are listed: for each, all lines are read again."""
-
-
-class _Directives:
-    """The lines with the directives; what sbatch refuses in them is mended or emptied meanwhile."""
-
-    def __init__(self, lines: Sequence[str]) -> None:
-        self.lines = list(lines)
-        self.spelled = False
-        self.told: Set[int] = set()
-        """The lines of the refusals."""
-        self.mended: Set[int] = set()
-        """The numbers of the lines whose columns are no longer the file's."""
-        self.left = 1 + _MOST_REFUSALS
-
-    def read(
-        self, begin: int, refusals: List[Refusal]
-    ) -> Tuple[List[GivenOption], Optional[int], List[Ignored]]:
-        """Return the options of one component, where another one follows, and what has no effect.
-
-        begin: as of words_of(). Appends what sbatch refuses to ``refusals``.
-        """
-        while self.left:
-            try:
-                words, following, cut = words_of(self.lines, begin, self.mended)
-                given, early = directive_options(words)
-                return given, following, [*early, *cut]
-            except Refused as error:
-                refusal = error.refusal
-            self.left -= 1
-            spelled = [] if self.spelled else list(self.spell())
-            self.spelled = True
-            if not spelled:
-                self.empty(refusal.place)
-            for each in spelled or [refusal]:
-                refusals += [] if each.place.line in self.told else [each]
-                self.told.add(each.place.line)
-        refusals.append(
-            Refusal("more lines are wrong than are listed here", refusal.place, about=EVERY)
-        )
-        return [], None, []
-
-    def spell(self) -> Iterator[Refusal]:
-        """Mend the lines that are refused for characters which only look like the right ones."""
-        for number, line in enumerate(self.lines, 1):
-            if line.isascii() or not line.startswith(DIRECTIVE):
-                continue
-            refusal = _refused(line, number)
-            edits = [] if refusal is None else respelled(line, number)
-            if refusal is not None and edits:
-                plain = edited(line, [replace(edit, place=_on_line_1(edit)) for edit in edits])
-                self.lines[number - 1] = plain
-                self.mended.add(number)
-                message = explained(refusal.message, line, edits)
-                hint = f"write {plain.strip(BLANKS)}"
-                yield Refusal(message, refusal.place, hint, edits=tuple(edits))
-
-    def empty(self, place: SourceSpan) -> None:
-        """Take out what sbatch refuses, and leave everything else in its column."""
-        line = self.lines[place.line - 1]
-        blanks = " " * (place.end - place.column)
-        emptied = line[: place.column - 1] + blanks + line[place.end - 1 :]
-        self.lines[place.line - 1] = "#SBATCH" if place.line in self.mended else emptied
-
-
-def _on_line_1(edit: Edit) -> SourceSpan:
-    return replace(edit.place, line=1)
-
-
-def _refused(line: str, number: int) -> Optional[Refusal]:
-    """What sbatch has against a directive that stands alone."""
-    try:
-        line_options(line, number)
-    except Refused as error:
-        return error.refusal
-    return None
-
-
 _MEANT = re.compile(r"[ \t]+#SBATCH\b|#[ \t]*(?i:sbatch)[ \t]+-")
 """What is meant for a directive, and is none."""
 
 
-_EXAMPLE = re.compile(r"#[ \t]*sbatch[ \t].*\.(sh|bash|sbatch|slurm|slrm|job|sub|batch)[ \t]*$")
-"""How to submit a script: ``# sbatch -p gpu train.sh``."""
-
-
-_BARE = re.compile(r"#--([a-z][a-z-]+)[= ]\S+\s*(#.*)?")
-"""An option of sbatch's behind a comment sign: ``#--gres=gpu:1``."""
-
-
 def _is_meant(line: str) -> bool:
-    bare = _BARE.fullmatch(line)
-    if bare is not None:
-        return bare[1] in SBATCHS_OWN
+    """Return True if a comment is meant for a directive."""
     name = re.match(r"#([A-Z]{5,7})[ \t]+-", line)
     near = name is not None and difflib.get_close_matches(name[1], ["SBATCH"], cutoff=0.8)
-    return bool(near) or (_MEANT.match(line) is not None and not _EXAMPLE.match(line))
+    return bool(near) or _MEANT.match(line) is not None
 
 
 def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:

@@ -18,7 +18,7 @@ from neuronctl.request.job import BY_NAME, OF_SLURM, JobRequest
 from neuronctl.request.job_file import parse_job_file
 from neuronctl.scripts.bash_syntax import syntax_problem
 from neuronctl.scripts.command_wrappers import interpreter
-from neuronctl.scripts.directive_words import DIRECTIVE
+from neuronctl.scripts.directives import DIRECTIVE
 from neuronctl.scripts.header import read_header
 from neuronctl.scripts.job_file_program import program_entries
 from neuronctl.scripts.model import AFTER_COMMAND, CUT, MISSPELLED, REMARK, Header

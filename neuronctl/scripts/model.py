@@ -24,7 +24,6 @@ MISSPELLED = "not spelled #SBATCH"
 REMARK = "in a remark"
 CUT = "after what ends the line for sbatch"
 OVERRIDDEN = "overridden"
-EARLY_ONLY = "read on the command line only"
 
 
 @dataclass(frozen=True)

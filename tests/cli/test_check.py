@@ -44,7 +44,7 @@ def test_an_error_is_underlined_where_it_stands(run: Run, tmp_path: Path) -> Non
 
 
 def test_warnings_alone_are_no_error(run: Run, tmp_path: Path) -> None:
-    text = RIGHT.replace("python", "export CUDA_VISIBLE_DEVICES=3\npython")
+    text = RIGHT.replace("#SBATCH", "#sbatch -n 1\n#SBATCH", 1)
     result = run("check", *scripts(tmp_path, job=text))
     assert result.stdout.endswith("job.sh: 1 warning\n")
 

@@ -20,7 +20,7 @@ from harness import Sandbox, sandbox_up
 from headers import Script, random_script
 from states import NODES
 
-from neuronctl.scripts import directive_options
+from neuronctl.scripts import directives
 from neuronctl.scripts.header import read_header
 from neuronctl.scripts.model import COMMAND_LINE, SCRIPT, Header
 from neuronctl.scripts.option_values import excluding
@@ -135,17 +135,15 @@ def test_scripts_are_read_as_sbatch_reads_them(
     release = lenient.version[:2]
     here = [
         option
-        for option in directive_options.SBATCH
+        for option in directives.SBATCH
         if SINCE.get(option.long, release) <= release
         and (option.long != "power" or release < WITHOUT_POWER)
     ]
     # What an abbreviation means depends on the options of the release.
-    monkeypatch.setattr(directive_options, "SBATCH", tuple(here))
+    monkeypatch.setattr(directives, "SBATCH", tuple(here))
     if release < (23, 2):  # which lets --exclusive and --oversubscribe stand together
-        monkeypatch.setattr(directive_options, "_SHARING", ())
+        monkeypatch.setattr(directives, "_EXCLUDING", directives._EXCLUDING[:1])
     scripts = [random_script(rng) for _ in range(count)]
-    for script in scripts if release >= (26, 5) else []:  # where --requeue may have a value
-        script["environment"].pop("SBATCH_REQUEUE", None)
     if release >= (24, 5):  # an escaped space is a character since then
         scripts = [script for script in scripts if "\\ " not in script["text"]]
         count = len(scripts)

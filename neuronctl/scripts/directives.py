@@ -1,0 +1,258 @@
+"""The options of ``#SBATCH`` lines, of variables, and of sbatch's command line.
+
+sbatch splits a directive into words by a grammar of its own, neither the shell's nor getopt's.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.request.sbatch_options import (
+    EARLY,
+    NO_VALUE,
+    RENAMED,
+    SBATCH,
+    GetoptError,
+    Parsed,
+    getopt_with_plugins,
+    variables,
+)
+from neuronctl.scripts.look_alike_characters import look_alike, plainly_spelled
+from neuronctl.scripts.model import (
+    COMMAND_LINE,
+    CUT,
+    EVERY,
+    NOWHERE,
+    REMARK,
+    SCRIPT,
+    Edit,
+    GivenOption,
+    Ignored,
+    Refusal,
+    SourceSpan,
+)
+from neuronctl.scripts.option_values import check_value
+
+BLANKS = " \t\n\v\f\r"
+"""What C's isspace() takes for a blank: no other characters, such as a no-break space."""
+
+DIRECTIVE = ("#SBATCH", "#SLURM")
+
+
+class Refused(Exception):
+    """Raised for what sbatch refuses."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        self.refusal = refusal
+
+
+@dataclass(frozen=True)
+class DirectiveWord:
+    """One word of a directive, and where it stands."""
+
+    text: str
+    place: SourceSpan
+
+
+def separates_components(line: str) -> bool:
+    """Return True if a line begins the next component of a heterogeneous job."""
+    return re.match(r"#(SBATCH|SLURM)[ \t]*(?i:packjob|hetjob)(?!\S)", line) is not None
+
+
+def line_options(
+    line: str, number: int
+) -> Tuple[List[GivenOption], List[Ignored], Optional[Refusal]]:
+    """Return the options of a directive, what sbatch ignores in it, and why it refuses it, if so.
+
+    A line that is wrong only in characters that look like others is read as it is meant.
+    """
+    try:
+        return (*_line_options(line, number), None)
+    except Refused as error:
+        refusal = error.refusal
+    plain, odd = plainly_spelled(line), look_alike("", line)
+    if odd and odd not in refusal.message:
+        what = ", which is not '-'" if odd.split(" (")[0].endswith(("dash", "hyphen")) else ""
+        refusal = replace(refusal, message=f"{refusal.message}; it has {odd}{what}")
+    about = tuple(name for word in plain.split() for name in _meant_options(word))
+    refusal = replace(refusal, about=(*refusal.about, *about))
+    try:
+        given, _ = _line_options(plain if odd else line, number)
+    except Refused:
+        return [], [], refusal
+    start = _same(line, plain)
+    behind = _same(line[start:][::-1], plain[start:][::-1])
+    changed = SourceSpan(number, start + 1, len(line) - behind + 1)
+    edits = (Edit(changed, plain[start : len(plain) - behind]),)
+    whole, hint = SourceSpan(number, 1, len(line) + 1), f"write {plain.strip(BLANKS)}"
+    meant = [replace(option, place=whole, value_place=whole) for option in given]
+    return meant, [], replace(refusal, about=(), hint=hint, edits=edits)
+
+
+def _same(one: str, other: str) -> int:
+    """Return how many characters two texts begin with that are the same."""
+    return next(
+        (at for at, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other))
+    )
+
+
+def _line_options(line: str, number: int) -> Tuple[List[GivenOption], List[Ignored]]:
+    words, ignored = _words(line, number)
+    try:
+        texts = [word.text for word in words]
+        parsed, end = getopt_with_plugins(texts, SBATCH, [number] * len(words))
+    except GetoptError as error:
+        word = words[error.index]
+        hint = _hint(word.text) if error.unknown else ""
+        raise Refused(Refusal(str(error), word.place, hint)) from None
+    if end < len(words):
+        hint = "write --NAME=VALUE without blanks, or quotes around the value, and a remark as # …"
+        raise Refused(Refusal(f"'{words[end].text}' is not an option", words[end].place, hint))
+    given = [_given(option, words) for option in parsed if option.known.name not in EARLY]
+    for option in given:
+        _check(option)
+    return given, ignored
+
+
+def _words(line: str, number: int) -> Tuple[List[DirectiveWord], List[Ignored]]:
+    """Return the words of a directive, and the rest of the line that sbatch does not read."""
+    words: List[DirectiveWord] = []
+    at = next(len(prefix) for prefix in DIRECTIVE if line.startswith(prefix))
+    while True:
+        while at < len(line) and line[at] in BLANKS:
+            at += 1
+        begin = at
+        if line[at : at + 1] == ":":
+            place = SourceSpan(number, at + 1, at + 2)
+            raise Refused(Refusal("a word cannot begin with ':'", place))
+        text, at = _word(line, number, begin)
+        if not text:
+            break
+        words.append(DirectiveWord(text, SourceSpan(number, begin + 1, at + 1)))
+    rest = line[at:].strip(BLANKS)
+    if not rest:
+        return words, []
+    start = at + 1 + line[at:].index(rest)
+    reason = REMARK if rest.startswith("#") else CUT
+    return words, [Ignored(reason, rest, SourceSpan(number, start, start + len(rest)))]
+
+
+def _word(line: str, number: int, at: int) -> Tuple[str, int]:
+    """Return the word that begins at a position, without its quotes, and where it ends."""
+    begin, quote = at, ""
+    characters: List[str] = []
+    while at < len(line) and (quote or line[at] not in BLANKS):
+        character = line[at]
+        if character == "\\":
+            following = line[at + 1 : at + 2]
+            taken = bool(following) and (bool(quote) or following not in BLANKS)
+            characters += [following] if taken else []
+            at += taken
+        elif character == quote:
+            quote = ""
+        elif not quote and character in "\"'":
+            quote = character
+        elif not quote and character == "#":
+            break
+        else:
+            characters.append(character)
+        at += 1
+    if quote:
+        place = SourceSpan(number, begin + 1, len(line) + 1)
+        raise Refused(Refusal(f"a {quote} is not closed", place))
+    return "".join(characters), at
+
+
+def _given(option: Parsed, words: Sequence[DirectiveWord]) -> GivenOption:
+    first, last = words[option.index].place, words[option.value_index].place
+    place = replace(first, end=last.end)
+    return GivenOption(option.known.name, option.value, SCRIPT, place, last)
+
+
+def _check(option: GivenOption) -> None:
+    """Raise Refused for a value that sbatch itself refuses at once."""
+    try:
+        check_value(option.name, option.value)
+    except ValueError as error:
+        hint = ""
+        if option.value is not None and re.search(r"\$\w|\$\{", option.value):
+            hint = "#SBATCH lines do not expand variables: write the value itself"
+        message = f"--{option.name}: {error}"
+        raise Refused(Refusal(message, option.place, hint, about=(option.name,))) from None
+
+
+def _meant_options(word: str) -> Tuple[str, ...]:
+    """Return the options that a word may have been meant for."""
+    typed = word.partition("=")[0]
+    name = typed.lstrip("-")
+    if not name or name == typed:
+        return ()
+    if not typed.startswith("--"):
+        return tuple(option.name for option in SBATCH if option.short and option.short in name)
+    longer = tuple(option.name for option in SBATCH if option.long.startswith(name))
+    near = difflib.get_close_matches(name, [option.long for option in SBATCH], n=4, cutoff=0.6)
+    return longer or tuple(option.name for option in SBATCH if option.long in near)
+
+
+def _hint(word: str) -> str:
+    """Return a hint for an option that sbatch does not have."""
+    name = word.partition("=")[0].lstrip("-")
+    if name in RENAMED:
+        return f"it is called --{RENAMED[name]} now"
+    near = difflib.get_close_matches(name, [option.long for option in SBATCH], n=2, cutoff=0.7)
+    meant = " or ".join(f"--{each}" for each in near)
+    return f"did you mean {meant}?" if near else "'man sbatch' lists the options"
+
+
+def command_line_options(words: Sequence[str], refusals: List[Refusal]) -> List[GivenOption]:
+    """Return the options of sbatch's command line; append what sbatch refuses to ``refusals``."""
+    given: List[GivenOption] = []
+    try:
+        given += [
+            GivenOption(parsed.known.name, parsed.value, COMMAND_LINE)
+            for parsed in getopt_with_plugins(words, SBATCH)[0]
+            if parsed.known.name not in EARLY
+        ]
+        for option in given:
+            _check(option)
+    except GetoptError as error:
+        refusals.append(Refusal(str(error), NOWHERE, about=EVERY))
+    except Refused as error:
+        refusals.append(error.refusal)
+    return given
+
+
+_FLAGS = frozenset(option.name for option in SBATCH if option.takes == NO_VALUE)
+
+
+def environment_options(environment: Mapping[str, str]) -> List[GivenOption]:
+    """Return the options that ``SBATCH_*`` variables set; those without a value are not read."""
+    return [
+        GivenOption(name, environment[variable], variable)
+        for variable, name in variables().items()
+        if environment.get(variable) and name not in _FLAGS
+    ]
+
+
+_EXCLUDING = (("mem", "mem-per-cpu", "mem-per-gpu"), ("exclusive", "oversubscribe"))
+"""Options of which sbatch takes only one; the latter since 23.02."""
+
+
+def contradictions(given: Sequence[GivenOption]) -> List[Refusal]:
+    """Return what sbatch refuses of options that it takes alone, but not together."""
+    found = []
+    for group in _EXCLUDING:
+        typed: Dict[str, GivenOption] = {
+            option.name: option
+            for option in given
+            if option.name in group and option.source in (SCRIPT, COMMAND_LINE)
+        }
+        if len(typed) > 1:
+            names = " and ".join(f"--{name}" for name in typed)
+            place: SourceSpan = list(typed.values())[-1].place
+            message, hint = f"{names} exclude each other", "keep one of them"
+            found.append(Refusal(message, place, hint, about=tuple(typed)))
+    return found

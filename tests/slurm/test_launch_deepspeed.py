@@ -14,7 +14,6 @@ import pytest
 from bench import OUTSIDE, built
 from harness import Sandbox, sandbox_up
 from launching import ARGUMENTS, hexed, run_cell
-from test_signal_launchers import saved
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +30,6 @@ def deepspeed_bench(deepspeed_venv: Path, horovod_venv: Path) -> Iterator[Sandbo
     binds = [word for path in (deepspeed_venv, horovod_venv) for word in ("--bind", str(path))]
     with sandbox_up(f"deepspeed-{os.getpid()}", "--nodes", "cas_v100nv_8=0", *binds) as made:
         yield made
-
-
-@pytest.mark.parametrize(("signal", "nodes"), [("USR1", 1), ("TERM", 2)])
-def test_a_program_saves(
-    signal: str, nodes: int, deepspeed_bench: Sandbox, deepspeed_venv: Path
-) -> None:
-    saved(deepspeed_bench, deepspeed_venv, "deepspeed", signal, nodes, only=True)
 
 
 @pytest.mark.parametrize("wrapper", [pytest.param("plain", marks=pytest.mark.matrix), "venv"])

@@ -12,13 +12,6 @@ import pytest
 from bench import IMAGE
 from harness import Sandbox
 from launching import JOB, TELL, kind_of, software
-from test_software import TELL as TELL_ALL
-from test_software import replaced
-
-
-def test_variables_are_replaced_beside_torchruns_own(bench: Sandbox, horovod_venv: Path) -> None:
-    bench.write("tell.py", TELL_ALL)
-    replaced(bench, "torchrun", f"--venv={horovod_venv}")
 
 
 @pytest.mark.parametrize(

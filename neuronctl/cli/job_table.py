@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Dict, List, Sequence, TextIO, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 from neuronctl.common.console import (
     Column,
@@ -81,7 +81,6 @@ def print_jobs(
     users: bool,
     advise: bool,
     bars: bool,
-    file: TextIO,
 ) -> None:
     """Print the table.
 
@@ -102,7 +101,7 @@ def print_jobs(
     narrow = bars and terminal_width() < _WIDE
     rows = [_row(line, 12 if narrow else 20) for line in lines]
     if bars:
-        unicode = draws_blocks(file)
+        unicode = draws_blocks()
         columns[5] = Column("TIME", no_wrap=True, priority=2)
         for row, line in zip(rows, lines):
             if len(line.jobs) == 1:
@@ -111,12 +110,12 @@ def print_jobs(
         columns.insert(1, Column("USER", no_wrap=True))
         for row, line in zip(rows, lines):
             row.insert(1, line.first.user)
-    print_table(columns, rows, file=file)
+    print_table(columns, rows)
     if advise:
         import textwrap
 
         for text in _advice(lines):
-            print_text(textwrap.fill(text, terminal_width()) if bars else text, "dim", file=file)
+            print_text(textwrap.fill(text, terminal_width()) if bars else text, "dim")
 
 
 def _advice(lines: Sequence[JobLine]) -> List[str]:

@@ -13,7 +13,6 @@ from neuronctl.cli.job_options import file_option
 from neuronctl.cli.say import notify
 from neuronctl.common.console import (
     Column,
-    draws_blocks,
     folded,
     print_json,
     print_line,
@@ -29,56 +28,31 @@ from neuronctl.common.words import amount, counted, duration, percent
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
     from neuronctl.monitoring.advice import JobUse
-    from neuronctl.monitoring.samples import Curve
-    from neuronctl.monitoring.totals import Total
     from neuronctl.tracking.job_status import JobStatus
 
 _MOST = 16
 """Rows of a table: the GPUs and nodes that did least, the last runs, the jobs that took most."""
 
-_ASKED = 3
-"""Running jobs whose nodes are asked by sstat."""
-
-_WIDE = 30
-"""Characters of a curve."""
-
-_GROUPS: Dict[str, Callable[[JobUse], str]] = {
-    "user": lambda job: job.status.user,
-    "partition": lambda job: job.status.partition,
-    "name": lambda job: job.status.name,
-}
-
 
 @click.command("report")
 @click.argument("jobs", metavar="[JOB]...", nargs=-1)
 @click.option("--since", metavar="WHEN", help="Your jobs since 12h, 7d, or a day (2026-11-01).")
-@click.option("--name", metavar="PATTERN", help="With --since: only jobs of this name: 'train*'.")
-@click.option("--all-users", is_flag=True, help="With --since: all jobs that Slurm shows you.")
 @file_option("--html", metavar="FILE", help="Write a page with all curves, which needs no network.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.report/1).")
-def command(
-    jobs: Sequence[str],
-    since: Optional[str],
-    name: Optional[str],
-    all_users: bool,
-    html: Optional[str],
-    as_json: bool,
-) -> None:
+def command(jobs: Sequence[str], since: Optional[str], html: Optional[str], as_json: bool) -> None:
     """Show what jobs did with their GPUs, cores, and memory, and what could be better.
 
     JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
     newest of that name). Of several jobs, of an array, and with --since, the hours, use, and cost
-    are summed up by partition and name. The figures are those of a job that
-    was submitted with --monitor; of any other, there is only what accounting has.
+    are summed up. The figures are those of a job that was submitted with --monitor; of any other,
+    there is only what accounting has.
     """
     at_most_one({"--html": html, "--json": as_json})
     at_most_one({"JOB": jobs, "--since": since})
     if not jobs and since is None:
         hint = "'neuronctl status' lists your jobs; --since 7d sums up those of a week"
         raise UsageError("report needs JOB or --since", hint)
-    if since is None and (name is not None or all_users):
-        raise UsageError("--name and --all-users belong to --since", "add --since 7d")
-    found = _find_named(jobs) if since is None else _find_since(since, name, all_users)
+    found = _find_named(jobs) if since is None else _find_since(since)
     if html is not None and len(found) != 1:
         hint = f"name one: neuronctl report {found[0].id} --html FILE" if found else "name one"
         raise UsageError("--html is for one job", hint)
@@ -86,7 +60,9 @@ def command(
     if as_json:
         data: Dict[str, Any] = {"jobs": [_data(job) for job in used]}
         if len(used) != 1:
-            data["totals"] = {by: _total_rows(used, key) for by, key in _GROUPS.items()}
+            from neuronctl.monitoring.totals import total
+
+            data["total"] = asdict(total(used))
         print_json("neuronctl.report/1", data)
     elif html is not None:
         from neuronctl.cli.job_output import write_text
@@ -110,31 +86,23 @@ def _find_named(words: Sequence[str]) -> List[JobStatus]:
     return sorted(found_jobs(ids, store).jobs, key=lambda status: order.get(status.id.job, 0))
 
 
-def _find_since(since: str, name: Optional[str], all_users: bool) -> List[JobStatus]:
+def _find_since(since: str) -> List[JobStatus]:
     from neuronctl.common.units import parse_since
-    from neuronctl.common.users import login_name
-    from neuronctl.tracking.job_names import is_named
     from neuronctl.tracking.lookup import mine
 
     after = parse_since(since, int(time.time()))
-    found = mine(everybody=all_users, since=after).sure()
+    found = mine(since=after).sure()
     notify(*found.notes)
-    jobs = [status for status in found.jobs if status.submit is None or status.submit >= after]
-    if all_users and all(status.user == login_name() for status in jobs):
-        notify("Slurm shows no other user's jobs: there are none, or PrivateData hides them")
-    return [status for status in jobs if name is None or is_named(status.name, name)]
+    return [status for status in found.jobs if status.submit is None or status.submit >= after]
 
 
 def use_of(statuses: Sequence[JobStatus]) -> List[JobUse]:
-    """Return what is known of each job; sacct and sstat are asked once for all without samples."""
-    from neuronctl.slurm.job_states import RUNNING
+    """Return what is known of each job; sacct is asked once for all without samples."""
     from neuronctl.slurm.job_usage import read_usage
 
     sampled = [sampled_use(status, ask=len(statuses) == 1) for status in statuses]
     silent = [job.status for job in sampled if not job.nodes]
-    running = {status.job_id: status.id for status in silent if status.state == RUNNING}
-    few = running if len(running) <= _ASKED else {}  # sstat asks each job's nodes
-    accounted = read_usage([status.id for status in silent], few)
+    accounted = read_usage([status.id for status in silent])
     return [replace(job, accounted=accounted.get(job.status.id)) for job in sampled]
 
 
@@ -168,23 +136,14 @@ def _cluster() -> Cluster:
     return own_cluster()
 
 
-# ------------------------------------------------------------------------- many jobs
-
-
-def _total_rows(used: Sequence[JobUse], key: Callable[[JobUse], str]) -> List[Dict[str, Any]]:
-    from neuronctl.monitoring.totals import totals
-
-    return [asdict(part) for part in totals(used, key)]
-
-
 def _print_sums(used: Sequence[JobUse]) -> None:
     """Print the sums, and the jobs that took most."""
-    from neuronctl.monitoring.totals import total, totals
+    from neuronctl.monitoring.totals import total
 
     if not used:
         print_line("no matching jobs")
         return
-    whole = total("", used)
+    whole = total(used)
     words = f"{counted(whole.jobs, 'job')}: {whole.node_hours:.1f} node hours"
     words += f", {whole.gpu_hours:.1f} GPU hours" if whole.gpu_hours else ""
     words += f", {used[0].price.words(whole.cost)}" if whole.cost is not None else ""
@@ -192,39 +151,19 @@ def _print_sums(used: Sequence[JobUse]) -> None:
     if whole.gpu_hours:
         told = f"the use of GPUs is known for {whole.gpu_hours_sampled:.1f} of the GPU hours"
         print_text(told if any(job.nodes for job in used) else f"{told} (--monitor samples it)")
-    sums = [_right("NODE H"), _right("GPU H"), _right("GPU USE"), _right("GPU IDLE", 3)]
-    sums += [_right("CORES BUSY", 4), *([] if whole.cost is None else [_right("COST", 5)])]
-    for by, key in _GROUPS.items():
-        parts = totals(used, key)
-        if by == "user" and len(parts) == 1:
-            continue
-        print_line()
-        rows = [
-            [shortened(part.name, 24), str(part.jobs), *_sums(used[0], part)[: len(sums)]]
-            for part in parts
-        ]
-        print_table([Column(by.upper(), no_wrap=True), _right("JOBS"), *sums], rows)
     print_line()
     columns = [Column("JOB", no_wrap=True, style="bold"), _left("NAME", 1), _left("STATE", 2)]
+    columns += [_right("TIME"), _right("GPU H"), _right("GPU USE"), _right("GPU IDLE", 3)]
     rows = []
     for job in sorted(used, key=lambda job: (-job.gpu_hours, -job.node_hours))[:_MOST]:
-        status, figures = job.status, _sums(job, total("", [job]))[1 : len(sums)]
+        status = job.status
         row = [str(status.id), shortened(status.name, 20), status.state]
-        rows.append([*row, duration(int(job.seconds)), *figures])
-    print_table([*columns, _right("TIME"), *sums[1:]], rows)
+        row += [duration(int(job.seconds)), f"{job.gpu_hours:.1f}"]
+        row += [_or_unknown(job.use, lambda use: f"{use:.0f} %"), _or_unknown(job.idle, percent)]
+        rows.append(row)
+    print_table(columns, rows)
     if len(used) > _MOST:
         print_line(f"the {_MOST} that took most of {len(used)}; --json has all")
-
-
-def _sums(job: JobUse, part: Total) -> List[str]:
-    return [
-        f"{part.node_hours:.1f}",
-        f"{part.gpu_hours:.1f}",
-        _or_unknown(part.gpu_use, lambda use: f"{use:.0f} %") if part.gpu_hours else "",
-        _or_unknown(part.gpu_idle, percent) if part.gpu_hours else "",
-        _or_unknown(part.cores_busy, percent),
-        "" if part.cost is None else job.price.words(part.cost),
-    ]
 
 
 # ------------------------------------------------------------------------- one job
@@ -314,11 +253,11 @@ def _sampled_figures(job: JobUse) -> List[Tuple[str, str]]:
 
 def _print_gpus(job: JobUse) -> None:
     """Print the GPUs of the last run, those that were used least if there are many."""
-    gpus, draws = job.last_gpus, draws_blocks()
+    gpus = job.last_gpus
     if len(gpus) > _MOST:
         gpus = tuple(sorted(gpus, key=lambda gpu: (gpu.use is None, gpu.use))[:_MOST])
     columns = [_left("NODE", 0 if len(job.last_nodes) > 1 else 1), _right("GPU"), _right("USE")]
-    columns += [_right("IDLE"), _right("MEMORY"), _right("POWER", 2), _right("CLOCK", 3)]
+    columns += [_right("IDLE"), _right("MEMORY"), _right("POWER", 2)]
     rows = []
     for gpu in gpus:
         memory = "?"
@@ -327,28 +266,23 @@ def _print_gpus(job: JobUse) -> None:
             memory = f"{gpu.memory_peak / 1024:.1f}{whole} GiB"
         row = [gpu.node, gpu.index, _or_unknown(gpu.use, lambda use: f"{use:.0f} %")]
         row += [_or_unknown(gpu.idle, percent), memory]
-        row += [_or_unknown(gpu.power, lambda power: f"{power:.0f} W")]
-        row += [_or_unknown(gpu.clock, percent)]
-        rows.append([*row, *([drawn(gpu.curve, 100, gpu.samples)] if draws else [])])
+        rows.append([*row, _or_unknown(gpu.power, lambda power: f"{power:.0f} W")])
     print_line()
-    print_table([*columns, *([_left("USE OVER TIME")] if draws else [])], rows)
+    print_table(columns, rows)
     if len(job.last_gpus) > _MOST:
         print_line(f"the {_MOST} least used of {len(job.last_gpus)}; --json and --html have more")
 
 
 def _print_nodes(job: JobUse) -> None:
-    draws = draws_blocks()
     columns = [_left("NODE"), _right("CORES BUSY"), _right("MEMORY"), _right("READ", 1)]
-    columns += [_right("WRITTEN", 2), *([_left("CORES OVER TIME")] if draws else [])]
+    columns.append(_right("WRITTEN", 2))
     rows = []
     for node in sorted(job.last_nodes, key=lambda node: node.cores_busy or 0.0)[:_MOST]:
         held = f"/{node.cores}" if node.cores else ""
         cores = _or_unknown(node.cores_busy, lambda busy: f"{busy:.1f}") + held
         memory = amount(node.memory_peak)
         memory += "" if node.memory is None else f" of {amount(node.memory)}"
-        most = max([value for value in node.curve if value is not None], default=0.0)
-        curve = [drawn(node.curve, float(node.cores or most or 1), node.samples)] if draws else []
-        rows.append([node.node, cores, memory, amount(node.read), amount(node.written), *curve])
+        rows.append([node.node, cores, memory, amount(node.read), amount(node.written)])
     print_line()
     print_table(columns, rows)
 
@@ -367,20 +301,6 @@ def _or_unknown(value: Optional[float], words: Callable[[float], str]) -> str:
 
 def _kwh(joules: float) -> str:
     return f"{joules / 3.6e6:.2f} kWh"
-
-
-def drawn(curve: Curve, most: float, samples: int) -> str:
-    """Return a curve in eighths of a line's height; blank where samples are missing."""
-    from neuronctl.monitoring.samples import fill_holes
-
-    marks, text = "▁▂▃▄▅▆▇█", ""
-    each = max(1, len(curve) // _WIDE)
-    whole = fill_holes(curve, samples)
-    for start in range(0, len(whole), each):
-        known = [value for value in whole[start : start + each] if value is not None]
-        share = sum(known) / len(known) / most if known else 0.0
-        text += marks[min(7, max(0, int(share * 8)))] if known else " "
-    return text.rstrip()
 
 
 def _data(job: JobUse) -> Dict[str, Any]:

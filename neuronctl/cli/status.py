@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
+import shutil
 import time
-from typing import TYPE_CHECKING, List, Optional, TextIO, Tuple
+from typing import TYPE_CHECKING, List, Optional, Tuple
 
 import click
 
@@ -59,7 +59,7 @@ def command(
         data = (status_data(status) for status in found.jobs)
         print_json_list("neuronctl.status/1", "jobs", data)
     elif found.jobs:
-        _print(question.lines(found), found, question, sys.stdout)
+        _print(question.lines(found), question)
     elif (not jobs or state) and found.unavailable is None:
         print_line(question.nothing)
     raise_if_silent(found)
@@ -144,7 +144,7 @@ class _Question:
 
 def _watch(question: _Question) -> int:
     from neuronctl.cli.job_table import live_first
-    from neuronctl.cli.watch import FIRST, canvas, watch
+    from neuronctl.cli.watch import FIRST, watch
 
     known = False
 
@@ -156,24 +156,23 @@ def _watch(question: _Question) -> int:
         known = True
         return found
 
-    def draw(found: Found) -> List[str]:
-        notes = [f"neuronctl: {printable(note)}" for note in found.notes]
-        if not found.jobs:
-            return [*([] if found.unavailable is not None else [question.nothing]), *notes]
-        drawing = canvas()
-        _print(live_first(question.lines(found)), found, question, drawing)
-        return [*drawing.getvalue().splitlines(), *notes]
+    def draw(found: Found) -> None:
+        if found.jobs:
+            room = max(1, shutil.get_terminal_size().lines - 8) if is_terminal() else None
+            lines = live_first(question.lines(found))
+            _print(lines[:room], question)
+            if len(lines) > len(lines[:room]):
+                print_line(f"… {len(lines[room:])} more lines")
+        elif found.unavailable is None:
+            print_line(question.nothing)
+        for note in found.notes:
+            print_line(f"neuronctl: {printable(note)}")
 
     return watch(find_jobs, draw, until_ended=bool(question.ids))
 
 
-def _print(lines: List[JobLine], found: Found, question: _Question, file: TextIO) -> None:
+def _print(lines: List[JobLine], question: _Question) -> None:
     from neuronctl.cli.job_table import print_jobs
 
-    print_jobs(
-        lines,
-        users=question.everybody,
-        advise=bool(question.ids) or is_terminal(file),
-        bars=is_terminal(file),
-        file=file,
-    )
+    advise = bool(question.ids) or is_terminal()
+    print_jobs(lines, users=question.everybody, advise=advise, bars=is_terminal())

@@ -13,7 +13,6 @@ from neuronctl.common.frozen import asdict
 
 if TYPE_CHECKING:
     from neuronctl.slurm.srun import NodeUsage
-    from neuronctl.tracking.job_status import JobStatus
 
 
 @click.command("top")
@@ -23,8 +22,7 @@ def command(job: str, as_json: bool) -> None:
     """Show the GPU, CPU and memory use of a running job, per node.
 
     JOB is a job id, 4711_3 for an array task, or the name of your running job. One srun runs on
-    every node of the job: nvidia-smi if available, load and memory of the whole node, and your
-    busiest processes there.
+    every node of the job: nvidia-smi if available, load and memory of the whole node.
     """
     from neuronctl.slurm.srun import read_node_usage
     from neuronctl.tracking.lookup import nodes_of
@@ -40,21 +38,6 @@ def command(job: str, as_json: bool) -> None:
         _print(usages)
     if silent:
         notify(f"no answer from {', '.join(silent)}")
-    notify(*_idle(status))
-
-
-def _idle(status: JobStatus) -> List[str]:
-    """Return which GPUs are held and have not been used for long, if the job is sampled."""
-    from neuronctl.cli.report import sampled_use
-    from neuronctl.common.words import duration
-    from neuronctl.monitoring.advice import LONG_IDLE
-
-    job = sampled_use(status, ask=True)
-    return [
-        f"{job.place(gpu)} has been idle for {duration(gpu.idle_for)}"
-        for gpu in job.last_gpus
-        if gpu.idle_for >= LONG_IDLE
-    ]
 
 
 def _print(usages: Sequence[NodeUsage]) -> None:
@@ -76,14 +59,13 @@ def _print(usages: Sequence[NodeUsage]) -> None:
         print_table(columns, rows)
         print_line()
     columns = [Column("NODE", no_wrap=True, style="bold"), _right("LOAD"), _right("CORES")]
-    columns += [_right("MEMORY"), Column("YOUR BUSIEST PROCESSES", priority=1)]
+    columns.append(_right("MEMORY"))
     rows = []
     for usage in usages:
         load = "" if usage.load is None else f"{usage.load:.2f}"
         cores = "" if usage.cores is None else str(usage.cores)
-        busiest = (f"{process.command} {process.cpu:.0f} %" for process in usage.processes[:3])
         memory = _part(usage.memory_used, usage.memory)
-        rows.append([usage.node, load, cores, memory, ", ".join(busiest)])
+        rows.append([usage.node, load, cores, memory])
     print_table(columns, rows)
 
 

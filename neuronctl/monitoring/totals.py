@@ -1,8 +1,8 @@
-"""What many jobs took together, by what they have in common."""
+"""What many jobs took together."""
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Optional, Sequence
+from typing import Optional, Sequence
 
 from neuronctl.common.frozen import dataclass
 from neuronctl.monitoring.advice import JobUse
@@ -11,14 +11,13 @@ from neuronctl.monitoring.samples import weighted_mean
 
 @dataclass(frozen=True)
 class Total:
-    """Sums over jobs that have ``name`` in common.
+    """Sums over jobs.
 
     gpu_use, gpu_idle (percent, share): means over the GPU hours of the jobs whose use is known,
     which are gpu_hours_sampled. cores_busy: share of the cores held, over those jobs whose CPU time
     is known. cost: None without a price.
     """
 
-    name: str
     jobs: int
     node_hours: float
     gpu_hours: float
@@ -29,7 +28,7 @@ class Total:
     cost: Optional[float]
 
 
-def total(name: str, jobs: Sequence[JobUse]) -> Total:
+def total(jobs: Sequence[JobUse]) -> Total:
     sampled = [(job.use, job.idle, job.gpu_hours) for job in jobs if job.use is not None]
     busy = [
         (job.cores_busy / job.cores, job.cores * job.seconds)
@@ -38,7 +37,6 @@ def total(name: str, jobs: Sequence[JobUse]) -> Total:
     ]
     costs = [job.cost for job in jobs if job.cost is not None]
     return Total(
-        name=name,
         jobs=sum(job.status.count for job in jobs),
         node_hours=sum(job.node_hours for job in jobs),
         gpu_hours=sum(job.gpu_hours for job in jobs),
@@ -48,12 +46,3 @@ def total(name: str, jobs: Sequence[JobUse]) -> Total:
         cores_busy=weighted_mean(busy),
         cost=sum(costs) if costs else None,
     )
-
-
-def totals(jobs: Sequence[JobUse], key: Callable[[JobUse], str]) -> List[Total]:
-    """Return one for each value of ``key``, those that took most first."""
-    groups: Dict[str, List[JobUse]] = {}
-    for job in jobs:
-        groups.setdefault(key(job), []).append(job)
-    found = [total(name, group) for name, group in groups.items()]
-    return sorted(found, key=lambda part: (-part.gpu_hours, -part.node_hours, part.name))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence
 
 from neuronctl.common.errors import SlurmError
-from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.fields import SEPARATOR, count, parse_size
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import run
 
 _FIELDS = ("JobID", "TotalCPU", "NCPUS", "ElapsedRaw", "MaxRSS")
-_OF_STEPS = ("JobID", "AveCPU", "NTasks", "MaxRSS")
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class AccountedUse:
 
 
 def parse_usage(text: str) -> Dict[JobId, AccountedUse]:
-    """sacct's rows by job: the first of each is its own, the others are those of its steps."""
+    """Return sacct's rows by job: the first is its own, the others are its steps'."""
     rows: Dict[JobId, List[List[str]]] = {}
     for line in text.splitlines():
         row = line.split(SEPARATOR)
@@ -51,51 +50,8 @@ def parse_usage(text: str) -> Dict[JobId, AccountedUse]:
     return used
 
 
-def parse_steps(text: str) -> Dict[int, Tuple[float, Optional[int]]]:
-    """sstat's rows: by each job's own number, the CPU time and the largest task of what runs."""
-    found: Dict[int, Tuple[float, Optional[int]]] = {}
-    for line in text.splitlines():
-        row = line.split("|")
-        job = count(row[0].partition(".")[0])
-        if len(row) != len(_OF_STEPS) or job is None:
-            continue
-        each, tasks, size = _seconds(row[1]), count(row[2]), parse_size(row[3])
-        cpu, largest = found.get(job, (0.0, None))
-        sizes = [int(known) for known in (largest, size) if known is not None]
-        found[job] = (cpu + (each or 0.0) * (tasks or 0), max(sizes, default=None))
-    return found
-
-
-def read_usage(
-    jobs: Sequence[JobId], running: Mapping[int, JobId] = {}
-) -> Dict[JobId, AccountedUse]:
-    """Ask sacct once; those are missing that it does not know, all of them where it is off.
-
-    running: jobs by their own numbers; sstat is asked what their steps have used up to now, since
-    sacct knows that only of steps that have ended.
-    """
-    used = _read_ended(jobs)
-    for number, (cpu, largest) in _read_running(list(running)).items():
-        before = used.get(running[number], AccountedUse(None, None, None, None))
-        sizes = [size for size in (largest, before.largest_task) if size is not None]
-        used[running[number]] = replace(
-            before, cpu=(before.cpu or 0.0) + cpu, largest_task=max(sizes, default=None)
-        )
-    return used
-
-
-def _read_running(numbers: Sequence[int]) -> Dict[int, Tuple[float, Optional[int]]]:
-    if not numbers:
-        return {}
-    argv = ["sstat", "--allsteps", "--noheader", "--parsable2", f"--format={','.join(_OF_STEPS)}"]
-    try:
-        # It fails for a job without a step, and prints the others.
-        return parse_steps(run([*argv, f"--jobs={','.join(map(str, numbers))}"]).stdout)
-    except SlurmError:
-        return {}
-
-
-def _read_ended(jobs: Sequence[JobId]) -> Dict[JobId, AccountedUse]:
+def read_usage(jobs: Sequence[JobId]) -> Dict[JobId, AccountedUse]:
+    """Ask sacct once; those are missing that it does not know, all of them where it is off."""
     if not jobs:
         return {}
     argv = ["sacct", "--noheader", "--parsable2", f"--delimiter={SEPARATOR}"]

@@ -25,11 +25,6 @@ printf '@cores\t%s\n' "$(getconf _NPROCESSORS_ONLN)"
 while read -r name value unit; do
     case $name in MemTotal: | MemAvailable:) printf '@%s\t%s\n' "${name%:}" "$value" ;; esac
 done </proc/meminfo
-ps -u "$(id -u)" -o ppid=,pid=,pcpu=,rss=,comm= --sort=-pcpu 2>/dev/null |
-    while read -r parent pid rest; do
-        # not those of this survey
-        [[ $parent == $$ || $pid == $$ ]] || printf '@process\t%s %s\n' "$pid" "$rest"
-    done | head -n 5
 """
 
 
@@ -47,16 +42,6 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Process:
-    """A process of the user on the node. cpu: percent of a core. memory: resident MiB."""
-
-    pid: int
-    cpu: float
-    memory: int
-    command: str
-
-
-@dataclass(frozen=True)
 class NodeUsage:
     """A node of a job. load: average of the last minute. cores, memory (MiB): of the whole node."""
 
@@ -66,7 +51,6 @@ class NodeUsage:
     cores: Optional[int] = None
     memory_used: Optional[int] = None
     memory: Optional[int] = None
-    processes: Tuple[Process, ...] = ()
 
 
 def overlap_argv(
@@ -81,13 +65,13 @@ def overlap_argv(
     return [*argv, *program]
 
 
-def parse_node_usage(text: str) -> List[NodeUsage]:
+def parse_node_usage(text: str) -> Tuple[NodeUsage, ...]:
     """Parse the nodes' reports, in task order; other lines are skipped."""
     told = [
         [(match[1], match[2]) for line in lines if (match := re.match(r"@(\w+)\t(.*)", line))]
         for lines in of_each_task(text).values()
     ]
-    return [_node(facts) for facts in told if facts]
+    return tuple(_node(facts) for facts in told if facts)
 
 
 def _node(facts: Sequence[Tuple[str, str]]) -> NodeUsage:
@@ -101,7 +85,6 @@ def _node(facts: Sequence[Tuple[str, str]]) -> NodeUsage:
         cores=count(told.get("cores", "")),
         memory_used=used,
         memory=None if total is None else total // 1024,
-        processes=tuple(p for kind, text in facts if kind == "process" and (p := _process(text))),
     )
 
 
@@ -121,16 +104,6 @@ def _gpus(lines: Sequence[str]) -> Tuple[Gpu, ...]:
     return tuple(gpus)
 
 
-def _process(text: str) -> Optional[Process]:
-    fields = text.split(None, 3)
-    if len(fields) != 4:
-        return None
-    pid, cpu, memory = count(fields[0]), _number(fields[1]), count(fields[2])
-    if pid is None or cpu is None or memory is None:
-        return None
-    return Process(pid, cpu, memory // 1024, fields[3])
-
-
 def _number(text: str) -> Optional[float]:
     try:
         number = float(text)
@@ -146,7 +119,7 @@ def _whole(value: Optional[float]) -> Optional[int]:
 def read_node_usage(job_id: int, nodes: Sequence[str]) -> Tuple[NodeUsage, ...]:
     """Survey every node of a running job with one srun; raises as on_each_node()."""
     survey = ["bash", "-c", _SURVEY, "bash", query(*SURVEYED)]
-    return tuple(parse_node_usage(on_each_node(job_id, nodes, survey, timeout=30)))
+    return parse_node_usage(on_each_node(job_id, nodes, survey, timeout=30))
 
 
 def on_each_node(job_id: int, nodes: Sequence[str], program: Sequence[str], timeout: float) -> str:

@@ -7,7 +7,7 @@ import re
 from typing import Any, Dict, List
 
 import pytest
-from harness import COMMENT, Sandbox, wait_until
+from harness import COMMENT, Sandbox
 
 pytestmark = pytest.mark.usefixtures("no_jobs")
 
@@ -143,21 +143,6 @@ def test_two_nodes_signals_and_exit_codes_are_as_without(sandbox: Sandbox) -> No
     assert "GPU 3 of gpu36" in sandbox.exec(page).stdout
 
 
-def test_a_running_job_without_samples_is_asked_by_sstat(sandbox: Sandbox) -> None:
-    program = (
-        "import time; held = b'x' * (200 << 20)\nwhile time.process_time() < 6: pass\n"
-        "print(flush=True); time.sleep(300)"
-    )
-    options = ["-p", "amd_a100nv_8", "-n1", "-c1", "--gres=gpu:1", "-t10", COMMENT, "--parsable"]
-    sandbox.write("burns.py", program)
-    job = sandbox.exec(["sbatch", *options, "--wrap=exec python3 burns.py"]).stdout.strip()
-    told: Dict[str, Any] = wait_until(
-        lambda: (used := report(sandbox, job)["accounted"]) and (used["cpu"] or 0) >= 5 and used
-    )
-    assert told["cpu"] < 8 and 200 << 20 < told["largest_task"] < 300 << 20
-    sandbox.exec(["scancel", job])
-
-
 HANGS = "#!/bin/sh\nexec sleep 600\n"
 
 
@@ -239,15 +224,9 @@ def test_arrays_and_all_jobs_since(sandbox: Sandbox) -> None:
     data = json.loads(told(array, "--json"))
     assert [job["job_id"] for job in data["jobs"]] == [f"{array}_1", f"{array}_2"]
     assert all(len(job["nodes_sampled"]) == 1 for job in data["jobs"])
-    (total,) = data["totals"]["name"]
+    total = data["total"]
     held = sum(2 * job["elapsed"] for job in data["jobs"])
-    assert (total["name"], total["jobs"], total["cost"]) == ("swept", 2, pytest.approx(held))
+    assert (total["jobs"], total["cost"]) == (2, pytest.approx(held))
     assert total["gpu_hours"] == pytest.approx(held / 3600) == total["gpu_hours_sampled"]
-    text = told("--since", "1h", "--name", "[as][wl]*")
-    assert f"{array}_2" in text and single in text and "SU" in text and "PARTITION" in text
-    text = told("--since", "1h", "--name", "alone*")
-    assert single in text and f"{array}_1" not in text
-    others = sandbox.exec(["neuronctl", "report", "--since", "1h", "--all-users", "--json"])
-    users = {job["job_id"]: job["user"] for job in json.loads(others.stdout)["jobs"]}
-    alone = set(users.values()) == {users[single]}
-    assert f"{array}_1" in users and ("no other user's jobs" in others.stderr) == alone
+    text = told("--since", "1h")
+    assert f"{array}_2" in text and single in text and "SU" in text

@@ -9,7 +9,7 @@ from typing import Dict, List, Optional
 import pytest
 
 from neuronctl.catalog.model import Price
-from neuronctl.cli.report import drawn, sampled_use
+from neuronctl.cli.report import sampled_use
 from neuronctl.common.frozen import replace
 from neuronctl.monitoring.advice import JobUse, advise
 from neuronctl.monitoring.page import report_page
@@ -19,9 +19,9 @@ from neuronctl.monitoring.samples import (
     fill_holes,
     read_samples,
 )
-from neuronctl.monitoring.totals import total, totals
+from neuronctl.monitoring.totals import total
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_usage import AccountedUse, parse_steps, parse_usage
+from neuronctl.slurm.job_usage import AccountedUse, parse_usage
 from neuronctl.slurm.srun import parse_node_usage
 from neuronctl.tracking.job_status import JobStatus
 
@@ -191,9 +191,6 @@ def test_the_page_escapes_names(tmp_path: Path) -> None:
 
 def test_curves_and_their_holes() -> None:
     """Of a sample in every tenth part, one is missing in the middle, and then ten."""
-    curve = tuple([0.0] * 120 + [None] * 60 + [100.0] * 60)
-    assert drawn(curve, 100, 17280) == "▁" * 15 + " " * 7 + "█" * 8
-    assert drawn((), 100, 0) == ""
     few = [50.0 if part % 10 == 0 else None for part in range(240)]
     few[60] = None
     whole = fill_holes(tuple(few), 23)
@@ -213,8 +210,6 @@ def test_what_accounting_has() -> None:
     assert (use.cpu, use.cores, use.elapsed) == (86410.0, 32, 100)
     assert use.largest_task == int(1.5 * GIB)
     assert (task.cpu, task.cores_busy, task.largest_task) == (50.5, 0.505, None)
-    steps = "4711.batch|00:00:01|1|9M\n4711.0|01:00.500|4|2G\n4712.0|00:00:00||\nsstat: error\n"
-    assert parse_steps(steps) == {4711: (1 + 4 * 60.5, 2 * GIB), 4712: (0.0, None)}
 
 
 def test_sums_are_weighted_by_hours() -> None:
@@ -225,13 +220,11 @@ def test_sums_are_weighted_by_hours() -> None:
         busy, status=replace(hour, elapsed=3 * 3600, name="eval"), nodes=used(UNUSED).nodes
     )
     silent = JobUse(replace(hour, name="eval"), (), AccountedUse(1800, 2, 3600, None), price=price)
-    whole = total("", [busy, idle, silent])
+    whole = total([busy, idle, silent])
     assert (whole.jobs, whole.node_hours, whole.gpu_hours, whole.gpu_hours_sampled) == (3, 5, 10, 8)
     assert whole.gpu_use == pytest.approx(90 / 4) and whole.cost == 5 + 25
-    named = totals([busy, idle, silent], lambda job: job.status.name)
-    assert [(part.name, part.jobs) for part in named] == [("eval", 2), ("train", 1)]
-    assert total("", [silent]).cores_busy == 0.25 and total("", [silent]).gpu_use is None
-    assert total("", [replace(silent, price=Price())]).cost is None
+    assert total([silent]).cores_busy == 0.25 and total([silent]).gpu_use is None
+    assert total([replace(silent, price=Price())]).cost is None
 
 
 def test_runs_of_a_job_that_was_requeued(tmp_path: Path) -> None:

@@ -8,36 +8,26 @@ from typing import TYPE_CHECKING, Any, Collection, Dict, List, Optional, Sequenc
 import click
 
 from neuronctl.catalog.loader import load
-from neuronctl.catalog.local_cluster import is_cluster, local_cluster, recognise
-from neuronctl.catalog.model import Catalog, Cluster, CommentPolicy, Partition, WallTime
+from neuronctl.catalog.local_cluster import local_cluster, recognise
+from neuronctl.catalog.model import Catalog, Cluster, CommentPolicy, Partition, Qos, WallTime
 from neuronctl.catalog.site_rules import mandatory, site_rules
 from neuronctl.cli.job_options import catalog_option, cluster_option
 from neuronctl.common import console, units
-from neuronctl.common.errors import PolicyError, SlurmError, did_you_mean
+from neuronctl.common.errors import PolicyError, did_you_mean
 from neuronctl.common.frozen import asdict, replace
-from neuronctl.common.words import moment
 from neuronctl.request.job import JobRequest
 from neuronctl.request.job_file import configured_cluster
-from neuronctl.slurm.bad_nodes import DAYS, bad_nodes
+from neuronctl.slurm.bad_nodes import bad_nodes
 
 if TYPE_CHECKING:
     from neuronctl.judgement.partition_board import PartitionNow
 
 _BAR = 12
 _TIMEOUT = 20.0
-_BRIEFLY = 1.5
-"""Seconds to wait for Slurm if the answer can do without it."""
 
 _OVERVIEW = "PARTITION:0 NODES:3 CORES:2 GPUS:0 SUBMIT:1 RUN:1 MAX_GPUS:0 TIME_LIMIT:0"
-_QOS = "QOS:0 PRIORITY:3 SUBMIT:1 RUN:1 MAX_GPUS:0 MAX_NODES:0 TIME_LIMIT:0 PARTITIONS:0"
 _LIVE = "PARTITION:0 NOW:1 FREE:0 USED:2 DOWN:2 MY_GPUS:0 RUNNING:3 JOBS:3 ONE_MORE:0"
 """Columns, and in what order they are left out on a narrow terminal; 0: never."""
-
-_LIFTED = {
-    "OverPartQOS": "limits per user",
-    "PartitionMaxNodes": "limit of nodes",
-    "PartitionTimeLimit": "time limit",
-}
 
 
 @click.command(name="partitions")
@@ -57,9 +47,8 @@ def command(
 ) -> None:
     """Show the partitions of a cluster, or those NAMEd in detail.
 
-    The figures are the catalog's, from the guide and date shown; where the cluster's Slurm is here,
-    only partitions that it has are listed. With --live the figures are Slurm's own, as of now, and
-    the nodes are named that have failed in your own jobs in the last days.
+    The figures are the catalog's, from the guide and date shown. With --live they are Slurm's own,
+    as of now, and partitions that only one of the two has are named.
     """
     known = load(catalog)
     chosen, _ = recognise(known, cluster or configured_cluster())
@@ -69,8 +58,6 @@ def command(
     partitions = [chosen.partition(name) for name in dict.fromkeys(names)]
     if as_json:
         answer = _json(known, chosen, partitions or list(chosen.partitions.values()))
-        there = _slurm_partitions(chosen)
-        answer.update({} if there is None else _compared(chosen, there))
         console.print_json("neuronctl.partitions/1", answer)
         return
     console.print_text(f"{chosen.name}: {chosen.title}", "bold")
@@ -85,10 +72,7 @@ def command(
         for partition in partitions:
             _print_partition(chosen, partition)
     else:
-        there = _slurm_partitions(chosen)
-        _print_overview(known, chosen, there)
-        if there is not None:
-            _print_compared(chosen, there)
+        _print_overview(known, chosen)
 
 
 # ---------------------------------------------------------------------------- live
@@ -126,10 +110,6 @@ def _live(catalog: Catalog, cluster: Cluster, names: List[str], as_json: bool) -
         console.print_json("neuronctl.partitions-live/1", data)
         return
     _print_live(partitions, look.asked_at)
-    if bad:
-        rows = [[fault.node, f"{moment(fault.at)}, job {fault.job}: {fault.why}"] for fault in bad]
-        _print_pairs("FAILED", "IN YOUR JOBS", rows)
-        _print_note(f"Forgotten after {DAYS} days, or when a job of yours completes there.")
     if names:
         return
     _print_compared(cluster, there)
@@ -142,10 +122,6 @@ def _live(catalog: Catalog, cluster: Cluster, names: List[str], as_json: bool) -
         _print_pairs("MY ACCOUNTS", "MY QOS", rows)
         for option in mandatory(cluster):
             _print_note(f"{option} is mandatory on {cluster.name}.")
-    if standing.budgets or standing.shares:
-        console.print_text("")
-        lines = [[str(line)] for line in (*standing.budgets, *standing.shares)]
-        console.print_table([console.Column("BUDGETS AND FAIR SHARE")], lines)
 
 
 def _print_live(partitions: Sequence[PartitionNow], now: int) -> None:
@@ -171,21 +147,6 @@ def _print_live(partitions: Sequence[PartitionNow], now: int) -> None:
     )
 
 
-def _slurm_partitions(cluster: Cluster) -> Optional[Collection[str]]:
-    """Return Slurm's partitions, if the cluster's Slurm is here and answers; else None."""
-    here = local_cluster()
-    if here is None or not is_cluster(cluster, here):
-        return None
-    from neuronctl.slurm.process import answer
-    from neuronctl.slurm.scontrol import PARTITIONS_ARGV, parse_partitions
-
-    try:
-        sites = parse_partitions(answer(PARTITIONS_ARGV, timeout=_BRIEFLY))
-    except SlurmError:
-        return None
-    return [site.name for site in sites]
-
-
 def _compared(cluster: Cluster, there: Collection[str]) -> Dict[str, List[str]]:
     return {
         "only_in_catalog": [name for name in cluster.partitions if name not in there],
@@ -204,17 +165,14 @@ def _print_compared(cluster: Cluster, there: Collection[str]) -> None:
 # ------------------------------------------------------------------------- the catalog
 
 
-def _print_overview(catalog: Catalog, cluster: Cluster, there: Optional[Collection[str]]) -> None:
-    every = cluster.partitions.values()
-    shown = [partition for partition in every if there is None or partition.name in there]
+def _print_overview(catalog: Catalog, cluster: Cluster) -> None:
+    shown = cluster.partitions.values()
     console.print_table(_columns(_OVERVIEW), [_overview_row(partition) for partition in shown])
     console.print_text("")
     console.print_text("CORES, GPUS: per node. SUBMIT, RUN, MAX GPUS: limits per user.", "dim")
     uses = [(partition.name, partition.good_for) for partition in shown if partition.good_for]
     if uses:
         _print_pairs("PARTITION", "GOOD FOR", uses)
-    if cluster.qos:
-        _print_qos(cluster)
     lines = site_rules(catalog, cluster)
     for partition in shown:
         remarks = [partition.note] if partition.note else []
@@ -223,9 +181,7 @@ def _print_overview(catalog: Catalog, cluster: Cluster, there: Optional[Collecti
         remarks += [] if partition.open else ["closed to ordinary users"]
         lines += [(partition.name, "; ".join(remarks))] if remarks else []
     for qos in cluster.qos.values():
-        remarks = [qos.note] if qos.note else []
-        remarks += [f"{flag}: not held to the partition's {_LIFTED[flag]}" for flag in qos.flags]
-        lines += [(f"QOS {qos.name}", "; ".join(remarks))] if remarks else []
+        lines.append((f"QOS {qos.name}", _qos_words(qos)))
     if lines:
         _print_pairs("ABOUT", "RULES AND NOTES", lines)
 
@@ -243,20 +199,20 @@ def _overview_row(partition: Partition) -> List[str]:
     ]
 
 
-def _print_qos(cluster: Cluster) -> None:
-    rows = [
-        [
-            *(qos.name, _text(qos.priority)),
-            *map(_text, (qos.max_submit_jobs, qos.max_running_jobs, qos.max_gpus, qos.max_nodes)),
-            *(_time(qos.wall_time.maximum), ", ".join(qos.partitions) or "all"),
-        ]
-        for qos in cluster.qos.values()
-    ]
-    console.print_text("")
-    console.print_table(_columns(_QOS), rows)
-    console.print_text("")
-    legend = "MAX NODES: per job. Of a QOS' limit and the partition's, the smaller one counts."
-    console.print_text(legend, "dim")
+def _qos_words(qos: Qos) -> str:
+    """Return a QOS' limits, the partitions that it is for, and its note."""
+    words = [f"only in {', '.join(qos.partitions)}"] if qos.partitions else []
+    for figure, each in (
+        (qos.max_submit_jobs, "jobs in the queue per user"),
+        (qos.max_running_jobs, "running jobs per user"),
+        (qos.max_gpus, "GPUs per user"),
+        (qos.max_nodes, "nodes per job"),
+    ):
+        words += [] if figure is None else [f"{each}: {figure}"]
+    if qos.wall_time.maximum is not None:
+        words.append(f"time limit {_time(qos.wall_time.maximum)}")
+    words += [f"lifts the partition's {flag}" for flag in qos.flags]
+    return "; ".join([*words, *([qos.note] if qos.note else [])])
 
 
 def _print_partition(cluster: Cluster, partition: Partition) -> None:
@@ -300,7 +256,7 @@ def _print_comment_values(comment: CommentPolicy) -> None:
 
 def _columns(named: str) -> List[console.Column]:
     """Return columns of figures, but for the first one and those of words."""
-    words = ("GPUS", "PARTITIONS", "NOW", "ONE MORE")
+    words = ("GPUS", "NOW", "ONE MORE")
     found = []
     for number, text in enumerate(named.split()):
         name, _, priority = text.replace("_", " ").partition(":")
@@ -309,7 +265,7 @@ def _columns(named: str) -> List[console.Column]:
                 name,
                 "left" if number == 0 or name in words else "right",
                 style="" if number else "bold",
-                no_wrap=name != "PARTITIONS",
+                no_wrap=True,
                 priority=int(priority),
             )
         )

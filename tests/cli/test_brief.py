@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import subprocess
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Callable, Iterator
 
 import click
 import pytest
@@ -15,17 +14,6 @@ import pytest
 from neuronctl.cli.root import root as commands
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-def keys(data: Any) -> Iterator[str]:
-    """The keys of all objects in JSON data, except of those that are keyed by the site's words."""
-    if isinstance(data, dict):
-        for key, value in data.items():
-            yield key
-            yield from () if key in ("comment", "meanings") else keys(value)
-    elif isinstance(data, list):
-        for item in data:
-            yield from keys(item)
 
 
 def defaults(home: Path, text: str) -> None:
@@ -43,6 +31,7 @@ def test_the_page_has_rules_limits_and_defaults(run: Run, clean_home: Path) -> N
         "All limits are from the catalog, because",
         "- `--comment`: mandatory, field=FIELD;appl=APPL\n",
         "nlp (natural language processing)",
+        "| partition | nodes | GPUs per node |",
         "| `amd_a100nv_8` | 9 | 8 a100 | 64 | 2-00:00:00 | 88 | ? |",
         "`field: nlp` (",
         "### Common mistakes",
@@ -55,19 +44,7 @@ def test_the_page_has_rules_limits_and_defaults(run: Run, clean_home: Path) -> N
 
 def test_a_secret_among_the_defaults_is_masked(run: Run, clean_home: Path) -> None:
     defaults(clean_home, "env: {HF_TOKEN: hf_0123456789abcdefghijABCDEFGHIJ}\n")
-    for words in (["brief"], ["brief", "--json"]):
-        assert "hf_0123" not in run(*words).stdout
-
-
-def test_its_json_is_the_published_one(run: Run, root: Path) -> None:
-    data = json.loads(run("brief", "--json").stdout)
-    assert data["schema"] == "neuronctl.brief/1" and data["cluster"] == "neuron"
-    here = next(row for row in data["partitions"] if row["partition"] == "amd_a100nv_8")
-    assert (here["gpus_per_node"], here["time_limit"], here["now"]) == (8, 172800, None)
-    assert data["asked_at"] is None and data["not_asked"]
-    page = (root / "docs/reference/json.md").read_text(encoding="utf-8")
-    section = page.partition("## neuronctl.brief/1")[2].partition("\n## ")[0]
-    assert {key for key in keys(data) if f"`{key}`" not in section} == {"schema"}
+    assert "hf_0123" not in run("brief").stdout
 
 
 def test_agents_and_skill_are_the_same_guide(run: Run) -> None:
@@ -76,7 +53,7 @@ def test_agents_and_skill_are_the_same_guide(run: Run) -> None:
     assert block.endswith("<!-- neuronctl: end -->\n")
     head = re.match(r"---\nname: [a-z-]+\ndescription: .+\n(?:  .+\n)*---\n\n", skill)
     assert head and skill[head.end() :] in block
-    assert "cannot be combined" in run("brief", "--agents", "--json", code=2).stderr
+    assert "cannot be combined" in run("brief", "--agents", "--skill", code=2).stderr
 
 
 def test_every_command_of_the_guide_is_understood(root: Path) -> None:

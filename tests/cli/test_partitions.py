@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Callable, List
 
 import pytest
-from fake_slurm import FakeSlurm
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -206,27 +205,6 @@ def test_colour_only_on_a_terminal_that_has_it(tmp_path: Path) -> None:
     assert "\x1b" not in in_terminal(["partitions"], tmp_path, 80, TERM="dumb")
 
 
-def test_what_slurm_does_not_have_is_left_out(
-    run: Run, fake_slurm: FakeSlurm, tmp_path: Path
-) -> None:
-    conf = tmp_path / "slurm.conf"
-    conf.write_text("ClusterName=neuron\n")
-    env = {"SLURM_CONF": str(conf)}
-    fake_slurm.answer("scontrol", "PartitionName=cpu State=UP\nPartitionName=new State=UP\n")
-    out = run("partitions", env=env).stdout
-    names = [line.split()[0] for line in out.splitlines() if line]
-    assert "cpu" in names and "bigmem" not in names and "gh200_1" not in names
-    assert "In the catalog, not in this Slurm: cas_v100nv_8, " in out
-    assert out.endswith("In this Slurm, not in the catalog: new\n")
-    answer = json.loads(run("partitions", "--json", env=env).stdout)
-    assert answer["only_in_slurm"] == ["new"] and len(answer["only_in_catalog"]) == 11
-    # Another cluster's partitions are not compared with this Slurm's, nor any if it is silent.
-    assert "this Slurm" not in run("partitions", "--cluster", "iris", env=env).stdout
-    fake_slurm.answer("scontrol", stderr="slurm_load_partitions: Unable to contact", code=1)
-    silent = run("partitions", env=env)
-    assert silent.stdout == run("partitions").stdout and not silent.stderr
-
-
 WITH_QOS = """
 clusters:
   neuron:
@@ -238,14 +216,11 @@ clusters:
 
 def test_qos_are_shown(run: Run, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(WITH_QOS)
-    lines = run("partitions", "--catalog", "mine.yaml").stdout.splitlines()
-    rows = {line.split()[0]: line.split() for line in lines if line}
-    assert rows["debug"] == ["debug", "100", "-", "-", "1", "1", "01:00:00", "cpu"]
-    assert rows["long"][-2:] == ["UNLIMITED", "all"]
-    about = [line for line in lines if line.startswith("QOS long ")]
-    assert about[0].endswith(
-        "for theses; PartitionTimeLimit: not held to the partition's time limit"
-    )
+    out = run("partitions", "--catalog", "mine.yaml").stdout
+    words = "only in cpu; GPUs per user: 1; nodes per job: 1; time limit 01:00:00"
+    assert f" {words}\n" in out
+    words = "time limit UNLIMITED; lifts the partition's PartitionTimeLimit; for theses"
+    assert f" {words}\n" in out
     answer = json.loads(run("partitions", "--json", "--catalog", "mine.yaml").stdout)
     assert answer["cluster"]["qos"]["long"]["wall_time"]["maximum"] == "UNLIMITED"
     assert "QOS" not in run("partitions").stdout.replace("--qos", "")

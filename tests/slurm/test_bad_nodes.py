@@ -50,8 +50,6 @@ def test_a_node_whose_preflight_failed(failing: Sandbox) -> None:
     failing.exec([*on_gpu36, "touch", "/tmp/broken"])
     job = run(failing, "-N2", "--launcher=srun")
     assert known(failing) == {"gpu36": "the preflight failed: nvidia-smi finds no GPU"}
-    live = failing.exec(["neuronctl", "partitions", "--live"]).stdout
-    assert "gpu36" in live and f"job {job}: the preflight failed: nvidia-smi" in live
     why = failing.exec(["neuronctl", "why", job]).stdout
     assert "gpu36 failed in your jobs" in " ".join(why.split())
     (message,) = noted(failing, "-N1")

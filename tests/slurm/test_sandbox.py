@@ -569,10 +569,10 @@ def test_a_cluster_and_settings_of_ones_own(
             ["neuronctl", "submit", "-o", "log", "--wait", "--template", "own.j2", "sleep", "0"]
         )
         assert made.exec(["cat", "log"]).stdout == "of my own\n"
-        shown = made.exec(["neuronctl", "partitions"]).stdout.splitlines()
+        shown = made.exec(["neuronctl", "partitions", "--live"]).stdout.splitlines()
         assert not any(line.startswith("gone ") for line in shown)
         assert "In the catalog, not in this Slurm: gone" in shown
-        answer = json.loads(made.exec(["neuronctl", "partitions", "--json"]).stdout)
+        answer = json.loads(made.exec(["neuronctl", "partitions", "--live", "--json"]).stdout)
         assert (answer["only_in_catalog"], answer["only_in_slurm"]) == (["gone"], [])
         form = ["squeue", "-h", "-t", "all", "-o", "%l %a %q"]
         assert made.exec(form).stdout == "7:00 sandbox quick\n"

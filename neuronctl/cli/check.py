@@ -35,7 +35,6 @@ _MANY = 100
 @click.option("--fix", is_flag=True, help="Show unambiguous fixes as a diff.")
 @click.option("--write", is_flag=True, help="With --fix, change the files.")
 @job_options(["field", "appl"])
-@click.option("--starts", is_flag=True, help="Show what the scripts start, where, and how often.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.check/1).")
 def command(
     files: Tuple[str, ...],
@@ -45,7 +44,6 @@ def command(
     write: bool,
     field: Optional[str],
     appl: Optional[str],
-    starts: bool,
     as_json: bool,
 ) -> int:
     """Check batch scripts: how sbatch reads them, and what would happen to the jobs.
@@ -60,8 +58,7 @@ def command(
 
     if not files:
         raise UsageError("nothing to check", "name batch scripts or folders")
-    shown = starts and not as_json  # JSON has what they start beside the findings
-    at_most_one({"--json": as_json, "--fix": fix, "--starts": shown})
+    at_most_one({"--json": as_json, "--fix": fix})
     if write and (not fix or "-" in files):
         hint = "name the files that are to be changed: neuronctl check --fix --write FILE"
         raise UsageError("--write needs --fix and files", hint)
@@ -84,13 +81,7 @@ def command(
         from neuronctl.cli.json_data import check_data
         from neuronctl.common.console import print_json
 
-        print_json("neuronctl.check/1", check_data(checked, chosen.name, starts=starts))
-    elif starts:
-        for script in checked:
-            _print_starts(script)
-        for script in checked:
-            if script.has_errors:
-                notify(f"{script.name} has errors; without --starts, check shows them")
+        print_json("neuronctl.check/1", check_data(checked, chosen.name))
     else:
         _print(checked)
     return _exit_code(checked, unread)
@@ -221,38 +212,6 @@ def _print_causes(checked: Sequence[JudgedScript]) -> None:
         print_line(f"{severity} {code} in {len(scripts[key])} scripts: {title}")
     if several:
         print_line()
-
-
-def _print_starts(script: JudgedScript) -> None:
-    """Print the table of what a script starts."""
-    from neuronctl.common.console import Column, print_table
-    from neuronctl.rules.script_starts import started
-
-    rows = () if script.facts is None else started(script.facts)
-    plan = script.plan
-    job = "its directives cannot be read as a job"
-    if plan is not None:
-        tasks, gpus = counted(plan.ntasks_per_node, "task"), counted(plan.gpus_per_node, "GPU")
-        job = f"{counted(plan.nodes, 'node')}, each with {tasks} and {gpus}"
-    print_line(f"{script.name}: {job}")
-    if not rows:
-        print_line("  starts nothing that neuronctl can see")
-        return
-    nodes = "" if plan is None else f" of {plan.nodes}"
-    all_tasks = "" if plan is None else f" of {plan.nodes * plan.ntasks_per_node}"
-    cells = [
-        [
-            str(row.line),
-            f"{row.what}{' (in a loop)' * row.looped}{' &' * row.background}",
-            "?" if row.nodes is None else f"{row.nodes}{nodes}",
-            "?" if row.tasks is None else f"{row.tasks}{all_tasks}",
-            "?" if row.processes is None else str(row.processes),
-            row.gpus_each,
-        ]
-        for row in rows
-    ]
-    headers = ["LINE", "STARTS", "NODES", "TASKS", "PROCESSES", "GPUS EACH"]
-    print_table([Column(name) for name in headers], cells)
 
 
 def _summary(findings: Sequence[ScriptFinding]) -> str:

@@ -131,10 +131,8 @@ def submission_data(
     }
 
 
-def check_data(
-    checked: Sequence[JudgedScript], cluster: str, *, starts: bool = False
-) -> Dict[str, Any]:
-    """What was found in scripts, checked for this cluster of the catalog, and what they start."""
+def check_data(checked: Sequence[JudgedScript], cluster: str) -> Dict[str, Any]:
+    """What was found in scripts, checked for this cluster of the catalog."""
     told = ("code", "severity", "title", "message", "hint", "source")
 
     def finding(one: ScriptFinding) -> Dict[str, Any]:
@@ -145,12 +143,6 @@ def check_data(
     files: List[Dict[str, Any]] = [
         {"file": script.name, "findings": [*map(finding, script.findings)]} for script in checked
     ]
-    if starts:
-        from neuronctl.rules.script_starts import started
-
-        for data, script in zip(files, checked):
-            rows = () if script.facts is None else started(script.facts)
-            data["starts"] = [asdict(row) for row in rows]
     return {"cluster": cluster, "files": files}
 
 

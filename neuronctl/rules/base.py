@@ -317,7 +317,7 @@ RULES: Dict[str, Rule] = {}
 """The rules of all modules of this package that are imported, by code."""
 
 MOST_OF_ONE = 1_000
-"""Findings of one rule."""
+"""Findings of one rule that are listed."""
 
 
 def rule(
@@ -344,10 +344,7 @@ def findings(subject: Any) -> Iterator[Tuple[Finding, Violation]]:
     of_it = [each for each in RULES.values() if each.of_text is subject.of_text]
     for each in of_it:
         for step, part in () if each.code in off else subject.parts(each):
-            for number, violation in enumerate(islice(each.judge(part), MOST_OF_ONE), 1):
-                if number == MOST_OF_ONE:
-                    last = f"{violation.message}; more of these are not listed"
-                    violation = replace(violation, message=last)
+            for violation in islice(each.judge(part), MOST_OF_ONE):
                 yield each.finding(violation, step, reviewed=subject.reviewed), violation
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from typing import Iterator, Tuple
+from typing import Iterator
 
-from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
+from neuronctl.common.rule_codes import ERROR, WARNING
 from neuronctl.common.shell import quote
-from neuronctl.common.words import verb
 from neuronctl.launch.environments import CONDA_PLACES
 from neuronctl.rules.base import Fault, Kind, RuleContext, Violation, rule
 
@@ -171,32 +169,6 @@ def architecture(context: RuleContext) -> Iterator[Violation]:
                 f"build it on a node of {partition.name}, or use another partition",
                 context.cite_partition("arch"),
             )
-
-
-def _version(module: str) -> Tuple[str, Tuple[int, ...]]:
-    """A module's name up to its version, and the version: ``gcc/``, (10, 2, 0)."""
-    match = re.match(r"(.*?[/_:-])v?(\d{1,9}(?:\.\d{1,9})*)", module, re.ASCII)
-    return (match[1], tuple(map(int, match[2].split(".")))) if match else (module, ())
-
-
-@rule(NOTE, "NC408", "modules older than the cluster's", about="")
-def old_module(context: RuleContext) -> Iterator[Violation]:
-    plan = context.plan
-    older = {}
-    for module in plan.request.modules:
-        name, version = _version(module)
-        known = [module for module in plan.cluster.modules if _version(module)[0] == name]
-        if version and known and all(version < _version(name)[1] for name in known):
-            older[module] = known
-    if older:
-        words = ", ".join(f"{one} (known: {', '.join(known)})" for one, known in older.items())
-        yield Violation(
-            f"{words} {verb(len(older))} older than every version that {plan.cluster.name} "
-            "is known to have: 'module load' may fail",
-            "see what there is now with 'module avail', and rebuild what was built with it",
-            context.cite("modules"),
-            word=next(iter(older)),
-        )
 
 
 @rule(WARNING, "NC405", "modules of another architecture", about="")

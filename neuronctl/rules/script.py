@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Callable, Dict, FrozenSet, Iterable, Iterator, Set, Tuple
+from typing import Callable, Dict, Iterable, Iterator, Set, Tuple
 
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
@@ -30,14 +30,12 @@ from neuronctl.rules import (  # noqa: F401
     script_unfilled,
     script_variables,
 )
-from neuronctl.rules.base import Finding, Violation, findings
+from neuronctl.rules.base import Finding, findings
 from neuronctl.rules.script_base import ScriptFacts
 from neuronctl.rules.script_logs import submits_itself
 from neuronctl.rules.script_unfilled import UNFILLED
 from neuronctl.scripts.model import (
-    AFTER_COMMAND,
     GPU_OPTIONS,
-    MISSPELLED,
     NOWHERE,
     Edit,
     SourceSpan,
@@ -71,7 +69,10 @@ def check_script(
     of_plan: what the rules have against the plan that its directives make. now: True if the script
     is about to be submitted here; what the command line or the environment gives then has no line.
     """
-    found = [_placed(facts, finding, violation) for finding, violation in findings(facts)]
+    found = [
+        ScriptFinding(finding, violation.place or facts.top, violation.edits)
+        for finding, violation in findings(facts)
+    ]
     ends = facts.shell.ends
     if ends is not None:
         found = [known for known in found if known.place.line <= ends.place.line or _read(known)]
@@ -117,11 +118,6 @@ def _read(known: ScriptFinding) -> bool:
     return known.finding.code < "NC620" or known.finding.code == "NC640"
 
 
-def _placed(facts: ScriptFacts, finding: Finding, violation: Violation) -> ScriptFinding:
-    """A finding where it stands."""
-    return ScriptFinding(finding, violation.place or facts.top, violation.edits)
-
-
 def _clipped(finding: Finding, mask: Callable[[str], str]) -> Finding:
     """A finding with as much of a value as anybody reads, or may read."""
     message, hint = (clipped(mask(text), _LONGEST) for text in (finding.message, finding.hint))
@@ -151,7 +147,7 @@ def _with_option(facts: ScriptFacts, name: str, value: str) -> Tuple[Edit, ...]:
 def _that_hold(facts: ScriptFacts, of_plan: Iterable[Finding], *, now: bool) -> Iterator[Finding]:
     """The findings on the plan that are about what the script says."""
     of_plan = tuple(of_plan)
-    meant = _meant(facts)
+    ignored = [one.text for one in facts.header.ignored]
     # A script that names another cluster's partition follows another cluster's rules: one line.
     elsewhere = any(finding.code == "NC101" and finding.doubtful for finding in of_plan)
     for finding in of_plan:
@@ -166,16 +162,13 @@ def _that_hold(facts: ScriptFacts, of_plan: Iterable[Finding], *, now: bool) -> 
         given = facts.given(*finding.about)
         if given is not None and UNFILLED.fullmatch(given.value or ""):
             continue  # NC643 has its say
-        # The line that sbatch ignores is found, but not that it refuses the job for want of it.
-        if not finding.refuses and _is_meant(facts, finding, meant):
-            continue
-        another = "partition" in meant and not facts.has("partition")
-        if another and SIZE.intersection(finding.about) and not (now and finding.refuses):
-            continue  # the limits are those of another partition
         unread = facts.header.unread
         if unread.intersection(finding.about) and not facts.has(*finding.about):
             continue  # it is given, in a way that sbatch refuses
         if unread & SIZE and SIZE.intersection(finding.about):
+            continue
+        # They are asked for in a line that sbatch ignores, which is a finding itself.
+        if finding.code == "NC122" and any("gpu" in text for text in ignored):
             continue
         # None on purpose: --gres=gpu:0.
         gpus = (facts.header.value(name) or "" for name in GPU_OPTIONS)
@@ -188,23 +181,6 @@ def _that_hold(facts: ScriptFacts, of_plan: Iterable[Finding], *, now: bool) -> 
         if finding.code == "NC132" and facts.tasks > 1 and not facts.has("nodes"):
             continue
         yield finding
-
-
-def _is_meant(facts: ScriptFacts, finding: Finding, meant: FrozenSet[str]) -> bool:
-    """Whether a finding is due to what a line gives that sbatch does not read."""
-    if finding.code == "NC122" and meant.intersection(GPU_OPTIONS):
-        return True
-    return not facts.has(*finding.about) and bool(meant.intersection(finding.about))
-
-
-def _meant(facts: ScriptFacts) -> FrozenSet[str]:
-    """The options of directives that sbatch does not read, for a reason that is a finding."""
-    text = " ".join(
-        ignored.text
-        for ignored in facts.header.ignored
-        if ignored.reason in (AFTER_COMMAND, MISSPELLED)
-    )
-    return frozenset(re.findall(r"--([a-z][a-z-]+)", text))
 
 
 _IGNORE = re.compile(r"#\s*neuronctl:\s*ignore=(NC\d{3}(?:\s*,\s*NC\d{3})*)")

@@ -25,9 +25,6 @@ def until_done(context: RuleContext) -> Iterator[Violation]:
     if request.requeue is False and request.array:
         words = "--no-requeue forbids what an array needs to go on: its tasks requeue themselves"
         yield Violation(words, "leave --no-requeue out, or submit a job for each task")
-    if request.sbatch_value("open-mode") == "truncate":
-        words = "--open-mode=truncate would empty the log in each run of --until-done"
-        yield Violation(words, "leave it out")
     lines = "\n".join(request.setup)
     if any(has_trap(lines, name) for name in ("TERM", "EXIT", SAVE)):
         yield Violation(

@@ -585,19 +585,6 @@ CASES: List[Case] = [
         {"partition": "arm", "modules": ("ARM_gcc",), "where": ARM},
     ),
     (
-        "NC408",
-        {"modules": ("gcc/4.8.5", "mpi/open-4.1.1", "mine/1.0"), "where": MODULES},
-        [
-            "gcc/4.8.5 (known: gcc/11.5.0)",
-            "mpi/open-4.1.1 (known: mpi/open-4.1.8)",
-            "'module load'",
-        ],
-        {
-            "modules": ("gcc/11.5.0", "gcc/12.1", "mine/1.0", "gcc", "mpi/open-4.1.10"),
-            "where": MODULES,
-        },
-    ),
-    (
         "NC310",
         {"nodes": 2, "gpus_per_node": 2, **here(copies=Copies.ALONE)},
         ["2 processes of train.py on each of 2 nodes, and train.py trains alone: 4 copies"]

@@ -20,12 +20,11 @@ from neuronctl.scripts.bash_syntax import syntax_problem
 from neuronctl.scripts.command_wrappers import interpreter
 from neuronctl.scripts.directives import DIRECTIVE
 from neuronctl.scripts.header import read_header
-from neuronctl.scripts.job_file_program import program_entries
+from neuronctl.scripts.job_file_program import program_entries, uses_arguments
 from neuronctl.scripts.model import AFTER_COMMAND, CUT, MISSPELLED, REMARK, Header
 from neuronctl.scripts.script_file import MOST_CHARACTERS
 from neuronctl.scripts.script_request import job_variables, request_of_script
 from neuronctl.scripts.shell_reader import read_shell
-from neuronctl.scripts.statements import units, uses_arguments
 
 
 @dataclass(frozen=True)
@@ -162,9 +161,6 @@ def _directive_entries(
                 remarks.append(Remark(number, f"--{key} is not carried over: {error}"))
             else:
                 values[key] = _typed(key, value)
-    if "gpu" in str(values.get("gres")) and values.pop("gpus-per-node", None):
-        message = "--gpus-per-node is not carried over: --gres wins over it in Slurm"
-        remarks.append(Remark(lines["gpus-per-node"], message))
     if asked.gpus_per_node and not values.keys() & {"gres", "gpus", "gpus-per-node"}:
         values["gpus-per-node"] = str(asked.gpus_per_node)  # from the GPUs per task
     if (asked.gpus_per_node or 0) > 1 and not values.keys() & {"ntasks", "ntasks-per-node"}:
@@ -223,7 +219,7 @@ def _body(
     shell = read_shell(body, job_variables(header))
     if arguments is not None or shell.broken or shell.left_out or _first_lines(header):
         return None, remarks
-    return program_entries(units(body, shell), shell, asked), remarks
+    return program_entries(body, shell, asked), remarks
 
 
 def _first_lines(header: Header) -> List[str]:

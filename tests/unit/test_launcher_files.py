@@ -19,7 +19,6 @@ from neuronctl.launch.launcher_calls import called
 from neuronctl.rendering.launch_command import BLOCKS, launch_parts, launch_words, wrapped
 from neuronctl.rendering.render import render_job
 from neuronctl.request.sbatch_options import SRUN
-from neuronctl.scripts.job_file_draft import draft_job_file
 from neuronctl.submission.judged_script import judge_text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -250,8 +249,6 @@ def test_a_launcher_is_one_file(own: Path) -> None:
     assert "NC623" not in codes(2)
     write(own, LAUNCHER, "jaxrun")
     assert "NC623" in codes(2) and "NC623" not in codes(4)
-    made = draft_job_file(SCRIPT.format(count=4), "job.sh", cluster).text
-    assert "launcher: jaxrun\nlauncher-option: [--quiet]\nscript: train.py\n" in made
     assert line("jaxrun", gpus_per_node=4).endswith(" --local-processes=4 train.py")
     as_program = {"script": "jaxrun", "args": ("train.py",), "gpus_per_node": 4}
     assert "NC305" in {one.code for one in findings(launcher="srun", **as_program)}

@@ -25,16 +25,15 @@ from neuronctl.common.files import open_regular
 from neuronctl.common.frozen import replace
 from neuronctl.common.paths import defaults_file
 from neuronctl.common.shell import join, quote
+from neuronctl.judgement.local_facts import imports_of
 from neuronctl.planning.software import LONGEST_PROGRAM
 from neuronctl.request.job import OPTIONS, JobRequest
 from neuronctl.request.job_file import JOB_FILE, configuration, own_job_file
+from neuronctl.rules.policy import near_imports
 from neuronctl.scripts.script_search import batch_script
 from neuronctl.submission.first_job import (
     PERSONAL,
     Worked,
-    application,
-    has_gpus,
-    has_size,
     job_file,
     programs,
     software,
@@ -44,6 +43,8 @@ if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
 
 _MOST_QUESTIONS = 4
+_SIZE = ("nodes", "ntasks", "ntasks_per_node", "gpus_per_node", "gpus", "gres")
+_SOFTWARE = ("conda", "venv", "container", "modules")
 _COPIES = "NC310"
 
 
@@ -85,10 +86,15 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     if not options["partition"] and "partition" not in defaults.values:
         worked["partition"] = Worked("auto", "the one where it starts first; or name one")
     partition = options["partition"] or defaults.values.get("partition") or "auto"
-    if not has_size(options, defaults) and has_gpus(cluster, partition):
+    has_gpus = any(
+        known.gpus_per_node and (partition == "auto" or known.name in partition.split(","))
+        for known in cluster.partitions.values()
+    )
+    if has_gpus and not any(options.get(name) or name in defaults.values for name in _SIZE):
         worked.update(_size(ask))
     worked.update(_comment(ask, program, cluster, {**defaults.values, **given}))
-    found, advice = software(options, defaults, directory)
+    taken = any(name in {**defaults.values, **given} for name in _SOFTWARE)
+    found, advice = software(taken, directory)
     worked.update(found)
     for name, value in worked.items():
         notify(f"{name.replace('_', '-')}: {value.value} ({value.why})")
@@ -262,7 +268,10 @@ def _comment(
         values = comment.values_of(key)
         if values is None or key in given:
             continue
-        near = application(program, cluster) if key == "appl" else Worked("", "")
+        near = Worked("", "")
+        if key == "appl":
+            module, codes = near_imports(imports_of(program), values)
+            near = Worked(codes[0], f"the program imports {module}") if codes else near
         meant = [
             f"{value} ({comment.meanings[value]})" for value in values if value in comment.meanings
         ][:6]

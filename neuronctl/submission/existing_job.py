@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import is_cluster, local_cluster, recognise
-from neuronctl.common.errors import NeuronctlError, UsageError
+from neuronctl.common.errors import UsageError
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.judgement.judgement import JudgeBy
 from neuronctl.judgement.verdict import NOT_KNOWN, REFUSED, Verdict
@@ -83,29 +83,15 @@ class ExistingJob:
             findings.append(replace(found.finding, message=line + found.finding.message))
         verdict, made = judged.verdict, judged.plan
         if verdict is None and self.ask_slurm:
-            refused = next((finding for finding in findings if finding.refuses), None)
-            verdict = Verdict(NOT_KNOWN, self._not_judged())
-            if refused is not None:
+            verdict = Verdict(NOT_KNOWN, "no plan could be made of its directives")
+            if not self.here:
+                verdict = Verdict(NOT_KNOWN, f"the Slurm of {self.slurm_cluster} was not asked")
+            for refused in (finding for finding in findings if finding.refuses):
                 verdict = Verdict(REFUSED, refused.message, refused.code)
+                break
         if made is None:
-            try:
-                made = plan(self.request, self.cluster)
-            except NeuronctlError:
-                made = plan(JobRequest(script=script.name, launcher="srun"), self.cluster)
-        return JudgedJob(
-            *(made, tuple(findings), verdict, self.choice),
-            existing_script=True,
-        )
-
-    def _not_judged(self) -> str:
-        named = self.slurm_cluster
-        if self.existing.header.components > 1:
-            return "the components of a heterogeneous job are not judged together"
-        if self.existing.header.foreign:
-            return "the directives of another scheduler are not judged"
-        if not self.known:
-            return f"the cluster {named} is not in the catalog"
-        return f"the Slurm of {named} was not asked" if named else "it cannot be planned"
+            made = plan(JobRequest(script=script.name, launcher="srun"), self.cluster)
+        return JudgedJob(made, tuple(findings), verdict, self.choice, existing_script=True)
 
 
 def job_of(
@@ -201,21 +187,19 @@ def _sbatch_words(options: Mapping[str, Any], others: Sequence[str]) -> Tuple[st
     shaping = list(others)
     for option in OPTIONS:
         value = options.get(option.long.replace("-", "_"))
-        if value is None or value == () or option.long in _NOT_SBATCHS:
+        if value in (None, ()) or option.long in _NOT_SBATCHS:
             continue
         if option.group != "Slurm":
             shaping.append(f"--{option.long}")
         elif option.kind == "list":
             words += [f"--{text.lstrip('-')}" for text in value]
-        elif option.kind in ("flag", "switch"):
+        elif option.is_flag:
             words.append(f"--{'' if value else 'no-'}{option.long}")
         elif (option.long, value) != ("partition", "auto"):
             words.append(f"--{option.long}={value}")
     if shaping:
         raise UsageError(
-            f"{' and '.join(shaping)} cannot be applied to a batch script, which is submitted as "
-            "it is",
-            "make it a job file, to which such options apply: 'neuronctl import SCRIPT -o "
-            "job.yaml', then 'neuronctl submit -f job.yaml …'",
+            f"{' and '.join(shaping)} cannot be applied to a batch script",
+            "make it a job file first: neuronctl import SCRIPT -o job.yaml",
         )
     return tuple(words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Optional, Sequence, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.errors import UsageError
@@ -74,17 +74,16 @@ class ExistingScript:
         """Why nothing can start in the batch shell before the script; "" if it can."""
         from neuronctl.scripts.command_wrappers import interpreter
 
-        header, before = self.header, os.environ.get("BASH_ENV") or None
-        if interpreter(header.shebang) != "bash":
-            return "only bash can start the sampler, and the script names another program"
-        if re.search(r"\s(--posix|-\w*p\w*)\b", header.shebang):
-            return f"the script's first line is '{header.shebang}', and bash then ignores BASH_ENV"
+        header, before = self.header, os.environ.get("BASH_ENV")
+        if interpreter(header.shebang) != "bash" or re.search(r"\s-\S*p", header.shebang):
+            # --posix and -p ignore BASH_ENV.
+            return f"only bash can start the sampler, and not as '{header.shebang}'"
         if header.components > 1:
             return "a heterogeneous job is not sampled"
-        export = header.value("export") or "ALL"
-        if "export-file" in header.options or export.split(",")[0].upper() != "ALL":
+        passed = (header.value("export") or "ALL").split(",")[0].upper() == "ALL"
+        if "export-file" in header.options or not passed:
             return "the sampler needs BASH_ENV, and --export does not pass it on; --export=ALL does"
-        if before is not None and not os.path.isfile(before):
+        if before and not os.path.isfile(before):
             return f"BASH_ENV is '{before}', which is not a file"
         return ""
 
@@ -103,21 +102,20 @@ class ExistingScript:
     def draft(self) -> RecordDraft:
         """The record of its job as far as it is known before it is judged."""
         here, header = working_directory(), self.header
-        error, array = header.value("error"), header.value("array")
-        time_limit = None
+        error, array, time_limit = header.value("error"), header.value("array"), None
         with contextlib.suppress(ValueError):
             time_limit = units.parse_time(header.value("time") or "")
         try:
             units.check_array(array or "0")
         except ValueError:  # which sbatch refuses too
             array = None
-        request: Dict[str, Any] = {"script": self.path} if self.path else {}
-        if self.monitor:
-            request.update(monitor=True)
         return RecordDraft(
             cwd=self.chdir,
             script=self.text,
-            request=request,
+            request={
+                **({"script": self.path} if self.path else {}),
+                **({"monitor": True} if self.monitor else {}),
+            },
             job_name=self.job_name,
             partition=header.value("partition") or "",
             output=os.path.join(self.chdir, self.output),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from functools import cached_property
-from itertools import islice
 from typing import TYPE_CHECKING, Callable, FrozenSet, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.local_cluster import local_cluster
@@ -23,7 +23,6 @@ from neuronctl.scripts.model import Header
 from neuronctl.scripts.script_file import beginning, is_too_long
 from neuronctl.scripts.script_request import job_variables, modules, request_of_script
 from neuronctl.scripts.shell_reader import read_shell
-from neuronctl.scripts.shell_text import ShellText
 
 if TYPE_CHECKING:
     from neuronctl.judgement.ask import AskedOnce
@@ -108,21 +107,31 @@ def judge_script(
     """
     text = "" if is_too_long(text) else text
     text_read = beginning(text.replace("\r\n", "\n"))
-    for_grammar = _readable_part(text_read, header)
+    broken = _unreadable(text_read, header)
+    for_grammar = text_read
+    if len(text_read) > _LONG and broken is not None:
+        for_grammar = "\n".join(text_read.split("\n")[: broken.place.line - 1])
+    elif len(text_read) > _LONG and not header.for_bash:
+        for_grammar = text_read[: text_read.rfind("\n", 0, _LONG) + 1]
     shell = read_shell(for_grammar, job_variables(header), running=True)
     ends = [line for line in (header.left_out, shell.left_out) if line]
     if for_grammar != text_read and not header.for_bash:
         ends.append(for_grammar.count("\n") + 1)
     left_out = min(ends, default=0)
+    if broken is not None and any(
+        command.name == "exit" and command.sure and command.place.line < broken.place.line
+        for command in shell.commands
+    ):
+        broken = None  # bash does not read what stands behind the end
     made: Optional[JobPlan] = None
     judgement: Optional[Judgement] = None
     one_job = not header.foreign and header.components == 1 and "\0" not in text
     if request is not None and one_job and not 0 < left_out < header.first_command:
-        request = replace(request, modules=modules(shell))
-        made, judgement = _judge_request(request, cluster, by, together=now)
+        with contextlib.suppress(NeuronctlError):  # such as a name with a control character
+            made = plan(replace(request, modules=modules(shell)), cluster)
+            judgement = judge_plan(made, by)
     if header.unread & SIZE:
         made = None
-    broken = _unreadable(text_read, header, shell)
     options = _known_options(header, by)
     facts = ScriptFacts(
         *(text_read, header, shell, made, broken, options, left_out),
@@ -146,74 +155,28 @@ def _known_options(header: Header, by: JudgeBy) -> FrozenSet[str]:
 
 
 _LONG = 10_000
-"""Characters of a script of which bash is asked first."""
+"""Characters of a script that the grammar reads where bash cannot: more might take it minutes."""
 
 
-def _readable_part(text: str, header: Header) -> str:
-    """Return what the grammar reads: a long text that bash cannot read would take it minutes."""
-    if len(text) <= _LONG:
-        return text
-    if not header.for_bash:
-        return text[: text.rfind("\n", 0, _LONG) + 1]
-    found = _bash_says(text, header.left_out)
-    lines = text.split("\n")
-    return text if found is None or found.warning else "\n".join(lines[: found.place.line - 1])
-
-
-def _bash_says(text: str, left_out: int = 0) -> Optional[SyntaxProblem]:
-    """What bash cannot read of a text, but for the end of one from which lines are left out."""
-    from neuronctl.scripts.bash_syntax import syntax_problem  # here: few scripts need it
-
-    found = syntax_problem(text)
-    return None if found is not None and left_out and found.at_end else found
-
-
-def _unreadable(text: str, header: Header, shell: ShellText) -> Optional[SyntaxProblem]:
-    """Return what bash cannot read of a script."""
+def _unreadable(text: str, header: Header) -> Optional[SyntaxProblem]:
+    """Return what bash cannot read of a script, but for the end where lines are left out."""
     if not header.for_bash or "\0" in text:
         return None
-    found = _bash_says(text, header.left_out)
-    if found is None:
-        return None
-    for command in shell.commands:  # bash does not read what stands behind the end
-        ends = command.name == "exit" or (command.name == "exec" and len(command.words) > 1)
-        if ends and command.sure and command.place.line < found.place.line:
-            read = text.split("\n")[: command.place.line]
-            return None if _bash_says("\n".join(read)) is None else found
-    return found
+    from neuronctl.scripts.bash_syntax import syntax_problem
 
-
-def mended(script: JudgedScript, check: Callable[[str], JudgedScript]) -> JudgedScript:
-    """The script with all its mends. check: what judge_text() finds in another text of the file."""
-    for _ in range(_MOST_ROUNDS):
-        text = edited(script.text, [edit for mend in script.mends for edit in mend.edits])
-        if text == script.text:
-            break
-        script = check(text)
-    return script
+    found = syntax_problem(text)
+    return None if found is not None and header.left_out and found.at_end else found
 
 
 _MOST_ROUNDS = 20
 """More than there are kinds of mends, one of which may show another."""
 
 
-_MOST_PARTITIONS = 100
-"""Of those that a script names, so many are looked at."""
-
-
-def _judge_request(
-    request: JobRequest, cluster: Cluster, by: JudgeBy, *, together: bool = False
-) -> Tuple[Optional[JobPlan], Optional[Judgement]]:
-    """The plan, and how it is judged: ``together``, or in the best of the partitions it names."""
-    named = dict.fromkeys((request.partition or "").split(","))
-    best: Tuple[Optional[JobPlan], Optional[Judgement]] = (None, None)
-    least = None
-    for name in [request.partition] if together else islice(named, _MOST_PARTITIONS):
-        try:
-            made = plan(replace(request, partition=name or None), cluster)
-            judgement = judge_plan(made, by)
-        except NeuronctlError:
-            continue  # what cannot be planned, such as a name with a control character
-        if least is None or len(judgement.refusals) < least:
-            best, least = (made, judgement), len(judgement.refusals)
-    return best
+def mended(script: JudgedScript, check: Callable[[str], JudgedScript]) -> JudgedScript:
+    """Return the script with all its mends. check: judges another text of the file."""
+    for _ in range(_MOST_ROUNDS):
+        text = edited(script.text, [edit for mend in script.mends for edit in mend.edits])
+        if text == script.text:
+            break
+        script = check(text)
+    return script

@@ -158,21 +158,12 @@ def test_where_the_program_is_not_clear_it_is_to_be_named(run: Run, tmp_path: Pa
     assert not list(tmp_path.rglob("job.yaml"))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root can read everything")
-def test_what_cannot_be_read(run: Run, tmp_path: Path) -> None:
-    here = project(tmp_path / "p", {"train.py": TRAIN})
-    (here / "train.py").chmod(0)
-    assert "cannot read 'train.py'" in run("init", cwd=here, code=2).stderr
-
-
 def test_a_python_file_that_is_none(run: Run, tmp_path: Path) -> None:
     here = project(tmp_path / "p", {})
     (here / "dir.py").mkdir()
     os.mkfifo(here / "pipe.py")
-    assert "cannot read 'pipe.py': not a regular file" in run("init", cwd=here, code=2).stderr
-    (here / "pipe.py").unlink()
     (here / "lost.py").symlink_to("nowhere")
-    assert "cannot read 'lost.py': No such file" in run("init", cwd=here, code=2).stderr
+    assert "there is no Python file here" in run("init", cwd=here, code=2).stderr
 
 
 def test_an_existing_file_is_kept(run: Run, tmp_path: Path) -> None:
@@ -213,12 +204,6 @@ def test_the_environment_is_found(run: Run, tmp_path: Path) -> None:
     (here / ".venv" / "bin" / "activate").touch()
     run("init", "--force", cwd=here)
     assert written(here)["venv"] == ".venv"
-    active = project(tmp_path / "active", {})
-    (active / "bin").mkdir()
-    (active / "bin" / "activate").touch()
-    (here / ".venv" / "bin" / "activate").unlink()
-    run("init", "--force", cwd=here, env={"VIRTUAL_ENV": str(active)})
-    assert written(here)["venv"] == str(active)
 
 
 def test_in_a_shared_directory_the_file_is_to_be_named(run: Run, tmp_path: Path) -> None:

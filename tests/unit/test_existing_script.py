@@ -70,7 +70,7 @@ def test_the_components_of_a_command_line() -> None:
     line = read_line(["-N1", "-p", "a", ":", "-N2", "-p", "b", ":", "-n4", "job.sh"])
     assert (line.components, line.known) == (3, ("-N1", "-p", "a"))
     job = judged("-N1", ":", "-N2", "job.sh")
-    assert job.verdict is not None and "not judged" in job.verdict.words
+    assert job.verdict is not None and "no plan" in job.verdict.words
 
 
 @pytest.mark.parametrize(

@@ -95,8 +95,7 @@ def test_the_configuration_and_the_options_of_submit(here: Path) -> None:
     [
         ("#!/bin/sh\n", (), "only bash"),
         ("#!/usr/bin/env python3\n", (), "only bash"),
-        ("#!/bin/bash --posix\n", (), "ignores BASH_ENV"),
-        ("#!/bin/bash -ep\n", (), "ignores BASH_ENV"),
+        ("#!/bin/bash --posix\n", (), "only bash"),
         ("#!/bin/bash\n#SBATCH --export=NONE\n", (), "--export"),
         ("#!/bin/bash\n", ("--export=HOME",), "--export"),
         ("#!/bin/bash\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N1\n", (), "heterogeneous"),

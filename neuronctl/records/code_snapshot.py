@@ -33,6 +33,9 @@ LARGEST = 500 << 20
 _KEPT = 90 * 86400
 """Seconds for which a copy is kept after it was last used."""
 
+_PATIENCE = 300.0
+"""Seconds for sha256sum to read a copy."""
+
 _LOG = re.compile(r".*[-_.]\d+(_\d+)?\.(out|err|log|runs)(\.stacks)?")
 
 
@@ -151,20 +154,14 @@ def _sum(path: str, sha256: str) -> str:
 
 def keep_snapshot(place: str) -> str:
     """Note that a copy is used again, and return what in it is not as it was made, or ""."""
-    sums = os.path.join(place, "sums")
-    try:
-        with open(sums, encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.read().splitlines()
-        os.utime(sums)
-    except OSError:
-        return "the list of its files is gone"
-    for line in lines:
-        escaped, sha256, name = line[:1] == "\\", *line.lstrip("\\").split("  ", 1)
-        if escaped:
-            name = re.sub(r"\\(.)", lambda found: "\n" if found[1] == "n" else found[1], name)
-        if sha256_of(os.path.join(place, "code", name)) != sha256:
-            return f"{name} has changed, or is gone"
-    return ""
+    from neuronctl.slurm.process import run
+
+    with contextlib.suppress(OSError):
+        os.utime(os.path.join(place, "sums"))
+        code = os.path.join(place, "code")
+        found = run(["sha256sum", "--check", "--quiet", "../sums"], cwd=code, timeout=_PATIENCE)
+        return found.stdout.partition("\n")[0] if found.returncode else ""
+    return "the list of its files is gone"
 
 
 def _remove_expired(store: str) -> None:

@@ -10,26 +10,18 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from neuronctl.common.errors import RecordError
 from neuronctl.common.from_json import checked, restored
-from neuronctl.common.frozen import asdict, dataclass, field, replace
+from neuronctl.common.frozen import asdict, dataclass, replace
 from neuronctl.common.units import UNLIMITED, check_array, expand_log_pattern, first_host
+from neuronctl.records.provenance import Provenance
 from neuronctl.slurm.fields import CLOCK_SKEW
 from neuronctl.version import __version__
 
-if TYPE_CHECKING:
-    from neuronctl.records.provenance import Provenance
-
 SCHEMA = 3
 """Increased by every change that other versions cannot read."""
-
-
-def _unknown_surroundings() -> Provenance:
-    from neuronctl.records.provenance import Provenance
-
-    return Provenance()
 
 
 @dataclass(frozen=True)
@@ -63,7 +55,7 @@ class RecordDraft:
     findings: Tuple[Tuple[str, ...], ...] = ()
     forced: bool = False
     verdict: str = ""
-    surroundings: Provenance = field(default_factory=_unknown_surroundings)
+    surroundings: Provenance = Provenance()
     submit_dir: str = ""
     sbatch: Tuple[str, ...] = ()
     runs: bool = False
@@ -199,15 +191,9 @@ class JobRecord:
         err: the log of standard error, if it is separate. node_list: where the job runs, for
         ``%N``, which stays unresolved until that is known.
         """
-        pattern = self.error if err and self.error is not None else self.output
-        return self._expanded(pattern, task, own_id, node_list)
-
-    def _expanded(
-        self, pattern: str, task: Optional[int], own_id: Optional[int] = None, node_list: str = ""
-    ) -> str:
         assert self.job_id is not None
         return expand_log_pattern(
-            pattern,
+            self.error if err and self.error is not None else self.output,
             job_id=self.job_id if own_id is None else own_id,
             array_job_id=self.job_id,
             array_task_id=task,
@@ -276,12 +262,10 @@ def _record(data: Mapping[str, Any], details: bytes) -> JobRecord:
 
 
 def _draft(record: JobRecord, rest: Mapping[str, Any]) -> RecordDraft:
-    from neuronctl.records.provenance import Provenance
     from neuronctl.request.job import JobRequest
 
     own = {name: rest[name] for name in RecordDraft.__annotations__ if name in rest}
     own.update((name, getattr(record, name)) for name in _SHARED)
-    own["surroundings"] = restored(Provenance, rest["surroundings"])
     draft = restored(RecordDraft, own)
     for rows, count in ((draft.decisions, 4), (draft.findings, 6)):
         if any(len(row) != count for row in rows):

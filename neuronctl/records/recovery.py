@@ -2,15 +2,14 @@
 
 An open intent was left by a neuronctl that was killed between writing its record and sbatch's
 answer. The job carries its key (``sbatch(mark=key)``), so that the next squeue or sacct identifies
-the job with certainty. A user's own script gets no key, since it would see it as an
-argument: its job is the one with the same name, directory, command, and script that has no record,
-provided that there are no more such jobs than submissions. Nothing is ever submitted twice.
+the job with certainty. A user's own script gets no key, since it would see it as an argument: its
+job is the one of the same name, directory, and time that has no record, provided that there are no
+more such jobs than submissions. Nothing is ever submitted twice.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from typing import Dict, Iterable, List, Tuple, Union
 
@@ -18,10 +17,7 @@ from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.errors import NeuronctlError, RecordError, SlurmError
 from neuronctl.common.words import moment
 from neuronctl.records.store import JobRecord, RecordStore
-from neuronctl.scripts.sbatch_line import read_line
-from neuronctl.scripts.script_search import MAX_BYTES
 from neuronctl.slurm.fields import CLOCK_SKEW
-from neuronctl.slurm.job_control import batch_script
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import is_alive
 from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct
@@ -82,18 +78,15 @@ class Recovery:
                     self._maybe[key] = [maybe for maybe in alike if maybe.id.job != row.id.job]
 
     def _complete(self, record: JobRecord, row: Row) -> None:
-        then = ""
+        then = "its record is now complete"
         try:
             self.store.complete(record.key, row.id.job, self.cluster, submitted_at=row.submit)
-            if not _is_quiet(record):
-                then = "its record is now complete"
         except RecordError as error:
             then = error.message
         del self.open[record.key]
-        if then:
-            self.notes.append(
-                f"the interrupted submission of {_name(record)} is job {row.id.job}: {then}"
-            )
+        self.notes.append(
+            f"the interrupted submission of {_name(record)} is job {row.id.job}: {then}"
+        )
 
     def _look_alike(self, row: Row) -> None:
         # If a site's sbatch wrapper drops the mark, this keeps us from reporting the job as lost.
@@ -103,7 +96,6 @@ class Recovery:
                 and row.work_dir == record.cwd
                 and row.submit is not None
                 and -CLOCK_SKEW <= row.submit - record.begun_at <= SETTLED
-                and _may_be_its_command(record, row.command)
             ):
                 self._maybe.setdefault(record.key, []).append(row)
 
@@ -130,49 +122,37 @@ class Recovery:
                 note = self._settle(record, accounting)
                 self.notes += [note] if note else []
 
-    def _alike(self, record: JobRecord) -> List[int]:
-        """Return the jobs that may be a record's, and are no other's."""
-        alike = sorted({row.id.job for row in self._maybe.get(record.key, ())})
-        known = self.store.find(alike)
-        return [number for number in alike if number not in known]
-
     def _claim(self) -> None:
-        """Complete the records of own scripts, where it is clear which jobs are theirs."""
-        same: Dict[Tuple[int, ...], List[JobRecord]] = {}
-        rows: Dict[int, Row] = {}
+        """Complete the records of own scripts, where there are no more jobs than submissions."""
+        same: Dict[Tuple[str, str], List[JobRecord]] = {}
         for record in sorted(self.open.values(), key=lambda record: record.key):
-            if not record.draft.sbatch:
-                continue
-            alike = {row.id.job: row for row in self._maybe.get(record.key, ())}
-            for number in set(self.store.find(alike, self.cluster)):
-                del alike[number]
-            its = [number for number, row in alike.items() if _is_its_script(record, row)]
-            self._maybe[record.key] = [alike[number] for number in its]
-            rows.update(alike)
-            same.setdefault(tuple(sorted(its)), []).append(record)
-        for numbers, records in same.items():
-            rivals = {number for others in same if others != numbers for number in others}
-            if len(numbers) <= len(records) and not rivals & set(numbers):
-                for number, record in zip(numbers, records):
-                    self._complete(record, rows[number])
+            if record.draft.sbatch:
+                same.setdefault((record.job_name, record.cwd), []).append(record)
+        for records in same.values():
+            alike = {row.id.job: row for one in records for row in self._alike(one)}
+            if len(alike) <= len(records):
+                for record, number in zip(records, sorted(alike)):
+                    self._complete(record, alike[number])
+
+    def _alike(self, record: JobRecord) -> List[Row]:
+        """Return the jobs that may be a record's, and are no other's."""
+        rows = {row.id.job: row for row in self._maybe.get(record.key, ())}
+        known = self.store.find(rows)
+        return [rows[number] for number in sorted(rows) if number not in known]
 
     def _settle(self, record: JobRecord, accounting: Accounting) -> str:
         """Give a submission up, where it has no job; what to tell the user, if anything."""
         start = f"the submission of {_name(record)} was interrupted"
-        if _is_quiet(record):
-            start = f"sbatch --quiet did not say which job {_name(record)} is"
         if record.failure:  # which sbatch told the user itself
             if record.age > IN_FLIGHT:
                 with contextlib.suppress(RecordError):
                     self.store.failed(record.key, record.failure)
             return ""
-        alike = self._alike(record)
-        if len(alike) == 1:
-            return f"{start}; job {alike[0]} has the same name and directory and may be this job"
+        alike = [str(row.id.job) for row in self._alike(record)]
         if alike:
-            names = ", ".join(map(str, alike[:_SHOWN])) + ", …" * (len(alike) > _SHOWN)
-            return f"{start}; {len(alike)} jobs have the same name and directory: {names}"
-        if _may_still_come(record):
+            names = ", ".join(alike[:_SHOWN]) + ", …" * (len(alike) > _SHOWN)
+            return f"{start}; it may be a job of the same name and directory: {names}"
+        if -CLOCK_SKEW <= record.age < SETTLED:
             return f"{start}; Slurm does not list the job yet: check again before you resubmit"
         if not accounting.off:
             words = "it never reached Slurm: neither squeue nor sacct lists the job"
@@ -189,31 +169,6 @@ class Recovery:
             return error.message
         del self.open[record.key]
         return f"{start}; {words}"
-
-
-def _may_still_come(record: JobRecord) -> bool:
-    return -CLOCK_SKEW <= record.age < SETTLED
-
-
-def _may_be_its_command(record: JobRecord, command: str) -> bool:
-    """Whether a job's Command or SubmitLine may be that of an own script; True for other jobs."""
-    draft = record.draft
-    script = draft.surroundings.program
-    if not draft.sbatch or not command:
-        return True
-    args = read_line(draft.sbatch[1:]).args
-    commands = [" ".join(draft.sbatch), " ".join([script, *args]), script]
-    return command in (commands if script else [commands[0], "(null)", "/dev/stdin"])
-
-
-def _is_its_script(record: JobRecord, row: Row) -> bool:
-    """Whether a job's script is the recorded one; of one that Slurm has forgotten, its command."""
-    script = batch_script(row.id.job)
-    if script is not None:
-        # Of a file that is too long, the record has the beginning.
-        texts = (script, script[: MAX_BYTES + 1])
-        return record.script_sha256 in {hashlib.sha256(text).hexdigest() for text in texts}
-    return isinstance(row, AccountingJob) and bool(row.command)
 
 
 def recover(store: RecordStore) -> Tuple[str, ...]:
@@ -238,11 +193,6 @@ def recover(store: RecordStore) -> Tuple[str, ...]:
     except NeuronctlError as error:
         return (f"cannot check the state of an interrupted submission: {error.message}",)
     return tuple(recovery.notes)
-
-
-def _is_quiet(record: JobRecord) -> bool:
-    """Whether sbatch was told to say nothing, not even the job's id: nothing was interrupted."""
-    return "quiet" in read_line(record.draft.sbatch[1:]).names
 
 
 def _name(record: JobRecord) -> str:

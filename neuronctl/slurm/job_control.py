@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from neuronctl.common.errors import SlurmUnavailableError
-from neuronctl.common.files import open_regular
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.units import first_host, hosts
 from neuronctl.slurm.fields import ExitCode, count, parse_gres_gpus
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.own_queue import forget
 from neuronctl.slurm.process import answer, failure, run
-
-_LONGEST_SCRIPT = 64 * 1024 * 1024  # bytes
 
 # Keys whose value is the rest of the line, including spaces.
 _WHOLE_LINE = ("StdErr", "StdIn", "StdOut", "WorkDir", "Command", "Comment", "JobName", "Reason")
@@ -132,20 +126,6 @@ def job_gpus(job_id: int) -> Dict[str, int]:
     Raises SlurmError.
     """
     return parse_job_gpus(answer(["scontrol", "show", "job", "-d", str(job_id)]))
-
-
-def batch_script(job_id: int) -> Optional[bytes]:
-    """A job's script, byte for byte; None where slurmctld no longer has it, or does not answer."""
-    import tempfile
-
-    # To standard output, scontrol writes one more newline.
-    with tempfile.TemporaryDirectory() as directory:
-        file = os.path.join(directory, "script")
-        with contextlib.suppress(SlurmUnavailableError, OSError):
-            if run(["scontrol", "write", "batch_script", str(job_id), file]).returncode == 0:
-                with open_regular(file) as stream:
-                    return stream.read(_LONGEST_SCRIPT)
-    return None
 
 
 def scancel_argv(

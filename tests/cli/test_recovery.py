@@ -164,7 +164,7 @@ def test_a_site_that_drops_the_mark(run: Run, fake_slurm: FakeSlurm) -> None:
     key = cut_off(7200)
     submit = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - 7190))
     fake_slurm.queue(queue_row("7", submit=submit))
-    assert "job 7 has the same name and directory and may be this job" in run("status").stderr
+    assert "it may be a job of the same name and directory: 7" in run("status").stderr
     assert files() == [f"{key}.intent.json"]
 
 

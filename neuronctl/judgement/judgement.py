@@ -20,7 +20,6 @@ from neuronctl.judgement.verdict import (
     Verdict,
 )
 from neuronctl.planning import JobPlan
-from neuronctl.planning.needs import with_nodes
 from neuronctl.rules import Finding, RuleContext, SlurmFacts, apply_rules, order
 
 if TYPE_CHECKING:
@@ -182,13 +181,8 @@ def judge(
     found = _judge(context, snapshot, unasked_because)
     if found.forecast is None or plan.most_nodes == plan.nodes:
         return found
-    # The job runs on as few nodes as there are, but Slurm holds limits against those it chose.
-    whole = _judge(replace(context, plan=with_nodes(plan, plan.most_nodes)), snapshot, "")
-    known = {finding.code for finding in found.findings}
-    limits = [one for one in whole.findings if one.rule.of_limit and one.code not in known]
-    words = "; ".join(finding.message for finding in limits)
-    doubt = f"if Slurm chooses {plan.most_nodes} nodes: {words}" if words else ""
-    return replace(found, doubt=doubt)
+    words = f"Slurm may choose up to {plan.most_nodes} nodes, for which limits were not looked at"
+    return replace(found, doubt=words if found.verdict.kind == CAN_START else "")
 
 
 def _judge(context: RuleContext, snapshot: Optional[Snapshot], unasked_because: str) -> Judgement:

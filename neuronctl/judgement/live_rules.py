@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Sequence, Tuple
+from typing import Iterator, Sequence
 
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.units import hosts
 from neuronctl.common.words import counted, moment
 from neuronctl.judgement.forecast import Forecast
-from neuronctl.judgement.limits import group_of, usage
+from neuronctl.judgement.limits import group_of
 from neuronctl.judgement.outcomes import LimitRefusal, Wait
 from neuronctl.judgement.snapshot import slurm_says
 from neuronctl.judgement.start_conditions import unknown_dependencies
 from neuronctl.rules.base import RULES, Finding, RuleContext, Violation, rule
-from neuronctl.slurm.limits import Counts, Limit, Per, Scope
+from neuronctl.slurm.limits import Counts, Per, Scope
 from neuronctl.slurm.scontrol import names_of
 
 
@@ -117,49 +117,6 @@ def unknown_dependency(facts: LiveFacts) -> Iterator[Violation]:
             f"check it with 'neuronctl status {number}'",
             slurm_says("scontrol show job"),
         )
-
-
-@rule(WARNING, "NC532", "preemption would end the job for good", "live", about="")
-def cancelled_when_preempted(facts: LiveFacts) -> Iterator[Violation]:
-    on_cluster = facts.forecast.on_cluster
-    until_done, ends = on_cluster.plan.until_done, on_cluster.preempted_jobs_end
-    if until_done is not None and not until_done.chain and ends:
-        what = "task" if on_cluster.plan.request.array else "job"
-        yield Violation(
-            f"Slurm cancels a preempted {what} here ({ends}), and --until-done, which requeues it, "
-            "cannot bring it back",
-            "use another partition, or resubmit the job if it is preempted",
-            slurm_says("sacctmgr show qos" if "QOS" in ends else "scontrol show partition"),
-        )
-
-
-@rule(
-    *(ERROR, "NC533", "no place in the queue for the next run", "live of_limit only_now"), about=""
-)
-def place_of_the_next(facts: LiveFacts) -> Iterator[Violation]:
-    on_cluster = facts.forecast.on_cluster
-    until_done = on_cluster.plan.until_done
-    if until_done is None or not until_done.chain:
-        return
-    for limit, used, have in _queue_limits(facts):
-        if used + 1 == limit.figure:
-            yield Violation(
-                f"the next run waits in the queue while one runs ({until_done.chain}): that is "
-                f"2 jobs, {have} {used}, and {limit.named} allows {limit.figure}",
-                "use another partition or QOS"
-                if limit.figure < 2
-                else "wait until some end, or cancel some ('neuronctl status' lists them)",
-                on_cluster.source(limit),
-            )
-
-
-def _queue_limits(facts: LiveFacts) -> Iterator[Tuple[Limit, int, str]]:
-    on_cluster = facts.forecast.on_cluster
-    for limit in on_cluster.limits:
-        if limit.about.counts == Counts.SUBMITTED and limit.about.per == Per.USER:
-            yield limit, usage(limit, on_cluster).used, "you have"
-        elif limit.about.counts == Counts.SUBMITTED and limit.about.per == Per.GROUP:
-            yield limit, limit.used, f"{group_of(limit)} has"
 
 
 @rule(NOTE, "NC534", "nodes that failed in your jobs", "live", about="exclude")

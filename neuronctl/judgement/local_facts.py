@@ -5,7 +5,6 @@ The rules are pure; this module reads the file system for them, once.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 from typing import TYPE_CHECKING, Iterator, List, Optional, Tuple
@@ -126,21 +125,12 @@ def _program_fault(plan: JobPlan) -> Optional[Fault]:
             return None
         if not os.path.lexists(path):
             return Fault(Kind.NOT_ON_PATH)
-    try:
-        os.stat(path)
-    except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
-            return Fault(Kind.UNREADABLE, more=str(error.strerror))
-        if os.path.islink(path):
-            target = os.readlink(path)
-            return Fault(Kind.UNREADABLE, more=f"it is a link to {target}, which is not there")
+    if not os.path.exists(path):
         return Fault(Kind.MISSING, more=_like(path))
     if not os.path.isfile(path):
         return Fault(Kind.NO_FILE)
-    try:
-        open(path, "rb").close()
-    except OSError as error:
-        return Fault(Kind.UNREADABLE, more=str(error.strerror))
+    if not os.access(path, os.R_OK):
+        return Fault(Kind.UNREADABLE, more="permission denied")
     executable = script.endswith(".py") or os.access(path, os.X_OK)
     # Directives are a rule of their own.
     return None if executable or _has_directives(request) else Fault(Kind.NOT_EXECUTABLE)
@@ -341,13 +331,9 @@ def log_fault(path: str) -> Optional[Fault]:
     directory = os.path.dirname(path) or "."
     if not os.path.isdir(directory):
         return Fault(Kind.MISSING, directory)
-    if not (os.path.isfile(path) and os.access(path, os.W_OK)):  # else it is written again
-        if not os.access(directory, os.W_OK | os.X_OK):
-            return Fault(Kind.DENIED, os.path.abspath(directory))
-        length = len(os.fsencode(os.path.basename(path)))
-        most = os.pathconf(directory, "PC_NAME_MAX")
-        if length > most > 0:
-            return Fault(Kind.TOO_LONG, path, f"{length} bytes, and at most {most} are possible")
+    is_writable = os.path.isfile(path) and os.access(path, os.W_OK)  # it is written again
+    if not is_writable and not os.access(directory, os.W_OK | os.X_OK):
+        return Fault(Kind.DENIED, os.path.abspath(directory))
     space = os.statvfs(directory)
     if (space.f_blocks and not space.f_bavail) or (space.f_files and not space.f_favail):
         return Fault(Kind.FULL, os.path.abspath(directory))

@@ -128,29 +128,14 @@ class PlanOnCluster:
 
     @property
     def no_requeue(self) -> str:
-        """Why Slurm would not start the job again on its own; "": it would."""
-        left_to_slurm = self.plan.request.requeue is None
-        refused = left_to_slurm and not self.snapshot.limits.config.requeues
-        return self.preempted_jobs_end or ("JobRequeue=0" if refused else "")
-
-    @property
-    def preempted_jobs_end(self) -> str:
-        """Which setting has Slurm cancel what others preempt where the job runs; "": none does."""
-        limits, partition = self.snapshot.limits, self.partition
-        config = limits.config
-        if config.preempts_by == "partition_prio" and partition is not None:
-            mode, where = partition.preempt_mode, f"partition {partition.name}"
-        elif config.preempts_by == "qos":
-            qos = limits.qos_named(self.job_qos)
-            others = () if qos is None else limits.qos or ()
-            if not any(_same(self.job_qos, name) for other in others for name in other.preempts):
-                return ""
-            mode, where = "" if qos is None else qos.preempt_mode, f"QOS {self.job_qos}"
-            if mode.lower() in ("", "cluster"):
-                mode, where = config.preempt_mode, "the cluster"
-        else:
-            return ""
-        return f"PreemptMode=CANCEL of {where}" if mode.upper().split(",")[0] == "CANCEL" else ""
+        """Why Slurm might not start the job again on its own; "": it would."""
+        config, qos = self.snapshot.limits.config, self.snapshot.limits.qos_named(self.job_qos)
+        if config.preempts_by not in ("", "none"):
+            modes = [config.preempt_mode, "" if qos is None else qos.preempt_mode]
+            modes += [] if self.partition is None else [self.partition.preempt_mode]
+            if any(mode.upper().startswith("CANCEL") for mode in modes):
+                return "PreemptMode=CANCEL"
+        return "" if config.requeues or self.plan.request.requeue else "JobRequeue=0"
 
     @cached_property
     def limits(self) -> Tuple[Limit, ...]:

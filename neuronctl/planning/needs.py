@@ -11,7 +11,7 @@ import re
 from typing import Iterator, Optional, Tuple
 
 from neuronctl.common import units
-from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.frozen import dataclass
 from neuronctl.planning.model import JobPlan
 from neuronctl.request.job import Amounts
 from neuronctl.request.values import gpu_type_of_task
@@ -83,14 +83,6 @@ class Needs:
             wanted_gpus * self.memory_per_gpu,
         )
         return wanted_cores <= cores and wanted_gpus <= gpus and wanted_memory <= memory
-
-
-def with_nodes(plan: JobPlan, nodes: int) -> JobPlan:
-    """Return the plan on exactly this many of the nodes that it may have."""
-    own, request = plan.request.amounts, plan.request
-    if own is not None:
-        request = replace(request, amounts=replace(own, nodes=nodes, max_nodes=nodes))
-    return replace(plan, nodes=nodes, request=request)
 
 
 def needs_of(plan: JobPlan) -> Needs:

@@ -73,7 +73,6 @@ class Kind:
     NO_VENV = "not a virtual environment"
     NO_CONDA = "no program conda"
     NAMED_BY_ID = "named after the job id"
-    TOO_LONG = "a name too long"
     FULL = "on a full file system"
 
 

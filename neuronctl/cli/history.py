@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import time
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import click
 
-from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.cli.job_table import STATE_STYLES, state_style
 from neuronctl.cli.say import notify
 from neuronctl.common.console import (
@@ -20,8 +18,7 @@ from neuronctl.common.console import (
     print_table,
     shortened,
 )
-from neuronctl.common.errors import RecordError, UsageError
-from neuronctl.common.shell import join
+from neuronctl.common.errors import RecordError
 from neuronctl.common.units import parse_since
 from neuronctl.common.words import duration, utc
 from neuronctl.records.store import JobRecord, RecordStore
@@ -29,7 +26,12 @@ from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import FAILED, UNKNOWN
 from neuronctl.tracking.endings import outcome_words
 from neuronctl.tracking.job_names import is_named
-from neuronctl.tracking.job_status import JobStatus, recorded_statuses, state_counts
+from neuronctl.tracking.job_status import (
+    NOT_RESPONDING,
+    JobStatus,
+    recorded_statuses,
+    state_counts,
+)
 from neuronctl.tracking.lookup import look_up, mine
 from neuronctl.tracking.runs import runs_words
 
@@ -77,40 +79,25 @@ def command(
 
 def _add_states(records: Iterator[JobRecord], store: RecordStore) -> Iterator[_Row]:
     """Yield each record with its states, from one squeue and one sacct a page."""
-    silent, told = "", set(store.warnings)
-
-    def tell(notes: Sequence[str]) -> None:
-        notify(*(note for note in notes if note not in told and note not in store.warnings))
-        told.update(notes)
-
+    silent = False
     if store.open_intents():
-        tell(mine(store).notes)  # only an answer about all jobs finds an interrupted submission
+        notify(*mine(store).notes)  # only an answer about all jobs finds an interrupted submission
     while page := list(itertools.islice(records, PAGE)):
-        submitted = {record.job_id: record for record in page if record.job_id is not None}
-        states: Dict[str, List[JobStatus]] = {}
-        shown = set()
-        if submitted and not silent:
-            found = look_up([JobId(number) for number in submitted], store)
+        numbers = [record.job_id for record in page if record.job_id is not None]
+        states: Dict[Optional[str], List[JobStatus]] = {}
+        if numbers and not silent:
+            found = look_up([JobId(number) for number in numbers], store)
             for status in found.jobs:
-                shown.add(status.id.job)
-                if status.key is not None:
-                    states.setdefault(status.key, []).append(status)
-            tell(found.notes)
+                states.setdefault(status.key, []).append(status)
+            notify(*(note for note in found.notes if note not in store.warnings))
             if found.unavailable is not None:
-                silent = "Slurm is not responding"
-                tell([f"{found.unavailable.message}; states as recorded"])
+                silent = True
+                notify(f"{found.unavailable.message}; states as recorded")
         for record in page:
             known = states.get(record.key, [])
-            if record.job_id is not None and not known and silent:
-                known = recorded_statuses(record, silent)
-            elif record.job_id in shown and not known and _is_here(record):
-                # A controller that lost its state counts job ids from the start again.
-                known = recorded_statuses(record, "its job id now belongs to another job")
+            if silent and record.job_id is not None and not known:
+                known = recorded_statuses(record, NOT_RESPONDING)
             yield record, known
-
-
-def _is_here(record: JobRecord) -> bool:
-    return record.cluster in (None, local_cluster())
 
 
 def _print(rows: Iterator[_Row]) -> None:
@@ -119,7 +106,6 @@ def _print(rows: Iterator[_Row]) -> None:
         Column("JOB", no_wrap=True, style="bold"),
         Column("SUBMITTED", no_wrap=True),
         Column("NAME", priority=1, no_wrap=True),
-        Column("ARGUMENTS", priority=3, no_wrap=True),  # by which one's runs differ
         Column("PARTITION", priority=4, no_wrap=True),
         Column("NODES", justify="right", priority=5),
         Column("STATE", no_wrap=True, styles=styles),
@@ -136,7 +122,6 @@ def _print(rows: Iterator[_Row]) -> None:
             "-" if record.job_id is None else str(record.job_id),
             time.strftime("%m-%d %H:%M", time.localtime(record.begun_at)),
             shortened(record.job_name, 16),
-            shortened(_arguments(record), 24),
             record.partition,
             "" if record.nodes is None else str(record.nodes),
             word,
@@ -145,15 +130,6 @@ def _print(rows: Iterator[_Row]) -> None:
         ]
 
     print_table(columns, itertools.starmap(row, rows))
-
-
-def _arguments(record: JobRecord) -> str:
-    """Return the program's arguments; "" if there are none, or its record cannot be read."""
-    from neuronctl.submission.resubmission import arguments_of
-
-    with contextlib.suppress(RecordError, UsageError, ValueError):
-        return join(arguments_of(record))
-    return ""
 
 
 def state_word(record: JobRecord, known: Sequence[JobStatus]) -> str:

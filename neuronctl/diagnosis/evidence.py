@@ -9,7 +9,6 @@ from typing import Iterator, Optional, Tuple
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.diagnosis import log_patterns
 from neuronctl.diagnosis.log_text import LogTail
-from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import PartitionJob
 from neuronctl.tracking.job_status import JobStatus
@@ -33,7 +32,7 @@ class JobEvidence:
     cannot be read. log_guessed: their path is not recorded. log_problem: why a log cannot be
     written now, as seen from this machine; log_full: because its file system is full. queue: for a
     pending job, the jobs of its partition.
-    same_name: for a singleton, the jobs that it waits for. earlier: its runs before a requeue,
+    earlier: its runs before a requeue,
     newest first. more_memory: how to request more memory on this cluster. most_time: the
     partition's maximum in seconds. warned: whether a signal told it before its limit. now: epoch
     seconds. runs: of a job that goes on.
@@ -48,7 +47,6 @@ class JobEvidence:
     log_problem: str = ""
     log_full: bool = False
     queue: Tuple[PartitionJob, ...] = ()
-    same_name: Tuple[JobId, ...] = ()
     earlier: Tuple[AccountingJob, ...] = ()
     most_time: Optional[int] = None
     warned: bool = False

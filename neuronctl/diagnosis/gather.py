@@ -13,13 +13,13 @@ from neuronctl.common.frozen import replace
 from neuronctl.common.secrets import hide_secrets
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, began
-from neuronctl.diagnosis.log_text import drop_failed_steps, read_tail
+from neuronctl.diagnosis.log_text import read_tail
 from neuronctl.diagnosis.waiting import earlier_runs
 from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_states import ENDED, GOOD, PENDING, UNKNOWN
+from neuronctl.slurm.job_states import GOOD, PENDING, UNKNOWN
 from neuronctl.slurm.sacct import AccountingJob, sacct
-from neuronctl.slurm.squeue import PartitionJob, partition_queue, squeue
+from neuronctl.slurm.squeue import PartitionJob, partition_queue
 from neuronctl.tracking.chains import chain_of
 from neuronctl.tracking.endings import canceller, is_launch_failure
 from neuronctl.tracking.job_status import JobStatus
@@ -52,16 +52,11 @@ def gather(status: JobStatus) -> JobEvidence:
         begin = runs.runs[-1].begin if runs is not None and runs.runs else 0
         tails = [read_tail(path, begin=0 if place else begin) for place, path in enumerate(paths)]
         logs, unread = ([log for log in tails if bool(log.problem) == bad] for bad in (False, True))
-        if _steps_may_fail(status):
-            logs = list(drop_failed_steps(logs))
     queue: Tuple[PartitionJob, ...] = ()
-    same_name: Tuple[JobId, ...] = ()
     if status.state == PENDING and status.source == "squeue" and status.partition:
         # The reason is known all the same.
         with contextlib.suppress(SlurmError):
             queue = partition_queue(status.partition)
-            if any(row.id == status.id and "singleton" in row.dependency for row in queue):
-                same_name = _same_name(status)
     problem, full = "", False
     if status.ended and status.state not in GOOD and not guessed:
         problem, full = _log_problem(paths)
@@ -75,7 +70,6 @@ def gather(status: JobStatus) -> JobEvidence:
         log_problem=problem,
         log_full=full,
         queue=queue,
-        same_name=same_name,
         earlier=_earlier(status),
         more_memory=_more_memory(status),
         most_time=_most_time(status),
@@ -89,11 +83,6 @@ def _requested(status: JobStatus, name: str) -> Any:
     with contextlib.suppress(RecordError):
         return None if status.record is None else status.record.draft.request.get(name)
     return None
-
-
-def _steps_may_fail(status: JobStatus) -> bool:
-    """Return True if the job goes on where one of its steps fails."""
-    return any(step.get("allow_failure") for step in _requested(status, "steps") or ())
 
 
 @functools.cache  # an array's tasks are many
@@ -140,18 +129,6 @@ def _earlier(status: JobStatus) -> Tuple[AccountingJob, ...]:
         rows = sacct(jobs).jobs if jobs else ()
         return tuple(sorted(rows, key=lambda row: -row.job_id))
     return ()
-
-
-def _same_name(status: JobStatus) -> Tuple[JobId, ...]:
-    """The jobs that a singleton waits for: those of its name that run, or were submitted before."""
-    return tuple(
-        row.id
-        for row in squeue(user=status.user)
-        if row.name == status.name
-        and row.job_id != status.job_id
-        and row.state not in ENDED
-        and (row.state != PENDING or row.job_id < status.job_id)
-    )
 
 
 def _log_paths(status: JobStatus) -> Tuple[List[str], bool]:

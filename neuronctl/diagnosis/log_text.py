@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Sequence, Tuple
+from typing import Tuple
 
 from neuronctl.common.files import open_regular
-from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.frozen import dataclass
 
 TAIL = 256 * 1024
 """Bytes to read from the end of a log."""
-
-_GOES_ON = r"step \d+ ended with exit code \d+; the job goes on"
-"""What a job's script writes to standard error; templates/job.sh.j2 has the words."""
 
 _LONGEST = 2000  # characters of a line; a binary file may have no line ends at all
 _ESCAPES = r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])"
@@ -50,20 +47,6 @@ def read_tail(path: str, most: int = TAIL, begin: int = 0) -> LogTail:
     lines = text_lines(data)
     # The first line is incomplete; drop it unless it is the only one.
     return LogTail(path, lines[1:] if start > begin and len(lines) > 1 else lines)
-
-
-def drop_failed_steps(logs: Sequence[LogTail]) -> Tuple[LogTail, ...]:
-    """The logs of a job some of whose steps may fail, from the last line on that tells of one.
-
-    Standard output in a file of its own has no such line, and does not show where a step ended.
-    """
-    ends = [
-        (log, [index for index, line in enumerate(log.lines) if re.fullmatch(_GOES_ON, line)])
-        for log in logs
-    ]
-    if not any(indices for _, indices in ends):
-        return tuple(logs)
-    return tuple(replace(log, lines=log.lines[indices[-1] :]) for log, indices in ends if indices)
 
 
 def text_lines(data: bytes) -> Tuple[str, ...]:

@@ -7,7 +7,6 @@ from typing import Sequence, Tuple
 from neuronctl.common.units import UNLIMITED
 from neuronctl.common.words import counted, duration, moment, verb
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, last_line, search
-from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import LEAVING, PENDING, RUNNING, STATES
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import PartitionJob
@@ -54,7 +53,7 @@ def waiting(evidence: JobEvidence) -> Diagnosis:
     own = next((row for row in evidence.queue if row.job_id == status.job_id), None)
     if name.startswith("Dependency"):
         kind = "dependency"
-        cause = _dependency_words(own.dependency if own is not None else "", evidence.same_name)
+        cause = _dependency_words(own.dependency if own is not None else "")
         remedy = ""  # the advice is to run this command
         if name == "DependencyNeverSatisfied":
             remedy = (
@@ -109,7 +108,7 @@ def earlier_runs(status: JobStatus, rows: Sequence[AccountingJob]) -> Tuple[Acco
     return tuple(found)
 
 
-def _dependency_words(dependency: str, same_name: Sequence[JobId]) -> str:
+def _dependency_words(dependency: str) -> str:
     """Put ``afterok:12(unfulfilled),…`` into words."""
     parts = []
     meaning = {
@@ -126,9 +125,7 @@ def _dependency_words(dependency: str, same_name: Sequence[JobId]) -> str:
             failed = " but did not" if state.startswith("failed") else ""
             parts.append(f"job {job} must {meaning[kind]} first{failed}")
         elif kind == "singleton" or part.startswith("singleton"):
-            jobs = f"{'job' if len(same_name) == 1 else 'jobs'} {', '.join(map(str, same_name))}"
-            named = f"{jobs} with" if same_name else "other jobs of its user with"
-            parts.append(f"{named} the same name must end first")
+            parts.append("other jobs of its user with the same name must end first")
         elif part:
             parts.append(part)
     return "; ".join(parts)

@@ -13,11 +13,10 @@ from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_control import scancel
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import PENDING, RUNNING
-from neuronctl.slurm.sacct import sacct
 from neuronctl.slurm.squeue import squeue
 from neuronctl.tracking.chains import chain_of, jobs_to_end
 from neuronctl.tracking.job_names import is_named, newest
-from neuronctl.tracking.job_status import JobStatus, merge, state_counts
+from neuronctl.tracking.job_status import JobStatus, state_counts
 from neuronctl.tracking.lookup import look_up, matches, queued
 
 JobOrName = Union[JobId, str]
@@ -170,12 +169,9 @@ def known_jobs(words: Sequence[JobOrName], store: RecordStore) -> Tuple[KnownJob
     if ids:
         # A part of an array may be folded into a larger one: all of the array is looked at.
         numbers = [JobId(job.job) if job.tasks is not None else job for job in ids]
-        found = look_up(list(dict.fromkeys(numbers)), store, accounting=False).sure()
+        found = look_up(list(dict.fromkeys(numbers)), store).sure()
         notes = found.notes
         known.update({job: [s for s in found.jobs if matches(job, s)] for job in ids})
-    if not any(is_active(status) for statuses in known.values() for status in statuses):
-        # Nothing to cancel: accounting may tell what became of those the controller forgot.
-        _ask_accounting(ids, known)
     for name in names:
         if not known[name] and name != "*":
             with contextlib.suppress(NoSuchJobError):
@@ -206,15 +202,3 @@ def _scancel_name(id: JobId) -> str:
 def is_active(status: JobStatus) -> bool:
     """Return True if the job is in the queue and has not ended."""
     return status.source == "squeue" and not status.ended
-
-
-def _ask_accounting(ids: Sequence[JobId], known: KnownJobs) -> None:
-    forgotten = [job for job in ids if not any(status.ended for status in known[job])]
-    if not forgotten:
-        return
-    answer = sacct(forgotten)
-    past = merge(None, accounting=answer.jobs)
-    for job in forgotten:
-        told = [status for status in past if matches(job, status)]
-        # What the record alone says of an array holds for no task of it that Slurm has forgotten.
-        known[job] = told or (known[job] if answer.off or job == JobId(job.job) else [])

@@ -72,10 +72,9 @@ def wait_for(
     end = float("inf") if timeout is None else time.monotonic() + timeout
     left = list(watches)
     while True:
-        queue = _Queue()
         for watch in left:
             silent = watch.silent
-            lines = watch.poll(queue)
+            lines = watch.poll()
             if watch.silent != silent and warn is not None:
                 warn(lines[0])
             if watch.ended and tell is not None:
@@ -100,24 +99,6 @@ def _waiting_for(watches: Sequence[JobWatch], any_of_them: bool) -> str:
     return f"the jobs {words} have not all ended"
 
 
-class _Queue:
-    """The user's queue for all watches of one round: Slurm is asked once, if at all."""
-
-    def __init__(self) -> None:
-        self._known: Dict[float, Tuple[float, Sequence[QueueJob]]] = {}
-
-    def rows(self, oldest: float) -> Tuple[float, Sequence[QueueJob]]:
-        """Return the answer's age, and its rows; raises SlurmError."""
-        for age, rows in self._known.values():
-            if age <= oldest:
-                return age, rows
-        answer = ask_own_queue(oldest)
-        # An answer of this round is fresh for all who ask in it.
-        age = 0.0 if not self._known and oldest == 0.0 else min(answer.age, oldest)
-        self._known[oldest] = age, answer.rows
-        return self._known[oldest]
-
-
 class JobWatch:
     """Poll one job (or all tasks of an array)."""
 
@@ -139,14 +120,14 @@ class JobWatch:
         self._paths: Dict[bool, str] = {}
         self._others = False  # another user's job
 
-    def poll(self, queue: Optional[_Queue] = None, *, fresh: bool = False) -> List[str]:
+    def poll(self, *, fresh: bool = False) -> List[str]:
         """Look once; return the lines to show to the user.
 
-        queue: shared by all watches of a round. fresh: only an answer of this moment will do.
+        fresh: only an answer of this moment will do.
         """
         lines = []
         try:
-            self._ask(queue or _Queue(), fresh)
+            self._ask(fresh)
         except SlurmUnavailableError as error:
             if not installed():
                 raise
@@ -177,8 +158,8 @@ class JobWatch:
         """Return True if all of it was pending when last asked."""
         return all(status.state == PENDING for status in self.statuses)
 
-    def _ask(self, queue: _Queue, fresh: bool) -> None:
-        rows = self._rows(queue, fresh)
+    def _ask(self, fresh: bool) -> None:
+        rows = self._rows(fresh)
         if rows:
             self._absent_since = None
             self.statuses = self._add_earlier(self._own(jobstatus.merge(self.record, rows)))
@@ -186,18 +167,19 @@ class JobWatch:
             return
         self._ask_accounting()
 
-    def _rows(self, queue: _Queue, fresh: bool) -> Sequence[QueueJob]:
+    def _rows(self, fresh: bool) -> Sequence[QueueJob]:
         """Return its rows, from squeue's answer about all of the user's own jobs if it is one."""
         self._age = 0.0
         if not self._others:
             # One from before the job was submitted does not know it.
             for oldest in (0.0,) if fresh else (self.interval, 0.0):
-                age, rows = queue.rows(oldest)
+                answer = ask_own_queue(oldest)
+                rows: Sequence[QueueJob] = answer.rows
                 if self.record is not None and self.record.runs:
                     rows = chains.fold(rows, chains.chains_of([self.record]))
                 rows = [row for row in rows if self.job.job in (row.id.job, row.job_id)]
                 if rows:
-                    self._age = age
+                    self._age = min(answer.age, oldest)
                     return rows
             if self.record is not None:
                 return ()

@@ -201,26 +201,11 @@ def log_paths(status: JobStatus) -> Tuple[str, str, bool]:
 
 
 def no_such_job(missing: Sequence[Union[JobId, str]]) -> NoSuchJobError:
-    """The error for unknown ids and names; for an unknown task, it lists the array's tasks."""
-    said = []
-    cluster, store = local_cluster(), _default_store()
-    for asked in missing:
-        words = str(asked)
-        if isinstance(asked, str):
-            said.append(words)
-            continue
-        with contextlib.suppress(RecordError):
-            record = None if asked == JobId(asked.job) else store.get(asked.job, cluster)
-            array = None if record is None else record.array
-            if record is not None and array is None:
-                words += f" (job {asked.job} is not an array)"
-            if array is not None and not JobId(asked.job, tasks=array).overlaps(asked):
-                words += f" (array {asked.job} has tasks {array.partition('%')[0]})"
-        said.append(words)
+    """Return the error for unknown ids and names."""
     hint = "'neuronctl status' shows your jobs, 'neuronctl history' what you submitted before"
     if any(isinstance(asked, JobId) and asked.task is not None for asked in missing):
         hint += "; a task cancelled before it starts leaves no trace"
-    return NoSuchJobError(f"no matching jobs: {', '.join(said)}", hint)
+    return NoSuchJobError(f"no matching jobs: {', '.join(map(str, missing))}", hint)
 
 
 def remember(store: RecordStore, record: JobRecord, statuses: Sequence[JobStatus]) -> JobRecord:

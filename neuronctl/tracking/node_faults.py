@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterator, List, Set, Tuple
+from typing import Iterator, List, Tuple
 
 from neuronctl.common.files import tail
 from neuronctl.common.units import hosts
@@ -59,19 +59,17 @@ def _faults(status: JobStatus, nodes: List[str]) -> Iterator[Tuple[str, str]]:
         for node in named.intersection(nodes) or nodes[: len(nodes) == 1]:
             yield node, STATES[status.state].ending
         return
-    defects: Dict[str, Set[str]] = {}
-    for line in lines:
-        match = _DEFECT.fullmatch(line)
-        if match and match[1] in nodes:
-            defects.setdefault(match[2], set()).add(match[1])
-    for what, where in defects.items():
-        # What every node lacks is the job's fault; the first node cannot fail to reach itself.
-        of_some = len(where) < len(nodes) - what.startswith("cannot reach ")
-        if of_some or _BROKEN.match(f"preflight: {nodes[0]}: {what}"):
-            yield from ((node, f"the preflight failed: {what}") for node in sorted(where))
-    broken = next((match[0] for match in map(_BROKEN.search, lines) if match), "")
-    if broken and not defects and len(nodes) == 1:
-        yield nodes[0], f"a job failed there: {broken}"
+    if len(nodes) == 1:
+        broken = next((match[0] for match in map(_BROKEN.search, lines) if match), "")
+        if broken:
+            yield nodes[0], f"a job failed there: {broken}"
+        return
+    defects = {match[1]: match[2] for line in lines if (match := _DEFECT.fullmatch(line))}
+    # What every node lacks is the job's fault; the first node cannot fail to reach itself.
+    found = sorted(defects.keys() & {*nodes})
+    alone = any(what.startswith("cannot reach ") for what in defects.values())
+    if len(found) < len(nodes) - alone:
+        yield from ((node, f"the preflight failed: {defects[node]}") for node in found)
 
 
 def _last_lines(path: str) -> List[str]:

@@ -55,7 +55,7 @@ def test_history(run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str])
     assert len(run("history", "--name", "oth*").stdout.splitlines()) == 2
     assert len(run("history", "--since", "1h").stdout.splitlines()) == 4
     narrow = run("history", env={"COLUMNS": "70"}).stdout
-    assert "ARGUMENTS" in narrow and narrow.endswith("terminal: PARTITION, NODES\n")
+    assert narrow.endswith("terminal: PARTITION, NODES\n")
     assert "no matching submissions" in run("history", "--since", "2100-01-01").stdout
     assert "is not a time" in run("history", "--since", "soon", code=2).stderr
     data = json.loads(run("history", "--json").stdout)
@@ -202,8 +202,6 @@ def test_resubmit_with_other_arguments(
     result = run("resubmit", "7", "--force", "--", "--lr", "0.2", "it")
     assert "arguments: 'a b' -> --lr 0.2 it" in result.stderr
     assert fake_slurm.stdin() == script.replace("'a b'", "--lr 0.2 it")
-    lines = run("history").stdout.splitlines()
-    assert "--lr 0.2" in lines[1] and "'a b'" in lines[2]
     run("resubmit", "7", "--force", "-t", "9", "--")
     assert fake_slurm.stdin() == script.replace(" 'a b'", "").replace("00:05:00", "00:09:00")
     said = run("resubmit", "7", "0.2", code=2).stderr

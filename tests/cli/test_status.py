@@ -215,7 +215,7 @@ def test_a_job_that_is_no_array_has_no_tasks(run: Run, fake_slurm: FakeSlurm) ->
         for part in ("7_3", "7_[3-4]"):
             said = run(*words, part, code=8).stderr
             assert "no matching jobs" in said
-    assert "(job 7 is not an array)" in run("status", "7_3", code=8).stderr
+    assert "no matching jobs: 7_3" in run("status", "7_3", code=8).stderr
     assert fake_slurm.calls("scancel") == []
 
 

@@ -351,15 +351,6 @@ def test_who_holds_a_users_own_limit_and_until_when(sandbox: Sandbox) -> None:
             assert words in told, command
 
 
-def test_a_singleton_names_the_jobs_it_waits_for(sandbox: Sandbox) -> None:
-    first = submit(sandbox, "-J", "same", "-p", "cas_v100nv_8", "--wrap=sleep 300")
-    submit(sandbox, "-J", "other", "--wrap=sleep 300")
-    wait_for(sandbox, first, "RUNNING")
-    job = submit(sandbox, "-J", "same", "--dependency=singleton", "--wrap=true")
-    assert reason_of(sandbox, job) == "Dependency"
-    assert f"Job {first} with the same name must end first." in why(sandbox, job)[1]
-
-
 HANGS = """\
 import os, threading, time
 def waits_for_the_others():

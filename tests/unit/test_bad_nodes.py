@@ -49,7 +49,6 @@ PORT = "cannot reach 10.0.0.1 port 10007, the first node"
         ("preflight: n2: nvidia-smi finds no GPU\n", {}, ["n2"]),
         ("preflight: n1: 8 GPUs requested, 7 available\n", {"node_list": "n1"}, ["n1"]),
         ("preflight: n1: cannot read train.py\n", {"node_list": "n1"}, []),
-        ("preflight: n1: cannot read x\npreflight: n2: cannot read x\n", {}, ["n1", "n2"]),
         ("".join(f"preflight: n{n}: cannot read x\n" for n in (1, 2, 3)), {}, []),
         (f"preflight: n2: {PORT}\n", {}, ["n2"]),
         (f"preflight: n2: {PORT}\npreflight: n3: {PORT}\n", {}, []),

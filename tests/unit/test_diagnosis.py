@@ -13,7 +13,6 @@ from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import JobEvidence
 from neuronctl.diagnosis.log_text import (
     LogTail,
-    drop_failed_steps,
     read_tail,
     text_lines,
 )
@@ -40,7 +39,7 @@ def status(state: str, **given: Any) -> JobStatus:
     return JobStatus(state=state, **values)
 
 
-_EVIDENCE = ("log_problem", "log_full", "unread", "same_name", "runs", "checkpoint")
+_EVIDENCE = ("log_problem", "log_full", "unread", "runs", "checkpoint")
 
 
 def evidence(state: str, *lines: str, now: int = 1000, **given: Any) -> JobEvidence:
@@ -265,9 +264,6 @@ def test_waiting_for_another_job() -> None:
     assert "job 5 must complete successfully first but did not" in words
     assert "'neuronctl cancel 7'" in words
     assert "same name" in waiting(row, reason="Dependency", on7="singleton(unfulfilled)")
-    assert "job 5 with the same name must end first" in waiting(
-        row, reason="Dependency", on7="singleton(unfulfilled)", same_name=(JobId(5),)
-    )
 
 
 def test_the_partition_queue_is_read() -> None:
@@ -534,16 +530,6 @@ def test_only_what_the_last_run_has_written(tmp_path: Path) -> None:
     assert read_tail(str(log), begin=14).lines == ()
     assert read_tail(str(log), most=8, begin=2).lines == ("step 9",)
     assert read_tail(str(log), begin=15).lines == ("Killed", "step 9"), "it has been emptied since"
-
-
-def test_steps_that_may_fail_explain_nothing() -> None:
-    told = "step 1 ended with exit code 1; the job goes on"
-    one = LogTail("out", ("Traceback", told, "second", told, "third"))
-    assert drop_failed_steps([one])[0].lines == (told, "third")
-    # Standard output does not show where the step ended.
-    assert drop_failed_steps([LogTail("out", ("x",)), one]) == drop_failed_steps([one])
-    other = LogTail("out", (f"{told}?", "x"))
-    assert drop_failed_steps([other]) == (other,)
 
 
 def test_lines_of_other_ranks_within_a_traceback() -> None:

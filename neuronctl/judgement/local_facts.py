@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Iterator, Optional, Tuple
 
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.files import head
 from neuronctl.common.paths import defaults_file, working_directory
 from neuronctl.common.units import expand_log_pattern
 from neuronctl.common.users import login_name
-from neuronctl.launch.containers import elf_arch, sif_arch
 from neuronctl.launch.environments import find_conda
 from neuronctl.planning import JobPlan
 from neuronctl.planning.software import (
@@ -24,7 +23,7 @@ from neuronctl.planning.software import (
     python_file,
     python_module,
 )
-from neuronctl.request.job import JobRequest, Source
+from neuronctl.request.job import JobRequest
 from neuronctl.rules.base import Fault, Kind, LocalFacts
 from neuronctl.slurm.bad_nodes import bad_nodes
 
@@ -58,21 +57,12 @@ def gather_local_facts(plan: JobPlan, *, elsewhere: bool = False) -> LocalFacts:
         has_directives=_has_directives(plan.request),
         imports=_imports(text) if text and is_python(plan.request) else (),
         variables=frozenset(os.environ),
-        built_for=tuple(_architectures(plan)),
         of_steps=tuple(gather_local_facts(launch) for launch in plan.launches)
         if plan.steps
         else (),
-        typed_secrets=tuple(_typed_secrets(plan)),
         broken_texts=tuple(_broken_texts(plan)),
         bad_nodes=bad_nodes(local_cluster()),
     )
-
-
-def _typed_secrets(plan: JobPlan) -> Iterator[str]:
-    if plan.request.origin("env").source is Source.ASKED:
-        for name, value in plan.secrets.items():
-            if os.environ.get(name) != value:
-                yield name
 
 
 def _broken_texts(plan: JobPlan) -> Iterator[Tuple[str, str, SyntaxProblem]]:
@@ -273,24 +263,6 @@ def _may_bring(plan: JobPlan) -> bool:
     """Return whether lines of the script that come before the environment may change PATH."""
     request = plan.request
     return bool(request.modules or plan.cluster.policy.login_shell)
-
-
-_MAGIC = 64  # bytes of a program, or of an image
-
-
-def _architectures(plan: JobPlan) -> List[Tuple[str, str]]:
-    """(what, architecture) of the image and of the environment's interpreter, where known."""
-    request = plan.request
-    found = []
-    if request.container is not None:
-        image = request.resolve_path(request.container)
-        found.append((f"image {request.container}", sif_arch(head(image, _MAGIC))))
-    environment = request.venv or request.conda
-    if environment is not None:
-        # A conda environment is a path or a name; of a name nothing is known here.
-        python = request.resolve_path(os.path.join(os.path.expanduser(environment), "bin/python"))
-        found.append((f"environment {environment}", elf_arch(head(python, _MAGIC))))
-    return [(what, arch) for what, arch in found if arch is not None]
 
 
 def _logs_elsewhere(plan: JobPlan) -> bool:

@@ -76,29 +76,6 @@ RUNTIMES: Mapping[str, Wrap] = {
 }
 """Container runtime -> what it adds to a launch."""
 
-# The architecture field of a SIF header, as `uname -m` names it.
-_SIF_ARCH = {b"01": "i686", b"02": "x86_64", b"03": "armv7l", b"04": "aarch64", b"05": "ppc64"}
-_ELF_ARCH = {3: "i686", 40: "armv7l", 62: "x86_64", 183: "aarch64", 21: "ppc64"}
-
-
-def sif_arch(head: bytes) -> Optional[str]:
-    """Return the architecture of a SIF image, from its first 64 bytes; None if they name none.
-
-    A SIF header is a 32-byte launch line, the magic ``SIF_MAGIC``, a version and the
-    architecture (two digits), each ended by a NUL.
-    """
-    if head[32:41] != b"SIF_MAGIC":
-        return None
-    return _SIF_ARCH.get(head[45:47])
-
-
-def elf_arch(head: bytes) -> Optional[str]:
-    """Return the architecture of an ELF program, from its first 20 bytes; else None."""
-    if head[:4] != b"\x7fELF" or len(head) < 20:
-        return None
-    order = "little" if head[5] == 1 else "big"
-    return _ELF_ARCH.get(int.from_bytes(head[18:20], order))  # type: ignore[arg-type]
-
 
 def find_image(image: str, directories: Sequence[str], here: str = "") -> str:
     """Return the path of an image; look a bare name that is no file here up in ``directories``.

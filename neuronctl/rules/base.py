@@ -135,16 +135,12 @@ class LocalFacts:
     own modules."""
     variables: FrozenSet[str] = frozenset()
     """The names of the variables that the job inherits."""
-    built_for: Tuple[Tuple[str, str], ...] = ()
-    """(what, architecture) of the software whose files can be seen: image, environment."""
     of_steps: Tuple[LocalFacts, ...] = ()
     """What is known of each launch of a job with steps, in order."""
     broken_texts: Tuple[Tuple[str, str, SyntaxProblem], ...] = ()
     """(step, which text, why) of the user's shell text that bash cannot read."""
     bad_nodes: Mapping[str, NodeFault] = field(default_factory=dict)
     """Those that have failed in the user's jobs, with how."""
-    typed_secrets: Tuple[str, ...] = ()
-    """The secret variables whose values the command line has, and not the user's shell."""
 
 
 @dataclass(frozen=True)

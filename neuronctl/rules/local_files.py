@@ -157,19 +157,6 @@ def broken_shell_text(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule(ERROR, "NC404", "software of another architecture", "of_launch of_partition")
-def architecture(context: RuleContext) -> Iterator[Violation]:
-    partition = context.plan.partition
-    for what, arch in context.local.built_for:
-        if arch != partition.arch:
-            yield Violation(
-                f"the {what} is built for {arch}; nodes in {partition.name} are "
-                f"{partition.arch}: it would not run there",
-                f"build it on a node of {partition.name}, or use another partition",
-                context.cite_partition("arch"),
-            )
-
-
 @rule(WARNING, "NC405", "modules of another architecture", about="")
 def module_prefix(context: RuleContext) -> Iterator[Violation]:
     plan, prefix = context.plan, context.plan.partition.module_prefix

@@ -290,26 +290,6 @@ def cores_a_gpu(context: RuleContext) -> Iterator[Violation]:
     )
 
 
-@rule(ERROR, "NC133", "more GPUs than cores", "resizable", about="cpus-per-task")
-def cores_for_gpus(context: RuleContext) -> Iterator[Violation]:
-    plan, partition, policy = context.plan, _known(context), context.plan.cluster.policy
-    if partition is not None and plan.gpus_per_node > partition.gpus_per_node:
-        return  # NC121 reports this
-    # A whole node comes with all its cores, whatever is asked for; 0 leaves them to Slurm.
-    unknown = plan.request.exclusive or plan.request.cpus_per_task == 0
-    if plan.request.amounts is not None and not plan.request.amounts.cpus_per_task:
-        return  # nor does a script that says nothing of cores
-    if plan.gpus_per_node > plan.cores_per_node and not unknown:
-        yield Violation(
-            f"requested {plan.gpus_per_node} GPUs per node but "
-            f"{counted(plan.cores_per_node, 'core')}; each GPU needs at least one core",
-            f"request at least -c {-(-plan.gpus_per_node // plan.ntasks_per_node)}",
-            context.cite("policy", "cores", "rule") if policy.cores.rule == "cap" else UNCITED,
-            # Slurm itself takes it: it is a rule of sites that count cores by GPUs.
-            severity=None if policy.cores.rule == "cap" else WARNING,
-        )
-
-
 @rule(ERROR, "NC134", "more memory than a node has", "resizable", about="mem")
 def memory_a_node(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition

@@ -22,7 +22,6 @@ from neuronctl.rules import (  # noqa: F401
     script_programs,
     script_ranks,
     script_secrets,
-    script_signals,
     script_sizes,
     script_software,
     script_steps,

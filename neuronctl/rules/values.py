@@ -41,12 +41,6 @@ def exposed_secret(context: RuleContext) -> Iterator[Violation]:
                 "see the command lines of what runs there",
                 "export it, pass it on with --env NAME, and let the program read the variable",
             )
-    for name in context.local.typed_secrets:
-        yield Violation(
-            f"--env {name}=… on the command line: everybody on this machine sees command lines, "
-            "and your shell's history keeps them",
-            f"export {name}, and pass it on with --env {name}",
-        )
 
 
 @rule(WARNING, "NC341", "variable that is not replaced", "of_launch")

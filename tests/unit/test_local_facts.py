@@ -23,7 +23,6 @@ from neuronctl.request.job import StepRequest
 from neuronctl.rules import LocalFacts, RuleContext, apply_rules
 from neuronctl.scripts.bash_syntax import syntax_problem
 
-ELF_AARCH64 = b"\x7fELF\x02\x01\x01" + b"\0" * 9 + (2).to_bytes(2, "little") + b"\xb7\0"
 ROOT = Path(__file__).resolve().parents[2]
 SIF_X86 = b"#!/usr/bin/env run-singularity\n\0" + b"SIF_MAGIC\0" + b"01\0" + b"02\0" + b"\0" * 16
 
@@ -66,7 +65,6 @@ def test_all_is_well(here: Path) -> None:
     assert made.directory == str(here.resolve())
     assert not made.has_directives
     assert well(made)
-    assert made.built_for == ()
 
 
 def test_the_directory_is_gone(here: Path) -> None:
@@ -155,7 +153,6 @@ def test_images(here: Path) -> None:
     assert problem("NC403", container="docker://ubuntu") == ""
     (here / "image.sif").write_bytes(SIF_X86)
     assert problem("NC403", container="image.sif") == ""
-    assert seen(container="image.sif").built_for == (("image image.sif", "x86_64"),)
 
 
 def test_a_pipe_in_place_of_a_file_is_not_waited_for(here: Path) -> None:
@@ -164,7 +161,6 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(here: Path) -> None:
     (here / "env" / "bin" / "activate").touch()
     os.mkfifo(here / "env" / "bin" / "python")
     os.mkfifo(here / "image.sif")
-    assert seen(venv="env").built_for == seen(container="./image.sif").built_for == ()
 
 
 def test_a_bare_image_is_sought_in_the_clusters_directories(here: Path) -> None:
@@ -246,7 +242,7 @@ def test_everything_is_looked_up_in_the_jobs_directory(here: Path) -> None:
     assert well(facts) and facts.directory == str(project.resolve())
     assert facts.needs_ranks == "init_process_group"
     facts = seen(**fields, container="image.sif")
-    assert well(facts) and facts.built_for == (("image image.sif", "x86_64"),)
+    assert well(facts)
     assert problem("NC401", **{**fields, "script": "train.py"}).startswith(
         f"no file 'train.py' in {project}"
     )
@@ -257,15 +253,6 @@ def test_everything_is_looked_up_in_the_jobs_directory(here: Path) -> None:
     facts = seen(**gone)
     assert well(dataclasses.replace(facts, chdir=None)), "they are in a directory that is not there"
     assert "Slurm takes ~ as a name" in told("NC412", **gone)[1]
-
-
-@pytest.mark.parametrize("option", ["venv", "conda"])
-def test_what_an_environments_interpreter_was_built_for(here: Path, option: str) -> None:
-    binary = here / "env" / "bin" / "python"
-    binary.parent.mkdir(parents=True)
-    binary.write_bytes(ELF_AARCH64)
-    made = seen(**{option: f"{here}/env"})
-    assert made.built_for == ((f"environment {here}/env", "aarch64"),)
 
 
 # -------------------------------------------------------------------------- log files

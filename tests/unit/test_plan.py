@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, Optional
 
 import pytest
-from plan_builders import FIELDS, GPU, HOUR, cluster, directive, findings, plan_of, policy, request
+from plan_builders import FIELDS, GPU, HOUR, cluster, directive, plan_of, policy, request
 
 from neuronctl.catalog.model import Catalog, CommentPolicy, CorePolicy
 from neuronctl.common import units
@@ -419,9 +419,6 @@ def test_cores_that_are_left_to_slurm() -> None:
     assert directive(made, "cpus-per-task") is None
     assert made.decision("cpus-per-task").value == "left to Slurm"  # type: ignore[union-attr]
     assert made.decision("memory per node") is None
-    assert "NC133" not in {
-        one.code for one in findings(gpus_per_node=2, cpus_per_task=0, launcher="none")
-    }
     steps = (StepRequest(script="a.py", launcher="none"), StepRequest(body="echo\n"))
     made = plan_of(script=None, steps=steps, cpus_per_task=0)
     assert directive(made, "cpus-per-task") is None

@@ -106,9 +106,6 @@ FOUND: List[Row] = [
     # NC653: one file for all tasks of an array.
     ("NC653", ARRAY, "#SBATCH -o all.txt@@\nsrun ./a"),
     ("NC653", ARRAY, "#SBATCH -o %x-%A.txt@@\nsrun ./a"),
-    ("NC653", ARRAY, f"cd $SLURM_SUBMIT_DIR\npython t.py --seed {INDEX} > log@@"),
-    ("NC653", ARRAY, f"set -o pipefail\n./a {INDEX} | tee log.txt@@"),
-    ("NC653", ARRAY, f"sed s/SEED/{INDEX}/ tpl > in.txt@@\n./a in.txt"),
     # NC654, NC655: indexes.
     ("NC654", CPU, f"./a {INDEX}@@"),
     ("NC654", CPU, "f=$(sed -n ${SLURM_ARRAY_TASK_ID}p list)@@\npython t.py $f"),
@@ -188,10 +185,6 @@ RIGHT: List[Row] = [
     ("NC653", f"{ARRAY} -o log/%x-%4a.txt", "srun ./a"),
     ("NC653", f"{ARRAY} -o log.txt --open-mode=append", "srun ./a"),
     ("NC653", f"{CPU} --array=7 -o log.txt", "srun ./a > log"),
-    ("NC653", ARRAY, f"python t.py > log-{INDEX}\n./b >> log\n./c > /dev/null 2>&1"),
-    ("NC653", ARRAY, f"cd run{INDEX}\npython t.py > log"),
-    ("NC653", ARRAY, f"./a {INDEX} | tee -a log.txt\npython t.py --out x-{INDEX}.csv"),
-    ("NC653", GPUS, "for i in 1 2; do\n  python t.py $i > log\ndone\nsrun python t.py > log"),
     ("NC654", ARRAY, f"./a {INDEX}"),
     ("NC654", CPU, "./a ${SLURM_ARRAY_TASK_ID:-0}"),
     ("NC654", CPU, f'if [ -n "{INDEX}" ]; then\n  ./a {INDEX}\nfi'),

@@ -15,7 +15,6 @@ from neuronctl.judgement.start_conditions import awaited_jobs
 from neuronctl.planning import JobPlan
 from neuronctl.slurm.answers import ClusterFigures, ask_now, latest_ends
 from neuronctl.slurm.sacctmgr import LimitedGroup
-from neuronctl.slurm.scontrol import Reservation
 
 if TYPE_CHECKING:
     from neuronctl.slurm.squeue import PartitionJob
@@ -51,12 +50,10 @@ def ask_slurm(
         nodes=limits.nodes,
         job_states=now.job_states,
         asked_at=int(time.time()),
-        groups=_groups() if _of_groups(limits, now.reservations) else (),
+        groups=_groups() if any(each.allow_groups for each in limits.partitions) else (),
         limited_groups=now.limited_groups,
         reservations=now.reservations,
-        licenses=now.licenses,
         user=login_name(),
-        host=os.uname().nodename.partition(".")[0],
     )
 
 
@@ -109,13 +106,6 @@ def _check_cluster(plan: JobPlan, name: str) -> None:
         raise SlurmUnavailableError(
             f"the Slurm here is that of cluster '{name}', and the job is for {plan.cluster.name}"
         )
-
-
-def _of_groups(limits: ClusterFigures, reservations: Optional[Tuple[Reservation, ...]]) -> bool:
-    """Return whether a partition or a reservation is for some groups only."""
-    return any(partition.allow_groups for partition in limits.partitions) or any(
-        reservation.groups for reservation in reservations or ()
-    )
 
 
 def _groups() -> Tuple[str, ...]:

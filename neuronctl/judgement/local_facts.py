@@ -116,7 +116,7 @@ def _program_fault(plan: JobPlan) -> Optional[Fault]:
         if not os.path.lexists(path):
             return Fault(Kind.NOT_ON_PATH)
     if not os.path.exists(path):
-        return Fault(Kind.MISSING, more=_like(path))
+        return Fault(Kind.MISSING)
     if not os.path.isfile(path):
         return Fault(Kind.NO_FILE)
     if not os.access(path, os.R_OK):
@@ -210,19 +210,6 @@ def _needs_ranks(text: str) -> str:
     if found is None or re.search(_SUPPLIES, text):
         return ""
     return found[1][1:-1] if found[1] else found[2]
-
-
-def _like(script: str) -> str:
-    """Return the file nearest in name, or ""."""
-    import difflib
-
-    directory, name = os.path.split(script)
-    try:
-        names = os.listdir(directory or ".")
-    except OSError:
-        return ""
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
-    return os.path.join(directory, near[0]) if near else ""
 
 
 def _image_fault(plan: JobPlan) -> Optional[Fault]:

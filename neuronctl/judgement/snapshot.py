@@ -47,13 +47,9 @@ class Snapshot:
     """Limits of whole QOS and accounts, and what their jobs hold now."""
     reservations: Optional[Tuple[Reservation, ...]] = None
     """None: not told."""
-    licenses: Optional[Mapping[str, Tuple[int, int]]] = None
-    """(how many there are, how many are free) by name; None: not told."""
     user: str = ""
     queue: Optional[Tuple[PartitionJob, ...]] = None
     """All users' jobs in the partitions of the nodes; None: not asked."""
-    host: str = ""
-    """Where it is submitted: the first part of this machine's name."""
 
     @property
     def enforced(self) -> bool:

@@ -92,7 +92,7 @@ class Copies:
 class Fault:
     """Why a file or a directory cannot be used. kind: of Kind.
 
-    path: where it would be. more: what the system says of it, or the file nearest in name.
+    path: where it would be. more: what the system says of it.
     """
 
     kind: str

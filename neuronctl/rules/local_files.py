@@ -35,12 +35,12 @@ def program(context: RuleContext) -> Iterator[Violation]:
         )
     if fault is None:
         return
-    script, near = request.script or "", f"; did you mean {fault.more}?" if fault.more else ""
+    script = request.script or ""
     where = request.chdir or "this directory"
     words = {
         Kind.DIRECTORY: f"'{script}' is a directory, not a program",
         Kind.NOT_ON_PATH: f"no program '{script}' in {where} or on PATH",
-        Kind.MISSING: f"no file '{script}' in {request.chdir or context.local.directory}{near}",
+        Kind.MISSING: f"no file '{script}' in {request.chdir or context.local.directory}",
         Kind.NO_FILE: f"'{script}' is not a file",
         Kind.UNREADABLE: f"cannot read '{script}': {fault.more}",
         Kind.NOT_EXECUTABLE: f"'{script}' is not executable",

@@ -177,8 +177,7 @@ def used_of_each(
 class Answers:
     """The answers of squeue, scontrol, and sacctmgr.
 
-    job_states: by the requested ids. reservations, licenses (``parse_licenses``): None if Slurm did
-    not list them.
+    job_states: by the requested ids. reservations: None if Slurm did not list them.
     """
 
     jobs: Tuple[MyJob, ...]
@@ -186,7 +185,6 @@ class Answers:
     limited_groups: Tuple[database.LimitedGroup, ...]
     job_states: Dict[int, str]
     reservations: Optional[Tuple[site.Reservation, ...]] = None
-    licenses: Optional[Dict[str, Tuple[int, int]]] = None
 
 
 _ENDING = 60
@@ -310,7 +308,7 @@ def ask_now(
     if "ReservationName=" in told or "No reservations" in told:
         reservations = site.parse_reservations(told)
     states = site.parse_job_states(told) if job_ids else {}
-    return Answers(jobs, limits, groups, states, reservations, site.parse_licenses(told))
+    return Answers(jobs, limits, groups, states, reservations)
 
 
 def _good(answer: object, *, part: bool = False) -> Result:

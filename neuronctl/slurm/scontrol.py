@@ -105,9 +105,7 @@ class SitePartition:
 class Reservation:
     """Nodes reserved, now or later, from ``start`` to ``end`` (epoch seconds).
 
-    users, groups, accounts: who may use it, empty: not specified; "-name" excludes somebody. cores:
-    how many of the nodes' cores it reserves; None: unknown. licenses: those it reserves, such as
-    ("foo:2",).
+    cores: how many of the nodes' cores it reserves; None: unknown.
     """
 
     name: str
@@ -116,10 +114,6 @@ class Reservation:
     node_list: str
     cores: Optional[int]
     flags: Tuple[str, ...]
-    users: Tuple[str, ...]
-    accounts: Tuple[str, ...]
-    licenses: Tuple[str, ...] = ()
-    groups: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -185,18 +179,13 @@ class SiteConfig:
     requeues: bool = True
     """JobRequeue: whether Slurm requeues jobs that do not say it."""
 
-    @property
-    def release(self) -> Tuple[int, ...]:
-        """The version's first two numbers, such as (22, 5); none where it is not known."""
-        return tuple(int(number) for number in re.findall(r"\d+", self.version)[:2])
-
 
 def scontrol_questions(user: str, job_ids: Sequence[int] = ()) -> Tuple[List[str], str]:
     """Return the command line and standard input of one scontrol that asks for the whole cluster.
 
     user: whose group limits are asked for. job_ids: the jobs whose states are asked for.
     """
-    lines = ["show config", "show partition", "show node", "show reservation", "show licenses"]
+    lines = ["show config", "show partition", "show node", "show reservation"]
     lines += [f"show job {number}" for number in job_ids]
     lines.append(f"show assoc_mgr flags=assoc,qos users={user}")
     return ["scontrol", "--all", "--detail", "--oneliner"], "".join(line + "\n" for line in lines)
@@ -346,25 +335,9 @@ def parse_reservations(text: str) -> Tuple[Reservation, ...]:
                     node_list=_text(line.get("Nodes", "")),
                     cores=count(line.get("CoreCnt", "")),
                     flags=words(line.get("Flags", "")),
-                    users=words(line.get("Users", "")),
-                    accounts=words(line.get("Accounts", "")),
-                    licenses=words(line.get("Licenses", "")),
-                    groups=words(line.get("Groups", "")),
                 )
             )
     return tuple(found)
-
-
-def parse_licenses(text: str) -> Optional[Dict[str, Tuple[int, int]]]:
-    """Read ``scontrol --oneliner show licenses``: name -> (how many there are, how many are free).
-
-    None where Slurm did not tell.
-    """
-    found = {
-        line["LicenseName"]: (parse_count(line["Total"]) or 0, parse_count(line["Free"]) or 0)
-        for line in _lines(text, "LicenseName")
-    }
-    return found if found or "No licenses" in text else None
 
 
 def parse_job_states(text: str) -> Dict[int, str]:

@@ -22,7 +22,6 @@ from neuronctl.slurm.sacctmgr import (
 )
 from neuronctl.slurm.scontrol import (
     parse_config,
-    parse_licenses,
     parse_nodes,
     parse_partitions,
     parse_reservations,
@@ -124,24 +123,7 @@ def test_reservations_are_read() -> None:
         "No reservations in the system\n"
     )
     assert (one.name, one.end - one.start, one.node_list, one.cores) == ("m2", 3600, "n[1-2]", 40)
-    assert (one.flags, one.users, one.accounts) == (("MAINT", "SPEC_NODES"), ("-kim",), ())
-    (two,) = parse_reservations(
-        "ReservationName=l StartTime=2026-08-12T09:30:00 EndTime=2026-08-12T10:30:00 Nodes=(null) "
-        "CoreCnt=0 Flags=ANY_NODES Users=root Licenses=foo:2,bar:1 State=INACTIVE\n"
-    )
-    assert (one.licenses, two.licenses, two.node_list) == ((), ("foo:2", "bar:1"), "")
-
-
-def test_licenses_are_read() -> None:
-    told = (
-        "scontrol: show licenses\n"
-        "LicenseName=foo Total=4 Used=1 Free=3 Reserved=0 Remote=no\n"
-        "LicenseName=rem@flex Total=5 Used=0 Free=5 Reserved=0 Remote=yes LastConsumed=0 "
-        "LastDeficit=0 LastUpdate=2026-11-22T02:27:49\n"
-    )
-    assert parse_licenses(told) == {"foo": (4, 3), "rem@flex": (5, 5)}
-    assert parse_licenses("scontrol: show licenses\nNo licenses configured in Slurm.\n") == {}
-    assert parse_licenses("scontrol: show licenses\nslurm_load_licenses error\n") is None
+    assert one.flags == ("MAINT", "SPEC_NODES")
 
 
 def test_squeue_rows() -> None:
@@ -186,7 +168,7 @@ def test_scontrol_and_sacctmgr_rows() -> None:
         "KillWait                = 30 sec\nOverTimeLimit           = 5 min\n"
         "SLURM_VERSION           = 22.05.8\n"
     )
-    assert (config.over_time, config.kill_wait, config.release) == (300, 30, (22, 5))
+    assert (config.over_time, config.kill_wait, config.version) == (300, 30, "22.05.8")
     assert parse_config("OverTimeLimit           = UNLIMITED\n").over_time == UNLIMITED
     assert (config.cluster, config.memory_counts) == ("toy", True)
     (part,) = parse_partitions(

@@ -100,7 +100,7 @@ def test_maintenance_that_begins_before_the_end() -> None:
 
 
 def test_a_job_between_the_nodes_of_a_magnetic_reservation_and_others() -> None:
-    magnet = reserved("n[1-3]", users=("kim",), flags=("MAGNETIC",))
+    magnet = reserved("n[1-3]", flags=("MAGNETIC",))
     look = live(user="kim", reservations=(magnet,))
     verdict = judged(look, gpus_per_node=1, nodes=2, nodelist="n3,n4").verdict
     assert (verdict.kind, "reservation course" in verdict.words) == ("not known", True)
@@ -138,7 +138,7 @@ def test_nodes_reserved_for_others_are_not_free() -> None:
 def test_nodes_of_the_jobs_own_reservation(
     flags: Tuple[str, ...], start: int, asked: Dict[str, Any], kind: str
 ) -> None:
-    own = reserved("n1", users=("me",), flags=flags, start=NOW + start)
+    own = reserved("n1", flags=flags, start=NOW + start)
     look = live(reservations=(own,), user="me")
     assert judged(look, gpus_per_node=1, reservation="course", **asked).verdict.kind == kind
 

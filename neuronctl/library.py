@@ -171,7 +171,6 @@ def plan(
         steps=parse_steps(list(steps)) if steps else (),
         catalog_file=catalog,
         job_file=job_file,
-        resolve_names=_resolve_names,
     ).plan
 
 
@@ -280,12 +279,6 @@ def _texts(options: Mapping[str, Any]) -> Dict[str, Any]:
         if value is not None:
             texts[name] = _text(option, value)
     return texts
-
-
-def _resolve_names(dependency: str) -> str:
-    from neuronctl.tracking.job_names import replace_names
-
-    return replace_names(dependency, RecordStore.default(), lambda told: None)
 
 
 def _text(option: Option, value: Any) -> Any:

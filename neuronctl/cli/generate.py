@@ -10,7 +10,6 @@ from neuronctl.cli.job_options import (
     file_option,
     job_command,
     optional_program,
-    resolve_names,
 )
 from neuronctl.cli.say import notify, print_script, say
 from neuronctl.request.job import Body
@@ -47,7 +46,6 @@ def command(
         body=body,
         ask_slurm=False,
         template=template,
-        resolve_names=resolve_names,
         find_job=True,
         tell=notify,
     )

@@ -217,24 +217,4 @@ def _click_option(option: Option) -> Decorator:
     several = option.kind == "list"
     known = f" Known: {', '.join(launchers.names())}." if option.long == "launcher" else ""
     shown = option.help + known
-    callback = _resolve_names if option.long == "dependency" else None
-    return click.option(
-        *names, metavar=option.metavar, multiple=several, help=shown, callback=callback
-    )
-
-
-def _resolve_names(
-    ctx: click.Context, parameter: click.Parameter, text: Optional[str]
-) -> Optional[str]:
-    return None if text is None else resolve_names(text)
-
-
-def resolve_names(dependency: str) -> str:
-    """``afterok:prep`` with the id of that job, which is said."""
-    if not re.search(r":[^:,?]*[^\W\d_]", dependency):
-        return dependency
-    from neuronctl.cli.say import notify
-    from neuronctl.records.store import RecordStore
-    from neuronctl.tracking import job_names
-
-    return job_names.replace_names(dependency, RecordStore.default(), notify)
+    return click.option(*names, metavar=option.metavar, multiple=several, help=shown)

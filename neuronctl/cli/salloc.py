@@ -7,7 +7,7 @@ from typing import Any, Optional, Tuple
 import click
 
 from neuronctl.cli import job_output
-from neuronctl.cli.job_options import BEHIND_DASHES, job_command, resolve_names
+from neuronctl.cli.job_options import BEHIND_DASHES, job_command
 from neuronctl.cli.say import notify, print_script
 from neuronctl.common.errors import UsageError
 from neuronctl.common.shell import join, positional, quote
@@ -66,7 +66,6 @@ def command(
         catalog_file=catalog,
         job_file=job_file,
         interactive=True,
-        resolve_names=resolve_names,
         tell=notify,
     )
     reporter = job_output.TerminalReporter(job_output.SubmitMode(dry_run=dry_run), explain=explain)

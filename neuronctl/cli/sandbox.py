@@ -113,23 +113,17 @@ def _show(running: Running) -> None:
     from neuronctl.common import units
 
     age = max(0, int(time.time() - running.started))
-    print_line(f"cluster     {running.cluster}")
-    print_line(f"up for      {units.format_time(age)}")
+    print_line(f"cluster     {running.cluster}, up for {units.format_time(age)}")
     print_line(f"login node  {running.login_node}")
     print_line(f"user        {running.user} (uid {running.uid}), account {running.account}")
     print_line(f"directory   {running.scratch}")
-    print_line(f"process     {running.pid}")
-    print_line(
-        f"Slurm       {running.slurm}" + ("" if running.root == "/" else f" of {running.root}")
-    )
-    print_line(f"ssh         {_found(running.ssh, 'between the nodes', 'openssh-server')}")
-    print_line(f"modules     {_found(running.modules, 'the catalog names', 'environment-modules')}")
+    where = "" if running.root == "/" else f" of {running.root}"
+    print_line(f"Slurm       {running.slurm}{where}, process {running.pid}")
+    print_line(f"ssh         {'between the nodes' if running.ssh else 'none: openssh-server'}")
+    modules = "the catalog names" if running.modules else "none: environment-modules"
+    print_line(f"modules     {modules}")
     for partition, nodes in running.partitions.items():
         print_line(f"{partition}: {units.compress_hostlist(nodes)}")
-
-
-def _found(there: bool, what: str, package: str) -> str:
-    return what if there else f"none (Debian package {package} is not installed)"
 
 
 @command.command(

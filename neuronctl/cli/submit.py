@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Optional, Tuple
 
-from neuronctl.cli.job_options import body_option, job_command, optional_program, resolve_names
+from neuronctl.cli.job_options import body_option, job_command, optional_program
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import notify
 from neuronctl.cli.submission import submission_options
@@ -66,7 +66,6 @@ def command(
             job_file=job_file,
             body=body,
             template=template,
-            resolve_names=resolve_names,
             find_job=True,
             tell=notify,
         )

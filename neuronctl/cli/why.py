@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
 
 import click
@@ -13,9 +12,7 @@ from neuronctl.cli.jobs import found_jobs, one_job, raise_if_silent
 from neuronctl.cli.json_data import status_data
 from neuronctl.cli.say import notify
 from neuronctl.common.console import folded, print_json, print_line, print_text
-from neuronctl.common.errors import RecordError
 from neuronctl.common.frozen import asdict
-from neuronctl.common.rule_codes import ROW
 from neuronctl.common.units import fold_ranges, hosts
 from neuronctl.common.words import moment
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence
@@ -148,8 +145,6 @@ def _print(same: Sequence[JobStatus], evidence: JobEvidence, diagnosis: Diagnosi
         log = evidence.unread[0]
         gone = " (deleted or moved since, or on another machine)" if log.missing else ""
         _print_fact("log", f"{log.path}: {log.problem}{gone}")
-    for code, severity, _, message, *_ in _found(evidence.status):
-        _print_fact("check", f"{severity} {code}: {message}")
     for node, fault in _bad_nodes(evidence.status).items():
         words = f"{node} failed in your jobs, last on {moment(fault.at)} (job {fault.job})"
         _print_fact("node", f"{words}: {fault.why}")
@@ -165,19 +160,6 @@ def _bad_nodes(status: JobStatus) -> Dict[str, NodeFault]:
         return {}
     nodes = hosts(status.node_list)
     return {node: fault for node, fault in bad_nodes(local_cluster()).items() if node in nodes}
-
-
-def _found(status: JobStatus) -> Sequence[Tuple[str, ...]]:
-    """Return what stood against the job when it was submitted."""
-    with contextlib.suppress(RecordError):
-        found = () if status.record is None else status.record.draft.findings
-        if not found:
-            return ()
-        from neuronctl.judgement.rule_pages import every_rule
-
-        waits = {code for code, rule in every_rule().items() if rule.waits}
-        return [row for row in found if row[0] not in waits]
-    return ()
 
 
 def paragraph(same: Sequence[JobStatus], diagnosis: Diagnosis) -> str:
@@ -221,7 +203,6 @@ def _data(same: Sequence[JobStatus], evidence: JobEvidence, diagnosis: Diagnosis
         **{key: status[key] for key in _OF_STATUS},
         "tasks": [str(task.id) for task in same],
         **{key: getattr(diagnosis, key) for key in ("kind", "what", "cause", "certain", "remedy")},
-        "findings": [dict(zip(ROW, row)) for row in _found(evidence.status)],
         "bad_nodes": [asdict(fault) for fault in _bad_nodes(evidence.status).values()],
         "log": line and {"path": line.path, "line": line.text, "from_end": line.number},
     }

@@ -176,7 +176,7 @@ class JobRequest:
     )
     dependency: Optional[str] = option(
         "-d, --dependency LIST",
-        "Jobs to wait for: afterok:4711, or afterok:NAME.",
+        "Jobs to wait for: afterok:4711, singleton.",
     )
     array: Optional[str] = option(
         "-a, --array INDEXES",

@@ -116,7 +116,6 @@ def plan_job(
     ask_slurm: bool = True,
     template: Optional[str] = None,
     submit_dir: str = "",
-    resolve_names: Callable[[str], str] = str,
     find_job: bool = False,
     tell: Optional[Callable[[str], None]] = None,
 ) -> PlannedJob:
@@ -125,9 +124,8 @@ def plan_job(
     options, words, body, steps: as in options_layer(). recorded: a recorded request, in place of
     the user's configuration, which it includes. ask_slurm: whether ``-p auto`` and the judgement go
     by what Slurm says now, and not by the catalog alone. template, submit_dir: as in PlannedJob.
-    resolve_names: makes ids of the names of jobs in a dependency. find_job: whether it
-    is that of job.yaml in the current directory where no job is named. tell: hears which files are
-    used that nobody has named.
+    find_job: whether it is that of job.yaml in the current directory where no job is named. tell:
+    hears which files are used that nobody has named.
     """
     layers = []
     if job_file is not None:
@@ -154,8 +152,6 @@ def plan_job(
             f"'{words[0]}' is an argument, but no program is named to receive it",
             "name the program before it, or as 'script:' in a job file",
         )
-    if request.dependency is not None:
-        request = replace(request, dependency=resolve_names(request.dependency))
     if interactive:
         request = replace(request, body=None, steps=(), text_file=None)
     elif request.script is None and request.body is None and not request.steps:

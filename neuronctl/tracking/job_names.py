@@ -1,14 +1,12 @@
-"""Names that stand for jobs: in commands, and in a job's dependency."""
+"""Names that stand for jobs."""
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
-import re
-from typing import TYPE_CHECKING, Callable, Match, Optional, Sequence
+from typing import TYPE_CHECKING
 
 from neuronctl.catalog.local_cluster import local_cluster
-from neuronctl.common.errors import NoSuchJobError, SlurmError, UsageError
+from neuronctl.common.errors import NoSuchJobError, UsageError
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import RUNNING
 from neuronctl.tracking.job_status import JobStatus
@@ -48,35 +46,6 @@ def newest(word: str, store: RecordStore) -> JobId:
         f"{word!r} is neither a job id nor the name of a job submitted with neuronctl",
         "a job id looks like 4711, or 4711_3 for an array task; 'neuronctl status' lists your jobs",
     )
-
-
-def replace_names(dependency: str, store: RecordStore, tell: Callable[[str], None]) -> str:
-    """``afterok:prep`` as ``afterok:4711``: the job of that name in the queue, or else the newest.
-
-    tell: is told which job a name stands for. Raises UsageError where several are in the queue,
-    NoSuchJobError where no job has the name.
-    """
-    mine: Optional[Sequence[JobStatus]] = None
-
-    def id_of(match: Match[str]) -> str:
-        nonlocal mine
-        word = match[0]
-        if mine is None:
-            mine = ()
-            with contextlib.suppress(SlurmError):
-                mine = [job for job in queued() if not job.ended]
-        numbers = sorted({job.id.job for job in mine if is_named(job.name, word)})
-        if len(numbers) > 1:
-            listed = ", ".join(map(str, numbers))
-            raise UsageError(
-                f"--dependency: {word} is the name of {len(numbers)} jobs in the queue: {listed}",
-                f"name one by its id, such as {match.string.partition(':')[0]}:{numbers[-1]}",
-            )
-        found = JobId(numbers[0]) if numbers else newest(word, store)
-        tell(f"{word} is job {found}" + ("" if numbers else ", the newest of that name"))
-        return str(found)
-
-    return re.sub(r"(?<=:)[^:,?+]*[^\W\d_][^:,?+]*", id_of, dependency)
 
 
 def running_job(word: str) -> JobStatus:

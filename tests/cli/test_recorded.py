@@ -216,39 +216,6 @@ def test_resubmit_with_other_arguments(
     assert fake_slurm.calls("sbatch")[-1][-2:] == ["job.sh", "c"]
 
 
-@pytest.mark.parametrize("word", ["prep", "pr*"])
-def test_a_dependency_on_a_name(
-    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], word: str, tmp_path: Path
-) -> None:
-    submitted(7, "--job-name", "prep")
-    fake_slurm.queue(queue_row("9", name="prep"), queue_row("5", name="other"))
-    said = run("submit", *JOB, "-d", f"afterok:{word}:5?afterany:4_2", "--dry-run", "train.py")
-    assert "#SBATCH --dependency=afterok:9:5?afterany:4_2" in said.stdout
-    assert f"{word} is job 9" in said.stderr
-    fake_slurm.queue()
-    said = run("submit", *JOB, "-d", f"afterok:{word}", "--dry-run", "train.py")
-    assert "--dependency=afterok:7" in said.stdout and "the newest of that name" in said.stderr
-    fake_slurm.queue(queue_row("9", name="prep"), queue_row("11", name="prep"))
-    said = run("submit", *JOB, "-d", f"afterok:{word}", "--dry-run", "train.py", code=2)
-    assert f"{word} is the name of 2 jobs in the queue: 9, 11" in said.stderr
-    assert "afterok:11" in said.stderr
-    fake_slurm.queue()
-    job_file = tmp_path / "job.yaml"
-    job_file.write_text(f"dependency: afterok:{word}\nscript: train.py\n")
-    for argv in (["submit", "--dry-run"], ["generate"]):
-        said = run(*argv, *JOB, "-f", "job.yaml")
-        assert "#SBATCH --dependency=afterok:7" in said.stdout
-        assert f"{word} is job 7, the newest of that name" in said.stderr
-    # What is typed counts, and the name in the file is not looked up then.
-    job_file.write_text("dependency: afterok:nothing\nscript: train.py\n")
-    said = run("submit", *JOB, "-f", "job.yaml", "-d", "singleton", "--dry-run")
-    assert "#SBATCH --dependency=singleton" in said.stdout
-    said = run("generate", *JOB, "-f", "job.yaml", code=8)
-    assert "'nothing' is neither a job id nor the name" in said.stderr
-    said = run("submit", *JOB, "-d", "afterok:nothing", "--dry-run", "train.py", code=8)
-    assert "'nothing' is neither a job id nor the name" in said.stderr
-
-
 def test_resubmit_after_the_program_changed(
     run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], tmp_path: Path
 ) -> None:

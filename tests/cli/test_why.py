@@ -62,9 +62,6 @@ def test_a_log_that_is_gone(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> 
     assert job["remedy"].startswith(
         f"its log {tmp_path}/7.out cannot be read: No such file or directory, so look up what"
     )
-    record(8, tmp_path, output=f"{tmp_path}/{'x' * 260}")
-    fake_slurm.queue(queue_row("8", state="FAILED", name="train", exit="53", nodes=""))
-    assert "too long: 260 bytes, and at most 255" in " ".join(run("why", "8").stdout.split())
 
 
 def test_more_memory_where_it_comes_with_the_cores(run: Run, fake_slurm: FakeSlurm) -> None:

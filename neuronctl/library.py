@@ -31,7 +31,7 @@ from neuronctl.common.units import parse_since
 from neuronctl.diagnosis.evidence import Diagnosis
 from neuronctl.judgement.judgement import JudgeBy, Judgement, judge_plan
 from neuronctl.planning import JobPlan
-from neuronctl.records.job_record import JobRecord, RecordDraft
+from neuronctl.records.job_record import JobRecord
 from neuronctl.records.store import RecordStore
 from neuronctl.request.job import BY_NAME, Body
 from neuronctl.request.job_file import parse_steps
@@ -40,8 +40,7 @@ from neuronctl.request.values import shell_text
 from neuronctl.rules import Finding
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import COMPLETED
-from neuronctl.submission.judged_job import JudgedJob
-from neuronctl.submission.pipeline import submit_job
+from neuronctl.submission.pipeline import Reporter, submit_job
 from neuronctl.submission.planned_job import PlannedJob, plan_job
 from neuronctl.submission.transaction import Submission
 from neuronctl.tracking.job_status import JobStatus
@@ -204,28 +203,11 @@ def submit(
     may be in the queue nevertheless.
     """
     planned = PlannedJob(plan, load(catalog), template=template)
-    done = submit_job(planned, _Silent(), force=force)
+    reporter = Reporter()
+    reporter.command_line = ["python", *sys.argv]
+    done = submit_job(planned, reporter, force=force)
     assert done is not None  # which only a dry run gives
     return Job(done.job_id, done)
-
-
-class _Silent:
-    """Keeps still: what a person should hear of is in the submission's warnings."""
-
-    @property
-    def command_line(self) -> Sequence[str]:
-        return ["python", *sys.argv]
-
-    def _ignore(self, *told: object) -> None:
-        pass
-
-    tell = judged = submitting = unexplained = submitted = _ignore
-
-    def refused(
-        self, draft: RecordDraft, judged: JudgedJob, by: Optional[SlurmRefusedError] = None
-    ) -> PolicyError:
-        errors = "; ".join(f"{finding.code}: {finding.message}" for finding in judged.errors)
-        return PolicyError(f"refused: {errors}", judged.errors[0].hint)
 
 
 def status(*jobs: Union[int, str, Job], since: Optional[str] = None) -> Tuple[JobStatus, ...]:

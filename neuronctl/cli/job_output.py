@@ -18,6 +18,7 @@ from neuronctl.common.files import write_whole
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.shell import join
 from neuronctl.common.words import counted, moment
+from neuronctl.submission.pipeline import Reporter
 
 if TYPE_CHECKING:
     from neuronctl.judgement.partition_choice import Candidate, Choice
@@ -37,7 +38,7 @@ class SubmitMode:
     wait: bool = False
 
 
-class TerminalReporter:
+class TerminalReporter(Reporter):
     """Reports a submission on the terminal.
 
     before: the decisions of the job that is being resubmitted, to show what differs.

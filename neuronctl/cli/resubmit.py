@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 import click
@@ -19,22 +18,17 @@ from neuronctl.cli.job_options import (
 )
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.jobs import recorded_job
-from neuronctl.cli.say import notify, say
+from neuronctl.cli.say import notify
 from neuronctl.cli.submission import submission_options
-from neuronctl.common.console import print_diff
 from neuronctl.common.errors import UsageError
 from neuronctl.common.paths import working_directory
-from neuronctl.common.shell import join
 from neuronctl.records.job_record import JobRecord
 from neuronctl.records.store import RecordStore
 from neuronctl.request.job import OPTIONS
 from neuronctl.submission.pipeline import submit_job
 
 if TYPE_CHECKING:
-    from neuronctl.submission.resubmission import Changes
     from neuronctl.submission.transaction import Submission
-
-_SHOWN = 40  # lines of a difference that are shown before a submission
 
 
 @click.command("resubmit", cls=JobCommand)
@@ -63,7 +57,7 @@ def command(
     directory. Options override the recorded request, and ARGS after -- the program's arguments
     (-- alone: none); the job is then planned and checked anew.
     That runs the code of its snapshot, if it has one that is still whole.
-    Changes in the directory since (the git commit, the program) are shown. Where the program
+    Changes in the directory since (the git commit, the program) are told. Where the program
     itself has changed, --script-as-is runs it as it is now; of a batch script,
     --script-as-recorded submits the text of then.
 
@@ -90,14 +84,11 @@ def command(
     of_snapshot = of_snapshot and resubmission.has_snapshot(record, notify)
     if not of_snapshot:
         notify(*changes.notes)
-    if changes.program_changed and not of_snapshot:
-        _show_change(record, changes)
     from_record = not of_snapshot and resubmission.runs_recorded(
         record, changes, as_recorded=script_as_recorded, as_is=script_as_is
     )
     if args is not None:
-        before = resubmission.arguments_of(record)
-        notify(f"arguments: {join(before) or 'none'} -> {join(args) or 'none'}")
+        resubmission.arguments_of(record)  # raises UsageError where it takes none
         changed = True
     reporter = TerminalReporter(mode, before=record.draft.decisions)
     submit = functools.partial(submit_job, reporter=reporter, force=force, dry_run=mode.dry_run)
@@ -127,14 +118,3 @@ def command(
 
 def _say_unchanged(record: JobRecord, place: str) -> None:
     notify(f"the script of job {record.job_id}, byte for byte, from {place}")
-
-
-def _show_change(record: JobRecord, changes: Changes) -> None:
-    name = os.path.relpath(record.draft.surroundings.program)
-    notify(f"the program {name} has changed since job {record.job_id}")
-    if changes.diff is None:
-        say("  (its text is not recorded: what changed cannot be shown)")
-        return
-    print_diff(changes.diff[:_SHOWN], file=sys.stderr)
-    if len(changes.diff) > _SHOWN:
-        say(f"  and {len(changes.diff) - _SHOWN} more lines")

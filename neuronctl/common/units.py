@@ -172,8 +172,7 @@ def first_host(text: str) -> str:
 def compress_hostlist(names: Iterable[str]) -> str:
     """Return the host list for these names, as squeue prints it: ``cpu1,gpu[01-03,07]``.
 
-    Sorted, without duplicates. Numbers are folded only where a range reproduces them exactly, so
-    that expanding the list returns the same names.
+    Sorted, without duplicates. Numbers of the same width are folded together.
     """
     groups: Dict[Tuple[str, int], List[int]] = {}
     folded: List[Tuple[str, int, str]] = []
@@ -181,22 +180,12 @@ def compress_hostlist(names: Iterable[str]) -> str:
         match = re.fullmatch(r"(.*?)(\d{1,15})", name, re.ASCII)
         if match is None:
             folded.append((name, -1, name))
-            continue
-        # Width 0 means "not padded": gpu9 and gpu10 form one range, gpu09 another.
-        padded = match[2].startswith("0") and len(match[2]) > 1
-        groups.setdefault((match[1], len(match[2]) if padded else 0), []).append(int(match[2]))
+        else:
+            groups.setdefault((match[1], len(match[2])), []).append(int(match[2]))
     for (prefix, width), numbers in groups.items():
-        unpadded = groups.get((prefix, 0), [])
-        if width:
-            # gpu10 has no leading zero, but belongs with gpu09.
-            same_width = [number for number in unpadded if len(str(number)) == width]
-            numbers += same_width
-            unpadded[:] = [number for number in unpadded if number not in same_width]
-    for (prefix, width), numbers in groups.items():
-        if numbers:
-            inside = fold_ranges(sorted(numbers), width)
-            text = inside if len(numbers) == 1 else f"[{inside}]"
-            folded.append((prefix, min(numbers), prefix + text))
+        inside = fold_ranges(numbers, width)
+        text = inside if len(numbers) == 1 else f"[{inside}]"
+        folded.append((prefix, numbers[0], prefix + text))
     return ",".join(text for _, _, text in sorted(folded))
 
 
@@ -322,12 +311,7 @@ def split_signal(text: str) -> Tuple[str, str, str]:
     return match[1].upper(), match[2].strip(), match[3]
 
 
-# ------------------------------------------------------------- arrays, dependencies
-
-DEPENDENCIES = (
-    *("after", "afterany", "afternotok", "afterok", "aftercorr", "afterburstbuffer"),
-    "singleton",
-)
+# ------------------------------------------------------------------------- arrays
 
 
 def check_array(text: str) -> None:

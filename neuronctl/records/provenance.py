@@ -13,9 +13,6 @@ from neuronctl.common.files import open_regular
 from neuronctl.common.frozen import dataclass
 from neuronctl.records.repository import read_state
 
-LARGEST = 128 * 1024
-"""The largest program, in bytes, whose text is kept in a record."""
-
 _LONGEST = 64 * 1024 * 1024  # the largest program, in bytes, that is hashed
 
 
@@ -25,14 +22,12 @@ class Provenance:
 
     git_commit: "" outside a repository of the user's. git_dirty: None if unknown. program: the
     absolute path of the program, "" if there is no such file. program_sha256: of the whole file.
-    program_text: None if it is too large or is not text.
     """
 
     git_commit: str = ""
     git_dirty: Optional[bool] = None
     program: str = ""
     program_sha256: str = ""
-    program_text: Optional[str] = None
 
 
 def read_provenance(script: Optional[str], cwd: str, content: bytes = b"") -> Provenance:
@@ -47,7 +42,7 @@ def read_provenance(script: Optional[str], cwd: str, content: bytes = b"") -> Pr
         return Provenance(commit, dirty)
     import hashlib
 
-    return Provenance(commit, dirty, path, hashlib.sha256(data).hexdigest(), _text(data))
+    return Provenance(commit, dirty, path, hashlib.sha256(data).hexdigest())
 
 
 def drift(then: Provenance, now: Provenance) -> Tuple[str, ...]:
@@ -69,12 +64,4 @@ def _content(path: str) -> Optional[bytes]:
         with open_regular(path) as file:
             data = file.read(_LONGEST + 1)
         return data if len(data) <= _LONGEST else None
-    return None
-
-
-def _text(data: bytes) -> Optional[str]:
-    if len(data) > LARGEST or b"\0" in data:
-        return None
-    with contextlib.suppress(UnicodeDecodeError):
-        return data.decode("utf-8")
     return None

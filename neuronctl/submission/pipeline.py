@@ -55,11 +55,13 @@ class Submittable(Protocol):
         """Return the script that sbatch gets."""
 
 
-class Reporter(Protocol):
-    """Who hears of a submission while it is made. command_line: what the user called."""
+class Reporter:
+    """Who hears of a submission while it is made; this one keeps still.
 
-    @property
-    def command_line(self) -> Sequence[str]: ...
+    command_line: what the user called.
+    """
+
+    command_line: Sequence[str] = ()
 
     def tell(self, message: str) -> None:
         """Say what a person should hear of."""
@@ -71,6 +73,8 @@ class Reporter(Protocol):
         self, draft: RecordDraft, judged: JudgedJob, by: Optional[SlurmRefusedError] = None
     ) -> PolicyError:
         """Return what to raise where errors refuse the job. by: sbatch, which refused it first."""
+        errors = "; ".join(f"{finding.code}: {finding.message}" for finding in judged.errors)
+        return PolicyError(f"refused: {errors}", judged.errors[0].hint)
 
     def unexplained(
         self, draft: RecordDraft, judged: Optional[JudgedJob], by: SlurmRefusedError

@@ -25,14 +25,12 @@ from neuronctl.submission.transaction import Notify
 class Changes:
     """What has changed in a job's directory since it was submitted.
 
-    notes: the changes in words. program_gone, program_changed: of the recorded program. diff: of
-    its text; None if that is not recorded.
+    notes: the changes in words. program_gone, program_changed: of the recorded program.
     """
 
     notes: Tuple[str, ...]
     program_gone: bool
     program_changed: bool
-    diff: Optional[Tuple[str, ...]] = None
 
 
 def enter_directory(record: JobRecord) -> None:
@@ -58,12 +56,7 @@ def changes_since(record: JobRecord) -> Changes:
     gone = bool(then.program) and not os.path.exists(then.program)
     changed = bool(then.program) and not gone
     changed = changed and then.program_sha256 not in ("", now.program_sha256)
-    diff = None
-    if changed and then.program_text is not None and now.program_text is not None:
-        name = os.path.relpath(then.program)
-        before = f"{name} (job {record.job_id})"
-        diff = tuple(recorded.text_diff(then.program_text, now.program_text, before, name))
-    return Changes(tuple(provenance.drift(then, now)), gone, changed, diff)
+    return Changes(tuple(provenance.drift(then, now)), gone, changed)
 
 
 def has_snapshot(record: JobRecord, notify: Notify) -> bool:

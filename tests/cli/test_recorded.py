@@ -199,8 +199,7 @@ def test_resubmit_with_other_arguments(
 ) -> None:
     script = submitted(7)
     fake_slurm.answer("sbatch", "8\n")
-    result = run("resubmit", "7", "--force", "--", "--lr", "0.2", "it")
-    assert "arguments: 'a b' -> --lr 0.2 it" in result.stderr
+    run("resubmit", "7", "--force", "--", "--lr", "0.2", "it")
     assert fake_slurm.stdin() == script.replace("'a b'", "--lr 0.2 it")
     run("resubmit", "7", "--force", "-t", "9", "--")
     assert fake_slurm.stdin() == script.replace(" 'a b'", "").replace("00:05:00", "00:09:00")
@@ -225,7 +224,6 @@ def test_resubmit_after_the_program_changed(
     fake_slurm.answer("sbatch", "8\n")
     calls = len(fake_slurm.calls())
     result = run("resubmit", "7", code=2)
-    assert "-print('first')\n+print('second')" in result.stderr
     assert "--script-as-is" in result.stderr and len(fake_slurm.calls()) == calls
     run("resubmit", "7", "--script-as-is")
     assert fake_slurm.stdin() == script

@@ -10,7 +10,6 @@ import click
 from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.job_options import catalog_option, job_options
 from neuronctl.cli.say import notify
-from neuronctl.common import slow
 from neuronctl.common.console import print_line, printable
 from neuronctl.common.errors import PolicyError, UsageError, did_you_mean
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
@@ -23,9 +22,6 @@ from neuronctl.submission.judged_script import JudgedScript
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
-
-_MANY = 100
-"""Checking this many scripts takes about a second."""
 
 
 @click.command("check")
@@ -72,8 +68,6 @@ def command(
         return judge_text(name, text, loaded, chosen, asked=asked, comment_parts=parts)
 
     texts, unread = _texts(files)
-    if len(texts) > _MANY:
-        slow.tell(f"the check of {len(texts)} scripts")
     if fix:
         return _exit_code(_fix(texts, check, write), unread)
     checked = [check(shown_name(name), text) for name, text in texts.items()]

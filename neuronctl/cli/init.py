@@ -42,7 +42,6 @@ from neuronctl.submission.first_job import (
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
 
-_MOST_QUESTIONS = 4
 _SIZE = ("nodes", "ntasks", "ntasks_per_node", "gpus_per_node", "gpus", "gres")
 _SOFTWARE = ("conda", "venv", "container", "modules")
 _COPIES = "NC310"
@@ -57,9 +56,9 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     """Write job.yaml for this directory, which 'neuronctl submit' then takes.
 
     What you do not give is worked out: the program, its environment, the site's code for it, and a
-    partition with room. On a terminal, you are asked for the rest, in four questions at most. The
-    job is checked first, and nothing is written if it would be refused. What all of your jobs
-    share goes into your configuration. With --force, an existing job.yaml is overwritten.
+    partition with room. On a terminal, you are asked for the number of GPUs and that code. The job
+    is checked first, and nothing is written if it would be refused. What all of your jobs share
+    goes into your configuration. With --force, an existing job.yaml is overwritten.
 
     If the program is written for one GPU and you request several, the change that makes it
     distributed is printed, for 'patch'.
@@ -68,17 +67,14 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     from neuronctl.catalog.local_cluster import recognise
     from neuronctl.submission.planned_job import options_layer, plan_job
 
-    exists = os.path.lexists(JOB_FILE) and not force
-    there = UsageError(f"'{JOB_FILE}' already exists", "use --force to overwrite it")
-    if exists and (sys.stdout.isatty() or not words):  # else it may be for the change alone
-        raise there
+    if os.path.lexists(JOB_FILE) and not force:
+        raise UsageError(f"'{JOB_FILE}' already exists", "use --force to overwrite it")
     defaults = configuration()
     cluster, how = recognise(load(catalog), options["cluster"] or defaults.values.get("cluster"))
     notify(f"cluster: {cluster.title}" + (f" ({how})" if how else ""))
-    ask = _Questions()
     chdir = options["chdir"] or defaults.values.get("chdir")
     directory = chdir or "."
-    words = words or (_program(ask, directory),)
+    words = words or (_program(directory),)
     given = options_layer(options, words).values
     program = JobRequest(script=given["script"], args=given["args"], chdir=chdir)
     _refuse_batch_script(program)
@@ -91,8 +87,8 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
         for known in cluster.partitions.values()
     )
     if has_gpus and not any(options.get(name) or name in defaults.values for name in _SIZE):
-        worked.update(_size(ask))
-    worked.update(_comment(ask, program, cluster, {**defaults.values, **given}))
+        worked.update(_size())
+    worked.update(_comment(program, cluster, {**defaults.values, **given}))
     taken = any(name in {**defaults.values, **given} for name in _SOFTWARE)
     found, advice = software(taken, directory)
     worked.update(found)
@@ -109,12 +105,9 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     judged = planned.judge()
     change = ""
     for copies in (finding for finding in judged.findings if finding.code == _COPIES):
-        then = "neuronctl submit" if exists else ""
-        change = _show_distributed(planned.plan.request, copies.message, then)
+        change = _show_distributed(planned.plan.request, copies.message)
     others = tuple(finding for finding in judged.findings if finding.code != _COPIES or not change)
     job_output.show_findings(replace(judged, findings=others))
-    if exists:
-        raise PolicyError(f"'{JOB_FILE}' stays as it is", change) if change else there
     if judged.errors and change and all(finding.code == _COPIES for finding in judged.errors):
         raise PolicyError(
             f"change {given['script']}, then run init again to write {JOB_FILE}", change
@@ -140,40 +133,26 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     notify(f"wrote {JOB_FILE}; '{how_to}' submits it, with --dry-run only shows the script")
 
 
-class _Questions:
-    """Asks on a terminal, so many times at most; elsewhere nothing is asked."""
+def _ask(question: str, check: Callable[[str], str], default: Optional[str]) -> Optional[str]:
+    """Ask on a terminal until ``check`` takes the answer; return the default elsewhere."""
+    # Not before 'patch', which waits for the change on standard output.
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        return default
 
-    def __init__(self) -> None:
-        # Not before 'patch', which waits for the change on standard output.
-        terminal = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
-        self.left = _MOST_QUESTIONS if terminal else 0
+    def checked(text: str) -> str:
+        try:
+            return check(text.strip())
+        except UsageError as error:
+            raise click.UsageError(printable(f"{error.message}; {error.hint}")) from None
 
-    def __call__(
-        self, question: str, check: Callable[[str], str], default: Optional[str] = None
-    ) -> Optional[str]:
-        """The answer, as ``check`` returns it; it raises UsageError, after which is asked again.
-
-        The default, or None, where nothing can be asked.
-        """
-        if not self.left:
-            return default
-        self.left -= 1
-
-        def checked(text: str) -> str:
-            try:
-                return check(text.strip())
-            except UsageError as error:
-                raise click.UsageError(printable(f"{error.message}; {error.hint}")) from None
-
-        answer: str = click.prompt(printable(question), default, value_proc=checked, err=True)
-        return answer
+    answer: str = click.prompt(printable(question), default, value_proc=checked, err=True)
+    return answer
 
 
-def _show_distributed(request: JobRequest, why: str, then: str) -> str:
+def _show_distributed(request: JobRequest, why: str) -> str:
     """Print the change that makes one training of a program for one GPU, where it is known.
 
-    why: what happens without it. then: what to type after it, unless that is this command again.
-    Returns what to do; "" where the change is not known.
+    why: what happens without it. Returns what to do; "" where the change is not known.
     """
     from neuronctl.planning.software import python_file
     from neuronctl.scripts.edits import unified_diff
@@ -197,27 +176,25 @@ def _show_distributed(request: JobRequest, why: str, then: str) -> str:
         "together; adapt the batch size or the learning rate",
     )
     again = join(("neuronctl", *sys.argv[1:]))
-    return f"make the change: {again} | patch {quote(path)}; then: {then or again}"
+    return f"make the change: {again} | patch {quote(path)}; then: {again}"
 
 
-def _program(ask: _Questions, directory: str) -> str:
+def _program(directory: str) -> str:
+    """Return the only program of a directory."""
     found = programs(directory)
     if not found:
         raise UsageError(
             "no program is named, and there is no Python file here",
             "name it: neuronctl init PROGRAM [ARGS]",
         )
-    if len(found) == 1:
-        notify(f"program: {found[0]} (the only one here)")
-        return found[0]
-    listed = ", ".join(found[:6]) + (", …" if len(found) > 6 else "")
-    answer = ask(f"Which program: {listed}", _one_of("program", found))
-    if answer is None:
+    if len(found) > 1:
+        listed = ", ".join(found[:6]) + (", …" if len(found) > 6 else "")
         raise UsageError(
             f"which program? There are {len(found)} here: {listed}",
             f"name it: neuronctl init {quote(found[0])}",
         )
-    return answer
+    notify(f"program: {found[0]} (the only one here)")
+    return found[0]
 
 
 def _one_of(what: str, known: Sequence[str]) -> Callable[[str], str]:
@@ -239,11 +216,10 @@ def _refuse_batch_script(program: JobRequest) -> None:
         )
 
 
-def _size(ask: _Questions) -> Dict[str, Worked]:
-    asked = ask.left > 0
-    answer = ask("GPUs per node; or NODESxGPUS, such as 2x4", _checked_size, "1") or "1"
+def _size() -> Dict[str, Worked]:
+    answer = _ask("GPUs per node; or NODESxGPUS, such as 2x4", _checked_size, "1") or "1"
     nodes, _, gpus = f"1x{answer}".rpartition("x")
-    why = "as you said" if asked else "nothing else was requested"
+    why = "nothing else was requested" if answer == "1" else "as you said"
     return {
         "nodes": Worked(nodes.rpartition("x")[2], why),
         "gpus_per_node": Worked(gpus, why),
@@ -256,12 +232,9 @@ def _checked_size(text: str) -> str:
     return text
 
 
-def _comment(
-    ask: _Questions, program: JobRequest, cluster: Cluster, given: Mapping[str, Any]
-) -> Dict[str, Worked]:
-    """The parts of the comment, and the account and QOS, that the site requires."""
-    policy = cluster.policy
-    comment = policy.comment
+def _comment(program: JobRequest, cluster: Cluster, given: Mapping[str, Any]) -> Dict[str, Worked]:
+    """Return the parts of the comment that the site requires."""
+    comment = cluster.policy.comment
     asked = comment.required and given.get("comment") is None
     found: Dict[str, Worked] = {}
     for key in ("field", "appl") if asked else ():
@@ -278,14 +251,9 @@ def _comment(
         listed = ", ".join(meant or values[:6]) + (", …" if len(values) > 6 else "")
         question = f"{key.capitalize()} for the site's comment: {listed}; "
         question += "'neuronctl partitions --comment' lists all"
-        answer = ask(question, _one_of(f"code for --{key}", values), near.value or None)
+        answer = _ask(question, _one_of(f"code for --{key}", values), near.value or None)
         if answer:
             found[key] = near if answer == near.value else Worked(answer, "as you said")
-    for key in ("account", "qos"):
-        if getattr(policy, f"{key}_required") and key not in given:
-            answer = ask(f"{key.upper() if key == 'qos' else 'Account'} of your jobs", str)
-            if answer:
-                found[key] = Worked(answer, "as you said")
     return found
 
 

@@ -177,9 +177,6 @@ def _directive_entries(
             what = ignored.text if len(ignored.text) < 60 else f"{ignored.text[:57]}…"
             message = f"'{what}' has no effect ({ignored.reason})"
             remarks.append(Remark(ignored.place.line, message))
-    for place in header.foreign:
-        what = "a line for another scheduler, which Slurm translates, is not carried over"
-        remarks.append(Remark(place.line, what, "write it as #SBATCH"))
     made = [
         Entry(key, values[key], remark=behind.pop(lines.get(key, 0), "")[1:].strip())
         for key in OF_SLURM

@@ -41,21 +41,14 @@ class Pair:
 
 
 def pairs(words: Sequence[ShellWord]) -> Iterator[Pair]:
-    """Yield each of the words with its value; of a list ``A=1,B=2``, each of its parts."""
+    """Yield each of the words with its value."""
     for word, following in zip(words, (*words[1:], None)):
-        name, equals, value = word.text.partition("=")
+        name, equals, _ = word.text.partition("=")
         if not equals:
             yield Pair(name, word, following or replace(word, raw="", pieces=(), names=()))
-            continue
-        parts = word.text.split(",")
-        if len(parts) > 1 and not name.startswith("-") and all("=" in part for part in parts):
-            for part in parts:
-                name, _, value = part.partition("=")
-                yield Pair(
-                    name, word, replace(word, raw=value, pieces=((value, "$" not in value),))
-                )
-            continue
-        yield Pair(name, word, replace(word, raw=word.raw.partition("=")[2], pieces=_behind(word)))
+        else:
+            behind = word.raw.partition("=")[2]
+            yield Pair(name, word, replace(word, raw=behind, pieces=_behind(word)))
 
 
 def _behind(word: ShellWord) -> Tuple[Piece, ...]:
@@ -209,7 +202,6 @@ _LONGEST_TEXT = 10_000
 """Characters of ``bash -c TEXT`` that are read: for more that is not bash, the grammar takes
 minutes."""
 _DEEPEST = 8
-_PER_NODE = re.compile(r"--n(um)?_?proc(esses)?[_-]per[_-]node\b")
 
 
 @dataclass(frozen=True)
@@ -322,10 +314,7 @@ class _Starts:
             return self.found(PYTHON, words, {"c": ""})
         on_path = words[at - 1].on_path if at <= len(words) else ""  # python $(which torchrun)
         started = self.launcher([on_path, *texts[at:]], words) if on_path else None
-        # NVIDIA's multiproc.py, and others that start processes themselves.
-        starts_more = any(_PER_NODE.match(text) for text in texts[at:])
-        behind = None if starts_more else ()
-        return started or self.found(PYTHON, words, {"script": name}, behind=behind)
+        return started or self.found(PYTHON, words, {"script": name})
 
     def shell(self, words: Sequence[ShellWord]) -> Launch:
         """Return a shell, with what the text of its ``-c`` starts."""
@@ -335,8 +324,6 @@ class _Starts:
             if not re.fullmatch(r"-[a-z]*c", word.value):
                 continue
             made = Launch(SHELL, words[0], self.command, options={"c": ""}, certain=False)
-            if len(text.text) > _LONGEST_TEXT:
-                return made
             return replace(made, certain=True, inside=self.of_text(text))
         return self.found(SHELL, words)
 

@@ -72,22 +72,14 @@ def job_variables(header: Header) -> Dict[str, str]:
     gpus = re.fullmatch(r"(?:gres[:/])?gpu:(?:[^:,=]+:)?([0-9]{1,4})", gres)
     on_node = digits(gpus[1]) if gpus else header.count("gpus-per-node")
     known: Dict[str, object] = {
-        **sizes(nodes, tasks, each, cores, on_node),
-        "SLURM_GPUS_PER_NODE": None if "$" in (per_node or "") else per_node,
-    }
-    return {name: str(value) for name, value in known.items() if value is not None}
-
-
-def sizes(*counts: Optional[int]) -> Dict[str, Optional[int]]:
-    """Slurm's variables for the nodes, tasks, tasks per node, cores of a task, GPUs of a node."""
-    nodes, tasks, each, cores, gpus = counts
-    return {
         **dict.fromkeys(("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), nodes),
         **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), tasks),
         "SLURM_NTASKS_PER_NODE": each,
         "SLURM_CPUS_PER_TASK": cores,
-        "SLURM_GPUS_ON_NODE": gpus,
+        "SLURM_GPUS_ON_NODE": on_node,
+        "SLURM_GPUS_PER_NODE": None if "$" in (per_node or "") else per_node,
     }
+    return {name: str(value) for name, value in known.items() if value is not None}
 
 
 def modules(shell: ShellText) -> Tuple[str, ...]:

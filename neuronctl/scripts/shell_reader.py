@@ -23,7 +23,6 @@ from neuronctl.scripts.shell_text import (
     INITIALIZES,
     Assignment,
     Command,
-    Loop,
     Piece,
     ShellText,
     ShellWord,
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _SUBSTITUTES = re.compile(rb"[`(]")
-_ENDS_A_LOOP = frozenset(("break", "exit", "return", "exec", "kill"))
 _LOOPS = ("while_statement", "for_statement", "c_style_for_statement", "function_definition")
 _CHOICES = ("if_statement", "case_statement", "list", "pipeline", "subshell", "ternary_expression")
 _DEEPEST = 150
@@ -48,7 +46,6 @@ _PLACEHOLDER = re.compile(
     rb"<([A-Za-z][A-Za-z0-9_ -]{0,60}|[^<>\s]{0,60}(path|your|name|here)[^<>\s]{0,60})>"
     rb"(?![A-Za-z0-9(>&])"
 )
-_SUM = re.compile(r"\$?\(\(\s*(\S+?)\s*([-+*/%])\s*(\S+?)\s*\)\)")
 
 
 def _characters(line: bytes, byte: int) -> int:
@@ -112,7 +109,7 @@ class _Reader:
         """Name -> the variables that its value was made of."""
         self.commands: List[Command] = []
         self.assignments: List[Assignment] = []
-        self.loops: List[Loop] = []
+        self.loops: List[SourceSpan] = []
         self.written: List[ShellWord] = []
         self.end: Optional[Tuple[int, ...]] = None
         """How many of these there are where the shell surely ends."""
@@ -138,7 +135,6 @@ class _Reader:
         # If the grammar has lost its way, an exit may be in a branch.
         end = self.end if running and not broken else None
         commands, assignments, loops, written = end or tuple(len(each) for each in lists)
-        dead = tuple(self.commands[commands:])
         return ShellText(
             tuple(self.commands[:commands]),
             tuple(self.assignments[:assignments]),
@@ -148,8 +144,7 @@ class _Reader:
             tuple(self.loops[:loops]),
             tuple(self.written[:written]),
             self.left_out,
-            self.commands[commands - 1] if dead else None,
-            dead,
+            self.commands[commands - 1] if commands < len(self.commands) else None,
             {
                 name: (node.start_point[0] + 1, node.end_point[0] + 1)
                 for name, node in self.functions.items()
@@ -184,7 +179,7 @@ class _Reader:
             return
         kind = node.type
         if kind == "while_statement":
-            self.loops.append(self.loop(node, where))
+            self.loops.append(self.place(node))
         if kind == "heredoc_body":
             self.documents.update(range(node.start_point[0] + 1, node.end_point[0] + 2))
             expanded = (child for child in node.children if "expansion" in child.type)
@@ -206,19 +201,6 @@ class _Reader:
             self.arrays = {k: v for k, v in self.arrays.items() if k not in self.changing}
             self.visit_all(node.children, kind, where)
             self.values, self.arrays = before
-
-    def loop(self, node: Node, where: _Where) -> Loop:
-        """Return a loop with a condition."""
-        names = [child for child in below(node) if child.type == "command_name"]
-        body = node.child_by_field_name("body")
-        start = node.end_byte if body is None else body.start_byte
-        asks = {text_of(name) for name in names if name.start_byte < start}
-        does = {text_of(name) for name in names if name.start_byte >= start}
-        always = (
-            asks in ({"true"}, {":"}) if node.children[0].type == "while" else asks == {"false"}
-        )
-        ends = not always or not _ENDS_A_LOOP.isdisjoint(does)
-        return Loop(self.place(node), ends, where.background)
 
     def name_of(self, function: Node) -> str:
         """Return the name of a function."""
@@ -439,8 +421,7 @@ class _Reader:
                 pieces.append((self.between(at, node.end_byte - 1), True))
         elif kind == "arithmetic_expansion":
             names += self.names(node)
-            result = self.arithmetic(raw)
-            pieces.append((raw, False) if result is None else (str(result), True))
+            pieces.append((raw, False))
         else:
             self.expand(node, names, pieces, quoted=quoted)
 
@@ -457,23 +438,6 @@ class _Reader:
             return
         several = not quoted and any(re.search(r"[\s*?\[]", text) for text, _ in found)
         pieces += [(text, known and not several) for text, known in found]
-
-    def arithmetic(self, text: str) -> Optional[int]:
-        """Return the result of ``$((A * 2))``; None for a longer sum, or if it cannot be known."""
-        found = _SUM.fullmatch(text)
-        left, right = (None, None) if found is None else map(self.number, (found[1], found[3]))
-        if found is None or left is None or right is None or (found[2] in "/%" and not right):
-            return None
-        results = {"+": left + right, "-": left - right, "*": left * right}
-        if found[2] in "/%":
-            return left // right if found[2] == "/" else left % right
-        return results[found[2]]
-
-    def number(self, word: str) -> Optional[int]:
-        """Return the value of a part of a sum."""
-        pieces = self.values.get(word.strip("${}"), ((word, True),))
-        text = "".join(piece if known else "?" for piece, known in pieces)
-        return int(text) if re.fullmatch("0|[1-9][0-9]{0,8}", text) else None
 
     def names(self, node: Node) -> List[str]:
         """Return the variables in a part of the tree."""

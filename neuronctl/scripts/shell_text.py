@@ -156,15 +156,6 @@ class Command:
         return tuple(word.value for word in self.words[1:])
 
 
-@dataclass(frozen=True)
-class Loop:
-    """A ``while`` or ``until``; ends: it may end by itself; background: it ends with ``&``."""
-
-    place: SourceSpan
-    ends: bool
-    background: bool
-
-
 _ERREXIT = re.compile(r"-[a-zA-Z]*e[a-zA-Z]*|errexit")
 
 
@@ -176,8 +167,8 @@ class ShellText:
     shell's, and not of a here-document's. placeholders: each ``<NAME>``, which bash takes for
     redirections. written: the variables that are expanded in here-documents. left_out: the first
     line that would take the grammar too long; 0: none. ends: the ``exit`` or ``exec`` behind which
-    nothing runs. dead: the commands behind it, which are not among the others. functions: the first
-    and the last line of each. documents: the lines within here-documents.
+    nothing runs. functions: the first and the last line of each. documents: the lines within
+    here-documents.
     """
 
     commands: Tuple[Command, ...]
@@ -185,11 +176,10 @@ class ShellText:
     broken: bool
     comments: FrozenSet[int]
     placeholders: Tuple[SourceSpan, ...] = ()
-    loops: Tuple[Loop, ...] = ()
+    loops: Tuple[SourceSpan, ...] = ()
     written: Tuple[ShellWord, ...] = ()
     left_out: int = 0
     ends: Optional[Command] = None
-    dead: Tuple[Command, ...] = ()
     functions: Mapping[str, Tuple[int, int]] = field(default_factory=dict)
     documents: FrozenSet[int] = frozenset()
 
@@ -208,12 +198,6 @@ class ShellText:
     def uncaptured(self) -> Tuple[Command, ...]:
         """Return the commands without those whose output is the value of something."""
         return tuple(command for command in self.commands if not command.captured)
-
-    @cached_property
-    def every_assignment(self) -> Tuple[Assignment, ...]:
-        """Return the assignments of the shell's own variables, and those before a command."""
-        before = (variable for command in self.commands for variable in command.assigned)
-        return (*self.assignments, *before)
 
     @cached_property
     def errexit(self) -> Tuple[Command, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import FrozenSet
 
-from neuronctl.scripts.shell_text import INITIALIZES, Command
+from neuronctl.scripts.shell_text import Command
 
 LOOKS_OR_PREPARES: FrozenSet[str] = frozenset(
     """
@@ -20,7 +20,6 @@ LOOKS_OR_PREPARES: FrozenSet[str] = frozenset(
 )
 """None of them is the work that a job was submitted for."""
 
-_MAY_RUN_ANYTHING = frozenset((".", "eval", "exec", "source"))
 _TELLS = re.compile(r"notif|slack|telegram|mail|stats")
 _ASKS = ("--version", "-version", "-V", "--help", "-h")
 
@@ -35,21 +34,3 @@ def wraps_up(command: Command) -> bool:
     sends = name == "wandb" and words[:1] == ("sync",)
     asks = bool(words) and words[-1] in _ASKS
     return name in LOOKS_OR_PREPARES or sends or asks or _TELLS.search(name) is not None
-
-
-def only_asks(command: Command) -> bool:
-    """Return True if a command whose output becomes a value starts no program of the job."""
-    return command.name in LOOKS_OR_PREPARES - _MAY_RUN_ANYTHING
-
-
-def only_sets_up(command: Command) -> bool:
-    """Return True if a command only prepares, whatever it is given."""
-    words = [word.raw for word in command.words[1:]]
-    if command.name in ("source", "."):
-        file = command.words[1].text.rpartition("/")[2] if words else ""
-        return INITIALIZES.fullmatch(file.lstrip(".")) is not None
-    if command.name == "eval":
-        return any("hook" in word for word in words)
-    if command.name in ("conda", "mamba", "micromamba"):
-        return words[:1] in (["activate"], ["deactivate"], ["info"], ["list"], ["config"])
-    return not command.words or command.words[0].raw in LOOKS_OR_PREPARES - {"exec", "sbatch"}

@@ -54,13 +54,13 @@ class _Program:
         self.tree = ast.parse(text)
         self.edits: List[Tuple[int, int, int, str]] = []
         self.before: Dict[int, List[str]] = {}
-        self.by_hand: List[Tuple[int, str]] = []
+        self.by_hand: List[str] = []
         self.functions: Dict[ast.AST, ast.AST] = {}
         self._note_functions(self.tree, self.tree)
         self.nodes = list(self.functions)
         self.statements = [node for node in self.nodes if isinstance(node, ast.stmt)]
-        taken = {node.id for node in self.nodes if isinstance(node, ast.Name)}
-        self.dist = "torch_distributed" if "dist" in taken else "dist"
+        if any(isinstance(node, ast.Name) and node.id == "dist" for node in self.nodes):
+            raise ValueError("the name dist is taken")
 
     def _note_functions(self, node: ast.AST, function: ast.AST) -> None:
         """Note the function around each node, in the order of the text."""
@@ -75,22 +75,18 @@ class _Program:
         if not models and not divided:
             return None
         if not models:
-            words = "wrap the model, once it is on its GPU, in DistributedDataParallel"
-            self.by_hand.append((0, words))
+            self.by_hand.append("wrap the model, once on its GPU, in DistributedDataParallel")
         if not divided and not self.by_hand:
-            words = "split the data; it has no DataLoader with shuffle=True"
-            self.by_hand.append((0, words))
+            self.by_hand.append("split the data; it has no DataLoader with shuffle=True")
         self._set_epochs(loaders)
         self._save_once()
         self._take_own_gpu()
         self._begin_and_end(bool(models), divided)
-        return Change(self._text(), tuple(map(self._sentence, self.by_hand)))
+        return Change(self._text(), tuple(self.by_hand))
 
-    def _sentence(self, place: Tuple[int, str]) -> str:
-        """Return words with their line in the changed program."""
-        line, words = place
-        above = sum(len(lines) for before, lines in self.before.items() if before <= line)
-        return f"line {line + above} of the changed program: {words}" if line else words
+    def _leave(self, node: Union[ast.expr, ast.stmt], what: str) -> None:
+        """Note what is left to the user at a line of the unchanged program."""
+        self.by_hand.append(f"line {node.lineno} before the change: {what}")
 
     def _wrap_models(self) -> Set[str]:
         """Wrap each model whose parameters an optimizer gets, once it is on its GPU."""
@@ -120,16 +116,11 @@ class _Program:
         for call in self._calls("DataLoader"):
             words = {word.arg: word.value for word in call.keywords}
             value = words.get("shuffle")
-            if value is None and None in words:
-                words_for_it = (
-                    "give a training's DataLoader a DistributedSampler in place of shuffle"
-                )
-                self.by_hand.append((call.lineno, words_for_it))
             if value is None or (isinstance(value, ast.Constant) and not value.value):
                 continue  # of an evaluation: each process looks at everything
             data = words.get("dataset", call.args[0] if call.args else None)
             if not isinstance(data, (ast.Name, ast.Attribute)):
-                self.by_hand.append((call.lineno, "replace shuffle by a DistributedSampler"))
+                self._leave(call, "replace shuffle by a DistributedSampler")
                 continue
             how = "" if isinstance(value, ast.Constant) else f", shuffle={ast.unparse(value)}"
             sampler = f"sampler=DistributedSampler({ast.unparse(data)}{how})"
@@ -157,7 +148,7 @@ class _Program:
                 first, epoch = loops[0].body[0], ast.unparse(loops[0].target)
                 self._insert(first.lineno, first, f"{name}.sampler.set_epoch({epoch})  # shuffles")
             else:
-                self.by_hand.append((0, "call set_epoch(epoch) of the sampler before each epoch"))
+                self.by_hand.append("call set_epoch(epoch) of the sampler before each epoch")
 
     def _saves(self) -> List[ast.Call]:
         return [call for call in self._calls("save") if _dotted(call.func) == "torch.save"]
@@ -169,9 +160,9 @@ class _Program:
                 continue
             first, last = statement.lineno, statement.end_lineno or statement.lineno
             if self.lines[first - 1][: statement.col_offset].strip():
-                self.by_hand.append((first, "save on one process only, that of rank 0"))
+                self._leave(statement, "save on one process only, that of rank 0")
                 continue
-            self._insert(first, statement, f"if {self.dist}.get_rank() == 0:")
+            self._insert(first, statement, "if dist.get_rank() == 0:")
             self.edits += [(line, 0, 0, self.step) for line in range(first, last + 1)]
 
     def _take_own_gpu(self) -> None:
@@ -179,7 +170,7 @@ class _Program:
             if isinstance(node, ast.Constant) and node.value == "cuda:0":
                 self._replace(node, '"cuda"')
             elif isinstance(node, ast.Constant) and node.value == "CUDA_VISIBLE_DEVICES":
-                self.by_hand.append((node.lineno, "leave CUDA_VISIBLE_DEVICES to Slurm"))
+                self._leave(node, "leave CUDA_VISIBLE_DEVICES to Slurm")
             elif isinstance(node, ast.Call) and node.args:
                 name, last = _dotted(node.func), node.args[-1]
                 if name == "torch.cuda.set_device" or (name == "torch.device" and node.args[1:]):
@@ -187,14 +178,14 @@ class _Program:
                 elif name.endswith(".cuda") and isinstance(last, ast.Constant):
                     self._replace(last, "")
         for call in self._calls("DataParallel"):
-            self.by_hand.append((call.lineno, "leave out DataParallel"))
+            self._leave(call, "leave out DataParallel")
 
     def _begin_and_end(self, wraps: bool, divides: bool) -> None:
         imports = [one for one in self.tree.body if isinstance(one, (ast.Import, ast.ImportFrom))]
         plain = [one for one in imports if isinstance(one, ast.Import)]
         known = {alias.asname or alias.name for one in plain for alias in one.names}
         lines = [f"import {name}" for name in ("os", "torch") if name not in known]
-        lines.append(f"import torch.distributed as {self.dist}")
+        lines.append("import torch.distributed as dist")
         if wraps:
             # DDP imports it too; after init_process_group, it would keep hold of the group, whose
             # threads then abort some processes at their end (pytorch issue 190489).
@@ -205,14 +196,14 @@ class _Program:
         begin = [
             "if torch.cuda.is_available():",
             f"{self.step}torch.cuda.set_device({_LOCAL_RANK})",
-            f"{self.dist}.init_process_group()  # torchrun passes ranks and address in variables",
+            "dist.init_process_group()  # torchrun passes ranks and address in variables",
         ]
         if any(isinstance(node, ast.Name) and node.id == "print" for node in self.nodes):
             begin += [
-                f"if {self.dist}.get_rank() > 0:",
+                "if dist.get_rank() > 0:",
                 f"{self.step}print = lambda *words, **options: None  # rank 0 alone prints",
             ]
-        end = f"{self.dist}.destroy_process_group()"
+        end = "dist.destroy_process_group()"
         guards = [
             one
             for one in self.tree.body

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import re
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Tuple
 
@@ -147,18 +146,6 @@ def _comment_values(key: str) -> Callable[[str], Known]:
     return codes
 
 
-def _modules(command: str) -> Known:
-    """Return what is in the directories of $MODULEPATH: NAME/VERSION."""
-    for top in filter(None, os.environ.get("MODULEPATH", "").split(":")):
-        for folder, directories, files in os.walk(top):
-            name = os.path.relpath(folder, top)
-            if name.count("/") > 1:
-                directories.clear()
-            yield from (
-                (os.path.normpath(f"{name}/{file}").removesuffix(".lua"), "") for file in files
-            )
-
-
 def _clusters(command: str) -> Known:
     from neuronctl.catalog.loader import load
 
@@ -189,7 +176,6 @@ _BY_OPTION: Mapping[str, Callable[[str], Known]] = {
     "field": _comment_values("field"),
     "appl": _comment_values("appl"),
     "launcher": _names,
-    "module": _modules,
     "cluster": _clusters,
     "dependency": _jobs,
 }

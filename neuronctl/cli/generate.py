@@ -54,11 +54,7 @@ def command(
         notify(f"'neuronctl submit' makes the snapshot: {planned.plan.code.place}")
     script = planned.script()
     if write is None:
-        decisions = planned.plan.decisions if explain else ()
-        reasons = {
-            decision.name: ", ".join(filter(None, decision.row[2:])) for decision in decisions
-        }
-        print_script(script, "bash", reasons)
+        print_script(script)
     else:
         job_output.write_text(write, script, force=force)
         say(f"wrote {write}; submit it with 'sbatch {write}'")

@@ -11,9 +11,8 @@ import click
 from neuronctl.cli.job_table import STATE_STYLES, state_style
 from neuronctl.cli.say import notify
 from neuronctl.common.console import (
-    PAGE,
     Column,
-    print_json_list,
+    print_json,
     print_line,
     print_table,
     shortened,
@@ -37,6 +36,10 @@ from neuronctl.tracking.runs import runs_words
 
 _Row = Tuple[JobRecord, Sequence[JobStatus]]
 """A submission, and what is known of its job or tasks."""
+
+
+_PAGE = 500
+"""Jobs that Slurm is asked about at a time."""
 
 
 @click.command("history")
@@ -66,8 +69,8 @@ def command(
     records = (record for record in late if name is None or is_named(record.job_name, name))
     rows = _add_states(records if everything else itertools.islice(records, limit), store)
     if as_json:
-        data = (_data(record, known) for record, known in rows)
-        print_json_list("neuronctl.history/1", "submissions", data)
+        data = [_data(record, known) for record, known in rows]
+        print_json("neuronctl.history/1", {"submissions": data})
     else:
         first = next(rows, None)
         if first is None:
@@ -82,7 +85,7 @@ def _add_states(records: Iterator[JobRecord], store: RecordStore) -> Iterator[_R
     silent = False
     if store.open_intents():
         notify(*mine(store).notes)  # only an answer about all jobs finds an interrupted submission
-    while page := list(itertools.islice(records, PAGE)):
+    while page := list(itertools.islice(records, _PAGE)):
         numbers = [record.job_id for record in page if record.job_id is not None]
         states: Dict[Optional[str], List[JobStatus]] = {}
         if numbers and not silent:

@@ -167,7 +167,7 @@ def _show_distributed(request: JobRequest, why: str) -> str:
     change = distributed(text)
     if change is None:
         return ""
-    print_script(unified_diff(path, text, change.text), "diff")
+    print_script(unified_diff(path, text, change.text))
     notify(
         f"{_COPIES}: {why}",
         "this change makes it one training on all GPUs",

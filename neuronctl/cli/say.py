@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
-from typing import Iterator, List, Mapping, Sequence
+from typing import List, Sequence
 
 
 def say(text: str) -> None:
@@ -36,32 +35,15 @@ def hint_at_why(failed: Sequence[object]) -> None:
         say(f"  hint: neuronctl why {failed[0]}")
 
 
-def print_script(script: str, language: str = "", reasons: Mapping[str, str] = {}) -> None:
-    """Print a script byte for byte; what could steer or reorder a terminal is escaped there.
-
-    language: what a terminal colours it as. reasons: what stands there beside the ``#SBATCH``
-    lines of these options, unless they have a remark.
-    """
+def print_script(script: str) -> None:
+    """Print a script byte for byte; what could steer or reorder a terminal is escaped there."""
     sys.stdout.flush()
     if sys.stdout.isatty():
-        from neuronctl.common.console import print_code, printable
+        from neuronctl.common.console import printable
 
-        lines = [printable(line.expandtabs()) for line in script.split("\n")]
-        if language:
-            print_code("\n".join(_beside(lines, reasons)), language)
-            return
-        script = "\n".join(lines)
+        script = "\n".join(printable(line.expandtabs()) for line in script.split("\n"))
     sys.stdout.buffer.write(script.encode("utf-8", "surrogateescape"))
     sys.stdout.buffer.flush()
-
-
-def _beside(lines: List[str], reasons: Mapping[str, str]) -> Iterator[str]:
-    """Lines of a script, the ``#SBATCH`` lines with their reasons in the column of the remarks."""
-    known = [re.match(r"#SBATCH --([\w-]+)", line) for line in lines]
-    width = max((line.find("  # ") for line in lines if line.startswith("#SBATCH")), default=0)
-    for line, option in zip(lines, known):
-        reason = reasons.get(option[1], "") if option else ""
-        yield f"{line:<{width}}  # {reason}" if reason and "  # " not in line else line
 
 
 def drop_output() -> None:

@@ -11,7 +11,7 @@ import click
 from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.jobs import raise_if_silent, state_name
 from neuronctl.cli.say import notify
-from neuronctl.common.console import is_terminal, print_json_list, print_line, printable
+from neuronctl.common.console import is_terminal, print_json, print_line, printable
 from neuronctl.common.errors import NoSuchJobError
 from neuronctl.common.frozen import replace
 from neuronctl.common.units import parse_since
@@ -56,8 +56,7 @@ def command(
     if as_json:
         from neuronctl.cli.json_data import status_data
 
-        data = (status_data(status) for status in found.jobs)
-        print_json_list("neuronctl.status/1", "jobs", data)
+        print_json("neuronctl.status/1", {"jobs": [*map(status_data, found.jobs)]})
     elif found.jobs:
         _print(question.lines(found), question)
     elif (not jobs or state) and found.unavailable is None:

@@ -11,7 +11,6 @@ FORCE_COLOR, else on a terminal only.
 from __future__ import annotations
 
 import functools
-import itertools
 import os
 import sys
 from typing import Any, Iterable, Iterator, List, Mapping, Optional, Sequence, TextIO
@@ -20,9 +19,6 @@ from neuronctl.common.frozen import dataclass, field
 
 GAP = 2
 """Blanks between two columns."""
-
-PAGE = 500
-"""As many rows of a table are held at a time; the first page decides which columns are shown."""
 
 
 @dataclass(frozen=True)
@@ -76,18 +72,10 @@ def has_styles(file: Optional[TextIO] = None) -> bool:
 def draws_blocks(file: Optional[TextIO] = None) -> bool:
     """Return True if ``file`` (by default standard output) is a terminal whose locale is UTF-8.
 
-    Python turns LANG=C into UTF-8 for itself (PEP 538 sets LC_CTYPE to C.UTF-8), which says
-    nothing about the terminal: tmux, for one, shows an underscore for each such character then.
+    LC_CTYPE does not count: Python itself sets it to UTF-8 where LANG is C (PEP 538).
     """
-    out = file or sys.stdout
-    locale = os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or ""
-    if locale in ("", "C.UTF-8", "C.utf8", "UTF-8") and not os.environ.get("LC_ALL"):
-        locale = os.environ.get("LANG", "")
-
-    def utf8(name: str) -> bool:
-        return name.lower().replace("-", "").endswith("utf8")
-
-    return is_terminal(out) and utf8(out.encoding or "") and utf8(locale.partition("@")[0])
+    locale = os.environ.get("LC_ALL") or os.environ.get("LANG", "")
+    return is_terminal(file) and locale.lower().replace("-", "").endswith("utf8")
 
 
 def terminal_width() -> int:
@@ -116,26 +104,20 @@ def print_table(
     if title:
         print_text(title, "bold", file=out)
     fits = is_terminal(out) or os.environ.get("COLUMNS", "").isdecimal()
-    width, left = terminal_width() if fits else sys.maxsize, iter(rows)
-    page = _page(left)
-    shown = _shown(columns, page, width) if fits else range(len(columns))
+    width = terminal_width() if fits else sys.maxsize
+    texts = [[printable(cell) for cell in row] for row in rows]
+    shown = _shown(columns, texts, width) if fits else range(len(columns))
     kept = [columns[n] for n in shown]
     headers = [column.header for column in kept]
-    widths = list(map(cell_width, headers))
-    while page or headers:
-        cells = [[row[n] for n in shown] for row in page]
-        widths = [
-            max(widths[n], *(cell_width(row[n]) for row in cells), 0) for n in range(len(kept))
-        ]
-        folded = sum(widths) + GAP * (len(widths) - 1) > width
-        if folded:
-            _fold(kept, cells, bool(headers), out, width)
-        elif has_styles(out):
-            _draw(kept, headers, cells, widths, out, width)
-        else:
-            for line in _aligned(kept, [headers, *cells] if headers else cells, widths):
-                _write(out, "".join(line).rstrip() + "\n")
-        headers, page = [], _page(left)
+    cells = [[row[n] for n in shown] for row in texts]
+    widths = [max(map(cell_width, column)) for column in zip(headers, *cells)]
+    if sum(widths) + GAP * (len(widths) - 1) > width:
+        _fold(kept, cells, out, width)
+    elif has_styles(out):
+        _draw(kept, headers, cells, widths, out, width)
+    else:
+        for line in _aligned(kept, [headers, *cells], widths):
+            _write(out, "".join(line).rstrip() + "\n")
     left_out = [column.header for n, column in enumerate(columns) if n not in shown]
     if left_out:
         import textwrap
@@ -144,29 +126,12 @@ def print_table(
         print_text(textwrap.fill(note, terminal_width()), "dim", file=out)
 
 
-def _page(rows: Iterator[Sequence[str]]) -> List[List[str]]:
-    return [[printable(cell) for cell in row] for row in itertools.islice(rows, PAGE)]
-
-
 def print_json(schema: str, data: Mapping[str, Any]) -> None:
     """Print ``data`` as a JSON object whose first key, ``schema``, names its shape and version."""
     import json
 
     # ASCII only: a path or name that is not valid text must not break the whole answer.
     _write(sys.stdout, json.dumps({"schema": schema, **data}, indent=2) + "\n")
-
-
-def print_json_list(schema: str, key: str, items: Iterable[Any]) -> None:
-    """As print_json() of a list, each item of which is written as it comes."""
-    import json
-
-    out, begun = sys.stdout, False
-    _write(out, f'{{\n  "schema": "{schema}",\n  "{key}": [')
-    for item in items:
-        text = json.dumps(item, indent=2).replace("\n", "\n    ")
-        _write(out, f"{',' if begun else ''}\n    {text}")
-        begun = True
-    _write(out, "\n  ]\n}\n" if begun else "]\n}\n")
 
 
 def folded(text: str, first: str = "", later: str = "") -> str:
@@ -189,15 +154,6 @@ def print_text(text: str, style: str = "", *, file: Optional[TextIO] = None) -> 
     from rich.text import Text
 
     _rich_console(out, terminal_width()).print(Text(safe, style), soft_wrap=True)
-
-
-def print_code(text: str, language: str) -> None:
-    """Print a program's text on a terminal, in the terminal's own colours."""
-    from rich.syntax import Syntax
-
-    highlighted = Syntax("", language, theme="ansi_dark").highlight(text)
-    highlighted.rstrip()
-    _rich_console(sys.stdout, terminal_width()).print(highlighted, soft_wrap=True)
 
 
 def print_markdown(text: str) -> None:
@@ -297,9 +253,8 @@ def _draw(
     from rich.segment import Segment, Segments
 
     segments: List[Segment] = []
-    lines = [headers, *rows] if headers else rows
-    for line in _aligned(columns, lines, widths):
-        is_head = bool(headers) and not segments
+    for line in _aligned(columns, [headers, *rows], widths):
+        is_head = not segments
         while line and not line[-1].strip():
             line.pop()
         line[-1:] = [cell.rstrip() for cell in line[-1:]]
@@ -313,7 +268,6 @@ def _draw(
 def _fold(
     columns: Sequence[Column],
     rows: Sequence[Sequence[str]],
-    with_headers: bool,
     out: TextIO,
     width: int,
 ) -> None:
@@ -325,7 +279,6 @@ def _fold(
         padding=(0, GAP, 0, 0),
         pad_edge=False,
         header_style="bold",
-        show_header=with_headers,
     )
     for column in columns:
         table.add_column(

@@ -56,32 +56,18 @@ def write_whole(path: str, content: Union[str, bytes], *, mode: int = 0o600) -> 
 
 
 def _write(place: int, name: str, content: Union[str, bytes], *, mode: int, sync: bool) -> None:
-    with _replacing(place, name, sync=sync) as file:
-        os.fchmod(file.fileno(), mode)
-        if isinstance(content, str):
-            content = content.encode("utf-8", "surrogateescape")
-        file.write(content)
-
-
-@contextlib.contextmanager
-def _closing(descriptor: int) -> Iterator[int]:
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _replacing(place: int, name: str, *, sync: bool) -> Iterator[BinaryIO]:
-    """A private file beside ``name`` in ``place``, whose place it takes at the end of the block."""
+    """Write a private file beside ``name`` in ``place``, which then takes its place."""
     aside = f".{name}.{os.urandom(6).hex()}"
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=place)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            yield file
+            os.fchmod(descriptor, mode)
+            if isinstance(content, str):
+                content = content.encode("utf-8", "surrogateescape")
+            file.write(content)
             if sync:
                 file.flush()
-                os.fsync(file.fileno())
+                os.fsync(descriptor)
         os.replace(aside, name, src_dir_fd=place, dst_dir_fd=place)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -93,45 +79,49 @@ def _replacing(place: int, name: str, *, sync: bool) -> Iterator[BinaryIO]:
             os.fsync(place)
 
 
-def _own_directory(path: str) -> int:
-    """Open a directory of this user's, which becomes private; what is missing of it is made."""
-    flags = os.O_DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_PATH", os.O_RDONLY)
-    place = os.open("/", flags)
-    left = path.split("/")[::-1]
-    links = 0
+@contextlib.contextmanager
+def _closing(descriptor: int) -> Iterator[int]:
     try:
-        while left:
-            name = left.pop()
-            if name in ("", "."):
-                continue
-            try:
-                status = os.stat(name, dir_fd=place, follow_symlinks=False)
-            except FileNotFoundError:
-                # What root makes in another user's home would be in that user's way.
-                if os.geteuid() == 0:
-                    _refuse_others(os.fstat(place), "the directory above")
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, 0o700, dir_fd=place)
-                status = os.stat(name, dir_fd=place, follow_symlinks=False)
-            if stat.S_ISLNK(status.st_mode):
-                links += 1
-                if links > _MOST_LINKS:
-                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-                _refuse_others(status, f"the link '{name}'")
-                target = os.readlink(name, dir_fd=place)
-                left += target.split("/")[::-1]
-                name = "/" if target.startswith("/") else "."
-            inner = os.open(name, flags, dir_fd=place)
-            os.close(place)
-            place = inner
-        status = os.fstat(place)
-        _refuse_others(status, "its directory", root=False)
-        opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=place)
+        yield descriptor
     finally:
-        os.close(place)
-    if status.st_mode & 0o077:
-        os.fchmod(opened, 0o700)
+        os.close(descriptor)
+
+
+def _own_directory(path: str) -> int:
+    """Open a directory of this user's, which becomes private; make what is missing of it."""
+    if os.geteuid() == 0:
+        _refuse_way_of_others(path)
+    _make_directories(path)
+    opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        status = os.fstat(opened)
+        _refuse_others(status, "its directory", root=False)
+        if status.st_mode & 0o077:
+            os.fchmod(opened, 0o700)
+    except OSError:
+        os.close(opened)
+        raise
     return opened
+
+
+def _make_directories(path: str) -> None:
+    with contextlib.suppress(FileExistsError):
+        try:
+            os.mkdir(path, 0o700)
+        except FileNotFoundError:
+            _make_directories(os.path.dirname(path))
+            os.mkdir(path, 0o700)
+
+
+def _refuse_way_of_others(path: str) -> None:
+    """Refuse root a way through a directory or link of another user, who could redirect it."""
+    while path != "/":
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            status = os.lstat(path)
+            link = stat.S_ISLNK(status.st_mode)
+            name = f"the link '{os.path.basename(path)}'" if link else "the directory above"
+            _refuse_others(status, name)
+        path = os.path.dirname(path)
 
 
 def rewrite(path: str, before: bytes, after: bytes) -> None:
@@ -140,23 +130,17 @@ def rewrite(path: str, before: bytes, after: bytes) -> None:
     A symbolic link stays one, and the mode stays. Raises OSError, whose text says why, for a file
     of somebody else, one without the user's write permission, and one that is no longer ``before``.
     """
-    directory, name = os.path.split(os.path.realpath(path))
-    with _closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY)) as place:
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
-        with _regular(os.open(name, flags, dir_fd=place)) as file:
-            status = os.fstat(file.fileno())
-            _refuse_others(status, "it", root=False)
-            if not status.st_mode & stat.S_IWUSR:
-                raise PermissionError(errno.EACCES, "its mode does not let you write it")
-            if status.st_nlink > 1:
-                raise OSError(errno.EMLINK, "it has several names (hard links)")
-            if file.read(len(before) + 1) != before:
-                raise OSError(errno.EBUSY, "it has changed meanwhile")
-            with _replacing(place, name, sync=True) as new:
-                new.write(after)
-                if status.st_gid != os.fstat(new.fileno()).st_gid:
-                    os.chown(new.fileno(), -1, status.st_gid)
-                os.fchmod(new.fileno(), stat.S_IMODE(status.st_mode))
+    path = os.path.realpath(path)
+    with open_regular(path) as file:
+        status = os.fstat(file.fileno())
+        _refuse_others(status, "it", root=False)
+        if not status.st_mode & stat.S_IWUSR:
+            raise PermissionError(errno.EACCES, "its mode does not let you write it")
+        if status.st_nlink > 1:
+            raise OSError(errno.EMLINK, "it has several names (hard links)")
+        if file.read(len(before) + 1) != before:
+            raise OSError(errno.EBUSY, "it has changed meanwhile")
+    write_whole(path, after, mode=stat.S_IMODE(status.st_mode))
 
 
 # ------------------------------------------------------------------------------- reading

@@ -7,7 +7,7 @@ import json
 import re
 import subprocess
 import sys
-from typing import Dict, List, Optional
+from typing import Dict, List
 
 import pytest
 from hypothesis import given
@@ -64,24 +64,6 @@ def test_elsewhere_a_table_is_plain_aligned_text() -> None:
         "first      7  a remark of several words  x",
         "학습작업  12                             yy",
     ]
-
-
-@pytest.mark.parametrize("width", [None, 80])
-def test_rows_are_printed_page_by_page(
-    monkeypatch: pytest.MonkeyPatch, width: Optional[int]
-) -> None:
-    def table(rows: List[List[str]]) -> List[str]:
-        return plain(COLUMNS, rows) if width is None else on_terminal(monkeypatch, width, rows)
-
-    whole = table([*ROWS, *ROWS, *ROWS[:1]])
-    monkeypatch.setattr(console, "PAGE", 2)
-    assert table([*ROWS, *ROWS, *ROWS[:1]]) == whole
-    taken: List[int] = []
-    out = io.StringIO()
-    rows = (taken.append(len(out.getvalue())) or row for row in ROWS * 2)  # type: ignore[func-returns-value]
-    console.print_table(COLUMNS, rows, file=out)
-    assert taken[1] == 0 < taken[2] == taken[3], "a page is printed before the next one is read"
-    assert len(table([])) == 1
 
 
 def test_elsewhere_nothing_is_cut_or_folded() -> None:

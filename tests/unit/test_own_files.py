@@ -247,23 +247,6 @@ def test_a_file_that_is_named_may_be_anybodys(tmp_path: Path) -> None:
     assert read_job_file(tmp_path / "job.yaml").values == {"nodes": 2}
 
 
-def test_a_pipe_as_a_compiled_template(config: Path, tmp_path: Path) -> None:
-    before = render()
-    cache = tmp_path / "cache" / "neuronctl" / "templates"
-    for file in list(cache.iterdir()):
-        file.unlink()
-        _pipe(file)
-    assert render() == before
-
-
-@needs_root
-def test_a_compiled_template_of_somebody_else_never_runs(config: Path, tmp_path: Path) -> None:
-    before = render()
-    for file in (tmp_path / "cache" / "neuronctl" / "templates").iterdir():
-        os.chown(file, MALLORY, -1)
-    assert render() == before
-
-
 # ---------------------------------------------------------- root in another user's home
 
 

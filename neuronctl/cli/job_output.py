@@ -236,14 +236,9 @@ def show_submission(submission: Submission, *, following: bool = False) -> None:
 
 def summary(judged: JudgedJob) -> str:
     """``2 nodes x 2 GPUs, 1 task x 16 cores per node, at most 00:10:00``, and what starts."""
-    from neuronctl.planning.model import gpus_held
-
     plan = judged.plan
     launches = () if judged.existing_script else plan.launches
     gpus = f" x {counted(plan.gpus_per_node, 'GPU')}" if plan.gpus_per_node else ""
-    held = gpus_held(plan) // plan.nodes
-    if held > plan.gpus_per_node:
-        gpus += f" ({held} allocated: --exclusive)"
     ranged = f"{plan.nodes} to {plan.most_nodes} nodes"
     parts = [(ranged if plan.most_nodes > plan.nodes else counted(plan.nodes, "node")) + gpus]
     tasks, cores = counted(plan.ntasks_per_node, "task"), counted(plan.cpus_per_task, "core")
@@ -257,12 +252,8 @@ def summary(judged: JudgedJob) -> str:
         parts.append(f"at most {time.value}" + (f" ({time.remark})" if time.remark else ""))
     if runs is not None:
         parts.append(runs.value)
-    # What starts several times is always named.
-    several = [launch.starts for launch in launches if launch.starts_several]
-    once = [launch.starts for launch in launches if not launch.starts_several]
-    if len(once) > 2:
-        once[1:] = [f"and {len(once) - 1} more start once"]
-    return "; ".join([", ".join(parts), *dict.fromkeys(several), *once])
+    starts = sorted(launches, key=lambda launch: not launch.starts_several)
+    return "; ".join([", ".join(parts), *dict.fromkeys(launch.starts for launch in starts)])
 
 
 def write_text(path: str, text: str, *, force: bool, mode: int = 0o700) -> None:

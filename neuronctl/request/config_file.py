@@ -54,7 +54,7 @@ def _settings(document: Document) -> List[Setting]:
     for key, value in document.data.items():
         option = find(key)
         assert option is not None  # configuration() has refused any other
-        shown = _typed(document, (key,), value)
+        shown = document.raw.get((key,), value)
         if isinstance(shown, Mapping):
             shown = {name: hide_value(name, str(what)) for name, what in shown.items()}
             texts = [f"{name}={what}" for name, what in shown.items()]
@@ -65,14 +65,6 @@ def _settings(document: Document) -> List[Setting]:
             texts = [str(shown)]
         made.append(Setting(option, shown, tuple(texts), document.where((key,))))
     return made
-
-
-def _typed(document: Document, path: Tuple[str, ...], value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _typed(document, (*path, name), what) for name, what in value.items()}
-    if isinstance(value, list):
-        return [_typed(document, (*path, str(n)), item) for n, item in enumerate(value)]
-    return document.raw.get(path, value)
 
 
 def add(values: Mapping[str, Any], file: str) -> None:

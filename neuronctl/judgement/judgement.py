@@ -203,7 +203,6 @@ def _judge(context: RuleContext, snapshot: Optional[Snapshot], unasked_because: 
         default_partition=next(defaults, ""),
         accounts=on_cluster.usable_accounts,
         qos=on_cluster.usable_qos,
-        knows_qos=snapshot.limits.qos is not None,
     )
     context = replace(context, slurm=facts)
     waits = tuple(wait for wait in now.waits if wait.code not in context.rules_off)

@@ -51,8 +51,6 @@ def gather_local_facts(plan: JobPlan, *, elsewhere: bool = False) -> LocalFacts:
         image=None if chdir else _image_fault(plan),
         environment=None if chdir else _environment_fault(plan),
         log=None if chdir or (elsewhere and _logs_elsewhere(plan)) else _log_fault(plan),
-        needs_ranks=_needs_ranks(text),
-        uses_several_gpus=bool(text) and re.search(_SEVERAL_GPUS, text) is not None,
         copies=_copies(plan),
         has_directives=_has_directives(plan.request),
         imports=_imports(text) if text and is_python(plan.request) else (),
@@ -152,23 +150,6 @@ def _not_on_path(plan: JobPlan) -> Iterator[str]:
     yield from (name for name in names if not _on_path(name, plan.request))
 
 
-_RANK = r"['\"](?:LOCAL_)?(?:RANK|WORLD_SIZE)['\"]"
-_NEEDS = (
-    rf"environ\[\s*({_RANK})\s*\](?!\s*=[^=])"
-    r"|\b(init_process_group)\((?![^)]*\b(?:rank|init_method|store)\s*=)"
-)
-# Where one of these stands, the program may know what to do without a launcher.
-_SUPPLIES = (
-    rf"{_RANK}\s*(?:not\s+)?in\b|environ\[\s*{_RANK}\s*\]\s*=[^=]|setdefault\(\s*{_RANK}"
-    r"|(?:get|getenv)\(\s*['\"](?:RANK|WORLD_SIZE)|is_torchelastic_launched|SLURM_PROCID|\bspawn\b"
-    r"|except\b.*KeyError|\bif\b.*(?:(?i:world_?size|distributed|\bddp)|local_rank\s*(?:[!><]|==\s*-))"
-)
-_SEVERAL_GPUS = (
-    r"\bDataParallel\b|\bdevice_map\b|tensor_parallel|\bvllm\b|\bjax\b|MirroredStrategy|\bray\b"
-    r"|\bspawn\b|cuda:1"
-)
-
-
 def imports_of(request: JobRequest) -> Tuple[str, ...]:
     """Return what the job's Python program imports, as of LocalFacts."""
     return _imports(_python_text(request)) if is_python(request) else ()
@@ -201,15 +182,6 @@ def _copies(plan: JobPlan) -> str:
     return python_program(
         module or request.resolve_path(name or ""), search, module=module is not None
     )
-
-
-def _needs_ranks(text: str) -> str:
-    if "environ" not in text and "init_process_group" not in text:
-        return ""
-    found = re.search(_NEEDS, text)
-    if found is None or re.search(_SUPPLIES, text):
-        return ""
-    return found[1][1:-1] if found[1] else found[2]
 
 
 def _image_fault(plan: JobPlan) -> Optional[Fault]:

@@ -24,9 +24,10 @@ _SIGNS = re.compile(
     r"|(?i:(?:local|global|node|[-_\"'])_?rank|world[-_]?size)|env://|\b(?:MASTER|SLURM|OMPI|PMI)_"
     r"|\b(?:ray|jax|flax|apex|dask|fairscale|xla|colossalai|megatron|composer|ignite|catalyst|paddle"
     r"|torch_xla|pmap|shard_map|torchrun|srun|mpirun|mpiexec)\b"
-    r"|(?:transformers|trl|tf|tensorflow)\b[^\n]*(?:Trainer|Strategy)"
+    r"|(?:transformers|trl|tf|tensorflow)\b[^\n]*(?:Trainer|Strategy)|\b(?:vllm|spawn|device_map)\b"
+    r"|DataParallel|tensor_parallel|MirroredStrategy|cuda:1"
 )
-"""What a program's text has if its processes know of each other."""
+"""What a program's text has if its processes know of each other, or one uses several GPUs."""
 
 _PLAIN = """
 torch torchvision torchaudio torchtext torchmetrics numpy scipy pandas sklearn skimage matplotlib

@@ -60,7 +60,7 @@ class JobSize(Decisions):
             most = self.request.max_nodes
             self.asked("nodes", "nodes", f"{nodes}-{most}" if most else nodes)
             return nodes
-        named = len(set(units.hosts(self.request.nodelist)))  # what cannot be read, NC312 says
+        named = len(set(units.hosts(self.request.nodelist)))
         if named > 1:
             return self.derived("nodes", named, "as many as --nodelist names")
         return self.derived("nodes", 1)

@@ -123,13 +123,8 @@ class LocalFacts:
     environment: Optional[Fault] = None
     log: Optional[Fault] = None
     has_directives: bool = False
-    needs_ranks: str = ""
-    """The variable or function in the program's text that needs a launcher, if nothing there does
-    without."""
     copies: str = ""
     """Of a Python program that starts several times by default; of Copies, or ""."""
-    uses_several_gpus: bool = False
-    """Whether the program's text shows that one process uses several GPUs."""
     imports: Tuple[str, ...] = ()
     """The names in the import lines of a Python program, in lower case, without those of Python's
     own modules."""
@@ -148,13 +143,11 @@ class SlurmFacts:
     """What Slurm says that hints name.
 
     default_partition: "" if there is none. accounts, qos: those that the user may use for the job.
-    knows_qos: whether it lists the QOS, so that the catalog's list does not count.
     """
 
     default_partition: str = ""
     accounts: Tuple[str, ...] = ()
     qos: Tuple[str, ...] = ()
-    knows_qos: bool = False
 
 
 @dataclass(frozen=True)

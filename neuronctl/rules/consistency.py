@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import Iterator
 
-from neuronctl.common import units
 from neuronctl.common.rule_codes import ERROR, WARNING
 from neuronctl.common.shell import join, quote
-from neuronctl.common.words import counted, verb
+from neuronctl.common.words import counted
 from neuronctl.launch.launchers import option_name
 from neuronctl.planning.software import called_launcher, python_file, python_module
 from neuronctl.rules.base import Copies, RuleContext, Violation, rule
@@ -102,41 +101,6 @@ def launcher_as_program(context: RuleContext) -> Iterator[Violation]:
     )
 
 
-@rule(WARNING, "NC306", "probably not the processes you meant", "of_launch of_step")
-def processes_meant(context: RuleContext) -> Iterator[Violation]:
-    plan, here, request = context.plan, context.local, context.plan.request
-    file = python_file(request)
-    if plan.interactive:
-        return
-    called = None if plan.launcher.distributed or plan.nodes == 1 else called_launcher(request)
-    if called is not None and called[0].starts_processes():
-        launcher, name, args = called
-        program = next((arg for arg in args if arg.endswith(".py")), "PROGRAM")
-        yield Violation(
-            f"{name} starts once, on the first node of {plan.nodes}, and reaches no other",
-            f"to start it on every node: --launcher {launcher.name} {quote(program)}",
-        )
-    if file is None:
-        return
-    if plan.launcher.distributed:
-        several = plan.processes_per_node > 1 and here.uses_several_gpus
-        if several and request.launcher is None:
-            yield Violation(
-                f"{plan.starts}, and {file} looks like one process that uses several GPUs itself",
-                "for one process: --launcher python; for one per GPU: "
-                f"--launcher {plan.launcher.name}",
-            )
-        return
-    by_user = any(name.endswith(("RANK", "WORLD_SIZE")) for name, _ in request.env)
-    if here.needs_ranks and not by_user:
-        does = "calls" if here.needs_ranks == "init_process_group" else "reads"
-        yield Violation(
-            f"{file} {does} {here.needs_ranks}, and launcher {plan.launcher.name} sets no "
-            "ranks: it may fail",
-            f"torchrun sets them, also for one GPU: --launcher torchrun {quote(file)}",
-        )
-
-
 @rule(
     ERROR,
     "NC310",
@@ -145,7 +109,7 @@ def processes_meant(context: RuleContext) -> Iterator[Violation]:
 )
 def copies(context: RuleContext) -> Iterator[Violation]:
     plan, here, request = context.plan, context.local, context.plan.request
-    if here.copies not in (Copies.NO_SIGN, Copies.ALONE) or here.uses_several_gpus:
+    if here.copies not in (Copies.NO_SIGN, Copies.ALONE):
         return
     file, alone = python_file(request), here.copies == Copies.ALONE
     name = file or python_module(request)
@@ -241,23 +205,6 @@ def other_words(context: RuleContext) -> Iterator[Violation]:
             yield Violation(
                 f"--sbatch {option} would bypass neuronctl's plan and checks", OTHER_WORDS[name]
             )
-
-
-@rule(ERROR, "NC312", "node list contradicts the request", "of_partition", about="nodelist")
-def node_list(context: RuleContext) -> Iterator[Violation]:
-    partition, wanted = context.plan.partition, units.hosts(context.plan.request.nodelist)
-    has = units.hosts(partition.node_list)
-    # The catalog may name only some of a partition's nodes.
-    if not wanted or partition.nodes is None or len(has) < partition.nodes:
-        return
-    strangers = sorted(set(wanted) - set(has))
-    if strangers:
-        yield Violation(
-            f"{', '.join(strangers)} in --nodelist {verb(len(strangers))} not in "
-            f"{partition.name}, which has {partition.node_list}",
-            "name other nodes, or another partition",
-            context.cite_partition("node_list"),
-        )
 
 
 @rule(WARNING, "NC321", "signal that does not reach every process", "of_step")

@@ -6,7 +6,7 @@ import re
 from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from neuronctl.common.frozen import replace
-from neuronctl.common.rule_codes import ERROR, WARNING
+from neuronctl.common.rule_codes import ERROR
 from neuronctl.rules.base import RuleContext, Violation, nearest, rule
 
 _SHOWN = 6
@@ -261,39 +261,3 @@ def _catalog_qos(context: RuleContext) -> Tuple[str, ...]:
     """Return those that the job's partition takes, as the catalog has it."""
     plan = context.plan
     return tuple(qos.name for qos in plan.cluster.qos.values() if qos.takes(plan.partition.name))
-
-
-@rule(ERROR, "NC233", "QOS is not in the catalog", about="qos")
-def qos_in_catalog(context: RuleContext) -> Iterator[Violation]:
-    cluster, asked = context.plan.cluster, context.plan.request.qos
-    if asked is None or not cluster.qos or (context.slurm and context.slurm.knows_qos):
-        return
-    # Several ("a,b") are one text, and Slurm takes any of them.
-    unknown = [name for name in asked.split(",") if cluster.qos_named(name) is None]
-    if unknown:
-        # A guide's list need not have all of them.
-        sure = context.catalog.evidence(cluster.name, "qos").kind == "slurm"
-        usable = _catalog_qos(context)
-        close = nearest(unknown[0], usable)
-        yield Violation(
-            f"QOS '{unknown[0]}' is not in the catalog's list of {cluster.name}",
-            f"did you mean {' or '.join(close)}?" if close else f"there are: {', '.join(usable)}",
-            context.cite("qos"),
-            None if sure else WARNING,
-        )
-
-
-@rule(ERROR, "NC234", "partition does not take this QOS", "closes_partition", about="qos partition")
-def qos_in_partition(context: RuleContext) -> Iterator[Violation]:
-    plan = context.plan
-    known = plan.cluster.qos_named(plan.request.qos)
-    if known is None or (context.slurm and context.slurm.knows_qos):
-        return
-    if not known.takes(plan.partition.name):
-        usable = _catalog_qos(context)
-        other = f", or -q {' or -q '.join(usable)}" if usable else ""
-        yield Violation(
-            f"partition {plan.partition.name} does not take jobs of QOS {known.name}",
-            f"use -p {' or '.join(known.partitions)}{other}",
-            context.cite("qos", known.name, "partitions"),
-        )

@@ -231,7 +231,6 @@ def test_everything_is_looked_up_in_the_jobs_directory(here: Path) -> None:
     fields = {"script": "own.py", "output": "logs/%j", "chdir": str(project)}
     facts = seen(**fields, venv="venv")
     assert well(facts) and facts.directory == str(project.resolve())
-    assert facts.needs_ranks == "init_process_group"
     facts = seen(**fields, container="image.sif")
     assert well(facts)
     assert problem("NC401", **{**fields, "script": "train.py"}).startswith(
@@ -285,66 +284,6 @@ def test_what_is_closed(here: Path) -> None:
     (here / "secret.py").write_text("")
     (here / "secret.py").chmod(0)
     assert "cannot read" in problem("NC401", script="secret.py")
-
-
-# ------------------------------------------------------------- what the program's text shows
-
-
-@pytest.mark.parametrize(
-    ("text", "needs"),
-    [
-        ('dist.init_process_group("nccl")', "init_process_group"),
-        ("dist.init_process_group(\n    backend=b,\n)", "init_process_group"),
-        ('rank = int(os.environ["LOCAL_RANK"])', "LOCAL_RANK"),
-        ("n = os.environ['WORLD_SIZE']\nif rank == 0:\n    save()", "WORLD_SIZE"),
-        # It may be well without a launcher.
-        ("print('training')", ""),
-        ('# dist.init_process_group("nccl")', ""),
-        ('if "RANK" in os.environ:\n    dist.init_process_group("nccl")', ""),
-        ("n = int(os.environ.get('WORLD_SIZE', 1))\nif n > 1:\n    init_process_group()", ""),
-        ("if args.distributed:\n    dist.init_process_group(b)", ""),
-        ("dist.init_process_group(b, init_method='tcp://h:1', rank=0, world_size=1)", ""),
-        ('os.environ["RANK"] = "0"\ndist.init_process_group(b)', ""),
-        ("mp.spawn(main)\ndef main(rank):\n    init_process_group(b)", ""),
-    ],
-)
-def test_whether_it_needs_a_launcher(here: Path, text: str, needs: str) -> None:
-    (here / "train.py").write_text(f"{text}\n")
-    assert seen().needs_ranks == needs
-    assert seen(script="python", args=("-u", "train.py")).needs_ranks == needs
-
-
-def test_the_example_is_well_without_a_launcher(root: Path) -> None:
-    example = str(root / "examples/train_ddp.py")
-    assert seen(script=example).needs_ranks == ""
-
-
-@pytest.mark.parametrize(
-    ("text", "several"),
-    [
-        ("model = nn.DataParallel(model)", True),
-        ('AutoModel.from_pretrained(name, device_map="auto")', True),
-        ("from vllm import LLM\nLLM(name, tensor_parallel_size=2)", True),
-        ("model = DistributedDataParallel(model)", False),
-        ("model.cuda()", False),
-    ],
-)
-def test_whether_one_process_uses_several_gpus(here: Path, text: str, several: bool) -> None:
-    (here / "train.py").write_text(f"{text}\n")
-    made = plan_of(script="python", args=("train.py",), gpus_per_node=2)
-    local = local_facts.gather_local_facts(made)
-    assert local.uses_several_gpus is several
-    found = apply_rules(RuleContext(made, Catalog({"toy": made.cluster}, "toy", ()), local))
-    assert ("NC306" in {finding.code for finding in found}) is several
-
-
-def test_a_program_that_needs_a_launcher_is_told_of_torchrun(here: Path) -> None:
-    (here / "train.py").write_text('dist.init_process_group("nccl")\n')
-    for launcher, code in (("python", {"NC306"}), ("torchrun", set())):
-        made = plan_of(script="train.py", gpus_per_node=1, launcher=launcher)
-        catalog = Catalog({"toy": made.cluster}, "toy", ())
-        found = apply_rules(RuleContext(made, catalog, local_facts.gather_local_facts(made)))
-        assert {finding.code for finding in found} & {"NC306"} == code
 
 
 # --------------------------------------------------------------------------- shell text

@@ -26,7 +26,6 @@ ALWAYS, NEVER = "always", "never"
 SEVERAL_NODES, SEVERAL_PROCESSES = "several nodes", "several processes"
 TRAINING = "several processes or a Python program"
 
-PROGRAM, PROGRAM_AND_VARIABLES = "program", "program and variables"
 
 ONE, ALL = "one", "all"
 
@@ -75,10 +74,6 @@ class Launcher:
     """The only signals that it passes on to its processes; empty if they get any."""
     marks: str = ""
     """The variable that its processes have and it has not: they get the signal in its place."""
-    one_string: str = ""
-    """What it passes to a shell as a single string: PROGRAM, PROGRAM_AND_VARIABLES or ""."""
-    quotes_directory: bool = True
-    """Whether it quotes the working directory when it changes to it on the other nodes."""
     programs: Tuple[Tuple[str, ...], ...] = ()
     """The commands (or Python modules) that are this launcher when users call it themselves."""
     akin: Tuple[Tuple[str, ...], ...] = ()
@@ -336,7 +331,6 @@ _OWN: Mapping[str, _Read] = {
     "rendezvous": _WHEN,
     "macros": _WHEN,
     "signals": _signals,
-    "one_string": _one_of({kind: kind for kind in (PROGRAM, PROGRAM_AND_VARIABLES)}),
     "programs": _commands,
     "akin": _commands,
     "uncounted": _one_of({count: count for count in (ONE, ALL)}),

@@ -99,7 +99,6 @@ def test_working_directory_does_not_count(tmp_path: Path, monkeypatch: pytest.Mo
         ("{#\nssh: yes\nssh: no\n#}\n", 3, "given twice"),
         ("{#\nrendezvous: sometimes\n#}\n", 2, "must be always or never or several nodes"),
         ("{#\nsignals: TERM USR9\n#}\n", 2, "names of signals"),
-        ("{#\none_string: yes\n#}\n", 2, "must be program or"),
         ("{#\nsets: -a\n  -b\nssh: maybe\n#}\n", 4, "must be yes or no"),
         ("{#\nlike: torchrum\n#}\n", 1, "no launcher 'torchrum'"),
         ("{#\nlike: torchrun_jsc\n#}\n", 1, "is like another one itself"),

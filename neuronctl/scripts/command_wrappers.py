@@ -13,21 +13,15 @@ _PREFIXES: Mapping[Tuple[str, ...], str] = {
     ("sudo",): "-u -g -C -D -h -p -R -r -T -t -U",
     ("env",): "-u -C -S --unset --chdir",
     ("nice",): "-n --adjustment",
-    ("ionice",): "-c -n --class --classdata",
     ("stdbuf",): "-i -o -e --input --output --error",
     ("timeout",): "-k -s --kill-after --signal",
     ("taskset",): "",
-    **{(name,): "" for name in ("unbuffer", "chronic", "valgrind")},
-    ("xvfb-run",): "-n --server-num -e --error-file -f --auth-file -s --server-args -w --wait",
-    ("strace",): "-o -e -p -s -u -E -a -I -O -S -P -b",
     ("ncu",): "-o --export -k --kernel-name -c --launch-count -s --launch-skip --set --section "
     "--metrics --target-processes --mode --replay-mode",
     ("nsys", "profile"): "-o --output -e --env-var -t --trace -s --sample -c --capture-range -f "
     "--force-overwrite -w --show-output -x --stop-on-exit -d --duration -y --delay -b "
     "--backtrace --stats --cuda-memory-usage --cudabacktrace --gpu-metrics-devices "
     "--gpu-metrics-device --capture-range-end --cpuctxsw --python-sampling",
-    ("perf", "record"): "-o --output -e --event -F --freq -c --count --call-graph",
-    ("perf", "stat"): "-o --output -e --event -r --repeat",
     ("shifter",): "-i --image -m --module -V --volume -e --env -w --workdir --entrypoint",
     (
         "numactl",
@@ -37,9 +31,6 @@ _PREFIXES: Mapping[Tuple[str, ...], str] = {
     "--no-group --only-group --package --project --directory --env-file --index --index-url "
     "--extra-index-url --find-links --config-file --cache-dir",
     ("poetry", "run"): "",
-    ("pipenv", "run"): "",
-    ("pdm", "run"): "-p --project",
-    ("rye", "run"): "-p --pyproject",
     ("pixi", "run"): "-e --environment -p --platform --manifest-path",
     **{
         (name, "run"): "-n --name -p --prefix --cwd -r --root-prefix"

@@ -47,13 +47,9 @@ class JobFileDraft:
 _CANNOT_SAY = {
     "clusters": "log in to that cluster; --cluster NAME plans for it",
     "cpus-per-gpu": "request cores per task: cpus-per-task",
-    "gpus-per-socket": "request GPUs per node: gpus-per-node",
-    "gpus-per-task": "request GPUs per node: gpus-per-node",
-    "ntasks-per-gpu": "request tasks per node: ntasks-per-node",
-    "tres-per-task": "request GPUs per node: gpus-per-node",
-    "wait": "type 'neuronctl submit --wait'",
-    "parsable": "type 'neuronctl submit --json'",
-    "test-only": "type 'neuronctl submit --dry-run'",
+    **dict.fromkeys(("gpus-per-socket", "gpus-per-task"), "request GPUs per node: gpus-per-node"),
+    **dict.fromkeys(("ntasks-per-gpu", "tres-per-task"), "request tasks per node: ntasks-per-node"),
+    **dict.fromkeys(("wait", "parsable", "test-only"), "type it with 'neuronctl submit'"),
 }
 """sbatch's options that a job file does not take, and what to write or type instead."""
 

@@ -34,11 +34,6 @@ class Pair:
     word: ShellWord
     value: ShellWord
 
-    @property
-    def joined(self) -> bool:
-        """Return True if the value is in the same word."""
-        return self.name != self.word.text
-
 
 def pairs(words: Sequence[ShellWord]) -> Iterator[Pair]:
     """Yield each of the words with its value."""
@@ -186,16 +181,13 @@ def _texts(words: Sequence[ShellWord]) -> List[str]:
     return [word.outline for word in words]
 
 
-def container_options(words: Sequence[str]) -> Tuple[List[Tuple[str, str]], Sequence[str]]:
-    """Return the options of ``singularity exec``, each with its value or "", and what follows."""
-    options: List[Tuple[str, str]] = []
+def _container_image_at(words: Sequence[str]) -> int:
+    """Return where the image stands among the words of ``singularity exec``."""
     at = 0
     while at < len(words) and words[at].startswith("-"):
-        name, equals, value = words[at].partition("=")
-        alone = equals or _key(name) in _CONTAINER_FLAGS
-        options.append((name.lstrip("-"), value if alone else "".join(words[at + 1 : at + 2])))
-        at += 1 if alone else 2
-    return options, words[at:]
+        name, equals, _ = words[at].partition("=")
+        at += 1 if equals or _key(name) in _CONTAINER_FLAGS else 2
+    return at
 
 
 _LONGEST_TEXT = 10_000
@@ -293,8 +285,7 @@ class _Starts:
         how = words[1].value if len(words) > 1 else ""
         if how not in ("exec", "run"):
             return (self.found(PROGRAM, words),)
-        _, behind = container_options(_texts(words[2:]))
-        inner = words[len(words) - len(behind) :]
+        inner = words[2 + _container_image_at(_texts(words[2:])) :]
         # The image's name in a variable is one word, as a rule; two in a row may be anything.
         if all(word.may_be_several for word in inner[:2]):
             return (self.found(PROGRAM, words, behind=None),)

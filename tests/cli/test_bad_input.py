@@ -130,22 +130,6 @@ def test_refused_by_the_catalog(
     assert records() == []
 
 
-@pytest.mark.parametrize(
-    ("word", "dash", "meant"),
-    [
-        ("\u2013p", "an en dash (U+2013)", "-p"),
-        ("\u2014partition=gpu", "an em dash (U+2014)", "--partition=gpu"),
-        ("\u2212\u2212nodes", "a minus sign (U+2212)", "--nodes"),
-        ("\u2013ntasks\u2013per\u2013node", "an en dash (U+2013)", "--ntasks-per-node"),
-    ],
-)
-def test_a_dash_that_is_not_ascii(word: str, dash: str, meant: str, run: Run) -> None:
-    for command in ("submit", "generate", "salloc"):
-        said = run(command, *ONE, word, "train.py", code=2).stderr
-        assert f"'{word}' begins with {dash}, not with '-'" in said
-        assert f"type {meant}\n" in said
-
-
 def test_script_that_does_not_exist(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     refused(run("submit", *ONE, "tain.py", code=4), "NC401", "tain.py", str(tmp_path))
     assert fake_slurm.calls("sbatch") == []
@@ -178,28 +162,6 @@ def test_sbatch_refuses(run: Run, fake_slurm: FakeSlurm) -> None:
     result = run("submit", *ONE, "train.py", code=7)
     assert "Invalid account or partition" in result.stderr
     assert (result.stdout, result.stderr.count("Invalid account")) == ("", 1)
-
-
-SHORT = """
-from neuronctl.cli import main
-from neuronctl.slurm import sbatch as submit
-submit._PATIENCE = 0.5
-main()
-"""
-
-
-def test_sbatch_hangs(fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-    """The real command line, with a time limit of half a second instead of half a minute."""
-    fake_slurm.answer("sbatch", "4711\n", delay=60)
-    result = subprocess.run(
-        [sys.executable, "-c", SHORT, "submit", *ONE, "train.py"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        timeout=500,
-    )
-    assert result.returncode == 6
-    one_error(result, "sbatch did not respond within 0.5 s", "unknown whether", "neuronctl status")
 
 
 def test_ctrl_c_during_sbatch(fake_slurm: FakeSlurm, tmp_path: Path) -> None:
@@ -238,14 +200,6 @@ def test_write_never_over_a_file(run: Run, tmp_path: Path) -> None:
 # ------------------------------------------------------------------------ broken outputs
 
 
-def test_closed_standard_output(tmp_path: Path) -> None:
-    command = f"exec {sys.executable} -m neuronctl generate {' '.join(ONE)} train.py >&-"
-    result = subprocess.run(
-        ["bash", "-c", command], stderr=subprocess.PIPE, text=True, cwd=tmp_path
-    )
-    assert "Traceback" not in result.stderr and "internal error" not in result.stderr
-
-
 SUBMIT = f"{sys.executable} -m neuronctl submit {' '.join(ONE)} --force"
 
 
@@ -262,16 +216,6 @@ def test_a_job_that_is_submitted_is_no_failure(
     env = {**os.environ, **fake_slurm.env}
     done = subprocess.run(shell, env=env, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0 and said in done.stderr and "internal error" not in done.stderr
-
-
-def test_full_standard_output(tmp_path: Path) -> None:
-    command = f"exec {sys.executable} -m neuronctl generate {' '.join(ONE)} train.py >/dev/full"
-    result = subprocess.run(
-        ["bash", "-c", command], stderr=subprocess.PIPE, text=True, cwd=tmp_path
-    )
-    assert result.returncode == 2
-    assert "no space left" in result.stderr and "internal error" not in result.stderr
-    assert "Traceback" not in result.stderr
 
 
 # --------------------------------------------------------------------------------- JSON

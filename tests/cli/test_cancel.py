@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Callable
 
-from fake_slurm import FakeSlurm, accounting_row, queue_row
+from fake_slurm import FakeSlurm, queue_row
 from terminal import on_terminal
 
 Run = Callable[..., Any]
@@ -20,27 +20,11 @@ def test_several_at_once(run: Run, fake_slurm: FakeSlurm) -> None:
     assert fake_slurm.calls()[-1] == ["scancel", "7", "8_2"]
 
 
-def test_a_tasks_own_number_is_made_its_id(run: Run, fake_slurm: FakeSlurm) -> None:
-    """scancel passes over 23 without a word where it is the task 22_0."""
-    fake_slurm.queue(queue_row("22_0", own="23"), queue_row("22_1", own="24"))
-    assert "22_0 cancelled" in run("cancel", "23").stdout
-    (call,) = fake_slurm.calls("scancel")
-    assert "22_0" in call and "23" not in call
-
-
 def test_unknown_among_known(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("7"))
     result = run("cancel", "7", "99", code=8)
     assert result.stdout == "7 cancelled\n" and "no matching jobs: 99" in result.stderr
     assert [argv[0] for argv in fake_slurm.calls()] == ["squeue", "sacct", "scancel"]
-
-
-def test_ended_long_ago(run: Run, fake_slurm: FakeSlurm) -> None:
-    fake_slurm.answer("squeue", stderr="slurm_load_jobs error: Invalid job id specified\n", code=1)
-    fake_slurm.accounting(accounting_row("7", state="CANCELLED by 1000"))
-    assert run("cancel", "7").stdout == "7 had already ended: CANCELLED\n"
-    assert "no matching jobs: 99" in run("cancel", "99", code=8).stderr
-    assert fake_slurm.calls("scancel") == []
 
 
 def test_refused(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -123,14 +107,6 @@ def test_no_task_that_was_not_asked_for(run: Run, fake_slurm: FakeSlurm) -> None
     fake_slurm.queue(queue_row("7_[4-9]", state="PENDING"), queue_row("7_3"))
     assert run("cancel", "7_[3-6]", "--state", "pd").stdout == "7_[4-6] cancelled\n"
     assert fake_slurm.calls("scancel") == [["scancel", "7_[4-6]"]]
-
-
-def test_an_array_is_one_job(run: Run, fake_slurm: FakeSlurm) -> None:
-    fake_slurm.queue(queue_row("7_[2-9]", state="PENDING"), queue_row("7_0"), queue_row("7_1"))
-    run("cancel", "train")
-    assert fake_slurm.calls("scancel") == [["scancel", "7_0", "7_1", "7_[2-9]"]]
-    fake_slurm.queue(queue_row("7_0"), queue_row("8"))
-    assert "stands for 2 jobs: 7_0, 8" in run("cancel", "train", code=2).stderr
 
 
 def test_json(run: Run, fake_slurm: FakeSlurm) -> None:

@@ -35,20 +35,6 @@ def test_a_wrong_one(run: Run, tmp_path: Path, partition: str, words: str) -> No
     assert words in result.stderr
 
 
-def test_a_user_may_have_fewer_gpus_than_a_node(run: Run, tmp_path: Path) -> None:
-    """As of a QOS for tests: one GPU each, on nodes of two."""
-    site = "partitions: {debug: {nodes: 2, gpus_per_node: 2, max_gpus: 1, cores_per_node: 8}}"
-    policy = "policy: {gpus_required: true}"
-    (tmp_path / "lab.yaml").write_text(
-        f"default_cluster: lab\nclusters: {{lab: {{source: x, date: '2026', {site}, {policy}}}}}\n"
-    )
-    generate = ("generate", "--catalog", "lab.yaml", "-p", "debug", "-t", "5")
-    run(*generate, "--gpus-per-node", "1", "true")
-    said = run(*generate, "--gpus-per-node", "2", "true", code=4).stderr
-    assert "NC124" in said and "request at most 1 GPU in all" in said
-    assert "request --gpus-per-node 1\n" in run(*generate, "true", code=4).stderr
-
-
 def test_no_such_file(run: Run) -> None:
     assert "cannot read no.yaml" in run("catalog", "check", "no.yaml", code=3).stderr
 

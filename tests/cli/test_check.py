@@ -73,14 +73,6 @@ def test_a_folder_is_told_by_cause_with_each_cure_once(run: Run, tmp_path: Path)
     assert lines[-1] == "5 scripts, 1 of them clean: 4 errors, 3 warnings"
 
 
-def test_the_same_again_in_a_script_is_one_finding(run: Run, tmp_path: Path) -> None:
-    text = RIGHT.replace("gpu:1", "gpu:1 -c 4").replace("python train.py", "srun ./a\n" * 3)
-    lines = run("check", *scripts(tmp_path, job=text)).stdout.splitlines()
-    assert sum("NC626" in line for line in lines) == 1
-    assert "  the same in lines 5, 6" in lines
-    assert lines[-1] == "job.sh: 3 notes; 'neuronctl check --fix' mends 3"
-
-
 def test_a_fence_of_a_page_is_one_finding(run: Run, tmp_path: Path) -> None:
     result = run("check", "-", input=f"$ cat job.sh\n{RIGHT}")
     assert result.stdout.endswith("<stdin>: 1 warning\n")
@@ -158,30 +150,6 @@ def test_what_cannot_be_read_does_not_hide_the_others(run: Run, tmp_path: Path) 
     assert [one["file"] for one in json.loads(answer.stdout)["files"]] == ["wrong.sh"]
     assert "cannot read 'none.sh'" in run("check", "--fix", "none.sh", "wrong.sh", code=2).stderr
     assert run("check", "none.sh", "other.sh", code=2).stdout == ""
-
-
-def test_a_long_line_is_shown_around_the_place(run: Run, tmp_path: Path) -> None:
-    long = "x" * 5_000
-    text = RIGHT.replace("python train.py", f"echo {long}; srun -N 9 python 한글.py {long}")
-    lines = run("check", *scripts(tmp_path, job=text), code=4).stdout.splitlines()
-    at = next(number for number, line in enumerate(lines) if " NC622: " in line)
-    assert lines[at].startswith("job.sh:4:5008: ") and len(max(lines, key=len)) < 400
-    shown, mark = lines[at + 1 : at + 3]
-    assert shown.startswith("  4 | …xxx") and shown.endswith("xxx…")
-    assert shown[mark.index("^") :].startswith("srun -N 9") and mark.count("^") == 4
-    text = RIGHT.replace("-", f"-{'n' * 40_000}", 1)
-    (name,) = scripts(tmp_path, job=text)
-    assert len(run("check", "--json", name, code=4).stdout) < 20_000
-
-
-def test_a_file_that_is_too_long_is_not_read_to_its_end(run: Run, tmp_path: Path) -> None:
-    (name,) = scripts(tmp_path, job=RIGHT + "#" * (4 * 1024 * 1024 - len(RIGHT)))
-    answer = run("check", name).stdout  # as long as slurmctld takes
-    assert "job.sh:5:1: warning NC643: this script is very long, or" in answer
-    (name,) = scripts(tmp_path, job=RIGHT + "é" * (2 * 1024 * 1024))
-    (finding,) = json.loads(run("check", "--json", name, code=4).stdout)["files"][0]["findings"]
-    assert (finding["code"], finding["line"]) == ("NC602", 1)
-    assert "more than 4,194,304 bytes" in finding["message"]
 
 
 def test_only_a_regular_file_or_what_the_shell_has_opened_is_read(run: Run, tmp_path: Path) -> None:

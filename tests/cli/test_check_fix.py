@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -80,52 +79,6 @@ def test_write_changes_files_of_folders_and_patterns(run: Run, tmp_path: Path, j
     again = run(*FIX, "--write", "jobs", "job.sh", code=4).stdout
     assert again.endswith("\n0 of 5 scripts changed\n")
     assert sorted(os.listdir(jobs)) == ["a.sh", "bad.sh", "old", "right.sh"], "nothing beside them"
-
-
-def test_only_the_content_of_a_file_changes(run: Run, tmp_path: Path, job: Path) -> None:
-    job.chmod(0o4750)
-    (tmp_path / "other").mkdir()
-    link = tmp_path / "other" / "link.sh"
-    link.symlink_to("../job.sh")
-    run(*FIX, "--write", "other/link.sh")
-    assert link.is_symlink() and job.read_bytes() == raw(RIGHT)
-    assert stat.S_IMODE(job.stat().st_mode) == 0o4750
-    assert os.listdir(tmp_path / "other") == ["link.sh"]
-
-
-def test_a_file_that_may_not_be_written_is_left(run: Run, tmp_path: Path, job: Path) -> None:
-    job.chmod(0o440)
-    result = run(*FIX, "--write", "job.sh", code=4)
-    left = "neuronctl: job.sh is left as it is: its mode does not let you write it\n"
-    assert result.stderr == left
-    assert "error NC601" in result.stdout
-    assert result.stdout.endswith("job.sh: 3 errors\n0 of 1 script changed\n")
-    if os.geteuid() == 0:
-        job.chmod(0o644)
-        os.chown(job, 12345, -1)
-        result = run(*FIX, "--write", "job.sh", code=4)
-        assert "it belongs to user 12345" in result.stderr
-    assert job.read_bytes() == raw(WRONG)
-
-
-def test_a_file_that_changes_meanwhile_is_left(tmp_path: Path, job: Path) -> None:
-    text = (
-        "import neuronctl.submission.judged_script as check; real = check.mended\n"
-        "def mended(*words):\n    open('job.sh', 'a').write('exit 3\\n'); return real(*words)\n"
-        "check.mended = mended; from neuronctl.cli import program; program()"
-    )
-    argv = [sys.executable, "-c", text, *FIX, "--write", "job.sh"]
-    result = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True)
-    assert (result.returncode, "it has changed meanwhile" in result.stderr) == (4, True), result
-    assert job.read_bytes() == raw(WRONG) + b"exit 3\n"
-
-
-def test_what_is_left_alone_has_no_diff(run: Run, tmp_path: Path) -> None:
-    right = tmp_path / "right.sh"
-    right.write_text('#!/bin/bash\n#SBATCH -p cpu --comment="field=misc;appl=misc"\n./x\n')
-    result = run("check", "--fix", "right.sh")
-    assert result.stdout == ""
-    assert result.stderr.endswith("neuronctl: 0 of 1 script to change\n")
 
 
 def test_json_has_the_replacements(run: Run, job: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import subprocess
@@ -99,21 +98,6 @@ def test_colours_as_asked_for(run: Run) -> None:
     # A script is for sbatch.
     assert "\x1b" not in run("--color=always", *script, code=None).stdout
     assert "\x1b" not in run("--color=always", "partitions", "--json").stdout
-
-
-def test_pages_that_messages_name_are_there(run: Run, root: Path) -> None:
-    named = set()
-    for file in (root / "neuronctl").rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-                node.value.value = ""  # a docstring
-            text = node.value if isinstance(node, ast.Constant) else ""
-            if isinstance(text, str):
-                assert not re.search(r"docs/[a-z-]+/[a-z-]+\.md", text), f"{file}: 'neuronctl help'"
-                named.update(re.findall(r"'neuronctl help ([\w/ -]+)'", text))
-    assert "templates" in named and len(named) > 1
-    for words in named:
-        assert run("help", *words.split()).stdout
 
 
 def test_topics_are_pages_of_the_documentation(run: Run, root: Path) -> None:

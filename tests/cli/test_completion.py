@@ -55,14 +55,6 @@ def test_commands_options_and_files(offered: Offered) -> None:
     assert "submit" in offered("help", "sub") and "launchers" in offered("help", "laun")
 
 
-def test_values_of_this_cluster(offered: Offered) -> None:
-    assert offered("submit", "--field", "nl") == {"nlp": "natural language processing"}
-    assert "amd_a100nv_8" in offered("submit", "-p", "amd")
-    assert list(offered("submit", "-p", "cpu,big")) == ["cpu,bigmem"]
-    assert "torchrun" in offered("generate", "--launcher", "torch")
-    assert "NC310" in offered("explain", "NC3")
-
-
 def test_jobs_of_this_moment(offered: Offered, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("41", name="train"), queue_row("42", name="a$(id)"))
     assert offered("cancel", "") == {"train": "41 RUNNING", "41": "train RUNNING",

@@ -12,7 +12,6 @@ import pytest
 from terminal import on_terminal
 
 from neuronctl.common import paths
-from neuronctl.request.config_file import add
 from neuronctl.request.job_file import configuration
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -80,30 +79,6 @@ def test_edit_needs_a_terminal_and_a_file_of_ones_own(run: Run, file: Path) -> N
     assert "there is no terminal" in run("config", "edit", code=2).stderr
     file.chmod(0o666)
     assert "other users can write it" in on_terminal("", "config", "edit")
-
-
-def test_edit_begins_a_file_wherever_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    odd = tmp_path / "a $(touch pwned) \"b\" 'c'"
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(odd))
-    monkeypatch.setenv("EDITOR", "sh -c 'echo field: nlp >\"$1\"' sh")
-    monkeypatch.delenv("VISUAL", raising=False)
-    on_terminal("", "config", "edit")
-    assert (odd / "neuronctl" / "config.yaml").read_text() == "field: nlp\n"
-    assert not list(tmp_path.rglob("pwned")) and not os.path.exists("pwned")
-
-
-def test_keys_are_added_at_the_end(file: Path, clean_home: Path) -> None:
-    """As 'neuronctl init' does; a link stays one."""
-    real = clean_home / "dotfiles.yaml"
-    file.rename(real)
-    file.symlink_to(real)
-    real.write_text(WRITTEN + "# the end")
-    add({"qos": "long", "account": "lab"}, str(file))
-    assert file.is_symlink()
-    assert real.read_text() == WRITTEN + "# the end\nqos: long\naccount: lab\n"
-    other = clean_home / "new.yaml"
-    add({"field": "nlp"}, str(other))
-    assert other.read_text() == "field: nlp\n" and other.stat().st_mode & 0o777 == 0o600
 
 
 def test_the_nearer_file_counts_and_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

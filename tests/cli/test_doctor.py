@@ -60,16 +60,6 @@ def test_without_slurm_but_with_a_sandbox(
         assert "'neuronctl sandbox shell'" in checks(run)["slurm commands"]["hint"]
 
 
-def test_the_cluster_of_the_configuration(run: Run, no_slurm: None, clean_home: Path) -> None:
-    config = clean_home / ".config" / "neuronctl" / "config.yaml"
-    config.parent.mkdir(parents=True)
-    config.write_text("cluster: jureca\n")
-    assert "jureca, from your configuration" in checks(run)["cluster"]["words"]
-    assert "jureca" in run("partitions").stdout.splitlines()[0]
-    config.write_text("cluster: nowhere\n")
-    assert "nowhere" in checks(run, code=3)["cluster"]["words"]
-
-
 def test_slurm_that_answers_nonsense(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("squeue", "garbage\n")
     found = checks(run, code=6)
@@ -133,16 +123,6 @@ def test_a_wrong_catalog_and_configuration(run: Run, no_slurm: None, tmp_path: P
     assert "max_gpu: unknown key" in found["catalog"]["words"]
     assert "nodez" in found["configuration"]["words"]
     assert found["catalog"]["state"] == found["configuration"]["state"] == "wrong"
-
-
-def test_directories_others_can_read(run: Run, no_slurm: None) -> None:
-    state = Path(os.environ["XDG_STATE_HOME"], "neuronctl")
-    state.mkdir(parents=True, mode=0o755)
-    state.chmod(0o755)
-    found = checks(run, code=9)
-    assert found["records"]["state"] == "wrong"
-    assert "other users can access" in found["records"]["words"]
-    assert found["cache"]["state"] == "ok"
 
 
 def test_the_page_as_text(run: Run, no_slurm: None) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
-from typing import Any, Callable
 
 import pytest
 from fake_slurm import FakeSlurm, queue_row
@@ -43,21 +40,6 @@ def test_a_directory(hostile: Path, fake_slurm: FakeSlurm) -> None:
     harmless(said, SHOWN, "Submitted batch job 7")
 
 
-def test_a_line_break_in_a_directory(
-    tmp_path: Path, fake_slurm: FakeSlurm, run: Callable[..., Any]
-) -> None:
-    place = tmp_path / "a\nSubmitted batch job 9 to b"
-    place.mkdir()
-    (place / "t.py").write_text("print('training')\n")
-    fake_slurm.answer("sbatch", "7\n")
-    said = run(*SUBMIT, cwd=place).stdout
-    (line,) = [line for line in said.splitlines() if line.startswith("Submitted")]
-    assert line.startswith("Submitted batch job 7 ")
-    for command in ("show", "why"):
-        shown = run(command, "7", code=None).stdout
-        assert "\nSubmitted batch job 9" not in shown
-
-
 def test_a_job(hostile: Path, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("7", name=HOSTILE))
     harmless(on_terminal("", "status"), "RUNNING")  # which cuts names
@@ -73,13 +55,3 @@ def test_a_catalog(hostile: Path) -> None:
 def test_a_script(hostile: Path) -> None:
     argv = [*SUBMIT[1:-2], "t.py", "--write", f"{HOSTILE}.sh"]
     harmless(on_terminal("", "generate", *argv), SHOWN)
-
-
-def test_elsewhere_nothing_is_left_out(
-    run: Callable[..., Any], fake_slurm: FakeSlurm, hostile: Path
-) -> None:
-    """click's own echo would strip escapes there, and print a directory that is none."""
-    fake_slurm.answer("sbatch", "7\n")
-    assert SHOWN in run(*SUBMIT, cwd=hostile).stdout
-    data = json.loads(run("submit", "--json", *SUBMIT[1:], cwd=hostile).stdout)
-    assert data["logs"]["output"].startswith(os.fspath(hostile))

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import pty
-import signal
 import subprocess
 import sys
 import time
@@ -187,17 +186,6 @@ def test_words_and_output_are_sbatchs_own(
     assert record["cluster"] == ("neuron" if "neuron" in answer else None)
 
 
-def test_standard_input_is_passed_on(run: Run, fake_slurm: FakeSlurm) -> None:
-    fake_slurm.answer("sbatch", "Submitted batch job 7\n")
-    run("sbatch", "-t", "5", input=SCRIPT)
-    assert fake_slurm.stdin() == SCRIPT
-    (record,) = records()
-    assert (record["draft"]["script"], record["job_name"]) == (SCRIPT, "sbatch")
-    # Where the script is a file, standard input is the one that sbatch would have.
-    run("sbatch", "job.sh", input="something else")
-    assert fake_slurm.stdin() == "something else"
-
-
 @pytest.mark.parametrize("fault", ["catalog", "store", "configuration"])
 def test_whatever_breaks_sbatch_runs(
     run: Run, fake_slurm: FakeSlurm, tmp_path: Path, fault: str
@@ -236,38 +224,6 @@ def test_findings_are_told_on_a_terminal_only(
     assert said.index("error NC141: job.sh:2: requested") < said.index("Submitted batch job 7")
 
 
-def own_sbatch(directory: Path, text: str) -> Dict[str, str]:
-    """An environment whose first sbatch on PATH is a file with this text."""
-    directory.mkdir(exist_ok=True)
-    (directory / "sbatch").write_text(text)
-    (directory / "sbatch").chmod(0o755)
-    return {"PATH": f"{directory}:{os.environ['PATH']}"}
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_it_as_it_ends_sbatch(
-    fake_slurm: FakeSlurm, tmp_path: Path, number: signal.Signals
-) -> None:
-    text = "#!/usr/bin/python3\nimport os, signal\nprint(os.getpid(), flush=True)\nsignal.pause()\n"
-    env = own_sbatch(tmp_path / "bin", text)
-    argv = [sys.executable, "-m", "neuronctl", "sbatch", "--wait", "job.sh"]
-    with subprocess.Popen(
-        argv,
-        env={**os.environ, **env},
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # under nohup, HUP is ignored
-    ) as running:
-        assert running.stdout is not None
-        child = int(running.stdout.readline())
-        running.send_signal(number)
-        # Python, here in the place of sbatch, has a handler for Ctrl-C that ends it the same way.
-        assert running.wait() == -number
-    with pytest.raises(ProcessLookupError):
-        os.kill(child, 0)
-
-
 def test_without_slurm(run: Run, tmp_path: Path) -> None:
     said = run("sbatch", "job.sh", env={"PATH": str(tmp_path)}, code=6).stderr
     assert "sbatch not found" in said
@@ -299,53 +255,7 @@ def test_the_same_again(run: Run, fake_slurm: FakeSlurm, tmp_path: Path, script:
     assert fake_slurm.stdin() == SCRIPT
 
 
-def test_standard_input_and_wrap_again(run: Run, fake_slurm: FakeSlurm) -> None:
-    fake_slurm.answer("sbatch", "7\n")
-    run("sbatch", "-t", "5", input=SCRIPT)
-    run("resubmit", "7")
-    assert fake_slurm.calls("sbatch")[-1] == ["sbatch", "-t", "5", "/dev/stdin"]
-    assert fake_slurm.stdin() == SCRIPT
-    fake_slurm.answer("sbatch", "8\n")
-    run("sbatch", "--wrap=echo")
-    run("resubmit", "8")
-    assert fake_slurm.calls("sbatch")[-1] == ["sbatch", "--wrap=echo"]
-
-
-def cut_off(run: Run, fake_slurm: FakeSlurm, *words: str) -> str:
-    """An attempt whose neuronctl was killed before sbatch answered; its key."""
-    before = {one["key"] for one in records()} if folder().exists() else set()
-    fake_slurm.answer("sbatch")  # a quiet one
-    run("sbatch", *words)
-    (record,) = [one for one in records() if one["key"] not in before]
-    return str(record["key"])
-
-
 def row(tmp_path: Path, number: str, command: str, **given: str) -> str:
     submit = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
     values = {"submit": submit, "name": "job.sh", "work_dir": str(tmp_path), "state": "PENDING"}
     return queue_row(number, command=command, **{**values, **given})
-
-
-def scripts_of_jobs(fake_slurm: FakeSlurm, tmp_path: Path, **texts: str) -> Dict[str, str]:
-    """An environment whose scontrol writes these scripts of jobs; ``j7`` is that of job 7."""
-    directory = tmp_path / "scontrol"
-    directory.mkdir()
-    for name, text in texts.items():
-        (directory / name).write_text(text)
-    (directory / "scontrol").write_text(f'#!/bin/sh\ncp "{directory}/j$3" "$4"\n')
-    (directory / "scontrol").chmod(0o755)
-    return {"PATH": f"{directory}:{os.environ['PATH']}"}
-
-
-def test_its_job_is_found_by_what_it_runs(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-    key = cut_off(run, fake_slurm, "job.sh", "a b")
-    script = f"{tmp_path}/job.sh"
-    fake_slurm.queue(
-        row(tmp_path, "5", f"{script} a b"),  # of another text
-        row(tmp_path, "6", f"{script} c"),
-        row(tmp_path, "7", f"{script} a b"),
-        row(tmp_path, "8", f"{script} a b", name="other"),
-    )
-    env = scripts_of_jobs(fake_slurm, tmp_path, j5="#!/bin/sh\n", j6=SCRIPT, j7=SCRIPT, j8=SCRIPT)
-    assert "is job 7: its record is now complete" in run("status", env=env).stderr
-    assert [(one["key"], one["job_id"]) for one in records()] == [(key, 7)]

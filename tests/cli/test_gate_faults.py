@@ -104,14 +104,3 @@ def test_the_slurm_of_another_cluster_is_no_judge(run: Run, slurm: FakeSlurm) ->
     slurm.answer("scontrol", SCONTROL.replace("= neuron\n", "= other\n"))
     verdict = answer(run, patience=60)
     assert "that of cluster 'other', and the job is for neuron" in verdict["judged_by"]
-
-
-def test_ten_thousand_jobs(run: Run, slurm: FakeSlurm) -> None:
-    row = "{}|cas_v100nv_4|lab|normal|PENDING|Priority|1|cpu=1,gres/gpu=1|N/A|N/A|N/A|"
-    slurm.answer("squeue", held(*(row.format(number) for number in range(1, 10_001))))
-    said = json.loads(run(*ASKED, patience=60).stdout)
-    assert said["verdict"]["judged_by"] == "Slurm"
-    assert (said["verdict"]["kind"], said["verdict"]["cause"]) == ("refused", "NC501")
-    # Without a database, what the catalog says of a user's jobs is held against them.
-    messages = [one["message"] for one in said["findings"]]
-    assert any("you have 10000 jobs in the queue and may have 8" in one for one in messages)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Callable, List, Mapping
 
@@ -13,7 +11,6 @@ import pytest
 from fake_slurm import FakeSlurm
 from terminal import on_terminal
 
-from neuronctl.cli import init
 from neuronctl.common.errors import JobFileError
 from neuronctl.common.yamlfile import parse
 
@@ -88,26 +85,6 @@ def test_what_init_writes_is_what_submit_takes(
     assert "--time=00:30:00" in fake_slurm.stdin()
 
 
-def test_an_own_configuration_is_kept_and_counts(
-    run: Run, tmp_path: Path, clean_home: Path
-) -> None:
-    config = clean_home / ".config" / "neuronctl" / "config.yaml"
-    config.parent.mkdir(parents=True, mode=0o700)
-    text = "# mine\nfield: cv  # my field\npartition: amd_a100nv_8\nvenv: ~/env\n"
-    config.write_text(text)
-    (clean_home / "env" / "bin").mkdir(parents=True)
-    (clean_home / "env" / "bin" / "activate").touch()
-    here = project(tmp_path / "p", {"train.py": TRAIN})
-    (here / ".venv" / "bin").mkdir(parents=True)
-    (here / ".venv" / "bin" / "activate").touch()
-    run("init", cwd=here)
-    assert written(here) == {
-        **{"script": "train.py", "nodes": 1, "gpus-per-node": 1, "appl": "pytorch"}
-    }
-    run("init", "--force", "--field", "nlp", cwd=here)
-    assert written(here)["field"] == "nlp" and config.read_text() == text
-
-
 def test_options_and_arguments_reach_the_file_as_typed(run: Run, tmp_path: Path) -> None:
     here = project(tmp_path / "p", {"train.py": TRAIN, "other.py": TRAIN})
     words = ["train.py", "--lr", "0.10", "a b", "# c", "한글", "true"]
@@ -129,22 +106,6 @@ def test_options_and_arguments_reach_the_file_as_typed(run: Run, tmp_path: Path)
     assert run("generate", "-f", "job.yaml", cwd=here).stdout == direct
 
 
-@pytest.mark.parametrize(
-    ["name", "program"],
-    [
-        ("한글 폴더", "학습.py"),
-        ("with blanks", "my train.py"),
-        ("-dash", "-x.py"),
-        ("q'uote", "a'b.py"),
-    ],
-)
-def test_unusual_names(run: Run, tmp_path: Path, name: str, program: str) -> None:
-    here = project(tmp_path / name, {program: TRAIN})
-    run("init", "--field", "nlp", cwd=here)
-    assert written(here)["script"] == (f"./{program}" if program[0] == "-" else program)
-    assert run("submit", "--dry-run", cwd=here).stdout.startswith("#!/bin/bash")
-
-
 def test_where_the_program_is_not_clear_it_is_to_be_named(run: Run, tmp_path: Path) -> None:
     none = project(tmp_path / "none", {"README": ""})
     said = run("init", cwd=none, code=2).stderr
@@ -156,14 +117,6 @@ def test_where_the_program_is_not_clear_it_is_to_be_named(run: Run, tmp_path: Pa
     said = run("init", "job.sh", cwd=script, code=2).stderr
     assert "neuronctl submit job.sh" in said
     assert not list(tmp_path.rglob("job.yaml"))
-
-
-def test_a_python_file_that_is_none(run: Run, tmp_path: Path) -> None:
-    here = project(tmp_path / "p", {})
-    (here / "dir.py").mkdir()
-    os.mkfifo(here / "pipe.py")
-    (here / "lost.py").symlink_to("nowhere")
-    assert "there is no Python file here" in run("init", cwd=here, code=2).stderr
 
 
 def test_an_existing_file_is_kept(run: Run, tmp_path: Path) -> None:
@@ -200,14 +153,6 @@ def test_the_environment_is_found(run: Run, tmp_path: Path) -> None:
     assert written(here)["venv"] == ".venv"
 
 
-def test_in_a_shared_directory_the_file_is_to_be_named(run: Run, tmp_path: Path) -> None:
-    here = project(tmp_path / "p", {"train.py": TRAIN})
-    here.chmod(0o777)
-    said = run("init", "--field", "nlp", cwd=here).stderr
-    assert "other users can write its directory" in said
-    assert "'neuronctl submit -f job.yaml' submits it" in said
-
-
 def answered(monkeypatch: pytest.MonkeyPatch, here: Path, *answers: str, argv: List[str]) -> str:
     monkeypatch.chdir(here)
     return on_terminal("".join(f"{answer}\n" for answer in answers), "init", *argv)
@@ -227,55 +172,6 @@ def test_a_terminal_is_asked_for_size_and_comment(
     }
     config = clean_home / ".config" / "neuronctl" / "config.yaml"
     assert config.read_text() == "field: nlp\n"
-
-
-def test_a_terminal_is_not_asked_what_is_known(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    here = project(tmp_path / "p", {"a.py": TRAIN})
-    argv = ["--field", "nlp", "--appl", "jax", "--gpus-per-node", "1"]
-    said = answered(monkeypatch, here, argv=argv)
-    assert "wrote job.yaml" in said
-    assert "GPUs per node;" not in said and "lists all" not in said
-
-
-def test_a_question_that_is_left_writes_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    here = project(tmp_path / "p", {"a.py": TRAIN})
-    monkeypatch.chdir(here)
-    assert "interrupted" in on_terminal("\x04", "init")
-    assert not (here / "job.yaml").exists()
-
-
-def test_a_cluster_is_remembered_only_where_this_machine_does_not_tell_it(
-    run: Run, tmp_path: Path, clean_home: Path
-) -> None:
-    here = project(tmp_path / "p", {"train.py": TRAIN})
-    config = clean_home / ".config" / "neuronctl" / "config.yaml"
-    (tmp_path / "slurm.conf").write_text("ClusterName=lab\n")
-    there = {"SLURM_CONF": str(tmp_path / "slurm.conf")}
-    run("init", "--cluster", "neuron-2022", "--appl", "pytorch", cwd=here, env=there)
-    assert written(here)["cluster"] == "neuron-2022" and not config.exists()
-    run("init", "--force", "--cluster", "neuron-2022", "--appl", "pytorch", cwd=here)
-    assert "cluster" not in written(here) and config.read_text() == "cluster: neuron-2022\n"
-
-
-def test_the_program_of_another_directory(run: Run, tmp_path: Path) -> None:
-    here = project(tmp_path / "p", {"train.py": "x = 1\n", "other.py": "x = 1\n"})
-    project(here / "sub", {"main.py": TRAIN})
-    (here / "sub" / "venv" / "bin").mkdir(parents=True)
-    (here / "sub" / "venv" / "bin" / "activate").touch()
-    run("init", "-D", "sub", "--field", "nlp", cwd=here)
-    data = written(here)
-    assert [data[key] for key in ("script", "chdir", "venv", "appl")] == [
-        *("main.py", "sub", "venv", "pytorch")
-    ]
-    assert run("submit", "--dry-run", cwd=here).stdout.startswith("#!/bin/bash")
-    assert (
-        "cannot read 'none': No such"
-        in run("init", "--force", "-D", "none", cwd=here, code=2).stderr
-    )
 
 
 def test_an_account_that_the_site_requires_is_remembered(
@@ -316,41 +212,11 @@ def test_the_change_that_makes_a_program_distributed(run: Run, tmp_path: Path) -
     run("submit", "--dry-run", cwd=here)
 
 
-def test_where_copies_are_only_doubtful_the_job_is_written_too(run: Run, tmp_path: Path) -> None:
-    here = project(tmp_path / "p", {"train.py": ONE_GPU})
-    size = ["--field", "nlp", "--appl", "pytorch", "-N", "2", "--gpus-per-node", "2"]
-    written_too = run("init", *size, "--setup", "export A=1", "train.py", cwd=here)
-    assert "neuronctl: NC310: " in written_too.stderr and (here / "job.yaml").exists()
-    assert written_too.stdout.startswith("--- train.py\n+++ train.py\n")
-    assert "make the change: neuronctl init" in written_too.stderr
-
-
 def test_what_is_no_program_for_one_gpu_has_no_change(run: Run, tmp_path: Path) -> None:
     here = project(tmp_path / "p", {"train.py": ALONE, "two.py": DISTRIBUTED})
     size = ["--field", "nlp", "--appl", "pytorch", "-N", "2", "--gpus-per-node", "2"]
     assert run("init", *size, "train.py", cwd=here, code=4).stdout == ""
     assert run("init", *size, "two.py", cwd=here).stdout == ""
-
-
-def test_nothing_is_asked_before_patch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In ``init … | patch``, standard output is no terminal."""
-
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    for name, stream in (("stdin", Terminal()), ("stderr", Terminal()), ("stdout", io.StringIO())):
-        monkeypatch.setattr(sys, name, stream)
-    assert init._ask("How many?", str, "1") == "1"
-
-
-def test_a_change_alone_is_no_refusal(run: Run, tmp_path: Path) -> None:
-    here = project(tmp_path / "p", {"train.py": ONE_GPU})
-    size = ["-N", "2", "--gpus-per-node", "2", "--appl", "pytorch"]
-    said = run("init", *size, "--field", "nlp", "train.py", cwd=here, code=4)
-    assert "change train.py, then run init again to write job.yaml" in said.stderr
-    assert said.stdout.startswith("--- train.py\n") and "refused" not in said.stderr
-    assert "refused: 2 errors" in run("init", *size, "train.py", cwd=here, code=4).stderr
 
 
 def test_a_refusal_has_the_line_that_makes_the_change(run: Run, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from fake_slurm import FakeSlurm, accounting_row, queue_row
+from fake_slurm import FakeSlurm, queue_row
 from terminal import on_terminal
 
 from neuronctl.records.store import RecordDraft, RecordStore
@@ -122,29 +122,6 @@ def forget(fake: FakeSlurm) -> None:
     fake.answer("squeue", stderr="slurm_load_jobs error: Invalid job id specified\n", code=1)
 
 
-def test_only_accounting_knows(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-    forget(fake_slurm)
-    fake_slurm.accounting(accounting_row("7", work_dir=str(tmp_path)))
-    missing = run("logs", "7", code=8).stderr
-    assert "accounting does not say where its log is, and there is none at" in missing
-    (tmp_path / "slurm-7.out").write_text("here\n")
-    result = run("logs", "7")
-    assert result.stdout == "here\n"
-    assert "accounting does not say where its log is; sbatch's default is" in result.stderr
-
-
-@pytest.mark.parametrize("asked", ["7", "7+0", "7+1"])
-def test_the_one_log_of_a_heterogeneous_job(
-    run: Run, fake_slurm: FakeSlurm, tmp_path: Path, asked: str
-) -> None:
-    forget(fake_slurm)
-    where = {"work_dir": str(tmp_path)}
-    rows = [accounting_row(f"7+{n}", own=str(7 + n), **where) for n in (0, 1)]
-    fake_slurm.accounting(*rows)
-    (tmp_path / "slurm-7.out").write_text("both\n")
-    assert run("logs", asked).stdout == "both\n"
-
-
 def test_nobody_knows(run: Run, fake_slurm: FakeSlurm) -> None:
     forget(fake_slurm)
     assert "no matching jobs: 7" in run("logs", "7", code=8).stderr
@@ -174,16 +151,6 @@ def test_following_a_job_that_has_ended(run: Run, fake_slurm: FakeSlurm, tmp_pat
 def test_no_slurm_at_all(run: Run, tmp_path: Path, flags: tuple[str, ...]) -> None:
     result = run("logs", *flags, "7", code=6, env={"PATH": str(tmp_path)})
     assert "not found: Slurm is not on PATH" in result.stderr
-
-
-def test_bytes_as_they_are(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-
-    log = tmp_path / "7.out"
-    data = bytes(range(256)) * 1000
-    log.write_bytes(data)
-    record(7, str(log))
-    argv = [sys.executable, "-m", "neuronctl", "logs", "7"]
-    assert subprocess.run(argv, capture_output=True, check=True).stdout == data
 
 
 def test_an_empty_log(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:

@@ -65,25 +65,6 @@ def test_the_overview(run: Run) -> None:
         assert words in out
 
 
-def test_another_cluster(run: Run) -> None:
-    out = run("partitions", "--cluster", "neuron-2022").stdout
-    assert "source: KISTI tutorial on distributed deep learning, 2022-12" in out
-    row = next(line for line in out.splitlines() if line.startswith("amd_a100nv_8 "))
-    assert " ".join(row.split()) == "amd_a100nv_8 14 64 8 a100 nvlink 4 - 64 2-00:00:00"
-    assert "--comment      mandatory, one word" in out
-    assert "cores per GPU  by default a node's cores / its GPUs" in out
-
-
-def test_an_account_or_qos_that_is_mandatory(run: Run, tmp_path: Path) -> None:
-    out = run("partitions", "--cluster", "jureca").stdout
-    assert "--account  mandatory; 'neuronctl partitions --live' lists yours\n" in out
-    assert "--qos" not in out
-    (tmp_path / "own.yaml").write_text("clusters: {neuron: {policy: {qos_required: true}}}\n")
-    out = run("partitions", "--catalog", "own.yaml").stdout
-    assert "--qos             mandatory; 'neuronctl partitions --live' lists yours\n" in out
-    assert "--account" not in out
-
-
 def test_partitions_in_detail(run: Run) -> None:
     out = run("partitions", "cas_v100nv_8", "gh200_1", "cas_v100nv_8").stdout
     assert out.count("\ncas_v100nv_8\n") == 1
@@ -133,16 +114,6 @@ def test_json(run: Run) -> None:
     }  # fmt: skip
 
 
-def test_json_of_one_without_a_limit(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "x.yaml").write_text(
-        "clusters: {neuron: {partitions: {cpu: {wall_time: {maximum: UNLIMITED}}}}}\n"
-    )
-    out = run("partitions", "cpu", "--json", "--catalog", "x.yaml").stdout
-    answer = json.loads(out)
-    assert [partition["name"] for partition in answer["partitions"]] == ["cpu"]
-    assert answer["partitions"][0]["wall_time"]["maximum"] == "UNLIMITED"
-
-
 @pytest.mark.parametrize(
     ("argv", "code", "message", "hint"),
     [
@@ -169,29 +140,6 @@ def test_mistakes(
     assert done.stderr.startswith(f"neuronctl: {message}")
     assert hint in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_text_from_a_catalog_cannot_steer_the_terminal(tmp_path: Path) -> None:
-    (tmp_path / "x.yaml").write_text(
-        "clusters: {neuron: {partitions: {cpu: {note: '[red]x[/red] [link=http://y]z[/link]'}}}}\n"
-    )
-    out = in_terminal(["partitions", "--catalog", "x.yaml"], tmp_path, 80)
-    assert "[red]x[/red] [link=http://y]z[/link]" in out
-    assert "\x1b]8" not in out
-
-
-@pytest.mark.parametrize("width", [120, 80, 60, 40])
-def test_it_fits_the_terminal(tmp_path: Path, width: int) -> None:
-    for argv in (["partitions"], ["partitions", "gh200_1"]):
-        out = in_terminal(argv, tmp_path, width, NO_COLOR="1")
-        for escape in ("\x1b[1m", "\x1b[2m", "\x1b[0m"):
-            out = out.replace(escape, "")
-        assert "\x1b" not in out
-        table = out.split("\n\n", 1)[1]  # below the header, which the terminal wraps
-        for line in table.splitlines():
-            assert len(line.rstrip()) <= width or line.startswith(("CORES, GPUS", "hidden")), line
-    if width >= 80:
-        assert "TIME LIMIT" in in_terminal(["partitions"], tmp_path, width)
 
 
 def test_on_a_narrow_terminal_it_says_what_is_left_out(tmp_path: Path) -> None:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 from pathlib import Path
 from typing import Any, Callable, List
 
 import pytest
-from fake_slurm import FakeSlurm, accounting_row, queue_row
-
-from neuronctl.records.store import RecordDraft, RecordStore
+from fake_slurm import FakeSlurm, accounting_row
 
 Run = Callable[..., Any]
 JOB = ["-p", "amd_a100nv_8", "--gpus-per-node", "1", "-t", "5", "--launcher", "python"]
@@ -64,20 +60,6 @@ def test_history(run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str])
     assert data["submissions"][2]["jobs"][0]["state"] == "FAILED"
 
 
-def test_history_of_many_is_two_processes(run: Run, fake_slurm: FakeSlurm) -> None:
-    store = RecordStore.default()
-    for number in range(1, 301):
-        draft = RecordDraft(
-            cwd="/s", command_line=(), script="", request={}, job_name="train", partition="cpu",
-            output="/s/%j.out",
-        )  # fmt: skip
-        store.complete(store.begin(draft), number)
-    forget(fake_slurm)
-    fake_slurm.accounting(*(accounting_row(str(number)) for number in range(1, 301)))
-    assert run("history", "--all").stdout.count("COMPLETED") == 300
-    assert len(fake_slurm.calls()) == 2
-
-
 def test_history_without_slurm(
     run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str]
 ) -> None:
@@ -103,30 +85,6 @@ def test_show(run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str]) ->
     assert "no record" in run("show", "9").stdout
     assert "no matching jobs: 10" in run("show", "10", code=8).stderr
     assert "no record of job 9" in run("show", "9", "--script", code=8).stderr
-
-
-def test_a_damaged_record_stands_in_nobodys_way(
-    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str]
-) -> None:
-    submitted(7)
-    submitted(8)
-    store = RecordStore.default()
-    file = next(one for one in os.listdir(store.directory) if one.endswith(".7.json"))
-    first, _, second = Path(store.directory, file).read_bytes().partition(b"\n")
-    Path(store.directory, file).write_bytes(first + b"\n" + second[:40] + b'"}}\n')
-    fake_slurm.queue(queue_row("7"), queue_row("8"))
-    result = run("history", "--json")
-    rows = {row["job_id"]: row for row in json.loads(result.stdout)["submissions"]}
-    assert rows[7]["command_line"] is None and rows[8]["command_line"][0] == "neuronctl"
-    assert "is damaged" in result.stderr
-    assert run("status").stdout.count("train") == 2
-    for words in (["show", "7"], ["show", "7", "--json"], ["resubmit", "7"], ["show", "7", "8"]):
-        assert "is damaged" in run(*words, code=9).stderr
-    other = next(Path(store.directory).glob("*.8.json"))
-    torn, found = re.subn(r'"program": ?"[^"]+"', '"program": ""', other.read_text())
-    torn = re.sub(r'(?<="program_sha256"): ?"[^"]+"', ': "0"', torn)
-    assert found and other.write_text(torn)
-    run("resubmit", "8", "--dry-run")  # its program's digest is of no file
 
 
 def test_what_differs_between_two_jobs(
@@ -192,27 +150,6 @@ def test_resubmit_with_overrides(
     assert "time: 00:05:00 -> 00:09:00" in result.stderr
     changed = script.replace("--time=00:05:00", "--time=00:09:00").replace("A=1", "A=3")
     assert fake_slurm.stdin() == changed
-
-
-def test_resubmit_with_other_arguments(
-    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], tmp_path: Path
-) -> None:
-    script = submitted(7)
-    fake_slurm.answer("sbatch", "8\n")
-    run("resubmit", "7", "--force", "--", "--lr", "0.2", "it")
-    assert fake_slurm.stdin() == script.replace("'a b'", "--lr 0.2 it")
-    run("resubmit", "7", "--force", "-t", "9", "--")
-    assert fake_slurm.stdin() == script.replace(" 'a b'", "").replace("00:05:00", "00:09:00")
-    said = run("resubmit", "7", "0.2", code=2).stderr
-    assert "neuronctl resubmit 7 -- 0.2" in said
-    fake_slurm.answer("sbatch", "9\n")
-    run("submit", *JOB, "--body", "-", input="echo x\n")
-    assert "take no arguments" in run("resubmit", "9", "--force", "--", "x", code=2).stderr
-    (tmp_path / "job.sh").write_text("#!/bin/bash\n#SBATCH -p amd_a100nv_8\necho $1\n")
-    fake_slurm.answer("sbatch", "10\n")
-    run("submit", "--force", "-t", "5", "job.sh", "a", "b")
-    run("resubmit", "10", "--force", "--", "c")
-    assert fake_slurm.calls("sbatch")[-1][-2:] == ["job.sh", "c"]
 
 
 def test_resubmit_after_the_program_changed(

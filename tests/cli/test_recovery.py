@@ -11,9 +11,7 @@ from typing import Any, Callable, List, Optional
 import pytest
 from fake_slurm import SACCT_FIELDS, FakeSlurm, accounting_row, queue_row
 
-from neuronctl.common.errors import RecordError
 from neuronctl.common.frozen import replace
-from neuronctl.records.recovery import Recovery
 from neuronctl.records.store import RecordDraft, RecordStore
 
 Run = Callable[..., Any]
@@ -106,28 +104,6 @@ def test_never_arrived(run: Run, fake_slurm: FakeSlurm) -> None:
     assert "it never reached Slurm" in run("status").stderr
     assert files() == [f"{key}.failed.json"]
     assert run("status").stderr == ""
-
-
-def test_found_where_no_record_can_be_written(
-    run: Run, fake_slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The mark names the job beyond doubt: no other is guessed at."""
-    from neuronctl.slurm.squeue import parse_squeue
-
-    def full(*given: Any, **named: Any) -> None:
-        raise RecordError("no room")
-
-    key = cut_off(30)
-    rows = [
-        queue_row("6", submit=time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())),
-        queue_row("7", command=f"/dev/stdin neuronctl-{key}"),
-    ]
-    monkeypatch.setattr(RecordStore, "complete", full)
-    recovery = Recovery(RecordStore.default())
-    recovery.match(parse_squeue("".join(f"{row}@END@\n" for row in rows), end="@END@"))
-    assert not recovery.open
-    (note,) = recovery.notes
-    assert note.endswith("is job 7: no room")
 
 
 def test_nobody_answers(run: Run, fake_slurm: FakeSlurm) -> None:

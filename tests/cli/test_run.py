@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Callable, Dict
 
 import pytest
-from fake_slurm import FakeSlurm
 
 ALLOCATION: Dict[str, str] = {
     "SLURM_JOB_ID": "154173",
@@ -86,20 +85,3 @@ JobId=154173 JobName=interactive
    JOB_GRES=gpu:a100:8
      Nodes=gpu[32-33] CPU_IDs=0-15 Mem=121600 GRES=gpu:a100:4(IDX:0-3)
 """
-
-
-def hand_made(**more: str) -> Dict[str, str]:
-    """The variables of a bare salloc's shell on the login node."""
-    return {**{k: v for k, v in ALLOCATION.items() if k != "SLURM_GPUS_ON_NODE"}, **more}
-
-
-def test_gpus_that_only_the_controller_tells(
-    run: Callable[..., Any], fake_slurm: FakeSlurm
-) -> None:
-    fake_slurm.answer("scontrol", DETAILS)
-    words = [*RUN, "--print", "--launcher", "horovodrun", "train.py"]
-    assert "-H gpu32:4,gpu33:4 " in run(*words, env=hand_made()).stdout
-    text = plain(run(*RUN, "--print", "--launcher=srun", "--gpus-per-node=2", "train.py",
-                     env=hand_made()).stdout)  # fmt: skip
-    assert " --ntasks=4 " in text and " --gres=gpu:2 " in text
-    assert fake_slurm.calls("scontrol")[0][1:] == ["show", "job", "-d", "154173"]

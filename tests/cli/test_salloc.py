@@ -106,19 +106,6 @@ def test_command_runs_in_the_container(run: Run, fakes: Path, image: List[str]) 
     assert "--pty" not in argv(fakes, "srun")
 
 
-def test_pyxis_starts_the_command_through_srun(
-    run: Run, fakes: Path, image: List[str], tmp_path: Path
-) -> None:
-    words = ["printf", "%s|", "a b", ":"]
-    result = run("salloc", *SITE, *image, "--container-runtime", "pyxis", "--", *words)
-    assert result.stdout == "a b|:|"
-    given = argv(fakes, "srun")
-    assert given[:3] == ["--nodes=1", "--ntasks=1", "--cpus-per-task=8"]
-    assert "--container-image=image.sif" in given
-    assert any(f"{tmp_path}:{tmp_path},/tmp:/a b" in one for one in given)
-    assert ":" not in given, "srun would begin another component there"
-
-
 def test_shell_says_how_to_enter_the_image(run: Run, image: List[str]) -> None:
     line = "'neuronctl run --container image.sif …' enters it"
     assert line in run("salloc", *SITE, *image, "--dry-run").stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
@@ -86,14 +85,6 @@ def test_queue_accounting_and_record_in_one_table(run: Run, fake_slurm: FakeSlur
     ]
     assert [argv[0] for argv in fake_slurm.calls()] == ["squeue", "sacct"]
     assert "--jobs=2,3" in fake_slurm.calls("sacct")[0]
-
-
-def test_jobs_that_run_cost_one_process(run: Run, fake_slurm: FakeSlurm) -> None:
-    for job_id in range(1, 101):
-        record(job_id)
-    fake_slurm.queue(*(queue_row(str(job_id)) for job_id in range(1, 101)))
-    assert len(jobs(run("status", "--json").stdout)) == 100
-    assert [argv[0] for argv in fake_slurm.calls()] == ["squeue"]
 
 
 def test_json(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -208,27 +199,7 @@ def test_accounting_is_away(run: Run, fake_slurm: FakeSlurm, words: str, said: s
     assert (job["state"], job["source"]) == ("TIMEOUT", "record")
 
 
-def test_a_job_that_is_no_array_has_no_tasks(run: Run, fake_slurm: FakeSlurm) -> None:
-    record(7)
-    fake_slurm.queue(queue_row("7"))
-    for words in (["status"], ["show"], ["why"], ["cancel"]):
-        for part in ("7_3", "7_[3-4]"):
-            said = run(*words, part, code=8).stderr
-            assert "no matching jobs" in said
-    assert "no matching jobs: 7_3" in run("status", "7_3", code=8).stderr
-    assert fake_slurm.calls("scancel") == []
-
-
 def test_some_waiting_tasks_of_an_array(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("7_[2-9]", own="7", state="PENDING"), queue_row("7_1", own="8"))
     (row,) = jobs(run("status", "--json", "7_[3-5]").stdout)
     assert row["job_id"] == "7_[2-9]"
-
-
-def test_damaged_records_are_named(run: Run, fake_slurm: FakeSlurm) -> None:
-    record(7)
-    directory = Path(RecordStore.default().directory)
-    stamp = time.strftime("%Y%m%dT%H%M%S000", time.gmtime())
-    (directory / f"{stamp}Z-00000000.-.8.json").write_text("{")
-    result = run("status")
-    assert "incomplete record" in result.stderr and "train" in result.stdout

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -26,15 +25,6 @@ def test_by_name(run: Run, fake_slurm: FakeSlurm) -> None:
     assert [row["job_id"] for row in rows] == ["1"]
     assert "no matching jobs: nix*" in run("status", "nix*", code=8).stderr
     assert "cannot be combined with" in run("status", "1", "train*", code=2).stderr
-
-
-@pytest.mark.parametrize("name", ["7b-finetune", "sweep[1]", "학습"])
-def test_names_that_look_otherwise(run: Run, fake_slurm: FakeSlurm, name: str) -> None:
-    """A job id has no letters; a name with brackets need not be a pattern."""
-    fake_slurm.queue(queue_row("1", name=name), queue_row("2"))
-    rows = json.loads(run("status", name, "--json").stdout)["jobs"]
-    assert [row["job_id"] for row in rows] == ["1"]
-    assert run("cancel", name).stdout == f"1 ({name}) cancelled\n"
 
 
 @pytest.mark.parametrize("no_color", ["", "1"], ids=["colors", "NO_COLOR"])
@@ -92,19 +82,6 @@ def test_an_array_is_one_line_until_it_is_asked_for(run: Run, fake_slurm: FakeSl
         assert re.findall(r"^5_\S+", shown, re.MULTILINE) == ["5_1", "5_2", "5_[3-9%2]"]
 
 
-def test_an_array_on_one_line_shows_the_size_of_a_task(run: Run, fake_slurm: FakeSlurm) -> None:
-    big = {"nodes": "2", "tres": "cpu=16,node=2,gres/gpu=16", "gres": "N/A"}
-    waits = queue_row("5_[3-9]", state="PENDING", reason="Priority", start="N/A", **big)
-    for rows in (
-        (queue_row("5_1", **big), queue_row("5_2", **big), waits),
-        (queue_row("5_1", state="COMPLETED", **big), waits),
-        (waits,),
-    ):
-        fake_slurm.queue(*rows)
-        (line,) = run("status").stdout.splitlines()[1:]
-        assert re.search(r" 2 +16  squeue$", line), line
-
-
 def test_advice_where_a_job_is_asked_for(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("7", state="PENDING", reason="JobHeldUser", node_list=""))
     assert "7 JobHeldUser: release it with 'scontrol release 7'" in run("status", "7").stdout
@@ -125,31 +102,6 @@ def test_watching_ends_with_the_jobs(run: Run, fake_slurm: FakeSlurm) -> None:
 
 def test_watching_a_job_that_nobody_knows(run: Run, fake_slurm: FakeSlurm) -> None:
     assert "no matching jobs: 99999" in run("status", "--watch", "99999", code=8).stderr
-
-
-def test_watching_a_silent_slurm(fake_slurm: FakeSlurm) -> None:
-    """It says so, goes on, comes back; Ctrl-C is a good end."""
-    fake_slurm.queue(queue_row("7"))
-    with subprocess.Popen(
-        [sys.executable, "-m", "neuronctl", "status", "--watch"],
-        env={**os.environ, **fake_slurm.env},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
-    ) as process:
-        assert process.stdout is not None
-        lines = iter(process.stdout.readline, "")
-        assert any("RUNNING" in line for line in lines)
-        words = "slurm_load_jobs error: Unable to contact slurm controller\n"
-        fake_slurm.answer("squeue", stderr=words, code=1)
-        silent = next(line for line in lines if "no answer from Slurm" in line)
-        assert silent.startswith("as of ") and "Unable to contact" in silent
-        assert any("RUNNING" in line for line in lines), "the last picture stays"
-        fake_slurm.queue(queue_row("7", state="COMPLETING"))
-        assert any("COMPLETING" in line for line in lines)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=300) == 0
 
 
 def test_watching_without_slurm(run: Run, tmp_path: Any) -> None:

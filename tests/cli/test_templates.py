@@ -93,35 +93,6 @@ def test_a_template_that_is_not_there(run: Callable[..., Any]) -> None:
         assert f"no template '{name}'" in said
 
 
-FAULTS = {
-    "extends": ('{# #}\n{% extends "shipped/nope.j2" %}\n', 2, ["no template 'shipped/nope.j2'"]),
-    "include": ('\n\n{% include "nope.j2" %}\n', 3, ["no template 'nope.j2'"]),
-    "memory": ("\n{{ 'x' * 10**17 }}\n", 2, ["out of memory"]),
-    "attribute": ("{{ plan.__setattr__('nodes', 3) }}\n", 1, ["nodes"]),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_told_with_its_place(
-    fault: str, run: Callable[..., Any], tmp_path: Path
-) -> None:
-    text, line, words = FAULTS[fault]
-    (tmp_path / "mine.j2").write_text(text)
-    said = run(*JOB, "--template=./mine.j2", *APPL, code=5).stderr
-    assert f"{tmp_path}/mine.j2:{line}: " in said
-    for word in words:
-        assert word in said
-    assert "a defect of neuronctl" not in said
-
-
-def test_a_file_that_is_no_text_is_named(run: Callable[..., Any], tmp_path: Path) -> None:
-    (tmp_path / "binary.j2").write_bytes(b"#!\xff\x00")
-    (tmp_path / "mine.j2").write_text('{% include "binary.j2" %}')
-    for name in ("binary.j2", "mine.j2"):
-        said = run(*JOB, f"--template=./{name}", *APPL, code=5).stderr
-        assert f"{tmp_path}/binary.j2: " in said and "byte 3 of this file is 0xff" in said
-
-
 def test_blocks_of_all_templates_above_and_new_ones_within(
     run: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -69,31 +69,11 @@ def test_json_says_who_has_ended(run: Run, fake_slurm: FakeSlurm, root: Path) ->
     assert [key for key in (*data, *first) if key != "schema" and f"`{key}`" not in section] == []
 
 
-def test_a_forgotten_job_is_one_of_accounting(run: Run, fake_slurm: FakeSlurm) -> None:
-    fake_slurm.accounting(accounting_row("7", state="CANCELLED by 0"))
-    assert run("wait", "7", code=143).stdout.startswith("job 7 ended: CANCELLED")
-    fake_slurm.accounting()
-    assert "no matching jobs: 99" in run("wait", "99", code=8).stderr
-    (row,) = json.loads(run("wait", "99", "--json", code=8).stdout)["waited_for"]
-    assert (row["job_id"], row["ended"], row["jobs"]) == ("99", False, [])
-    assert json.loads(run("wait", "nobody", "--json", code=8).stdout)["waited_for"] == []
-
-
 def test_another_users_job_is_asked_for_by_its_id(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue()
     fake_slurm.accounting(accounting_row("7"))
     run("wait", "7")
     assert "--jobs=7" in fake_slurm.calls("squeue")[-1]
-
-
-def test_a_slurm_that_does_not_respond_is_said_once(run: Run, fake_slurm: FakeSlurm) -> None:
-    refusal = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
-    fake_slurm.answer("squeue", stderr=refusal, code=1)
-    result = run("wait", "8", "9", "--timeout", "3s", code=75)
-    assert result.stdout == ""
-    silence, late = result.stderr.splitlines()
-    assert silence.endswith("; retrying") and "controller" in silence
-    assert late.startswith("neuronctl: the jobs 8, 9 have not all ended")
 
 
 def test_no_slurm_is_said_at_once(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -153,12 +133,3 @@ def test_what_others_can_write_or_read_is_no_answer(fake_slurm: FakeSlurm) -> No
         answer.write_bytes(damaged)
         ask_own_queue(oldest=60)
     assert asked(fake_slurm) == 5
-
-
-def test_where_nothing_can_be_kept_each_asks(
-    fake_slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
-    ask_own_queue(oldest=60)
-    ask_own_queue(oldest=60)
-    assert asked(fake_slurm) == 2

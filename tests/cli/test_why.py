@@ -54,29 +54,6 @@ def test_forgotten_by_the_controller(run: Run, fake_slurm: FakeSlurm, tmp_path: 
     assert job["log"] == {"path": f"{tmp_path}/7.err", "line": "KeyError: 'x'", "from_end": 1}
 
 
-def test_a_log_that_is_gone(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-    record(7, tmp_path)
-    fake_slurm.queue(queue_row("7", state="FAILED", name="train", exit=str(3 << 8)))
-    assert "(deleted or moved since, or on" in " ".join(run("why", "7").stdout.split())
-    (job,) = json.loads(run("why", "7", "--json").stdout)["jobs"]
-    assert job["remedy"].startswith(
-        f"its log {tmp_path}/7.out cannot be read: No such file or directory, so look up what"
-    )
-
-
-def test_more_memory_where_it_comes_with_the_cores(run: Run, fake_slurm: FakeSlurm) -> None:
-    killed = {"state": "OUT_OF_MEMORY", "exit": "125"}
-    fake_slurm.queue(queue_row("7", partition="amd_a100nv_8", **killed))
-    (job,) = json.loads(run("why", "7", "--json").stdout)["jobs"]
-    assert job["remedy"].startswith(
-        "request more cores with --cpus-per-task (at most 8 per GPU; request more GPUs for more): "
-        "memory comes with the cores, --mem is not meant to be used in amd_a100nv_8, or use less: "
-    )
-    fake_slurm.queue(queue_row("7", partition="unheard-of", **killed))
-    (job,) = json.loads(run("why", "7", "--json").stdout)["jobs"]
-    assert job["remedy"].startswith("request more memory with --mem (or more cores")
-
-
 def test_secrets_in_a_log(
     run: Run, fake_slurm: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,15 +136,6 @@ def test_a_time_limit_and_what_the_job_had(run: Run, fake_slurm: FakeSlurm, tmp_
     assert "'neuronctl resubmit 8' goes on" in text and "--signal" not in text and "-t" not in text
 
 
-def test_a_limit_and_a_turn(run: Run, fake_slurm: FakeSlurm) -> None:
-    row = queue_row("7", state="PENDING", reason="QOSMaxJobsPerUserLimit", node_list="")
-    fake_slurm.queue(row)
-    assert "limit on running jobs" in " ".join(run("why", "7").stdout.split())
-    fake_slurm.queue(queue_row("7", state="PENDING", reason="Priority", node_list=""))
-    assert "jobs with higher priority are ahead" in " ".join(run("why", "7").stdout.split())
-    assert [argv[0] for argv in fake_slurm.calls()].count("squeue") <= 4
-
-
 def test_text_cannot_steer_the_terminal(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     record(7, tmp_path)
     (tmp_path / "7.out").write_bytes(b"\x1b]0;title\x07bad \x9b31m\x00 \xff end\n")
@@ -186,21 +154,6 @@ def test_without_slurm_the_record_speaks(run: Run, fake_slurm: FakeSlurm, tmp_pa
     assert "what became of it is unknown" in " ".join(result.stdout.split())
     assert "Unable to contact" in result.stderr
     assert "Unable to contact" in run("why", "8", code=6).stderr
-
-
-def test_by_name(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-    for number in (6, 7):
-        record(number, tmp_path)
-    (tmp_path / "7.out").write_text("the seventh\n")
-    fake_slurm.queue(queue_row("7", name="train"))
-    result = run("why", "train")
-    assert result.stderr == "neuronctl: train is job 7, the newest of that name\n"
-    assert result.stdout.startswith("Job 7 (train): RUNNING")
-    result = run("logs", "train")
-    assert "is job 7" in result.stderr and result.stdout == "the seventh\n"
-    for command in ("why", "logs"):
-        said = run(command, "trian", code=8).stderr
-        assert "'trian' is neither a job id nor the name of a job submitted with neuronctl" in said
 
 
 def test_nobody_knows(run: Run, fake_slurm: FakeSlurm) -> None:

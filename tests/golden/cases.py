@@ -82,7 +82,6 @@ TWO_NODES = ["generate", "-p", "amd_a100nv_8", "-N", "2", "--gpus-per-node", "2"
 TRAIN = "train_hvd.py"
 RUN = ["run", "--print", "--cluster", "neuron-2022"]
 JURECA = ["generate", "--cluster", "jureca", "-A", "training2436", "-p", "dc-gpu", "-t", "1:00:00"]
-ACTIVATE = 'source "$HOME/course/$USER/sc_venv_template/activate.sh"'
 
 CASES: Dict[str, List[str]] = {
     # What the tutorial types in its allocation.

@@ -33,22 +33,3 @@ def test_nobody_comes_in_with_ssh_without_the_users_key(sandbox: Sandbox) -> Non
 def test_ssh_leaves_nothing_in_the_users_home(sandbox: Sandbox) -> None:
     files = sandbox.exec(["sh", "-c", "ssh gpu36 true && ls -A ~"]).stdout.split()
     assert ".ssh" not in files and "known_hosts" not in files
-
-
-def test_the_catalogs_modules_load_in_a_jobs_shell(sandbox: Sandbox) -> None:
-    lines = [
-        "type module >/dev/null 2>&1 || . /etc/profile",
-        "module purge",
-        "module load gcc/11.5.0 cudampi/openmpi-4.1.8",
-        "echo $LOADEDMODULES $MODULE_GCC",
-        "command -v mpirun",
-        "srun bash -c 'command -v mpirun' | sort -u",
-        "module load gcc/99 2>&1 | grep -o 'Unable to locate a modulefile.*'",
-    ]
-    mpirun = "/run/neuronctl/software/cudampi/openmpi-4.1.8/bin/mpirun"
-    assert job(sandbox, lines) == [
-        "gcc/11.5.0:cudampi/openmpi-4.1.8 gcc/11.5.0",
-        mpirun,
-        mpirun,
-        "Unable to locate a modulefile for 'gcc/99'",
-    ]

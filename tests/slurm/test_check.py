@@ -39,36 +39,6 @@ def test_a_right_script_is_taken_by_both(sandbox: Sandbox, no_jobs: None) -> Non
     sandbox.exec(["sbatch", "-H", "job.sh"])
 
 
-def test_many_scripts_ask_slurm_once(sandbox: Sandbox) -> None:
-    right = SCRIPT.replace("-5000000", "-5").replace("#SBATCH --qos", "#")
-    for number in range(3):
-        sandbox.write(f"many/{number}-one.sh", right)
-        sandbox.write(f"many/{number}-other.sh", SCRIPT)
-    for name in ("squeue", "scontrol"):
-        real = sandbox.exec(["sh", "-c", f"command -v {name}"]).stdout.strip()
-        counting = f'#!/bin/sh\necho {name} >> "$PWD/many/calls"\nexec {real} "$@"\n'
-        sandbox.write(f"many/bin/{name}", counting)
-    line = 'chmod +x many/bin/*; PATH="$PWD/many/bin:$PATH" exec "$@" many/*.sh'
-    argv = ["sh", "-c", line, "sh", *PATIENT, "check", "--json"]
-    files = json.loads(sandbox.exec(argv, check=False).stdout)["files"]
-    codes = [[one["code"] for one in file["findings"]] for file in files]
-    assert codes == [[], ["NC511", "NC521"]] * 3
-    calls = sandbox.exec(["cat", "many/calls"]).stdout.split()
-    # Once, and once more: nothing is refused by limits that were read before.
-    assert 1 <= calls.count("squeue") <= 2 and 1 <= calls.count("scontrol") <= 2
-
-
-@pytest.mark.parametrize("dash", ["-", "–"])
-def test_a_typographic_dash_is_what_sbatch_refuses(
-    sandbox: Sandbox, no_jobs: None, dash: str
-) -> None:
-    text = SCRIPT.replace("-5000000", "-5").replace("#SBATCH --qos", "#")
-    sandbox.write("job.sh", text.replace("-p cas", f"{dash}p cas"))
-    codes = [code for code, _ in found(sandbox, "job.sh")]
-    taken = sandbox.exec(["sbatch", "-H", "job.sh"], check=False).returncode == 0
-    assert (taken, codes) == ((True, []) if dash == "-" else (False, ["NC601"]))
-
-
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
@@ -211,13 +181,3 @@ def test_what_the_rules_say_of_slurm_is_so(sandbox: Sandbox, no_jobs: None) -> N
     assert [line.split()[0] for line in asks if re.match(r"(shell|python) \d+$", line)] == [
         *("shell", "python")
     ]
-
-
-@pytest.mark.parametrize("log", ["logs/", "~/job.log"])
-def test_a_log_that_is_no_file_fails_the_job(sandbox: Sandbox, no_jobs: None, log: str) -> None:
-    """NC606: sbatch takes both as they are."""
-    sandbox.exec(["mkdir", "-p", "logs"])
-    head = f"#!/bin/bash\n#SBATCH -p cas_v100nv_4 -N 1 --gres=gpu:1 {COMMENT}\n"
-    sandbox.write("job.sh", f"{head}#SBATCH -o {log}\ntrue\n")
-    number = sandbox.exec(["sbatch", "--parsable", "--wait", "job.sh"], check=False).stdout.strip()
-    assert "ExitCode=0:53" in sandbox.exec(["scontrol", "show", "job", number]).stdout

@@ -12,7 +12,6 @@ from harness import COMMENT, PATIENT, Result, Sandbox, sandbox_up, wait_until
 
 PARTITION = "cas_v100nv_4"  # 4 nodes of 4 GPUs; a user may have 8 jobs, and hold 12 GPUs
 JOB = ["-p", PARTITION, "-t", "10", "--field", "misc", "--appl", "pytorch"]
-FORM = "%Y-%m-%dT%H:%M:%S"
 RAW = ["sbatch", "--parsable", "-p", PARTITION, "-t", "10", COMMENT, "--wrap", "sleep 300"]
 
 
@@ -115,14 +114,6 @@ def test_a_limit_of_a_whole_group(sandbox: Sandbox, limit: str, reason: str) -> 
         assert reason_of(sandbox, answer["job_id"]) == reason
 
 
-def test_a_group_with_all_submitted_jobs_both_refuse(sandbox: Sandbox) -> None:
-    with changed(sandbox, "qos p_cas_v100nv_4 set GrpSubmit=1"):
-        sandbox.exec([*RAW, "--gres=gpu:1", "--hold"])
-        refused = submit(sandbox, "--gpus-per-node", "1", code=4)
-        assert "error NC501: QOS p_cas_v100nv_4 has 1 job of at most 1 in" in refused.stderr
-        assert "QOSGrpSubmitJobsLimit" in sandbox.exec([*RAW, "--gres=gpu:1"], check=False).stderr
-
-
 @contextlib.contextmanager
 def changed(sandbox: Sandbox, limit: str) -> Iterator[None]:
     """A limit of Slurm's set by its administrator."""
@@ -148,19 +139,6 @@ def test_more_than_the_wall_time_is_refused(sandbox: Sandbox) -> None:
     assert "may run at most 2-00:00:00" in result.stderr
 
 
-def test_what_was_only_seen_or_advised_is_slurms_to_refuse(sandbox: Sandbox) -> None:
-    """The sandbox's Slurm enforces what two users saw, and what the guide advises."""
-    for options, severity, code, words in (
-        (["-c", "11"], "note", "NC132", "observation: amd_a100nv_8, refusals that two users quote"),
-        (["--mem", "8G"], "warning", "NC211", "advice: KISTI Neuron user guide"),
-    ):
-        told = submit(sandbox, "--gpus-per-node", "1", *options, "--dry-run", code=7)
-        assert f"{severity} {code}: " in told.stderr and words in told.stderr
-        refused = submit(sandbox, "--gpus-per-node", "1", *options, code=7)
-        assert f"{severity} {code}: " in refused.stderr
-        assert "sbatch refused the request" in refused.stderr
-
-
 def test_several_partitions(sandbox: Sandbox) -> None:
     """Slurm refuses for all what one of them cannot take (EnforcePartLimits=ALL)."""
     both = ["-p", f"{PARTITION},amd_a100nv_8"]
@@ -178,29 +156,6 @@ def test_several_partitions(sandbox: Sandbox) -> None:
         assert sandbox.exec([*raw, *both, *options], check=False).returncode == 1, refused.stderr
 
 
-def test_a_range_of_nodes_is_judged_with_the_fewest(sandbox: Sandbox) -> None:
-    raw = [*RAW, "--gres=gpu:1"]
-    for nodes, code, said in (
-        ("2-9", 0, "can start now: 4 nodes have room"),
-        ("5-6", 4, "error NC111: requested 5 nodes; cas_v100nv_4 has 4"),
-    ):
-        told = submit(sandbox, "-N", nodes, "--gpus-per-node", "1", "--dry-run", code=code)
-        assert said in told.stderr
-        assert (sandbox.exec([*raw, "-N", nodes], check=False).returncode == 0) == (code == 0)
-    # Slurm holds a limit against the nodes that it chose.
-    told = submit(sandbox, "-N", "3-4", "--gpus-per-node", "4", "--dry-run")
-    assert "not known: if Slurm chooses 4 nodes: requested 16 GPUs (4 nodes x 4)" in told.stderr
-    change = ["scontrol", "update", f"PartitionName={PARTITION}"]
-    sandbox.root(*change, "MaxNodes=2")
-    try:
-        told = submit(sandbox, "-N", "1-3", "--gpus-per-node", "1", "--dry-run", code=4)
-        assert "error NC112: requested 3 nodes" in told.stderr
-        refused = sandbox.exec([*raw, "-N", "1-3"], check=False)
-        assert "Node count specification invalid" in refused.stderr
-    finally:
-        sandbox.root(*change, "MaxNodes=UNLIMITED")
-
-
 def test_force_is_recorded(sandbox: Sandbox) -> None:
     words = ["--gpus-per-node", "1", "-c", "1", "--dependency", "afterany:999999", "--json"]
     # A GPU type that the catalog does not know of; Slurm does not either, and says so.
@@ -216,31 +171,6 @@ def record(sandbox: Sandbox, job_id: int) -> Any:
     """The draft in the record of a job."""
     find = f'cat "${{XDG_STATE_HOME:-$HOME/.local/state}}"/neuronctl/jobs/*.{job_id}.json'
     return json.loads(sandbox.exec(["sh", "-c", find]).stdout)["draft"]
-
-
-def test_two_processes_a_verdict(sandbox: Sandbox) -> None:
-    submit(sandbox, "--gpus-per-node", "1", "--dry-run")  # the limits are known now
-    spy = (
-        "mkdir -p spy && for name in squeue scontrol sacctmgr sinfo sbatch; do "
-        'printf \'#!/bin/sh\\necho %s >>"$HOME/spied"\\nexec /usr/bin/%s "$@"\\n\' $name $name '
-        '>spy/$name; chmod +x spy/$name; done; rm -f "$HOME/spied"; '
-        'PATH=$PWD/spy:$PATH neuronctl submit "$@"; sort "$HOME/spied"'
-    )
-    words = ["sh", "-c", spy, "sh", *JOB, "--gpus-per-node", "1", "--dry-run", "t.py"]
-    assert sandbox.exec(words).stdout.splitlines()[-3:] == ["sbatch", "scontrol", "squeue"]
-
-
-def test_slurm_that_hangs_is_not_waited_for(sandbox: Sandbox) -> None:
-    spy = (
-        "mkdir -p slow && printf '#!/bin/sh\\nsleep 60\\n' >slow/squeue && chmod +x slow/squeue; "
-        'PATH=$PWD/slow:$PATH timeout 20 neuronctl submit "$@"'
-    )
-    words = ["sh", "-c", spy, "sh", *JOB, "--gpus-per-node", "1", "--dry-run", "t.py"]
-    result = sandbox.exec(words)
-    assert (
-        "not known: judged by the catalog alone: squeue did not respond within 1.5 s"
-        in result.stderr
-    )
 
 
 def test_a_limit_that_has_changed_holds_at_once(sandbox: Sandbox) -> None:

@@ -11,7 +11,6 @@ import pytest
 from harness import Sandbox
 
 EXAMPLES = str(Path(__file__).resolve().parents[2] / "examples")
-TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial" / "first-multi-node-training.md"
 JOB = ("-p", "amd_a100nv_8", "-t", "10", "--field", "misc", "--appl", "pytorch-ddp")
 
 PROBE = """\
@@ -58,34 +57,6 @@ def test_two_node_training_by_torchrun(bench: Sandbox, horovod_venv: Path) -> No
     assert job_id is not None
     status = bench.exec(["neuronctl", "status", job_id[1]]).stdout
     assert "COMPLETED" in status and "0:0" in status
-
-
-def test_init_makes_one_training_of_four(bench: Sandbox, horovod_venv: Path) -> None:
-    (diff,) = re.findall(r"```diff\n(.*?)```", TUTORIAL.read_text("utf-8"), re.DOTALL)
-    lines = diff.splitlines()
-    one = "".join(f"{line[1:]}\n" for line in lines if line[:1] != "+")
-    four = "".join(f"{line[1:]}\n" for line in lines if line[:1] != "-")
-    job = [*JOB, f"--venv={horovod_venv}"]
-    own = ["env", f"XDG_CONFIG_HOME={bench.scratch}/new", "neuronctl"]
-    init = [*own, "init", "--chdir=one", *job, "-N", "2", "--gpus-per-node", "2", "train.py"]
-    bench.write("one/train.py", one)
-    refused = bench.exec(init, check=False)
-    assert refused.returncode == 4
-    assert "NC310: torchrun starts 2 processes of train.py" in refused.stderr
-    assert "train.py | patch " in refused.stderr and "; then: neuronctl init" in refused.stderr
-    assert refused.stdout.splitlines()[3:] == lines
-    # The original runs on one GPU, the change on two nodes.
-    bench.exec(
-        ["neuronctl", "submit", "--wait", *job, "--chdir=one", "--gpus-per-node=1", "train.py"]
-    )
-    bench.exec(["test", "-s", "one/model.pt"])
-    bench.exec(["rm", "one/model.pt"])
-    bench.write("one/train.py", four)
-    assert "NC310" not in bench.exec(init).stderr
-    done = bench.exec([*own, "submit", "--wait"], check=False).stderr
-    log = bench.exec(["sh", "-c", "cat one/train_*.err; cat one/train_*.out"]).stdout
-    assert "ended: COMPLETED" in done, f"{done}\n{log}"
-    bench.exec(["sh", "-c", "test -s one/model.pt && rm job.yaml"])
 
 
 @pytest.mark.parametrize("options", [(), ("-c", "2")], ids=["derived", "asked"])

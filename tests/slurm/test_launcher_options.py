@@ -56,30 +56,6 @@ def test_what_is_exported_reaches_srun_whatever_sbatch_exports(sandbox: Sandbox)
         assert log.count("\nPATH=") == 2
 
 
-def test_a_module_is_a_program(bench: Sandbox, horovod_venv: Path) -> None:
-    bench.write(
-        "shown_pkg/__main__.py",
-        "import os, sys\nsys.stdout.write(f\"{os.environ['RANK']} {sys.argv[1:]}\\n\")\n",
-    )
-    for launcher in ("torchrun", "srun"):
-        before, options = software(launcher, "venv", horovod_venv)
-        command = [*before, "neuronctl", "submit", "--wait", *JOB, "--gpus-per-node=2", *options]
-        command += ["-o", "module.log", f"--launcher={launcher}", "--", "-m", "shown_pkg", "-x"]
-        bench.exec(command, timeout=200)
-        log = bench.exec(["cat", "module.log"]).stdout
-        said = sorted(line for line in log.splitlines() if line.endswith("['-x']"))
-        assert said == [f"{rank} ['-x']" for rank in range(2)], log
-
-
-def test_an_allocation_without_a_shell(sandbox: Sandbox, no_jobs: None) -> None:
-    words = ["-p", "amd_a100nv_8", "-t", "5", "--field", "misc", "--appl", "pytorch"]
-    made = sandbox.exec(["neuronctl", "salloc", "--no-shell", "--gpus-per-node=1", *words])
-    granted = made.stderr.partition("Granted job allocation ")[2].split()[0]
-    inside = sandbox.exec(["srun", f"--jobid={granted}", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"])
-    assert inside.stdout.strip() == "0"
-    sandbox.exec(["scancel", granted])
-
-
 def test_options_reach_the_container(container_bench: Sandbox) -> None:
     """singularity exec with an option whose value has blanks."""
     container_bench.write("seen.py", "import os\nprint('seen', [os.environ['SEEN']])\n")

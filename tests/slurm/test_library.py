@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from harness import COMMENT, Sandbox
-from launching import JOB
+from harness import Sandbox
 
 PROGRAM = """
 import json
@@ -56,24 +55,6 @@ def test_a_program_follows_its_job(sandbox: Sandbox, no_jobs: None) -> None:
         "kind": "exit-code",
         "unknown": "no matching jobs: 999999",
     }
-
-
-ONE_TASK = """
-import sys
-import neuronctl
-print(neuronctl.Job(sys.argv[1] + "_0").wait())
-"""
-
-
-def test_one_task_of_an_array_is_waited_for_alone(sandbox: Sandbox, no_jobs: None) -> None:
-    sbatch = ["sbatch", "--parsable", "-p", "amd_a100nv_8", "-n1", "--gres=gpu:1", "-t5", COMMENT]
-    body = "test $SLURM_ARRAY_TASK_ID = 0 || exit 9; sleep 3"
-    job = sandbox.exec([*sbatch, "--array=0-1", f"--wrap={body}"]).stdout.strip()
-    sandbox.write("library/one.py", ONE_TASK)
-    assert sandbox.exec(["python", "library/one.py", job]).stdout == "0\n"
-    neuron = ["neuronctl", "submit", *JOB, "--gpus-per-node=1", "--array=0-1", "--body", "-"]
-    told = sandbox.exec(neuron, input=f"{body}\n").stdout
-    assert sandbox.exec(["python", "library/one.py", told.split()[3]]).stdout == "0\n"
 
 
 SEVERAL = """

@@ -60,29 +60,10 @@ def stopped(log: List[str], defects: Sequence[str]) -> None:
     assert sorted(said) == sorted(f"preflight: {defect}" for defect in defects), log
 
 
-def log_with(sandbox: Sandbox, before: Sequence[str], options: Sequence[str]) -> List[str]:
-    """log_of a job that is submitted with ``before`` in front."""
-    sandbox.write("look.py", "print('the program ran')\n")
-    command = ["neuronctl", "submit", "--wait", *JOB, APPL, "--output=look.log", *options]
-    result = sandbox.exec([*before, *command, "look.py"], check=False, timeout=200)
-    log = sandbox.exec(["cat", "look.log"], check=False).stdout
-    assert result.returncode == 1, f"{result.stderr}\n{log}"
-    return log.splitlines()
-
-
 def test_fewer_gpus_than_asked_for(sandbox: Sandbox, no_jobs: None) -> None:
     log = log_of(sandbox, ["--launcher=srun", "--env=SLURM_GRES=gpu:1"])
     defect = "2 GPUs requested, 1 available"
     stopped(log, [f"gpu35: {defect}", f"gpu36: {defect}"])
-
-
-def test_gpus_that_the_driver_does_not_see(
-    sandbox: Sandbox, no_jobs: None, programs: List[str]
-) -> None:
-    sandbox.write("bin/nvidia-smi", '#!/bin/sh\n[ "$(hostname)" != gpu36 ]\n')
-    sandbox.exec(["chmod", "+x", "bin/nvidia-smi"])
-    log = log_with(sandbox, programs, ["--launcher=srun"])
-    stopped(log, ["gpu36: nvidia-smi finds no GPU"])
 
 
 def test_program_that_is_not_there(sandbox: Sandbox, no_jobs: None) -> None:
@@ -92,51 +73,9 @@ def test_program_that_is_not_there(sandbox: Sandbox, no_jobs: None) -> None:
     stopped(log, [f"gpu35: {missing}", f"gpu36: {missing}"])
 
 
-def test_file_that_one_node_cannot_read(sandbox: Sandbox, no_jobs: None) -> None:
-    """/tmp is each node's own."""
-    write = "echo \"print('the program ran')\" >/tmp/mine.py"
-    sandbox.exec(["sh", "-c", write])
-    log = log_of(sandbox, ["--launcher=srun", f"--setup={write}"], script="/tmp/mine.py")
-    stopped(log, ["gpu36: cannot read /tmp/mine.py"])
-
-
-def test_environment_whose_python_is_on_one_node(sandbox: Sandbox, no_jobs: None) -> None:
-    """/tmp is each node's own: on gpu36 PATH would go on to another python without a word."""
-    made = "mkdir -p /tmp/only/bin && ln -sf /usr/bin/python3 /tmp/only/bin/python"
-    sandbox.write("env/bin/activate", 'VIRTUAL_ENV=/tmp/only; PATH="/tmp/only/bin:$PATH"\n')
-    sandbox.exec(["sh", "-c", "echo export VIRTUAL_ENV PATH >>env/bin/activate"])
-    log = log_of(sandbox, ["--launcher=srun", "--venv=env", f"--setup={made}"])
-    stopped(log, ["gpu36: cannot run /tmp/only/bin/python"])
-
-
 def test_software_that_is_not_there_is_told_with_its_node(sandbox: Sandbox, no_jobs: None) -> None:
     sandbox.write("env/bin/activate", "return 1\n")
     log = log_of(sandbox, ["--launcher=srun", "--venv=env"])
     assert log == ["preflight: gpu35: cannot activate the environment env"]
     log = log_of(sandbox, ["--launcher=srun", "--module=nowhere/1.0"])
     assert log[-1] == "preflight: gpu35: cannot load the modules nowhere/1.0"
-
-
-def test_option_of_a_launcher_is_no_program(
-    sandbox: Sandbox, no_jobs: None, programs: List[str]
-) -> None:
-    """What torchrun runs is the word behind --no-python."""
-    sandbox.write("bin/torchrun", "#!/bin/sh\necho the program ran\n")
-    sandbox.exec(["chmod", "+x", "bin/torchrun"])
-    command = ["neuronctl", "submit", "--wait", *JOB, APPL, "--output=look.log"]
-    sandbox.exec([*programs, *command, "--launcher=torchrun", "hostname"], timeout=200)
-    log = sandbox.exec(["cat", "look.log"]).stdout.splitlines()
-    assert log == ["the program ran"] * 2
-
-
-def test_node_that_ssh_does_not_reach(sandbox: Sandbox, no_jobs: None, programs: List[str]) -> None:
-    if not sandbox.status()["ssh"]:
-        pytest.skip("openssh is not installed")
-    sandbox.write("bin/horovodrun", "#!/bin/sh\necho the program ran\n")
-    sandbox.exec(["chmod", "+x", "bin/horovodrun"])
-    sandbox.exec(["sh", "-c", "mkdir -p ~/.ssh && printf 'Host gpu36\\nPort 9\\n' >~/.ssh/config"])
-    try:
-        log = log_with(sandbox, programs, ["--launcher=horovodrun"])
-    finally:
-        sandbox.exec(["sh", "-c", "rm -r ~/.ssh"])
-    stopped(log, ["gpu35: ssh to gpu36 asks for a password or fails"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Dict, List
+from typing import Any, Dict
 
 import pytest
 from harness import COMMENT, Sandbox
@@ -146,20 +146,6 @@ def test_two_nodes_signals_and_exit_codes_are_as_without(sandbox: Sandbox) -> No
 HANGS = "#!/bin/sh\nexec sleep 600\n"
 
 
-def test_a_tool_that_hangs_a_body_that_waits_and_no_place_for_samples(sandbox: Sandbox) -> None:
-    sandbox.write("body.sh", "sleep 3 &\nwait\npkill -9 -f sample_node || true\nsleep 1\nexit 5\n")
-    words: List[str] = ["--gpus-per-node", "1", "--no-preflight", "--body", "body.sh"]
-    job = submitted(sandbox, *words, "-J", "body", tool=HANGS, code=5)
-    data = report(sandbox, job)
-    assert data["nodes_sampled"][0]["gpus"] == [] and data["gpu_use"] is None
-    job = submitted(sandbox, *words, "-o", "/dev/null", tool=HANGS, code=5)
-    data = report(sandbox, job)
-    assert data["nodes_sampled"] == [] and data["accounted"]["cores"] == 8
-    assert "no samples beside its log" in sandbox.exec(["neuronctl", "report", job]).stdout
-    left = sandbox.root("pgrep", "-f", "sample_node", check=False)
-    assert left.stdout == ""
-
-
 OWN = """\
 #!/bin/bash -eu
 #SBATCH -c2
@@ -195,38 +181,3 @@ def test_a_script_of_ones_own_is_sampled_unchanged(sandbox: Sandbox) -> None:
     wrapped = ["sh", "-c", call, "sh", *options, "--monitor", "--wrap", "true"]
     refused = sandbox.exec(wrapped, check=False)
     assert refused.returncode == 2 and "only bash can start the sampler" in refused.stderr
-
-
-def test_arrays_and_all_jobs_since(sandbox: Sandbox) -> None:
-    sandbox.write("bin/nvidia-smi", NVIDIA_SMI)
-    sandbox.exec(["chmod", "755", "bin/nvidia-smi"])
-    sandbox.write("catalog.yaml", "clusters: {neuron: {price: {gpu_hour: 3600, currency: SU}}}\n")
-    options = ["-p", "amd_a100nv_8", "-N1", "--ntasks-per-node=1", "-c2", "--gres=gpu:2", "-t5"]
-    options += [COMMENT, "--parsable", "--wait", "-J", "swept", "-o", "swept_%A_%a.out"]
-    sandbox.write("swept.sh", f"#!/bin/bash\n{WAITS}sleep 2\n")
-    call = [
-        "sh",
-        "-c",
-        'export FILES; PATH=$PWD/bin:$PATH exec neuronctl sbatch "$@"',
-        "sh",
-        *options,
-    ]
-    sampled = [*call, "--monitor", "--array=1-2", "swept.sh"]
-    array = sandbox.exec(["env", "FILES=2", *sampled]).stdout.split()[0]
-    single = sandbox.exec(
-        [*call, "-N2", "-J", "alone", "-o", "/dev/null", "swept.sh"]
-    ).stdout.split()[0]
-
-    def told(*words: str) -> Any:
-        with_prices = ["env", "NEURONCTL_CATALOG=catalog.yaml", "neuronctl", "report", *words]
-        return sandbox.exec(with_prices).stdout
-
-    data = json.loads(told(array, "--json"))
-    assert [job["job_id"] for job in data["jobs"]] == [f"{array}_1", f"{array}_2"]
-    assert all(len(job["nodes_sampled"]) == 1 for job in data["jobs"])
-    total = data["total"]
-    held = sum(2 * job["elapsed"] for job in data["jobs"])
-    assert (total["jobs"], total["cost"]) == (2, pytest.approx(held))
-    assert total["gpu_hours"] == pytest.approx(held / 3600) == total["gpu_hours_sampled"]
-    text = told("--since", "1h")
-    assert f"{array}_2" in text and single in text and "SU" in text

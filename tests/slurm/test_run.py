@@ -48,16 +48,6 @@ def test_a_part_of_the_allocation(
     assert launched(bench, venv, f"--launcher {launcher} {options}") == expected
 
 
-@pytest.mark.matrix
-def test_horovod_meets_on_another_node(bench: Sandbox, horovod_venv: Path) -> None:
-    """Not told the interface it takes lo now and then, and the processes never meet."""
-    bench.write("meet.py", "import horovod.torch as hvd\nhvd.init()\nprint('of', hvd.size())\n")
-    run = "neuronctl run --launcher horovodrun --nodelist gpu36 --gpus-per-node 2 meet.py"
-    words = [*SALLOC, "--nodes=2", "--gres=gpu:2", f"--venv={horovod_venv}", "--", "bash", "-ec"]
-    told = bench.exec([*words, f"for i in 1 2; do {run}; done"], timeout=200).stdout
-    assert told.count("of 2") == 4
-
-
 def test_run_ends_with_the_programs_exit_code(sandbox: Sandbox, no_jobs: None) -> None:
     sandbox.write("bad.py", "import sys\nsys.exit(17)\n")
     run = ["neuronctl", "run", "--launcher", "srun", "bad.py"]
@@ -134,12 +124,3 @@ def test_an_allocation_made_by_hand(
     sandbox.write("show.py", SHOW)
     words = [*BY_HAND, gpus, "neuronctl", "run", *options.split(), "show.py"]
     assert sorted(sandbox.exec(words).stdout.splitlines()) == expected
-
-
-def test_srun_in_sallocs_step_does_not_hang(sandbox: Sandbox, no_jobs: None) -> None:
-    """The step that the shell, or a command in its place, runs in leaves srun its resources."""
-    line = "srun hostname | sort | paste -sd,; hostname; echo $MASTER_ADDR"
-    words = [*SALLOC, "--nodes=2", "--gres=gpu:2", "--", "bash", "-c", line]
-    ranks, here, address = sandbox.exec(words).stdout.splitlines()
-    assert (ranks, here) == ("gpu35,gpu35,gpu36,gpu36", "gpu35")
-    assert address.startswith("10.")

@@ -29,8 +29,6 @@ from harness import (
     wait_until,
 )
 
-from neuronctl.catalog.loader import load
-
 GPU_JOB = ["sbatch", "-p", "amd_a100nv_8", "--gres=gpu:1", "-t", "5"]
 SLEEP = "--wrap=sleep 300"
 
@@ -45,15 +43,6 @@ def test_up_again_is_the_same_sandbox(sandbox: Sandbox) -> None:
     assert sandbox.status() == before
 
 
-def test_up_with_other_nodes_is_refused(sandbox: Sandbox) -> None:
-    result = sandbox.neuronctl("sandbox", "up", "--nodes", "cpu=1", check=False)
-    assert result.returncode == 2
-    assert "another sandbox is already running" in result.stderr
-    again = ["sandbox", "up", *SYSTEM, "--nodes", "cas_v100nv_4=4", "--bind", "/etc:/other"]
-    said = sandbox.neuronctl(*again, check=False).stderr
-    assert "that is running does not show /etc at /other" in said
-
-
 def test_sinfo_reads_as_the_catalog(sandbox: Sandbox) -> None:
     # An earlier test's job may be completing.
     wait_until(lambda: set(sandbox.exec(["sinfo", "-h", "-o", "%t"]).stdout.split()) == {"idle"})
@@ -65,22 +54,6 @@ def test_sinfo_reads_as_the_catalog(sandbox: Sandbox) -> None:
         "cas_v100nv_8": ["gpu[01-02]", "2-00:00:00", "32", "gpu:v100:8", "1-infinite", "2", "idle"],
         "cas_v100nv_4": ["gpu[06-09]", "2-00:00:00", "40", "gpu:v100:4", "1-infinite", "4", "idle"],
     }
-
-
-def test_the_cluster_is_named_as_in_the_catalog(sandbox: Sandbox) -> None:
-    assert sandbox.status()["cluster"] == load().default_cluster
-    config = sandbox.exec(["scontrol", "show", "config"]).stdout
-    assert f"ClusterName             = {load().default_cluster}\n" in config
-
-
-def test_limits_of_a_user_are_those_of_the_catalog(sandbox: Sandbox) -> None:
-    form = "format=Name,MaxSubmitPU,MaxJobsPU,MaxTRESPU"
-    words = ["sacctmgr", "--noheader", "--parsable2", "show", "qos", form]
-    qos = sandbox.exec(words).stdout.splitlines()
-    for name in ("amd_a100nv_8", "cas_v100nv_8", "cas_v100nv_4"):
-        part = load().cluster(None).partitions[name]
-        limits = f"{part.max_submit_jobs}|{part.max_running_jobs}|gres/gpu={part.max_gpus}"
-        assert f"p_{name}|{limits}" in qos
 
 
 def test_every_node_has_every_name(sandbox: Sandbox) -> None:
@@ -114,13 +87,6 @@ def test_commands_run_as_an_ordinary_user(sandbox: Sandbox) -> None:
     # The tests' own way inside is no other.
     look = ["sh", "-c", f"{script}; umask; env | sort"]
     assert sandbox.exec(look).stdout == by_command(sandbox, *look).stdout
-
-
-def test_neuronctl_in_there_knows_the_cluster(sandbox: Sandbox) -> None:
-    sandbox.write("a.py", "")
-    words = ["neuronctl", "generate", "-p", "amd_a100nv_8", "--gpus-per-node", "2", "-t", "10"]
-    out = sandbox.exec([*words, "--field", "misc", "--appl", "pytorch", "a.py"]).stdout
-    assert "#SBATCH --partition=amd_a100nv_8" in out
 
 
 @pytest.mark.parametrize(
@@ -189,28 +155,6 @@ def test_a_program_in_there_cannot_type_into_the_callers_shell(sandbox: Sandbox)
     )
     typed = [(b"evil\r\nevil\r\nevil\r\n", b""), (b"ended", b"mine\n"), (b"got=mine.", b"")]
     assert _on_terminal(sandbox, typed, ["bash", "-c", script]) == 0
-
-
-def test_a_terminal_of_its_own_works_as_the_callers(sandbox: Sandbox) -> None:
-    """It has the caller's size, Ctrl-C ends the command, and a pipeline works."""
-    argv = ["bash", "--norc", "-i"]
-    exec_ = f'"{sys.executable}" -m neuronctl sandbox exec --'.encode()
-    typed = [
-        (b"bash-", b"PS1='outer$ '; stty rows 33 cols 111\n"),
-        (b"outer$ ", exec_ + b" stty size\n"),
-        (b"33 111", b""),
-        (
-            b"outer$ ",
-            exec_ + b" sh -c 'echo g\"\"o; exec sleep 300'\n",
-        ),
-        (b"go\r\n", b"\x03"),
-        (b"outer$ ", b"echo code=$?\n"),
-        (b"code=130", b""),
-        (b"outer$ ", exec_ + b" seq 2 | tr 12 ab\n"),
-        (b"a\r\nb\r\n", b""),
-        (b"outer$ ", b"exit 3\n"),
-    ]
-    assert _on_terminal(sandbox, typed, argv) == 3
 
 
 def test_what_the_caller_has_open_stays_outside(sandbox: Sandbox) -> None:
@@ -295,31 +239,11 @@ def test_slurm_takes_what_the_site_takes(
     sandbox.exec([*GPU_JOB, COMMENT, *options, SLEEP])
 
 
-def test_slurm_takes_gpus_per_node(sandbox: Sandbox, no_jobs: None) -> None:
-    """With --gres beside it where Slurm takes both, since many scripts have them."""
-    words = [word for word in GPU_JOB if not word.startswith("--gres")]
-    words += ["--gpus-per-node=2", "--ntasks-per-node=2", "-N", "2", "-c", "8", COMMENT]
-    sandbox.exec([*words, SLEEP])
-    both = sandbox.exec([*words, "--gres=gpu:1", SLEEP], check=False)
-    if sandbox.version < (25,):
-        assert both.returncode == 0, both.stderr
-    else:
-        assert "--gpus-per-node and --gres=gpu are mutually exclusive" in both.stderr
-
-
 def test_a_job_that_names_no_cores_gets_the_gpus_share(sandbox: Sandbox, no_jobs: None) -> None:
     words = ["salloc", "-p", "amd_a100nv_8", "--gres=gpu:2", COMMENT]
     out = sandbox.exec([*words, "sh", "-c", "scontrol show job $SLURM_JOB_ID"]).stdout
     assert "NumCPUs=16 " in out
     assert "TimeLimit=08:00:00" in out
-
-
-def test_interactive_jobs_are_shorter(sandbox: Sandbox, no_jobs: None) -> None:
-    words = ["-p", "amd_a100nv_8", "--gres=gpu:1", COMMENT, "-t", "9:00:00"]
-    result = sandbox.exec(["salloc", *words, "true"], check=False)
-    assert result.returncode == 1
-    assert "interactive jobs may run for at most 480 minutes (requested 540)" in result.stderr
-    sandbox.exec(["sbatch", *words, SLEEP])
 
 
 def test_limits_of_a_user_wait_or_refuse(sandbox: Sandbox, no_jobs: None) -> None:
@@ -421,20 +345,6 @@ def test_a_requeue_ends_what_ran_before(sandbox: Sandbox, no_jobs: None) -> None
     assert _running(sandbox, "before") == 0
 
 
-def test_a_shell_in_an_allocation_ends_with_a_program_in_the_background(
-    sandbox: Sandbox, no_jobs: None
-) -> None:
-    shell = f"salloc -p amd_a100nv_8 --gres=gpu:1 -t 5 '{COMMENT}' srun --pty sh\n"
-    typed = [
-        (b"$ ", shell.encode()),
-        (b"Granted", b""),
-        (b"$ ", b'sleep 3600 & echo back""ground\n'),
-        (b"background", b"exit\n"),
-        (b"Relinquishing", b"exit 6\n"),
-    ]
-    assert _on_terminal(sandbox, typed) == 6
-
-
 # ------------------------------------------------------------------ what stays behind
 
 SMALL = ["--nodes", "amd_a100nv_8=1", "--nodes", "cas_v100nv_8=0"]
@@ -518,21 +428,6 @@ def test_two_at_once_are_one(slurm_there: None) -> None:
         assert sorted("already" in words for words in said) == [False, True]
     finally:
         made.neuronctl("sandbox", "down")
-
-
-def test_down_of_none_is_no_error(slurm_there: None) -> None:
-    result = Sandbox("no-such").neuronctl("sandbox", "down")
-    assert result.stdout == "no sandbox is running\n"
-
-
-def test_an_older_cluster_of_the_catalog(slurm_there: None) -> None:
-    with sandbox_up("older", "--cluster", "neuron-2022", "--nodes", "bigmem=1") as made:
-        assert made.status()["cluster"] == "neuron-2022"
-        out = made.exec(["sinfo", "-h", "-o", "%P %N %D"]).stdout.splitlines()
-        assert len(out) == 3
-        result = made.exec([*GPU_JOB, "--comment=two words", SLEEP], check=False)
-        assert "--comment must be one word" in result.stderr
-        made.exec([*GPU_JOB, "--comment=pytorch", "--mem=1G", SLEEP])
 
 
 OWN_CLUSTER = """

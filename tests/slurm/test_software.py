@@ -136,15 +136,6 @@ def test_the_order_with_each_way_to_have_conda(sandbox: Sandbox, way: str) -> No
     assert told["PATH"].startswith(f"{told['CONDA_PREFIX']}/bin:")
 
 
-def test_lines_that_come_too_late_bring_no_conda(sandbox: Sandbox) -> None:
-    sandbox.exec(["sh", "-c", "rm -rf conda ~/miniforge3 ~/miniconda3"])
-    install(sandbox, f"{sandbox.scratch}/conda")
-    line = ". conda/etc/profile.d/conda.sh"
-    submit = ["neuronctl", "submit", *ONE, "--conda", "torch"]
-    late = sandbox.exec([*submit, "--setup", line, "tell.py"], check=False)
-    assert late.returncode == 4 and "error NC406: --conda needs 'conda'" in late.stderr
-
-
 def test_modules_of_the_submitting_shell(sandbox: Sandbox) -> None:
     if not sandbox.status()["modules"]:
         cannot("environment-modules or procps is not installed")
@@ -213,61 +204,3 @@ def test_chdir_is_sbatchs(sandbox: Sandbox) -> None:
     sandbox.exec(["rm", f"{directory}/own.py"])
     result = sandbox.exec([*submit, "-D", "project/a dir", "own.py"], check=False)
     assert f"error NC401: no file 'own.py' in {directory}" in result.stderr
-
-
-def test_chdir_and_where_jobs_may_be_submitted(sandbox: Sandbox) -> None:
-    """Slurm judges the job's directory, and salloc's own."""
-    sandbox.write("place/tell.py", TELL)
-    job = ["--field", "misc", "--appl", "pytorch", "-p", "amd_a100nv_8", "--gpus-per-node=1"]
-    for line, code in (
-        (f"cd; neuronctl submit --wait -D {sandbox.scratch}/place --launcher python", 0),
-        ("cp tell.py ~; neuronctl submit -D ~ --launcher python", 4),
-    ):
-        result = sandbox.exec(["sh", "-c", f'{line} -t 5 "$@"', "sh", *job, "tell.py"], check=False)
-        assert result.returncode == code, result.stderr
-        assert ("NC221" in result.stderr) == (code != 0)
-        assert ("--chdir is /home" in result.stderr) == (code != 0)
-    forced = 'neuronctl submit --force -D ~ --launcher python -t 5 "$@"'
-    result = sandbox.exec(["sh", "-c", forced, "sh", *job, "tell.py"], check=False)
-    assert "jobs may be submitted from" in result.stderr, "Slurm refuses it too"
-
-    salloc = f'cd; neuronctl salloc -D {sandbox.scratch}/place -t 5 "$@" -- pwd'
-    result = sandbox.exec(["sh", "-c", salloc, "sh", *job], check=False)
-    assert "NC221" in result.stderr and "this is /home" in result.stderr
-    salloc = 'neuronctl salloc -D place -t 5 "$@" -- pwd'
-    result = sandbox.exec(["sh", "-c", salloc, "sh", *job])
-    assert result.stdout == f"{sandbox.scratch}/place\n"
-
-
-@pytest.mark.parametrize(
-    ("directory", "words"),
-    [
-        ("nowhere", "there is no directory '@HERE@/nowhere'"),
-        ("~", "there is no directory '@HERE@/~'"),
-        ("tell.py", "there is no directory '@HERE@/tell.py'"),
-        ("closed", "you cannot enter the directory '@HERE@/closed'"),
-    ],
-)
-def test_a_directory_that_slurm_would_leave_for_tmp(
-    sandbox: Sandbox, directory: str, words: str
-) -> None:
-    """As sbatch, neuronctl takes ~ as a name; the job would run in /tmp."""
-    sandbox.exec(["sh", "-c", "mkdir -p closed && chmod 000 closed"])
-    submit = ["neuronctl", "submit", *ONE, "-D", directory, "-o", f"{sandbox.scratch}/tmp.log"]
-    result = sandbox.exec([*submit, "tell.py"], check=False)
-    assert result.returncode == 4
-    assert f"error NC412: {words.replace('@HERE@', sandbox.scratch)}" in result.stderr
-    forced = [*submit, "--force", "--wait", f"{sandbox.scratch}/tell.py"]
-    sandbox.exec(forced, check=False)
-    log = sandbox.exec(["cat", "tmp.log"]).stdout
-    assert '"cwd": "/tmp"' in log and "couldn't chdir to" in log
-
-
-def test_attach_to_a_job_of_another_directory(sandbox: Sandbox) -> None:
-    sandbox.write("project/wait.py", "import time; time.sleep(300)\n")
-    submit = ["neuronctl", "submit", "--json", *ONE, "-D", "project", "wait.py"]
-    job = str(json.loads(sandbox.exec(submit).stdout)["job_id"])
-    running = ["sh", "-c", f"until squeue -hj {job} -t R | grep -q .; do sleep 0.2; done"]
-    sandbox.exec(running)
-    said = sandbox.exec(["neuronctl", "attach", job, "sh", "-c", "echo $SLURM_JOB_ID"]).stdout
-    assert said == f"{job}\n"

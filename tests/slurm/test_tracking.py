@@ -124,28 +124,6 @@ def test_array_part_cancelled(sandbox: Sandbox) -> None:
     wait_until(lambda: {row["state"] for row in status(sandbox, job)} == {"CANCELLED"})
 
 
-def test_jobs_that_wait(sandbox: Sandbox) -> None:
-    first = submit(sandbox, "--hold", "--wrap=true")
-    second = submit(sandbox, f"--dependency=afternotok:{first}", "--wrap=true")
-    assert [row["reason"] for row in status(sandbox, first, second)] == [
-        "JobHeldUser",
-        "Dependency",
-    ]
-    table = sandbox.exec(["neuronctl", "status", first, second]).stdout
-    assert "scontrol release" in table and "waiting for another job" in table
-    log = sandbox.exec(["neuronctl", "logs", first])
-    assert (log.stdout, log.returncode) == ("", 0)
-    assert f"job {first} has not started (held" in log.stderr
-
-
-def test_unknown_jobs(sandbox: Sandbox) -> None:
-    known = submit(sandbox, "--hold", "--wrap=true")
-    assert [row["job_id"] for row in status(sandbox, "999999", known, code=8)] == [known]
-    for argv in (["status"], ["logs"], ["logs", "-f"], ["cancel"]):
-        result = sandbox.exec(["neuronctl", *argv, "999999"], check=False)
-        assert result.returncode == 8 and "no matching jobs: 999999" in result.stderr, argv
-
-
 def test_somebody_elses_job(sandbox: Sandbox) -> None:
     """A job of the controller's own user: seen with --all, and not for us to cancel."""
     words = ["-D", sandbox.scratch, "-o", "/dev/null", "--hold", "--wrap=true"]
@@ -158,34 +136,6 @@ def test_somebody_elses_job(sandbox: Sandbox) -> None:
         assert f"scancel refused the request: {job}: Access/permission denied" in result.stderr
     finally:
         sandbox.root("scancel", job)
-
-
-def test_cancel_by_name(sandbox: Sandbox) -> None:
-    """Every job of that name that is the user's, and nothing else."""
-    held = ["--hold", "--wrap=true"]
-    submit(sandbox, "-J", "nap", *held)
-    other = submit(sandbox, "-J", "dream", *held)
-    array = submit(sandbox, "-J", "nap", "--array=0-3", *held)
-    theirs = sandbox.root(*JOB, "-J", "nap", "-D", sandbox.scratch, *held).stdout.strip()
-    sandbox.exec(["scontrol", "update", f"jobid={array}_2", "jobname=dream"])
-    try:
-        refused = sandbox.exec(["neuronctl", "cancel", "nap"], check=False)
-        assert refused.returncode == 2 and "'nap' stands for " in refused.stderr
-        assert theirs not in refused.stderr
-        sandbox.exec(["neuronctl", "cancel", "na*", "--yes"])
-
-        def left() -> bool:
-            queue = sandbox.exec(["squeue", "-h", "-r", "-o", "%i"]).stdout.split()
-            return sorted(queue) == sorted([other, f"{array}_2", theirs])
-
-        wait_until(left)
-        data = json.loads(sandbox.exec(["neuronctl", "cancel", "--json", "nap"]).stdout)
-        assert [(job["result"], job["state"]) for job in data["jobs"]] == [("ended", "CANCELLED")]
-        told = sandbox.exec(["neuronctl", "cancel", "-y", "--json", "dream"]).stdout
-        done = [(job["job_id"], job["result"]) for job in json.loads(told)["jobs"]]
-        assert sorted(done) == [(other, "cancelled"), (f"{array}_2", "cancelled")]
-    finally:
-        sandbox.root("scancel", theirs)
 
 
 def test_requeued_under_the_same_id(sandbox: Sandbox) -> None:
@@ -290,35 +240,6 @@ def test_ctrl_c_ends_the_following_and_not_the_job(sandbox: Sandbox) -> None:
 
 
 # ---------------------------------------------------------------- the cluster at fault
-
-
-def with_conf(sandbox: Sandbox, name: str, *edits: str) -> List[str]:
-    """A prefix that runs a command with a slurm.conf of its own, changed by sed."""
-    script = " ".join(f"-e '{edit}'" for edit in edits)
-    sandbox.exec(["sh", "-c", f"sed {script} /etc/slurm/slurm.conf > {name}"])
-    return ["env", f"SLURM_CONF={sandbox.scratch}/{name}"]
-
-
-def test_no_controller(sandbox: Sandbox) -> None:
-    nobody = with_conf(sandbox, "nobody.conf", "$aSlurmctldPort=9", "$aMessageTimeout=2")
-    for argv in (["status"], ["cancel", "999999"], ["logs", "999999"]):  # no record tells of it
-        result = sandbox.exec([*nobody, "neuronctl", *argv], check=False)
-        assert result.returncode == 6, (argv, result.stderr)
-        assert "Unable to contact slurm controller" in result.stderr
-
-
-def test_accounting_switched_off(sandbox: Sandbox) -> None:
-    none = "$aAccountingStorageType=accounting_storage/none"
-    off = with_conf(sandbox, "off.conf", "/^AccountingStorage/d", none)
-    job = submit(sandbox, "--wrap=exit 3")
-    followed = sandbox.exec([*off, "neuronctl", "logs", "-f", job])
-    assert f"job {job} ended: FAILED, exit code 3:0" in followed.stderr, (
-        "the controller still knows"
-    )
-    result = sandbox.exec([*off, "neuronctl", "status", job])
-    assert "accounting is disabled" in result.stderr and "FAILED" in result.stdout
-    gone = sandbox.exec([*off, "neuronctl", "status", "999999"], check=False)
-    assert gone.returncode == 8
 
 
 def test_a_cut_off_submission_can_be_found_again(sandbox: Sandbox) -> None:

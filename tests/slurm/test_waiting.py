@@ -68,22 +68,3 @@ def test_many_waits_cost_slurmctld_as_much_as_one(sandbox: Sandbox) -> None:
     took, asked = time.monotonic() - began, requests(sandbox) - before
     assert told.stderr.count("has not ended within 15 s") == len(jobs)
     assert 2 <= asked <= 3 * (took + 2) < 120
-
-
-COUNTED = """#!/bin/sh
-echo >>squeues
-exec /usr/bin/squeue "$@"
-"""
-
-
-def test_many_who_ask_for_the_status_share_answers(sandbox: Sandbox) -> None:
-    """Ten within ten seconds are told of that moment; more have an answer of two seconds ago."""
-    job = submit(sandbox, "--hold", "--wrap=true")
-    sandbox.write("bin/squeue", COUNTED)
-    sandbox.exec(["sh", "-c", "chmod +x bin/squeue; rm -f squeues"])
-    began = time.monotonic()
-    ask = "PATH=$PWD/bin:$PATH; for i in $(seq 30); do neuronctl status & done; wait"
-    told = sandbox.exec(["bash", "-c", ask])
-    took, asked = time.monotonic() - began, len(sandbox.exec(["cat", "squeues"]).stdout)
-    assert told.stdout.count(f"{job} ") == 30
-    assert 1 <= asked <= 10 * (1 + took / 10) + took / 2 + 2

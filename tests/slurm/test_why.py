@@ -226,18 +226,6 @@ def test_jobs_that_wait_and_run(sandbox: Sandbox) -> None:
     assert data["log"]["line"] == "loss 0.5"
 
 
-def test_an_array_is_grouped(sandbox: Sandbox) -> None:
-    job = submit(sandbox, "--array=0-3", "--wrap=exit $((SLURM_ARRAY_TASK_ID % 2 * 9))")
-    wait_for(sandbox, job, "COMPLETED", "FAILED")
-    jobs = json.loads(sandbox.exec(["neuronctl", "why", "--json", job]).stdout)["jobs"]
-    assert [(one["state"], one["tasks"]) for one in jobs] == [
-        ("FAILED", [f"{job}_1", f"{job}_3"]),
-        ("COMPLETED", [f"{job}_0", f"{job}_2"]),
-    ]
-    text = " ".join(sandbox.exec(["neuronctl", "why", job]).stdout.split())
-    assert f"2 tasks of job {job} (wrap), such as {job}_1: failed with exit code 9" in text
-
-
 def test_a_node_fails_and_somebody_else_cancels(sandbox: Sandbox) -> None:
     lost = submit(sandbox, "--no-requeue", "-w", "gpu36", "--wrap=sleep 300")
     other = submit(sandbox, "-w", "gpu35", "--wrap=sleep 300")
@@ -280,18 +268,6 @@ def test_unknown_job(sandbox: Sandbox) -> None:
 
 QOS, ACCOUNT = "qos p_amd_a100nv_8 set", "account sandbox set"
 
-# Slurm's limit, which the job is over by itself; Slurm's reason; words of the paragraph
-OVER = [
-    (f"{QOS} MaxTRESPerUser=cpu=1", "QOSMaxCpuPerUserLimit", "allows a user 1 core"),
-    (f"{QOS} MaxTRESPerUser=gres/gpu=0", "QOSMaxGRESPerUser", "allows a user 0 GPUs"),
-    (f"{QOS} MaxJobsPerUser=0", "QOSMaxJobsPerUserLimit", "allows a user no running jobs"),
-    (f"{QOS} MaxJobsPerAccount=0", "MaxJobsPerAccount", "allows an account no running jobs"),
-    (f"{QOS} GrpTRES=cpu=1", "QOSGrpCpuLimit", "allows all of its jobs together 1 core"),
-    (f"{ACCOUNT} GrpTRES=cpu=1", "AssocGrpCpuLimit", "account sandbox allows all of its jobs"),
-    (f"{ACCOUNT} GrpTRESRunMins=cpu=9", "AssocGrpCPURunMinutesLimit", "requests 10 core-minutes"),
-    (f"{ACCOUNT} MaxWall=4", "AssocMaxWallDurationPerJobLimit", "requests 00:05:00, and your"),
-]
-
 
 @contextlib.contextmanager
 def changed(sandbox: Sandbox, limit: str) -> Iterator[None]:
@@ -314,41 +290,6 @@ def reason_of(sandbox: Sandbox, job: str, *passing: str) -> str:
             return reason
         assert time.monotonic() < give_up
         time.sleep(0.3)
-
-
-@pytest.mark.parametrize(("limit", "reason", "words"), OVER, ids=[one[0] for one in OVER])
-def test_over_a_limit_by_itself(sandbox: Sandbox, limit: str, reason: str, words: str) -> None:
-    with changed(sandbox, limit):
-        job = submit(sandbox, "-c2", "--wrap=true")
-        assert reason_of(sandbox, job) == reason
-        text = why(sandbox, job)[1]
-        assert "will never start: " in text and words in text
-        assert "it starts when" not in text
-        status = sandbox.exec(["neuronctl", "status", job]).stdout
-        assert "will never start: " in status and words in status
-
-
-def test_only_ones_own_jobs_are_in_the_way_of_a_shared_limit(sandbox: Sandbox) -> None:
-    with changed(sandbox, f"{ACCOUNT} GrpTRES=cpu=2"):
-        first = submit(sandbox, "-c2", "--wrap=sleep 300")
-        wait_for(sandbox, first, "RUNNING")
-        job = submit(sandbox, "-c1", "--wrap=true")
-        assert reason_of(sandbox, job) == "AssocGrpCpuLimit"
-        text = why(sandbox, job)[1]
-        assert "your account has reached its core limit: 2 of 2 cores." in text
-        assert "it starts when other jobs of yours end" in text
-
-
-def test_who_holds_a_users_own_limit_and_until_when(sandbox: Sandbox) -> None:
-    with changed(sandbox, f"{QOS} MaxTRESPerUser=gres/gpu=2"):
-        first = submit(sandbox, "-c2", "--gres=gpu:2", "--wrap=sleep 300")
-        wait_for(sandbox, first, "RUNNING")
-        job = submit(sandbox, "--wrap=true")
-        assert reason_of(sandbox, job) == "QOSMaxGRESPerUser"
-        words = f"2 of 2 GPUs; 1 more must wait until job {first} ends, in at most 00:0"
-        for command in (["why", job], ["status", job], ["status"]):
-            told = " ".join(sandbox.exec(["neuronctl", *command]).stdout.split())
-            assert words in told, command
 
 
 HANGS = """\

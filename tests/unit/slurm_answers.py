@@ -99,8 +99,6 @@ def with_mine(*more: str) -> ClusterFigures:
     return dataclasses.replace(LIMITS, associations=(mine,))
 
 
-HERS = dataclasses.replace(MINE, qos=("fast", "long"), default_qos="")
-"""Several QOS without a default one."""
 OTHERS = Association("group", "", ("fast",), "")
 """In another account, which is not the default one."""
 
@@ -147,11 +145,9 @@ GROUP = {
 }
 
 
-FULL_LAB = shared("account", "lab", cores=(9, 9))
 BUSY = tuple(job(number, 1) for number in (1, 2, 3))
 FULL = tuple(node(f"n{number}", 8) for number in range(1, 5))
 WAITING = job(9, state="PENDING", id=JobId(9, tasks="1-3"), count=3)
-ASK_ARRAY = {"gpus_per_node": 1, "array": "0-100"}
 
 NEW = dataclasses.replace(LIMITS, partitions=(PARTITION, dataclasses.replace(OTHER, name="new")))
 

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import xml.etree.ElementTree
 from typing import Any, Dict
 
 import pytest
 
-from benchmarks import cases, plot, report, verdict
+from benchmarks import cases, report, verdict
 from benchmarks.figures import (
     Samples,
     count_line,
     extra_line,
-    import_times,
-    memory_line,
     number,
-    processes_line,
     quartiles,
-    rate_line,
     ratio_line,
-    sum_line,
     time_line,
 )
 
@@ -51,17 +45,6 @@ def test_a_ratio_is_of_the_medians_and_its_spread_of_neighbours() -> None:
     assert ratio_line("`submit`", samples(76), "`sbatch`", samples(10), None).met is None
 
 
-def test_a_sum_names_its_parts() -> None:
-    parts = [samples(37), samples(24)]
-    line = sum_line("`status`", samples(121), "squeue", parts, 60)
-    assert (line.beside, line.must, line.met) == (
-        "squeue: 37 + 24 + 60 ms",
-        "at most 121 ms",
-        True,
-    )
-    assert sum_line("`status`", samples(122), "squeue", parts, 60).met is False
-
-
 def test_a_time_has_a_limit() -> None:
     line = time_line("completing", samples(99, 100, 110), 100)
     assert (line.value, line.must, line.met) == ("100 ms", "at most 100 ms", True)
@@ -74,45 +57,8 @@ def test_what_the_gate_adds_is_of_neighbours() -> None:
     assert extra_line("gate", samples(151), "without", samples(100), 50).met is False
 
 
-def test_limits_of_memory_and_rate() -> None:
-    assert memory_line("m", samples(1, mb=39), 40).met is True
-    assert memory_line("m", samples(1, mb=41), 40).met is False
-    assert rate_line("r", [1900, 2100, 2000], 2000).met is True
-    assert rate_line("r", [1999], 2000).met is False
-    assert rate_line("r", [1], None).met is None
-
-
-@pytest.mark.parametrize(
-    ("calls", "free", "met"),
-    [
-        (["squeue", "sacct"], "", True),
-        (["squeue", "sacct", "scontrol"], "", False),
-        ([], "", True),
-        (["squeue", "scontrol", "sbatch"], "sbatch", True),
-        (["squeue", "scontrol"], "sbatch", False),
-        (["sbatch", "sbatch"], "sbatch", False),
-        (["squeue", "scontrol", "sinfo", "sbatch"], "sbatch", False),
-    ],
-)
-def test_processes(calls: list[str], free: str, met: bool) -> None:
-    line = processes_line("p", [[call, "-h"] for call in calls], 2, free)
-    assert (line.met, line.value) == (met, str(len(calls)))
-    assert processes_line("p", [[call] for call in calls], None).met is None
-
-
 def test_counts() -> None:
     assert (count_line("c", 100, 100).met, count_line("c", 101, 100).met) == (True, False)
-
-
-def test_import_times() -> None:
-    text = (
-        "import time: self [us] | cumulative | imported package\n"
-        "import time:       100 |        100 |   encodings.aliases\n"
-        "noise\n"
-        "import time:       900 |       1000 | click\n"
-        "import time:       500 |       1500 |     re\n"
-    )
-    assert import_times(text) == [("click", 900), ("re", 500), ("encodings.aliases", 100)]
 
 
 def results() -> Dict[str, Any]:
@@ -213,13 +159,3 @@ def test_the_page_is_clean_markdown() -> None:
     head = next(line for line in tables if line.startswith("| figure"))
     rows = report.table(verdict.lines(results())).splitlines()
     assert {row.count("|") for row in rows} == {head.count("|")}
-
-
-def test_the_picture_is_xml_and_red_where_short() -> None:
-    good = plot.svg(results())
-    assert xml.etree.ElementTree.fromstring(good).tag.endswith("svg")
-    measured = results()
-    measured["groups"]["submit"]["submit"]["ms"] = [1000] * 3
-    bad = plot.svg(measured)
-    assert bad.count(f'height="14" fill="{plot._LIMIT}"') == 1
-    assert good.count(f'height="14" fill="{plot._LIMIT}"') == 0

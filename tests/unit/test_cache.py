@@ -32,16 +32,6 @@ def test_a_value_is_private_and_read_back(file: Path) -> None:
     assert file.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_nothing_else_is_the_same(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cache.read("kind", "name", "changed") is None
-    assert cache.read("kind", "other", "source") is None
-    assert cache.read("other", "name", "source") is None
-    Path(cache.path_of("kind", "collision")).write_bytes(file.read_bytes())
-    assert cache.read("kind", "collision", "source") is None
-    monkeypatch.setattr(cache, "__version__", "0.0.1")
-    assert read() is None
-
-
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", "[" * 100_000, "\udc80"])
 def test_a_damaged_file_is_absent(file: Path, text: str) -> None:
     file.write_text(text, "utf-8", "surrogateescape")
@@ -87,23 +77,6 @@ def test_what_others_may_have_written_is_absent(file: Path, spoil: Callable[[Pat
 def test_another_users_file_is_absent(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: file.stat().st_uid + 1)
     assert read() is None
-
-
-def test_a_link_to_a_folder_of_ones_own_is_followed(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "linked").symlink_to(file.parents[1])
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "linked"))
-    assert read() == {"a": [1, None]}
-
-
-def test_a_place_that_cannot_be_written_is_no_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "flat").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "flat"))
-    cache.write("kind", "name", 1)
-    assert cache.read("kind", "name") is None
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from typing import Callable
 import pytest
 
 from neuronctl.catalog import loader
-from neuronctl.catalog.model import Location, Price, WallTime
-from neuronctl.common import cache
+from neuronctl.catalog.model import Price, WallTime
 from neuronctl.common.errors import CatalogError, PolicyError
 from neuronctl.common.units import UNLIMITED
 
@@ -60,20 +59,6 @@ def test_layers_lie_over_one_another_in_their_order(
     assert loader.load(str(option)).files == tuple(
         str(file) for file in (shipped, site, user, env, option)
     )
-
-
-def test_a_layer_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:
-    before = loader.load().cluster("neuron")
-    file = write(tmp_path / "x.yaml", "# mine\n" + layer("max_running_jobs", 1))
-    catalog = loader.load(str(file))
-    after = catalog.cluster("neuron")
-    assert after.partition("cpu").max_running_jobs == 1
-    assert after.partition("cpu").max_submit_jobs == 8
-    assert {name for name, p in before.partitions.items() if p != after.partitions[name]} == {"cpu"}
-    assert after.policy == before.policy
-    path = ("neuron", "partitions", "cpu", "max_running_jobs")
-    assert catalog.locations()[path] == Location(str(file), 2)
-    assert str(catalog.locations()[path]) == f"{file}:2"
 
 
 def test_a_line_is_cited_with_the_source_of_its_own_file(tmp_path: Path) -> None:
@@ -242,22 +227,6 @@ def test_what_is_kept_of_a_catalog_is_never_stale(tmp_path: Path, clean_home: Pa
     os.utime(file, (1, 1))
     assert limit() == 5
     write(clean_home / ".config" / "neuronctl" / "partitions.yaml", layer("note", "'x'"))
-    assert loader.load(str(file)).cluster().partition("cpu").note == "x"
-
-
-@pytest.mark.parametrize(
-    "value", [None, [], {}, "x", 1, {"clusters": {}}, {"clusters": {"neuron": {"name": "neuron"}}}]
-)
-def test_a_kept_catalog_of_another_shape_is_absent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: object
-) -> None:
-    file = write(tmp_path / "c.yaml", layer("note", "'x'"))
-    keep = cache.write
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            cache, "write", lambda kind, name, data, source: keep(kind, name, value, source)
-        )
-        loader.load(str(file))
     assert loader.load(str(file)).cluster().partition("cpu").note == "x"
 
 

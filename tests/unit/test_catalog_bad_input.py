@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Tuple
 
 import pytest
-import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 from neuronctl.catalog import loader, schema
-from neuronctl.catalog.merging import merge
 from neuronctl.catalog.model import Cluster, Partition, Policy
 from neuronctl.common.errors import CatalogError
-from neuronctl.common.yamlfile import parse
 
 # %s stands on line 5 of a file that is fine without it.
 PARTITION = "clusters:\n  neuron:\n    partitions:\n      amd_a100nv_8:\n        %s\n"
@@ -162,33 +156,3 @@ def test_every_key_of_the_model_is_read(tmp_path: Path) -> None:
             error = load(tmp_path, frame % f"{key}: {wrong}")
             assert f".{key}" in error.message
             assert error.hint
-
-
-SHIPPED = Path(loader.data_path("partitions.yaml")).read_text()
-PATHS = sorted(
-    path
-    for path in parse(SHIPPED, "shipped.yaml", CatalogError).lines
-    if path and not any(key.isdigit() for key in path)
-)
-
-
-@given(
-    st.sampled_from(PATHS),
-    st.one_of(
-        st.none(), st.booleans(), st.integers(-9, 9), st.floats(0, 2), st.text(max_size=8),
-        st.lists(st.integers(0, 3), max_size=3), st.dictionaries(st.text(max_size=4), st.none()),
-    ),
-)  # fmt: skip
-def test_a_catalog_with_one_value_changed_loads_or_says_where(
-    path: Tuple[str, ...], value: object
-) -> None:
-    layer: Any = value
-    for key in reversed(path):
-        layer = {key: layer}
-    try:
-        above = parse(yaml.safe_dump(layer, allow_unicode=True), "layer.yaml", CatalogError)
-        catalog = merge([parse(SHIPPED, "shipped.yaml", CatalogError), above])
-    except CatalogError as error:
-        assert error.message.startswith(("layer.yaml:", "shipped.yaml:"))
-        return
-    assert catalog.cluster().partitions

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from typing import Any
 
-from slurm_answers import LIMITS, NODES, NORMAL, PARTITION, QOS, qos_with
+from slurm_answers import LIMITS, NORMAL, PARTITION, QOS, qos_with
 
 from neuronctl.catalog.merging import merge
 from neuronctl.catalog.model import Catalog, Cluster
@@ -55,25 +55,6 @@ def test_what_slurm_does_not_say_is_not_in_it() -> None:
     assert (gpu.wall_time.default, gpu.wall_time.maximum) == (None, -1)
 
 
-def test_odd_figures_make_a_catalog_all_the_same() -> None:
-    sizes = (192000, 224000, 192000, 224000)
-    mixed = tuple(
-        dataclasses.replace(one, cores=40 + number, memory_mb=sizes[number])
-        for number, one in enumerate(NODES)
-    )
-    auto = dataclasses.replace(PARTITION, name="auto")
-    wide = dataclasses.replace(PARTITION, max_nodes=9)
-    limits = dataclasses.replace(LIMITS, nodes=mixed, partitions=(wide, auto))
-    (gpu,) = read(limits).partitions.values()
-    assert (gpu.cores_per_node, gpu.memory_mb_per_node) == ((40, 41, 42, 43), 224000)
-    assert gpu.max_nodes is None
-    torn = dataclasses.replace(PARTITION, node_list="n[1-")
-    gpu = read(dataclasses.replace(LIMITS, partitions=(torn,))).partitions["gpu"]
-    assert (gpu.nodes, gpu.node_list) == (PARTITION.nodes, None)
-    name = dataclasses.replace(LIMITS.config, cluster="my cluster: 1")
-    assert read(dataclasses.replace(LIMITS, config=name)).name == "my-cluster--1"
-
-
 def test_the_draft_over_another_catalog_removes_what_slurm_does_not_have() -> None:
     lower = {
         "partitions": {"gpu": {"gpus_per_node": 4, "note": "9 nodes"}},
@@ -84,13 +65,6 @@ def test_the_draft_over_another_catalog_removes_what_slurm_does_not_have() -> No
     assert set(merged.partitions) == {one.name for one in NEURON.partitions}
     assert (merged.partitions["gpu"].note, merged.partitions["gpu"].gpus_per_node) == ("", 8)
     assert "gone" not in merged.qos
-
-
-def test_without_sacctmgr_the_limits_below_stay() -> None:
-    deaf = dataclasses.replace(NEURON, qos=None)
-    gpu = {"max_submit_jobs": 3, "gpus_per_node": 8, "max_gpus": 16}
-    merged = laid_over(deaf, partitions={"gpu": gpu}).clusters["neuron"]
-    assert (merged.partitions["gpu"].max_submit_jobs, merged.partitions["gpu"].max_gpus) == (3, 16)
 
 
 def test_the_qos_that_a_job_may_name_are_drafted() -> None:

@@ -65,17 +65,6 @@ def test_logs_of_jobs_are_left_out(tree: Path) -> None:
     assert plan_snapshot(str(tree), CLUSTER).place != before.place
 
 
-def test_names_that_are_not_utf_8(tree: Path) -> None:
-    path = os.fsdecode(b"na\xffme.txt")
-    (tree / path).write_text("x\n")
-    (tree / "sub" / "data" / path).touch()
-    found = plan_snapshot(str(tree), CLUSTER)
-    assert path in [file.path for file in found.files]
-    make_snapshot(found)
-    assert (Path(found.code) / path).read_text() == "x\n"
-    assert keep_snapshot(found.place) == ""
-
-
 def test_the_same_tree_is_the_same_snapshot(tree: Path) -> None:
     before = plan_snapshot(str(tree), CLUSTER)
     assert plan_snapshot(str(tree / "sub"), CLUSTER).place == before.place

@@ -7,7 +7,7 @@ import json
 import re
 import subprocess
 import sys
-from typing import Dict, List
+from typing import List
 
 import pytest
 from hypothesis import given
@@ -71,46 +71,8 @@ def test_elsewhere_nothing_is_cut_or_folded() -> None:
     assert long in plain(COLUMNS, [["a", "1", long, "x"]])[1]
 
 
-def test_elsewhere_columns_says_how_wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "")
-    for width in (40, 24):
-        monkeypatch.setenv("COLUMNS", str(width))
-        assert plain(COLUMNS, ROWS) == on_terminal(monkeypatch, width)
-    monkeypatch.setenv("COLUMNS", "none")
-    assert len(plain(COLUMNS, ROWS)) == 3
-
-
-def test_a_width_that_is_no_number_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("COLUMNS", "LINES"):
-        monkeypatch.setenv(name, "²")
-    out = Terminal()
-    console.print_table(COLUMNS, ROWS, file=out)
-    console.print_text("words", "bold", file=out)
-    assert "학습작업" in out.getvalue() and "words" in out.getvalue()
-
-
 def test_a_wide_terminal_shows_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     assert on_terminal(monkeypatch, 80) == plain(COLUMNS, ROWS)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "\u4dc0\u4dc1\u4dc2",
-        "\u1112\u1161\u11a8\u1109\u1173\u11b8",  # Hangul as macOS writes file names
-        "\u2764\ufe0f go",
-    ],
-)
-def test_on_a_terminal_columns_stand_as_rich_counts_cells(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    from rich.cells import cell_len
-
-    _, *lines = on_terminal(monkeypatch, 80, [[name, name, "here", "x"], ["a", "1", "here", "y"]])
-    assert [line.split() for line in lines] == [
-        [*name.split(), *name.split(), "here", "x"], ["a", "1", "here", "y"],
-    ]  # fmt: skip
-    assert len({cell_len(line.partition("here")[0]) for line in lines}) == 1
 
 
 def test_a_narrower_one_folds_at_blanks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,42 +115,6 @@ def test_styles_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     grey = Terminal()
     console.print_text("done", "red", file=grey)
     assert "31m" not in grey.getvalue()
-
-
-@pytest.mark.parametrize("width", [80, 16], ids=["fits", "folded"])
-def test_a_cell_can_have_its_own_style(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setenv("COLUMNS", str(width))
-    columns = [Column("STATE", style="bold", styles={"FAILED": "red"}), Column("REMARK")]
-    out = Terminal()
-    console.print_table(columns, [["FAILED", "words and words"], ["other", "x"]], file=out)
-    assert re.search(r"\x1b\[(1;)?31mFAILED", out.getvalue())
-    assert "\x1b[1mother" in out.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("names", "blocks"),
-    [
-        ({"LANG": "ko_KR.UTF-8"}, True),
-        ({"LANG": "C.utf8", "LC_CTYPE": "C.UTF-8"}, True),
-        ({"LANG": "C", "LC_CTYPE": "C.UTF-8"}, False),  # Python's own doing
-        ({"LANG": "en_US.UTF-8", "LC_ALL": "C"}, False),
-        ({"LC_ALL": "C.UTF-8"}, True),
-        ({"LANG": "de_DE.ISO-8859-1"}, False),
-        ({}, False),
-    ],
-)
-def test_blocks_only_where_the_locale_has_them(
-    names: Dict[str, str], blocks: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("LANG", "LC_CTYPE", "LC_ALL"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in names.items():
-        monkeypatch.setenv(name, value)
-    file = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    assert not console.draws_blocks(file)
-    monkeypatch.setattr(file, "isatty", lambda: True)
-    assert console.draws_blocks(file) is blocks
 
 
 def test_text_keeps_its_lines_but_not_its_escapes() -> None:

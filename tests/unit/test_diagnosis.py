@@ -60,18 +60,6 @@ def test_a_job_that_goes_on_was_cancelled_in_a_run() -> None:
         assert diagnose(evidence("CANCELLED", **given)).what == f"cancelled by you {words}"
 
 
-def test_what_to_do_where_no_other_run_follows() -> None:
-    for line, words in (
-        ("that was the last of 2 runs", "'neuronctl resubmit 7' goes on from what it has"),
-        ("the program failed with exit code 9: no other run follows", "'neuronctl logs --run 2 7'"),
-    ):
-        runs = read_runs(f"{TWO}{line}\n".encode())
-        given = {"runs": runs, "exit": ExitCode(9, 0)}
-        assert words in diagnose(evidence("FAILED", line, **given)).remedy
-        error = "ModuleNotFoundError: No module named 'x'"
-        assert "install it" in diagnose(evidence("FAILED", error, line, **given)).remedy
-
-
 def test_a_program_that_ended_with_0_as_it_was_told_to_save() -> None:
     log = f"{ONE}run 1: time to save; it ends in 65 s\ndone in 1 run\n"
     made = diagnose(evidence("COMPLETED", runs=read_runs(log.encode())))
@@ -165,17 +153,6 @@ def test_exit_codes(exit: Any, words: str, cause: str) -> None:
     assert words in made.what and cause in made.cause
     assert made.certain is (made.cause == "")
     assert made.line is not None and made.line.text == "last words"
-
-
-def test_a_signal_that_accounting_hides() -> None:
-    lines = ["step 5", "srun: error: gpu35: task 0: Segmentation fault (core dumped)"]
-    made = diagnose(evidence("FAILED", *lines, exit=ExitCode(11, 0), exit_low=True))
-    assert made.kind == "signal" and "accounting's form of 139" in made.what
-    assert "signal 11, SIGSEGV" in made.what and "has a bug" in made.cause
-    made = diagnose(evidence("FAILED", "step 5", exit=ExitCode(11, 0), exit_low=True))
-    assert made.kind == "exit-code", "nothing in the log says so"
-    made = diagnose(evidence("FAILED", "step 5", exit=ExitCode(11, 0)))
-    assert made.kind == "exit-code", "the controller's own 11 is 11"
 
 
 def test_unknown_states_and_ends() -> None:
@@ -366,22 +343,6 @@ LINES = [
 ]  # fmt: skip
 
 
-def test_the_line_before_sruns_own_words() -> None:
-    made = diagnose(evidence(
-        "FAILED", "step 1", "weights are not finite: giving up",
-        "srun: error: gpu35: task 0: Exited with exit code 3",
-        "srun: Terminating StepId=7.0",
-        "slurmstepd-gpu35: error: *** STEP 7.0 ON gpu35 CANCELLED AT 2026-11-21T08:04:11 ***",
-        "srun: error: gpu36: tasks 1-3: Terminated",
-        exit=ExitCode(3, 0),
-    ))  # fmt: skip
-    assert made.line is not None and made.line.number == 5
-    assert made.line.text == "weights are not finite: giving up"
-    alone = "srun: error: gpu35: task 0: Exited with exit code 3"
-    made = diagnose(evidence("FAILED", alone, exit=ExitCode(3, 0)))
-    assert made.line is not None and made.line.text == alone
-
-
 @pytest.mark.parametrize(("lines", "kind", "word"), LINES, ids=lambda value: str(value)[:40])
 def test_well_known_lines(lines: Any, kind: str, word: str) -> None:
     found = log_patterns.search(
@@ -490,14 +451,6 @@ def test_the_first_failure_is_the_cause(lines: Any, code: int, kind: str, words:
     assert made.kind == kind and words in f"{made.what} {made.cause} {line}", made
 
 
-def test_one_process_goes_on_after_what_it_survives() -> None:
-    lines = [*TRACE, "ConnectionResetError: x", "retrying", "retrying", "again", *TRACE, "KeyError"]
-    made = diagnose(evidence("FAILED", *lines, exit=ExitCode(1, 0), gpus=1, nodes=1))
-    assert made.line is not None and made.line.text == "KeyError"
-    made = diagnose(evidence("FAILED", *lines, exit=ExitCode(1, 0), gpus=4, nodes=1))
-    assert made.line is not None and made.line.text == "ConnectionResetError: x"
-
-
 @pytest.mark.parametrize(("code", "name"), [(247, "SIGKILL"), (245, "SIGSEGV"), (250, "SIGABRT")])
 def test_the_code_of_a_signal_as_python_has_it(code: int, name: str) -> None:
     """As DeepSpeed's launcher ends; accounting takes 128 from it."""
@@ -530,22 +483,3 @@ def test_only_what_the_last_run_has_written(tmp_path: Path) -> None:
     assert read_tail(str(log), begin=14).lines == ()
     assert read_tail(str(log), most=8, begin=2).lines == ("step 9",)
     assert read_tail(str(log), begin=15).lines == ("Killed", "step 9"), "it has been emptied since"
-
-
-def test_lines_of_other_ranks_within_a_traceback() -> None:
-    lines = (
-        "rank 2 of 4 begins",
-        "Traceback (most recent call last):",
-        "rank 3 of 4 begins",
-        "step 0 loss 1.000 on rank 3",
-        '  File "/scratch/neuron/end.py", line 131, in <module>',
-        "    fail()",
-        "step 0 loss 1.000 on rank 0",
-        '  File "/scratch/neuron/end.py", line 56, in fail',
-        '    raise ValueError("loss is nan")',
-        "ValueError: loss is nan",
-        "step 0 loss 1.000 on rank 2",
-        "Primary job  terminated normally, but 1 process returned",
-    )
-    found = log_patterns.search(lines)
-    assert found is not None and (found.kind, found.line) == ("exception", lines[9])

@@ -113,28 +113,6 @@ def test_replacing_and_copying(kind: Callable[..., Any]) -> None:
     assert kind(1, "a").fifth is not kind(1, "a").fifth
 
 
-def test_what_was_computed_is_no_field() -> None:
-    one = Ours(1, "a", fifth={})
-    assert one.upper == "A" and one == Ours(1, "a", fifth={}) and one.upper is one.upper
-    for replace in (dataclasses.replace, frozen.replace):
-        other = replace(one, second="b")
-        assert other.upper == "B" and other == Ours(1, "b", fifth={})
-    assert "upper" not in {**dataclasses.asdict(one), **frozen.asdict(one)}
-
-
-def test_values_of_values() -> None:
-    inner = Ours(1, "a", fifth={"c": 3})
-    for outer in (
-        Ours(1, "a", fourth=(inner, inner)),  # type: ignore[arg-type]
-        Ours(1, "a", fourth=[[inner], (), ({"d": inner},)]),  # type: ignore[arg-type]
-        Ours(1, inner, fifth={"e": inner, "f": {"g": (inner,)}}),  # type: ignore[arg-type]
-    ):
-        plain = frozen.asdict(outer)
-        assert plain == dataclasses.asdict(outer)
-        plain["fifth"]["h"] = 1
-        assert "h" not in outer.fifth
-
-
 @BOTH
 def test_frozen(kind: Callable[..., Any]) -> None:
     one = kind(1, "a")

@@ -271,7 +271,7 @@ def test_a_name_cannot_break_the_file() -> None:
     assert made.text.split("\n")[0] == "# From a?run: rm -rf x?.sh"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(text=st.text(min_size=1), others=st.lists(st.text(), max_size=3))
 @example(text=" a\nb\n", others=["", "- ", "-", "a: b", "# x", "\x85", "\u2028", "'", '"', "null"])
 @example(text="\tx\n", others=["010", "1.10", "~", "true", "[", "a,b", "\ufeff", "\x7f", "\t"])

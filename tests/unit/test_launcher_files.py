@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import shlex
 from pathlib import Path
-from typing import Dict, Set
+from typing import Set
 
 import pytest
 from plan_builders import findings, plan_of
@@ -18,7 +17,6 @@ from neuronctl.launch import launchers
 from neuronctl.launch.launcher_calls import called
 from neuronctl.rendering.launch_command import BLOCKS, launch_parts, launch_words, wrapped
 from neuronctl.rendering.render import render_job
-from neuronctl.request.sbatch_options import SRUN
 from neuronctl.submission.judged_script import judge_text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -261,32 +259,6 @@ def test_every_trait_is_documented() -> None:
     of_body = {"name", "file", "takes_options", "counts_nodes"}
     traits = {*launchers.Launcher.__annotations__} - of_body
     assert [trait for trait in traits if f"`{trait}`" not in page] == []
-
-
-@pytest.fixture(scope="module")
-def constants() -> Dict[str, Set[object]]:
-    """The constants of each module that is to know no launcher."""
-    return {
-        str(file): {
-            node.value
-            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-            if isinstance(node, ast.Constant)
-        }
-        for file in (ROOT / "neuronctl").rglob("*.py")
-        if file.parent.name != "sandbox"
-    }
-
-
-@pytest.mark.parametrize("name", launchers.names())
-def test_no_module_repeats_a_launcher(name: str, constants: Dict[str, Set[object]]) -> None:
-    """Slurm's srun and the two that planning chooses by itself are known by name."""
-    launcher = launchers.load(name)
-    words = {name, *(word for command in launcher.programs for word in command)}
-    words |= {option for option in launcher.own_options if "_" in option}
-    named = {"srun", "python", "none", "torchrun", "mpirun", "mpiexec", "launch", "rdzv_conf"}
-    slurms = {option.long.replace("-", "_") for option in SRUN}
-    own = words - named - slurms
-    assert {file: own & said for file, said in constants.items() if own & said} == {}
 
 
 def test_example_of_the_documentation(own: Path) -> None:

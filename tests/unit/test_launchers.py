@@ -100,18 +100,3 @@ def test_a_first_double_dash_is_behind_another(name: str) -> None:
 )
 def test_a_lone_colon_stands_in_the_text(words: tuple, text: str, given_on: tuple) -> None:
     assert positional(words) == (text, given_on)
-
-
-def test_long_words(stand_ins: Path) -> None:
-    args = ("a" * 70_000, "b" * 70_000)
-    made = plan_of(launcher="srun", nodes=2, script="train.py", args=args)
-    text = wrapped(launch_words(made, launch_parts(made)))
-    done = subprocess.run(
-        ["bash"],
-        input=text.encode(),
-        env={"PATH": f"{stand_ins}:/usr/bin:/bin", "HOME": "/it's"},
-        capture_output=True,
-    )
-    assert done.returncode == 0, done.stderr
-    arrived = done.stdout.decode().split("\0")[1:-1]
-    assert arrived == list(args)

@@ -244,27 +244,3 @@ def test_scontrol_and_sacctmgr_rows() -> None:
         "AssocMaxWallDurationPerJobLimit",
         "AssocMaxNodeMinutesPerJob",
     }
-
-
-def test_what_an_account_and_a_user_hold_of_a_qos() -> None:
-    line = (
-        "QOS=q(2) GrpJobs=9(4) GrpSubmitJobs=N(5) MinTRESPJ= Account Limits= a={MaxJobsPA=3(2) "
-        "MaxJobsAccruePA=N(0) MaxSubmitJobsPA=7(5) MaxTRESPA=cpu=N(1),mem=8000(4000)} b={MaxJobsPA="
-        "3(1) MaxSubmitJobsPA=7(0) MaxTRESPA=cpu=N(0),mem=8000(0)} User Limits= kimura(5)={MaxTRES"
-        "RunMinsPU=cpu=9(9)} kim(6)={MaxJobsPU=4(1) MaxTRESRunMinsPU=cpu=99(40),gres/gpu=N(1)}"
-    )
-    found = [
-        (group.account or group.user, one.kind, one.tres, one.figure, one.used)
-        for group in parse_groups(line, "kim")
-        for one in group.limits
-    ]
-    assert found == [
-        ("", "GrpJobs", "", 9, 4),
-        ("a", "MaxTRESPA", "mem", 8000, 4000),
-        ("a", "MaxJobsPA", "", 3, 2),
-        ("a", "MaxSubmitPA", "", 7, 5),
-        ("b", "MaxTRESPA", "mem", 8000, 0),
-        ("b", "MaxJobsPA", "", 3, 1),
-        ("b", "MaxSubmitPA", "", 7, 0),
-        ("kim", "MaxTRESRunMinsPU", "cpu", 99, 40),
-    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Dict, List, Optional
 
@@ -12,7 +11,6 @@ from neuronctl.catalog.model import Price
 from neuronctl.cli.report import sampled_use
 from neuronctl.common.frozen import replace
 from neuronctl.monitoring.advice import JobUse, advise
-from neuronctl.monitoring.page import report_page
 from neuronctl.monitoring.samples import (
     GpuUse,
     NodeUse,
@@ -83,17 +81,6 @@ def test_its_gpus(tmp_path: Path) -> None:
     assert second.slowed == {"the hardware's thermal limit": 1.0}
 
 
-def test_gaps_are_told_and_are_no_idle_time(tmp_path: Path) -> None:
-    node(tmp_path, samples=300)
-    with (tmp_path / "4711-0.gpu30.csv").open("a") as file:
-        file.write(f"{START + 4000},400,{GIB},0,0\n")
-    idle = [n for n in range(300) if not 50 <= n < 250]  # the tool hung in between
-    gpus(tmp_path, {10 * n: [row(0, 0)] for n in idle})
-    (one,) = read_samples(str(tmp_path), 4711)
-    (gpu,) = one.gpus
-    assert (gpu.idle, gpu.longest_idle, gpu.idle_for, one.silent) == (1.0, 490, 490, 1010)
-
-
 def test_what_is_not_told_is_not_known(tmp_path: Path) -> None:
     """MIG has no use, and a tool that says nothing leaves no GPU."""
     node(tmp_path)
@@ -118,17 +105,6 @@ def test_broken_files(tmp_path: Path, content: bytes) -> None:
     broken = b"\n, , \n1, 2, nan\n1e99,\x1b[31m" + b",1" * 8 + b"\n"
     of_gpus.write_bytes(GPU_HEAD.encode() + content + broken)
     assert len(read_samples(str(tmp_path), 4711)) == 1
-
-
-def test_pipes_no_folder_and_other_jobs(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "4711-0.a.csv")
-    assert read_samples(str(tmp_path), 4711) == ()
-    assert read_samples(str(tmp_path / "none"), 4711) == ()
-    node(tmp_path)
-    node(tmp_path, "gpu31", samples=2)  # of another job that had this number
-    node(tmp_path, "gpu32", job="4712-0")
-    (one,) = read_samples(str(tmp_path), 4711, START + 100)
-    assert one.node == "gpu30"
 
 
 STATUS = JobStatus(
@@ -175,17 +151,6 @@ def test_advice(job: JobUse, advice: List[str]) -> None:
     assert len(found) == len(advice), found
     for text, part in zip(found, advice):
         assert part in text
-
-
-def test_the_page_escapes_names(tmp_path: Path) -> None:
-    node(tmp_path)
-    gpus(tmp_path, {10 * n: [row(0, n)] for n in range(60)})
-    job = JobUse(
-        replace(STATUS, name="<script>alert(1)</script>"), read_samples(str(tmp_path), 4711)
-    )
-    page = report_page(job, [("<i>", "&")])
-    assert "<script" not in page and "<i>" not in page and page.count("<polyline") == 4
-    assert "http" not in page  # no network
 
 
 def test_curves_and_their_holes() -> None:

@@ -9,7 +9,7 @@ import dataclasses
 from typing import Any, List, Tuple
 
 import pytest
-from slurm_answers import CONFIG, LIMITS, NORMAL, NOW, PARTITION, QOS, fields_of, job, live
+from slurm_answers import CONFIG, LIMITS, NORMAL, PARTITION, QOS, fields_of, live
 
 from neuronctl.catalog.model import Catalog, Cluster, Partition
 from neuronctl.judgement.judgement import Judgement, judge
@@ -18,10 +18,8 @@ from neuronctl.planning import plan
 from neuronctl.rules import RuleContext
 from neuronctl.scripts.header import read_header
 from neuronctl.scripts.script_request import request_of_script
-from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Scope, read_limits
 from neuronctl.slurm.scontrol import NodeGroup, parse_nodes, parse_partitions
-from neuronctl.slurm.squeue import PartitionJob
 
 RUNS, WAITS = "can start now", "will wait"
 
@@ -35,12 +33,6 @@ def nodes(*names: str, cores: int, gpu: str, gpus: int, **fields: Any) -> NodeGr
 
 LARGE = nodes("m1", "m2", cores=8, gpu="v100", gpus=4)
 SMALL = nodes("m3", "m4", cores=4, gpu="a100", gpus=2)
-BIG = PartitionJob(
-    *(JobId(9), 9, "PENDING", 1, None, "lee", "", "Resources"),
-    start=NOW + 3600,
-    planned_nodes="m[1-4]",
-)
-"""Another user's job that waits for all nodes."""
 MIX = dataclasses.replace(
     PARTITION, name="mix", qos="", node_list="m[1-4]", memory_mb_per_cpu=4000, max_time=None
 )
@@ -154,14 +146,6 @@ def test_where_the_large_nodes_are_busy(options: str, busy: Any, kind: str) -> N
     assert said(options, "24.11.5", (dataclasses.replace(LARGE, **busy), SMALL)) == kind
 
 
-@pytest.mark.parametrize(("node_list", "kind"), [("m1", "not known"), ("m3", "not known")])
-def test_jobs_of_the_same_user_may_share_cores(node_list: str, kind: str) -> None:
-    busy = (dataclasses.replace(LARGE, cores_used=8), dataclasses.replace(SMALL, cores_used=4))
-    mine = job(7, cores=8, node_list=node_list)
-    options = "-N1-1 -n2 -c3 --exclusive=user"
-    assert said(options, groups=busy, jobs=(mine,), oversubscribe="FORCE:2") == kind
-
-
 def test_what_slurm_tells_of_nodes_and_partitions() -> None:
     line = (
         "NodeName=m1 Arch=x86_64 CPUAlloc=1 CPUTot=8 Gres=gpu:v100:2,gpu:a100:1 "
@@ -175,20 +159,6 @@ def test_what_slurm_tells_of_nodes_and_partitions() -> None:
     line = "PartitionName=mix JobDefaults=DefCpuPerGPU=2,DefMemPerGPU=9000 DefMemPerNode=8000\n"
     (one,) = parse_partitions(line)
     assert (one.cores_per_gpu, one.memory_mb_per_gpu, one.memory_mb_per_node) == (2, 9000, 8000)
-
-
-@pytest.mark.parametrize(
-    ("queued", "time", "kind"),
-    [
-        ((), "5", "not known"),
-        ((BIG,), "5", RUNS),
-        ((BIG,), "2:00:00", "not known"),
-        ((dataclasses.replace(BIG, start=None, planned_nodes=""),), "5", "not known"),
-    ],
-)
-def test_nodes_that_are_planned_for_a_job(queued: Any, time: str, kind: str) -> None:
-    planned = (dataclasses.replace(LARGE, state="IDLE+PLANNED"), SMALL)
-    assert said(f"-N3 -t {time}", "22.05.8", planned, queue=queued) == kind
 
 
 @pytest.mark.parametrize(

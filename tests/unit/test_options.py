@@ -115,15 +115,6 @@ def test_a_secret_is_not_repeated_in_an_error() -> None:
     assert "hf_secret" not in str(caught.value)
 
 
-def test_names_are_used_once() -> None:
-    longs = [option.long for option in OPTIONS]
-    shorts = [option.short for option in OPTIONS if option.short]
-    assert len(set(longs)) == len(longs)
-    assert len(set(shorts)) == len(shorts)
-    # neuronctl's own, on every command that takes a job.
-    assert not {"h", "f"} & set(shorts)
-
-
 SBATCH_SHORT = {
     **{"job-name": "J", "partition": "p", "nodes": "N", "ntasks": "n", "cpus-per-task": "c"},
     **{"time": "t", "account": "A", "qos": "q", "nodelist": "w", "exclude": "x"},

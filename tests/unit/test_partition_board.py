@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from plan_builders import cluster
 from slurm_answers import BUSY, LIMITS, NODES, NOW, job, live, node
 
 from neuronctl.catalog.model import Catalog
-from neuronctl.judgement.partition_board import LimitUse, PartitionNow, partitions_now
+from neuronctl.judgement.partition_board import PartitionNow, partitions_now
 from neuronctl.judgement.snapshot import Snapshot
-from neuronctl.judgement.verdict import Verdict
 from neuronctl.slurm.job_id import JobId
 
 
@@ -56,19 +54,3 @@ def test_every_partition_of_slurms_is_shown() -> None:
     where = cluster()
     found = partitions_now((), where, Catalog({"toy": where}, "toy", ()), live())
     assert [one.partition for one in found] == [one.name for one in LIMITS.partitions]
-
-
-@pytest.mark.parametrize(
-    ("free", "used", "down", "bar"),
-    [
-        (16, 0, 0, "." * 16),
-        (0, 16, 0, "#" * 16),
-        (4, 12, 0, "############...."),
-        (5, 5, 5, "#####......xxxxx"),
-    ],
-)
-def test_the_bar(free: int, used: int, down: int, bar: str) -> None:
-    none = LimitUse(0, None)
-    one = PartitionNow("p", "GPU", free, used, down, none, none, none, Verdict("not known", ""))
-    assert one.bar(16) == bar
-    assert one.bar(16, signs="█░x") == bar.replace("#", "█").replace(".", "░")

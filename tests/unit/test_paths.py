@@ -8,7 +8,6 @@ from typing import Callable
 import pytest
 
 from neuronctl.common import paths
-from neuronctl.common.errors import UsageError
 
 
 @pytest.mark.parametrize(
@@ -34,15 +33,6 @@ def test_xdg_directories(
         assert function() == str(tmp_path / below_home / "neuronctl")
     monkeypatch.delenv(variable)
     assert function() == str(tmp_path / below_home / "neuronctl")
-
-
-def test_no_home_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("XDG_STATE_HOME")
-    monkeypatch.delenv("HOME")
-    monkeypatch.setattr("os.getuid", lambda: 4_000_000_000)  # nobody has this number
-    with pytest.raises(UsageError, match="no home directory") as caught:
-        paths.state_dir()
-    assert "XDG_STATE_HOME" in caught.value.hint
 
 
 def test_data_of_the_neuronctl_that_runs() -> None:

@@ -12,7 +12,7 @@ from neuronctl.common import units
 from neuronctl.common.errors import UsageError
 from neuronctl.judgement.judgement import judge
 from neuronctl.planning import JobPlan, plan
-from neuronctl.request.job import Origin, Source, StepRequest
+from neuronctl.request.job import Source, StepRequest
 from neuronctl.rules import RuleContext
 
 
@@ -95,15 +95,6 @@ def test_slurm_does_not_requeue_a_job_of_a_chain() -> None:
     assert directive(chained, "no-requeue") is not None
     assert directive(chained, "requeue") is None
     assert directive(plan_of(until_done=True), "requeue") is not None
-
-
-def test_interactive_plan_has_only_what_salloc_knows() -> None:
-    fields = {"array": "1", "requeue": True, "output": "o", "error": "e", "script": None}
-    made = plan_of(interactive=True, **fields)
-    options = {one.partition("=")[0] for one in made.salloc_options}
-    assert not options & {"array", "requeue", "open-mode", "output", "error"}
-    assert "job-name=interactive" in made.salloc_options
-    assert (made.output, made.error, made.program) == (None, None, ())
 
 
 # ---------------------------------------------------------------- what is derived
@@ -221,22 +212,6 @@ def test_comment() -> None:
     assert plan_of(appl="jax").comment is None
 
 
-@pytest.mark.parametrize(
-    ("script", "name"),
-    [
-        ("train.py", "train"),
-        ("./a/b/train.v2.py", "train.v2"),
-        ("실험.py", "실험"),
-        ("my train.py", "my_train"),
-        (".hidden", ".hidden"),
-        ("prog", "prog"),
-        ("a b;c'd.py", "a_b_c_d"),
-    ],
-)
-def test_job_name_is_the_scripts(script: str, name: str) -> None:
-    assert plan_of(script=script).job_name == name
-
-
 def test_logs() -> None:
     made = plan_of()
     assert (made.output, made.error) == ("%x_%j.out", "%x_%j.err")
@@ -350,48 +325,6 @@ def test_gpus_that_do_not_divide(fields: Dict[str, Any], hint: str) -> None:
     with pytest.raises(UsageError, match=r"cannot be divided evenly|contradicts") as caught:
         plan_of(**fields)
     assert hint in caught.value.hint
-
-
-@pytest.mark.parametrize(
-    ("text", "value", "source", "why"),
-    [
-        ("90", "01:30:00", Source.JOB_FILE, "job.yaml:3, as 90"),
-        ("8:00:00", "8:00:00", Source.JOB_FILE, "job.yaml:3"),
-        (
-            "12:30",
-            "00:12:30",
-            Source.DERIVED,
-            "12:30 is MM:SS to Slurm; hours are 12:30:00; job file: job.yaml:3",
-        ),
-    ],
-)
-def test_explain_says_where_the_time_was_read(
-    text: str, value: str, source: Source, why: str
-) -> None:
-    origins = {"time_limit": Origin(Source.JOB_FILE, "job.yaml:3")}
-    found = plan_of(time_limit=text, origins=origins).decision("time")
-    assert found is not None
-    assert (found.value, found.source, found.reason) == (value, source, why)
-
-
-def test_two_numbers_are_minutes_and_the_script_says_so() -> None:
-    found = directive(plan_of(time_limit="24:00"), "time")
-    assert found is not None
-    assert found.value == "00:24:00"
-    assert found.remark == "24:00 is MM:SS to Slurm; hours are 24:00:00"
-    for plain in ("24", "24:00:00", "1-0", "1-12:30", "0"):
-        other = directive(plan_of(time_limit=plain), "time")
-        assert other is not None
-        assert other.remark == ""
-
-
-def test_several_partitions_get_the_cores_that_each_of_them_has() -> None:
-    made = plan_of(partition="gpu,old", gpus_per_node=2)
-    assert (made.partition.name, made.partition_list) == ("gpu", "gpu,old")
-    assert [one.name for one in made.alternatives] == ["old"]
-    assert made.cpus_per_task * made.ntasks_per_node == 16  # 8 per GPU in gpu, 10 in old
-    assert directive(made, "partition").value == "gpu,old"
-    assert plan_of(partition="old,gpu", gpus_per_node=2).cores_per_node == 16
 
 
 def test_a_list_of_partitions_is_judged_in_each() -> None:

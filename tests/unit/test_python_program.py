@@ -116,14 +116,6 @@ def test_local_imports_are_read(files: Dict[str, str], program: str, tmp_path: P
     assert known(tmp_path, program) == Copies.ALONE
 
 
-def test_the_files_read_are_bounded(tmp_path: Path) -> None:
-    for number in range(300):
-        (tmp_path / f"m{number}.py").write_text(f"import m{number + 1}\n")
-    assert known(tmp_path, "import m0\n" + TRAINS) == Copies.NO_SIGN
-    assert known(tmp_path, TRAINS + "x = 1\n" * 200_000) == Copies.NO_SIGN
-    assert known(tmp_path, "(" * 100_000) == Copies.UNKNOWN
-
-
 def findings(**fields: Any) -> Dict[str, str]:
     """The code and severity of what is found of a program in this directory."""
     made = plan_of(**fields)

@@ -133,9 +133,9 @@ def test_states_seen(store: RecordStore) -> None:
     assert isinstance(record.states[0], SeenState)
 
 
-def test_of_ten_thousand_names_one_file_is_read(store: RecordStore) -> None:
+def test_of_many_names_one_file_is_read(store: RecordStore) -> None:
     submitted(store, 1)
-    for n in range(10_000):  # each would be named in the warnings if it were read
+    for n in range(300):  # each would be named in the warnings if it were read
         (Path(store.directory) / f"20250101T{n:09d}Z-00000000.neuron.{n + 2}.json").touch()
     os.utime(store.directory, (1, 1))
     assert store.get(1) is not None and len(store.recent(1)) == 1 and store.open_intents() == []
@@ -219,37 +219,6 @@ def test_a_damaged_draft_leaves_its_job(store: RecordStore, name: str, value: ob
     assert store.saw(record, "RUNNING").states[0].state == "RUNNING"
 
 
-def test_a_record_without_a_bottom_is_skipped(store: RecordStore) -> None:
-    record = submitted(store, 1)
-    (file,) = Path(store.directory).iterdir()
-    whole = file.read_bytes()
-    file.write_bytes(b'{"schema": 3, "key": ' + b"[" * 200_000)
-    assert store.get(1) is None and "incomplete record" in store.warnings[0]
-    head, _, _ = whole.partition(b"\n")
-    file.write_bytes(head + b'\n"draft": ' + b"[" * 200_000 + b"}}\n")
-    assert store.get(1) is not None and record.job_id == 1
-    for look in (lambda one: one.draft, lambda one: one.json_data()):
-        with pytest.raises(RecordError, match="damaged"):
-            look(store.get(1))
-
-
-@pytest.mark.parametrize("length", [10, 700, -1])
-def test_a_file_that_is_cut_off_is_skipped(store: RecordStore, length: int) -> None:
-    submitted(store, 1)
-    (file,) = Path(store.directory).iterdir()
-    file.write_bytes(file.read_bytes()[:length])
-    assert store.get(1) is None
-    assert "incomplete record" in store.warnings[0]
-
-
-def test_the_first_line_is_all_that_a_table_needs(store: RecordStore) -> None:
-    submitted(store, 1)
-    (file,) = Path(store.directory).iterdir()
-    first, second = file.read_text().splitlines()
-    assert json.loads(first[:-1] + "}")["job_name"] == "train" and "script" in second
-    assert json.loads(first + second)["draft"]["script"] == draft().script
-
-
 def test_cut_off_between_record_and_intent(store: RecordStore) -> None:
     key = store.begin(draft())
     intent = (Path(store.directory) / f"{key}.intent.json").read_bytes()
@@ -323,16 +292,6 @@ def test_a_record_that_others_can_write_is_skipped(store: RecordStore) -> None:
     (file,) = Path(store.directory).iterdir()
     file.chmod(0o666)
     assert store.get(1) is None and "other users can write it" in store.warnings[0]
-
-
-def test_one_of_an_absurd_size_is_not_read(store: RecordStore) -> None:
-    """neuronctl writes none of that size, and would need several times as much memory."""
-    submitted(store, 1)
-    huge = submitted(store, 2)
-    os.truncate(Path(store.directory) / f"{huge.key}.neuron.2.json", 2**26 + 1)
-    assert [record.job_id for record in store.recent()] == [1]
-    (warning,) = store.warnings
-    assert warning.endswith("it has more than 64 MiB")
 
 
 def test_another_login_node_has_settled_the_submission(store: RecordStore) -> None:

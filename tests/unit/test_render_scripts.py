@@ -278,25 +278,6 @@ def test_gpus_of_one_node(
     assert told == ([defect] if defect else [])
 
 
-def test_who_chooses_gpus_is_not_told_how_many(bin_dir: Path) -> None:
-    for chosen in (
-        {"env": (("CUDA_VISIBLE_DEVICES", "1"),)},
-        {"setup": ("HIP_VISIBLE_DEVICES=1",)},
-    ):
-        script = render_job(plan_of(launcher="srun", script="prog", gpus_per_node=2, **chosen))
-        assert run_script(script, bin_dir, CUDA_VISIBLE_DEVICES="0,1")[0] == 0
-
-
-def test_one_node_that_lacks_things(bin_dir: Path) -> None:
-    script = render_job(plan_of(launcher="python", script="nowhere.py", venv="~/lacking"))
-    (bin_dir / "lacking" / "bin").mkdir(parents=True)
-    (bin_dir / "lacking" / "bin" / "activate").write_text("export VIRTUAL_ENV=~/lacking\n")
-    code, argv, _, errors = run_script(script, bin_dir)
-    assert (code, argv) == (1, [])
-    told = [line.split(": ", 2)[2] for line in errors.splitlines()]
-    assert told == ["cannot read nowhere.py", f"cannot run {bin_dir}/lacking/bin/python"]
-
-
 @pytest.mark.parametrize(
     ("script", "tasks", "ranks"),
     [("prog", 1, False), ("prog", 2, True), ("train.py", 1, True)],
@@ -315,37 +296,6 @@ def test_threads_that_are_exported_stay(bin_dir: Path) -> None:
     script = render_job(plan_of(**shape("srun"), ntasks_per_node=2))
     assert run_script(script, bin_dir, OMP_NUM_THREADS="3")[2]["OMP_NUM_THREADS"] == "3"
     assert run_script(script, bin_dir)[2]["OMP_NUM_THREADS"] != "3"
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"launcher": "torchrun", "nodes": 2},
-        {"launcher": "srun", "nodes": 2, "signal": "USR1@60"},
-        {"launcher": "torchrun", "nodes": 2, "signal": "USR1@60"},
-        {"launcher": "python"},
-        {"launcher": "mpirun", "ntasks_per_node": 2},
-        {"launcher": "python", "setup": ("x=1",), "signal": "USR1@60"},
-        {"script": None, "body": "prog a"},
-        {"script": None, "body": "prog a", "signal": "TERM@60", "gpus_per_node": 1},
-    ],
-)
-def test_a_shell_with_options_of_the_user(fields: Dict[str, Any], bin_dir: Path) -> None:
-    """SHELLOPTS is in the environment of every bash of the job."""
-    made = plan_of(**{"script": "prog", "preflight": False, **fields})
-    options = {"SHELLOPTS": "nounset:errexit:pipefail"}
-    for code in (0, 7):
-        ran = run_script(render_job(made), bin_dir, PROGRAM_EXIT=str(code), **options)
-        assert (ran[0], ran[3]) == (code, "")
-
-
-def test_the_preflight_leaves_variables_alone(bin_dir: Path) -> None:
-    for more in ({}, {"signal": "USR1@60"}):
-        made = plan_of(launcher="python", script="prog", gpus_per_node=2, **more)
-        given = {"gpus": "mine", "failed": "mine", "CUDA_VISIBLE_DEVICES": "0,1"}
-        code, _, seen, errors = run_script(render_job(made), bin_dir, **given)
-        assert (code, errors) == (0, "")
-        assert (seen["gpus"], seen["failed"]) == ("mine", "mine")
 
 
 TOLD = """#!/bin/sh

@@ -65,18 +65,6 @@ def test_the_end_of_a_run(line: str, cause: str, code: Optional[int], ended: boo
     assert (last.cause, last.code, runs.ended) == (cause, code, ended)
 
 
-def test_words(tmp_path: Path) -> None:
-    status = recorded(tmp_path, TEXT)
-    assert runs_words(replace(status, state="RUNNING")) == "run 3 of at most 10"
-    (tmp_path / "7.out").write_text("".join(TEXT.splitlines(keepends=True)[:4]))
-    assert runs_words(replace(status, state="PENDING")) == "run 2 of at most 10"
-    assert runs_words(replace(status, state="RUNNING")) == ""
-    failed = replace(status, state="FAILED")
-    runs = runs_of(failed.record)
-    assert runs is not None and runs.is_cut_off(failed)
-    assert not runs.is_cut_off(replace(status, state="CANCELLED"))
-
-
 def test_jobs_without_runs(tmp_path: Path) -> None:
     assert runs_of(None) is None
     assert runs_of(recorded(tmp_path, TEXT, runs=False).record) is None

@@ -19,19 +19,6 @@ def daemon() -> Iterator[Daemon]:
     process.wait()
 
 
-def test_a_question_that_fails_is_asked_again(daemon: Daemon) -> None:
-    answers = iter(["Broken pipe", "", "ready"])
-
-    def ready() -> bool:
-        answer = next(answers)
-        if answer == "Broken pipe":
-            raise Failure(answer)
-        return answer == "ready"
-
-    daemon.wait_for(ready)
-    assert list(answers) == []
-
-
 def test_what_failed_to_the_end_is_said(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemons, "TIMEOUT", 0.0)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from neuronctl.common.errors import NeuronctlError, SlurmUnavailableError, UsageError
+from neuronctl.common.errors import SlurmUnavailableError
 from neuronctl.sandbox import client, enter
 from neuronctl.sandbox.setup import Running
 from neuronctl.slurm.sandbox_address import NAME_VARIABLE, address, is_up
@@ -64,14 +64,6 @@ def test_no_sandbox_is_an_error_that_says_what_to_type(monkeypatch: pytest.Monke
     with pytest.raises(SlurmUnavailableError) as caught:
         client.require()
     assert "neuronctl sandbox up" in caught.value.hint
-
-
-def test_a_name_too_long_for_a_socket(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(NAME_VARIABLE, "x" * 61)
-    with pytest.raises(UsageError) as caught:
-        client.find()
-    assert NAME_VARIABLE in caught.value.message
-    assert isinstance(caught.value, NeuronctlError)
 
 
 def test_python_and_neuronctl_are_exposed() -> None:

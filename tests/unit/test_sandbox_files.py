@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Dict, List
 
-import pytest
 from test_sandbox_layout import A100, CPU, V100, cluster
 
 from neuronctl.catalog.model import (
@@ -83,14 +82,6 @@ def test_a_partition_has_the_catalogs_limits() -> None:
 def test_a_partition_names_no_qos_before_there_is_one() -> None:
     text = slurmconf.slurm_conf(made(), with_qos=False, pmix=True)
     assert "QOS=" not in text
-
-
-def test_a_partition_that_is_closed_is_closed() -> None:
-    closed = dataclasses.replace(CPU, open=False)
-    text = slurmconf.slurm_conf(made(A100, closed), with_qos=True, pmix=True)
-    assert [line for line in lines(text, "PartitionName") if "AllowGroups=root" in line] == lines(
-        text, "PartitionName=cpu"
-    )
 
 
 def test_the_default_partition_is_slurms_too() -> None:
@@ -173,35 +164,9 @@ def test_the_policy_is_in_the_lua_tables() -> None:
         assert line in text.splitlines()
 
 
-def test_without_a_policy_nothing_is_refused() -> None:
-    text = joblua.job_submit_lua(made(), "ada")
-    for line in (
-        "local submit_from = {}",
-        "local forbidden = {}",
-        "local gpus_required = false",
-        'local comment_form = "any"',
-    ):
-        assert line in text.splitlines()
-    assert '["cores_per_gpu"]' not in text
-
-
 def test_a_ratio_that_is_only_a_default_is_no_cap() -> None:
     text = joblua.job_submit_lua(made(policy=Policy(cores=CorePolicy("default"))), "ada")
     assert '["cores_per_gpu"]' not in text
-
-
-@pytest.mark.parametrize(
-    ("text", "quoted"),
-    [
-        ("plain", '"plain"'),
-        ('a"b\\c', '"a\\034b\\092c"'),
-        ("two\nlines", '"two\\010lines"'),
-        ("é", '"\\195\\169"'),
-        ("1\x002", '"1\\0002"'),
-    ],
-)
-def test_texts_are_quoted_for_lua(text: str, quoted: str) -> None:
-    assert joblua.literal(text) == quoted
 
 
 # ---------------------------------------------------------------------- other files
@@ -220,15 +185,6 @@ def test_a_made_user_is_added_and_a_known_one_is_not() -> None:
     assert again["passwd"].count("\nneuron:") == 1
     assert "\nneuron:*:20000:20000:" in again["passwd"], "there is no shadow file to look it up in"
     assert again["group"] == files["group"]
-
-
-def test_a_users_name_is_taken_as_it_is() -> None:
-    user = setup.User("LAB\\g<1>a.b", 997, 997, "/home/ada", "/bin/bash", made=False)
-    told = setup.Setup(layout=made(), user=user, root="/", exposed=(), binds=(), config={})
-    passwd = "LAB\\g<1>a.b:x:997:997::/home/ada:/bin/bash\nLAB\\g<1>aXb:x:998:998::/:/x\n"
-    lines = setup.etc_files(told, passwd, "root:x:0:\n")["passwd"].splitlines()
-    assert lines[0] == "LAB\\g<1>a.b:*:997:997::/home/ada:/bin/bash"
-    assert lines[1] == "LAB\\g<1>aXb:x:998:998::/:/x"
 
 
 def test_the_database_has_a_user_of_its_own() -> None:

@@ -7,7 +7,7 @@ from typing import Dict, List, Optional, Tuple
 
 import pytest
 
-from neuronctl.catalog.model import Cluster, CorePolicy, Network, Partition, Policy
+from neuronctl.catalog.model import Cluster, Network, Partition, Policy
 from neuronctl.common.errors import UsageError
 from neuronctl.sandbox import layout
 
@@ -115,24 +115,6 @@ def test_nodes_that_cannot_be(wanted: Dict[str, int], message: str, hint: str) -
 
 
 @pytest.mark.parametrize(
-    ("pattern", "place"),
-    [
-        (None, "/scratch/ada"),
-        ("/scratch/{user}", "/scratch/ada"),
-        ("/p/scratch/{user}/", "/p/scratch/ada"),
-        ("/home/{user}/scratch", "/scratch/ada"),
-        ("/usr/{user}", "/scratch/ada"),
-        ("/{user}", "/ada"),
-        ("/tmp/{user}", "/scratch/ada"),
-        ("/p/../etc/{user}", "/scratch/ada"),
-    ],
-)
-def test_scratch_lies_where_the_catalog_says_if_it_can(pattern: Optional[str], place: str) -> None:
-    built = layout.build(cluster(A100, scratch=pattern), {})
-    assert layout.scratch(built, "ada", made=False) == place
-
-
-@pytest.mark.parametrize(
     ("pattern", "allowed", "place"),
     [
         (None, ["/labs/{user}"], "/labs/ada"),
@@ -155,24 +137,6 @@ def test_commands_start_where_jobs_may_be_submitted(
     assert layout.scratch(built, "ada", made=False) == real
 
 
-def test_no_name_of_a_node_is_on_a_loopback() -> None:
-    lines = layout.hosts_file(layout.build(cluster(A100), {})).splitlines()
-    assert not [line for line in lines if line.startswith("127.") and "localhost" not in line]
-    assert "10.77.0.1 glogin01" in lines
-    assert "10.77.1.1 gpu35" in lines
-    assert "10.77.1.2 gpu36" in lines
-
-
 def test_nodes_have_their_name_on_the_fast_network_too() -> None:
     booster = cluster(A100, network=Network("ib0", "i"))
     assert "10.77.1.1 gpu35 gpu35i\n" in layout.hosts_file(layout.build(booster, {}))
-
-
-@pytest.mark.parametrize(
-    ("rule", "fixed", "cores"),
-    [("cap", None, 8), ("default", None, 8), ("cap", 7, 7), ("none", 7, None)],
-)
-def test_cores_that_go_with_a_gpu(rule: str, fixed: Optional[int], cores: Optional[int]) -> None:
-    policy = Policy(cores=CorePolicy(rule, fixed))
-    made = layout.build(cluster(A100, CPU, policy=policy), {"cpu": 1})
-    assert [layout.cores_per_gpu(made, each) for each in made.partitions] == [cores, None]

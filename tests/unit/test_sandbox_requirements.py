@@ -32,14 +32,6 @@ def test_no_file_is_no_sub_ids(tmp_path: Path) -> None:
     assert requirements.sub_ids(str(tmp_path / "subuid"), 4711) is None
 
 
-def test_the_range_in_the_hint_is_free(tmp_path: Path) -> None:
-    users, groups = tmp_path / "subuid", tmp_path / "subgid"
-    assert requirements.free_range(str(users), str(groups)) == "100000-165535"
-    users.write_text("ada:100000:65536\n")
-    groups.write_text("ada:100000:65536\nbob:165536:65536\n")
-    assert requirements.free_range(str(users), str(groups)) == "231072-296607"
-
-
 def test_all_that_is_missing_is_named_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,19 +51,6 @@ def test_root_needs_no_sub_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         requirements.check(0)
     assert "uidmap" not in caught.value.message
     assert "/etc/subuid" not in caught.value.message
-
-
-def test_a_package_is_missing_if_one_of_its_programs_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for programs in requirements.PACKAGES.values():
-        for program in programs:
-            (tmp_path / program).write_text("")
-            (tmp_path / program).chmod(0o755)
-    (tmp_path / "munged").unlink()
-    monkeypatch.setattr(requirements, "SEARCH_PATH", str(tmp_path))
-    missing = requirements.missing_packages(as_root=False)
-    assert [package for package in missing if requirements.PACKAGES[package]] == ["munge"]
 
 
 def test_daemons_see_nothing_of_the_callers_environment(monkeypatch: pytest.MonkeyPatch) -> None:

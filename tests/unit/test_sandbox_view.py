@@ -8,8 +8,6 @@ import pytest
 
 from neuronctl.common.errors import SlurmUnavailableError, UsageError
 from neuronctl.sandbox import modules
-from neuronctl.sandbox import slurm_conf as slurmconf
-from neuronctl.sandbox.requirements import DetectedSoftware, find_requirements
 from neuronctl.sandbox.setup import User
 from neuronctl.sandbox.view import View, view
 
@@ -77,30 +75,6 @@ def test_the_systems_own_python_must_be_in_the_other_root(other_root: Path) -> N
         there.fit(USER, "/usr/bin/python3.999")
     (other_root / "usr/bin/python3.999").touch()
     there.fit(USER, "/usr/bin/python3.999")
-
-
-@pytest.mark.parametrize(
-    ("said", "version", "release"),
-    [
-        ("slurm-wlm 22.05.8\n", "22.05.8", (22, 5, 8)),
-        ("slurm 24.11.5\n", "24.11.5", (24, 11, 5)),
-        ("slurm 25.05.0-0rc1\n", "25.05.0-0rc1", (25, 5, 0, 0, 1)),
-    ],
-)
-def test_slurms_version_is_read(said: str, version: str, release: tuple[int, ...]) -> None:
-    has = find_requirements(said)
-    assert (has.slurm, has.release) == (version, release)
-
-
-def test_cgroups_are_off_where_slurm_can_do_without() -> None:
-    def text(version: str) -> str:
-        return slurmconf.cgroup_conf(
-            DetectedSoftware(version, pmix=False, ssh=False, modules=False).release
-        )
-
-    assert text("24.05.0") == text("24.11.5") == "CgroupPlugin=disabled\n"
-    assert text("22.05.8") == text("23.11.4")
-    assert text("22.05.8").startswith("CgroupPlugin=cgroup/v1\n")
 
 
 def test_every_module_has_a_file_of_its_name_that_sets_a_variable_and_the_path() -> None:

@@ -30,7 +30,7 @@ def through_bash(text: str) -> List[str]:
     return out.decode("utf-8").split("\0")[:-1]
 
 
-@settings(deadline=None, database=None, max_examples=150)
+@settings(deadline=None, database=None, max_examples=30)
 @given(WORDS)
 def test_words_arrive_byte_for_byte(words: List[str]) -> None:
     # The first word is there so that printf has one to print even for an empty list.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import List, Optional, Tuple
 
 import pytest
@@ -125,19 +124,6 @@ def test_counts(text: str, names: Tuple[str, ...], count: Optional[int]) -> None
     assert one.count(*names) == count
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [("A=1\nexport A\n" * 4000, 0), ("'echo é; '" * 10000, 1), ("echo é; " * 5000, 5000)],
-    ids=["exports", "string", "commands"],
-)
-def test_the_time_grows_with_the_text_only(text: str, number: int) -> None:
-    begin = time.process_time()
-    read = read_shell(text)
-    assert time.process_time() - begin < 20  # 1 s on a machine that does nothing else
-    assert len(read.commands) == number
-    assert all(one.exported for one in read.assignments)
-
-
 def test_export_takes_the_assignments_before_it() -> None:
     read = read_shell("A=1\nB=2\nA=3\nexport A\nA=4\nexport C=5\nexport A B\nA=6\n")
     assert [(one.name, one.word.value, one.exported) for one in read.assignments] == [
@@ -150,8 +136,8 @@ def test_export_takes_the_assignments_before_it() -> None:
     ]
 
 
-@pytest.mark.parametrize("before", ["", "x", "é", "\U0001d11e", "\udcff", "\udce2\udc82"])
-@pytest.mark.parametrize("count", [1, 170, 171, 512, 513, 1100])
+@pytest.mark.parametrize("before", ["", "é", "\udcff"])
+@pytest.mark.parametrize("count", [1, 171, 513])
 def test_columns_count_characters(before: str, count: int) -> None:
     command = only(f"y\nx '{before * count}'; true é")
     column = len(before) * count + 7
@@ -203,37 +189,11 @@ def test_a_character_behind_a_brace(begin: str, character: str) -> None:
     assert text[:-1].endswith(command.words[-1].raw)
 
 
-@pytest.mark.parametrize(
-    ("text", "outlines"),
-    [
-        ('L="a --n $N b"; L="$L -c"; srun $L t.py', ["srun", "a", "--n", "\0", "b", "-c", "t.py"]),
-        ('x --e=localhost:$P "$A/b"', ["x", "--e=localhost:\0", "\0/b"]),
-        ('L=(a --n $N); srun "${L[@]}" t.py', ["srun", "a", "--n", "\0", "t.py"]),
-    ],
-)
-def test_what_is_known_of_a_word(text: str, outlines: List[str]) -> None:
-    assert [word.outline for word in only(text).words] == outlines
-
-
-def test_where_a_value_comes_from() -> None:
-    command = only('R=$SLURM_NODEID; C="a $R"; srun bash -c "$C; b"')
-    assert command.words[-1].names == ("C", "R", "SLURM_NODEID")
-    assert command.words[-1].text == "a $R; b"
-
-
-def test_a_function_is_called_with_later_values() -> None:
-    (first, *_) = read_shell("A=1\nf() { x $A; }\nA=2; f; f").commands
-    assert first.words[-1].value is None
-
-
-@pytest.mark.parametrize("line", ["a=(", "<<E\n", "<<E\nx\nE\n"])
-def test_what_the_grammar_reads_too_slowly_is_left_out(line: str) -> None:
-    """Of these, it takes 2 to 12 s in all; what stands before them is read."""
-    began = time.process_time()
-    read = read_shell("./a $B/c\n" * 500 + line * (45000 // len(line)) + "\n./b\n")
-    assert time.process_time() - began < 4
+def test_what_the_grammar_reads_too_slowly_is_left_out() -> None:
+    """What stands before it is read."""
+    read = read_shell("./a $B/c\n" * 500 + "a=(" * 15_000 + "\n./b\n")
     assert read.left_out > 0 and "./b" not in {command.name for command in read.commands}
-    assert read_shell("./a $B/c\n" * 2000).left_out == 0
+    assert read_shell("./a $B/c\n" * 500).left_out == 0
 
 
 def test_a_word_has_its_value_behind_it() -> None:

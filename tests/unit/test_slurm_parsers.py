@@ -24,16 +24,15 @@ from neuronctl.slurm.fields import (
     parse_tres_gpus,
 )
 from neuronctl.slurm.job_control import (
-    parse_job_gpus,
     parse_scancel,
     parse_show_job,
     scancel_argv,
 )
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Scope, read_group_limits
-from neuronctl.slurm.sacct import parse_sacct, sacct_argv
+from neuronctl.slurm.sacct import parse_sacct
 from neuronctl.slurm.sbatch import Submitted, parse_submitted, sbatch_argv
-from neuronctl.slurm.squeue import parse_squeue, squeue_argv
+from neuronctl.slurm.squeue import parse_squeue
 
 
 @pytest.mark.parametrize(
@@ -68,21 +67,6 @@ def test_tasks_of_an_array() -> None:
     assert JobId(4711).covers(waiting) and JobId(4711).covers(JobId(4711, task=8))
     assert not waiting.covers(JobId(4711)) and not JobId(4711).covers(JobId(4712))
     assert JobId(4711).count == JobId(4711, task=8).count == 1
-
-
-@pytest.mark.parametrize(
-    ("tasks", "count"),
-    [
-        ("0-7,0-7", 8),
-        ("1,1,1", 1),
-        ("0-9,5-14,20%3", 16),
-        ("0-10:5,0-10:2,3", 8),
-        ("7,0-3,2-5", 7),
-        ("0-3999999,5-3999999", 4_000_000),
-    ],
-)
-def test_an_index_named_twice_is_one_task(tasks: str, count: int) -> None:
-    assert JobId(4711, tasks=tasks).count == count
 
 
 @pytest.mark.parametrize(
@@ -256,14 +240,6 @@ def test_squeues_exit_code_as_slurm_24_11_prints_it() -> None:
     assert parse_squeue(row().replace("35584", "N/A"))[0].exit is None
 
 
-def test_squeue_waiting_array_and_unknown_state() -> None:
-    first, second = parse_squeue(
-        row("4_[5,7,9%2]", "PENDING", "JobArrayTaskLimit") + row("5", "EXPEDITING")
-    )
-    assert first.id == JobId(4, tasks="5,7,9%2") and first.reason == "JobArrayTaskLimit"
-    assert second.state == "EXPEDITING"
-
-
 @given(st.lists(st.text(max_size=20), min_size=1, max_size=5))
 def test_any_job_name_comes_through(names: list[str]) -> None:
     end = "\x1e0123456789abcdef"
@@ -277,14 +253,6 @@ def test_squeue_leaves_out_what_is_no_row() -> None:
     assert parse_squeue("") == []
     assert parse_squeue("a site's greeting\x1e\n") == []
     assert [job.job_id for job in parse_squeue("\x1e\n" + row())] == [11]
-
-
-def test_squeue_argv_asks_once_for_all() -> None:
-    argv = squeue_argv([JobId(4), JobId(4, task=3), JobId(4, tasks="1-2"), JobId(4)], user="1000")
-    assert argv[-2:] == ["--jobs=4,4_3", "--user=1000"]
-    assert argv[:3] == ["squeue", "--noheader", "--states=all"]
-    assert argv[3].startswith("--Format=JobArrayID:\x1f,JobID:\x1f,")
-    assert argv[3].endswith(",exit_code:\x1f,Command:\x1f,WorkDir:\x1f,Name:\x1e")
 
 
 @pytest.mark.parametrize(
@@ -332,35 +300,8 @@ def test_sacct_row() -> None:
     assert (job.start, job.end, job.node_list) == (1795222363, 1795222388, "gpu35")
 
 
-def test_sacct_of_a_job_that_never_ran() -> None:
-    (job,) = parse_sacct(
-        past(state="CANCELLED by 20000", end="Unknown", nodes="None assigned", alloc="")
-    )
-    assert (job.state, job.cancelled_by, job.end, job.node_list) == ("CANCELLED", 20000, None, "")
-    assert job.gpus == 1, "what was asked for, where nothing was allocated"
-
-
-@given(st.text(st.characters(blacklist_characters="\x1f", blacklist_categories=["Cs"])))
-def test_sacct_takes_any_name(name: str) -> None:
-    jobs = parse_sacct(past("1", name=name) + past("2"))
-    assert [job.id.job for job in jobs] == [1, 2]
-    # A blank line in a name cannot be told from the end of a row.
-    assert jobs[0].name.replace("\n", "") == name.replace("\n", "")
-
-
 def test_sacct_leaves_out_steps_and_greetings() -> None:
     assert [str(job.id) for job in parse_sacct("hello\n" + past("4.batch") + past("5"))] == ["5"]
-
-
-def test_sacct_argv() -> None:
-    argv = sacct_argv([JobId(4, task=3), JobId(5)], user="1000", since=1795222363)
-    assert argv[:4] == ["sacct", "--allocations", "--noheader", "--parsable2"]
-    assert argv[-4:-1] == ["--jobs=4_3,5", "--user=1000", "--starttime=2026-11-21T00:52:43"]
-    assert argv[-1] == "--endtime=2100-01-01T00:00:00", "whatever the clock says"
-    assert argv[5].endswith(",JobName")
-    assert "--name=a,b" in sacct_argv(user="1000", since=0, names=["a", "b"])
-    assert sacct_argv(since=1795222363)[-3] == "--allusers"
-    assert "--starttime=1970-01-02T00:00:00" in sacct_argv(since=0), "0 would be today"
 
 
 # ------------------------------------------------------------------ scontrol, scancel
@@ -392,22 +333,6 @@ def page(
     return PAGE.format(id=id, array=array, state=state, reason=reason, blank=" ")
 
 
-@pytest.mark.parametrize(
-    ("lines", "gpus"),
-    [
-        ("Nodes=gpu[35-36] CPU_IDs=0-15 Mem=100 GRES=gpu:a100:4(IDX:0-3)", [4, 4]),
-        ("Nodes=gpu35 CPU_IDs=0 Mem=1 GRES=gpu:2(IDX:0,2)\n     "
-         "Nodes=gpu36 CPU_IDs=0 Mem=1 GRES=gpu:1(IDX:0)", [2, 1]),
-        ("Nodes=gpu[35-36] CPU_IDs=0 Mem=1 GRES=gpu:a:2(IDX:0-1),gpu:b:1(IDX:2),nic:9", [3, 3]),
-        ("Nodes=gpu[35-36] CPU_IDs=0 Mem=1 GRES=", [0, 0]),
-        ("TresPerNode=gres:gpu:4", []),
-    ],
-)  # fmt: skip
-def test_gpus_on_each_node(lines: str, gpus: list) -> None:
-    text = f"JobId=1 JobName=x\n   JOB_GRES=gpu:8\n     {lines}\n   MinCPUsNode=1\n"
-    assert parse_job_gpus(text) == dict(zip(["gpu35", "gpu36"], gpus))
-
-
 def test_show_job() -> None:
     (job,) = parse_show_job(page())
     assert (job.id, job.job_id) == (JobId(9), 9)
@@ -421,15 +346,6 @@ def test_show_job_without_errors_of_its_own() -> None:
     text = page().replace("StdErr=/scratch/neuron/e r nodir2.err", "StdErr=")
     (job,) = parse_show_job(text)
     assert job.stderr == job.stdout == "/scratch/neuron/sub/x-gpu36-9.out"
-
-
-def test_show_job_of_an_array() -> None:
-    first, second = parse_show_job(
-        page("4", "ArrayJobId=4 ArrayTaskId=5,7,9%2 ArrayTaskThrottle=2 ", "PENDING", "Resources")
-        + page("11", "ArrayJobId=4 ArrayTaskId=3 ArrayTaskThrottle=2 ", "RUNNING", "None")
-    )
-    assert (first.id, first.reason) == (JobId(4, tasks="5,7,9%2"), "Resources")
-    assert (second.id, second.job_id, second.reason) == (JobId(4, task=3), 11, "")
 
 
 def test_show_job_with_a_reason_of_several_words() -> None:

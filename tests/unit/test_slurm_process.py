@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import resource
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Callable, List
@@ -143,15 +140,6 @@ def test_hanging_is_ended_with_its_children(
     wait_for(lambda: not is_alive(child))
 
 
-def test_what_a_command_leaves_behind_is_not_waited_for(
-    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("neuronctl.slurm.sbatch._PATIENCE", 250)
-    command("sbatch", f"cat >/dev/null; echo 7; sleep 300 & echo $! >{tmp_path}/pid")
-    assert sbatch("") == Submitted(7)
-    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
-
-
 def test_a_command_that_does_not_read_its_script(command: Command) -> None:
     command("sbatch", "exec <&-; echo 'sbatch: error: no' >&2; exit 1")
     with pytest.raises(SlurmRefusedError, match="no"):
@@ -169,18 +157,6 @@ def test_ctrl_c_ends_the_command(command: Command, tmp_path: Path) -> None:
     wait_for(lambda: not is_alive(child))
 
 
-PRESS = "os.kill(os.getpid(), signal.SIGINT)"
-
-
-def test_an_importer_may_ask_from_a_thread(command: Command) -> None:
-    command("squeue", "")
-    answers = []
-    thread = threading.Thread(target=lambda: answers.append(squeue()))
-    thread.start()
-    thread.join(30)
-    assert answers == [()]
-
-
 def test_no_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert not installed()
@@ -190,16 +166,6 @@ def test_no_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "neuronctl generate" in caught.value.hint
     with pytest.raises(SlurmUnavailableError, match="not found"):
         run_interactive(["salloc"])
-
-
-def test_a_command_that_cannot_be_started(
-    command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = command("squeue", "")
-    file.chmod(0o644)
-    monkeypatch.setenv("PATH", str(file.parent))
-    with pytest.raises(SlurmUnavailableError, match=r"cannot start .*: Permission denied"):
-        squeue()
 
 
 def test_a_directory_that_is_not_there(command: Command, tmp_path: Path) -> None:
@@ -225,43 +191,12 @@ def test_output_that_is_not_text(command: Command) -> None:
     assert squeue() == ()
 
 
-@pytest.mark.parametrize("where", ["", ">&2"])
-def test_an_answer_without_end(command: Command, where: str) -> None:
-    """It took all memory within the time that Slurm has to answer."""
-    command("squeue", f"cat /dev/zero {where}")
-    limit = resource.getrlimit(resource.RLIMIT_AS)
-    with open("/proc/self/statm", encoding="ascii") as statm:
-        held = int(statm.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (held + 400 * 2**20, limit[1]))
-    try:
-        with pytest.raises(SlurmUnavailableError, match="squeue printed more than 64 MiB"):
-            squeue()
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, limit)
-
-
 def test_interactive(command: Command, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     command("salloc", 'echo "$@"; exit 3')
     assert run_interactive(["salloc", "-N", "1"]) == 3
     assert capfd.readouterr().out == "-N 1\n"
     command("salloc", "kill -9 $$")
     assert run_interactive(["salloc"]) == 137
-
-
-def test_ctrl_c_is_the_interactive_commands_business(command: Command, tmp_path: Path) -> None:
-    command("salloc", f"trap 'echo caught; exit 5' INT; sleep 300 & echo > {tmp_path}/up; wait")
-    program = (
-        "import sys; from neuronctl.slurm.process import run_interactive; "
-        "sys.exit(run_interactive(['salloc']))"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
-        wait_for(lambda: (tmp_path / "up").exists())
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to everything in its foreground
-        wait_for(lambda: process.poll() is not None)
-        os.killpg(process.pid, signal.SIGKILL)  # the sleep, which a shell starts deaf to Ctrl-C
-        assert (process.returncode, process.communicate()[0]) == (5, "caught\n")
 
 
 def test_which_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,34 +60,6 @@ def test_a_dependency_that_cannot_be_met_is_told_with_its_job() -> None:
     assert judged(several, dependency="afterok:7").verdict.kind == "not known"
 
 
-@pytest.mark.parametrize(
-    ("option", "kind"),
-    [
-        ("nonsense=3", "not known"),
-        ("time-min=5", "not known"),
-        ("nice=-100", "not known"),
-        ("nice=100", "can start now"),
-        ("deadline=now+1hour", "not known"),
-        ("open-mode=append", "can start now"),
-        ("open-mode=both", "not known"),
-        ("begin=elevenses", "not known"),
-        ("begin=2020-01-01", "can start now"),
-        ("begin=now", "can start now"),
-        ("begin=2099-01-01T10:00", "will wait"),
-        ("begin=now+1hour", "will wait"),
-        ("begin=16:00", "will wait"),
-        ("begin=tomorrow", "will wait"),
-        ("hold", "will wait"),
-    ],
-)
-def test_sbatch_options_that_are_not_understood_make_nothing_sure(option: str, kind: str) -> None:
-    assert judged(live(), gpus_per_node=1, sbatch=(option,)).verdict.kind == kind
-    if kind == "not known":
-        # Slurm may refuse it, so that not even a limit makes the waiting sure.
-        full = judged(live(BUSY), gpus_per_node=1, sbatch=(option,)).verdict
-        assert (full.kind, option in full.words) == ("not known", True)
-
-
 def test_what_it_waits_for_does_not_hide_that_slurm_may_refuse_it() -> None:
     look = live(limits=with_partition(max_memory_mb_per_cpu=999))
     assert judged(look, gpus_per_node=1, sbatch=("hold",)).verdict.kind == "not known"

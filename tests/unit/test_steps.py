@@ -9,13 +9,13 @@ from typing import Any, List
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plan_builders import findings, plan_of
+from plan_builders import plan_of
 
 from neuronctl import library
 from neuronctl.cli.job_output import summary
 from neuronctl.common.errors import JobFileError, NeuronctlError, UsageError
 from neuronctl.request.job import StepRequest
-from neuronctl.request.job_file import parse_steps, read_job_file
+from neuronctl.request.job_file import read_job_file
 from neuronctl.submission.judged_job import JudgedJob
 
 
@@ -76,37 +76,6 @@ def test_the_program_behind_others_counts(line: str, launcher: str) -> None:
     script, *args = line.split()
     plan = plan_of(script=script, args=tuple(args), nodes=2, gpus_per_node=4)
     assert plan.launcher.name == launcher
-
-
-def test_the_first_line_of_a_file_counts(tmp_path: Path) -> None:
-    for first, launcher in (
-        ("#!/bin/bash -l", "none"),
-        ("#!/usr/bin/env bash", "none"),
-        ("#! /usr/bin/env -S zsh", "none"),
-        ("#!/usr/bin/env python3", "srun"),
-        ("\x7fELF", "srun"),
-        ("", "srun"),
-    ):
-        (tmp_path / "tool").write_text(f"{first}\necho\n")
-        plan = plan_of(script=str(tmp_path / "tool"), nodes=2)
-        assert plan.launcher.name == launcher, first
-    assert plan_of(script=str(tmp_path), nodes=2).launcher.name == "srun"
-
-
-@pytest.mark.parametrize(
-    ("script", "args"),
-    [
-        ("train.py", ()),
-        ("python", ("train.py",)),
-        ("python3.11", ("-u", "train.py")),
-        ("python", ("-m", "pkg.train")),
-        ("/opt/venv/bin/python3", ("-u", "-m", "pkg")),
-    ],
-)
-def test_python_is_one_thing_to_the_default(script: str, args: Any) -> None:
-    assert plan_of(script=script, args=args, gpus_per_node=4).launcher.name == "torchrun"
-    assert plan_of(script=script, args=args, gpus_per_node=1).launcher.name == "python"
-    assert plan_of(script=script, args=args, ntasks_per_node=2).launcher.name == "srun"
 
 
 @given(
@@ -259,25 +228,3 @@ def test_a_program_and_not_two() -> None:
     for wrong in ([{"run": 1.5}, 7], [{"script": "x", "x": 1}], [{}]):
         with pytest.raises(NeuronctlError):
             library.plan(steps=wrong)  # type: ignore[arg-type]
-
-
-def test_steps_of_python_are_those_of_a_job_file(tmp_path: Path) -> None:
-    (tmp_path / "job.yaml").write_text(
-        "steps:\n- run: |\n    echo 1\n    echo 2\n- {script: a.py, args: [0.10, x], nodes: 1}\n"
-    )
-    assert read_job_file(str(tmp_path / "job.yaml")).values["steps"] == parse_steps(
-        [
-            {"run": "echo 1\necho 2\n"},
-            {"script": "a.py", "args": ["0.10", "x"], "nodes": 1},
-        ]
-    )
-
-
-def test_the_arguments_of_every_step_are_judged() -> None:
-    steps = (
-        StepRequest(body="echo $SLURM_PROCID"),
-        StepRequest(script="t.py", launcher="srun", args=("$SLURM_PROCID",)),
-    )
-    judged = findings(steps=steps, gpus_per_node=4)
-    found = [one.message for one in judged if one.code == "NC341"]
-    assert len(found) == 1 and "as typed" in found[0]

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from neuronctl.records.store import JobRecord, RecordDraft, RecordStore, SeenState
+from neuronctl.records.store import JobRecord, RecordDraft, SeenState
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED, STATES
 from neuronctl.slurm.pending_reasons import REASONS, explain
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import QueueJob
-from neuronctl.tracking import lookup
-from neuronctl.tracking.endings import ending_words, exit_status, exit_text
+from neuronctl.tracking.endings import ending_words, exit_status
 from neuronctl.tracking.job_status import JobStatus, merge
-from neuronctl.tracking.lookup import Found, look_up
 
 NOW = 1795222363
 
@@ -140,19 +137,6 @@ def test_an_array_is_one_status_a_task() -> None:
     assert [s.stdout for s in statuses] == ["/s/7_2.out", "/s/7_3.out", "/s/%A_%a.out"]
 
 
-def test_a_number_that_was_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The controller was set up anew and counts from 1: the job in the queue is another one."""
-    monkeypatch.setattr(time, "time", lambda: NOW)
-    (status,) = merge(record(), [queue(submit=NOW - 5000, state="RUNNING")])
-    assert (status.state, status.key) == ("RUNNING", None)
-    (status,) = merge(record(), [queue(submit=NOW + 5000, name="other", work_dir="/else")])
-    assert status.key is None
-    (status,) = merge(record(), [queue(submit=NOW + 5000, name="renamed")])
-    assert status.key == "k", "requeued later and renamed, but from the same directory"
-    (status,) = merge(record(), [], [past(submit=NOW - 5000)])
-    assert status.key is None
-
-
 def test_unknown_states_and_reasons_stay_as_they_came() -> None:
     (status,) = merge(None, [queue(state="DISCOMBOBULATED", reason="BecauseX")])
     assert status.state == "DISCOMBOBULATED" and status.explained.words == "BecauseX"
@@ -218,16 +202,6 @@ def test_the_record_knows_the_exit_code_as_it_was() -> None:
     assert str(status.exit) == "12:0", "that is another end"
 
 
-def test_the_record_keeps_only_exit_codes_that_are_certain() -> None:
-    (exact,) = merge(None, [queue(state="FAILED", exit=ExitCode(7, 0))])
-    (hedged,) = merge(None, [], [past(state="FAILED", exit=ExitCode(7, 0))])
-    (plain,) = merge(None, [], [past(state="FAILED", exit=ExitCode(3, 0))])
-    assert [exit_text(one) for one in (exact, hedged, plain)] == ["7:0", "", "3:0"]
-    seen = record(SeenState(NOW, "FAILED", "", exit_text(exact)))
-    (status,) = merge(seen, [], [past(state="FAILED", exit=ExitCode(7, 0))])
-    assert ending_words(status) == "exit code 7:0"
-
-
 def test_a_part_of_an_array_is_cancelled_before_it_starts() -> None:
     # Slurm 22.05: squeue has the rest as a job without tasks, accounting as all of the array.
     runs = [queue(id=JobId(7, task=n), job_id=8 + n) for n in (0, 1)]
@@ -274,32 +248,3 @@ def test_gpus_however_they_were_requested() -> None:
     gpus = {"cpu": 2, "gres/gpu": 3}
     (waits,) = merge(None, [queue(state="PENDING", gpus_per_node=None, tres=gpus)])
     assert waits.gpus == 3
-
-
-def test_a_lookup_compares_each_task_with_what_was_asked_of_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Twice as many tasks are twice as many comparisons."""
-    compared = 0
-    matches = lookup.matches
-
-    def counted(asked: JobId, status: JobStatus) -> bool:
-        nonlocal compared
-        compared += 1
-        return matches(asked, status)
-
-    monkeypatch.setattr(lookup, "matches", counted)
-    counts = []
-    for tasks in (100, 200):
-        rows = [queue(id=JobId(7, task), job_id=8 + task) for task in range(tasks)]
-        jobs = merge(None, rows)
-        monkeypatch.setattr(lookup, "_search", lambda *asked, jobs=jobs, **given: Found(jobs))
-        compared = 0
-        asked = [*(JobId(7, task) for task in range(tasks)), JobId(7, tasks), JobId(8)]
-        found = look_up(asked, RecordStore(str(tmp_path)))
-        assert len(found.jobs) == tasks and found.missing == (JobId(7, tasks),)
-        counts.append(compared)
-    assert counts == [101, 201]
-    # A range of tasks, and a whole job, are asked of each of them.
-    assert len(look_up([JobId(7, tasks="3-5")]).jobs) == 3
-    assert len(look_up([JobId(7)]).jobs) == 200

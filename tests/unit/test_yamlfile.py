@@ -61,17 +61,6 @@ def test_values(text: str, value: object) -> None:
     assert type(found) is type(value)
 
 
-def test_lines_and_typed_text() -> None:
-    document = parse("# remark\na: 1\nb:\n  c: [x,\n      1.10]\n  d: true\n")
-    assert document.lines == {
-        (): 1, ("a",): 2, ("b",): 3, ("b", "c"): 4, ("b", "c", "0"): 4, ("b", "c", "1"): 5,
-        ("b", "d"): 6,
-    }  # fmt: skip
-    assert document.raw == {("a",): "1", ("b", "c", "1"): "1.10", ("b", "d"): "true"}
-    assert document.where(("b", "c", "1")) == "job.yaml:5"
-    assert document.where(("b", "gone", "x")) == "job.yaml:3"
-
-
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
@@ -241,32 +230,6 @@ def test_kept_document_is_never_stale(tmp_path: Path) -> None:
     file.write_text("a: 2\n")  # of the same size and time
     os.utime(file, (1, 1))
     assert yamlfile.read(file, CatalogError, found=True).data == {"a": 2}
-
-
-@pytest.mark.parametrize("damage", ["", "{", "[]", "null", '{"text": 1}', '{"text": "a: 1\\n"}'])
-def test_damaged_cache_is_passed_over(tmp_path: Path, damage: str) -> None:
-    file = tmp_path / "c.yaml"
-    file.write_text("a: 1\n")
-    yamlfile.read(file, CatalogError, found=True)
-    kept_files()[0].write_text(damage)
-    assert yamlfile.read(file, CatalogError, found=True).data == {"a": 1}
-
-
-def test_only_what_is_to_be_kept_is_kept_and_privately(tmp_path: Path) -> None:
-    file = tmp_path / "job.yaml"
-    file.write_text("env: {HF_TOKEN: hf_x}\n")
-    yamlfile.read(file, JobFileError)
-    assert kept_files() == []
-    yamlfile.read(file, JobFileError, found=True)
-    assert kept_files()[0].stat().st_mode & 0o777 == 0o600
-
-
-def test_no_place_for_the_cache_is_no_error(tmp_path: Path, monkeypatch: Any) -> None:
-    file = tmp_path / "c.yaml"
-    file.write_text("a: 1\n")
-    (tmp_path / "flat").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "flat"))
-    assert yamlfile.read(file, CatalogError, found=True).data == {"a": 1}
 
 
 def test_a_configuration_is_kept_unless_a_secret_may_stand_in_it(

@@ -222,15 +222,6 @@ _LOOK_FOR_SPACE = "the largest directories: du -xh --max-depth=2 ~ | sort -h | t
 _DAYS_BEFORE = 3
 """Days before a file in scratch expires in which it is named."""
 
-_CACHES = {
-    "Hugging Face": (".cache/huggingface", "in ~/.bashrc: export HF_HOME=DIRECTORY"),
-    "pip": (".cache/pip", "pip cache purge"),
-    "conda": (".conda/pkgs", "conda clean --all --yes"),
-    "Apptainer": (".apptainer/cache", "apptainer cache clean"),
-    "Singularity": (".singularity/cache", "singularity cache clean"),
-}
-"""Caches that fill a home directory: their usual place below it, and what empties or moves them."""
-
 
 def _storage(catalog_file: Optional[str]) -> Iterator[Check]:
     home = os.path.expanduser("~")
@@ -239,11 +230,6 @@ def _storage(catalog_file: Optional[str]) -> Iterator[Check]:
             # quota ends with 1 if one is exceeded, lfs if there is no Lustre.
             with contextlib.suppress(NeuronctlError):
                 yield from parse_quotas(run(argv, timeout=_TIMEOUT).stdout)
-    sizes = _cache_sizes(home)
-    if sizes:
-        words = ", ".join(f"{name} {amount(size)}" for name, size in sizes.items())
-        hints = "; ".join(f"{name}: {_CACHES[name][1]}" for name in sizes)
-        yield Check("caches", GOOD, f"{words} in {home}", hints)
     with contextlib.suppress(NeuronctlError):  # the catalog's own line says why
         yield from _expiring(own_cluster(catalog_file))
 
@@ -269,23 +255,6 @@ def parse_quotas(text: str) -> Iterator[Check]:
             yield _wrong("quota", f"used up: {words}", _LOOK_FOR_SPACE, RecordError)
         elif parts:
             yield Check("quota", GOOD, words, _LOOK_FOR_SPACE if share >= 0.9 else "")
-
-
-def _cache_sizes(home: str) -> Dict[str, int]:
-    """Return the bytes of each cache below the home directory, as far as du tells in time."""
-    places = {os.path.join(home, place): name for name, (place, _) in _CACHES.items()}
-    there = [place for place in places if os.path.isdir(place)]
-    sizes: Dict[str, int] = {}
-    with contextlib.suppress(NeuronctlError):
-        told = run(["du", "-sxk", "--", *there], timeout=_TIMEOUT).stdout if there else ""
-        for size, _, place in (line.partition("\t") for line in told.splitlines()):
-            if place in places and size.isdigit() and int(size) >= _LARGE_KIB:
-                sizes[places[place]] = int(size) * 1024
-    return sizes
-
-
-_LARGE_KIB = 1 << 20
-"""The size from which on a cache is named."""
 
 
 def _expiring(cluster: Cluster) -> Iterator[Check]:

@@ -116,28 +116,6 @@ def _partitions(command: str) -> Known:
         yield "auto", "neuronctl chooses"
 
 
-def _figures() -> Any:
-    """Return the cluster's figures for this user."""
-    from neuronctl.common.users import login_name
-    from neuronctl.judgement.ask import ask_limits
-
-    return ask_limits(login_name(), timeout=_PATIENCE)[0]
-
-
-def _qos(command: str) -> Known:
-    figures = _figures()
-    own = {name for of_account in figures.associations for name in of_account.qos}
-    for qos in figures.qos or ():
-        if not own or qos.name in own:
-            yield qos.name, ""
-
-
-def _accounts(command: str) -> Known:
-    for association in _figures().associations:
-        if association.account:
-            yield association.account, ""
-
-
 def _comment_values(key: str) -> Callable[[str], Known]:
     def codes(command: str) -> Known:
         policy = _cluster().policy.comment
@@ -171,8 +149,7 @@ def _names(command: str) -> Known:
 
 _BY_OPTION: Mapping[str, Callable[[str], Known]] = {
     "partition": _partitions,
-    "account": _accounts,
-    "qos": _qos,
+    "qos": lambda command: [(name, "") for name in _cluster().qos],
     "field": _comment_values("field"),
     "appl": _comment_values("appl"),
     "launcher": _names,

@@ -20,8 +20,8 @@ from neuronctl.common.paths import config_dir
 def command(shell: str, install: bool) -> None:
     """Print what completes commands, options, and values in a shell, or set it up.
 
-    Values are those of this moment: partitions, jobs by id and name, QOS, accounts, modules, conda
-    environments, and what a site's comment may contain.
+    Values are those of this moment: jobs by id and name, and what the catalog has: partitions,
+    QOS, and what a site's comment may contain.
     """
     from neuronctl.cli.completing import VARIABLE
     from neuronctl.cli.root import root

@@ -1,4 +1,4 @@
-"""What doctor says of space that runs out: quotas, caches, and files about to expire."""
+"""What doctor says of space that runs out: quotas, and files about to expire."""
 
 from __future__ import annotations
 
@@ -42,8 +42,6 @@ def test_space_that_runs_out(
     bin, scratch = tmp_path / "bin", tmp_path / "scratch"
     bin.mkdir()
     scratch.mkdir()
-    (clean_home / ".cache" / "huggingface").mkdir(parents=True)
-    (clean_home / ".cache" / "huggingface" / "model").write_bytes(b"x" * 9000)
     (scratch / "old.pt").write_text("x")
     os.utime(scratch / "old.pt", (time.time() - 13 * 86400,) * 2)
     for name, answer in (("quota", "  /h 200 100 0 6days 5 0 0"), ("lfs", "/s 95 0 100 - 5 0 0 -")):
@@ -51,14 +49,11 @@ def test_space_that_runs_out(
         (bin / name).chmod(0o755)
     (tmp_path / "x.yaml").write_text(f"clusters: {{neuron: {{scratch: {scratch}}}}}\n")
     monkeypatch.setenv("PATH", f"{bin}:/usr/bin:/bin")
-    monkeypatch.setattr(doctor, "_LARGE_KIB", 4)
-    names = ("quota", "caches", "scratch")
+    names = ("quota", "scratch")
     checks = [one for one in doctor.examine(str(tmp_path / "x.yaml")) if one.name in names]
-    used, nearly, caches, old = checks
+    used, nearly, old = checks
     assert (used.state, used.exit_code, nearly.state) == ("wrong", 9, "ok")
     assert used.words == "used up: 200 KiB of 100 KiB on /h"
     assert "du -xh" in used.hint and "du -xh" in nearly.hint
-    assert caches.words.startswith("Hugging Face ")
-    assert "export HF_HOME=" in caches.hint
     assert f"not used for 12 days, such as {scratch}/old.pt" in old.words
     assert f"find {scratch} -type f -atime +11" in old.hint

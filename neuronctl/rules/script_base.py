@@ -74,8 +74,7 @@ class ScriptFacts:
     """A script as it was read.
 
     plan: what its directives ask for, None if they cannot be read. text: the file's, as far as it
-    is read. unreadable: what bash cannot read of it. known_options: those of this machine's sbatch
-    if the script has one that may be a plugin's; empty if it cannot be asked. left_out: the first
+    is read. unreadable: what bash cannot read of it. left_out: the first
     line that is not read, 0 if all are. name: the file's.
     """
 
@@ -84,7 +83,6 @@ class ScriptFacts:
     shell: ShellText
     plan: Optional[JobPlan]
     unreadable: Optional[SyntaxProblem] = None
-    known_options: FrozenSet[str] = frozenset()
     left_out: int = 0
     name: str = ""
     reviewed = False

@@ -56,15 +56,14 @@ def _refused_by_slurm(given: GivenOption) -> Iterator[Violation]:
 
 
 def _perhaps_of_a_plugin(facts: ScriptFacts, given: GivenOption) -> Iterator[Violation]:
-    here = facts.known_options
     shifter = given.name in ("image", "module", "volume") and "shifter" in facts.text
-    if is_of_a_plugin(given.name) and given.name not in here and not shifter:
+    if is_of_a_plugin(given.name) and not shifter:
         yield Violation(
-            f"sbatch has no option '--{given.name}' of its own, and refuses the script"
-            + ("" if here else " unless one of the site's plugins adds it"),
+            f"sbatch has no option '--{given.name}' of its own, and refuses the script unless one "
+            "of the site's plugins adds it",
             "'sbatch --help' lists the options of plugins, too",
             place=given.place,
-            severity=None if here else WARNING,
+            severity=WARNING,
         )
 
 
@@ -192,10 +191,6 @@ def unexpanded(facts: ScriptFacts) -> Iterator[Violation]:
             yield Violation(message, hint, place=place, severity=severity, edits=edits)
 
 
-_UNSEEN = look_alike_characters.LIKE_A_SPACE + look_alike_characters.LIKE_NOTHING
-_ODD = re.compile(rf"[{_UNSEEN}]|^[“”‘’]|^-*[–—−]+(?=-*[A-Za-z])")
-
-
 @script_rule(WARNING, "NC615", "character that only looks like another")
 def look_alike_character(facts: ScriptFacts) -> Iterator[Violation]:
     refused = {refusal.place.line for refusal in facts.header.refusals}
@@ -215,19 +210,3 @@ def look_alike_character(facts: ScriptFacts) -> Iterator[Violation]:
     if dash:
         message = f"the first line has {dash}, which begins no option: the job fails at once"
         yield Violation(message, "retype the line: #!/bin/bash -l", place=SourceSpan(1))
-    for command in facts.shell.commands if facts.header.for_bash else ():
-        for word in command.words if command.name not in ("echo", "printf") else ():
-            seen = _ODD.search(word.raw) if word.raw[:1] not in ("'", '"') else None
-            if seen is not None:
-                yield _unseen(seen[0][-1], word.place)
-                return
-    for number, line in facts.plain_lines:
-        seen = re.search(rf"\$\{{[^}}]*[{_UNSEEN}]", line)
-        if seen is not None:
-            yield _unseen(seen[0][-1], SourceSpan(number, seen.start() + 1, seen.end() + 1))
-            return
-
-
-def _unseen(character: str, place: SourceSpan) -> Violation:
-    message = f"U+{ord(character):04X} only looks like another character, or like none"
-    return Violation(message, "retype the word", place=place)

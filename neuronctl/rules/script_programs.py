@@ -39,16 +39,6 @@ def no_program(facts: ScriptFacts) -> Iterator[Violation]:
         found = _not_started(facts, launch)
         if found is not None:
             yield Violation(found[0], found[1], place=launch.place, severity=found[2] or None)
-    for command in facts.shell.commands if facts.header.for_bash else ():
-        words = [word.raw for word in command.words[:2]]
-        cell = bool(words) and re.match(r"[!%][a-z]", words[0]) is not None
-        if cell or words == ["load", "module"]:
-            yield Violation(
-                f"there is no command {words[0]}",
-                f"write {words[0][1:]}" if cell else "write module load",
-                place=command.place,
-                severity=WARNING,
-            )
 
 
 def _not_started(facts: ScriptFacts, launch: Launch) -> Optional[Tuple[str, str, str]]:

@@ -13,7 +13,6 @@ from neuronctl.scripts.model import SourceSpan
 from neuronctl.scripts.option_values import digits
 
 _OF_A_TASK = ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_TASK_PID", "SLURM_NODEID")
-_OF_THE_JOB = re.compile(r"SLURM_(JOB|N|ARRAY|PROCID|LOCALID|CPUS|GPUS|TMPDIR|SUBMIT_DIR|TASK)")
 
 
 def _expanded(names: Sequence[str], nodes: int) -> str:
@@ -24,7 +23,6 @@ def _expanded(names: Sequence[str], nodes: int) -> str:
 
 @script_rule(ERROR, "NC631", "rank expanded by the batch shell")
 def ranks(facts: ScriptFacts) -> Iterator[Violation]:
-    yield from _expanded_by_the_submitting_shell(facts)
     if facts.tasks < 2 or facts.plan is None:
         return
     nodes = facts.plan.nodes
@@ -70,25 +68,8 @@ def ranks(facts: ScriptFacts) -> Iterator[Violation]:
             )
 
 
-def _expanded_by_the_submitting_shell(facts: ScriptFacts) -> Iterator[Violation]:
-    """Check the variables of a job in ``sbatch <<EOF``."""
-    first = next((n for n, line in enumerate(facts.lines, 1) if line.startswith("#SBATCH")), 0)
-    for word in facts.shell.written if first and not facts.header.given else ():
-        name = next(filter(_OF_THE_JOB.match, word.names), "")
-        if name and word.place.line > first:
-            yield Violation(
-                f"the shell that submits expands ${name} in this here-document: it is empty in the "
-                "job",
-                f"write \\${name}, or quote the word behind <<",
-                place=word.place,
-                severity=WARNING,
-            )
-            return
-
-
 @script_rule(WARNING, "NC632", "fixed port")
 def fixed_port(facts: ScriptFacts) -> Iterator[Violation]:
-    yield from _port_of_a_loop(facts)
     found: List[Tuple[Optional[str], SourceSpan]] = []
     own = facts.shell.assigned("MASTER_PORT")
     lines = (line for _, line in facts.plain_lines if "$" in line and "echo" not in line)
@@ -115,22 +96,6 @@ def fixed_port(facts: ScriptFacts) -> Iterator[Violation]:
                 place=place,
             )
             return
-
-
-def _port_of_a_loop(facts: ScriptFacts) -> Iterator[Violation]:
-    """Find a port that a loop gives to several launchers at once."""
-    waits = any(command.in_loop for command in facts.shell.calls("wait"))
-    for launch in facts.launches if not waits else ():
-        at_once = launch.command.in_loop and launch.command.background and not launch.is_srun
-        for value, place in launch.written(*launch.launcher.port) if at_once else ():
-            given = facts.shell.assigned(value.strip('"${}'))
-            if value.isdigit() or (len(given) == 1 and given[0].sure):
-                yield Violation(
-                    f"every {launch.kind} of this loop meets at port {value}: all but one fail",
-                    "give each a port of its own, or wait for each",
-                    place=place,
-                )
-                return
 
 
 def _nodes_are_shared(facts: ScriptFacts) -> bool:

@@ -10,8 +10,6 @@ from neuronctl.common.rule_codes import WARNING
 from neuronctl.common.words import counted, duration
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
-from neuronctl.scripts.launches import PROGRAM, PYTHON
-from neuronctl.scripts.model import GivenOption
 from neuronctl.scripts.option_values import digits
 
 
@@ -40,7 +38,6 @@ def tasks_and_nodes(facts: ScriptFacts) -> Iterator[Violation]:
 
 _AS_HOURS = re.compile(r"0[0-9]+:00|(12|24|36|48|72|96):00")
 """Half a day, a day, or as a clock shows it: few people mean minutes."""
-_TRAINS = re.compile(r"(?i)(.*[_\W])?(pre_?|fine_?)?(train|tun|fit)(ing|e|er)?([_\d\W].*)?")
 
 
 @script_rule(WARNING, "NC612", "time or memory in another unit")
@@ -68,25 +65,5 @@ def other_unit(facts: ScriptFacts) -> Iterator[Violation]:
             f"--time={value} is {duration(units.parse_duration(value))}, which Slurm takes for 1 "
             "minute",
             "write 5 for minutes, or 5:00:00 for hours",
-            place=given.place,
-        )
-    elif given is not None and re.fullmatch("0?0:01:00|[1-4]|24|36|48|72|96|168", value):
-        yield from _too_short(facts, given)
-
-
-def _too_short(facts: ScriptFacts, given: GivenOption) -> Iterator[Violation]:
-    """Check a limit of minutes, such as --time=24, for a training, which needs hours."""
-    value = given.value or ""
-    names = [
-        (run.options.get("script") or run.options.get("m") or run.name).rpartition("/")[2]
-        for run in facts.every_launch
-        if run.kind in (PROGRAM, PYTHON) and not run.command.captured
-    ]
-    name = next((name for name in names if _TRAINS.fullmatch(name[-99:])), "")
-    test = re.search(r"(?i)test|debug|dry|demo|tiny", facts.header.value("job-name") or "")
-    if name and not test:
-        yield Violation(
-            f"--time={value} is {duration(units.parse_duration(value))}: too short for {name}",
-            f"if hours are meant, write {value if value.isdigit() else 5}:00:00",
             place=given.place,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import FrozenSet, List, Mapping, Optional, Sequence
+from typing import List, Mapping, Optional, Sequence
 
 from neuronctl.common.errors import SlurmError, SlurmRefusedError, SlurmUnavailableError
 from neuronctl.common.frozen import dataclass
@@ -131,18 +131,6 @@ def _refusal(result: Result) -> SlurmError:
     if isinstance(error, SlurmRefusedError):
         error.hint = error.hint or cure_of(result.words)
     return error
-
-
-def known_options() -> FrozenSet[str]:
-    """The long options in the help of this machine's sbatch, those of plugins included.
-
-    Empty where there is no sbatch, or it does not answer.
-    """
-    try:
-        text = run(["sbatch", "--help"], timeout=5.0).stdout
-    except SlurmUnavailableError:
-        return frozenset()
-    return frozenset(re.findall(r"--([a-z][a-z0-9-]*)", text))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from functools import cached_property
-from typing import TYPE_CHECKING, Callable, FrozenSet, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.catalog.model import Catalog, Cluster
@@ -14,7 +14,6 @@ from neuronctl.common.frozen import dataclass, replace
 from neuronctl.judgement.judgement import JudgeBy, Judgement, judge_plan
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import JobRequest
-from neuronctl.request.sbatch_options import is_of_a_plugin
 from neuronctl.rules.script import SIZE, ScriptFinding, check_script
 from neuronctl.rules.script_base import ScriptFacts
 from neuronctl.scripts.edits import edited
@@ -132,9 +131,8 @@ def judge_script(
             judgement = judge_plan(made, by)
     if header.unread & SIZE:
         made = None
-    options = _known_options(header, by)
     facts = ScriptFacts(
-        *(text_read, header, shell, made, broken, options, left_out),
+        *(text_read, header, shell, made, broken, left_out),
         name=name,
     )
     found = check_script(facts, () if judgement is None else judgement.findings, now=now)
@@ -143,15 +141,6 @@ def judge_script(
         # Only what holds for the script stands against it.
         verdict = judgement.with_rules(of_script.finding for of_script in found).verdict
     return JudgedScript(name, text, found, made, verdict, facts)
-
-
-def _known_options(header: Header, by: JudgeBy) -> FrozenSet[str]:
-    """Return the options of this machine's sbatch; it is asked only where one may be a plugin's."""
-    if not (by.ask_slurm and any(is_of_a_plugin(given.name) for given in header.given)):
-        return frozenset()
-    from neuronctl.slurm.sbatch import known_options
-
-    return known_options()
 
 
 _LONG = 10_000

@@ -160,19 +160,6 @@ def test_what_is_not_known_or_not_meant_is_not_reported(
     assert codes - {"NC122", "NC605"} == found
 
 
-def test_a_plugins_option_where_sbatch_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    from neuronctl.submission import judged_script
-
-    catalog = load(None)
-    monkeypatch.setattr(judged_script, "_known_options", lambda *_: frozenset(("image", "nodes")))
-    lines = "#SBATCH -p amd_a100nv_8 --gres=gpu:1 --comment=field=misc;appl=pytorch"
-    for option, codes in (("image", []), ("module", [("NC601", "error")])):
-        text = f"#!/bin/bash\n{lines}\n#SBATCH --{option}=x\n./x\n"
-        script = judge_text("job.sh", text, catalog, catalog.clusters["neuron"])
-        found = [(one.finding.code, one.finding.severity) for one in script.findings]
-        assert found == codes
-
-
 def test_the_cluster_that_has_a_scripts_partition_is_named() -> None:
     hints = {one.finding.code: one.finding.hint for one in checked(COURSE, "neuron").findings}
     assert hints["NC101"] == "is the job for another cluster? use --cluster jureca"

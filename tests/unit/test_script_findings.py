@@ -116,8 +116,6 @@ FOUND: List[Row] = [
     ("NC665", CPU, "python -m train.py@@"),
     ("NC665", CPU, "python python t.py@@"),
     ("NC665", CPU, "python3@@\ndeactivate"),
-    ("NC665", CPU, "!pip install torch@@\npython t.py"),
-    ("NC665", CPU, "load module cuda@@\npython t.py"),
 ]
 
 RIGHT: List[Row] = [

@@ -159,18 +159,11 @@ def _explain(place: LogPlace, path: str) -> None:
             f"job {id} ended ({state}, 0:53): it could not open its log {path}",
             "the log's directory must exist and be writable for you when the job starts",
         )
-    elif place.guessed:
-        raise NoSuchJobError(
-            f"job {id} ended ({state}); accounting does not say where its log is, and "
-            f"there is none at sbatch's default, {path}",
-            "look for --output (-o) in its script; jobs that neuronctl submitted are recorded with "
-            "their logs",
-        )
     elif state in ENDED or state == UNKNOWN:
+        guess = " (sbatch's default: accounting does not say)" if place.guessed else ""
         raise NoSuchJobError(
-            f"job {id} ended ({state}) and there is no log at {path}",
-            "it may have been moved or deleted, or the job was cancelled before it started, or is "
-            "interactive and has none",
+            f"job {id} ended ({state}) and there is no log at {path}{guess}",
+            "it may have been moved or deleted, or the job was cancelled before it started",
         )
     else:
         print_text(f"job {id} is {state} and has no log yet at {path}", file=sys.stderr)

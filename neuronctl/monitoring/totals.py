@@ -37,7 +37,7 @@ def total(jobs: Sequence[JobUse]) -> Total:
     ]
     costs = [job.cost for job in jobs if job.cost is not None]
     return Total(
-        jobs=sum(job.status.count for job in jobs),
+        jobs=sum(job.status.id.count for job in jobs),
         node_hours=sum(job.node_hours for job in jobs),
         gpu_hours=sum(job.gpu_hours for job in jobs),
         gpu_hours_sampled=sum(hours for _, _, hours in sampled),

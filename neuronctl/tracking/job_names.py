@@ -56,7 +56,7 @@ def running_job(word: str) -> JobStatus:
     if is_name(word):
         jobs = tuple(job for job in queued() if is_named(job.name, word))
     else:
-        jobs = look_up([JobId.parse(word)], accounting=False).sure().jobs
+        jobs = look_up([JobId.parse(word)]).sure().jobs
     running = [status for status in jobs if status.state == RUNNING]
     if len(running) > 1:
         names = ", ".join(str(status.id) for status in running)

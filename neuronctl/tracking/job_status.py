@@ -8,9 +8,9 @@ missing.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple, TypeVar
 
-from neuronctl.common.frozen import dataclass, field, replace
+from neuronctl.common.frozen import dataclass, replace
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import COMPLETED, ENDED, PENDING, UNKNOWN
@@ -34,10 +34,10 @@ class JobStatus:
     Times are seconds since the epoch, durations are seconds (units.UNLIMITED: no limit), None:
     unknown. expected: when Slurm expects a pending job to start; start: when a job has started.
     state and reason: as Slurm gives them, or UNKNOWN. absent: why Slurm does not say what became of
-    it; last_seen: the state that it had when Slurm last did. gpus: of the whole job; tres: what
-    squeue says that it has or requests (memory in MB). source: ``"squeue"``, ``"sacct"``, or
-    ``"record"``. own_id: whether job_id is certain to be the task's own job id. exit_low: the exit
-    code is sacct's, which subtracts 128 from codes above 127 (139 becomes 11).
+    it; last_seen: the state that it had when Slurm last did. gpus: of the whole job. source:
+    ``"squeue"``, ``"sacct"``, or ``"record"``. own_id: whether job_id is certain to be
+    the task's own job id. exit_low: the exit code is sacct's,
+    which subtracts 128 from codes above 127 (139 becomes 11).
     """
 
     id: JobId
@@ -48,7 +48,6 @@ class JobStatus:
     state: str
     reason: str
     source: str
-    account: str = ""
     qos: str = ""
     exit: Optional[ExitCode] = None
     exit_low: bool = False
@@ -62,7 +61,6 @@ class JobStatus:
     nodes: Optional[int] = None
     node_list: str = ""
     gpus: Optional[int] = None
-    tres: Mapping[str, int] = field(default_factory=dict)
     work_dir: str = ""
     record: Optional[JobRecord] = None
     own_id: bool = True
@@ -88,15 +86,6 @@ class JobStatus:
     @property
     def ended(self) -> bool:
         return self.state in ENDED
-
-    @property
-    def count(self) -> int:
-        """Return how many jobs or tasks it stands for."""
-        return self.id.count
-
-    def holds(self, tres: str) -> Optional[int]:
-        """Return what it holds of a TRES, or requests."""
-        return self.tres.get(tres)
 
     @property
     def key(self) -> Optional[str]:

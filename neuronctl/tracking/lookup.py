@@ -71,22 +71,15 @@ class Found:
         return self
 
 
-def look_up(
-    asked: Sequence[JobId],
-    store: Optional[RecordStore] = None,
-    *,
-    accounting: bool = True,
-    queue: Optional[Queue] = None,
-) -> Found:
+def look_up(asked: Sequence[JobId], store: Optional[RecordStore] = None) -> Found:
     """Return the status of these jobs. Raises SlurmRefusedError if Slurm rejects the query.
 
-    store: the records to search (default: the user's). accounting: whether to query sacct for jobs
-    that squeue no longer lists. queue: a squeue of more jobs, read instead of one for these.
+    store: the records to search (default: the user's).
     """
     store = store or _default_store()
     first = {asked_id: first_run(asked_id, store) for asked_id in asked}
     wanted = [JobId(job) if (job := first[asked_id]) else asked_id for asked_id in asked]
-    found = _search(wanted, store, accounting=accounting, more=queue)
+    found = _search(wanted, store)
     # Index by job and task: comparing a thousand ids with thousands of rows would be too slow.
     by_task: Dict[Tuple[int, Optional[int]], Set[JobId]] = {}
     by_number: Dict[int, Set[JobId]] = {}
@@ -233,31 +226,21 @@ def _search(
     store: RecordStore,
     *,
     user: Optional[str] = None,
-    accounting: bool = True,
     since: Optional[int] = None,
     oldest: float = 0.0,
-    more: Optional[Queue] = None,
 ) -> Found:
-    queue: Union[Queue, AskingOwnQueue]
-    if more is not None:
-        queue = more
-    elif user is not None and not asked:
-        queue = AskingOwnQueue(oldest)
-    else:
-        queue = Queue(asked, user)
+    own = user is not None and not asked
+    queue = AskingOwnQueue(oldest) if own else Queue(asked, user)
     with contextlib.closing(queue):  # the records are read while squeue runs
-        return _Search(store, accounting, since, user).run(asked, queue)
+        return _Search(store, since, user).run(asked, queue)
 
 
 class _Search:
-    def __init__(
-        self, store: RecordStore, accounting: bool, since: Optional[int], user: Optional[str]
-    ) -> None:
+    def __init__(self, store: RecordStore, since: Optional[int], user: Optional[str]) -> None:
         self.store = store
         self.since = since
         # Everybody's jobs of some time are asked for only where the time is.
         self.user = str(os.getuid()) if since is None else user
-        self.accounting = accounting
         self.cluster = local_cluster()
         self.notes: List[str] = []
         self.remember_until = time.monotonic() + _REMEMBERING
@@ -283,7 +266,7 @@ class _Search:
             return self._found(jobs, error)
         if self.recovery is not None and self.recovery.open:
             self.recovery.match(queue)
-            if self.accounting and not asked:
+            if not asked:
                 with self._tolerant():
                     self.recovery.look_closer()
         queue = self._fold_chains(queue, asked)
@@ -292,8 +275,8 @@ class _Search:
         self._find_records(numbers)
         queue_of, past_of = _group_by_number(queue), _group_by_number(accounting.jobs)
         absent = "neither in the queue nor in accounting"
-        if accounting.off or not self.accounting:
-            absent = f"no longer in the queue{accounting.off and '; '}{accounting.off}"
+        if accounting.off:
+            absent = f"no longer in the queue; {accounting.off}"
         jobs = []
         for number in sorted(numbers | set(self.records)):
             record = self.records.get(number)
@@ -358,7 +341,7 @@ class _Search:
         wanted.update(job for chain in known.values() for job in chain.jobs)
         # Only a query for all of the user's jobs shows which jobs never arrived.
         lost = self.recovery if not asked and self.recovery and self.recovery.open else None
-        if (not wanted and lost is None and self.since is None) or not self.accounting:
+        if not wanted and lost is None and self.since is None:
             return Accounting()
         try:
             if lost is not None or self.since is not None:

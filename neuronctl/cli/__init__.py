@@ -34,6 +34,7 @@ SECTIONS = {
         "status": "Show the state of your jobs.",
         "why": "Explain why a job is waiting, or how it ended.",
         "logs": "Show or follow a job's log.",
+        "top": "Show the GPU, CPU and memory use of a running job.",
         "attach": "Open a shell inside a running job.",
         "wait": "Wait until jobs end.",
         "cancel": "Cancel jobs.",

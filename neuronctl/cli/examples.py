@@ -16,6 +16,7 @@ _EXAMPLES = {
     "status": "status --watch | status 4711 4712 --json",
     "why": "why 4711 | why train --stacks",
     "logs": "logs -f train | logs 4711 --err",
+    "top": "top 4711 | top train --json",
     "attach": "attach 4711 | attach train nvidia-smi",
     "wait": "wait 4711 4712 --timeout 10m | wait prep train --any",
     "cancel": "cancel train | cancel --state pending --yes",

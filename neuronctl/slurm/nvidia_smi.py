@@ -27,6 +27,9 @@ _OTHER_NAMES = {
 SAMPLED = tuple(figure for figure in FIGURES if figure != "name")
 """What --monitor samples."""
 
+SURVEYED = ("index", "name", "use", "memory", "whole", "power", "heat")
+"""Fields that every driver reports."""
+
 
 def query(*figures: str) -> str:
     """The figures as --query-gpu takes them."""

@@ -1,12 +1,56 @@
-"""srun inside a running job, alongside its steps."""
+"""srun inside a running job, alongside its steps: a shell, or a survey of its nodes."""
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Dict, List, Sequence
+from typing import Dict, List, Optional, Sequence, Tuple
 
+from neuronctl.common.frozen import dataclass
 from neuronctl.common.units import compress_hostlist
+from neuronctl.slurm.fields import count
+from neuronctl.slurm.nvidia_smi import SURVEYED, gpu_columns, query
 from neuronctl.slurm.process import failure, run
+
+# What a node reports about itself: one fact per line, "KIND<tab>values". nvidia-smi may exist and
+# find no GPU. Load, cores, and memory are those of the whole node; GPU memory is in MiB.
+_SURVEY = r"""printf '@node\t%s\n' "${SLURMD_NODENAME:-$(hostname -s)}"
+if command -v nvidia-smi >/dev/null; then
+    nvidia-smi --query-gpu="$1" --format=csv,nounits 2>/dev/null |
+        while IFS= read -r line; do printf '@gpu\t%s\n' "$line"; done
+fi
+read -r load rest </proc/loadavg
+printf '@load\t%s\n' "$load"
+printf '@cores\t%s\n' "$(getconf _NPROCESSORS_ONLN)"
+while read -r name value unit; do
+    case $name in MemTotal: | MemAvailable:) printf '@%s\t%s\n' "${name%:}" "$value" ;; esac
+done </proc/meminfo
+"""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU as nvidia-smi reports it; None if unknown. use: percent. memory: MiB."""
+
+    index: str
+    name: str
+    use: Optional[int]
+    memory_used: Optional[int]
+    memory: Optional[int]
+    power: Optional[float]
+    temperature: Optional[int]
+
+
+@dataclass(frozen=True)
+class NodeUsage:
+    """A node of a job. load: average of the last minute. cores, memory (MiB): of the whole node."""
+
+    node: str
+    gpus: Tuple[Gpu, ...] = ()
+    load: Optional[float] = None
+    cores: Optional[int] = None
+    memory_used: Optional[int] = None
+    memory: Optional[int] = None
 
 
 def overlap_argv(
@@ -21,8 +65,65 @@ def overlap_argv(
     return [*argv, *program]
 
 
+def parse_node_usage(text: str) -> Tuple[NodeUsage, ...]:
+    """Parse the nodes' reports, in task order; other lines are skipped."""
+    told = [
+        [(match[1], match[2]) for line in lines if (match := re.match(r"@(\w+)\t(.*)", line))]
+        for lines in of_each_task(text).values()
+    ]
+    return tuple(_node(facts) for facts in told if facts)
+
+
+def _node(facts: Sequence[Tuple[str, str]]) -> NodeUsage:
+    told = dict(facts)
+    total, free = count(told.get("MemTotal", "")), count(told.get("MemAvailable", ""))
+    used = None if total is None or free is None else (total - free) // 1024
+    return NodeUsage(
+        node=told.get("node", ""),
+        gpus=_gpus([text for kind, text in facts if kind == "gpu"]),
+        load=_number(told.get("load", "")),
+        cores=count(told.get("cores", "")),
+        memory_used=used,
+        memory=None if total is None else total // 1024,
+    )
+
+
+def _gpus(lines: Sequence[str]) -> Tuple[Gpu, ...]:
+    """nvidia-smi's answer: a header, and one line a GPU."""
+    places = gpu_columns(lines[0]) if lines else {}
+    if not set(SURVEYED) <= set(places):
+        return ()
+    gpus = []
+    for line in lines[1:]:
+        row = [text.strip() for text in line.split(",")]
+        if len(row) > max(places.values()):
+            index, name, *figures = (row[places[figure]] for figure in SURVEYED)
+            use, used, whole, power, heat = map(_number, figures)
+            parts = (_whole(use), _whole(used), _whole(whole))
+            gpus.append(Gpu(index, name, *parts, power, _whole(heat)))
+    return tuple(gpus)
+
+
+def _number(text: str) -> Optional[float]:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _whole(value: Optional[float]) -> Optional[int]:
+    return None if value is None else int(value)
+
+
+def read_node_usage(job_id: int, nodes: Sequence[str]) -> Tuple[NodeUsage, ...]:
+    """Survey every node of a running job with one srun; raises as on_each_node()."""
+    survey = ["bash", "-c", _SURVEY, "bash", query(*SURVEYED)]
+    return parse_node_usage(on_each_node(job_id, nodes, survey, timeout=30))
+
+
 def on_each_node(job_id: int, nodes: Sequence[str], program: Sequence[str], timeout: float) -> str:
-    """Return what a program prints on every node of a running job, each line with its task number.
+    """What a program prints on every node of a running job; each line begins with its task number.
 
     Raises SlurmUnavailableError, and SlurmRefusedError with Slurm's message if no node answers.
     """
@@ -34,7 +135,7 @@ def on_each_node(job_id: int, nodes: Sequence[str], program: Sequence[str], time
 
 
 def of_each_task(text: str) -> Dict[int, List[str]]:
-    """Return the lines that srun --label prints, by task; other lines are skipped."""
+    """The lines that srun --label prints, by task, in their order; other lines are skipped."""
     said: Dict[int, List[str]] = {}
     for line in text.splitlines():
         match = re.match(r"\s*([0-9]{1,9}): (.*)", line)

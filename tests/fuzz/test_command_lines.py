@@ -32,6 +32,7 @@ LINES = tuple(
         "status --since 7d",
         "why 4711",
         "logs 4711",
+        "top 4711",
         "cancel 4711 --yes",
         "cancel --signal USR1 4711_3",
         "history --all --json",

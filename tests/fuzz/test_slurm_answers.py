@@ -31,6 +31,7 @@ from neuronctl.slurm.scontrol import (
     parse_reservations,
 )
 from neuronctl.slurm.squeue import parse_partition_queue, parse_squeue
+from neuronctl.slurm.srun import parse_node_usage
 
 QUEUE = tuple(
     "".join(row + "\x1e\n" for row in rows)
@@ -183,6 +184,12 @@ def test_sacctmgr(text: str) -> None:
     with bounded():
         for owner in (*parse_qos(text), *parse_associations(text)):
             assert all(isinstance(limit.command + limit.reason, str) for limit in owner.limits)
+
+
+@inputs(0.5)
+@given(texts(LOOK))
+def test_srun_on_the_nodes_of_a_job(text: str) -> None:
+    read(parse_node_usage, text)
 
 
 @inputs(0.5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import sys
@@ -41,8 +42,9 @@ def test_attach(sandbox: Sandbox, job: str) -> None:
     result = sandbox.exec(["neuronctl", "attach", job], check=False)
     assert result.returncode == 2 and "a shell needs a terminal" in result.stderr
     waiting = sandbox.exec([*JOB, "--hold", "--wrap=true"]).stdout.strip()
-    result = sandbox.exec(["neuronctl", "attach", waiting, "true"], check=False)
-    assert result.returncode == 8 and "it is PENDING" in result.stderr
+    for argv in (["attach", waiting, "true"], ["top", waiting]):
+        result = sandbox.exec(["neuronctl", *argv], check=False)
+        assert result.returncode == 8 and "it is PENDING" in result.stderr
 
 
 def test_a_shell_on_a_terminal(sandbox: Sandbox, job: str) -> None:
@@ -55,3 +57,30 @@ def test_a_shell_on_a_terminal(sandbox: Sandbox, job: str) -> None:
     _, status = os.waitpid(child, 0)
     assert f"on-gpu35-{job}".encode() in said
     assert os.waitstatus_to_exitcode(status) == 5
+
+
+def test_top(sandbox: Sandbox, job: str) -> None:
+    data = json.loads(sandbox.exec(["neuronctl", "top", job, "--json"]).stdout)
+    assert [node["node"] for node in data["nodes"]] == ["gpu35", "gpu36"]
+    assert data["silent"] == []
+    for node in data["nodes"]:
+        assert node["cores"] >= 1 and 0 < node["memory_used"] < node["memory"]
+        assert "ps" not in [process["command"] for process in node["processes"]]
+    text = sandbox.exec(["neuronctl", "top", job]).stdout
+    assert text.splitlines()[-1].startswith("gpu36")
+
+
+def test_top_with_gpus(sandbox: Sandbox, job: str) -> None:
+    """An nvidia-smi that stands in for the real one, on the nodes' PATH."""
+    fake = '#!/bin/sh\necho "index, name, utilization.gpu [%], memory.used [MiB], memory.total '
+    fake += '[MiB], power.draw [W], temperature.gpu"\n'
+    fake += 'echo "0, NVIDIA A100, 97, 40000, 81920, 311.5, 61"\n'
+    fake += 'echo "1, NVIDIA A100, [N/A], 3, 81920, [N/A], 30"\n'
+    sandbox.write("bin/nvidia-smi", fake)
+    show = 'chmod +x bin/nvidia-smi; PATH=$PWD/bin:$PATH exec neuronctl top "$@"'
+    data = json.loads(sandbox.exec(["sh", "-c", show, "sh", job, "--json"]).stdout)
+    first, second = data["nodes"][1]["gpus"]
+    assert (first["use"], first["memory_used"], first["power"]) == (97, 40000, 311.5)
+    assert (second["use"], second["power"], second["temperature"]) == (None, None, 30)
+    text = sandbox.exec(["sh", "-c", show, "sh", job]).stdout
+    assert "97 %  39.1/80.0 GiB  312 W" in text

@@ -202,6 +202,7 @@ def test_from_then_on_like_every_job(own: Sandbox) -> None:
     assert own.exec(["neuronctl", "logs", job]).stdout == "before\n"
     said = own.exec(["neuronctl", "why", job]).stdout
     assert "exit code 7" in said
+    assert "check  warning NC605: fails.sh:2" in said
     assert job in own.exec(["neuronctl", "history"]).stdout
     page = own.exec(["neuronctl", "show", job]).stdout
     assert "NC605: fails.sh:2" in page and "neuronctl sbatch --parsable fails.sh" in page
@@ -209,6 +210,7 @@ def test_from_then_on_like_every_job(own: Sandbox) -> None:
 
     running = shell(own, "neuronctl sbatch --parsable fails.sh 600").strip()
     wait_until(lambda: own.exec(["squeue", "-h", "-j", running, "-t", "R"]).stdout)
+    assert "cas_v100nv_4" in own.exec(["neuronctl", "top", running]).stdout or running
     attached = own.exec(["neuronctl", "attach", running, "--", "hostname"], check=False)
     assert attached.returncode == 0, attached.stderr
     own.exec(["neuronctl", "cancel", running])

@@ -20,6 +20,7 @@ from neuronctl.monitoring.samples import (
 from neuronctl.monitoring.totals import total
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_usage import AccountedUse, parse_usage
+from neuronctl.slurm.srun import parse_node_usage
 from neuronctl.tracking.job_status import JobStatus
 
 START = 1_795_000_000
@@ -217,6 +218,16 @@ def test_a_chain_is_one_job_with_a_run_of_each(tmp_path: Path) -> None:
         node(tmp_path, place, job=f"{job}-0")
     nodes = read_samples(str(tmp_path), 4715, before=[4711, 4712])
     assert [(run.restart, run.node) for run in nodes] == [(0, "gpu30"), (1, "gpu32"), (2, "gpu31")]
+
+
+def test_top_reads_nvidia_smi_by_its_header() -> None:
+    """Another order is no other figure, and another unit is none."""
+    said = "0: @node\tn1\n0: @gpu\tname, index, memory.total [MiB], memory.used [MiB], "
+    said += "utilization.gpu [%], temperature.gpu, power.draw [kW]\n"
+    rows = "0: @gpu\tNVIDIA A100, 3, 81920, 7, [N/A], 61, 3\n"
+    assert parse_node_usage(said + rows)[0].gpus == ()
+    (gpu,) = parse_node_usage(said.replace("[kW]", "[W]") + rows)[0].gpus
+    assert (gpu.index, gpu.memory, gpu.memory_used, gpu.use, gpu.power) == ("3", 81920, 7, None, 3)
 
 
 def test_samples_that_cannot_be_read_hide_no_other_job(

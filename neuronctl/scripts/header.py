@@ -50,7 +50,7 @@ def read_header(
     """Read a script as ``sbatch COMMAND_LINE script`` would in that environment.
 
     text: the file's; bytes that are not UTF-8 as surrogates. Every option that any release of Slurm
-    has is taken. Of a heterogeneous job, only the first component is read.
+    has is taken. Of a heterogeneous job, the options of the first component are kept.
     """
     refusals: List[Refusal] = _whole_file(text)
     if refusals:
@@ -59,19 +59,21 @@ def read_header(
         text = re.sub("\\A\ufeff+", lambda mark: " " * len(mark[0]), text)
     lines = beginning(text).split("\n")
     first_command = _first_command(lines)
-    given: List[GivenOption] = []
     ignored: List[Ignored] = []
-    components = 1
+    components: List[List[GivenOption]] = [[]]
     for number, line in enumerate(lines[: first_command - 1], 1):
-        components += separates_components(line)
-        if components > 1 or not line.startswith(DIRECTIVE):
-            continue
-        options, rest, refusal = line_options(line, number)
-        given += options
-        ignored += rest
-        refusals += [] if refusal is None else [refusal]
-    given += environment_options(environment) + command_line_options(command_line, refusals)
-    refusals += contradictions(given)
+        if separates_components(line):
+            components.append([])
+        elif line.startswith(DIRECTIVE):
+            options, rest, refusal = line_options(line, number)
+            components[-1] += options
+            ignored += rest
+            refusals += [] if refusal is None else [refusal]
+    outside = environment_options(environment) + command_line_options(command_line, refusals)
+    for component in components:
+        component += outside
+        refusals += contradictions(component)
+    given = components[0]
     foreign = tuple(
         SourceSpan(number, 1, len(line) + 1)
         for number, line in enumerate(lines, 1)
@@ -85,7 +87,7 @@ def read_header(
         tuple(refusals),
         tuple(sorted(ignored, key=lambda part: (part.place.line, part.place.column))),
         foreign,
-        components,
+        len(components),
         first_command,
         lines[0][2:].strip() if lines[0].startswith("#!") else "",
         len(lines) if len(beginning(text)) < len(text) else 0,

@@ -20,7 +20,7 @@ from neuronctl.request.sbatch_options import (
     getopt_with_plugins,
     variables,
 )
-from neuronctl.scripts.look_alike_characters import look_alike, plainly_spelled
+from neuronctl.scripts.look_alike_characters import FREE_TEXT, look_alike, plainly_spelled
 from neuronctl.scripts.model import (
     COMMAND_LINE,
     CUT,
@@ -86,7 +86,11 @@ def line_options(
     start = _same(line, plain)
     behind = _same(line[start:][::-1], plain[start:][::-1])
     changed = SourceSpan(number, start + 1, len(line) - behind + 1)
-    edits = (Edit(changed, plain[start : len(plain) - behind]),)
+    edits: Tuple[Edit, ...] = (Edit(changed, plain[start : len(plain) - behind]),)
+    if "#" in plain[1:] or any(
+        option.name in FREE_TEXT and (option.value or "") not in line for option in given
+    ):
+        edits = ()  # a remark or a name may be meant to have such characters
     whole, hint = SourceSpan(number, 1, len(line) + 1), f"write {plain.strip(BLANKS)}"
     meant = [replace(option, place=whole, value_place=whole) for option in given]
     return meant, [], replace(refusal, about=(), hint=hint, edits=edits)

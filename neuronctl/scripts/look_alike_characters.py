@@ -19,7 +19,7 @@ _PLAIN: Dict[str, str] = {
 }
 """Each such character, and what sbatch takes in its place."""
 
-_FREE_TEXT = ("chdir", "comment", "error", "input", "job-name", "output", "wckey", "wrap")
+FREE_TEXT = ("chdir", "comment", "error", "input", "job-name", "output", "wckey", "wrap")
 """Options whose values may have any character but invisible ones."""
 
 
@@ -34,7 +34,7 @@ def plainly_spelled(line: str) -> str:
 
 def look_alike(option: str, text: str) -> str:
     """Return what the first such character is in a directive or an option's value; "" for none."""
-    odd = LIKE_A_SPACE + LIKE_NOTHING if option in _FREE_TEXT else "".join(_PLAIN)
+    odd = LIKE_A_SPACE + LIKE_NOTHING if option in FREE_TEXT else "".join(_PLAIN)
     found = next((character for character in text if character in odd), "")
     if found in DASHES or not found:
         return other_dash(found)

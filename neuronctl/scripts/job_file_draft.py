@@ -221,7 +221,11 @@ def _first_lines(header: Header) -> List[str]:
     flags = "".join(word[1:] for word in words if re.fullmatch("-[a-z]+", word))
     lines = []
     if "l" in flags or "--login" in words:
-        lines.append("source /etc/profile; [ ! -r ~/.bash_profile ] || source ~/.bash_profile")
+        files = "for file in ~/.bash_profile ~/.bash_login ~/.profile; do"
+        lines += [
+            "source /etc/profile",
+            f'{files} if [ -r "$file" ]; then source "$file"; break; fi; done',
+        ]
     others = "".join(letter for letter in "eux" if letter in flags)
     return [*lines, f"set -{others}"] if others else lines
 

@@ -321,7 +321,8 @@ def test_state_directory_full(broken: Broken, tell: Tell) -> None:
     first = str(json.loads(result.stdout)["job_id"])
     assert broken.status(first, state=place)[0]["state"] == "PENDING"
     # Room for the intent, and none for the record beside it.
-    broken.sandbox.exec(["truncate", "-s", "-12288", f"{place}/filler"])
+    blocks = broken.shell(f"find {place} -name '*.json' -printf '%k\\n' | sort -n | tail -1")
+    broken.sandbox.exec(["truncate", "-s", f"-{blocks.strip()}K", f"{place}/filler"])
     result = broken.neuronctl(*submit, "-J", "full1", "./p.sh", state=place)
     assert result.returncode == 0 and "No space left" in result.stderr, result.stderr
     second = str(json.loads(result.stdout)["job_id"])

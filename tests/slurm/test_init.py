@@ -40,6 +40,6 @@ def test_a_program_becomes_a_job_that_completes(sandbox: Sandbox) -> None:
     assert sandbox.exec(["cat", f"처음 job/train_{job}.out"]).stdout == "argument a b\n"
     try:
         listed = sandbox.exec(["neuronctl", "config"]).stdout
-        assert re.search(r"^field +nlp +.*config.yaml:1$", listed, re.MULTILINE), listed
+        assert re.search(r"^field +nlp +.*config.yaml:2$", listed, re.MULTILINE), listed
     finally:  # the sandbox's own, which other tests use
         sandbox.exec(["sh", "-c", "rm ~/.config/neuronctl/config.yaml"])

@@ -253,8 +253,8 @@ def test_any_other_script_stays_as_it_was(shell: str) -> None:
 
 def test_the_first_lines_options() -> None:
     keys = data(imported("#!/bin/bash -le\n#SBATCH -p all\n./solver\n"))
-    begins, then, program = str(keys["run"]).splitlines()
-    assert begins.startswith("source /etc/profile; ")
+    begins, personal, then, program = str(keys["run"]).splitlines()
+    assert begins == "source /etc/profile" and "~/.profile" in personal
     assert (then, program) == ("set -e", "./solver")
 
 

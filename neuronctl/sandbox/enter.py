@@ -116,7 +116,7 @@ class Terminal:
         os.close(self._command)
         before = termios.tcgetattr(0)
         resized = signal.signal(signal.SIGWINCH, lambda number, frame: self._resize())
-        tty.setraw(0)
+        tty.setraw(0, termios.TCSADRAIN)  # keys typed before are kept
         try:
             sources = [0, self._keys]
             while self._keys in sources:

@@ -225,6 +225,8 @@ def _together(each: Sequence[Judgement]) -> Judgement:
             if found.rule.waits:
                 continue
             everywhere = all(found in other.findings for other in each)
+            if not everywhere and not found.refuses:
+                continue  # the partitions differ, as who names several knows
             words = "" if everywhere else f"in {judgement.plan.partition.name}: "
             softer = suited and found.refuses
             findings[found.code, words + found.message] = replace(

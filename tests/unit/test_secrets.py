@@ -43,7 +43,7 @@ def test_names_of_other_things(name: str) -> None:
         ("python t.py --password hunter2 --epochs 3", "hunter2"),
         ("DB_PW='fish & chips'", "fish & chips"),
         ("--export=ALL,HF_TOKEN=abc99,B=1", "abc99"),
-        ('"api_key": "abc123",', "abc123"),
+        ('"api_key": "abd123",', "abd123"),
         ("password: q1w2e3", "q1w2e3"),
         ("curl https://kim:geheim@h.org/x", "geheim"),
         ("x-header: Bearer abcdef0123456789xyz", "abcdef0123456789xyz"),
@@ -95,7 +95,7 @@ def test_what_is_no_secret_stays(text: str) -> None:
 
 def test_command_line() -> None:
     argv = [
-        "neuronctl", "submit", "--env", "HF_TOKEN=abc", "--env", "A=b", "--env=DB_PASSWORD=p w",
+        "neuronctl", "submit", "--env", "HF_TOKEN=hush", "--env", "A=b", "--env=DB_PASSWORD=p w",
         "t.py", "--api-key", "zzz", "--token=yyy", "--key", "--verbose", "--data", "x",
         "--export=ALL,DB_PASSWORD=hunter2,B=1",
     ]  # fmt: skip

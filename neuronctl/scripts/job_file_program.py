@@ -23,6 +23,9 @@ _CONDA_HOOK = re.compile(
 )
 """What neuronctl itself does before it activates a conda environment."""
 
+_CORES_OF_THE_JOB = ["srun", '--cpus-per-task="$SLURM_CPUS_PER_TASK"']
+"""What check makes of srun, and neuronctl itself writes."""
+
 _SIMPLE = ("command", "declaration_command", "variable_assignment", "variable_assignments")
 
 
@@ -171,11 +174,13 @@ def _launch(
     if not statement.simple or len(statement.commands) != 1 or statement.commands[0].assigned:
         return None
     command = statement.commands[0]
-    words = [word.value or "" for word in command.words]
+    given = list(command.words)
+    if [word.raw for word in given[:2]] == _CORES_OF_THE_JOB:
+        del given[1]
+    words = [word.value or "" for word in given]
     own = words[:1] and (words[0] in LOOKS_OR_PREPARES or words[0] in shell.functions)
     expanded = any(
-        word.value is None or re.search(r"^~|[$`]", word.raw.partition("'")[0])
-        for word in command.words
+        word.value is None or re.search(r"^~|[$`]", word.raw.partition("'")[0]) for word in given
     )
     if not words or own or expanded or "-c" in words or asked.max_nodes is not None:
         return None

@@ -55,50 +55,6 @@ def test_run_ends_with_the_programs_exit_code(sandbox: Sandbox, no_jobs: None) -
     assert sandbox.exec(words, check=False).returncode == 17
 
 
-ENDS = """\
-import os, signal, sys, time
-rank, cause = int(os.environ["RANK"]), sys.argv[1]
-if cause == "outlives":
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-begun = f"begun-{os.environ['SLURM_JOB_ID']}-{os.environ['SLURM_STEP_ID']}-%d"
-open(begun % rank, "w").close()
-while cause != "starting" and not os.path.exists(begun % (1 - rank)):
-    time.sleep(0.05)
-if rank == 0 and cause == "killed":
-    os.kill(os.getpid(), signal.SIGKILL)
-if rank == 0 or cause == "starting":
-    sys.exit(17)
-time.sleep(0.3 if cause == "killed" else 300)
-sys.exit(1)
-"""
-SLOW_START = '[ "${SLURM_PROCID-0}" != 1 ] || sleep 1\n'  # before what a task's bash is to run
-
-
-def test_a_step_ends_as_what_failed_first(sandbox: Sandbox, no_jobs: None) -> None:
-    """Slurm then stops the other tasks. srun prefers one that dies of it to any exit code.
-
-    running: the other dies of TERM. outlives: it ignores TERM. starting: its shell has no trap yet.
-    killed: it fails soon after.
-    """
-    sandbox.write("ends.py", ENDS)
-    sandbox.write("slow-start.sh", SLOW_START)
-    run = "neuronctl run --launcher srun ends.py"
-    lines = [
-        *(f"{run} {cause}; echo {cause} $?" for cause in ("running", "outlives", "killed")),
-        f"BASH_ENV=$PWD/slow-start.sh {run} starting; echo starting $?",
-    ]
-    words = [*SALLOC, "--nodes=2", "--gres=gpu:1", "--", "bash", "-c", "\n".join(lines)]
-    conf, kill_wait = "/etc/slurm/slurm.conf", "KillWait=6"
-    sandbox.root("sh", "-c", f"echo {kill_wait} >> {conf}; scontrol reconfigure")
-    try:
-        result = sandbox.exec(words)
-    finally:
-        sandbox.root("sh", "-c", f"sed -i /^{kill_wait}$/d {conf}; scontrol reconfigure")
-    assert result.stdout.splitlines() == [
-        *("running 17", "outlives 17", "killed 137", "starting 17")
-    ], result.stderr
-
-
 SHOW = """\
 import os, socket
 print(socket.gethostname(), os.environ["CUDA_VISIBLE_DEVICES"])

@@ -33,7 +33,8 @@ def read_file(path: str) -> str:
     """
     try:
         with open_named(path) as file:
-            return file.read(MAX_BYTES + 1).decode("utf-8", "surrogateescape")
+            content = file.read(MAX_BYTES + 1) or b""  # None of /proc/kmsg
+            return content.decode("utf-8", "surrogateescape")
     except OSError as error:
         raise UsageError(f"cannot read '{path}': {error.strerror}") from None
 

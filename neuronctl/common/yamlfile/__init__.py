@@ -79,7 +79,7 @@ def text_of(file: str, error: Type[NeuronctlError], *, found: bool) -> str:
             content = read_trusted(file)
         else:
             with open_named(file) as stream:
-                content = stream.read(MAX_BYTES + 1)
+                content = stream.read(MAX_BYTES + 1) or b""  # None of /proc/kmsg
     except (OSError, ValueError) as problem:  # ValueError: a NUL in the name
         reason = getattr(problem, "strerror", None) or str(problem)
         raise error(f"cannot read {file}: {reason}", getattr(problem, "hint", "")) from None

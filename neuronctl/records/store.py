@@ -21,7 +21,8 @@ and Lustre and across login nodes; there are no locks. A remaining intent belong
 submission; its job, if any, carries the key (recovery.py). Where login nodes disagree about a
 submission, a job's record counts for most, and an intent for least.
 
-Records hold what was submitted, byte for byte; the values of secret variables are not stored.
+Records hold what was submitted, byte for byte. A secret taken from the environment
+(`--env HF_TOKEN`) is not stored; one that was typed stands in the command line.
 """
 
 from __future__ import annotations

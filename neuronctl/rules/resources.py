@@ -120,7 +120,7 @@ def partition_is_open(context: RuleContext) -> Iterator[Violation]:
         whose = "your groups, account, or QOS" if source.by_slurm else "users"
         yield Violation(
             f"partition '{context.plan.partition.name}' is closed to {whose}",
-            "open partitions: " + ", ".join(_open(context.plan, lambda one: True)),
+            "open partitions: " + (", ".join(_open(context.plan, lambda one: True)) or "none"),
             source,
         )
 

@@ -65,7 +65,6 @@ def test_top(sandbox: Sandbox, job: str) -> None:
     assert data["silent"] == []
     for node in data["nodes"]:
         assert node["cores"] >= 1 and 0 < node["memory_used"] < node["memory"]
-        assert "ps" not in [process["command"] for process in node["processes"]]
     text = sandbox.exec(["neuronctl", "top", job]).stdout
     assert text.splitlines()[-1].startswith("gpu36")
 

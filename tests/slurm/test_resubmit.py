@@ -59,8 +59,7 @@ def test_byte_for_byte_overridden_and_after_a_change(sandbox: Sandbox) -> None:
 
     sandbox.write("again.py", program.replace("first", "second"))
     result = sandbox.exec(["neuronctl", "resubmit", str(job)], check=False)
-    assert result.returncode == 2 and "again.py has changed since" in result.stderr
-    assert '-print("first", sys.argv[1:])\n+print("second", sys.argv[1:])' in result.stderr
+    assert result.returncode == 2 and "the program has changed since" in result.stderr
     assert newest(sandbox)["job_id"] == other["job_id"], "nothing was submitted"
 
     sandbox.exec(["neuronctl", "resubmit", str(job), "--script-as-is"])

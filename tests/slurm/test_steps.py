@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Dict, List
 
 import pytest
@@ -126,23 +125,6 @@ def test_steps_run_in_order_and_side_by_side(sandbox: Sandbox, no_jobs: None) ->
 
 _MET = """echo GPUs $CUDA_VISIBLE_DEVICES
 until [ "$(ls at-once.* | wc -l)" -eq 3 ]; do sleep 0.2; done"""
-
-
-def test_why_blames_no_step_that_may_fail(sandbox: Sandbox, no_jobs: None) -> None:
-    may_fail: Dict[str, object] = {"run": "python -c 'import gone'", "allow-failure": True}
-    jobs: Dict[str, Dict[str, object]] = {
-        "fails": {"gpus-per-node": 1, "steps": [may_fail, {"run": "echo bad; exit 4"}]},
-        "alone": {"gpus-per-node": 1, "steps": [may_fail], "error": "alone.err"},
-        "both": {"gpus-per-node": 1, "steps": [may_fail, {"run": "python -c 'import lost'"}]},
-    }
-    submitted(sandbox, jobs)
-    said = {}
-    for name in jobs:
-        told = json.loads(sandbox.exec(["neuronctl", "why", name, "--json"]).stdout)
-        (said[name],) = told["jobs"]
-    assert said["fails"]["kind"] == "exit-code" and "gone" not in str(said["fails"])
-    assert said["alone"]["kind"] == "completed" and "exception" not in str(said["alone"])
-    assert said["both"]["kind"] == "missing-module" and "'lost'" in said["both"]["cause"]
 
 
 @pytest.mark.long

@@ -13,8 +13,7 @@ from neuronctl.common.users import login_name
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.judgement.start_conditions import awaited_jobs
 from neuronctl.planning import JobPlan
-from neuronctl.slurm.answers import ClusterFigures, ask_now, latest_ends
-from neuronctl.slurm.sacctmgr import LimitedGroup
+from neuronctl.slurm.answers import ask_now, latest_ends
 
 if TYPE_CHECKING:
     from neuronctl.slurm.squeue import PartitionJob
@@ -88,17 +87,6 @@ class AskedOnce:
         if isinstance(answer, Exception):
             raise answer
         return answer
-
-
-def ask_limits(
-    user: str, *, timeout: float = TIMEOUT
-) -> Tuple[ClusterFigures, Tuple[LimitedGroup, ...]]:
-    """Return the cluster's limits as they hold for a user, and what groups hold of theirs now.
-
-    timeout: seconds. Raises SlurmError.
-    """
-    now = ask_now(user, local_cluster() or "", timeout=timeout)
-    return now.limits, now.limited_groups
 
 
 def _check_cluster(plan: JobPlan, name: str) -> None:

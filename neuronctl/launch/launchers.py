@@ -96,9 +96,7 @@ class Launcher:
     places: Options = ()
     module: Options = ()
     sets: Options = ()
-    implied: Options = ()
     needed: Options = ()
-    carried: Options = ()
     uncounted: str = ""
     """What it starts without a number of processes: ONE, ALL of the allocation, "" if not known."""
     once_per_node: str = ""

@@ -213,9 +213,6 @@ def parse_config(text: str) -> SiteConfig:
     )
 
 
-PARTITIONS_ARGV = ("scontrol", "--all", "--oneliner", "show", "partition")
-
-
 def parse_partitions(text: str) -> Tuple[SitePartition, ...]:
     """The ``PartitionName=`` lines of ``scontrol --oneliner show partition``."""
     return tuple(

@@ -70,6 +70,8 @@ def run(running: Running, argv: Sequence[str]) -> int:
     sys.stderr.flush()
     terminal = Terminal(running.uid) if os.isatty(0) and os.isatty(1) else None
     env = environment(running)
+    # The command may say that it is ready before this process can pass anything on.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
     child = os.fork()
     if child == 0:
         _become(running, namespaces[:-1], argv, env, terminal)
@@ -79,6 +81,7 @@ def run(running: Running, argv: Sequence[str]) -> int:
             os.killpg(child, number)
 
     before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
     try:
         if terminal is not None:
             terminal.relay()
@@ -169,6 +172,7 @@ def _become(
             os.chdir("/")
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
         os.execvpe(argv[0], list(argv), env)
     except FileNotFoundError:
         code = 127

@@ -14,6 +14,7 @@ from neuronctl.common.words import clipped
 from neuronctl.rules import (  # noqa: F401
     script_arrays,
     script_directives,
+    script_ends,
     script_exits,
     script_gpus,
     script_launchers,

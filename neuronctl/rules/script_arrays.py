@@ -1,13 +1,16 @@
-"""NC653 and NC654: the tasks of an array, and their files."""
+"""NC653 to NC655: the tasks of an array, their files, and their indexes."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Iterator, Optional
 
 from neuronctl.common.rule_codes import NOTE, WARNING
+from neuronctl.common.words import counted
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, asks_for, script_rule
+from neuronctl.scripts.shell_text import ShellWord
 from neuronctl.slurm.job_id import JobId
 
 _INDEX = "SLURM_ARRAY_TASK_ID"
@@ -41,20 +44,67 @@ def no_array(facts: ScriptFacts) -> Iterator[Violation]:
     # A remark that shows how to submit it tells whoever does.
     if _SHOWS.search(facts.text) or any(asks_for(_INDEX, line) for line in facts.lines):
         return
-    words = [
-        word
-        for command in facts.shell.commands
-        if command.name not in ("echo", "printf", "export")
-        for word in command.words[1:]
-    ]
-    words += [assigned.word for assigned in facts.shell.assignments]
-    places = [word.place for word in words if _INDEX in word.names]
+    places = [word.place for word in _words(facts) if _INDEX in word.names]
     if places:
         yield Violation(
             f"${_INDEX} is empty unless sbatch gets --array: nothing here makes an array",
             "write #SBATCH --array=0-9",
             place=min(places, key=lambda place: (place.line, place.column)),
         )
+
+
+def _words(facts: ScriptFacts) -> Iterator[ShellWord]:
+    """Yield the words that a program gets, or a variable, but not those that are only shown."""
+    for command in facts.shell.commands:
+        if command.name not in ("echo", "printf", "export"):
+            yield from command.words[1:]
+    yield from (assigned.word for assigned in facts.shell.assignments)
+
+
+@script_rule(WARNING, "NC655", "array index beyond its list")
+def beyond_the_list(facts: ScriptFacts) -> Iterator[Violation]:
+    array = facts.given("array")
+    tasks = None if array is None else tasks_of(array.value or "")
+    if array is None or tasks is None or any(asks_for(_INDEX, line) for line in facts.lines):
+        return
+    for word in _words(facts):
+        for match in re.finditer(r"\$\{(\w{1,200})\[([^]]{1,200})\]\}", word.raw):
+            count, offset = _elements(facts, match[1]), _offset(facts, match[2])
+            if count is None or offset is None:
+                continue
+            first, last = max(0, -offset), count - 1 - offset
+            few = tasks.overlaps(JobId(1, tasks=f"{max(0, last + 1)}-99999999"))
+            if few or (first and tasks.overlaps(JobId(1, tasks=f"0-{first - 1}"))):
+                yield Violation(
+                    f"{match[1]} has {counted(count, 'element')}, for the indexes {first} to "
+                    f"{last}: the {'highest' if few else 'lowest'} of --array={array.value} finds "
+                    "none, or another's",
+                    f"write #SBATCH --array={first}-{last}",
+                    place=word.place,
+                )
+                return
+
+
+def _elements(facts: ScriptFacts, name: str) -> Optional[int]:
+    """Return how many elements a list has that is set once, as a list of plain words."""
+    found = facts.shell.assigned(name)
+    raw = found[0].word.raw if len(found) == 1 else ""
+    if not re.fullmatch(r"\([^$`*?{\[]*\)", raw) or f"{name}+=" in facts.text:
+        return None
+    try:
+        return len(shlex.split(raw[1:-1], comments=True))
+    except ValueError:
+        return None
+
+
+def _offset(facts: ScriptFacts, expression: str) -> Optional[int]:
+    """Return what is added to the task's index, None if the expression is something else."""
+    plain = re.sub(r"[\s${}()\"]", "", expression)
+    variables = facts.shell.assigned(plain)
+    if len(variables) == 1:
+        plain = re.sub(r"[\s${}()\"]", "", variables[0].word.raw)
+    match = re.fullmatch(rf"{_INDEX}([+-]\d{{1,6}})?", plain)
+    return None if match is None else int(match[1] or 0)
 
 
 def tasks_of(text: str) -> Optional[JobId]:

@@ -1,4 +1,4 @@
-"""NC623 and NC625: GPUs that are too few, or idle."""
+"""NC623, NC625, and NC663: GPUs that are too few, idle, or that a container does not see."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
 from neuronctl.rules.script_programs import is_own_program, is_trifle
+from neuronctl.scripts.launches import CONTAINERS, Launch
 from neuronctl.scripts.model import GPU_OPTIONS
 
-"""Options of srun that give a step GPUs."""
 _SEVERAL = re.compile(r"(?i)--?[\w.-]*(gpus|n_?gpu|num[_-]gpu|devices|parallel|world[_-]size)")
 _WITHOUT_GPUS = re.compile(
     r"R|Rscript|pip3?|bcftools|bedtools|blast[npx]|bowtie2|bwa|cutadapt|fastp|fastqc|featureCounts"
@@ -134,3 +134,40 @@ def _starts_one(start: Start) -> bool:
     return (
         one and known and not any(_SEVERAL.match(w) for each in launch.below() for w in each.texts)
     )
+
+
+_DRIVER = re.compile(r"--nv|(SINGULARITY|APPTAINER)_NV|libcuda\.so|libnvidia|/dev/nvidia|(?i:rocm)")
+_OF_AMD = re.compile(r"(?i)(amd[-_ ]?)?(instinct[-_ ]?)?mi\d")
+
+
+@script_rule(WARNING, "NC663", "container that sees no GPU", "by_absence")
+def blind_container(facts: ScriptFacts) -> Iterator[Violation]:
+    plan = facts.plan
+    if plan is None or not plan.gpus_per_node or _DRIVER.search(facts.text):
+        return
+    if _OF_AMD.match(plan.partition.gpu or ""):
+        return  # whose containers need only the devices, which are there
+    for launch in facts.every_launch:
+        words = launch.command.words
+        behind = len(words) - len(launch.own_words)
+        at = next((at for at, word in enumerate(words) if word.basename in CONTAINERS), len(words))
+        # A variable between them may hold the option.
+        between = words[at + 2 : behind if at < behind else at + 3]
+        hidden = any("$" in word.raw and "/" not in word.raw for word in between)
+        if at > behind or hidden or not launch.certain or not _may_use_gpus(launch):
+            continue
+        if [word.value for word in words[at + 1 : at + 2]] in (["exec"], ["run"]):
+            yield Violation(
+                "without --nv, the container has no GPU driver: the program fails or uses the "
+                "CPU, unless the site has set 'always use nv'",
+                f"write {words[at].raw} {words[at + 1].raw} --nv",
+                place=words[at].place,
+            )
+            return
+
+
+def _may_use_gpus(launch: Launch) -> bool:
+    """Return True unless a program only prepares, or has no code for GPUs."""
+    without = is_trifle(launch) or launch.command.captured or _WITHOUT_GPUS.fullmatch(launch.name)
+    within = launch.has("c") and launch.inside and not any(map(_may_use_gpus, launch.inside))
+    return not (without or launch.is_launcher or within)

@@ -238,6 +238,7 @@ def test_a_partition_has_its_clusters_prices_unless_it_has_its_own(tmp_path: Pat
     )
     neuron = loader.load(str(own)).cluster()
     whole = Price(2, 1, "SU")
-    assert neuron.price == whole == neuron.price_in("gh200_1") == neuron.price_in("unknown")
+    assert neuron.price == whole == neuron.price_in("unknown")
+    assert neuron.price_in("gh200_1") == Price(0.11354, 1, "SU")
     assert neuron.price_in("cpu") == Price(None, 0.5, "SU")
     assert neuron.price_in("bigmem") == whole  # null takes out what a lower file says of it

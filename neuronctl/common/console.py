@@ -43,6 +43,11 @@ class Column:
         return self.styles.get(cell, self.style)
 
 
+def figures(header: str, priority: int = 0) -> Column:
+    """Return a column of figures."""
+    return Column(header, justify="right", no_wrap=True, priority=priority)
+
+
 def is_terminal(file: Optional[TextIO] = None) -> bool:
     """Return True if ``file`` (by default standard output) is a terminal."""
     return (file or sys.stdout).isatty()

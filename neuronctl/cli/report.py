@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 import click
 
@@ -13,12 +12,13 @@ from neuronctl.cli.job_options import file_option
 from neuronctl.cli.say import notify
 from neuronctl.common.console import (
     Column,
+    figures,
     folded,
     print_json,
     print_line,
+    print_rows,
     print_table,
     print_text,
-    printable,
     shortened,
 )
 from neuronctl.common.errors import UsageError
@@ -28,6 +28,7 @@ from neuronctl.common.words import amount, counted, duration, percent
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
     from neuronctl.monitoring.advice import JobUse
+    from neuronctl.monitoring.samples import NodeUse
     from neuronctl.tracking.job_status import JobStatus
 
 _MOST = 16
@@ -98,15 +99,17 @@ def _find_since(since: str) -> List[JobStatus]:
 
 def use_of(statuses: Sequence[JobStatus]) -> List[JobUse]:
     """Return what is known of each job; sacct is asked once for all without samples."""
+    from neuronctl.request.job_file import own_cluster
     from neuronctl.slurm.job_usage import read_usage
 
-    sampled = [sampled_use(status, ask=len(statuses) == 1) for status in statuses]
+    cluster = own_cluster()
+    sampled = [sampled_use(status, cluster, ask=len(statuses) == 1) for status in statuses]
     silent = [job.status for job in sampled if not job.nodes]
     accounted = read_usage([status.id for status in silent])
     return [replace(job, accounted=accounted.get(job.status.id)) for job in sampled]
 
 
-def sampled_use(status: JobStatus, *, ask: bool) -> JobUse:
+def sampled_use(status: JobStatus, cluster: Cluster, *, ask: bool) -> JobUse:
     """Return what a job's samples say. ask: ask Slurm where a log is that is not recorded."""
     from neuronctl.monitoring.advice import JobUse
     from neuronctl.monitoring.samples import folder_of, read_samples
@@ -114,7 +117,6 @@ def sampled_use(status: JobStatus, *, ask: bool) -> JobUse:
     from neuronctl.tracking.lookup import log_paths
 
     log = log_paths(status)[0] if ask else status.stdout
-    cluster = _cluster()
     use = JobUse(status, price=cluster.price_in(status.partition))
     if log is None:
         return use
@@ -127,13 +129,6 @@ def sampled_use(status: JobStatus, *, ask: bool) -> JobUse:
     except OSError as error:  # of one job: what Slurm knows of it, and the others, are told
         notify(f"cannot read the samples of job {status.id} in {folder}: {error.strerror}")
         return replace(use, unread=True)
-
-
-@functools.lru_cache(maxsize=1)
-def _cluster() -> Cluster:
-    from neuronctl.request.job_file import own_cluster
-
-    return own_cluster()
 
 
 def _print_sums(used: Sequence[JobUse]) -> None:
@@ -152,21 +147,18 @@ def _print_sums(used: Sequence[JobUse]) -> None:
         told = f"the use of GPUs is known for {whole.gpu_hours_sampled:.1f} of the GPU hours"
         print_text(told if any(job.nodes for job in used) else f"{told} (--monitor samples it)")
     print_line()
-    columns = [Column("JOB", no_wrap=True, style="bold"), _left("NAME", 1), _left("STATE", 2)]
-    columns += [_right("TIME"), _right("GPU H"), _right("GPU USE"), _right("GPU IDLE", 3)]
+    columns = [Column("JOB", no_wrap=True, style="bold"), Column("NAME", no_wrap=True, priority=1)]
+    columns += [Column("STATE", no_wrap=True, priority=2), figures("TIME"), figures("GPU H")]
+    columns += [figures("GPU USE"), figures("GPU IDLE", 3)]
     rows = []
     for job in sorted(used, key=lambda job: (-job.gpu_hours, -job.node_hours))[:_MOST]:
         status = job.status
         row = [str(status.id), shortened(status.name, 20), status.state]
         row += [duration(int(job.seconds)), f"{job.gpu_hours:.1f}"]
-        row += [_or_unknown(job.use, lambda use: f"{use:.0f} %"), _or_unknown(job.idle, percent)]
-        rows.append(row)
+        rows.append([*row, _told(job.use, "{:.0f} %"), _share(job.idle)])
     print_table(columns, rows)
     if len(used) > _MOST:
         print_line(f"the {_MOST} that took most of {len(used)}; --json has all")
-
-
-# ------------------------------------------------------------------------- one job
 
 
 def _print_job(job: JobUse) -> None:
@@ -175,22 +167,15 @@ def _print_job(job: JobUse) -> None:
 
     status = job.status
     how = ending_words(status) if status.ended else ""
-    head = f"Job {status.id} ({status.name}): {status.state}{how and f', {how}'}"
-    print_text(printable(head), "bold")
-    rows = _figures(job)
-    width = max(len(name) for name, _ in rows)
-    for name, text in rows:
-        print_text(f"  {name:<{width}}  {text}")
+    print_line(f"Job {status.id} ({status.name}): {status.state}{how and f', {how}'}", "bold")
+    print_rows(_figures(job))
     if job.last_gpus:
         _print_gpus(job)
-    if job.nodes:
+    if len(job.last_nodes) > 1:
         _print_nodes(job)
     said = advise(job)
     if not job.nodes and not job.unread and status.start is not None:
-        said.append(
-            "it has no samples beside its log: submit with --monitor to see the use of its GPUs, "
-            "and curves"
-        )
+        said.append("it has no samples beside its log; submit with --monitor to have them")
     for text in said:
         print_line()
         print_text(folded(f"{text[0].upper()}{text[1:]}.", "- ", "  "))
@@ -201,7 +186,6 @@ def _figures(job: JobUse) -> List[Tuple[str, str]]:
     status = job.status
     rows = [("time", f"{duration(status.elapsed)} of {duration(status.time_limit)}")]
     if len(job.runs) > 1:
-        rows[0] = ("last run", rows[0][1])
         rows.append(("runs", f"{len(job.runs)} were sampled, {duration(int(job.seconds))} in all"))
     if status.submit is not None and status.start is not None:
         rows.append(("waited", duration(status.start - status.submit)))
@@ -219,88 +203,72 @@ def _figures(job: JobUse) -> List[Tuple[str, str]]:
 
 
 def _gpu_words(job: JobUse) -> str:
-    if not job.gpus:
-        return "not known: nvidia-smi did not answer"
     if job.use is None or job.idle is None:
-        return "not known: nvidia-smi does not report it, as with MIG"
+        return "not known: nvidia-smi did not answer, or does not report it, as with MIG"
     longest = max(job.told, key=lambda gpu: gpu.longest_idle)
     stretch = ""
     if longest.longest_idle:
         stretch = f", at most {duration(longest.longest_idle)} at a stretch ({job.place(longest)})"
-    return f"in use {percent(job.use / 100)}; idle {percent(job.idle)} of the time{stretch}"
+    return f"in use {job.use:.0f} %; idle {percent(job.idle)} of the time{stretch}"
 
 
 def _sampled_figures(job: JobUse) -> List[Tuple[str, str]]:
     nodes, fullest = job.last_nodes, max(job.nodes, key=lambda node: node.memory_peak)
-    held = "" if fullest.memory is None else f" of {amount(fullest.memory)}"
     on = f" on {fullest.node}" if len(nodes) > 1 else ""
     read, written = (sum(getattr(node, name) for node in job.nodes) for name in ("read", "written"))
-    rows = [
-        ("memory", f"at most {amount(fullest.memory_peak)}{held}{on}, without caches"),
-        ("files", f"{amount(read)} read, {amount(written)} written"),
-    ]
-    powers = [gpu.power for gpu in job.gpus if gpu.power is not None]
-    if powers:
-        words = f"{sum(powers) / len(powers):.0f} W per GPU on average"
-        rows.append(("power", f"{words}; {_kwh(job.gpu_energy)} for the GPUs that report it"))
     told = counted(len(nodes), "node") + f", every {nodes[0].every:g} s"
     told += f"; {counted(job.silent, 'node')} wrote none" if job.silent else ""
     gaps = sum(node.silent for node in job.nodes)
     told += f"; {duration(int(gaps))} without samples" if gaps else ""
-    rows.append(("samples", f"{max(node.samples for node in job.nodes)} from {told}"))
+    rows = [
+        ("memory", f"at most {_memory(fullest)}{on}, without caches"),
+        ("files", f"{amount(read)} read, {amount(written)} written"),
+        ("samples", f"{max(node.samples for node in job.nodes)} from {told}"),
+    ]
+    if job.gpu_energy:
+        rows.append(("energy", f"{job.gpu_energy / 3.6e6:.2f} kWh of the GPUs that report it"))
     return rows
+
+
+def _memory(node: NodeUse) -> str:
+    held = "" if node.memory is None else f" of {amount(node.memory)}"
+    return f"{amount(node.memory_peak)}{held}"
 
 
 def _print_gpus(job: JobUse) -> None:
     """Print the GPUs of the last run, those that were used least if there are many."""
-    gpus = job.last_gpus
-    if len(gpus) > _MOST:
-        gpus = tuple(sorted(gpus, key=lambda gpu: (gpu.use is None, gpu.use))[:_MOST])
-    columns = [_left("NODE", 0 if len(job.last_nodes) > 1 else 1), _right("GPU"), _right("USE")]
-    columns += [_right("IDLE"), _right("MEMORY"), _right("POWER", 2)]
+    gpus = sorted(job.last_gpus, key=lambda gpu: (gpu.use is None, gpu.use))
+    columns = [Column("NODE", no_wrap=True), figures("GPU"), figures("USE"), figures("IDLE")]
+    columns += [figures("MEMORY"), figures("POWER", 1)]
     rows = []
-    for gpu in gpus:
-        memory = "?"
-        if gpu.memory_peak is not None:
-            whole = "" if gpu.memory is None else f"/{gpu.memory / 1024:.0f}"
-            memory = f"{gpu.memory_peak / 1024:.1f}{whole} GiB"
-        row = [gpu.node, gpu.index, _or_unknown(gpu.use, lambda use: f"{use:.0f} %")]
-        row += [_or_unknown(gpu.idle, percent), memory]
-        rows.append([*row, _or_unknown(gpu.power, lambda power: f"{power:.0f} W")])
+    for gpu in job.last_gpus if len(gpus) <= _MOST else gpus[:_MOST]:
+        row = [gpu.node, gpu.index, _told(gpu.use, "{:.0f} %"), _share(gpu.idle)]
+        row += ["?" if gpu.memory_peak is None else f"{gpu.memory_peak / 1024:.1f} GiB"]
+        rows.append([*row, _told(gpu.power, "{:.0f} W")])
     print_line()
     print_table(columns, rows)
-    if len(job.last_gpus) > _MOST:
-        print_line(f"the {_MOST} least used of {len(job.last_gpus)}; --json and --html have more")
+    if len(gpus) > _MOST:
+        print_line(f"the {_MOST} least used of {len(gpus)}; --json and --html have more")
 
 
 def _print_nodes(job: JobUse) -> None:
-    columns = [_left("NODE"), _right("CORES BUSY"), _right("MEMORY"), _right("READ", 1)]
-    columns.append(_right("WRITTEN", 2))
+    columns = [Column("NODE", no_wrap=True), figures("CORES BUSY"), figures("MEMORY")]
+    columns += [figures("READ", 1), figures("WRITTEN", 2)]
     rows = []
     for node in sorted(job.last_nodes, key=lambda node: node.cores_busy or 0.0)[:_MOST]:
-        held = f"/{node.cores}" if node.cores else ""
-        cores = _or_unknown(node.cores_busy, lambda busy: f"{busy:.1f}") + held
-        memory = amount(node.memory_peak)
-        memory += "" if node.memory is None else f" of {amount(node.memory)}"
-        rows.append([node.node, cores, memory, amount(node.read), amount(node.written)])
+        cores = _told(node.cores_busy, "{:.1f}")
+        rows.append([node.node, cores, _memory(node), amount(node.read), amount(node.written)])
     print_line()
     print_table(columns, rows)
 
 
-def _left(title: str, priority: int = 0) -> Column:
-    return Column(title, no_wrap=True, priority=priority)
+def _told(value: Optional[float], form: str) -> str:
+    """Return a figure; "?" where it is not known."""
+    return "?" if value is None else form.format(value)
 
 
-def _right(title: str, priority: int = 0) -> Column:
-    return Column(title, justify="right", no_wrap=True, priority=priority)
-
-
-def _or_unknown(value: Optional[float], words: Callable[[float], str]) -> str:
-    return "?" if value is None else words(value)
-
-
-def _kwh(joules: float) -> str:
-    return f"{joules / 3.6e6:.2f} kWh"
+def _share(value: Optional[float]) -> str:
+    return "?" if value is None else percent(value)
 
 
 def _data(job: JobUse) -> Dict[str, Any]:

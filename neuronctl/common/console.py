@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from typing import Any, Iterable, Iterator, List, Mapping, Optional, Sequence, TextIO
+from typing import Any, Iterable, Iterator, List, Mapping, Optional, Sequence, TextIO, Tuple
 
 from neuronctl.common.frozen import dataclass, field
 
@@ -172,9 +172,16 @@ def print_markdown(text: str) -> None:
     _rich_console(sys.stdout, min(terminal_width(), 100)).print(shown)
 
 
-def print_line(line: str = "") -> None:
+def print_line(line: str = "", style: str = "") -> None:
     """Print one line on standard output; a line break in it is written out too."""
-    print_text(printable(line))
+    print_text(printable(line), style)
+
+
+def print_rows(rows: Sequence[Tuple[str, str]], first_style: str = "") -> None:
+    """Print what is known of something: a name and a text on each line."""
+    width = max(len(name) for name, _ in rows)
+    for number, (name, text) in enumerate(rows):
+        print_line(f"  {name:<{width}}  {text}", "" if number else first_style)
 
 
 def print_diff(lines: Sequence[str], file: Optional[TextIO] = None) -> None:

@@ -18,6 +18,7 @@ from neuronctl.monitoring.samples import (
     read_samples,
 )
 from neuronctl.monitoring.totals import total
+from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_usage import AccountedUse, parse_usage
 from neuronctl.slurm.srun import parse_node_usage
@@ -236,7 +237,7 @@ def test_samples_that_cannot_be_read_hide_no_other_job(
     folder = tmp_path / "train.out.samples"
     folder.symlink_to(folder)
     monkeypatch.setattr(JobStatus, "stdout", str(tmp_path / "train.out"))
-    job = sampled_use(STATUS, ask=False)
+    job = sampled_use(STATUS, own_cluster(), ask=False)
     assert job.unread and not job.nodes
     said = " ".join(capsys.readouterr().err.split())
     assert "cannot read the samples of job 4711 in" in said and "Too many levels" in said

@@ -59,7 +59,7 @@ SECTIONS = {
     "Set up": {
         "catalog": "Check, draft or compare a partition catalog.",
         "config": "Show or change your defaults.",
-        "completion": "Complete commands, options, and values with the Tab key.",
+        "completion": "Print what completes words with the Tab key in a shell.",
         "sandbox": "Run a real Slurm on this machine.",
     },
 }
@@ -68,7 +68,6 @@ COMMANDS = {name: help for commands in SECTIONS.values() for name, help in comma
 
 OPTIONS = {
     "--version": "Show the version and exit.",
-    "--color WHEN": "Colours: always, never, or auto (only on a terminal).",
     "-h, --help": "Show this message and exit.",
 }
 """Of neuronctl itself, read before anything else."""
@@ -129,8 +128,6 @@ def _run(words: List[str]) -> int:
         from neuronctl.cli.root import root
 
         return answer(root, os.environ["_NEURONCTL_COMPLETE"])
-    while words and words[0].partition("=")[0] == "--color":
-        words = _colored(words)
     if words[:1] in (["-h"], ["--help"]):
         sys.stdout.write(HELP)
         return 0
@@ -147,19 +144,6 @@ def _run(words: List[str]) -> int:
     from neuronctl.cli.root import invoke
 
     return invoke(words)
-
-
-def _colored(words: List[str]) -> List[str]:
-    """Return the words behind ``--color WHEN``, which holds from now on."""
-    from neuronctl.common.console import set_color
-
-    _, equals, when = words[0].partition("=")
-    rest = words[1:] if equals else words[2:]
-    when = when if equals else "".join(words[1:2])
-    if when not in ("always", "never", "auto"):
-        raise UsageError(f"--color: '{when}' is not always, never, or auto", "--color never")
-    set_color(when)
-    return rest
 
 
 def _report(error: NeuronctlError) -> int:
@@ -221,10 +205,8 @@ def _standard_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
-    if sys.stdin is None:
-        sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False))
-    if sys.stdout is None:
-        sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False))
+    sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
     if isinstance(sys.stdout, io.TextIOWrapper):  # a name that the locale cannot print is no error
         sys.stdout.reconfigure(errors="backslashreplace")
     raw = io.BufferedWriter(_LossyStderr(2, "w", closefd=False))

@@ -9,13 +9,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, Mapping, Tuple
 
 import click
 from click.shell_completion import CompletionItem, shell_complete
 
 from neuronctl.cli import COMMANDS, SECTIONS
 from neuronctl.common.errors import NeuronctlError, SlurmError
+
+if TYPE_CHECKING:
+    from neuronctl.catalog.model import Cluster
 
 VARIABLE = "_NEURONCTL_COMPLETE"
 """Set by the shell's function, which asks for words."""
@@ -26,6 +29,7 @@ Known = Iterable[Tuple[str, str]]
 _PATIENCE = 1.0  # seconds for Slurm to answer
 _OLDEST = 5.0  # seconds for which its answer about the queue will do
 _RECENT = 50  # recorded jobs that are offered
+_PLAIN = r"[\w.@%+:/-]+"
 
 
 def answer(root: click.Command, instruction: str) -> int:
@@ -38,42 +42,25 @@ def answer(root: click.Command, instruction: str) -> int:
 def add_values(command: click.Command) -> None:
     """Let the options and arguments of a command offer their values."""
     for parameter in command.params:
-        words = (parameter.metavar or "").strip("[].").split(" ")[0]
-        known = _BY_OPTION.get((parameter.name or "").replace("_", "-")) or _BY_WORD.get(words)
-        if words in _FILES or words in _DIRECTORIES:
-            known = known or _nothing
-        if known is not None:
-            kind = "file" if words in _FILES else "dir" if words in _DIRECTORIES else ""
-            offer = functools.partial(_offer, known, kind, parameter)
-            parameter.shell_complete = offer  # type: ignore[method-assign]
+        offer = functools.partial(_offer, parameter)
+        parameter.shell_complete = offer  # type: ignore[method-assign]
 
 
 def _offer(
-    known: Callable[[str], Known],
-    kind: str,
-    parameter: click.Parameter,
-    context: click.Context,
-    incomplete: str,
+    parameter: click.Parameter, context: click.Context, incomplete: str
 ) -> List[CompletionItem]:
     """Return what begins with a word; of a list such as ``a,b``, or of ``afterok:7``, its end."""
-    head = ""
-    if parameter.name in ("partition", "dependency"):
-        head = re.sub(r"[^,:]*\Z", "", incomplete)
+    metavar = (parameter.metavar or "").strip("[].").split(" ")[0]
+    known = _VALUES.get(parameter.name or "") or _VALUES.get(metavar)
+    kind = "file" if metavar in _FILES else "dir" if metavar in _DIRECTORIES else ""
     found = [CompletionItem(incomplete, type=kind)] if kind else []
+    head = re.sub(r"[^,:]*\Z", "", incomplete)
     with contextlib.suppress(NeuronctlError, OSError, AttributeError):
-        for value, meaning in known(context.info_name or ""):
+        for value, meaning in known(context.info_name or "") if known else ():
             if value.startswith(incomplete[len(head) :]) and re.fullmatch(_PLAIN, value):
-                found.append(
-                    CompletionItem(head + value, help=meaning if meaning.isprintable() else "")
-                )
+                help = meaning if meaning.isprintable() else ""
+                found.append(CompletionItem(head + value, help=help))
     return found
-
-
-_PLAIN = r"[\w.@%+:/-]+"
-
-
-def _nothing(command: str) -> Known:
-    return ()
 
 
 def _jobs(command: str) -> Known:
@@ -99,29 +86,20 @@ def _jobs(command: str) -> Known:
     return found.items()
 
 
-def _cluster() -> Any:
-    from neuronctl.catalog.loader import load
-    from neuronctl.catalog.local_cluster import recognise
-    from neuronctl.request.job_file import configured_cluster
+def _cluster() -> Cluster:
+    from neuronctl.request.job_file import own_cluster
 
-    return recognise(load(), configured_cluster())[0]
+    return own_cluster()
 
 
 def _partitions(command: str) -> Known:
-    for name, known in _cluster().partitions.items():
-        if known.open:
-            gpus = f"{known.gpus_per_node} x {known.gpu or 'GPU'}" if known.gpus_per_node else ""
-            yield name, gpus
-    if command in ("submit", "generate", "salloc"):
-        yield "auto", "neuronctl chooses"
+    open_ones = [known.name for known in _cluster().partitions.values() if known.open]
+    return [*((name, "") for name in open_ones), ("auto", "neuronctl chooses")]
 
 
-def _comment_values(key: str) -> Callable[[str], Known]:
-    def codes(command: str) -> Known:
-        policy = _cluster().policy.comment
-        return [(value, policy.meanings.get(value, "")) for value in policy.values_of(key) or ()]
-
-    return codes
+def _codes(key: str, command: str) -> Known:
+    policy = _cluster().policy.comment
+    return [(value, policy.meanings.get(value, "")) for value in policy.values_of(key) or ()]
 
 
 def _clusters(command: str) -> Known:
@@ -136,34 +114,31 @@ def _rules(command: str) -> Known:
     return [(code, rule.title) for code, rule in every_rule().items()]
 
 
-def _names(command: str) -> Known:
-    """Return the launchers, or for ``help`` the topics and commands."""
-    if command == "help":
-        from neuronctl.cli.topics import topics
+def _topics(command: str) -> Known:
+    from neuronctl.cli.help import topics
 
-        return [*((topic, "") for topic in topics()), *COMMANDS.items()]
+    return [*((topic, "") for topic in topics()), *COMMANDS.items()]
+
+
+def _launchers(command: str) -> Known:
     from neuronctl.launch.launchers import names
 
     return [(name, "") for name in names()]
 
 
-_BY_OPTION: Mapping[str, Callable[[str], Known]] = {
+_VALUES: Mapping[str, Callable[[str], Known]] = {
     "partition": _partitions,
     "qos": lambda command: [(name, "") for name in _cluster().qos],
-    "field": _comment_values("field"),
-    "appl": _comment_values("appl"),
-    "launcher": _names,
+    "field": functools.partial(_codes, "field"),
+    "appl": functools.partial(_codes, "appl"),
+    "launcher": _launchers,
     "cluster": _clusters,
     "dependency": _jobs,
-}
-
-_BY_WORD: Mapping[str, Callable[[str], Known]] = {
-    "TOPIC": _names,
+    "TOPIC": _topics,
     "JOB": _jobs,
-    "JOB|FILE": _jobs,
     "CODE": _rules,
 }
-"""By the names of values in help, as the next ones."""
+"""By the names of options, and by the names of values in help, as the next ones."""
 
-_FILES = ("FILE", "JOB.YAML", "JOB.yaml", "SCRIPT", "IMAGE", "WORDS", "JOB|FILE")
+_FILES = ("FILE", "JOB.YAML", "JOB.yaml", "SCRIPT", "IMAGE", "WORDS")
 _DIRECTORIES = ("DIR", "DIR[:PLACE", "SRC[:DST")

@@ -38,7 +38,7 @@ _EXAMPLES = {
     "config": "config | config --json",
     "sandbox": "sandbox up --nodes amd_a100nv_8=4 | sandbox shell",
     "config edit": "config edit",
-    "completion": "completion bash --install | completion zsh --install",
+    "completion": "completion bash >> ~/.bashrc | completion zsh >> ~/.zshrc",
     "sandbox up": "sandbox up | sandbox up --nodes amd_a100nv_8=4",
     "sandbox down": "sandbox down",
     "sandbox shell": "sandbox shell",

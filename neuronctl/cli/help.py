@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
-from typing import List, Tuple
+from typing import Dict, List, Tuple
 
 import click
 
 from neuronctl.cli import COMMANDS
-from neuronctl.cli.topics import topics
 from neuronctl.common.console import print_markdown
 from neuronctl.common.errors import UsageError, did_you_mean
+from neuronctl.common.paths import data_path
 
 
 @click.command("help")
 @click.argument("words", metavar="[TOPIC [SECTION]|COMMAND]", nargs=-1)
-def command(words: Tuple[str, ...]) -> int:
+def command(words: Tuple[str, ...]) -> None:
     """Explain a topic, or show the help of a command.
 
     TOPIC is a page of the documentation; without SECTION, which may be any words of a heading, its
@@ -29,13 +30,25 @@ def command(words: Tuple[str, ...]) -> int:
     elif topic in files:
         print_markdown(_shown(topic, _parts(files[topic]), " ".join(words[1:])))
     elif topic in COMMANDS:
-        from neuronctl.cli.root import invoke
-
-        return invoke([*words, "--help"])
+        root = click.get_current_context().find_root().command
+        with root.make_context("neuronctl", [*words, "--help"]) as context:
+            root.invoke(context)
     else:
         hint = did_you_mean(topic, {*files, *COMMANDS})
         raise UsageError(f"there is no topic and no command '{topic}'", hint)
-    return 0
+
+
+def topics() -> Dict[str, str]:
+    """Topic -> its file. A page that is called as a command is ``reference/config``."""
+    found = {}
+    for folder in ("tutorial", "how-to", "explanation", "reference"):
+        directory = data_path(f"docs/{folder}")
+        for name in sorted(os.listdir(directory)):
+            topic, end = os.path.splitext(name)
+            if end == ".md":
+                topic = f"{folder}/{topic}" if topic in COMMANDS else topic
+                found[topic] = os.path.join(directory, name)
+    return found
 
 
 def _parts(file: str) -> List[Tuple[str, str]]:

@@ -4,8 +4,8 @@ On a terminal, a table is fitted to its width and styled. In a pipe or a file it
 text, for which rich is not imported: never cut and never folded, unless $COLUMNS says how wide.
 
 Text from files, job names and Slurm cannot steer the terminal: there is no markup, and control
-characters are written out as ``\x1b``. Colours: as ``--color`` says, else NO_COLOR, else
-FORCE_COLOR, else on a terminal only.
+characters are written out as ``\x1b``. Colours: as NO_COLOR says, else FORCE_COLOR, else on a
+terminal only.
 """
 
 from __future__ import annotations
@@ -53,25 +53,10 @@ def is_terminal(file: Optional[TextIO] = None) -> bool:
     return (file or sys.stdout).isatty()
 
 
-_asked = ""
-"""What ``--color`` says: "always", "never", or "" for neither."""
-
-
-def set_color(when: str) -> None:
-    """Have output coloured ``always``, ``never``, or, for ``auto``, as the environment says."""
-    global _asked
-    _asked = "" if when == "auto" else when
-
-
-def _no_color() -> bool:
-    # An empty NO_COLOR counts for none.
-    return _asked == "never" or (not _asked and bool(os.environ.get("NO_COLOR")))
-
-
 def has_styles(file: Optional[TextIO] = None) -> bool:
     """Whether ``file`` (by default standard output) gets colours, or on a terminal bold text."""
-    forced = _asked == "always" or (not _asked and bool(os.environ.get("FORCE_COLOR")))
-    return is_terminal(file) or (forced and not _no_color())
+    forced = bool(os.environ.get("FORCE_COLOR")) and not os.environ.get("NO_COLOR")
+    return is_terminal(file) or forced
 
 
 def draws_blocks(file: Optional[TextIO] = None) -> bool:
@@ -315,7 +300,7 @@ def _fold(
 
 def _rich_console(out: TextIO, width: int) -> Any:
     # By itself, rich 13 also takes an empty NO_COLOR for one that is set.
-    return _console_for(out, width, _no_color(), has_styles(out))
+    return _console_for(out, width, bool(os.environ.get("NO_COLOR")), has_styles(out))
 
 
 @functools.lru_cache(maxsize=1)

@@ -30,11 +30,15 @@ class Checks:
 
 
 def checks(plan: JobPlan, known: LaunchParts) -> Checks:
-    """Return the checks of a job; with steps, of the first, which may make what others need.
+    """Return the checks of a job; with steps, up to shell text, which may make what others need.
 
     known: the launch of ``plan`` itself. In a container, nothing is looked for.
     """
-    launches = plan.steps[0].launches if plan.steps else plan.launches
+    launches = [] if plan.steps else [*plan.launches]
+    for step in plan.steps:
+        launches += step.launches
+        if any(launch.inline for launch in step.launches):
+            break
     several = plan.most_nodes > 1 and any(part.launcher.distributed for part in plan.launches)
     image = plan.request.container
     files: List[str] = []

@@ -11,7 +11,7 @@ from neuronctl.planning import JobPlan
 from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped
 from neuronctl.rendering.script_lines import add_remarks, export_lines, function_body, indented
 
-_FAILED = 'echo "step {number} ended with exit code $code{then}" >&2'
+_FAILED = 'echo "step {number} failed with exit code $code; the job {then}" >&2'
 _SIDE_BY_SIDE = 'code=0; for process in "${processes[@]}"; do wait "$process" || code=$?; done'
 
 
@@ -29,7 +29,7 @@ def step_lines(plan: JobPlan) -> List[str]:
             lines += [*_launch_lines(plan, launch, beside), "} &"]
             lines += ['processes+=("$!")'] if several else []
         lines.append(_SIDE_BY_SIDE if several else 'code=0; wait "$!" || code=$?')
-        then = "; the job goes on" if step.allow_failure else ", and so the job"
+        then = "goes on" if step.allow_failure else "ends with it"
         says = _FAILED.format(number=number, then=then)
         ends = says if step.allow_failure else f'{{ {says}; exit "$code"; }}'
         lines.append(f'[ "$code" -eq 0 ] || {ends}')
@@ -50,4 +50,6 @@ def _launch_lines(job: JobPlan, plan: JobPlan, beside: int) -> Sequence[str]:
         lines.append(wrapped(launch_words(plan, parts)))
         return [re.sub("(?m)^", "    ", line) for line in lines]
     body = function_body(plan.request.body or "")
+    if "\n" in body.strip():
+        lines.append("set -e")  # people expect of a step that its first failing line ends it
     return [*(f"    {line}" for line in lines), indented(body) or body]

@@ -77,7 +77,7 @@ def test_steps_run_in_order_and_side_by_side(sandbox: Sandbox, no_jobs: None) ->
             {"run": "cat <<EOF\nfirst $SLURM_JOB_ID\nEOF\ncd /; X=1; set +e; false; echo after\n"},
             {"script": "show.py", "launcher": "srun", "args": ["two words", "$HOME", ""]},
             {"script": "show.py", "nodes": 1, "gpus-per-node": 1},
-            {"run": 'set -e; false; echo "not here"', "allow-failure": True},
+            {"run": 'false\necho "not here"\n', "allow-failure": True},
             {"run": 'echo "${X-unset} $PWD"; srun -N 2 -n 2 echo both; (exit 7)'},
             {"run": "echo never"},
         ],
@@ -109,8 +109,8 @@ def test_steps_run_in_order_and_side_by_side(sandbox: Sandbox, no_jobs: None) ->
     assert log.count("ran ") == 9 and log.count("two words $HOME \n") == 8
     assert "ran 0 - - 0\n" in log
     assert "not here" not in log and "never" not in log
-    assert "step 4 ended with exit code 1; the job goes on" in log
-    assert "step 5 ended with exit code 7, and so the job" in log
+    assert "step 4 failed with exit code 1; the job goes on" in log
+    assert "step 5 failed with exit code 7; the job ends with it" in log
     assert f"unset {sandbox.scratch}\n" in log and log.count("both\n") == 2
     state, code, log = ended["beside"]
     assert (state, code) == ("FAILED", "5:0"), log

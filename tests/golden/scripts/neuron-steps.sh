@@ -29,12 +29,13 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill
 
 # Step 1: the shell text starts once, on the first node.
 {
+    set -e
     for part in a b; do
       tar xf "data-$part.tar"
     done
 } &
 code=0; wait "$!" || code=$?
-[ "$code" -eq 0 ] || { echo "step 1 ended with exit code $code, and so the job" >&2; exit "$code"; }
+[ "$code" -eq 0 ] || { echo "step 1 failed with exit code $code; the job ends with it" >&2; exit "$code"; }
 
 # Step 2: torchrun starts 4 processes of train.py on each of 2 nodes.
 {
@@ -45,7 +46,7 @@ code=0; wait "$!" || code=$?
             "$@"' torchrun train.py --epochs 20 'two words'
 } &
 code=0; wait "$!" || code=$?
-[ "$code" -eq 0 ] || { echo "step 2 ended with exit code $code, and so the job" >&2; exit "$code"; }
+[ "$code" -eq 0 ] || { echo "step 2 failed with exit code $code; the job ends with it" >&2; exit "$code"; }
 
 # Step 3, side by side.
 processes=()
@@ -69,11 +70,11 @@ processes+=("$!")
 } &
 processes+=("$!")
 code=0; for process in "${processes[@]}"; do wait "$process" || code=$?; done
-[ "$code" -eq 0 ] || { echo "step 3 ended with exit code $code, and so the job" >&2; exit "$code"; }
+[ "$code" -eq 0 ] || { echo "step 3 failed with exit code $code; the job ends with it" >&2; exit "$code"; }
 
 # Step 4: bash starts once, on the first node.
 {
     bash report.sh
 } &
 code=0; wait "$!" || code=$?
-[ "$code" -eq 0 ] || echo "step 4 ended with exit code $code; the job goes on" >&2
+[ "$code" -eq 0 ] || echo "step 4 failed with exit code $code; the job goes on" >&2

@@ -15,7 +15,10 @@ export PYTHONUNBUFFERED=1                                                  # lin
 # Check the node first, and report each defect.
 (failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
 command -v python >/dev/null || defect 'no program on PATH: python'
+command -v torchrun >/dev/null || defect 'no program on PATH: torchrun'
 [ -r prepare.py ] || defect 'cannot read prepare.py'
+[ -r train.py ] || defect 'cannot read train.py'
+[ -r evaluate.py ] || defect 'cannot read evaluate.py'
 gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")  # 0: no list, all are seen
 [ "$gpus" -eq 0 ] || [ "$gpus" -ge 2 ] || defect "2 GPUs requested, $gpus available"
 ! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect 'nvidia-smi finds no GPU'
@@ -26,7 +29,7 @@ exit "$failed") || exit 1
     python prepare.py --split train --out data
 } &
 code=0; wait "$!" || code=$?
-[ "$code" -eq 0 ] || { echo "step 1 ended with exit code $code, and so the job" >&2; exit "$code"; }
+[ "$code" -eq 0 ] || { echo "step 1 failed with exit code $code; the job ends with it" >&2; exit "$code"; }
 
 # Step 2: torchrun starts 2 processes of train.py.
 {
@@ -35,11 +38,11 @@ code=0; wait "$!" || code=$?
         --nproc-per-node=2 train.py --data data
 } &
 code=0; wait "$!" || code=$?
-[ "$code" -eq 0 ] || { echo "step 2 ended with exit code $code, and so the job" >&2; exit "$code"; }
+[ "$code" -eq 0 ] || { echo "step 2 failed with exit code $code; the job ends with it" >&2; exit "$code"; }
 
 # Step 3: evaluate.py starts once.
 {
     python evaluate.py --data data --ckpt out/model.pt
 } &
 code=0; wait "$!" || code=$?
-[ "$code" -eq 0 ] || { echo "step 3 ended with exit code $code, and so the job" >&2; exit "$code"; }
+[ "$code" -eq 0 ] || { echo "step 3 failed with exit code $code; the job ends with it" >&2; exit "$code"; }

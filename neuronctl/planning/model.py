@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from functools import lru_cache
-from typing import TYPE_CHECKING, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Optional, Tuple, Union
 
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.common import secrets
@@ -291,23 +291,23 @@ class JobPlan:
         return self.nodes * self.processes_per_node
 
     @property
-    def node_count(self) -> CommandWord:
+    def node_count(self) -> Union[int, Shell]:
         """The nodes for a script, which only the job knows where a range was requested."""
         return self._of_nodes(1)
 
     @property
-    def task_count(self) -> CommandWord:
+    def task_count(self) -> Union[int, Shell]:
         """Slurm's tasks in total, for a script."""
         return self._of_nodes(self.ntasks_per_node)
 
     @property
-    def process_count(self) -> CommandWord:
+    def process_count(self) -> Union[int, Shell]:
         """Training processes in total, for a script."""
         return self._of_nodes(self.processes_per_node)
 
-    def _of_nodes(self, each: int) -> CommandWord:
+    def _of_nodes(self, each: int) -> Union[int, Shell]:
         if self.nodes == self.most_nodes:
-            return str(self.nodes * each)
+            return self.nodes * each
         counted = f"$((SLURM_JOB_NUM_NODES * {each}))"
         return Shell('"$SLURM_JOB_NUM_NODES"' if each == 1 else counted)
 

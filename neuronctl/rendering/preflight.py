@@ -66,7 +66,7 @@ def checks(plan: JobPlan, known: LaunchParts) -> Checks:
 
 def once_per_node(plan: JobPlan) -> str:
     """Return the srun that starts something once on each node of the job, beside other steps."""
-    return once_on_each(plan.node_count, plan.cluster.policy.srun_options)
+    return once_on_each(str(plan.node_count), plan.cluster.policy.srun_options)
 
 
 def once_on_each(nodes: str, options: Sequence[str] = ()) -> str:

@@ -148,6 +148,12 @@ def test_file_of_another_user(own: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         launchers.load("mine")
 
 
+def test_counts_are_numbers(own: Path) -> None:
+    counts = "{{ plan.node_count * 3 }} {{ plan.process_count + 1 }}"
+    write(own, HEADER + "{% block once %}start " + counts + "{% endblock %}")
+    assert line(ntasks_per_node=2) == "start 6 5 python train.py"
+
+
 def test_values_are_quoted_and_words_kept(own: Path) -> None:
     task = """x={{ plan.job_name }} "two  words" 'it''s' a\\ b $((1 + 2)) "$(echo "c d")" "" """
     write(own, HEADER + "{% block task %}\n" + task + "\ny\n{% endblock %}")

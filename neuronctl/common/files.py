@@ -277,8 +277,8 @@ def _refuse_others(status: os.stat_result, what: str, *, root: bool = True) -> N
 def _is_own_group(status: os.stat_result, descriptor: int) -> bool:
     """Whether a file that the group can write has the user's private group, as with umask 002.
 
-    That is their own group, of their own name, without other members. An access control list may
-    name others.
+    That is their own group, of their own name, without other members, and nobody else's primary
+    group, as far as the system lists its users. An access control list may name others.
     """
     if not status.st_mode & stat.S_IWGRP:
         return False
@@ -292,6 +292,8 @@ def _is_own_group(status: os.stat_result, descriptor: int) -> bool:
         return False
     own = (group.gr_gid, group.gr_name) == (user.pw_gid, user.pw_name)
     if not own or not set(group.gr_mem) <= {user.pw_name}:
+        return False
+    if {other.pw_uid for other in pwd.getpwall() if other.pw_gid == group.gr_gid} - {user.pw_uid}:
         return False
     with contextlib.suppress(OSError, AttributeError):
         return "system.posix_acl_access" not in os.listxattr(descriptor)

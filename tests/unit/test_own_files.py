@@ -170,6 +170,10 @@ def test_the_group_may_write_only_where_it_is_the_users_alone(
         group_is(name, *members)
         assert "other users can write it" in refused().message
     group_is("kim", "kim")
+    lee = pwd.struct_passwd(("lee", "x", os.geteuid() + 1, group, *user[4:]))
+    with monkeypatch.context() as patch:
+        patch.setattr(pwd, "getpwall", lambda: [kim, lee])  # whose primary group it is, too
+        assert "other users can write it" in refused().message
     monkeypatch.setattr(os, "listxattr", lambda file: ["system.posix_acl_access"])
     assert "other users can write it" in refused().message
 

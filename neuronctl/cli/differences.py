@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Dict, List, Optional, Sequence
 
 from neuronctl.common.console import Column, print_diff, print_json, print_line, print_table
@@ -15,7 +16,8 @@ def show_differences(first: JobRecord, second: JobRecord, *, as_json: bool) -> N
 
     names = f"job {first.job_id}", f"job {second.job_id}"
     values = changed_plan(first, second)
-    lines = recorded.text_diff(first.draft.script, second.draft.script, *names)
+    before, after = (record.draft.script.splitlines() for record in (first, second))
+    lines = list(difflib.unified_diff(before, after, *names, lineterm=""))
     if as_json:
         changes = {"plan": _data(values), "script": lines}
         print_json("neuronctl.diff/1", {"first": names[0], "second": names[1], **changes})

@@ -148,7 +148,6 @@ def _record_rows(record: JobRecord, draft: RecordDraft) -> List[Tuple[str, str]]
         ("program", around.program and f"{around.program} (sha256 {around.program_sha256[:12]})"),
         ("catalog", f"{draft.catalog_cluster} ({draft.catalog_date})"),
         ("verdict", draft.verdict),
-        ("script", f"sha256 {record.script_sha256}"),
         ("record", f"{record.key}, by neuronctl {record.version}"),
     ]
     return [(name, text) for name, text in rows if text]

@@ -33,9 +33,6 @@ LARGEST = 500 << 20
 _KEPT = 90 * 86400
 """Seconds for which a copy is kept after it was last used."""
 
-_PATIENCE = 300.0
-"""Seconds for sha256sum to read a copy."""
-
 _LOG = re.compile(r".*[-_.]\d+(_\d+)?\.(out|err|log|runs)(\.stacks)?")
 
 
@@ -50,11 +47,10 @@ def plan_snapshot(directory: str, cluster: Cluster) -> CodeSnapshot:
     sizes = {path: os.lstat(os.path.join(code.root, path)).st_size for path in copied}
     total = sum(sizes.values())
     if total > LARGEST:
-        largest = sorted(sizes, key=lambda path: -sizes[path])[:3]
-        named = ", ".join(f"{path} ({amount(sizes[path])})" for path in largest)
+        largest = max(sizes, key=lambda path: sizes[path])
         raise UsageError(
             f"--snapshot copies at most {amount(LARGEST)}, and {code.root} has {amount(total)} in "
-            f"{counted(len(sizes), 'file')}; the largest: {named}",
+            f"{counted(len(sizes), 'file')}; the largest: {largest} ({amount(sizes[largest])})",
             "list what is no code in .gitignore: it is then linked, and not copied",
         )
     links = {
@@ -152,16 +148,15 @@ def _sum(path: str, sha256: str) -> str:
     return f"{'' if name == path else chr(92)}{sha256}  {name}\n"
 
 
-def keep_snapshot(place: str) -> str:
-    """Note that a copy is used again, and return what in it is not as it was made, or ""."""
+def keep_snapshot(place: str) -> bool:
+    """Return True if a copy is as it was made; it then counts as used."""
     from neuronctl.slurm.process import run
 
     with contextlib.suppress(OSError):
         os.utime(os.path.join(place, "sums"))
-        code = os.path.join(place, "code")
-        found = run(["sha256sum", "--check", "--quiet", "../sums"], cwd=code, timeout=_PATIENCE)
-        return found.stdout.partition("\n")[0] if found.returncode else ""
-    return "the list of its files is gone"
+        check = ["sha256sum", "--check", "--quiet", "../sums"]
+        return run(check, cwd=os.path.join(place, "code"), timeout=300).returncode == 0
+    return False
 
 
 def _remove_expired(store: str) -> None:
@@ -177,9 +172,8 @@ def _remove_expired(store: str) -> None:
 def _has_results(place: str) -> bool:
     """Return True if a job has written files into a copy, whose own files are read-only."""
     for folder, _, names in os.walk(os.path.join(place, "code")):
-        for name in names:
-            mode = os.lstat(os.path.join(folder, name)).st_mode
-            own = stat.S_ISLNK(mode) or not mode & stat.S_IWUSR
-            if not (own or folder.endswith("__pycache__")):
-                return True
+        modes = [os.lstat(os.path.join(folder, name)).st_mode for name in names]
+        written = any(stat.S_ISREG(mode) and mode & stat.S_IWUSR for mode in modes)
+        if written and not folder.endswith("__pycache__"):
+            return True
     return False

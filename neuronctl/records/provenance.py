@@ -46,7 +46,7 @@ def read_provenance(script: Optional[str], cwd: str, content: bytes = b"") -> Pr
 
 
 def drift(then: Provenance, now: Provenance) -> Tuple[str, ...]:
-    """Return what has changed, one line each, except for the program itself."""
+    """Return what has changed, one line each."""
     lines: List[str] = []
     if then.git_commit not in ("", now.git_commit):
         known = f" and is now at {now.git_commit[:12]}"
@@ -56,12 +56,13 @@ def drift(then: Provenance, now: Provenance) -> Tuple[str, ...]:
         lines.append("the working directory had uncommitted changes at that time")
     if now.git_dirty and not then.git_dirty:
         lines.append("the working directory now has uncommitted changes")
+    if "" not in (then.program, now.program) and then.program_sha256 != now.program_sha256:
+        lines.append(f"{now.program} has changed since: it runs as it is now")
     return tuple(lines)
 
 
 def _content(path: str) -> Optional[bytes]:
-    with contextlib.suppress(OSError, ValueError):
-        with open_regular(path) as file:
-            data = file.read(_LONGEST + 1)
+    with contextlib.suppress(OSError, ValueError), open_regular(path) as file:
+        data = file.read(_LONGEST + 1)
         return data if len(data) <= _LONGEST else None
     return None

@@ -1,10 +1,8 @@
-"""Find and compare recorded jobs: a job's record, its request to plan from, and differences."""
+"""Recorded jobs: the record of one, its request to plan from, and what differs in two plans."""
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
-from typing import Any, Iterable, List, Mapping, Tuple
+from typing import Any, Iterable, List, Tuple
 
 from neuronctl.common.errors import NoSuchJobError
 from neuronctl.records.store import JobRecord, RecordStore
@@ -32,12 +30,9 @@ def record_of(store: RecordStore, job_id: int) -> JobRecord:
 def request_layer(record: JobRecord) -> Layer:
     """The recorded request, as the lowest layer of a new one, without its secret variables."""
     origin = Origin(Source.ASKED, f"record of job {record.job_id}")
-    known = {field.name for field in dataclasses.fields(JobRequest)} - {"origins", "amounts"}
-    values = {
-        name: _restored_value(value)
-        for name, value in record.draft.request.items()
-        if name in known
-    }
+    known = JobRequest.__annotations__.keys() - {"origins", "amounts"}
+    request = record.draft.request
+    values = {name: _restored_value(request[name]) for name in request if name in known}
     return Layer(values, dict.fromkeys(values, origin))
 
 
@@ -45,24 +40,12 @@ def changed_decisions(
     first: Iterable[Tuple[str, ...]], second: Iterable[Tuple[str, ...]]
 ) -> List[Change]:
     """Return the values that differ between two plans; rows begin with a name and a value."""
-    return differences({row[0]: row[1] for row in first}, {row[0]: row[1] for row in second})
-
-
-def differences(before: Mapping[str, str], after: Mapping[str, str]) -> List[Change]:
-    """Return the values that are not the same in both."""
+    before, after = ({name: value for name, value, *_ in rows} for rows in (first, second))
     return [
         (name, before.get(name, ""), after.get(name, ""))
-        for name in dict.fromkeys([*before, *after])
+        for name in {**before, **after}
         if before.get(name) != after.get(name)
     ]
-
-
-def text_diff(first: str, second: str, first_name: str, second_name: str) -> List[str]:
-    """Return a unified diff, line by line; empty if the texts are equal."""
-    lines = difflib.unified_diff(
-        first.splitlines(), second.splitlines(), first_name, second_name, lineterm=""
-    )
-    return list(lines)
 
 
 def _restored_value(value: Any) -> Any:

@@ -64,15 +64,9 @@ def has_snapshot(record: JobRecord, notify: Notify) -> bool:
     from neuronctl.records.code_snapshot import keep_snapshot  # here, as few jobs have one
 
     place = record.draft.snapshot
-    if not place:
-        return False
-    wrong = keep_snapshot(place)
-    if not wrong:
-        return True
-    notify(
-        f"the snapshot of job {record.job_id} is no longer whole ({wrong}): the code as it is now "
-        "runs"
-    )
+    if not place or keep_snapshot(place):
+        return bool(place)
+    notify(f"the snapshot of job {record.job_id} is no longer whole: the code as it is now runs")
     return False
 
 

@@ -98,7 +98,7 @@ class Recording:
         """Record how sbatch failed. certain: there is no job; otherwise the intent stays."""
         if self.store is not None and self.key:
             with self._tolerant():
-                (self.store.failed if certain else self.store.doubted)(self.key, error)
+                self.store.failed(self.key, error, certain=certain)
 
     @contextlib.contextmanager
     def _tolerant(self) -> Iterator[None]:

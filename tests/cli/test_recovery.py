@@ -7,12 +7,18 @@ import os
 import time
 from pathlib import Path
 from typing import Any, Callable, List, Optional
+from unittest.mock import Mock
 
 import pytest
 from fake_slurm import SACCT_FIELDS, FakeSlurm, accounting_row, queue_row
 
+from neuronctl.common.errors import RecordError
 from neuronctl.common.frozen import replace
+from neuronctl.records.recovery import Recovery
 from neuronctl.records.store import RecordDraft, RecordStore
+from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.sacct import Accounting
+from neuronctl.slurm.squeue import parse_squeue
 
 Run = Callable[..., Any]
 
@@ -104,6 +110,20 @@ def test_never_arrived(run: Run, fake_slurm: FakeSlurm) -> None:
     assert "it never reached Slurm" in run("status").stderr
     assert files() == [f"{key}.failed.json"]
     assert run("status").stderr == ""
+
+
+def test_found_where_no_record_can_be_written(
+    run: Run, fake_slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mark names the job beyond doubt: it is told, and no other is guessed at."""
+    key = cut_off(30)
+    row = replace(parse_squeue(f"{queue_row('7')}@END@\n", end="@END@")[0], command=marked(key))
+    recovery = Recovery(RecordStore.default())
+    monkeypatch.setattr(RecordStore, "_write", Mock(side_effect=RecordError("no room")))
+    recovery.match([replace(row, id=JobId(6), command="/home/kim/job.sh"), row])
+    recovery.settle(Accounting())
+    assert [note.partition(" is ")[2] for note in recovery.notes] == ["job 7: no room"]
+    assert not recovery.open and files() == [f"{key}.intent.json"]
 
 
 def test_nobody_answers(run: Run, fake_slurm: FakeSlurm) -> None:

@@ -5,18 +5,16 @@ Nothing is lost, nothing is doubled, and nobody is told of an end that was none.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from pathlib import Path
-from typing import Any, Callable, List
+from typing import Any, Callable
 
 import pytest
 from fake_slurm import FakeSlurm, queue_row
 from test_recovery import cut_off, files, marked
 
 from neuronctl.common import files as private
-from neuronctl.records import store as store_module
 from neuronctl.records.recovery import Recovery
 from neuronctl.records.store import RecordDraft, RecordStore
 from neuronctl.slurm.sacct import Accounting
@@ -125,20 +123,3 @@ def test_the_same_process_number_on_both(tmp_path: Path, monkeypatch: pytest.Mon
     private.write_private(str(path), "of the one")
     assert path.read_text() == "of the one"
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_replaced_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On NFS, a file that another machine replaces is stale for who has it open."""
-    store = RecordStore.default()
-    store.complete(store.begin(draft()), 7, None)
-    read: List[str] = []
-
-    def stale(path: str) -> bytes:
-        read.append(path)
-        if len(read) == 1:
-            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
-        return private.read_private(path)
-
-    monkeypatch.setattr(store_module, "read_private", stale)
-    assert store.get(7) is not None
-    assert store.warnings == []

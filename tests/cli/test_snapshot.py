@@ -82,7 +82,7 @@ def test_a_damaged_snapshot_is_not_taken_again(
     fake_slurm.queue(queue_row("4711", state="COMPLETED"))
     Path(place, damaged).unlink()
     told = run("resubmit", "4711", cwd=code).stderr
-    assert "the snapshot of job 4711 is no longer whole (" in told
+    assert "the snapshot of job 4711 is no longer whole" in told
     sums = ["sha256sum", "--check", "--quiet", "../sums"]
     subprocess.run(sums, cwd=place, check=True)
     assert "no longer whole" not in run("resubmit", "4711", cwd=code).stderr

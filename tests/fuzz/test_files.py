@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 
 from neuronctl.common.paths import config_dir
 from neuronctl.records import recorded
-from neuronctl.records.job_record import JobRecord, RecordDraft, SeenState, decode, encode
+from neuronctl.records.job_record import (
+    JobRecord,
+    RecordDraft,
+    SeenState,
+    decode,
+    draft_fields,
+    encode,
+)
 from neuronctl.records.store import RecordStore
 from neuronctl.rendering.render import render_job
 from neuronctl.scripts.script_file import read_file
@@ -102,20 +109,17 @@ DRAFT = RecordDraft(
     findings=(("NC101", "warning", "t", "m", "s", "h"),),
 )
 KEY = "20261121T003400123Z-00c0ffee"
-RECORD = JobRecord.of(
-    DRAFT,
+RECORD = JobRecord(
+    **draft_fields(DRAFT),
     key=KEY,
     status="submitted",
     begun_at=1795221240,
     submitted_at=1795221241,
-    script_sha256="0" * 64,
     user="kim",
     host="login",
     version="1",
     job_id=4711,
     cluster="neuron",
-    stdout="/scratch/kim/train-4711.out",
-    stderr="/scratch/kim/train-4711.out",
     pid=4711,
     states=(SeenState(1795221250, "PENDING", "Resources"), SeenState(1795221300, "RUNNING")),
 )

@@ -8,7 +8,7 @@ from typing import Any, Dict
 import pytest
 
 from neuronctl.common.frozen import replace
-from neuronctl.records.job_record import JobRecord, RecordDraft
+from neuronctl.records.job_record import JobRecord, RecordDraft, draft_fields
 from neuronctl.slurm.bad_nodes import DAYS, NodeFault, bad_nodes, remember_fault
 from neuronctl.slurm.job_id import JobId
 from neuronctl.tracking.job_status import JobStatus
@@ -32,9 +32,9 @@ def end(folder: Path, log: str, **given: Any) -> None:
     path = folder / "job.out"
     path.write_text(log)
     draft = RecordDraft(str(folder), {}, "train", "gpu", str(path))
-    made = {"key": "k", "status": "submitted", "begun_at": 1, "script_sha256": "s", "job_id": 7}
-    who = {"user": "me", "host": "h", "version": "1", "cluster": "neuron", "stdout": str(path)}
-    record = JobRecord.of(draft, **made, **who)
+    made = {"key": "k", "status": "submitted", "begun_at": 1, "job_id": 7}
+    who = {"user": "me", "host": "h", "version": "1", "cluster": "neuron"}
+    record = JobRecord(**draft_fields(draft), **made, **who)
     base: Dict[str, Any] = {"node_list": "n[1-3]", "end": NOW, "start": NOW - 50, "elapsed": 50}
     job = JobStatus(JobId(7), 7, "train", "me", "gpu", "FAILED", "", "squeue", record=record)
     remember_failed_nodes(record, replace(job, **{**base, **given}))

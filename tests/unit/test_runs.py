@@ -8,7 +8,7 @@ from typing import Any, Optional
 import pytest
 
 from neuronctl.common.frozen import replace
-from neuronctl.records.job_record import JobRecord, RecordDraft
+from neuronctl.records.job_record import JobRecord, RecordDraft, draft_fields
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.squeue import QueueJob
 from neuronctl.tracking.chains import chain_of, fold, jobs_to_end
@@ -31,9 +31,9 @@ def recorded(folder: Path, log: Optional[str] = None, **more: Any) -> JobStatus:
     draft = RecordDraft(
         str(folder), {}, "train", "gpu", str(folder / "%j.out"), **{"runs": True, **more}
     )
-    given = {"key": "k", "status": "submitted", "begun_at": 1, "script_sha256": "", "job_id": 7}
+    given = {"key": "k", "status": "submitted", "begun_at": 1, "job_id": 7}
     who = {"user": "me", "host": "h", "version": "1"}
-    return recorded_statuses(JobRecord.of(draft, **given, **who), "")[0]
+    return recorded_statuses(JobRecord(**draft_fields(draft), **given, **who), "")[0]
 
 
 def test_runs_by_their_lines() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from neuronctl.records.store import JobRecord, RecordDraft, SeenState
+from neuronctl.records.job_record import JobRecord, RecordDraft, SeenState, draft_fields
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED, STATES
@@ -48,9 +48,9 @@ def record(*states: SeenState, **given: Any) -> JobRecord:
         cwd="/s", command_line=(), script="", request={}, job_name="train", partition="cpu",
         output="/s/%j.out", nodes=2, gpus_per_node=4, time_limit=600,
     )  # fmt: skip
-    return JobRecord.of(
-        dataclasses.replace(base, **given), key="k", status="submitted", begun_at=NOW - 1,
-        script_sha256="", user="kim", host="h", version="0", job_id=7, submitted_at=NOW,
+    return JobRecord(
+        **draft_fields(dataclasses.replace(base, **given)), key="k", status="submitted",
+        begun_at=NOW - 1, user="kim", host="h", version="0", job_id=7, submitted_at=NOW,
         states=states,
     )  # fmt: skip
 

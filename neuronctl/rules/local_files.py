@@ -126,9 +126,9 @@ def _has_directives(body: str) -> bool:
         return False
     from neuronctl.scripts.shell_reader import read_shell
 
-    lines = body.split("\n")
-    # Those of a here-document are the text of another script.
-    return any(lines[number - 1].startswith("#SBATCH ") for number in read_shell(body).comments)
+    texts = read_shell(body).documents  # the text of another script
+    lines = enumerate(body.split("\n"), 1)
+    return any(line.startswith("#SBATCH ") and number not in texts for number, line in lines)
 
 
 @rule(ERROR, "NC402", "program is a batch script itself", "of_launch of_step")

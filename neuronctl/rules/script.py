@@ -73,9 +73,10 @@ def check_script(
         ScriptFinding(finding, violation.place or facts.top, violation.edits)
         for finding, violation in findings(facts)
     ]
-    ends = facts.shell.ends
-    if ends is not None:
-        found = [known for known in found if known.place.line <= ends.place.line or _read(known)]
+    exits = facts.shell.calls("exit") if not facts.shell.broken else ()
+    end = next((each.place.line for each in exits if each.sure), None)
+    if end is not None:
+        found = [known for known in found if known.place.line <= end or _read(known)]
     told = {known.finding.code for known in found}
     refused = {known.place.line for known in found if known.finding.code in ("NC601", "NC606")}
     for finding in _that_hold(facts, of_plan, now=now):

@@ -105,11 +105,11 @@ class ScriptFacts:
     @cached_property
     def plain_lines(self) -> Tuple[Tuple[int, str], ...]:
         """Return the lines that are neither comments nor in here-documents, with their numbers."""
-        others = self.shell.documents
+        documents = self.shell.documents
         return tuple(
             (number, line)
             for number, line in enumerate(self.lines, 1)
-            if number not in others and not line.lstrip().startswith("#")
+            if number not in documents and not line.lstrip().startswith("#")
         )
 
     @cached_property
@@ -127,11 +127,6 @@ class ScriptFacts:
             )
             for command in self.shell.calls("source", ".", "eval")
         )
-
-    @cached_property
-    def functions(self) -> FrozenSet[str]:
-        """The names of the functions that the script defines."""
-        return frozenset(self.shell.functions)
 
     @cached_property
     def launches(self) -> Tuple[Launch, ...]:

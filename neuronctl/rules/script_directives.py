@@ -88,8 +88,8 @@ def _ignored(facts: ScriptFacts, *reasons: str) -> Iterator[Ignored]:
 def late_directive(facts: ScriptFacts) -> Iterator[Violation]:
     if any(refusal.whole for refusal in facts.header.refusals):
         return  # NC602 says why
-    comments = facts.shell.comments  # others are text of a here-document
-    late = [one for one in _ignored(facts, model.AFTER_COMMAND) if one.place.line in comments]
+    texts = facts.shell.documents
+    late = [one for one in _ignored(facts, model.AFTER_COMMAND) if one.place.line not in texts]
     more = len({one.place.line for one in late}) - 1
     for ignored in late[:1]:
         others = f" and {counted(more, 'more line')}, up to line {late[-1].place.line}"

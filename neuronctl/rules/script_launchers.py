@@ -162,7 +162,7 @@ def _only_script(facts: ScriptFacts) -> Optional[Launch]:
     """Return the shell script that is all that a batch script starts; it may call srun itself."""
     works = [run for run in facts.launches if not (run.command.captured or is_trifle(run))]
     run = works[0] if len(works) == 1 else None
-    if run is None or run.has("c") or run.name in facts.functions:
+    if run is None or run.has("c") or run.name in facts.shell.functions:
         return None
     names = [run.word.text, *run.texts[1:2]]
     return run if any(re.search(r"\.(ba)?sh$", name.strip("\"'")) for name in names) else None

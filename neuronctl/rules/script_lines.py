@@ -96,7 +96,7 @@ def _lost_options(facts: ScriptFacts) -> Iterator[Violation]:
     firsts += [
         (each.place, f"{each.name}=")
         for each in facts.shell.assignments
-        if each.name[:1] == "-" and each.place.line - 1 not in facts.shell.comments
+        if each.name[:1] == "-" and not facts.lines[each.place.line - 2].startswith("#")
     ]
     for place, raw in sorted(firsts, key=lambda one: one[0].line):
         before = place.line - 1

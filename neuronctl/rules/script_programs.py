@@ -81,7 +81,9 @@ def nothing_waits(facts: ScriptFacts) -> Iterator[Violation]:
     if not beside or re.search(r"\b(wait|fg)\b|(?m:(^|[;&|{])[ \t]*exec[ \t])", facts.text):
         return
     found: Optional[Command] = commands[beside[-1]]
-    if found is None or any(loop.line > found.place.line for loop in facts.shell.loops):
+    if found is None or any(
+        each.in_loop and each.place.line > found.place.line for each in commands
+    ):
         return
     until = "at once"
     after = [command for command in commands[beside[-1] + 1 :] if _keeps_alive(command)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Iterator, List, Optional, Set, Tuple
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -125,16 +125,6 @@ def below(node: Node) -> Iterator[Node]:
         part = waiting.pop()
         yield part
         waiting += part.children
-
-
-def defined_functions(root: Node) -> Dict[str, Node]:
-    """Return the functions that are defined at the top level, by name."""
-    named = ((node, node.child_by_field_name("name")) for node in root.children)
-    return {
-        text_of(name): node
-        for node, name in named
-        if node.type == "function_definition" and name is not None
-    }
 
 
 def set_often(root: Node) -> Tuple[Set[str], Set[str]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from typing import (
     TYPE_CHECKING,
+    Any,
     Dict,
     Iterator,
     List,
@@ -16,9 +16,9 @@ from typing import (
     Tuple,
 )
 
-from neuronctl.common.frozen import dataclass, replace
-from neuronctl.scripts.bash_grammar import below, defined_functions, parsed, set_often, text_of
-from neuronctl.scripts.model import SourceSpan
+from neuronctl.common.frozen import replace
+from neuronctl.scripts.bash_grammar import below, parsed, set_often, text_of
+from neuronctl.scripts.model import NOWHERE, SourceSpan
 from neuronctl.scripts.shell_text import (
     INITIALIZES,
     Assignment,
@@ -32,8 +32,8 @@ from neuronctl.scripts.shell_text import (
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_SUBSTITUTES = re.compile(rb"[`(]")
-_LOOPS = ("while_statement", "for_statement", "c_style_for_statement", "function_definition")
+_LOOPS = ("while_statement", "for_statement", "c_style_for_statement")
+_SUBSTITUTIONS = ("command_substitution", "process_substitution")
 _CHOICES = ("if_statement", "case_statement", "list", "pipeline", "subshell", "ternary_expression")
 _DEEPEST = 150
 """Levels of nesting to look into; nobody's script has as many."""
@@ -63,18 +63,8 @@ def _before(line: bytes, parsed_line: bytes, column: int) -> int:
     return at
 
 
-@dataclass(frozen=True)
-class _Where:
-    """In what a node stands."""
-
-    sure: bool = True
-    looped: bool = False
-    captured: bool = False
-    background: bool = False
-    depth: int = 0
-    piped: bool = False
-    in_loop: bool = False
-    joined: str = ""
+_AT_THE_TOP = Command((), (), NOWHERE, sure=True)
+"""A command as far as it is known by what stands around it."""
 
 
 def read_shell(
@@ -82,15 +72,13 @@ def read_shell(
     known: Mapping[str, str] = {},
     *,
     partly: Mapping[str, Tuple[Piece, ...]] = {},
-    running: bool = False,
 ) -> ShellText:
     """Read shell text.
 
-    known, partly: variables that are set when it begins, and the pieces of others. running: leave
-    out what stands behind an ``exit`` that surely runs.
+    known, partly: variables that are set when it begins, and the pieces of others.
     """
     values = {**partly, **{name: ((value, True),) for name, value in known.items()}}
-    return _Reader(text, values).read(running)
+    return _Reader(text, values).read()
 
 
 class _Reader:
@@ -109,46 +97,25 @@ class _Reader:
         """Name -> the variables that its value was made of."""
         self.commands: List[Command] = []
         self.assignments: List[Assignment] = []
-        self.loops: List[SourceSpan] = []
         self.written: List[ShellWord] = []
-        self.end: Optional[Tuple[int, ...]] = None
-        """How many of these there are where the shell surely ends."""
         self.unexported: Dict[str, List[int]] = {}
         """Name -> which of the assignments an ``export`` of that name would export."""
         self.often, self.changing = set_often(self.root)
-        self.comments: Set[int] = set()
         self.documents: Set[int] = set()
-        self.functions = defined_functions(self.root)
-        called = Counter(
-            text_of(node)
-            for node in (below(self.root) if self.functions else ())
-            if node.type == "command_name"
-        )
-        self.called_once = {name for name in self.functions if called[name] == 1}
-        """Functions that are read where they are called, not where they are defined."""
+        self.functions: Set[str] = set()
+        self.depth = 0
 
-    def read(self, running: bool) -> ShellText:
-        """Return what the tree holds; running: without what stands behind a sure ``exit``."""
-        self.visit_all(self.root.children, self.root.type, _Where())
-        broken = self.root.has_error
-        lists = self.commands, self.assignments, self.loops, self.written
-        # If the grammar has lost its way, an exit may be in a branch.
-        end = self.end if running and not broken else None
-        commands, assignments, loops, written = end or tuple(len(each) for each in lists)
+    def read(self) -> ShellText:
+        """Return what the tree holds."""
+        self.visit_all(self.root, _AT_THE_TOP)
         return ShellText(
-            tuple(self.commands[:commands]),
-            tuple(self.assignments[:assignments]),
-            broken,
-            frozenset(self.comments),
+            tuple(self.commands),
+            tuple(self.assignments),
+            self.root.has_error,
             tuple(self.placeholders()),
-            tuple(self.loops[:loops]),
-            tuple(self.written[:written]),
+            tuple(self.written),
             self.left_out,
-            self.commands[commands - 1] if commands < len(self.commands) else None,
-            {
-                name: (node.start_point[0] + 1, node.end_point[0] + 1)
-                for name, node in self.functions.items()
-            },
+            frozenset(self.functions),
             frozenset(self.documents),
         )
 
@@ -173,77 +140,62 @@ class _Reader:
             column, end_column = _before(line, parsed, column), _before(line, parsed, end_column)
         return SourceSpan(row + 1, _characters(line, column) + 1, _characters(line, end_column) + 1)
 
-    def visit(self, node: Node, where: _Where) -> None:
-        """Collect the commands and assignments below a node."""
-        if where.depth > _DEEPEST:
-            return
+    def visit(self, node: Node, where: Command) -> None:
+        """Collect the commands and assignments below a node. where: in what it stands."""
         kind = node.type
-        if kind == "while_statement":
-            self.loops.append(self.place(node))
-        if kind == "heredoc_body":
-            self.documents.update(range(node.start_point[0] + 1, node.end_point[0] + 2))
-            expanded = (child for child in node.children if "expansion" in child.type)
-            self.written += [self.word(child, node) for child in expanded]
-        if kind == "comment":
-            self.comments.add(node.start_point[0] + 1)
-        elif kind == "command":
+        if self.depth > _DEEPEST:
+            return
+        self.depth += 1
+        if kind == "command":
             self.command(node, where)
         elif kind in ("declaration_command", "unset_command"):
             self.declaration(node, where)
         elif kind == "variable_assignment":
             self.assignment(node, where, exported=False)
-        elif kind != "function_definition":
-            self.visit_all(node.children, kind, where)
-        elif self.name_of(node) not in self.called_once:
+        elif kind == "function_definition":
+            name = node.child_by_field_name("name")
+            self.functions.add("" if name is None else text_of(name))
             before = self.values, self.arrays
             # When it is called, these may have another value.
             self.values = {k: v for k, v in self.values.items() if k not in self.changing}
             self.arrays = {k: v for k, v in self.arrays.items() if k not in self.changing}
-            self.visit_all(node.children, kind, where)
+            self.visit_all(node, replace(where, sure=False, looped=True, in_loop=False))
             self.values, self.arrays = before
+        else:
+            if kind == "heredoc_body":
+                self.documents.update(range(node.start_point[0] + 1, node.end_point[0] + 2))
+                expanded = (child for child in node.children if "expansion" in child.type)
+                self.written += [self.word(child, node) for child in expanded]
+            self.visit_all(node, where)
+        self.depth -= 1
 
-    def name_of(self, function: Node) -> str:
-        """Return the name of a function."""
-        name = function.child_by_field_name("name")
-        return "" if name is None else text_of(name)
-
-    def visit_all(self, children: Sequence[Node], kind: str, where: _Where) -> None:
-        """Collect from the parts of a node of some kind."""
-        sure, looped = where.sure, where.looped
-        captured = where.captured or kind in ("command_substitution", "process_substitution")
+    def visit_all(self, node: Node, where: Command) -> None:
+        """Collect from the parts of a node."""
+        kind, surely, children = node.type, where.sure, node.children
         if kind in _LOOPS:
-            sure, looped = False, True
-        if kind in _CHOICES or captured:
-            sure = False
-        within = _Where(
-            sure=sure,
-            looped=looped,
-            captured=captured,
-            background=where.background and kind != "program",
-            depth=where.depth + 1,
-            piped=where.piped and kind != "pipeline",
-            in_loop=(where.in_loop or kind in _LOOPS) and kind != "function_definition",
-            joined=where.joined,
-        )
+            where = replace(where, sure=False, looped=True, in_loop=True)
+        elif kind in _SUBSTITUTIONS:
+            where = replace(_AT_THE_TOP, sure=False, looped=where.looped, captured=True)
+        elif kind in _CHOICES:
+            where = replace(where, sure=False, piped=where.piped and kind != "pipeline")
         for number, child in enumerate(children):
-            if not child.is_named:
-                continue
-            below = within
-            if number == 0 and kind == "list" and where.sure:
-                # `a && b`, `a | b`: the first one surely runs, but for a subshell's variables.
-                below = replace(below, sure=True)
-            if number > 0 and kind == "pipeline":
-                below = replace(below, piped=True)
-            if number > 0 and kind == "list":
+            own: Dict[str, Any] = {}
+            if kind == "list" and number == 0:
+                own["sure"] = surely  # of `a && b`, the first one
+            elif kind == "list":
                 test = "[" * _begins_with_a_test(children[0])
-                below = replace(below, joined=test + children[number - 1].type)
+                own["joined"] = test + children[number - 1].type
+            elif kind == "pipeline" and number:
+                own["piped"] = True
             if number + 1 < len(children) and children[number + 1].type == "&":
-                below = replace(below, background=True)
-            self.visit(child, below)
+                own["background"] = True
+            if child.is_named:
+                self.visit(child, replace(where, **own) if own else where)
 
-    def command(self, node: Node, where: _Where) -> None:
+    def command(self, node: Node, where: Command) -> None:
         """Add a simple command: its words, and what is expanded in them."""
-        words, assigned = [], []
+        words: List[ShellWord] = []
+        assigned: List[Assignment] = []
         for child in node.children:
             if child.type == "variable_assignment":
                 name = child.child_by_field_name("name")
@@ -256,37 +208,17 @@ class _Reader:
             elif child.is_named and not child.type.endswith("_redirect"):
                 words += self.words(child, child)
         self.commands.append(
-            Command(
-                tuple(words),
-                tuple(assigned),
-                self.place(node),
-                where.background,
-                where.sure,
-                where.looped,
-                where.captured,
-                where.piped,
-                where.in_loop,
-                tuple(self.written_by(node)),
-                where.joined,
+            replace(
+                where,
+                words=tuple(words),
+                assigned=tuple(assigned),
+                place=self.place(node),
+                writes=tuple(self.written_by(node)),
             )
         )
-        self.substitutions(node, where)
+        for child in node.children:
+            self.visit_all(child, where)
         self.forget(words)
-        self.note_end(words, where)
-        program = words[0].value if words else None
-        if program is not None and program in self.called_once:
-            body = self.functions[program].child_by_field_name("body")
-            if body is not None and where.depth <= _DEEPEST:
-                self.visit_all(body.children, body.type, replace(where, depth=where.depth + 1))
-
-    def note_end(self, words: Sequence[ShellWord], where: _Where) -> None:
-        """Note that the shell surely ends with a command."""
-        name = words[0].value if words else None
-        ends = name == "exit" or (name == "exec" and len(words) > 1 and words[1].raw[:1] != "{")
-        apart = where.background or where.captured or where.piped or where.looped
-        if ends and where.sure and not apart and self.end is None:
-            before = len(self.commands), len(self.assignments)
-            self.end = (*before, len(self.loops), len(self.written))
 
     def written_by(self, node: Node) -> Iterator[ShellWord]:
         """Yield the files that ``>`` writes a command's output to."""
@@ -307,19 +239,7 @@ class _Reader:
             self.values = {k: v for k, v in self.values.items() if k.startswith("SLURM_")}
             self.arrays, self.origins = {}, {}
 
-    def substitutions(self, node: Node, where: _Where) -> None:
-        """Add the commands within ``$(…)`` of a command's words."""
-        if _SUBSTITUTES.search(self.data, node.start_byte, node.end_byte) is None:
-            return
-        for child in node.children:
-            if child.type in ("command_substitution", "process_substitution"):
-                below = _Where(False, where.looped, True, False, where.depth + 1)
-                self.visit(child, below)
-            elif where.depth < _DEEPEST:
-                deeper = _Where(where.sure, where.looped, where.captured, False, where.depth + 1)
-                self.substitutions(child, deeper)
-
-    def declaration(self, node: Node, where: _Where) -> None:
+    def declaration(self, node: Node, where: Command) -> None:
         """Add what ``export A=x B``, ``declare``, ``local``, ``readonly`` set."""
         first = node.children[0].type if node.children else ""
         flags = [text_of(child) for child in node.children if child.type == "word"]
@@ -330,9 +250,10 @@ class _Reader:
             elif child.type == "variable_name" and exported:
                 for number in self.unexported.pop(text_of(child), ()):
                     self.assignments[number] = replace(self.assignments[number], exported=True)
-        self.substitutions(node, where)
+            else:
+                self.visit(child, where)
 
-    def assignment(self, node: Node, where: _Where, exported: bool) -> None:
+    def assignment(self, node: Node, where: Command, exported: bool) -> None:
         """Add a ``NAME=value``."""
         name_node = node.child_by_field_name("name")
         if name_node is None:
@@ -344,8 +265,7 @@ class _Reader:
         self.origins[name] = word.names[:_MOST_ORIGINS]
         follows = where.sure and name_node.type == "variable_name" and name not in self.often
         self.follow(name, node, word, follows)
-        if node.type == "variable_assignment":
-            self.substitutions(node, where)
+        self.visit_all(node, where)
 
     def follow(self, name: str, node: Node, word: ShellWord, follows: bool) -> None:
         """Note what a variable is from here on."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 import signal as signals
 from functools import cached_property
-from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
+from typing import Dict, FrozenSet, Iterable, List, Optional, Tuple
 
-from neuronctl.common.frozen import dataclass, field
+from neuronctl.common.frozen import dataclass
 from neuronctl.scripts.model import SourceSpan
 
 UNKNOWN = "\0"
@@ -23,11 +23,6 @@ _ON_PATH = re.compile(
 
 INITIALIZES = re.compile(r"activate|(conda|mamba|profile|bashrc|bash|modules|lmod)(\.sh)?")
 """Files that change no variable of the script's: their names, without a leading dot."""
-
-_NAMED_AFTER = re.compile(
-    r"\"?\$\{?(?:[A-Z]+_)*(?:(PY|PYTHON3?)|(TORCHRUN|SRUN|MPIRUN|MPIEXEC))(?:_?(?:BIN|EXE|EXEC|CMD))?"
-    r"\}?\"?"
-)
 
 Piece = Tuple[str, bool]
 """A part of a word, and whether it is the value; else it is as the script has it."""
@@ -68,16 +63,10 @@ class ShellWord:
         return found[1] if found is not None else ""
 
     @cached_property
-    def by_name(self) -> str:
-        """Return the program that a variable is named after: ``$PYTHON_BIN``; "" for another."""
-        name = _NAMED_AFTER.fullmatch(self.raw) if self.value is None else None
-        return "" if name is None else "python" if name[1] else name[2].lower()
-
-    @cached_property
     def basename(self) -> str:
         """Return the file's name without its directory; "" if it is not known."""
-        if self.on_path or self.by_name:
-            return self.on_path or self.by_name
+        if self.on_path:
+            return self.on_path
         _, slash, name = self.outline.rpartition("/")
         known = UNKNOWN not in name and (slash or self.value is not None)
         return name if known else ""
@@ -86,7 +75,7 @@ class ShellWord:
     def may_be_several(self) -> bool:
         """Return True if it may expand to no word, or to more than one."""
         quoted = self.raw.startswith(('"', "'"))
-        return self.value is None and not quoted and not (self.on_path or self.by_name)
+        return self.value is None and not quoted and not self.on_path
 
 
 def split_words(pieces: Iterable[Piece]) -> List[List[Piece]]:
@@ -136,10 +125,10 @@ class Command:
     words: Tuple[ShellWord, ...]
     assigned: Tuple[Assignment, ...]
     place: SourceSpan
-    background: bool
-    sure: bool
-    looped: bool
-    captured: bool
+    background: bool = False
+    sure: bool = False
+    looped: bool = False
+    captured: bool = False
     piped: bool = False
     in_loop: bool = False
     writes: Tuple[ShellWord, ...] = ()
@@ -163,25 +152,20 @@ _ERREXIT = re.compile(r"-[a-zA-Z]*e[a-zA-Z]*|errexit")
 class ShellText:
     """What a shell runs.
 
-    broken: the grammar cannot read all of it. comments: the lines that begin with a comment of the
-    shell's, and not of a here-document's. placeholders: each ``<NAME>``, which bash takes for
+    broken: the grammar cannot read all of it. placeholders: each ``<NAME>``, which bash takes for
     redirections. written: the variables that are expanded in here-documents. left_out: the first
-    line that would take the grammar too long; 0: none. ends: the ``exit`` or ``exec`` behind which
-    nothing runs. functions: the first and the last line of each. documents: the lines within
-    here-documents.
+    line that would take the grammar too long; 0: none. functions: the names of those that it
+    defines. documents: the lines within here-documents.
     """
 
     commands: Tuple[Command, ...]
     assignments: Tuple[Assignment, ...]
     broken: bool
-    comments: FrozenSet[int]
-    placeholders: Tuple[SourceSpan, ...] = ()
-    loops: Tuple[SourceSpan, ...] = ()
-    written: Tuple[ShellWord, ...] = ()
-    left_out: int = 0
-    ends: Optional[Command] = None
-    functions: Mapping[str, Tuple[int, int]] = field(default_factory=dict)
-    documents: FrozenSet[int] = frozenset()
+    placeholders: Tuple[SourceSpan, ...]
+    written: Tuple[ShellWord, ...]
+    left_out: int
+    functions: FrozenSet[str]
+    documents: FrozenSet[int]
 
     def assigned(self, name: str) -> Tuple[Assignment, ...]:
         """Return every place that sets a variable."""

@@ -112,7 +112,7 @@ def judge_script(
         for_grammar = "\n".join(text_read.split("\n")[: broken.place.line - 1])
     elif len(text_read) > _LONG and not header.for_bash:
         for_grammar = text_read[: text_read.rfind("\n", 0, _LONG) + 1]
-    shell = read_shell(for_grammar, job_variables(header), running=True)
+    shell = read_shell(for_grammar, job_variables(header))
     ends = [line for line in (header.left_out, shell.left_out) if line]
     if for_grammar != text_read and not header.for_bash:
         ends.append(for_grammar.count("\n") + 1)

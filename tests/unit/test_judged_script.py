@@ -173,7 +173,6 @@ def test_what_stands_behind_the_end_is_not_read() -> None:
 
     head = "#!/bin/bash\n#SBATCH -p cpu\n./a\n"
     assert codes(f"{head}exit 0\nOld notes: don't use (this\n") == []
-    assert codes(f"{head}exec ./b\nfi\n") == []
     assert codes(f"{head}exec >log\nfi\n") == ["NC643"]
     assert codes(f"{head}if true; then exit; fi\nfi\n") == ["NC643"]
 

@@ -68,7 +68,6 @@ FOUND: List[Row] = [
     ("NC624", TASKS, "uv run t.py@@"),
     ("NC624", TASKS, "bash -c 'python t.py'@@"),
     ("NC624", TASKS, "for i in 1 2; do\n  python t.py $i@@\ndone"),
-    ("NC624", TASKS, '"${PYTHON_BIN}" t.py@@'),
     ("NC624", TASKS, "nsys profile -o x -t cuda python t.py@@"),
     ("NC624", TASKS, "apptainer exec x.sif pw.x -i in@@"),
     ("NC624", TASKS, "Rscript fit.R@@"),

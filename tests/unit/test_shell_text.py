@@ -69,8 +69,8 @@ def test_what_runs_for_sure() -> None:
     assert {command.name for command in shell.commands if command.captured} == {"k"}
 
 
-def test_directives_in_a_here_document_are_no_comments() -> None:
-    assert read_shell("cat <<EOF\n#SBATCH -n 1\nEOF\n# x\n").comments == {4}
+def test_lines_of_a_here_document_are_known() -> None:
+    assert read_shell("cat <<EOF\n#SBATCH -n 1\nEOF\n# x\n").documents == {2, 3}
 
 
 def kinds(one: Optional[Launch]) -> List[str]:
@@ -222,8 +222,6 @@ def test_a_word_has_its_value_behind_it() -> None:
         "a | { exit; }",
     ),
 )
-def test_an_exit_that_may_not_run_ends_nothing(text: str) -> None:
-    read = read_shell(f"{text}\nlast\n", running=True)
-    assert read.commands[-1].name == "last"
-    assert read_shell(f"{text}\nexit\nlast\n", running=True).commands[-1].name != "last"
-    assert not read.broken
+def test_an_exit_that_may_not_run_is_not_sure(text: str) -> None:
+    read = read_shell(f"{text}\nexit\n")
+    assert [each.sure for each in read.calls("exit")] == [False, True]

@@ -96,7 +96,6 @@ class Launcher:
     places: Options = ()
     module: Options = ()
     sets: Options = ()
-    needed: Options = ()
     uncounted: str = ""
     """What it starts without a number of processes: ONE, ALL of the allocation, "" if not known."""
     once_per_node: str = ""

@@ -12,7 +12,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Cluster
 from neuronctl.common.errors import JobFileError, UsageError
-from neuronctl.common.frozen import dataclass
+from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.yamlfile.writer import Entry, write
 from neuronctl.request.job import BY_NAME, OF_SLURM, JobRequest
 from neuronctl.request.job_file import parse_job_file
@@ -212,7 +212,10 @@ def _body(
     shell = read_shell(body, job_variables(header))
     if arguments is not None or shell.broken or shell.left_out or _first_lines(header):
         return None, remarks
-    return program_entries(body, shell, asked), remarks
+    if asked.gpus_per_node and not header.options.keys() & {"cpus-per-task", "cpus-per-gpu"}:
+        asked = replace(asked, cpus_per_task=0)
+    ranges = asked.max_nodes is not None
+    return None if ranges else program_entries(body, shell, asked), remarks
 
 
 def _first_lines(header: Header) -> List[str]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Sequence
 
-from neuronctl.common.frozen import dataclass
+from neuronctl.common.frozen import dataclass, field
 from neuronctl.common.shell import BASHS_OWN
 from neuronctl.common.yamlfile.writer import Entry
-from neuronctl.launch.launcher_calls import called
-from neuronctl.launch.launchers import every
+from neuronctl.launch.launcher_calls import LauncherCall, called
+from neuronctl.launch.launchers import ALL, ONE
 from neuronctl.request.job import JobRequest
 from neuronctl.request.sbatch_options import SRUN, GetoptError, getopt
 from neuronctl.scripts.bash_grammar import syntax_tree, text_of
-from neuronctl.scripts.shell_text import Assignment, Command, ShellText
+from neuronctl.scripts.shell_text import Assignment, ShellText, ShellWord
 from neuronctl.scripts.usual_commands import LOOKS_OR_PREPARES
 
 _MODULE = re.compile(r"(?a)\w[\w./+@:-]*")
@@ -26,176 +26,150 @@ _CONDA_HOOK = re.compile(
 _CORES_OF_THE_JOB = ["srun", '--cpus-per-task="$SLURM_CPUS_PER_TASK"']
 """What check makes of srun, and neuronctl itself writes."""
 
-_SIMPLE = ("command", "declaration_command", "variable_assignment", "variable_assignments")
-
-
-@dataclass(frozen=True)
-class _Statement:
-    """Whole lines with statements; simple: only one command, or variables that are set."""
-
-    text: str
-    commands: Tuple[Command, ...]
-    assignments: Tuple[Assignment, ...]
-    simple: bool
-
 
 def program_entries(body: str, shell: ShellText, asked: JobRequest) -> Optional[List[Entry]]:
     """Return the keys of a script that prepares and then starts one program; None for others.
 
-    shell: the body as read_shell reads it.
+    shell: the body as read_shell reads it. asked: cpus_per_task is 0 if Slurm chooses the cores.
     """
-    statements, comments = _statements(body, shell)
-    if not statements or shell.calls("trap", "wait", "exec"):
+    *before, last = shell.uncaptured or (None,)
+    if last is None or shell.calls("trap", "wait", "exec"):
         return None
-    *before, last = statements
-    launch = _launch(last, shell, asked)
-    if launch is None or not all(map(_prepares, before)):
+    prepares = all(
+        each.name in LOOKS_OR_PREPARES - {"sbatch", "exit"} and not (each.background or each.looped)
+        for each in before
+    )
+    lines = body.split("\n")
+    first = last.place.line - 1
+    behind = [line for line in lines[first:] if not line.startswith("#")]
+    plain = last.sure and _is_written("\n".join(behind), last.words)
+    launch = _launch(last.words, shell, asked) if prepares and plain else None
+    if launch is None:
         return None
     software = _Software()
-    setup: List[str] = []
-    for statement in before:
-        if setup or not software.take(statement):
-            setup.append(statement.text)
+    taken = 0
+    while taken < first and software.take(lines[taken], taken + 1, shell):
+        taken += 1
     entries = software.entries()
+    setup = "\n".join(lines[taken:first]).strip("\n")
     if setup:
-        entries.append(Entry("setup", "\n".join(setup) + "\n"))
+        entries.append(Entry("setup", f"{setup}\n"))
     head, *others = launch.items()
-    return [*entries, Entry(*head, above=comments), *(Entry(*each) for each in others)]
+    above = tuple(software.comments)
+    return [*entries, Entry(*head, above=above), *(Entry(*each) for each in others)]
 
 
-def _statements(body: str, shell: ShellText) -> Tuple[List[_Statement], Tuple[str, ...]]:
-    """Return the statements of shell text in whole lines, and the comments between them."""
-    lines = body.split("\n")
-    spans: List[Tuple[int, int, bool]] = []
-    comments: List[str] = []
-    for node in syntax_tree(body).children:
-        first, last = node.start_point[0], node.end_point[0] - (node.end_point[1] == 0)
-        if node.type == "comment" and not text_of(node).startswith("#SBATCH"):
-            comments.append(text_of(node)[1:].strip())
-        if node.type in ("comment", "\n"):
-            continue
-        plain = not any("redirect" in child.type for child in node.children)
-        if spans and first <= spans[-1][1]:
-            spans[-1] = (spans[-1][0], max(last, spans[-1][1]), False)
-        else:
-            spans.append((first, last, node.type in _SIMPLE and plain))
-    statements = [
-        _Statement(
-            "\n".join(lines[first : last + 1]),
-            tuple(each for each in shell.commands if first < each.place.line <= last + 1),
-            tuple(each for each in shell.assignments if first < each.place.line <= last + 1),
-            simple,
-        )
-        for first, last, simple in spans
-    ]
-    return statements, tuple(comments)
+def _is_written(text: str, words: Sequence[ShellWord]) -> bool:
+    """Return True if a text has these words, and nothing else."""
+    written = " ".join(word.raw for word in words)
+    return written.split() == text.replace("\\\n", " ").split() != []
 
 
-def _prepares(statement: _Statement) -> bool:
-    """Return True if a statement does none of the job's work."""
-    names = {command.name for command in statement.commands if not command.captured}
-    apart = any(command.background or command.looped for command in statement.commands)
-    return names <= LOOKS_OR_PREPARES - {"sbatch", "exit"} and not apart
-
-
+@dataclass(frozen=True)
 class _Software:
     """What the lines at the beginning activate and export, in the order of a job file."""
 
-    def __init__(self) -> None:
-        self.modules: List[str] = []
-        self.environment: List[Tuple[str, str]] = []
-        self.variables: Dict[str, object] = {}
+    modules: List[str] = field(default_factory=list)
+    environment: Dict[str, str] = field(default_factory=dict)
+    variables: Dict[str, object] = field(default_factory=dict)
+    comments: List[str] = field(default_factory=list)
 
-    def take(self, statement: _Statement) -> bool:
-        """Take what a statement activates or exports; False if it does more, or too late."""
-        if _CONDA_HOOK.fullmatch(statement.text.strip()):
+    def take(self, line: str, number: int, shell: ShellText) -> bool:
+        """Take what a line activates or exports; return False if it does more, or too late."""
+        if not line.strip():
+            return True
+        if line.startswith("#"):
+            if not line.startswith("#SBATCH"):
+                self.comments.append(line[1:].strip())
+            return True
+        if _CONDA_HOOK.fullmatch(line.strip()):
             return not self.environment and not self.variables
-        if not statement.simple:
-            return False
-        if statement.assignments:
-            return self._take_exports(statement)
-        words = [word.value for word in statement.commands[0].words] if statement.commands else []
-        plain = [word for word in words if word is not None]
-        if len(plain) < 2 or len(plain) < len(words) or self.variables:
-            return False
-        return self._take_activation(plain)
+        exported = [each for each in shell.assignments if each.place.line == number]
+        if exported:
+            return self._take_exports(line, exported)
+        called = [each for each in shell.commands if each.place.line == number]
+        words = [word.value or "" for word in called[0].words] if called else []
+        plain = len(called) == 1 and called[0].sure and _is_written(line, called[0].words)
+        return plain and all(words) and not self.variables and self._take_activation(words)
 
     def _take_activation(self, words: List[str]) -> bool:
-        if words[0] == "ml":
-            load = [] if words[1] in ("purge", "load") else ["load"]
-            words = ["module", *load, *words[1:]]
+        if words[0] == "ml" and len(words) > 1:
+            words = ["module", *([] if words[1] in ("purge", "load") else ["load"]), *words[1:]]
         if words == ["module", "purge"] and not (self.modules or self.environment):
             return True  # neuronctl does so, too
-        if words[:2] in (["module", "load"], ["module", "add"]) and not self.environment:
-            self.modules += words[2:]
-            return bool(words[2:]) and all(map(_MODULE.fullmatch, words[2:]))
         if self.environment:
             return False
+        if words[:2] in (["module", "load"], ["module", "add"]):
+            named = bool(words[2:]) and all(map(_MODULE.fullmatch, words[2:]))
+            self.modules.extend(words[2:] if named else ())
+            return named
+        folder = re.fullmatch("(.+)/bin/activate", words[-1])
         if words[:2] in (["conda", "activate"], ["source", "activate"]) and len(words) == 3:
-            self.environment.append(("conda", words[2]))
-            return True
-        folder = words[1][: -len("/bin/activate")]
-        if words[0] in ("source", ".") and words[1] == f"{folder}/bin/activate" and folder:
-            self.environment.append(("venv", folder))
-            return True
-        return False
+            self.environment["conda"] = words[2]
+        elif words[0] in ("source", ".") and len(words) == 2 and folder:
+            self.environment["venv"] = folder[1]
+        return bool(self.environment)
 
-    def _take_exports(self, statement: _Statement) -> bool:
+    def _take_exports(self, line: str, exported: Sequence[Assignment]) -> bool:
         """Take ``export NAME=VALUE`` whose value is plain text."""
-        names = [variable.name for variable in statement.assignments]
+        names = [variable.name for variable in exported]
+        written = " ".join(f"{variable.name}={variable.word.raw}" for variable in exported)
         plain = all(
-            variable.exported
+            variable.sure
             and variable.word.value is not None
             and not re.search(r"[$`~\0]", variable.word.raw)
             and variable.name not in BASHS_OWN
-            for variable in statement.assignments
+            for variable in exported
         )
-        if not plain or len(set(names)) < len(names) or {*names} & {*self.variables}:
+        if line.split() != f"export {written}".split() or not plain:
             return False
-        self.variables.update({each.name: each.word.value for each in statement.assignments})
+        if len(set(names)) < len(names) or {*names} & {*self.variables}:
+            return False
+        self.variables.update({each.name: each.word.value for each in exported})
         return True
 
     def entries(self) -> List[Entry]:
         """Return the keys."""
-        made = []
-        if self.modules:
-            made.append(Entry("module", self.modules))
-        made += [Entry(name, value) for name, value in self.environment]
+        made = [Entry("module", self.modules)] if self.modules else []
+        made += [Entry(name, value) for name, value in self.environment.items()]
         return [*made, Entry("env", self.variables)] if self.variables else made
 
 
 def _launch(
-    statement: _Statement, shell: ShellText, asked: JobRequest
+    given: Sequence[ShellWord], shell: ShellText, asked: JobRequest
 ) -> Optional[Dict[str, object]]:
-    """Return the keys of the program that a statement starts; None if it stays shell text.
+    """Return the keys of the program that words start; None if it stays shell text.
 
-    srun must take the whole allocation; other launchers stay as they are written.
+    A launcher must start as many processes as neuronctl would.
     """
-    if not statement.simple or len(statement.commands) != 1 or statement.commands[0].assigned:
-        return None
-    command = statement.commands[0]
-    given = list(command.words)
     if [word.raw for word in given[:2]] == _CORES_OF_THE_JOB:
-        del given[1]
+        given = [given[0], *given[2:]]
     words = [word.value or "" for word in given]
-    own = words[:1] and (words[0] in LOOKS_OR_PREPARES or words[0] in shell.functions)
-    expanded = any(
-        word.value is None or re.search(r"^~|[$`]", word.raw.partition("'")[0]) for word in given
-    )
-    if not words or own or expanded or "-c" in words or asked.max_nodes is not None:
+    if words[0] in LOOKS_OR_PREPARES or words[0] in shell.functions or "" in words:
         return None
     several = max(asked.nodes or 1, asked.ntasks_per_node or 1, asked.gpus_per_node or 0) > 1
     keys: Dict[str, object] = {"launcher": "none"} if several else {}
+    start, python = 0, True
+    call = called(words, akin=False)
     if words[0] == "srun":
         if not _takes_all(words, asked):
             return None
-        words, keys = words[1 + getopt(words[1:], SRUN)[1] :], {"launcher": "srun"}
+        start, keys = 1 + getopt(words[1:], SRUN)[1], {"launcher": "srun"}
+    elif call is not None:
+        options = _launcher_options(call, words, asked)
+        if options is None or call.length is None:
+            return None
+        start, python = call.length, bool(call.launcher.python)
+        keys = {"launcher": call.launcher.name}
+        keys.update({"launcher-option": options} if options else {})
+    words = words[start:]
+    expanded = any(re.search(r"^~|[$`]", each.raw.partition("'")[0]) for each in given[start:])
     module = words[2:] if words[:2] == ["python", "-m"] else words
-    if not words or called(module, every(), akin=False) is not None:
+    if not words or expanded or "-c" in words or called(module, akin=False) is not None:
         return None
-    if words[0] == "python" and words[1:] and words[1].endswith(".py"):
+    if python and words[0] == "python" and words[1:] and words[1].endswith(".py"):
         words = words[1:]
-    elif words[0].endswith(".py") or not re.fullmatch(r"[\w.+/@:-]+", words[0]):
+    elif words[0].endswith(".py") is python or not re.fullmatch(r"[\w.+/@:-]+", words[0]):
         return None  # neuronctl would start it with python, whatever its first line says
     keys["script"] = words[0]
     return {**keys, "args": words[1:]} if words[1:] else keys
@@ -212,12 +186,41 @@ def _takes_all(words: List[str], asked: JobRequest) -> bool:
         "nodes": str(nodes),
         "ntasks": str(nodes * each),
         "ntasks-per-node": str(each),
-        "cpus-per-task": str(asked.cpus_per_task or 1),
+        "cpus-per-task": str(asked.cpus_per_task),
         "export": "ALL",
         "kill-on-bad-exit": "1",
     }
-    known = bool(asked.cpus_per_task) or not asked.gpus_per_node  # else Slurm chooses the cores
-    return known and all(same.get(option.known.name) == option.value for option in parsed)
+    return asked.cpus_per_task != 0 and all(
+        same.get(option.known.name) == option.value for option in parsed
+    )
+
+
+def _launcher_options(
+    call: LauncherCall, words: Sequence[str], asked: JobRequest
+) -> Optional[List[str]]:
+    """Return the options that the launcher's template leaves to the user.
+
+    None if the call starts other processes than the template would, or in another way.
+    """
+    launcher = call.launcher
+    own: List[str] = []
+    tasks = (asked.nodes or 1) * (asked.ntasks_per_node or 1)
+    many = (asked.gpus_per_node or 1) if launcher.starts_processes() else tasks
+    count = {ONE: "1", ALL: str(many)}.get(launcher.uncounted, "")
+    for option in call.options:
+        if option.name in launcher.counts:
+            count = option.value
+        elif option.name in launcher.nodes and option.value == "1":
+            continue
+        elif option.name in (*launcher.own_options, *launcher.places, *launcher.chosen_by):
+            if option.name != "standalone":
+                return None
+        else:
+            own += option.words
+    usual = tuple(words[: len(launcher.programs[0])]) == launcher.programs[0]
+    elsewhere = launcher.ssh or (launcher.starts_processes() and tasks > 1)
+    left_to_slurm = launcher.by_srun and asked.cpus_per_task == 0
+    return own if usual and count == str(many) and not (elsewhere or left_to_slurm) else None
 
 
 def uses_arguments(text: str) -> Optional[int]:
@@ -227,10 +230,8 @@ def uses_arguments(text: str) -> Optional[int]:
     waiting = [syntax_tree(text)]
     while waiting:
         node = waiting.pop()
-        if node.type in ("simple_expansion", "expansion"):
-            names = [text_of(child) for child in node.children if child.is_named]
-            if names and re.fullmatch("[1-9@*#]", names[0]):
-                return node.start_point[0] + 1
+        if re.match(r"\$\{?[1-9@*#]", text_of(node)) and "expansion" in node.type:
+            return node.start_point[0] + 1
         if node.type != "function_definition":
             waiting += reversed(node.children)
     return None

@@ -155,10 +155,9 @@ def launches(
 
     exported: variables that the programs get, as far as they are known.
     """
-    known = _Known(every(), exported)
     found: List[Launch] = []
     for command in commands:
-        found += _Starts(command, known).of(command.words)
+        found += _Starts(command, exported).of(command.words)
     return tuple(found)
 
 
@@ -170,10 +169,6 @@ writable w no_init no_privs keep_privs nvccli compat net no_eval no_umask vm
 
 def _key(name: str) -> str:
     return name.lstrip("-").replace("-", "_")
-
-
-def _program_of(words: Sequence[ShellWord]) -> int:
-    return program_at([word.raw if word.value is None else word.value for word in words])
 
 
 def _texts(words: Sequence[ShellWord]) -> List[str]:
@@ -196,25 +191,20 @@ minutes."""
 _DEEPEST = 8
 
 
-@dataclass(frozen=True)
-class _Known:
-    """What is the same for all commands."""
-
-    launchers: Tuple[Launcher, ...]
-    exported: Mapping[str, Tuple[Piece, ...]]
-
-
 class _Starts:
     """What the words of one command start."""
 
-    def __init__(self, command: Command, known: _Known, depth: int = 0) -> None:
+    def __init__(
+        self, command: Command, exported: Mapping[str, Tuple[Piece, ...]], depth: int = 0
+    ) -> None:
         self.command = command
-        self.known = known
+        self.exported = exported
         self.depth = depth
 
     def of(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
         """Return the program that words name, or nothing."""
-        words = words[_program_of(words) :]
+        texts = [word.raw if word.value is None else word.value for word in words]
+        words = words[program_at(texts) :]
         name = words[0].basename if words else ""
         if not name or self.depth > _DEEPEST:
             return ()
@@ -251,11 +241,11 @@ class _Starts:
 
     def below(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
         """Return what words behind others start."""
-        return _Starts(self.command, self.known, self.depth + 1).of(words)
+        return _Starts(self.command, self.exported, self.depth + 1).of(words)
 
     def launcher(self, called_as: Sequence[str], words: Sequence[ShellWord]) -> Optional[Launch]:
         """Return a launcher that is called. called_as: the values of the words, or of the last."""
-        call = called(called_as, self.known.launchers)
+        call = called(called_as)
         if call is None:
             return None
         options = {option.name: option.value for option in call.options}
@@ -269,10 +259,8 @@ class _Starts:
 
     def srun(self, words: Sequence[ShellWord]) -> Launch:
         """Return an srun, whose options are those of Slurm."""
-        plain = replace(_NONE, name="srun")
-        launcher = next(
-            (launcher for launcher in self.known.launchers if launcher.name == "srun"), plain
-        )
+        known = (each for each in every() if each.name == "srun")
+        launcher = next(known, replace(_NONE, name="srun"))
         try:
             parsed, end = getopt_with_plugins(_texts(words[1:]), SRUN)
         except GetoptError:
@@ -323,11 +311,11 @@ class _Starts:
         if len(text.text) > _LONGEST_TEXT:
             return ()
         started: List[Launch] = []
-        shell = read_shell(text.text, partly=self.known.exported)
+        shell = read_shell(text.text, partly=self.exported)
         for inner in shell.commands:
             # Positions within the text mean nothing to a reader of the script.
             placed = tuple(replace(word, place=text.place) for word in inner.words)
             written = tuple(replace(word, place=text.place) for word in inner.writes)
             command = replace(inner, words=placed, place=text.place, writes=written)
-            started += _Starts(command, self.known, self.depth + 1).of(placed)
+            started += _Starts(command, self.exported, self.depth + 1).of(placed)
         return tuple(started)

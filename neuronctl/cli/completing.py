@@ -72,10 +72,10 @@ def _jobs(command: str) -> Known:
     wanted = ACTIVE if command in ("cancel", "wait", "submit", "generate") else {RUNNING}
     found: Dict[str, str] = {}
     with contextlib.suppress(SlurmError):
-        for job, name, state in ask_own_queue(_OLDEST, timeout=_PATIENCE).names:
-            if past or state in wanted:
-                found.setdefault(name, f"{job} {state}")
-                found[job] = f"{name} {state}"
+        for row in ask_own_queue(_OLDEST, timeout=_PATIENCE).rows:
+            if past or row.state in wanted:
+                found.setdefault(row.name, f"{row.id.job} {row.state}")
+                found[str(row.id.job)] = f"{row.name} {row.state}"
     if past:
         from neuronctl.catalog.local_cluster import local_cluster
         from neuronctl.records.store import RecordStore

@@ -10,7 +10,7 @@ from neuronctl.common.frozen import dataclass, replace
 from neuronctl.diagnosis import log_patterns
 from neuronctl.diagnosis.log_text import LogTail
 from neuronctl.slurm.sacct import AccountingJob
-from neuronctl.slurm.squeue import PartitionJob
+from neuronctl.slurm.squeue import QueueJob
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.runs import Runs
 
@@ -46,7 +46,7 @@ class JobEvidence:
     log_guessed: bool = False
     log_problem: str = ""
     log_full: bool = False
-    queue: Tuple[PartitionJob, ...] = ()
+    queue: Tuple[QueueJob, ...] = ()
     earlier: Tuple[AccountingJob, ...] = ()
     most_time: Optional[int] = None
     warned: bool = False

@@ -19,7 +19,7 @@ from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import GOOD, PENDING, UNKNOWN
 from neuronctl.slurm.sacct import AccountingJob, sacct
-from neuronctl.slurm.squeue import PartitionJob, partition_queue
+from neuronctl.slurm.squeue import QueueJob, squeue
 from neuronctl.tracking.chains import chain_of
 from neuronctl.tracking.endings import canceller, is_launch_failure
 from neuronctl.tracking.job_status import JobStatus
@@ -52,11 +52,11 @@ def gather(status: JobStatus) -> JobEvidence:
         begin = runs.runs[-1].begin if runs is not None and runs.runs else 0
         tails = [read_tail(path, begin=0 if place else begin) for place, path in enumerate(paths)]
         logs, unread = ([log for log in tails if bool(log.problem) == bad] for bad in (False, True))
-    queue: Tuple[PartitionJob, ...] = ()
+    queue: Tuple[QueueJob, ...] = ()
     if status.state == PENDING and status.source == "squeue" and status.partition:
         # The reason is known all the same.
         with contextlib.suppress(SlurmError):
-            queue = partition_queue(status.partition)
+            queue = squeue(partition=status.partition)
     problem, full = "", False
     if status.ended and status.state not in GOOD and not guessed:
         problem, full = _log_problem(paths)

@@ -9,7 +9,7 @@ from neuronctl.common.words import counted, duration, moment, verb
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, last_line, search
 from neuronctl.slurm.job_states import LEAVING, PENDING, RUNNING, STATES
 from neuronctl.slurm.sacct import AccountingJob
-from neuronctl.slurm.squeue import PartitionJob
+from neuronctl.slurm.squeue import QueueJob
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.runs import SAVED
 
@@ -131,7 +131,7 @@ def _dependency_words(dependency: str) -> str:
     return "; ".join(parts)
 
 
-def _turn(evidence: JobEvidence, own: PartitionJob, reason: str) -> str:
+def _turn(evidence: JobEvidence, own: QueueJob, reason: str) -> str:
     # Jobs that wait for another job, or are held (priority 0), are ahead of nobody.
     waiting = [row for row in evidence.queue if row.state == PENDING and not row.dependency]
     # Of two jobs with the same priority (all, without priority weights), the older one is first.

@@ -11,12 +11,12 @@ from neuronctl.catalog.local_cluster import is_cluster, local_cluster
 from neuronctl.common.errors import SlurmError, SlurmUnavailableError
 from neuronctl.common.users import login_name
 from neuronctl.judgement.snapshot import Snapshot
-from neuronctl.judgement.start_conditions import awaited_jobs
+from neuronctl.judgement.start_conditions import dependency_ids
 from neuronctl.planning import JobPlan
 from neuronctl.slurm.answers import ask_now, latest_ends
 
 if TYPE_CHECKING:
-    from neuronctl.slurm.squeue import PartitionJob
+    from neuronctl.slurm.squeue import QueueJob
 
 TIMEOUT = 1.5
 """Seconds for Slurm to answer; a submission does not wait longer for a verdict."""
@@ -33,11 +33,9 @@ def ask_slurm(
     """
     name = local_cluster() or ""
     _check_cluster(plan, name)
-    job_ids, singleton = awaited_jobs(plan)
     now = ask_now(
         *(login_name(), name),
-        job_ids=job_ids,
-        names=singleton,
+        job_ids=dependency_ids(plan),
         timeout=timeout,
         meanwhile=meanwhile,
     )
@@ -56,15 +54,15 @@ def ask_slurm(
     )
 
 
-def ask_queue(snapshot: Snapshot) -> Tuple[PartitionJob, ...]:
+def ask_queue(snapshot: Snapshot) -> Tuple[QueueJob, ...]:
     """All users' jobs in the partitions of the snapshot's nodes; raises as ask_slurm() does.
 
     slurmctld sends its whole queue for it, so that it is asked only where that may tell more.
     """
-    from neuronctl.slurm.squeue import partition_queue
+    from neuronctl.slurm.squeue import squeue
 
     names = dict.fromkeys(name for group in snapshot.nodes for name in group.partitions)
-    return partition_queue(",".join(names), timeout=TIMEOUT)
+    return squeue(partition=",".join(names), timeout=TIMEOUT)
 
 
 class AskedOnce:
@@ -77,7 +75,7 @@ class AskedOnce:
         self, plan: JobPlan, *, meanwhile: Optional[Callable[[], None]] = None
     ) -> Snapshot:
         """Return or raise as ask_slurm() does."""
-        key = (plan.cluster.name, *awaited_jobs(plan))
+        key = (plan.cluster.name, *dependency_ids(plan))
         if key not in self._answers:
             try:
                 self._answers[key] = ask_slurm(plan, meanwhile=meanwhile)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, FrozenSet, Iterator, Optional, Tuple, Union
+from typing import FrozenSet, Iterator, Optional, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.frozen import dataclass, replace
@@ -18,12 +18,9 @@ from neuronctl.judgement.reservations import (
     reserved_nodes,
 )
 from neuronctl.judgement.snapshot import is_up, is_usable, slurm_says
-from neuronctl.slurm.answers import MyJob
 from neuronctl.slurm.job_states import WAITING
 from neuronctl.slurm.scontrol import NodeGroup, names_of
-
-if TYPE_CHECKING:
-    from neuronctl.slurm.squeue import PartitionJob
+from neuronctl.slurm.squeue import QueueJob
 
 _SAID_OF_NODES = slurm_says("scontrol show node")
 
@@ -225,7 +222,7 @@ def _room_doubts(search: NodeSearch, free: FrozenSet[str]) -> Iterator[Doubt]:
         yield Doubt(f"{room} {words} (MaxCPUsPerNode); what is left is not known")
 
 
-def _is_before(on_cluster: PlanOnCluster, job: MyJob) -> bool:
+def _is_before(on_cluster: PlanOnCluster, job: QueueJob) -> bool:
     """Return whether one of the user's own jobs waits for nodes, and its turn is before this one.
 
     Slurm starts a later job earlier only if that delays none of them: for certain if it ends before
@@ -275,11 +272,11 @@ def _left_by_others(on_cluster: PlanOnCluster, free: FrozenSet[str]) -> FrozenSe
     return free - {host for job in waiting for host in hosts(job.planned_nodes)}
 
 
-def _waits_for_nodes(job: PartitionJob) -> bool:
+def _waits_for_nodes(job: QueueJob) -> bool:
     return job.state in WAITING and job.reason in ("Resources", "Priority")
 
 
-def _would_delay(on_cluster: PlanOnCluster, job: Union[MyJob, PartitionJob]) -> bool:
+def _would_delay(on_cluster: PlanOnCluster, job: QueueJob) -> bool:
     """Return whether the plan's job, started now, may still run when that one is to start."""
     limit = on_cluster.plan.time_limit
     if limit is None or limit == units.UNLIMITED or job.start is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterator, Optional, Sequence, Set, Tuple
+from typing import Iterator, Optional, Sequence, Set, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.frozen import dataclass, replace
@@ -12,12 +12,9 @@ from neuronctl.judgement.outcomes import Doubt, LimitRefusal, Outcome, Wait
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.snapshot import running
 from neuronctl.planning.model import gpus_held
-from neuronctl.slurm.answers import MyJob
 from neuronctl.slurm.job_states import WAITING
 from neuronctl.slurm.limits import KINDS, TRES_NAMES, Counts, Limit, Per, Scope
-
-if TYPE_CHECKING:
-    from neuronctl.slurm.limits import CountedJob
+from neuronctl.slurm.squeue import QueueJob
 
 _GPU = "gres/gpu"
 _WHEN_UNKNOWN = "when is not known"
@@ -30,7 +27,7 @@ class Usage:
 
     limit: Limit
     used: int
-    jobs: Tuple[MyJob, ...]
+    jobs: Tuple[QueueJob, ...]
 
 
 def usage(limit: Limit, on_cluster: PlanOnCluster) -> Usage:
@@ -159,7 +156,7 @@ def _shared(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Iterator[Ou
 
 
 def _nodes(
-    limit: Limit, on_cluster: PlanOnCluster, wanted: int, jobs: Sequence[MyJob]
+    limit: Limit, on_cluster: PlanOnCluster, wanted: int, jobs: Sequence[QueueJob]
 ) -> Iterator[Outcome]:
     """Yield the doubt about a limit on nodes: one that several jobs are on counts once."""
     own: Set[str] = set()
@@ -200,7 +197,7 @@ def _wait_for_group(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Wai
 
 
 def until(
-    limit: Limit, ends: Sequence[Tuple[int, CountedJob]], excess: int, ahead: int, now: int
+    limit: Limit, ends: Sequence[Tuple[int, QueueJob]], excess: int, ahead: int, now: int
 ) -> Tuple[str, Optional[int]]:
     """Return until when a user's running jobs keep the user at a limit, in words and as a time.
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Citation
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.words import moment
-from neuronctl.slurm.answers import ClusterFigures, MyJob
+from neuronctl.slurm.answers import ClusterFigures
 from neuronctl.slurm.budgets import Standing, qos_of, standing
 from neuronctl.slurm.job_states import HOLDING
 from neuronctl.slurm.sacctmgr import LimitedGroup
 from neuronctl.slurm.scontrol import NodeGroup, Reservation
-
-if TYPE_CHECKING:
-    from neuronctl.slurm.squeue import PartitionJob
+from neuronctl.slurm.squeue import QueueJob
 
 _UNUSABLE = (
     *("DOWN", "DRAIN", "FAIL", "COMPLETING", "UNKNOWN", "FUTURE", "NO_RESPOND", "NOT_RESPONDING"),
@@ -38,7 +36,7 @@ class Snapshot:
     """
 
     limits: ClusterFigures
-    jobs: Tuple[MyJob, ...]
+    jobs: Tuple[QueueJob, ...]
     nodes: Tuple[NodeGroup, ...]
     job_states: Mapping[int, str]
     asked_at: int
@@ -48,7 +46,7 @@ class Snapshot:
     reservations: Optional[Tuple[Reservation, ...]] = None
     """None: not told."""
     user: str = ""
-    queue: Optional[Tuple[PartitionJob, ...]] = None
+    queue: Optional[Tuple[QueueJob, ...]] = None
     """All users' jobs in the partitions of the nodes; None: not asked."""
 
     @property
@@ -76,13 +74,13 @@ class Snapshot:
             qos=qos_of(figures),
         )
 
-    def jobs_in_qos(self, name: str) -> Tuple[MyJob, ...]:
+    def jobs_in_qos(self, name: str) -> Tuple[QueueJob, ...]:
         """Return the user's jobs that count for a QOS: their own, or their partition's."""
         qos, here = name.lower(), self.limits.partitions_of(name)
         return tuple(job for job in self.jobs if job.qos.lower() == qos or here & {*job.partitions})
 
 
-def running(jobs: Tuple[MyJob, ...]) -> Tuple[MyJob, ...]:
+def running(jobs: Tuple[QueueJob, ...]) -> Tuple[QueueJob, ...]:
     """Return those that hold resources now."""
     return tuple(job for job in jobs if job.state in HOLDING)
 

@@ -87,12 +87,6 @@ def dependency_ids(plan: JobPlan) -> Tuple[int, ...]:
     return tuple(term.job_id for term in _terms(plan.request.dependency or "") if term.job_id)
 
 
-def awaited_jobs(plan: JobPlan) -> Tuple[Tuple[int, ...], bool]:
-    """Return the jobs that the plan depends on, and whether it waits for those of its name."""
-    terms = _terms(plan.request.dependency or "")
-    return dependency_ids(plan), any(term.kind == "singleton" for term in terms)
-
-
 def unknown_dependencies(on_cluster: PlanOnCluster) -> List[int]:
     """Return the ids of jobs that ``--dependency`` names and Slurm does not know (any longer)."""
     known = on_cluster.snapshot.job_states
@@ -146,8 +140,6 @@ def _jobs(terms: List[_Term]) -> str:
 def _state_of(term: _Term, on_cluster: PlanOnCluster) -> str:
     snapshot, plan = on_cluster.snapshot, on_cluster.plan
     if term.kind == "singleton":
-        if any(job.name is None for job in snapshot.jobs):
-            return _OPEN
         return _WAITS if any(job.name == plan.job_name for job in snapshot.jobs) else _MET
     state = snapshot.job_states.get(term.job_id)
     # Of an array there are several, of which this is the state of one.

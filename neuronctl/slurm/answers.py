@@ -9,63 +9,15 @@ import os
 import re
 from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
-from neuronctl.common.errors import SlurmUnavailableError, UsageError
+from neuronctl.common.errors import SlurmUnavailableError
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.units import UNLIMITED
 from neuronctl.slurm import sacctmgr as database
 from neuronctl.slurm import scontrol as site
-from neuronctl.slurm.fields import (
-    SEPARATOR,
-    parse_count,
-    parse_gres_gpus,
-    parse_timestamp,
-    parse_tres,
-)
-from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.job_states import ENDED
 from neuronctl.slurm.limits import Limit, Per, Scope
 from neuronctl.slurm.process import Result, failure, run_together, whole
-
-_FIELDS = (
-    *("JobArrayID", "Partition", "Account", "QOS", "State", "Reason", "NumNodes", "tres-alloc"),
-    *("tres-per-node", "EndTime", "StartTime", "NodeList"),
-)
-
-
-@dataclass(frozen=True)
-class MyJob:
-    """A waiting or running job of the user's, or several that differ only in their ids.
-
-    count: the number of jobs and array tasks; ``id`` is the first. gpus, cores, memory_mb: of one
-    of them on all its nodes; None if Slurm does not say. end: when its time limit expires; after
-    ``latest_ends``, the latest time at which it has ended. start: when Slurm expects a waiting job
-    to start. Times are epoch seconds. node_list: the nodes of a running job. name: None if it was
-    not requested.
-    """
-
-    id: JobId
-    partitions: Tuple[str, ...]
-    account: str
-    qos: str
-    state: str
-    reason: str
-    count: int
-    gpus: Optional[int]
-    end: Optional[int]
-    start: Optional[int] = None
-    nodes: int = 1
-    cores: Optional[int] = None
-    node_list: str = ""
-    name: Optional[str] = None
-    memory_mb: Optional[int] = None
-
-    def holds(self, tres: str) -> Optional[int]:
-        """What one of them holds of a TRES on all its nodes; None: not known."""
-        known = {"cpu": self.cores, "node": self.nodes, "mem": self.memory_mb}
-        return self.gpus if tres == "gres/gpu" else known.get(tres)
-
-    def of(self, count: int) -> MyJob:
-        """So many of them."""
-        return replace(self, count=count)
+from neuronctl.slurm.squeue import QueueJob, parse_squeue, squeue_argv, unguessable_end
 
 
 @dataclass(frozen=True)
@@ -180,7 +132,7 @@ class Answers:
     job_states: by the requested ids. reservations: None if Slurm did not list them.
     """
 
-    jobs: Tuple[MyJob, ...]
+    jobs: Tuple[QueueJob, ...]
     limits: ClusterFigures
     limited_groups: Tuple[database.LimitedGroup, ...]
     job_states: Dict[int, str]
@@ -192,12 +144,12 @@ _ENDING = 60
 has to clean up after the job, and to start the next one."""
 
 
-def latest_ends(jobs: Sequence[MyJob], limits: ClusterFigures) -> Tuple[MyJob, ...]:
+def latest_ends(jobs: Sequence[QueueJob], limits: ClusterFigures) -> Tuple[QueueJob, ...]:
     """The jobs, ``end`` being when each has ended at the latest if nobody prolongs it."""
     config = limits.config
     over = {partition.name: partition.over_time for partition in limits.partitions}
 
-    def end(job: MyJob) -> Optional[int]:
+    def end(job: QueueJob) -> Optional[int]:
         own = over.get(job.partitions[0])
         over_time = config.over_time if own is None else own
         # Of a suspended one the time limit stands still.
@@ -208,89 +160,31 @@ def latest_ends(jobs: Sequence[MyJob], limits: ClusterFigures) -> Tuple[MyJob, .
     return tuple(replace(job, end=end(job)) for job in jobs)
 
 
-def squeue_mine_argv(*, names: bool = False) -> List[str]:
-    """The user's jobs that are not over: a row for each job, or for the waiting tasks of an array.
-
-    names: their names too, by which jobs differ that are alike otherwise.
-    """
-    asked = (*_FIELDS, "Name") if names else _FIELDS
-    fields = ",".join(f"{name}:{SEPARATOR}" for name in asked)
-    return ["squeue", "--noheader", f"--user={os.getuid()}", f"--Format={fields}"]
-
-
-def parse_mine(text: str) -> Tuple[MyJob, ...]:
-    """squeue's rows; ValueError where a row is of another shape, since a count would be wrong.
-
-    Jobs that differ in their ids alone become one row: of thousands that wait, few differ.
-    """
-    alike: Dict[str, List[str]] = {}
-    # Not splitlines(): a job's name may hold what Python takes for the end of a line.
-    for line in filter(None, text.split("\n")):
-        id, _, rest = line.partition(SEPARATOR)
-        alike.setdefault(rest, []).append(id.strip())
-    return tuple(_my_job(ids, rest) for rest, ids in alike.items())
-
-
-def _my_job(ids: List[str], rest: str) -> MyJob:
-    fields = rest.split(SEPARATOR)
-    name = fields.pop(-2).strip() if len(fields) == len(_FIELDS) + 1 else None
-    if len(fields) != len(_FIELDS):
-        raise ValueError(f"{ids[0]} {rest}")
-    partition, account, qos, state, reason, nodes, tres, per_node, end, start, node_list = (
-        field.strip() for field in fields[:-1]
-    )
-    holds = parse_tres(tres)
-    gpus = holds.get("gres/gpu")
-    if gpus is None:
-        each = parse_gres_gpus(per_node)
-        gpus = None if each is None else each * (parse_count(nodes) or 1)
-    first = JobId.parse(ids[0])
-    return MyJob(
-        id=first,
-        partitions=tuple(partition.split(",")),
-        account=account,
-        qos=qos,
-        state=state,
-        reason="" if reason == "None" else reason,
-        count=sum(1 if word.isdigit() else JobId.parse(word).count for word in ids),
-        gpus=gpus,
-        end=parse_timestamp(end),
-        start=parse_timestamp(start),
-        nodes=parse_count(nodes) or 1,
-        cores=holds.get("cpu"),
-        node_list=node_list,
-        name=name,
-        memory_mb=holds.get("mem"),
-    )
-
-
 def ask_now(
     user: str,
     cluster: str = "",
     *,
     job_ids: Sequence[int] = (),
-    names: bool = False,
     timeout: float,
     meanwhile: Optional[Callable[[], None]] = None,
 ) -> Answers:
     """Ask squeue, scontrol and sacctmgr at the same time.
 
-    user, cluster: the login name whose limits to read, and ClusterName or "". names: whether to ask
-    for the jobs' names. timeout: seconds for all of it. meanwhile: called while Slurm is asked.
-    Raises SlurmError; a sacctmgr that fails only leaves ``qos`` None.
+    user, cluster: the login name whose limits to read, and ClusterName or "". timeout: seconds for
+    all of it. meanwhile: called while Slurm is asked. Raises SlurmError; a sacctmgr that fails only
+    leaves ``qos`` None.
     """
+    end = unguessable_end()
     questions: List[Tuple[Sequence[str], Optional[str]]] = [
-        (squeue_mine_argv(names=names), None),
+        (squeue_argv(user=str(os.getuid()), end=end), None),
         site.scontrol_questions(user, job_ids),
         database.sacctmgr_questions(user, cluster),
     ]
     mine, seen, said = run_together(questions, timeout=timeout, meanwhile=meanwhile)
-    try:
-        jobs = parse_mine(_good(mine).stdout)
-    except (ValueError, UsageError) as error:
-        raise SlurmUnavailableError(
-            f"squeue's answer cannot be read: {str(error)[:80]!r}"
-        ) from None
+    text = _good(mine).stdout
+    jobs = parse_squeue(text, end=end)
+    if text and len(jobs) != max(1, text.count(end)):  # or what they hold would be wrong
+        raise SlurmUnavailableError(f"squeue's answer cannot be read: {text[:80]!r}")
     nodes, told = site.parse_nodes(_good(seen, part=True).stdout)
     groups = database.parse_groups(told, user)
     known = isinstance(said, Result) and said.returncode == 0
@@ -308,7 +202,8 @@ def ask_now(
     if "ReservationName=" in told or "No reservations" in told:
         reservations = site.parse_reservations(told)
     states = site.parse_job_states(told) if job_ids else {}
-    return Answers(jobs, limits, groups, states, reservations)
+    active = tuple(job for job in jobs if job.state not in ENDED)
+    return Answers(active, limits, groups, states, reservations)
 
 
 def _good(answer: object, *, part: bool = False) -> Result:

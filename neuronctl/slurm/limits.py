@@ -7,27 +7,13 @@ reads limits gets it.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Dict, Iterable, Iterator, Mapping, Optional, Tuple
+from typing import Dict, Iterable, Iterator, Mapping, Optional, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.fields import count, parse_tres
 from neuronctl.slurm.job_states import HOLDING, LEAVING
-
-if TYPE_CHECKING:
-    from typing import Protocol
-
-    class CountedJob(Protocol):
-        """A job that counts for a limit, or ``count`` of them that are alike."""
-
-        @property
-        def id(self) -> object: ...
-        @property
-        def state(self) -> str: ...
-        @property
-        def count(self) -> int: ...
-        def holds(self, tres: str) -> Optional[int]:
-            """What one of them holds of a TRES on all its nodes; None: not known."""
+from neuronctl.slurm.squeue import QueueJob
 
 
 class Per:
@@ -271,11 +257,11 @@ class Limit:
             return amount
         return None if seconds is None else amount * -(-seconds // 60)
 
-    def taken_by(self, job: CountedJob) -> int:
+    def taken_by(self, job: QueueJob) -> int:
         """What one such job takes of it while it runs; 0 if that is not known."""
         return 1 if self.about.counts == Counts.RUNNING else job.holds(self.tres) or 0
 
-    def held_by(self, jobs: Iterable[CountedJob]) -> int:
+    def held_by(self, jobs: Iterable[QueueJob]) -> int:
         """What these jobs, none of which has ended, count for it now."""
         if self.about.counts == Counts.SUBMITTED:
             return sum(job.count for job in jobs if job.state not in LEAVING)

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Iterator, Optional, Tuple
+from typing import Optional, Tuple
 
 from neuronctl.catalog.local_cluster import config_file
 from neuronctl.common import cache
 from neuronctl.common.files import file_state
 from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.process import TIMEOUT
-from neuronctl.slurm.squeue import Queue, parse_names, parse_squeue
-
-if TYPE_CHECKING:
-    from neuronctl.slurm.squeue import QueueJob
+from neuronctl.slurm.squeue import (
+    QueueJob,
+    parse_squeue,
+    read_queue,
+    squeue_argv,
+    unguessable_end,
+)
 
 _KIND = "queue"
 
@@ -37,52 +40,22 @@ class OwnQueue:
         return tuple(parse_squeue(self.text, end=self.end))
 
     @property
-    def names(self) -> Iterator[Tuple[str, str, str]]:
-        """The number, name, and state of each job."""
-        return parse_names(self.text, end=self.end)
-
-    @property
     def age(self) -> float:
         """In seconds; endless if the clock has been set back since."""
         age = time.time() - self.asked_at
         return age if age >= 0 else float("inf")
 
 
-class AskingOwnQueue:
-    """A question about the user's own jobs on its way; ``close`` it when done."""
-
-    def __init__(self, oldest: float = 0.0, *, timeout: float = TIMEOUT) -> None:
-        """Ask, unless an answer is kept that is at most ``oldest`` seconds old."""
-        kept = _read() if oldest > 0 else None
-        self._answer = kept if kept is not None and kept.age <= oldest else None
-        self._asked_at = time.time()
-        self._queue = None if self._answer else Queue(user=str(os.getuid()), timeout=timeout)
-
-    def result(self) -> OwnQueue:
-        """Wait for the answer and keep it; raises SlurmError."""
-        if self._answer is None:
-            assert self._queue is not None
-            self._answer = OwnQueue(self._asked_at, self._queue.end, self._queue.text())
-            _write(self._answer)
-        return self._answer
-
-    def rows(self) -> Tuple[QueueJob, ...]:
-        """Wait for the answer's rows; raises SlurmError."""
-        return self.result().rows
-
-    def close(self) -> None:
-        """Stop asking."""
-        if self._queue is not None:
-            self._queue.close()
-
-
 def ask_own_queue(oldest: float = 0.0, *, timeout: float = TIMEOUT) -> OwnQueue:
-    """Return the user's own jobs; arguments as for ``AskingOwnQueue``. Raises SlurmError."""
-    asking = AskingOwnQueue(oldest, timeout=timeout)
-    try:
-        return asking.result()
-    finally:
-        asking.close()
+    """Return the user's own jobs; oldest: of how many seconds ago. Raises SlurmError."""
+    kept = _read() if oldest > 0 else None
+    if kept is not None and kept.age <= oldest:
+        return kept
+    asked_at, end = time.time(), unguessable_end()
+    argv = squeue_argv(user=str(os.getuid()), end=end)
+    answer = OwnQueue(asked_at, end, read_queue(argv, timeout=timeout))
+    _write(answer)
+    return answer
 
 
 def forget() -> None:

@@ -1,13 +1,9 @@
-"""squeue: pending, running, and recently ended jobs that slurmctld still knows.
-
-Of one partition also what is ahead of a pending job, what it depends on, and what ends next.
-"""
+"""squeue: pending, running, and recently ended jobs that slurmctld still knows."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.fields import (
@@ -24,7 +20,7 @@ from neuronctl.slurm.fields import (
     read_rows,
 )
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.process import TIMEOUT, RunningCommand, answer, failure, whole
+from neuronctl.slurm.process import TIMEOUT, failure, run, whole
 
 
 def _first_id(text: str) -> Optional[JobId]:
@@ -38,6 +34,10 @@ def _exit_code(text: str) -> Optional[ExitCode]:
     return ExitCode.parse(text) if status is None else ExitCode.of_wait_status(status)
 
 
+def _or_nothing(text: str) -> str:
+    return "" if text in ("None", "N/A", "(null)") else text
+
+
 # Free text (directory, name) comes last. Explicit fields, because --json takes ten times as long;
 # with --Format, because --format has no letter for the exit code.
 _COLUMNS: Columns = {
@@ -48,11 +48,14 @@ _COLUMNS: Columns = {
     "Account": ("account", str),
     "QOS": ("qos", str),
     "State": ("state", str),
-    "Reason": ("reason", lambda text: "" if text == "None" else text),
+    "Reason": ("reason", _or_nothing),
     "NumNodes": ("nodes", parse_count),
     "tres-alloc": ("tres", parse_tres),
     "tres-per-node": ("gpus_per_node", parse_gres_gpus),
     "NodeList": ("node_list", str),
+    "SchedNodes": ("planned_nodes", _or_nothing),
+    "PriorityLong": ("priority", parse_count),
+    "Dependency": ("dependency", _or_nothing),
     "TimeUsed": ("time_used", parse_seconds),
     "TimeLimit": ("time_limit", parse_seconds),
     "SubmitTime": ("submit", parse_timestamp),
@@ -72,7 +75,9 @@ class QueueJob:
     id: as shown (``4711_[1-5%2]`` for folded pending tasks). job_id: the task's own job id. tres:
     what it has or requests in all, by TRES (memory in MB). gpus_per_node: from ``--gres`` or
     ``--gpus-per-node``, for a Slurm that does not count GPUs; else None. start, end: the expected
-    times of a pending or running job. command: the script, and before Slurm 24 its arguments. exit:
+    times of a pending or running job. planned_nodes: the host list on which Slurm expects a pending
+    job to start. priority: Slurm's number. dependency: what remains of it
+    (``afterok:12(unfulfilled)``). command: the script, and before Slurm 24 its arguments. exit:
     the exit code of the batch script, 0:0 until it ends; None if this squeue does not print it.
     """
 
@@ -88,6 +93,9 @@ class QueueJob:
     tres: Mapping[str, int]
     gpus_per_node: Optional[int]
     node_list: str
+    planned_nodes: str
+    priority: Optional[int]
+    dependency: str
     time_used: Optional[int]
     time_limit: Optional[int]
     submit: Optional[int]
@@ -103,13 +111,36 @@ class QueueJob:
         """The mark given to sbatch, or ""."""
         return mark_of(self.command)
 
+    @property
+    def count(self) -> int:
+        """The number of jobs in the row: the tasks of an array, or 1."""
+        return self.id.count
+
+    @property
+    def partitions(self) -> Sequence[str]:
+        """The names of all partitions that it waits for, or of the one that it is in."""
+        return self.partition.split(",")
+
+    def holds(self, tres: str) -> Optional[int]:
+        """What one of its jobs has of a TRES on all its nodes; None: not known."""
+        nodes = self.nodes or 1
+        if tres == "node":
+            return nodes
+        if tres == "gres/gpu" and self.gpus_per_node is not None:
+            return self.tres.get(tres, self.gpus_per_node * nodes)
+        return self.tres.get(tres)
+
 
 def squeue_argv(
-    job_ids: Sequence[JobId] = (), user: Optional[str] = None, *, end: str = "\x1e"
+    job_ids: Sequence[JobId] = (),
+    user: Optional[str] = None,
+    partition: Optional[str] = None,
+    *,
+    end: str = "\x1e",
 ) -> List[str]:
-    """One squeue for all ``job_ids``, for one user, or for everybody, including ended jobs.
+    """One squeue for all ``job_ids``, a user, or a partition, including ended jobs.
 
-    end: the text after each row.
+    partition: several are separated by commas. end: the text after each row.
     """
     argv = ["squeue", "--noheader", "--states=all"]
     argv.append("--Format=" + f":{SEPARATOR},".join(_COLUMNS) + f":{end}")
@@ -117,7 +148,14 @@ def squeue_argv(
         argv.append("--jobs=" + ",".join(dict.fromkeys(job.asked for job in job_ids)))
     if user is not None:
         argv.append("--user=" + user)
+    if partition is not None:
+        argv.append("--partition=" + partition)
     return argv
+
+
+def unguessable_end() -> str:
+    """Return what is to stand after each row, as a job's name may contain any character."""
+    return "\x1e" + os.urandom(8).hex()
 
 
 def parse_squeue(text: str, *, end: str = "\x1e") -> List[QueueJob]:
@@ -127,112 +165,29 @@ def parse_squeue(text: str, *, end: str = "\x1e") -> List[QueueJob]:
     return [QueueJob(**row) for row in read_rows(rows, _COLUMNS)]
 
 
-def parse_names(text: str, *, end: str) -> Iterator[Tuple[str, str, str]]:
-    """The number, name, and state of each job in squeue's rows, and nothing else of them.
-
-    Quick for thousands: a row in which a text has the separator is left out.
-    """
-    state = list(_COLUMNS).index("State")
-    for line in text.split(end + "\n"):
-        if line.count(SEPARATOR) == len(_COLUMNS) - 1:
-            cells = line.split(SEPARATOR, state + 1)
-            number = cells[0].rpartition("\n")[2].partition("_")[0].partition("+")[0]
-            if number.isdigit():
-                yield number, line.rpartition(SEPARATOR)[2], cells[state]
+def read_queue(argv: Sequence[str], *, timeout: float = TIMEOUT) -> str:
+    """Return what a squeue prints, "" for unknown jobs; raises SlurmError."""
+    result = run(argv, timeout=timeout)
+    # squeue exits with 1 for a single unknown id, and omits it silently among several.
+    if result.returncode != 0 and "invalid job id" in result.stderr.lower():
+        return ""
+    if result.returncode != 0:
+        raise failure(result)
+    return whole(result)
 
 
-class Queue:
-    """A running squeue, with the arguments of ``squeue``; ``close`` it when done."""
-
-    def __init__(
-        self, job_ids: Sequence[JobId] = (), user: Optional[str] = None, *, timeout: float = TIMEOUT
-    ) -> None:
-        self._by_id = bool(job_ids)
-        # A job's name may contain any character, so each row ends with an unguessable marker.
-        self.end = "\x1e" + os.urandom(8).hex()
-        self._asked = RunningCommand(squeue_argv(job_ids, user, end=self.end), timeout=timeout)
-        self._rows: Optional[Tuple[QueueJob, ...]] = None
-
-    def rows(self) -> Tuple[QueueJob, ...]:
-        """Wait for the rows; raises SlurmError."""
-        if self._rows is None:
-            self._rows = tuple(parse_squeue(self.text(), end=self.end))
-        return self._rows
-
-    def text(self) -> str:
-        """Wait for what squeue prints, each row with ``end`` behind it; raises SlurmError."""
-        result = self._asked.result()
-        if result.returncode != 0:
-            # squeue exits with 1 for a single unknown id, and omits it silently among several.
-            if self._by_id and "invalid job id" in result.stderr.lower():
-                return ""
-            raise failure(result)
-        return whole(result)
-
-    def close(self) -> None:
-        self._asked.close()
-
-
-def squeue(job_ids: Sequence[JobId] = (), *, user: Optional[str] = None) -> Tuple[QueueJob, ...]:
+def squeue(
+    job_ids: Sequence[JobId] = (),
+    *,
+    user: Optional[str] = None,
+    partition: Optional[str] = None,
+    timeout: float = TIMEOUT,
+) -> Tuple[QueueJob, ...]:
     """Query slurmctld; jobs that it does not know (any longer) are missing from the answer.
 
-    job_ids: only these jobs. user: only the jobs of this login name or uid. An array's pending
-    tasks are one row. Raises SlurmError.
+    job_ids: only these jobs. user: only the jobs of this login name or uid. partition: only the
+    jobs of these partitions. An array's pending tasks are one row. Raises SlurmError.
     """
-    with contextlib.closing(Queue(job_ids, user)) as queue:
-        return queue.rows()
-
-
-# ----------------------------------------------------------------- one partition's queue
-
-_OF_PARTITION: Columns = {
-    "%i": ("id", JobId.read),
-    "%A": ("job_id", count),
-    "%T": ("state", str),
-    "%Q": ("priority", parse_count),
-    "%e": ("end", parse_timestamp),
-    "%u": ("user", str),
-    "%E": ("dependency", lambda text: "" if text == "(null)" else text),
-    "%r": ("reason", str),
-    "%S": ("start", parse_timestamp),
-    "%Y": ("planned_nodes", lambda text: "" if text == "(null)" else text),
-}
-
-
-@dataclass(frozen=True)
-class PartitionJob:
-    """One job of the partition.
-
-    priority: Slurm's number. start, end: also the expected ones, epoch seconds. dependency: what
-    remains of it (``afterok:12(unfulfilled)``), "" if there is none. planned_nodes: the host list
-    on which Slurm expects a pending job to start.
-    """
-
-    id: JobId
-    job_id: int
-    state: str
-    priority: Optional[int]
-    end: Optional[int]
-    user: str
-    dependency: str
-    reason: str = ""
-    start: Optional[int] = None
-    planned_nodes: str = ""
-
-
-def partition_queue_argv(partition: str) -> List[str]:
-    """The pending and running jobs of a partition (or several, separated by commas)."""
-    states = "--states=PENDING,RUNNING,COMPLETING"
-    form = "--format=" + SEPARATOR.join(_OF_PARTITION)
-    return ["squeue", "--noheader", states, f"--partition={partition}", form]
-
-
-def parse_partition_queue(text: str) -> List[PartitionJob]:
-    """Parse squeue's rows; other lines are skipped."""
-    rows = (line.split(SEPARATOR) for line in text.splitlines())
-    return [PartitionJob(**row) for row in read_rows(rows, _OF_PARTITION)]
-
-
-def partition_queue(partition: str, *, timeout: float = TIMEOUT) -> Tuple[PartitionJob, ...]:
-    """Query slurmctld. timeout: seconds. Raises SlurmError."""
-    return tuple(parse_partition_queue(answer(partition_queue_argv(partition), timeout=timeout)))
+    end = unguessable_end()
+    text = read_queue(squeue_argv(job_ids, user, partition, end=end), timeout=timeout)
+    return tuple(parse_squeue(text, end=end))

@@ -248,9 +248,7 @@ def _merge_queue_row(
     exit_low = False
     exit = row.exit if ended else None
     elapsed = row.time_used
-    gpus = row.tres.get("gres/gpu")
-    if gpus is None and row.gpus_per_node is not None:
-        gpus = row.gpus_per_node * (row.nodes or 1)
+    gpus = row.holds("gres/gpu")
     if past is not None:
         gpus = past.gpus if past.gpus is not None else gpus
         # sacct lags: a row that still says RUNNING says nothing about the end.

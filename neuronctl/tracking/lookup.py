@@ -7,6 +7,7 @@ import os
 import time
 from typing import (
     TYPE_CHECKING,
+    Callable,
     Dict,
     Iterable,
     Iterator,
@@ -31,9 +32,9 @@ from neuronctl.common.units import expand_hostlist
 from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED
-from neuronctl.slurm.own_queue import AskingOwnQueue, ask_own_queue
+from neuronctl.slurm.own_queue import ask_own_queue
 from neuronctl.slurm.sacct import Accounting, sacct, sacct_logs
-from neuronctl.slurm.squeue import Queue, QueueJob, squeue
+from neuronctl.slurm.squeue import QueueJob, squeue
 from neuronctl.tracking import chains, endings
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
@@ -229,10 +230,11 @@ def _search(
     since: Optional[int] = None,
     oldest: float = 0.0,
 ) -> Found:
-    own = user is not None and not asked
-    queue = AskingOwnQueue(oldest) if own else Queue(asked, user)
-    with contextlib.closing(queue):  # the records are read while squeue runs
-        return _Search(store, since, user).run(asked, queue)
+    def ask() -> Sequence[QueueJob]:
+        own = user is not None and not asked
+        return ask_own_queue(oldest).rows if own else squeue(asked, user=user)
+
+    return _Search(store, since, user).run(asked, ask)
 
 
 class _Search:
@@ -248,7 +250,7 @@ class _Search:
         self.without_record: Set[int] = set()
         self.recovery: Optional[Recovery] = None
 
-    def run(self, asked: Sequence[JobId], asking: Union[Queue, AskingOwnQueue]) -> Found:
+    def run(self, asked: Sequence[JobId], ask: Callable[[], Sequence[QueueJob]]) -> Found:
         with self._tolerant():
             if self.store.open_intents():
                 from neuronctl.records.recovery import Recovery
@@ -256,7 +258,7 @@ class _Search:
                 self.recovery = Recovery(self.store)
             self._read_records(asked)
         try:
-            queue = asking.rows()
+            queue = ask()
         except SlurmUnavailableError as error:
             jobs = [
                 status

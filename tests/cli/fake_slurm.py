@@ -9,7 +9,8 @@ FAKES = Path(__file__).parent / "fakes"
 
 SQUEUE_FIELDS = (
     "id", "own", "user", "partition", "account", "qos", "state", "reason", "nodes", "tres", "gres",
-    "node_list", "used", "limit", "submit", "start", "end", "exit", "command", "work_dir", "name",
+    "node_list", "planned", "priority", "dependency", "used", "limit", "submit",
+    "start", "end", "exit", "command", "work_dir", "name",
 )  # fmt: skip
 SACCT_FIELDS = (
     "id", "own", "user", "partition", "qos", "state", "exit", "submit", "start", "end",
@@ -70,7 +71,8 @@ def queue_row(id: str, **given: str) -> str:
         "id": id, "own": id.partition("_")[0], "user": "kim", "partition": "cpu",
         "account": "lab", "qos": "normal", "state": "RUNNING", "reason": "None", "nodes": "1",
         "tres": "cpu=2,mem=8G,node=1,billing=2",
-        "gres": "gres:gpu:2", "node_list": "gpu01", "used": "1:02", "limit": "10:00",
+        "gres": "gres:gpu:2", "node_list": "gpu01", "planned": "(null)", "priority": "1",
+        "dependency": "(null)", "used": "1:02", "limit": "10:00",
         "submit": "2037-01-01T10:00:00", "start": "2037-01-01T10:00:05",
         "end": "2037-01-01T10:10:05", "exit": "0", "command": "(null)",
         "work_dir": "/scratch/kim",

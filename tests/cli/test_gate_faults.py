@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict
 
 import pytest
-from fake_slurm import FakeSlurm
+from fake_slurm import FakeSlurm, queue_row
 
 Run = Callable[..., Any]
 JOB = ["submit", "--dry-run", "--json", "-p", "cas_v100nv_4", "--gpus-per-node", "4", "--force"]
@@ -42,17 +42,9 @@ def answer(run: Run, **given: Any) -> Dict[str, Any]:
     return verdict
 
 
-def held(*rows: str) -> str:
-    return "".join(row.replace("|", "\x1f") + "\x1f\n" for row in rows)
-
-
-RUNNING = (
-    "7|cas_v100nv_4|lab|normal|RUNNING|None|1|cpu=1,gres/gpu=12|N/A|2037-01-01T00:00:00|N/A|gpu06"
-)
-
-
 def test_without_accounting_the_catalogs_limits_count(run: Run, slurm: FakeSlurm) -> None:
-    slurm.answer("squeue", held(RUNNING))  # and there is no sacctmgr
+    slurm.queue(queue_row("7", partition="cas_v100nv_4", tres="cpu=1,gres/gpu=12"))
+    # And there is no sacctmgr.
     result = run(*[word for word in ASKED if word != "--json"], patience=60)
     assert "4 more must wait until job 7 ends" in result.stderr
     assert "partitions.yaml:" in result.stderr  # who says 12
@@ -62,7 +54,7 @@ def test_without_accounting_the_catalogs_limits_count(run: Run, slurm: FakeSlurm
     ("command", "said", "words"),
     [
         ("squeue", {"stdout": "garbage\n"}, "squeue's answer cannot be read: 'garbage"),
-        ("squeue", {"stdout": "x\x1f" * 12 + "\n"}, "squeue's answer cannot be read"),
+        ("squeue", {"stdout": "x\x1f" * 12 + "@END@\n"}, "squeue's answer cannot be read"),
         ("squeue", {"stderr": "slurm_load_jobs error: no\n", "code": 1}, "squeue refused"),
         ("squeue", {"delay": 60}, "squeue did not respond within 1.5 s"),
         ("scontrol", {"stdout": "garbage\n"}, "scontrol's answer cannot be read"),

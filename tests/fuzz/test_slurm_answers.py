@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from typing import Any, Callable, Sequence, Tuple
+from typing import Any, Callable, Sequence
 
 import pytest
 from bounds import bounded, inputs
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 from neuronctl.catalog.local_cluster import parse_cluster_name
 from neuronctl.slurm import fields
 from neuronctl.slurm.allocation import from_environment
-from neuronctl.slurm.answers import parse_mine
 from neuronctl.slurm.job_control import parse_job_gpus, parse_scancel, parse_show_job
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import ASSOCIATION_FIELDS, QOS_FIELDS
@@ -30,7 +28,7 @@ from neuronctl.slurm.scontrol import (
     parse_partitions,
     parse_reservations,
 )
-from neuronctl.slurm.squeue import parse_partition_queue, parse_squeue
+from neuronctl.slurm.squeue import parse_squeue
 from neuronctl.slurm.srun import parse_node_usage
 
 QUEUE = tuple(
@@ -47,18 +45,6 @@ PAST = tuple(
         (accounting_row("4711"),),
         (accounting_row("4711_3", own="4714", state="CANCELLED by 1000"), accounting_row("4712")),
     )
-)
-MINE = (
-    "4711_[1-5%2]\x1fgpu,old\x1flab\x1fnormal\x1fPENDING\x1fResources\x1f2\x1f"
-    "cpu=1,gres/gpu=4\x1fgres:gpu:2\x1fN/A\x1f2026-08-12T09:30:00\x1f\x1f\n"
-    "4712\x1fgpu\x1flab\x1fnormal\x1fRUNNING\x1fNone\x1f2\x1fcpu=1,mem=62.5G\x1fgres:gpu:2\x1f"
-    "2026-08-12T09:30:00\x1fN/A\x1fn[1-2]\x1f\n",
-    "4712\x1fgpu\x1flab\x1fnormal\x1fRUNNING\x1fNone\x1f2\x1fcpu=1\x1fgres:gpu:2\x1f"
-    "2026-08-12T09:30:00\x1fN/A\x1fn[1-2]\x1fmy job\x1f\n",
-)
-WAITING = (
-    "4711_[1-5]\x1f4711\x1fPENDING\x1f100\x1fN/A\x1fkim\x1fafterok:12(unfulfilled)\n"
-    "4712\x1f4712\x1fRUNNING\x1f99\x1f2026-08-12T09:30:00\x1flee\x1f(null)\n",
 )
 SHOWN = (
     "JobId=9 ArrayJobId=4 ArrayTaskId=5,7,9%2 JobName=a name=with all\n"
@@ -135,7 +121,6 @@ def use(ids: Sequence[JobId]) -> None:
 JOBS = {
     parse_squeue: QUEUE,
     parse_sacct: PAST,
-    parse_partition_queue: WAITING,
     parse_show_job: SHOWN,
 }
 
@@ -144,17 +129,10 @@ JOBS = {
 @inputs(1)
 @given(st.data())
 def test_jobs(parse: Callable[[str], Any], drawn: st.DataObject) -> None:
-    use([job.id for job in read(parse, drawn.draw(texts(JOBS[parse]))) or ()][:3])
-
-
-@inputs(2)
-@given(texts(MINE))
-def test_squeue_of_the_gate(text: str) -> None:
-    jobs: Tuple[Any, ...] = ()
-    with contextlib.suppress(ValueError):  # so it says that squeue's answer cannot be read
-        jobs = read(parse_mine, text) or ()
+    jobs = read(parse, drawn.draw(texts(JOBS[parse]))) or ()
+    use([job.id for job in jobs][:3])
     with bounded():
-        for job in jobs:
+        for job in jobs if parse is parse_squeue else ():
             assert [job.holds(tres) for tres in ("gres/gpu", "cpu", "node", "mem")]
 
 

@@ -12,12 +12,13 @@ from neuronctl.judgement.judgement import Judgement, judge
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.rules import RuleContext
 from neuronctl.rules.base import LocalFacts
-from neuronctl.slurm.answers import ClusterFigures, MyJob
+from neuronctl.slurm.answers import ClusterFigures
 from neuronctl.slurm.bad_nodes import NodeFault
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Limit, Scope, read_limits
 from neuronctl.slurm.sacctmgr import Association, LimitedGroup, SlurmQos
 from neuronctl.slurm.scontrol import NodeGroup, Reservation, SiteConfig, SitePartition
+from neuronctl.slurm.squeue import QueueJob
 
 NOW = 1_800_000_000
 PARTITION = SitePartition(
@@ -45,12 +46,20 @@ NODES = tuple(node(f"n{number}") for number in range(1, 5))
 LIMITS = ClusterFigures(CONFIG, (PARTITION, OTHER), NODES, (NORMAL, QOS), (MINE,))
 
 
-def job(number: int, gpus: int = 0, state: str = "RUNNING", **fields: Any) -> MyJob:
-    base = MyJob(JobId(number), ("gpu",), "lab", "normal", state, "", 1, gpus, NOW + number)
-    return dataclasses.replace(base, **fields)
+def job(number: int, gpus: int = 0, state: str = "RUNNING", **fields: Any) -> QueueJob:
+    """A row of squeue; tres: what it holds besides GPUs."""
+    values: Dict[str, Any] = dict.fromkeys((each.name for each in dataclasses.fields(QueueJob)), "")
+    values.update(id=JobId(number), job_id=number, user="kim", partition="gpu", account="lab")
+    values.update(qos="normal", state=state, nodes=1, gpus_per_node=None, end=NOW + number)
+    values.update(priority=None, time_used=None, time_limit=None, submit=None, start=None)
+    values.update({"exit": None, **fields})
+    values["tres"] = {"gres/gpu": gpus, **fields.get("tres", {})}
+    return QueueJob(**values)
 
 
-def live(jobs: Tuple[MyJob, ...] = (), limits: ClusterFigures = LIMITS, **fields: Any) -> Snapshot:
+def live(
+    jobs: Tuple[QueueJob, ...] = (), limits: ClusterFigures = LIMITS, **fields: Any
+) -> Snapshot:
     return dataclasses.replace(Snapshot(limits, jobs, limits.nodes, {}, NOW), **fields)
 
 
@@ -147,7 +156,7 @@ GROUP = {
 
 BUSY = tuple(job(number, 1) for number in (1, 2, 3))
 FULL = tuple(node(f"n{number}", 8) for number in range(1, 5))
-WAITING = job(9, state="PENDING", id=JobId(9, tasks="1-3"), count=3)
+WAITING = job(9, state="PENDING", id=JobId(9, tasks="1-3"))
 
 NEW = dataclasses.replace(LIMITS, partitions=(PARTITION, dataclasses.replace(OTHER, name="new")))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Tuple
 
 import pytest
+from slurm_answers import job
 
 from neuronctl.common.units import UNLIMITED
 from neuronctl.diagnosis import log_patterns
@@ -21,11 +22,6 @@ from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED
 from neuronctl.slurm.sacct import AccountingJob
-from neuronctl.slurm.squeue import (
-    PartitionJob,
-    parse_partition_queue,
-    partition_queue_argv,
-)
 from neuronctl.tracking.job_status import NOT_RESPONDING, JobStatus
 from neuronctl.tracking.runs import read_runs
 
@@ -183,7 +179,7 @@ def test_running() -> None:
 
 def waiting(*rows: Tuple[int, str, int, int], **given: Any) -> str:
     queue = tuple(
-        PartitionJob(JobId(id), id, state, priority, end, "kim", given.pop(f"on{id}", ""))
+        job(id, 0, state, priority=priority, end=end, dependency=given.pop(f"on{id}", ""))
         for id, state, priority, end in rows
     )
     made = diagnose(evidence("PENDING", queue=queue, elapsed=0, submit=400, **given))
@@ -241,16 +237,6 @@ def test_waiting_for_another_job() -> None:
     assert "job 5 must complete successfully first but did not" in words
     assert "'neuronctl cancel 7'" in words
     assert "same name" in waiting(row, reason="Dependency", on7="singleton(unfulfilled)")
-
-
-def test_the_partition_queue_is_read() -> None:
-    fields = ["7_[1-3]", "7", "PENDING", "42", "N/A", "kim", "afterok:5(unfulfilled)", "Resources"]
-    text = "\x1f".join([*fields, "1970-01-01T00:00:09", "g[1-2]"])
-    (row,) = parse_partition_queue(f"a site's message\n{text}\n")
-    assert (row.id.tasks, row.priority, row.end) == ("1-3", 42, None)
-    assert row.dependency == "afterok:5(unfulfilled)"
-    assert (row.reason, row.start, row.planned_nodes) == ("Resources", 9, "g[1-2]")
-    assert "--partition=a,b" in partition_queue_argv("a,b")
 
 
 # ------------------------------------------------------------------------------ signs

@@ -7,12 +7,12 @@ import json
 from typing import Dict, Optional, Tuple
 
 import pytest
-from slurm_answers import CONFIG, NOW, job, judged, live, shared, with_partition
+from slurm_answers import CONFIG, NOW, job, shared, with_partition
 
 from neuronctl.common.from_json import restored
 from neuronctl.common.frozen import asdict
 from neuronctl.common.units import UNLIMITED
-from neuronctl.slurm.answers import latest_ends, parse_mine
+from neuronctl.slurm.answers import latest_ends
 from neuronctl.slurm.budgets import Standing, standing
 from neuronctl.slurm.sacctmgr import (
     LimitedGroup,
@@ -124,41 +124,6 @@ def test_reservations_are_read() -> None:
     )
     assert (one.name, one.end - one.start, one.node_list, one.cores) == ("m2", 3600, "n[1-2]", 40)
     assert one.flags == ("MAINT", "SPEC_NODES")
-
-
-def test_squeue_rows() -> None:
-    rows = (
-        "4711_[1-5%2]\x1fgpu,old\x1flab\x1fnormal\x1fPENDING\x1fResources\x1f2\x1f"
-        "cpu=1,gres/gpu=4\x1fgres:gpu:2\x1fN/A\x1f2026-08-12T09:30:00\x1f\x1f\n"
-        "4712\x1fgpu\x1flab\x1fnormal\x1fRUNNING\x1fNone\x1f2\x1fcpu=1\x1fgres:gpu:2\x1f"
-        "2026-08-12T09:30:00\x1fN/A\x1fn[1-2]\x1f\n"
-    )
-    first, second = parse_mine(rows)
-    assert (first.count, first.gpus, first.partitions, first.end) == (5, 4, ("gpu", "old"), None)
-    assert (second.gpus, second.reason, second.end) == (4, "", 1786527000)
-    assert (second.nodes, second.node_list, second.name) == (2, "n[1-2]", None)
-    (named,) = parse_mine(rows.splitlines()[1] + "my job\x1f\n")
-    assert (named.node_list, named.name) == ("n[1-2]", "my job")
-
-
-def test_a_name_may_hold_what_python_takes_for_a_line_end() -> None:
-    row = "4712|gpu|lab|normal|PENDING|None|2|cpu=1|gres:gpu:2|N/A|N/A||a\u2028b\x1ec|\n"
-    (one,) = parse_mine(row.replace("|", "\x1f"))
-    assert one.name == "a\u2028b\x1ec"
-
-
-def test_ten_thousand_jobs_that_wait_are_one_row() -> None:
-    rest = "|gpu|lab|normal|PENDING|JobHeldUser|1|cpu=1|N/A|N/A|N/A||\n".replace("|", "\x1f")
-    (one,) = parse_mine("".join(f"{number}{rest}" for number in range(1, 10_001)))
-    assert (one.id.job, one.count) == (1, 10_000)
-    assert "you have 10000 jobs in the queue" in judged(live((one,))).verdict.words
-
-
-@pytest.mark.parametrize("text", ["garbage\n", "1\x1f2\n", "x\x1f" * 12 + "\n"])
-def test_a_row_of_another_shape_is_no_answer(text: str) -> None:
-    with pytest.raises(Exception, match=r".") as caught:
-        parse_mine(text)
-    assert type(caught.value).__name__ in ("ValueError", "UsageError")
 
 
 def test_scontrol_and_sacctmgr_rows() -> None:

@@ -250,10 +250,10 @@ CASES: List[Tuple[str, Snapshot, Any, List[str], Snapshot, Any]] = [
     ),
     (
         "NC503",
-        live((job(1, cores=60),), with_more("MaxTRESPU cpu=64")),
+        live((job(1, tres={"cpu": 60}),), with_more("MaxTRESPU cpu=64")),
         {"cpus_per_task": 5},
         ["you hold 60 of 64 cores in QOS p_gpu; 5 more must wait"],
-        live((job(1, cores=60),), with_more("MaxTRESPU cpu=64")),
+        live((job(1, tres={"cpu": 60}),), with_more("MaxTRESPU cpu=64")),
         {"cpus_per_task": 4},
     ),
     *(

@@ -65,7 +65,7 @@ def test_a_job_of_ones_own_that_waits_for_nodes_is_ahead() -> None:
     verdict = judged(live((young,)), gpus_per_node=1).verdict
     assert (verdict.kind, verdict.cause) == ("not known", "Priority")
     assert "your job 9 waits before it" in verdict.words
-    elsewhere = dataclasses.replace(first, partitions=("cpu",))
+    elsewhere = dataclasses.replace(first, partition="cpu")
     assert judged(live((elsewhere,)), gpus_per_node=1).verdict.kind == "can start now"
 
 

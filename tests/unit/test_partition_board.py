@@ -25,7 +25,7 @@ def test_free_used_and_down() -> None:
 
 
 def test_my_use_against_my_limits() -> None:
-    array = job(9, 1, "PENDING", id=JobId(9, tasks="1-2"), count=2)
+    array = job(9, 1, "PENDING", id=JobId(9, tasks="1-2"))
     one = board(live((job(5, 8), job(7, 4), array)))
     assert [str(share) for share in (one.my_gpus, one.my_running, one.my_jobs)] == [
         "12/16",

@@ -207,7 +207,7 @@ def test_sbatch_argv() -> None:
 
 ROW = (
     "{id}\x1f11\x1fneuron\x1famd_a100nv_8\x1flab\x1fnormal\x1f{state}\x1f{reason}\x1f2"
-    "\x1fcpu=4,mem=15200M,node=2,gres/gpu=4\x1fgres:gpu:2\x1fgpu[35-36]\x1f0:26\x1f5:00\x1f2026-11-21T00:52:43\x1f2026-11-21T00:52:44"
+    "\x1fcpu=4,mem=15200M,node=2,gres/gpu=4\x1fgres:gpu:2\x1fgpu[35-36]\x1f(null)\x1f42\x1fafterok:5(unfulfilled)\x1f0:26\x1f5:00\x1f2026-11-21T00:52:43\x1f2026-11-21T00:52:44"
     "\x1f2026-11-21T00:57:43\x1f35584\x1f/dev/stdin neuronctl-K\x1f{dir}\x1f{name}\x1e\n"
 )
 
@@ -224,6 +224,8 @@ def test_squeue_row() -> None:
     assert (job.nodes, job.gpus_per_node, job.node_list) == (2, 2, "gpu[35-36]")
     assert job.tres == {"cpu": 4, "mem": 15200, "node": 2, "gres/gpu": 4}
     assert (job.account, job.qos) == ("lab", "normal")
+    assert (job.priority, job.dependency) == (42, "afterok:5(unfulfilled)")
+    assert (job.planned_nodes, job.holds("gres/gpu"), job.holds("cpu")) == ("", 4, 4)
     assert (job.time_used, job.time_limit, job.exit) == (26, 300, ExitCode(139, 0))
     assert (job.submit, job.start, job.end) == (1795222363, 1795222364, 1795222663)
     assert (job.user, job.partition, job.work_dir, job.name) == (

@@ -11,7 +11,6 @@ from slurm_answers import BUSY, NOW, job, judged, live, with_partition
 def test_singleton_waits_for_jobs_of_its_name() -> None:
     asked = {"gpus_per_node": 1, "dependency": "singleton", "job_name": "fold"}
     assert judged(live(), **asked).verdict.kind == "can start now"
-    assert judged(live((job(1),)), **asked).verdict.kind == "not known"  # names were not told
     assert judged(live((job(1, name="other"),)), **asked).verdict.kind == "can start now"
     verdict = judged(live((job(1, name="other"), job(2, name="fold"))), **asked).verdict
     assert (verdict.kind, verdict.cause) == ("will wait", "Dependency")

@@ -26,9 +26,9 @@ def queue(**given: Any) -> QueueJob:
     base = QueueJob(
         id=JobId(7), job_id=7, user="kim", partition="cpu", account="lab", qos="q",
         state="RUNNING", reason="", nodes=2, tres={"cpu": 8}, gpus_per_node=4,
-        node_list="gpu[35-36]", time_used=60, time_limit=600, submit=NOW, start=NOW + 5,
-        end=NOW + 605, exit=None, command="", work_dir="/s",
-        name="train",
+        node_list="gpu[35-36]", planned_nodes="", priority=1, dependency="", time_used=60,
+        time_limit=600, submit=NOW, start=NOW + 5, end=NOW + 605, exit=None, command="",
+        work_dir="/s", name="train",
     )  # fmt: skip
     return dataclasses.replace(base, **given)
 

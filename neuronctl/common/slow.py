@@ -15,11 +15,6 @@ def listen(listener: Optional[Callable[[str], None]]) -> None:
     _listener = listener
 
 
-def heard() -> bool:
-    """Return True if somebody would still hear it."""
-    return _listener is not None
-
-
 def tell(what: str) -> None:
     """Say what is waited for, if nothing has been said yet."""
     listener = _listener

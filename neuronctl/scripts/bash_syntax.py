@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from functools import cache
 from typing import Optional
@@ -32,7 +33,7 @@ def syntax_problem(text: str) -> Optional[SyntaxProblem]:
     # Whether the text itself or what it sources sets extglob cannot be seen: allow its patterns.
     argv = ["bash", "-O", "extglob", "-n"]
     try:
-        answer = run(argv, input=text, environment={"BASH_ENV": ""})
+        answer = run(argv, input=text, env={**os.environ, "LC_ALL": "C", "BASH_ENV": ""})
     except SlurmUnavailableError:
         return None
     # Not the exit code: it is 0 after a warning and after an error within [[ ]].

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import selectors
 import signal
 import subprocess
 import time
@@ -22,28 +20,19 @@ from neuronctl.common.errors import (
 )
 from neuronctl.common.frozen import dataclass
 
-# Slurm variables that say how to reach the cluster, or that a site sets for everybody.
-_KEPT = frozenset({"SLURM_CONF", "SLURM_JWT", "SLURM_MPI_TYPE"})
-
 # Variables that act as options (they would override a script's directives or change what a query
 # prints), and variables of an allocation, MPI, or launcher that describe *its* processes.
-_SCRUBBED_BEGINNINGS = (
-    *("SLURM_", "SLURMD_", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SINFO_", "SACCT_"),
-    *("SACCTMGR_", "SCANCEL_", "SCONTROL_", "SPRIO_", "SSTAT_"),
-    *("OMPI_COMM_WORLD_", "OMPI_UNIVERSE_", "OMPI_FILE_", "OMPI_APP_CTX_", "ORTE_", "PRTE_"),
-    *("PMI_", "PMIX_", "MV2_COMM_WORLD_", "MPI_LOCAL_", "TORCHELASTIC_"),
-    "HOROVOD_GLOO_RENDEZVOUS_",
+_SCRUBBED = (
+    r"(?:SLURMD?|SBATCH|SALLOC|SRUN|SQUEUE|SINFO|SACCT|SACCTMGR|SCANCEL|SCONTROL|SPRIO|SSTAT)_.*"
+    r"|(?:OMPI_(?:COMM_WORLD|UNIVERSE|FILE|APP_CTX)|ORTE|PRTE|PMI|PMIX|MV2_COMM_WORLD)_.*"
+    r"|(?:MPI_LOCAL|TORCHELASTIC|HOROVOD_GLOO_RENDEZVOUS)_.*"
+    r"|HOROVOD_(?:HOSTNAME|(?:LOCAL_|CROSS_)?(?:RANK|SIZE))"
+    r"|MASTER_(?:ADDR|PORT)|(?:LOCAL_|ROLE_|GROUP_)?(?:WORLD_SIZE|RANK)|NODE_RANK"
+    r"|(?:CUDA|ROCR|HIP)_VISIBLE_DEVICES|ZE_AFFINITY_MASK|GPU_DEVICE_ORDINAL"
 )
-_SCRUBBED = frozenset(
-    (
-        *("HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "HOROVOD_CROSS_RANK", "HOROVOD_HOSTNAME"),
-        *("HOROVOD_SIZE", "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_SIZE"),
-        *("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"),
-        *("GROUP_WORLD_SIZE", "RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "NODE_RANK"),
-        *("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
-        *("ZE_AFFINITY_MASK", "GPU_DEVICE_ORDINAL"),
-    )
-)
+
+# Of these, what says how to reach the cluster, or what a site or user sets for all jobs.
+_KEPT = r"SLURM_(?:CONF|JWT|MPI_TYPE)|PMIX_MCA_.*"
 
 # What Slurm commands print when the fault lies with the cluster and not with the request, and
 # which of that is about the user's identity.
@@ -107,9 +96,7 @@ def clean_environment(environ: Mapping[str, str], *, for_job: bool) -> Dict[str,
     clean = {
         name: value
         for name, value in environ.items()
-        if name in _KEPT
-        or name.startswith("PMIX_MCA_")  # the user's PMIx settings
-        or not (name in _SCRUBBED or name.startswith(_SCRUBBED_BEGINNINGS))
+        if re.fullmatch(_KEPT, name) or not re.fullmatch(_SCRUBBED, name)
     }
     if not for_job:
         clean.update(LC_ALL="C", TZ="UTC", SLURM_BITSTR_LEN="0")
@@ -129,25 +116,25 @@ def run(
     timeout: float = TIMEOUT,
     input: Optional[str] = None,
     cwd: Optional[str] = None,
-    for_job: bool = False,
-    environment: Optional[Mapping[str, str]] = None,
     env: Optional[Mapping[str, str]] = None,
     silence: str = "",
 ) -> Result:
     """Run a Slurm command and return its output, whatever its exit code.
 
-    environment: variables to set for the command, in addition to the user's. env: all of its
-    variables, in place of these. timeout: seconds; after that, the command and its children are
-    killed. silence: the hint for the user if the command does not respond in time.
+    timeout: seconds; after that, the command and its children are killed. env: all of its
+    variables; by default, those of a query. silence: the hint for the user if the command does not
+    respond in time.
 
     Raises SlurmUnavailableError if the command does not exist or does not respond.
     """
     if env is None:
-        env = {**clean_environment(os.environ, for_job=for_job), **(environment or {})}
-    with contextlib.closing(
-        RunningCommand(argv, timeout=timeout, input=input, cwd=cwd, env=env)
-    ) as asked:
-        return asked.result(silence)
+        env = clean_environment(os.environ, for_job=False)
+    deadline = time.monotonic() + timeout
+    process = _start(argv, input, cwd, env)
+    try:
+        return _result(process, argv, timeout, deadline, silence)
+    finally:
+        _end(process)
 
 
 def run_together(
@@ -161,108 +148,79 @@ def run_together(
     timeout: seconds for all of them together. meanwhile: called while they run. A command that
     does not exist or does not respond yields its error and does not affect the others.
     """
+    env, deadline = clean_environment(os.environ, for_job=False), time.monotonic() + timeout
+    started: List[Union[subprocess.Popen[bytes], SlurmUnavailableError]] = []
     answers: List[Union[Result, SlurmUnavailableError]] = []
-    with contextlib.ExitStack() as stack:
-        asked = [
-            stack.enter_context(
-                contextlib.closing(RunningCommand(argv, timeout=timeout, input=input))
-            )
-            for argv, input in commands
-        ]
+    try:
+        for argv, input in commands:
+            try:
+                started.append(_start(argv, input, None, env))
+            except SlurmUnavailableError as error:
+                started.append(error)
         if meanwhile is not None:
             meanwhile()
-        for question in asked:
+        for (argv, _), process in zip(commands, started):
             try:
-                answers.append(question.result())
+                if isinstance(process, SlurmUnavailableError):
+                    raise process
+                answers.append(_result(process, argv, timeout, deadline))
             except SlurmUnavailableError as error:
                 answers.append(error)
+    finally:
+        for process in started:
+            if not isinstance(process, SlurmUnavailableError):
+                _end(process)
     return answers
 
 
-class RunningCommand:
-    """A command that runs while its caller does something else; close it when done."""
-
-    def __init__(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout: float,
-        input: Optional[str] = None,
-        cwd: Optional[str] = None,
-        env: Optional[Mapping[str, str]] = None,
-    ) -> None:
-        """Start it. timeout: seconds from now. env: by default, that of a query."""
-        self._argv = tuple(argv)
-        self._timeout = timeout
-        self._deadline = time.monotonic() + timeout
-        if env is None:
-            env = clean_environment(os.environ, for_job=False)
-        self._started: Union[subprocess.Popen[bytes], SlurmUnavailableError]
-        try:
-            self._started = _start(self._argv, input, cwd, env)
-        except SlurmUnavailableError as error:
-            self._started = error
-
-    def result(self, silence: str = "") -> Result:
-        """Wait for the answer; raises SlurmUnavailableError. silence: as in ``run``."""
-        if isinstance(self._started, SlurmUnavailableError):
-            raise self._started
-        try:
-            stdout, stderr = _read_outputs(self._started, self._argv[0], self._deadline)
-            self._started.wait(max(0.01, self._deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            raise SlurmUnavailableError(
-                f"{self._argv[0]} did not respond within {self._timeout:g} s",
-                silence or "slurmctld may be busy or restarting: try again later",
-            ) from None
-        code = self._started.returncode
-        return Result(self._argv, _decode(stdout), _decode(stderr), code, stdout)
-
-    def close(self) -> None:
-        """Kill the command if it still runs."""
-        if isinstance(self._started, subprocess.Popen) and self._started.returncode is None:
-            _kill(self._started)
+def _result(
+    process: subprocess.Popen[bytes],
+    argv: Sequence[str],
+    timeout: float,
+    deadline: float,
+    silence: str = "",
+) -> Result:
+    try:
+        stdout, stderr = _read_outputs(process, argv[0], deadline)
+    except subprocess.TimeoutExpired:
+        raise SlurmUnavailableError(
+            f"{argv[0]} did not respond within {timeout:g} s",
+            silence or "slurmctld may be busy or restarting: try again later",
+        ) from None
+    said, errors = (output.decode("utf-8", "replace") for output in (stdout, stderr))
+    return Result(argv, said, errors, process.returncode, stdout)
 
 
-_LOOK = 0.25
-"""Seconds between looks at a command that prints nothing."""
+_LOOK = 0.1
+"""Seconds between looks at a command that goes on."""
 
 
-def _read_outputs(process: subprocess.Popen[bytes], name: str, deadline: float) -> List[bytes]:
-    """Return all that a command prints on standard output and on standard error.
+def _read_outputs(
+    process: subprocess.Popen[bytes], name: str, deadline: float
+) -> Tuple[bytes, bytes]:
+    """Return what a command prints on standard output and on standard error.
 
     What a site's wrapper leaves behind may hold them open: once the command itself has ended,
     silence is the end. Raises subprocess.TimeoutExpired.
     """
-    assert process.stdout and process.stderr
-    parts: Dict[int, List[bytes]] = {pipe.fileno(): [] for pipe in (process.stdout, process.stderr)}
-    left = _LONGEST_ANSWER
     patient = time.monotonic() + slow.SECONDS
-    with process.stdout, process.stderr, selectors.DefaultSelector() as selector:
-        for file in parts:
-            selector.register(file, selectors.EVENT_READ)
-        while selector.get_map():
-            ready = selector.select(max(0, min(_LOOK, deadline - time.monotonic())))
-            now = time.monotonic()
-            if not ready and process.poll() is not None:
-                break
-            if not ready and now >= deadline:
-                raise subprocess.TimeoutExpired(name, 0)
-            if not ready and now >= patient and slow.heard():
-                slow.tell(name)
-            for key, _ in ready:
-                part = os.read(key.fd, 65536)
-                left -= len(part)
-                if left < 0:
-                    raise SlurmUnavailableError(
-                        f"{name} printed more than {_LONGEST_ANSWER >> 20} MiB",
-                        f"check which program that is: which {name}",
-                    )
-                if part:
-                    parts[key.fd].append(part)
-                else:
-                    selector.unregister(key.fd)
-    return [b"".join(some) for some in parts.values()]
+    while True:
+        ended, now = process.poll() is not None, time.monotonic()
+        try:
+            return process.communicate(timeout=max(0, min(_LOOK, deadline - now)))
+        except subprocess.TimeoutExpired as so_far:
+            outputs = so_far.output or b"", so_far.stderr or b""
+            if not ended and now >= deadline:
+                raise
+        if sum(map(len, outputs)) > _LONGEST_ANSWER:
+            raise SlurmUnavailableError(
+                f"{name} printed more than {_LONGEST_ANSWER >> 20} MiB",
+                f"check which program that is: which {name}",
+            )
+        if ended:
+            return outputs
+        if now >= patient:
+            slow.tell(name)
 
 
 def _start(
@@ -427,17 +385,14 @@ def _cannot_start(command: str, error: OSError, cwd: Optional[str]) -> Neuronctl
     return SlurmUnavailableError(f"cannot start {command}: {error.strerror}")
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        process.kill()
-    process.wait()
-    for pipe in (process.stdin, process.stdout, process.stderr):
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a command that still runs, with what it has started, and forget its outputs."""
+    if process.returncode is None:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            process.kill()
+        process.wait()
+    for pipe in (process.stdout, process.stderr):
         if pipe is not None:
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()
-
-
-def _decode(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
+            pipe.close()

@@ -67,14 +67,13 @@ class Answered:
     """In place of a process: what the fuzzer makes of Slurm's answer."""
 
     def __init__(self, stdout: str, returncode: int) -> None:
-        self.stdout, self.returncode = stdout, returncode
+        self.answer, self.returncode = stdout, returncode
 
-    def wait(self, timeout: float) -> int:
-        return self.returncode
+    stdout = stderr = None
 
     def outputs(self) -> list[bytes]:
         wrong = b"sbatch: error: Invalid job id specified\n" if self.returncode else b""
-        return [content(self.stdout), wrong]
+        return [content(self.answer), wrong]
 
 
 @pytest.fixture(scope="module")

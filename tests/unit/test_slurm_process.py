@@ -147,7 +147,8 @@ def test_a_command_that_does_not_read_its_script(command: Command) -> None:
 
 
 def test_ctrl_c_ends_the_command(command: Command, tmp_path: Path) -> None:
-    command("squeue", f"echo $$ > {tmp_path}/pid; sleep 300 & wait")
+    # The pause lets Python know of its child before it is interrupted.
+    command("squeue", f"sleep 0.5; echo $$ > {tmp_path}/pid; sleep 300 & wait")
     program = "from neuronctl.slurm.squeue import squeue; squeue()"
     process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
     wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text() != "")

@@ -45,7 +45,7 @@ test-agreement: install test-packages ## what is said of 1,000 random requests i
 		tests/slurm/test_script_header.py --agreement-seed $$RANDOM --agreement-states 80 \
 		$(OPTIONS)
 
-test-fast: install ## unit tests, generated scripts and documentation, in about a minute
+test-fast: install ## unit tests, generated scripts and documentation, in a minute or two
 	$(PYTEST) -n 4 tests/unit tests/fuzz tests/golden tests/docs tests/check_corpus
 
 check-corpus: install ## what check finds of the defects that a reader named in the corpus, and what it says wrongly
@@ -97,6 +97,7 @@ clean: ## remove .venv and everything built
 $(VENV)/python.stamp:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 9) and "neuronctl needs Python 3.9")'
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || tools/apt-install python3-venv
+	@echo 'Installing Python packages in $(VENV); this takes a minute or two.'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet 'pip>=22.3'
 	@touch $@
@@ -112,6 +113,7 @@ $(VENV)/tools.stamp: $(VENV)/python.stamp
 	@touch $@
 
 $(VENV)/torch.stamp: $(VENV)/python.stamp tools/outside/torch.txt tools/outside/parts.txt
+	@echo 'Installing PyTorch in $(VENV): some 200 MB, or 3 GB with a GPU build.'
 	$(BIN)/pip install --quiet $(TORCH)
 	@touch $@
 

@@ -1,7 +1,4 @@
-"""A recorded job submitted again: what has changed, and which variables it needs.
-
-Rules and paths are looked at from the job's own directory: enter_directory() goes there first.
-"""
+"""A recorded job submitted again, from its own directory: what has changed, and what it needs."""
 
 from __future__ import annotations
 
@@ -15,22 +12,10 @@ from neuronctl.common.shell import join
 from neuronctl.records import provenance, recorded
 from neuronctl.records.job_record import JobRecord, RecordDraft
 from neuronctl.request.job import Layer, Origin, Source
-from neuronctl.scripts.sbatch_line import STDIN, read_line
+from neuronctl.scripts.sbatch_line import read_line
 from neuronctl.submission.judged_job import JudgedJob
 from neuronctl.submission.planned_job import PlannedJob, check_utf8, plan_job
 from neuronctl.submission.transaction import Notify
-
-
-@dataclass(frozen=True)
-class Changes:
-    """What has changed in a job's directory since it was submitted.
-
-    notes: the changes in words. program_gone, program_changed: of the recorded program.
-    """
-
-    notes: Tuple[str, ...]
-    program_gone: bool
-    program_changed: bool
 
 
 def enter_directory(record: JobRecord) -> None:
@@ -45,18 +30,8 @@ def enter_directory(record: JobRecord) -> None:
     except OSError as error:
         raise UsageError(
             f"job {record.job_id} is for {place}, which cannot be entered: {error.strerror}",
-            f"'neuronctl show {record.job_id} --script' prints its script" if record.job_id else "",
+            f"'neuronctl show {record.job_id} --script' prints its script",
         ) from None
-
-
-def changes_since(record: JobRecord) -> Changes:
-    """Compare the job's directory with what its record says of it."""
-    then = record.draft.surroundings
-    now = provenance.read_provenance(record.draft.request.get("script"), record.cwd)
-    gone = bool(then.program) and not os.path.exists(then.program)
-    changed = bool(then.program) and not gone
-    changed = changed and then.program_sha256 not in ("", now.program_sha256)
-    return Changes(tuple(provenance.drift(then, now)), gone, changed)
 
 
 def has_snapshot(record: JobRecord, notify: Notify) -> bool:
@@ -70,35 +45,15 @@ def has_snapshot(record: JobRecord, notify: Notify) -> bool:
     return False
 
 
-def runs_recorded(record: JobRecord, changes: Changes, *, as_recorded: bool, as_is: bool) -> bool:
-    """Return True if the recorded batch script runs, and not the file that is there now.
-
-    as_recorded, as_is: which of the two the user asked for. Raises UsageError if a changed program
-    needs that choice, and if the recorded one cannot run.
-    """
-    if not (changes.program_gone or changes.program_changed):
-        return False
-    draft = record.draft
-    if draft.sbatch and as_recorded:
-        return True
-    choice = "--script-as-recorded runs the recorded one, " if draft.sbatch else ""
-    if changes.program_gone:
+def tell_changes(record: JobRecord, notify: Notify) -> None:
+    """Tell what has changed since in the job's directory; raise UsageError if its program went."""
+    then = record.draft.surroundings
+    if then.program and not os.path.exists(then.program):
         raise UsageError(
-            f"the program of job {record.job_id} is gone: there is no {draft.surroundings.program}",
-            "restore it" + (", or run the recorded one: --script-as-recorded" if choice else ""),
+            f"the program of job {record.job_id} is gone: there is no {then.program}", "restore it"
         )
-    if as_recorded:
-        commit = draft.surroundings.git_commit
-        raise UsageError(
-            "--script-as-recorded is for batch scripts: a program of the past has to be restored",
-            commit and f"git may have it: git show {commit[:12]}:…",
-        )
-    if not as_is:
-        raise UsageError(
-            "the program has changed since: which version should run?",
-            f"{choice}--script-as-is runs the present one",
-        )
-    return False
+    now = provenance.read_provenance(record.draft.request.get("script"), record.cwd)
+    notify(*provenance.drift(then, now))
 
 
 def arguments_of(record: JobRecord) -> Sequence[str]:
@@ -118,35 +73,21 @@ def arguments_of(record: JobRecord) -> Sequence[str]:
 
 def changed_plan(first: JobRecord, second: JobRecord) -> List[recorded.Change]:
     """Return what differs between the plans of two jobs, and between their programs' arguments."""
-    values = recorded.changed_decisions(first.draft.decisions, second.draft.decisions)
-    args = []
+    rows = []
     for record in (first, second):
-        args.append("")
+        args: Sequence[str] = ()
         with contextlib.suppress(UsageError):
-            args[-1] = join(arguments_of(record))
-    return values + [("arguments", args[0], args[1])] * (args[0] != args[1])
+            args = arguments_of(record)
+        rows.append([*record.draft.decisions, ("arguments", join(args))])
+    return recorded.changed_decisions(*rows)
 
 
-def existing_again(
-    record: JobRecord, args: Optional[Sequence[str]] = None, *, from_record: bool
-) -> Tuple[Tuple[str, ...], Optional[str]]:
-    """Return sbatch's words for a recorded script, and the text that goes to its standard input.
-
-    args: other arguments than the recorded ones. from_record: the recorded text, in place of the
-    file.
-    """
-    words = record.draft.sbatch[1:]
-    if args is not None:
-        old = len(arguments_of(record))
-        words = (*words[: len(words) - old], *args)
-    line = read_line(words)
+def sbatch_words(record: JobRecord, args: Optional[Sequence[str]]) -> Tuple[str, ...]:
+    """Return sbatch's words for a recorded script. args: in place of the recorded ones."""
+    line = read_line(record.draft.sbatch[1:])
+    line = line if args is None else replace(line, args=tuple(args))
     # Whether to wait is said anew each time.
-    options = tuple(word for word in line.options if word not in ("-W", "--wait"))
-    if not from_record and not line.reads_stdin:
-        return (*options, *line.script), None
-    if not line.reads_stdin:
-        options = (*options, f"--job-name={record.job_name}")  # and not that of standard input
-    return (*options, STDIN, *line.args), record.draft.script
+    return (*(word for word in line.options if word not in ("-W", "--wait")), *line.script)
 
 
 def exported_variables(record: JobRecord, options: Mapping[str, Any]) -> List[str]:
@@ -160,7 +101,7 @@ def exported_variables(record: JobRecord, options: Mapping[str, Any]) -> List[st
     if absent:
         raise UsageError(
             f"job {record.job_id} was given {', '.join(absent)}, which its record does not hold",
-            f"export it in this shell{f', or add --env {absent[0]}=…' if record.job_id else ''}",
+            f"export it in this shell, or add --env {absent[0]}=…",
         )
     return variables
 
@@ -211,7 +152,6 @@ def plan_again(
     """
     layer = recorded.request_layer(record)
     if args is not None:
-        arguments_of(record)
         check_utf8(args)
         origins = {**layer.origins, "args": Origin(Source.ASKED, "ARGS")}
         layer = Layer({**layer.values, "args": tuple(args)}, origins)

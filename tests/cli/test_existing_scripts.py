@@ -7,12 +7,11 @@ import os
 import pty
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
 import pytest
-from fake_slurm import FakeSlurm, queue_row
+from fake_slurm import FakeSlurm
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -243,17 +242,5 @@ def test_the_same_again(run: Run, fake_slurm: FakeSlurm, tmp_path: Path, script:
     assert over == ["sbatch", "--parsable", "-t", "5", "--cpus-per-task=3", "job.sh", "a b"]
     assert {one["cwd"] for one in records()} == {str(tmp_path)}
     script.write_text(SCRIPT + "# more\n")
-    assert "the program has changed since" in run("resubmit", "7", code=2).stderr
-    run("resubmit", "--script-as-is", "7")
+    assert f"{script} has changed since: it runs as it is now" in run("resubmit", "7").stderr
     assert fake_slurm.calls("sbatch")[-1] == same
-    run("resubmit", "--script-as-recorded", "7")
-    assert fake_slurm.calls("sbatch")[-1] == [
-        *("sbatch", "--parsable", "-t", "5", "--job-name=job.sh", "/dev/stdin", "a b")
-    ]  # fmt: skip
-    assert fake_slurm.stdin() == SCRIPT
-
-
-def row(tmp_path: Path, number: str, command: str, **given: str) -> str:
-    submit = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
-    values = {"submit": submit, "name": "job.sh", "work_dir": str(tmp_path), "state": "PENDING"}
-    return queue_row(number, command=command, **{**values, **given})

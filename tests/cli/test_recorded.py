@@ -159,19 +159,12 @@ def test_resubmit_after_the_program_changed(
     program = tmp_path / "train.py"
     program.write_text("print('second')\n")
     fake_slurm.answer("sbatch", "8\n")
-    calls = len(fake_slurm.calls())
-    result = run("resubmit", "7", code=2)
-    assert "--script-as-is" in result.stderr and len(fake_slurm.calls()) == calls
-    run("resubmit", "7", "--script-as-is")
+    assert f"{program} has changed since: it runs as it is now" in run("resubmit", "7").stderr
     assert fake_slurm.stdin() == script
-    said = run("resubmit", "7", "--script-as-recorded", code=2).stderr
-    assert "is for batch scripts" in said
     program.unlink()
-    for option in ((), ("--script-as-is",), ("-t", "9")):
+    for option in ((), ("-t", "9")):
         gone = run("resubmit", "7", *option, code=2).stderr
         assert f"the program of job 7 is gone: there is no {program}\n" in gone
-    both = ["--script-as-is", "--script-as-recorded"]
-    assert "cannot be combined with" in run("resubmit", "7", *both, code=2).stderr
 
 
 def test_resubmit_what_held_a_secret(

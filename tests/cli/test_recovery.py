@@ -29,10 +29,12 @@ DRAFT = RecordDraft(
 )  # fmt: skip
 
 
-def cut_off(age: int = 0, name: str = "train", cluster: Optional[str] = None) -> str:
+def cut_off(age: int = 0, name: str = "train", cluster: Optional[str] = None, **given: Any) -> str:
     """An intent whose neuronctl is gone, begun ``age`` seconds ago; its key."""
     store = RecordStore.default()
-    before = Path(store.directory) / f"{store.begin(replace(DRAFT, job_name=name))}.intent.json"
+    before = (
+        Path(store.directory) / f"{store.begin(replace(DRAFT, job_name=name, **given))}.intent.json"
+    )
     data = json.loads(before.read_text())
     before.unlink()  # before the new one is written: in the first ms of a second, it is the same
     begun = time.time() - age
@@ -162,6 +164,22 @@ def test_a_site_that_drops_the_mark(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("7", submit=submit))
     assert "it may be a job of the same name and directory: 7" in run("status").stderr
     assert files() == [f"{key}.intent.json"]
+
+
+@pytest.mark.parametrize("numbers", [["7"], ["7", "8"]])
+def test_a_script_of_ones_own(run: Run, fake_slurm: FakeSlurm, numbers: List[str]) -> None:
+    """It carries no mark: its job is the only one that is like it, and that has no record."""
+    key = cut_off(60, sbatch=("sbatch", "train"))
+    submit = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - 50))
+    late = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() + 290))
+    rows = [queue_row(number, submit=submit) for number in numbers]
+    fake_slurm.queue(*rows, queue_row("5", submit=late), queue_row("6", name="x", submit=submit))
+    said = run("status").stderr
+    if len(numbers) == 1:
+        assert "is job 7: its record is now complete" in said and files() == [f"{key}.-.7.json"]
+    else:
+        assert "a job of the same name and directory: 7, 8" in said
+        assert files() == [f"{key}.intent.json"]
 
 
 def test_one_that_is_not_over_yet(run: Run, fake_slurm: FakeSlurm) -> None:

@@ -58,11 +58,8 @@ def test_byte_for_byte_overridden_and_after_a_change(sandbox: Sandbox) -> None:
     assert "-#SBATCH --time=00:05:00" in lines and "+#SBATCH --time=00:07:00" in lines
 
     sandbox.write("again.py", program.replace("first", "second"))
-    result = sandbox.exec(["neuronctl", "resubmit", str(job)], check=False)
-    assert result.returncode == 2 and "the program has changed since" in result.stderr
-    assert newest(sandbox)["job_id"] == other["job_id"], "nothing was submitted"
-
-    sandbox.exec(["neuronctl", "resubmit", str(job), "--script-as-is"])
+    result = sandbox.exec(["neuronctl", "resubmit", str(job)])
+    assert "again.py has changed since: it runs as it is now" in result.stderr
     assert end_of(sandbox, newest(sandbox)["job_id"]) == first.replace("first", "second")
 
 

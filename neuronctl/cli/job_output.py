@@ -17,7 +17,7 @@ from neuronctl.common.errors import (
 from neuronctl.common.files import write_whole
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.shell import join
-from neuronctl.common.words import counted, moment
+from neuronctl.common.words import counted
 from neuronctl.submission.pipeline import Reporter
 
 if TYPE_CHECKING:
@@ -174,10 +174,7 @@ _NO_PARTITION = "NC101"
 def _candidate(candidate: Candidate) -> str:
     if not candidate.verdict.by_slurm:
         return f"{candidate.name} (by the catalog alone)"
-    words = f"{candidate.name}: {candidate.verdict}"
-    if candidate.start is not None:
-        words += f"; Slurm expects it to start at {moment(candidate.start, seconds=True)}"
-    return words
+    return f"{candidate.name}: {candidate.verdict}"
 
 
 def show_findings(job: JudgedJob) -> None:

@@ -118,7 +118,6 @@ def submission_data(
             {
                 "partition": candidate.name,
                 "verdict": verdict_data(candidate.verdict) if candidate.fits else None,
-                "start": utc(candidate.start),
                 "free_nodes": candidate.free,
                 "why_not": candidate.exclusion,
             }

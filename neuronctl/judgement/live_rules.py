@@ -44,15 +44,15 @@ def _waits(wait: Wait) -> Iterator[Violation]:
     yield Violation(wait.words, source=wait.source)
 
 
-for _code, _title, _traits in (
-    ("NC502", "waits for a running job's end", "of_limit"),
-    ("NC503", "waits for what a user may hold", "of_limit"),
-    ("NC504", "waits for free nodes", ""),
-    ("NC505", "waits for the partition", ""),
-    ("NC506", "waits as asked", ""),
-    ("NC507", "waits for what others hold of a shared limit", "of_limit"),
+for _code, _title in (
+    ("NC502", "waits for a running job's end"),
+    ("NC503", "waits for what a user may hold"),
+    ("NC504", "waits for free nodes"),
+    ("NC505", "waits for the partition"),
+    ("NC506", "waits as asked"),
+    ("NC507", "waits for what others hold of a shared limit"),
 ):
-    rule(WARNING, _code, _title, f"waits only_now {_traits}", about="partition")(_waits)
+    rule(WARNING, _code, _title, "waits only_now", about="partition")(_waits)
 
 
 @rule(
@@ -87,7 +87,7 @@ def _too_many_jobs(refusal: LimitRefusal) -> Violation:
 
 
 @rule(
-    *(ERROR, "NC509", "a size that a limit never lets start", "live of_partition of_limit"),
+    *(ERROR, "NC509", "a size that a limit never lets start", "live of_partition"),
     about="nodes ntasks gpus-per-node gres gpus",
 )
 def size_of_no_job(facts: LiveFacts) -> Iterator[Violation]:

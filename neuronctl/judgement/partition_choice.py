@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Catalog
-from neuronctl.common.errors import PolicyError, SlurmError, SlurmRefusedError
+from neuronctl.common.errors import PolicyError, SlurmError
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.judgement.judgement import Judgement, judge
 from neuronctl.judgement.local_facts import gather_local_facts
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.judgement.verdict import NOT_KNOWN, ORDER, Verdict
 from neuronctl.planning import JobPlan, plan
-from neuronctl.rules import RULES, Finding, LocalFacts, RuleContext
-
-MAX_PREDICTIONS = 6
-"""Partitions whose start Slurm is asked to predict; each uses up a job id of the cluster's."""
-
-Predict = Callable[[JobPlan], Tuple[Optional[int], str]]
-"""Asks Slurm for a plan's start (epoch seconds), and why it refuses the job; "": it does not."""
+from neuronctl.rules import Finding, LocalFacts, RuleContext
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A partition for the job, and the judgement of the job there.
-
-    start: when Slurm itself expects it to start (epoch seconds). refused: why Slurm refuses it.
-    """
+    """A partition for the job, and the judgement of the job there."""
 
     plan: JobPlan
     judgement: Judgement
-    start: Optional[int] = None
-    refused: str = ""
 
     @property
     def name(self) -> str:
@@ -51,16 +40,14 @@ class Candidate:
     @property
     def fits(self) -> bool:
         """Whether the partition can hold the job."""
-        return not (self.refusals or self.leaves_gpus_idle or self.refused)
+        return not (self.refusals or self.leaves_gpus_idle)
 
     @property
     def exclusion(self) -> str:
         """Why it is left out; "" where it fits."""
-        told = [f"{refusal.code}: {refusal.message}" for refusal in self.refusals]
-        told += [f"Slurm refuses it: {self.refused}"] if self.refused else []
-        if not told and self.leaves_gpus_idle:
+        if self.leaves_gpus_idle and not self.refusals:
             return "its GPUs would stay idle"
-        return "; ".join(told)
+        return "; ".join(f"{refusal.code}: {refusal.message}" for refusal in self.refusals)
 
     @property
     def resize(self) -> str:
@@ -78,17 +65,6 @@ class Candidate:
     def free(self) -> int:
         """Nodes with room for its share now."""
         return self.judgement.free_nodes
-
-    @property
-    def held_until(self) -> float:
-        """When its limits let it start at the latest; 0 if there are none, infinite if unknown."""
-        limits = [wait.until for wait in self.judgement.waits if RULES[wait.code].of_limit]
-        return max((float("inf") if until is None else until for until in limits), default=0)
-
-    @property
-    def begins(self) -> float:
-        """The moment when it starts, by what is known; infinite if nothing is."""
-        return max(self.start or 0, self.held_until) or float("inf")
 
 
 @dataclass(frozen=True)
@@ -121,27 +97,18 @@ def candidates(
     return tuple(found)
 
 
-def rank(found: Sequence[Candidate], predict: Optional[Predict]) -> List[Candidate]:
+def rank(found: Sequence[Candidate]) -> List[Candidate]:
     """Return those that can hold the job, best first, then the others.
 
-    The order is by verdict, predicted start, and room. predict: None: Slurm is not asked.
+    The order is by verdict, by when the job starts at the latest, and by room.
     """
-    fitting = [candidate for candidate in found if candidate.fits]
-    fitting.sort(key=lambda candidate: (ORDER.index(candidate.verdict.kind), -candidate.free))
-    if predict is not None and len(fitting) > 1:
-        first, rest = fitting[:MAX_PREDICTIONS], fitting[MAX_PREDICTIONS:]
-        fitting = [_predicted(candidate, *predict(candidate.plan)) for candidate in first] + rest
-    others = [candidate for candidate in (*fitting, *found) if not candidate.fits]
-    best = [candidate for candidate in fitting if candidate.fits]
-    best.sort(key=lambda each: (ORDER.index(each.verdict.kind), each.begins // 60, -each.free))
-    return [*best, *others]
 
+    def place(candidate: Candidate) -> Tuple[bool, int, float, int]:
+        verdict = candidate.verdict
+        until = float("inf") if verdict.until is None else verdict.until
+        return not candidate.fits, ORDER.index(verdict.kind), until, -candidate.free
 
-def _predicted(one: Candidate, start: Optional[int], refused: str) -> Candidate:
-    """Return the candidate with Slurm's prediction, unless a limit lets it start only later."""
-    if start is not None and start < one.held_until:
-        start = None
-    return replace(one, start=start, refused=refused)
+    return sorted(found, key=place)
 
 
 def choose(made: JobPlan, catalog: Catalog, *, ask: bool, of_script: bool = False) -> Choice:
@@ -158,7 +125,7 @@ def choose(made: JobPlan, catalog: Catalog, *, ask: bool, of_script: bool = Fals
             snapshot = ask_slurm(made)
     local = gather_local_facts(made)
     found = candidates(made, catalog, local, snapshot, of_script=of_script)
-    ranked = rank(found, None if snapshot is None else _predict)
+    ranked = rank(found)
     choice = Choice(ranked[0].plan if ranked else made, tuple(ranked), snapshot)
     if not ranked or not ranked[0].fits:
         reasons = "\n".join(f"  {other.name}: {other.exclusion}" for other in ranked)
@@ -168,15 +135,3 @@ def choose(made: JobPlan, catalog: Catalog, *, ask: bool, of_script: bool = Fals
             hints[0] if hints else "request less, or name a partition with -p",
         )
     return choice
-
-
-def _predict(made: JobPlan) -> Tuple[Optional[int], str]:
-    from neuronctl.slurm.sbatch import test_submission
-
-    words = ["sbatch", *(f"--{option}" for option in made.salloc_options)]
-    try:
-        return test_submission(words, "#!/bin/sh\n", timeout=5).start, ""
-    except SlurmRefusedError as error:
-        return None, error.short.partition(": ")[2]
-    except SlurmError:
-        return None, ""

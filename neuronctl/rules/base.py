@@ -275,8 +275,6 @@ class Rule:
     """It may be that an option is missing, which a job file can have."""
     resizable: bool = False
     """Another size of the job mends it."""
-    of_limit: bool = False
-    """It is about a limit of a user or a group, which Slurm's prediction leaves out."""
     waits: bool = False
     """Nothing stands against the job: it says what a Wait is for."""
 

@@ -213,7 +213,7 @@ def gpu_model(context: RuleContext) -> Iterator[Violation]:
 
 @rule(
     *(ERROR, "NC124", "more GPUs than a user or a job may hold"),
-    "resizable closes_partition of_limit",
+    "resizable closes_partition",
     about=_GPUS,
 )
 def gpus_a_user(context: RuleContext) -> Iterator[Violation]:

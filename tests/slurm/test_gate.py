@@ -229,7 +229,6 @@ def test_auto_takes_the_partition_where_it_starts_first(
     best, second, *others = answer["choice"]
     assert (best["partition"], second["partition"]) == (empty, full)
     assert second["verdict"]["kind"] == "will wait"
-    assert second["start"] > best["start"]
     why_not = {partition["partition"]: partition["why_not"] for partition in others}
     assert "nodes in cas_v100nv_4 have 4" in why_not[PARTITION]
     assert "'cpu' is in the catalog, but the Slurm" in why_not["cpu"]  # this sandbox has none

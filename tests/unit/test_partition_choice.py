@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List
 
 import pytest
 from plan_builders import CPU, GPU, V100, cluster, request
@@ -12,7 +12,7 @@ from slurm_answers import FULL, LIMITS, NODES, NOW, OTHER, PARTITION, job, live,
 from neuronctl.catalog.model import Catalog
 from neuronctl.common.errors import PolicyError
 from neuronctl.judgement.partition_choice import Candidate, candidates, choose, rank
-from neuronctl.planning import JobPlan, plan
+from neuronctl.planning import plan
 from neuronctl.rules import LocalFacts
 from neuronctl.slurm.sbatch import parse_predicted
 
@@ -29,8 +29,8 @@ def judged(snapshot: Any, **fields: Any) -> Dict[str, Candidate]:
     return {one.name: one for one in candidates(made, catalog, HERE, snapshot)}
 
 
-def names(found: Dict[str, Candidate], predict: Any = None) -> List[str]:
-    return [one.name for one in rank(list(found.values()), predict) if one.fits]
+def names(found: Dict[str, Candidate]) -> List[str]:
+    return [one.name for one in rank(list(found.values())) if one.fits]
 
 
 def test_the_one_with_room_is_taken() -> None:
@@ -41,48 +41,16 @@ def test_the_one_with_room_is_taken() -> None:
     assert names(judged(live(limits=THREE), gpus_per_node=4))[0] == "gpu"  # four nodes, not two
 
 
-def test_slurms_prediction_orders_those_that_wait() -> None:
-    busy = live(limits=THREE, nodes=FULL + tuple(node(f"o{n}", 8) for n in (1, 2)))
-    found = judged(busy, gpus_per_node=4)
-
-    def predict(made: JobPlan) -> Tuple[Optional[int], str]:
-        return {"gpu": 9000, "old": 600}.get(made.partition.name), ""
-
-    assert names(found, predict)[0] == "old"
-
-
-def test_what_slurm_refuses_is_left_out_in_its_own_words() -> None:
-    found = judged(live(limits=THREE), gpus_per_node=4)
-
-    def predict(made: JobPlan) -> Tuple[Optional[int], str]:
-        return None, "Invalid qos" if made.partition.name == "gpu" else ""
-
-    assert names(found, predict) == ["old"]
-    (left,) = (one for one in rank(list(found.values()), predict) if one.name == "gpu")
-    assert left.exclusion == "Slurm refuses it: Invalid qos"
-
-
-def test_a_limit_that_slurms_prediction_leaves_out_decides() -> None:
-    # All 16 GPUs of gpu are mine for an hour; old is full of others' jobs for a minute.
+def test_of_those_that_wait_the_one_whose_wait_ends_first_is_taken() -> None:
+    # All 16 GPUs that I may have in gpu are mine for an hour; old is full of others' jobs.
     held = dataclasses.replace(job(1, 16), end=NOW + 3600)
     full = tuple(node(f"o{n}", 8, partitions=("old",)) for n in (1, 2))
     busy = live((held,), limits=THREE, nodes=(*NODES, *full))
-    found = list(judged(busy, gpus_per_node=4).values())
-
-    def predict(made: JobPlan) -> Tuple[Optional[int], str]:
-        return {"gpu": NOW, "old": NOW + 60}.get(made.partition.name), ""
-
-    best, second = rank(found, predict)[:2]
-    assert (best.name, best.start, second.name) == ("old", NOW + 60, "gpu")
-    # A prediction that the limit does not allow is none; a later one stands.
-    assert (second.start, second.begins) == (None, NOW + 3600)
-    late = {one.name: one.start for one in rank(found, lambda made: (NOW + 7200, ""))}
-    assert late["gpu"] == NOW + 7200
+    assert names(judged(busy, gpus_per_node=4)) == ["gpu", "old"]
     # Where some wait before it, nobody knows when the limit lets it start.
     first = job(2, 4, "PENDING", reason="QOSMaxGRESPerUser")
-    found = list(judged(dataclasses.replace(busy, jobs=(held, first)), gpus_per_node=4).values())
-    (behind,) = (one for one in rank(found, predict) if one.name == "gpu")
-    assert (behind.start, behind.begins) == (None, float("inf"))
+    found = judged(dataclasses.replace(busy, jobs=(held, first)), gpus_per_node=4)
+    assert found["gpu"].verdict.until is None
 
 
 def test_each_that_is_left_out_has_its_reason() -> None:

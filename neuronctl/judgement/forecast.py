@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, Tuple
+from typing import Iterator, Tuple
 
-from neuronctl.catalog.model import Citation
 from neuronctl.common.frozen import dataclass
 from neuronctl.judgement.free_nodes import NodeSearch, check_nodes, search_nodes
 from neuronctl.judgement.limits import check_limits
@@ -27,12 +26,9 @@ class Forecast:
     doubts: Tuple[Doubt, ...]
 
 
-def forecast(plan: JobPlan, snapshot: Snapshot, cite: Callable[[str], Citation]) -> Forecast:
-    """Return what Slurm would do with a plan on the cluster as Slurm has it (``overlay``).
-
-    cite: who says a figure of the job's partition that is the catalog's, by its key.
-    """
-    on_cluster = PlanOnCluster(plan, snapshot, cite)
+def forecast(plan: JobPlan, snapshot: Snapshot) -> Forecast:
+    """Return what Slurm would do with a plan on the cluster as Slurm has it (``overlay``)."""
+    on_cluster = PlanOnCluster(plan, snapshot)
     nodes = search_nodes(on_cluster)
     outcomes = list(_outcomes(on_cluster, nodes))
     return Forecast(

@@ -196,7 +196,7 @@ def _judge(context: RuleContext, snapshot: Optional[Snapshot], unasked_because: 
 
     plan, sources = overlay(context.plan, snapshot)
     context = replace(context, plan=plan, sources=sources)
-    now = forecast(plan, snapshot, context.cite_partition)
+    now = forecast(plan, snapshot)
     on_cluster = now.on_cluster
     defaults = (one.name for one in snapshot.limits.partitions if one.default)
     facts = SlurmFacts(

@@ -35,7 +35,7 @@ def usage(limit: Limit, on_cluster: PlanOnCluster) -> Usage:
     snapshot = on_cluster.snapshot
     if limit.scope == Scope.QOS:
         jobs = snapshot.jobs_in_qos(limit.name)
-    elif limit.scope == Scope.CATALOG:
+    elif limit.scope == Scope.PARTITION:
         jobs = tuple(job for job in snapshot.jobs if limit.name in job.partitions)
     else:
         jobs = tuple(job for job in snapshot.jobs if job.account == limit.name)

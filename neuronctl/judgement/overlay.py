@@ -66,7 +66,7 @@ def _partition(
     if site.node_list:
         put("node_list", site.node_list, show)
     # What holds for this job there: its QOS, its association.
-    on_cluster = PlanOnCluster(replace(plan, partition=base), snapshot, lambda key: Citation(""))
+    on_cluster = PlanOnCluster(replace(plan, partition=base), snapshot)
     put("open", on_cluster.is_open, show)
     most_nodes = on_cluster.limit("MaxNodes", "node")
     put("max_nodes", None if most_nodes is None else most_nodes.figure, show)

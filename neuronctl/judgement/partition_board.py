@@ -103,7 +103,7 @@ def _partition_now(
 
     def share(kind: str, tres: str = "") -> LimitUse:
         limit = on_cluster.limit(kind, tres)
-        unlimited = Limit(kind, tres, 0, Scope.CATALOG, name)
+        unlimited = Limit(kind, tres, 0, Scope.PARTITION, name)
         used = usage(limit or unlimited, on_cluster).used
         return LimitUse(used, None if limit is None else limit.figure)
 

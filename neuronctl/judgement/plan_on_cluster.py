@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
-from typing import AbstractSet, Any, Callable, Dict, FrozenSet, Optional, Set, Tuple
+from typing import AbstractSet, Any, Dict, FrozenSet, Optional, Set, Tuple
 
 from neuronctl.catalog.model import Citation
 from neuronctl.common import units
 from neuronctl.common.frozen import dataclass, replace
-from neuronctl.judgement.features import matching_nodes
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
 from neuronctl.planning.needs import Needs, needs_of
 from neuronctl.slurm.answers import limits_in_force, used_of_each
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.limits import Counts, Limit, Per, Scope
+from neuronctl.slurm.limits import Counts, Limit, Per
 from neuronctl.slurm.sacctmgr import Association, SlurmQos, association_in
-from neuronctl.slurm.scontrol import NodeGroup, SitePartition
+from neuronctl.slurm.scontrol import NodeGroup, SitePartition, names_of
 
-CATALOG_LIMITS = (
-    ("MaxSubmitPU", "", "max_submit_jobs"),
-    ("MaxJobsPU", "", "max_running_jobs"),
-    ("MaxTRESPU", "gres/gpu", "max_gpus"),
-)
-"""The limits of a user that a catalog may have: kind, TRES, the partition's key."""
+_FEATURE = r"[^&,|()\[\]*!\s]+"
 
 
 @dataclass(frozen=True)
@@ -37,14 +32,10 @@ class JobSize:
 
 @dataclass(frozen=True)
 class PlanOnCluster:
-    """A plan on the cluster as a snapshot shows it.
-
-    cite: returns the source of a catalog figure.
-    """
+    """A plan on the cluster as a snapshot shows it."""
 
     plan: JobPlan
     snapshot: Snapshot
-    cite: Callable[[str], Citation]
 
     # ------------------------------------------------------------ account, QOS, and limits
 
@@ -141,20 +132,15 @@ class PlanOnCluster:
     def limits(self) -> Tuple[Limit, ...]:
         """The limits in force, the ones that count first in front.
 
-        The catalog's are used if Slurm does not enforce limits, or does not tell them.
+        Only the partition's are if Slurm does not enforce others, or does not tell them.
         """
-        if self.snapshot.enforced:
-            own = self.snapshot.limits.qos_named(self.job_qos)
-            return limits_in_force(
-                *(self.partition, () if own is None else own.flags, self.qos_in_force),
-                *(self.association, self.snapshot.limited_groups),
-            )
-        found = list(self.partition.limits) if self.partition is not None else []
-        for kind, tres, key in CATALOG_LIMITS:
-            figure = getattr(self.plan.partition, key)
-            if figure is not None:
-                found.append(Limit(kind, tres, figure, Scope.CATALOG, self.plan.partition.name))
-        return tuple(found)
+        if not self.snapshot.enforced:
+            return () if self.partition is None else self.partition.limits
+        own = self.snapshot.limits.qos_named(self.job_qos)
+        return limits_in_force(
+            *(self.partition, () if own is None else own.flags, self.qos_in_force),
+            *(self.association, self.snapshot.limited_groups),
+        )
 
     def used_of_each(self, limit: Limit) -> Optional[int]:
         """Return what the account, or the user, uses of a QOS' limit on each; None: not told."""
@@ -173,9 +159,6 @@ class PlanOnCluster:
 
     def source(self, limit: Limit) -> Citation:
         """Who states a limit's figure."""
-        if limit.scope == Scope.CATALOG:
-            key = next(key for kind, tres, key in CATALOG_LIMITS if kind == limit.kind)
-            return self.cite(key)
         if limit.about.per == Per.GROUP:
             # Asked anew for each job, with what is held now.
             return Citation(f"Slurm itself: {limit.command}", True)
@@ -289,8 +272,20 @@ class PlanOnCluster:
 
     @cached_property
     def matching(self) -> Optional[FrozenSet[str]]:
-        """The nodes of the pool that meet ``--constraint``; None: that is not known."""
-        return matching_nodes(self.plan.request.constraint, self.pool)
+        """The nodes of the pool that meet ``--constraint``; None: that is not known.
+
+        Known are names with ``&``, ``,`` and ``|``, which Slurm reads from left to right.
+        """
+        text = self.plan.request.constraint
+        if text is None:
+            return names_of(self.pool)
+        if re.fullmatch(rf"{_FEATURE}(?:[&,|]{_FEATURE})*", text) is None:
+            return None
+        found: FrozenSet[str] = frozenset()
+        for operator, name in re.findall(rf"(^|[&,|])({_FEATURE})", text):
+            having = names_of(group for group in self.pool if name in group.features)
+            found = found & having if operator in ("&", ",") else found | having
+        return found
 
     def lacking(self, names: AbstractSet[str]) -> bool:
         """Whether these nodes are too few, or not all of ``--nodelist`` are among them."""

@@ -38,7 +38,7 @@ class Scope:
     """Who sets a limit. An association is the user's own, in one account."""
 
     QOS, ASSOCIATION, ACCOUNT = "QOS", "association", "account"
-    PARTITION, CATALOG = "partition", "catalog"
+    PARTITION = "partition"
 
 
 TRES_NAMES = {
@@ -271,9 +271,7 @@ class Limit:
     def reason(self) -> str:
         """The reason that Slurm gives a job that waits for it; "" where there is none."""
         text = self.about.reasons.get(self.tres, "")
-        if not text or self.scope == Scope.CATALOG:
-            return ""
-        if self.scope == Scope.PARTITION or self.about.bare:
+        if not text or self.scope == Scope.PARTITION or self.about.bare:
             return text
         if self.scope == Scope.QOS:
             return f"QOS{text.format_map(_QOS_PARTS)}"
@@ -281,14 +279,14 @@ class Limit:
 
     @property
     def command(self) -> str:
-        """The command that shows it; "" where it is the catalog's."""
+        """The command that shows it."""
         if self.scope == Scope.PARTITION:
             return f"scontrol show partition {self.name}"
         if self.about.per == Per.GROUP:
             return "scontrol show assoc_mgr"
         if self.scope == Scope.QOS:
             return f"sacctmgr show qos {self.name}"
-        return "" if self.scope == Scope.CATALOG else "sacctmgr show associations"
+        return "sacctmgr show associations"
 
     @property
     def holder(self) -> str:

@@ -195,7 +195,6 @@ def _how_it_goes_on(made: JobPlan, snapshot: Optional[Snapshot]) -> Tuple[Option
     """
     from neuronctl.judgement.ask import ask_slurm
     from neuronctl.judgement.plan_on_cluster import PlanOnCluster
-    from neuronctl.judgement.snapshot import slurm_says
 
     try:
         snapshot = snapshot or ask_slurm(made, meanwhile=_load_the_rest)
@@ -203,7 +202,7 @@ def _how_it_goes_on(made: JobPlan, snapshot: Optional[Snapshot]) -> Tuple[Option
         return None, ""
     # Of several partitions, Slurm may choose any.
     parts = (replace(made, partition=each) for each in (made.partition, *made.alternatives))
-    each = (PlanOnCluster(part, snapshot, slurm_says).no_requeue for part in parts)
+    each = (PlanOnCluster(part, snapshot).no_requeue for part in parts)
     return snapshot, next(filter(None, each), "")
 
 

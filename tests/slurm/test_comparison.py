@@ -49,8 +49,9 @@ def test_in_random_states_slurm_does_what_was_said(
     wrong = [row for row in rows if row["wrong"]]
     wrong.sort(key=lambda row: WORST_FIRST.index(row["wrong"]))
     kinds = Counter(row["said"][0] for row in rows)
-    unknown = Counter(row["said"][2][:70] for row in rows if row["said"][0] == "not known")
-    print("\n".join(f"{count} {words}" for words, count in unknown.most_common()))
+    for row in rows:
+        if row["said"][0] == "not known":
+            print(f"{row['happened']}, not known: {row['request']}: {row['said'][2]}")
     record_property(
         "agreement",
         f"seed {seed}: {counted(len(rows), 'request')} in {counted(len(numbers), 'state')}, "

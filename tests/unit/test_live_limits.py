@@ -41,11 +41,11 @@ def test_slurms_own_figures_count_instead_of_the_catalogs() -> None:
     assert "NC121" in codes(judged(live(limits=smaller), gpus_per_node=8))
 
 
-def test_limits_that_slurm_does_not_enforce_are_the_catalogs() -> None:
+def test_limits_that_slurm_does_not_enforce_are_none() -> None:
     lax = dataclasses.replace(LIMITS, config=dataclasses.replace(CONFIG, enforce=()))
     assert "NC501" not in codes(judged(live((*BUSY, job(4)), limits=lax)))
     result = judged(live((job(5, 20),), limits=lax), gpus_per_node=8)
-    assert "you hold 20 of 24 GPUs" in result.verdict.words
+    assert result.verdict.kind == "can start now"
 
 
 SAFE = dataclasses.replace(CONFIG, enforce=(*CONFIG.enforce, "safe"))
@@ -181,9 +181,6 @@ def test_without_the_database_nothing_is_stated_as_sure() -> None:
     verdict = judged(live(limits=half), gpus_per_node=1).verdict
     assert verdict.kind == "not known"
     assert "sacctmgr did not answer" in verdict.words
-    # The catalog's own limit of 24 GPUs still tells what is surely too much.
-    waits = judged(live((job(5, 20),), limits=half), gpus_per_node=8).verdict
-    assert (waits.kind, waits.cause) == ("will wait", "")
 
 
 def test_threads_are_no_cores() -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Optional, Sequence, Set, Tuple
+from typing import Iterator, Optional, Tuple
 
 from neuronctl.common import units
-from neuronctl.common.frozen import dataclass, replace
-from neuronctl.common.units import hosts
+from neuronctl.common.frozen import replace
 from neuronctl.common.words import counted, verb
 from neuronctl.judgement.outcomes import Doubt, LimitRefusal, Outcome, Wait
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.snapshot import running
-from neuronctl.planning.model import gpus_held
 from neuronctl.slurm.job_states import WAITING
 from neuronctl.slurm.limits import KINDS, TRES_NAMES, Counts, Limit, Per, Scope
 from neuronctl.slurm.squeue import QueueJob
@@ -21,25 +19,14 @@ _WHEN_UNKNOWN = "when is not known"
 _EACH = (Per.USER, Per.ACCOUNT)
 
 
-@dataclass(frozen=True)
-class Usage:
-    """A limit of one user, and what the user's jobs hold of it now. jobs: those that count."""
-
-    limit: Limit
-    used: int
-    jobs: Tuple[QueueJob, ...]
-
-
-def usage(limit: Limit, on_cluster: PlanOnCluster) -> Usage:
-    """Return what the user's own jobs hold of a limit."""
+def counted_jobs(limit: Limit, on_cluster: PlanOnCluster) -> Tuple[QueueJob, ...]:
+    """Return the user's own jobs that count for a limit."""
     snapshot = on_cluster.snapshot
     if limit.scope == Scope.QOS:
-        jobs = snapshot.jobs_in_qos(limit.name)
-    elif limit.scope == Scope.PARTITION:
-        jobs = tuple(job for job in snapshot.jobs if limit.name in job.partitions)
-    else:
-        jobs = tuple(job for job in snapshot.jobs if job.account == limit.name)
-    return Usage(limit, limit.held_by(jobs), jobs)
+        return snapshot.jobs_in_qos(limit.name)
+    if limit.scope == Scope.PARTITION:
+        return tuple(job for job in snapshot.jobs if limit.name in job.partitions)
+    return tuple(job for job in snapshot.jobs if job.account == limit.name)
 
 
 def check_limits(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
@@ -77,7 +64,7 @@ def _check(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     if not limit.allows(wanted):
         # NC124 compares the plan's GPUs with the partition's figure, which is this limit.
         of_user = (limit.kind, limit.tres) == ("MaxTRESPU", _GPU)
-        if not of_user or gpus_held(on_cluster.plan) <= limit.figure:
+        if not of_user or on_cluster.gpus_held <= limit.figure:
             yield LimitRefusal(limit, wanted, source)
     elif about.per not in (Per.JOB, Per.NODE) and wanted:
         yield from _shared(limit, on_cluster, wanted)
@@ -87,7 +74,7 @@ def _wanted(limit: Limit, on_cluster: PlanOnCluster) -> Optional[int]:
     """Return what the job takes of a limit; None: not known."""
     size = on_cluster.size.node if limit.about.per == Per.NODE else on_cluster.size.job
     if (limit.kind, limit.tres) == ("MaxTRESPU", _GPU):
-        return size.get(_GPU) if on_cluster.needs.gpus else gpus_held(on_cluster.plan)
+        return size.get(_GPU) if on_cluster.needs.gpus else on_cluster.gpus_held
     return limit.taken(size, on_cluster.time_limit)
 
 
@@ -102,7 +89,7 @@ def _in_queue(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """Yield the refusal by a limit on jobs in the queue, or by one that lets no job run."""
     used = limit.used
     if limit.about.per == Per.USER and limit.about.counts == Counts.SUBMITTED:
-        used = usage(limit, on_cluster).used
+        used = limit.held_by(counted_jobs(limit, on_cluster))
     elif limit.about.per in _EACH:
         used = on_cluster.used_of_each(limit) or 0
     wanted = on_cluster.array_size if limit.about.counts == Counts.SUBMITTED else 1
@@ -136,43 +123,31 @@ def _budget(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
 
 def _shared(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Iterator[Outcome]:
     """Yield the wait for what other jobs hold of a limit, of the user's or of the whole group's."""
-    about, mine = limit.about, usage(limit, on_cluster)
+    about, mine = limit.about, counted_jobs(limit, on_cluster)
     used: Optional[int] = limit.used
     if about.bare:
         used = on_cluster.used_of_each(limit)
     elif about.per == Per.USER:
-        unknown = limit.tres and any(job.holds(limit.tres) is None for job in running(mine.jobs))
-        used = None if unknown else mine.used
-    if limit.tres == "node" and about.counts == Counts.TRES:
-        yield from _nodes(limit, on_cluster, wanted, mine.jobs)
-    elif used is None:
-        yield Doubt(f"how much is left of {limit.named} of {limit.holder} is not known")
-    elif used + wanted <= limit.figure:
+        unknown = limit.tres and any(job.holds(limit.tres) is None for job in running(mine))
+        used = None if unknown else limit.held_by(mine)
+    if used is not None and used + wanted <= limit.figure:
         return
+    if used is None:
+        yield Doubt(f"how much is left of {limit.named} of {limit.holder} is not known")
+    elif limit.tres == "node" and about.counts == Counts.TRES:
+        # One that several jobs are on counts once.
+        words = f"jobs of {limit.holder} hold {used} of {limit.amount(limit.figure)}"
+        yield Doubt(f"{words}; on how many nodes together is not known", cause=limit.reason)
     elif about.per == Per.USER:
         yield _wait_for_own(replace(limit, used=used), on_cluster, wanted, mine)
     else:
         yield _wait_for_group(replace(limit, used=used), on_cluster, wanted)
 
 
-def _nodes(
-    limit: Limit, on_cluster: PlanOnCluster, wanted: int, jobs: Sequence[QueueJob]
-) -> Iterator[Outcome]:
-    """Yield the doubt about a limit on nodes: one that several jobs are on counts once."""
-    own: Set[str] = set()
-    for job in running(tuple(jobs)):
-        own.update(hosts(job.node_list))
-    used = max(len(own), limit.used)
-    if used + wanted > limit.figure:
-        words = f"jobs of {limit.holder} are on {used} of at most {counted(limit.figure, 'node')}"
-        words += f" ({limit.kind}); whether Slurm chooses among those is not known"
-        yield Doubt(words, cause=limit.reason)
-
-
-def _wait_for_own(limit: Limit, on_cluster: PlanOnCluster, wanted: int, mine: Usage) -> Wait:
-    ends = [(job.end, job) for job in running(mine.jobs) if job.end is not None]
-    excess, now = limit.used + wanted - limit.figure, on_cluster.snapshot.asked_at
-    words, end = until(limit, ends, excess, _waiting(mine), now)
+def _wait_for_own(
+    limit: Limit, on_cluster: PlanOnCluster, wanted: int, mine: Tuple[QueueJob, ...]
+) -> Wait:
+    words, end = _end_of_wait(limit, mine, wanted, on_cluster.snapshot.asked_at)
     if limit.about.counts == Counts.RUNNING:
         said = f"you have {counted(limit.used, 'job')} running and may have {limit.figure}; the job"
         code = "NC502"
@@ -182,6 +157,24 @@ def _wait_for_own(limit: Limit, on_cluster: PlanOnCluster, wanted: int, mine: Us
     return Wait(
         code, limit.reason, f"{said} must wait until {words}", on_cluster.source(limit), end
     )
+
+
+def _end_of_wait(
+    limit: Limit, mine: Tuple[QueueJob, ...], wanted: int, now: int
+) -> Tuple[str, Optional[int]]:
+    """Return until when the user's own jobs keep the user at a limit, in words and as a time."""
+    unknown = f"some of your jobs end; {_WHEN_UNKNOWN}"
+    asked = ("JobHeldUser", "JobHeldAdmin", "Dependency", "BeginTime")
+    ahead = sum(job.count for job in mine if job.state in WAITING and job.reason not in asked)
+    if ahead:
+        return f"{unknown}: {counted(ahead, 'other job')} of yours {verb(ahead)} ahead", None
+    excess = limit.used + wanted - limit.figure
+    ends = [(job.end, job) for job in running(mine) if job.end is not None]
+    for end, job in sorted(ends, key=lambda each: each[0]):
+        excess -= job.count * limit.taken_by(job)
+        if excess <= 0:
+            return f"job {job.id} ends, in at most {units.format_time(max(0, end - now))}", end
+    return unknown, None
 
 
 def _wait_for_group(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Wait:
@@ -196,30 +189,6 @@ def _wait_for_group(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Wai
     return Wait("NC507", limit.reason, words, source)
 
 
-def until(
-    limit: Limit, ends: Sequence[Tuple[int, QueueJob]], excess: int, ahead: int, now: int
-) -> Tuple[str, Optional[int]]:
-    """Return until when a user's running jobs keep the user at a limit, in words and as a time.
-
-    ends: when each ends at the latest. excess: how much has to be free again. ahead: how many of
-    the user's jobs wait for the same before this one.
-    """
-    unknown = f"some of your jobs end; {_WHEN_UNKNOWN}"
-    if ahead:
-        return f"{unknown}: {counted(ahead, 'other job')} of yours {verb(ahead)} ahead", None
-    for end, job in sorted(ends, key=lambda end: end[0]):
-        excess -= job.count * limit.taken_by(job)
-        if excess <= 0:
-            return f"job {job.id} ends, in at most {units.format_time(max(0, end - now))}", end
-    return unknown, None
-
-
-def _waiting(now: Usage) -> int:
-    """Return how many of the user's own jobs wait for the same."""
-    asked = ("JobHeldUser", "JobHeldAdmin", "Dependency", "BeginTime")
-    return sum(job.count for job in now.jobs if job.state in WAITING and job.reason not in asked)
-
-
 def group_of(limit: Limit) -> str:
     """Return whose jobs a limit counts together."""
     return limit.holder if limit.about.per == Per.GROUP else f"your account in {limit.holder}"
@@ -229,11 +198,6 @@ def _partition_doubts(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     partition, size = on_cluster.partition, on_cluster.size
     if partition is None:
         return
-    if partition.whole == "nodes" and not on_cluster.plan.request.exclusive:
-        yield Doubt(
-            f"{partition.name} allocates whole nodes (OverSubscribe=EXCLUSIVE); which are empty, "
-            "and what limits say to all their cores and GPUs, is not known"
-        )
     most = partition.max_memory_mb_per_cpu
     cores = size.job["cpu"]
     if most is not None and size.job.get("mem", most * cores + 1) > most * cores:

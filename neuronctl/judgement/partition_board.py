@@ -12,7 +12,7 @@ from neuronctl.common import units
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.words import counted
 from neuronctl.judgement.judgement import judge
-from neuronctl.judgement.limits import usage
+from neuronctl.judgement.limits import counted_jobs
 from neuronctl.judgement.snapshot import Snapshot, is_up
 from neuronctl.judgement.verdict import CAN_START, WILL_WAIT, Verdict
 from neuronctl.planning import plan
@@ -103,8 +103,8 @@ def _partition_now(
 
     def share(kind: str, tres: str = "") -> LimitUse:
         limit = on_cluster.limit(kind, tres)
-        unlimited = Limit(kind, tres, 0, Scope.PARTITION, name)
-        used = usage(limit or unlimited, on_cluster).used
+        counting = limit or Limit(kind, tres, 0, Scope.PARTITION, name)
+        used = counting.held_by(counted_jobs(counting, on_cluster))
         return LimitUse(used, None if limit is None else limit.figure)
 
     free = used = down = 0

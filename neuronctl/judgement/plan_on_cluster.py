@@ -11,7 +11,6 @@ from neuronctl.common import units
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.planning import JobPlan
-from neuronctl.planning.model import gpus_held
 from neuronctl.planning.needs import Needs, needs_of
 from neuronctl.slurm.answers import limits_in_force, used_of_each
 from neuronctl.slurm.job_id import JobId
@@ -222,9 +221,9 @@ class PlanOnCluster:
         plan, needs, nodes = self.plan, self.needs, self.plan.nodes
         cores, gpus = -(-needs.all_cores // nodes), plan.gpus_per_node
         job = {"cpu": needs.all_cores, "gres/gpu": max(needs.all_gpus, nodes * gpus)}
-        if plan.request.exclusive:
+        if needs.whole == "nodes":
             cores = max(cores, min(plan.partition.cores_per_node, default=0))
-            gpus = gpus_held(plan) // nodes
+            gpus = self.gpus_held // nodes
             job = {"cpu": nodes * cores, "gres/gpu": nodes * gpus}
         node = {"cpu": cores, "gres/gpu": gpus}
         if self.may_get_more_nodes:
@@ -233,6 +232,12 @@ class PlanOnCluster:
                 known["mem"] = known["cpu"] * needs.memory_per_core
             return JobSize(known, {"node": 1})
         return JobSize(self._with_memory(job, nodes), self._with_memory(node, 1))
+
+    @property
+    def gpus_held(self) -> int:
+        """The GPUs that it holds while it runs: all of its nodes where it has those alone."""
+        whole = self.plan.partition.gpus_per_node if self.needs.whole == "nodes" else 0
+        return self.plan.nodes * max(self.plan.gpus_per_node, whole)
 
     def _with_memory(self, amounts: Dict[str, int], nodes: int) -> Dict[str, int]:
         needs = self.needs

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any, Tuple
 
 import pytest
+from plan_builders import cluster, plan_of, policy
 from slurm_answers import (
     BUSY,
     CONFIG,
@@ -25,6 +26,9 @@ from slurm_answers import (
     with_partition,
 )
 
+from neuronctl.catalog.model import Catalog
+from neuronctl.judgement.judgement import judge
+from neuronctl.rules import RuleContext
 from neuronctl.slurm.answers import ClusterFigures
 from neuronctl.slurm.limits import Limit, Scope
 from neuronctl.slurm.sacctmgr import LimitedGroup, parse_groups
@@ -49,6 +53,7 @@ def test_limits_that_slurm_does_not_enforce_are_none() -> None:
 
 
 SAFE = dataclasses.replace(CONFIG, enforce=(*CONFIG.enforce, "safe"))
+HALF = tuple(node(f"n{number}", 2) for number in range(1, 5))
 SHARED = tuple(node(f"n{number}", 2, partitions=("gpu", "old")) for number in range(1, 5))
 """The same, in two partitions."""
 
@@ -60,7 +65,7 @@ SHARED = tuple(node(f"n{number}", 2, partitions=("gpu", "old")) for number in ra
         (
             {"limited_groups": (shared("QOS", "p_gpu", nodes=(2, 2)),)},
             {},
-            "on 2 of at most 2 nodes",
+            "hold 2 of 2 nodes; on how many nodes together",
         ),
         (
             {"limited_groups": (shared("QOS", "p_gpu", billing=(9, 0)),)},
@@ -93,7 +98,6 @@ SHARED = tuple(node(f"n{number}", 2, partitions=("gpu", "old")) for number in ra
             {"time_limit": "UNLIMITED"},
             "how much the job takes of MaxTRESMins cpu=9 of QOS p_gpu is not known",
         ),
-        ({"limits": with_partition(whole="nodes")}, {}, "allocates whole nodes"),
         (
             {"limits": with_partition(max_cores_per_node=16), "nodes": SHARED},
             {},
@@ -169,6 +173,26 @@ def test_a_cluster_on_the_safe_side_starts_only_what_can_end() -> None:
         assert judged(look, gpus_per_node=1, cpus_per_task=1).verdict.kind == kind
 
 
+def test_a_partition_of_whole_nodes_counts_all_that_they_have() -> None:
+    whole = with_partition(whole="nodes")
+    assert judged(live(limits=whole), gpus_per_node=1).verdict.kind == "can start now"
+    busy = judged(live(limits=whole, nodes=HALF), gpus_per_node=1).verdict
+    assert (busy.kind, busy.cause) == ("will wait", "Resources")
+    # Beside 12 GPUs of at most 16 there is room for one more, but not for a node's eight.
+    held = judged(live((job(1, 12),), limits=whole), gpus_per_node=1).verdict
+    assert (held.kind, held.cause) == ("will wait", "QOSMaxGRESPerUser")
+
+
+def test_more_than_a_whole_budget_never_starts_on_the_safe_side() -> None:
+    budget = shared("QOS", "p_gpu", spent=(59, 0, 0))
+    for config, found in ((SAFE, True), (CONFIG, False)):
+        limits = dataclasses.replace(LIMITS, config=config)
+        look = live(limits=limits, limited_groups=(budget,))
+        judgement = judged(look, gpus_per_node=1, cpus_per_task=1)
+        assert ("NC509" in codes(judgement)) == found
+        assert judgement.verdict.kind == ("refused" if found else "can start now")
+
+
 def test_a_shared_limit_that_slurm_does_not_enforce_is_none() -> None:
     lax = dataclasses.replace(LIMITS, config=dataclasses.replace(CONFIG, enforce=()))
     full = (shared("QOS", "p_gpu", running=(1, 1)),)
@@ -187,6 +211,15 @@ def test_threads_are_no_cores() -> None:
     smt = tuple(node(f"n{n}", cores=128, threads=2) for n in (1, 2))
     look = live(limits=dataclasses.replace(LIMITS, nodes=smt))
     assert "NC131" in codes(judged(look, cpus_per_task=65))  # the catalog's nodes have 64
+
+
+def test_a_rule_that_is_off_is_no_wait_either() -> None:
+    where = cluster(policy(rules_off=("NC503",)))
+    made = plan_of(where, gpus_per_node=8)
+    context = RuleContext(made, Catalog({"toy": where}, "toy", ()))
+    result = judge(context, live((job(5, 8), job(7, 4))))
+    assert "NC503" not in codes(result)
+    assert result.verdict.kind == "can start now"
 
 
 def test_a_partition_that_slurm_does_not_have() -> None:
@@ -252,6 +285,12 @@ def test_what_is_left_of_the_minutes_of_a_user_or_an_account(
     assert (
         said in judged(look, **wanted).verdict.words or said == judged(look, **wanted).verdict.kind
     )
+
+
+def test_what_is_left_of_an_accounts_limit_may_not_be_told() -> None:
+    look = live(limits=with_more("MaxJobsPA 3"))
+    verdict = judged(look, gpus_per_node=1).verdict
+    assert (verdict.kind, "MaxJobsPA 3" in verdict.words) == ("not known", True)
 
 
 def test_other_resources_than_gpus_are_not_followed() -> None:

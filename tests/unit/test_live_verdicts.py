@@ -164,6 +164,14 @@ def test_nodes_that_are_down_are_not_waited_for_as_for_jobs() -> None:
     assert "not all of --nodelist=n1 is available; n1 is DOWN" in named.words
 
 
+def test_a_named_node_that_is_full_is_waited_for_though_others_are_free() -> None:
+    look = live(nodes=(FULL[0], *NODES[1:]))
+    verdict = judged(look, gpus_per_node=1, nodes=2, nodelist="n1").verdict
+    assert (verdict.kind, verdict.cause) == ("will wait", "Resources")
+    assert "n1 (--nodelist) does not have 1 GPU and" in verdict.words
+    assert judged(look, gpus_per_node=1, nodes=2, nodelist="n2").verdict.kind == "can start now"
+
+
 @pytest.mark.parametrize("fields", [{"state": "INACTIVE"}, {"root_only": True}])
 def test_a_partition_that_takes_no_jobs(fields: Any) -> None:
     assert "NC102" in codes(judged(live(limits=with_partition(**fields))))
@@ -172,6 +180,14 @@ def test_a_partition_that_takes_no_jobs(fields: Any) -> None:
 def test_what_the_user_asked_for_is_named_before_the_partition() -> None:
     down = live(limits=with_partition(state="DOWN"))
     assert judged(down, sbatch=("hold",)).verdict.cause == "JobHeldUser"
+
+
+def test_nodes_that_slurm_plans_for_another_job() -> None:
+    planned = tuple(node(f"n{number}", state="IDLE+PLANNED") for number in (1, 2, 3))
+    look = live(nodes=(*planned, node("n4")))
+    assert judged(look, nodes=1, gpus_per_node=8).verdict.kind == "can start now"
+    verdict = judged(look, nodes=2, gpus_per_node=8).verdict
+    assert (verdict.kind, verdict.cause) == ("not known", "Priority")
 
 
 def test_a_limit_on_nodes_per_node() -> None:
@@ -189,3 +205,25 @@ def test_what_one_of_several_partitions_does_not_take(fields: Dict[str, Any]) ->
     snapshot = live(limits=dataclasses.replace(limits, nodes=both))
     judgement = judged(snapshot, partition="old,gpu", gpus_per_node=1, time_limit="10")
     assert judgement.verdict.kind == "can start now"
+
+
+@pytest.mark.parametrize(
+    ("here", "other", "kind"),
+    [
+        ("NO", "NO", "can start now"),
+        ("NO", "FORCE:2", "not known"),
+        ("NO", "YES:4", "not known"),
+        ("FORCE:2", "FORCE:2", "not known"),
+    ],
+)
+def test_jobs_that_share_cores_are_on_no_node_with_those_that_do_not(
+    here: str, other: str, kind: str
+) -> None:
+    limits = with_partition(oversubscribe=here)
+    partitions = (limits.partitions[0], dataclasses.replace(OTHER, oversubscribe=other))
+    limits = dataclasses.replace(limits, partitions=partitions)
+    used = tuple(node(f"n{number}", used=1, partitions=("gpu", "cpu")) for number in range(1, 4))
+    idle = node("n4", partitions=("gpu", "cpu"))
+    for nodes, expected in (((*used, idle), "can start now"), (used, kind)):
+        there = live((), dataclasses.replace(limits, nodes=nodes))
+        assert judged(there, gpus_per_node=1).verdict.kind == expected

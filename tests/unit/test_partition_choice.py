@@ -11,10 +11,12 @@ from slurm_answers import FULL, LIMITS, NODES, NOW, OTHER, PARTITION, job, live,
 
 from neuronctl.catalog.model import Catalog
 from neuronctl.common.errors import PolicyError
-from neuronctl.judgement.partition_choice import Candidate, candidates, choose, rank
+from neuronctl.judgement.partition_choice import Candidate, Choice, candidates, choose, rank
+from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.planning import plan
 from neuronctl.rules import LocalFacts
 from neuronctl.slurm.sbatch import parse_predicted
+from neuronctl.submission.planned_job import PlannedJob
 
 HERE = LocalFacts(user="kim", directory="/scratch/kim")
 OLD = dataclasses.replace(PARTITION, name="old", qos="", node_list="o[1-2]", nodes=2)
@@ -91,3 +93,31 @@ def test_prediction_is_read() -> None:
     words = "sbatch: Job 7 to start at 2026-08-12T09:30:00 using 8 processors on nodes gpu35\n"
     assert parse_predicted(words) == 1786527000
     assert parse_predicted("sbatch: nothing of the kind") is None
+
+
+def test_the_verdict_reads_what_slurm_said_for_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(*args: Any, **more: Any) -> Snapshot:
+        raise AssertionError("Slurm is asked again")
+
+    monkeypatch.setattr("neuronctl.judgement.ask.ask_slurm", ask)
+    where, said = cluster(), live(limits=THREE)
+    made = judged(said, gpus_per_node=4)["gpu"].plan
+    catalog = Catalog({"toy": where}, "toy", ())
+    job = PlannedJob(made, catalog, Choice(made, (), said), snapshot=said).judge()
+    assert job.verdict is not None
+    assert job.verdict.judged_by == "Slurm"
+
+
+def test_a_partition_is_worked_out_once_for_all_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """400 partitions took 19 s."""
+    from neuronctl.judgement import overlay
+
+    real, worked_out = overlay._partition, []
+
+    def partition(site: Any, *rest: Any) -> Any:
+        worked_out.append(site.name)
+        return real(site, *rest)
+
+    monkeypatch.setattr(overlay, "_partition", partition)
+    judged(live(limits=THREE), gpus_per_node=4)
+    assert len(worked_out) == len(set(worked_out)) >= 2

@@ -37,14 +37,10 @@ polars requests
 """.split()  # noqa: SIM905
 """Packages that start nothing and share nothing by themselves."""
 
-_OPAQUE_MODULES = """
-importlib runpy subprocess multiprocessing concurrent asyncio socket socketserver sqlite3 fcntl mmap
-ctypes uuid secrets code pty http xmlrpc platform
-""".split()  # noqa: SIM905
 _OPAQUE = re.compile(
-    r"\b(?:exec|eval|compile|__import__|globals|getattr)\(|VISIBLE_DEVICES|torch\.multiprocessing"
-    r"|\bos\.(?:getpid|uname|system|popen|fork\w*|exec\w+|(?:posix_)?spawn\w*|renames?|replace|link"
-    r"|symlink|mkfifo|O_EXCL|urandom)"
+    r"\b(?:exec|eval|compile|__import__|globals|getattr)\(|VISIBLE_DEVICES"
+    r"|\b(?:importlib|runpy|subprocess|multiprocessing|concurrent|asyncio|sockets?|fcntl|uuid)\b"
+    r"|\bos\.(?:getpid|uname|system|popen|fork|exec|spawn|rename|replace|link|O_EXCL)"
 )
 """What may run other text, start others, or tell one copy from another."""
 
@@ -81,17 +77,12 @@ def python_program(name: str, search: Sequence[str], *, module: bool) -> str:
             own = parts[0] in _PLAIN
             files = _local(parts, [above] if level else search[:1] if own else search)
             waiting += files
-            whole &= bool(files or level) or own or _is_harmless(parts[0])
+            whole &= bool(files or level) or own or parts[0] in own_modules()
     if not seen:
         return Copies.UNKNOWN
     if whole:
         return Copies.ALONE if trains else Copies.NO_SIGN
     return Copies.NO_SIGN if trains else Copies.UNKNOWN
-
-
-def _is_harmless(top: str) -> bool:
-    """Return whether an import is one of Python's own modules that hides nothing."""
-    return top in own_modules() and top not in _OPAQUE_MODULES
 
 
 def _local(parts: Sequence[str], places: Sequence[str]) -> List[str]:

@@ -55,7 +55,8 @@ def verdict_data(verdict: Optional[Verdict]) -> Optional[Dict[str, Any]]:
     """Return a verdict; None stays None."""
     if verdict is None:
         return None
-    return {**asdict(verdict), "until": utc(verdict.until)}
+    data = {key: getattr(verdict, key) for key in ("kind", "words", "cause", "judged_by")}
+    return {**data, "until": utc(verdict.until)}
 
 
 def standing_data(standing: Standing) -> Dict[str, Any]:

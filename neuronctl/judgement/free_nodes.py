@@ -40,6 +40,15 @@ class NodeSearch:
     suitable: FrozenSet[str]
     free: Optional[FrozenSet[str]]
 
+    @property
+    def only_size(self) -> bool:
+        """Whether nothing but its size can be why Slurm finds no nodes for the job."""
+        on_cluster = self.on_cluster
+        in_service = all(is_up(group) for group in on_cluster.pool)
+        small = self.free is not None and on_cluster.lacking(self.fitting)
+        too_small = small and not on_cluster.needs.is_spread
+        return too_small or (in_service and not on_cluster.snapshot.reservations)
+
 
 def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
     """Look through the nodes of the job's partition."""
@@ -103,9 +112,7 @@ def check_nodes(search: NodeSearch) -> Iterator[Outcome]:
     elif on_cluster.lacking(search.free):
         yield _why_not(search, search.free)
     else:
-        doubt = next(_room_doubts(search, search.free), None)
-        if doubt is not None:
-            yield doubt
+        yield from _room_doubts(search, search.free)
 
 
 def _why_not(search: NodeSearch, free: FrozenSet[str]) -> Outcome:
@@ -196,42 +203,42 @@ def _not_available(search: NodeSearch) -> Wait:
 
 
 def _room_doubts(search: NodeSearch, free: FrozenSet[str]) -> Iterator[Doubt]:
-    """Yield why a job may not start although there is room for it, the first reason first."""
-    on_cluster = search.on_cluster
-    room = "there is room for it, but"
-    later = "it starts earlier only if that job is not delayed"
-    before = [job for job in on_cluster.snapshot.jobs if _is_before(on_cluster, job)]
-    if before and not before[0].reason:
-        words = f"{room} your job {before[0].id} was submitted earlier, and Slurm has not looked at"
-        yield Doubt(f"{words} it yet; what it leaves is not known", cause="Priority")
-    elif before:
-        yield Doubt(f"{room} your job {before[0].id} waits before it; {later}", cause="Priority")
-    if not _plans_known(on_cluster) and on_cluster.lacking(free - _planned(on_cluster)):
-        words = f"{room} Slurm plans another job for some of these nodes; {later}"
-        yield Doubt(words, cause="Priority")
-    if on_cluster.lacking(_left_by_others(on_cluster, free)):
-        words = f"{room} jobs of others wait for these nodes before it; it starts earlier only if"
-        yield Doubt(f"{words} they are not delayed", cause="Priority")
-    if on_cluster.may_get_more_nodes and on_cluster.named_hosts:
-        yield Doubt(f"{room} which nodes Slurm takes beside those of --nodelist is not known")
-    if on_cluster.lacking(free - search.reserved.parts):
-        yield Doubt(f"{room} a reservation keeps cores of some nodes; how many is not known")
+    """Yield why a job may not start although there is room for it."""
+    on_cluster, room = search.on_cluster, "there is room for it, but"
+    ahead = _job_ahead(on_cluster, free)
     shared = names_of(group for group in on_cluster.pool if _shares_cores(on_cluster, group))
-    if on_cluster.lacking(free - shared):
+    if ahead:
+        words = f"{room} {ahead}; it starts earlier only if that is not delayed"
+        yield Doubt(words, cause="Priority")
+    elif on_cluster.may_get_more_nodes and on_cluster.named_hosts:
+        yield Doubt(f"{room} which nodes Slurm takes beside those of --nodelist is not known")
+    elif on_cluster.lacking(free - search.reserved.parts):
+        yield Doubt(f"{room} a reservation keeps cores of some nodes; how many is not known")
+    elif on_cluster.lacking(free - shared):
         words = "jobs on nodes in use share cores (OverSubscribe), or may use only some of them"
         yield Doubt(f"{room} {words} (MaxCPUsPerNode); what is left is not known")
 
 
-def _is_before(on_cluster: PlanOnCluster, job: QueueJob) -> bool:
-    """Return whether one of the user's own jobs waits for nodes, and its turn is before this one.
+def _job_ahead(on_cluster: PlanOnCluster, free: FrozenSet[str]) -> str:
+    """Return which job waits for nodes with room for both, before this one; "" if none does.
 
     Slurm starts a later job earlier only if that delays none of them: for certain if it ends before
     Slurm expects them to start.
     """
-    if job.state not in WAITING or job.reason not in ("", "Resources", "Priority"):
-        return False
-    here = on_cluster.plan.partition.name in job.partitions
-    return not job.reason or (here and _would_delay(on_cluster, job))
+    snapshot = on_cluster.snapshot
+    for own in snapshot.jobs:
+        here = on_cluster.plan.partition.name in own.partitions
+        unseen = own.state in WAITING and not own.reason  # what it leaves is not known
+        if unseen or (here and _waits_for_nodes(own) and _would_delay(on_cluster, own)):
+            return f"your job {own.id} waits before it"
+    waiting = [job for job in snapshot.queue or () if _waits_for_nodes(job)]
+    told = any(job.planned_nodes for job in waiting)
+    kept = set() if told else set(_planned(on_cluster))
+    for job in waiting:
+        if job.user != snapshot.user and _would_delay(on_cluster, job):
+            # Where Slurm has not planned when it starts, it may be anywhere.
+            kept |= free if job.start is None else set(hosts(job.planned_nodes))
+    return "a job of others waits for these nodes" if on_cluster.lacking(free - kept) else ""
 
 
 def may_be_planned_for_others(search: NodeSearch) -> bool:
@@ -248,28 +255,6 @@ def may_be_planned_for_others(search: NodeSearch) -> bool:
 
 def _planned(on_cluster: PlanOnCluster) -> FrozenSet[str]:
     return names_of(group for group in on_cluster.pool if "PLANNED" in group.state)
-
-
-def _plans_known(on_cluster: PlanOnCluster) -> bool:
-    """Return whether the queue tells for which jobs Slurm keeps nodes, and until when."""
-    waiting = [job for job in on_cluster.snapshot.queue or () if _waits_for_nodes(job)]
-    return any(job.planned_nodes for job in waiting)
-
-
-def _left_by_others(on_cluster: PlanOnCluster, free: FrozenSet[str]) -> FrozenSet[str]:
-    """Return the nodes on which this job would delay no waiting job of others.
-
-    None of them, if Slurm has not planned when such a job starts.
-    """
-    snapshot = on_cluster.snapshot
-    waiting = [
-        job
-        for job in snapshot.queue or ()
-        if job.user != snapshot.user and _waits_for_nodes(job) and _would_delay(on_cluster, job)
-    ]
-    if any(job.start is None for job in waiting):
-        return frozenset()
-    return free - {host for job in waiting for host in hosts(job.planned_nodes)}
 
 
 def _waits_for_nodes(job: QueueJob) -> bool:

@@ -61,8 +61,9 @@ class Judgement:
             return Verdict(REFUSED, refusals[0].message, codes, judged_by=judged_by)
         if forecast is None:
             return Verdict(NOT_KNOWN, f"judged by {judged_by}", judged_by=judged_by)
+        only_size = forecast.nodes.only_size
         if self.doubt:
-            return Verdict(NOT_KNOWN, self.doubt)
+            return Verdict(NOT_KNOWN, self.doubt, only_size=only_size)
         doubtful = sorted({finding.code for finding in self.findings if finding.doubtful})
         if doubtful:
             codes = " and ".join(doubtful)
@@ -72,7 +73,7 @@ class Judgement:
         if any(doubt.refusable for doubt in doubts) or (doubts and not waits):
             cause = next((doubt.cause for doubt in doubts if doubt.cause), "")
             words = "; ".join(dict.fromkeys(doubt.words for doubt in doubts))
-            return Verdict(NOT_KNOWN, words, cause)
+            return Verdict(NOT_KNOWN, words, cause, only_size=only_size)
         if waits:
             known = [wait.until for wait in waits]
             until = None if None in known else max(at for at in known if at is not None)

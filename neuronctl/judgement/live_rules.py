@@ -72,12 +72,9 @@ def _too_many_jobs(refusal: LimitRefusal) -> Violation:
         words = f"{limit.holder} lets no job {where} ({limit.named})"
         return Violation(words, "use another partition, QOS or account", refusal.source)
     hint = "wait until some end, or cancel some ('neuronctl status' lists them)"
-    left = max(0, limit.figure - limit.used)
-    if size > limit.figure:
-        hint = f"split it: an array of at most {counted(limit.figure, 'task')} fits"
-        hint += f", of {left} now" if left else ""
-    elif size > 1 and left:
-        hint += f"; {left} more would still be accepted"
+    if size > 1:
+        left = max(0, limit.figure - limit.used)
+        hint = f"split it: {counted(limit.figure, 'task')} may be in the queue, {left} more now"
     more = "1 more" if size == 1 else f"the array's {size} tasks"
     words = f"you have {counted(limit.used, 'job')} in the queue and may have {limit.figure}"
     if limit.about.per != Per.USER:

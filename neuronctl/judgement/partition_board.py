@@ -66,9 +66,8 @@ class PartitionNow:
         """Return ``now``, or for what it waits and for how long at most."""
         if self.next.kind == CAN_START:
             return "now"
-        if self.next.kind != WILL_WAIT:
-            return f"{self.next.kind}: {self.next.cause}" if self.next.cause else self.next.kind
-        text = self.next.cause or "limit"
+        kind = "" if self.next.kind == WILL_WAIT else self.next.kind
+        text = ": ".join(filter(None, (kind, self.next.cause))) or "limit"
         if self.next.until is not None:
             text += f", at most {units.format_time(max(0, self.next.until - now))}"
         return text

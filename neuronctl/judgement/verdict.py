@@ -25,7 +25,8 @@ class Verdict:
     """kind: one of the first four words above. cause: Slurm's reason, or the codes that refuse.
 
     until: epoch seconds by which it starts at the latest as far as the user's own limits allow;
-    None: unknown. judged_by: SLURM, or why only the catalog was used.
+    None: unknown. judged_by: SLURM, or why only the catalog was used. only_size: whether nothing
+    but the job's size can be why Slurm finds no nodes for it, such as nodes that are down.
     """
 
     kind: str
@@ -33,6 +34,7 @@ class Verdict:
     cause: str = ""
     until: Optional[int] = None
     judged_by: str = SLURM
+    only_size: bool = False
 
     @property
     def by_slurm(self) -> bool:
@@ -43,17 +45,15 @@ class Verdict:
 
 
 def with_test(verdict: Verdict, tested: TestedStart, now: int) -> Verdict:
-    """Return the verdict with what ``sbatch --test-only`` says; it does not see limits.
+    """Return the verdict with what ``sbatch --test-only`` says; it sees neither limits nor gaps.
 
-    A job that can start now by what is known, and that Slurm expects to start later, is not known.
+    So where a job waits for these nodes, it says a later start even of a job that fits before that.
     """
     if tested.doubt and verdict.kind == CAN_START:
         return replace(verdict, kind=NOT_KNOWN, words=f"sbatch --test-only says: {tested.doubt}")
-    if tested.start is None:
+    later = tested.start is not None and tested.start > now + 60
+    if tested.start is None or (later and verdict.kind == CAN_START):
         return verdict
-    later = tested.start > now + 60
     when = f"at {moment(tested.start)}" if later else "now"
-    words = f"{verdict.words}; without limits, Slurm would start it {when} on {tested.node_list}"
-    if later and verdict.kind == CAN_START:
-        return replace(verdict, kind=NOT_KNOWN, words=words, cause="Priority")
-    return replace(verdict, words=words)
+    words = f"without limits, Slurm would start it {when} on {tested.node_list}"
+    return replace(verdict, words=f"{verdict.words}; {words}")

@@ -151,18 +151,19 @@ def test_submission(
     script: Optional[str],
     *,
     cwd: Optional[str] = None,
-    timeout: float = _PATIENCE,
+    only_size: bool = False,
 ) -> TestedStart:
     """Ask Slurm whether it would take a job; nothing is submitted, but a job id is used up.
 
-    words: the sbatch command. Limits that would make the job wait are not seen. Raises
+    words: the sbatch command. only_size: whether nothing but the job's size can be why Slurm finds
+    no nodes for it. Limits that would make the job wait are not seen. Raises
     SlurmRefusedError with Slurm's words, and SlurmUnavailableError.
     """
     env = with_started(find_sbatch(), {**given_environment(), "TZ": "UTC"})
     argv = [words[0], "--test-only", *words[1:]]
-    result = run(argv, timeout=timeout, input=script, cwd=cwd, env=env)
+    result = run(argv, timeout=_PATIENCE, input=script, cwd=cwd, env=env)
     if result.returncode != 0:
-        if is_uncertain(result.words):
+        if is_uncertain(result.words) and not only_size:
             return TestedStart(None, doubt=result.words)
         raise _refusal(result)
     nodes = re.search(r" on nodes (\S+)", result.stderr)

@@ -157,7 +157,7 @@ def _tested(
     text = job.existing.stdin if job.existing is not None else draft.script
     place = draft.submit_dir or draft.cwd
     try:
-        tested = test_submission(words, text, cwd=place)
+        tested = test_submission(words, text, cwd=place, only_size=judged.verdict.only_size)
     except SlurmRefusedError as error:
         reporter.unexplained(draft, judged, error)
         raise

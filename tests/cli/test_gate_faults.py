@@ -42,12 +42,11 @@ def answer(run: Run, **given: Any) -> Dict[str, Any]:
     return verdict
 
 
-def test_without_accounting_the_catalogs_limits_count(run: Run, slurm: FakeSlurm) -> None:
-    slurm.queue(queue_row("7", partition="cas_v100nv_4", tres="cpu=1,gres/gpu=12"))
-    # And there is no sacctmgr.
-    result = run(*[word for word in ASKED if word != "--json"], patience=60)
-    assert "4 more must wait until job 7 ends" in result.stderr
-    assert "partitions.yaml:" in result.stderr  # who says 12
+def test_without_accounting_limits_are_not_known(run: Run, slurm: FakeSlurm) -> None:
+    slurm.answer("squeue", "")  # and there is no sacctmgr
+    verdict = answer(run, patience=60)
+    assert verdict["kind"] == "not known"
+    assert "Slurm's own limits are not known" in verdict["words"]
 
 
 @pytest.mark.parametrize(

@@ -44,10 +44,13 @@ class NodeSearch:
     def only_size(self) -> bool:
         """Whether nothing but its size can be why Slurm finds no nodes for the job."""
         on_cluster = self.on_cluster
-        in_service = all(is_up(group) for group in on_cluster.pool)
         small = self.free is not None and on_cluster.lacking(self.fitting)
-        too_small = small and not on_cluster.needs.is_spread
-        return too_small or (in_service and not on_cluster.snapshot.reservations)
+        if small and not on_cluster.needs.is_spread:
+            return True
+        in_service = all(is_up(group) for group in on_cluster.pool)
+        # sbatch --test-only refuses some jobs with --nodelist that sbatch takes (Slurm 22.05).
+        reserved_or_named = on_cluster.snapshot.reservations or on_cluster.named_hosts
+        return in_service and not reserved_or_named
 
 
 def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:

@@ -51,7 +51,8 @@ def test_in_random_states_slurm_does_what_was_said(
     kinds = Counter(row["said"][0] for row in rows)
     for row in rows:
         if row["said"][0] == "not known":
-            print(f"{row['happened']}, not known: {row['request']}: {row['said'][2]}")
+            happened = row["happened"] or ["nothing", ""]
+            print(f"{happened[0]}: not known: {row['request']}: {row['said'][2]}")
     record_property(
         "agreement",
         f"seed {seed}: {counted(len(rows), 'request')} in {counted(len(numbers), 'state')}, "
@@ -59,7 +60,7 @@ def test_in_random_states_slurm_does_what_was_said(
         f"{kinds['not known']} not known\n{table(rows)}",
     )
     assert not wrong, "\n".join(map(told, wrong))
-    assert kinds["not known"] <= len(rows) * 0.4, kinds
+    assert kinds["not known"] <= len(rows) * 0.25, kinds
     assert len(comparison.unsettled) <= len(numbers) / 20, comparison.unsettled
     # Nothing is proved by requests that are all of one kind.
     if only is None:

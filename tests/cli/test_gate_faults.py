@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict
 
 import pytest
-from fake_slurm import FakeSlurm, queue_row
+from fake_slurm import FakeSlurm
 
 Run = Callable[..., Any]
 JOB = ["submit", "--dry-run", "--json", "-p", "cas_v100nv_4", "--gpus-per-node", "4", "--force"]

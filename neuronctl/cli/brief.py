@@ -123,7 +123,9 @@ def _row(partition: Partition, now: Optional[PartitionNow]) -> str:
 
 def _standing(snapshot: Optional[Snapshot]) -> Iterator[str]:
     """Yield the user's accounts and budgets."""
+    from neuronctl.slurm.budgets import budget_words
+
     if snapshot is not None:
         for own in snapshot.limits.associations:
             yield f"- account {own.account}, QOS {', '.join(own.qos)}"
-        yield from (f"- {line}" for line in snapshot.standing.budgets)
+        yield from (f"- {budget_words(budget)}" for budget in snapshot.budgets)

@@ -11,12 +11,12 @@ from neuronctl.common.words import utc
 
 if TYPE_CHECKING:
     from neuronctl.judgement.partition_board import PartitionNow
+    from neuronctl.judgement.snapshot import Snapshot
     from neuronctl.judgement.verdict import Verdict
     from neuronctl.records.job_record import RecordDraft
     from neuronctl.request.config_file import Setting
     from neuronctl.rules.script import ScriptFinding
     from neuronctl.scripts.model import SourceSpan
-    from neuronctl.slurm.budgets import Standing
     from neuronctl.submission.judged_job import JudgedJob
     from neuronctl.submission.judged_script import JudgedScript
     from neuronctl.submission.transaction import Submission
@@ -59,21 +59,28 @@ def verdict_data(verdict: Optional[Verdict]) -> Optional[Dict[str, Any]]:
     return {**data, "until": utc(verdict.until)}
 
 
-def standing_data(standing: Standing) -> Dict[str, Any]:
-    """Budgets, the tightest first, and fair shares."""
+def standing_data(snapshot: Snapshot) -> Dict[str, Any]:
+    """Return the user's budgets, the tightest first, and fair shares."""
+    from neuronctl.slurm.budgets import minutes_left
+
     budgets = [
         {
-            "holder": budget.limit.holder,
-            "limit": budget.limit.kind,
-            "tres": budget.limit.tres,
-            "minutes": budget.limit.figure,
-            "used": budget.limit.used,
-            "promised": budget.limit.promised,
-            "left": budget.left,
+            "holder": budget.holder,
+            "limit": budget.kind,
+            "tres": budget.tres,
+            "minutes": budget.figure,
+            "used": budget.used,
+            "promised": budget.promised,
+            "left": minutes_left(budget),
         }
-        for budget in standing.budgets
+        for budget in snapshot.budgets
     ]
-    return {"budgets": budgets, "fair_shares": [asdict(share) for share in standing.shares]}
+    shares = [
+        {"account": group.name, "partition": group.partition, "factor": group.share}
+        for group in snapshot.limited_groups
+        if group.share is not None and snapshot.limits.config.fair_share
+    ]
+    return {"budgets": budgets, "fair_shares": shares}
 
 
 def setting_rows(settings: Iterable[Setting]) -> List[Dict[str, Any]]:

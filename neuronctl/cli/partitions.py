@@ -114,7 +114,7 @@ def _live(catalog: Catalog, cluster: Cluster, names: List[str], as_json: bool) -
             "cluster": cluster.name,
             "partitions": [partition_now_data(partition) for partition in partitions],
             "accounts": [{key: getattr(each, key) for key in keys} for each in own],
-            **standing_data(look.standing),
+            **standing_data(look),
             "bad_nodes": [asdict(fault) for fault in bad],
             "only_in_catalog": only_in_catalog,
             "only_in_slurm": only_in_slurm,

@@ -9,8 +9,9 @@ from neuronctl.catalog.model import Citation
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.words import moment
 from neuronctl.slurm.answers import ClusterFigures
-from neuronctl.slurm.budgets import Standing, qos_of, standing
+from neuronctl.slurm.budgets import budgets_of
 from neuronctl.slurm.job_states import HOLDING
+from neuronctl.slurm.limits import Limit
 from neuronctl.slurm.sacctmgr import LimitedGroup
 from neuronctl.slurm.scontrol import NodeGroup, Reservation
 from neuronctl.slurm.squeue import QueueJob
@@ -64,15 +65,9 @@ class Snapshot:
         return slurm_says(command, self.asked_at)
 
     @property
-    def standing(self) -> Standing:
-        """The user's budgets and fair shares."""
-        figures = self.limits
-        return standing(
-            self.limited_groups,
-            enforced=self.enforced,
-            weighs=figures.config.fair_share,
-            qos=qos_of(figures),
-        )
+    def budgets(self) -> Tuple[Limit, ...]:
+        """The budgets of minutes that hold for the user, the tightest first."""
+        return budgets_of(self.limits, self.limited_groups) if self.enforced else ()
 
     def jobs_in_qos(self, name: str) -> Tuple[QueueJob, ...]:
         """Return the user's jobs that count for a QOS: their own, or their partition's."""

@@ -1,13 +1,14 @@
 """Slurm's limits; each is one value, created where Slurm's answer is parsed. Pure.
 
-To support another limit, add a row to ``KINDS``: sacctmgr is then asked for it, and all code that
+To support another limit, add it to the table: sacctmgr is then asked for it, and all code that
 reads limits gets it.
 """
 
 from __future__ import annotations
 
 import contextlib
-from typing import Dict, Iterable, Iterator, Mapping, Optional, Tuple
+import re
+from typing import Iterable, Iterator, Mapping, Optional, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.frozen import dataclass
@@ -30,7 +31,7 @@ class Counts:
     the queue. TIME: wall time in seconds.
     """
 
-    TRES, TRES_MINUTES, SPENT = "TRES", "TRES minutes", "spent"
+    TRES, TRES_MINUTES, SPENT = "TRES", "minutes", "spent"
     RUNNING, SUBMITTED, TIME = "running", "submitted", "time"
 
 
@@ -64,156 +65,109 @@ _ASSOCIATION_PARTS = {"user": "", "mem": "Mem"}
 class LimitKind:
     """One of Slurm's limits.
 
-    name: sacctmgr's name for it in a QOS, or scontrol's in a partition. reasons: TRES ("" if it
-    does not count any) -> Slurm's pending reason (job_reason_string in Slurm's source), without the
-    prefix "QOS" or "Assoc", which ``bare`` limits lack. association: sacctmgr's name for it in an
-    association, "" if there is none. assoc_mgr: the name under which slurmctld reports it (in an
-    association, if it has one) and its use; "" if that is not read.
+    name: sacctmgr's name for it in a QOS, or scontrol's in a partition. association: sacctmgr's
+    name for it in an association, "" if there is none. assoc_mgr: the name under which slurmctld
+    reports it (in an association, if it has one) and its use; "" if that is not read. reasons: TRES
+    ("" if it does not count any) -> Slurm's pending reason (job_reason_string in Slurm's source),
+    without the prefix "QOS" or "Assoc", which ``bare`` limits lack.
     """
 
     name: str
     per: str
     counts: str
+    association: str
+    assoc_mgr: str
     reasons: Mapping[str, str]
-    association: str = ""
-    assoc_mgr: str = ""
-    minimum: bool = False
-    bare: bool = False
-    of_partition: bool = False
-
-    def examples(self) -> Iterator[Limit]:
-        """One such limit of each TRES and of each who may set it."""
-        scopes = [Scope.PARTITION] if self.of_partition else [Scope.QOS]
-        if self.association or self.per == Per.GROUP:
-            scopes.append(Scope.ASSOCIATION)
-        for scope in scopes:
-            yield from (Limit(self.name, tres, 1, scope, "any") for tres in self.reasons)
+    minimum: bool
+    bare: bool
+    of_partition: bool
 
 
-def _by_tres(cpu: str, mem: str, node: str, gpu: str) -> Dict[str, str]:
-    others = {"billing": "Billing", "license": "License", "energy": "Energy"}
-    reasons = {tres: gpu.replace("GRES", name) for tres, name in others.items()}
-    return {"cpu": cpu, "mem": mem, "node": node, "gres/gpu": gpu, **reasons}
+# Each kind has the fields of LimitKind in their order, "-" for none, and then what is true of it.
+# Below: its reason, or those for cores, memory, nodes, and GPUs. The kinds stand in the order in
+# which Slurm picks the reason of a job that waits for several.
+_TABLE = """
+MaxSubmitPU user submitted MaxSubmit MaxSubmitJobs
+    MaxSubmitJob{user}Limit
+MaxJobsPU user running MaxJobs MaxJobs
+    MaxJobs{user}Limit
+GrpJobs group running - GrpJobs
+    GrpJobsLimit
+MaxTRESPU user TRES - -
+    MaxCpuPerUserLimit MaxMemoryPerUser MaxNodePerUserLimit MaxGRESPerUser
+GrpTRESRunMins group minutes - GrpTRESRunMins
+    GrpCPURunMinutesLimit Grp{mem}RunMinutes GrpNodeRunMinutes GrpGRESRunMinutes
+GrpTRES group TRES - GrpTRES
+    GrpCpuLimit GrpMemLimit GrpNodeLimit GrpGRES
+MaxTime job time - - of_partition
+    PartitionTimeLimit
+MaxNodes job TRES - - of_partition
+    - - PartitionNodeLimit -
+MaxCPUsPerNode node TRES - - of_partition
+    - - - -
+MaxMemPerNode node TRES - - of_partition
+    - MaxMemPerLimit - -
+MaxTRES job TRES MaxTRES MaxTRESPJ
+    MaxCpuPerJobLimit Max{mem}PerJob MaxNodePerJobLimit MaxGRESPerJob
+MaxWall job time MaxWall MaxWallPJ
+    MaxWallDurationPerJobLimit
+MaxTRESPerNode node TRES MaxTRESPerNode MaxTRESPN
+    MaxCpuPerNode Max{mem}PerNode - MaxGRESPerNode
+MinTRES job TRES - - minimum
+    MinCpuNotSatisfied MinMemory MinNode MinGRES
+MaxTRESPA account TRES - MaxTRESPA bare
+    MaxCpuPerAccount MaxMemoryPerAccount MaxNodePerAccount MaxGRESPerAccount
+MaxTRESRunMinsPU user minutes - MaxTRESRunMinsPU bare
+    MaxCpuRunMinsPerUser MaxMemoryRunMinsPerUser MaxNodeRunMinsPerUser MaxGRESRunMinsPerUser
+MaxTRESRunMinsPA account minutes - MaxTRESRunMinsPA bare
+    MaxCpuRunMinsPerAccount MaxMemoryRunMinsPerAccount MaxNodeRunMinsPerAccount
+    MaxGRESRunMinsPerAccount
+MaxJobsPA account running - MaxJobsPA bare
+    MaxJobsPerAccount
+MaxSubmitPA account submitted - MaxSubmitJobsPA bare
+    MaxSubmitJobsPerAccount
+MaxTRESMins job minutes MaxTRESMins MaxTRESMinsPJ
+    MaxCpuMinutesPerJobLimit Max{mem}MinutesPerJob MaxNodeMinutesPerJob MaxGRESMinutesPerJob
+GrpSubmitJobs group submitted - GrpSubmitJobs
+    GrpSubmitJobsLimit
+GrpWall group spent - GrpWall
+    GrpWallLimit
+GrpTRESMins group spent - GrpTRESMins
+    GrpCPUMinutesLimit Grp{mem}Minutes GrpNodeMinutes GrpGRESMinutes
+"""
 
 
-def _of_group(name: str, counts: str, reasons: Mapping[str, str]) -> LimitKind:
-    return LimitKind(name, Per.GROUP, counts, reasons, assoc_mgr=name)
+def _kinds(table: str) -> Iterator[LimitKind]:
+    for row in re.split(r"\n(?=\S)", table.strip()):
+        line, _, below = row.partition("\n")
+        name, per, counts, association, assoc_mgr, *traits = line.split()
+        reasons = {"": below.strip()}
+        if len(below.split()) > 1:
+            reasons = dict(zip(("cpu", "mem", "node", "gres/gpu"), below.split()))
+            reasons["billing"] = reasons["gres/gpu"].replace("GRES", "Billing")
+        yield LimitKind(
+            name=name,
+            per=per,
+            counts=counts,
+            association=association.strip("-"),
+            assoc_mgr=assoc_mgr.strip("-"),
+            reasons={tres: reason for tres, reason in reasons.items() if reason != "-"},
+            minimum="minimum" in traits,
+            bare="bare" in traits,
+            of_partition="of_partition" in traits,
+        )
 
 
-def _of_each(
-    name: str, per: str, counts: str, reasons: Mapping[str, str], assoc_mgr: str = ""
-) -> LimitKind:
-    """One of a QOS on each account or user whose reason says so itself."""
-    return LimitKind(name, per, counts, reasons, assoc_mgr=assoc_mgr or name, bare=True)
+KINDS: Mapping[str, LimitKind] = {kind.name: kind for kind in _kinds(_TABLE)}
+"""By name."""
 
-
-def _run_minutes(whom: str) -> Dict[str, str]:
-    texts = (f"Max{tres}RunMinsPer{whom}" for tres in ("Cpu", "Memory", "Node", "GRES"))
-    return _by_tres(*texts)
-
-
-_KINDS = (
-    LimitKind(
-        *("MaxSubmitPU", Per.USER, Counts.SUBMITTED, {"": "MaxSubmitJob{user}Limit"}),
-        *("MaxSubmit", "MaxSubmitJobs"),
-    ),
-    LimitKind(
-        "MaxJobsPU", Per.USER, Counts.RUNNING, {"": "MaxJobs{user}Limit"}, "MaxJobs", "MaxJobs"
-    ),
-    _of_group("GrpJobs", Counts.RUNNING, {"": "GrpJobsLimit"}),
-    LimitKind(
-        "MaxTRESPU",
-        Per.USER,
-        Counts.TRES,
-        _by_tres("MaxCpuPerUserLimit", "MaxMemoryPerUser", "MaxNodePerUserLimit", "MaxGRESPerUser"),
-    ),
-    _of_group(
-        "GrpTRESRunMins",
-        Counts.TRES_MINUTES,
-        _by_tres(
-            "GrpCPURunMinutesLimit", "Grp{mem}RunMinutes", "GrpNodeRunMinutes", "GrpGRESRunMinutes"
-        ),
-    ),
-    _of_group(
-        "GrpTRES", Counts.TRES, _by_tres("GrpCpuLimit", "GrpMemLimit", "GrpNodeLimit", "GrpGRES")
-    ),
-    LimitKind("MaxTime", Per.JOB, Counts.TIME, {"": "PartitionTimeLimit"}, of_partition=True),
-    LimitKind("MaxNodes", Per.JOB, Counts.TRES, {"node": "PartitionNodeLimit"}, of_partition=True),
-    LimitKind("MaxCPUsPerNode", Per.NODE, Counts.TRES, {}, of_partition=True),
-    LimitKind("MaxMemPerNode", Per.NODE, Counts.TRES, {"mem": "MaxMemPerLimit"}, of_partition=True),
-    LimitKind(
-        "MaxTRES",
-        Per.JOB,
-        Counts.TRES,
-        _by_tres("MaxCpuPerJobLimit", "Max{mem}PerJob", "MaxNodePerJobLimit", "MaxGRESPerJob"),
-        *("MaxTRES", "MaxTRESPJ"),
-    ),
-    LimitKind(
-        *("MaxWall", Per.JOB, Counts.TIME, {"": "MaxWallDurationPerJobLimit"}),
-        *("MaxWall", "MaxWallPJ"),
-    ),
-    LimitKind(
-        "MaxTRESPerNode",
-        Per.NODE,
-        Counts.TRES,
-        {"cpu": "MaxCpuPerNode", "mem": "Max{mem}PerNode", "gres/gpu": "MaxGRESPerNode"},
-        *("MaxTRESPerNode", "MaxTRESPN"),
-    ),
-    LimitKind(
-        "MinTRES",
-        Per.JOB,
-        Counts.TRES,
-        _by_tres("MinCpuNotSatisfied", "MinMemory", "MinNode", "MinGRES"),
-        minimum=True,
-    ),
-    _of_each(
-        "MaxTRESPA",
-        Per.ACCOUNT,
-        Counts.TRES,
-        _by_tres(
-            "MaxCpuPerAccount", "MaxMemoryPerAccount", "MaxNodePerAccount", "MaxGRESPerAccount"
-        ),
-    ),
-    # Newer than 22.05, whose sacctmgr leaves them empty.
-    _of_each("MaxTRESRunMinsPU", Per.USER, Counts.TRES_MINUTES, _run_minutes("User")),
-    _of_each("MaxTRESRunMinsPA", Per.ACCOUNT, Counts.TRES_MINUTES, _run_minutes("Account")),
-    _of_each("MaxJobsPA", Per.ACCOUNT, Counts.RUNNING, {"": "MaxJobsPerAccount"}),
-    _of_each(
-        "MaxSubmitPA",
-        Per.ACCOUNT,
-        Counts.SUBMITTED,
-        {"": "MaxSubmitJobsPerAccount"},
-        "MaxSubmitJobsPA",
-    ),
-    LimitKind(
-        "MaxTRESMins",
-        Per.JOB,
-        Counts.TRES_MINUTES,
-        _by_tres(
-            "MaxCpuMinutesPerJobLimit",
-            "Max{mem}MinutesPerJob",
-            "MaxNodeMinutesPerJob",
-            "MaxGRESMinutesPerJob",
-        ),
-        *("MaxTRESMins", "MaxTRESMinsPJ"),
-    ),
-    _of_group("GrpSubmitJobs", Counts.SUBMITTED, {"": "GrpSubmitJobsLimit"}),
-    _of_group("GrpWall", Counts.SPENT, {"": "GrpWallLimit"}),
-    _of_group(
-        "GrpTRESMins",
-        Counts.SPENT,
-        _by_tres("GrpCPUMinutesLimit", "Grp{mem}Minutes", "GrpNodeMinutes", "GrpGRESMinutes"),
-    ),
+QOS_FIELDS = tuple(
+    kind.name for kind in KINDS.values() if kind.per != Per.GROUP and not kind.of_partition
 )
-
-KINDS: Mapping[str, LimitKind] = {kind.name: kind for kind in _KINDS}
-"""By name, in the order in which Slurm picks the reason of a job that waits for several."""
-
-QOS_FIELDS = tuple(kind.name for kind in _KINDS if kind.per != Per.GROUP and not kind.of_partition)
 """The fields of a QOS that sacctmgr is asked for."""
 
 ASSOCIATION_FIELDS: Mapping[str, str] = {
-    kind.association: kind.name for kind in _KINDS if kind.association
+    kind.association: kind.name for kind in KINDS.values() if kind.association
 }
 """The field of an association that sacctmgr is asked for -> its kind."""
 
@@ -367,7 +321,7 @@ def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:
             used,
             running.get(tres, 0) if kind.name == "GrpTRESMins" else 0,
         )
-        for kind in _KINDS
+        for kind in KINDS.values()
         if kind.assoc_mgr and (not kind.association or scope == Scope.ASSOCIATION)
         for tres, figure, used in _used(told.get(kind.assoc_mgr, ""))
         if figure is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, Tuple
+from typing import Dict, Iterator, Tuple
 
 from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.limits import KINDS, TRES_NAMES, Counts, Limit, Per, Scope
@@ -151,10 +151,15 @@ def _of_limit(limit: Limit) -> Tuple[str, str]:
     return f"{whose} has reached its {limited}", _SHARED_LIMIT
 
 
-LIMIT_REASONS: Dict[str, Tuple[str, str]] = {
-    limit.reason: _of_limit(limit)
-    for kind in KINDS.values()
-    for limit in kind.examples()
-    if limit.scope != Scope.PARTITION
-}
+def _limits() -> Iterator[Limit]:
+    """Yield one limit of each kind, TRES, and scope for which Slurm has a reason."""
+    for kind in KINDS.values():
+        scopes = [] if kind.of_partition else [Scope.QOS]
+        if kind.association or kind.per == Per.GROUP:
+            scopes.append(Scope.ASSOCIATION)
+        for scope in scopes:
+            yield from (Limit(kind.name, tres, 1, scope, "any") for tres in kind.reasons)
+
+
+LIMIT_REASONS: Dict[str, Tuple[str, str]] = {limit.reason: _of_limit(limit) for limit in _limits()}
 """The same for the limits of QOS, associations and accounts."""

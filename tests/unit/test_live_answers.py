@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Dict, Optional, Tuple
 
 import pytest
-from slurm_answers import CONFIG, NOW, job, shared, with_partition
+from slurm_answers import CONFIG, LIMITS, MINE, NOW, job, live, shared, with_partition
 
-from neuronctl.common.from_json import restored
-from neuronctl.common.frozen import asdict
+from neuronctl.cli.json_data import standing_data
 from neuronctl.common.units import UNLIMITED
 from neuronctl.slurm.answers import latest_ends
-from neuronctl.slurm.budgets import Standing, standing
+from neuronctl.slurm.budgets import budget_words
 from neuronctl.slurm.sacctmgr import (
     LimitedGroup,
     parse_associations,
@@ -97,22 +95,28 @@ def groups_of_kim() -> Tuple[LimitedGroup, ...]:
 
 
 def test_budgets_and_fair_shares_are_read() -> None:
-    mine = standing(groups_of_kim(), enforced=True, weighs=True, qos=("FAST",))
-    assert list(map(str, mine.budgets)) == [
+    fast = dataclasses.replace(MINE, qos=("FAST",))
+    limits = dataclasses.replace(LIMITS, associations=(fast,))
+    snapshot = live(limits=limits, limited_groups=groups_of_kim())
+    assert list(map(budget_words, snapshot.budgets)) == [
         "account lab: 0 of 1.5 billing hours left (GrpTRESMins)",
-        "account lab: 0.5 of 1 GPU hours left for running jobs (GrpTRESRunMins)",
-        "account lab: 588 of 1,000 GPU hours left, 0.5 set aside for running jobs (GrpTRESMins)",
+        "account lab: 0.5 of 1 GPU hours left (GrpTRESRunMins)",
+        "account lab: 587.8 of 1,000 GPU hours left, 0.5 set aside for running jobs (GrpTRESMins)",
         "QOS fast: 9 of 10 hours left (GrpWall)",
     ]
-    assert list(map(str, mine.shares)) == ["fair share 0.42 (1 is best) in account lab"]
-    assert restored(Standing, json.loads(json.dumps(asdict(mine)))) == mine
+    assert len(live(limited_groups=groups_of_kim()).budgets) == 3, "without that QOS"
+    assert standing_data(snapshot)["fair_shares"] == []
+    weighing = dataclasses.replace(CONFIG, fair_share=True)
+    snapshot = dataclasses.replace(snapshot, limits=dataclasses.replace(limits, config=weighing))
+    assert standing_data(snapshot)["fair_shares"] == [
+        {"account": "lab", "partition": "", "factor": 0.42}
+    ]
 
 
 def test_what_does_not_count_is_not_told() -> None:
-    none = standing(groups_of_kim(), enforced=False, weighs=False, qos=("fast",))
-    assert none == Standing() == standing((), enforced=True, weighs=True, qos=None)
-    some = standing(groups_of_kim(), enforced=True, weighs=False, qos=None)
-    assert len(some.budgets) == 3 and some.shares == ()
+    lax = dataclasses.replace(CONFIG, enforce=())
+    limits = dataclasses.replace(LIMITS, config=lax)
+    assert live(limits=limits, limited_groups=groups_of_kim()).budgets == ()
 
 
 def test_reservations_are_read() -> None:

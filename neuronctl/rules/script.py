@@ -41,13 +41,6 @@ from neuronctl.scripts.model import (
     SourceSpan,
 )
 
-SIZE = frozenset(
-    """
-    partition nodes nodelist ntasks ntasks-per-node cpus-per-task cpus-per-gpu exclusive
-    """.split()  # noqa: SIM905
-).union(GPU_OPTIONS)
-"""While the value of one of these is not known, nothing is known of what the job has."""
-
 _LONGEST = 1_000
 """Characters of a message."""
 
@@ -163,11 +156,6 @@ def _that_hold(facts: ScriptFacts, of_plan: Iterable[Finding], *, now: bool) -> 
         given = facts.given(*finding.about)
         if given is not None and UNFILLED.fullmatch(given.value or ""):
             continue  # NC643 has its say
-        unread = facts.header.unread
-        if unread.intersection(finding.about) and not facts.has(*finding.about):
-            continue  # it is given, in a way that sbatch refuses
-        if unread & SIZE and SIZE.intersection(finding.about):
-            continue
         # They are asked for in a line that sbatch ignores, which is a finding itself.
         if finding.code == "NC122" and any("gpu" in text for text in ignored):
             continue

@@ -141,8 +141,9 @@ class ScriptFacts:
     @cached_property
     def strict(self) -> bool:
         """Return True if the shell ends when a command fails."""
-        ends = re.search(r"\s-[a-z]*e[a-z]*$", self.header.shebang)
-        return bool(self.shell.errexit or ends)
+        given = [word or "" for each in self.shell.calls("set") for word in each.arguments]
+        option = re.compile(r"-[a-zA-Z]*e[a-zA-Z]*|errexit")
+        return any(map(option.fullmatch, (*self.header.shebang.split()[1:], *given)))
 
     @cached_property
     def starts(self) -> Tuple[Start, ...]:

@@ -82,8 +82,7 @@ def fixed_port(facts: ScriptFacts) -> Iterator[Violation]:
             continue
         before = launch.command.assigned
         found += [(each.word.value, each.place) for each in before if each.name == "MASTER_PORT"]
-        for name in launch.launcher.port:
-            found += [(str(launch.count(name) or ""), launch.place_of(name))]
+        found += launch.written(*launch.launcher.port)
         for value, place in launch.written(*launch.launcher.endpoint):
             number = re.search(r":\"?([0-9]+)\"?$", value)
             found += [(number[1], place)] if number is not None else []

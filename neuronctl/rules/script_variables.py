@@ -62,7 +62,7 @@ def _not_set_by_slurm(facts: ScriptFacts, used: _Used) -> Iterator[Violation]:
         instead = "" if facts.header.foreign else _ELSEWHERE.get(name, "")
         if not (options or instead) or any(asks_for(name, line) for line in facts.lines):
             continue
-        given = facts.has(*options) or facts.header.unread.intersection(options)
+        given = facts.has(*options) or facts.header.unread
         # It may come with the command line, if a remark shows that.
         shown = options and re.search(rf"(?m)^[ \t]*#.*\bsbatch\b.*--{options[0]}\b", facts.text)
         if options and not given and not shown and facts.header.components == 1:

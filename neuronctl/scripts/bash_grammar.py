@@ -16,8 +16,6 @@ redirections without a command, the grammar's time grows with the square of the 
 _PART = 4096
 """Bytes that the grammar gets at once; a shorter text takes it less than a second."""
 
-_MOST_ROUNDS = 4
-
 _SETTERS = ("read", "mapfile", "readarray", "getopts", "printf")
 
 _VARIABLE = re.compile(rb"(?<!\\)\$([A-Za-z_][A-Za-z0-9_]*|[0-9])")
@@ -44,18 +42,12 @@ def parsed(text: str) -> Tuple[Node, bytes, int]:
     """
     # Over NUL, which bash leaves out, the grammar would take hours.
     data = text.replace("\0", " ").encode("utf-8", "surrogateescape")
-    left_out = 0
-    for _ in range(_MOST_ROUNDS):
-        whole = len(data)
-        root, data = _tree(data)
-        left_out = left_out if len(data) == whole else data.count(b"\n") + 1
-        braced = _with_braces(root, data)
-        if braced == data:
-            break
-        data = braced
-    else:
-        root, data = _tree(data)
-    return root, data, left_out
+    whole = len(data)
+    root, read = _tree(data)
+    braced = _with_braces(root, read)
+    again, data = (root, read) if braced == read else _tree(braced)
+    cut = len(read) < whole or len(data) < len(braced)
+    return again, data, data.count(b"\n") + 1 if cut else 0
 
 
 def _with_braces(root: Node, data: bytes) -> bytes:

@@ -43,17 +43,5 @@ def syntax_problem(text: str) -> Optional[SyntaxProblem]:
     # To bash, the end of the file is on a line of its own.
     line = min(int(found[1]), text.rstrip().count("\n") + 1)
     at_end = re.search("end of file|EOF|end-of-file", found[3]) is not None
-    return SyntaxProblem(_place(text, line, found[3]), found[3], bool(found[2]), at_end)
-
-
-def _place(text: str, number: int, message: str) -> SourceSpan:
-    """The part of a line that bash cannot read: from the character that it names to the end."""
-    line = text.split("\n")[number - 1]
-    start = 1
-    token = re.search(r"near unexpected token `(.+)'", message)
-    quote = re.search(r"matching `(['\"`])'", message)
-    if token is not None:
-        start = (line.find(token[1]) if token[1] in line else len(line)) + 1
-    elif quote is not None:
-        start = line.find(quote[1]) + 1
-    return SourceSpan(number, max(start, 1), len(line) + 1)
+    place = SourceSpan(line, 1, len(text.split("\n")[line - 1]) + 1)
+    return SyntaxProblem(place, found[3], bool(found[2]), at_end)

@@ -24,7 +24,6 @@ from neuronctl.scripts.look_alike_characters import FREE_TEXT, look_alike, plain
 from neuronctl.scripts.model import (
     COMMAND_LINE,
     CUT,
-    EVERY,
     NOWHERE,
     REMARK,
     SCRIPT,
@@ -75,32 +74,18 @@ def line_options(
         refusal = error.refusal
     plain, odd = plainly_spelled(line), look_alike("", line)
     if odd and odd not in refusal.message:
-        what = ", which is not '-'" if odd.split(" (")[0].endswith(("dash", "hyphen")) else ""
-        refusal = replace(refusal, message=f"{refusal.message}; it has {odd}{what}")
-    about = tuple(name for word in plain.split() for name in _meant_options(word))
-    refusal = replace(refusal, about=(*refusal.about, *about))
+        refusal = replace(refusal, message=f"{refusal.message}; it has {odd}")
     try:
-        given, _ = _line_options(plain if odd else line, number)
+        given, _ = _line_options(plain, number)
     except Refused:
         return [], [], refusal
-    start = _same(line, plain)
-    behind = _same(line[start:][::-1], plain[start:][::-1])
-    changed = SourceSpan(number, start + 1, len(line) - behind + 1)
-    edits: Tuple[Edit, ...] = (Edit(changed, plain[start : len(plain) - behind]),)
-    if "#" in plain[1:] or any(
-        option.name in FREE_TEXT and (option.value or "") not in line for option in given
-    ):
-        edits = ()  # a remark or a name may be meant to have such characters
-    whole, hint = SourceSpan(number, 1, len(line) + 1), f"write {plain.strip(BLANKS)}"
+    whole = SourceSpan(number, 1, len(line) + 1)
+    # A remark or a name may be meant to have such characters.
+    free = any(each.name in FREE_TEXT and (each.value or "") not in line for each in given)
+    edits = () if free or "#" in plain[1:] else (Edit(whole, plain),)
     meant = [replace(option, place=whole, value_place=whole) for option in given]
-    return meant, [], replace(refusal, about=(), hint=hint, edits=edits)
-
-
-def _same(one: str, other: str) -> int:
-    """Return how many characters two texts begin with that are the same."""
-    return next(
-        (at for at, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other))
-    )
+    hint = f"write {plain.strip(BLANKS)}"
+    return meant, [], replace(refusal, hint=hint, edits=edits, meant=True)
 
 
 def _line_options(line: str, number: int) -> Tuple[List[GivenOption], List[Ignored]]:
@@ -185,20 +170,7 @@ def _check(option: GivenOption) -> None:
         if option.value is not None and re.search(r"\$\w|\$\{", option.value):
             hint = "#SBATCH lines do not expand variables: write the value itself"
         message = f"--{option.name}: {error}"
-        raise Refused(Refusal(message, option.place, hint, about=(option.name,))) from None
-
-
-def _meant_options(word: str) -> Tuple[str, ...]:
-    """Return the options that a word may have been meant for."""
-    typed = word.partition("=")[0]
-    name = typed.lstrip("-")
-    if not name or name == typed:
-        return ()
-    if not typed.startswith("--"):
-        return tuple(option.name for option in SBATCH if option.short and option.short in name)
-    longer = tuple(option.name for option in SBATCH if option.long.startswith(name))
-    near = difflib.get_close_matches(name, [option.long for option in SBATCH], n=4, cutoff=0.6)
-    return longer or tuple(option.name for option in SBATCH if option.long in near)
+        raise Refused(Refusal(message, option.place, hint)) from None
 
 
 def _hint(word: str) -> str:
@@ -223,7 +195,7 @@ def command_line_options(words: Sequence[str], refusals: List[Refusal]) -> List[
         for option in given:
             _check(option)
     except GetoptError as error:
-        refusals.append(Refusal(str(error), NOWHERE, about=EVERY))
+        refusals.append(Refusal(str(error), NOWHERE))
     except Refused as error:
         refusals.append(error.refusal)
     return given
@@ -258,5 +230,5 @@ def contradictions(given: Sequence[GivenOption]) -> List[Refusal]:
             names = " and ".join(f"--{name}" for name in typed)
             place: SourceSpan = list(typed.values())[-1].place
             message, hint = f"{names} exclude each other", "keep one of them"
-            found.append(Refusal(message, place, hint, about=tuple(typed)))
+            found.append(Refusal(message, place, hint))
     return found

@@ -25,7 +25,6 @@ from neuronctl.scripts.directives import (
 )
 from neuronctl.scripts.model import (
     AFTER_COMMAND,
-    EVERY,
     MISSPELLED,
     OVERRIDDEN,
     SCRIPT,
@@ -74,19 +73,13 @@ def read_header(
         component += outside
         refusals += contradictions(component)
     given = components[0]
-    foreign = tuple(
-        SourceSpan(number, 1, len(line) + 1)
-        for number, line in enumerate(lines, 1)
-        if line.startswith(("#PBS", "#BSUB"))
-    )
-    if any(option.name == "ignore-pbs" for option in given):
-        foreign = ()
+    foreign = any(line.startswith(("#PBS", "#BSUB")) for line in lines)
     ignored += [*_unread(lines, first_command), *_overridden(given)]
     return Header(
         tuple(given),
         tuple(refusals),
         tuple(sorted(ignored, key=lambda part: (part.place.line, part.place.column))),
-        foreign,
+        foreign and not any(option.name == "ignore-pbs" for option in given),
         len(components),
         first_command,
         lines[0][2:].strip() if lines[0].startswith("#!") else "",
@@ -100,7 +93,7 @@ def _whole_file(text: str) -> List[Refusal]:
     if is_too_long(text):
         message = f"it has more than {MAX_BYTES:,} bytes, which is Slurm's limit (max_script_size)"
         hint = "leave the data out: let the script read them from another file"
-        return [refusal(message, SourceSpan(1), hint, about=EVERY)]
+        return [refusal(message, SourceSpan(1), hint)]
     if not text.strip(BLANKS):
         what = "contains only blanks" if text else "is empty"
         return [refusal(f"the script {what}", SourceSpan(1))]

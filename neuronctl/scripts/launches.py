@@ -127,18 +127,12 @@ class Launch:
         return self.launcher.name == "srun"
 
     def written(self, *names: str) -> Iterator[Tuple[str, SourceSpan]]:
-        """Yield what the command gives these options, as it is written, and where."""
-        for pair in pairs(self.command.words):
-            if pair.name.startswith("-") and _key(pair.name) in names:
-                yield pair.value.raw, self.place_of(pair.name)
-
-    def place_of(self, name: str) -> SourceSpan:
-        """Return where one of its options is given; the program's place if it is not seen."""
+        """Yield what the command gives these options, as far as it is known, and where."""
         for pair in pairs(self.command.words):
             place, end = pair.word.place, pair.value.place
-            if pair.name.startswith("-") and _key(pair.name) == _key(name):
-                return replace(place, end=end.end) if end.line == place.line else place
-        return self.place
+            if pair.name.startswith("-") and _key(pair.name) in names:
+                end_column = end.end if end.line == place.line else place.end
+                yield pair.value.text, replace(place, end=end_column)
 
     def below(self) -> Iterator[Launch]:
         """Yield all that it starts, at any depth."""
@@ -286,24 +280,20 @@ class _Starts:
         """Return a launcher, or another program in Python."""
         texts = _texts(words)
         kind, name, at = python_runs(texts)
-        if kind == "m" and name:
-            module = self.launcher([name, *texts[at:]], words)
-            return module or self.found(PYTHON, words, {"m": name})
-        if kind != "script":
-            return self.found(PYTHON, words, {"c": ""})
-        on_path = words[at - 1].on_path if at <= len(words) else ""  # python $(which torchrun)
-        started = self.launcher([on_path, *texts[at:]], words) if on_path else None
-        return started or self.found(PYTHON, words, {"script": name})
+        called_as = name if kind == "m" else ""
+        if kind == "script" and at <= len(words):
+            called_as = words[at - 1].on_path  # python $(which torchrun)
+        started = self.launcher([called_as, *texts[at:]], words) if called_as else None
+        return started or self.found(PYTHON, words, {kind: name})
 
     def shell(self, words: Sequence[ShellWord]) -> Launch:
         """Return a shell, with what the text of its ``-c`` starts."""
         for word, text in zip(words[1:], words[2:]):
-            if word.value is None or not word.value.startswith("-"):
+            if re.fullmatch(r"-[a-z]*c", word.value or ""):
+                made = self.found(SHELL, words, {"c": ""})
+                return replace(made, inside=self.of_text(text))
+            if not (word.value or "").startswith("-"):
                 break
-            if not re.fullmatch(r"-[a-z]*c", word.value):
-                continue
-            made = Launch(SHELL, words[0], self.command, options={"c": ""}, certain=False)
-            return replace(made, certain=True, inside=self.of_text(text))
         return self.found(SHELL, words)
 
     def of_text(self, text: ShellWord) -> Tuple[Launch, ...]:

@@ -9,13 +9,13 @@ from neuronctl.common.words import DASHES, other_dash, replace_other_dashes
 
 LIKE_A_SPACE = "\u00a0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 LIKE_NOTHING = "\u200b\u200c\u200d\u2060\ufeff"
-_QUOTES = {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'}
 _PLAIN: Dict[str, str] = {
     **{chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},
     **dict.fromkeys(DASHES, "-"),
     **dict.fromkeys(LIKE_A_SPACE, " "),
     **dict.fromkeys(LIKE_NOTHING, ""),
-    **_QUOTES,
+    **dict.fromkeys("\u2018\u2019", "'"),
+    **dict.fromkeys("\u201c\u201d", '"'),
 }
 """Each such character, and what sbatch takes in its place."""
 
@@ -38,11 +38,6 @@ def look_alike(option: str, text: str) -> str:
     found = next((character for character in text if character in odd), "")
     if found in DASHES or not found:
         return other_dash(found)
-    what = "a full-width character"
-    if found in _QUOTES:
-        what = "a typographic quote"
-    elif found in LIKE_NOTHING:
-        what = "an invisible character"
-    elif found in LIKE_A_SPACE:
-        what = "a space that sbatch does not take for one"
+    instead = _PLAIN[found]
+    what = f"a character that only looks like {instead!r}" if instead else "an invisible character"
     return f"{what} (U+{ord(found):04X})"

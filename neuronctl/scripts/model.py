@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Dict, FrozenSet, Iterable, Mapping, Optional, Tuple
+from typing import Dict, Iterable, Mapping, Optional, Tuple
 
 from neuronctl.common.frozen import dataclass, replace
-from neuronctl.request.sbatch_options import SBATCH
 from neuronctl.scripts.command_wrappers import interpreter
 from neuronctl.scripts.option_values import ACCUMULATED, digits, excluding
-
-EVERY = tuple(option.name for option in SBATCH)
-"""The names of all options, of whatever release."""
 
 GPU_OPTIONS = ("gpus-per-node", "gpus", "gres", "gpus-per-task", "gpus-per-socket")
 """The options of sbatch and srun that request GPUs."""
@@ -100,15 +96,15 @@ class Ignored:
 class Refusal:
     """Why sbatch refuses the script. whole: not for a directive, but for the file as it is.
 
-    about: the options whose values are not known for it. edits: what mends it, where there is
-    exactly one way; the script is then read as if it were mended.
+    meant: what is refused is read as it was meant. edits: what mends it, where there is exactly
+    one way.
     """
 
     message: str
     place: SourceSpan
     hint: str = ""
     whole: bool = False
-    about: Tuple[str, ...] = ()
+    meant: bool = False
     edits: Tuple[Edit, ...] = ()
 
 
@@ -118,7 +114,8 @@ class Header:
 
     given: every option in the order in which sbatch takes it; what it refuses is left out.
     refusals: empty where sbatch's own reading succeeds (slurmctld may still refuse the job), else
-    at most one for each line. foreign: lines of other schedulers, which sbatch translates.
+    at most one for each line. foreign: whether it has lines of other schedulers,
+    which sbatch translates.
     components: 1, or how many a heterogeneous job has, of which ``given`` is the first.
     first_command: the line that ends the directives, one past the last where there is none.
     left_out: the first line that is not read, because there is more than any script has; 0: none.
@@ -127,7 +124,7 @@ class Header:
     given: Tuple[GivenOption, ...]
     refusals: Tuple[Refusal, ...]
     ignored: Tuple[Ignored, ...]
-    foreign: Tuple[SourceSpan, ...]
+    foreign: bool
     components: int
     first_command: int
     shebang: str
@@ -144,11 +141,10 @@ class Header:
         return interpreter(self.shebang) in ("bash", "sh")
 
     @property
-    def unread(self) -> FrozenSet[str]:
-        """The options that the script may give, with values that are not known."""
-        if self.left_out and self.left_out < self.first_command:
-            return frozenset(EVERY)
-        return frozenset(name for refusal in self.refusals for name in refusal.about)
+    def unread(self) -> bool:
+        """Whether it may give options that are not known: sbatch refuses a line, or is too long."""
+        refused = any(not (refusal.whole or refusal.meant) for refusal in self.refusals)
+        return refused or 0 < self.left_out < self.first_command
 
     def value(self, name: str) -> Optional[str]:
         """The value that holds of an option; None where it is not given, or has none."""

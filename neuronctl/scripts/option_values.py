@@ -30,21 +30,6 @@ def digits(text: Optional[str]) -> Optional[int]:
     return int(text) if text is not None and re.fullmatch("[0-9]{1,9}", text) else None
 
 
-def _nice(text: str) -> None:
-    match = re.match(r"\s*([+-]?[0-9]+)", text)
-    if match and abs(int(match[1])) > 0x80000000 - 3:
-        raise ValueError(f"'{text}' is out of range")
-
-
-_HINTS = "compute_bound|memory_bound|multithread|nomultithread"
-
-# What a value must be, whatever its capitals, and what is said of another.
-_FORMS = {
-    "open-mode": (r"[at].*", "is neither append nor truncate"),
-    "kill-on-invalid-dep": (r"yes|no", "is neither yes nor no"),
-    "hint": (f"({_HINTS})(,({_HINTS}))*", f"is not one of {_HINTS.replace('|', ', ')}"),
-}
-
 _COUNTS = """
 ntasks-per-core ntasks-per-socket ntasks-per-gpu ntasks-per-tres cpus-per-gpu cores-per-socket
 sockets-per-node threads-per-core thread-spec mincpus
@@ -55,7 +40,6 @@ _CHECKS: Dict[str, Callable[[str], object]] = {
     "core-spec": partial(whole_number, least=0),
     "time-min": time,
     **{name: memory for name in ("mem-per-cpu", "mem-per-gpu", "tmp")},
-    "nice": _nice,
 }
 """Of options that neuronctl has not itself; those are in request/job.py."""
 
@@ -66,7 +50,3 @@ def check_value(name: str, value: Optional[str]) -> None:
         OF_SLURM[name].parse_directive(value)
     elif value is not None and name in _CHECKS:
         _CHECKS[name](value)
-    elif value is not None and name in _FORMS:
-        form, words = _FORMS[name]
-        if not re.fullmatch(form, value, re.IGNORECASE | re.DOTALL):
-            raise ValueError(f"'{value}' {words}")

@@ -6,12 +6,22 @@ import os
 from typing import FrozenSet, List, Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass
-from neuronctl.request.sbatch_options import SBATCH, GetoptError, getopt
+from neuronctl.request.sbatch_options import (
+    NO_VALUE,
+    SBATCH,
+    GetoptError,
+    OptionSpec,
+    getopt_with_plugins,
+)
 
 STDIN = "/dev/stdin"
 
 WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
 """The script that sbatch makes of what ``--wrap`` gives."""
+
+
+_OWN = tuple(OptionSpec(name, "", NO_VALUE, name) for name in ("monitor", "no-monitor"))
+"""Options that ``neuronctl sbatch`` adds."""
 
 
 @dataclass(frozen=True)
@@ -58,32 +68,17 @@ class SbatchLine:
 
 
 def read_line(words: Sequence[str]) -> SbatchLine:
-    """Read sbatch's command line; raises GetoptError where sbatch refuses it.
-
-    An option that is not known is taken for a plugin's, with its value attached.
-    """
+    """Read sbatch's command line; raises GetoptError where sbatch refuses it."""
     rest, components = list(words), 1
     known: Tuple[str, ...] = ()
     names: List[str] = []
     wrap: Optional[str] = None
     while True:
-        mine: List[str] = []
-        while True:
-            try:
-                parsed, end = getopt([*mine, *rest], SBATCH)
-                break
-            except GetoptError as error:
-                at = error.index - len(mine)
-                if not error.unknown or not rest[at].startswith("--"):
-                    raise
-                mine, rest = [*mine, *rest[:at]], rest[at + 1 :]
-        end -= len(mine)
+        parsed, end = getopt_with_plugins(rest, (*SBATCH, *_OWN))
         if components == 1:
-            known = (*mine, *rest[:end])
+            known = tuple(rest[:end])
         names += [option.known.name for option in parsed]
-        wrap = next(
-            (option.value for option in reversed(parsed) if option.known.name == "wrap"), wrap
-        )
+        wrap = next((each.value for each in reversed(parsed) if each.known.name == "wrap"), wrap)
         rest = rest[end:]
         if rest[:1] != [":"]:
             break

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Cluster
 from neuronctl.common.units import hosts
@@ -84,10 +84,7 @@ def job_variables(header: Header) -> Dict[str, str]:
 
 def modules(shell: ShellText) -> Tuple[str, ...]:
     """The modules that the commands load, as far as the text names them."""
-    return tuple(_modules(shell))
-
-
-def _modules(shell: ShellText) -> Iterator[str]:
+    found: List[str] = []
     for command in shell.calls("module", "ml"):
         verb, *names = [word or "" for word in command.arguments] or [""]
         if command.name == "ml" and "/" in verb:
@@ -96,7 +93,8 @@ def _modules(shell: ShellText) -> Iterator[str]:
             names = names[-1:]
         elif verb not in ("load", "add"):
             continue
-        yield from (name for name in names if name.isprintable() and name[:1] not in ("", "-"))
+        found += (name for name in names if name.isprintable() and name[:1] not in ("", "-"))
+    return tuple(found)
 
 
 def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:
@@ -106,12 +104,8 @@ def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:
     """
     tasks, each = fields.get("ntasks"), fields.get("ntasks_per_node")
     nodes: Optional[int] = fields.get("nodes")
-    if nodes is not None and fields.get("max_nodes") == 0:
-        # As many as its tasks and GPUs take.
-        most = max(tasks or 0, fields.get("gpus") or 0)
-        fields["max_nodes"] = most
-        if most <= nodes:
-            del fields["max_nodes"]
+    if fields.get("max_nodes") == 0:
+        del fields["max_nodes"]  # as many as Slurm likes
     gpus = fields.get("gpus")
     if nodes is not None and gpus and fields.get("max_nodes", 0) > gpus:
         fields["max_nodes"] = max(nodes, gpus)  # sbatch takes no more of a range

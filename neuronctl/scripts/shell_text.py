@@ -83,19 +83,13 @@ def split_words(pieces: Iterable[Piece]) -> List[List[Piece]]:
     words: List[List[Piece]] = []
     joined = False
     for text, known in pieces:
-        if not known:
-            words[-1:] = [[*words[-1], (text, False)]] if joined else [*words[-1:], [(text, False)]]
-            joined = True
-            continue
-        for part in re.findall(r"\s+|\S+", text):
-            if part.isspace():
+        for part in re.findall(r"\s+|\S+", text) if known else [text]:
+            if known and part.isspace():
                 joined = False
                 continue
-            piece = (part, not re.search(r"[*?\[\\]", part))  # else the names of files
-            if joined:
-                words[-1].append(piece)
-            else:
-                words.append([piece])
+            if not joined:
+                words.append([])
+            words[-1].append((part, known and not re.search(r"[*?\[\\]", part)))
             joined = True
     return words
 
@@ -145,9 +139,6 @@ class Command:
         return tuple(word.value for word in self.words[1:])
 
 
-_ERREXIT = re.compile(r"-[a-zA-Z]*e[a-zA-Z]*|errexit")
-
-
 @dataclass(frozen=True)
 class ShellText:
     """What a shell runs.
@@ -183,15 +174,6 @@ class ShellText:
         """Return the commands without those whose output is the value of something."""
         return tuple(command for command in self.commands if not command.captured)
 
-    @cached_property
-    def errexit(self) -> Tuple[Command, ...]:
-        """Return the commands after which the shell ends if a command fails: ``set -e``."""
-        return tuple(
-            command
-            for command in self.calls("set")
-            if any(word and _ERREXIT.fullmatch(word) for word in command.arguments)
-        )
-
     @property
     def exported(self) -> Dict[str, Tuple[Piece, ...]]:
         """Return the exported variables that it sets once, with their pieces."""
@@ -203,16 +185,7 @@ class ShellText:
 
     def calls(self, *names: str) -> Tuple[Command, ...]:
         """Return the commands of these names."""
-        found = [at for name in set(names) for at in self._numbers.get(name, ())]
-        return tuple(self.commands[at] for at in sorted(found))
-
-    @cached_property
-    def _numbers(self) -> Dict[str, List[int]]:
-        """Map each name to the numbers of the commands that have it."""
-        found: Dict[str, List[int]] = {}
-        for at, command in enumerate(self.commands):
-            found.setdefault(command.name, []).append(at)
-        return found
+        return tuple(command for command in self.commands if command.name in names)
 
     def traps(self, name: str) -> Tuple[Command, ...]:
         """Return the traps for a signal, or for any if name is ""; unknown signals count.

@@ -14,7 +14,7 @@ from neuronctl.common.frozen import dataclass, replace
 from neuronctl.judgement.judgement import JudgeBy, Judgement, judge_plan
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import JobRequest
-from neuronctl.rules.script import SIZE, ScriptFinding, check_script
+from neuronctl.rules.script import ScriptFinding, check_script
 from neuronctl.rules.script_base import ScriptFacts
 from neuronctl.scripts.edits import edited
 from neuronctl.scripts.header import read_header
@@ -125,12 +125,10 @@ def judge_script(
     made: Optional[JobPlan] = None
     judgement: Optional[Judgement] = None
     one_job = not header.foreign and header.components == 1 and "\0" not in text
-    if request is not None and one_job and not 0 < left_out < header.first_command:
+    if request is not None and one_job and not header.unread:
         with contextlib.suppress(NeuronctlError):  # such as a name with a control character
             made = plan(replace(request, modules=modules(shell)), cluster)
             judgement = judge_plan(made, by)
-    if header.unread & SIZE:
-        made = None
     facts = ScriptFacts(
         *(text_read, header, shell, made, broken, left_out),
         name=name,

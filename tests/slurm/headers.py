@@ -62,8 +62,8 @@ WRONG = [
     "-N two", "-N $NODES", "--ntasks=0", "-n -1", "-c 1.5", "--time=5h", "--time=1:2:3:4",
     "--mem=lots", "--mem=1G --mem-per-cpu=1G", "--hold=yes", "-J 'open",
     '--comment="open', ":", "-p gpu : -n 2", "–p gpu", "—nodes=2", "--signal=FOO",
-    "--mail-type=nonsense", "--exclusive=me", "--open-mode=x", "--open-mode=y", "-N 3-2",
-    "--nice=99999999999", "--hint=none_such", "--kill-on-invalid-dep=maybe", "-Hz",
+    "--mail-type=nonsense", "--exclusive=me", "-N 3-2",
+    "-Hz",
     "--ntasks=4x", "--time=", "--cluster-const=", "--clu=x", "--signal=TERM@99999",
 ]  # fmt: skip
 VARIABLES = {

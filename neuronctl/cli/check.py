@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
@@ -10,11 +11,11 @@ import click
 from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.job_options import catalog_option, job_options
 from neuronctl.cli.say import notify
-from neuronctl.common.console import print_line, printable
+from neuronctl.common.console import cell_width, print_line, printable
 from neuronctl.common.errors import PolicyError, UsageError, did_you_mean
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.secrets import MASK, hide_secrets
-from neuronctl.common.words import counted
+from neuronctl.common.words import clipped, counted
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.rules.script import ScriptFinding
 from neuronctl.scripts.script_file import read_file, shown_name
@@ -22,6 +23,9 @@ from neuronctl.submission.judged_script import JudgedScript
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
+
+_SEVERITIES = (ERROR, WARNING, NOTE)
+_SHOWN = 300  # characters of a line
 
 
 @click.command("check")
@@ -67,18 +71,20 @@ def command(
     def check(name: str, text: str) -> JudgedScript:
         return judge_text(name, text, loaded, chosen, asked=asked, comment_parts=parts)
 
-    texts, unread = _texts(files)
+    texts = _texts(files)
     if fix:
-        return _exit_code(_fix(texts, check, write), unread)
-    checked = [check(shown_name(name), text) for name, text in texts.items()]
+        checked = _fix(texts, check, write)
+    else:
+        checked = [check(shown_name(name), text) for name, text in texts.items()]
     if as_json:
         from neuronctl.cli.json_data import check_data
         from neuronctl.common.console import print_json
 
-        print_json("neuronctl.check/1", check_data(checked, chosen.name))
-    else:
+        found = [check_data(script) for script in checked]
+        print_json("neuronctl.check/1", {"cluster": chosen.name, "files": found})
+    elif not fix:
         _print(checked)
-    return _exit_code(checked, unread)
+    return PolicyError.exit_code if any(script.has_errors for script in checked) else 0
 
 
 def _check_parts(parts: Mapping[str, str], cluster: Cluster) -> None:
@@ -93,31 +99,19 @@ def _check_parts(parts: Mapping[str, str], cluster: Cluster) -> None:
             raise UsageError(problem, did_you_mean(value, allowed))
 
 
-def _exit_code(checked: Sequence[JudgedScript], unread: Sequence[UsageError]) -> int:
-    """Return the exit code; raise UsageError if a file could not be read."""
-    if unread:
-        notify(*(f"error: {error.message}" for error in unread[:-1]))
-        raise unread[-1]
-    return PolicyError.exit_code if any(script.has_errors for script in checked) else 0
-
-
-def _texts(files: Sequence[str]) -> Tuple[Dict[str, str], List[UsageError]]:
-    """Return the text of each script once, by name, and the errors for what cannot be read."""
+def _texts(files: Sequence[str]) -> Dict[str, str]:
+    """Return the text of each script once, by name; raises UsageError for what cannot be read."""
     from neuronctl.scripts.script_search import scripts_at
 
     texts: Dict[str, str] = {}
-    unread: List[UsageError] = []
     for file in dict.fromkeys(files):
         names = ["-"] if file == "-" else scripts_at(file)
         if not names:
             hint = "in a folder, files that begin with #! and have #SBATCH lines are checked"
-            unread.append(UsageError(f"no batch script at '{file}'", hint))
+            raise UsageError(f"no batch script at '{file}'", hint)
         for name in names:
-            try:
-                texts[name] = texts[name] if name in texts else read_file(name)
-            except UsageError as error:
-                unread.append(error)
-    return texts, unread
+            texts[name] = texts[name] if name in texts else read_file(name)
+    return texts
 
 
 def _fix(
@@ -135,25 +129,20 @@ def _fix(
     for name, text in texts.items():
         before = check(shown_name(name), text)
         after = mended(before, partial(check, before.name))
-        differs = after.text != before.text
-        if differs and write:
+        codes = ", ".join(sorted({mend.finding.code for mend in before.mends}))
+        words = _summary(after.findings)
+        if after.text != before.text:
+            rest = f"left: {words}" if after.findings else "nothing left"
+            words = f"{'mended' if write else 'would mend'} {codes}; {rest}"
+            changed += 1
+            if not write:
+                print_script(hide_secrets(unified_diff(before.name, before.text, after.text)))
+        if after.text != before.text and write:
             try:
                 rewrite(name, _bytes(before.text), _bytes(after.text))
             except OSError as error:
-                notify(f"{before.name} is left as it is: {error.strerror}")
-                after, differs = before, False
-        elif differs:
-            print_script(hide_secrets(unified_diff(before.name, before.text, after.text)))
-        changed += differs
-        if write:
-            for finding in after.findings:
-                _print_finding(after, finding)
-        summary = _summary(after.findings)
-        if differs:
-            codes = ", ".join(sorted({mend.finding.code for mend in before.mends}))
-            rest = f"left: {summary}" if after.findings else "nothing left"
-            summary = f"{'mended' if write else 'would mend'} {codes}; {rest}"
-        tell(f"{before.name}: {summary}")
+                words, after, changed = f"left as it is: {error.strerror}", before, changed - 1
+        tell(f"{before.name}: {words}")
         left.append(after if write else before)
     how = "changed" if write else "to change; --write does it" if changed else "to change"
     tell(f"{changed} of {counted(len(texts), 'script')} {how}")
@@ -167,12 +156,13 @@ def _bytes(text: str) -> bytes:
 def _print(checked: Sequence[JudgedScript]) -> None:
     """Print the findings of each script, and first what several scripts have."""
     _print_causes(checked)
-    cures: Set[str] = set()
+    told: Set[str] = set()  # hints
     for script in checked:
-        for finding, others in _same_once(script.findings):
-            cure = finding.finding.hint not in cures or len(checked) == 1
-            _print_finding(script, finding, cure=cure, others=others)
-            cures.add(finding.finding.hint)
+        same: Dict[Tuple[str, ...], List[ScriptFinding]] = {}
+        for finding in script.findings:
+            same.setdefault(finding.finding.row, []).append(finding)
+        for findings in same.values():
+            _print_finding(script, findings, told if len(checked) > 1 else set())
         mends = f"; 'neuronctl check --fix' mends {len(script.mends)}" if script.mends else ""
         print_line(f"{script.name}: {_summary(script.findings)}{mends}")
     if len(checked) > 1:
@@ -181,78 +171,58 @@ def _print(checked: Sequence[JudgedScript]) -> None:
         print_line(f"{len(checked)} scripts, {clean} of them clean: {_summary(every)}")
 
 
-def _same_once(findings: Sequence[ScriptFinding]) -> List[Tuple[ScriptFinding, List[int]]]:
-    """Return each different finding once, with the lines where it is found again."""
-    found: Dict[Tuple[str, ...], Tuple[ScriptFinding, List[int]]] = {}
-    for finding in findings:
-        if finding.finding.row in found:
-            found[finding.finding.row][1].append(finding.place.line)
-        else:
-            found[finding.finding.row] = (finding, [])
-    return list(found.values())
-
-
 def _print_causes(checked: Sequence[JudgedScript]) -> None:
     """Print what is wrong in several scripts, worst and most frequent first."""
-    scripts: Dict[Tuple[str, str, str], Set[str]] = {}
-    for script in checked:
-        for one in script.findings:
-            key = (one.finding.severity, one.finding.code, one.finding.title)
-            scripts.setdefault(key, set()).add(script.name)
-    severities = (ERROR, WARNING, NOTE)
-    several = [key for key, names in scripts.items() if len(names) > 1]
-    for key in sorted(several, key=lambda key: (severities.index(key[0]), -len(scripts[key]))):
-        severity, code, title = key
-        print_line(f"{severity} {code} in {len(scripts[key])} scripts: {title}")
+    causes = Counter(
+        cause
+        for script in checked
+        for cause in {
+            (one.finding.severity, one.finding.code, one.finding.title) for one in script.findings
+        }
+    )
+    several = [(cause, number) for cause, number in causes.most_common() if number > 1]
+    for (severity, code, title), number in sorted(
+        several, key=lambda one: _SEVERITIES.index(one[0][0])
+    ):
+        print_line(f"{severity} {code} in {number} scripts: {title}")
     if several:
         print_line()
 
 
 def _summary(findings: Sequence[ScriptFinding]) -> str:
     severities = [finding.finding.severity for finding in findings]
-    counts = [(severities.count(severity), severity) for severity in (ERROR, WARNING, NOTE)]
+    counts = [(severities.count(severity), severity) for severity in _SEVERITIES]
     return ", ".join(counted(number, what) for number, what in counts if number) or "nothing found"
 
 
-_SHOWN, _BEFORE = 300, 100
-"""Characters shown of a longer line, and how many of them precede the finding."""
-
-
-def _print_finding(
-    script: JudgedScript, one: ScriptFinding, *, cure: bool = True, others: Sequence[int] = ()
-) -> None:
-    """Print a finding with its line; cure: with its hint; others: lines with the same finding."""
-    finding, place = one.finding, one.place
+def _print_finding(script: JudgedScript, same: Sequence[ScriptFinding], told: Set[str]) -> None:
+    """Print a finding with its line, and the other lines where it is; a hint only once."""
+    finding, place = same[0].finding, same[0].place
     where = f"{script.name}:{place.line}:{place.column}"
     print_line(f"{where}: {finding.severity} {finding.code}: {finding.message}")
-    for text in _marked_line(script.line(place.line), one):
+    for text in _marked_line(script.line(place.line), same[0]):
         print_line(text)
-    if finding.hint and cure:
-        print_line(f"  hint: {finding.hint}")
-    if finding.source and cure:
-        print_line(f"  from: {finding.source}")
-    if others:
-        print_line(f"  the same in line{'s' * (len(others) > 1)} {', '.join(map(str, others))}")
+    if finding.hint not in told:
+        for word, text in (("hint", finding.hint), ("from", finding.source)):
+            if text:
+                print_line(f"  {word}: {text}")
+    told.add(finding.hint)
+    if len(same) > 1:
+        others = ", ".join(str(one.place.line) for one in same[1:])
+        print_line(f"  the same in line{'s' * (len(same) > 2)} {others}")
 
 
 def _marked_line(line: str, one: ScriptFinding) -> List[str]:
     """Return the finding's line and the mark below it; a line with a secret has no mark."""
-    from neuronctl.common.console import cell_width
-
-    place = one.place
-    masked = hide_secrets(line)
-    if one.finding.code == "NC640" and masked == line:  # the secret's name is on the line before
-        masked = line[: place.column - 1] + MASK + line[place.end - 1 :]
-    start = max(0, place.column - 1 - _BEFORE) if len(line) > _SHOWN else 0
-    left, right = "…" * (start > 0), "…" * (start + _SHOWN < len(masked))
-    stop = min(place.end - 1, start + _SHOWN)
-    # A tab is one column, as for bash.
-    shown = left + printable(masked[start : start + _SHOWN].replace("\t", " ")) + right
+    line, place = line.replace("\t", " "), one.place
+    shown = hide_secrets(line)
+    if one.finding.code == "NC640" and shown == line:  # the secret's name is on the line before
+        shown = line[: place.column - 1] + MASK + line[place.end - 1 :]
     if not shown.strip():
         return []
-    found = [f"  {place.line} | {shown}"]
-    if masked == line:  # else the columns are others
-        before = cell_width(left + printable(line[start : place.column - 1].replace("\t", " ")))
-        width = cell_width(printable(line[place.column - 1 : stop].replace("\t", " ")))
+    found = [f"  {place.line} | {clipped(printable(shown), _SHOWN)}"]
+    if shown == line and len(line) <= _SHOWN:  # else the columns are others
+        before = cell_width(printable(line[: place.column - 1]))
+        width = cell_width(printable(line[place.column - 1 : place.end - 1]))
         found.append(f"  {' ' * len(str(place.line))} | {' ' * before}{'^' * max(1, width)}")
     return found

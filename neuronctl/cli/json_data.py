@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Union
 
 from neuronctl.common.frozen import asdict
 from neuronctl.common.rule_codes import ROW
@@ -138,19 +138,14 @@ def submission_data(
     }
 
 
-def check_data(checked: Sequence[JudgedScript], cluster: str) -> Dict[str, Any]:
-    """What was found in scripts, checked for this cluster of the catalog."""
-    told = ("code", "severity", "title", "message", "hint", "source")
+def check_data(script: JudgedScript) -> Dict[str, Any]:
+    """Return what was found in a script."""
 
     def finding(one: ScriptFinding) -> Dict[str, Any]:
         edits = [{**_columns(edit.place), "text": edit.text} for edit in one.edits]
-        said = {name: getattr(one.finding, name) for name in told}
-        return {**said, **_columns(one.place), "edits": edits}
+        return {**dict(zip(ROW, one.finding.row)), **_columns(one.place), "edits": edits}
 
-    files: List[Dict[str, Any]] = [
-        {"file": script.name, "findings": [*map(finding, script.findings)]} for script in checked
-    ]
-    return {"cluster": cluster, "files": files}
+    return {"file": script.name, "findings": [*map(finding, script.findings)]}
 
 
 def _columns(place: SourceSpan) -> Dict[str, int]:

@@ -139,19 +139,6 @@ def test_what_cannot_be_read(run: Run) -> None:
     assert "nothing to check" in run("check", code=2).stderr
 
 
-def test_what_cannot_be_read_does_not_hide_the_others(run: Run, tmp_path: Path) -> None:
-    scripts(tmp_path, wrong=WRONG)
-    (tmp_path / "empty").mkdir()
-    result = run("check", "none.sh", "empty", "wrong.sh", "other.sh", code=2)
-    assert result.stdout.endswith("wrong.sh: 1 error\n")
-    for words in ("cannot read 'none.sh'", "no batch script at 'empty'", "cannot read 'other.sh'"):
-        assert result.stderr.count(words) == 1
-    answer = run("check", "--json", "none.sh", "wrong.sh", code=2)
-    assert [one["file"] for one in json.loads(answer.stdout)["files"]] == ["wrong.sh"]
-    assert "cannot read 'none.sh'" in run("check", "--fix", "none.sh", "wrong.sh", code=2).stderr
-    assert run("check", "none.sh", "other.sh", code=2).stdout == ""
-
-
 def test_only_a_regular_file_or_what_the_shell_has_opened_is_read(run: Run, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.sh")
     for endless in ("pipe.sh", "/dev/zero"):

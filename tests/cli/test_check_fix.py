@@ -65,8 +65,7 @@ def test_write_changes_files_of_folders_and_patterns(run: Run, tmp_path: Path, j
     result = run(*FIX, "--write", "jobs", "jo*.sh", code=4)
     lines = result.stdout.splitlines()
     mended = "mended NC202, NC601, NC606;"
-    assert lines[1].startswith("jobs/bad.sh:5:1: error NC622: ")
-    assert [line for line in lines if line.startswith("jo") and ":5:" not in line] == [
+    assert lines[:-1] == [
         f"jobs/a.sh: {mended} nothing left",
         f"jobs/bad.sh: {mended} left: 1 error",
         "jobs/right.sh: nothing found",

@@ -110,7 +110,7 @@ def test_a_file_of_somebody_else_is_left(sandbox: Sandbox) -> None:
     sandbox.root("sh", "-c", f"chown root {place} && chmod 666 {place}")
     result = sandbox.exec([*PATIENT, "check", "--fix", "--write", "theirs"], check=False)
     assert result.returncode == 4
-    assert "theirs/job.sh is left as it is: it belongs to user 0" in result.stderr
+    assert "theirs/job.sh: left as it is: it belongs to user 0" in result.stdout
     assert sandbox.exec(["cat", place]).stdout == text
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from shutil import which
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple
 
 import click
 
-from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.cli import job_output
 from neuronctl.cli.job_options import (
     BatchCommand,
@@ -20,24 +18,17 @@ from neuronctl.cli.job_options import (
 )
 from neuronctl.cli.say import notify, print_script
 from neuronctl.common.console import printable
-from neuronctl.common.errors import JobFileError, PolicyError, UsageError, did_you_mean
+from neuronctl.common.errors import PolicyError, UsageError, did_you_mean
 from neuronctl.common.files import open_regular
 from neuronctl.common.frozen import replace
-from neuronctl.common.paths import defaults_file
 from neuronctl.common.shell import join, quote
 from neuronctl.judgement.local_facts import imports_of
 from neuronctl.planning.software import LONGEST_PROGRAM
 from neuronctl.request.job import OPTIONS, JobRequest
-from neuronctl.request.job_file import JOB_FILE, configuration, own_job_file
+from neuronctl.request.job_file import JOB_FILE, configuration
 from neuronctl.rules.policy import near_imports
 from neuronctl.scripts.script_search import batch_script
-from neuronctl.submission.first_job import (
-    PERSONAL,
-    Worked,
-    job_file,
-    programs,
-    software,
-)
+from neuronctl.submission.first_job import Worked, job_file, programs, software
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
@@ -57,8 +48,8 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
 
     What you do not give is worked out: the program, its environment, the site's code for it, and a
     partition with room. On a terminal, you are asked for the number of GPUs and that code. The job
-    is checked first, and nothing is written if it would be refused. What all of your jobs share
-    goes into your configuration. With --force, an existing job.yaml is overwritten.
+    is checked first, and nothing is written if it would be refused. With --force, an existing
+    job.yaml is overwritten.
 
     If the program is written for one GPU and you request several, the change that makes it
     distributed is printed, for 'patch'.
@@ -69,28 +60,30 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
 
     if os.path.lexists(JOB_FILE) and not force:
         raise UsageError(f"'{JOB_FILE}' already exists", "use --force to overwrite it")
-    defaults = configuration()
-    cluster, how = recognise(load(catalog), options["cluster"] or defaults.values.get("cluster"))
+    defaults = configuration().values
+    cluster, how = recognise(load(catalog), options["cluster"] or defaults.get("cluster"))
     notify(f"cluster: {cluster.title}" + (f" ({how})" if how else ""))
-    chdir = options["chdir"] or defaults.values.get("chdir")
-    directory = chdir or "."
-    words = words or (_program(directory),)
-    given = options_layer(options, words).values
+    chdir = options["chdir"] or defaults.get("chdir")
+    words = words or (_program(chdir or "."),)
+    given = {**defaults, **options_layer(options, words).values}
     program = JobRequest(script=given["script"], args=given["args"], chdir=chdir)
     _refuse_batch_script(program)
     worked: Dict[str, Worked] = {}
-    if not options["partition"] and "partition" not in defaults.values:
+    partition = given.get("partition")
+    if partition is None:
         worked["partition"] = Worked("auto", "the one where it starts first; or name one")
-    partition = options["partition"] or defaults.values.get("partition") or "auto"
-    has_gpus = any(
-        known.gpus_per_node and (partition == "auto" or known.name in partition.split(","))
+    sizes = [
+        known.gpus_per_node
         for known in cluster.partitions.values()
-    )
-    if has_gpus and not any(options.get(name) or name in defaults.values for name in _SIZE):
-        worked.update(_size())
-    worked.update(_comment(program, cluster, {**defaults.values, **given}))
-    taken = any(name in {**defaults.values, **given} for name in _SOFTWARE)
-    found, advice = software(taken, directory)
+        if partition in (None, "auto") or known.name in str(partition).split(",")
+    ]
+    if any(sizes) and not any(name in given for name in _SIZE):
+        numbers = [str(number) for number in range(1, max(sizes) + 1)]
+        gpus = _ask("GPUs per node", "number of GPUs", numbers, "1") or "1"
+        why = "nothing else was requested" if gpus == "1" else "as you said"
+        worked["gpus_per_node"] = Worked(gpus, why)
+    worked.update(_comment(program, cluster, given))
+    found, advice = software(any(name in given for name in _SOFTWARE), chdir or ".")
     worked.update(found)
     for name, value in worked.items():
         notify(f"{name.replace('_', '-')}: {value.value} ({value.why})")
@@ -103,47 +96,36 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
         tell=notify,
     )
     judged = planned.judge()
-    change = ""
-    for copies in (finding for finding in judged.findings if finding.code == _COPIES):
-        change = _show_distributed(planned.plan.request, copies.message)
-    others = tuple(finding for finding in judged.findings if finding.code != _COPIES or not change)
-    job_output.show_findings(replace(judged, findings=others))
-    if judged.errors and change and all(finding.code == _COPIES for finding in judged.errors):
-        raise PolicyError(
-            f"change {given['script']}, then run init again to write {JOB_FILE}", change
-        )
+    copies = [finding for finding in judged.findings if finding.code == _COPIES]
+    change = _show_distributed(planned.plan.request, copies[0].message) if copies else ""
+    if change:
+        others = tuple(finding for finding in judged.findings if finding not in copies)
+        judged = replace(judged, findings=others)
+    job_output.show_findings(judged)
     if judged.errors:
         raise judged.refusal(change)
+    if change and copies[0].refuses:
+        again = f"change {given['script']}, then run init again to write {JOB_FILE}"
+        raise PolicyError(again, change)
     notify(f"the job in {planned.plan.partition_list}: {job_output.summary(judged)}")
     job_output.show_verdict(judged)
-    _remember(every, defaults.values)
-    own = configuration().values
-    left = {name: value for name, value in every.items() if not _is_in(own, name, value)}
-    kept = {name: value for name, value in worked.items() if name in left}
-    job_output.write_text(
-        *(JOB_FILE, job_file(program, left, kept, cluster)), force=force, mode=0o600
-    )
+    text = job_file(program, every, worked, cluster)
+    job_output.write_text(JOB_FILE, text, force=force, mode=0o600)
     notify(*filter(None, [advice, change]))
-    try:
-        own_job_file()
-        how_to = "neuronctl submit"
-    except JobFileError as error:
-        notify(f"{error.message}: it has to be named")
-        how_to = f"neuronctl submit -f {JOB_FILE}"
-    notify(f"wrote {JOB_FILE}; '{how_to}' submits it, with --dry-run only shows the script")
+    notify(f"wrote {JOB_FILE}; 'neuronctl submit' submits it, with --dry-run only shows the script")
 
 
-def _ask(question: str, check: Callable[[str], str], default: Optional[str]) -> Optional[str]:
-    """Ask on a terminal until ``check`` takes the answer; return the default elsewhere."""
+def _ask(question: str, what: str, known: Sequence[str], default: Optional[str]) -> Optional[str]:
+    """Ask on a terminal until the answer is one of the known; return the default elsewhere."""
     # Not before 'patch', which waits for the change on standard output.
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         return default
 
     def checked(text: str) -> str:
-        try:
-            return check(text.strip())
-        except UsageError as error:
-            raise click.UsageError(printable(f"{error.message}; {error.hint}")) from None
+        if known and text.strip() not in known:
+            problem = f"'{text}' is not a {what} here; {did_you_mean(text, known)}"
+            raise click.UsageError(printable(problem))
+        return text.strip()
 
     answer: str = click.prompt(printable(question), default, value_proc=checked, err=True)
     return answer
@@ -197,15 +179,6 @@ def _program(directory: str) -> str:
     return found[0]
 
 
-def _one_of(what: str, known: Sequence[str]) -> Callable[[str], str]:
-    def check(text: str) -> str:
-        if known and text not in known:
-            raise UsageError(f"'{text}' is not a {what} here", did_you_mean(text, known))
-        return text
-
-    return check
-
-
 def _refuse_batch_script(program: JobRequest) -> None:
     script = program.resolve_path(program.script or "")
     if batch_script(script) is not None:
@@ -214,22 +187,6 @@ def _refuse_batch_script(program: JobRequest) -> None:
             f"'{script}' is a batch script: it needs no job file",
             f"neuronctl submit {file}; or neuronctl import {file} -o {JOB_FILE}",
         )
-
-
-def _size() -> Dict[str, Worked]:
-    answer = _ask("GPUs per node; or NODESxGPUS, such as 2x4", _checked_size, "1") or "1"
-    nodes, _, gpus = f"1x{answer}".rpartition("x")
-    why = "nothing else was requested" if answer == "1" else "as you said"
-    return {
-        "nodes": Worked(nodes.rpartition("x")[2], why),
-        "gpus_per_node": Worked(gpus, why),
-    }
-
-
-def _checked_size(text: str) -> str:
-    if not re.fullmatch(r"(?:[1-9][0-9]{0,5}x)?[1-9][0-9]{0,3}", text):
-        raise UsageError(f"'{text}' is not a size", "type 4, or 2x4 for 4 GPUs on each of 2 nodes")
-    return text
 
 
 def _comment(program: JobRequest, cluster: Cluster, given: Mapping[str, Any]) -> Dict[str, Worked]:
@@ -246,30 +203,12 @@ def _comment(program: JobRequest, cluster: Cluster, given: Mapping[str, Any]) ->
             module, codes = near_imports(imports_of(program), values)
             near = Worked(codes[0], f"the program imports {module}") if codes else near
         meant = [
-            f"{value} ({comment.meanings[value]})" for value in values if value in comment.meanings
-        ][:6]
-        listed = ", ".join(meant or values[:6]) + (", …" if len(values) > 6 else "")
-        question = f"{key.capitalize()} for the site's comment: {listed}; "
+            f"{code} ({comment.meanings[code]})" for code in values if code in comment.meanings
+        ]
+        question = f"{key.capitalize()} for the site's comment, such as "
+        question += f"{', '.join((meant or [*values])[:6])}; "
         question += "'neuronctl partitions --comment' lists all"
-        answer = _ask(question, _one_of(f"code for --{key}", values), near.value or None)
+        answer = _ask(question, f"code for --{key}", values, near.value or None)
         if answer:
             found[key] = near if answer == near.value else Worked(answer, "as you said")
     return found
-
-
-def _remember(options: Mapping[str, Any], before: Mapping[str, Any]) -> None:
-    """Put what is the same in all jobs into the user's configuration, unless it says otherwise."""
-    new: Dict[str, Any] = {
-        name: options[name] for name in PERSONAL if options[name] and name not in before
-    }
-    if local_cluster() is not None:  # which says it better
-        new.pop("cluster", None)
-    if new and "comment" not in before:
-        from neuronctl.request.config_file import add
-
-        add(new, defaults_file())
-        notify(f"wrote {', '.join(new)} to {defaults_file()}, for all your jobs")
-
-
-def _is_in(own: Mapping[str, Any], name: str, value: Any) -> bool:
-    return name in PERSONAL and own.get(name) == value

@@ -1,15 +1,13 @@
-"""What the user's configuration sets, and keys that are added at its end."""
+"""What the user's configuration sets."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple
 
-from neuronctl.common.errors import JobFileError, UsageError
-from neuronctl.common.files import rewrite, write_private
+from neuronctl.common.errors import JobFileError
 from neuronctl.common.frozen import dataclass
-from neuronctl.common.paths import present
 from neuronctl.request.job import find
-from neuronctl.request.job_file import configuration, has_keys, parse_config, used_files
+from neuronctl.request.job_file import configuration, has_keys, used_files
 from neuronctl.request.options import Option
 
 if TYPE_CHECKING:
@@ -65,24 +63,3 @@ def _settings(document: Document) -> List[Setting]:
             texts = [str(shown)]
         made.append(Setting(option, shown, tuple(texts), document.where((key,))))
     return made
-
-
-def add(values: Mapping[str, Any], file: str) -> None:
-    """Add keys at the end of a configuration file, which does not set them yet.
-
-    Raises JobFileError where the file, or what it would become, is not what neuronctl reads.
-    """
-    from neuronctl.common import yamlfile
-    from neuronctl.common.yamlfile.writer import Entry, write
-
-    before = yamlfile.text_of(file, JobFileError, found=True) if present(file) else ""
-    gap = "\n" if before and not before.endswith("\n") else ""
-    after = before + gap + write(Entry(key, value) for key, value in values.items())
-    parse_config(after, file)
-    try:
-        if before:
-            rewrite(file, before.encode(), after.encode())
-        else:
-            write_private(file, after)
-    except OSError as error:
-        raise UsageError(f"cannot write {file}: {error.strerror}") from None

@@ -15,9 +15,6 @@ from neuronctl.common.yamlfile.writer import Entry, write
 from neuronctl.planning.software import LONGEST_PROGRAM
 from neuronctl.request.job import OPTIONS, JobRequest
 
-PERSONAL = ("cluster", "field", "account", "qos")
-"""Options that are the same in all of a user's jobs, and so belong into their configuration."""
-
 
 @dataclass(frozen=True)
 class Worked:

@@ -66,18 +66,16 @@ def written(directory: Path) -> Mapping[str, object]:
 
 
 def test_what_init_writes_is_what_submit_takes(
-    run: Run, fake_slurm: FakeSlurm, tmp_path: Path, clean_home: Path
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path
 ) -> None:
     here = project(tmp_path / "p", {"train.py": TRAIN, "data.py": "x = 1\n"})
     said = run("init", "--field", "nlp", "-t", "30", cwd=here).stderr
     assert "program: train.py (the only one here)" in said
     assert "appl: pytorch (the program imports torch)" in said
     assert written(here) == {
-        **{"script": "train.py", "partition": "auto", "nodes": 1, "gpus-per-node": 1},
-        **{"time": 30, "appl": "pytorch"},
+        **{"script": "train.py", "partition": "auto", "gpus-per-node": 1},
+        **{"time": 30, "field": "nlp", "appl": "pytorch"},
     }
-    config = clean_home / ".config" / "neuronctl" / "config.yaml"
-    assert config.read_text() == "field: nlp\n" and f"wrote field to {config}" in said
     assert (here / "job.yaml").stat().st_mode & 0o777 == 0o600
     sent = run("submit", cwd=here)
     assert sent.stderr.startswith("neuronctl: using job.yaml\n") and "error" not in sent.stderr
@@ -149,7 +147,7 @@ def test_the_environment_is_found(run: Run, tmp_path: Path) -> None:
     assert "venv" not in written(here)
     (here / ".venv" / "bin").mkdir(parents=True)
     (here / ".venv" / "bin" / "activate").touch()
-    run("init", "--force", cwd=here)
+    run("init", "--field", "nlp", "--force", cwd=here)
     assert written(here)["venv"] == ".venv"
 
 
@@ -159,34 +157,28 @@ def answered(monkeypatch: pytest.MonkeyPatch, here: Path, *answers: str, argv: L
 
 
 def test_a_terminal_is_asked_for_size_and_comment(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clean_home: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     files = {"a.py": DISTRIBUTED, "b.py": DISTRIBUTED}
     here = project(tmp_path / "p", files)
-    said = answered(monkeypatch, here, "2x2", "nlpp", "nlp", "", argv=["b.py"])
+    said = answered(monkeypatch, here, "9", "2", "nlpp", "nlp", "", argv=["b.py"])
     assert "did you mean nlp" in said
-    assert said.count("]: ") == 2 and "wrote job.yaml" in said
+    assert said.count("]: ") == 3 and "wrote job.yaml" in said
     assert written(here) == {
-        **{"script": "b.py", "partition": "auto", "nodes": 2, "gpus-per-node": 2},
-        **{"appl": "pytorch"},
+        **{"script": "b.py", "partition": "auto", "gpus-per-node": 2},
+        **{"field": "nlp", "appl": "pytorch"},
     }
-    config = clean_home / ".config" / "neuronctl" / "config.yaml"
-    assert config.read_text() == "field: nlp\n"
 
 
-def test_an_account_that_the_site_requires_is_remembered(
-    monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path, clean_home: Path
-) -> None:
+def test_an_account_that_the_site_requires(run: Run, tmp_path: Path) -> None:
     catalog = Path(os.environ["NEURONCTL_CATALOG"])
     catalog.write_text("clusters: {neuron: {policy: {submit_from: [], account_required: true}}}\n")
     here = project(tmp_path / "p", {"my a.py": TRAIN, "my b.py": TRAIN})
     assert "neuronctl init 'my a.py'" in run("init", cwd=here, code=2).stderr
     refused = run("init", "--field", "nlp", "my a.py", cwd=here, code=4).stderr
     assert "NC231" in refused and "add -A ACCOUNT" in refused
-    answered(monkeypatch, here, "1", "nlp", "jax", argv=["-A", "lab", "my a.py"])
-    assert written(here)["appl"] == "jax" and "account" not in written(here)
-    config = clean_home / ".config" / "neuronctl" / "config.yaml"
-    assert config.read_text() == "field: nlp\naccount: lab\n"
+    run("init", "-A", "lab", "--field", "nlp", "my a.py", cwd=here)
+    assert written(here)["account"] == "lab"
 
 
 def test_the_change_that_makes_a_program_distributed(run: Run, tmp_path: Path) -> None:

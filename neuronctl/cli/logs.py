@@ -9,22 +9,14 @@ from typing import TYPE_CHECKING, BinaryIO, Optional, Tuple
 
 import click
 
-from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.jobs import one_recorded
 from neuronctl.cli.say import notify, say
-from neuronctl.common.console import print_text
-from neuronctl.common.errors import INTERRUPTED, NoSuchJobError, UsageError
+from neuronctl.common.errors import INTERRUPTED, NoSuchJobError
 from neuronctl.common.files import open_regular
-from neuronctl.common.words import counted
 from neuronctl.records.store import RecordStore
 
 if TYPE_CHECKING:
-    from neuronctl.records.job_record import JobRecord
-    from neuronctl.slurm.job_id import JobId
     from neuronctl.tracking.log_files import LogPlace
-
-_Part = Tuple[int, Optional[int]]
-"""Where a part of a file begins and ends, in bytes; None: at the file's end."""
 
 _PIECE = 1 << 20
 """Bytes that are read at once."""
@@ -34,13 +26,7 @@ _PIECE = 1 << 20
 @click.argument("job", metavar="JOB")
 @click.option("-f", "--follow", "go_on", is_flag=True, help="Follow the log until the job ends.")
 @click.option("--err", is_flag=True, help="Show only the log of standard error, if separate.")
-@click.option(
-    "--run",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Show only what this run of --until-done wrote to standard output.",
-)
-def command(job: str, go_on: bool, err: bool, run: Optional[int]) -> Optional[int]:
+def command(job: str, go_on: bool, err: bool) -> Optional[int]:
     """Show or follow a job's log.
 
     JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
@@ -50,8 +36,6 @@ def command(job: str, go_on: bool, err: bool, run: Optional[int]) -> Optional[in
     """
     from neuronctl.catalog.local_cluster import local_cluster
 
-    at_most_one({"--run": run, "-f": go_on})
-    at_most_one({"--run": run, "--err": err})
     store = RecordStore.default()
     asked = one_recorded(job, store)
     record = store.get(asked.job, local_cluster())
@@ -61,69 +45,45 @@ def command(job: str, go_on: bool, err: bool, run: Optional[int]) -> Optional[in
 
         code = follow(asked, record, only_err=err)
         return code if code == INTERRUPTED else None
-    part = (0, None) if run is None else _find_part(record, asked, run)
     if record is not None and record.array is None:
         paths = record.log_path(err=False), record.log_path(err=True)
-        if run is not None:
-            paths = paths[0], paths[0]
-        if _show(paths, part, err):
+        if _show(paths, err):
             return None
     from neuronctl.tracking.log_files import find_logs
 
     place = find_logs(asked, record)
     path = place.paths[err]
     if place.guessed and os.path.exists(path):
-        say(f"neuronctl: accounting does not say where its log is; sbatch's default is {path}")
-    if not _show(place.paths if run is None else (path, path), part, err):
+        notify(f"accounting does not say where its log is; sbatch's default is {path}")
+    if not _show(place.paths, err):
         _explain(place, path)
     return None
 
 
-def _find_part(record: Optional[JobRecord], asked: JobId, number: int) -> _Part:
-    """Return where one run's lines begin and end in the log."""
-    from neuronctl.tracking.runs import runs_of
-
-    if record is not None and record.array is not None and asked.task is None:
-        raise UsageError(
-            f"job {asked} is an array, and each of its tasks has runs of its own",
-            f"name one: 'neuronctl logs --run {number} {asked}_N'",
-        )
-    found = runs_of(record, asked.task)
-    runs = () if found is None else found.runs
-    place = next((place for place, run in enumerate(runs) if run.number == number), None)
-    if place is None:
-        had = f"{counted(len(runs), 'run')} so far" if runs else "no runs of --until-done"
-        raise NoSuchJobError(f"job {asked} has {had}")
-    return runs[place].begin, runs[place + 1].begin if place + 1 < len(runs) else None
-
-
-def _show(paths: Tuple[str, str], part: _Part, only_err: bool) -> bool:
+def _show(paths: Tuple[str, str], only_err: bool) -> bool:
     """Write a job's logs, byte for byte; False if there is none.
 
     paths: standard output's log, which goes to standard output, and standard error's, which goes
     to standard error if it is another and not all that was asked for.
     """
     out, err = paths
-    sizes = [_copy(err if only_err else out, part, sys.stdout.buffer)]
+    sizes = [_copy(err if only_err else out, sys.stdout.buffer)]
     if err != out and not only_err:
         header = f"neuronctl: standard error, from {err}:"
-        sizes.append(_copy(err, part, sys.stderr.buffer, header))
+        sizes.append(_copy(err, sys.stderr.buffer, header))
     if not any(sizes) and 0 in sizes:
         notify(f"{err if only_err else out} is empty: nothing was written to it")
     return any(size is not None for size in sizes)
 
 
-def _copy(path: str, part: _Part, sink: BinaryIO, header: str = "") -> Optional[int]:
+def _copy(path: str, sink: BinaryIO, header: str = "") -> Optional[int]:
     """Write a log to a stream, after the header unless it is empty; return its size, or None."""
-    begin, end = part
     try:
         with open_regular(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            size = max(0, (size if end is None else min(size, end)) - begin)
-            file.seek(begin)
+            size = left = os.fstat(file.fileno()).st_size
             if size and header:
                 say(header)
-            left = size  # what is written meanwhile may have no end
+            # What is written meanwhile may have no end.
             while left and (data := file.read(min(left, _PIECE))):
                 sink.write(data)
                 left -= len(data)
@@ -142,28 +102,23 @@ def _explain(place: LogPlace, path: str) -> None:
     from neuronctl.slurm.job_states import ENDED, PENDING, UNKNOWN
     from neuronctl.slurm.pending_reasons import explain
     from neuronctl.tracking.endings import is_launch_failure
-    from neuronctl.tracking.job_status import JobStatus
 
-    job, id, state = place.job, place.job.id, place.job.state
+    job, state = place.job, place.job.state
     if not path:
-        raise NoSuchJobError(
-            f"job {id} is interactive ({state}) and has no log: its output goes to "
-            "the terminal of salloc"
-        )
+        raise NoSuchJobError(f"job {job.id} is interactive and has no log ({state})")
     if state == PENDING:
-        explained = job.explained if isinstance(job, JobStatus) else explain(job.reason)
-        words = explained.words or "no reason given"
-        print_text(f"job {id} has not started ({words}); its log will be {path}", file=sys.stderr)
+        words = explain(job.reason).words or "no reason given"
+        say(f"job {job.id} has not started ({words}); its log will be {path}")
     elif is_launch_failure(job):
         raise NoSuchJobError(
-            f"job {id} ended ({state}, 0:53): it could not open its log {path}",
+            f"job {job.id} ended ({state}, 0:53): it could not open its log {path}",
             "the log's directory must exist and be writable for you when the job starts",
         )
     elif state in ENDED or state == UNKNOWN:
         guess = " (sbatch's default: accounting does not say)" if place.guessed else ""
         raise NoSuchJobError(
-            f"job {id} ended ({state}) and there is no log at {path}{guess}",
+            f"job {job.id} ended ({state}) and there is no log at {path}{guess}",
             "it may have been moved or deleted, or the job was cancelled before it started",
         )
     else:
-        print_text(f"job {id} is {state} and has no log yet at {path}", file=sys.stderr)
+        say(f"job {job.id} is {state} and has no log yet at {path}")

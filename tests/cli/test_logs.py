@@ -59,14 +59,6 @@ def test_the_traceback_comes_last(tmp_path: Path, run: Run, fake_slurm: FakeSlur
     assert run("logs", "7").stderr == "", "an empty one is not mentioned"
 
 
-def test_a_run_is_one_tasks(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-    record(7, f"{tmp_path}/%A_%a.out", array="0-3")
-    told = run("logs", "--run", "2", "7", code=2).stderr
-    assert (
-        "each of its tasks has runs of its own" in told and "'neuronctl logs --run 2 7_N'" in told
-    )
-
-
 def test_without_a_record_slurm_knows(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     log = tmp_path / "my log.out"
     log.write_text("here\n")
@@ -168,5 +160,4 @@ def test_a_later_run_of_a_chain_is_its_first_job(
     (tmp_path / "7.out").write_text(log)
     told = run("logs", "9")
     assert (told.stdout, told.stderr) == (log, "neuronctl: 9 is a run of job 7\n")
-    assert run("logs", "7", "--run", "2").stdout == log.splitlines(keepends=True)[1]
     assert "no record of job 8" in run("resubmit", "8", "--dry-run", code=8).stderr

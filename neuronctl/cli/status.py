@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import sys
 import time
-from typing import TYPE_CHECKING, List, Optional, Tuple
+from typing import TYPE_CHECKING, Optional, Tuple
 
 import click
 
 from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.jobs import raise_if_silent, state_name
 from neuronctl.cli.say import notify
-from neuronctl.common.console import is_terminal, print_json, print_line, printable
+from neuronctl.common.console import is_terminal, print_json, print_line
 from neuronctl.common.errors import NoSuchJobError
 from neuronctl.common.frozen import replace
 from neuronctl.common.units import parse_since
 
 if TYPE_CHECKING:
-    from neuronctl.cli.job_table import JobLine
     from neuronctl.tracking.lookup import Found
+
+_PAUSE = 5.0
+"""Seconds between two requests of --watch."""
+
+_CLEAR = "\x1b[H\x1b[2J"
 
 
 @click.command("status")
@@ -28,7 +34,6 @@ if TYPE_CHECKING:
 )
 @click.option("--since", metavar="WHEN", help="All yours since 12h, 7d, or a day (2026-11-01).")
 @click.option("--state", metavar="STATE", help="Only jobs in this state: running, pending, …")
-@click.option("--tasks", is_flag=True, help="Show each array task on its own line.")
 @click.option("--watch", "watching", is_flag=True, help="Refresh until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.status/1).")
 def command(
@@ -36,46 +41,39 @@ def command(
     everybody: bool,
     since: Optional[str],
     state: Optional[str],
-    tasks: bool,
     watching: bool,
     as_json: bool,
-) -> Optional[int]:
+) -> None:
     """Show the state of your jobs.
 
     Without JOB: your jobs that slurmctld knows (pending, running, just ended), and those that
-    neuronctl submitted in the last 24 hours. JOB is a job id, 4711_3 for an array task, or a name
-    such as 'train*'. FROM is the source: squeue, sacct (accounting) or neuronctl's own record.
-    With job ids, --watch ends when the jobs have ended.
+    neuronctl submitted in the last 24 hours. JOB is a job id, which shows each task of an array,
+    4711_3 for one of them, or a name such as 'train*'. FROM is the source: squeue, sacct
+    (accounting) or neuronctl's own record. With job ids, --watch ends when the jobs have ended.
     """
     at_most_one({"--watch": watching, "--json": as_json})
-    question = _Question(jobs, everybody, since, state, tasks)
+    question = _Question(jobs, everybody, since, state)
     if watching:
-        return _watch(question)
+        with contextlib.suppress(KeyboardInterrupt):
+            _watch(question)
+        return
     found = question.ask()
     notify(*found.notes)
     if as_json:
         from neuronctl.cli.json_data import status_data
 
         print_json("neuronctl.status/1", {"jobs": [*map(status_data, found.jobs)]})
-    elif found.jobs:
-        _print(question.lines(found), question)
-    elif (not jobs or state) and found.unavailable is None:
-        print_line(question.nothing)
+    elif found.jobs or ((not jobs or state) and found.unavailable is None):
+        question.show(found)
     raise_if_silent(found)
     question.check(found)
-    return None
 
 
 class _Question:
     """Which jobs are asked for, by id or by name, and how they are shown."""
 
     def __init__(
-        self,
-        words: Tuple[str, ...],
-        everybody: bool,
-        since: Optional[str],
-        state: Optional[str],
-        tasks: bool,
+        self, words: Tuple[str, ...], everybody: bool, since: Optional[str], state: Optional[str]
     ) -> None:
         from neuronctl.slurm.job_id import JobId
         from neuronctl.tracking.job_names import is_name
@@ -88,16 +86,6 @@ class _Question:
         self.everybody = everybody
         self.since = since
         self.state = None if state is None else state_name(state)
-        self.whole = tasks or bool(self.ids)
-
-    @property
-    def nothing(self) -> str:
-        """Return what to say if there is no job."""
-        kind = f"{self.state} " if self.state else ""
-        if self.everybody:
-            return f"no {kind}jobs in the queue"
-        when = f"since {self.since}" if self.since else "in the last 24 hours"
-        return f"no {kind}jobs of yours, in the queue or {when}"
 
     def ask(self, *, oldest: float = 0.0) -> Found:
         """Ask the records, squeue and sacct.
@@ -134,44 +122,50 @@ class _Question:
         if found.missing:
             raise no_such_job(found.missing)
 
-    def lines(self, found: Found) -> List[JobLine]:
-        """Return the lines of the table: one a job, or one a task."""
-        from neuronctl.cli.job_table import JobLine, fold
+    def show(self, found: Found, most: Optional[int] = None) -> None:
+        """Print the table, or that there is no job; at most so many lines, the newest jobs."""
+        from neuronctl.cli.job_table import fold, print_jobs
 
-        return [JobLine((job,)) for job in found.jobs] if self.whole else fold(found.jobs)
-
-
-def _watch(question: _Question) -> int:
-    from neuronctl.cli.job_table import live_first
-    from neuronctl.cli.watch import FIRST, watch
-
-    known = False
-
-    def find_jobs() -> Found:
-        nonlocal known
-        found = question.ask(oldest=FIRST)
-        if not known and question.ids and not found.jobs and found.unavailable is None:
-            question.check(found)  # later on a job may be forgotten, with its last picture shown
-        known = True
-        return found
-
-    def draw(found: Found) -> None:
         if found.jobs:
-            room = max(1, shutil.get_terminal_size().lines - 8) if is_terminal() else None
-            lines = live_first(question.lines(found))
-            _print(lines[:room], question)
-            if len(lines) > len(lines[:room]):
-                print_line(f"… {len(lines[room:])} more lines")
-        elif found.unavailable is None:
-            print_line(question.nothing)
+            lines = [[job] for job in found.jobs] if self.ids else fold(found.jobs)
+            advise = bool(self.ids) or is_terminal()
+            print_jobs(lines[-(most or len(lines)) :], users=self.everybody, advise=advise)
+            return
+        kind = f"{self.state} " if self.state else ""
+        when = f"since {self.since}" if self.since else "in the last 24 hours"
+        whose = "" if self.everybody else f" of yours, in the queue or {when}"
+        print_line(f"no {kind}jobs{whose or ' in the queue'}")
+
+
+def _watch(question: _Question) -> None:
+    """Show the table again and again, until all jobs that are asked for by id have ended.
+
+    While Slurm does not answer, the last table stays, and the line above it says since when.
+    """
+    from neuronctl.common import slow
+    from neuronctl.slurm.process import installed
+
+    slow.listen(None)  # the view itself says how old it is
+    shown: Optional[Found] = None
+    at = "as recorded"
+    while True:
+        found = question.ask(oldest=_PAUSE)
+        head = f"refreshed every {_PAUSE:.0f} s; Ctrl-C to stop"
+        if found.unavailable is None:
+            if not found.jobs:
+                question.check(found)
+            shown, at = found, time.strftime("as of %H:%M:%S")
+        elif not installed():
+            raise found.unavailable
+        else:
+            head = f"no answer from Slurm ({found.unavailable.message}); {head}"
+        if is_terminal():
+            sys.stdout.write(_CLEAR)
+        print_line(f"{at}, {head}")
+        question.show(shown or found, max(1, shutil.get_terminal_size().lines - 6))
         for note in found.notes:
-            print_line(f"neuronctl: {printable(note)}")
-
-    return watch(find_jobs, draw, until_ended=bool(question.ids))
-
-
-def _print(lines: List[JobLine], question: _Question) -> None:
-    from neuronctl.cli.job_table import print_jobs
-
-    advise = bool(question.ids) or is_terminal()
-    print_jobs(lines, users=question.everybody, advise=advise, bars=is_terminal())
+            print_line(f"neuronctl: {note}")
+        sys.stdout.flush()
+        if question.ids and found.unavailable is None and all(job.ended for job in found.jobs):
+            return
+        time.sleep(_PAUSE)

@@ -44,19 +44,7 @@ def merge(layers: List[yamlfile.Document]) -> Catalog:
         places={
             path_key(path): [files.index(place.file), place.line] for path, place in found.items()
         },
-        sources={layer.file: _sources(layer) for layer in layers},
     )
-
-
-def _sources(layer: yamlfile.Document) -> Dict[str, str]:
-    """Return what a file says of its figures' source and date, by cluster."""
-    found: Dict[str, str] = {}
-    clusters = layer.data.get("clusters")
-    for name, cluster in clusters.items() if isinstance(clusters, dict) else ():
-        if isinstance(cluster, dict):
-            said = [str(cluster[key]) for key in ("source", "date") if cluster.get(key)]
-            found[name] = ", ".join(said)
-    return found
 
 
 def _lay_over(

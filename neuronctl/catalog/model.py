@@ -36,23 +36,15 @@ class WallTime:
     interactive_maximum: Optional[int] = None
 
     def clamped(self) -> WallTime:
-        """Return the same, with the maximum where the default is longer: Slurm does so too."""
-        default, most = self.default, self.maximum
-        if default is None or most in (None, units.UNLIMITED):
+        """Return the same, with the maximum where another time is longer: Slurm does so too."""
+        most = self.maximum
+        if most is None or most == units.UNLIMITED:
             return self
-        longer = default == units.UNLIMITED or default > (most or 0)
-        return replace(self, default=most) if longer else self
-
-    def shortened(self, maximum: Optional[int], lifted: bool) -> WallTime:
-        """The same where a job may run for ``maximum`` at most; lifted: not the own maximum."""
 
         def shorter(time: Optional[int]) -> Optional[int]:
-            known = [limit for limit in (time, maximum) if limit not in (None, units.UNLIMITED)]
-            return min(known, default=time if maximum is None else maximum)
+            return time if time is None or 0 <= time <= most else most
 
-        longest = maximum if lifted else shorter(self.maximum)
-        default = self.default if self.default is None else shorter(self.default)
-        return WallTime(default, longest, shorter(self.interactive_maximum))
+        return WallTime(shorter(self.default), most, shorter(self.interactive_maximum))
 
 
 @dataclass(frozen=True)
@@ -180,27 +172,6 @@ class Price:
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What a figure rests on, where that is not the word of the cluster's source.
-
-    kind: ``"guide"``: a guide states it as the site's rule; ``"advice"``: a guide merely advises
-    it; ``"observation"``: somebody saw it; ``"slurm"``: it is in Slurm's configuration. where: the
-    guide, or where and when it was seen; "" for the source of the file that the value is in.
-    """
-
-    kind: str = "guide"
-    where: str = ""
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether nobody says that Slurm enforces it."""
-        return self.kind in ("advice", "observation")
-
-    def __str__(self) -> str:
-        return f"{self.kind} ({self.where})" if self.where else self.kind
-
-
-@dataclass(frozen=True)
 class Partition:
     """One partition: its nodes and its limits per user."""
 
@@ -222,8 +193,6 @@ class Partition:
     """The link between the GPUs of a node, if the source says so: ``nvlink``."""
     arch: str = "x86_64"
     """CPU architecture as ``uname -m`` prints it."""
-    internet: Optional[bool] = None
-    """Whether its nodes reach the internet; None: the catalog does not say."""
     max_submit_jobs: Optional[int] = None
     """Jobs per user in the queue, pending and running; another one is rejected."""
     max_running_jobs: Optional[int] = None
@@ -264,10 +233,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Qos:
-    """A QOS and its limits, named as a partition's are; a partition's own hold too.
-
-    So the smaller figure counts, unless one of ``flags`` lifts the partition's: a key of LIFTING.
-    """
+    """A QOS and its limits, which hold for its jobs in place of a partition's of the same name."""
 
     name: str
     max_submit_jobs: Optional[int] = None
@@ -279,7 +245,6 @@ class Qos:
     priority: Optional[int] = None
     partitions: Tuple[str, ...] = ()
     """Those that take its jobs; empty: all."""
-    flags: Tuple[str, ...] = ()
     note: str = ""
 
     def takes(self, partition: str) -> bool:
@@ -287,27 +252,12 @@ class Qos:
 
     def limited(self, partition: Partition) -> Partition:
         """Return the partition as it limits jobs of this QOS."""
-        changed: Dict[str, Any] = {}
-        for flag, keys in LIFTING.items():
-            for key in keys:
-                its, own = getattr(partition, key), getattr(self, key)
-                lifted = flag in self.flags
-                if isinstance(its, WallTime):
-                    changed[key] = its.shortened(own.maximum, lifted)
-                elif own is not None and (lifted or its is None or own < its):
-                    changed[key] = own
-                elif lifted and flag != "OverPartQOS":
-                    changed[key] = None
-        return replace(partition, **changed)
-
-
-LIFTING: Mapping[str, Tuple[str, ...]] = {
-    "OverPartQOS": ("max_submit_jobs", "max_running_jobs", "max_gpus"),
-    "PartitionMaxNodes": ("max_nodes",),
-    "PartitionTimeLimit": ("wall_time",),
-}
-"""Slurm's flag of a QOS -> the limits of a partition that do not hold for its jobs then: of the
-first one those that the QOS sets itself, of the others any."""
+        keys = ("max_submit_jobs", "max_running_jobs", "max_gpus", "max_nodes")
+        own: Dict[str, Any] = {key: getattr(self, key) for key in keys}
+        if self.wall_time.maximum is not None:
+            own["wall_time"] = replace(partition.wall_time, maximum=self.wall_time.maximum)
+            own["wall_time"] = own["wall_time"].clamped()
+        return replace(partition, **{key: own[key] for key in own if own[key] is not None})
 
 
 @dataclass(frozen=True)
@@ -323,7 +273,6 @@ class Cluster:
     slurm_cluster_names: Tuple[str, ...] = ()
     """Values of ClusterName in slurm.conf that identify the cluster."""
     arch: str = "x86_64"
-    internet: Optional[bool] = None
     wall_time: WallTime = WallTime()
     policy: Policy = Policy()
     modules: Tuple[str, ...] = ()
@@ -339,8 +288,10 @@ class Cluster:
     """Days without access after which the site deletes a file there."""
     default_partition: Optional[str] = None
     qos: Mapping[str, Qos] = field(default_factory=dict)
-    evidence: Mapping[str, Evidence] = field(default_factory=dict)
-    """Path of a value or a mapping below the cluster, joined by dots -> what it rests on."""
+    evidence: Mapping[str, str] = field(default_factory=dict)
+    """Path of a value or a mapping below the cluster, joined by dots -> what it rests on, if that
+    is not the word of the cluster's source: ``slurm``, or ``advice`` or ``observation (WHERE,
+    WHEN)``, of which nobody says that Slurm enforces it."""
 
     def partition(self, name: str) -> Partition:
         """The partition of that name; raises PolicyError with the closest names if unknown."""
@@ -385,7 +336,7 @@ class Cluster:
 class Citation:
     """Who says a figure: in words, and whether that is Slurm itself and not the catalog.
 
-    doubtful: as of Evidence.
+    doubtful: whether nobody says that Slurm enforces it.
     """
 
     text: str
@@ -403,8 +354,6 @@ class Catalog:
     """The files read, lowest layer first."""
     places: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Each value's file (its index in ``files``) and line (from 1), by its path's ``path_key``."""
-    sources: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """File -> cluster -> the source and date that the file states for the cluster."""
 
     def cluster(self, name: Optional[str] = None) -> Cluster:
         """Return the cluster of that name (None: the default); raises CatalogError if unknown."""
@@ -419,20 +368,21 @@ class Catalog:
     def cite(self, *path: str) -> Citation:
         """Who says the value at ``path`` (the cluster first): ``file:line: source, date``.
 
-        The source and date are those of the file that contains the line, if it states any.
+        The source and date are the cluster's, where the same file states them.
         """
-        found, evidence = self._nearest(path), self.evidence(*path)
+        found, cluster = self._nearest(path), self.clusters[path[0]]
         if found is None:
-            cluster = self.clusters[path[0]]
             return Citation(f"{cluster.source}, {cluster.date}")
-        place = self._location(found)
-        said = evidence.where or self.sources.get(place.file, {}).get(path[0], "")
-        kind = evidence.kind if evidence.doubtful else ""
-        words = (str(place), kind, said)
-        return Citation(": ".join(filter(None, words)), doubtful=bool(kind))
+        place, stated = self._location(found), self.places.get(path_key((path[0], "source")))
+        evidence = self.evidence(*path)
+        doubtful = evidence.startswith(("advice", "observation"))
+        words = [str(place), *([evidence] if evidence and evidence != "slurm" else [])]
+        if stated is not None and self.files[stated[0]] == place.file and "(" not in evidence:
+            words.append(f"{cluster.source}, {cluster.date}")
+        return Citation(": ".join(words), doubtful=doubtful)
 
-    def evidence(self, *path: str) -> Evidence:
-        """Return what the value at ``path`` (the cluster first) rests on.
+    def evidence(self, *path: str) -> str:
+        """Return what the value at ``path`` (the cluster first) rests on; "" for the source.
 
         The entry nearest to the value counts, unless a higher file has set the value since.
         """
@@ -440,20 +390,14 @@ class Catalog:
         found = self._nearest(path)
         for length in range(len(keys), 0, -1):
             key = ".".join(keys[:length])
-            told = path_key((name, "evidence", key))
-            if told not in self.places or found is None:
-                continue
-            if self.places[told][0] >= self.places[found][0]:
-                return self.clusters[name].evidence.get(key, Evidence())
-        return Evidence()
+            told = self.places.get(path_key((name, "evidence", key)))
+            if told is not None and found is not None and told[0] >= self.places[found][0]:
+                return self.clusters[name].evidence.get(key, "")
+        return ""
 
     def has(self, *path: str) -> bool:
         """Return True if a file has a value at ``path`` itself."""
         return path_key(path) in self.places
-
-    def locations(self) -> Dict[Path, Location]:
-        """Return where each value was read."""
-        return {tuple(key.split(_BETWEEN)): self._location(key) for key in self.places}
 
     def _location(self, key: str) -> Location:
         file, line = self.places[key]

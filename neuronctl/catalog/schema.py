@@ -11,13 +11,11 @@ import re
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar
 
 from neuronctl.catalog.model import (
-    LIFTING,
     Cluster,
     CommentField,
     CommentPolicy,
     Containers,
     CorePolicy,
-    Evidence,
     Location,
     Network,
     Partition,
@@ -207,7 +205,6 @@ _BY_TYPE: Mapping[str, _Read] = {
     "float": Node.number,
     "Optional[float]": Node.number,
     "bool": Node.boolean,
-    "Optional[bool]": Node.boolean,
     "Tuple[str, ...]": lambda node, key, default: node.texts(key),
 }
 
@@ -332,16 +329,10 @@ def _among(allowed: Sequence[str]) -> _Read:
     return read
 
 
-def _evidence(node: Node, key: str, default: Any) -> Dict[str, Evidence]:
-    found, below = {}, node.below(key)
-    for path in below.present():
-        match = re.fullmatch(r"(guide|advice|observation|slurm)(?: \((.+)\))?", below.text(path))
-        if match is None or (match[1] == "observation" and not match[2]):
-            words = "write guide, advice, slurm, or observation (WHERE, WHEN)"
-            below.refuse(path, f"{_show(below.data[path])} is not allowed", words)
-        else:
-            found[path] = Evidence(match[1], match[2] or "")
-    return found
+def _evidence(node: Node, key: str, default: Any) -> Dict[str, str]:
+    below, forms = node.below(key), r"(guide|advice|slurm)( \(.+\))?|observation \(.+\)"
+    hint = "write guide, advice, slurm, or observation (WHERE, WHEN)"
+    return {path: below.matching(path, forms, "", hint) for path in below.present()}
 
 
 _BY_KEY: Mapping[str, _Read] = {
@@ -362,7 +353,6 @@ _BY_KEY: Mapping[str, _Read] = {
     "pattern": _pattern,
     "fields": _comment_fields,
     "rules_off": _among(CODES),
-    "flags": _among(tuple(LIFTING)),
     "evidence": _evidence,
 }
 
@@ -379,7 +369,6 @@ def read_cluster(name: str, node: Node) -> Cluster:
     base = Partition(
         name,
         arch=node.choice("arch", ARCHITECTURES, Cluster.arch),
-        internet=node.boolean("internet", None),
         wall_time=_build(WallTime, node.below("wall_time")),
         price=_build(Price, node.below("price")),
     )

@@ -26,8 +26,8 @@ def site_rules(catalog: Catalog, cluster: Cluster) -> List[Tuple[str, str]]:
     words = "mandatory; 'neuronctl partitions --live' lists yours"
     lines += [(option, words) for option in mandatory(cluster)]
     for forbidden, reason in policy.forbidden_options.items():
-        evidence = catalog.evidence(cluster.name, "policy", "forbidden_options", forbidden)
-        word = "to be avoided" if evidence.doubtful else "not allowed"
+        doubtful = catalog.cite(cluster.name, "policy", "forbidden_options", forbidden).doubtful
+        word = "to be avoided" if doubtful else "not allowed"
         lines.append((f"--{forbidden}", f"{word}; {reason}"))
     if policy.gpus_required:
         lines.append((f"--{policy.gpu_option}", "mandatory in partitions with GPUs"))
@@ -35,7 +35,7 @@ def site_rules(catalog: Catalog, cluster: Cluster) -> List[Tuple[str, str]]:
         share = policy.cores.cores_per_gpu or "a node's cores / its GPUs"
         word = "at most" if policy.cores.rule == "cap" else "by default"
         evidence = catalog.evidence(cluster.name, "policy", "cores", "rule")
-        told = f"; {evidence}" if evidence.doubtful else ""
+        told = f"; {evidence}" if evidence else ""
         lines.append(("cores per GPU", f"{word} {share}{told}"))
     interactive = cluster.wall_time.interactive_maximum
     if interactive is not None:

@@ -198,7 +198,6 @@ def _qos_words(qos: Qos) -> str:
     words += [f"{each}: {figure}" for each, figure in limits.items() if figure is not None]
     if qos.wall_time.maximum is not None:
         words.append(f"time limit {_time(qos.wall_time.maximum)}")
-    words += [f"lifts the partition's {flag}" for flag in qos.flags]
     return "; ".join(filter(None, [*words, qos.note]))
 
 

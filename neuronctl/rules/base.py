@@ -26,7 +26,7 @@ class Finding:
     ``"note"``; message carries the figure and the limit, source who sets the limit (``file:line``,
     the source and its date), hint what to type instead. by_slurm: whether the source is Slurm
     itself. resize: the part of the hint that names a size for the same partition, if only a part
-    does. doubtful: it would be an error if Slurm were known to enforce it (catalog.Evidence).
+    does. doubtful: it would be an error if Slurm were known to enforce it (Citation).
     about: the options of a batch script that it is about. instead: sbatch's option (without dashes)
     and the only value of it that mends this; None if there is not one. word: the word of the
     request that it is about, of several.

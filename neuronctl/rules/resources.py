@@ -43,7 +43,7 @@ def _every_partition(context: RuleContext) -> Citation:
     A guide's list need not have all of them: whoever wrote a batch script may know of others.
     """
     source, name = context.cite("partitions"), context.plan.cluster.name
-    sure = source.by_slurm or context.catalog.evidence(name, "partitions").kind == "slurm"
+    sure = source.by_slurm or context.catalog.evidence(name, "partitions").startswith("slurm")
     return replace(source, doubtful=True) if context.of_script and not sure else source
 
 

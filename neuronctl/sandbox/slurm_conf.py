@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import List, Tuple, Union
 
-from neuronctl.catalog.model import LIFTING, Partition, Qos
+from neuronctl.catalog.model import Partition, Qos
 from neuronctl.common import units
 from neuronctl.sandbox.layout import QOS, RUN, Layout, Node, SandboxPartition, cores_per_gpu
 
@@ -174,30 +174,20 @@ def qos_limits(limiting: Union[Partition, Qos]) -> List[str]:
     return [f"{name}={figure}" for name, figure in limits if figure is not None]
 
 
-def _job_qos(qos: Qos, layout: Layout) -> List[str]:
-    """A QOS that a job may name.
-
-    Slurm holds its jobs to the limits of a partition's QOS first; where its own are smaller, as the
-    catalog means it, they come first.
-    """
+def _job_qos(qos: Qos) -> List[str]:
+    """A QOS that a job may name; the flags let its limits hold in place of the partition's."""
     words = qos_limits(qos)
+    flags = ["OverPartQOS"] if words else []
     if qos.max_nodes is not None:
         words.append(f"MaxTRESPerJob=node={qos.max_nodes}")
-    if qos.wall_time.maximum is not None and qos.wall_time.maximum != units.UNLIMITED:
-        words.append(f"MaxWall={units.format_time(qos.wall_time.maximum)}")
+        flags.append("PartitionMaxNodes")
+    longest = qos.wall_time.maximum
+    if longest is not None:
+        words += [] if longest == units.UNLIMITED else [f"MaxWall={units.format_time(longest)}"]
+        flags.append("PartitionTimeLimit")
     if qos.priority is not None:
         words.append(f"Priority={qos.priority}")
-    flags = dict.fromkeys(qos.flags)
-    if any(_limits_more(qos, each.partition) for each in layout.partitions):
-        flags["OverPartQOS"] = None
     return words + ([f"Flags={','.join(flags)}"] if flags else [])
-
-
-def _limits_more(qos: Qos, partition: Partition) -> bool:
-    """Whether it lowers a limit per user that the partition has."""
-    limited = qos.limited(partition)
-    pairs = ((getattr(partition, key), getattr(limited, key)) for key in LIFTING["OverPartQOS"])
-    return any(its is not None and its != lower for its, lower in pairs)
 
 
 def sacctmgr_commands(layout: Layout, user: str, account: str) -> List[List[str]]:
@@ -209,7 +199,7 @@ def sacctmgr_commands(layout: Layout, user: str, account: str) -> List[List[str]
     cluster = layout.cluster.name
     names = [QOS]
     for qos in layout.cluster.qos.values():
-        name, words = qos.name.lower(), _job_qos(qos, layout)
+        name, words = qos.name.lower(), _job_qos(qos)
         if name != QOS:
             names.append(name)
             commands.append(["add", "qos", name, *words])

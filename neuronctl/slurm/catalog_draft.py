@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
 from neuronctl.catalog.local_cluster import is_cluster
-from neuronctl.catalog.model import LIFTING, Catalog
+from neuronctl.catalog.model import Catalog
 from neuronctl.catalog.schema import ARCHITECTURES
 from neuronctl.common import units
 from neuronctl.common.yamlfile.writer import Entry, write
@@ -15,8 +15,6 @@ from neuronctl.slurm.sacctmgr import SlurmQos
 from neuronctl.slurm.scontrol import SitePartition
 
 Data = Dict[str, Any]
-
-_PER_USER = LIFTING["OverPartQOS"]
 
 
 def catalog_text(limits: ClusterFigures, date: str, below: Optional[Catalog] = None) -> str:
@@ -47,9 +45,9 @@ def catalog_text(limits: ClusterFigures, date: str, below: Optional[Catalog] = N
     partitions: Data = {site.name: _partition(site, limits) for site in sites}
     qos: Data = {one.name: _qos(one, limits) for one in _qos_of_jobs(limits)}
     if lower is not None:
-        _remove(partitions, lower.partitions)
+        partitions.update((name, None) for name in lower.partitions if name not in partitions)
         if limits.qos is not None:
-            _remove(qos, lower.qos)
+            qos.update((name, None) for name in lower.qos if name not in qos)
     cluster["partitions"] = partitions
     if qos:
         cluster["qos"] = qos
@@ -61,15 +59,6 @@ def catalog_text(limits: ClusterFigures, date: str, below: Optional[Catalog] = N
     ]
     entries = [Entry("default_cluster", name), Entry("clusters", {name: cluster})]
     return write(entries, above=head)
-
-
-def _remove(drafted: Data, lower: Mapping[str, Any]) -> None:
-    """Set to null what only the catalog below has, and notes on figures that this file replaces."""
-    for name, below in lower.items():
-        if name not in drafted:
-            drafted[name] = None
-        elif below.note:
-            drafted[name]["note"] = None
 
 
 def _partition(site: SitePartition, limits: ClusterFigures) -> Data:
@@ -118,8 +107,12 @@ def _sizes(site: SitePartition, limits: ClusterFigures) -> Data:
 
 
 def _limits_per_user(qos: SlurmQos) -> Dict[str, int]:
-    found = (qos.limit("MaxSubmitPU"), qos.limit("MaxJobsPU"), qos.limit("MaxTRESPU", "gres/gpu"))
-    return {key: figure for key, figure in zip(_PER_USER, found) if figure}
+    found = {
+        "max_submit_jobs": qos.limit("MaxSubmitPU"),
+        "max_running_jobs": qos.limit("MaxJobsPU"),
+        "max_gpus": qos.limit("MaxTRESPU", "gres/gpu"),
+    }
+    return {key: figure for key, figure in found.items() if figure}
 
 
 def _qos_of_jobs(limits: ClusterFigures) -> List[SlurmQos]:
@@ -129,16 +122,22 @@ def _qos_of_jobs(limits: ClusterFigures) -> List[SlurmQos]:
 
 
 def _qos(qos: SlurmQos, limits: ClusterFigures) -> Data:
+    """Return a QOS' limits; in the catalog they count in place of those of its partitions."""
     data: Data = {"priority": qos.priority or 0, **_limits_per_user(qos)}
+    takes = [site for site in limits.partitions if site.takes_qos(qos.name)]
     nodes, longest = qos.limit("MaxTRES", "node"), qos.limit("MaxWall")
-    if nodes:
+    if nodes and _counts(nodes, qos, "PartitionMaxNodes", "MaxNodes", takes):
         data["max_nodes"] = nodes
-    if longest:
+    if longest and _counts(longest, qos, "PartitionTimeLimit", "MaxTime", takes):
         data["wall_time"] = {"maximum": units.format_time(longest)}
-    takes = [site.name for site in limits.partitions if site.takes_qos(qos.name)]
     if len(takes) < len(limits.partitions):
-        data["partitions"] = takes
-    flags = [flag for flag in LIFTING if flag in qos.flags]
-    if flags:
-        data["flags"] = flags
+        data["partitions"] = [site.name for site in takes]
     return data
+
+
+def _counts(
+    figure: int, qos: SlurmQos, flag: str, kind: str, takes: Sequence[SitePartition]
+) -> bool:
+    """Return whether a QOS' limit counts in its partitions, which have one of that kind."""
+    most = [limit.figure for site in takes for limit in site.limits if limit.kind == kind]
+    return flag in qos.flags or figure <= min(most, default=figure)

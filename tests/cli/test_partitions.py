@@ -101,7 +101,6 @@ def test_json(run: Run) -> None:
         "name": "bigmem", "nodes": 4, "node_list": "bigmem[01-04]",
         "cores_per_node": [48, 56, 24, 48], "cores_total": None, "memory_mb_per_node": None,
         "gpus_per_node": 0, "gpu": None, "interconnect": None, "arch": "x86_64",
-        "internet": None,
         "max_submit_jobs": 8, "max_running_jobs": 4, "max_gpus": None, "max_nodes": None,
         "wall_time": {"default": 172800, "maximum": 172800, "interactive_maximum": 28800},
         "price": {"gpu_hour": None, "node_hour": None, "currency": ""}, "module_prefix": "",
@@ -153,7 +152,7 @@ clusters:
   neuron:
     qos:
       debug: {max_gpus: 1, max_nodes: 1, wall_time: {maximum: 60}, priority: 100, partitions: [cpu]}
-      long: {wall_time: {maximum: UNLIMITED}, flags: [PartitionTimeLimit], note: for theses}
+      long: {wall_time: {maximum: UNLIMITED}, note: for theses}
 """
 
 
@@ -162,7 +161,7 @@ def test_qos_are_shown(run: Run, tmp_path: Path) -> None:
     out = run("partitions", "--catalog", "mine.yaml").stdout
     words = "only in cpu; GPUs per user: 1; nodes per job: 1; time limit 01:00:00"
     assert f" {words}\n" in out
-    words = "time limit UNLIMITED; lifts the partition's PartitionTimeLimit; for theses"
+    words = "time limit UNLIMITED; for theses"
     assert f" {words}\n" in out
     answer = json.loads(run("partitions", "--json", "--catalog", "mine.yaml").stdout)
     assert answer["cluster"]["qos"]["long"]["wall_time"]["maximum"] == "UNLIMITED"

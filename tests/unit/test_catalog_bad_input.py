@@ -67,7 +67,6 @@ def load(tmp_path: Path, text: str) -> CatalogError:
         (POLICY, "forbidden_options: [mem]", "forbidden_options", "['mem'] is not", "a mapping"),
         (POLICY, "submit_from: ['scratch']", "submit_from", "'scratch' is not", "absolute path"),
         (CLUSTER, "qos: {a: {partitions: [b]}}", "qos.a.partitions", "no partition 'b'", "valid: "),
-        (CLUSTER, "qos: {a: {flags: [NoDecay]}}", "qos.a.flags", "'NoDecay' is not", "OverPartQOS"),
         (CLUSTER, "qos: {a b: {}}", "qos.a b", "invalid name", "letters"),
         (CLUSTER, "evidence: {policy: observation}", "evidence.policy", "is not", "observation (W"),
         (COMMENT, "form: regex", "form", "'regex' is not allowed", "fields"),

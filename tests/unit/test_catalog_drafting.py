@@ -57,13 +57,13 @@ def test_what_slurm_does_not_say_is_not_in_it() -> None:
 
 def test_the_draft_over_another_catalog_removes_what_slurm_does_not_have() -> None:
     lower = {
-        "partitions": {"gpu": {"gpus_per_node": 4, "note": "9 nodes"}},
+        "partitions": {"gpu": {"gpus_per_node": 4}},
         "default_partition": "gpu",
         "qos": {"gone": {"max_gpus": 1}},
     }
     merged = laid_over(NEURON, **lower).clusters["neuron"]
     assert set(merged.partitions) == {one.name for one in NEURON.partitions}
-    assert (merged.partitions["gpu"].note, merged.partitions["gpu"].gpus_per_node) == ("", 8)
+    assert merged.partitions["gpu"].gpus_per_node == 8
     assert "gone" not in merged.qos
 
 
@@ -79,6 +79,12 @@ def test_the_qos_that_a_job_may_name_are_drafted() -> None:
     assert list(found.qos) == ["normal", "fast", "slow"]  # and not the partition's own
     drafted = found.qos["fast"]
     assert (drafted.max_gpus, drafted.max_nodes, drafted.wall_time.maximum) == (2, 1, 3600)
-    assert (drafted.priority, drafted.flags, drafted.partitions) == (100, ("OverPartQOS",), ())
+    assert (drafted.priority, drafted.partitions) == (100, ())
+    # A longer time than the partitions' counts only with Slurm's flag for it.
+    figures = {"MaxWall": "30-00:00:00"}
+    for flags, longest in (((), None), (("PartitionTimeLimit",), 30 * 86400)):
+        long = SlurmQos("long", flags, read_limits(figures, Scope.QOS, "long"))
+        found_long = read(dataclasses.replace(LIMITS, qos=(NORMAL, QOS, long))).qos["long"]
+        assert found_long.wall_time.maximum == longest
     assert found.qos["slow"].partitions == ("cpu",)
     assert read(dataclasses.replace(LIMITS, qos=None)).qos == {}

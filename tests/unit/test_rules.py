@@ -10,14 +10,12 @@ from plan_builders import NOWHERE, STRICT, cluster, findings, plan_of, policy
 
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import (
-    LIFTING,
     Catalog,
     Citation,
     Cluster,
     CommentField,
     CommentPolicy,
     CorePolicy,
-    Evidence,
     Partition,
     Qos,
     WallTime,
@@ -53,8 +51,7 @@ def with_qos(**fields: Any) -> Dict[str, Any]:
     """A request on a cluster whose catalog describes QOS."""
     every = (
         Qos("debug", 2, 1, 2, 2, WallTime(maximum=1800), partitions=("gpu",)),
-        Qos("long", max_gpus=99, wall_time=WallTime(maximum=7 * 86400), flags=tuple(LIFTING)),
-        Qos("big", max_gpus=99, max_nodes=99, wall_time=WallTime(maximum=7 * 86400)),
+        Qos("long", max_gpus=99, max_nodes=99, wall_time=WallTime(maximum=7 * 86400)),
     )
     return {"where": cluster(qos={qos.name: qos for qos in every}), **fields}
 
@@ -668,8 +665,8 @@ def test_advice_and_observations_warn() -> None:
     site = dataclasses.replace(
         cluster(STRICT),
         evidence={
-            "policy.forbidden_options": Evidence("advice"),
-            "policy.cores": Evidence("observation", "gpu, 2026"),
+            "policy.forbidden_options": "advice",
+            "policy.cores": "observation (gpu, 2026)",
         },
     )
     places = {
@@ -684,7 +681,7 @@ def test_advice_and_observations_warn() -> None:
     plan = plan_of(site, gpus_per_node=1, cpus_per_task=9, mem="8G", time_limit="1")
     catalog = Catalog({"toy": site}, "toy", ("toy.yaml",), places)
     found = {one.code: one for one in apply_rules(RuleContext(plan, catalog, HERE))}
-    expected = [("NC132", "note", "observation: gpu, 2026"), ("NC211", "warning", "advice")]
+    expected = [("NC132", "note", "observation (gpu, 2026)"), ("NC211", "warning", "advice")]
     for code, severity, source in expected:
         assert (found[code].severity, found[code].doubtful) == (severity, True)
         assert found[code].source == f"toy.yaml:1: {source}"

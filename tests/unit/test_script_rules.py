@@ -29,7 +29,7 @@ clusters:
       gpu: {nodes: 4, gpus_per_node: 4, gpu: a100, cores_per_node: [32], memory_mb_per_node: 64000}
       cpu: {nodes: 3, cores_per_node: [32], memory_mb_per_node: 64000}
       amd: {nodes: 1, gpus_per_node: 8, gpu: mi250x, cores_per_node: [32]}
-      isolated: {nodes: 1, gpus_per_node: 4, cores_per_node: [32], internet: false}
+      isolated: {nodes: 1, gpus_per_node: 4, cores_per_node: [32]}
 """
 
 

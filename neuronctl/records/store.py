@@ -90,12 +90,10 @@ class RecordStore:
         cluster: Optional[str] = None,
         *,
         submitted_at: Optional[int] = None,
-        draft: Optional[RecordDraft] = None,
     ) -> JobRecord:
         """Turn the intent into the job's record after sbatch accepted the job. Idempotent.
 
-        Also where another login node has given the submission up meanwhile. draft: in place of the
-        one that it was begun with, of the same script.
+        Also where another login node has given the submission up meanwhile.
         """
         name, known = _name(key, cluster, job_id), None
         for there in (name, key + _INTENT, key + _FAILED):
@@ -105,7 +103,6 @@ class RecordStore:
         if known.status != "submitted":
             known = replace(
                 known,
-                **({} if draft is None else draft_fields(draft)),
                 status="submitted",
                 job_id=job_id,
                 cluster=cluster,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.loader import load
-from neuronctl.catalog.local_cluster import is_cluster, local_cluster, recognise
+from neuronctl.catalog.local_cluster import local_cluster, recognise
 from neuronctl.common.errors import UsageError
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.judgement.judgement import JudgeBy
@@ -17,6 +17,7 @@ from neuronctl.scripts.script_request import request_of_script
 from neuronctl.submission.existing_script import ExistingScript, read_existing
 from neuronctl.submission.judged_job import JudgedJob
 from neuronctl.submission.judged_script import judge_script
+from neuronctl.submission.monitored_script import batch_shell_variables, monitored
 from neuronctl.submission.planned_job import options_layer
 
 if TYPE_CHECKING:
@@ -31,24 +32,17 @@ if TYPE_CHECKING:
 class ExistingJob:
     """The job of an existing script, which sbatch gets by its own command line, without a key.
 
-    here: whether it is for this machine's cluster. known: whether the catalog has the one that it
-    is for. request: with sbatch's defaults, each value with its line or option. choice: of its
-    partition. ask_slurm: as of PlannedJob.
+    choice: of its partition. ask_slurm: as of PlannedJob.
     """
 
     existing: ExistingScript
     catalog: Catalog
     cluster: Cluster
-    here: bool
-    known: bool
-    request: JobRequest
     choice: Optional[Choice] = None
     ask_slurm: bool = True
 
     @property
     def variables(self) -> Mapping[str, str]:
-        from neuronctl.submission.batch_shell import batch_shell_variables
-
         return batch_shell_variables(self.existing)
 
     @property
@@ -63,65 +57,58 @@ class ExistingJob:
         """Return the script as it is."""
         return self.existing.text
 
+    @property
+    def request(self) -> JobRequest:
+        """What the script asks for, sbatch's defaults included, each with its line or option."""
+        script, default = self.existing, Origin(Source.DERIVED, "Slurm's default")
+        request = request_of_script(script.header, script.name, self.cluster)
+        return replace(
+            request,
+            job_name=script.job_name,
+            output=script.output,
+            chdir=script.chdir if script.header.value("chdir") else None,
+            cluster=None,
+            origins={
+                name: request.origins.get(name, default) for name in JobRequest.__annotations__
+            },
+        )
+
     def judge(self, *, anew: bool = False) -> JudgedJob:
-        """Judge it as it is submitted here and now; findings name their lines."""
+        """Judge it as it is submitted here and now; findings name their lines.
+
+        Of a job for another Slurm cluster than this machine's, the script alone is judged.
+        """
         script = self.existing
+        here = self.slurm_cluster in (None, local_cluster())
         by = JudgeBy(
             self.catalog,
-            ask_slurm=self.ask_slurm and self.here,
+            ask_slurm=self.ask_slurm and here,
             snapshot=None if anew or self.choice is None else self.choice.snapshot,
             of_script=True,
         )
-        request = self.request if self.known else None
         judged = judge_script(
-            *(script.name, script.text, script.header, request, self.cluster, by),
+            *(script.name, script.text, script.header, self.request if here else None),
+            *(self.cluster, by),
             now=by.ask_slurm,
         )
         findings = []
         for found in judged.findings:
             line = f"{script.name}:{found.place.line}: " if found.place.line else ""
             findings.append(replace(found.finding, message=line + found.finding.message))
-        verdict, made = judged.verdict, judged.plan
+        verdict = judged.verdict
         if verdict is None and self.ask_slurm:
-            verdict = Verdict(NOT_KNOWN, "no plan could be made of its directives")
-            if not self.here:
-                verdict = Verdict(NOT_KNOWN, f"the Slurm of {self.slurm_cluster} was not asked")
-            for refused in (finding for finding in findings if finding.refuses):
-                verdict = Verdict(REFUSED, refused.message, refused.code)
-                break
+            why = "no plan could be made of its directives"
+            why = why if here else f"the Slurm of {self.slurm_cluster} was not asked"
+            refused = (Verdict(REFUSED, one.message, one.code) for one in findings if one.refuses)
+            verdict = next(refused, Verdict(NOT_KNOWN, why))
+        made = judged.plan
         if made is None:
             made = plan(JobRequest(script=script.name, launcher="srun"), self.cluster)
         return JudgedJob(made, tuple(findings), verdict, self.choice, existing_script=True)
 
-
-def job_of(
-    script: ExistingScript, catalog: Catalog, asked: Optional[str] = None, **given: Any
-) -> ExistingJob:
-    """Return the job of a script. asked: the catalog's cluster, if requested; given: other fields.
-
-    Raises CatalogError.
-    """
-    named = script.slurm_cluster
-    here = named in (None, local_cluster())
-    others = () if asked is not None or here else catalog.clusters.values()
-    cluster = next((near for near in others if is_cluster(near, named or "")), None)
-    known = here or asked is not None or cluster is not None
-    cluster = cluster or recognise(catalog, asked)[0]
-    return ExistingJob(script, catalog, cluster, here, known, _request(script, cluster), **given)
-
-
-def _request(script: ExistingScript, cluster: Cluster) -> JobRequest:
-    """Return what the script asks for, sbatch's defaults included, each with its line or option."""
-    request = request_of_script(script.header, script.name, cluster)
-    default = Origin(Source.DERIVED, "Slurm's default")
-    return replace(
-        request,
-        job_name=script.job_name,
-        output=script.output,
-        chdir=script.chdir if script.header.value("chdir") else None,
-        cluster=None,
-        origins={name: request.origins.get(name, default) for name in JobRequest.__annotations__},
-    )
+    def with_options(self, *options: str) -> ExistingJob:
+        """Return the job with more of sbatch's options, over those that it has."""
+        return replace(self, existing=self.existing.add_options(*options))
 
 
 def existing_job(
@@ -143,7 +130,8 @@ def existing_job(
     script, and where sbatch would not return with a job.
     """
     said = options_layer(options).values  # raises UsageError for a value that is none
-    script = read_existing(words, stdin, _sbatch_words(options, others), file)
+    script, over = read_existing(words, stdin, file), _sbatch_options(options, others)
+    script = script.add_options(*over) if over else script
     for name in ("wait", "test-only"):
         if name in script.header.options:
             raise UsageError(
@@ -151,26 +139,23 @@ def existing_job(
                 "leave it out, and use 'neuronctl submit --wait' or --dry-run",
             )
     configured = configuration().values
-    recorded = configured if recorded is None else recorded
-    if "monitor" in said or recorded.get("monitor"):
-        from neuronctl.submission.monitored_script import monitored
-
-        script = monitored(script, said.get("monitor"), recorded.get("monitor"), tell)
-    catalog, asked = load(catalog_file), options["cluster"] or configured.get("cluster")
-    job = job_of(script, catalog, asked)
+    otherwise = configured if recorded is None else recorded
+    script = monitored(script, said.get("monitor"), otherwise.get("monitor"), tell)
+    catalog = load(catalog_file)
+    cluster, _ = recognise(catalog, options["cluster"] or configured.get("cluster"))
+    job = ExistingJob(script, catalog, cluster)
     if options["field"] is not None or options["appl"] is not None:
         # The comment that the site wants made of them.
         parts = replace(job.request, comment=None, field=options["field"], appl=options["appl"])
-        comment = plan(parts, job.cluster).comment
-        if comment is not None:
-            job = job_of(script.add_words(f"--comment={comment}"), catalog, asked)
+        comment = plan(parts, cluster).comment
+        job = job if comment is None else job.with_options(f"--comment={comment}")
     if options["partition"] == "auto":
         from neuronctl.judgement.partition_choice import choose
 
-        made = plan(replace(job.request, partition="auto"), job.cluster)
-        choice = choose(made, job.catalog, ask=True, of_script=True)
-        script = job.existing.add_words(f"--partition={choice.plan.partition.name}")
-        job = job_of(script, catalog, asked, choice=choice)
+        made = plan(replace(job.request, partition="auto"), cluster)
+        choice = choose(made, catalog, ask=True, of_script=True)
+        job = job.with_options(f"--partition={choice.plan.partition.name}")
+        job = replace(job, choice=choice)
     return job
 
 
@@ -178,7 +163,7 @@ _NOT_SBATCHS = ("cluster", "field", "appl", "monitor")
 """Options that are not sbatch's and mean something for a script all the same."""
 
 
-def _sbatch_words(options: Mapping[str, Any], others: Sequence[str]) -> Tuple[str, ...]:
+def _sbatch_options(options: Mapping[str, Any], others: Sequence[str]) -> Tuple[str, ...]:
     """Return the options as words of sbatch's; ``-p auto`` is not among them.
 
     Raises UsageError for those that shape a script of neuronctl's own.

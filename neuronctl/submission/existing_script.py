@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from typing import Optional, Sequence, Tuple
 
 from neuronctl.common import units
@@ -25,20 +24,32 @@ from neuronctl.scripts.script_search import ScriptFile
 class ExistingScript:
     """A batch script and the command line that submits it.
 
-    words: behind ``sbatch``. name: the script's in messages. text: bytes that are not UTF-8 as
-    surrogates. path: absolute, "" where the text does not come from a file. seen: what the file
-    was like when it was read. header: with the command line and the environment over it. monitor:
-    whether its job is sampled.
+    file: as it was read, with bytes that are not UTF-8 as surrogates. path: absolute, "" where the
+    text does not come from a file. header: with the command line and the environment over it.
+    monitor: whether its job is sampled.
     """
 
-    words: Tuple[str, ...]
     line: SbatchLine
-    name: str
-    text: str
+    file: ScriptFile
     path: str
-    seen: Tuple[int, ...]
     header: Header
     monitor: bool = False
+
+    @property
+    def text(self) -> str:
+        return self.file.text
+
+    @property
+    def name(self) -> str:
+        """The script's name in messages."""
+        if self.line.wrap is not None:
+            return "--wrap"
+        return "<stdin>" if self.line.reads_stdin else self.line.file
+
+    @property
+    def words(self) -> Tuple[str, ...]:
+        """The words behind ``sbatch``."""
+        return (*self.line.options, *self.line.script)
 
     @property
     def job_name(self) -> str:
@@ -70,33 +81,14 @@ class ExistingScript:
         return self.text if self.line.reads_stdin else None
 
     @property
-    def unsampled(self) -> str:
-        """Why nothing can start in the batch shell before the script; "" if it can."""
-        from neuronctl.scripts.command_wrappers import interpreter
-
-        header, before = self.header, os.environ.get("BASH_ENV")
-        if interpreter(header.shebang) != "bash" or re.search(r"\s-\S*p", header.shebang):
-            # --posix and -p ignore BASH_ENV.
-            return f"only bash can start the sampler, and not as '{header.shebang}'"
-        if header.components > 1:
-            return "a heterogeneous job is not sampled"
-        passed = (header.value("export") or "ALL").split(",")[0].upper() == "ALL"
-        if "export-file" in header.options or not passed:
-            return "the sampler needs BASH_ENV, and --export does not pass it on; --export=ALL does"
-        if before and not os.path.isfile(before):
-            return f"BASH_ENV is '{before}', which is not a file"
-        return ""
-
-    @property
     def has_changed(self) -> bool:
         """Whether the file is no longer the one that was read."""
-        return bool(self.path) and file_state(self.path) != self.seen
+        return bool(self.path) and file_state(self.path) != self.file.state
 
-    def add_words(self, *more: str) -> ExistingScript:
+    def add_options(self, *options: str) -> ExistingScript:
         """Return the same script with more options, over those that it has."""
-        words = (*self.line.options, *more, *self.line.script)
-        made = _script(words, read_line(words), self.text, self.path, self.seen)
-        return replace(made, monitor=self.monitor)
+        words = (*self.line.options, *options, *self.line.script)
+        return replace(read_existing(words, self.text, self.file), monitor=self.monitor)
 
     @property
     def draft(self) -> RecordDraft:
@@ -109,13 +101,11 @@ class ExistingScript:
             units.check_array(array or "0")
         except ValueError:  # which sbatch refuses too
             array = None
+        request = {"script": self.path, "monitor": self.monitor}
         return RecordDraft(
             cwd=self.chdir,
             script=self.text,
-            request={
-                **({"script": self.path} if self.path else {}),
-                **({"monitor": True} if self.monitor else {}),
-            },
+            request={name: value for name, value in request.items() if value},
             job_name=self.job_name,
             partition=header.value("partition") or "",
             output=os.path.join(self.chdir, self.output),
@@ -128,41 +118,28 @@ class ExistingScript:
 
 
 def read_existing(
-    words: Sequence[str],
-    stdin: Optional[str] = None,
-    over: Sequence[str] = (),
-    file: Optional[ScriptFile] = None,
+    words: Sequence[str], stdin: Optional[str] = None, file: Optional[ScriptFile] = None
 ) -> ExistingScript:
     """Read the script that ``sbatch WORDS`` would submit from here.
 
-    stdin: the text of standard input, which is not read. over: options over those among the words.
-    file: the script where it was read already. Raises UsageError where sbatch refuses the words,
-    and where the script cannot be read.
+    stdin: the text of standard input, which is not read. file: the script where it was read
+    already. Raises UsageError where sbatch refuses the words, and where the script cannot be read.
     """
     try:
         line = read_line(words)
-        if over:
-            words = (*line.options, *over, *line.script)
-            line = read_line(words)
-        if line.wrap is not None:
-            return _script(words, line, WRAPPED.format(line.wrap))
-        if line.reads_stdin:
-            return _script(words, line, stdin or "")
-        path = line.path(working_directory())
-        if not path:
-            raise UsageError(f"the batch script cannot be read: no file '{line.file}'")
-        seen = file_state(path)
-        text = read_file(path) if file is None else file.text
-        return _script(words, line, text, path, seen if file is None else file.state)
     except GetoptError as error:
         raise UsageError(f"sbatch does not take these words: {error}") from None
-
-
-def _script(
-    words: Sequence[str], line: SbatchLine, text: str, path: str = "", seen: Tuple[int, ...] = ()
-) -> ExistingScript:
-    header = read_header(text, environment=os.environ, command_line=line.known)
+    path = line.path(working_directory())
+    if line.wrap is not None:
+        file = ScriptFile(WRAPPED.format(line.wrap), ())
+    elif line.reads_stdin:
+        path, file = "", ScriptFile(stdin or "", ())
+    elif not path:
+        raise UsageError(f"the batch script cannot be read: no file '{line.file}'")
+    elif file is None:
+        state = file_state(path)
+        file = ScriptFile(read_file(path), state)
+    header = read_header(file.text, environment=os.environ, command_line=line.known)
     if line.components > 1:
         header = replace(header, components=line.components)
-    name = "--wrap" if line.wrap is not None else "<stdin>" if line.reads_stdin else line.file
-    return ExistingScript(tuple(words), line, name, text, path, seen, header)
+    return ExistingScript(line, file, path, header)

@@ -99,11 +99,7 @@ def judge_job(job: Submittable, reporter: Reporter, *, force: bool = False) -> O
 
 
 def submit_job(
-    job: Submittable,
-    reporter: Reporter,
-    *,
-    force: bool = False,
-    dry_run: bool = False,
+    job: Submittable, reporter: Reporter, *, force: bool = False, dry_run: bool = False
 ) -> Optional[Submission]:
     """Judge a job, submit it, and record it; with ``dry_run`` stop before sbatch: None.
 
@@ -125,12 +121,7 @@ def submit_job(
 
         make_snapshot(judged.plan.code)
     try:
-        done = submit_draft(
-            *(draft, reporter.tell),
-            existing=job.existing,
-            variables=job.variables,
-            cluster=job.slurm_cluster,
-        )
+        done = submit_draft(job, draft, reporter.tell)
     except SlurmRefusedError as error:
         now = _judge_refused(job, judged)
         if now is not None:
@@ -153,10 +144,10 @@ def _tested(
     from neuronctl.judgement.verdict import with_test
     from neuronctl.slurm.sbatch import test_submission
 
-    words = draft.sbatch if job.existing is not None else ("sbatch", "/dev/stdin")
-    text = job.existing.stdin if job.existing is not None else draft.script
-    place = draft.submit_dir or draft.cwd
+    words = draft.sbatch or ("sbatch", "/dev/stdin")
+    text = draft.script if job.existing is None else job.existing.stdin
     try:
+        place = draft.submit_dir or draft.cwd
         tested = test_submission(words, text, cwd=place, only_size=judged.verdict.only_size)
     except SlurmRefusedError as error:
         reporter.unexplained(draft, judged, error)
@@ -169,9 +160,8 @@ def _tested(
 def _judge_refused(job: Submittable, judged: Optional[JudgedJob]) -> Optional[JudgedJob]:
     """Judge anew a job that sbatch refused although nothing stood against it.
 
-    A second look may explain the refusal: another job may have taken the last place under a limit,
-    or the limit may be new. None if it does not (a plugin of the site's may have refused), or if
-    the job was forced, since its errors were shown already.
+    Another job may have taken the last place under a limit, for example. None if nothing explains
+    the refusal (a plugin of the site's may have refused), or if the job was forced.
     """
     if judged is not None and judged.errors:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Mapping, Optional, Sequence
 
@@ -38,9 +39,8 @@ class Attempt:
         from neuronctl.request.job_file import configuration
         from neuronctl.request.sbatch_options import GetoptError
         from neuronctl.scripts.sbatch_line import read_line
-        from neuronctl.submission.batch_shell import batch_shell_variables
         from neuronctl.submission.existing_script import read_existing
-        from neuronctl.submission.monitored_script import monitored
+        from neuronctl.submission.monitored_script import batch_shell_variables, monitored
 
         try:
             line = read_line(words)
@@ -67,17 +67,21 @@ class Attempt:
         if script is None:
             return
         from neuronctl.catalog.loader import load
+        from neuronctl.catalog.local_cluster import recognise
         from neuronctl.request.job_file import configured_cluster
-        from neuronctl.submission.existing_job import job_of
+        from neuronctl.submission.existing_job import ExistingJob
         from neuronctl.submission.transaction import Recording
 
         draft = replace(script.draft, command_line=tuple(self._command_line))
-        cluster = script.slurm_cluster
-        self._recording = Recording(draft, self._tell, cluster=cluster, ask_slurm=False)
-        judged = job_of(script, load(), configured_cluster(), ask_slurm=False).judge()
-        self._recording.draft = judged.recorded(self._recording.draft)
-        for finding in judged.findings:
-            self._tell(f"{finding.severity} {finding.code}: {finding.message}")
+        with contextlib.suppress(Exception):  # the job has a record, whatever breaks
+            catalog = load()
+            cluster, _ = recognise(catalog, configured_cluster())
+            judged = ExistingJob(script, catalog, cluster, ask_slurm=False).judge()
+            draft = judged.recorded(draft)
+            for finding in judged.findings:
+                self._tell(f"{finding.severity} {finding.code}: {finding.message}")
+        where = script.slurm_cluster
+        self._recording = Recording(draft, self._tell, cluster=where, ask_slurm=False)
         self._began = time.monotonic()
 
     def heard(self, line: bytes) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Callable, Iterator, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Iterator, Optional, Tuple
 
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.errors import RecordError, SlurmError
@@ -12,12 +12,11 @@ from neuronctl.common.units import expand_log_pattern
 from neuronctl.common.users import login_name
 from neuronctl.records.provenance import read_provenance
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
-from neuronctl.scripts.script_search import MAX_BYTES
 from neuronctl.slurm.process import installed
 from neuronctl.slurm.sbatch import Submitted, sbatch, sbatch_existing
 
 if TYPE_CHECKING:
-    from neuronctl.submission.existing_script import ExistingScript
+    from neuronctl.submission.pipeline import Submittable
 
 Notify = Callable[[str], None]
 """Is told, while the work is done, what a person should hear of: one message, with its hint."""
@@ -44,7 +43,7 @@ class Submission:
 class Recording:
     """A job's record before and after sbatch; one that cannot be kept is only a warning.
 
-    key: "" where there is no record. draft: may be known better by the time sbatch answers.
+    key: "" where there is no record.
     """
 
     def __init__(
@@ -61,44 +60,33 @@ class Recording:
         jobs of submissions that were cut off.
         """
         self.key = ""
-        self.store: Optional[RecordStore] = None
-        self.cluster = cluster or local_cluster()
         self._warn = warn
-        # Somebody's own script was read already, unless it is too long.
+        self._store = RecordStore.default()
+        self._cluster = cluster or local_cluster()
+        # Somebody's own script was read already.
         content = draft.script.encode("utf-8", "surrogateescape") if draft.sbatch else b""
-        content = b"" if len(content) > MAX_BYTES else content
         surroundings = read_provenance(draft.request.get("script"), draft.cwd, content)
-        self.draft = self._begun = replace(draft, surroundings=surroundings)
         with self._tolerant():
-            self.store = RecordStore.default()
-            if ask_slurm and self._has_open_intents(self.store):
+            if ask_slurm and self._store.open_intents():
                 from neuronctl.records.recovery import recover
 
-                for note in recover(self.store):
+                for note in recover(self._store):
                     warn(note)
-            self.key = self.store.begin(self._begun, self.cluster)
-
-    def _has_open_intents(self, store: RecordStore) -> bool:
-        try:
-            return bool(store.open_intents())
-        except RecordError as error:
-            self._warn(error.message)
-            return False
+            self.key = self._store.begin(replace(draft, surroundings=surroundings), self._cluster)
 
     def taken(self, submitted: Submitted) -> Optional[JobRecord]:
         """Write the job's record; None where that cannot be."""
-        if self.store is not None and self.key:
-            with self._tolerant():
-                cluster = submitted.cluster or self.cluster
-                draft = None if self.draft is self._begun else self.draft
-                return self.store.complete(self.key, submitted.job_id, cluster, draft=draft)
+        with self._tolerant():
+            if self.key:
+                cluster = submitted.cluster or self._cluster
+                return self._store.complete(self.key, submitted.job_id, cluster)
         return None
 
     def failed(self, error: str, *, certain: bool) -> None:
         """Record how sbatch failed. certain: there is no job; otherwise the intent stays."""
-        if self.store is not None and self.key:
-            with self._tolerant():
-                self.store.failed(self.key, error, certain=certain)
+        with self._tolerant():
+            if self.key:
+                self._store.failed(self.key, error, certain=certain)
 
     @contextlib.contextmanager
     def _tolerant(self) -> Iterator[None]:
@@ -109,19 +97,11 @@ class Recording:
             self._warn(f"warning: {error.message}{hint}")
 
 
-def submit_draft(
-    draft: RecordDraft,
-    notify: Notify,
-    *,
-    existing: Optional[ExistingScript] = None,
-    variables: Mapping[str, str] = {},
-    cluster: Optional[str] = None,
-) -> Submission:
-    """Submit a draft's script. A record that cannot be kept is only a warning.
+def submit_draft(job: Submittable, draft: RecordDraft, notify: Notify) -> Submission:
+    """Submit a job, as its draft describes it. A record that cannot be kept is only a warning.
 
-    existing: the script, where it is somebody's own: it is submitted by its own command line, and
-    otherwise with the key of its record. variables: as for Submittable. cluster: as for
-    Recording. Raises SlurmRefusedError, and SlurmUnavailableError, after which it may not be known
+    Somebody's own script is submitted by its own command line, any other with the key of its
+    record. Raises SlurmRefusedError, and SlurmUnavailableError, after which it may not be known
     whether Slurm has the job.
     """
     warnings = []
@@ -130,13 +110,12 @@ def submit_draft(
         warnings.append(text)
         notify(text)
 
-    recording = Recording(draft, warn, cluster=cluster)
+    own, variables = job.existing, job.variables
+    recording = Recording(draft, warn, cluster=job.slurm_cluster)
     place = draft.submit_dir or draft.cwd
     try:
-        if existing is not None:
-            submitted = sbatch_existing(
-                draft.sbatch, existing.stdin, cwd=place, environment=variables
-            )
+        if own is not None:
+            submitted = sbatch_existing(draft.sbatch, own.stdin, cwd=place, environment=variables)
         else:
             submitted = sbatch(draft.script, mark=recording.key, cwd=place, environment=variables)
     except KeyboardInterrupt:
@@ -152,30 +131,30 @@ def submit_draft(
         raise
     # First of all: a terminal that is gone must not keep the job out of its record.
     record = recording.taken(submitted)
-    if existing is not None and existing.has_changed:
+    if own is not None and own.has_changed:
         warn(
-            f"warning: {existing.name} was changed while it was submitted: the record may have "
+            f"warning: {own.name} was changed while it was submitted: the record may have "
             "another text than the job"
         )
     if submitted.warnings:
         warn(f"sbatch: {submitted.warnings}")
+    output, error_log = (
+        expand_log_pattern(
+            pattern,
+            job_id=submitted.job_id,
+            job_name=draft.job_name,
+            user=login_name(),
+            node="%N",
+            any_task=draft.array is not None,
+        )
+        for pattern in (draft.output, draft.error or draft.output)
+    )
     return Submission(
         job_id=submitted.job_id,
         partition=draft.partition,
-        output=_log_path(draft, draft.output, submitted.job_id),
-        error=_log_path(draft, draft.error or draft.output, submitted.job_id),
+        output=output,
+        error=error_log,
         is_array=draft.array is not None,
         record=record,
         warnings=tuple(warnings),
-    )
-
-
-def _log_path(draft: RecordDraft, pattern: str, job_id: int) -> str:
-    return expand_log_pattern(
-        pattern,
-        job_id=job_id,
-        job_name=draft.job_name,
-        user=login_name(),
-        node="%N",
-        any_task=draft.array is not None,
     )

@@ -179,7 +179,7 @@ def test_words_and_output_are_sbatchs_own(
     assert fake_slurm.calls() == [["sbatch", *words]]
     (record,) = records()
     assert (record["status"], record["job_id"]) == ("submitted", 7)
-    assert record["draft"]["sbatch"] == ["sbatch", *words]
+    assert record["draft"]["sbatch"] == ["sbatch", *(word for word in words if word != "--")]
     assert record["cluster"] == ("neuron" if "neuron" in answer else None)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import List, Optional
+from typing import List
 
 import pytest
 
@@ -13,7 +13,7 @@ from neuronctl.common.errors import UsageError
 from neuronctl.common.frozen import replace
 from neuronctl.request.sbatch_options import GetoptError
 from neuronctl.scripts.sbatch_line import read_line
-from neuronctl.submission.existing_job import ExistingJob, job_of
+from neuronctl.submission.existing_job import ExistingJob
 from neuronctl.submission.existing_script import read_existing
 from neuronctl.submission.judged_job import JudgedJob
 
@@ -33,8 +33,9 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def of_words(*words: str, asked: Optional[str] = "neuron-2022") -> ExistingJob:
-    return job_of(read_existing(words), load(), asked)
+def of_words(*words: str) -> ExistingJob:
+    catalog = load()
+    return ExistingJob(read_existing(words), catalog, catalog.cluster("neuron-2022"))
 
 
 def judged(*words: str) -> JudgedJob:

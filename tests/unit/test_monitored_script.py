@@ -10,10 +10,10 @@ import pytest
 
 from neuronctl.common.errors import UsageError
 from neuronctl.request.job import OPTIONS
-from neuronctl.submission.batch_shell import batch_shell_variables
 from neuronctl.submission.existing_job import existing_job
 from neuronctl.submission.existing_script import ExistingScript, read_existing
 from neuronctl.submission.monitored_script import (
+    batch_shell_variables,
     monitored,
     take_monitor,
 )
@@ -67,7 +67,7 @@ def test_the_command_line_comes_before_the_configuration(
 ) -> None:
     script = monitored(read_existing(["job.sh"]), said, otherwise, TOLD.append)
     assert script.monitor == sampled
-    assert script.add_words("-N1").monitor == sampled
+    assert script.add_options("-N1").monitor == sampled
     given = batch_shell_variables(script)
     assert list(given) == (["BASH_ENV"] if sampled else [])
     assert os.environ["BASH_ENV"] == ""

@@ -14,8 +14,7 @@ from neuronctl.submission.pipeline import submit_job
 from neuronctl.submission.planned_job import plan_job
 
 if TYPE_CHECKING:
-    from neuronctl.submission.pipeline import Submittable
-    from neuronctl.submission.transaction import Submission
+    from neuronctl.submission.transaction import Submission, Submittable
 
 
 @job_command("submit")

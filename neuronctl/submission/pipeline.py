@@ -7,7 +7,7 @@ the library are each a Reporter.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Mapping, Optional, Protocol, Sequence
+from typing import TYPE_CHECKING, Optional, Sequence
 
 from neuronctl.common.errors import (
     NeuronctlError,
@@ -19,40 +19,8 @@ from neuronctl.common.frozen import replace
 
 if TYPE_CHECKING:
     from neuronctl.records.job_record import RecordDraft
-    from neuronctl.submission.existing_script import ExistingScript
     from neuronctl.submission.judged_job import JudgedJob
-    from neuronctl.submission.transaction import Submission
-
-
-class Submittable(Protocol):
-    """A job that can be submitted, whoever wrote its script.
-
-    existing: the script, where it is somebody's own. variables: those that the job inherits
-    beside the user's environment, secrets among them.
-    slurm_cluster: None: this one. draft: its record as far as it is known before it is judged.
-    """
-
-    @property
-    def existing(self) -> Optional[ExistingScript]: ...
-
-    @property
-    def variables(self) -> Mapping[str, str]: ...
-
-    @property
-    def slurm_cluster(self) -> Optional[str]: ...
-
-    @property
-    def draft(self) -> RecordDraft: ...
-
-    def judge(self, *, anew: bool = False) -> Optional[JudgedJob]:
-        """Judge it; None where it is submitted as it was.
-
-        anew: sbatch has refused it; judge it by what Slurm says at this moment, also where it is
-        submitted as it was.
-        """
-
-    def script(self) -> str:
-        """Return the script that sbatch gets."""
+    from neuronctl.submission.transaction import Submission, Submittable
 
 
 class Reporter:

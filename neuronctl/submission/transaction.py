@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Callable, Iterator, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Iterator, Mapping, Optional, Protocol, Tuple
 
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.errors import RecordError, SlurmError
@@ -16,10 +16,42 @@ from neuronctl.slurm.process import installed
 from neuronctl.slurm.sbatch import Submitted, sbatch, sbatch_existing
 
 if TYPE_CHECKING:
-    from neuronctl.submission.pipeline import Submittable
+    from neuronctl.submission.existing_script import ExistingScript
+    from neuronctl.submission.judged_job import JudgedJob
 
 Notify = Callable[[str], None]
 """Is told, while the work is done, what a person should hear of: one message, with its hint."""
+
+
+class Submittable(Protocol):
+    """A job that can be submitted, whoever wrote its script.
+
+    existing: the script, where it is somebody's own. variables: those that the job inherits
+    beside the user's environment, secrets among them.
+    slurm_cluster: None: this one. draft: its record as far as it is known before it is judged.
+    """
+
+    @property
+    def existing(self) -> Optional[ExistingScript]: ...
+
+    @property
+    def variables(self) -> Mapping[str, str]: ...
+
+    @property
+    def slurm_cluster(self) -> Optional[str]: ...
+
+    @property
+    def draft(self) -> RecordDraft: ...
+
+    def judge(self, *, anew: bool = False) -> Optional[JudgedJob]:
+        """Judge it; None where it is submitted as it was.
+
+        anew: sbatch has refused it; judge it by what Slurm says at this moment, also where it is
+        submitted as it was.
+        """
+
+    def script(self) -> str:
+        """Return the script that sbatch gets."""
 
 
 @dataclass(frozen=True)

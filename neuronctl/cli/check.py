@@ -101,7 +101,7 @@ def _check_parts(parts: Mapping[str, str], cluster: Cluster) -> None:
 
 def _texts(files: Sequence[str]) -> Dict[str, str]:
     """Return the text of each script once, by name; raises UsageError for what cannot be read."""
-    from neuronctl.scripts.script_search import scripts_at
+    from neuronctl.scripts.script_file import scripts_at
 
     texts: Dict[str, str] = {}
     for file in dict.fromkeys(files):

@@ -27,7 +27,7 @@ from neuronctl.planning.software import LONGEST_PROGRAM
 from neuronctl.request.job import OPTIONS, JobRequest
 from neuronctl.request.job_file import JOB_FILE, configuration
 from neuronctl.rules.policy import near_imports
-from neuronctl.scripts.script_search import batch_script
+from neuronctl.scripts.script_file import batch_script
 from neuronctl.submission.first_job import Worked, job_file, programs, software
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import notify
 from neuronctl.cli.submission import submission_options
 from neuronctl.request.job import Body
-from neuronctl.scripts.script_search import batch_script
+from neuronctl.scripts.script_file import batch_script
 from neuronctl.submission.pipeline import submit_job
 from neuronctl.submission.planned_job import plan_job
 

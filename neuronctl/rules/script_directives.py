@@ -11,8 +11,8 @@ from neuronctl.common.words import counted, other_dash
 from neuronctl.request.sbatch_options import is_of_a_plugin
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
-from neuronctl.scripts import look_alike_characters, model
-from neuronctl.scripts.directives import BLANKS
+from neuronctl.scripts import model
+from neuronctl.scripts.directives import BLANKS, look_alike
 from neuronctl.scripts.model import GPU_OPTIONS, SCRIPT, Edit, GivenOption, Ignored, SourceSpan
 
 
@@ -202,7 +202,7 @@ def look_alike_character(facts: ScriptFacts) -> Iterator[Violation]:
             continue
         place = option.value_place
         line = facts.lines[number - 1][place.column - 1 : place.end - 1]
-        odd = "" if line.isascii() else look_alike_characters.look_alike(option.name, line)
+        odd = "" if line.isascii() else look_alike(option.name, line)
         if odd:
             message = f"the value of --{option.name} has {odd}, which sbatch takes as it is"
             yield Violation(message, "retype the value", place=place)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Iterator, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Iterator, Optional, Set, Tuple
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -16,6 +16,7 @@ redirections without a command, the grammar's time grows with the square of the 
 _PART = 4096
 """Bytes that the grammar gets at once; a shorter text takes it less than a second."""
 
+LOOPS = ("while_statement", "for_statement", "c_style_for_statement")
 _SETTERS = ("read", "mapfile", "readarray", "getopts", "printf")
 
 _VARIABLE = re.compile(rb"(?<!\\)\$([A-Za-z_][A-Za-z0-9_]*|[0-9])")
@@ -122,35 +123,25 @@ def below(node: Node) -> Iterator[Node]:
 def set_often(root: Node) -> Tuple[Set[str], Set[str]]:
     """Return the variables whose value at another line is unknown, and those set several times.
 
-    The former are set by a loop or a command, or in places that need not run one after the other.
+    The former are set by a loop, a function, or a command.
     """
     once: Set[str] = set()
     several: Set[str] = set()
     often: Set[str] = set()
-    within: Set[str] = set()
-    for node in below(root):
-        kind = node.type
-        names: List[str] = []
-        if kind == "variable_assignment":
-            name = node.child_by_field_name("name")
-            in_front = node.parent is not None and node.parent.type == "command"
-            if name is not None and not in_front:  # `A=x command` leaves A as it is
-                names = [text_of(name)]
-                within.update(() if _at_top(node) else names)
+    waiting = [(root, False)]
+    while waiting:
+        node, repeated = waiting.pop()
+        kind, children = node.type, node.children
+        repeated = repeated or kind in LOOPS or kind == "function_definition"
+        name = node.child_by_field_name("name") if kind == "variable_assignment" else None
+        # `A=x command` leaves A as it is.
+        if name is not None and (node.parent is None or node.parent.type != "command"):
+            (several if text_of(name) in once else once).add(text_of(name))
+            often.update([text_of(name)] if repeated else ())
         elif kind in ("for_statement", "c_style_for_statement", "unset_command"):
-            often.update(text_of(child) for child in node.children if child.type == "variable_name")
+            often.update(text_of(child) for child in children if child.type == "variable_name")
         elif kind == "command":
-            words = [child for child in node.children if child.is_named]
-            if words and text_of(words[0]) in _SETTERS:
-                often.update(word for word in map(text_of, words[1:]) if word.isidentifier())
-        for name_text in names:
-            (several if name_text in once else once).add(name_text)
-    return often | (several & within), several
-
-
-def _at_top(node: Node) -> bool:
-    """Return True for a line of its own, not within a command of several lines."""
-    parent = node.parent
-    while parent is not None and parent.type in ("declaration_command", "variable_assignments"):
-        parent = parent.parent
-    return parent is not None and parent.type == "program"
+            first, *words = [text_of(child) for child in children if child.is_named] or [""]
+            often.update(filter(str.isidentifier, words if first in _SETTERS else ()))
+        waiting += [(child, repeated) for child in children]
+    return often, several

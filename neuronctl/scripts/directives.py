@@ -10,6 +10,7 @@ import re
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.words import DASHES, other_dash, replace_other_dashes
 from neuronctl.request.sbatch_options import (
     EARLY,
     NO_VALUE,
@@ -20,7 +21,6 @@ from neuronctl.request.sbatch_options import (
     getopt_with_plugins,
     variables,
 )
-from neuronctl.scripts.look_alike_characters import FREE_TEXT, look_alike, plainly_spelled
 from neuronctl.scripts.model import (
     COMMAND_LINE,
     CUT,
@@ -39,6 +39,22 @@ BLANKS = " \t\n\v\f\r"
 """What C's isspace() takes for a blank: no other characters, such as a no-break space."""
 
 DIRECTIVE = ("#SBATCH", "#SLURM")
+
+
+_LIKE_A_SPACE = "\u00a0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+_LIKE_NOTHING = "\u200b\u200c\u200d\u2060\ufeff"
+_PLAIN: Dict[str, str] = {
+    **{chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},
+    **dict.fromkeys(DASHES, "-"),
+    **dict.fromkeys(_LIKE_A_SPACE, " "),
+    **dict.fromkeys(_LIKE_NOTHING, ""),
+    **dict.fromkeys("\u2018\u2019", "'"),
+    **dict.fromkeys("\u201c\u201d", '"'),
+}
+"""Each such character, and what sbatch takes in its place."""
+
+_FREE_TEXT = ("chdir", "comment", "error", "input", "job-name", "output", "wckey", "wrap")
+"""Options whose values may have any character but invisible ones."""
 
 
 class Refused(Exception):
@@ -81,7 +97,7 @@ def line_options(
         return [], [], refusal
     whole = SourceSpan(number, 1, len(line) + 1)
     # A remark or a name may be meant to have such characters.
-    free = any(each.name in FREE_TEXT and (each.value or "") not in line for each in given)
+    free = any(each.name in _FREE_TEXT and (each.value or "") not in line for each in given)
     start = _same(line, plain)
     behind = _same(line[start:][::-1], plain[start:][::-1])
     changed = SourceSpan(number, start + 1, len(line) - behind + 1)
@@ -242,3 +258,23 @@ def contradictions(given: Sequence[GivenOption]) -> List[Refusal]:
             message, hint = f"{names} exclude each other", "keep one of them"
             found.append(Refusal(message, place, hint))
     return found
+
+
+def plainly_spelled(line: str) -> str:
+    """Return a directive with plain characters in place of those that only look like them."""
+    blank = re.sub(f"[{_LIKE_A_SPACE}]", " ", line)
+    words = (
+        replace_other_dashes(word) if word[:1] in DASHES else word for word in blank.split(" ")
+    )
+    return "".join(_PLAIN.get(character, character) for character in " ".join(words))
+
+
+def look_alike(option: str, text: str) -> str:
+    """Return what the first such character is in a directive or an option's value; "" for none."""
+    odd = _LIKE_A_SPACE + _LIKE_NOTHING if option in _FREE_TEXT else "".join(_PLAIN)
+    found = next((character for character in text if character in odd), "")
+    if found in DASHES or not found:
+        return other_dash(found)
+    instead = _PLAIN[found]
+    what = f"a character that only looks like {instead!r}" if instead else "an invisible character"
+    return f"{what} (U+{ord(found):04X})"

@@ -36,8 +36,7 @@ from neuronctl.scripts.model import (
     SourceSpan,
 )
 from neuronctl.scripts.option_values import ACCUMULATED, excluding
-from neuronctl.scripts.script_file import beginning, is_too_long
-from neuronctl.scripts.script_search import MAX_BYTES
+from neuronctl.scripts.script_file import MAX_BYTES, beginning, is_too_long
 
 
 def read_header(

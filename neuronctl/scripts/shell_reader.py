@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Dict,
-    Iterator,
-    List,
-    Mapping,
-    Optional,
-    Sequence,
-    Set,
-    Tuple,
-)
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from neuronctl.common.frozen import replace
-from neuronctl.scripts.bash_grammar import below, parsed, set_often, text_of
+from neuronctl.scripts.bash_grammar import LOOPS, below, parsed, set_often, text_of
 from neuronctl.scripts.model import NOWHERE, SourceSpan
 from neuronctl.scripts.shell_text import (
     INITIALIZES,
@@ -32,7 +21,6 @@ from neuronctl.scripts.shell_text import (
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_LOOPS = ("while_statement", "for_statement", "c_style_for_statement")
 _SUBSTITUTIONS = ("command_substitution", "process_substitution")
 _CHOICES = ("if_statement", "case_statement", "list", "pipeline", "subshell", "ternary_expression")
 _DEEPEST = 150
@@ -172,7 +160,7 @@ class _Reader:
     def visit_all(self, node: Node, where: Command) -> None:
         """Collect from the parts of a node."""
         kind, surely, children = node.type, where.sure, node.children
-        if kind in _LOOPS:
+        if kind in LOOPS:
             where = replace(where, sure=False, looped=True, in_loop=True)
         elif kind in _SUBSTITUTIONS:
             where = replace(_AT_THE_TOP, sure=False, looped=where.looped, captured=True)

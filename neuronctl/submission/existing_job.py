@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from neuronctl.catalog.model import Catalog, Cluster
     from neuronctl.judgement.partition_choice import Choice
     from neuronctl.records.job_record import RecordDraft
-    from neuronctl.scripts.script_search import ScriptFile
+    from neuronctl.scripts.script_file import ScriptFile
     from neuronctl.submission.transaction import Notify
 
 

@@ -16,8 +16,7 @@ from neuronctl.request.sbatch_options import GetoptError
 from neuronctl.scripts.header import read_header
 from neuronctl.scripts.model import Header
 from neuronctl.scripts.sbatch_line import WRAPPED, SbatchLine, read_line
-from neuronctl.scripts.script_file import read_file
-from neuronctl.scripts.script_search import ScriptFile
+from neuronctl.scripts.script_file import ScriptFile, read_file
 
 
 @dataclass(frozen=True)

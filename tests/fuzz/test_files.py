@@ -27,8 +27,7 @@ from neuronctl.records.job_record import (
 )
 from neuronctl.records.store import RecordStore
 from neuronctl.rendering.render import render_job
-from neuronctl.scripts.script_file import read_file
-from neuronctl.scripts.script_search import scripts_at
+from neuronctl.scripts.script_file import read_file, scripts_at
 from neuronctl.submission import planned_job
 from neuronctl.submission.resubmission import RecordedJob, exported_variables
 

@@ -10,7 +10,7 @@ from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.scripts.command_wrappers import names_python
 from neuronctl.scripts.launches import PROGRAM, PYTHON, Launch
-from neuronctl.scripts.shell_text import UNKNOWN, Command
+from neuronctl.scripts.shell_text import Command
 from neuronctl.scripts.usual_commands import LOOKS_OR_PREPARES
 
 _TOOLS = """
@@ -21,7 +21,8 @@ timeit unittest venv virtualenv wheel zipfile
 
 def is_own_program(launch: Launch) -> bool:
     """Return True if a launch is a Python program of the user's, and starts no other by name."""
-    known = launch.kind == PYTHON and launch.options.get("script") not in ("", UNKNOWN)
+    script = launch.options.get("script", "script")
+    known = launch.kind == PYTHON and not re.fullmatch(r"(\$(\w+|\{.*\}))?", script)
     # One Python file that is given another may well be a launcher: python launch.py train.py
     files = [word for word in launch.own_words[1:] if word.basename.endswith(".py")]
     tool = launch.options.get("m", "").partition(".")[0] in _TOOLS

@@ -13,7 +13,7 @@ from neuronctl.request.sbatch_options import SRUN, GetoptError, getopt_with_plug
 from neuronctl.scripts.command_wrappers import names_python, program_at, python_runs
 from neuronctl.scripts.model import SourceSpan
 from neuronctl.scripts.shell_reader import read_shell
-from neuronctl.scripts.shell_text import Command, Piece, ShellWord
+from neuronctl.scripts.shell_text import Command, ShellWord, Value
 
 PYTHON, SHELL, PROGRAM = "python", "shell", "program"
 CONTAINERS = ("singularity", "apptainer")
@@ -40,18 +40,11 @@ def pairs(words: Sequence[ShellWord]) -> Iterator[Pair]:
     for word, following in zip(words, (*words[1:], None)):
         name, equals, _ = word.text.partition("=")
         if not equals:
-            yield Pair(name, word, following or replace(word, raw="", pieces=(), names=()))
+            nothing = replace(word, raw="", text="", known=True, names=())
+            yield Pair(name, word, following or nothing)
         else:
-            behind = word.raw.partition("=")[2]
-            yield Pair(name, word, replace(word, raw=behind, pieces=_behind(word)))
-
-
-def _behind(word: ShellWord) -> Tuple[Piece, ...]:
-    """Return the pieces of a word behind its first ``=``."""
-    for at, (text, known) in enumerate(word.pieces):
-        if "=" in text:
-            return ((text.partition("=")[2], known), *word.pieces[at + 1 :])
-    return ()
+            raw, text = word.raw.partition("=")[2], word.text.partition("=")[2]
+            yield Pair(name, word, replace(word, raw=raw, text=text))
 
 
 @dataclass(frozen=True)
@@ -59,8 +52,8 @@ class Launch:
     """One program that is started, and what it starts.
 
     kind: PYTHON, SHELL, PROGRAM, or how a launcher is called. options: its own, without dashes and
-    with ``_`` for ``-``; UNKNOWN where a value cannot be known. certain: whether every option is
-    known. inside: what it starts, as far as the text shows.
+    with ``_`` for ``-``. certain: whether every option is known. inside: what it starts, as far as
+    the text shows.
     """
 
     kind: str
@@ -143,7 +136,7 @@ class Launch:
 
 def launches(
     commands: Iterable[Command],
-    exported: Mapping[str, Tuple[Piece, ...]] = {},
+    exported: Mapping[str, Value] = {},
 ) -> Tuple[Launch, ...]:
     """Return what commands start; nothing for what is no program, such as ``cd``.
 
@@ -165,11 +158,6 @@ def _key(name: str) -> str:
     return name.lstrip("-").replace("-", "_")
 
 
-def _texts(words: Sequence[ShellWord]) -> List[str]:
-    """Return the values with UNKNOWN in place of what is not known."""
-    return [word.outline for word in words]
-
-
 def _container_image_at(words: Sequence[str]) -> int:
     """Return where the image stands among the words of ``singularity exec``."""
     at = 0
@@ -188,17 +176,14 @@ _DEEPEST = 8
 class _Starts:
     """What the words of one command start."""
 
-    def __init__(
-        self, command: Command, exported: Mapping[str, Tuple[Piece, ...]], depth: int = 0
-    ) -> None:
+    def __init__(self, command: Command, exported: Mapping[str, Value], depth: int = 0) -> None:
         self.command = command
         self.exported = exported
         self.depth = depth
 
     def of(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
         """Return the program that words name, or nothing."""
-        texts = [word.raw if word.value is None else word.value for word in words]
-        words = words[program_at(texts) :]
+        words = words[program_at([word.text for word in words]) :]
         name = words[0].basename if words else ""
         if not name or self.depth > _DEEPEST:
             return ()
@@ -209,14 +194,14 @@ class _Starts:
         if names_python(name):
             return (self.python(words),)
         if name == "eval":
-            text = replace(words[0], pieces=((" ".join(word.text for word in words[1:]), True),))
+            text = replace(words[0], text=" ".join(word.text for word in words[1:]))
             return tuple(launch for launch in self.of_text(text) if not launch.command.captured)
         if name in _SHELLS:
             return (self.shell(words),)
         own = "/" in words[0].raw or words[0] is not self.command.words[0]
         if own and name.endswith(".py"):
             return (self.found(PYTHON, words),)  # ./train.py, uv run train.py
-        found = self.launcher([name, *_texts(words[1:])], words)
+        found = self.launcher([name, *[word.text for word in words[1:]]], words)
         return (found or self.found(PROGRAM, words),)
 
     def found(
@@ -256,7 +241,7 @@ class _Starts:
         known = (each for each in every() if each.name == "srun")
         launcher = next(known, replace(_NONE, name="srun"))
         try:
-            parsed, end = getopt_with_plugins(_texts(words[1:]), SRUN)
+            parsed, end = getopt_with_plugins([word.text for word in words[1:]], SRUN)
         except GetoptError:
             return self.found("srun", words, {}, launcher, None)
         options = {_key(option.known.name): option.value or "" for option in parsed}
@@ -267,7 +252,7 @@ class _Starts:
         how = words[1].value if len(words) > 1 else ""
         if how not in ("exec", "run"):
             return (self.found(PROGRAM, words),)
-        inner = words[2 + _container_image_at(_texts(words[2:])) :]
+        inner = words[2 + _container_image_at([word.text for word in words[2:]]) :]
         # The image's name in a variable is one word, as a rule; two in a row may be anything.
         if all(word.may_be_several for word in inner[:2]):
             return (self.found(PROGRAM, words, behind=None),)
@@ -278,7 +263,7 @@ class _Starts:
 
     def python(self, words: Sequence[ShellWord]) -> Launch:
         """Return a launcher, or another program in Python."""
-        texts = _texts(words)
+        texts = [word.text for word in words]
         kind, name, at = python_runs(texts)
         called_as = name if kind == "m" else ""
         if kind == "script" and at <= len(words):

@@ -12,9 +12,10 @@ from neuronctl.scripts.shell_text import (
     INITIALIZES,
     Assignment,
     Command,
-    Piece,
     ShellText,
     ShellWord,
+    Value,
+    is_partly_known,
     split_words,
 )
 
@@ -59,20 +60,20 @@ def read_shell(
     text: str,
     known: Mapping[str, str] = {},
     *,
-    partly: Mapping[str, Tuple[Piece, ...]] = {},
+    partly: Mapping[str, Value] = {},
 ) -> ShellText:
     """Read shell text.
 
-    known, partly: variables that are set when it begins, and the pieces of others.
+    known, partly: variables that are set when it begins, and others.
     """
-    values = {**partly, **{name: ((value, True),) for name, value in known.items()}}
+    values = {**partly, **{name: (value, True) for name, value in known.items()}}
     return _Reader(text, values).read()
 
 
 class _Reader:
     """Walks one tree; holds the variables that are known so far."""
 
-    def __init__(self, text: str, values: Mapping[str, Tuple[Piece, ...]]) -> None:
+    def __init__(self, text: str, values: Mapping[str, Value]) -> None:
         """values: the variables that are set when the text begins."""
         self.root, self.data, self.left_out = parsed(text)
         data = text.encode("utf-8", "surrogateescape")
@@ -259,12 +260,13 @@ class _Reader:
         """Note what a variable is from here on."""
         value = node.child_by_field_name("value")
         adds = any(child.type == "+=" for child in node.children)
-        pieces = ((self.values.get(name) or ((f"${name}", False),)) if adds else ()) + word.pieces
+        before = self.values.get(name, (f"${name}", False)) if adds else ("", True)
+        text, known = before[0] + word.text, before[1] and word.known
         items = self.arrays.get(name, ()) if adds else ()
         known_array = not adds or name in self.arrays
         self.values.pop(name, None)
         self.arrays.pop(name, None)
-        if not follows or sum(len(text) for text, _ in pieces) > _LONGEST_VALUE:
+        if not follows or len(text) > _LONGEST_VALUE:
             return
         if value is not None and value.type == "array":
             for child in value.children:
@@ -272,8 +274,8 @@ class _Reader:
                     items += tuple(self.words(child, child))
             if known_array:
                 self.arrays[name] = items
-        elif any(known for _, known in pieces) or not pieces:
-            self.values[name] = pieces
+        elif known or is_partly_known(text):
+            self.values[name] = text, known
 
     def words(self, node: Node, around: Node) -> List[ShellWord]:
         """Return a word of a command, or the words of the variable that it is."""
@@ -285,67 +287,53 @@ class _Reader:
         if items is not None:
             return [replace(item, raw=written.raw, place=written.place) for item in items]
         alone = re.fullmatch(r"\$(\w+)|\$\{(\w+)\}", written.raw)
-        pieces = self.values.get(alone[1] or alone[2]) if alone is not None else None
-        if pieces is None:
+        value = self.values.get(alone[1] or alone[2]) if alone is not None else None
+        if value is None or (written.known and re.fullmatch(r"\S+", written.text)):
             return [written]
-        if written.value is not None and not re.search(r"\s", written.value) and written.value:
-            return [written]
-        return [replace(written, pieces=tuple(word)) for word in split_words(pieces)]
+        return [replace(written, text=text, known=known) for text, known in split_words(*value)]
 
     def word(self, node: Optional[Node], around: Node) -> ShellWord:
         """Return a word, or the empty value of ``A=``."""
         if node is None:
-            return ShellWord("", (), (), self.place(around))
+            return ShellWord("", "", True, (), self.place(around))
         names: List[str] = []
-        pieces: List[Piece] = []
-        self.take(node, names, pieces, quoted=False)
+        text, known = self.value_of(node, names)
         origins = [origin for name in names for origin in self.origins.get(name, ())]
         every = tuple(dict.fromkeys((*names, *origins)))
-        return ShellWord(text_of(node), tuple(pieces), every, self.place(node))
+        return ShellWord(text_of(node), text, known, every, self.place(node))
 
-    def take(self, node: Node, names: List[str], pieces: List[Piece], *, quoted: bool) -> None:
-        """Add the variables and the pieces of a part of a word to the lists."""
+    def value_of(self, node: Node, names: List[str], *, quoted: bool = False) -> Value:
+        """Return what a part of a word is; add its variables to ``names``."""
         kind, raw = node.type, text_of(node)
         if kind == "raw_string":
-            pieces.append((raw[1:-1], True))
-        elif kind in ("word", "string_content", "extglob_pattern", "number", "test_operator"):
+            return raw[1:-1], True
+        if kind in ("word", "string_content", "extglob_pattern", "number", "test_operator"):
             pattern = r'\\([$`"\\])' if quoted else r"\\(.)"
-            plain = raw
-            if "\\" in raw:
-                plain = re.sub(pattern, r"\1", raw.replace("\\\n", ""), flags=re.DOTALL)
-            # The names of files, or several words.
-            pieces.append((plain, quoted or not re.search(r"(?<!\\)[*?\[{]", raw)))
-        elif kind in ("string", "concatenation", "translated_string"):
-            inside = kind == "string" or quoted
-            at = node.start_byte + (1 if kind == "string" else 0)
+            plain = re.sub(pattern, r"\1", raw.replace("\\\n", ""), flags=re.DOTALL)
+            # Else the names of files, or several words.
+            return plain, quoted or not re.search(r"(?<!\\)[*?\[{]", raw)
+        if kind in ("string", "concatenation", "translated_string"):
+            text, known = "", True
+            at = node.start_byte + (kind == "string")
             for child in node.children:
                 if child.type == '"':
                     continue
                 # Blanks at the edge of a string belong to no child.
-                pieces.append((self.between(at, child.start_byte), True))
-                self.take(child, names, pieces, quoted=inside)
-                at = child.end_byte
-            if kind == "string":
-                pieces.append((self.between(at, node.end_byte - 1), True))
-        elif kind == "arithmetic_expansion":
+                part, sure = self.value_of(child, names, quoted=kind == "string" or quoted)
+                text += self.between(at, child.start_byte) + part
+                known, at = known and sure, child.end_byte
+            return text + (self.between(at, node.end_byte - 1) if kind == "string" else ""), known
+        if kind == "arithmetic_expansion":
             names += self.names(node)
-            pieces.append((raw, False))
-        else:
-            self.expand(node, names, pieces, quoted=quoted)
-
-    def expand(self, node: Node, names: List[str], pieces: List[Piece], *, quoted: bool) -> None:
-        """Add a variable, or what only the job knows."""
-        kind, raw = node.type, text_of(node)
+            return raw, False
         braced = re.fullmatch(r"\$\{(\w+)(:?-[^{}]*)?\}", raw) if kind == "expansion" else None
         name = raw[1:] if kind == "simple_expansion" else braced[1] if braced else ""
         names += [name] if kind == "simple_expansion" else self.names(node)
         found = self.values.get(name) if name else None
-        default = braced[2] if braced else None
-        if found is None or (default and not any(text for text, _ in found)):
-            pieces.append((raw, kind == "$" or (not name and not node.is_named)))
-            return
-        several = not quoted and any(re.search(r"[\s*?\[]", text) for text, _ in found)
-        pieces += [(text, known and not several) for text, known in found]
+        if found is None or (braced and braced[2] and not found[0]):
+            return raw, kind == "$" or (not name and not node.is_named)
+        several = not quoted and re.search(r"[\s*?\[]", found[0])
+        return found[0], found[1] and not several
 
     def names(self, node: Node) -> List[str]:
         """Return the variables in a part of the tree."""

@@ -9,13 +9,10 @@ from __future__ import annotations
 import re
 import signal as signals
 from functools import cached_property
-from typing import Dict, FrozenSet, Iterable, List, Optional, Tuple
+from typing import Dict, FrozenSet, List, Optional, Tuple
 
 from neuronctl.common.frozen import dataclass
 from neuronctl.scripts.model import SourceSpan
-
-UNKNOWN = "\0"
-"""Stands for a value that cannot be known."""
 
 _ON_PATH = re.compile(
     r"(?:\$\(|`)\s*(?:which|command -v|type -[pP])\s+(\w[\w.+-]*)\s*(?:2>\s*/dev/null\s*)?[)`]"
@@ -24,42 +21,35 @@ _ON_PATH = re.compile(
 INITIALIZES = re.compile(r"activate|(conda|mamba|profile|bashrc|bash|modules|lmod)(\.sh)?")
 """Files that change no variable of the script's: their names, without a leading dot."""
 
-Piece = Tuple[str, bool]
-"""A part of a word, and whether it is the value; else it is as the script has it."""
+_EXPANSION = r"\$\{[^}]*\}|\$\([^()]*\)|`[^`]*`|\$\w+"
+
+Value = Tuple[str, bool]
+"""A text, and whether all of it is known; else it has expansions as they are written."""
 
 
 @dataclass(frozen=True)
 class ShellWord:
     """One word of a command.
 
-    raw: as it is written. pieces: of what the command gets. names: the variables that this shell
-    expands in it, and in their values.
+    raw: as it is written. text: what the command gets, as far as it is known. known: whether that
+    is all. names: the variables that this shell expands in it, and in their values.
     """
 
     raw: str
-    pieces: Tuple[Piece, ...]
+    text: str
+    known: bool
     names: Tuple[str, ...]
     place: SourceSpan
 
-    @cached_property
-    def text(self) -> str:
-        """Return what a shell gets as ``bash -c TEXT``; what is not known is as written."""
-        return "".join(text for text, _ in self.pieces)
-
-    @cached_property
+    @property
     def value(self) -> Optional[str]:
         """Return what the command gets, None if that cannot be known."""
-        return self.text if all(known for _, known in self.pieces) else None
-
-    @cached_property
-    def outline(self) -> str:
-        """Return the value with UNKNOWN for each part that cannot be known."""
-        return "".join(text if known else UNKNOWN for text, known in self.pieces)
+        return self.text if self.known else None
 
     @cached_property
     def on_path(self) -> str:
         """Return the program whose file is looked for: ``$(which python)``; "" if none is."""
-        found = _ON_PATH.fullmatch(self.text) if self.value is None else None
+        found = None if self.known else _ON_PATH.fullmatch(self.text)
         return found[1] if found is not None else ""
 
     @cached_property
@@ -67,31 +57,26 @@ class ShellWord:
         """Return the file's name without its directory; "" if it is not known."""
         if self.on_path:
             return self.on_path
-        _, slash, name = self.outline.rpartition("/")
-        known = UNKNOWN not in name and (slash or self.value is not None)
-        return name if known else ""
+        _, slash, name = self.text.rpartition("/")
+        return name if self.known or (slash and not re.search(r"[$`)*?[]", name)) else ""
 
     @property
     def may_be_several(self) -> bool:
         """Return True if it may expand to no word, or to more than one."""
         quoted = self.raw.startswith(('"', "'"))
-        return self.value is None and not quoted and not self.on_path
+        return not (self.known or quoted or self.on_path)
 
 
-def split_words(pieces: Iterable[Piece]) -> List[List[Piece]]:
+def split_words(text: str, known: bool) -> List[Value]:
     """Return the words that an unquoted variable of this value expands to."""
-    words: List[List[Piece]] = []
-    joined = False
-    for text, known in pieces:
-        for part in re.findall(r"\s+|\S+", text) if known else [text]:
-            if known and part.isspace():
-                joined = False
-                continue
-            if not joined:
-                words.append([])
-            words[-1].append((part, known and not re.search(r"[*?\[\\]", part)))
-            joined = True
-    return words
+    special = re.compile(r"[*?\[\\]" if known else r"[*?\[\\$`]")
+    words = re.findall(rf"(?:{_EXPANSION}|\S)+", text)
+    return [(word, special.search(word) is None) for word in words]
+
+
+def is_partly_known(text: str) -> bool:
+    """Return True if a text that is not known has more than expansions."""
+    return re.sub(_EXPANSION, "", text) != ""
 
 
 @dataclass(frozen=True)
@@ -175,10 +160,10 @@ class ShellText:
         return tuple(command for command in self.commands if not command.captured)
 
     @property
-    def exported(self) -> Dict[str, Tuple[Piece, ...]]:
-        """Return the exported variables that it sets once, with their pieces."""
+    def exported(self) -> Dict[str, Value]:
+        """Return the exported variables that it sets once."""
         return {
-            variable.name: variable.word.pieces
+            variable.name: (variable.word.text, variable.word.known)
             for variable in self.assignments
             if variable.exported and variable.sure and len(self.assigned(variable.name)) == 1
         }

@@ -80,7 +80,7 @@ def up(
 
     before = time.monotonic()
     built = layout.build(load().cluster(cluster), counts)
-    running, done = client.up(built, view(root, binds))
+    running, done = client.up(built, *view(root, binds))
     nodes = counted(sum(len(names) for names in running.partitions.values()), "node")
     if done:
         took = time.monotonic() - before
@@ -155,9 +155,7 @@ def _enter(argv: List[str], paths: Tuple[str, ...]) -> int:
     from neuronctl.sandbox import client, enter
 
     running = client.require()
-    for path in paths:
-        enter.copy(running, path)
-    return enter.run(running, argv or [running.shell])
+    return enter.run(running, argv or [running.shell], paths)
 
 
 @command.command()

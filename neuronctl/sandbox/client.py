@@ -14,25 +14,24 @@ import pickle
 import pwd
 import select
 import socket
+import stat
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 import neuronctl
 from neuronctl.common import paths, yamlfile
 from neuronctl.common.error_details import write_error_details
 from neuronctl.common.errors import CatalogError, SlurmUnavailableError, UsageError
 from neuronctl.sandbox import requirements
-from neuronctl.sandbox.layout import Layout
+from neuronctl.sandbox.layout import SYSTEM, Layout
 from neuronctl.sandbox.setup import NAMED_CATALOG, Running, Setup, User, config_text
-from neuronctl.sandbox.view import View
-from neuronctl.slurm.sandbox_address import NAME_VARIABLE, SubIds, address, is_ours, peer
+from neuronctl.sandbox.view import Binds
+from neuronctl.slurm.sandbox_address import NAME_VARIABLE, address, is_ours, peer
 
 _ANSWER_TIMEOUT = 90.0
-_MADE_USER = "neuron"
-_MADE_HOME = "/home01"
 
 
 def find() -> Optional[Running]:
@@ -47,12 +46,7 @@ def find() -> Optional[Running]:
                     f"the sandbox's socket name is in use by process {pid} of uid {uid}",
                     f"set {NAME_VARIABLE} to another name",
                 )
-            answer = b""
-            while True:
-                part = connection.recv(65536)
-                if not part:
-                    break
-                answer += part
+            answer = b"".join(iter(lambda: connection.recv(65536), b""))
         except socket.timeout:
             raise SlurmUnavailableError(
                 f"the sandbox did not respond within {_ANSWER_TIMEOUT:.0f} s",
@@ -82,39 +76,30 @@ def require() -> Running:
 # ------------------------------------------------------------------------------------- up
 
 
-def up(layout: Layout, view: View) -> Tuple[Running, bool]:
+def up(layout: Layout, root: str, binds: Binds) -> Tuple[Running, bool]:
     """Start the sandbox, or find it running; the second value is True if this call started it.
 
     Raises SlurmUnavailableError with the log of what failed, and UsageError if the running sandbox
-    has other partitions, other nodes, or another root, or does not show what the view does.
+    has other partitions, other nodes, or another root, or does not show all ``binds``.
     """
     listener = _claim()
     if listener is None:
         running = require()
-        wanted = {each.partition.name: list(each.nodes) for each in layout.partitions}
-        other = ""
-        if (running.cluster, running.partitions) != (layout.cluster.name, wanted):
-            sizes = (f"{name}={len(nodes)}" for name, nodes in running.partitions.items())
-            other = f"another sandbox is already running: {running.cluster} with {', '.join(sizes)}"
-        elif running.root != view.root:
-            other = f"a sandbox with the root directory {running.root} is already running"
-        for source, place in view.all_binds:
-            if [source, place] not in running.binds:
-                other = other or f"the sandbox that is running does not show {source} at {place}"
-        if other:
-            raise UsageError(other, "stop it first: 'neuronctl sandbox down'")
+        _check_same(running, layout, root, binds)
         return running, False
     with listener:
-        user_ids, group_ids = requirements.check(os.getuid(), view.root)
-        user = _user()
-        exposed = (*exposed_directories(), *view.exposed)
-        if view.root != "/":
-            user = view.fit(user, sys.executable)
-            exposed = exposed if user.made else (*exposed, user.home)
-        setup = Setup(layout, user, view.root, exposed, view.all_binds, _config(layout))
-        _check_readable(setup)
+        requirements.check(os.getuid(), root)
+        setup = _setup(layout, root, binds)
+        spaces = ["--mount", "--pid", "--net", "--uts", "--ipc"]
+        user = setup.user
+        if not user.made:
+            # Its root and system users have the subordinate ids, and the user has their own id, so
+            # that they own the same files on both sides.
+            own = [f"--map-user={user.uid}", f"--map-group={user.gid}", "--setuid=0", "--setgid=0"]
+            spaces += ["--user", "--map-auto", *own]
+        python = [sys.executable, "-m", "neuronctl.sandbox.init", str(listener.fileno())]
         process = subprocess.Popen(
-            [sys.executable, "-m", "neuronctl.sandbox.init", str(listener.fileno())],
+            ["unshare", *spaces, "--", *python],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -124,12 +109,27 @@ def up(layout: Layout, view: View) -> Tuple[Running, bool]:
             start_new_session=True,
         )
     try:
-        _converse(process, setup, user_ids, group_ids)
+        _wait_until_ready(process, setup)
     except BaseException:
         process.kill()
         down()
         raise
     return require(), True
+
+
+def _check_same(running: Running, layout: Layout, root: str, binds: Binds) -> None:
+    wanted = {each.partition.name: list(each.nodes) for each in layout.partitions}
+    other = ""
+    if (running.cluster, running.partitions) != (layout.cluster.name, wanted):
+        sizes = (f"{name}={len(nodes)}" for name, nodes in running.partitions.items())
+        other = f"another sandbox is already running: {running.cluster} with {', '.join(sizes)}"
+    elif running.root != root:
+        other = f"a sandbox with the root directory {running.root} is already running"
+    for source, place in binds:
+        if [source, place] not in running.binds:
+            other = other or f"the sandbox that is running does not show {source} at {place}"
+    if other:
+        raise UsageError(other, "stop it first: 'neuronctl sandbox down'")
 
 
 def _claim() -> Optional[socket.socket]:
@@ -150,72 +150,49 @@ def _claim() -> Optional[socket.socket]:
     )
 
 
-def _converse(
-    process: subprocess.Popen[bytes],
-    setup: Setup,
-    user_ids: Optional[SubIds],
-    group_ids: Optional[SubIds],
-) -> None:
-    """Exchange messages with the first process until it is ready (see init for the protocol)."""
-    assert process.stdin and process.stdout and process.stderr
-    with process.stdin as to, process.stdout as answers, process.stderr as errors:
-        pickle.dump(setup, to)
-        to.flush()
-        while True:
-            line = answers.readline()
-            if not line:
-                lines = errors.read().decode(errors="replace").strip().splitlines()
-                detail = f": {lines[-1]}" if lines else ""
-                raise SlurmUnavailableError(f"the sandbox exited during startup{detail}")
-            message: Dict[str, Any] = json.loads(line)
-            if "error" in message:
-                hint = message.get("hint", "")
-                if "trace" in message:
-                    with contextlib.suppress(OSError):
-                        hint = f"details: {write_error_details(message['trace'])}"
-                raise SlurmUnavailableError(
-                    f"the sandbox failed to start: {message['error']}", hint
-                )
-            if "ids" in message and user_ids and group_ids:
-                _map_ids("newuidmap", process.pid, os.getuid(), user_ids)
-                _map_ids("newgidmap", process.pid, os.getgid(), group_ids)
-                to.write(b"mapped\n")
-                to.flush()
-            if "ready" in message:
-                process.wait()
-                return
-
-
-def _map_ids(program: str, pid: int, own: int, ids: SubIds) -> None:
-    """Map the namespace's root and system users to subordinate ids, and the user to their own id.
-
-    The user therefore owns the same files on both sides.
-    """
-    below = min(own, ids.count)
-    triples = [(0, ids.first, below), (own, own, 1)]
-    if own < ids.count - 1:
-        triples.append((own + 1, ids.first + own, ids.count - own))
-    argv = [program, str(pid), *(str(number) for triple in triples for number in triple)]
-    done = subprocess.run(
-        argv, capture_output=True, text=True, env=requirements.clean_environment()
-    )
-    if done.returncode != 0:
-        raise SlurmUnavailableError(
-            f"{program} could not map the sandbox's ids: {done.stderr.strip()}",
-            "check your entries in /etc/subuid and /etc/subgid (man newuidmap)",
+def _wait_until_ready(process: subprocess.Popen[bytes], setup: Setup) -> None:
+    """Give the first process its input, and wait for its one message (see init)."""
+    answer, errors = process.communicate(pickle.dumps(setup))
+    if answer:
+        message: Dict[str, str] = json.loads(answer)
+        if "ready" in message:
+            return
+        words, hint = message["error"], ""
+        if "trace" in message:
+            with contextlib.suppress(OSError):
+                hint = f"details: {write_error_details(message['trace'])}"
+    else:
+        words = (errors.decode(errors="replace").splitlines() or ["it was killed"])[-1]
+        hint = (
+            "in a container, run it with more privileges (docker run --privileged); elsewhere, the "
+            "kernel must let users create namespaces (docs/explanation/sandbox.md)"
         )
+    raise SlurmUnavailableError(f"the sandbox failed to start: {words}", hint)
 
 
-def _user() -> User:
-    uid = os.getuid()
-    if uid != 0:
-        entry = pwd.getpwuid(uid)
-        return User(entry.pw_name, uid, entry.pw_gid, entry.pw_dir, entry.pw_shell, made=False)
-    taken_names = {entry.pw_name for entry in pwd.getpwall()}
-    taken_ids = {entry.pw_uid for entry in pwd.getpwall()}
-    name = next(n for n in (_MADE_USER, f"{_MADE_USER}-sandbox") if n not in taken_names)
-    made = next(number for number in range(20000, 60000) if number not in taken_ids)
-    return User(name, made, made, f"{_MADE_HOME}/{name}", "/bin/bash", made=True)
+def _setup(layout: Layout, root: str, binds: Binds) -> Setup:
+    """Everything that the first process needs."""
+    exposed = exposed_directories()
+    taken = {entry.pw_uid for entry in pwd.getpwall()} | {os.getuid()}
+    free = (number for number in range(20000, 60000) if number not in taken)
+    if os.getuid() == 0:
+        number = next(free)
+        user = User("neuron", number, number, "/home01/neuron", "/bin/bash", made=True)
+        _check_readable(*exposed, os.path.realpath(sys.executable), neuronctl.__file__)
+    else:
+        entry = pwd.getpwuid(os.getuid())
+        shell = entry.pw_shell if root == "/" else "/bin/bash"
+        name, home = entry.pw_name, entry.pw_dir
+        user = User(name, entry.pw_uid, entry.pw_gid, home, shell, made=False)
+    if root != "/":
+        program = os.path.realpath(sys.executable)
+        if Path(program).parts[1] in SYSTEM and not os.path.exists(root + program):
+            raise SlurmUnavailableError(
+                f"neuronctl runs with {program}, which does not exist in {root}",
+                "install it there, or install neuronctl with a Python outside /usr",
+            )
+        exposed += () if user.made else (user.home,)
+    return Setup(layout, user, root, exposed, binds, _config(layout), next(free))
 
 
 def _config(layout: Layout) -> Dict[str, str]:
@@ -237,20 +214,14 @@ def exposed_directories() -> Tuple[str, ...]:
     """Directories that must be readable inside at the same path: Python, packages, neuronctl."""
     wanted: List[str] = []
     for path in (sys.base_prefix, sys.prefix, _package_root()):
-        for form in (str(Path(path).absolute()), str(Path(path).resolve())):
-            if form not in wanted and form != "/":
-                wanted.append(form)
-    return tuple(wanted)
+        wanted += [os.path.abspath(path), os.path.realpath(path)]
+    return tuple(path for path in dict.fromkeys(wanted) if path != "/")
 
 
-def _check_readable(setup: Setup) -> None:
+def _check_readable(*needed: str) -> None:
     """Check that the created user can read what runs neuronctl; the sandbox cannot grant that."""
-    if not setup.user.made:
-        return
-    for path in (*setup.exposed, str(Path(sys.executable).resolve()), neuronctl.__file__):
-        if Path(path).stat().st_mode & 0o005 != 0o005 and (
-            Path(path).is_dir() or not Path(path).stat().st_mode & 0o004
-        ):
+    for path in needed:
+        if not os.stat(path).st_mode & stat.S_IROTH:
             raise SlurmUnavailableError(
                 f"{path} is not readable by ordinary users, and sandbox jobs run as one",
                 f"make it readable: chmod -R o+rX {path}",
@@ -270,20 +241,15 @@ def down() -> bool:
         connection.settimeout(1)
         try:
             connection.connect(address())
+            pid, uid = peer(connection)
+            if not is_ours(uid):
+                return False
+            handle = os.pidfd_open(pid)
+            os.kill(pid, 9)
         except OSError:
             return False
-        pid, uid = peer(connection)
-        if not is_ours(uid):
-            return False
-        try:
-            handle = os.pidfd_open(pid)
-        except ProcessLookupError:
-            return False
-        try:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, 9)
-            if not select.select([handle], [], [], 30)[0]:
-                raise SlurmUnavailableError("the sandbox's first process did not exit", "try again")
-        finally:
-            os.close(handle)
+    gone = select.select([handle], [], [], 30)[0]
+    os.close(handle)
+    if not gone:
+        raise SlurmUnavailableError("the sandbox's first process did not exit", "try again")
     return True

@@ -6,7 +6,7 @@ import dataclasses
 import subprocess
 import time
 from pathlib import Path
-from typing import Callable, Sequence
+from typing import Callable, Optional, Sequence
 
 from neuronctl.sandbox.layout import RUN
 from neuronctl.sandbox.requirements import clean_environment
@@ -58,8 +58,8 @@ def tail(name: str) -> str:
     return "; the end of its log:\n" + "\n".join(f"  {line}" for line in lines[-12:])
 
 
-def spawn(name: str, argv: Sequence[str]) -> Daemon:
-    """Start a daemon in the foreground, with its own log."""
+def spawn(name: str, argv: Sequence[str], become: Optional[Callable[[], None]] = None) -> Daemon:
+    """Start a daemon in the foreground, with its own log; ``become`` runs in its process first."""
     with Path(LOGS, f"{name}.log").open("ab") as log:
         process = subprocess.Popen(
             list(argv),
@@ -68,6 +68,7 @@ def spawn(name: str, argv: Sequence[str]) -> Daemon:
             stderr=log,
             env=clean_environment(),
             start_new_session=True,
+            preexec_fn=become,
         )
     return Daemon(name, process)
 

@@ -13,16 +13,19 @@ import tarfile
 import termios
 import tty
 from pathlib import Path
-from typing import Any, Dict, List, NoReturn, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from neuronctl.common.errors import SlurmUnavailableError
 from neuronctl.sandbox import kernel
 from neuronctl.sandbox.setup import CONFIG, STATE, Running
 
-_KINDS = ("mnt", "uts", "ipc", "net", "pid")
-
 # What a login session takes from the terminal; the rest of the caller's environment is dropped.
 _KEPT = ("TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "LANG", "TZ")
+
+_PASSED_ON = (
+    *(signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP),
+    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM),
+)
 
 
 def environment(running: Running) -> Dict[str, str]:
@@ -47,55 +50,119 @@ def environment(running: Running) -> Dict[str, str]:
     return env
 
 
-def run(running: Running, argv: Sequence[str]) -> int:
+def run(running: Running, argv: Sequence[str], copied: Sequence[str] = ()) -> int:
     """Run ``argv`` on this process's files; return its exit code (128+n for signal n).
 
     It has a session of its own, no other descriptor than the first three, and, at a terminal, a
     terminal of its own: nothing in the sandbox can type into the caller's shell. Signals sent to
     this process are passed on; if it is killed, the command is killed too. As in a shell, the exit
-    code is 127 if the command is not found and 126 if it cannot be started.
+    code is 127 if the command is not found and 126 if it cannot be started. ``copied`` files and
+    directories are first copied into the scratch directory.
     """
-    try:
-        if os.getuid() != 0:
-            user_namespace = kernel.enter(running.pid, "user")
-        namespaces = [kernel.enter(running.pid, kind) for kind in _KINDS]
-        if os.getuid() != 0:
-            kernel.join(user_namespace)
-        kernel.join(namespaces[-1])
-    except OSError as error:
-        raise SlurmUnavailableError(
-            f"cannot enter the sandbox: {error.strerror}", "check 'neuronctl sandbox status'"
-        ) from error
-    sys.stdout.flush()
-    sys.stderr.flush()
+    namespaces = _enter(running)
+    for path in copied:
+        _copy(running, namespaces, path)
     terminal = Terminal(running.uid) if os.isatty(0) and os.isatty(1) else None
-    env = environment(running)
     # The command may say that it is ready before this process can pass anything on.
     signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
-    child = os.fork()
-    if child == 0:
-        _become(running, namespaces[:-1], argv, env, terminal)
+    try:
+        child = _start(running, namespaces, argv, terminal=terminal)
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError)
+        words = "command not found in the sandbox" if missing else error.strerror
+        os.write(2, f"neuronctl: {argv[0]}: {words}\n".encode())
+        return 127 if missing else 126
 
     def pass_on(number: int, frame: Any) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child, number)
+            os.killpg(child.pid, number)
 
     before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
     try:
         if terminal is not None:
             terminal.relay()
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        code = child.wait()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     return code if code >= 0 else 128 - code
 
 
-_PASSED_ON = (
-    *(signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP),
-    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM),
-)
+def _enter(running: Running) -> List[int]:
+    """Enter the sandbox's user and process namespaces; the others, for the command to join."""
+
+    def opened(kind: str) -> int:
+        return os.open(f"/proc/{running.pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
+
+    try:
+        namespaces = [opened(kind) for kind in ("pid", "mnt", "uts", "ipc", "net")]
+        if os.getuid() != 0:
+            kernel.join(opened("user"))
+        kernel.join(namespaces[0])
+    except OSError as error:
+        raise SlurmUnavailableError(
+            f"cannot enter the sandbox: {error.strerror}", "check 'neuronctl sandbox status'"
+        ) from error
+    return namespaces[1:]
+
+
+def _start(
+    running: Running,
+    namespaces: Sequence[int],
+    argv: Sequence[str],
+    *,
+    stdin: Optional[int] = None,
+    terminal: Optional[Terminal] = None,
+) -> subprocess.Popen[bytes]:
+    """Start a command inside, as the user; raises OSError if it cannot be started."""
+
+    def become() -> None:
+        for namespace in namespaces:
+            kernel.join(namespace)
+        if terminal is not None:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        os.setgroups([running.gid])
+        os.setresgid(running.gid, running.gid, running.gid)
+        os.setresuid(running.uid, running.uid, running.uid)
+        kernel.die_with_parent()
+        os.umask(0o022)
+        try:
+            os.chdir(running.scratch)
+        except OSError:  # the user removed it
+            os.chdir("/")
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
+
+    own = terminal.command if terminal is not None else None
+    return subprocess.Popen(
+        argv,
+        stdin=own if stdin is None else stdin,
+        stdout=own,
+        stderr=own,
+        env=environment(running),
+        preexec_fn=become,
+        start_new_session=True,
+    )
+
+
+def _copy(running: Running, namespaces: Sequence[int], path: str) -> None:
+    """Copy a file or directory into the scratch directory, with the user's permissions.
+
+    The user unpacks it inside the sandbox, so that a planted link cannot redirect it elsewhere.
+    """
+    unpack = ["tar", "-x", "-f", "-"]
+    with _start(running, namespaces, unpack, stdin=subprocess.PIPE) as process:
+        assert process.stdin
+        with (
+            contextlib.suppress(BrokenPipeError),
+            tarfile.open(fileobj=process.stdin, mode="w|") as archive,
+        ):
+            archive.add(path, Path(path).absolute().name)
+        process.stdin.close()
+    if process.returncode != 0:
+        raise SlurmUnavailableError(
+            f"cannot copy {path} to {running.scratch}", "see the messages above"
+        )
 
 
 class Terminal:
@@ -103,20 +170,14 @@ class Terminal:
 
     def __init__(self, uid: int) -> None:
         """Make one of the size of the caller's; it belongs to the user ``uid``."""
-        self._keys, self._command = os.openpty()
-        os.fchown(self._command, uid, -1)
-        termios.tcsetattr(self._command, termios.TCSANOW, termios.tcgetattr(0))
+        self._keys, self.command = os.openpty()
+        os.fchown(self.command, uid, -1)
+        termios.tcsetattr(self.command, termios.TCSANOW, termios.tcgetattr(0))
         self._resize()
-
-    def become(self) -> None:
-        """Make it the controlling terminal and the files of this process, which leads a session."""
-        fcntl.ioctl(self._command, termios.TIOCSCTTY, 0)
-        for fd in range(3):
-            os.dup2(self._command, fd)
 
     def relay(self) -> None:
         """Pass on keys and output until all that has it open has ended."""
-        os.close(self._command)
+        os.close(self.command)
         before = termios.tcgetattr(0)
         resized = signal.signal(signal.SIGWINCH, lambda number, frame: self._resize())
         tty.setraw(0, termios.TCSADRAIN)  # keys typed before are kept
@@ -140,65 +201,3 @@ class Terminal:
     def _resize(self) -> None:
         size = fcntl.ioctl(0, termios.TIOCGWINSZ, b"\0" * 8)
         fcntl.ioctl(self._keys, termios.TIOCSWINSZ, size)
-
-
-def _become(
-    running: Running,
-    namespaces: List[int],
-    argv: Sequence[str],
-    env: Dict[str, str],
-    terminal: Optional[Terminal],
-) -> NoReturn:
-    """In the child: enter the sandbox, become the user, and run the command."""
-    code = 126
-    try:
-        # Whatever the caller's shell had open stays outside.
-        for name in os.listdir("/proc/self/fd"):
-            with contextlib.suppress(OSError):
-                os.set_inheritable(int(name), int(name) < 3)
-        os.setsid()
-        for namespace in namespaces:
-            kernel.join(namespace)
-        if terminal is not None:
-            terminal.become()
-        os.setgroups([running.gid])
-        os.setresgid(running.gid, running.gid, running.gid)
-        os.setresuid(running.uid, running.uid, running.uid)
-        kernel.die_with_parent()
-        os.umask(0o022)
-        try:
-            os.chdir(running.scratch)
-        except OSError:  # the user removed it
-            os.chdir("/")
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
-        os.execvpe(argv[0], list(argv), env)
-    except FileNotFoundError:
-        code = 127
-        os.write(2, f"neuronctl: {argv[0]}: command not found in the sandbox\n".encode())
-    except OSError as error:
-        os.write(2, f"neuronctl: {argv[0]}: {error.strerror}\n".encode())
-    os._exit(code)
-
-
-def copy(running: Running, path: str) -> None:
-    """Copy a file or directory into the scratch directory, with the user's permissions.
-
-    The user unpacks it inside the sandbox, so that a planted link cannot redirect it elsewhere.
-    """
-    argv = [sys.executable, "-m", "neuronctl", "sandbox", "exec", "--", "tar", "-x", "-f", "-"]
-    # Not from the current directory, whose modules Python would take for its own.
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, cwd="/", env=env) as process:
-        assert process.stdin
-        with (
-            contextlib.suppress(BrokenPipeError),
-            tarfile.open(fileobj=process.stdin, mode="w|") as archive,
-        ):
-            archive.add(path, Path(path).absolute().name)
-        process.stdin.close()
-    if process.returncode != 0:
-        raise SlurmUnavailableError(
-            f"cannot copy {path} to {running.scratch}", "see the messages above"
-        )

@@ -3,17 +3,14 @@
 
 -- Slurm's NO_VAL constants for 16, 32, and 64 bits mean that no number was given.
 local function given(number)
-  if number == nil or number == 65534 or number == 4294967294 or number >= 18446744073709551614 then
+  if number == 65534 or number == 4294967294 or (number or 0) >= 18446744073709551614 then
     return nil
   end
   return number
 end
 
 local function text(value)
-  if value == nil or value == "" then
-    return nil
-  end
-  return value
+  return value ~= "" and value or nil
 end
 
 local function contains(list, value)
@@ -49,26 +46,21 @@ local function comment_problem(comment)
       return "--comment '" .. comment .. "' is not one of: " .. table.concat(comment_values, " ")
     end
   elseif comment_form == "fields" then
-    local form = {}
+    local pattern, form, values = {}, {}, nil
     for _, field in ipairs(comment_fields) do
+      table.insert(pattern, string.gsub(field.key, "%W", "%%%0") .. "=([^;]*)")
       table.insert(form, field.key .. "=...")
     end
-    local rest = comment .. ";"
-    for _, field in ipairs(comment_fields) do
-      local key, value, after = string.match(rest, "^([^=;]*)=([^;]*);(.*)$")
-      if key ~= field.key then
-        return "--comment must have the form " .. table.concat(form, ";")
-      end
-      if not contains(field.values, value) then
-        return "--comment: " .. key .. "=" .. value .. " is not allowed"
-      end
-      rest = after
-    end
-    if rest ~= "" then
+    values = { string.match(comment, "^" .. table.concat(pattern, ";") .. "$") }
+    if #values == 0 then
       return "--comment must have the form " .. table.concat(form, ";")
     end
+    for number, field in ipairs(comment_fields) do
+      if not contains(field.values, values[number]) then
+        return "--comment: " .. field.key .. "=" .. values[number] .. " is not allowed"
+      end
+    end
   end
-  return nil
 end
 
 local function option_problem(job)
@@ -95,21 +87,16 @@ local function option_problem(job)
   if qos_required and not text(job.qos) then
     return "--qos is mandatory"
   end
-  return nil
 end
 
-local function place_problem(job)
-  if #submit_from == 0 then
-    return nil
-  end
-  local place = (job.work_dir or "") .. "/"
+local function place_problem(place)
   for _, allowed in ipairs(submit_from) do
-    if string.sub(place, 1, #allowed + 1) == allowed .. "/" then
+    if string.sub(place .. "/", 1, #allowed) == allowed then
       return nil
     end
   end
-  return "jobs may be submitted from " .. table.concat(submit_from, " or ") .. " only, not from "
-    .. (job.work_dir or "?")
+  return #submit_from > 0 and "jobs may be submitted from " .. table.concat(submit_from, " or ")
+    .. " only, not from " .. place or nil
 end
 
 local function core_problem(job, partition)
@@ -118,36 +105,27 @@ local function core_problem(job, partition)
   if not tasks or tasks == 0 then
     tasks = math.ceil((given(job.num_tasks) or nodes) / nodes)
   end
-  local per_task = gpus_in(job.tres_per_task)
+  local per_task, in_all = gpus_in(job.tres_per_task), gpus_in(job.tres_per_job)
   local gpus = gpus_in(job.tres_per_node) or (per_task and per_task * tasks)
-  local in_all = gpus_in(job.tres_per_job)
-  if not gpus and in_all then
-    gpus = math.ceil(in_all / nodes)
+    or (in_all and math.ceil(in_all / nodes)) or 0
+  if partition.gpus > 0 and gpus == 0 and gpus_required then
+    return "--gres=gpu:N is mandatory in GPU partitions"
   end
-  if partition.gpus == 0 then
+  if partition.gpus == 0 or gpus == 0 or job.shared == 0 then -- 0: the whole node
     return nil
-  end
-  if not gpus or gpus == 0 then
-    if gpus_required then
-      return "--gres=gpu:N is mandatory in GPU partitions"
-    end
-    return nil
-  end
-  if job.shared == 0 then
-    return nil -- the whole node with all its cores
   end
   local cores_per_task = given(job.cpus_per_task)
   local cores = tasks * (cores_per_task or 1)
-  if partition.cores_per_gpu and cores > partition.cores_per_gpu * gpus then
+  local most = partition.cores_per_gpu and partition.cores_per_gpu * gpus
+  if most and cores > most then
     return string.format(
       "requested CPU cores per node (%d) exceed the allowed limit (%d) for %d GPU(s)",
-      cores, partition.cores_per_gpu * gpus, gpus)
+      cores, most, gpus)
   end
   if cores_per_task and cores < gpus then
     return string.format(
       "requested CPU cores per node (%d) are fewer than the GPUs per node (%d)", cores, gpus)
   end
-  return nil
 end
 
 local function time_problem(job, partition)
@@ -162,7 +140,6 @@ local function time_problem(job, partition)
     return string.format("interactive jobs may run for at most %d minutes (requested %d)",
       most, asked)
   end
-  return nil
 end
 
 local function default_partition(part_list)
@@ -175,7 +152,8 @@ local function default_partition(part_list)
 end
 
 function slurm_job_submit(job, part_list, submit_uid)
-  local problem = comment_problem(text(job.comment)) or option_problem(job) or place_problem(job)
+  local problem = comment_problem(text(job.comment)) or option_problem(job)
+    or place_problem(job.work_dir or "?")
   for name in string.gmatch(job.partition or default_partition(part_list), "[^,]+") do
     local partition = partitions[name]
     if partition and not problem then

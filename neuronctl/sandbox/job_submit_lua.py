@@ -5,6 +5,7 @@ Only the values at the top come from the catalog; the rules below them are job_s
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Dict, Mapping
 
@@ -33,7 +34,7 @@ def job_submit_lua(layout: Layout, user: str) -> str:
     site = {
         "partitions": partitions,
         "submit_from": [
-            directory.replace("{user}", user).rstrip("/") for directory in policy.submit_from
+            directory.replace("{user}", user).rstrip("/") + "/" for directory in policy.submit_from
         ],
         "forbidden": policy.forbidden_options,
         "gpus_required": policy.gpus_required,
@@ -44,25 +45,14 @@ def job_submit_lua(layout: Layout, user: str) -> str:
         "comment_values": policy.comment.values,
         "comment_fields": [{"key": field.key, "values": field.values} for field in fields],
     }
-    head = [f"-- The rules of {layout.cluster.name} as of {layout.cluster.date}, from the catalog."]
-    head += [f"local {name} = {literal(value)}" for name, value in site.items()]
+    head = [f"local {name} = {literal(value)}" for name, value in site.items()]
     return "\n".join(head) + "\n" + _RULES
 
 
 def literal(value: object) -> str:
-    """A Lua literal for a number, a boolean, exactly this text, a list, or a table."""
-    if isinstance(value, (bool, int)):
-        return str(value).lower()
-    if isinstance(value, str):
-        return '"' + "".join(map(_escape, value.encode())) + '"'
+    """A Lua literal for a number, a boolean, a printable text, a list, or a table."""
     if isinstance(value, Mapping):
-        words = [f"[{literal(key)}] = {literal(one)}" for key, one in value.items()]
-    else:
-        assert isinstance(value, (list, tuple))
-        words = [literal(item) for item in value]
-    return f"{{ {', '.join(words)} }}" if words else "{}"
-
-
-def _escape(byte: int) -> str:
-    plain = 32 <= byte < 127 and chr(byte) not in '"\\'
-    return chr(byte) if plain else f"\\{byte:03d}"
+        return f"{{ {', '.join(f'[{literal(key)}] = {literal(value[key])}' for key in value)} }}"
+    if isinstance(value, (list, tuple)):
+        return f"{{ {', '.join(map(literal, value))} }}"
+    return json.dumps(value, ensure_ascii=False)

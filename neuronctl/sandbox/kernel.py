@@ -6,41 +6,28 @@ Each raises OSError with the path or call that failed.
 from __future__ import annotations
 
 import ctypes
-import errno
 import os
-import re
 import signal
+import struct
 import subprocess
-from pathlib import Path
 from typing import Any
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
 CLONE_NEWIPC = 0x08000000
-CLONE_NEWUSER = 0x10000000
-CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 
-_MS_RDONLY = 1
 _MS_NOSUID = 2
 _MS_NODEV = 4
 _MS_NOEXEC = 8
-_MS_REMOUNT = 32
 _MS_BIND = 4096
 _MS_REC = 16384
-_MS_PRIVATE = 1 << 18
-# A mount's own flags, which a remount has to repeat.
-_FLAGS = {
-    "nosuid": _MS_NOSUID,
-    "nodev": _MS_NODEV,
-    "noexec": _MS_NOEXEC,
-    "noatime": 1 << 10,
-    "nodiratime": 1 << 11,
-    "relatime": 1 << 21,
-}
 _MNT_DETACH = 2
+_MOUNT_SETATTR = 442  # the same number on all architectures
+_AT_FDCWD = -100
+_AT_RECURSIVE = 0x8000
+_MOUNT_ATTR_RDONLY = 1
 _PR_SET_PDEATHSIG = 1
-_PR_SET_DUMPABLE = 4
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -52,20 +39,8 @@ def _call(name: str, *args: Any, about: str) -> None:
 
 
 def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
-    _call(
-        "mount",
-        os.fsencode(source),
-        os.fsencode(target),
-        kind.encode(),
-        ctypes.c_ulong(flags),
-        data.encode() or None,
-        about=target,
-    )
-
-
-def keep_mounts_private() -> None:
-    """Stop mount events from propagating to and from other namespaces."""
-    _mount("none", "/", "", _MS_REC | _MS_PRIVATE)
+    words = (os.fsencode(source), os.fsencode(target), kind.encode())
+    _call("mount", *words, ctypes.c_ulong(flags), data.encode() or None, about=target)
 
 
 def bind(source: str, target: str) -> None:
@@ -75,18 +50,9 @@ def bind(source: str, target: str) -> None:
 
 def make_read_only(target: str) -> None:
     """Make the mount at ``target`` and all mounts below it read-only, here and not elsewhere."""
-    for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
-        place, options = line.split()[4:6]
-        place = re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), place)
-        if not f"{place}/".startswith(f"{target}/"):
-            continue
-        flags = sum(_FLAGS.get(option, 0) for option in options.split(","))
-        try:
-            _mount("none", place, "", _MS_REMOUNT | _MS_BIND | _MS_RDONLY | flags)
-        except OSError as error:
-            # Another mount covers this one, so nobody can reach it.
-            if error.errno not in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):
-                raise
+    attributes = struct.pack("4Q", _MOUNT_ATTR_RDONLY, 0, 0, 0)
+    words = (_AT_FDCWD, os.fsencode(target), _AT_RECURSIVE, attributes, len(attributes))
+    _call("syscall", _MOUNT_SETATTR, *words, about=target)
 
 
 def mount_tmpfs(target: str, mode: int) -> None:
@@ -114,13 +80,8 @@ def pivot_root(new_root: str, old_root: str) -> None:
 
 
 def unshare(flags: int) -> None:
-    """Create new namespaces for this process (with CLONE_NEWPID, for its children)."""
+    """Create new namespaces for this process."""
     _call("unshare", flags, about="namespaces")
-
-
-def enter(pid: int, kind: str) -> int:
-    """Open a namespace (``mnt``, ``net``, ``user``…) of ``pid``, for join."""
-    return os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def join(namespace: int) -> None:
@@ -134,8 +95,3 @@ def die_with_parent() -> None:
     Call it after the last change of user, which resets it.
     """
     _call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0, about="parent death signal")
-
-
-def stay_visible() -> None:
-    """Keep /proc/PID of this process accessible to the user namespace's owner after setuid."""
-    _call("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0, about="dumpable")

@@ -11,6 +11,11 @@ from neuronctl.common import units
 from neuronctl.common.errors import UsageError
 
 LOGIN_NODE = "glogin01"
+LOGIN_ADDRESS = "10.77.0.1"
+PREFIX = 16
+NETWORK = f"10.77.0.0/{PREFIX}"
+"""The network of all nodes; it exists only in the namespaces, so it cannot conflict."""
+
 DEFAULT_PARTITIONS = ("amd_a100nv_8", "cas_v100nv_8")
 DEFAULT_NODES = 2
 MAX_NODES = 64
@@ -25,10 +30,11 @@ QOS = "normal"
 RUN = "/run/neuronctl"
 """The directory, inside the namespace, for everything that the daemons write."""
 
-_HOSTS = "10.77"
-PREFIX = 16
-NETWORK = f"{_HOSTS}.0.0/{PREFIX}"
-"""The network of all nodes; it exists only in the namespaces, so it cannot conflict."""
+SYSTEM = frozenset(
+    "bin boot dev etc lib lib32 lib64 libx32 proc run sbin sys usr var".split()  # noqa: SIM905
+)
+"""Top-level directories that are the system's: never the sandbox's own, nor the machine's if
+another system is the root."""
 
 _CORES = 8
 _MEMORY_MB_PER_CORE = 4000
@@ -56,11 +62,11 @@ class SandboxPartition:
 
 @dataclass(frozen=True)
 class Layout:
+    """The nodes and partitions of a sandbox."""
+
     cluster: Cluster
     nodes: Tuple[Node, ...]
     partitions: Tuple[SandboxPartition, ...]
-    login_node: str = LOGIN_NODE
-    login_address: str = f"{_HOSTS}.0.1"
 
     @property
     def interface(self) -> str:
@@ -75,30 +81,28 @@ def build(cluster: Cluster, wanted: Mapping[str, int]) -> Layout:
     of DEFAULT_PARTITIONS (if the cluster has none of them, two nodes of its first partition); 0
     omits a partition. Raises UsageError for an unknown partition or too many nodes.
     """
-    counts = _counts(cluster, wanted)
+    usual = [name for name in DEFAULT_PARTITIONS if name in cluster.partitions]
+    usual = usual or ([] if wanted else list(cluster.partitions)[:1])
+    _check_counts(cluster, wanted)
     nodes: Dict[str, Node] = {}
     partitions = []
-    for name, count in counts.items():
-        partition = cluster.partitions[name]
-        names = _node_names(partition, count)
-        partitions.append(SandboxPartition(partition, tuple(names)))
+    for name, partition in cluster.partitions.items():
+        default = min(DEFAULT_NODES, partition.nodes or DEFAULT_NODES) if name in usual else 0
+        names = _node_names(partition, wanted.get(name, default))
+        if names:
+            partitions.append(SandboxPartition(partition, tuple(names)))
         for index, node in enumerate(names):
             if node not in nodes:
                 nodes[node] = _node(partition, node, index, len(nodes))
-    if not nodes:
+    if not 1 <= len(nodes) <= MAX_NODES:
         raise UsageError(
-            "a sandbox needs at least one node, but every partition has 0",
-            "use --nodes PARTITION=N with N of at least 1",
-        )
-    if len(nodes) > MAX_NODES:
-        raise UsageError(
-            f"requested {len(nodes)} nodes; a sandbox can have at most {MAX_NODES}",
-            "request fewer with --nodes PARTITION=N",
+            f"requested {len(nodes)} nodes; a sandbox has 1 to {MAX_NODES}",
+            "use --nodes PARTITION=N with another N",
         )
     return Layout(cluster, tuple(nodes.values()), tuple(partitions))
 
 
-def _counts(cluster: Cluster, wanted: Mapping[str, int]) -> Dict[str, int]:
+def _check_counts(cluster: Cluster, wanted: Mapping[str, int]) -> None:
     for name, count in wanted.items():
         partition = cluster.partitions.get(name)
         if partition is None:
@@ -114,19 +118,6 @@ def _counts(cluster: Cluster, wanted: Mapping[str, int]) -> Dict[str, int]:
                 f"requested {count} nodes in {name}, which has {most} on {cluster.name}",
                 f"use --nodes {name}={most} or fewer",
             )
-    usual = [name for name in DEFAULT_PARTITIONS if name in cluster.partitions]
-    usual = usual or ([] if wanted else list(cluster.partitions)[:1])
-    counts = {}
-    for name, partition in cluster.partitions.items():
-        if name in wanted:
-            count = wanted[name]
-        elif name in usual:
-            count = min(DEFAULT_NODES, partition.nodes or DEFAULT_NODES)
-        else:
-            continue
-        if count:
-            counts[name] = count
-    return counts
 
 
 def _node_names(partition: Partition, count: int) -> List[str]:
@@ -148,7 +139,7 @@ def _node(partition: Partition, name: str, index: int, position: int) -> Node:
     third, fourth = divmod(position, 250)
     return Node(
         name=name,
-        address=f"{_HOSTS}.{third + 1}.{fourth + 1}",
+        address=f"10.77.{third + 1}.{fourth + 1}",
         cores=count,
         memory_mb=partition.memory_mb_per_node or count * _MEMORY_MB_PER_CORE,
         gpus=partition.gpus_per_node,
@@ -183,8 +174,7 @@ def scratch(layout: Layout, user: str, *, made: bool) -> str:
     return usual
 
 
-_SYSTEM = {"", "bin", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "tmp"}
-_SYSTEM |= {"usr", "var"}
+_SYSTEM = {"", "root", "tmp", *SYSTEM}
 
 
 def _place(pattern: str, user: str) -> str:
@@ -198,7 +188,7 @@ def hosts_file(layout: Layout) -> str:
     """
     suffix = layout.cluster.network.host_suffix
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback"]
-    everyone = [(layout.login_address, layout.login_node)]
+    everyone = [(LOGIN_ADDRESS, LOGIN_NODE)]
     everyone += [(node.address, node.name) for node in layout.nodes]
     for address, name in everyone:
         lines.append(f"{address} {name} {name}{suffix}" if suffix else f"{address} {name}")

@@ -9,12 +9,11 @@ import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, Iterable, List, Optional, Tuple
 
 from neuronctl.common.errors import SlurmUnavailableError
 from neuronctl.common.users import name_of
-from neuronctl.sandbox import modules, ssh
-from neuronctl.slurm.sandbox_address import SubIds, sub_id_ranges, sub_ids
+from neuronctl.slurm.sandbox_address import sub_ids
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where to find daemons and their tools; an ordinary user's PATH lacks the sbin directories."""
@@ -23,58 +22,61 @@ SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # all packages; a missing program is reported by its package.
 PACKAGES = {
     "slurm-wlm": ("slurmctld", "slurmd", "sbatch", "srun", "scontrol", "sinfo"),
-    "slurm-wlm-basic-plugins": (),
     "slurmdbd": ("slurmdbd", "sacctmgr"),
     "munge": ("munged",),
     "mariadb-server": ("mariadbd", "mariadb-install-db"),
     "iproute2": ("ip",),
-    "util-linux": ("pivot_root",),
+    "util-linux": ("unshare", "nsenter", "pivot_root"),
     "uidmap": ("newuidmap", "newgidmap"),
 }
 
-# Debian package -> the feature that needs it; the sandbox starts without these packages too.
-OPTIONAL_PACKAGES = {
-    "openssh-server": "ssh between the nodes",
-    "openssh-client": "ssh between the nodes",
-    "environment-modules": "module load",
-    "procps": "module load",
-}
+OPTIONAL_PACKAGES = ("openssh-server", "openssh-client", "environment-modules", "procps")
+"""For ssh between the nodes and for `module load`; the sandbox starts without these too."""
 
 # These create the namespaces and therefore run before another root is in place.
 _ON_THE_MACHINE = ("util-linux", "uidmap")
 
-# Packages without programs are detected by a file.
-_FILES = {"slurm-wlm-basic-plugins": "slurm-wlm/job_submit_lua.so"}
+_FEWEST_IDS = 65536
 
 
-def missing_packages(*, as_root: bool, root: str = "/") -> List[str]:
-    """The packages with a missing program or file, in the order of PACKAGES.
-
-    For a ``root`` other than the machine's, the packages that are needed inside it.
-    """
-    missing = []
+def _missing(root: str, packages: Iterable[str]) -> List[str]:
+    """Those of the packages with a program that is missing below ``root``."""
     path = ":".join(root.rstrip("/") + directory for directory in SEARCH_PATH.split(":"))
-    for package, programs in PACKAGES.items():
-        if (package == "uidmap" and as_root) or (package in _ON_THE_MACHINE and root != "/"):
-            continue
-        file = _FILES.get(package)
-        found = all(shutil.which(program, path=path) for program in programs)
-        if not found or (file and not _library(file, root)):
-            missing.append(package)
-    return missing
+    return [
+        package
+        for package in packages
+        if not all(shutil.which(program, path=path) for program in PACKAGES[package])
+    ]
 
 
-def has_pmix() -> bool:
-    """Whether Slurm's PMIx plugin, which MPI programs started by srun need, can work.
-
-    Debian 12's plugin opens the library by a name that only libpmix-dev provides; without it, every
-    srun would fail. Later plugins use the library's real name.
-    """
-    plugin = _library("slurm-wlm/mpi_pmix.so")
-    if plugin is None:
-        return False
-    name = "libpmix.so.2" if b"libpmix.so.2\0" in plugin.read_bytes() else "libpmix.so"
-    return _library(f"pmix2/lib/{name}") is not None
+def check(uid: int, root: str = "/") -> None:
+    """Raise SlurmUnavailableError, which lists all that is missing, if ``uid`` cannot start it."""
+    if not sys.platform.startswith("linux"):
+        raise SlurmUnavailableError(
+            f"the sandbox requires Linux; this machine runs {sys.platform}",
+            "run it in a Debian 12 or 13 virtual machine",
+        )
+    problems, remedies = [], []
+    needed = {"/": [name for name in _ON_THE_MACHINE if uid != 0 or name != "uidmap"]}
+    inside = [name for name in PACKAGES if name not in _ON_THE_MACHINE]
+    needed[root] = [*needed.get(root, ()), *inside]
+    for place, packages in needed.items():
+        missing = " ".join(_missing(place, packages))
+        if missing:
+            where = "" if place == "/" else f" in {place}"
+            problems.append(f"missing Debian packages{where}: {missing}")
+            change = "" if place == "/" else f"chroot {shlex.quote(place)} "
+            remedies.append(f"{change}apt-get install --no-install-recommends {missing}")
+    for file, option in (("/etc/subuid", "--add-subuids"), ("/etc/subgid", "--add-subgids")):
+        found = sub_ids(file, uid)
+        if uid != 0 and (found is None or found.count < _FEWEST_IDS):
+            name = name_of(uid)
+            problems.append(f"{file} has no range of {_FEWEST_IDS} ids for {name}")
+            remedies.append(f"usermod {option} FIRST-LAST {name}")
+    if problems:
+        raise SlurmUnavailableError(
+            "the sandbox cannot start: " + "; ".join(problems), "as root: " + " && ".join(remedies)
+        )
 
 
 @dataclass(frozen=True)
@@ -94,87 +96,31 @@ class DetectedSoftware:
 
 def find_requirements(slurmctld_version: str) -> DetectedSoftware:
     """Detect the software; ``slurmctld_version`` is the output of ``slurmctld -V``."""
+    ssh = ("sshd", "ssh", "ssh-keygen")
     return DetectedSoftware(
         slurm=slurmctld_version.split()[-1],
-        pmix=has_pmix(),
-        ssh=all(shutil.which(name, path=SEARCH_PATH) for name in ssh.PROGRAMS),
-        modules=shutil.which(modules.PROGRAM, path=SEARCH_PATH) is not None,
+        pmix=_has_pmix(),
+        ssh=all(shutil.which(name, path=SEARCH_PATH) for name in ssh),
+        modules=shutil.which("modulecmd", path=SEARCH_PATH) is not None,
     )
 
 
-def _library(name: str, root: str = "/") -> Optional[Path]:
+def _has_pmix() -> bool:
+    """Whether Slurm's PMIx plugin, which MPI programs started by srun need, can work.
+
+    Debian 12's plugin opens the library by a name that only libpmix-dev provides; without it, every
+    srun would fail. Later plugins use the library's real name.
+    """
+    plugin = _library("slurm-wlm/mpi_pmix.so")
+    if plugin is None:
+        return False
+    name = "libpmix.so.2" if b"libpmix.so.2\0" in plugin.read_bytes() else "libpmix.so"
+    return _library(f"pmix2/lib/{name}") is not None
+
+
+def _library(name: str) -> Optional[Path]:
     """The path of a file in an architecture's directory below /usr/lib, or None."""
-    return next((path for path in Path(root, "usr/lib").glob(f"*/{name}")), None)
-
-
-def free_range(*files: str) -> str:
-    """An unassigned range of ids, in the form that usermod expects."""
-    ends = [ids.first + ids.count for file in files for _, ids in sub_id_ranges(file)]
-    first = max([100_000, *ends])
-    return f"{first}-{first + _LOT - 1}"
-
-
-_FEWEST_IDS = 1000  # the ids of the system users
-_LOT = 65536
-
-
-def check(uid: int, root: str = "/") -> Tuple[Optional[SubIds], Optional[SubIds]]:
-    """The user's subordinate ids (None, None for root); one error lists all that is missing."""
-    problems, remedies = [], []
-    if not sys.platform.startswith("linux"):
-        raise SlurmUnavailableError(
-            f"the sandbox requires Linux; this machine runs {sys.platform}",
-            "run it in a Debian 12 or 13 virtual machine",
-        )
-    missing = missing_packages(as_root=uid == 0)
-    if root != "/":
-        missing = [package for package in missing if package in _ON_THE_MACHINE]
-    if missing:
-        problems.append(f"missing Debian packages: {' '.join(missing)}")
-        remedies.append(f"apt-get install --no-install-recommends {' '.join(missing)}")
-    inside = missing_packages(as_root=uid == 0, root=root) if root != "/" else []
-    if inside:
-        problems.append(f"missing Debian packages in {root}: {' '.join(inside)}")
-        remedies.append(f"chroot {shlex.quote(root)} apt-get install {' '.join(inside)}")
-    users = groups = None
-    if uid != 0:
-        users, groups = sub_ids("/etc/subuid", uid), sub_ids("/etc/subgid", uid)
-        name = name_of(uid)
-        for file, found, option in (
-            ("/etc/subuid", users, "--add-subuids"),
-            ("/etc/subgid", groups, "--add-subgids"),
-        ):
-            if found is None or found.count < _FEWEST_IDS:
-                problems.append(f"{file} has no range of at least {_FEWEST_IDS} ids for {name}")
-                free = free_range("/etc/subuid", "/etc/subgid")
-                remedies.append(f"usermod {option} {free} {name}")
-        forbidden = _user_namespaces_forbidden()
-        if forbidden:
-            problems.append(f"user namespaces are disabled ({forbidden[0]})")
-            remedies.append(forbidden[1])
-    if problems:
-        raise SlurmUnavailableError(
-            "the sandbox cannot start: " + "; ".join(problems), "as root: " + " && ".join(remedies)
-        )
-    return users, groups
-
-
-def _user_namespaces_forbidden() -> Optional[Tuple[str, str]]:
-    """The kernel setting that disables user namespaces for ordinary users, and the remedy."""
-    settings = (
-        ("user/max_user_namespaces", "0", "15000"),
-        ("kernel/unprivileged_userns_clone", "0", "1"),
-        ("kernel/apparmor_restrict_unprivileged_userns", "1", "0"),
-    )
-    for setting, bad, good in settings:
-        try:
-            value = Path("/proc/sys", setting).read_text().strip()
-        except OSError:
-            continue
-        if value == bad:
-            key = setting.replace("/", ".")
-            return f"{key} is {value}", f"sysctl -w {key}={good}"
-    return None
+    return next(Path("/usr/lib").glob(f"*/{name}"), None)
 
 
 def clean_environment() -> Dict[str, str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import shlex
+import sys
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Tuple
 
@@ -11,7 +11,17 @@ from neuronctl.catalog.model import Cluster
 from neuronctl.common.yamlfile.writer import Entry, write
 from neuronctl.sandbox import job_submit_lua as joblua
 from neuronctl.sandbox import slurm_conf as slurmconf
-from neuronctl.sandbox.layout import ACCOUNT, NETWORK, PREFIX, QOS, RUN, Layout, hosts_file, scratch
+from neuronctl.sandbox.layout import (
+    ACCOUNT,
+    LOGIN_ADDRESS,
+    NETWORK,
+    PREFIX,
+    QOS,
+    RUN,
+    Layout,
+    hosts_file,
+    scratch,
+)
 from neuronctl.sandbox.requirements import DetectedSoftware
 
 
@@ -33,8 +43,8 @@ class Setup:
 
     root: the directory that all programs come from, ``/`` or another system's. exposed: the
     machine's directories that appear at their own paths (Python, neuronctl itself). binds: those
-    that appear at another path: (the machine's, the path inside). config: the files of the user's
-    configuration directory inside, by their paths in it.
+    that the user named: (the machine's, the path inside). config: the files of the user's
+    configuration directory inside, by their paths in it. database_id: an uid that nobody has.
     """
 
     layout: Layout
@@ -43,6 +53,7 @@ class Setup:
     exposed: Tuple[str, ...]
     binds: Tuple[Tuple[str, str], ...]
     config: Mapping[str, str]
+    database_id: int
 
     @property
     def scratch(self) -> str:
@@ -86,7 +97,7 @@ def slurm_files(setup: Setup, found: DetectedSoftware, *, with_qos: bool) -> Dic
         "slurm.conf": slurmconf.slurm_conf(layout, with_qos=with_qos, pmix=found.pmix),
         "gres.conf": slurmconf.gres_conf(layout),
         "cgroup.conf": slurmconf.cgroup_conf(found.release),
-        "slurmdbd.conf": slurmconf.slurmdbd_conf(layout),
+        "slurmdbd.conf": slurmconf.SLURMDBD_CONF,
         "job_submit.lua": joblua.job_submit_lua(layout, setup.user.name),
     }
 
@@ -95,7 +106,7 @@ STEPD = f"{RUN}/slurmstepd"
 """What slurmd starts for each step."""
 
 
-def stepd_script(python: str, program: str) -> str:
+def stepd_script(program: str) -> str:
     """The script at STEPD: starts ``program``, Slurm's slurmstepd, as a subreaper.
 
     proctrack/linuxproc kills the descendants of slurmstepd. Without this, a process whose parent
@@ -105,46 +116,30 @@ def stepd_script(python: str, program: str) -> str:
     """
     code = (
         "import ctypes, os, sys; "
-        f"ctypes.CDLL(None).prctl({_PR_SET_CHILD_SUBREAPER}, 1, 0, 0, 0); "
+        "ctypes.CDLL(None).prctl(36, 1, 0, 0, 0); "  # PR_SET_CHILD_SUBREAPER
         "os.execv(sys.argv[1], sys.argv[1:])"
     )
-    words = [python, "-I", "-S", "-c", code, program]
+    words = [sys.executable, "-I", "-S", "-c", code, program]
     return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
 
 
-_PR_SET_CHILD_SUBREAPER = 36
-
-
 def etc_files(setup: Setup, passwd: str, group: str) -> Dict[str, str]:
-    """Files that replace the machine's in /etc; ``passwd`` and ``group`` are the machine's."""
-    user = setup.user
-    taken = {
-        line.split(":")[2] for line in f"{passwd}\n{group}".splitlines() if line.count(":") > 2
-    }
-    taken |= {str(user.uid), str(user.gid)}
-    free = next(number for number in range(999, 0, -1) if str(number) not in taken)
-    comment = "user of the Slurm sandbox"
-    # '*' in place of 'x': there is no /etc/shadow, without which slurmd's 'su - USER', from which a
-    # job with --export=NONE has its environment, fails.
-    known = re.compile(rf"^{re.escape(user.name)}:[^:]*:", re.MULTILINE)
-    if known.search(passwd):
-        passwd = known.sub(lambda _: f"{user.name}:*:", passwd)
-    else:
-        passwd = _ended(passwd)
-        passwd += f"{user.name}:*:{user.uid}:{user.gid}:{comment}:{user.home}:{user.shell}\n"
-    passwd = _ended(passwd) + f"{DATABASE_USER}:x:{free}:{free}::/nonexistent:/usr/sbin/nologin\n"
+    """Files that replace the machine's in /etc; ``passwd`` and ``group`` are the machine's.
+
+    The first line with a name or number counts. The user's has '*' in place of 'x': there is no
+    /etc/shadow, without which slurmd's 'su - USER', from which a job with --export=NONE has its
+    environment, fails.
+    """
+    user, number = setup.user, setup.database_id
+    owner = f"{user.name}:*:{user.uid}:{user.gid}::{user.home}:{user.shell}\n"
+    database = f"{DATABASE_USER}:x:{number}:{number}::/nonexistent:/usr/sbin/nologin\n"
     if not any(line.split(":")[2:3] == [str(user.gid)] for line in group.splitlines()):
-        group = _ended(group) + f"{user.name}:x:{user.gid}:\n"
+        group = f"{user.name}:x:{user.gid}:\n{group}"
     return {
         "hosts": hosts_file(setup.layout),
-        "hostname": setup.layout.login_node + "\n",
-        "passwd": passwd,
+        "passwd": owner + database + passwd,
         "group": group,
     }
-
-
-def _ended(text: str) -> str:
-    return text if text.endswith("\n") or not text else text + "\n"
 
 
 CONFIG = f"{RUN}/user/config"
@@ -169,88 +164,78 @@ NAMED_CATALOG = "catalog.yaml"
 DATABASE_USER = "sandbox-db"
 """The system user of mariadbd, who exists only inside and owns nothing but the database."""
 
+DATABASE = f"{RUN}/mysql"
 DATABASE_INIT = f"{RUN}/init.sql"
 """What mariadbd executes before it accepts connections."""
 
+DATABASE_SQL = f"CREATE DATABASE IF NOT EXISTS {slurmconf.DATABASE};\n"
+"""Creates Slurm's empty database.
 
-def database_init() -> str:
-    """The SQL at DATABASE_INIT: creates Slurm's empty database.
+slurmdbd would create it, but only after it has failed to connect to it. With libmariadb3 11.8.9
+(MariaDB Connector/C 3.4.10), a handle that failed to connect can read no columns afterwards.
+"""
 
-    slurmdbd would create it, but only after it has failed to connect to it. With libmariadb3 11.8.9
-    (MariaDB Connector/C 3.4.10), a handle that failed to connect can read no columns afterwards.
-    """
-    return f"CREATE DATABASE IF NOT EXISTS {slurmconf.DATABASE};\n"
-
-
-# tmpfs does not support asynchronous I/O.
 _MARIADB = (
     "--no-defaults",
     f"--user={DATABASE_USER}",
+    f"--datadir={DATABASE}",
     "--innodb-log-file-size=16M",
     "--innodb-buffer-pool-size=64M",
-    "--innodb-use-native-aio=0",
+    "--innodb-use-native-aio=0",  # tmpfs does not support asynchronous I/O
     "--innodb-flush-method=fsync",
 )
 
+MARIADB = (
+    "mariadbd",
+    *_MARIADB,
+    "--socket=/run/mysqld/mysqld.sock",
+    "--pid-file=/run/mysqld/pid",
+    "--secure-file-priv=/run/mysqld",
+    "--skip-networking",
+    "--performance-schema=OFF",
+    f"--init-file={DATABASE_INIT}",
+    "--innodb-flush-log-at-trx-commit=0",
+    "--innodb-doublewrite=0",
+    "--innodb-lock-wait-timeout=900",
+)
+"""mariadbd for a temporary database: small and never synced."""
 
-def mariadb_argv(directory: str) -> List[str]:
-    """mariadbd for a temporary database: small and never synced."""
-    return [
-        "mariadbd",
-        *_MARIADB,
-        f"--datadir={directory}",
-        "--socket=/run/mysqld/mysqld.sock",
-        "--pid-file=/run/mysqld/pid",
-        "--secure-file-priv=/run/mysqld",
-        "--skip-networking",
-        "--performance-schema=OFF",
-        f"--init-file={DATABASE_INIT}",
-        "--innodb-flush-log-at-trx-commit=0",
-        "--innodb-doublewrite=0",
-        "--innodb-lock-wait-timeout=900",
-    ]
-
-
-def mariadb_install_argv(directory: str) -> List[str]:
-    """The command that creates the system tables: only the sandbox's root may connect."""
-    return [
-        "mariadb-install-db",
-        *_MARIADB,
-        f"--datadir={directory}",
-        "--auth-root-authentication-method=socket",
-        "--auth-root-socket-user=root",
-        "--skip-test-db",
-    ]
+MARIADB_INSTALL = (
+    "mariadb-install-db",
+    *_MARIADB,
+    "--auth-root-authentication-method=socket",
+    "--auth-root-socket-user=root",
+    "--skip-test-db",
+)
+"""The command that creates the system tables: only the sandbox's root may connect."""
 
 
-def network_batch(layout: Layout, pids: List[int]) -> str:
+def network_batch(interface: str, pids: List[int]) -> str:
     """``ip -batch`` input for the login node: a bridge, and a link to each node's namespace.
 
     ``pids``: a process of each node, in the layout's order.
     """
-    name = layout.interface
-    lines = [f"link add {name} type bridge", *_own_interface(name, layout.login_address)]
+    lines = [f"link add {interface} type bridge"]
     for number, pid in enumerate(pids):
         lines += [
-            f"link add node{number} type veth peer name {name} netns {pid}",
-            f"link set node{number} master {name}",
+            f"link add node{number} type veth peer name {interface} netns {pid}",
+            f"link set node{number} master {interface}",
             f"link set node{number} up",
         ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + address_batch(interface, LOGIN_ADDRESS)
 
 
-def node_network_batch(layout: Layout, address: str) -> str:
-    return "\n".join(_own_interface(layout.interface, address)) + "\n"
+def address_batch(interface: str, address: str) -> str:
+    """``ip -batch`` input that gives an interface its address.
 
-
-def _own_interface(name: str, address: str) -> List[str]:
-    # Slurm's daemons write messages in pieces and wait for acknowledgements, which the kernel
-    # delays by 40 ms. With quickack, sacctmgr takes 25 ms instead of 370.
-    own = f"dev {name} proto kernel src {address} quickack 1"
-    return [
-        "link set lo up",
-        f"addr add {address}/{PREFIX} dev {name}",
-        f"link set {name} up",
-        f"route replace local {address} table local scope host {own}",
-        f"route replace {NETWORK} scope link {own}",
-    ]
+    Slurm's daemons write messages in pieces and wait for acknowledgements, which the kernel delays
+    by 40 ms. With quickack, sacctmgr takes 25 ms instead of 370.
+    """
+    own = f"dev {interface} proto kernel src {address} quickack 1"
+    return f"""\
+link set lo up
+addr add {address}/{PREFIX} dev {interface}
+link set {interface} up
+route replace local {address} table local scope host {own}
+route replace {NETWORK} scope link {own}
+"""

@@ -6,10 +6,69 @@ from typing import List, Tuple, Union
 
 from neuronctl.catalog.model import Partition, Qos
 from neuronctl.common import units
-from neuronctl.sandbox.layout import QOS, RUN, Layout, Node, SandboxPartition, cores_per_gpu
+from neuronctl.sandbox.layout import (
+    ACCOUNT,
+    LOGIN_ADDRESS,
+    LOGIN_NODE,
+    QOS,
+    RUN,
+    Layout,
+    Node,
+    SandboxPartition,
+    cores_per_gpu,
+)
 
 GPU_DEVICE = f"{RUN}/dev/nvidia"
 """Followed by the GPU's number on its node; Slurm derives CUDA_VISIBLE_DEVICES from it."""
+
+_SLURM_CONF = f"""\
+SlurmctldHost={LOGIN_NODE}({LOGIN_ADDRESS})
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+StateSaveLocation={RUN}/spool/slurmctld
+SlurmdSpoolDir={RUN}/spool/slurmd-%n
+SlurmctldPidFile={RUN}/slurmctld.pid
+SlurmdPidFile={RUN}/slurmd-%n.pid
+MailProg=/bin/true
+# Nodes report the cluster's cores, memory, and GPUs, whatever this machine has.
+SlurmdParameters=config_overrides
+ReturnToService=2
+ProctrackType=proctrack/linuxproc
+# No TaskPlugin: task/affinity binds tasks to this machine's cores, and a step that uses
+# more cores than the machine has would fail to start.
+GresTypes=gpu
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+SchedulerParameters=bf_interval=1,sched_interval=1
+MaxJobCount=50000
+MaxArraySize=10001
+# The site's rules
+JobSubmitPlugins=lua
+EnforcePartLimits=ALL
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost={LOGIN_NODE}
+AccountingStorageTRES=gres/gpu
+AccountingStorageEnforce=associations,limits,qos
+AccountingStoreFlags=job_comment
+JobAcctGatherType=jobacct_gather/linux
+"""
+
+DATABASE = "slurm_acct_db"
+"""The name of slurmdbd's database, which is slurmdbd's default."""
+
+SLURMDBD_CONF = f"""\
+DbdHost={LOGIN_NODE}
+DbdAddr={LOGIN_ADDRESS}
+AuthType=auth/munge
+SlurmUser=root
+PidFile={RUN}/slurmdbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=root
+StorageLoc={DATABASE}
+"""
+"""Slurm requires that its user owns the file and that it is private (0600)."""
 
 
 def qos_name(partition: str) -> str:
@@ -23,45 +82,13 @@ def slurm_conf(layout: Layout, *, with_qos: bool, pmix: bool) -> str:
     ``with_qos=False`` is for slurmctld's first start: it does not start with a partition whose QOS
     does not exist yet, and a QOS cannot limit GPUs before slurmctld has registered them.
     """
-    cluster = layout.cluster
     lines = [
-        f"# {cluster.title}, as of {cluster.date}: {cluster.source}",
-        f"ClusterName={cluster.name}",
-        f"SlurmctldHost={layout.login_node}({layout.login_address})",
-        "SlurmUser=root",
-        "SlurmdUser=root",
-        "AuthType=auth/munge",
-        f"StateSaveLocation={RUN}/spool/slurmctld",
-        f"SlurmdSpoolDir={RUN}/spool/slurmd-%n",
-        f"SlurmctldPidFile={RUN}/slurmctld.pid",
-        f"SlurmdPidFile={RUN}/slurmd-%n.pid",
-        "MailProg=/bin/true",
-        "# Nodes report the cluster's cores, memory, and GPUs, whatever this machine has.",
-        "SlurmdParameters=config_overrides",
-        "ReturnToService=2",
-        "ProctrackType=proctrack/linuxproc",
-        "# No TaskPlugin: task/affinity binds tasks to this machine's cores, and a step that uses",
-        "# more cores than the machine has would fail to start.",
+        f"ClusterName={layout.cluster.name}",
         *(["MpiDefault=pmix"] if pmix else []),
-        "GresTypes=gpu",
-        "SelectType=select/cons_tres",
-        "SelectTypeParameters=CR_Core_Memory",
-        "SchedulerParameters=bf_interval=1,sched_interval=1",
-        "MaxJobCount=50000",
-        "MaxArraySize=10001",
-        "# The site's rules",
-        "JobSubmitPlugins=lua",
-        "EnforcePartLimits=ALL",
-        "AccountingStorageType=accounting_storage/slurmdbd",
-        f"AccountingStorageHost={layout.login_node}",
-        "AccountingStorageTRES=gres/gpu",
-        "AccountingStorageEnforce=associations,limits,qos",
-        "AccountingStoreFlags=job_comment",
-        "JobAcctGatherType=jobacct_gather/linux",
         *(_node_line(node) for node in layout.nodes),
         *(_partition_line(layout, each, with_qos) for each in layout.partitions),
     ]
-    return "\n".join(lines) + "\n"
+    return _SLURM_CONF + "\n".join(lines) + "\n"
 
 
 def _node_line(node: Node) -> str:
@@ -102,13 +129,11 @@ def _partition_line(layout: Layout, each: SandboxPartition, with_qos: bool) -> s
         words.append("AllowGroups=root")
     if layout.cluster.default_partition == partition.name:
         words.append("Default=YES")
-    every = {
-        QOS: True,
-        **{qos.name: qos.takes(partition.name) for qos in layout.cluster.qos.values()},
-    }
-    if with_qos and not all(every.values()):
-        words.append(f"AllowQos={','.join(name for name, taken in every.items() if taken)}")
     if with_qos:
+        every = {qos.name: qos.takes(partition.name) for qos in layout.cluster.qos.values()}
+        if not all(every.values()):
+            taken = (name for name, takes in {QOS: True, **every}.items() if takes)
+            words.append(f"AllowQos={','.join(taken)}")
         words.append(f"QOS={qos_name(partition.name)}")
     return " ".join(words)
 
@@ -124,11 +149,6 @@ def gres_conf(layout: Layout) -> str:
     return "\n".join(lines) + "\n"
 
 
-def gpu_count(layout: Layout) -> int:
-    """The number of device files needed: the GPUs of the node with the most."""
-    return max((node.gpus for node in layout.nodes), default=0)
-
-
 def cgroup_conf(version: Tuple[int, ...]) -> str:
     """cgroup.conf: no enabled plugin needs cgroups, but slurmd reads the file and exits on errors.
 
@@ -138,26 +158,6 @@ def cgroup_conf(version: Tuple[int, ...]) -> str:
     if version >= (24, 5):
         return "CgroupPlugin=disabled\n"
     return f"CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nCgroupMountpoint={RUN}/cgroup\n"
-
-
-DATABASE = "slurm_acct_db"
-"""The name of slurmdbd's database, which is slurmdbd's default."""
-
-
-def slurmdbd_conf(layout: Layout) -> str:
-    """slurmdbd.conf; Slurm requires that its user owns the file and that it is private (0600)."""
-    lines = [
-        f"DbdHost={layout.login_node}",
-        f"DbdAddr={layout.login_address}",
-        "AuthType=auth/munge",
-        "SlurmUser=root",
-        f"PidFile={RUN}/slurmdbd.pid",
-        "StorageType=accounting_storage/mysql",
-        "StorageHost=localhost",
-        "StorageUser=root",
-        f"StorageLoc={DATABASE}",
-    ]
-    return "\n".join(lines) + "\n"
 
 
 def qos_limits(limiting: Union[Partition, Qos]) -> List[str]:
@@ -190,13 +190,12 @@ def _job_qos(qos: Qos) -> List[str]:
     return words + ([f"Flags={','.join(flags)}"] if flags else [])
 
 
-def sacctmgr_commands(layout: Layout, user: str, account: str) -> List[List[str]]:
+def sacctmgr_commands(layout: Layout, user: str) -> List[List[str]]:
     """The sacctmgr commands, in order, that must run before partitions can name their QOS."""
     commands = [
         ["add", "qos", qos_name(each.partition.name), *qos_limits(each.partition)]
         for each in layout.partitions
     ]
-    cluster = layout.cluster.name
     names = [QOS]
     for qos in layout.cluster.qos.values():
         name, words = qos.name.lower(), _job_qos(qos)
@@ -205,8 +204,8 @@ def sacctmgr_commands(layout: Layout, user: str, account: str) -> List[List[str]
             commands.append(["add", "qos", name, *words])
         elif words:  # Slurm has made it
             commands.append(["modify", "qos", name, "set", *words])
-    commands.append(["add", "account", account, f"Cluster={cluster}"])
-    commands.append(["add", "user", user, f"Account={account}", f"Cluster={cluster}"])
-    if names[1:]:
-        commands[-1].append(f"QOS={','.join(names)}")
+    cluster, account = f"Cluster={layout.cluster.name}", f"Account={ACCOUNT}"
+    allowed = [f"QOS={','.join(names)}"] if names[1:] else []
+    commands.append(["add", "account", ACCOUNT, cluster])
+    commands.append(["add", "user", user, account, cluster, *allowed])
     return [["sacctmgr", "--immediate", *command] for command in commands]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import TYPE_CHECKING, List, Optional, Tuple
+from typing import TYPE_CHECKING, Optional, Tuple
 
 from neuronctl.common.errors import UsageError
 from neuronctl.common.frozen import dataclass
@@ -65,20 +66,11 @@ class SubIds:
 
 
 def sub_ids(file: str, uid: int) -> Optional[SubIds]:
-    """The largest range that ``/etc/subuid`` or ``/etc/subgid`` assigns to a user, or None."""
+    """The first range that ``/etc/subuid`` or ``/etc/subgid`` assigns to a user, or None."""
     names = {str(uid), name_of(uid)}
-    mine = (ids for owner, ids in sub_id_ranges(file) if owner in names)
-    return max(mine, key=lambda ids: ids.count, default=None)
-
-
-def sub_id_ranges(file: str) -> List[Tuple[str, SubIds]]:
-    """Every range that such a file assigns, with its owner."""
-    import re
-
-    try:
-        with open(file, encoding="utf-8", errors="replace") as stream:
-            text = stream.read()
-    except OSError:
-        return []
-    found = re.findall(r"^(.*?):(\d+):(\d+)$", text, re.ASCII | re.MULTILINE)
-    return [(owner, SubIds(int(first), int(count))) for owner, first, count in found]
+    with contextlib.suppress(OSError), open(file, encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            owner, *range_ = line.strip().split(":")
+            if owner in names and len(range_) == 2 and all(map(str.isdecimal, range_)):
+                return SubIds(*map(int, range_))
+    return None

@@ -1,6 +1,6 @@
 """Run a command as an ordinary user with sub-ids, made in a mount namespace of its own.
 
-python as_user.py CMD…          as root; the machine's /etc stays as it is
+unshare -m python as_user.py CMD…          as root; the machine's /etc stays as it is
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ PLACE = "/srv"
 def main() -> None:
     """Make the user, become her, run the command."""
     passwd, group = (Path("/etc", name).read_text() for name in ("passwd", "group"))
-    kernel.unshare(kernel.CLONE_NEWNS)
-    kernel.keep_mounts_private()
     _open_to_others(list(client.exposed_directories()))
     kernel.mount_tmpfs(PLACE, 0o755)
     home = Path(PLACE, NAME)

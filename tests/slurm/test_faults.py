@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import pytest
-from harness import COMMENT, Sandbox, sandbox_up, wait_until
+from harness import COMMENT, Sandbox, processes, sandbox_up, wait_until
 
 from neuronctl.sandbox import enter
 
@@ -42,8 +42,7 @@ class Broken:
         """Kill a daemon, and start it again as it was."""
         pid = self.sandbox.daemon(daemon, word)
         argv = Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
-        parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        parent = self.homes.setdefault((daemon, word), parent)
+        home = self.homes.setdefault((daemon, word), self.oldest_beside(pid))
         # The controller saves its state every few seconds and at its end: killed at once it would
         # itself lose the jobs of the last ones.
         os.kill(pid, signal.SIGTERM if daemon == "slurmctld" else signal.SIGKILL)
@@ -52,13 +51,22 @@ class Broken:
             yield
         finally:
             again = subprocess.Popen(
-                self.sandbox.inside(*argv, pid=parent),
+                self.sandbox.inside(*argv, pid=home),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
             self.started.append(again)
+
+    def oldest_beside(self, pid: int) -> int:
+        """The first process on the node of this one, which holds the node's namespaces."""
+        space = os.readlink(f"/proc/{pid}/ns/net")
+        return min(
+            other
+            for other in processes(self.sandbox.running.pid)
+            if os.readlink(f"/proc/{other}/ns/net") == space
+        )
 
     def configure(self, *lines: str) -> None:
         """Add to slurm.conf and have it read."""

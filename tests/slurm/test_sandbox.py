@@ -613,7 +613,7 @@ stat -c '%n %U' made-on-*
 """
     helper = str(Path(__file__).with_name("as_user.py"))
     result = subprocess.run(
-        [sys.executable, helper, "bash", "-c", script],
+        ["unshare", "-m", sys.executable, helper, "bash", "-c", script],
         env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,

@@ -9,7 +9,7 @@ import pytest
 
 from neuronctl.common.errors import SlurmUnavailableError
 from neuronctl.sandbox import requirements
-from neuronctl.sandbox.requirements import SubIds
+from neuronctl.slurm.sandbox_address import SubIds, sub_ids
 
 
 @pytest.mark.parametrize(
@@ -18,18 +18,18 @@ from neuronctl.sandbox.requirements import SubIds
         ("", None),
         ("other:100000:65536\n", None),
         ("4711:100000:65536\n", SubIds(100000, 65536)),
-        ("4711:100000:65536\n4711:300000:70000\nother:1:99999\n", SubIds(300000, 70000)),
+        ("4711:100000:65536\n4711:300000:70000\nother:1:99999\n", SubIds(100000, 65536)),
         ("4711:x:65536\n4711:1\n4711\n:::\n", None),
     ],
 )
 def test_sub_ids_of_a_user(tmp_path: Path, text: str, found: Optional[SubIds]) -> None:
     file = tmp_path / "subuid"
     file.write_text(text)
-    assert requirements.sub_ids(str(file), 4711) == found
+    assert sub_ids(str(file), 4711) == found
 
 
 def test_no_file_is_no_sub_ids(tmp_path: Path) -> None:
-    assert requirements.sub_ids(str(tmp_path / "subuid"), 4711) is None
+    assert sub_ids(str(tmp_path / "subuid"), 4711) is None
 
 
 def test_all_that_is_missing_is_named_at_once(

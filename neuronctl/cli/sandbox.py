@@ -76,11 +76,10 @@ def up(
     from neuronctl.catalog.loader import load
     from neuronctl.common.words import counted
     from neuronctl.sandbox import client, layout
-    from neuronctl.sandbox.view import view
 
     before = time.monotonic()
     built = layout.build(load().cluster(cluster), counts)
-    running, done = client.up(built, *view(root, binds))
+    running, done = client.up(built, os.path.realpath(root), tuple(map(client.parse_bind, binds)))
     nodes = counted(sum(len(names) for names in running.partitions.values()), "node")
     if done:
         took = time.monotonic() - before

@@ -26,12 +26,14 @@ from neuronctl.common import paths, yamlfile
 from neuronctl.common.error_details import write_error_details
 from neuronctl.common.errors import CatalogError, SlurmUnavailableError, UsageError
 from neuronctl.sandbox import requirements
-from neuronctl.sandbox.layout import SYSTEM, Layout
-from neuronctl.sandbox.setup import NAMED_CATALOG, Running, Setup, User, config_text
-from neuronctl.sandbox.view import Binds
+from neuronctl.sandbox.layout import ACCOUNT, LOGIN_NODE, SYSTEM, Layout, scratch
+from neuronctl.sandbox.setup import CONFIG, NAMED_CATALOG, Running, Setup, config_text
 from neuronctl.slurm.sandbox_address import NAME_VARIABLE, address, is_ours, peer
 
 _ANSWER_TIMEOUT = 90.0
+
+Binds = Tuple[Tuple[str, str], ...]
+"""Directories of the machine, and the paths at which they appear inside."""
 
 
 def find() -> Optional[Running]:
@@ -76,6 +78,17 @@ def require() -> Running:
 # ------------------------------------------------------------------------------------- up
 
 
+def parse_bind(text: str) -> Tuple[str, str]:
+    """``SOURCE`` or ``SOURCE:PLACE``; raises UsageError for what is not a directory."""
+    source, _, place = text.partition(":")
+    source = os.path.abspath(source)
+    if not os.path.isdir(source):
+        raise UsageError(
+            f"--bind {text}: {source} is not a directory", "name an existing directory"
+        )
+    return source, os.path.normpath(f"/{place or source}").replace("//", "/")
+
+
 def up(layout: Layout, root: str, binds: Binds) -> Tuple[Running, bool]:
     """Start the sandbox, or find it running; the second value is True if this call started it.
 
@@ -85,18 +98,24 @@ def up(layout: Layout, root: str, binds: Binds) -> Tuple[Running, bool]:
     listener = _claim()
     if listener is None:
         running = require()
-        _check_same(running, layout, root, binds)
+        wanted = {each.partition.name: list(each.nodes) for each in layout.partitions}
+        shown = {(source, place) for source, place in running.binds}
+        same = (running.cluster, running.partitions, running.root)
+        if same != (layout.cluster.name, wanted, root) or not shown.issuperset(binds):
+            raise UsageError(
+                f"a sandbox with other options is already running: {running.cluster}",
+                "see 'neuronctl sandbox status'; stop it first: 'neuronctl sandbox down'",
+            )
         return running, False
     with listener:
         requirements.check(os.getuid(), root)
         setup = _setup(layout, root, binds)
         spaces = ["--mount", "--pid", "--net", "--uts", "--ipc"]
-        user = setup.user
-        if not user.made:
+        if not setup.by_root:
             # Its root and system users have the subordinate ids, and the user has their own id, so
             # that they own the same files on both sides.
-            own = [f"--map-user={user.uid}", f"--map-group={user.gid}", "--setuid=0", "--setgid=0"]
-            spaces += ["--user", "--map-auto", *own]
+            own = [f"--map-user={os.getuid()}", f"--map-group={setup.running.gid}"]
+            spaces += ["--user", "--map-auto", *own, "--setuid=0", "--setgid=0"]
         python = [sys.executable, "-m", "neuronctl.sandbox.init", str(listener.fileno())]
         process = subprocess.Popen(
             ["unshare", *spaces, "--", *python],
@@ -115,21 +134,6 @@ def up(layout: Layout, root: str, binds: Binds) -> Tuple[Running, bool]:
         down()
         raise
     return require(), True
-
-
-def _check_same(running: Running, layout: Layout, root: str, binds: Binds) -> None:
-    wanted = {each.partition.name: list(each.nodes) for each in layout.partitions}
-    other = ""
-    if (running.cluster, running.partitions) != (layout.cluster.name, wanted):
-        sizes = (f"{name}={len(nodes)}" for name, nodes in running.partitions.items())
-        other = f"another sandbox is already running: {running.cluster} with {', '.join(sizes)}"
-    elif running.root != root:
-        other = f"a sandbox with the root directory {running.root} is already running"
-    for source, place in binds:
-        if [source, place] not in running.binds:
-            other = other or f"the sandbox that is running does not show {source} at {place}"
-    if other:
-        raise UsageError(other, "stop it first: 'neuronctl sandbox down'")
 
 
 def _claim() -> Optional[socket.socket]:
@@ -173,26 +177,43 @@ def _wait_until_ready(process: subprocess.Popen[bytes], setup: Setup) -> None:
 def _setup(layout: Layout, root: str, binds: Binds) -> Setup:
     """Everything that the first process needs."""
     exposed = exposed_directories()
+    program = os.path.realpath(sys.executable)
+    if root != "/" and Path(program).parts[1] in SYSTEM and not os.path.exists(root + program):
+        raise SlurmUnavailableError(
+            f"neuronctl runs with {program}, which does not exist in {root}",
+            "install it there, or install neuronctl with a Python outside /usr",
+        )
     taken = {entry.pw_uid for entry in pwd.getpwall()} | {os.getuid()}
     free = (number for number in range(20000, 60000) if number not in taken)
-    if os.getuid() == 0:
-        number = next(free)
-        user = User("neuron", number, number, "/home01/neuron", "/bin/bash", made=True)
-        _check_readable(*exposed, os.path.realpath(sys.executable), neuronctl.__file__)
+    name, uid, home, shell = "neuron", next(free), "/home01/neuron", "/bin/bash"
+    gid, by_root = uid, os.getuid() == 0
+    if by_root:
+        _check_readable(*exposed, program, neuronctl.__file__)
     else:
-        entry = pwd.getpwuid(os.getuid())
-        shell = entry.pw_shell if root == "/" else "/bin/bash"
-        name, home = entry.pw_name, entry.pw_dir
-        user = User(name, entry.pw_uid, entry.pw_gid, home, shell, made=False)
-    if root != "/":
-        program = os.path.realpath(sys.executable)
-        if Path(program).parts[1] in SYSTEM and not os.path.exists(root + program):
-            raise SlurmUnavailableError(
-                f"neuronctl runs with {program}, which does not exist in {root}",
-                "install it there, or install neuronctl with a Python outside /usr",
-            )
-        exposed += () if user.made else (user.home,)
-    return Setup(layout, user, root, exposed, binds, _config(layout), next(free))
+        name, _, uid, gid, _, home, own_shell = pwd.getpwuid(os.getuid())
+        shell = own_shell if root == "/" else shell
+        exposed += () if root == "/" else (home,)
+    config = _config(layout)
+    running = Running(
+        pid=0,
+        cluster=layout.cluster.name,
+        partitions={each.partition.name: list(each.nodes) for each in layout.partitions},
+        login_node=LOGIN_NODE,
+        account=ACCOUNT,
+        user=name,
+        uid=uid,
+        gid=gid,
+        home=home,
+        shell=shell,
+        scratch=scratch(layout, name, made=by_root),
+        started=time.time(),
+        root=root,
+        slurm="",
+        **dict.fromkeys(("ssh", "modules", "pmix"), False),
+        catalog=f"{CONFIG}/neuronctl/{NAMED_CATALOG}" if NAMED_CATALOG in config else None,
+        binds=[list(bind) for bind in binds],
+    )
+    return Setup(layout, running, by_root, exposed, config, next(free))
 
 
 def _config(layout: Layout) -> Dict[str, str]:

@@ -17,29 +17,23 @@ import shutil
 import signal
 import socket
 import sys
-import time
 import traceback
 from pathlib import Path
 from typing import Any
 
-from neuronctl.sandbox import kernel, modules, rootfs, ssh
+from neuronctl.sandbox import kernel, rootfs
 from neuronctl.sandbox import slurm_conf as slurmconf
 from neuronctl.sandbox.daemons import TIMEOUT, Failure, run, spawn, tail
-from neuronctl.sandbox.layout import ACCOUNT, LOGIN_ADDRESS, LOGIN_NODE, RUN, Node
-from neuronctl.sandbox.requirements import SEARCH_PATH, DetectedSoftware, find_requirements
+from neuronctl.sandbox.layout import LOGIN_ADDRESS, LOGIN_NODE, RUN, Node
+from neuronctl.sandbox.requirements import SEARCH_PATH, detected_software
 from neuronctl.sandbox.setup import (
     CONFIG,
-    DATABASE,
-    DATABASE_INIT,
-    DATABASE_SQL,
-    MARIADB,
-    MARIADB_INSTALL,
-    NAMED_CATALOG,
     STEPD,
     Running,
     Setup,
     address_batch,
     etc_files,
+    modulefiles,
     network_batch,
     slurm_files,
     stepd_script,
@@ -69,7 +63,8 @@ def _first_process(setup: Setup, listener: socket.socket) -> None:
     listener.listen(16)
     os.umask(0o022)
     try:
-        running = _start(setup, _prepare(setup))
+        running = _prepare(setup)
+        _start(setup, running)
     except Failure as failure:
         _say(error=str(failure))
         os._exit(1)
@@ -96,82 +91,83 @@ def _first_process(setup: Setup, listener: socket.socket) -> None:
 # ------------------------------------------------------------------------ the file system
 
 
-def _prepare(setup: Setup) -> DetectedSoftware:
-    user = setup.user
-    fresh = {Path(setup.scratch).parts[1]} | ({Path(user.home).parts[1]} if user.made else set())
-    rootfs.build(setup.root, setup.exposed, setup.binds, fresh, for_others=user.made)
-    for directory in ("log", "spool/slurmctld", "cgroup", "munge", "tmp"):
+def _prepare(setup: Setup) -> Running:
+    its = setup.running
+    home = {Path(its.home).parts[1]} if setup.by_root else set()
+    fresh = {Path(its.scratch).parts[1], *home}
+    binds = [(source, place) for source, place in its.binds]
+    rootfs.build(its.root, setup.exposed, binds, fresh, for_others=setup.by_root)
+    for directory in ("log", "spool/slurmctld", "cgroup", "tmp", "../munge", "../lock", "../sshd"):
         Path(RUN, directory).mkdir(parents=True)
-    for directory in ("munge", "lock", "sshd"):
-        Path("/run", directory).mkdir()
+    for directory in ("slurm", "ssh"):  # which may be a link
+        with contextlib.suppress(OSError):
+            os.unlink(f"/etc/{directory}")
+        shutil.rmtree(f"/etc/{directory}", ignore_errors=True)
+    own = Path(__file__).with_name("etc")
+    shutil.copytree(own, "/etc", dirs_exist_ok=True, copy_function=shutil.copyfile)
+    Path("/etc/slurm/slurmdbd.conf").chmod(0o600)  # as Slurm requires
     passwd, group = (
         Path("/etc", name).read_text(encoding="utf-8", errors="surrogateescape")
         for name in ("passwd", "group")
     )
     rootfs.write_files("/etc", etc_files(setup, passwd, group))
     Path("/etc/hostname").unlink(missing_ok=True)  # each node has a name of its own
-    found = find_requirements(run(["slurmctld", "-V"]))
-    if os.path.islink("/etc/slurm"):
-        os.unlink("/etc/slurm")
-    shutil.rmtree("/etc/slurm", ignore_errors=True)
-    _configure_slurm(setup, found, with_qos=False)
-    for directory in (DATABASE, "/run/mysqld"):
+    version = run(["slurmctld", "-V"]).split()[-1]
+    running = dataclasses.replace(its, slurm=version, **detected_software())
+    rootfs.write_files("/etc/slurm", slurm_files(setup.layout, running, with_qos=False))
+    for directory in (f"{RUN}/mysql", "/run/mysqld"):
         rootfs.own_directory(directory, setup.database_id, setup.database_id)
     # The libmariadb3 of Debian unstable looks for the socket there.
     Path("/run/mariadbd").symlink_to("mysqld")
-    rootfs.write_files("/", {DATABASE_INIT: DATABASE_SQL})
     stepd = shutil.which("slurmstepd", path=SEARCH_PATH) or "slurmstepd"
     rootfs.write_files("/", {STEPD: stepd_script(stepd)}, mode=0o755)
     rootfs.open_fuse(f"{RUN}/fuse")
     gpus = max(node.gpus for node in setup.layout.nodes)
     rootfs.make_devices(slurmconf.GPU_DEVICE, gpus)
     kernel.mount_tmpfs("/dev/shm", 0o1777)
-    rootfs.own_directory(setup.scratch, user.uid, user.gid)
-    rootfs.own_directory(f"{RUN}/user", user.uid, user.gid)
+    rootfs.own_directory(its.scratch, its.uid, its.gid)
+    rootfs.own_directory(f"{RUN}/user", its.uid, its.gid)
     _prepare_home(setup)
-    if found.ssh:
-        rootfs.write_files("/etc", ssh.etc_files(user.name))
-        run(ssh.KEYGEN)
-        shutil.copy(ssh.KEY, ssh.USER_KEY)
-        os.chown(ssh.USER_KEY, user.uid, user.gid)
-    if found.modules:
-        rootfs.write_files(modules.DIRECTORY, modules.files(setup.layout.cluster.modules))
-        rootfs.write_files("/etc", modules.ETC)
+    if running.ssh:
+        key, copy = f"{RUN}/ssh-key", f"{RUN}/user/ssh-key"
+        run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "sandbox", "-f", key])
+        shutil.copy(key, copy)
+        os.chown(copy, its.uid, its.gid)
+    rootfs.write_files(f"{RUN}/modulefiles", modulefiles(setup.layout.cluster.modules))
     socket.sethostname(LOGIN_NODE)
-    return found
+    return running
 
 
 def _prepare_home(setup: Setup) -> None:
     """The user's copy of the configuration, which is in ~/.config/neuronctl too."""
-    user = setup.user
-    copy, usual = Path(CONFIG, "neuronctl"), Path(user.home, ".config/neuronctl")
+    its = setup.running
+    copy, usual = Path(CONFIG, "neuronctl"), Path(its.home, ".config/neuronctl")
     rootfs.write_files(str(copy), setup.config)
     for path in (copy.parent, copy, *copy.iterdir()):
-        os.chown(path, user.uid, user.gid)
-    if user.made:
-        for directory in (user.home, str(usual.parent)):
-            rootfs.own_directory(directory, user.uid, user.gid)
+        os.chown(path, its.uid, its.gid)
+    if setup.by_root:
+        for directory in (its.home, str(usual.parent)):
+            rootfs.own_directory(directory, its.uid, its.gid)
         usual.symlink_to(copy)
     elif usual.is_dir():  # the user's own, which stays as it is
         kernel.bind(str(copy), str(usual))
 
 
-def _configure_slurm(setup: Setup, found: DetectedSoftware, *, with_qos: bool) -> None:
-    rootfs.write_files("/etc/slurm", slurm_files(setup, found, with_qos=with_qos))
-    Path("/etc/slurm/slurmdbd.conf").chmod(0o600)
-
-
 # ------------------------------------------------------------------------------ daemons
 
 
-def _start(setup: Setup, found: DetectedSoftware) -> Running:
-    layout, user = setup.layout, setup.user
-    install = spawn("mariadb-install-db", MARIADB_INSTALL)
-    own = f"{RUN}/munge"
-    Path(f"{own}/key").write_bytes(os.urandom(128))
-    Path(f"{own}/key").chmod(0o400)
-    files = [f"--key-file={own}/key", f"--pid-file={own}/pid", f"--seed-file={own}/seed"]
-    munge = spawn("munged", ["munged", "--foreground", "--force", *files])
+def _start(setup: Setup, running: Running) -> None:
+    layout, user = setup.layout, running.user
+    options = "--defaults-file=/etc/mysql/sandbox.cnf"
+    # Only the sandbox's root may connect.
+    only_root = ["--auth-root-authentication-method=socket", "--auth-root-socket-user=root"]
+    install = spawn(
+        "mariadb-install-db", ["mariadb-install-db", options, *only_root, "--skip-test-db"]
+    )
+    key = Path(RUN, "munge.key")
+    key.write_bytes(os.urandom(128))
+    key.chmod(0o400)
+    munge = spawn("munged", ["munged", "--foreground", "--force", f"--key-file={key}"])
     pids = [_start_node(setup, node) for node in layout.nodes]
     run(["ip", "-batch", "-"], network_batch(layout.interface, pids))
     inside = [["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "--"] for pid in pids]
@@ -180,7 +176,7 @@ def _start(setup: Setup, found: DetectedSoftware) -> Running:
     munge.wait_for(lambda: Path("/run/munge/munge.socket.2").exists())
     if install.process.wait(TIMEOUT) != 0:
         raise Failure(f"mariadb-install-db failed{tail(install.name)}")
-    mariadb = spawn("mariadbd", MARIADB)
+    mariadb = spawn("mariadbd", ["mariadbd", options])
     mariadb.wait_for(lambda: Path("/run/mysqld/mysqld.sock").exists())
     slurmdbd = spawn("slurmdbd", ["slurmdbd", "-D"])
     slurmdbd.wait_for(lambda: _listens(6819))
@@ -190,41 +186,21 @@ def _start(setup: Setup, found: DetectedSoftware) -> Running:
     # slurmctld may respond before it has registered its TRES with the database.
     tres = ["sacctmgr", "--noheader", "--parsable2", "show", "tres", "format=type,name"]
     slurmctld.wait_for(lambda: "gres|gpu" in run(tres).splitlines())
-    for command in slurmconf.sacctmgr_commands(layout, user.name):
+    for command in slurmconf.sacctmgr_commands(layout, user):
         run(command)
-    _configure_slurm(setup, found, with_qos=True)
+    rootfs.write_files("/etc/slurm", slurm_files(layout, running, with_qos=True))
     run(["scontrol", "reconfigure"])
     for enter, node in zip(inside, layout.nodes):
         slurmd = ["slurmd", "-D", "-d", STEPD, "-N", node.name]
         spawn(f"slurmd-{node.name}", [*enter, *slurmd])
-        if found.ssh:
+        if running.ssh:
             sshd = str(shutil.which("sshd", path=SEARCH_PATH))
             spawn(f"sshd-{node.name}", [*enter, sshd, "-D", "-e"])
     states = ["sinfo", "--noheader", "--Node", "--format=%T"]
     slurmctld.wait_for(lambda: set(run(states).split()) == {"idle"})
     # The database propagates its changes to slurmctld with a delay, the user's last of all.
-    known = ["scontrol", "show", "assoc_mgr", f"users={user.name}", "flags=assoc"]
-    slurmctld.wait_for(lambda: f"UserName={user.name}(" in run(known))
-    return Running(
-        pid=0,
-        cluster=layout.cluster.name,
-        partitions={each.partition.name: list(each.nodes) for each in layout.partitions},
-        login_node=LOGIN_NODE,
-        account=ACCOUNT,
-        user=user.name,
-        uid=user.uid,
-        gid=user.gid,
-        home=user.home,
-        shell=user.shell,
-        scratch=setup.scratch,
-        started=time.time(),
-        root=setup.root,
-        slurm=found.slurm,
-        ssh=found.ssh,
-        modules=found.modules,
-        catalog=f"{CONFIG}/neuronctl/{NAMED_CATALOG}" if NAMED_CATALOG in setup.config else None,
-        binds=[list(bind) for bind in setup.binds],
-    )
+    known = ["scontrol", "show", "assoc_mgr", f"users={user}", "flags=assoc"]
+    slurmctld.wait_for(lambda: f"UserName={user}(" in run(known))
 
 
 def _listens(port: int) -> bool:
@@ -240,7 +216,7 @@ def _start_node(setup: Setup, node: Node) -> int:
             kernel.CLONE_NEWNS | kernel.CLONE_NEWNET | kernel.CLONE_NEWUTS | kernel.CLONE_NEWIPC
         )
         socket.sethostname(node.name)
-        rootfs.new_tmp([*setup.exposed, *(place for _, place in setup.binds)])
+        rootfs.new_tmp([*setup.exposed, *(place for _, place in setup.running.binds)])
 
     return spawn(node.name, ["sleep", "infinity"], become).process.pid
 

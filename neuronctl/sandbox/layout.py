@@ -83,7 +83,12 @@ def build(cluster: Cluster, wanted: Mapping[str, int]) -> Layout:
     """
     usual = [name for name in DEFAULT_PARTITIONS if name in cluster.partitions]
     usual = usual or ([] if wanted else list(cluster.partitions)[:1])
-    _check_counts(cluster, wanted)
+    for name in wanted:
+        if name not in cluster.partitions:
+            raise UsageError(
+                f"cluster {cluster.name} has no partition '{name}'",
+                f"valid: {', '.join(cluster.partitions)}",
+            )
     nodes: Dict[str, Node] = {}
     partitions = []
     for name, partition in cluster.partitions.items():
@@ -100,24 +105,6 @@ def build(cluster: Cluster, wanted: Mapping[str, int]) -> Layout:
             "use --nodes PARTITION=N with another N",
         )
     return Layout(cluster, tuple(nodes.values()), tuple(partitions))
-
-
-def _check_counts(cluster: Cluster, wanted: Mapping[str, int]) -> None:
-    for name, count in wanted.items():
-        partition = cluster.partitions.get(name)
-        if partition is None:
-            raise UsageError(
-                f"cluster {cluster.name} has no partition '{name}'",
-                f"valid: {', '.join(cluster.partitions)}",
-            )
-        most = partition.nodes
-        if most is None and partition.node_list is not None:
-            most = len(units.expand_hostlist(partition.node_list))
-        if most is not None and count > most:
-            raise UsageError(
-                f"requested {count} nodes in {name}, which has {most} on {cluster.name}",
-                f"use --nodes {name}={most} or fewer",
-            )
 
 
 def _node_names(partition: Partition, count: int) -> List[str]:
@@ -164,17 +151,12 @@ def scratch(layout: Layout, user: str, *, made: bool) -> str:
     """
     cluster, usual = layout.cluster, f"/scratch/{user}"
     allowed = [_place(directory, user) for directory in cluster.policy.submit_from]
+    within = tuple(f"{directory.rstrip('/')}/" for directory in allowed) or ("/",)
+    closed = {"", "root", "tmp", *SYSTEM, *(() if made else ("home",))}
     for path in (_place(cluster.scratch or usual, user), *allowed):
-        submits = not allowed or any(
-            f"{path}/".startswith(f"{directory.rstrip('/')}/") for directory in allowed
-        )
-        top = path.split("/")[1]
-        if submits and top not in _SYSTEM and (made or top != "home"):
+        if f"{path}/".startswith(within) and path.split("/")[1] not in closed:
             return path
     return usual
-
-
-_SYSTEM = {"", "root", "tmp", *SYSTEM}
 
 
 def _place(pattern: str, user: str) -> str:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional
 
 from neuronctl.common.errors import SlurmUnavailableError
 from neuronctl.common.users import name_of
@@ -35,6 +33,8 @@ OPTIONAL_PACKAGES = ("openssh-server", "openssh-client", "environment-modules", 
 
 # These create the namespaces and therefore run before another root is in place.
 _ON_THE_MACHINE = ("util-linux", "uidmap")
+
+OPTIONAL_PROGRAMS = {"ssh": ("sshd", "ssh", "ssh-keygen"), "modules": ("modulecmd",)}
 
 _FEWEST_IDS = 65536
 
@@ -79,30 +79,13 @@ def check(uid: int, root: str = "/") -> None:
         )
 
 
-@dataclass(frozen=True)
-class DetectedSoftware:
-    """The detected software; ``slurm`` is Slurm's version, such as ``22.05.8``."""
-
-    slurm: str
-    pmix: bool
-    ssh: bool
-    modules: bool
-
-    @property
-    def release(self) -> Tuple[int, ...]:
-        """The version as numbers, for comparisons: (22, 5, 8)."""
-        return tuple(int(number) for number in re.findall("[0-9]+", self.slurm))
-
-
-def find_requirements(slurmctld_version: str) -> DetectedSoftware:
-    """Detect the software; ``slurmctld_version`` is the output of ``slurmctld -V``."""
-    ssh = ("sshd", "ssh", "ssh-keygen")
-    return DetectedSoftware(
-        slurm=slurmctld_version.split()[-1],
-        pmix=_has_pmix(),
-        ssh=all(shutil.which(name, path=SEARCH_PATH) for name in ssh),
-        modules=shutil.which("modulecmd", path=SEARCH_PATH) is not None,
-    )
+def detected_software() -> Dict[str, Any]:
+    """Which of the optional features of a Running the software allows."""
+    found = {
+        name: all(shutil.which(program, path=SEARCH_PATH) for program in programs)
+        for name, programs in OPTIONAL_PROGRAMS.items()
+    }
+    return {**found, "pmix": _has_pmix()}
 
 
 def _has_pmix() -> bool:

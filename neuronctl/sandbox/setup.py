@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from dataclasses import dataclass
-from typing import Dict, List, Mapping, Optional, Tuple
+from pathlib import PurePosixPath
+from typing import Dict, Iterable, List, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Cluster
 from neuronctl.common.yamlfile.writer import Entry, write
-from neuronctl.sandbox import job_submit_lua as joblua
 from neuronctl.sandbox import slurm_conf as slurmconf
 from neuronctl.sandbox.layout import (
     ACCOUNT,
@@ -20,49 +21,20 @@ from neuronctl.sandbox.layout import (
     RUN,
     Layout,
     hosts_file,
-    scratch,
 )
-from neuronctl.sandbox.requirements import DetectedSoftware
-
-
-@dataclass(frozen=True)
-class User:
-    """The ordinary user of the sandbox; ``made``: the user exists only there."""
-
-    name: str
-    uid: int
-    gid: int
-    home: str
-    shell: str
-    made: bool
-
-
-@dataclass(frozen=True)
-class Setup:
-    """Everything that the first process needs.
-
-    root: the directory that all programs come from, ``/`` or another system's. exposed: the
-    machine's directories that appear at their own paths (Python, neuronctl itself). binds: those
-    that the user named: (the machine's, the path inside). config: the files of the user's
-    configuration directory inside, by their paths in it. database_id: an uid that nobody has.
-    """
-
-    layout: Layout
-    user: User
-    root: str
-    exposed: Tuple[str, ...]
-    binds: Tuple[Tuple[str, str], ...]
-    config: Mapping[str, str]
-    database_id: int
-
-    @property
-    def scratch(self) -> str:
-        return scratch(self.layout, self.user.name, made=self.user.made)
 
 
 @dataclass(frozen=True)
 class Running:
-    """A running sandbox, as seen from outside. ``pid`` is its first process."""
+    """A running sandbox, as seen from outside.
+
+    pid: its first process. partitions: the nodes of each. user, uid, gid, home, shell, scratch: its
+    ordinary user's. started: seconds since the epoch. root: the directory that all programs come
+    from; ``/`` is the machine's own. slurm: the version of the daemons. ssh, modules, pmix: whether
+    ssh between the nodes works without a password, whether the cluster's modules can be loaded, and
+    whether srun can start MPI programs. catalog: the file that $NEURONCTL_CATALOG names inside, if
+    any. binds: directories of the machine that were named to be visible: each, and its path inside.
+    """
 
     pid: int
     cluster: str
@@ -76,29 +48,39 @@ class Running:
     shell: str
     scratch: str
     started: float
-    """Seconds since the epoch."""
     root: str
-    """The directory that all programs come from; ``/`` is the machine's own."""
     slurm: str
-    """The version of the daemons."""
     ssh: bool
-    """Whether ssh between the nodes works without a password."""
     modules: bool
-    """Whether the cluster's modules can be loaded."""
+    pmix: bool
     catalog: Optional[str]
-    """The file that $NEURONCTL_CATALOG names inside, if any."""
     binds: List[List[str]]
-    """Directories of the machine that were named to be visible: each, and its path inside."""
 
 
-def slurm_files(setup: Setup, found: DetectedSoftware, *, with_qos: bool) -> Dict[str, str]:
-    layout = setup.layout
+@dataclass(frozen=True)
+class Setup:
+    """Everything that the first process needs.
+
+    running: the sandbox as it will be; the first process finds out what software it has. by_root:
+    whether the machine's root starts it; its user then exists only there. exposed: the machine's
+    directories that appear at their own paths (Python, neuronctl itself). config: the files of the
+    user's configuration directory inside, by their paths in it. database_id: a uid that nobody has.
+    """
+
+    layout: Layout
+    running: Running
+    by_root: bool
+    exposed: Tuple[str, ...]
+    config: Mapping[str, str]
+    database_id: int
+
+
+def slurm_files(layout: Layout, running: Running, *, with_qos: bool) -> Dict[str, str]:
     return {
-        "slurm.conf": slurmconf.slurm_conf(layout, with_qos=with_qos, pmix=found.pmix),
+        "cluster.conf": slurmconf.cluster_conf(layout, with_qos=with_qos, pmix=running.pmix),
         "gres.conf": slurmconf.gres_conf(layout),
-        "cgroup.conf": slurmconf.cgroup_conf(found.release),
-        "slurmdbd.conf": slurmconf.SLURMDBD_CONF,
-        "job_submit.lua": joblua.job_submit_lua(layout, setup.user.name),
+        "cgroup.conf": slurmconf.cgroup_conf(running.slurm),
+        "site.lua": slurmconf.site_lua(layout, running.user),
     }
 
 
@@ -124,17 +106,17 @@ def stepd_script(program: str) -> str:
 
 
 def etc_files(setup: Setup, passwd: str, group: str) -> Dict[str, str]:
-    """Files that replace the machine's in /etc; ``passwd`` and ``group`` are the machine's.
+    """Files that replace the machine's in /etc, whose ``passwd`` and ``group`` are continued.
 
     The first line with a name or number counts. The user's has '*' in place of 'x': there is no
     /etc/shadow, without which slurmd's 'su - USER', from which a job with --export=NONE has its
     environment, fails.
     """
-    user, number = setup.user, setup.database_id
-    owner = f"{user.name}:*:{user.uid}:{user.gid}::{user.home}:{user.shell}\n"
+    its, number = setup.running, setup.database_id
+    owner = f"{its.user}:*:{its.uid}:{its.gid}::{its.home}:{its.shell}\n"
     database = f"{DATABASE_USER}:x:{number}:{number}::/nonexistent:/usr/sbin/nologin\n"
-    if not any(line.split(":")[2:3] == [str(user.gid)] for line in group.splitlines()):
-        group = f"{user.name}:x:{user.gid}:\n{group}"
+    if not any(line.split(":")[2:3] == [str(its.gid)] for line in group.splitlines()):
+        group = f"{its.user}:x:{its.gid}:\n{group}"
     return {
         "hosts": hosts_file(setup.layout),
         "passwd": owner + database + passwd,
@@ -164,50 +146,19 @@ NAMED_CATALOG = "catalog.yaml"
 DATABASE_USER = "sandbox-db"
 """The system user of mariadbd, who exists only inside and owns nothing but the database."""
 
-DATABASE = f"{RUN}/mysql"
-DATABASE_INIT = f"{RUN}/init.sql"
-"""What mariadbd executes before it accepts connections."""
+_MODULE = re.compile(r"\w[\w.+:-]*(/\w[\w.+:-]*)*", re.ASCII)
 
-DATABASE_SQL = f"CREATE DATABASE IF NOT EXISTS {slurmconf.DATABASE};\n"
-"""Creates Slurm's empty database.
 
-slurmdbd would create it, but only after it has failed to connect to it. With libmariadb3 11.8.9
-(MariaDB Connector/C 3.4.10), a handle that failed to connect can read no columns afterwards.
-"""
+def modulefiles(names: Iterable[str]) -> Dict[str, str]:
+    """A modulefile for each of the catalog's modules, by its name, which becomes its path.
 
-_MARIADB = (
-    "--no-defaults",
-    f"--user={DATABASE_USER}",
-    f"--datadir={DATABASE}",
-    "--innodb-log-file-size=16M",
-    "--innodb-buffer-pool-size=64M",
-    "--innodb-use-native-aio=0",  # tmpfs does not support asynchronous I/O
-    "--innodb-flush-method=fsync",
-)
-
-MARIADB = (
-    "mariadbd",
-    *_MARIADB,
-    "--socket=/run/mysqld/mysqld.sock",
-    "--pid-file=/run/mysqld/pid",
-    "--secure-file-priv=/run/mysqld",
-    "--skip-networking",
-    "--performance-schema=OFF",
-    f"--init-file={DATABASE_INIT}",
-    "--innodb-flush-log-at-trx-commit=0",
-    "--innodb-doublewrite=0",
-    "--innodb-lock-wait-timeout=900",
-)
-"""mariadbd for a temporary database: small and never synced."""
-
-MARIADB_INSTALL = (
-    "mariadb-install-db",
-    *_MARIADB,
-    "--auth-root-authentication-method=socket",
-    "--auth-root-socket-user=root",
-    "--skip-test-db",
-)
-"""The command that creates the system tables: only the sandbox's root may connect."""
+    They change nothing: the machine's own programs are on PATH already. A name that is not a path
+    of plain words is omitted, and so is a name that stands for all versions (``gcc`` beside
+    ``gcc/11.5.0``), because `module` finds the latest by itself.
+    """
+    plain = [name for name in names if _MODULE.fullmatch(name)]
+    families = {str(parent) for name in plain for parent in PurePosixPath(name).parents}
+    return {name: "#%Module1.0\n" for name in plain if name not in families}
 
 
 def network_batch(interface: str, pids: List[int]) -> str:

@@ -1,15 +1,18 @@
-"""Slurm's configuration files for a layout, as text. Pure."""
+"""Slurm's configuration for a layout, as text: what is not the same in all sandboxes (etc/). Pure.
+
+The site's policy is in Lua, so that Slurm itself rejects what the site rejects.
+"""
 
 from __future__ import annotations
 
-from typing import List, Tuple, Union
+import json
+import re
+from typing import Dict, List, Mapping, Sequence, Union
 
 from neuronctl.catalog.model import Partition, Qos
 from neuronctl.common import units
 from neuronctl.sandbox.layout import (
     ACCOUNT,
-    LOGIN_ADDRESS,
-    LOGIN_NODE,
     QOS,
     RUN,
     Layout,
@@ -21,63 +24,14 @@ from neuronctl.sandbox.layout import (
 GPU_DEVICE = f"{RUN}/dev/nvidia"
 """Followed by the GPU's number on its node; Slurm derives CUDA_VISIBLE_DEVICES from it."""
 
-_SLURM_CONF = f"""\
-SlurmctldHost={LOGIN_NODE}({LOGIN_ADDRESS})
-SlurmUser=root
-SlurmdUser=root
-AuthType=auth/munge
-StateSaveLocation={RUN}/spool/slurmctld
-SlurmdSpoolDir={RUN}/spool/slurmd-%n
-SlurmctldPidFile={RUN}/slurmctld.pid
-SlurmdPidFile={RUN}/slurmd-%n.pid
-MailProg=/bin/true
-# Nodes report the cluster's cores, memory, and GPUs, whatever this machine has.
-SlurmdParameters=config_overrides
-ReturnToService=2
-ProctrackType=proctrack/linuxproc
-# No TaskPlugin: task/affinity binds tasks to this machine's cores, and a step that uses
-# more cores than the machine has would fail to start.
-GresTypes=gpu
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core_Memory
-SchedulerParameters=bf_interval=1,sched_interval=1
-MaxJobCount=50000
-MaxArraySize=10001
-# The site's rules
-JobSubmitPlugins=lua
-EnforcePartLimits=ALL
-AccountingStorageType=accounting_storage/slurmdbd
-AccountingStorageHost={LOGIN_NODE}
-AccountingStorageTRES=gres/gpu
-AccountingStorageEnforce=associations,limits,qos
-AccountingStoreFlags=job_comment
-JobAcctGatherType=jobacct_gather/linux
-"""
-
-DATABASE = "slurm_acct_db"
-"""The name of slurmdbd's database, which is slurmdbd's default."""
-
-SLURMDBD_CONF = f"""\
-DbdHost={LOGIN_NODE}
-DbdAddr={LOGIN_ADDRESS}
-AuthType=auth/munge
-SlurmUser=root
-PidFile={RUN}/slurmdbd.pid
-StorageType=accounting_storage/mysql
-StorageHost=localhost
-StorageUser=root
-StorageLoc={DATABASE}
-"""
-"""Slurm requires that its user owns the file and that it is private (0600)."""
-
 
 def qos_name(partition: str) -> str:
     """The QOS with a partition's limits per user; Slurm converts QOS names to lower case."""
     return f"p_{partition}".lower()
 
 
-def slurm_conf(layout: Layout, *, with_qos: bool, pmix: bool) -> str:
-    """slurm.conf.
+def cluster_conf(layout: Layout, *, with_qos: bool, pmix: bool) -> str:
+    """cluster.conf, which slurm.conf includes.
 
     ``with_qos=False`` is for slurmctld's first start: it does not start with a partition whose QOS
     does not exist yet, and a QOS cannot limit GPUs before slurmctld has registered them.
@@ -88,7 +42,7 @@ def slurm_conf(layout: Layout, *, with_qos: bool, pmix: bool) -> str:
         *(_node_line(node) for node in layout.nodes),
         *(_partition_line(layout, each, with_qos) for each in layout.partitions),
     ]
-    return _SLURM_CONF + "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def _node_line(node: Node) -> str:
@@ -108,34 +62,26 @@ def _partition_line(layout: Layout, each: SandboxPartition, with_qos: bool) -> s
     partition = each.partition
     nodes = [node for node in layout.nodes if node.name in each.nodes]
     memory = min(node.memory_mb for node in nodes) * (layout.cluster.policy.memory_fraction or 1)
-    per_core = max(1, int(memory / min(node.cores for node in nodes)))
-    words = [
-        f"PartitionName={partition.name}",
-        f"Nodes={units.compress_hostlist(each.nodes)}",
-        "State=UP",
-        f"DefMemPerCPU={per_core}",
-    ]
-    if partition.wall_time.maximum:
-        words.append(f"MaxTime={units.format_time(partition.wall_time.maximum)}")
-    default = partition.wall_time.default or partition.wall_time.maximum
-    if default:
-        words.append(f"DefaultTime={units.format_time(default)}")
-    if partition.max_nodes:
-        words.append(f"MaxNodes={partition.max_nodes}")
-    per_gpu = cores_per_gpu(layout, each)
-    if per_gpu:
-        words.append(f"DefCpuPerGPU={per_gpu}")
-    if not partition.open:
-        words.append("AllowGroups=root")
-    if layout.cluster.default_partition == partition.name:
-        words.append("Default=YES")
+    maximum, default = partition.wall_time.maximum, partition.wall_time.default
+    settings = {
+        "PartitionName": partition.name,
+        "Nodes": units.compress_hostlist(each.nodes),
+        "State": "UP",
+        "DefMemPerCPU": max(1, int(memory / min(node.cores for node in nodes))),
+        "MaxTime": maximum and units.format_time(maximum),
+        "DefaultTime": (default or maximum) and units.format_time(default or maximum or 0),
+        "MaxNodes": partition.max_nodes,
+        "DefCpuPerGPU": cores_per_gpu(layout, each),
+        "AllowGroups": None if partition.open else "root",
+        "Default": "YES" if layout.cluster.default_partition == partition.name else None,
+    }
     if with_qos:
-        every = {qos.name: qos.takes(partition.name) for qos in layout.cluster.qos.values()}
-        if not all(every.values()):
-            taken = (name for name, takes in {QOS: True, **every}.items() if takes)
-            words.append(f"AllowQos={','.join(taken)}")
-        words.append(f"QOS={qos_name(partition.name)}")
-    return " ".join(words)
+        takes = {qos.name: qos.takes(partition.name) for qos in layout.cluster.qos.values()}
+        if not all(takes.values()):
+            names = [name for name, taken in {QOS: True, **takes}.items() if taken]
+            settings["AllowQos"] = ",".join(names)
+        settings["QOS"] = qos_name(partition.name)
+    return " ".join(f"{name}={value}" for name, value in settings.items() if value)
 
 
 def gres_conf(layout: Layout) -> str:
@@ -149,13 +95,13 @@ def gres_conf(layout: Layout) -> str:
     return "\n".join(lines) + "\n"
 
 
-def cgroup_conf(version: Tuple[int, ...]) -> str:
+def cgroup_conf(version: str) -> str:
     """cgroup.conf: no enabled plugin needs cgroups, but slurmd reads the file and exits on errors.
 
     Older versions cannot disable cgroups; their mount point is an empty directory, so that the
     sandbox behaves the same on every machine.
     """
-    if version >= (24, 5):
+    if int(version.split(".")[0]) >= 24:
         return "CgroupPlugin=disabled\n"
     return f"CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nCgroupMountpoint={RUN}/cgroup\n"
 
@@ -209,3 +155,56 @@ def sacctmgr_commands(layout: Layout, user: str) -> List[List[str]]:
     commands.append(["add", "account", ACCOUNT, cluster])
     commands.append(["add", "user", user, account, cluster, *allowed])
     return [["sacctmgr", "--immediate", *command] for command in commands]
+
+
+def site_lua(layout: Layout, user: str) -> str:
+    """site.lua: the policy of the layout's cluster; ``user`` is the sandbox's only user.
+
+    Of ``forbidden_options``, only those that Slurm's plugin can see are enforced: the rules'
+    ``used`` lists them.
+    """
+    policy = layout.cluster.policy
+    partitions: Dict[str, Dict[str, int]] = {}
+    for each in layout.partitions:
+        its = partitions[each.partition.name] = {"gpus": each.partition.gpus_per_node}
+        limit = each.partition.wall_time.interactive_maximum
+        if limit is not None:
+            its["interactive_minutes"] = limit // 60
+        cap = cores_per_gpu(layout, each)
+        if cap and policy.cores.rule == "cap":
+            its["cores_per_gpu"] = cap
+    comment = policy.comment
+    form, pattern = "", ""
+    values: Sequence[Sequence[str]] = [comment.values]
+    if comment.form == "word":
+        form, pattern = "WORD", "([^%s;=]+)"
+    elif comment.form == "fields":
+        values = [field.values for field in comment.fields]
+        form = ";".join(f"{field.key}=..." for field in comment.fields)
+        keys = (re.sub(r"(\W)", r"%\1", field.key) for field in comment.fields)
+        pattern = ";".join(f"{key}=([^;]*)" for key in keys)
+    site = {
+        "partitions": partitions,
+        "default_partition": layout.cluster.default_partition or "",
+        "submit_from": [
+            directory.replace("{user}", user).rstrip("/") + "/" for directory in policy.submit_from
+        ],
+        "forbidden": policy.forbidden_options,
+        "gpus_required": policy.gpus_required,
+        "account_required": policy.account_required,
+        "qos_required": policy.qos_required,
+        "comment_required": comment.required,
+        "comment_form": form,
+        "comment_pattern": f"^{pattern}$" if pattern else ".*",
+        "comment_values": values,
+    }
+    return "".join(f"{name} = {literal(value)}\n" for name, value in site.items())
+
+
+def literal(value: object) -> str:
+    """A Lua literal for a number, a boolean, a printable text, a list, or a table."""
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'[{literal(key)}] = {literal(value[key])}' for key in value)} }}"
+    if isinstance(value, (list, tuple)):
+        return f"{{ {', '.join(map(literal, value))} }}"
+    return json.dumps(value, ensure_ascii=False)

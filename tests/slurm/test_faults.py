@@ -62,11 +62,11 @@ class Broken:
     def oldest_beside(self, pid: int) -> int:
         """The first process on the node of this one, which holds the node's namespaces."""
         space = os.readlink(f"/proc/{pid}/ns/net")
-        return min(
-            other
-            for other in processes(self.sandbox.running.pid)
-            if os.readlink(f"/proc/{other}/ns/net") == space
-        )
+        for other in sorted(processes(self.sandbox.running.pid)):
+            with contextlib.suppress(FileNotFoundError):  # it has ended since
+                if os.readlink(f"/proc/{other}/ns/net") == space:
+                    return other
+        return pid
 
     def configure(self, *lines: str) -> None:
         """Add to slurm.conf and have it read."""

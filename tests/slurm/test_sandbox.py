@@ -202,7 +202,7 @@ def test_copy_runs_nothing_of_the_current_directory(sandbox: Sandbox, tmp_path: 
     [
         ([], "--comment is mandatory"),
         (["--comment=pytorch"], "--comment must have the form field=...;appl=..."),
-        (["--comment=field=misc;appl=nope"], "--comment: appl=nope is not allowed"),
+        (["--comment=field=misc;appl=nope"], "--comment: nope is not one of: "),
         (["--comment=field=misc;appl=pytorch;x=y"], "--comment must have the form"),
         ([COMMENT, "--mem=1G"], "--mem is not allowed here"),
         ([COMMENT, "--mem=0"], "--mem is not allowed here"),

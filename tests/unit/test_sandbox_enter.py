@@ -31,6 +31,7 @@ RUNNING = Running(  # noqa: S604 (a login shell is no shell=True)
     root="/",
     ssh=True,
     modules=True,
+    pmix=True,
     catalog=None,
     binds=[["/data", "/data"]],
 )

@@ -15,7 +15,6 @@ from neuronctl.catalog.model import (
     Policy,
     WallTime,
 )
-from neuronctl.sandbox import job_submit_lua as joblua
 from neuronctl.sandbox import layout, setup
 from neuronctl.sandbox import slurm_conf as slurmconf
 
@@ -42,7 +41,7 @@ def words(line: str) -> Dict[str, str]:
 
 
 def test_a_node_claims_what_the_catalog_says() -> None:
-    text = slurmconf.slurm_conf(made(), with_qos=True, pmix=True)
+    text = slurmconf.cluster_conf(made(), with_qos=True, pmix=True)
     assert words(lines(text, "NodeName=gpu36")[0]) == {
         "NodeName": "gpu36",
         "NodeAddr": "10.77.1.2",
@@ -58,13 +57,13 @@ def test_a_node_claims_what_the_catalog_says() -> None:
 
 def test_an_odd_number_of_cores_is_one_socket() -> None:
     odd = dataclasses.replace(CPU, cores_per_node=(7,))
-    text = slurmconf.slurm_conf(made(A100, odd), with_qos=True, pmix=True)
+    text = slurmconf.cluster_conf(made(A100, odd), with_qos=True, pmix=True)
     assert "Sockets=1 CoresPerSocket=7 " in lines(text, "NodeName=cpu01")[0]
 
 
 def test_a_partition_has_the_catalogs_limits() -> None:
     policy = Policy(memory_fraction=0.95, cores=CorePolicy("cap"))
-    text = slurmconf.slurm_conf(made(LIMITED, CPU, policy=policy), with_qos=True, pmix=True)
+    text = slurmconf.cluster_conf(made(LIMITED, CPU, policy=policy), with_qos=True, pmix=True)
     assert words(lines(text, "PartitionName=amd")[0]) == {
         "PartitionName": "amd_a100nv_8",
         "Nodes": "gpu[35-36]",
@@ -80,12 +79,12 @@ def test_a_partition_has_the_catalogs_limits() -> None:
 
 
 def test_a_partition_names_no_qos_before_there_is_one() -> None:
-    text = slurmconf.slurm_conf(made(), with_qos=False, pmix=True)
+    text = slurmconf.cluster_conf(made(), with_qos=False, pmix=True)
     assert "QOS=" not in text
 
 
 def test_the_default_partition_is_slurms_too() -> None:
-    text = slurmconf.slurm_conf(made(default_partition="cpu"), with_qos=True, pmix=True)
+    text = slurmconf.cluster_conf(made(default_partition="cpu"), with_qos=True, pmix=True)
     assert [line.split()[0] for line in lines(text, "PartitionName") if "Default=YES" in line] == [
         "PartitionName=cpu"
     ]
@@ -93,7 +92,7 @@ def test_the_default_partition_is_slurms_too() -> None:
 
 def test_no_setting_is_empty_which_slurm_does_not_read() -> None:
     for pmix in (True, False):
-        text = slurmconf.slurm_conf(made(), with_qos=True, pmix=pmix)
+        text = slurmconf.cluster_conf(made(), with_qos=True, pmix=pmix)
         assert not [line for line in text.splitlines() if line.endswith("=")]
         assert ("MpiDefault=pmix\n" in text) == pmix
 
@@ -146,55 +145,61 @@ def test_the_policy_is_in_the_lua_tables() -> None:
         cores=CorePolicy("cap"),
         account_required=True,
     )
-    text = joblua.job_submit_lua(made(policy=policy), "ada")
+    text = slurmconf.site_lua(made(policy=policy), "ada")
     for line in (
-        'local partitions = { ["amd_a100nv_8"] = { ["gpus"] = 8, ["interactive_minutes"] = 480, '
+        'partitions = { ["amd_a100nv_8"] = { ["gpus"] = 8, ["interactive_minutes"] = 480, '
         '["cores_per_gpu"] = 8 }, ["cpu"] = { ["gpus"] = 0 } }',
-        'local submit_from = { "/scratch/ada/" }',
-        r'local forbidden = { ["mem"] = "not \"here\"", ["wckey"] = "not seen by the plugin" }',
-        "local gpus_required = true",
-        "local account_required = true",
-        "local qos_required = false",
-        "local comment_required = true",
-        'local comment_form = "fields"',
-        'local comment_fields = { { ["key"] = "field", ["values"] = { "misc", "nlp" } }, '
-        '{ ["key"] = "appl", ["values"] = { "pytorch" } } }',
+        'submit_from = { "/scratch/ada/" }',
+        r'forbidden = { ["mem"] = "not \"here\"", ["wckey"] = "not seen by the plugin" }',
+        "gpus_required = true",
+        "account_required = true",
+        "qos_required = false",
+        "comment_required = true",
+        'comment_form = "field=...;appl=..."',
+        'comment_pattern = "^field=([^;]*);appl=([^;]*)$"',
+        'comment_values = { { "misc", "nlp" }, { "pytorch" } }',
     ):
         assert line in text.splitlines()
 
 
 def test_a_ratio_that_is_only_a_default_is_no_cap() -> None:
-    text = joblua.job_submit_lua(made(policy=Policy(cores=CorePolicy("default"))), "ada")
+    text = slurmconf.site_lua(made(policy=Policy(cores=CorePolicy("default"))), "ada")
     assert '["cores_per_gpu"]' not in text
 
 
 # ---------------------------------------------------------------------- other files
 
 
-def etc_files(user: setup.User, passwd: str, group: str) -> Dict[str, str]:
-    told = setup.Setup(made(), user, "/", (), (), {}, database_id=20001)
+def running(user: str, uid: int, home: str) -> setup.Running:
+    """A sandbox with this user, of which nothing else counts here."""
+    text = {"cluster": "", "login_node": "", "account": "", "scratch": "", "root": "", "slurm": ""}
+    return setup.Running(
+        **{**text, "user": user, "uid": uid, "gid": uid, "home": home, "shell": "/bin/bash"},
+        **{"pid": 0, "partitions": {}, "started": 0.0, "catalog": None, "binds": []},
+        **dict.fromkeys(("ssh", "modules", "pmix"), False),
+    )
+
+
+def etc_files(its: setup.Running, passwd: str, group: str) -> Dict[str, str]:
+    told = setup.Setup(made(), its, by_root=True, exposed=(), config={}, database_id=20001)
     return setup.etc_files(told, passwd, group)
 
 
 def test_a_made_user_is_added_and_a_known_one_is_changed() -> None:
-    user = setup.User("neuron", 20000, 20000, "/home01/neuron", "/bin/bash", made=True)
-    files = etc_files(user, "root:x:0:0::/root:/bin/sh", "root:x:0:\n")
+    its = running("neuron", 20000, "/home01/neuron")
+    files = etc_files(its, "root:x:0:0::/root:/bin/sh", "root:x:0:\n")
     assert files["passwd"].splitlines()[0] == "neuron:*:20000:20000::/home01/neuron:/bin/bash"
     assert files["passwd"].splitlines()[-1] == "root:x:0:0::/root:/bin/sh"
     assert files["group"].splitlines() == ["neuron:x:20000:", "root:x:0:"]
-    again = etc_files(user, files["passwd"].replace(":*:", ":x:"), files["group"])
+    again = etc_files(its, files["passwd"].replace(":*:", ":x:"), files["group"])
     assert again["passwd"].startswith("neuron:*:"), "there is no shadow file to look it up in"
     assert again["group"] == files["group"]
 
 
 def test_the_database_has_a_user_of_its_own() -> None:
     """The machine's mysql may own real files."""
-    user = setup.User("ada", 997, 997, "/home/ada", "/bin/bash", made=False)
-    files = etc_files(user, "root:x:0:0::/:/bin/sh\nmysql:x:998:100::/:/x\n", "log:x:999:\n")
+    files = etc_files(running("ada", 997, "/home/ada"), "mysql:x:998:100::/:/x\n", "log:x:999:\n")
     assert "sandbox-db:x:20001:20001::/nonexistent:/usr/sbin/nologin\n" in files["passwd"]
-    for argv in (setup.MARIADB, setup.MARIADB_INSTALL):
-        assert "--user=sandbox-db" in argv
-        assert "--skip-grant-tables" not in argv
 
 
 def test_what_the_site_requires_is_set() -> None:

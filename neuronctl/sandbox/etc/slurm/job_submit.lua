@@ -1,5 +1,5 @@
--- The rules of the sandbox's job_submit.lua. The values of the catalog, which they use as local
--- variables, stand above them in the finished file.
+-- The rules of the sandbox's sites. site.lua sets the variables that they use, from the catalog.
+dofile("/etc/slurm/site.lua")
 
 -- Slurm's NO_VAL constants for 16, 32, and 64 bits mean that no number was given.
 local function given(number)
@@ -38,27 +38,13 @@ local function comment_problem(comment)
   if comment == nil then
     return comment_required and "--comment is mandatory" or nil
   end
-  if comment_form == "word" then
-    if not string.match(comment, "^[^%s;=]+$") then
-      return "--comment must be one word"
-    end
-    if #comment_values > 0 and not contains(comment_values, comment) then
-      return "--comment '" .. comment .. "' is not one of: " .. table.concat(comment_values, " ")
-    end
-  elseif comment_form == "fields" then
-    local pattern, form, values = {}, {}, nil
-    for _, field in ipairs(comment_fields) do
-      table.insert(pattern, string.gsub(field.key, "%W", "%%%0") .. "=([^;]*)")
-      table.insert(form, field.key .. "=...")
-    end
-    values = { string.match(comment, "^" .. table.concat(pattern, ";") .. "$") }
-    if #values == 0 then
-      return "--comment must have the form " .. table.concat(form, ";")
-    end
-    for number, field in ipairs(comment_fields) do
-      if not contains(field.values, values[number]) then
-        return "--comment: " .. field.key .. "=" .. values[number] .. " is not allowed"
-      end
+  local values = { string.match(comment, comment_pattern) }
+  if #values == 0 then
+    return "--comment must have the form " .. comment_form
+  end
+  for number, allowed in ipairs(comment_values) do
+    if #allowed > 0 and not contains(allowed, values[number]) then
+      return "--comment: " .. values[number] .. " is not one of: " .. table.concat(allowed, " ")
     end
   end
 end
@@ -142,19 +128,10 @@ local function time_problem(job, partition)
   end
 end
 
-local function default_partition(part_list)
-  for name, partition in pairs(part_list) do
-    if partition.flag_default == 1 then
-      return name
-    end
-  end
-  return ""
-end
-
 function slurm_job_submit(job, part_list, submit_uid)
   local problem = comment_problem(text(job.comment)) or option_problem(job)
     or place_problem(job.work_dir or "?")
-  for name in string.gmatch(job.partition or default_partition(part_list), "[^,]+") do
+  for name in string.gmatch(job.partition or default_partition, "[^,]+") do
     local partition = partitions[name]
     if partition and not problem then
       problem = core_problem(job, partition) or time_problem(job, partition)

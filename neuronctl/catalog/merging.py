@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Tuple
 
 from neuronctl.catalog import schema
-from neuronctl.catalog.model import Catalog, Location, Path, path_key
+from neuronctl.catalog.model import Catalog, Location, Path
 from neuronctl.common import yamlfile
 from neuronctl.common.errors import CatalogError, did_you_mean
+from neuronctl.common.yamlfile import path_key
 
 
 def merge(layers: List[yamlfile.Document]) -> Catalog:
@@ -64,7 +65,7 @@ def _lay_over(
         if isinstance(old, (dict, list)):
             for gone in [known for known in places if known[: len(here)] == here]:
                 del places[gone]
-        places[here] = Location(layer.file, layer.lines[here])
+        places[here] = Location(layer.file, layer.lines[path_key(here)])
         if isinstance(value, dict):
             below[key] = {}
             _lay_over(below[key], value, here, layer, places)

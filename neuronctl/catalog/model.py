@@ -11,8 +11,9 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 from neuronctl.common import units
 from neuronctl.common.errors import CatalogError, PolicyError, did_you_mean
 from neuronctl.common.frozen import dataclass, field, replace
+from neuronctl.common.yamlfile import KeyPath, path_key
 
-Path = Tuple[str, ...]
+Path = KeyPath
 """The path of a catalog value: ``("neuron", "partitions", "amd_a100nv_8", "max_gpus")``."""
 
 
@@ -412,11 +413,3 @@ class Catalog:
         while path and path_key(path) not in self.places:
             path = path[:-1]
         return path_key(path) if path else None
-
-
-_BETWEEN = "\0"  # the YAML reader refuses a key that contains it
-
-
-def path_key(path: Path) -> str:
-    """Return a path as one text, such as a key of JSON must be."""
-    return _BETWEEN.join(path)

@@ -52,7 +52,7 @@ def _settings(document: Document) -> List[Setting]:
     for key, value in document.data.items():
         option = find(key)
         assert option is not None  # configuration() has refused any other
-        shown = document.raw.get((key,), value)
+        shown = document.raw.get(key, value)
         if isinstance(shown, Mapping):
             shown = {name: hide_value(name, str(what)) for name, what in shown.items()}
             texts = [f"{name}={what}" for name, what in shown.items()]

@@ -141,7 +141,7 @@ def parse_steps(steps: Sequence[Mapping[str, Any]]) -> Tuple[StepRequest, ...]:
     """Steps as a job file has them; raises JobFileError."""
     from neuronctl.common.yamlfile import Document
 
-    return _steps(steps, _Reader(Document("steps", {"steps": steps}, {(): 1}, {}), ("steps",)))
+    return _steps(steps, _Reader(Document("steps", {"steps": steps}, {}, {}), ("steps",)))
 
 
 def configuration(tell: Optional[Callable[[str], None]] = None) -> Layer:
@@ -256,8 +256,10 @@ class _Reader:
         return JobFileError(f"{self.where}: {key}: {message}", hint)
 
     def text(self, value: Any) -> str:
+        from neuronctl.common.yamlfile import path_key
+
         # A number as it was typed: to a program, 1.10 is not 1.1.
-        raw = self.document.raw.get(self.path)
+        raw = self.document.raw.get(path_key(self.path))
         if value is None or isinstance(value, (dict, list)):
             raise self.error(f"expected one value, found {_kind(value)}")
         return str(value) if raw is None else raw

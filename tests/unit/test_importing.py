@@ -40,7 +40,7 @@ def data(made: JobFileDraft) -> Dict[str, object]:
     """The content of the job file, with every value as it is typed there."""
     document = yamlfile.parse(made.text, "job.yaml", JobFileError)
     return {
-        key: value if isinstance(value, bool) else document.raw.get((key,), value)
+        key: value if isinstance(value, bool) else document.raw.get(key, value)
         for key, value in document.data.items()
     }
 
@@ -308,7 +308,7 @@ def test_yaml_is_read_back_as_it_was(text: str, others: List[str]) -> None:
     document = yamlfile.parse(write(entries, above=["top"]), "x.yaml", JobFileError)
 
     def typed(path: Tuple[str, ...], value: object) -> object:
-        return document.raw.get(path, value)
+        return document.raw.get(yamlfile.path_key(path), value)
 
     found = document.data
     assert typed(("one",), found["one"]) == text

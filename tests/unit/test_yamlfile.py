@@ -193,13 +193,13 @@ words = st.from_regex(r"[A-Za-z0-9:./_-]{1,12}", fullmatch=True)
 @given(st.dictionaries(keys, st.lists(words, max_size=4), min_size=1, max_size=6))
 def test_every_value_has_the_line_it_was_written_on(content: Dict[str, List[str]]) -> None:
     lines: List[str] = []
-    expected: Dict[Any, int] = {(): 1}
+    expected = {"": 1}
     for key, entries in content.items():
         lines.append(f"{key}:")
-        expected[key,] = len(lines)
+        expected[key] = len(lines)
         for number, entry in enumerate(entries):
             lines.append(f"  - '{entry}'")
-            expected[key, str(number)] = len(lines)
+            expected[yamlfile.path_key((key, str(number)))] = len(lines)
     document = parse("\n".join(lines))
     assert document.lines == expected
     assert document.data == {key: entries or None for key, entries in content.items()}

@@ -10,13 +10,15 @@ Stricter and simpler than YAML 1.1, because people write these files for Slurm:
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import Any, Mapping, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Mapping, Sequence, Tuple, Type, Union
 
 from neuronctl.common import cache
 from neuronctl.common.errors import NeuronctlError
 from neuronctl.common.files import open_named, read_trusted
-from neuronctl.common.frozen import dataclass
+from neuronctl.common.from_json import NOT_RESTORED, restored
+from neuronctl.common.frozen import asdict, dataclass
 
 MAX_BYTES = 1_000_000
 
@@ -29,20 +31,25 @@ class Document:
     """The content of a YAML file.
 
     data: the top-level mapping; values are dict, list, str, int, float, bool, and None. lines: the
-    line (from 1) of every key path in ``data``; ``()`` is the first line. raw: how a number,
-    boolean, or null was typed, by key path: ``1.10`` where ``data`` has 1.1.
+    line (from 1) of every value, by its path's ``path_key``; "" is the first line. raw: how a
+    number, boolean, or null was typed: ``1.10`` where ``data`` has 1.1.
     """
 
     file: str
     data: Mapping[str, Any]
-    lines: Mapping[KeyPath, int]
-    raw: Mapping[KeyPath, str]
+    lines: Mapping[str, int]
+    raw: Mapping[str, str]
 
     def where(self, path: KeyPath) -> str:
         """``file:line`` of a key path, or of its nearest known parent."""
-        while path not in self.lines:
+        while path and path_key(path) not in self.lines:
             path = path[:-1]
-        return f"{self.file}:{self.lines[path]}"
+        return f"{self.file}:{self.lines.get(path_key(path), 1)}"
+
+
+def path_key(path: KeyPath) -> str:
+    """Return a path as one text, as keys of JSON are. The parser refuses a NUL in a key."""
+    return "\0".join(path)
 
 
 def read(
@@ -63,12 +70,12 @@ def read(
     """
     file = os.fspath(path)
     text = text_of(file, error, found=found)
-    kept = _read_kept(file, text) if found else None
-    if kept is not None:
-        return kept
+    if found:
+        with contextlib.suppress(*NOT_RESTORED):
+            return restored(Document, cache.read("yaml", file, text))
     document = parse(text, file, error)
     if found and not any(key in document.data for key in private):
-        _keep(document, text)
+        cache.write("yaml", file, asdict(document), text)
     return document
 
 
@@ -98,32 +105,3 @@ def parse(text: str, file: str, error: Type[NeuronctlError]) -> Document:
     from neuronctl.common.yamlfile import parser
 
     return parser.parse(text, file, error)
-
-
-_SEPARATOR = "\0"  # the parser refuses a key that contains it
-
-
-def _read_kept(file: str, text: str) -> Optional[Document]:
-    """Return the document that ``text`` was parsed to before; None if it is not in the cache."""
-    try:
-        kept = cache.read("yaml", file, text)
-        lines = {_path(key): line for key, line in kept["lines"].items()}
-        raw = {_path(key): typed for key, typed in kept["raw"].items()}
-        # where() ends at the first line, and a job's options are read from a mapping.
-        whole = () in lines and isinstance(kept["data"], dict)
-        return Document(file, kept["data"], lines, raw) if whole else None
-    except (KeyError, TypeError, AttributeError):
-        return None
-
-
-def _keep(document: Document, text: str) -> None:
-    kept = {
-        "data": document.data,
-        "lines": {_SEPARATOR.join(path): line for path, line in document.lines.items()},
-        "raw": {_SEPARATOR.join(path): typed for path, typed in document.raw.items()},
-    }
-    cache.write("yaml", document.file, kept, text)
-
-
-def _path(key: str) -> KeyPath:
-    return tuple(key.split(_SEPARATOR)) if key else ()

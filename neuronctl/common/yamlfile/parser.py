@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Type
 import yaml
 
 from neuronctl.common.errors import NeuronctlError
-from neuronctl.common.yamlfile import Document, KeyPath
+from neuronctl.common.yamlfile import Document, KeyPath, path_key
 
 MAX_DEPTH = 32
 
@@ -46,8 +46,8 @@ class _Builder:
         self.events: Iterator[Any] = yaml.parse(
             text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         )
-        self.lines: Dict[KeyPath, int] = {(): 1}
-        self.raw: Dict[KeyPath, str] = {}
+        self.lines: Dict[str, int] = {"": 1}
+        self.raw: Dict[str, str] = {}
 
     def fail(self, event: Any, message: str, hint: str = "") -> NeuronctlError:
         return self.error(f"{self.file}:{_line(event)}: {message}", hint)
@@ -88,7 +88,7 @@ class _Builder:
             if isinstance(item, yaml.SequenceEndEvent):
                 break
             below = (*path, str(len(items)))
-            self.lines[below] = _line(item)
+            self.lines[path_key(below)] = _line(item)
             items.append(self.value(item, below))
         return items
 
@@ -99,7 +99,7 @@ class _Builder:
         match = _PLAIN(text)
         if match is None:
             return text
-        self.raw[path] = text
+        self.raw[path_key(path)] = text
         if match["int"]:
             # No figure here has more digits, and int() is slow with very long ones.
             return int(text) if len(text) <= 18 else text
@@ -119,12 +119,10 @@ class _Builder:
                 raise self.fail(key_event, f"the key {key!r} contains a NUL character")
             below = (*path, key)
             if key in result:
-                raise self.fail(
-                    key_event,
-                    f"duplicate key {'.'.join(below)}, first set on line {self.lines[below]}",
-                    "keep only one of them",
-                )
-            self.lines[below] = _line(key_event)
+                first = self.lines[path_key(below)]
+                words = f"duplicate key {'.'.join(below)}, first set on line {first}"
+                raise self.fail(key_event, words, "keep only one of them")
+            self.lines[path_key(below)] = _line(key_event)
             result[key] = self.value(next(self.events), below)
         return result
 

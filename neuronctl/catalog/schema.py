@@ -35,17 +35,35 @@ T = TypeVar("T")
 
 ARCHITECTURES = ("x86_64", "aarch64", "ppc64le")
 
-_CHOICES: Mapping[str, Tuple[str, ...]] = {
+_CHOICES: Mapping[str, Sequence[str]] = {
     "arch": ARCHITECTURES,
     "form": ("any", "word", "fields"),
     "gpu_option": ("gres", "gpus-per-node"),
     "rule": ("cap", "default", "none"),
     "runtime": ("singularity", "apptainer"),
+    "rules_off": CODES,
 }
-"""The keys whose value is one of these words."""
+"""The keys whose value, or each of whose values, is one of these words."""
 
-_PLAIN = r"[\w.@%+=:-]*"
-"""Words that the shell takes as they are."""
+_DIRECTORY = (
+    r"/([\w./@%+=:-]|\{user\})*",
+    "write an absolute path of plain words; {user} stands for the login name",
+)
+_PLAIN = (
+    r"[\w.@%+=:-]*",
+    "it becomes part of shell commands: use letters, digits, '.', '_', and '-'",
+)
+_FORMS: Mapping[str, Tuple[str, str]] = {
+    **dict.fromkeys(("submit_from", "image_dirs", "scratch"), _DIRECTORY),
+    **dict.fromkeys(("interface", "host_suffix"), _PLAIN),
+    "date": (r"\d{4}(-\d{2}(-\d{2})?)?", "write 2026-08-12, 2026-08, or 2026"),
+    "key": ("[A-Za-z0-9_-]+", "write one word, such as 'key: field'"),
+    "evidence": (
+        r"(guide|advice|slurm)( \(.+\))?|observation \(.+\)",
+        "write guide, advice, slurm, or observation (WHERE, WHEN)",
+    ),
+}
+"""The pattern of a key's value, or of each of its values, and what to write."""
 
 
 class Node:
@@ -104,7 +122,7 @@ class Node:
 
     def text(self, key: str, default: Any = "", *, or_number: bool = False) -> Any:
         """Return one line of text; with ``or_number``, a whole number as its digits."""
-        if or_number and type(self.data.get(key)) is int:
+        if (or_number or key in _FORMS) and type(self.data.get(key)) is int:
             return str(self.data[key])
         value = self.typed(key, str, "text (quote it if it looks like a number)")
         if value is not None and not value.isprintable():
@@ -112,31 +130,13 @@ class Node:
             value = None
         return default if value is None else value
 
-    def matching(self, key: str, pattern: str, default: Any, hint: str) -> Any:
-        """Return text that a pattern matches."""
-        value = self.text(key, default, or_number=True)
-        if value and not re.fullmatch(pattern, value):
-            self.refuse(key, f"{value!r} is not allowed", hint)
-        return value
-
-    def choice(self, key: str, allowed: Sequence[str], default: Any) -> Any:
-        value = self.text(key, default)
-        if value in allowed:
-            return value
-        self.refuse(key, f"{value!r} is not allowed", did_you_mean(value, allowed))
-        return default
-
     def boolean(self, key: str, default: Any) -> Any:
         value = self.typed(key, bool, "true or false")
         return default if value is None else value
 
     def whole(self, key: str, least: int = 1, default: Any = None) -> Any:
         """Return a whole number."""
-        hint = f"a whole number of at least {least}"
-        match = re.fullmatch(r"([0-9]{1,9})([GT])I?B?", str(self.data.get(key)).upper())
-        if match is not None and "_mb_" in key:
-            factor = 1024 if match[2] == "G" else 1024**2
-            hint = f"it in MB: {int(match[1]) * factor}"
+        hint = f"a whole number of at least {least}" + (" (MB)" if "_mb_" in key else "")
         value = self.typed(key, int, hint)
         if value is not None and value < least:
             self.refuse(key, f"{value} is less than {least}", f"write {hint}")
@@ -179,12 +179,6 @@ class Node:
             hint = f"use {units.TIME_FORMS}, or UNLIMITED; a bare number is minutes"
             self.refuse(key, f"{_show(value)} is not a time limit", hint)
         return seconds or default
-
-    def directory(self, key: str, value: Optional[str]) -> None:
-        """Refuse what is no absolute path, or more than a path to the shell of a script."""
-        if value and not re.fullmatch(r"/[\w./@%+=:-]*", value.replace("{user}", "")):
-            hint = "write an absolute path of plain words; {user} stands for the login name"
-            self.refuse(key, f"{value!r} is not allowed", hint)
 
 
 def _show(value: object) -> str:
@@ -230,15 +224,29 @@ def _build(model: Type[T], node: Node, inherited: Optional[T] = None, **own: Any
             continue
         removed = key in node.data and node.data[key] is None
         default = getattr(model if removed or inherited is None else inherited, key, None)
-        if key in _CHOICES:
-            own[key] = node.choice(key, _CHOICES[key], default)
-        elif key in _BY_KEY:
+        if key in _BY_KEY:
             own[key] = _BY_KEY[key](node, key, default)
         elif kind in _MODELS:
             own[key] = _build(_MODELS[kind], node.below(key), getattr(inherited or model, key))
         else:
             own[key] = _BY_TYPE[kind](node, key, default)
+        if key in _CHOICES or key in _FORMS:
+            _check_words(node, key, own[key])
     return model(**own)
+
+
+def _check_words(node: Node, key: str, value: Any) -> None:
+    """Report a word that is not one of those of its key, or not of their form."""
+    allowed, (pattern, hint) = _CHOICES.get(key), _FORMS.get(key, (".*", ""))
+    words = (value,) if isinstance(value, str) else value or ()
+    places = [(node, key, word) for word in words]
+    if isinstance(value, dict):
+        places = [(node.below(key), name, word) for name, word in value.items()]
+    for place, name, word in places:
+        if allowed is not None and word not in allowed:
+            place.refuse(name, f"{word!r} is not allowed", did_you_mean(word, allowed))
+        elif hint and word and not re.fullmatch(pattern, word):
+            place.refuse(name, f"{word!r} is not allowed", hint)
 
 
 # -------------------------------------------------------------------- keys that are read otherwise
@@ -264,24 +272,6 @@ def _node_list(node: Node, key: str, default: Any) -> Optional[str]:
     except ValueError as problem:
         node.refuse(key, str(problem), "write a host list such as gpu[01-05,07],gpu10")
     return value
-
-
-def _directories(node: Node, key: str, default: Any) -> Tuple[str, ...]:
-    values = node.texts(key)
-    for value in values:
-        node.directory(key, value)
-    return values
-
-
-def _scratch(node: Node, key: str, default: Any) -> Optional[str]:
-    value: Optional[str] = node.text(key, None)
-    node.directory(key, value)
-    return value
-
-
-def _plain(node: Node, key: str, default: Any) -> Any:
-    hint = "it becomes part of shell commands: use letters, digits, '.', '_', and '-'"
-    return node.matching(key, _PLAIN, default, hint)
 
 
 def _texts_by_name(node: Node, key: str, default: Any) -> Dict[str, str]:
@@ -313,47 +303,21 @@ def _comment_fields(node: Node, key: str, default: Any) -> Tuple[CommentField, .
             node.refuse(key, f"{_show(item)} is not allowed", "write 'key:' and 'values:'")
             continue
         below = Node(item, (*node.path, key, str(number)), node.places, node.errors)
-        below.matching("key", "[A-Za-z0-9_-]+", "", "write one word, such as 'key: field'")
         found.append(_build(CommentField, below))
     return tuple(found)
-
-
-def _among(allowed: Sequence[str]) -> _Read:
-    def read(node: Node, key: str, default: Any) -> Tuple[str, ...]:
-        values = node.texts(key)
-        for value in values:
-            if value not in allowed:
-                node.refuse(key, f"{value!r} is not allowed", did_you_mean(value, allowed))
-        return values
-
-    return read
-
-
-def _evidence(node: Node, key: str, default: Any) -> Dict[str, str]:
-    below, forms = node.below(key), r"(guide|advice|slurm)( \(.+\))?|observation \(.+\)"
-    hint = "write guide, advice, slurm, or observation (WHERE, WHEN)"
-    return {path: below.matching(path, forms, "", hint) for path in below.present()}
 
 
 _BY_KEY: Mapping[str, _Read] = {
     **dict.fromkeys(("default", "maximum", "interactive_maximum"), Node.duration),
     **dict.fromkeys(("gpus_per_node",), lambda node, key, default: node.whole(key, 0, default)),
-    **dict.fromkeys(("submit_from", "image_dirs"), _directories),
-    **dict.fromkeys(("interface", "host_suffix"), _plain),
-    **dict.fromkeys(("forbidden_options", "meanings"), _texts_by_name),
+    **dict.fromkeys(("forbidden_options", "meanings", "evidence"), _texts_by_name),
     "priority": lambda node, key, default: node.whole(key, 0, default),
     "memory_fraction": lambda node, key, default: node.number(key, default, 1),
-    "date": lambda node, key, default: node.matching(
-        key, r"\d{4}(-\d{2}(-\d{2})?)?", "", "write 2026-08-12, 2026-08, or 2026"
-    ),
     "cores_per_node": _cores_per_node,
     "node_list": _node_list,
-    "scratch": _scratch,
     "environment": _environment,
     "pattern": _pattern,
     "fields": _comment_fields,
-    "rules_off": _among(CODES),
-    "evidence": _evidence,
 }
 
 
@@ -368,7 +332,7 @@ def read_cluster(name: str, node: Node) -> Cluster:
             node.refuse("", f"{key} is missing", f"add '{key}: …': where the figures come from")
     base = Partition(
         name,
-        arch=node.choice("arch", ARCHITECTURES, Cluster.arch),
+        arch=node.text("arch", Cluster.arch),
         wall_time=_build(WallTime, node.below("wall_time")),
         price=_build(Price, node.below("price")),
     )

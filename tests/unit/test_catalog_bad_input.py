@@ -37,7 +37,7 @@ def load(tmp_path: Path, text: str) -> CatalogError:
         (PARTITION, "max_gpus: eight", "max_gpus", "'eight' is not allowed", "a whole number"),
         (PARTITION, "max_gpus: true", "max_gpus", "true is not allowed", "a whole number"),
         (PARTITION, "max_gpus: {a: 8}", "max_gpus", "a mapping is not allowed", "a whole number"),
-        (PARTITION, "memory_mb_per_node: 192G", "memory_mb_per_node", "'192G' is not", "196608"),
+        (PARTITION, "memory_mb_per_node: 192G", "memory_mb_per_node", "'192G' is not", "(MB)"),
         (PARTITION, "node_list: gpu[9-1]", "node_list", "backward", "gpu[01-05,07]"),
         (PARTITION, "cores_per_node: [64, 64]", "cores_per_node", "2 values for 9 nodes", "one"),
         (PARTITION, "cores_per_node: [64, x]", "cores_per_node", "[64, 'x'] is not", "[48, 56]"),

@@ -108,11 +108,5 @@ _NOT_PLAIN = ("~", "null", "true", "false", "-", "---", "...")
 def _quoted(text: str) -> str:
     quoted = json.dumps(text, ensure_ascii=False)
     return "".join(
-        text if text == " " or (text.isprintable() and text != "\ufeff") else _escape(text)
-        for text in quoted
+        character if character.isprintable() else f"\\U{ord(character):08x}" for character in quoted
     )
-
-
-def _escape(character: str) -> str:
-    code = ord(character)
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

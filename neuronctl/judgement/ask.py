@@ -43,7 +43,7 @@ def ask_slurm(
     _check_cluster(plan, limits.config.cluster)
     return Snapshot(
         limits=limits,
-        jobs=latest_ends(now.jobs, limits),
+        jobs=latest_ends(now.jobs, limits.config),
         nodes=limits.nodes,
         job_states=now.job_states,
         asked_at=int(time.time()),

@@ -144,18 +144,14 @@ _ENDING = 60
 has to clean up after the job, and to start the next one."""
 
 
-def latest_ends(jobs: Sequence[QueueJob], limits: ClusterFigures) -> Tuple[QueueJob, ...]:
+def latest_ends(jobs: Sequence[QueueJob], config: site.SiteConfig) -> Tuple[QueueJob, ...]:
     """The jobs, ``end`` being when each has ended at the latest if nobody prolongs it."""
-    config = limits.config
-    over = {partition.name: partition.over_time for partition in limits.partitions}
 
     def end(job: QueueJob) -> Optional[int]:
-        own = over.get(job.partitions[0])
-        over_time = config.over_time if own is None else own
         # Of a suspended one the time limit stands still.
-        if job.end is None or over_time == UNLIMITED or job.state == "SUSPENDED":
+        if job.end is None or config.over_time == UNLIMITED or job.state == "SUSPENDED":
             return None
-        return job.end + over_time + config.kill_wait + _ENDING
+        return job.end + config.over_time + config.kill_wait + _ENDING
 
     return tuple(replace(job, end=end(job)) for job in jobs)
 

@@ -39,14 +39,11 @@ _remembered = functools.lru_cache(maxsize=2048)
 @_remembered
 def parse_timestamp(text: str) -> Optional[int]:
     """``2026-08-12T09:30:00`` (UTC) as seconds since the epoch; None for N/A, Unknown, NONE."""
-    date, _, clock = text.strip().partition("T")
-    parts = (*date.split("-"), *clock.split(":"))
-    numbers = [number for number in map(count, parts) if number is not None]
-    whole = [*map(len, parts)] == [4, 2, 2, 2, 2, 2] and date.count("-") == 2
-    return epoch(*numbers) if whole and len(numbers) == 6 else None
+    parts = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)", text.strip(), re.ASCII)
+    return None if parts is None else _epoch(*map(int, parts.groups()))
 
 
-def epoch(year: int, month: int, day: int, hour: int, minute: int, second: int) -> int:
+def _epoch(year: int, month: int, day: int, hour: int, minute: int, second: int) -> int:
     """Seconds since the epoch of a time in UTC (importing datetime would slow down every start)."""
     # Here the year begins in March, so that February's length needs no special case.
     year -= month < 3
@@ -57,7 +54,7 @@ def epoch(year: int, month: int, day: int, hour: int, minute: int, second: int) 
 
 @_remembered
 def parse_seconds(text: str) -> Optional[int]:
-    """squeue's ``1-02:03:04``, ``2:03:04`` or ``5:00`` in seconds; UNLIMITED; None for N/A."""
+    """``1-02:03:04``, ``5:00`` or minutes such as ``10`` in seconds; UNLIMITED; None for N/A."""
     text = text.strip()
     if text == "UNLIMITED":
         return UNLIMITED
@@ -65,15 +62,6 @@ def parse_seconds(text: str) -> Optional[int]:
         return parse_duration(text)
     except ValueError:
         return None
-
-
-def parse_minutes(text: str) -> Optional[int]:
-    """Whole minutes, such as sacct's TimelimitRaw, in seconds; UNLIMITED; None if unknown."""
-    text = text.strip()
-    if text == "UNLIMITED":
-        return UNLIMITED
-    minutes = count(text)
-    return None if minutes is None else minutes * 60
 
 
 def count(text: str) -> Optional[int]:
@@ -93,25 +81,18 @@ _GPUS = r"(?:^|[,:/])gpu(?:[:=]([A-Za-z][\w.-]*))?(?:[:=]([0-9]{1,20}))?(?=$|[,(
 
 
 @_remembered
-def parse_gres_gpus(text: str) -> Optional[int]:
-    """GPUs per node in squeue's ``gres:gpu:a100:4(S:0-1),gres:x:1``; None if it has no GPUs."""
-    counts = [int(match[2] or 1) for match in re.finditer(_GPUS, text)]
-    return sum(counts) if counts else None
-
-
-def parse_gres_model(text: str) -> str:
-    """The model of the first GPUs in a node's ``gpu:a100:4(S:0-1)`` that have one; otherwise ""."""
-    models = (match[1] for match in re.finditer(_GPUS, text))
-    return next(filter(None, models), "")
-
-
-@_remembered
-def parse_gres_types(text: str) -> Mapping[str, int]:
-    """How many GPUs of each type; "" for those without one."""
+def parse_gres(text: str) -> Mapping[str, int]:
+    """GPUs per node by type, "" without one, in ``gpu:a100:4(S:0-1),gres:gpu:2,gres:x:1``."""
     found: Dict[str, int] = {}
     for match in re.finditer(_GPUS, text):
         found[match[1] or ""] = found.get(match[1] or "", 0) + int(match[2] or 1)
     return found
+
+
+def parse_gres_gpus(text: str) -> Optional[int]:
+    """GPUs per node, of whatever type; None if it has no GPUs."""
+    found = parse_gres(text)
+    return sum(found.values()) if found else None
 
 
 @_remembered

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import selectors
 import signal
 import subprocess
 import time
@@ -191,36 +192,42 @@ def _result(
     return Result(argv, said, errors, process.returncode, stdout)
 
 
-_LOOK = 0.1
-"""Seconds between looks at a command that goes on."""
+_LOOK = 0.25
+"""Seconds between looks at a command that prints nothing."""
 
 
-def _read_outputs(
-    process: subprocess.Popen[bytes], name: str, deadline: float
-) -> Tuple[bytes, bytes]:
+def _read_outputs(process: subprocess.Popen[bytes], name: str, deadline: float) -> List[bytes]:
     """Return what a command prints on standard output and on standard error.
 
     What a site's wrapper leaves behind may hold them open: once the command itself has ended,
     silence is the end. Raises subprocess.TimeoutExpired.
     """
+    assert process.stdout and process.stderr
+    parts = {pipe.fileno(): bytearray() for pipe in (process.stdout, process.stderr)}
     patient = time.monotonic() + slow.SECONDS
-    while True:
-        ended, now = process.poll() is not None, time.monotonic()
-        try:
-            return process.communicate(timeout=max(0, min(_LOOK, deadline - now)))
-        except subprocess.TimeoutExpired as so_far:
-            outputs = so_far.output or b"", so_far.stderr or b""
-            if not ended and now >= deadline:
-                raise
-        if sum(map(len, outputs)) > _LONGEST_ANSWER:
-            raise SlurmUnavailableError(
-                f"{name} printed more than {_LONGEST_ANSWER >> 20} MiB",
-                f"check which program that is: which {name}",
-            )
-        if ended:
-            return outputs
-        if now >= patient:
-            slow.tell(name)
+    with selectors.DefaultSelector() as selector:
+        for file in parts:
+            selector.register(file, selectors.EVENT_READ)
+        while selector.get_map():
+            ready = selector.select(max(0, min(_LOOK, deadline - time.monotonic())))
+            if not ready and process.poll() is not None:
+                break
+            if not ready and time.monotonic() >= deadline:
+                raise subprocess.TimeoutExpired(name, 0)
+            if not ready and time.monotonic() >= patient:
+                slow.tell(name)
+            for key, _ in ready:
+                part = os.read(key.fd, 65536)
+                parts[key.fd] += part
+                if not part:
+                    selector.unregister(key.fd)
+            if sum(map(len, parts.values())) > _LONGEST_ANSWER:
+                raise SlurmUnavailableError(
+                    f"{name} printed more than {_LONGEST_ANSWER >> 20} MiB",
+                    f"check which program that is: which {name}",
+                )
+    process.wait(max(0.01, deadline - time.monotonic()))
+    return [bytes(part) for part in parts.values()]
 
 
 def _start(

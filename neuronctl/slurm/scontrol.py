@@ -6,6 +6,7 @@ scontrol reads several queries from standard input, so one process answers all o
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass
@@ -13,10 +14,7 @@ from neuronctl.common.units import UNLIMITED
 from neuronctl.slurm.fields import (
     count,
     parse_count,
-    parse_gres_gpus,
-    parse_gres_model,
-    parse_gres_types,
-    parse_minutes,
+    parse_gres,
     parse_seconds,
     parse_timestamp,
     parse_tres_gpus,
@@ -28,15 +26,11 @@ from neuronctl.slurm.limits import Limit, Scope
 class SitePartition:
     """A partition in the controller. Times are in seconds; None: no such limit, or unknown.
 
-    state: UP, DOWN, DRAIN or INACTIVE. allow_…: empty means everybody. deny_…: those that it
-    rejects. root_only: users may not submit there.
-    max_cores_per_node: of all its jobs together. whole: ``"nodes"`` if a job gets whole nodes,
-    ``"user"`` if only jobs of the same user share a node, or "". over_time: how long a job may
-    exceed its time limit, ``UNLIMITED`` if forever; None: the cluster's default. memory_mb_per_cpu:
-    the memory that comes with a core. memory_mb_per_node, memory_mb_per_gpu, cores_per_gpu: what a
-    job gets by default. oversubscribe: whether and how many of its jobs share a core, such as
-    FORCE:2. tier: its PriorityTier. preempt_mode: what becomes of its preempted jobs: REQUEUE,
-    CANCEL, …
+    state: UP, DOWN, DRAIN or INACTIVE. allow_…: empty means everybody. root_only: users may not
+    submit there. max_cores_per_node: of all its jobs together. whole: ``"nodes"`` if a job gets
+    whole nodes, ``"user"`` if only jobs of the same user share a node, or "". memory_mb_per_…,
+    cores_per_gpu: what a job gets by default. oversubscribe: whether and how many of its jobs share
+    a core, such as FORCE:2. preempt_mode: what becomes of its preempted jobs: REQUEUE, CANCEL, …
     """
 
     name: str
@@ -60,7 +54,6 @@ class SitePartition:
     max_memory_mb_per_node: Optional[int] = None
     max_memory_mb_per_cpu: Optional[int] = None
     whole: str = ""
-    over_time: Optional[int] = None
     memory_mb_per_node: Optional[int] = None
     memory_mb_per_gpu: Optional[int] = None
     cores_per_gpu: Optional[int] = None
@@ -122,7 +115,7 @@ class NodeGroup:
 
     state: Slurm's words, ``IDLE``, ``MIXED+DRAIN``. cores, cores_used: Slurm's CPUs; a core has
     ``threads`` of them. owner: the only user whose jobs may run there now, "": anybody. gpu_types:
-    (type, total, in use) for nodes with several types.
+    (type, total, in use).
     """
 
     names: Tuple[str, ...]
@@ -143,7 +136,7 @@ class NodeGroup:
 
     def gpus_of(self, kind: str) -> Tuple[int, int]:
         """How many GPUs of a type each node has, and how many of them are in use."""
-        if self.gpu_types:
+        if len(self.gpu_types) > 1:
             return next((gpus[1:] for gpus in self.gpu_types if gpus[0] == kind), (0, 0))
         return (self.gpus, self.gpus_used) if self.gpu == kind else (0, 0)
 
@@ -193,23 +186,21 @@ def scontrol_questions(user: str, job_ids: Sequence[int] = ()) -> Tuple[List[str
 
 def parse_config(text: str) -> SiteConfig:
     """The lines ``Name = value`` of ``scontrol show config``."""
-    lines = re.findall(r"^(\w+) += (.*)$", text, re.MULTILINE)
-    found = {name: value.rstrip() for name, value in lines}
-    enforce = found.get("AccountingStorageEnforce", "")
+    found = defaultdict(str, re.findall(r"^(\w+) += (.*?) *$", text, re.MULTILINE))
     return SiteConfig(
-        cluster=found.get("ClusterName", "").lower(),
-        version=found.get("SLURM_VERSION", ""),
-        enforce=words(enforce),
-        memory_counts="MEMORY" in found.get("SelectTypeParameters", "").upper(),
-        over_time=parse_minutes(found.get("OverTimeLimit", "").partition(" ")[0]) or 0,
-        kill_wait=parse_count(found.get("KillWait", "")) or 0,
-        memory_mb_per_cpu=count(found.get("DefMemPerCPU", "")),
-        memory_mb_per_node=count(found.get("DefMemPerNode", "")),
-        fair_share=found.get("PriorityType", "") == "priority/multifactor"
-        and found.get("PriorityWeightFairShare", "0") not in ("0", ""),
-        preempts_by=found.get("PreemptType", "").rpartition("/")[2],
-        preempt_mode=found.get("PreemptMode", ""),
-        requeues=found.get("JobRequeue", "") != "0",
+        cluster=found["ClusterName"].lower(),
+        version=found["SLURM_VERSION"],
+        enforce=words(found["AccountingStorageEnforce"]),
+        memory_counts="MEMORY" in found["SelectTypeParameters"].upper(),
+        over_time=parse_seconds(found["OverTimeLimit"].partition(" ")[0]) or 0,
+        kill_wait=parse_count(found["KillWait"]) or 0,
+        memory_mb_per_cpu=count(found["DefMemPerCPU"]),
+        memory_mb_per_node=count(found["DefMemPerNode"]),
+        fair_share=found["PriorityType"] == "priority/multifactor"
+        and found["PriorityWeightFairShare"] not in ("0", ""),
+        preempts_by=found["PreemptType"].rpartition("/")[2],
+        preempt_mode=found["PreemptMode"],
+        requeues=found["JobRequeue"] != "0",
     )
 
 
@@ -218,53 +209,47 @@ def parse_partitions(text: str) -> Tuple[SitePartition, ...]:
     return tuple(
         SitePartition(
             name=line["PartitionName"],
-            state=line.get("State", ""),
-            node_list=_text(line.get("Nodes", "")),
-            nodes=count(line.get("TotalNodes", "")),
-            max_time=parse_seconds(line.get("MaxTime", "")),
-            default_time=_default_time(line),
-            max_nodes=count(line.get("MaxNodes", "")),
-            qos="" if line.get("QoS", "N/A") == "N/A" else line["QoS"],
-            default=line.get("Default") == "YES",
-            memory_mb_per_cpu=count(line.get("DefMemPerCPU", "")),
-            allow_groups=_allowed(line.get("AllowGroups", "ALL")),
-            allow_accounts=_allowed(line.get("AllowAccounts", "ALL")),
-            allow_qos=_allowed(line.get("AllowQos", "ALL")),
-            deny_accounts=_allowed(line.get("DenyAccounts", "")),
-            deny_qos=_allowed(line.get("DenyQos", "")),
-            min_nodes=count(line.get("MinNodes", "")) or 0,
-            root_only=line.get("RootOnly") == "YES",
-            max_cores_per_node=count(line.get("MaxCPUsPerNode", "")),
-            max_memory_mb_per_node=count(line.get("MaxMemPerNode", "")),
-            max_memory_mb_per_cpu=count(line.get("MaxMemPerCPU", "")),
+            state=line["State"],
+            node_list=_text(line["Nodes"]),
+            nodes=count(line["TotalNodes"]),
+            max_time=parse_seconds(line["MaxTime"]),
+            # Without one of its own, the maximum is what a job gets.
+            default_time=parse_seconds(line["DefaultTime"]) or parse_seconds(line["MaxTime"]),
+            max_nodes=count(line["MaxNodes"]),
+            qos=_text(line["QoS"]),
+            default=line["Default"] == "YES",
+            memory_mb_per_cpu=count(line["DefMemPerCPU"]),
+            allow_groups=words(line["AllowGroups"]),
+            allow_accounts=words(line["AllowAccounts"]),
+            allow_qos=words(line["AllowQos"]),
+            deny_accounts=words(line["DenyAccounts"]),
+            deny_qos=words(line["DenyQos"]),
+            min_nodes=count(line["MinNodes"]) or 0,
+            root_only=line["RootOnly"] == "YES",
+            max_cores_per_node=count(line["MaxCPUsPerNode"]),
+            max_memory_mb_per_node=count(line["MaxMemPerNode"]),
+            max_memory_mb_per_cpu=count(line["MaxMemPerCPU"]),
             whole=_whole(line),
-            over_time=parse_minutes(line.get("OverTimeLimit", "")),
-            memory_mb_per_node=count(line.get("DefMemPerNode", "")),
+            memory_mb_per_node=count(line["DefMemPerNode"]),
             memory_mb_per_gpu=_job_default(line, "DefMemPerGPU"),
             cores_per_gpu=_job_default(line, "DefCpuPerGPU"),
-            oversubscribe=line.get("OverSubscribe", ""),
-            tier=count(line.get("PriorityTier", "")) or 1,
-            preempt_mode=line.get("PreemptMode", ""),
+            oversubscribe=line["OverSubscribe"],
+            tier=count(line["PriorityTier"]) or 1,
+            preempt_mode=line["PreemptMode"],
         )
         for line in _lines(text, "PartitionName")
     )
 
 
-def _default_time(one: Mapping[str, str]) -> Optional[int]:
-    # Without one of its own, the maximum is what a job gets.
-    found = parse_seconds(one.get("DefaultTime", ""))
-    return parse_seconds(one.get("MaxTime", "")) if found is None else found
-
-
-def _job_default(one: Mapping[str, str], name: str) -> Optional[int]:
-    match = re.search(rf"\b{name}=(\d+)", one.get("JobDefaults", ""))
+def _job_default(line: Mapping[str, str], name: str) -> Optional[int]:
+    match = re.search(rf"\b{name}=(\d+)", line["JobDefaults"])
     return None if match is None else count(match[1])
 
 
-def _whole(one: Mapping[str, str]) -> str:
-    if one.get("OverSubscribe") == "EXCLUSIVE":
+def _whole(line: Mapping[str, str]) -> str:
+    if line["OverSubscribe"] == "EXCLUSIVE":
         return "nodes"
-    return "user" if one.get("ExclusiveUser") == "YES" else ""
+    return "user" if line["ExclusiveUser"] == "YES" else ""
 
 
 _OF_NODES = re.compile(
@@ -286,54 +271,39 @@ def parse_nodes(text: str) -> Tuple[Tuple[NodeGroup, ...], str]:
     groups = []
     for figures, names in alike.items():
         fields = _fields(figures)
-        used = parse_gres_gpus(fields.get("GresUsed", ""))
-        if used is None:
-            used = parse_tres_gpus(fields.get("AllocTRES", ""))
+        have, held = parse_gres(fields["Gres"]), parse_gres(fields["GresUsed"])
+        in_use = sum(held.values()) if held else parse_tres_gpus(fields["AllocTRES"])
         groups.append(
             NodeGroup(
                 names=tuple(names),
-                state=fields.get("State", "UNKNOWN"),
-                partitions=words(fields.get("Partitions", "")),
-                cores=count(fields.get("CPUEfctv", "") or fields.get("CPUTot", "")) or 0,
-                cores_used=count(fields.get("CPUAlloc", "")) or 0,
-                memory_mb=count(fields.get("RealMemory", "")) or 0,
-                memory_mb_used=count(fields.get("AllocMem", "")) or 0,
-                gpus=parse_gres_gpus(fields.get("Gres", "")) or 0,
-                gpus_used=used or 0,
-                gpu=parse_gres_model(fields.get("Gres", "")),
-                arch=fields.get("Arch", ""),
-                features=words(fields.get("ActiveFeatures", "")),
-                threads=count(fields.get("ThreadsPerCore", "")) or 1,
-                owner="" if fields.get("Owner", "N/A") == "N/A" else fields["Owner"],
-                gpu_types=_gpu_types(fields.get("Gres", ""), fields.get("GresUsed", "")),
+                state=fields["State"] or "UNKNOWN",
+                partitions=words(fields["Partitions"]),
+                cores=count(fields["CPUEfctv"] or fields["CPUTot"]) or 0,
+                cores_used=count(fields["CPUAlloc"]) or 0,
+                memory_mb=count(fields["RealMemory"]) or 0,
+                memory_mb_used=count(fields["AllocMem"]) or 0,
+                gpus=sum(have.values()),
+                gpus_used=in_use or 0,
+                gpu=next(filter(None, have), ""),
+                arch=fields["Arch"],
+                features=words(fields["ActiveFeatures"]),
+                threads=count(fields["ThreadsPerCore"]) or 1,
+                owner=_text(fields["Owner"]),
+                gpu_types=tuple((kind, have[kind], held.get(kind, 0)) for kind in have),
             )
         )
     return tuple(groups), re.sub(r"^NodeName=.*\n?", "", text, flags=re.MULTILINE)
-
-
-def _gpu_types(there: str, used: str) -> Tuple[Tuple[str, int, int], ...]:
-    """(type, how many, how many in use) of a node with several types; none for one type."""
-    have, held = parse_gres_types(there), parse_gres_types(used)
-    some = [(kind, number, held.get(kind, 0)) for kind, number in have.items()]
-    return tuple(some) if len(some) > 1 else ()
 
 
 def parse_reservations(text: str) -> Tuple[Reservation, ...]:
     """The ``ReservationName=`` lines of ``scontrol --oneliner show reservation``."""
     found = []
     for line in _lines(text, "ReservationName"):
-        start, end = (parse_timestamp(line.get(key, "")) for key in ("StartTime", "EndTime"))
+        start, end = parse_timestamp(line["StartTime"]), parse_timestamp(line["EndTime"])
         if start is not None and end is not None:
-            found.append(
-                Reservation(
-                    name=line["ReservationName"],
-                    start=start,
-                    end=end,
-                    node_list=_text(line.get("Nodes", "")),
-                    cores=count(line.get("CoreCnt", "")),
-                    flags=words(line.get("Flags", "")),
-                )
-            )
+            cores, flags = count(line["CoreCnt"]), words(line["Flags"])
+            nodes = _text(line["Nodes"])
+            found.append(Reservation(line["ReservationName"], start, end, nodes, cores, flags))
     return tuple(found)
 
 
@@ -350,20 +320,16 @@ def _lines(text: str, first: str) -> List[Dict[str, str]]:
 
 
 def _fields(line: str) -> Dict[str, str]:
-    found: Dict[str, str] = {}
+    found: Dict[str, str] = defaultdict(str)
     for name, value in re.findall(r"(?<![A-Za-z/:])([A-Za-z/:]{1,40})=(\S*)", line):
         found.setdefault(name, value)  # an administrator's Reason= may say anything after it
     return found
 
 
 def _text(text: str) -> str:
-    return "" if text == "(null)" else text
+    return "" if text in ("(null)", "N/A") else text
 
 
 def words(text: str) -> Tuple[str, ...]:
-    """``a,b`` -> a, b; none for ``(null)`` and ``none``."""
-    return tuple(part for part in _text(text).split(",") if part and part != "none")
-
-
-def _allowed(text: str) -> Tuple[str, ...]:
-    return () if text in ("ALL", "(null)", "") else words(text)
+    """``a,b`` -> a, b; none for ``(null)``, ``none``, and ``ALL``, which restrict nothing."""
+    return tuple(part for part in _text(text).split(",") if part not in ("", "none", "ALL"))

@@ -201,7 +201,7 @@ def test_an_answer_without_end(text: str, where: str) -> None:
 
 
 FIELDS = [
-    *(fields.parse_timestamp, fields.parse_seconds, fields.parse_minutes, fields.count),
+    *(fields.parse_timestamp, fields.parse_seconds, fields.count),
     *(fields.parse_count, fields.parse_gres_gpus, fields.parse_tres_gpus, fields.mark_of),
     *(fields.parse_tres, fields.ExitCode.parse, JobId.read),
 ]

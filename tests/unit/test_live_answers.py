@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Dict, Optional, Tuple
+from typing import Optional, Tuple
 
 import pytest
-from slurm_answers import CONFIG, LIMITS, MINE, NOW, job, live, shared, with_partition
+from slurm_answers import CONFIG, LIMITS, MINE, NOW, job, live, shared
 
 from neuronctl.cli.json_data import standing_data
 from neuronctl.common.units import UNLIMITED
@@ -53,24 +53,13 @@ def test_shared_limits_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "own", "later"),
-    [
-        ({}, None, 10 + 60),
-        ({"over_time": 300}, None, 300 + 10 + 60),
-        ({"over_time": 300}, 0, 10 + 60),
-        ({"over_time": 300}, 120, 120 + 10 + 60),
-        ({}, UNLIMITED, None),
-        ({"over_time": UNLIMITED}, None, None),
-    ],
+    ("over_time", "later"), [(0, 10 + 60), (300, 300 + 10 + 60), (UNLIMITED, None)]
 )
-def test_when_a_job_has_ended_at_the_latest(
-    fields: Dict[str, int], own: Optional[int], later: Optional[int]
-) -> None:
-    config = dataclasses.replace(CONFIG, **{"kill_wait": 10, **fields})
-    limits = dataclasses.replace(with_partition(over_time=own), config=config)
-    (ends,) = latest_ends((job(7),), limits)
+def test_when_a_job_has_ended_at_the_latest(over_time: int, later: Optional[int]) -> None:
+    config = dataclasses.replace(CONFIG, kill_wait=10, over_time=over_time)
+    (ends,) = latest_ends((job(7),), config)
     assert ends.end == (None if later is None else NOW + 7 + later)
-    (stands,) = latest_ends((job(7, state="SUSPENDED"),), limits)
+    (stands,) = latest_ends((job(7, state="SUSPENDED"),), config)
     assert stands.end is None
 
 
@@ -149,9 +138,8 @@ def test_scontrol_and_sacctmgr_rows() -> None:
     assert (part.max_cores_per_node, part.whole) == (None, "")
     (part,) = parse_partitions(
         "PartitionName=gpu AllocNodes=login[1-2] MaxCPUsPerNode=15 MaxMemPerCPU=10 "
-        "MaxMemPerNode=100 ExclusiveUser=YES OverSubscribe=NO OverTimeLimit=2\n"
+        "MaxMemPerNode=100 ExclusiveUser=YES OverSubscribe=NO\n"
     )
-    assert part.over_time == 120
     assert (part.max_cores_per_node, part.whole) == (15, "user")
     assert (part.max_memory_mb_per_node, part.max_memory_mb_per_cpu) == (100, 10)
     (one, other), rest = parse_nodes(

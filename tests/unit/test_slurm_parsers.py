@@ -15,9 +15,8 @@ from neuronctl.slurm.fields import (
     ExitCode,
     mark_of,
     parse_count,
+    parse_gres,
     parse_gres_gpus,
-    parse_gres_model,
-    parse_minutes,
     parse_seconds,
     parse_timestamp,
     parse_tres,
@@ -116,12 +115,12 @@ def test_a_damaged_limit_is_none(line: str) -> None:
     assert read_group_limits(f"QOS=a(1) {line}", Scope.QOS, "a") == ()
 
 
-def test_the_model_of_gpus() -> None:
-    assert parse_gres_model("gpu:a100:4(S:0-1)") == "a100"
-    assert parse_gres_model("nvme:1,gpu:2,gpu:h100:1") == "h100"
-    assert parse_gres_model("gpu:2") == parse_gres_model("(null)") == ""
-    assert parse_minutes("5") == 300 and parse_minutes("UNLIMITED") == UNLIMITED
-    assert parse_minutes("Partition_Limit") is None
+def test_the_types_of_gpus() -> None:
+    assert parse_gres("gpu:a100:4(S:0-1)") == {"a100": 4}
+    assert parse_gres("nvme:1,gpu:2,gpu:h100:1") == {"": 2, "h100": 1}
+    assert parse_gres("(null)") == {}
+    assert parse_seconds("5") == 300 and parse_seconds("UNLIMITED") == UNLIMITED
+    assert parse_seconds("Partition_Limit") is None
     assert parse_count("4") == 4 and parse_count("2-4") == 2 and parse_count("") is None
     assert ExitCode.parse("3:9") == ExitCode(3, 9) and ExitCode.parse("") is None
     assert str(ExitCode(0, 53)) == "0:53"

@@ -12,8 +12,8 @@ from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.own_queue import forget
 from neuronctl.slurm.process import answer, failure, run
 
-# Keys whose value is the rest of the line, including spaces.
-_WHOLE_LINE = ("StdErr", "StdIn", "StdOut", "WorkDir", "Command", "Comment", "JobName", "Reason")
+# What may say anything, to the end of its line.
+_FREE_TEXT = r"(?m)\b(?:JobName|Comment|Command|WorkDir|StdIn|StdOut|StdErr)=.*$"
 
 
 @dataclass(frozen=True)
@@ -36,60 +36,39 @@ class ControlJob:
 
 def parse_show_job(text: str) -> List[ControlJob]:
     """Parse the blocks of ``scontrol show job`` (an array has several)."""
-    return [
-        job
-        for block in re.split(r"\n\s*\n", text)
-        if (job := _block(_attributes(block))) is not None
-    ]
+    pages = map(_parse_page, re.split(r"\n\s*\n", text))
+    return [page for page in pages if page is not None]
 
 
-def _attributes(block: str) -> Dict[str, str]:
-    found: Dict[str, str] = {}
-    for line in block.splitlines():
-        line = line.strip()
-        while line:
-            match = re.match(r"([A-Za-z][\w/:]*)=", line)
-            if match is None:
-                break
-            key, rest = match[1], line[match.end() :]
-            if key in _WHOLE_LINE:
-                reason = re.match(r"(.*?) (Dependency=.*)$", rest) if key == "Reason" else None
-                value, line = (reason[1], reason[2]) if reason else (rest, "")
-            else:
-                value, _, line = rest.partition(" ")
-            found.setdefault(key, value)
-            line = line.strip()
-    return found
-
-
-def _block(found: Dict[str, str]) -> Optional[ControlJob]:
-    own, array, task = (count(found.get(key, "")) for key in ("JobId", "ArrayJobId", "ArrayTaskId"))
-    het, offset = (count(found.get(key, "")) for key in ("HetJobId", "HetJobOffset"))
+def _parse_page(text: str) -> Optional[ControlJob]:
+    plain = re.sub(_FREE_TEXT, "", text)
+    told = dict(re.findall(r"(\w+)=(\S*)", plain))
+    paths = dict(re.findall(r"(?m)^ *(StdOut|StdErr)=(.*?) *$", text))
+    reason = re.search(r"(?m) Reason=(.*?)(?: Dependency=.*)?$", plain)
+    own, array, het = (count(told.get(key, "")) for key in ("JobId", "ArrayJobId", "HetJobId"))
     if own is None:
         return None
-    id = JobId(own)
-    if array is not None and task is not None:
-        id = JobId(array, task=task)
-    elif array is not None:
-        id = JobId.read(f"{array}_[{found.get('ArrayTaskId')}]") or id
-    elif het is not None and offset is not None:
-        id = JobId(het, het=offset)
-    reason = found.get("Reason", "")
-    node_list = found.get("NodeList", "").replace("(null)", "")
-
-    def path(name: str) -> str:
-        # Slurm resolves the whole pattern except the first node's name.
-        return found.get(name, "").replace("%N", first_host(node_list) or "%N")
-
+    id: Optional[JobId] = JobId(own)
+    if array is not None:
+        task = told.get("ArrayTaskId", "")
+        id = JobId.read(f"{array}_{task}") or JobId.read(f"{array}_[{task}]")
+    elif het is not None:
+        id = JobId.read(f"{het}+{told.get('HetJobOffset')}")
+    node_list = told.get("NodeList", "").replace("(null)", "")
+    # Slurm resolves the whole pattern except the first node's name.
+    out, err = (
+        paths.get(name, "").replace("%N", first_host(node_list) or "%N")
+        for name in ("StdOut", "StdErr")
+    )
     return ControlJob(
-        id=id,
+        id=id or JobId(own),
         job_id=own,
-        state=found.get("JobState", ""),
-        reason="" if reason == "None" else reason,
-        exit=ExitCode.parse(found.get("ExitCode", "")),
+        state=told.get("JobState", ""),
+        reason="" if reason is None or reason[1] == "None" else reason[1],
+        exit=ExitCode.parse(told.get("ExitCode", "")),
         node_list=node_list,
-        stdout=path("StdOut"),
-        stderr=path("StdErr") or path("StdOut"),  # empty where it is the same, since 26.05
+        stdout=out,
+        stderr=err or out,  # empty where it is the same, since 26.05
     )
 
 

@@ -76,7 +76,7 @@ class Recovery:
         alike = {number for record in self.open.values() for number in self._alike(record)}
         if alike:
             with contextlib.suppress(SlurmError):
-                self.match(sacct([JobId(number) for number in sorted(alike)], marks=True).jobs)
+                self.match(sacct([JobId(number) for number in sorted(alike)]).jobs)
 
     def settle(self, accounting: Accounting) -> None:
         """Resolve the rest, after squeue and sacct have reported all of the user's jobs."""
@@ -163,7 +163,7 @@ def recover(store: RecordStore) -> Tuple[str, ...]:
         recovery.match(squeue(user=user))
         recovery.look_closer()
         if recovery.open:
-            accounting = sacct(user=user, since=recovery.since, marks=True)
+            accounting = sacct(user=user, since=recovery.since)
             recovery.match(accounting.jobs)
             recovery.settle(accounting)
     except NeuronctlError as error:

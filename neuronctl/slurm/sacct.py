@@ -28,7 +28,7 @@ _FIRST = 86400
 _LAST = "2100-01-01T00:00:00"
 """By default sacct leaves out what began after now, by a clock that may be wrong."""
 
-# Columns that every release since 20.02 has; free text comes last.
+# Free text comes last.
 _COLUMNS: Columns = {
     "JobID": ("id", JobId.read),
     "JobIDRaw": ("job_id", count),
@@ -47,14 +47,9 @@ _COLUMNS: Columns = {
     "AllocTRES": ("gpus", parse_tres_gpus),
     "ReqTRES": ("requested", parse_tres_gpus),
     "WorkDir": ("work_dir", str),
+    "SubmitLine": ("command", str),
+    "JobName": ("name", str),
 }
-_NAME: Columns = {"JobName": ("name", str)}
-_MARK: Columns = {"SubmitLine": ("command", str)}  # since 21.08
-
-
-def _columns(marks: bool) -> Columns:
-    return {**_COLUMNS, **(_MARK if marks else {}), **_NAME}
-
 
 _ROW = rf"\d[^{SEPARATOR}]*{SEPARATOR}\d+{SEPARATOR}"
 
@@ -68,7 +63,7 @@ class AccountingJob:
 
     Times are seconds since the epoch, durations are seconds, None: unknown. state: as printed,
     without the ``by UID`` of CANCELLED, which is ``cancelled_by``. gpus: of the whole job. command:
-    the line that submitted it, "" where it was not requested or is not stored.
+    the line that submitted it, "" where it is not stored.
     """
 
     id: JobId
@@ -114,27 +109,23 @@ def sacct_argv(
     user: Optional[str] = None,
     since: Optional[int] = None,
     *,
-    marks: bool = False,
     duplicates: bool = False,
-    names: Sequence[str] = (),
 ) -> List[str]:
     """One sacct for all ``job_ids``, or for a user's jobs since a time (epoch seconds).
 
     user: None: everybody's, as far as Slurm shows them (PrivateData). duplicates: include the runs
-    before a requeue, and other jobs that had the same job id. names: only jobs of these names.
+    before a requeue, and other jobs that had the same job id.
     """
     argv = ["sacct", "--allocations", "--noheader", "--parsable2", f"--delimiter={SEPARATOR}"]
     if duplicates:
         argv.append("--duplicates")
-    argv.append("--format=" + ",".join(_columns(marks)))
+    argv.append("--format=" + ",".join(_COLUMNS))
     if job_ids:
         argv.append("--jobs=" + ",".join(dict.fromkeys(job.asked for job in job_ids)))
     if user is not None:
         argv.append("--user=" + user)
     elif not job_ids:
         argv.append("--allusers")
-    if names:
-        argv.append("--name=" + ",".join(names))
     if since is not None:
         begin = time.gmtime(max(_FIRST, since))
         argv.append("--starttime=" + time.strftime("%Y-%m-%dT%H:%M:%S", begin))
@@ -142,9 +133,8 @@ def sacct_argv(
     return argv
 
 
-def parse_sacct(text: str, *, marks: bool = False) -> List[AccountingJob]:
+def parse_sacct(text: str) -> List[AccountingJob]:
     """Parse sacct's rows; any other line continues the text of the previous row."""
-    columns = _columns(marks)
     lines: List[str] = []
     begins = re.compile(_ROW).match  # there may be 50,000 lines
     for line in text.split("\n"):
@@ -152,8 +142,8 @@ def parse_sacct(text: str, *, marks: bool = False) -> List[AccountingJob]:
             lines.append(line)
         elif lines and line:
             lines[-1] += "\n" + line
-    rows = (line.split(SEPARATOR, len(columns) - 1) for line in lines)
-    return [_job(row) for row in read_rows(rows, columns)]
+    rows = (line.split(SEPARATOR, len(_COLUMNS) - 1) for line in lines)
+    return [_job(row) for row in read_rows(rows, _COLUMNS)]
 
 
 def _job(row: Dict[str, Any]) -> AccountingJob:
@@ -174,23 +164,17 @@ def sacct(
     *,
     user: Optional[str] = None,
     since: Optional[int] = None,
-    marks: bool = False,
     duplicates: bool = False,
-    names: Sequence[str] = (),
 ) -> Accounting:
     """Query the accounting database; jobs that it does not know (yet) are missing.
 
-    job_ids: only these jobs. user, since (epoch seconds): that user's jobs since then. marks:
-    include each job's mark, if this Slurm stores it. duplicates, names: as for ``sacct_argv``. If
-    accounting is disabled or its database is down, that is an answer, not an error; if sacct does
-    not exist or does not respond, SlurmUnavailableError is raised.
+    job_ids: only these jobs. user, since (epoch seconds): that user's jobs since then. duplicates:
+    as for ``sacct_argv``. If accounting is disabled or its database is down, that is an answer, not
+    an error; if sacct does not exist or does not respond, SlurmUnavailableError is raised.
     """
-    argv = sacct_argv(job_ids, user, since, marks=marks, duplicates=duplicates, names=names)
-    result = run(argv)
-    if marks and result.returncode != 0 and "invalid field" in result.words.lower():
-        return sacct(job_ids, user=user, since=since, names=names)
+    result = run(sacct_argv(job_ids, user, since, duplicates=duplicates))
     if result.returncode == 0:
-        return Accounting(tuple(parse_sacct(whole(result), marks=marks)))
+        return Accounting(tuple(parse_sacct(whole(result))))
     if re.search(_OFF, result.stderr):
         return Accounting(off="accounting is disabled on this cluster", disabled=True)
     if re.search(_DATABASE, result.stderr) or unreachable(result.words):

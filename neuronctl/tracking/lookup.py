@@ -350,7 +350,7 @@ class _Search:
                 begun = [r.begun_at for r in self.records.values() if r.job_id in wanted]
                 since = min([self.since or int(time.time()) - RECENT, *begun])
                 since = since if lost is None else min(since, lost.since)
-                accounting = sacct(user=self.user, since=since, marks=lost is not None)
+                accounting = sacct(user=self.user, since=since)
             else:
                 accounting = sacct([JobId(number) for number in sorted(wanted)])
         except SlurmError as error:

@@ -14,7 +14,7 @@ SQUEUE_FIELDS = (
 )  # fmt: skip
 SACCT_FIELDS = (
     "id", "own", "user", "partition", "qos", "state", "exit", "submit", "start", "end",
-    "elapsed", "limit", "nodes", "node_list", "alloc", "req", "work_dir", "name",
+    "elapsed", "limit", "nodes", "node_list", "alloc", "req", "work_dir", "command", "name",
 )  # fmt: skip
 
 
@@ -89,7 +89,8 @@ def accounting_row(id: str, **given: str) -> str:
         "qos": "normal", "state": "COMPLETED", "exit": "0:0", "submit": "2037-01-01T10:00:00",
         "start": "2037-01-01T10:00:05", "end": "2037-01-01T10:01:07", "elapsed": "62",
         "limit": "10", "nodes": "1", "node_list": "gpu01", "alloc": "cpu=2,gres/gpu=2,node=1",
-        "req": "cpu=2,node=1", "work_dir": "/scratch/kim", "name": "train",
+        "req": "cpu=2,node=1", "work_dir": "/scratch/kim",
+        "command": "", "name": "train",
     }  # fmt: skip
     values.update(given)
     return "\x1f".join(values[field] for field in SACCT_FIELDS)

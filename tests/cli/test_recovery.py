@@ -10,7 +10,7 @@ from typing import Any, Callable, List, Optional
 from unittest.mock import Mock
 
 import pytest
-from fake_slurm import SACCT_FIELDS, FakeSlurm, accounting_row, queue_row
+from fake_slurm import FakeSlurm, accounting_row, queue_row
 
 from neuronctl.common.errors import RecordError
 from neuronctl.common.frozen import replace
@@ -52,12 +52,6 @@ def marked(key: str) -> str:
     return f"/dev/stdin neuronctl-{key}"
 
 
-def sacct_with_mark(id: str, submit_line: str, **given: str) -> str:
-    fields = accounting_row(id, **given).split("\x1f")
-    assert len(fields) == len(SACCT_FIELDS)
-    return "\x1f".join([*fields[:-1], submit_line, fields[-1]])
-
-
 def test_found_in_the_queue(run: Run, fake_slurm: FakeSlurm) -> None:
     key = cut_off()
     fake_slurm.queue(queue_row("7", command=marked(key)), queue_row("8"))
@@ -93,8 +87,8 @@ def test_found_by_its_id(run: Run, fake_slurm: FakeSlurm) -> None:
 def test_found_in_accounting(run: Run, fake_slurm: FakeSlurm) -> None:
     key = cut_off(7200)
     fake_slurm.accounting(
-        sacct_with_mark("6", "sbatch --wrap=a\nb\x1f", name="x\ny"),
-        sacct_with_mark("7", "sbatch --parsable " + marked(key)),
+        accounting_row("6", command="sbatch --wrap=a\nb\x1f", name="x\ny"),
+        accounting_row("7", command="sbatch --parsable " + marked(key)),
     )
     result = run("status", "--json")
     (job,) = json.loads(result.stdout)["jobs"]
@@ -149,8 +143,8 @@ def test_a_slurm_that_keeps_the_mark_in_accounting_only(run: Run, fake_slurm: Fa
     submit = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
     same = {"submit": submit, "state": "PENDING", "command": "/dev/stdin"}
     fake_slurm.queue(queue_row("7", **same), queue_row("8", **same))
-    lines = [sacct_with_mark("7", "sbatch /dev/stdin neuronctl-of-another", submit=submit)]
-    lines += [sacct_with_mark("8", f"sbatch --parsable {marked(key)}", submit=submit)]
+    lines = [accounting_row("7", command="sbatch /dev/stdin neuronctl-of-another", submit=submit)]
+    lines += [accounting_row("8", command=f"sbatch --parsable {marked(key)}", submit=submit)]
     fake_slurm.accounting(*lines)
     assert "is job 8: its record is now complete" in run("status").stderr
     (asked,) = fake_slurm.calls("sacct")

@@ -279,7 +279,7 @@ def test_what_is_left_of_an_array() -> None:
 PAST = (
     "{id}\x1f10\x1fneuron\x1fp\x1fnormal\x1f{state}\x1f{exit}\x1f2026-11-21T00:52:43"
     "\x1f2026-11-21T00:52:43\x1f{end}\x1f25\x1f{limit}\x1f1\x1f{nodes}\x1f{alloc}"
-    "\x1fbilling=2,cpu=2,gres/gpu=1,mem=7600M,node=1\x1f/scratch/neuron\x1f{name}\n"
+    "\x1fbilling=2,cpu=2,gres/gpu=1,mem=7600M,node=1\x1f/scratch/neuron\x1fsbatch x\x1f{name}\n"
 )
 
 

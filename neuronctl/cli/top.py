@@ -50,9 +50,9 @@ def _print(usages: Sequence[NodeUsage]) -> None:
     rows: List[List[str]] = []
     for usage in usages:
         for gpu in usage.gpus:
-            use = "" if gpu.use is None else f"{gpu.use} %"
+            use = "" if gpu.use is None else f"{gpu.use:.0f} %"
             power = "" if gpu.power is None else f"{gpu.power:.0f} W"
-            heat = "" if gpu.temperature is None else f"{gpu.temperature} C"
+            heat = "" if gpu.temperature is None else f"{gpu.temperature:.0f} C"
             memory = _part(gpu.memory_used, gpu.memory)
             rows.append([usage.node, gpu.index, gpu.name, use, memory, power, heat])
     if rows:
@@ -73,7 +73,7 @@ def _right(title: str, priority: int = 0) -> Column:
     return Column(title, justify="right", no_wrap=True, priority=priority)
 
 
-def _part(used: Optional[int], whole: Optional[int]) -> str:
+def _part(used: Optional[float], whole: Optional[float]) -> str:
     """Return ``12.5/80.0 GiB`` from MiB."""
     if used is None or whole is None:
         return ""

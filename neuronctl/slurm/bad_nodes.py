@@ -14,6 +14,7 @@ from typing import Dict, List, Optional
 
 from neuronctl.common.errors import NeuronctlError
 from neuronctl.common.files import read_private, write_private
+from neuronctl.common.from_json import NOT_RESTORED, restored
 from neuronctl.common.frozen import asdict, dataclass
 from neuronctl.common.paths import state_dir
 
@@ -61,15 +62,6 @@ def _file() -> str:
 
 def _read_faults() -> List[NodeFault]:
     try:
-        rows = json.loads(read_private(_file()))
-        faults = [NodeFault(**row) for row in rows]
-        return [one for one in faults if _is_whole(one)]
-    except (NeuronctlError, OSError, RecursionError, TypeError, ValueError):
+        return [restored(NodeFault, row) for row in json.loads(read_private(_file()))]
+    except (NeuronctlError, OSError, RecursionError, *NOT_RESTORED):
         return []
-
-
-def _is_whole(fault: NodeFault) -> bool:
-    texts = (fault.node, fault.why, fault.cluster or "")
-    return all(isinstance(text, str) for text in texts) and all(
-        isinstance(number, int) for number in (fault.at, fault.job)
-    )

@@ -10,6 +10,7 @@ from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.fields import SEPARATOR, count, parse_size
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import run
+from neuronctl.slurm.sacct import SACCT
 
 _FIELDS = ("JobID", "TotalCPU", "NCPUS", "ElapsedRaw", "MaxRSS")
 
@@ -54,10 +55,9 @@ def read_usage(jobs: Sequence[JobId]) -> Dict[JobId, AccountedUse]:
     """Ask sacct once; those are missing that it does not know, all of them where it is off."""
     if not jobs:
         return {}
-    argv = ["sacct", "--noheader", "--parsable2", f"--delimiter={SEPARATOR}"]
     asked = ",".join(dict.fromkeys(job.asked for job in jobs))
     try:
-        result = run([*argv, f"--format={','.join(_FIELDS)}", f"--jobs={asked}"])
+        result = run([*SACCT, f"--format={','.join(_FIELDS)}", f"--jobs={asked}"])
     except SlurmError:
         return {}
     return parse_usage(result.stdout) if result.returncode == 0 else {}

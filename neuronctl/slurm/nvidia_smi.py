@@ -37,21 +37,17 @@ def query(*figures: str) -> str:
 
 
 def gpu_columns(header: str) -> Dict[str, int]:
-    """The place of each figure in the rows below a header of nvidia-smi's CSV."""
-    known = {field: (figure, unit) for figure, (field, unit) in FIGURES.items()}
-    known.update({name: (figure, FIGURES[figure][1]) for name, figure in _OTHER_NAMES.items()})
-    return columns(header, known)
-
-
-def columns(header: str, known: Mapping[str, Tuple[str, Optional[str]]]) -> Dict[str, int]:
     """``{"power": 3}``: where a header such as ``index, power.draw [W]`` has which figure.
 
-    known: of each title, the figure and its unit. A column in another unit counts as absent.
+    A column in another unit counts as absent.
     """
+    known = {field: (figure, unit) for figure, (field, unit) in FIGURES.items()}
+    known.update({name: (figure, FIGURES[figure][1]) for name, figure in _OTHER_NAMES.items()})
     found: Dict[str, int] = {}
     for place, title in enumerate(header.split(",")):
         match = re.fullmatch(r" *([\w.]+)(?: \[(.*)\])? *", title)
-        figure, unit = known.get(match[1], ("", None)) if match is not None else ("", None)
-        if match is not None and figure and match[2] in (None, unit):
-            found.setdefault(figure, place)
+        if match is not None and match[1] in known:
+            figure, unit = known[match[1]]
+            if match[2] in (None, unit):
+                found.setdefault(figure, place)
     return found

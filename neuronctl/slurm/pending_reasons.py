@@ -24,22 +24,10 @@ REASONS: Dict[str, Tuple[str, str]] = {
     "BadConstraints": ("will never start: no node meets its constraints", NEVER),
     # An earlier start after a requeue makes the steps of the new run fail to launch.
     "BeginTime": ("waiting for its --begin time, or two minutes after a requeue", ""),
-    "BurstBufferStageIn": ("its data is being staged in", ""),
-    "Cleaning": ("its previous run is being cleaned up", ""),
     "Dependency": ("waiting for another job", "'neuronctl why ID' shows which one"),
     "DependencyNeverSatisfied": (
         "will never start: its dependency cannot be satisfied",
         "cancel it, fix the job that it depends on, and resubmit both",
-    ),
-    "FrontEndDown": ("the front-end node is down", _ADMIN),
-    "InactiveLimit": ("its allocation was idle for too long", ""),
-    "InvalidAccount": (
-        "will never start: its account does not exist",
-        "cancel it and resubmit it with another --account",
-    ),
-    "InvalidQOS": (
-        "will never start: its QOS does not exist or is not yours",
-        "cancel it and resubmit it with another --qos",
     ),
     "JobArrayTaskLimit": (
         "waiting for other tasks of its array",
@@ -73,21 +61,13 @@ REASONS: Dict[str, Tuple[str, str]] = {
         "with a shorter --time, it may start earlier by backfill",
     ),
     "Prolog": ("its nodes are being prepared", ""),
-    "QOSJobLimit": ("its QOS has reached its limit on running jobs", _SHARED_LIMIT),
     "QOSNotAllowed": ("its QOS may not use the partition", _PARTITIONS),
-    "QOSTimeLimit": ("its QOS has used up its time", _ADMIN),
     "ReqNodeNotAvail": (
         "a node that it requests is not available",
         "'scontrol show node NODE' and 'scontrol show reservation' show why",
     ),
     "Reservation": ("waiting for its reservation", "'scontrol show reservation' shows its start"),
-    "ReservationDeleted": (
-        "will never start: its reservation was deleted",
-        "cancel it and resubmit it without that reservation",
-    ),
     "Resources": ("waiting for free nodes or GPUs", "it is next in line"),
-    "SchedDefer": ("the scheduler has deferred it", ""),
-    "TimeLimit": ("it reached its time limit", ""),
 }
 """Reason -> (plain words, what to do), but for limits."""
 

@@ -28,6 +28,9 @@ _FIRST = 86400
 _LAST = "2100-01-01T00:00:00"
 """By default sacct leaves out what began after now, by a clock that may be wrong."""
 
+SACCT = ("sacct", "--noheader", "--parsable2", f"--delimiter={SEPARATOR}")
+"""What each question begins with."""
+
 # Free text comes last.
 _COLUMNS: Columns = {
     "JobID": ("id", JobId.read),
@@ -104,35 +107,6 @@ class Accounting:
     disabled: bool = False
 
 
-def sacct_argv(
-    job_ids: Sequence[JobId] = (),
-    user: Optional[str] = None,
-    since: Optional[int] = None,
-    *,
-    duplicates: bool = False,
-) -> List[str]:
-    """One sacct for all ``job_ids``, or for a user's jobs since a time (epoch seconds).
-
-    user: None: everybody's, as far as Slurm shows them (PrivateData). duplicates: include the runs
-    before a requeue, and other jobs that had the same job id.
-    """
-    argv = ["sacct", "--allocations", "--noheader", "--parsable2", f"--delimiter={SEPARATOR}"]
-    if duplicates:
-        argv.append("--duplicates")
-    argv.append("--format=" + ",".join(_COLUMNS))
-    if job_ids:
-        argv.append("--jobs=" + ",".join(dict.fromkeys(job.asked for job in job_ids)))
-    if user is not None:
-        argv.append("--user=" + user)
-    elif not job_ids:
-        argv.append("--allusers")
-    if since is not None:
-        begin = time.gmtime(max(_FIRST, since))
-        argv.append("--starttime=" + time.strftime("%Y-%m-%dT%H:%M:%S", begin))
-    argv.append("--endtime=" + _LAST)
-    return argv
-
-
 def parse_sacct(text: str) -> List[AccountingJob]:
     """Parse sacct's rows; any other line continues the text of the previous row."""
     lines: List[str] = []
@@ -168,11 +142,25 @@ def sacct(
 ) -> Accounting:
     """Query the accounting database; jobs that it does not know (yet) are missing.
 
-    job_ids: only these jobs. user, since (epoch seconds): that user's jobs since then. duplicates:
-    as for ``sacct_argv``. If accounting is disabled or its database is down, that is an answer, not
-    an error; if sacct does not exist or does not respond, SlurmUnavailableError is raised.
+    job_ids: only these jobs. user, since (epoch seconds): that user's jobs since then; without
+    both, everybody's, as far as Slurm shows them (PrivateData). duplicates: include the runs before
+    a requeue, and other jobs that had the same job id. If accounting is disabled or its database is
+    down, that is an answer, not an error; if sacct does not exist or does not respond,
+    SlurmUnavailableError is raised.
     """
-    result = run(sacct_argv(job_ids, user, since, duplicates=duplicates))
+    argv = [*SACCT, "--allocations", f"--format={','.join(_COLUMNS)}", f"--endtime={_LAST}"]
+    if duplicates:
+        argv.append("--duplicates")
+    if job_ids:
+        argv.append("--jobs=" + ",".join(dict.fromkeys(job.asked for job in job_ids)))
+    if user is not None:
+        argv.append("--user=" + user)
+    elif not job_ids:
+        argv.append("--allusers")
+    if since is not None:
+        begin = time.gmtime(max(_FIRST, since))
+        argv.append("--starttime=" + time.strftime("%Y-%m-%dT%H:%M:%S", begin))
+    result = run(argv)
     if result.returncode == 0:
         return Accounting(tuple(parse_sacct(whole(result))))
     if re.search(_OFF, result.stderr):
@@ -188,9 +176,8 @@ def sacct_logs(job: JobId) -> Optional[Tuple[str, str]]:
     None where it does not tell them. A path may be relative to the job's directory. Raises
     SlurmUnavailableError.
     """
-    fields = [f"--delimiter={SEPARATOR}", "--expand-patterns", "--format=StdOut,StdErr"]
-    argv = ["sacct", "--allocations", "--noheader", "--parsable2", *fields, f"--jobs={job.asked}"]
-    result = run(argv)
+    fields = ["--allocations", "--expand-patterns", "--format=StdOut,StdErr"]
+    result = run([*SACCT, *fields, f"--jobs={job.asked}"])
     paths = result.stdout.partition("\n")[0].split(SEPARATOR)
     if result.returncode != 0 or len(paths) != 2 or not paths[0]:
         return None

@@ -34,11 +34,11 @@ class Gpu:
 
     index: str
     name: str
-    use: Optional[int]
-    memory_used: Optional[int]
-    memory: Optional[int]
+    use: Optional[float]
+    memory_used: Optional[float]
+    memory: Optional[float]
     power: Optional[float]
-    temperature: Optional[int]
+    temperature: Optional[float]
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class NodeUsage:
     gpus: Tuple[Gpu, ...] = ()
     load: Optional[float] = None
     cores: Optional[int] = None
-    memory_used: Optional[int] = None
-    memory: Optional[int] = None
+    memory_used: Optional[float] = None
+    memory: Optional[float] = None
 
 
 def overlap_argv(
@@ -67,24 +67,21 @@ def overlap_argv(
 
 def parse_node_usage(text: str) -> Tuple[NodeUsage, ...]:
     """Parse the nodes' reports, in task order; other lines are skipped."""
-    told = [
-        [(match[1], match[2]) for line in lines if (match := re.match(r"@(\w+)\t(.*)", line))]
-        for lines in of_each_task(text).values()
-    ]
+    each = ("\n".join(lines) for lines in of_each_task(text).values())
+    told = [re.findall(r"(?m)^@(\w+)\t(.*)", lines) for lines in each]
     return tuple(_node(facts) for facts in told if facts)
 
 
 def _node(facts: Sequence[Tuple[str, str]]) -> NodeUsage:
     told = dict(facts)
-    total, free = count(told.get("MemTotal", "")), count(told.get("MemAvailable", ""))
-    used = None if total is None or free is None else (total - free) // 1024
+    total, free = (_number(told.get(name, "")) for name in ("MemTotal", "MemAvailable"))
     return NodeUsage(
         node=told.get("node", ""),
         gpus=_gpus([text for kind, text in facts if kind == "gpu"]),
         load=_number(told.get("load", "")),
         cores=count(told.get("cores", "")),
-        memory_used=used,
-        memory=None if total is None else total // 1024,
+        memory_used=None if total is None or free is None else (total - free) / 1024,
+        memory=None if total is None else total / 1024,
     )
 
 
@@ -98,9 +95,7 @@ def _gpus(lines: Sequence[str]) -> Tuple[Gpu, ...]:
         row = [text.strip() for text in line.split(",")]
         if len(row) > max(places.values()):
             index, name, *figures = (row[places[figure]] for figure in SURVEYED)
-            use, used, whole, power, heat = map(_number, figures)
-            parts = (_whole(use), _whole(used), _whole(whole))
-            gpus.append(Gpu(index, name, *parts, power, _whole(heat)))
+            gpus.append(Gpu(index, name, *map(_number, figures)))
     return tuple(gpus)
 
 
@@ -110,10 +105,6 @@ def _number(text: str) -> Optional[float]:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
-
-
-def _whole(value: Optional[float]) -> Optional[int]:
-    return None if value is None else int(value)
 
 
 def read_node_usage(job_id: int, nodes: Sequence[str]) -> Tuple[NodeUsage, ...]:

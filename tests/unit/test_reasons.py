@@ -8,7 +8,7 @@ from neuronctl.slurm.pending_reasons import REASONS, explain
 
 
 def test_there_are_enough_and_each_has_words() -> None:
-    assert len(REASONS) >= 30
+    assert len(REASONS) >= 25
     assert all(words and "|" not in words + advice for words, advice in REASONS.values())
 
 

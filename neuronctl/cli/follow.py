@@ -72,7 +72,11 @@ def _follow(watch: JobWatch, screen: _Screen, logs: List[GrowingLog]) -> int:
         if words:
             screen.say(words)
     screen.say(watch.last_words(), watch.statuses)
-    hint_at_why([watch.job] if watch.exit_status else [])
+    if watch.exit_status:
+        from neuronctl.cli.why import explain_end
+
+        explain_end(watch.statuses, file=sys.stderr)
+        hint_at_why([watch.job])
     return watch.exit_status
 
 

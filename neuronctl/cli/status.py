@@ -65,6 +65,10 @@ def command(
         print_json("neuronctl.status/1", {"jobs": [*map(status_data, found.jobs)]})
     elif found.jobs or ((not jobs or state) and found.unavailable is None):
         question.show(found)
+        if question.ids and len(found.jobs) == 1:
+            from neuronctl.cli.why import explain_end
+
+            explain_end(found.jobs)
     raise_if_silent(found)
     question.check(found)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
+import contextlib
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, TextIO, Tuple
 
 import click
 
@@ -12,6 +13,7 @@ from neuronctl.cli.jobs import found_jobs, one_job, raise_if_silent
 from neuronctl.cli.json_data import status_data
 from neuronctl.cli.say import notify
 from neuronctl.common.console import folded, print_json, print_line, print_text
+from neuronctl.common.errors import NeuronctlError
 from neuronctl.common.frozen import asdict
 from neuronctl.common.units import fold_ranges, hosts
 from neuronctl.common.words import moment
@@ -19,7 +21,7 @@ from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence
 from neuronctl.diagnosis.gather import examine
 from neuronctl.records.store import RecordStore
 from neuronctl.slurm.bad_nodes import NodeFault, bad_nodes
-from neuronctl.slurm.job_states import ENDED, GOOD, OUT_OF_MEMORY
+from neuronctl.slurm.job_states import CANCELLED, ENDED, GOOD, OUT_OF_MEMORY, UNKNOWN
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.runs import runs_words
 
@@ -43,7 +45,7 @@ def command(job: str, stacks: bool, as_json: bool) -> None:
 
     JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
     newest of that name). What Slurm reports is stated as fact; what an exit code or a line in the
-    last 256 KiB of the log usually means is stated as likely.
+    log usually means is stated as likely, with the place in your program where the log names it.
 
     With --stacks, one srun asks each node of the job where its processes are: py-spy names the
     functions of a Python process if the process has it on its PATH; of any other, the kernel names
@@ -130,15 +132,19 @@ def _split_by_cause(same: List[JobStatus]) -> List[Told]:
 
 
 def _print(same: Sequence[JobStatus], evidence: JobEvidence, diagnosis: Diagnosis) -> None:
-    print_text(folded(paragraph(same, diagnosis)))
+    for words in answer(same, diagnosis):
+        print_text(folded(words))
     print_text("")
     _print_fact("state", _state_words(evidence), state_style(same))
     line = diagnosis.line
     if line is not None:
         place = "last line" if line.number == 1 else f"line {line.number} from its end"
+        place = place if line.number else "near its beginning"
         guess = " (not recorded; this is sbatch's default)" if evidence.log_guessed else ""
         _print_fact("log", f"{line.path}, {place}{guess}:")
-        _print_fact("", line.text[:600], "bold")
+        for before in diagnosis.around or (line.text[:600],):
+            is_it = before.strip() == line.text or len(diagnosis.around) == 0
+            _print_fact("", before[:600], "bold" if is_it else "")
     elif not evidence.logs and evidence.log_guessed and same[0].ended:
         _print_fact("log", "not known: there is no record of it, and no log at sbatch's default")
     elif not evidence.logs and evidence.unread and not evidence.log_guessed:
@@ -162,8 +168,8 @@ def _bad_nodes(status: JobStatus) -> Dict[str, NodeFault]:
     return {node: fault for node, fault in bad_nodes(local_cluster()).items() if node in nodes}
 
 
-def paragraph(same: Sequence[JobStatus], diagnosis: Diagnosis) -> str:
-    """Return what happened, the likely cause and the remedy, for a person."""
+def answer(same: Sequence[JobStatus], diagnosis: Diagnosis) -> List[str]:
+    """Return what happened with the likely cause, where, and what to do, each in a line."""
     status = same[0]
     name = f"Job {status.id} ({status.name})"
     if len(same) > 1:
@@ -171,16 +177,31 @@ def paragraph(same: Sequence[JobStatus], diagnosis: Diagnosis) -> str:
         count = sum(each.id.count for each in same)
         name = f"{count} {unit} of job {status.id.job} ({status.name})"
         name += f", such as {status.id}"
-    parts = [f"{name}: {diagnosis.what}."]
+    first = [f"{name}: {diagnosis.what}."]
     if diagnosis.cause:
         cause = diagnosis.cause if diagnosis.certain else f"Likely cause: {diagnosis.cause}"
-        parts.append(f"{cause[:1].upper()}{cause[1:]}.")
+        first.append(f"{cause[:1].upper()}{cause[1:]}.")
     words = runs_words(status)
     if words:
-        parts.append(f"{words[:1].upper()}{words[1:]}.")
+        first.append(f"{words[:1].upper()}{words[1:]}.")
+    lines = [" ".join(first)]
+    if diagnosis.where:
+        lines.append(f"Where: {diagnosis.where}.")
     if diagnosis.remedy:
-        parts.append(f"What to do: {diagnosis.remedy}.")
-    return " ".join(parts)
+        lines.append(f"What to do: {diagnosis.remedy}.")
+    return lines
+
+
+def explain_end(jobs: Sequence[JobStatus], file: Optional[TextIO] = None) -> None:
+    """Print ``why``'s answer of a single job that has failed, where a view of jobs ends.
+
+    What cannot be read now, such as a log or a user's own causes, is left to ``why`` itself.
+    """
+    if len(jobs) != 1 or not jobs[0].ended or jobs[0].state in (*GOOD, CANCELLED, UNKNOWN):
+        return
+    with contextlib.suppress(NeuronctlError):
+        for line in answer(jobs, examine(jobs[0])[1]):
+            print_text(folded(line), file=file)
 
 
 def _state_words(evidence: JobEvidence) -> str:
@@ -194,6 +215,7 @@ def _state_words(evidence: JobEvidence) -> str:
     return f"{', '.join(words)} (from {status.source})"
 
 
+_OF_DIAGNOSIS = ("kind", "entry", "what", "cause", "certain", "where", "remedy")
 _OF_STATUS = ("job_id", "name", "state", "reason", "exit_code", "signal", "cancelled_by", "source")
 
 
@@ -202,7 +224,13 @@ def _data(same: Sequence[JobStatus], evidence: JobEvidence, diagnosis: Diagnosis
     return {
         **{key: status[key] for key in _OF_STATUS},
         "tasks": [str(task.id) for task in same],
-        **{key: getattr(diagnosis, key) for key in ("kind", "what", "cause", "certain", "remedy")},
+        **{key: getattr(diagnosis, key) for key in _OF_DIAGNOSIS},
         "bad_nodes": [asdict(fault) for fault in _bad_nodes(evidence.status).values()],
-        "log": line and {"path": line.path, "line": line.text, "from_end": line.number},
+        "log": line
+        and {
+            "path": line.path,
+            "line": line.text,
+            "from_end": line.number or None,
+            "around": diagnosis.around,
+        },
     }

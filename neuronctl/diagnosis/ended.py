@@ -7,23 +7,24 @@ tells the two apart.
 from __future__ import annotations
 
 import signal
-from typing import Dict, Tuple
+from typing import Dict, Optional, Tuple
 
 from neuronctl.common.frozen import replace
 from neuronctl.common.units import format_time
 from neuronctl.common.words import duration
-from neuronctl.diagnosis.causes import LOAD_ITS_MODULE
 from neuronctl.diagnosis.evidence import (
     Diagnosis,
     JobEvidence,
+    LogLine,
     backwards,
     began,
     last_line,
     line_with,
+    lines_around,
     says_signal,
     search,
 )
-from neuronctl.diagnosis.log_patterns import CRASHES
+from neuronctl.diagnosis.log_patterns import CRASHES, EXCEPTION, FOLLOWS, MESSAGE, LogMatch
 from neuronctl.diagnosis.waiting import running, waiting
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import CANCELLED, COMPLETED, FAILED, PENDING, STATES, UNKNOWN
@@ -34,7 +35,8 @@ from neuronctl.tracking.runs import LAST
 
 def diagnose(evidence: JobEvidence) -> Diagnosis:
     diagnosis = _diagnose(evidence)
-    return replace(diagnosis, remedy=diagnosis.remedy.replace("{memory}", evidence.more_memory))
+    remedy = diagnosis.remedy.replace("{memory}", evidence.more_memory)
+    return replace(diagnosis, remedy=remedy.replace("{id}", _again(evidence.status.id)))
 
 
 def _diagnose(evidence: JobEvidence) -> Diagnosis:
@@ -83,14 +85,15 @@ _AGAIN = "resubmit it; if it happens again, contact your site's support"
 
 _RESUBMIT = "resubmit it ('neuronctl resubmit {id}'); with --requeue, Slurm does this by itself"
 
+_LESS_MEMORY = (
+    "{memory}, or use less: fewer DataLoader workers, fewer processes per node, smaller caches"
+)
+
 # state -> (kind, remedy); {time}, {memory} and {id} are filled in.
 _BY_STATE: Dict[str, Tuple[str, str]] = {
     "TIMEOUT": ("time-limit", "{time}"),
     "DEADLINE": ("deadline", "set a later deadline, or none"),
-    "OUT_OF_MEMORY": (
-        "out-of-memory",
-        "{memory}, or use less: fewer DataLoader workers, fewer processes per node, smaller caches",
-    ),
+    "OUT_OF_MEMORY": ("out-of-memory", _LESS_MEMORY),
     "NODE_FAIL": ("node-failure", f"the program is not at fault: {_RESUBMIT}"),
     "BOOT_FAIL": ("node-failure", _AGAIN),
     "LAUNCH_FAILED": ("launch-failure", _AGAIN),
@@ -100,7 +103,13 @@ _BY_STATE: Dict[str, Tuple[str, str]] = {
     CANCELLED: ("cancelled", ""),
 }
 
-_SLURMS_WORDS = {"OUT_OF_MEMORY": "oom", "TIMEOUT": "time limit", "NODE_FAIL": "node failure"}
+_SLURMS_WORDS = {
+    "OUT_OF_MEMORY": "oom",
+    "TIMEOUT": "time limit",
+    "NODE_FAIL": "node failure",
+    "PREEMPTED": "preemption",
+    CANCELLED: "cancelled",
+}
 """What the line of slurmstepd or srun about such an end has."""
 
 
@@ -174,16 +183,47 @@ def _again(id: JobId) -> str:
     return str(id.job) if tasks is None else f"{id.job} --array {tasks}"
 
 
+_SET_E = "add 'set -e' to a script to end it at the first error"
+
+_NEAR = 0.9
+"""The share of the requested memory that a killed task's last sample has."""
+
+
+def _killed_step(evidence: JobEvidence, what: str) -> Optional[Diagnosis]:
+    """Return what Slurm says of a step that used up its memory."""
+    for step in evidence.steps:
+        if step.name and step.state == "OUT_OF_MEMORY":
+            cause = f"Slurm ended its step '{step.name}', which used up its memory"
+            line = line_with(evidence, "oom") or last_line(evidence)
+            return Diagnosis("out-of-memory", what, cause, _LESS_MEMORY, line=line)
+    return None
+
+
+def _most_memory(evidence: JobEvidence) -> float:
+    """Return the largest share of the requested memory that one task used, as sampled."""
+    shares = (
+        step.memory / step.requested for step in evidence.steps if step.memory and step.requested
+    )
+    return max(shares, default=0)
+
+
 def _completed(evidence: JobEvidence) -> Diagnosis:
     status = evidence.status
     what = f"completed with exit code 0 after {duration(status.elapsed)}"
+    by_step = _killed_step(evidence, f"{what}, though not all of it")
+    if by_step is not None:
+        return by_step
     found = search(evidence)
+    failed = next((step for step in evidence.steps if step.name == "" and step.exit), None)
+    if failed is not None and failed.exit is not None and failed.exit.code and found is None:
+        cause = f"a step ended with exit code {failed.exit.code}, and the script went on"
+        return Diagnosis("completed", what, cause, _SET_E, line=last_line(evidence))
     if found is not None and found[1].kind == "exception":
         return Diagnosis(
             "completed",
             what,
             "the script continued after a Python exception and still ended with exit code 0",
-            "add 'set -e' to a script to end it at the first error",
+            _SET_E,
             certain=False,
             line=found[0],
         )
@@ -229,13 +269,18 @@ _SIGNALS: Dict[int, Tuple[str, str]] = {
         "the program was built for a different processor than the node's",
         "build it on a node of that partition",
     ),
-    6: ("the program aborted, as libraries do after a fatal error", ""),
+    6: ("", ""),  # as libraries do after a fatal error, of which they have written
     7: (
         "a mapped file disappeared, or shared memory (/dev/shm) was full",
         "use fewer DataLoader workers; check 'df -h /dev/shm' on the node",
     ),
     8: ("the program divided an integer by zero", ""),
-    9: ("it was killed from outside, most often because the node ran out of memory", "{memory}"),
+    9: (
+        "it was killed from outside, and neither Slurm nor its log says why: by the kernel for "
+        "want of memory, or by somebody",
+        "compare MaxRSS with ReqMem ('sacct -j {id} -o JobID,State,MaxRSS,ReqMem'): if it comes "
+        "near, {memory}",
+    ),
     10: _user_signal("USR1"),
     11: (
         "the program or one of its libraries has a bug, or was built for other libraries",
@@ -248,12 +293,16 @@ _SIGNALS: Dict[int, Tuple[str, str]] = {
     25: ("a file exceeded a size limit (ulimit -f)", ""),
 }
 
+_LOAD_ITS_MODULE = (
+    "load its module (in a script, module load NAME; else --module NAME), or activate its "
+    "environment"
+)
+
 # exit code of a shell, env or timeout -> kind, cause, remedy
 _CODES: Dict[int, Tuple[str, str, str]] = {
-    2: ("usage", "the program rejected its arguments", "check the last lines of its log"),
     124: ("time-limit", "a 'timeout' in the script ended the program", "allow it more time"),
     126: ("permission", "the program exists but is not executable", "use chmod +x; check '#!'"),
-    127: ("command-not-found", "a program was not found on the node", LOAD_ITS_MODULE),
+    127: ("command-not-found", "a program was not found on the node", _LOAD_ITS_MODULE),
 }
 
 
@@ -276,6 +325,9 @@ def _failed(evidence: JobEvidence) -> Diagnosis:
             what += f": a program in it was killed by {endings.signal_name(number)}"
     if status.state != FAILED:
         what = f"{status.state}: {what}"
+    by_step = _killed_step(evidence, what)
+    if by_step is not None:
+        return by_step
     line, sign = (last_line(evidence), None) if found is None else found
     code = 0 if exit is None else exit.code
     if sign is not None and sign.exit:
@@ -288,18 +340,21 @@ def _failed(evidence: JobEvidence) -> Diagnosis:
     # An explicit log message outweighs the usual meaning of a signal, unless a process dies of that
     # signal without a word and the log only shows what came of it.
     silent = number in CRASHES
-    if sign is not None and not (
-        number
-        and (
-            sign.kind in ("child", "peer")
-            or (silent and (sign.consequence or sign.kind == "exception"))
+    if (
+        sign is not None
+        and sign.kind != MESSAGE
+        and not (
+            number
+            and (sign.kind in FOLLOWS or (silent and (sign.consequence or sign.kind == EXCEPTION)))
         )
     ):
-        return Diagnosis(sign.kind, what, sign.cause, sign.remedy, certain=False, line=line)
-    if number:
-        cause, remedy = _SIGNALS.get(number, ("", ""))
-        return Diagnosis("signal", what, cause, remedy, certain=not cause, line=line)
-    kind, cause, remedy = _CODES.get(code, ("exit-code", "", ""))
+        return _signed(evidence, what, line, sign)
+    if number and _SIGNALS.get(number, ("",))[0]:
+        cause, remedy = _SIGNALS[number]
+        if number == signal.SIGKILL and _most_memory(evidence) >= _NEAR:
+            cause, remedy = "its memory came near what it had requested (MaxRSS)", _LESS_MEMORY
+        return Diagnosis("signal", what, cause, remedy, certain=False, line=line)
+    kind, cause, remedy = _CODES.get(code, ("signal" if number else "exit-code", "", ""))
     if evidence.runs is not None and evidence.runs.ended and found is None:
         if evidence.runs.runs[-1].cause == LAST:
             remedy = f"'neuronctl resubmit {_again(status.id)}' goes on from what it has saved"
@@ -311,13 +366,7 @@ def _failed(evidence: JobEvidence) -> Diagnosis:
         remedy = "free some space there, or write the log elsewhere with -o"
         return Diagnosis(kind, what, cause, remedy, certain=False, line=line)
     elif not cause and line is not None:
-        err = " --err" if line.path == status.stderr != status.stdout else ""
-        remedy = (
-            f"read what it wrote before it ended: 'neuronctl logs {status.id}{err}'"
-            if found is not None
-            else "the end of its log matches no known error: read it with "
-            f"'neuronctl logs {status.id}{err}'"
-        )
+        return _not_known(evidence, Diagnosis(kind, what, line=line))
     elif not cause and code:
         where = "its log is empty"
         if evidence.unread and not evidence.logs:
@@ -328,6 +377,30 @@ def _failed(evidence: JobEvidence) -> Diagnosis:
         if code == 1:  # which means nothing in particular
             remedy = f"{where}, and nothing else says why: run it again, and read what it writes"
     return Diagnosis(kind, what, cause, remedy, certain=not cause, line=line)
+
+
+def _signed(evidence: JobEvidence, what: str, line: Optional[LogLine], sign: LogMatch) -> Diagnosis:
+    """Return the diagnosis that a line of the log makes."""
+    made = Diagnosis(
+        sign.kind,
+        what,
+        sign.cause,
+        sign.remedy,
+        certain=False,
+        line=line,
+        where=sign.where,
+        entry=sign.entry,
+    )
+    return made if sign.entry else _not_known(evidence, made)
+
+
+def _not_known(evidence: JobEvidence, made: Diagnosis) -> Diagnosis:
+    """Say that the cause is not known, and show the lines around what tells most."""
+    status = evidence.status
+    of_err = made.line is not None and made.line.path == status.stderr != status.stdout
+    logs = f"neuronctl logs {status.id}{' --err' if of_err else ''}"
+    remedy = f"the cause is unknown: read what it wrote with '{logs}'"
+    return replace(made, remedy=remedy, around=lines_around(evidence, made.line))
 
 
 def _signal_of(evidence: JobEvidence, code: int, told: int) -> Tuple[int, str]:

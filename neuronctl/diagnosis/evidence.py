@@ -9,6 +9,7 @@ from typing import Iterator, Optional, Tuple
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.diagnosis import log_patterns
 from neuronctl.diagnosis.log_text import LogTail
+from neuronctl.slurm.job_steps import StepEnd
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import QueueJob
 from neuronctl.tracking.job_status import JobStatus
@@ -17,7 +18,7 @@ from neuronctl.tracking.runs import Runs
 
 @dataclass(frozen=True)
 class LogLine:
-    """A log line; ``number`` counts from the end (1: the last line)."""
+    """A log line; ``number`` counts from the end (1: the last line; 0: among the first ones)."""
 
     path: str
     text: str
@@ -31,9 +32,8 @@ class JobEvidence:
     canceller: login name, "you", or "" if unknown. logs: the logs that exist. unread: those that
     cannot be read. log_guessed: their path is not recorded. log_problem: why a log cannot be
     written now, as seen from this machine; log_full: because its file system is full. queue: for a
-    pending job, the jobs of its partition.
-    earlier: its runs before a requeue,
-    newest first. more_memory: how to request more memory on this cluster. most_time: the
+    pending job, the jobs of its partition. earlier: its runs before a requeue, newest first. steps:
+    of an ended job. more_memory: how to request more memory on this cluster. most_time: the
     partition's maximum in seconds. warned: whether a signal told it before its limit. now: epoch
     seconds. runs: of a job that goes on.
     """
@@ -51,6 +51,7 @@ class JobEvidence:
     most_time: Optional[int] = None
     warned: bool = False
     runs: Optional[Runs] = None
+    steps: Tuple[StepEnd, ...] = ()
     more_memory: str = "request more memory with --mem (or more cores, if memory comes with them)"
 
 
@@ -60,6 +61,8 @@ class Diagnosis:
 
     what: the facts, in one sentence. cause: why, "" if ``what`` is sufficient. remedy: what to do.
     kind: a keyword for programs. certain: whether ``cause`` is a fact rather than only likely.
+    line: what shows it; around: the lines around that one, where the cause is not known. where: the
+    place in the program, the rank, the node. entry: the one of causes.yaml that knows it.
     """
 
     kind: str
@@ -68,6 +71,9 @@ class Diagnosis:
     remedy: str = ""
     certain: bool = True
     line: Optional[LogLine] = None
+    where: str = ""
+    entry: str = ""
+    around: Tuple[str, ...] = ()
 
 
 def search(evidence: JobEvidence) -> Optional[Tuple[LogLine, log_patterns.LogMatch]]:
@@ -75,10 +81,22 @@ def search(evidence: JobEvidence) -> Optional[Tuple[LogLine, log_patterns.LogMat
     best = None
     alone = evidence.status.gpus == evidence.status.nodes == 1
     for log in reversed(evidence.logs):
-        found = log_patterns.search(log.lines, alone=alone)
-        if found is not None and (best is None or (best[1].consequence and not found.consequence)):
+        found = log_patterns.search(log.lines, alone=alone, head=log.head)
+        if found is not None and (best is None or best[1].weight < found.weight):
             best = (LogLine(log.path, found.line, found.number), found)
     return best
+
+
+def lines_around(evidence: JobEvidence, line: Optional[LogLine]) -> Tuple[str, ...]:
+    """Return the lines before and after one of a log, for a reader who has to judge."""
+    log = next((log for log in evidence.logs if line and log.path == line.path), None)
+    if log is None or line is None or not line.number:
+        return ()
+    place = len(log.lines) - line.number
+    return tuple(one for one in log.lines[max(0, place - _BEFORE) : place + _AFTER] if one.strip())
+
+
+_BEFORE, _AFTER = 4, 4
 
 
 def backwards(evidence: JobEvidence) -> Iterator[LogLine]:
@@ -90,7 +108,7 @@ def backwards(evidence: JobEvidence) -> Iterator[LogLine]:
 
 def line_with(evidence: JobEvidence, words: str) -> Optional[LogLine]:
     """Return the last log line from slurmstepd or srun that contains ``words``."""
-    slurms = (line for line in backwards(evidence) if re.match(_SLURMS, line.text))
+    slurms = (line for line in backwards(evidence) if re.search(_SLURMS, line.text))
     return next((line for line in slurms if words in line.text.lower()), None)
 
 

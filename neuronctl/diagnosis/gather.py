@@ -17,7 +17,8 @@ from neuronctl.diagnosis.log_text import read_tail
 from neuronctl.diagnosis.waiting import earlier_runs
 from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_states import GOOD, PENDING, UNKNOWN
+from neuronctl.slurm.job_states import COMPLETED, FAILED, GOOD, PENDING, UNKNOWN
+from neuronctl.slurm.job_steps import steps_of
 from neuronctl.slurm.sacct import AccountingJob, sacct
 from neuronctl.slurm.squeue import QueueJob, squeue
 from neuronctl.tracking.chains import chain_of
@@ -36,9 +37,14 @@ def examine(status: JobStatus) -> Tuple[JobEvidence, Diagnosis]:
     diagnosis = diagnose(evidence)
     if diagnosis.line is None:
         return evidence, diagnosis
-    line = replace(diagnosis.line, text=hide_secrets(diagnosis.line.text))
-    cause, remedy = hide_secrets(diagnosis.cause), hide_secrets(diagnosis.remedy)
-    return evidence, replace(diagnosis, cause=cause, remedy=remedy, line=line)
+    return evidence, replace(
+        diagnosis,
+        cause=hide_secrets(diagnosis.cause),
+        remedy=hide_secrets(diagnosis.remedy),
+        line=replace(diagnosis.line, text=hide_secrets(diagnosis.line.text)),
+        where=hide_secrets(diagnosis.where),
+        around=tuple(hide_secrets(text) for text in diagnosis.around),
+    )
 
 
 def gather(status: JobStatus) -> JobEvidence:
@@ -75,7 +81,12 @@ def gather(status: JobStatus) -> JobEvidence:
         most_time=_most_time(status),
         warned=bool(_requested(status, "signal")),
         runs=runs,
+        steps=steps_of(status.id) if status.state in _WITH_STEPS and began(status) else (),
     )
+
+
+_WITH_STEPS = (COMPLETED, FAILED)
+"""States that say nothing of a step that Slurm ended."""
 
 
 def _requested(status: JobStatus, name: str) -> Any:

@@ -1,17 +1,35 @@
 """The line of a log that most likely explains why a job ended. Pure.
 
-A log's last lines are searched for known causes (causes.py), for the ends of Python tracebacks, and
-for what launchers report of a process that failed.
+A log's last lines are searched for what is known (causes.yaml), for the ends of Python tracebacks,
+for what launchers report of a process that failed, and for other words of an error.
 """
 
 from __future__ import annotations
 
 import re
 import signal
-from typing import Dict, FrozenSet, List, Optional, Sequence, Set
+from typing import Dict, List, Optional, Sequence
 
 from neuronctl.common.frozen import dataclass, replace
-from neuronctl.diagnosis.causes import CAUSES, CONSEQUENCES, Cause
+from neuronctl.diagnosis.knowledge import (
+    ADVICE,
+    CONSEQUENCE,
+    NOISE,
+    WARNING,
+    Entry,
+    compiled,
+    entries,
+    likely,
+    needed_texts,
+)
+from neuronctl.diagnosis.tracebacks import (
+    TRACEBACK,
+    Raised,
+    find_raised,
+    is_frame,
+    plain_end,
+    rank_of,
+)
 from neuronctl.tracking.endings import signal_name
 
 
@@ -19,8 +37,9 @@ from neuronctl.tracking.endings import signal_name
 class LogMatch:
     """A sign found in a log: ``line`` is its text, ``number`` counts from the end (1: last line).
 
-    consequence: another process probably failed first. exit: of a launcher's report, the exit code
-    of the process that failed first, or the negative number of the signal that it died of.
+    entry: of what is known, "" for none. consequence: another process probably failed first. exit:
+    of a launcher's report, the exit code of the process that failed first, or the negative number
+    of the signal that it died of. where: the place in the user's code, the rank.
     """
 
     kind: str
@@ -30,24 +49,38 @@ class LogMatch:
     number: int
     consequence: bool = False
     exit: int = 0
+    entry: str = ""
+    where: str = ""
+
+    @property
+    def weight(self) -> int:
+        if self.consequence:
+            return 1
+        return 0 if self.kind == MESSAGE else 2 if self.kind == EXCEPTION else 3
 
 
-_PREFIX = re.compile(
-    # horovodrun and mpirun, perhaps with the time; torch, srun --label
-    r"^(?:(?:\w{3} \w{3} [\d :]+)?\[\d+(?:,\d+)?\]<std\w+>: ?|\[(?:default|rank)?\d+\]:? ?|\d+: )+"
-)
-_EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?::\s.*|:|$)")
-_FRAME = re.compile(r'\s+File ".*", line \d+, in ')
-_GOES_ON = re.compile(rf"{_FRAME.pattern}|    \S")
-_TRACEBACK = "Traceback (most recent call last):"
-_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
-_RAISED = ("exception", "the program raised a Python exception", "")
+EXCEPTION, MESSAGE = "exception", "message"
+"""Kinds: an exception that is not known; a line with the words of an error that is not known."""
+
+FOLLOWS = ("child", "peer")
+"""Kinds of consequences that say nothing of what came first."""
 
 _CLOSE, _CLOSE_ALONE = 20, 2
 """Other lines that may stand between failures that belong together; of a single process."""
 
+_WEAK = 6
+"""Other lines that may follow what counts only at the end."""
+
 CRASHES = frozenset((4, 7, 8, 9, 11))
 """Signals of which a process dies without a word of its own."""
+
+_STOPPED = (
+    "srun: launch/slurm: _step_signal",
+    "srun: Force Term",
+    "srun: Job step aborted",
+    "slurmstepd: error: *** STEP",
+)
+"""What precedes srun's killing of the other tasks of a step."""
 
 _OF_CRASHES = ("out-of-memory", "shared-memory")
 """What kills processes that have no chance to say so."""
@@ -77,28 +110,61 @@ _OF_SHELL = "shell"
 _NO_NEWS = frozenset((0, 1, 255, -1, -2, -15))
 """What says little: 1 is any Python exception, 255 ssh's own code, and SIGTERM ends the others."""
 
+_SAYS_ERROR = re.compile(
+    r"^(?!srun: error: \S+: task|slurmstepd\S*: error: \*\*\*)"
+    r"(?:\S+ )?\W{0,3}(?:(?i:fatal(?: error)?|error)\b ?(?:[:!]| in )|ERROR\b|FATAL\b|Abort\()"
+    r"|: (?:fatal )?error: |^\S*(?:Error|Exception): |\b[Ff]atal error\b"
+)
+
 
 @dataclass(frozen=True)
 class _Mark:
-    """A sign, where it stands, and whether it ends a traceback."""
+    """A sign, where it stands, what is known of it, and whether it ends a traceback."""
 
     index: int
     match: LogMatch
+    entry: Optional[Entry] = None
     raised: bool = False
 
     @property
     def known(self) -> bool:
-        return not (self.match.consequence or self.match.exit or self.match.kind == "exception")
+        """Whether it is a cause by its message, not only by a class of exceptions."""
+        known = self.entry is not None and not self.entry.vague
+        return known and not self.match.consequence
 
 
-def search(lines: Sequence[str], *, alone: bool = False) -> Optional[LogMatch]:
+def search(
+    lines: Sequence[str], *, alone: bool = False, head: Sequence[str] = ()
+) -> Optional[LogMatch]:
     """Return the line that most likely explains why the job ended; None if no line is known.
 
     That is the first failure of the last ones that stand close together: a launcher that names a
     process that crashed, or a known cause, or an exception; if there is none, the first
-    consequence. alone: whether the job is one process, which goes on after what it survives.
+    consequence. What explains it goes before it, wherever that stands. alone: whether the job is
+    one process, which goes on after what it survives. head: the log's first lines, where those
+    between are not known.
     """
     marks = _marks(lines)
+    found = _found(lines, [mark for mark in marks if not _is_warning(mark)], alone)
+    before = [mark for mark in _marks(head) if mark.entry is not None and mark.entry.explains]
+    before = [replace(mark, match=replace(mark.match, number=0)) for mark in before]
+    for mark in before + marks:
+        if found is None or (mark.match.number and mark.match.number <= found.number):
+            break
+        if mark.entry is not None and _explains(mark.entry, found):
+            return replace(mark.match, where=found.where, consequence=False)
+    return found
+
+
+def _is_warning(mark: _Mark) -> bool:
+    return mark.entry is not None and mark.entry.role == WARNING
+
+
+def _explains(entry: Entry, found: LogMatch) -> bool:
+    return entry.kind != found.kind and (found.kind in entry.explains or "*" in entry.explains)
+
+
+def _found(lines: Sequence[str], marks: Sequence[_Mark], alone: bool) -> Optional[LogMatch]:
     groups: List[List[_Mark]] = []
     most = _CLOSE_ALONE if alone else _CLOSE
     for mark in marks:
@@ -112,6 +178,7 @@ def search(lines: Sequence[str], *, alone: bool = False) -> Optional[LogMatch]:
         if found is not None and (found.raised or consequence is None):
             return found.match
         later = [mark.match for mark in group if mark.match.consequence]
+        later = [match for match in later if match.kind not in FOLLOWS] or later
         consequence = later[0] if later and consequence is None else consequence
     return consequence
 
@@ -128,54 +195,131 @@ def _first_failure(group: Sequence[_Mark]) -> Optional[_Mark]:
     by_preflight = [mark for mark in known if mark.match.kind == "preflight"]
     if by_preflight or by_slurm:
         return (by_preflight or by_slurm)[0]
-    if crashed and not any(mark.known for mark in raised):
+    of_raised = [mark for mark in raised if mark.known]
+    if crashed and not of_raised:
         return next((mark for mark in known if mark.match.kind in _OF_CRASHES), crashed[0])
-    if known and reports and not any(mark.known for mark in raised):
+    if known and reports and not of_raised:
         return known[0]
     # A Python exception ends a process with 1: another code is of one that raised none, unless it
     # is the only one that ended.
-    if reports and not any(mark.known for mark in raised):
+    if reports and not of_raised:
         others = any(mark.match.exit == 1 for mark in group)
         told = [mark for mark in reports if mark.match.exit > 0]
         if told and (others or not raised):
             return told[0]
         if not any(mark.match.consequence for mark in group):
             return next(iter(raised or reports))
-    return next(iter(raised or known), None)
+    telling = [mark for mark in group if mark.match.consequence and mark.match.kind not in FOLLOWS]
+    said = [mark for mark in group if mark.match.kind == MESSAGE and not telling]
+    return next(iter(of_raised or raised or known or said), None)
 
 
 def _marks(lines: Sequence[str]) -> List[_Mark]:
     """Return every sign in the order of the log."""
-    ends = exception_lines(lines)
-    marks = []
+    raised = find_raised(lines)
+    known = likely(entries(), "\n".join(lines).lower())
+    marks: List[_Mark] = []
     source = False  # whether the last line was a traceback's that names a line of source
     stopped = False  # by srun: what is killed afterwards did not fail
+    inside = 0  # what follows an exception is of its message
     for index, raw in enumerate(lines):
-        line, number = _plain(raw), len(lines) - index
-        if source and _plain_end(raw)[:1].isspace():
+        end = plain_end(raw)
+        line, number = end.strip(), len(lines) - index
+        if (source and end[:1].isspace()) or index < inside:
             continue
-        source = _FRAME.match(_plain_end(raw)) is not None
-        stopped = stopped or line.startswith(
-            ("srun: launch/slurm: _step_signal", "srun: Force Term")
-        )
+        source = is_frame(end)
+        stopped = stopped or line.startswith(_STOPPED)
         report = _report(lines, index, line)
         if report is not None:
             if not (stopped and report.exit == -signal.SIGKILL and line.startswith("srun")):
                 marks.append(_Mark(index, replace(report, number=number)))
             continue
-        found = _match(CONSEQUENCES, line, number)
-        known = _match(CAUSES, line, number)
-        if known is not None and known.kind == "preflight" and not _ends_with(lines[index:]):
-            known = None
-        if known is not None:
-            found = replace(known, cause=known.cause.replace("{place}", _place(lines[:index])))
-        elif found is not None:
-            found = replace(found, consequence=True)
-        elif index in ends:
-            found = LogMatch(*_RAISED, line, number)
-        if found is not None:
-            marks.append(_Mark(index, found, raised=index in ends))
-    return marks
+        one = raised.get(index)
+        if one is not None:
+            inside = index + len(one.lines)
+            mark = _of_raised(known, one, raw, number)
+            if mark is not None and one.before is not None:
+                mark = _of_chain(marks, mark, one.before)
+        else:
+            mark = _of_line(known, lines, index, line)
+        if mark is not None:
+            marks.append(mark)
+    return [mark for mark in marks if mark.entry is None or mark.entry.role not in (NOISE, ADVICE)]
+
+
+def _of_chain(marks: List[_Mark], mark: _Mark, before: int) -> Optional[_Mark]:
+    """Of an exception that was raised while another one was handled, keep the one that tells."""
+    earlier = next((one for one in marks if one.index == before and one.raised), None)
+    if earlier is None:
+        return mark
+    if earlier.known:
+        return None
+    marks.remove(earlier)
+    return mark
+
+
+def _of_raised(known: Sequence[Entry], one: Raised, raw: str, number: int) -> Optional[_Mark]:
+    """Return what an exception says: by its message and class, or by its class only."""
+    where = "" if one.frame is None else one.frame.words
+    where = ", ".join(filter(None, (where, rank_of(raw) and f"rank {rank_of(raw)}")))
+    for entry in known:
+        if entry.exceptions and one.name not in entry.exceptions:
+            continue
+        if entry.frame and not compiled(entry.frame).search(one.raiser):
+            continue
+        if not entry.patterns:
+            return _Mark(
+                one.index, _told(entry, one.name, one.lines[0], number, where), entry, True
+            )
+        for further, line in enumerate(one.lines):
+            words = _words_of(entry, line)
+            if words is not None:
+                told = _told(entry, words, line, number - further, where)
+                return _Mark(one.index, told, entry, True)
+    cause = f"the program raised {one.name}"
+    match = LogMatch(EXCEPTION, cause, "", one.lines[0], number, where=where)
+    return _Mark(one.index, match, raised=True)
+
+
+def _of_line(
+    known: Sequence[Entry], lines: Sequence[str], index: int, line: str
+) -> Optional[_Mark]:
+    number = len(lines) - index
+    lowered = line.lower()
+    for entry in known:
+        if entry.exceptions:
+            continue
+        words = _words_of(entry, line, lowered)
+        if words is None:
+            continue
+        if entry.kind == "preflight" and not _ends_with(lines[index:]):
+            continue
+        if entry.weak and _ordinary(lines, index, len(lines)) > _WEAK:
+            return None
+        rank = rank_of(lines[index])
+        return _Mark(index, _told(entry, words, line, number, rank and f"rank {rank}"), entry)
+    if _SAYS_ERROR.search(line):
+        return _Mark(index, LogMatch(MESSAGE, "", "", line, number))
+    return None
+
+
+def _words_of(entry: Entry, line: str, lowered: str = "") -> Optional[str]:
+    """Return what the first group of a pattern that matches has; None where none matches."""
+    lowered = lowered or line.lower()
+    for pattern in entry.patterns:
+        if any(need in lowered for need in needed_texts(pattern)):
+            match = compiled(pattern).search(line)
+            if match is not None:
+                return next((group for group in match.groups() if group), "")
+    return None
+
+
+def _told(entry: Entry, words: str, line: str, number: int, where: str) -> LogMatch:
+    means, remedy = (text.replace("{0}", words) for text in (entry.means, entry.remedy))
+    follows = entry.role == CONSEQUENCE
+    return LogMatch(
+        entry.kind, means, remedy, line, number, consequence=follows, entry=entry.name, where=where
+    )
 
 
 def _ends_with(lines: Sequence[str]) -> bool:
@@ -186,9 +330,9 @@ def _ends_with(lines: Sequence[str]) -> bool:
 
 def _ordinary(lines: Sequence[str], after: int, before: int) -> int:
     """How many of the lines between two are neither of a traceback nor of a launcher's table."""
-    between = (_plain_end(line) for line in lines[after + 1 : before])
+    between = (plain_end(line) for line in lines[after + 1 : before])
     return sum(
-        1 for line in between if line and line[0].isalnum() and not line.startswith(_TRACEBACK)
+        1 for line in between if line and line[0].isalnum() and not line.startswith(TRACEBACK)
     )
 
 
@@ -207,7 +351,7 @@ def _report(lines: Sequence[str], index: int, line: str) -> Optional[LogMatch]:
         if not code:
             return None
         who = next((f"{name} {named[name]}" for name in ("rank", "task") if name in named), "")
-        above = re.search(r"(?:,|name: )(\d+)\]?$", _plain(lines[index - 1])) if index else None
+        above = re.search(r"(?:,|name: )(\d+)\]?$", plain_end(lines[index - 1])) if index else None
         if not who and line.startswith("Exit code") and above is not None:
             who = f"rank {above[1]}"
         if "local" in named:
@@ -229,67 +373,3 @@ def _torch_rank(lines: Sequence[str]) -> str:
             )
             return f"rank {said['rank']} on {said['host']}" if len(said) == 2 else ""
     return ""
-
-
-def exception_lines(lines: Sequence[str]) -> FrozenSet[int]:
-    """Return the indices of the last lines of Python tracebacks, tracked separately for each rank.
-
-    Of a chain of exceptions it is the last one's, or that of a known cause before it.
-    """
-    open: Dict[str, int] = {}
-    broken: Dict[str, int] = {}
-    last: Dict[str, int] = {}
-    chained: Set[str] = set()
-    found: Set[int] = set()
-    for index, raw in enumerate(lines):
-        prefix = _prefix(raw)
-        line = raw[len(prefix) :]
-        if _TRACEBACK in line:  # behind text where a process' output and errors are mixed
-            open[prefix] = open.get(prefix, 0) + 1
-        elif line.startswith(_CHAINED):
-            chained.add(prefix)
-        elif open.get(prefix) and line and not line[0].isspace():
-            # Processes that write into one file may do so in turn.
-            open[prefix] -= 1
-            if not _EXCEPTION.match(line):
-                broken[prefix] = broken.get(prefix, 0) + 1
-            else:
-                before = last.get(prefix) if prefix in chained else None
-                if before is not None and _match(CAUSES, lines[before], 0) is None:
-                    found.discard(before)
-                found.add(index)
-                last[prefix] = index
-            chained.discard(prefix)
-        elif broken.get(prefix) and not open.get(prefix) and _GOES_ON.match(line):
-            broken[prefix] -= 1  # the line that seemed to end it is none of its own
-            open[prefix] = 1
-    return frozenset(found)
-
-
-def _place(lines: Sequence[str]) -> str:
-    """Return the place in a file that Python names in the last of these lines."""
-    named = (re.match(r'\s*File "(.+)", line (\d+)', _plain(line)) for line in reversed(lines[-4:]))
-    return next((f" {found[1]}, line {found[2]}" for found in named if found), "")
-
-
-def _prefix(line: str) -> str:
-    match = _PREFIX.match(line)
-    return match[0] if match else ""
-
-
-def _plain_end(line: str) -> str:
-    return line[len(_prefix(line)) :].rstrip()
-
-
-def _plain(line: str) -> str:
-    return _plain_end(line).strip()
-
-
-def _match(causes: Sequence[Cause], line: str, number: int) -> Optional[LogMatch]:
-    for entry in causes:
-        match = entry.pattern.search(line)
-        if match is not None:
-            group = next((group for group in match.groups() if group), "")
-            meaning, remedy = (text.replace("{0}", group) for text in (entry.meaning, entry.remedy))
-            return LogMatch(entry.kind, meaning, remedy, line, number)
-    return None

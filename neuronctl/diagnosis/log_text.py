@@ -9,8 +9,8 @@ from typing import Tuple
 from neuronctl.common.files import open_regular
 from neuronctl.common.frozen import dataclass
 
-TAIL = 256 * 1024
-"""Bytes to read from the end of a log."""
+TAIL, HEAD = 512 * 1024, 32 * 1024
+"""Bytes to read from the end of a log, and from the beginning of a longer one."""
 
 _LONGEST = 2000  # characters of a line; a binary file may have no line ends at all
 _ESCAPES = r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])"
@@ -20,11 +20,13 @@ _ESCAPES = r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-
 class LogTail:
     """The last lines of a file, without colors, with progress bars in their last state.
 
-    problem: why there is nothing to read, otherwise "". missing: because there is no such file.
+    head: its first lines, where those between are not read. problem: why there is nothing to read,
+    otherwise "". missing: because there is no such file.
     """
 
     path: str
     lines: Tuple[str, ...] = ()
+    head: Tuple[str, ...] = ()
     problem: str = ""
     missing: bool = False
 
@@ -39,6 +41,8 @@ def read_tail(path: str, most: int = TAIL, begin: int = 0) -> LogTail:
             size = os.fstat(file.fileno()).st_size
             begin = begin if begin <= size else 0
             start = max(begin, size - most)
+            file.seek(begin)
+            first = file.read(min(HEAD, start - begin))
             file.seek(start)
             data = file.read(most)
     except (OSError, ValueError) as error:
@@ -46,7 +50,8 @@ def read_tail(path: str, most: int = TAIL, begin: int = 0) -> LogTail:
         return LogTail(path, problem=problem, missing=isinstance(error, FileNotFoundError))
     lines = text_lines(data)
     # The first line is incomplete; drop it unless it is the only one.
-    return LogTail(path, lines[1:] if start > begin and len(lines) > 1 else lines)
+    cut = start > begin and len(lines) > 1
+    return LogTail(path, lines[1:] if cut else lines, text_lines(first)[:-1])
 
 
 def text_lines(data: bytes) -> Tuple[str, ...]:

@@ -135,7 +135,7 @@ def test_an_end_that_no_log_tells_of(given: Any, words: str) -> None:
 @pytest.mark.parametrize(
     ("exit", "words", "cause"),
     [
-        (ExitCode(0, 9), "signal 9, SIGKILL", "ran out of memory"),
+        (ExitCode(0, 9), "signal 9, SIGKILL", "neither Slurm nor its log says why"),
         (ExitCode(139, 0), "killed by signal 11, SIGSEGV", "has a bug"),
         (ExitCode(127, 0), "exit code 127", "was not found"),
         (ExitCode(124, 0), "exit code 124", "timeout"),
@@ -310,10 +310,10 @@ LINES = [
     (["slurm_script: line 9: syntax error near unexpected token `)'"], "syntax", "token `)'"),
     (["x.sh: line 9: syntax error: unexpected end of file"], "syntax", "end of file"),
     (['  File "/s/train.py", line 3', "    def (", "        ^", "SyntaxError: invalid syntax"],
-     "syntax", "read the program /s/train.py, line 3: SyntaxError: invalid syntax"),
+     "syntax", "read the program: SyntaxError: invalid syntax"),
     (["[rank1]: IndentationError: unexpected indent"], "syntax",
      "read the program: IndentationError"),
-    ([*TRACE, "KeyError: 'model'"], "exception", "exception"),
+    ([*TRACE, "KeyError: 'model'"], "missing-key", "no such key"),
     ([*TRACE, "KeyError: 'LOCAL_RANK'"], "no-ranks", "needs LOCAL_RANK"),
     (
         [
@@ -325,7 +325,7 @@ LINES = [
         "needs RANK",
     ),
     (["[rank3]: " + TRACE[0], "[rank3]:   File", "[rank3]: my.pkg.BadThing: x"],
-     "exception", "exception"),
+     "exception", "raised BadThing"),
 ]  # fmt: skip
 
 
@@ -405,7 +405,7 @@ FIRST = [
      1, "signal", "SIGSEGV"),
     (["CUDA out of memory: halving the batch", *PROGRESS, *NCCL], 1, "nccl", "NCCL"),
     ([*TRACE, "ValueError: nan", *PROGRESS, *NCCL], 1, "exception", "nan"),
-    ([*TRACE, "ValueError: nan", *PROGRESS, *TRACE, "KeyError: 'x'"], 1, "exception", "'x'"),
+    ([*TRACE, "ValueError: nan", *PROGRESS, *TRACE, "KeyError: 'x'"], 1, "missing-key", "'x'"),
     ([*TRACE, "ValueError: nan", "srun: error: gpu36: task 3: Exited with exit code 3"],
      3, "exception", "nan"),
     (["srun: error: gpu36: task 3: Exited with exit code 17", *TRACE, "RuntimeError: no rank 3",

@@ -1,0 +1,196 @@
+"""What is known of the lines of logs: causes.yaml, and what a site and a user add to it.
+
+docs/reference/causes.md describes the file.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from typing import Any, List, Mapping, NoReturn, Pattern, Sequence, Tuple
+
+from neuronctl.common import yamlfile
+from neuronctl.common.errors import CatalogError, did_you_mean
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.paths import config_dir, present
+
+CAUSE, CONSEQUENCE, WARNING, NOISE, ADVICE = "cause", "consequence", "warning", "noise", "advice"
+ROLES = (CAUSE, CONSEQUENCE, WARNING, NOISE, ADVICE)
+
+SHIPPED = os.path.join(os.path.dirname(__file__), "causes.yaml")
+SITE_FILE = "/etc/neuronctl/causes.yaml"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What lines of one kind mean.
+
+    kind: a keyword for --json. role: ``cause`` ends a job; ``consequence`` is what processes print
+    because another one died; a ``warning`` counts only before what it explains; ``noise`` and
+    ``advice`` are never the reason. means: completes "Likely cause: …". remedy: what to do; in both
+    ``{0}`` is what the first group of the pattern matched. patterns: of which a line, or one of an
+    exception, matches one. exceptions: the classes that it is about, "" for any line. frame: a
+    pattern of the file that raised the exception. explains: the kinds that follow from it; ``*``:
+    all. weak: it counts only among the last lines.
+    """
+
+    name: str
+    kind: str
+    role: str
+    means: str
+    remedy: str
+    patterns: Tuple[str, ...]
+    exceptions: Tuple[str, ...]
+    frame: str
+    explains: Tuple[str, ...]
+    weak: bool
+    source: str
+    matches: Tuple[str, ...]
+    differs: Tuple[str, ...]
+
+    @property
+    def vague(self) -> bool:
+        """Whether it knows a class of exceptions only, not the message."""
+        return not self.patterns and not self.frame
+
+
+@functools.cache
+def entries() -> Tuple[Entry, ...]:
+    """Return what is known, the user's own first: of those that match a line, the first counts.
+
+    Raises CatalogError with file and line.
+    """
+    files = [(SHIPPED, False)]
+    own = os.path.join(config_dir(), "causes.yaml")
+    files += [(file, True) for file in (SITE_FILE, own) if present(file)]
+    found: List[Entry] = []
+    for file, added in files:
+        more = read_entries(yamlfile.read(file, CatalogError, found=added), whole=not added)
+        names = {entry.name for entry in more}
+        found = more + [entry for entry in found if entry.name not in names]
+    return tuple(found)
+
+
+def read_entries(document: yamlfile.Document, *, whole: bool = False) -> List[Entry]:
+    """Return the entries of a file. whole: each must have its source and a line that matches."""
+    return [_entry(document, name, data, whole) for name, data in document.data.items()]
+
+
+_KEYS = (
+    *("kind", "role", "means", "do", "patterns", "exceptions", "frame", "explains", "weak"),
+    *("source", "matches", "differs"),
+)
+
+
+def _entry(document: yamlfile.Document, name: str, data: Any, whole: bool) -> Entry:
+    def fail(problem: str, hint: str = "", key: str = "") -> NoReturn:
+        path = (name, key) if key else (name,)
+        raise CatalogError(f"{document.where(path)}: {name}: {problem}", hint)
+
+    def texts(key: str) -> Tuple[str, ...]:
+        value = data.get(key) or []
+        values = value if isinstance(value, list) else [value]
+        if not all(isinstance(one, str) for one in values):
+            fail(f"'{key}' is a text or a list of texts", key=key)
+        return tuple(values)
+
+    if not isinstance(data, Mapping):
+        fail("an entry has keys of its own", "see docs/reference/causes.md")
+    for key in data:
+        if key not in _KEYS:
+            fail(f"unknown key '{key}'", did_you_mean(key, _KEYS), key)
+    role = data.get("role") or CAUSE
+    if role not in ROLES:
+        fail(f"unknown role '{role}'", did_you_mean(str(role), ROLES), "role")
+    made = Entry(
+        name,
+        "".join(texts("kind")) or name,
+        role,
+        " ".join(texts("means")),
+        " ".join(texts("do")),
+        texts("patterns"),
+        texts("exceptions"),
+        "".join(texts("frame")),
+        texts("explains"),
+        data.get("weak") is True,
+        "".join(texts("source")),
+        texts("matches"),
+        texts("differs"),
+    )
+    if not made.patterns and not made.exceptions:
+        fail("it has neither 'patterns' nor 'exceptions'")
+    if role in (CAUSE, CONSEQUENCE, WARNING) and not made.means:
+        fail("'means' is missing: what a line of this kind says of the job")
+    if whole and not (made.source and made.matches):
+        fail("'source' or 'matches' is missing")
+    for key in () if whole else ("patterns", "frame"):
+        for pattern in texts(key):
+            try:
+                compiled(pattern)
+            except re.error as error:
+                fail(f"{pattern!r} is no regular expression: {error}", key=key)
+    return made
+
+
+@functools.cache
+def compiled(pattern: str) -> Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
+_PARTS = re.compile(
+    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[\d,]+\}|\(\?(?:[:=!]|<[=!]|P<\w+>|[a-z-]+:)|.", re.DOTALL
+)
+_Needs = Tuple[str, ...]
+
+
+@functools.cache
+def needed_texts(pattern: str) -> _Needs:
+    """Return texts of which every line that the pattern matches has one, in lower case.
+
+    ``("",)``: it may match any line. To look for a text is a hundred times faster than to match.
+    """
+    return tuple(text.lower() for text in _needs(_PARTS.findall(pattern)[::-1]))
+
+
+def _needs(parts: List[str]) -> _Needs:
+    """Return what one of is needed up to the end of the group; ``parts``: the last one first."""
+    found: _Needs = ()
+    best: _Needs = ("",)
+    run = ""
+    while parts and parts[-1] != ")":
+        part = parts.pop()
+        inner: _Needs = ("",)
+        if part[0] == "(":
+            inner = _needs(parts)
+            if parts:
+                parts.pop()
+            inner = ("",) if part[1:2] == "?" and part[-1] in "=!" else inner
+        if part in ("^", "$", r"\b"):
+            continue
+        is_optional = bool(parts) and parts[-1][0] in "?*{"
+        plain = part[-1] if part[0] == "\\" and not part[1].isalnum() else part
+        if plain == part[-1] and part[0] not in "[(.?*+{|" and not is_optional:
+            run += plain
+            best = max(best, (run,), key=_least)
+            continue
+        run = ""
+        if part == "|":
+            found, best = found + best, ("",)
+        elif not is_optional:
+            best = max(best, inner, key=_least)
+    return found + best
+
+
+def _least(needs: _Needs) -> int:
+    return min(len(text) for text in needs)
+
+
+def likely(known: Sequence[Entry], text: str) -> List[Entry]:
+    """Return the entries that may match a line of the text, which is in lower case."""
+    return [
+        entry
+        for entry in known
+        if not entry.patterns
+        or any(need in text for pattern in entry.patterns for need in needed_texts(pattern))
+    ]

@@ -1,0 +1,179 @@
+"""Python's tracebacks in a log: the exception, its message, and the user's own frame. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, List, Optional, Sequence, Set
+
+from neuronctl.common.frozen import dataclass, replace
+
+_PREFIX = re.compile(
+    # horovodrun and mpirun, perhaps with the time
+    r"^(?:(?:\w{3} \w{3} [\d :]+)?\[\d+(?:,\d+)?\]<std\w+>: ?"
+    # torch and OpenFOAM; srun --label; DeepSpeed's pdsh
+    r"|\[(?:default|rank)?\d+\]:? ?|\d+: |[a-z][a-z_.-]*\d[\w.-]*: (?=Traceback \(most|  File \")"
+    # Ray and vLLM
+    r"|\([\w. ]{1,60} pid=\d+[^)]{0,60}\) ?"
+    r"|(?:ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[\w./:]{1,60}\] ?)+"
+)
+_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*)(?::\s.*|:|$)")
+_FRAME = re.compile(r'\s+File "([^"]+)", line (\d+)(?:, in (.*))?')
+_GOES_ON = re.compile(r'\s+File ".*", line \d+, in |    \S')
+TRACEBACK = "Traceback (most recent call last):"
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+_NOT_OF_IT = re.compile(
+    r"$|[=*#-]{5}|srun: |slurmstepd|wandb: |Error in sys\.excepthook|Set the environment variable "
+    r"|During handling|The above exception|\[rank\d|[EWI]\d{4} |\d{4}-\d\d-\d\d|[^\n]*"
+    + re.escape(TRACEBACK)
+)
+"""The line behind an exception that is not of its message."""
+
+_UNREADABLE = ("SyntaxError: ", "IndentationError: ", "TabError: ")
+"""What ends a program before it runs, and stands behind no traceback then."""
+
+_MOST = 12  # lines of a message
+
+_OTHERS_CODE = re.compile(
+    r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|^<|/bin/(?:torchrun|accelerate|deepspeed)$"
+)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A line of a traceback: where, and its source."""
+
+    file: str
+    line: int
+    function: str
+    source: str = ""
+
+    @property
+    def words(self) -> str:
+        """``train.py:21, in forward: x = x.view(…)``."""
+        named = self.function and self.function != "<module>"
+        place = f"{self.file}:{self.line}" + (f", in {self.function}" if named else "")
+        return f"{place}: {self.source[:100]}" if self.source else place
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception that ends a traceback.
+
+    index: of its line. lines: its message, with what belongs to it. frame: the last one of the
+    user's own code, or the last one of all. raiser: the file that raised it. before: the exception
+    during whose handling it was raised.
+    """
+
+    index: int
+    lines: Sequence[str]
+    frame: Optional[Frame] = None
+    raiser: str = ""
+    before: Optional[int] = None
+
+    @property
+    def name(self) -> str:
+        """The class, without its module."""
+        match = _EXCEPTION.match(self.lines[0])
+        return "" if match is None else match[1]
+
+
+def prefix_of(line: str) -> str:
+    """Return what a launcher puts in front of a line: the process that wrote it."""
+    match = _PREFIX.match(line)
+    return match[0] if match else ""
+
+
+def plain_end(line: str) -> str:
+    return line[len(prefix_of(line)) :].rstrip()
+
+
+def rank_of(line: str) -> str:
+    """Return the rank in the launcher's prefix, or ""."""
+    match = re.match(r"\[(?:\d+,|rank|default)(\d+)\]|(\d+): ", line)
+    return "" if match is None else match[1] or match[2]
+
+
+def is_frame(line: str) -> bool:
+    """Whether the next line is one of source."""
+    return _GOES_ON.match(line) is not None and "File" in line
+
+
+def find_raised(lines: Sequence[str]) -> Dict[int, Raised]:
+    """Return the exceptions that end tracebacks, by their line; each rank has its own."""
+    open: Dict[str, int] = {}
+    broken: Dict[str, int] = {}
+    last: Dict[str, int] = {}
+    chained: Set[str] = set()
+    frames: Dict[str, List[Frame]] = {}
+    found: Dict[int, Raised] = {}
+    for index, raw in enumerate(lines):
+        prefix = prefix_of(raw)
+        line = raw[len(prefix) :]
+        # The time in front of a line changes; the process does not.
+        prefix = re.sub(r"\d\d:\d\d:\d\d", "", prefix)
+        if TRACEBACK in line:  # behind text where a process' output and errors are mixed
+            open[prefix] = open.get(prefix, 0) + 1
+            frames[prefix] = []
+        elif line.startswith(_CHAINED):
+            chained.add(prefix)
+        elif open.get(prefix) and line and not line[0].isspace():
+            # Processes that write into one file may do so in turn.
+            open[prefix] -= 1
+            if not _is_exception(line):
+                broken[prefix] = broken.get(prefix, 0) + 1
+            else:
+                message = _message(lines, index)
+                own = frames.get(prefix, [])
+                before = last.get(prefix) if prefix in chained else None
+                raiser = own[-1].file if own else ""
+                found[index] = Raised(index, message, _own_frame(own), raiser, before)
+                last[prefix] = index
+            chained.discard(prefix)
+        elif line.startswith(_UNREADABLE):
+            found[index] = Raised(index, _message(lines, index), _place(lines[:index]))
+        elif broken.get(prefix) and not open.get(prefix) and _GOES_ON.match(line):
+            broken[prefix] -= 1  # the line that seemed to end it is none of its own
+            open[prefix] = 1
+        if open.get(prefix):
+            _add_frame(frames.setdefault(prefix, []), line)
+    return found
+
+
+def _add_frame(frames: List[Frame], line: str) -> None:
+    match = _FRAME.match(line)
+    if match is not None:
+        frames.append(Frame(match[1], int(match[2]), match[3] or ""))
+    elif frames and not frames[-1].source and line.startswith("    "):
+        frames[-1] = replace(frames[-1], source=line.strip())
+
+
+def _place(lines: Sequence[str]) -> Optional[Frame]:
+    """Return the place in a file that Python names in the last of these lines."""
+    named = (_FRAME.match(plain_end(line)) for line in reversed(lines[-4:]))
+    return next((Frame(match[1], int(match[2]), "") for match in named if match), None)
+
+
+def _is_exception(line: str) -> bool:
+    """Whether a line names a class: ``ValueError: …``, ``socket.timeout``, not ``srun: …``."""
+    match = _EXCEPTION.match(line)
+    if match is None:
+        return False
+    name = line[: match.end(1)]
+    return match[1][0].isupper() or "." in name or match[1][0] == "_"
+
+
+def _message(lines: Sequence[str], index: int) -> List[str]:
+    """Return an exception's line and those that belong to it."""
+    prefix = prefix_of(lines[index])
+    message = [lines[index][len(prefix) :].strip()]
+    for line in lines[index + 1 : index + _MOST]:
+        if not line.startswith(prefix) or _NOT_OF_IT.match(line[len(prefix) :].strip()):
+            break
+        message.append(line[len(prefix) :].strip())
+    return message
+
+
+def _own_frame(frames: Sequence[Frame]) -> Optional[Frame]:
+    """Return the last frame that is not of a library, or else the last one."""
+    own = [frame for frame in frames if not _OTHERS_CODE.search(frame.file)]
+    return own[-1] if own else frames[-1] if frames else None

@@ -1,0 +1,106 @@
+"""causes.yaml: each entry is held to its own examples, and its patterns are fast on any line."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from neuronctl.common import yamlfile
+from neuronctl.common.errors import CatalogError
+from neuronctl.diagnosis import log_patterns
+from neuronctl.diagnosis.knowledge import (
+    ADVICE,
+    NOISE,
+    SHIPPED,
+    WARNING,
+    Entry,
+    compiled,
+    needed_texts,
+    read_entries,
+)
+from neuronctl.slurm.job_states import ENDED
+
+ENTRIES = read_entries(yamlfile.read(SHIPPED, CatalogError), whole=True)
+TRACE = ["Traceback (most recent call last):", '  File "t.py", line 1, in <module>']
+
+
+def is_matched(entry: Entry, line: str) -> bool:
+    if not entry.patterns:
+        return line.partition(":")[0].rpartition(".")[2] in entry.exceptions
+    lowered = line.lower()
+    return any(
+        compiled(pattern).search(line) and any(need in lowered for need in needed_texts(pattern))
+        for pattern in entry.patterns
+    )
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=[entry.name for entry in ENTRIES])
+def test_an_entry_by_its_own_examples(entry: Entry) -> None:
+    assert all(is_matched(entry, line) for line in entry.matches)
+    assert not any(is_matched(entry, line) for line in entry.differs)
+    assert entry.differs, "a line that must not match"
+    for pattern in entry.patterns:
+        assert any(compiled(pattern).search(line) for line in entry.matches), pattern
+        assert min(map(len, needed_texts(pattern))) >= 3, pattern
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=[entry.name for entry in ENTRIES])
+def test_the_entry_is_the_one_that_answers(entry: Entry) -> None:
+    """Another one of the same kind may come first; of warnings and noise, there is no answer."""
+    for line in entry.matches:
+        told = [*TRACE, line] if entry.exceptions and not entry.frame else [line]
+        found = log_patterns.search(told)
+        if entry.role in (NOISE, ADVICE, WARNING) or entry.frame:
+            assert found is None or found.entry != entry.name
+        else:
+            assert found is not None and found.kind == entry.kind, (line, found)
+            assert "{0}" not in found.cause + found.remedy
+
+
+def test_kinds_that_entries_explain_exist() -> None:
+    kinds = {entry.kind for entry in ENTRIES} | {"exception", "message", "exit-code", "*"}
+    assert {kind for entry in ENTRIES for kind in entry.explains} <= kinds
+    assert not kinds & ENDED
+
+
+def test_texts_that_a_pattern_needs() -> None:
+    told = {
+        "abc+d": ("abc",),
+        r"(?:foo|BAR) baz?": ("foo", "bar"),
+        "x(?!yy)zz": ("zz",),
+        "(a|bcd)?efg": ("efg",),
+        r"\[ERROR\] (x.+)": ("[error] ",),
+        "a{2,3}bc|[a-z]def": ("bc", "def"),
+        ".*": ("",),
+    }
+    assert {pattern: needed_texts(pattern) for pattern in told} == told
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=[entry.name for entry in ENTRIES])
+def test_no_pattern_backtracks_badly(entry: Entry) -> None:
+    """On lines of the greatest length that repeat what the pattern asks for."""
+    for pattern in entry.patterns:
+        need = needed_texts(pattern)[0]
+        begun = time.process_time()
+        for part in (need, f"{need} ", "a", "/a.b ", ": '"):
+            compiled(pattern).search((need + part * 2000)[:2000])
+        assert time.process_time() - begun < 0.5, pattern
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x: 3", "an entry has keys of its own"),
+        ("x:\n  patterns: a\n", "'means' is missing"),
+        ("x:\n  means: a\n", "neither 'patterns' nor 'exceptions'"),
+        ("x:\n  means: a\n  patterns: '('\n", "is no regular expression"),
+        ("x:\n  means: a\n  patterns: [1]\n", "a text or a list of texts"),
+        ("x:\n  role: causes\n  patterns: a\n", "unknown role 'causes'"),
+    ],
+)
+def test_a_wrong_entry_is_named(text: str, words: str) -> None:
+    with pytest.raises(CatalogError, match=re.escape(words)) as raised:
+        read_entries(yamlfile.parse(text, "causes.yaml", CatalogError))
+    assert raised.value.message.startswith("causes.yaml:")

@@ -8,7 +8,7 @@ shell text, as it was.
 from __future__ import annotations
 
 import re
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from neuronctl.catalog.model import Cluster
 from neuronctl.common.errors import JobFileError, UsageError
@@ -16,7 +16,6 @@ from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.yamlfile.writer import Entry, write
 from neuronctl.request.job import BY_NAME, OF_SLURM, JobRequest
 from neuronctl.request.job_file import parse_job_file
-from neuronctl.scripts.bash_syntax import syntax_problem
 from neuronctl.scripts.command_wrappers import interpreter
 from neuronctl.scripts.directives import DIRECTIVE
 from neuronctl.scripts.header import read_header
@@ -65,23 +64,24 @@ def draft_job_file(
     header = read_header(text)
     _refuse(header, name, text)
     lines = text.split("\n")
-    directives = [
-        number
-        for number, line in enumerate(lines[: header.first_command - 1], 1)
-        if line.startswith(DIRECTIVE)
-    ]
-    first = max([1, *directives]) + 1
+    first = max([1, *(option.place.line for option in header.given)]) + 1
     body = "\n".join(lines[first - 1 :])
     remarks: List[Remark] = []
     asked = request_of_script(header, name, cluster)
     keys = [Entry("cluster", cluster.name)] if name_cluster else []
     keys += _directive_entries(header, name, asked, remarks)
-    shown = "standard input" if name == "<stdin>" else name
-    above = [f"From {shown}", *(line[1:].lstrip() for line in _comments(lines[1 : first - 1]))]
-    program, told = _body(body, header, asked, first)
-    text_alone = [Entry("run", _run_text(body, header))]
-    remarks += told
-    for entries in filter(None, (program, text_alone)):
+    comments = [
+        line[1:].lstrip()
+        for line in lines[1 : first - 1]
+        if line.startswith("#") and not line.startswith(DIRECTIVE)
+    ]
+    arguments = uses_arguments(body)
+    if arguments is not None:
+        message = "refers to the arguments of the script, and shell text in a job file has none"
+        remarks.append(Remark(first - 1 + arguments, message, "write the values themselves"))
+    shell_text = [Entry("run", _run_text(body, header))]
+    for entries in filter(None, (_program(body, header, asked), shell_text)):
+        above = [f"From {'standard input' if name == '<stdin>' else name}", *comments]
         made = write([*keys, *entries], above=above)
         try:
             parse_job_file(made, "job.yaml")
@@ -91,6 +91,17 @@ def draft_job_file(
         ordered = sorted(dict.fromkeys(remarks), key=lambda remark: remark.line)
         return JobFileDraft(made, tuple(ordered))
     raise UsageError(f"{name}:1: cannot be imported: {refused.message}", refused.hint) from None
+
+
+def _program(body: str, header: Header, asked: JobRequest) -> Optional[List[Entry]]:
+    """Return the keys of a script that starts one program, None for others."""
+    shell = read_shell(body, job_variables(header))
+    unusual = shell.broken or shell.left_out or _first_lines(header) or asked.max_nodes is not None
+    if unusual or uses_arguments(body) is not None:
+        return None
+    if asked.gpus_per_node and not header.options.keys() & {"cpus-per-task", "cpus-per-gpu"}:
+        asked = replace(asked, cpus_per_task=0)
+    return program_entries(body, shell, asked)
 
 
 def _refuse(header: Header, name: str, text: str) -> None:
@@ -124,10 +135,6 @@ def _refuse(header: Header, name: str, text: str) -> None:
                 "that are not UTF-8",
                 "remove the character",
             )
-
-
-def _comments(lines: Sequence[str]) -> List[str]:
-    return [line for line in lines if line.startswith("#") and not line.startswith(DIRECTIVE)]
 
 
 def _directive_entries(
@@ -186,36 +193,6 @@ def _typed(key: str, value: str) -> object:
     if kind in ("flag", "switch") and value in ("true", "false"):
         return value == "true"
     return [value] if kind == "list" else value
-
-
-def _body(
-    body: str, header: Header, asked: JobRequest, first: int
-) -> Tuple[Optional[List[Entry]], List[Remark]]:
-    """Return the keys of a plain program, None if it is none, and remarks on the shell part."""
-    remarks: List[Remark] = []
-    problem = syntax_problem(body)
-    if problem is not None and not problem.warning:
-        line = first - 1 + min(problem.place.line, body.count("\n") + 1)
-        message = f"bash says: {problem.message}; this is carried over as it is"
-        return None, [Remark(line, message)]
-    arguments = uses_arguments(body)
-    if arguments is not None:
-        remarks.append(
-            Remark(
-                first - 1 + arguments,
-                "refers to the arguments of the script, and shell text in a job file has none",
-                "write the values themselves",
-            )
-        )
-    if interpreter(header.shebang) == "sh":
-        remarks.append(Remark(1, "a script for sh: bash runs the job"))
-    shell = read_shell(body, job_variables(header))
-    if arguments is not None or shell.broken or shell.left_out or _first_lines(header):
-        return None, remarks
-    if asked.gpus_per_node and not header.options.keys() & {"cpus-per-task", "cpus-per-gpu"}:
-        asked = replace(asked, cpus_per_task=0)
-    ranges = asked.max_nodes is not None
-    return None if ranges else program_entries(body, shell, asked), remarks
 
 
 def _first_lines(header: Header) -> List[str]:

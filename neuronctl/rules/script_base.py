@@ -131,7 +131,7 @@ class ScriptFacts:
     @cached_property
     def launches(self) -> Tuple[Launch, ...]:
         """The programs that its commands start."""
-        return launches(self.shell.commands, self.shell.exported)
+        return launches(self.shell.commands)
 
     @cached_property
     def every_launch(self) -> Tuple[Launch, ...]:

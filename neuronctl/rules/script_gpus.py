@@ -113,7 +113,8 @@ def _too_few(facts: ScriptFacts, plan: JobPlan, works: List[Start]) -> Iterator[
 
 def _processes(facts: ScriptFacts, start: Start) -> int:
     """Return how many processes of a program of one GPU each start, 0 if that is not known."""
-    launch, words = start.launch, " ".join(start.launch.texts[1:])
+    launch = start.launch
+    words = " ".join(word.text for word in launch.own_words[1:])
     if not is_own_program(launch) or _SEVERAL.search(words) or _LAUNCHES.search(words):
         return 0
     if launch.command.looped and not launch.command.in_loop:
@@ -131,9 +132,8 @@ def _starts_one(start: Start) -> bool:
     launch, own = start.launch, start.launch.launcher
     one = own.starts_processes() and own.uncounted == ONE and start.each == 1
     known = launch.certain and not launch.has(*own.counts, "help", "h")
-    return (
-        one and known and not any(_SEVERAL.match(w) for each in launch.below() for w in each.texts)
-    )
+    words = (word.text for each in launch.below() for word in each.own_words)
+    return one and known and not any(map(_SEVERAL.match, words))
 
 
 _DRIVER = re.compile(r"--nv|(SINGULARITY|APPTAINER)_NV|libcuda\.so|libnvidia|/dev/nvidia|(?i:rocm)")

@@ -164,7 +164,7 @@ def _only_script(facts: ScriptFacts) -> Optional[Launch]:
     run = works[0] if len(works) == 1 else None
     if run is None or run.has("c") or run.name in facts.shell.functions:
         return None
-    names = [run.word.text, *run.texts[1:2]]
+    names = [word.text for word in run.own_words[:2]]
     return run if any(re.search(r"\.(ba)?sh$", name.strip("\"'")) for name in names) else None
 
 

@@ -9,7 +9,7 @@ import difflib
 import re
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.frozen import replace
 from neuronctl.common.words import DASHES, other_dash, replace_other_dashes
 from neuronctl.request.sbatch_options import (
     EARLY,
@@ -64,12 +64,8 @@ class Refused(Exception):
         self.refusal = refusal
 
 
-@dataclass(frozen=True)
-class DirectiveWord:
-    """One word of a directive, and where it stands."""
-
-    text: str
-    place: SourceSpan
+_Word = Tuple[str, SourceSpan]
+"""One word of a directive, and where it stands."""
 
 
 def separates_components(line: str) -> bool:
@@ -117,24 +113,25 @@ def _same(one: str, other: str) -> int:
 def _line_options(line: str, number: int) -> Tuple[List[GivenOption], List[Ignored]]:
     words, ignored = _words(line, number)
     try:
-        texts = [word.text for word in words]
+        texts = [text for text, _ in words]
         parsed, end = getopt_with_plugins(texts, SBATCH, [number] * len(words))
     except GetoptError as error:
-        word = words[error.index]
-        hint = _hint(word.text) if error.unknown else ""
-        raise Refused(Refusal(str(error), word.place, hint)) from None
+        text, place = words[error.index]
+        hint = _hint(text) if error.unknown else ""
+        raise Refused(Refusal(str(error), place, hint)) from None
     if end < len(words):
         hint = "write --NAME=VALUE without blanks, or quotes around the value, and a remark as # …"
-        raise Refused(Refusal(f"'{words[end].text}' is not an option", words[end].place, hint))
+        text, place = words[end]
+        raise Refused(Refusal(f"'{text}' is not an option", place, hint))
     given = [_given(option, words) for option in parsed if option.known.name not in EARLY]
     for option in given:
         _check(option)
     return given, ignored
 
 
-def _words(line: str, number: int) -> Tuple[List[DirectiveWord], List[Ignored]]:
+def _words(line: str, number: int) -> Tuple[List[_Word], List[Ignored]]:
     """Return the words of a directive, and the rest of the line that sbatch does not read."""
-    words: List[DirectiveWord] = []
+    words: List[_Word] = []
     at = next(len(prefix) for prefix in DIRECTIVE if line.startswith(prefix))
     while True:
         while at < len(line) and line[at] in BLANKS:
@@ -146,7 +143,7 @@ def _words(line: str, number: int) -> Tuple[List[DirectiveWord], List[Ignored]]:
         text, at = _word(line, number, begin)
         if not text:
             break
-        words.append(DirectiveWord(text, SourceSpan(number, begin + 1, at + 1)))
+        words.append((text, SourceSpan(number, begin + 1, at + 1)))
     rest = line[at:].strip(BLANKS)
     if not rest:
         return words, []
@@ -155,34 +152,26 @@ def _words(line: str, number: int) -> Tuple[List[DirectiveWord], List[Ignored]]:
     return words, [Ignored(reason, rest, SourceSpan(number, start, start + len(rest)))]
 
 
+_PART = re.compile(
+    r""""((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|\\([^ \t\n\v\f\r])|([^"'\\# \t\n\v\f\r])|\\"""
+)
+"""A part of a word: in quotes, with a backslash, or a character; a backslash alone is dropped."""
+
+
 def _word(line: str, number: int, at: int) -> Tuple[str, int]:
     """Return the word that begins at a position, without its quotes, and where it ends."""
-    begin, quote = at, ""
-    characters: List[str] = []
-    while at < len(line) and (quote or line[at] not in BLANKS):
-        character = line[at]
-        if character == "\\":
-            following = line[at + 1 : at + 2]
-            taken = bool(following) and (bool(quote) or following not in BLANKS)
-            characters += [following] if taken else []
-            at += taken
-        elif character == quote:
-            quote = ""
-        elif not quote and character in "\"'":
-            quote = character
-        elif not quote and character == "#":
-            break
-        else:
-            characters.append(character)
-        at += 1
-    if quote:
+    begin, text = at, ""
+    while part := _PART.match(line, at):
+        text += re.sub(r"\\(.)", r"\1", part[1] or part[2] or "") + (part[3] or part[4] or "")
+        at = part.end()
+    if line[at : at + 1] in ("'", '"') and at < len(line):
         place = SourceSpan(number, begin + 1, len(line) + 1)
-        raise Refused(Refusal(f"a {quote} is not closed", place))
-    return "".join(characters), at
+        raise Refused(Refusal(f"a {line[at]} is not closed", place))
+    return text, at
 
 
-def _given(option: Parsed, words: Sequence[DirectiveWord]) -> GivenOption:
-    first, last = words[option.index].place, words[option.value_index].place
+def _given(option: Parsed, words: Sequence[_Word]) -> GivenOption:
+    (_, first), (_, last) = words[option.index], words[option.value_index]
     place = replace(first, end=last.end)
     return GivenOption(option.known.name, option.value, SCRIPT, place, last)
 
@@ -247,16 +236,15 @@ def contradictions(given: Sequence[GivenOption]) -> List[Refusal]:
     """Return what sbatch refuses of options that it takes alone, but not together."""
     found = []
     for group in _EXCLUDING:
-        typed: Dict[str, GivenOption] = {
-            option.name: option
+        typed = {
+            option.name: option.place
             for option in given
             if option.name in group and option.source in (SCRIPT, COMMAND_LINE)
         }
         if len(typed) > 1:
             names = " and ".join(f"--{name}" for name in typed)
-            place: SourceSpan = list(typed.values())[-1].place
-            message, hint = f"{names} exclude each other", "keep one of them"
-            found.append(Refusal(message, place, hint))
+            place = list(typed.values())[-1]
+            found.append(Refusal(f"{names} exclude each other", place, "keep one of them"))
     return found
 
 

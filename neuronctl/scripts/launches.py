@@ -13,7 +13,7 @@ from neuronctl.request.sbatch_options import SRUN, GetoptError, getopt_with_plug
 from neuronctl.scripts.command_wrappers import names_python, program_at, python_runs
 from neuronctl.scripts.model import SourceSpan
 from neuronctl.scripts.shell_reader import read_shell
-from neuronctl.scripts.shell_text import Command, ShellWord, Value
+from neuronctl.scripts.shell_text import Command, ShellWord
 
 PYTHON, SHELL, PROGRAM = "python", "shell", "program"
 CONTAINERS = ("singularity", "apptainer")
@@ -88,11 +88,6 @@ class Launch:
         return words[next((at for at, word in enumerate(words) if word == self.word), len(words)) :]
 
     @cached_property
-    def texts(self) -> Tuple[str, ...]:
-        """Return the texts of these words."""
-        return tuple(word.text for word in self.own_words)
-
-    @cached_property
     def pairs(self) -> Tuple[Pair, ...]:
         """Return the words behind the program, each with the value that it may have."""
         return tuple(pairs(self.own_words[1:]))
@@ -134,18 +129,9 @@ class Launch:
             yield from launch.below()
 
 
-def launches(
-    commands: Iterable[Command],
-    exported: Mapping[str, Value] = {},
-) -> Tuple[Launch, ...]:
-    """Return what commands start; nothing for what is no program, such as ``cd``.
-
-    exported: variables that the programs get, as far as they are known.
-    """
-    found: List[Launch] = []
-    for command in commands:
-        found += _Starts(command, exported).of(command.words)
-    return tuple(found)
+def launches(commands: Iterable[Command]) -> Tuple[Launch, ...]:
+    """Return what commands start; nothing for what is no program, such as ``cd``."""
+    return tuple(launch for each in commands for launch in _Starts(each).of(each.words))
 
 
 _CONTAINER_FLAGS = """
@@ -176,9 +162,8 @@ _DEEPEST = 8
 class _Starts:
     """What the words of one command start."""
 
-    def __init__(self, command: Command, exported: Mapping[str, Value], depth: int = 0) -> None:
+    def __init__(self, command: Command, depth: int = 0) -> None:
         self.command = command
-        self.exported = exported
         self.depth = depth
 
     def of(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
@@ -193,9 +178,6 @@ class _Starts:
             return (self.srun(words),)
         if names_python(name):
             return (self.python(words),)
-        if name == "eval":
-            text = replace(words[0], text=" ".join(word.text for word in words[1:]))
-            return tuple(launch for launch in self.of_text(text) if not launch.command.captured)
         if name in _SHELLS:
             return (self.shell(words),)
         own = "/" in words[0].raw or words[0] is not self.command.words[0]
@@ -220,7 +202,7 @@ class _Starts:
 
     def below(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
         """Return what words behind others start."""
-        return _Starts(self.command, self.exported, self.depth + 1).of(words)
+        return _Starts(self.command, self.depth + 1).of(words)
 
     def launcher(self, called_as: Sequence[str], words: Sequence[ShellWord]) -> Optional[Launch]:
         """Return a launcher that is called. called_as: the values of the words, or of the last."""
@@ -230,9 +212,7 @@ class _Starts:
         options = {option.name: option.value for option in call.options}
         behind = None if call.length is None else words[len(words) - len(called_as) + call.length :]
         made = self.found(call.launcher.called, words, options, call.launcher, behind)
-        if not (made.certain and behind) or call.launcher.python:
-            return made
-        if made.has(*call.launcher.module) or (behind[0].value or "").endswith(".py"):
+        if behind and made.certain and made.has(*call.launcher.module):
             return replace(made, inside=(self.found(PYTHON, behind),))
         return made
 
@@ -265,10 +245,7 @@ class _Starts:
         """Return a launcher, or another program in Python."""
         texts = [word.text for word in words]
         kind, name, at = python_runs(texts)
-        called_as = name if kind == "m" else ""
-        if kind == "script" and at <= len(words):
-            called_as = words[at - 1].on_path  # python $(which torchrun)
-        started = self.launcher([called_as, *texts[at:]], words) if called_as else None
+        started = self.launcher([name, *texts[at:]], words) if kind == "m" else None
         return started or self.found(PYTHON, words, {kind: name})
 
     def shell(self, words: Sequence[ShellWord]) -> Launch:
@@ -286,11 +263,11 @@ class _Starts:
         if len(text.text) > _LONGEST_TEXT:
             return ()
         started: List[Launch] = []
-        shell = read_shell(text.text, partly=self.exported)
+        shell = read_shell(text.text)
         for inner in shell.commands:
             # Positions within the text mean nothing to a reader of the script.
             placed = tuple(replace(word, place=text.place) for word in inner.words)
             written = tuple(replace(word, place=text.place) for word in inner.writes)
             command = replace(inner, words=placed, place=text.place, writes=written)
-            started += _Starts(command, self.exported, self.depth + 1).of(placed)
+            started += _Starts(command, self.depth + 1).of(placed)
         return tuple(started)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import FrozenSet, List, Optional, Sequence, Tuple
+from typing import Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass
 from neuronctl.request.sbatch_options import (
@@ -29,14 +29,14 @@ class SbatchLine:
     """The words behind ``sbatch``.
 
     options: those before the script, without a ``--`` behind them. known: of them, those of the
-    (first) job that neuronctl knows; a site's plugins may have more. names: the long names of the
-    known ones. file: the script as typed, "" for standard input and ``--wrap``. wrap: what
-    ``--wrap`` gives. components: of a heterogeneous job, how many.
+    (first) job that neuronctl knows; a site's plugins may have more. submits: whether a job comes
+    of it, and not only an answer. file: the script as typed, "" for standard input and ``--wrap``.
+    wrap: what ``--wrap`` gives. components: of a heterogeneous job, how many.
     """
 
     options: Tuple[str, ...]
     known: Tuple[str, ...]
-    names: FrozenSet[str]
+    submits: bool
     file: str
     args: Tuple[str, ...]
     wrap: Optional[str]
@@ -53,11 +53,6 @@ class SbatchLine:
         mark = ("--",) if self.file.startswith("-") else ()
         return (*mark, self.file, *self.args) if self.file else ()
 
-    @property
-    def submits(self) -> bool:
-        """Whether a job comes of it, and not only an answer."""
-        return not self.names & {"help", "usage", "version", "test-only"}
-
     def path(self, directory: str) -> str:
         """The script's absolute path, found as sbatch finds it; "" where no file is there."""
         places = [directory]
@@ -71,13 +66,15 @@ def read_line(words: Sequence[str]) -> SbatchLine:
     """Read sbatch's command line; raises GetoptError where sbatch refuses it."""
     rest, components = list(words), 1
     known: Tuple[str, ...] = ()
-    names: List[str] = []
+    submits = True
     wrap: Optional[str] = None
     while True:
         parsed, end = getopt_with_plugins(rest, (*SBATCH, *_OWN))
         if components == 1:
             known = tuple(rest[:end])
-        names += [option.known.name for option in parsed]
+        submits &= not {"help", "usage", "version", "test-only"}.intersection(
+            option.known.name for option in parsed
+        )
         wrap = next((each.value for each in reversed(parsed) if each.known.name == "wrap"), wrap)
         rest = rest[end:]
         if rest[:1] != [":"]:
@@ -89,4 +86,4 @@ def read_line(words: Sequence[str]) -> SbatchLine:
     options = tuple(words[: len(words) - len(rest)])
     if options[-1:] == ("--",):
         options = options[:-1]
-    return SbatchLine(options, known, frozenset(names), file, tuple(args), wrap, components)
+    return SbatchLine(options, known, submits, file, tuple(args), wrap, components)

@@ -56,30 +56,20 @@ _AT_THE_TOP = Command((), (), NOWHERE, sure=True)
 """A command as far as it is known by what stands around it."""
 
 
-def read_shell(
-    text: str,
-    known: Mapping[str, str] = {},
-    *,
-    partly: Mapping[str, Value] = {},
-) -> ShellText:
-    """Read shell text.
-
-    known, partly: variables that are set when it begins, and others.
-    """
-    values = {**partly, **{name: (value, True) for name, value in known.items()}}
-    return _Reader(text, values).read()
+def read_shell(text: str, known: Mapping[str, str] = {}) -> ShellText:
+    """Read shell text. known: variables that are set when it begins."""
+    return _Reader(text, known).read()
 
 
 class _Reader:
     """Walks one tree; holds the variables that are known so far."""
 
-    def __init__(self, text: str, values: Mapping[str, Value]) -> None:
-        """values: the variables that are set when the text begins."""
+    def __init__(self, text: str, known: Mapping[str, str]) -> None:
         self.root, self.data, self.left_out = parsed(text)
         data = text.encode("utf-8", "surrogateescape")
         self.lines = data.split(b"\n")
         self.parsed_lines = self.lines if self.data == data else self.data.split(b"\n")
-        self.values = dict(values)
+        self.values: Dict[str, Value] = {name: (value, True) for name, value in known.items()}
         """Of the variables that are known so far, at least in part."""
         self.arrays: Dict[str, Tuple[ShellWord, ...]] = {}
         self.origins: Dict[str, Tuple[str, ...]] = {}

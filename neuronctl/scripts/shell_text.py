@@ -14,10 +14,6 @@ from typing import Dict, FrozenSet, List, Optional, Tuple
 from neuronctl.common.frozen import dataclass
 from neuronctl.scripts.model import SourceSpan
 
-_ON_PATH = re.compile(
-    r"(?:\$\(|`)\s*(?:which|command -v|type -[pP])\s+(\w[\w.+-]*)\s*(?:2>\s*/dev/null\s*)?[)`]"
-)
-
 INITIALIZES = re.compile(r"activate|(conda|mamba|profile|bashrc|bash|modules|lmod)(\.sh)?")
 """Files that change no variable of the script's: their names, without a leading dot."""
 
@@ -47,24 +43,15 @@ class ShellWord:
         return self.text if self.known else None
 
     @cached_property
-    def on_path(self) -> str:
-        """Return the program whose file is looked for: ``$(which python)``; "" if none is."""
-        found = None if self.known else _ON_PATH.fullmatch(self.text)
-        return found[1] if found is not None else ""
-
-    @cached_property
     def basename(self) -> str:
         """Return the file's name without its directory; "" if it is not known."""
-        if self.on_path:
-            return self.on_path
         _, slash, name = self.text.rpartition("/")
         return name if self.known or (slash and not re.search(r"[$`)*?[]", name)) else ""
 
     @property
     def may_be_several(self) -> bool:
         """Return True if it may expand to no word, or to more than one."""
-        quoted = self.raw.startswith(('"', "'"))
-        return not (self.known or quoted or self.on_path)
+        return not (self.known or self.raw.startswith(('"', "'")))
 
 
 def split_words(text: str, known: bool) -> List[Value]:
@@ -158,15 +145,6 @@ class ShellText:
     def uncaptured(self) -> Tuple[Command, ...]:
         """Return the commands without those whose output is the value of something."""
         return tuple(command for command in self.commands if not command.captured)
-
-    @property
-    def exported(self) -> Dict[str, Value]:
-        """Return the exported variables that it sets once."""
-        return {
-            variable.name: (variable.word.text, variable.word.known)
-            for variable in self.assignments
-            if variable.exported and variable.sure and len(self.assigned(variable.name)) == 1
-        }
 
     def calls(self, *names: str) -> Tuple[Command, ...]:
         """Return the commands of these names."""

@@ -37,7 +37,6 @@ FOUND: List[Row] = [
     ("NC621", GPUS, "srun singularity exec --nv x.sif torchrun --nproc_per_node=4 t.py@@"),
     ("NC621", GPUS, 'L="torchrun --nproc_per_node=4"\nsrun $L t.py@@'),
     ("NC621", GPUS, 'L="torchrun --nproc_per_node=4 t.py"\nsrun bash -c "$L"@@'),
-    ("NC621", GPUS, "srun env A=1 python $(which torchrun) --nproc_per_node=4 t.py@@"),
     ("NC621", NODES, 'A=(torchrun --nproc_per_node 4)\nsrun "${A[@]}" t.py@@'),
     ("NC621", EACH, "srun torchrun --nproc_per_node=4 t.py@@"),
     ("NC621", EACH, "srun torchrun --nnodes=3 --nproc_per_node 4 t.py@@"),
@@ -79,7 +78,6 @@ FOUND: List[Row] = [
     ("NC624", EACH, "python -m torch.distributed.launch --nproc_per_node 4 t.py@@"),
     ("NC624", EACH, "deepspeed t.py@@"),
     ("NC624", EACH, "srun hostname\nfor s in 1 2; do\n  torchrun --nproc_per_node 4 t.py@@\ndone"),
-    ("NC624", EACH, 'C="torchrun --nproc_per_node 4 $A t.py"\neval "$C"@@'),
     ("NC624", EACH, "apptainer run x.sif /bin/bash -c 'cd /x; torchrun --nproc_per_node=4 t.py'@@"),
     # NC625: GPUs that nothing uses.
     ("NC625", FOUR, "python train.py@@"),
@@ -93,7 +91,6 @@ FOUND: List[Row] = [
     ("NC625", GPU, "module load conda\npip install torch@@"),
     # NC626: cores that a step does not get.
     ("NC626", CORES, "srun --container-image=x.sqsh python t.py@@"),
-    ("NC626", CORES, "srun $(which apptainer) exec a.sif python t.py@@"),
     ("NC626", CORES, "srun bash -c 'mkdir x; ./a'@@"),
     ("NC626", CORES, "srun --environment ${EDF_FILE} python t.py@@"),
     # NC627: steps that wait for one another.

@@ -113,8 +113,13 @@ class PlanOnCluster:
     @cached_property
     def qos_in_force(self) -> Tuple[SlurmQos, ...]:
         """The QOS whose limits hold, the one that counts first in front."""
-        of_partition = "" if self.partition is None else self.partition.qos
-        return self.snapshot.limits.qos_in_force(of_partition, self.job_qos)
+        figures = self.snapshot.limits
+        of_partition = None if self.partition is None else figures.qos_named(self.partition.qos)
+        of_job = figures.qos_named(self.job_qos)
+        both = [qos for qos in (of_partition, of_job) if qos is not None]
+        if of_job is not None and "OverPartQOS" in of_job.flags:
+            both.reverse()
+        return tuple(both)
 
     @property
     def no_requeue(self) -> str:

@@ -71,7 +71,8 @@ class Snapshot:
 
     def jobs_in_qos(self, name: str) -> Tuple[QueueJob, ...]:
         """Return the user's jobs that count for a QOS: their own, or their partition's."""
-        qos, here = name.lower(), self.limits.partitions_of(name)
+        qos = name.lower()
+        here = {each.name for each in self.limits.partitions if each.qos.lower() == qos}
         return tuple(job for job in self.jobs if job.qos.lower() == qos or here & {*job.partitions})
 
 

@@ -19,7 +19,6 @@ from neuronctl.common.words import moment
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.fields import CLOCK_SKEW
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.process import is_alive
 from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct
 from neuronctl.slurm.squeue import QueueJob, squeue
 
@@ -175,7 +174,7 @@ def _is_in_flight(record: JobRecord) -> bool:
     """Return True if the process that submits it may still be at it."""
     if not -CLOCK_SKEW <= record.age <= IN_FLIGHT:
         return False
-    return record.host != os.uname().nodename or is_alive(record.pid)
+    return record.host != os.uname().nodename or os.path.exists(f"/proc/{record.pid}")
 
 
 def _name(record: JobRecord) -> str:

@@ -34,20 +34,6 @@ class ClusterFigures:
         """The controller's partition of that name."""
         return next((partition for partition in self.partitions if partition.name == name), None)
 
-    def partitions_of(self, qos: str) -> Set[str]:
-        """The names of the partitions whose own QOS it is: their jobs count for it."""
-        return {
-            partition.name for partition in self.partitions if partition.qos.lower() == qos.lower()
-        }
-
-    def qos_in_force(self, partition_qos: str, job_qos: str) -> Tuple[database.SlurmQos, ...]:
-        """The QOS of these names whose limits hold, the one that counts first in front."""
-        of_partition, of_job = self.qos_named(partition_qos), self.qos_named(job_qos)
-        both = [qos for qos in (of_partition, of_job) if qos is not None]
-        if of_job is not None and "OverPartQOS" in of_job.flags:
-            both.reverse()
-        return tuple(both)
-
     def qos_named(self, name: str) -> Optional[database.SlurmQos]:
         """The QOS of that name, in whatever case."""
         return next((qos for qos in self.qos or () if qos.name.lower() == name.lower()), None)
@@ -91,16 +77,11 @@ def limits_in_force(
     above = database.with_those_above(account, groups)
     others += [limit for group in above for limit in group.limits]
     factor = next((of_job.factor for of_job in qos if of_job.factor is not None), 1)
-    return (
-        *found,
-        *(
-            replace(limit, figure=int(limit.figure * factor))
-            if limit.kind in _MULTIPLIED
-            else limit
-            for limit in others
-            if (limit.kind, limit.tres) not in seen
-        ),
-    )
+    for limit in others:
+        if (limit.kind, limit.tres) not in seen:
+            figure = limit.figure * (factor if limit.kind in _MULTIPLIED else 1)
+            found.append(replace(limit, figure=int(figure)))
+    return tuple(found)
 
 
 def _of_qos(name: str, groups: Sequence[database.LimitedGroup]) -> Sequence[database.LimitedGroup]:

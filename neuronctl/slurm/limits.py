@@ -6,13 +6,12 @@ reads limits gets it.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from typing import Iterable, Iterator, Mapping, Optional, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.frozen import dataclass
-from neuronctl.slurm.fields import count, parse_tres
+from neuronctl.slurm.fields import count, parse_seconds, parse_tres
 from neuronctl.slurm.job_states import HOLDING, LEAVING
 from neuronctl.slurm.squeue import QueueJob
 
@@ -281,25 +280,18 @@ def read_limits(fields: Mapping[str, str], scope: str, name: str) -> Tuple[Limit
     return tuple(
         Limit(kind, tres, figure, scope, name)
         for kind, text in fields.items()
-        for tres, figure in _figures(KINDS[kind], text)
+        for tres, figure in _figures(KINDS[kind].counts, text).items()
+        if figure is not None and figure >= 0
     )
 
 
-def _figures(kind: LimitKind, text: str) -> Iterator[Tuple[str, int]]:
-    if kind.counts in (Counts.RUNNING, Counts.SUBMITTED):
-        figure = count(text)
-        if figure is not None:
-            yield "", figure
-        return
-    if kind.counts == Counts.TIME:
-        with contextlib.suppress(ValueError):
-            yield "", units.parse_duration(text)
-        return
-    yield from (
-        (tres, figure)
-        for tres, figure in parse_tres(text).items()
-        if not tres.startswith("gres/gpu:")
-    )
+def _figures(counts: str, text: str) -> Mapping[str, Optional[int]]:
+    if counts in (Counts.RUNNING, Counts.SUBMITTED):
+        return {"": count(text)}
+    if counts == Counts.TIME:
+        return {"": parse_seconds(text)}
+    known = parse_tres(text).items()
+    return {tres: figure for tres, figure in known if not tres.startswith("gres/gpu:")}
 
 
 def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:

@@ -373,17 +373,6 @@ def run_interactive(
     return code if code >= 0 else 128 - code
 
 
-def is_alive(pid: int) -> bool:
-    """Whether there is such a process on this machine, whoever's it is."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
-
-
 def _cannot_start(command: str, error: OSError, cwd: Optional[str]) -> NeuronctlError:
     if cwd is not None and not os.path.isdir(cwd):
         return UsageError(f"no such directory: {cwd}")

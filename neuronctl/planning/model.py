@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from functools import lru_cache
-from typing import TYPE_CHECKING, Dict, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Dict, Optional, Tuple, TypeVar, Union
 
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.common import secrets
@@ -19,6 +19,8 @@ from neuronctl.request.job import JobRequest, Source
 
 if TYPE_CHECKING:
     from neuronctl.planning.code_copy import CodeSnapshot
+
+T = TypeVar("T")
 
 MONITOR_INTERVAL = 10
 """Seconds: the sampler then takes about 0.12 % of a core (docs/how-to/gpu-use.md)."""
@@ -52,22 +54,16 @@ class Export:
 class Signal:
     """What ``--signal`` asks for: its name without SIG (or its number), and who gets it.
 
-    to_batch_shell: the batch shell alone (``B:``), else the job steps' tasks. trapped_by_setup,
-    trapped_by_body: that shell's own trap is among the user's lines. heard: what the batch shell
-    receives in its place, so that it knows its own run's end from scancel.
+    to_batch_shell: the batch shell alone (``B:``), else the job steps' tasks. of_shell: what the
+    batch shell receives; another one if it has to tell its own run's end from scancel. trapped:
+    whether that shell's own trap is among the user's lines: in the ``"setup"``, the ``"body"``.
     """
 
     name: str
     number: int
     to_batch_shell: bool
-    trapped_by_setup: bool
-    trapped_by_body: bool = False
-    heard: str = ""
-
-    @property
-    def of_shell(self) -> str:
-        """The signal for which the batch shell has a trap."""
-        return self.heard or self.name
+    of_shell: str
+    trapped: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,6 +108,45 @@ class Decision:
     def row(self) -> Tuple[str, str, str, str]:
         """What a record has of it."""
         return self.name, self.value, self.source.value, self.reason
+
+
+# Directives that get a remark with their derivation.
+_REMARKED = (
+    *("partition", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "time", "signal"),
+)
+
+
+class Decisions:
+    """Collects the decisions of one plan."""
+
+    def __init__(self, request: JobRequest) -> None:
+        self.request = request
+        self.decisions: Dict[str, Decision] = {}
+
+    def decide(self, name: str, value: T, source: Source, reason: str) -> T:
+        """Record a value, and return it."""
+        self.decisions[name] = Decision(name, str(value), source, reason)
+        return value
+
+    def derived(self, name: str, value: T, reason: str = "") -> T:
+        """Record a value that follows from others, and return it."""
+        return self.decide(name, value, Source.DERIVED, reason)
+
+    def asked(self, name: str, field: str, value: T) -> T:
+        """Record a value that the request itself carries, and return it."""
+        origin = self.request.origin(field)
+        return self.decide(name, value, origin.source, origin.where)
+
+    def remark(self, name: str) -> str:
+        """Return the remark on a directive: how its value comes about; "" for most."""
+        decision = self.decisions.get(name)
+        if decision is None or name not in _REMARKED:
+            return ""
+        reason = decision.reason if decision.source in (Source.DERIVED, Source.CLUSTER) else ""
+        memory = self.decisions.get("memory per node")
+        if name == "cpus-per-task" and memory is not None:
+            reason += f"{'; ' if reason else ''}{memory.value} of memory per node"
+        return reason
 
 
 @dataclass(frozen=True)
@@ -257,13 +292,6 @@ class JobPlan:
         return own if self.request.array else "$SLURM_JOB_ID"
 
     @property
-    def monitor_interval(self) -> Optional[int]:
-        """Seconds between two samples of what the job does with its nodes; None: no samples."""
-        if not self.request.monitor:
-            return None
-        return MONITOR_INTERVAL
-
-    @property
     def stall(self) -> Optional[int]:
         """Seconds without a change after which it is ended; None: it may be still for ever."""
         return None if self.request.stall is None else parse_timeout(self.request.stall)
@@ -342,10 +370,10 @@ def signal_of(request: JobRequest) -> Optional[Signal]:
         name = signals.Signals(int(name)).name[3:]
     number = int(name) if name.isdigit() else int(getattr(signals, f"SIG{name}"))
     if request.until_done:
-        return Signal(name, number, True, False, heard=SAVE)
-    by_setup = to_shell and has_trap("\n".join(request.setup), name)
-    by_body = to_shell and has_trap(request.body or "", name)
-    return Signal(name, number, to_shell, by_setup, by_body)
+        return Signal(name, number, True, SAVE)
+    texts = (("body", request.body or ""), ("setup", "\n".join(request.setup)))
+    trapped = (where for where, text in texts if to_shell and has_trap(text, name))
+    return Signal(name, number, to_shell, name, next(trapped, ""))
 
 
 @lru_cache(maxsize=64)
@@ -367,7 +395,7 @@ def passes(signal: Signal, launcher: Launcher, has_steps: bool) -> bool:
     Slurm signals the tasks of its steps: what srun does not start is in none, and some launchers
     end at a signal that is meant for their processes.
     """
-    if signal.trapped_by_setup or signal.trapped_by_body:
+    if signal.trapped:
         return False
     return signal.to_batch_shell or has_steps or not launcher.by_srun or bool(launcher.marks)
 

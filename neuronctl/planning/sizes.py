@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Cluster, Partition
@@ -10,8 +11,7 @@ from neuronctl.common.errors import UsageError
 from neuronctl.common.words import counted
 from neuronctl.launch import launchers
 from neuronctl.launch.launchers import Launcher
-from neuronctl.planning.decisions import Decisions
-from neuronctl.planning.model import AllocationPart
+from neuronctl.planning.model import AllocationPart, Decisions
 from neuronctl.planning.software import runs_python, starts_once
 from neuronctl.request.job import JobRequest, Source
 
@@ -171,12 +171,8 @@ class JobSize(Decisions):
         """Return the cores of each task that come with the GPUs, and why."""
         partitions, ntasks_per_node, gpus = self.partitions, self.ntasks_per_node, self.gpus
         # Of several partitions, Slurm may choose any.
-        shares = [(self.cluster.cores_per_gpu(each), each) for each in partitions]
-        each, partition = min(
-            ((cores, one) for cores, one in shares if cores is not None),
-            key=lambda share: share[0],
-            default=(None, partitions[0]),
-        )
+        partition = min(partitions, key=lambda one: self.cluster.cores_per_gpu(one) or sys.maxsize)
+        each = self.cluster.cores_per_gpu(partition)
         if gpus and each is not None:
             # NC121 reports more GPUs than a node has; the cores need not repeat it.
             held = min(gpus, partition.gpus_per_node) or 1

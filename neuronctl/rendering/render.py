@@ -10,7 +10,7 @@ from neuronctl.common.console import printable
 from neuronctl.common.errors import TemplateError
 from neuronctl.common.words import duration
 from neuronctl.planning import JobPlan
-from neuronctl.planning.model import has_trap
+from neuronctl.planning.model import MONITOR_INTERVAL, has_trap
 from neuronctl.planning.software import runs_shell
 from neuronctl.rendering import template_environment
 from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped
@@ -55,7 +55,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
         looks=looks,
         several_nodes=plan.most_nodes > 1,
         each_node=once_per_node(plan) + NO_MEMORY,
-        monitor=plan.monitor_interval,
+        monitor=MONITOR_INTERVAL if plan.request.monitor else None,
         stall=stall,
     )
     for asked, line, name in (
@@ -110,7 +110,7 @@ def _is_in_background(plan: JobPlan) -> bool:
     signal = plan.signal
     if plan.until_done is not None:
         return True
-    if signal is None or signal.trapped_by_body:
+    if signal is None or signal.trapped == "body":
         return False
     if plan.passes_signal:
         # What takes the shell's place gets the signal itself.

@@ -292,7 +292,7 @@ SIGNALS = [
 def test_signal(text: str, setup: Any, expected: Any) -> None:
     signal = plan_of(signal=text, setup=setup).signal
     assert signal is not None
-    assert (signal.name, signal.to_batch_shell, signal.trapped_by_setup) == expected
+    assert (signal.name, signal.to_batch_shell, signal.trapped == "setup") == expected
     assert plan_of().signal is None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence
 
 import click
 
@@ -12,6 +12,7 @@ from neuronctl.cli.job_table import STATE_STYLES, state_style
 from neuronctl.cli.say import notify
 from neuronctl.common.console import (
     Column,
+    figures,
     print_json,
     print_line,
     print_table,
@@ -25,40 +26,27 @@ from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import FAILED, UNKNOWN
 from neuronctl.tracking.endings import outcome_words
 from neuronctl.tracking.job_names import is_named
-from neuronctl.tracking.job_status import (
-    NOT_RESPONDING,
-    JobStatus,
-    recorded_statuses,
-    state_counts,
-)
+from neuronctl.tracking.job_status import JobStatus, state_counts
 from neuronctl.tracking.lookup import look_up, mine
 from neuronctl.tracking.runs import runs_words
 
-_Row = Tuple[JobRecord, Sequence[JobStatus]]
-"""A submission, and what is known of its job or tasks."""
-
-
-_PAGE = 500
-"""Jobs that Slurm is asked about at a time."""
+States = Dict[str, Sequence[JobStatus]]
+"""Of a submission's record, by its key: what is known of its job or tasks."""
 
 
 @click.command("history")
 @click.option("--name", metavar="PATTERN", help="Only jobs whose name matches: 'train*'.")
 @click.option("--since", metavar="WHEN", help="Since 12h, 7d, 2w, or a day such as 2026-11-01.")
 @click.option(
-    "-n",
-    "--limit",
-    type=click.IntRange(1),
+    *("-n", "--limit"),
+    type=click.IntRange(1, 5000),
     metavar="N",
     default=20,
     show_default=True,
     help="Show at most N.",
 )
-@click.option("--all", "everything", is_flag=True, help="Show all.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.history/1).")
-def command(
-    name: Optional[str], since: Optional[str], limit: int, everything: bool, as_json: bool
-) -> None:
+def command(name: Optional[str], since: Optional[str], limit: int, as_json: bool) -> None:
     """List the submissions that neuronctl recorded, newest first, and their states.
 
     Submissions that Slurm refused, or that were interrupted, are listed too.
@@ -66,76 +54,74 @@ def command(
     store = RecordStore.default()
     after = 0 if since is None else parse_since(since, int(time.time()))
     late = itertools.takewhile(lambda record: record.begun_at >= after, store.iter())
-    records = (record for record in late if name is None or is_named(record.job_name, name))
-    rows = _add_states(records if everything else itertools.islice(records, limit), store)
+    named = (record for record in late if name is None or is_named(record.job_name, name))
+    records = list(itertools.islice(named, limit))
+    states = _states(records, store)
     if as_json:
-        data = [_data(record, known) for record, known in rows]
+        data = [_data(record, states.get(record.key, ())) for record in records]
         print_json("neuronctl.history/1", {"submissions": data})
+    elif records:
+        _print(records, states)
     else:
-        first = next(rows, None)
-        if first is None:
-            print_line("no matching submissions" if name or since else "no submissions recorded")
-        else:
-            _print(itertools.chain([first], rows))
+        print_line("no matching submissions" if name or since else "no submissions recorded")
     notify(*store.warnings)
 
 
-def _add_states(records: Iterator[JobRecord], store: RecordStore) -> Iterator[_Row]:
-    """Yield each record with its states, from one squeue and one sacct a page."""
-    silent = False
+def _states(records: Sequence[JobRecord], store: RecordStore) -> States:
+    """Return the states of all recorded jobs, from one squeue and one sacct."""
     if store.open_intents():
         notify(*mine(store).notes)  # only an answer about all jobs finds an interrupted submission
-    while page := list(itertools.islice(records, _PAGE)):
-        numbers = [record.job_id for record in page if record.job_id is not None]
-        states: Dict[Optional[str], List[JobStatus]] = {}
-        if numbers and not silent:
-            found = look_up([JobId(number) for number in numbers], store)
-            for status in found.jobs:
-                states.setdefault(status.key, []).append(status)
-            notify(*(note for note in found.notes if note not in store.warnings))
-            if found.unavailable is not None:
-                silent = True
-                notify(f"{found.unavailable.message}; states as recorded")
-        for record in page:
-            known = states.get(record.key, [])
-            if silent and record.job_id is not None and not known:
-                known = recorded_statuses(record, NOT_RESPONDING)
-            yield record, known
+    asked = [JobId(record.job_id) for record in records if record.job_id is not None]
+    if not asked:
+        return {}
+    states: Dict[str, List[JobStatus]] = {}
+    found = look_up(asked, store)
+    for status in found.jobs:
+        states.setdefault(status.key or "", []).append(status)
+    notify(*(note for note in found.notes if note not in store.warnings))
+    if found.unavailable is not None:
+        notify(f"{found.unavailable.message}; states as recorded")
+    return {**states}
 
 
-def _print(rows: Iterator[_Row]) -> None:
+def _print(records: Sequence[JobRecord], states: States) -> None:
     styles = {**STATE_STYLES, "REFUSED": STATE_STYLES[FAILED]}
     columns = [
         Column("JOB", no_wrap=True, style="bold"),
         Column("SUBMITTED", no_wrap=True),
         Column("NAME", priority=1, no_wrap=True),
         Column("PARTITION", priority=4, no_wrap=True),
-        Column("NODES", justify="right", priority=5),
+        figures("NODES", 5),
         Column("STATE", no_wrap=True, styles=styles),
         Column("REASON OR EXIT"),
-        Column("USED", justify="right", priority=2, no_wrap=True),
+        figures("USED", 2),
     ]
-
-    def row(record: JobRecord, known: Sequence[JobStatus]) -> List[str]:
-        word = state_word(record, known)
+    rows = []
+    for record in records:
+        known = states.get(record.key, ())
+        word = _state_word(record, known)
         if len(known) > 1:  # of an array the state that matters most
             styles.setdefault(word, state_style(known))
-        used = known[0].elapsed if len(known) == 1 else None
-        return [
-            "-" if record.job_id is None else str(record.job_id),
-            time.strftime("%m-%d %H:%M", time.localtime(record.begun_at)),
-            shortened(record.job_name, 16),
-            record.partition,
-            "" if record.nodes is None else str(record.nodes),
-            word,
-            _how(record, known),
-            "" if used is None else duration(used),
-        ]
+        one = known[0] if len(known) == 1 else None
+        how = record.failure.strip().partition("\n")[0][:100]
+        if not how and one is not None:
+            how = "; ".join(filter(None, (outcome_words(one), runs_words(one))))
+        rows.append(
+            [
+                "-" if record.job_id is None else str(record.job_id),
+                time.strftime("%m-%d %H:%M", time.localtime(record.begun_at)),
+                shortened(record.job_name, 16),
+                record.partition,
+                str(record.nodes or ""),
+                word,
+                how,
+                "" if one is None or one.elapsed is None else duration(one.elapsed),
+            ]
+        )
+    print_table(columns, rows)
 
-    print_table(columns, itertools.starmap(row, rows))
 
-
-def state_word(record: JobRecord, known: Sequence[JobStatus]) -> str:
+def _state_word(record: JobRecord, known: Sequence[JobStatus]) -> str:
     """Return the state; ``3 COMPLETED, 1 FAILED`` for an array; REFUSED if Slurm refused it."""
     if record.status == "failed" or record.failure:
         return "REFUSED"
@@ -143,17 +129,7 @@ def state_word(record: JobRecord, known: Sequence[JobStatus]) -> str:
         return "INTERRUPTED"
     if len(known) == 1 and known[0].id.tasks is None:
         return known[0].state
-    if known:
-        return state_counts(known)
-    return record.states[-1].state if record.states else UNKNOWN
-
-
-def _how(record: JobRecord, known: Sequence[JobStatus]) -> str:
-    if record.failure:
-        return (record.failure.strip().splitlines() or [""])[0][:100]
-    if len(known) != 1:
-        return ""
-    return "; ".join(filter(None, (outcome_words(known[0]), runs_words(known[0]))))
+    return state_counts(known) or UNKNOWN
 
 
 def _data(record: JobRecord, known: Sequence[JobStatus]) -> Dict[str, Any]:

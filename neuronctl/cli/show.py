@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-import contextlib
+import difflib
 import sys
 from typing import List, Optional, Sequence, Tuple
 
 import click
 
-from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.job_output import print_decisions
 from neuronctl.cli.job_table import state_style
 from neuronctl.cli.jobs import found_jobs, one_job, raise_if_silent, recorded_job
 from neuronctl.cli.json_data import status_data
 from neuronctl.cli.say import notify, print_script
-from neuronctl.common.console import print_json, print_line, print_text, printable
-from neuronctl.common.errors import RecordError
+from neuronctl.common.console import (
+    Column,
+    print_diff,
+    print_json,
+    print_line,
+    print_rows,
+    print_table,
+    print_text,
+)
 from neuronctl.common.secrets import hide_in_words
 from neuronctl.common.shell import join
 from neuronctl.common.words import duration, moment
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.tracking.endings import outcome_words
-from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.job_status import JobStatus, state_counts
 from neuronctl.tracking.runs import runs_words
-
-_TASKS = 8  # tasks of an array that are listed
 
 
 @click.command("show")
@@ -43,23 +47,17 @@ def command(job: str, other: Optional[str], only_script: bool, as_json: bool) ->
 
     store = RecordStore.default()
     if other is not None:
-        from neuronctl.cli.differences import show_differences
-
         at_most_one({"--script": only_script, "a second JOB": True})
         pair = recorded_job(job, store), recorded_job(other, store)
         notify(*store.warnings)
-        show_differences(*pair, as_json=as_json)
+        _print_differences(*pair, as_json=as_json)
         return
     asked = one_job(job, store)
     if only_script:
         print_script(record_of(store, asked.job).draft.script)
         return
     found = found_jobs([asked], store)
-    record = None
-    with contextlib.suppress(RecordError):  # which the look has told
-        record = store.get(found.jobs[0].id.job, local_cluster())
-    if record is not None and found.jobs[0].key != record.key:
-        record = None  # the number is another job's by now
+    record = found.jobs[0].record
     if as_json:
         jobs = [status_data(status) for status in found.jobs]
         kept = None if record is None else record.json_data()
@@ -73,51 +71,30 @@ def command(job: str, other: Optional[str], only_script: bool, as_json: bool) ->
 
 def _print(jobs: Sequence[JobStatus], record: Optional[JobRecord]) -> None:
     first = jobs[0]
-    name = f"Job {first.id if len(jobs) == 1 else first.id.job} ({first.name})"
-    print_text(name, "bold")
-    _rows(_status_rows(jobs), state_style(jobs))
+    print_line(f"Job {first.id if len(jobs) == 1 else first.id.job} ({first.name})", "bold")
+    print_rows(_status_rows(jobs), state_style(jobs))
     if record is None:
         print_text("\nno record: submitted without neuronctl, or from another machine")
         return
-    _section("Submitted")
     draft = record.draft
-    _rows(_record_rows(record, draft))
+    print_text("\nSubmitted", "bold")
+    print_rows(_record_rows(record, draft))
     if draft.decisions:
-        _section("Decided")
+        print_text("\nDecided", "bold")
         print_decisions(draft.decisions, sys.stdout)
     if draft.findings:
-        _section("Found by the rules" + (", and forced" if draft.forced else ""))
+        print_text("\nFound by the rules" + (", and forced" if draft.forced else ""), "bold")
         for row in draft.findings:
             print_line(f"  {row[1]} {row[0]}: {row[3]}")
-    if record.states:
-        _section("Seen")
-        for state in record.states:
-            more = ", ".join(part for part in (state.reason, state.exit) if part)
-            print_text(f"  {_local(state.at)}  {state.state}{more and f' ({more})'}")
-    _section("Script")
+    print_text("\nScript", "bold")
     print_text(draft.script.rstrip("\n"))
-
-
-def _section(title: str) -> None:
-    print_text(f"\n{title}", "bold")
-
-
-def _rows(rows: Sequence[Tuple[str, str]], first_style: str = "") -> None:
-    width = max(len(name) for name, _ in rows)
-    for number, (name, text) in enumerate(rows):
-        print_text(printable(f"  {name:<{width}}  {text}"), "" if number else first_style)
 
 
 def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
     status = jobs[0]
     if len(jobs) > 1:
-        rows = [("tasks", str(sum(job.id.count for job in jobs)))]
-        for job in jobs[:_TASKS]:
-            how = outcome_words(job)
-            rows.append((str(job.id), f"{job.state}{how and f' ({how})'}"))
-        if len(jobs) > _TASKS:
-            rows.append(("…", f"and {len(jobs) - _TASKS} more: neuronctl status {status.id.job}"))
-        return rows
+        listed = f"'neuronctl status {status.id.job}' lists them"
+        return [("tasks", f"{state_counts(jobs)}; {listed}")]
     how = "; ".join(filter(None, (outcome_words(status), runs_words(status))))
     rows = [
         ("state", f"{status.state}{how and f', {how}'} (from {status.source})"),
@@ -151,6 +128,28 @@ def _record_rows(record: JobRecord, draft: RecordDraft) -> List[Tuple[str, str]]
         ("record", f"{record.key}, by neuronctl {record.version}"),
     ]
     return [(name, text) for name, text in rows if text]
+
+
+def _print_differences(first: JobRecord, second: JobRecord, *, as_json: bool) -> None:
+    """Print how the plans and scripts of two jobs differ."""
+    from neuronctl.submission.resubmission import changed_plan
+
+    names = f"job {first.job_id}", f"job {second.job_id}"
+    values = changed_plan(first, second)
+    before, after = (record.draft.script.splitlines() for record in (first, second))
+    lines = list(difflib.unified_diff(before, after, *names, lineterm=""))
+    if as_json:
+        plan = [{"name": name, "first": a or None, "second": b or None} for name, a, b in values]
+        data = {"first": names[0], "second": names[1], "plan": plan, "script": lines}
+        print_json("neuronctl.diff/1", data)
+        return
+    if values:
+        print_table(
+            [Column("VALUE", no_wrap=True), *(Column(name.upper()) for name in names)], values
+        )
+    print_diff(lines)
+    if not (values or lines):
+        print_line(f"{' and '.join(names)} do not differ")
 
 
 def _local(epoch: Optional[int]) -> str:

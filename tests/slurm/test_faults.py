@@ -278,7 +278,7 @@ def test_controller_dead_while_submitting(broken: Broken, tell: Tell) -> None:
         assert result.returncode == 6, result.stderr
     wait_until(lambda: "UP" in broken.root("scontrol", "ping", check=False))
     assert "nobody" not in broken.neuronctl("status").stderr
-    history = json.loads(broken.neuronctl("history", "--all", "--json").stdout)["submissions"]
+    history = json.loads(broken.neuronctl("history", "-n", "999", "--json").stdout)["submissions"]
     assert [job["status"] for job in history if job["name"] == "nobody"] == ["failed"]
     assert jobs_named(broken, "nobody") == {}
     tell("slurmctld dead during a submission", "exit code 6; no job, and its record says so")

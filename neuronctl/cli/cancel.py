@@ -10,7 +10,7 @@ import click
 from neuronctl.cli.jobs import state_name
 from neuronctl.cli.say import notify, say
 from neuronctl.common.console import print_json, print_line
-from neuronctl.common.errors import SlurmRefusedError, UsageError, did_you_mean
+from neuronctl.common.errors import SlurmRefusedError, UsageError
 from neuronctl.common.frozen import asdict
 from neuronctl.common.words import counted
 from neuronctl.records.store import RecordStore
@@ -65,7 +65,8 @@ def command(
     if state is not None:
         active = [known.name for known in STATES.values() if known.short]
         state = state_name(state, active, "in which a job can be cancelled")
-    action = JobAction(state, signal and _signal_name(signal), batch)
+    name = None if signal is None else signal.strip().upper().removeprefix("SIG")
+    action = JobAction(state, name, batch)
     words: List[JobOrName] = [
         word if is_name(word) else JobId.parse(word) for word in dict.fromkeys(jobs)
     ]
@@ -116,16 +117,3 @@ def _agreed(
         say(f"  {id}  {parts[0].name}  {states_of(parts)}")
     deed = "Cancel" if action.signal is None else f"Send {action.signal} to"
     return click.confirm(f"{deed} these {counted(len(chosen), 'job')}?", err=True)
-
-
-def _signal_name(text: str) -> str:
-    """``SIGUSR1``, ``usr1`` or ``10`` as ``USR1``."""
-    import signal
-
-    names = {number.name[3:]: str(number.value) for number in signal.Signals}
-    word = text.strip().upper()
-    word = word.removeprefix("SIG")
-    word = next((name for name, number in names.items() if number == word), word)
-    if word not in names:
-        raise UsageError(f"--signal: '{text}' is not a signal", did_you_mean(word, names))
-    return word

@@ -31,7 +31,6 @@ _STEP = (
 
 
 @job_command("salloc", batch=False)
-@click.option("--no-shell", is_flag=True, help="Make the allocation only, and return.")
 @click.option("--dry-run", is_flag=True, help="Print the command and the setup only.")
 @click.argument("words", metavar="[-- CMD...]", nargs=-1, type=click.UNPROCESSED)
 def command(
@@ -42,7 +41,6 @@ def command(
     force: bool,
     explain: bool,
     dry_run: bool,
-    no_shell: bool,
     **options: Any,
 ) -> int:
     """Open a shell on the first node of an allocation, set up like a job.
@@ -59,8 +57,6 @@ def command(
             f"'{words[0]}' among the options: salloc takes no SCRIPT",
             f"omit it to get a shell, or run it in the allocation: -- {there}",
         )
-    if words and no_shell:
-        raise UsageError("--no-shell starts nothing, and CMD is given", "keep one of them")
     planned = plan_job(
         options,
         catalog_file=catalog,
@@ -78,12 +74,6 @@ def command(
 
     job_output.show_verdict(judged)
     salloc = ["salloc", *(f"--{option}" for option in plan.salloc_options)]
-    if no_shell:
-        argv = [*salloc, "--no-shell"]
-        if dry_run:
-            print_script(f"{join(argv)}\n")
-            return 0
-        return run_interactive(argv)
     request = plan.request
     command = '"$@"' if words else None
     contained = request.container is not None

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
-from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 import click
 
 from neuronctl.cli.job_options import file_option
-from neuronctl.common.console import print_json, print_line
-
-if TYPE_CHECKING:
-    from neuronctl.sandbox.setup import Running
+from neuronctl.common.console import print_json, print_line, print_rows
+from neuronctl.common.units import compress_hostlist
 
 
 def _counts(ctx: click.Context, param: click.Parameter, values: Tuple[str, ...]) -> Dict[str, int]:
@@ -96,33 +95,16 @@ def status(as_json: bool) -> int:
     from neuronctl.sandbox import client
 
     running = client.find()
+    told = {} if running is None else dataclasses.asdict(running)
     if as_json:
-        import dataclasses
-
-        told = {} if running is None else dataclasses.asdict(running)
         print_json("neuronctl.sandbox/1", {"up": running is not None, **told})
     elif running is None:
         print_line("no sandbox is running")
     else:
-        _show(running)
+        nodes = {name: compress_hostlist(names) for name, names in running.partitions.items()}
+        del told["partitions"]
+        print_rows([(name, str(value)) for name, value in {**told, **nodes}.items()])
     return 0 if running is not None else 6
-
-
-def _show(running: Running) -> None:
-    from neuronctl.common import units
-
-    age = max(0, int(time.time() - running.started))
-    print_line(f"cluster     {running.cluster}, up for {units.format_time(age)}")
-    print_line(f"login node  {running.login_node}")
-    print_line(f"user        {running.user} (uid {running.uid}), account {running.account}")
-    print_line(f"directory   {running.scratch}")
-    where = "" if running.root == "/" else f" of {running.root}"
-    print_line(f"Slurm       {running.slurm}{where}, process {running.pid}")
-    print_line(f"ssh         {'between the nodes' if running.ssh else 'none: openssh-server'}")
-    modules = "the catalog names" if running.modules else "none: environment-modules"
-    print_line(f"modules     {modules}")
-    for partition, nodes in running.partitions.items():
-        print_line(f"{partition}: {units.compress_hostlist(nodes)}")
 
 
 @command.command(

@@ -47,7 +47,7 @@ def command(words: Tuple[str, ...]) -> int:
 
 
 def call(words: Sequence[str]) -> int:
-    """Run ``sbatch WORDS``, and record its job; return sbatch's exit code, or die as it did."""
+    """Run ``sbatch WORDS``, and record its job; return its exit code, 128 + N for signal N."""
     path = find_sbatch()
     left, monitor = take_monitor(words)
     untold: List[str] = []  # findings, printed only if sbatch refuses the job
@@ -64,9 +64,7 @@ def call(words: Sequence[str]) -> int:
         notify(*untold)
     with _WHATEVER_BREAKS:
         attempt.ended(code)
-    if code < 0:
-        _die_of(-code)
-    return code
+    return code if code >= 0 else 128 - code
 
 
 def _run(path: str, words: Sequence[str], attempt: Attempt, environment: Mapping[str, str]) -> int:
@@ -90,12 +88,3 @@ def _run(path: str, words: Sequence[str], attempt: Attempt, environment: Mapping
             except OSError:
                 pass  # a full disk, which sbatch takes no notice of
     return process.wait()
-
-
-def _die_of(number: int) -> None:
-    """End this process by a signal, without a core dump of its own."""
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)

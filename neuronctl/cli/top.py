@@ -8,7 +8,7 @@ import click
 
 from neuronctl.cli.jobs import running
 from neuronctl.cli.say import notify
-from neuronctl.common.console import Column, print_json, print_line, print_table
+from neuronctl.common.console import Column, figures, print_json, print_line, print_table
 from neuronctl.common.frozen import asdict
 
 if TYPE_CHECKING:
@@ -41,12 +41,7 @@ def command(job: str, as_json: bool) -> None:
 
 
 def _print(usages: Sequence[NodeUsage]) -> None:
-    columns = [
-        Column("NODE", no_wrap=True, style="bold"),
-        _right("GPU"),
-        Column("MODEL", priority=3),
-    ]
-    columns += [_right("USE"), _right("MEMORY"), _right("POWER", 1), _right("HEAT", 2)]
+    node = Column("NODE", no_wrap=True, style="bold")
     rows: List[List[str]] = []
     for usage in usages:
         for gpu in usage.gpus:
@@ -56,21 +51,16 @@ def _print(usages: Sequence[NodeUsage]) -> None:
             memory = _part(gpu.memory_used, gpu.memory)
             rows.append([usage.node, gpu.index, gpu.name, use, memory, power, heat])
     if rows:
+        columns = [node, figures("GPU"), Column("MODEL", priority=3), figures("USE")]
+        columns += [figures("MEMORY"), figures("POWER", 1), figures("HEAT", 2)]
         print_table(columns, rows)
         print_line()
-    columns = [Column("NODE", no_wrap=True, style="bold"), _right("LOAD"), _right("CORES")]
-    columns.append(_right("MEMORY"))
     rows = []
     for usage in usages:
         load = "" if usage.load is None else f"{usage.load:.2f}"
-        cores = "" if usage.cores is None else str(usage.cores)
         memory = _part(usage.memory_used, usage.memory)
-        rows.append([usage.node, load, cores, memory])
-    print_table(columns, rows)
-
-
-def _right(title: str, priority: int = 0) -> Column:
-    return Column(title, justify="right", no_wrap=True, priority=priority)
+        rows.append([usage.node, load, str(usage.cores or ""), memory])
+    print_table([node, figures("LOAD"), figures("CORES"), figures("MEMORY")], rows)
 
 
 def _part(used: Optional[float], whole: Optional[float]) -> str:

@@ -29,9 +29,9 @@ def command(context: click.Context, as_json: bool) -> None:
         return
     found = settings()
     if as_json:
-        from neuronctl.cli.json_data import setting_rows
-
-        data = {"file": defaults_file(), "files": used_files(), "values": setting_rows(found)}
+        keys = ("key", "value", "where")
+        values = [{key: getattr(setting, key) for key in keys} for setting in found]
+        data = {"file": defaults_file(), "files": used_files(), "values": values}
         print_json("neuronctl.config/1", data)
     elif found:
         columns = [Column("KEY", no_wrap=True), Column("VALUE"), Column("FROM")]

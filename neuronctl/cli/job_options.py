@@ -10,7 +10,7 @@ import click
 from neuronctl.common.errors import UsageError
 from neuronctl.common.files import open_named
 from neuronctl.launch import launchers
-from neuronctl.request.job import BY_NAME, OPTIONS, Body
+from neuronctl.request.job import OPTIONS, Body
 from neuronctl.request.options import Option
 from neuronctl.request.values import shell_text
 
@@ -47,9 +47,10 @@ class JobCommand(click.Command):
         try:
             rest = super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            if any(param.name == "sbatch" for param in self.params):
-                _explain_option_of_sbatch(error.option_name)
-            raise
+            if not any(param.name == "sbatch" for param in self.params):
+                raise
+            hint = f"for one that only sbatch has: --sbatch {error.option_name.lstrip('-')}=VALUE"
+            raise UsageError(error.format_message(), hint) from None
         words = len(ctx.params.get("words", ()))
         ctx.meta[BEHIND_DASHES] = before[: len(before) - words][-1:] == ["--"]
         return rest
@@ -69,23 +70,6 @@ class JobCommand(click.Command):
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
-
-
-def _explain_option_of_sbatch(name: str) -> None:
-    """Raise UsageError for an option that sbatch has, and no command here; else do nothing."""
-    from neuronctl.request.sbatch_options import NO_VALUE, SBATCH, GetoptError, getopt
-
-    try:
-        (given,), _ = getopt([name, ""], SBATCH)
-    except GetoptError:
-        return
-    option, words = given.known.long, f"{name} is an option of sbatch"
-    try:
-        BY_NAME["sbatch"].parse([option])
-    except ValueError as error:
-        raise UsageError(f"{words}: {error}") from None
-    value = "" if given.known.takes == NO_VALUE else "=VALUE"
-    raise UsageError(f"{words}, which gets it from --sbatch", f"--sbatch {option}{value}")
 
 
 class BatchCommand(JobCommand):

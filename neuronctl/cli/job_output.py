@@ -62,7 +62,7 @@ class TerminalReporter(Reporter):
 
     def judged(self, judged: JudgedJob) -> None:
         """Say what was found, and with ``--explain`` what was decided."""
-        show_choice(judged.choice, explain=self._explain)
+        show_choice(judged.choice)
         if self._explain:
             # On standard error: the script may go into a file.
             print_decisions(judged.decisions, sys.stderr)
@@ -101,14 +101,11 @@ class TerminalReporter(Reporter):
             where = f" to {draft.partition}" if draft.partition else ""
             notify(f"{would}{where}: {summary(judged)}")
             show_verdict(judged)
-        if not self._mode.dry_run:
-            return
-        if self._mode.as_json:
+        if self._mode.dry_run and self._mode.as_json:
             self._print_data(draft, judged)
-            return
-        print_script(draft.script)
-        if draft.sbatch:
-            notify(f"the command is: {join(draft.sbatch)}")
+        elif self._mode.dry_run:
+            print_script(draft.script)
+            notify(*([f"the command is: {join(draft.sbatch)}"] if draft.sbatch else []))
 
     def submitted(self, draft: RecordDraft, judged: Optional[JudgedJob], done: Submission) -> None:
         """Print the job's id and its logs."""
@@ -129,8 +126,7 @@ class TerminalReporter(Reporter):
             from neuronctl.cli.json_data import submission_data
             from neuronctl.common.console import print_json
 
-            if verdict is None and judged is not None:
-                verdict = judged.verdict
+            verdict = verdict or (None if judged is None else judged.verdict)
             print_json("neuronctl.submit/1", submission_data(draft, judged, done, verdict))
 
 
@@ -149,26 +145,16 @@ def _said_if_possible(done: str) -> Iterator[None]:
             say(f"neuronctl: {done}; cannot write standard output: {error.strerror}")
 
 
-def show_choice(choice: Optional[Choice], *, explain: bool) -> None:
-    """Say which partition ``-p auto`` takes and why, and why not the others.
-
-    explain: also those that are in the catalog only.
-    """
-    absent = []
+def show_choice(choice: Optional[Choice]) -> None:
+    """Say which partition ``-p auto`` takes and why, and why not the others."""
     for number, candidate in enumerate(() if choice is None else choice.candidates):
-        if [refusal.code for refusal in candidate.refusals] == [_NO_PARTITION]:
-            absent.append(candidate.name)
-        elif not candidate.fits:
+        absent = [refusal.code for refusal in candidate.refusals] == ["NC101"]
+        if not candidate.fits and not absent:
             say(f"  excluded: {candidate.name}: {candidate.exclusion}")
-        elif number:
+        elif candidate.fits and number:
             say(f"  next best: {_candidate(candidate)}")
-        else:
+        elif candidate.fits:
             notify(f"-p auto takes {_candidate(candidate)}")
-    if absent and explain:
-        say(f"  excluded, because this Slurm does not have them: {', '.join(absent)}")
-
-
-_NO_PARTITION = "NC101"
 
 
 def _candidate(candidate: Candidate) -> str:
@@ -207,12 +193,9 @@ def show_verdict(job: Optional[JudgedJob]) -> None:
         notify("forced: Slurm may refuse the job, or accept it and never start it")
         return
     notify(str(job.verdict))
-    from neuronctl.judgement.verdict import WILL_WAIT
-
-    if job.verdict.kind == WILL_WAIT:
-        waits = (finding for finding in job.findings if finding.rule.waits)
-        for source in dict.fromkeys(finding.source for finding in waits if finding.source):
-            say(f"  from: {source}")
+    waits = (finding.source for finding in job.findings if finding.rule.waits)
+    for source in dict.fromkeys(filter(None, waits)):
+        say(f"  from: {source}")
 
 
 def show_submission(submission: Submission, *, following: bool = False) -> None:

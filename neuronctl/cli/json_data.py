@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Union
+from typing import TYPE_CHECKING, Any, Dict, Optional, Union
 
-from neuronctl.common.frozen import asdict
 from neuronctl.common.rule_codes import ROW
 from neuronctl.common.units import UNLIMITED
 from neuronctl.common.words import utc
 
 if TYPE_CHECKING:
-    from neuronctl.judgement.partition_board import PartitionNow
     from neuronctl.judgement.snapshot import Snapshot
     from neuronctl.judgement.verdict import Verdict
     from neuronctl.records.job_record import RecordDraft
-    from neuronctl.request.config_file import Setting
     from neuronctl.rules.script import ScriptFinding
     from neuronctl.scripts.model import SourceSpan
     from neuronctl.submission.judged_job import JudgedJob
@@ -83,24 +80,11 @@ def standing_data(snapshot: Snapshot) -> Dict[str, Any]:
     return {"budgets": budgets, "fair_shares": shares}
 
 
-def setting_rows(settings: Iterable[Setting]) -> List[Dict[str, Any]]:
-    """Return a user's defaults, with the line that sets each."""
-    return [
-        {key: getattr(setting, key) for key in ("key", "value", "where")} for setting in settings
-    ]
-
-
-def partition_now_data(partition: PartitionNow) -> Dict[str, Any]:
-    """Return what is free in a partition, and what of it is the user's."""
-    return {**asdict(partition), "next": verdict_data(partition.next)}
-
-
 def submission_data(
     draft: RecordDraft,
     job: Optional[JudgedJob],
     submission: Optional[Submission],
     verdict: Optional[Verdict],
-    kept: str = "",
 ) -> Dict[str, Any]:
     """Return a job to be submitted; job: None where a recorded script is, byte for byte.
 
@@ -108,16 +92,13 @@ def submission_data(
     """
     plan, choice = (None, None) if job is None else (job.plan, job.choice)
     logs: Union[RecordDraft, Submission] = submission or draft
+    of_draft = ("partition", "job_name", "nodes", "gpus_per_node", "time_limit")
+    of_plan = ("ntasks_per_node", "cpus_per_task")
     return {
         "job_id": None if submission is None else submission.job_id,
         "cluster": draft.catalog_cluster,
-        "partition": draft.partition,
-        "job_name": draft.job_name,
-        "nodes": draft.nodes,
-        "ntasks_per_node": None if plan is None else plan.ntasks_per_node,
-        "cpus_per_task": None if plan is None else plan.cpus_per_task,
-        "gpus_per_node": draft.gpus_per_node,
-        "time_limit": draft.time_limit,
+        **{key: getattr(draft, key) for key in of_draft},
+        **{key: getattr(plan, key, None) for key in of_plan},
         "launcher": None if plan is None or draft.sbatch else plan.launcher.name,
         "logs": {"output": logs.output, "error": logs.error or logs.output},
         "decisions": [dict(zip(("name", "value", "source", "why"), d)) for d in draft.decisions],
@@ -132,7 +113,7 @@ def submission_data(
             for candidate in (() if choice is None else choice.candidates)
         ],
         "findings": [
-            dict(zip(ROW, finding.row)) for finding in (job.findings if job is not None else ())
+            dict(zip(ROW, finding.row)) for finding in (() if job is None else job.findings)
         ],
         "script": draft.script or None,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import List, Sequence
+from typing import Sequence
 
 
 def say(text: str) -> None:
@@ -18,7 +18,9 @@ def say(text: str) -> None:
 
         lines = [printable(line.expandtabs()) for line in lines]
     if sys.stderr.isatty():
-        lines = [part for line in lines for part in _folded(line)]
+        from neuronctl.common.console import folded
+
+        lines = [folded(line, later=" " * (len(line) - len(line.lstrip()) + 2)) for line in lines]
     sys.stderr.write("\n".join(lines) + "\n")
     sys.stderr.flush()
 
@@ -49,19 +51,3 @@ def print_script(script: str) -> None:
 def drop_output() -> None:
     """Discard what could not be written to standard output, and what follows."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _folded(line: str) -> List[str]:
-    import textwrap
-
-    try:
-        width = os.get_terminal_size(sys.stderr.fileno()).columns
-    except OSError:
-        return [line]
-    # A terminal without a size says 0. Words are left whole: a path is to be copied.
-    if len(line) <= width or width < 20:
-        return [line]
-    indent = " " * (len(line) - len(line.lstrip()) + 2)
-    return textwrap.wrap(
-        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )

@@ -128,10 +128,9 @@ def folded(text: str, first: str = "", later: str = "") -> str:
     """A paragraph, folded at blanks. first, later: what stands before its first and other lines."""
     import textwrap
 
-    width = min(terminal_width(), 100) if is_terminal() else 80
-    return textwrap.fill(
-        text, width, initial_indent=first, subsequent_indent=later, break_on_hyphens=False
-    )
+    width = min(terminal_width(), 100) if sys.stderr.isatty() or is_terminal() else 80
+    fold = textwrap.TextWrapper(width, first, later, break_on_hyphens=False, break_long_words=False)
+    return fold.fill(text)
 
 
 def print_text(text: str, style: str = "", *, file: Optional[TextIO] = None) -> None:

@@ -71,14 +71,14 @@ def test_edit_opens_the_editor_and_checks_what_it_wrote(
         ("s/field/feild/", "config.yaml:2: unknown key 'feild'"),
     ):
         monkeypatch.setenv("EDITOR", f"sed -i {editor}")
-        assert says in on_terminal("", "config", "edit")
+        assert says in " ".join(on_terminal("", "config", "edit").split())
     assert "feild: nlp  # my field" in file.read_text()
 
 
 def test_edit_needs_a_terminal_and_a_file_of_ones_own(run: Run, file: Path) -> None:
     assert "there is no terminal" in run("config", "edit", code=2).stderr
     file.chmod(0o666)
-    assert "other users can write it" in on_terminal("", "config", "edit")
+    assert "other users can write it" in " ".join(on_terminal("", "config", "edit").split())
 
 
 def test_the_nearer_file_counts_and_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,10 +45,6 @@ def test_a_word_that_is_too_long_is_left_whole(monkeypatch: pytest.MonkeyPatch) 
     assert f"  {word}" in shown(monkeypatch, f"neuronctl: {word} is no directory", 40)
 
 
-def test_a_terminal_without_a_size_gets_lines_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert shown(monkeypatch, LONG, 0) == [LONG]
-
-
 def test_anything_else_gets_lines_whole(capsys: pytest.CaptureFixture[str]) -> None:
     say(LONG + "\nand a second line")
     assert capsys.readouterr().err == LONG + "\nand a second line\n"

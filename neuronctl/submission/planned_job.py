@@ -127,25 +127,20 @@ def plan_job(
     find_job: whether it is that of job.yaml in the current directory where no job is named. tell:
     hears which files are used that nobody has named.
     """
-    layers = []
+    layers = [_defaults(tell) if recorded is None else recorded]
     if job_file is not None:
         from neuronctl.request.job_file import read_job_file
 
         layers.append(read_job_file(job_file))
-    elif find_job and (not words or _is_argument(words[0])) and not (body or steps):
+    elif find_job and not (body or steps) and (not words or _is_argument(words[0])):
         from neuronctl.request.job_file import JOB_FILE, own_job_file
 
         own = own_job_file()
         if own is not None:
+            layers.append(own)
             if tell is not None:
                 tell(f"using {JOB_FILE}")
-            layers.append(own)
     layers.append(options_layer(options, words, body, steps))
-    if recorded is None:
-        defaults = _defaults(tell)
-        layers = [defaults, *layers]
-    else:
-        layers = [recorded, *layers]
     request = build_request(layers)
     if words and request.script is None:
         raise UsageError(
@@ -201,22 +196,22 @@ def _how_it_goes_on(made: JobPlan, snapshot: Optional[Snapshot]) -> Tuple[Option
     except SlurmError:
         return None, ""
     # Of several partitions, Slurm may choose any.
-    parts = (replace(made, partition=each) for each in (made.partition, *made.alternatives))
-    each = (PlanOnCluster(part, snapshot).no_requeue for part in parts)
-    return snapshot, next(filter(None, each), "")
+    for part in (made.partition, *made.alternatives):
+        why = PlanOnCluster(replace(made, partition=part), snapshot).no_requeue
+        if why:
+            return snapshot, why
+    return snapshot, ""
 
 
 def _exclude_bad_nodes(request: JobRequest) -> JobRequest:
     """Return the request, with --avoid-bad-nodes without the nodes that have failed."""
-    if not request.avoid_bad_nodes:
+    known = set(bad_nodes(local_cluster())) if request.avoid_bad_nodes else set()
+    more = sorted(known.difference(hosts(request.exclude), hosts(request.nodelist)))
+    if not more:
         return request
-    known = set(bad_nodes(local_cluster())).difference(hosts(request.exclude))
-    if not known:
-        return request
-    more = compress_hostlist(sorted(known.difference(hosts(request.nodelist))))
     origins = {**request.origins, "exclude": Origin(Source.DERIVED, "--avoid-bad-nodes")}
-    exclude = ",".join(filter(None, (request.exclude, more)))
-    return replace(request, exclude=exclude or None, origins=origins)
+    exclude = ",".join(filter(None, (request.exclude, compress_hostlist(more))))
+    return replace(request, exclude=exclude, origins=origins)
 
 
 def _defaults(tell: Optional[Callable[[str], None]]) -> Layer:
@@ -323,29 +318,25 @@ def _fill_from_environment(text: str) -> str:
 
 def located(request: JobRequest, cluster: Cluster) -> JobRequest:
     """Return the request with what it names by less than a path found on this machine."""
-    found: Dict[str, Any] = {}
-    if request.chdir is not None and not os.path.isabs(request.chdir):
+    if request.chdir is not None:
         # As sbatch does it, which resolves neither `..` nor `~`.
-        found["chdir"] = os.path.join(working_directory(), request.chdir)
-        request = replace(request, **found)
-    image = request.container
+        request = replace(request, chdir=os.path.join(working_directory(), request.chdir))
+    if request.container is not None:
+        directories = cluster.containers.image_dirs
+        image = find_image(request.container, directories, request.resolve_path(""))
+        request = replace(request, container=image)
 
     def program(script: Optional[str]) -> Optional[str]:
         # A program of the job's directory is not found through PATH on the nodes.
-        bare = script and "/" not in script and not script.endswith(".py")
-        return (
-            f"./{script}" if bare and os.path.isfile(request.resolve_path(script or "")) else script
-        )
+        if not script or "/" in script or script.endswith(".py"):
+            return script
+        return f"./{script}" if os.path.isfile(request.resolve_path(script)) else script
 
     def step(one: StepRequest) -> StepRequest:
         together = tuple(map(step, one.together))
         return replace(one, script=program(one.script), together=together)
 
-    found["script"], found["steps"] = program(request.script), tuple(map(step, request.steps))
-    if image is not None:
-        directories = cluster.containers.image_dirs
-        found["container"] = find_image(image, directories, request.resolve_path(""))
-    return replace(request, **found)
+    return replace(request, script=program(request.script), steps=tuple(map(step, request.steps)))
 
 
 def _load_the_rest() -> None:

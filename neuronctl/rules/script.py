@@ -66,6 +66,7 @@ def check_script(
         ScriptFinding(finding, violation.place or facts.top, violation.edits)
         for finding, violation in findings(facts)
     ]
+    found = list({(known.finding, known.place): known for known in found}.values())
     exits = facts.shell.calls("exit") if not facts.shell.broken else ()
     end = next((each.place.line for each in exits if each.sure), None)
     if end is not None:

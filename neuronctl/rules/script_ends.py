@@ -1,4 +1,4 @@
-"""NC636 and NC652: a trap that runs too late, and results that the end of a job takes away."""
+"""NC635, NC636, NC652: signals that miss the program, late traps, and lost results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,37 @@ from neuronctl.common.rule_codes import WARNING
 from neuronctl.common.units import split_signal
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
-from neuronctl.scripts.launches import PYTHON
+from neuronctl.scripts.launches import PYTHON, Launch
+
+
+@script_rule(WARNING, "NC635", "signal that nothing handles", "by_absence")
+def nobody_gets_it(facts: ScriptFacts) -> Iterator[Violation]:
+    given = facts.given("signal")
+    works = [launch for launch in facts.launches if launch.works]
+    if given is None or not works:
+        return
+    flags, name, _ = split_signal(given.value or "")
+    traps = facts.shell.traps(name.upper())
+    if "B" in flags:
+        if not traps and not facts.shell.calls("exec") and not facts.reads_more:
+            message = (
+                f"bash ends at the signal {name}, as it has no trap for it, and so does the job"
+            )
+            hint = f"write a trap for {name}, or remove B:, and start the program with srun"
+            yield Violation(message, hint, place=given.place)
+    elif traps and name.upper() not in ("TERM", "INT"):
+        message = (
+            f"without B:, Slurm sends {name} to what srun starts, and not to this shell's trap"
+        )
+        yield Violation(message, f"write --signal=B:{name}@…", place=given.place)
+    elif not any(each.is_srun or _may_be_srun(each) for each in facts.every_launch):
+        message = "Slurm sends this signal to what srun starts, and here srun starts nothing"
+        yield Violation(message, f"write srun before {works[-1].word.raw}", place=given.place)
+
+
+def _may_be_srun(launch: Launch) -> bool:
+    """Return True if a launch is not known to be none of srun, mpirun, and their like."""
+    return not launch.certain or (launch.is_launcher and not launch.launcher.starts_processes())
 
 
 @script_rule(WARNING, "NC636", "trap that waits for the program's end", "by_absence")

@@ -38,7 +38,7 @@ def _too_often(outer: Launch, start: Start) -> Optional[Tuple[str, str, str]]:
             ERROR,
         )
     times = (start.nodes or 1) * each
-    if not inner.launcher.starts_processes():
+    if not inner.launcher.starts_processes() or inner.has(*inner.launcher.places):
         if times < 2:
             return None
         return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Iterator, List, Optional, Sequence, Tuple
 
-from neuronctl.common.rule_codes import ERROR, WARNING
+from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
 from neuronctl.scripts.launches import PYTHON, SHELL
@@ -131,6 +131,32 @@ def first_node(facts: ScriptFacts) -> Iterator[Violation]:
             f"set it once, before srun: export {hint}",
             place=place,
         )
+    if facts.plan.nodes > 1:
+        yield from _doubtful(facts, hint)
+
+
+_OF_A_STEP = ("SLURM_STEP_NODELIST", "SLURM_LAUNCH_NODE_IPADDR")
+"""What srun sets for its tasks; the batch shell does not have them (tried with Slurm 22.05)."""
+
+
+def _doubtful(facts: ScriptFacts, hint: str) -> Iterator[Violation]:
+    """Find addresses that are empty, or that only some machines give."""
+    for command in facts.shell.commands:
+        for word in command.words:
+            name = next((name for name in word.names if name in _OF_A_STEP), "")
+            if name:
+                message = f"only srun sets ${name}, for its tasks: it is empty here"
+                yield Violation(message, f"write {hint}", place=word.place, severity=WARNING)
+    for launch in facts.every_launch:
+        asks = launch.name == "hostname" and launch.command.captured
+        if asks and any(word.raw in ("-i", "--ip-address") for word in launch.own_words):
+            yield Violation(
+                "where /etc/hosts maps a node's name to 127.0.1.1 (Debian, Ubuntu), this prints "
+                "that, and no other node reaches it",
+                f"use the name: {hint}",
+                place=launch.place,
+                severity=NOTE,
+            )
 
 
 def _of_each_task(facts: ScriptFacts) -> Iterator[Tuple[str, SourceSpan]]:

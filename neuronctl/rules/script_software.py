@@ -44,6 +44,7 @@ def not_activated(facts: ScriptFacts) -> Iterator[Violation]:
     login = re.search(r"\s(-\w*[li]\w*|--login)\b", facts.header.shebang)
     if login or facts.has("get-user-env"):
         return
+    yield from _module_is_missing(facts)
     for command in facts.shell.calls(*_CONDA, "source"):
         if command.arguments[:1] != ("activate",):
             continue
@@ -64,6 +65,20 @@ def not_activated(facts: ScriptFacts) -> Iterator[Violation]:
                 severity=NOTE,
             )
             return
+
+
+def _module_is_missing(facts: ScriptFacts) -> Iterator[Violation]:
+    """Find ``module`` in a shell that may not have it, as it has read no profile."""
+    command = next(iter(facts.shell.calls("module", "ml")), None)
+    if command is None or not _is_first(facts, command, "source", ".", "eval"):
+        return
+    where = "is there only in login shells"
+    if facts.plan is not None and facts.plan.cluster.policy.login_shell:
+        message = f"on {facts.plan.cluster.name}, {command.name} {where}"
+        yield Violation(message, "begin with #!/bin/bash -l", place=command.place)
+    elif re.search(r"[/ ](da)?sh$", facts.header.shebang.strip()):
+        message = f"where sh is not bash, {command.name} {where}"
+        yield Violation(message, "begin with #!/bin/bash -l", place=command.place, severity=NOTE)
 
 
 def _out_of_order(facts: ScriptFacts) -> Iterator[Violation]:

@@ -18,7 +18,7 @@ from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Judge, Rule, rule
 from neuronctl.scripts.launches import PYTHON, Launch, launches
 from neuronctl.scripts.model import SCRIPT, GivenOption, Header, SourceSpan
-from neuronctl.scripts.shell_text import INITIALIZES, ShellText
+from neuronctl.scripts.shell_text import ShellText, reads_more
 
 if TYPE_CHECKING:
     from neuronctl.scripts.bash_syntax import SyntaxProblem
@@ -120,13 +120,7 @@ class ScriptFacts:
     @cached_property
     def reads_more(self) -> bool:
         """Return True if it reads text that may set any variable, from a file or by eval."""
-        return any(
-            command.name == "eval"
-            or not INITIALIZES.fullmatch(
-                "".join(word.text for word in command.words[1:2]).rpartition("/")[2].lstrip(".")
-            )
-            for command in self.shell.calls("source", ".", "eval")
-        )
+        return any(reads_more(command.words) for command in self.shell.commands)
 
     @cached_property
     def launches(self) -> Tuple[Launch, ...]:

@@ -114,13 +114,11 @@ def like_a_directive(facts: ScriptFacts) -> Iterator[Violation]:
             options = options.partition(" ")[2].strip()
         message = "sbatch ignores this line: a directive begins with #SBATCH in the first column"
         yield Violation(message, f"write #SBATCH {options}", place=ignored.place)
-    for ignored in _ignored(facts, model.REMARK, model.CUT):
-        cut = ignored.reason == model.CUT
-        if cut or ignored.text.startswith("#SBATCH"):
+    for ignored in _ignored(facts, model.REMARK):
+        if ignored.text.startswith("#SBATCH"):
             yield Violation(
-                f"sbatch ignores '{ignored.text}': {'empty quotes' if cut else 'a #'} before it "
-                "end the line",
-                "write every #SBATCH on a line of its own, without empty quotes",
+                f"sbatch ignores '{ignored.text}': a # ends the line",
+                "write every #SBATCH on a line of its own",
                 place=ignored.place,
             )
 

@@ -61,6 +61,7 @@ def _thrown_away(facts: ScriptFacts) -> Iterator[Violation]:
     text = "\n".join(facts.lines[commands[at].place.line - 1 : last.place.line])
     exits = last.name == "exit" and last.arguments == ("0",) and last.sure
     forgives = rest[0].joined == "||" and rest[0].name in ("true", ":")
+    forgives = forgives and "[" not in facts.lines[rest[0].place.line - 1]
     if forgives or (exits and not facts.strict and not _LOOKS_BACK.search(text)):
         hides = f"|| {rest[0].name}" if forgives else "exit 0"
         yield Violation(

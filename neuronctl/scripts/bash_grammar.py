@@ -120,13 +120,8 @@ def below(node: Node) -> Iterator[Node]:
         waiting += part.children
 
 
-def set_often(root: Node) -> Tuple[Set[str], Set[str]]:
-    """Return the variables whose value at another line is unknown, and those set several times.
-
-    The former are set by a loop, a function, or a command.
-    """
-    once: Set[str] = set()
-    several: Set[str] = set()
+def set_often(root: Node) -> Set[str]:
+    """Return the variables that a loop, a function, or a command sets."""
     often: Set[str] = set()
     waiting = [(root, False)]
     while waiting:
@@ -136,7 +131,6 @@ def set_often(root: Node) -> Tuple[Set[str], Set[str]]:
         name = node.child_by_field_name("name") if kind == "variable_assignment" else None
         # `A=x command` leaves A as it is.
         if name is not None and (node.parent is None or node.parent.type != "command"):
-            (several if text_of(name) in once else once).add(text_of(name))
             often.update([text_of(name)] if repeated else ())
         elif kind in ("for_statement", "c_style_for_statement", "unset_command"):
             often.update(text_of(child) for child in children if child.type == "variable_name")
@@ -144,4 +138,4 @@ def set_often(root: Node) -> Tuple[Set[str], Set[str]]:
             first, *words = [text_of(child) for child in children if child.is_named] or [""]
             often.update(filter(str.isidentifier, words if first in _SETTERS else ()))
         waiting += [(child, repeated) for child in children]
-    return often, several
+    return often

@@ -23,7 +23,6 @@ from neuronctl.request.sbatch_options import (
 )
 from neuronctl.scripts.model import (
     COMMAND_LINE,
-    CUT,
     NOWHERE,
     REMARK,
     SCRIPT,
@@ -144,16 +143,13 @@ def _words(line: str, number: int) -> Tuple[List[_Word], List[Ignored]]:
         if not text:
             break
         words.append((text, SourceSpan(number, begin + 1, at + 1)))
-    rest = line[at:].strip(BLANKS)
-    if not rest:
-        return words, []
-    start = at + 1 + line[at:].index(rest)
-    reason = REMARK if rest.startswith("#") else CUT
-    return words, [Ignored(reason, rest, SourceSpan(number, start, start + len(rest)))]
+    rest = line[at:].rstrip(BLANKS)
+    remark = Ignored(REMARK, rest, SourceSpan(number, at + 1, at + 1 + len(rest)))
+    return words, [remark] if rest.startswith("#") else []
 
 
 _PART = re.compile(
-    r""""((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|\\([^ \t\n\v\f\r])|([^"'\\# \t\n\v\f\r])|\\"""
+    r""""((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|\\([^ \t\n\v\f\r])|([^"'\\# \t\n\v\f\r]+)|\\"""
 )
 """A part of a word: in quotes, with a backslash, or a character; a backslash alone is dropped."""
 

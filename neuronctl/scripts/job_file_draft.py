@@ -20,7 +20,7 @@ from neuronctl.scripts.command_wrappers import interpreter
 from neuronctl.scripts.directives import DIRECTIVE
 from neuronctl.scripts.header import read_header
 from neuronctl.scripts.job_file_program import program_entries, uses_arguments
-from neuronctl.scripts.model import AFTER_COMMAND, CUT, MISSPELLED, REMARK, Header
+from neuronctl.scripts.model import AFTER_COMMAND, MISSPELLED, REMARK, Header
 from neuronctl.scripts.script_file import MOST_CHARACTERS
 from neuronctl.scripts.script_request import job_variables, request_of_script
 from neuronctl.scripts.shell_reader import read_shell
@@ -176,7 +176,7 @@ def _directive_entries(
     values.setdefault("job-name", "sbatch" if name == "<stdin>" else file)
     values.setdefault("output", "slurm-%A_%a.out" if "array" in values else "slurm-%j.out")
     for ignored in header.ignored:
-        if ignored.reason in (AFTER_COMMAND, MISSPELLED, CUT):
+        if ignored.reason in (AFTER_COMMAND, MISSPELLED):
             what = ignored.text if len(ignored.text) < 60 else f"{ignored.text[:57]}…"
             message = f"'{what}' has no effect ({ignored.reason})"
             remarks.append(Remark(ignored.place.line, message))

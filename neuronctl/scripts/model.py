@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Dict, Iterable, Mapping, Optional, Tuple
+from typing import Dict, Mapping, Optional, Tuple
 
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.scripts.command_wrappers import interpreter
@@ -18,7 +18,6 @@ SCRIPT, COMMAND_LINE = "script", "command line"
 AFTER_COMMAND = "after the first command"
 MISSPELLED = "not spelled #SBATCH"
 REMARK = "in a remark"
-CUT = "after what ends the line for sbatch"
 OVERRIDDEN = "overridden"
 
 
@@ -64,19 +63,6 @@ class GivenOption:
     def text(self) -> str:
         """``--name=value``, as sbatch's command line takes it."""
         return f"--{self.name}" if self.value is None else f"--{self.name}={self.value}"
-
-
-def in_force(given: Iterable[GivenOption]) -> Dict[str, GivenOption]:
-    """Each option's name, and what holds of it in the end."""
-    found: Dict[str, GivenOption] = {}
-    for option in given:
-        for name in excluding(option.name):
-            found.pop(name, None)
-        before = found.get(option.name)
-        if before is not None and option.name in ACCUMULATED and option.value is not None:
-            option = replace(option, value=f"{before.value},{option.value}")
-        found[option.name] = option
-    return found
 
 
 @dataclass(frozen=True)
@@ -132,8 +118,16 @@ class Header:
 
     @cached_property
     def options(self) -> Mapping[str, GivenOption]:
-        """By name, as in in_force()."""
-        return in_force(self.given)
+        """What holds in the end, by name."""
+        found: Dict[str, GivenOption] = {}
+        for option in self.given:
+            for name in excluding(option.name):
+                found.pop(name, None)
+            before = found.get(option.name)
+            if before is not None and option.name in ACCUMULATED and option.value is not None:
+                option = replace(option, value=f"{before.value},{option.value}")
+            found[option.name] = option
+        return found
 
     @property
     def for_bash(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Iterator, List, Optional, Tuple
+from typing import List, Optional, Tuple
 
 from neuronctl.common.errors import UsageError
 from neuronctl.common.files import file_state, open_named, open_regular
@@ -55,26 +55,14 @@ _DIRECTIVE = rb"(?m)^#SBATCH\s"
 def scripts_at(path: str) -> List[str]:
     """The files that are meant: of a folder, the batch scripts in it and below; else the file.
 
-    A path that does not exist may have the shell's wildcards, and ``**`` for folders at any depth.
-    Empty where a folder has no batch script, or nothing matches.
+    Empty where a folder has no batch script.
     """
-    import glob
-
-    if os.path.isdir(path):
-        return list(_below(path))
-    if not os.path.lexists(path) and glob.has_magic(path):
-        found = sorted(glob.glob(path, recursive=True))
-        return [name for name in found if os.path.isfile(name)]
-    return [path]
-
-
-def _below(folder: str) -> Iterator[str]:
-    for here, folders, names in os.walk(folder):
+    found: List[str] = []
+    for here, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            path = os.path.join(here, name)
-            if batch_script(path) is not None:
-                yield path
+        files = (os.path.join(here, name) for name in sorted(names))
+        found += (file for file in files if batch_script(file) is not None)
+    return found if os.path.isdir(path) else [path]
 
 
 @dataclass(frozen=True)

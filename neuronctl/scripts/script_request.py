@@ -67,7 +67,6 @@ def job_variables(header: Header) -> Dict[str, str]:
         nodes = None  # sbatch reduces them
     if tasks is None and nodes is not None and each is not None:
         tasks = nodes * each
-    per_node = header.value("gpus-per-node")
     gres = header.value("gres") or ""
     gpus = re.fullmatch(r"(?:gres[:/])?gpu:(?:[^:,=]+:)?([0-9]{1,4})", gres)
     on_node = digits(gpus[1]) if gpus else header.count("gpus-per-node")
@@ -77,7 +76,6 @@ def job_variables(header: Header) -> Dict[str, str]:
         "SLURM_NTASKS_PER_NODE": each,
         "SLURM_CPUS_PER_TASK": cores,
         "SLURM_GPUS_ON_NODE": on_node,
-        "SLURM_GPUS_PER_NODE": None if "$" in (per_node or "") else per_node,
     }
     return {name: str(value) for name, value in known.items() if value is not None}
 

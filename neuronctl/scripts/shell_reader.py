@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
 from neuronctl.common.frozen import replace
 from neuronctl.scripts.bash_grammar import LOOPS, below, parsed, set_often, text_of
 from neuronctl.scripts.model import NOWHERE, SourceSpan
 from neuronctl.scripts.shell_text import (
-    INITIALIZES,
     Assignment,
     Command,
     ShellText,
     ShellWord,
     Value,
     is_partly_known,
+    reads_more,
     split_words,
 )
 
@@ -79,7 +79,7 @@ class _Reader:
         self.written: List[ShellWord] = []
         self.unexported: Dict[str, List[int]] = {}
         """Name -> which of the assignments an ``export`` of that name would export."""
-        self.often, self.changing = set_often(self.root)
+        self.often = set_often(self.root)
         self.documents: Set[int] = set()
         self.functions: Set[str] = set()
         self.depth = 0
@@ -134,12 +134,10 @@ class _Reader:
         elif kind == "function_definition":
             name = node.child_by_field_name("name")
             self.functions.add("" if name is None else text_of(name))
-            before = self.values, self.arrays
-            # When it is called, these may have another value.
-            self.values = {k: v for k, v in self.values.items() if k not in self.changing}
-            self.arrays = {k: v for k, v in self.arrays.items() if k not in self.changing}
+            before = self.values, self.arrays, self.origins
+            self.forget()  # when it is called, they may have another value
             self.visit_all(node, replace(where, sure=False, looped=True, in_loop=False))
-            self.values, self.arrays = before
+            self.values, self.arrays, self.origins = before
         else:
             if kind == "heredoc_body":
                 self.documents.update(range(node.start_point[0] + 1, node.end_point[0] + 2))
@@ -162,8 +160,7 @@ class _Reader:
             if kind == "list" and number == 0:
                 own["sure"] = surely  # of `a && b`, the first one
             elif kind == "list":
-                test = "[" * _begins_with_a_test(children[0])
-                own["joined"] = test + children[number - 1].type
+                own["joined"] = children[number - 1].type
             elif kind == "pipeline" and number:
                 own["piped"] = True
             if number + 1 < len(children) and children[number + 1].type == "&":
@@ -197,7 +194,8 @@ class _Reader:
         )
         for child in node.children:
             self.visit_all(child, where)
-        self.forget(words)
+        if reads_more(words):
+            self.forget()
 
     def written_by(self, node: Node) -> Iterator[ShellWord]:
         """Yield the files that ``>`` writes a command's output to."""
@@ -208,15 +206,10 @@ class _Reader:
             if redirect.type == "file_redirect" and kinds[0] in (">", "&>", ">|"):
                 yield self.word(redirect.children[-1], redirect)
 
-    def forget(self, words: Sequence[ShellWord]) -> None:
-        """Forget the variables that a sourced file may set, which Slurm's are not."""
-        name = words[0].value if words else None
-        if name not in ("eval", "source", "."):
-            return
-        file = words[1].text.rpartition("/")[2].lstrip(".") if len(words) > 1 else ""
-        if name == "eval" or not INITIALIZES.fullmatch(file):
-            self.values = {k: v for k, v in self.values.items() if k.startswith("SLURM_")}
-            self.arrays, self.origins = {}, {}
+    def forget(self) -> None:
+        """Forget the variables that may have changed, which Slurm's have not."""
+        self.values = {k: v for k, v in self.values.items() if k.startswith("SLURM_")}
+        self.arrays, self.origins = {}, {}
 
     def declaration(self, node: Node, where: Command) -> None:
         """Add what ``export A=x B``, ``declare``, ``local``, ``readonly`` set."""
@@ -332,10 +325,3 @@ class _Reader:
     def between(self, start: int, end: int) -> str:
         """Return the text between two bytes."""
         return self.data[start:end].decode("utf-8", "replace")
-
-
-def _begins_with_a_test(node: Node) -> bool:
-    """Return True if the first of a list of commands is ``[ … ]``."""
-    while node.type == "list":
-        node = node.children[0]
-    return node.type == "test_command"

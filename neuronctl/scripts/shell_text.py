@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 import signal as signals
 from functools import cached_property
-from typing import Dict, FrozenSet, List, Optional, Tuple
+from typing import Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass
 from neuronctl.scripts.model import SourceSpan
 
-INITIALIZES = re.compile(r"activate|(conda|mamba|profile|bashrc|bash|modules|lmod)(\.sh)?")
-"""Files that change no variable of the script's: their names, without a leading dot."""
+_INITIALIZES = re.compile(r"activate|\.?(conda|mamba|profile|bashrc|bash|modules|lmod)(\.sh)?")
+"""The names of files that change no variable of the script's."""
 
 _EXPANSION = r"\$\{[^}]*\}|\$\([^()]*\)|`[^`]*`|\$\w+"
 
@@ -66,6 +66,13 @@ def is_partly_known(text: str) -> bool:
     return re.sub(_EXPANSION, "", text) != ""
 
 
+def reads_more(words: Sequence[ShellWord]) -> bool:
+    """Return True if a command reads text that may set any variable, from a file or by eval."""
+    called, file = [*(word.text for word in words[:2]), "", ""][:2]
+    initializes = _INITIALIZES.fullmatch(file.rpartition("/")[2])
+    return called == "eval" or (called in ("source", ".") and not initializes)
+
+
 @dataclass(frozen=True)
 class Assignment:
     """A variable that is set. sure: by a line that runs once, whatever happens."""
@@ -85,7 +92,7 @@ class Command:
     happens. looped: it is in a loop or in a function, which may run any number of times. captured:
     its output is the value of something. piped: it reads what the command before it writes.
     in_loop: it is in a loop, and in no function. joined: ``&&`` or ``||`` where it depends on what
-    stands before that, behind ``[`` where that begins with a test.
+    stands before that.
     """
 
     words: Tuple[ShellWord, ...]

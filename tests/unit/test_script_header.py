@@ -10,7 +10,6 @@ from neuronctl.scripts.header import read_header
 from neuronctl.scripts.model import (
     AFTER_COMMAND,
     COMMAND_LINE,
-    CUT,
     MISSPELLED,
     OVERRIDDEN,
     REMARK,
@@ -109,7 +108,6 @@ def test_where_each_option_stands() -> None:
     ("line", "why", "text"),
     [
         ("#SBATCH -n 1 #SBATCH -N 2", REMARK, "#SBATCH -N 2"),
-        ('#SBATCH "" -n 1', CUT, "-n 1"),
         ("#SBATCH -n 1\n#SBATCH -n 2", OVERRIDDEN, "--ntasks=1"),
         ("  #SBATCH -n 1", MISSPELLED, "#SBATCH -n 1"),
         ("#sbatch -n 1", MISSPELLED, "#sbatch -n 1"),

@@ -50,12 +50,6 @@ class Candidate:
         return "; ".join(f"{refusal.code}: {refusal.message}" for refusal in self.refusals)
 
     @property
-    def resize(self) -> str:
-        """How to request what fits here, where the size alone stands against it; otherwise ""."""
-        has_gpus = self.plan.partition.gpus_per_node > 0 or not self.plan.gpus_per_node
-        return self.refusals[0].resize if len(self.refusals) == 1 and has_gpus else ""
-
-    @property
     def verdict(self) -> Verdict:
         """What would happen to it here, as far as that is due to the partition."""
         elsewhere = self.judgement.refusals and not self.refusals
@@ -129,9 +123,8 @@ def choose(made: JobPlan, catalog: Catalog, *, ask: bool, of_script: bool = Fals
     choice = Choice(ranked[0].plan if ranked else made, tuple(ranked), snapshot)
     if not ranked or not ranked[0].fits:
         reasons = "\n".join(f"  {other.name}: {other.exclusion}" for other in ranked)
-        hints = [f"with -p {other.name}: {other.resize}" for other in ranked if other.resize]
         raise PolicyError(
             f"no partition of {made.cluster.name} can hold the job:\n{reasons}",
-            hints[0] if hints else "request less, or name a partition with -p",
+            "request less, or name a partition with -p",
         )
     return choice

@@ -9,8 +9,7 @@ import re
 from typing import Dict, Iterator, List, Tuple
 
 from neuronctl.common import units
-from neuronctl.common.frozen import dataclass
-from neuronctl.common.words import moment, verb
+from neuronctl.common.words import moment
 from neuronctl.judgement.outcomes import Doubt, Outcome, Wait
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.planning import JobPlan
@@ -72,19 +71,13 @@ def _begin(text: str, now: int) -> Iterator[Outcome]:
 
 _MET, _WAITS, _OPEN, _NEVER = "met", "waits", "open", "never"
 
-
-@dataclass(frozen=True)
-class _Term:
-    """A job that ``--dependency`` names; the id of a singleton is 0. rest: a task or a delay."""
-
-    kind: str
-    job_id: int
-    rest: str
+_Term = Tuple[str, int, str]
+"""The kind of a dependency, the job (0: those of the same name), and a task or a delay."""
 
 
 def dependency_ids(plan: JobPlan) -> Tuple[int, ...]:
     """Return the ids of the jobs that the plan depends on."""
-    return tuple(term.job_id for term in _terms(plan.request.dependency or "") if term.job_id)
+    return tuple(number for _, number, _ in _terms(plan.request.dependency or "") if number)
 
 
 def unknown_dependencies(on_cluster: PlanOnCluster) -> List[int]:
@@ -94,65 +87,54 @@ def unknown_dependencies(on_cluster: PlanOnCluster) -> List[int]:
 
 
 def _terms(text: str) -> List[_Term]:
-    terms = []
+    terms: List[_Term] = []
     for item in re.split("[,?]", text.lower()) if text else ():
         kind, colon, ids = item.partition(":")
         if kind == "singleton":
-            terms.append(_Term(kind, 0, ""))
+            terms.append((kind, 0, ""))
             continue
         for word in (ids if colon else kind).split(":"):
             match = re.fullmatch(r" ?(\d{1,10})([_+].*)?", word, re.ASCII)
             if match is not None:
-                terms.append(_Term(kind if colon else "afterany", int(match[1]), match[2] or ""))
+                terms.append((kind if colon else "afterany", int(match[1]), match[2] or ""))
     return terms
 
 
 def _dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
-    terms, snapshot = _terms(text), on_cluster.snapshot
-    by_state: Dict[str, List[_Term]] = {}
+    terms, states = _terms(text), on_cluster.snapshot.job_states
+    found: Dict[str, List[int]] = {}
     for term in terms:
-        by_state.setdefault(_state_of(term, on_cluster), []).append(term)
-    if not terms or _OPEN in by_state or ("?" in text and len(by_state) > 1):
+        found.setdefault(_state_of(term, on_cluster), []).append(term[1])
+    if not terms or _OPEN in found or ("?" in text and len(found) > 1):
         # On a job that it does not know any more, Slurm may refuse to depend.
         refusable = not terms or bool(unknown_dependencies(on_cluster))
         yield Doubt(f"whether it waits for --dependency={text} is not known", refusable)
-    elif _NEVER in by_state:
-        found = by_state[_NEVER]
-        ended = ", ".join(dict.fromkeys(snapshot.job_states[term.job_id] for term in found))
-        words = f"forever: --dependency={text} cannot be met, because {_jobs(found)} ended as"
-        yield Wait("NC506", "DependencyNeverSatisfied", f"{words} {ended}")
-    elif _WAITS in by_state:
-        found = [term for term in by_state[_WAITS] if term.job_id]
-        said = []
-        if found:
-            has = verb(len(found), "has", "have")
-            said.append(f"it depends on {_jobs(found)} (--dependency), which {has} not ended")
-        if len(found) < len(by_state[_WAITS]):
-            said.append("a job of yours has the same name (--dependency=singleton)")
-        yield Wait("NC506", "Dependency", "; ".join(said))
-
-
-def _jobs(terms: List[_Term]) -> str:
-    ids = list(dict.fromkeys(str(term.job_id) for term in terms))
-    return ("job " if len(ids) == 1 else "jobs ") + ", ".join(ids)
+    elif _NEVER in found:
+        ended = " and ".join(f"job {id} ended as {states[id]}" for id in sorted({*found[_NEVER]}))
+        words = f"forever: --dependency={text} cannot be met, because {ended}"
+        yield Wait("NC506", "DependencyNeverSatisfied", words)
+    elif _WAITS in found:
+        named = (f"job {id}" if id else "your jobs of the same name" for id in found[_WAITS])
+        words = f"it depends on {' and '.join(dict.fromkeys(named))} (--dependency)"
+        yield Wait("NC506", "Dependency", words)
 
 
 def _state_of(term: _Term, on_cluster: PlanOnCluster) -> str:
-    snapshot, plan = on_cluster.snapshot, on_cluster.plan
-    if term.kind == "singleton":
+    (kind, number, rest), snapshot, plan = term, on_cluster.snapshot, on_cluster.plan
+    if not number:
         return _WAITS if any(job.name == plan.job_name for job in snapshot.jobs) else _MET
-    state = snapshot.job_states.get(term.job_id)
+    state = snapshot.job_states.get(number)
     # Of an array there are several, of which this is the state of one.
     several = bool(set(snapshot.job_states) - set(dependency_ids(plan)))
-    if state is None and term.kind not in ("afterok", "afternotok"):
+    if state is None and kind not in ("afterok", "afternotok"):
         return _MET  # Slurm takes the job, and does not wait for that one
-    if state is None or term.rest or several:
+    if state is None or rest or several:
         return _OPEN
-    if term.kind == "after":
+    if kind == "after":
         return _WAITS if state in (PENDING, CONFIGURING) else _MET
     if state in ACTIVE:
         return _WAITS
     if state not in ENDED:
         return _OPEN
-    wanted = {"afterok": True, "aftercorr": True, "afternotok": False}.get(term.kind)
+    wanted = {"afterok": True, "aftercorr": True, "afternotok": False}.get(kind)
     return _MET if wanted in (None, state == COMPLETED) else _NEVER

@@ -25,8 +25,7 @@ class Finding:
     code is stable (``NC111``) and documented; severity is ``"error"`` (refuses), ``"warning"`` or
     ``"note"``; message carries the figure and the limit, source who sets the limit (``file:line``,
     the source and its date), hint what to type instead. by_slurm: whether the source is Slurm
-    itself. resize: the part of the hint that names a size for the same partition, if only a part
-    does. doubtful: it would be an error if Slurm were known to enforce it (Citation).
+    itself. doubtful: it would be an error if Slurm were known to enforce it (Citation).
     about: the options of a batch script that it is about. instead: sbatch's option (without dashes)
     and the only value of it that mends this; None if there is not one. word: the word of the
     request that it is about, of several.
@@ -39,7 +38,6 @@ class Finding:
     source: str = ""
     hint: str = ""
     by_slurm: bool = False
-    resize: str = ""
     doubtful: bool = False
     about: Tuple[str, ...] = ()
     instead: Optional[Tuple[str, str]] = None
@@ -215,16 +213,15 @@ class RuleContext:
 class Violation:
     """What a rule's function yields: the rest of a Finding is the rule's own.
 
-    hint: what to type instead; elsewhere: where else the job fits, which follows the hint.
-    severity: only if it differs from the rule's. about, instead, word: as of Finding.
-    place, edits: where a script has it, and what mends it if there is exactly one way.
+    hint: what to type instead. severity: only if it differs from the rule's. about, instead, word:
+    as of Finding. place, edits: where a script has it, and what mends it if there is exactly one
+    way.
     """
 
     message: str
     hint: str = ""
     source: Citation = UNCITED
     severity: Optional[str] = None
-    elsewhere: str = ""
     about: Tuple[str, ...] = ()
     instead: Optional[Tuple[str, str]] = None
     word: str = ""
@@ -268,13 +265,11 @@ class Rule:
     """It is reported before all others, which matter less then."""
     of_partition: bool = False
     """Another partition, or another QOS with it, may not have this against the job; implied by the
-    next one, and by ``resizable``."""
+    next one."""
     closes_partition: bool = False
     """It stands against a job of any size in that partition."""
     lacks: bool = False
     """It may be that an option is missing, which a job file can have."""
-    resizable: bool = False
-    """Another size of the job mends it."""
     waits: bool = False
     """Nothing stands against the job: it says what a Wait is for."""
 
@@ -289,9 +284,8 @@ class Rule:
             title=self.title,
             message=step + violation.message,
             source=violation.source.text,
-            hint=violation.hint + violation.elsewhere,
+            hint=violation.hint,
             by_slurm=violation.source.by_slurm,
-            resize=violation.hint if self.resizable else "",
             doubtful=doubtful,
             about=violation.about or self.about or (),
             instead=violation.instead,
@@ -316,7 +310,7 @@ def rule(
         if code in RULES or code not in CODES:
             raise ValueError(f"{code} is declared twice, or is not in rule_codes")
         every = dict.fromkeys(traits.split(), True)
-        if every.keys() & {"closes_partition", "resizable"}:
+        if "closes_partition" in every:
             every["of_partition"] = True
         RULES[code] = Rule(code, severity, title, judge, options, **every)
         return judge

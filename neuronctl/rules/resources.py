@@ -125,7 +125,7 @@ def partition_is_open(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule(ERROR, "NC111", "more nodes than the partition has", "resizable", about=_NODES)
+@rule(ERROR, "NC111", "more nodes than the partition has", "of_partition", about=_NODES)
 def nodes_in_partition(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
     if partition.nodes is not None and plan.nodes > partition.nodes:
@@ -142,7 +142,7 @@ def _qos_words(context: RuleContext, key: str) -> str:
     return f" of QOS {qos}" if qos else ""
 
 
-@rule(ERROR, "NC112", "more nodes than a job may have", "resizable", about=_NODES)
+@rule(ERROR, "NC112", "more nodes than a job may have", "of_partition", about=_NODES)
 def nodes_a_job(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
     # Of a range, Slurm holds the end against this limit.
@@ -156,7 +156,7 @@ def nodes_a_job(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule(ERROR, "NC121", "more GPUs per node than it has", "resizable", about=_GPUS)
+@rule(ERROR, "NC121", "more GPUs per node than it has", "of_partition", about=_GPUS)
 def gpus_a_node(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, _known(context)
     _, least = needs_of(plan).largest_share
@@ -172,9 +172,8 @@ def gpus_a_node(context: RuleContext) -> Iterator[Violation]:
         hint += f", or -N {nodes} --gpus-per-node {has}" if fits else ""
     yield Violation(
         f"requested {counted(least, 'GPU')} per node; nodes in {partition.name} have {has}",
-        hint,
+        hint + (f", or use a partition that has them: {others}" if others else ""),
         context.cite_partition("gpus_per_node"),
-        elsewhere=f", or use a partition that has them: {others}" if others else "",
     )
 
 
@@ -213,7 +212,7 @@ def gpu_model(context: RuleContext) -> Iterator[Violation]:
 
 @rule(
     *(ERROR, "NC124", "more GPUs than a user or a job may hold"),
-    "resizable closes_partition",
+    "closes_partition",
     about=_GPUS,
 )
 def gpus_a_user(context: RuleContext) -> Iterator[Violation]:
@@ -254,7 +253,7 @@ def _capped_cores(plan: JobPlan) -> Optional[int]:
     return each * plan.gpus_per_node if capped and each and plan.gpus_per_node else None
 
 
-@rule(ERROR, "NC131", "more cores than a node has", "resizable", about=_CORES)
+@rule(ERROR, "NC131", "more cores than a node has", "of_partition", about=_CORES)
 def cores_a_node(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
     largest = partition.max_cores_per_node
@@ -271,7 +270,7 @@ def cores_a_node(context: RuleContext) -> Iterator[Violation]:
     )
 
 
-@rule(ERROR, "NC132", "more cores per GPU than the site allows", "resizable", about=_CORES)
+@rule(ERROR, "NC132", "more cores per GPU than the site allows", "of_partition", about=_CORES)
 def cores_a_gpu(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
     allowed, largest = _capped_cores(plan), partition.max_cores_per_node
@@ -290,7 +289,7 @@ def cores_a_gpu(context: RuleContext) -> Iterator[Violation]:
     )
 
 
-@rule(ERROR, "NC134", "more memory than a node has", "resizable", about="mem")
+@rule(ERROR, "NC134", "more memory than a node has", "of_partition", about="mem")
 def memory_a_node(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
     has = partition.memory_mb_per_node
@@ -304,7 +303,7 @@ def memory_a_node(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule(ERROR, "NC141", "wall time over the limit", "resizable", about="time")
+@rule(ERROR, "NC141", "wall time over the limit", "of_partition", about="time")
 def wall_time(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     limits = plan.partition.wall_time

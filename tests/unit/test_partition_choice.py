@@ -69,24 +69,14 @@ def test_what_is_wrong_anywhere_leaves_none_out() -> None:
     assert "gpu" in names(found)
 
 
-@pytest.mark.parametrize(
-    ("fields", "hint"),
-    [
-        ({"gpus_per_node": 99}, "with -p old: request at most --gpus-per-node 4"),
-        (
-            {"gpus": 9, "gpu_type": "a100"},
-            "with -p gpu: request at most --gpus-per-node 8",
-        ),
-        ({"gpus": 9, "gpu_type": "t4"}, "request less, or name a partition with -p"),
-    ],
-)
-def test_no_partition_at_all(fields: Dict[str, Any], hint: str) -> None:
+@pytest.mark.parametrize("fields", [{"gpus_per_node": 99}, {"gpus": 9, "gpu_type": "t4"}])
+def test_no_partition_at_all(fields: Dict[str, Any]) -> None:
     where = cluster(partitions={one.name: one for one in (GPU, V100, CPU)})
     made = plan(request(partition="auto", **fields), where)
     with pytest.raises(PolicyError, match="no partition of toy can hold the job") as caught:
         choose(made, Catalog({"toy": where}, "toy", ()), ask=False)
     assert "gpu: NC121: " in caught.value.message
-    assert caught.value.hint.startswith(hint)
+    assert caught.value.hint == "request less, or name a partition with -p"
 
 
 def test_prediction_is_read() -> None:

@@ -14,7 +14,7 @@ def test_singleton_waits_for_jobs_of_its_name() -> None:
     assert judged(live((job(1, name="other"),)), **asked).verdict.kind == "can start now"
     verdict = judged(live((job(1, name="other"), job(2, name="fold"))), **asked).verdict
     assert (verdict.kind, verdict.cause) == ("will wait", "Dependency")
-    assert "a job of yours has the same name" in verdict.words
+    assert "your jobs of the same name" in verdict.words
     # What is certain comes before what is not known.
     verdict = judged(live(BUSY), **asked).verdict
     assert (verdict.kind, verdict.cause) == ("will wait", "QOSMaxJobsPerUserLimit")

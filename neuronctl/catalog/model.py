@@ -78,6 +78,21 @@ class CommentPolicy:
         """``field=FIELD;appl=APPL``: the form of structured comments."""
         return ";".join(f"{part.key}={part.key.upper()}" for part in self.fields)
 
+    def part_name(self, key: str) -> str:
+        """Return how a part is given: by an option of its name, if there is one, or ``key=``."""
+        return f"--{key}" if self._have_options else f"{key}="
+
+    @property
+    def typed(self) -> str:
+        """What to type for a structured comment."""
+        if not self._have_options:
+            return f'--comment="{self.parts}"'
+        return " ".join(f"--{part.key} {part.key.upper()}" for part in self.fields)
+
+    @property
+    def _have_options(self) -> bool:
+        return all(part.key in ("field", "appl") for part in self.fields)
+
     def values_of(self, option: str) -> Optional[Tuple[str, ...]]:
         """What ``field`` or ``appl`` takes, empty: any word; None: the comment has no such part."""
         if self.form == "word":

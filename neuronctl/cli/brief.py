@@ -93,7 +93,7 @@ def _page(catalog_file: Optional[str], name: Optional[str]) -> Iterator[str]:
     comment = here.policy.comment
     for field in comment.fields:
         known = (f"{value} ({comment.meanings.get(value, '')})" for value in field.values)
-        yield f"- values of `--{field.key}`: {', '.join(known).replace(' ()', '')}"
+        yield f"- values of `{comment.part_name(field.key)}`: {', '.join(known).replace(' ()', '')}"
     yield f"\n## Partitions\n\n{_HEADER}"
     for partition in here.partitions.values():
         if not now or partition.name in now:

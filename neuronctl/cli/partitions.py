@@ -204,7 +204,7 @@ def _qos_words(qos: Qos) -> str:
 def _print_comment_values(comment: CommentPolicy) -> None:
     """Print those whose meaning is known on a line each, then the others."""
     rows = []
-    lists = [(f"--{field.key}", field.values) for field in comment.fields]
+    lists = [(comment.part_name(field.key), field.values) for field in comment.fields]
     for option, values in lists or [("--comment", comment.values)]:
         known = [value for value in values if comment.meanings.get(value)]
         rows += [[option, value, comment.meanings[value]] for value in known]

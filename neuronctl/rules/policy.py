@@ -19,7 +19,7 @@ def _comment_form(context: RuleContext) -> str:
     if policy.form == "fields" and context.of_script:
         return f'--comment="{policy.parts}"'
     if policy.form == "fields":
-        return " ".join(f"--{field.key} {field.key.upper()}" for field in policy.fields)
+        return policy.typed
     return f"--comment TEXT that matches {policy.pattern}" if policy.pattern else "--comment WORD"
 
 
@@ -35,12 +35,11 @@ def _comment_values(context: RuleContext) -> Dict[str, Tuple[str, ...]]:
 def _choices(context: RuleContext, key: str, values: Tuple[str, ...], word: str = "") -> str:
     """Return the values nearest to ``word``, or some of them, and where all are listed."""
     meanings = context.plan.cluster.policy.comment.meanings
-    # A value that contains the word, or is contained in it, is what was meant more often.
+    # A value that contains the word, or is contained in it, or means it, was meant more often.
+    low = word.lower().strip()
     related = tuple(
-        value
-        for value in values
-        if word and (word.lower() in value or (len(value) > 2 and value in word.lower()))
-    )
+        value for value in values if low and (low in value or (len(value) > 2 and value in low))
+    ) or tuple(value for value in values if low and low in meanings.get(value, "").lower())
     best = tuple(dict.fromkeys(related or nearest(word, values)))[:4] if word else ()
     few = len(values) <= _SHOWN
     if best and not few:
@@ -56,6 +55,15 @@ def _choices(context: RuleContext, key: str, values: Tuple[str, ...], word: str 
     other = f" --cluster {asked}" if asked not in (None, context.catalog.default_cluster) else ""
     sign = "" if text.endswith("?") else ";"
     return f"{text}{sign} 'neuronctl partitions --comment{other}' lists all"
+
+
+def _joined(hints: Sequence[str]) -> str:
+    """Return the hints as one, which says once where all values are listed."""
+    return re.sub(
+        r"; 'neuronctl partitions --comment[^']*' lists all(?=; .* lists all$)",
+        "",
+        "; ".join(hints),
+    )
 
 
 def _meant(value: str, meanings: Mapping[str, str]) -> str:
@@ -117,7 +125,7 @@ def comment_given(context: RuleContext) -> Iterator[Violation]:
         hint = [f"add {_comment_form(context)}", *(_choices(context, *each) for each in known)]
         found = Violation(
             f"{plan.cluster.name} rejects jobs without a comment",
-            "; ".join(hint),
+            _joined(hint),
             context.cite("policy", "comment"),
         )
         yield _mended(context, found)
@@ -160,9 +168,14 @@ def _wrong_parts(
     keys = [key for key, _, _ in pairs]
     if not all(equals for _, equals, _ in pairs) or re.search(r"[\s,&|]", comment):
         hints = [f"use {_comment_form(context)} instead"]
-        hints += [_choices(context, key, values, comment) for key, values in known.items()]
+        said = {key: given.get(key, comment) for key in known}
+        hints += [
+            _choices(context, key, known[key], said[key])
+            for key in known
+            if said[key] not in known[key]
+        ]
         words = f"comment '{comment}' does not have the form {policy.parts}"
-        yield Violation(words, "; ".join(hints), source)
+        yield Violation(words, _joined(hints), source)
         return
     for key in given:
         if key not in [field.key for field in policy.fields]:
@@ -176,7 +189,8 @@ def _wrong_parts(
         if key not in given:
             # --comment hides --field and --appl.
             add = f"add ;{key}={key.upper()} to it, or use {_comment_form(context)} instead"
-            add = f"add --{key}" if context.plan.request.comment is None else add
+            alone = context.plan.request.comment is None  # options have made it
+            add = f"add {policy.part_name(key)}" if alone else add
             hint = f"{add}; {_choices(context, key, values)}"
             yield Violation(f"comment '{comment}' has no {key}=", hint, source)
         elif given[key] not in values:

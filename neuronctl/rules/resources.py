@@ -223,9 +223,11 @@ def gpus_a_user(context: RuleContext) -> Iterator[Violation]:
         hint = f"request at most {counted(most, 'GPU')} in all" if most else "use another partition"
         if each <= most:
             hint += f": -N {most // each}" + ("" if whole else f" --gpus-per-node {each}")
+        qos = context.limiting_qos("max_gpus")
+        limiter = f"QOS {qos}" if qos else plan.partition.name
         yield Violation(
             f"requested {counted(held, 'GPU')} ({counted(plan.nodes, 'node')} x {each}{whole}); "
-            f"{plan.partition.name}{_qos_words(context, 'max_gpus')} allows at most {most}: "
+            f"{limiter} allows at most {most}: "
             "it would wait forever",
             hint,
             context.cite_partition("max_gpus"),

@@ -262,7 +262,7 @@ CASES: List[Case] = [
     (
         "NC124",
         with_qos(qos="debug", gpus_per_node=3),
-        ["gpu of QOS debug allows at most 2", "request at most 2 GPUs in all"],
+        ["QOS debug allows at most 2", "request at most 2 GPUs in all"],
         with_qos(qos="debug", gpus_per_node=2),
     ),
     (
@@ -643,6 +643,21 @@ def test_values_nearest_to_the_program_come_first(imports: Tuple[str, ...], word
     assert "; 'neuronctl partitions --comment' lists all" in said("NC201", on(site))
     wrong = said("NC202", on(site, field="nlp", appl="torch"))
     assert "did you mean pytorch or pytorch-ddp or pytorch-fsdp? 'neuronctl" in wrong
+
+
+def test_a_value_is_found_by_its_meaning() -> None:
+    values = ("a1", "mse", "b2", "c3", "d4", "e5", "f6")
+    meanings = {"mse": "materials science and engineering"}
+    fields = (CommentField("field", values), CommentField("appl", ("vasp",)))
+    site = policy(comment=CommentPolicy(True, "fields", fields=fields, meanings=meanings))
+    told = said("NC202", on(site, field="Materials science", appl="vasp"))
+    assert "did you mean mse (materials science and engineering)?" in told
+
+
+def test_parts_of_a_comment_without_options_of_their_own() -> None:
+    fields = (CommentField("project", ("a1",)), CommentField("kind", ("x", "y")))
+    site = policy(comment=CommentPolicy(True, "fields", fields=fields))
+    assert 'add --comment="project=PROJECT;kind=KIND";' in said("NC201", on(site))
 
 
 def test_severities() -> None:

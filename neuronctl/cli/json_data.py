@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, Optional, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Union
 
 from neuronctl.common.rule_codes import ROW
 from neuronctl.common.units import UNLIMITED
@@ -56,11 +56,11 @@ def verdict_data(verdict: Optional[Verdict]) -> Optional[Dict[str, Any]]:
     return {**data, "until": utc(verdict.until)}
 
 
-def standing_data(snapshot: Snapshot) -> Dict[str, Any]:
-    """Return the user's budgets, the tightest first, and fair shares."""
+def budget_rows(snapshot: Snapshot) -> List[Dict[str, Any]]:
+    """Return the user's budgets of minutes, the tightest first."""
     from neuronctl.slurm.budgets import minutes_left
 
-    budgets = [
+    return [
         {
             "holder": budget.holder,
             "limit": budget.kind,
@@ -72,12 +72,6 @@ def standing_data(snapshot: Snapshot) -> Dict[str, Any]:
         }
         for budget in snapshot.budgets
     ]
-    shares = [
-        {"account": group.name, "partition": group.partition, "factor": group.share}
-        for group in snapshot.limited_groups
-        if group.share is not None and snapshot.limits.config.fair_share
-    ]
-    return {"budgets": budgets, "fair_shares": shares}
 
 
 def submission_data(

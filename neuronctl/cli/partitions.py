@@ -104,7 +104,7 @@ def _live(catalog: Catalog, cluster: Cluster, names: List[str], as_json: bool) -
     only_in_catalog = [name for name in cluster.partitions if name not in there]
     only_in_slurm = [name for name in there if name not in cluster.partitions]
     if as_json:
-        from neuronctl.cli.json_data import standing_data, verdict_data
+        from neuronctl.cli.json_data import budget_rows, verdict_data
 
         shown = {partition.partition for partition in partitions}
         nodes = names_of(group for group in look.nodes if shown.intersection(group.partitions))
@@ -114,7 +114,7 @@ def _live(catalog: Catalog, cluster: Cluster, names: List[str], as_json: bool) -
             "cluster": cluster.name,
             "partitions": [{**asdict(one), "next": verdict_data(one.next)} for one in partitions],
             "accounts": [{key: getattr(each, key) for key in keys} for each in own],
-            **standing_data(look),
+            "budgets": budget_rows(look),
             "bad_nodes": [asdict(fault) for fault in bad],
             "only_in_catalog": only_in_catalog,
             "only_in_slurm": only_in_slurm,

@@ -100,7 +100,7 @@ def _find_since(since: str) -> List[JobStatus]:
 def use_of(statuses: Sequence[JobStatus]) -> List[JobUse]:
     """Return what is known of each job; sacct is asked once for all without samples."""
     from neuronctl.request.job_file import own_cluster
-    from neuronctl.slurm.job_usage import read_usage
+    from neuronctl.slurm.job_steps import read_usage
 
     cluster = own_cluster()
     sampled = [sampled_use(status, cluster, ask=len(statuses) == 1) for status in statuses]

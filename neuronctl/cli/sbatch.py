@@ -14,7 +14,6 @@ from neuronctl.cli.say import notify
 from neuronctl.common.errors import SlurmUnavailableError
 from neuronctl.slurm.sbatch_passthrough import (
     find_sbatch,
-    given_environment,
     start_sbatch,
     started_sbatches,
 )
@@ -59,7 +58,7 @@ def call(words: Sequence[str]) -> int:
             variables = attempt.read(left, monitor)
         with _WHATEVER_BREAKS:
             attempt.begin()
-    code = _run(path, left, attempt, {**given_environment(), **variables})
+    code = _run(path, left, attempt, {**os.environ, **variables})
     if code > 0:
         notify(*untold)
     with _WHATEVER_BREAKS:

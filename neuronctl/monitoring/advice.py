@@ -11,7 +11,7 @@ from neuronctl.common.units import UNLIMITED, format_time, hosts
 from neuronctl.common.words import duration, percent, verb
 from neuronctl.monitoring.samples import POWER_LIMIT, GpuUse, NodeUse, mean, weighted_mean
 from neuronctl.slurm.job_states import COMPLETED
-from neuronctl.slurm.job_usage import AccountedUse
+from neuronctl.slurm.job_steps import AccountedUse
 from neuronctl.tracking.job_status import JobStatus
 
 # From when on something that a job did is worth a word. The shares for GPUs and time are those of

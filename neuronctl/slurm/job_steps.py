@@ -1,17 +1,21 @@
-"""How the steps of a job ended, from accounting: what the state of the whole job does not say."""
+"""A job's steps in accounting: how each ended, and their use of cores and memory."""
 
 from __future__ import annotations
 
 import functools
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import SlurmError
 from neuronctl.common.frozen import dataclass
-from neuronctl.slurm.fields import SEPARATOR, ExitCode, parse_size
+from neuronctl.slurm.fields import SEPARATOR, ExitCode, count, parse_seconds, parse_size
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import run
+from neuronctl.slurm.sacct import SACCT
 
-_FIELDS = ("JobID", "State", "ExitCode", "DerivedExitCode", "MaxRSS", "ReqMem")
+_FIELDS = (
+    *("JobID", "State", "ExitCode", "DerivedExitCode", "MaxRSS", "ReqMem"),
+    *("TotalCPU", "NCPUS", "ElapsedRaw"),
+)
 
 
 @dataclass(frozen=True)
@@ -19,6 +23,7 @@ class StepEnd:
     """How one step ended. name: ``batch``, ``0``, …; "" is the job itself, with its worst step.
 
     memory: of its largest task, as sampled; requested: of the job; both in bytes, None: unknown.
+    cpu: CPU time in seconds, cores, elapsed (seconds): None: unknown.
     """
 
     name: str
@@ -26,14 +31,35 @@ class StepEnd:
     exit: Optional[ExitCode]
     memory: Optional[float]
     requested: Optional[float]
+    cpu: Optional[int]
+    cores: Optional[int]
+    elapsed: Optional[int]
 
 
-@functools.cache  # the tasks of an array are many
-def read_steps(job: int) -> Dict[str, Tuple[StepEnd, ...]]:
-    """Ask sacct about a job, or all tasks of an array, by id; empty where it does not answer."""
-    argv = ["sacct", "--noheader", "--parsable2", f"--delimiter={SEPARATOR}"]
+@dataclass(frozen=True)
+class AccountedUse:
+    """Sums over a job's steps. None: unknown.
+
+    cpu: CPU time in seconds. cores, elapsed (seconds): of the whole job. largest_task: bytes used
+    by the largest single task of all steps; accounting does not record the total of all tasks.
+    """
+
+    cpu: Optional[int]
+    cores: Optional[int]
+    elapsed: Optional[int]
+    largest_task: Optional[float]
+
+    @property
+    def cores_busy(self) -> Optional[float]:
+        """Cores in use, on average."""
+        return self.cpu / self.elapsed if self.cpu and self.elapsed else None
+
+
+def ask_steps(jobs: Sequence[JobId]) -> Dict[str, Tuple[StepEnd, ...]]:
+    """Ask sacct about jobs, by id; empty where it does not answer."""
+    asked = ",".join(dict.fromkeys(job.asked for job in jobs))
     try:
-        result = run([*argv, f"--format={','.join(_FIELDS)}", f"--jobs={job}"])
+        result = run([*SACCT, f"--format={','.join(_FIELDS)}", f"--jobs={asked}"])
     except SlurmError:
         return {}
     return parse_steps(result.stdout) if result.returncode == 0 else {}
@@ -48,11 +74,43 @@ def parse_steps(text: str) -> Dict[str, Tuple[StepEnd, ...]]:
             continue
         job, _, name = row[0].partition(".")
         exit = ExitCode.parse(row[2] if name else row[3])
-        step = StepEnd(name, row[1].split(" ")[0], exit, parse_size(row[4]), parse_size(row[5]))
+        step = StepEnd(
+            name=name,
+            state=row[1].split(" ")[0],
+            exit=exit,
+            memory=parse_size(row[4]),
+            requested=parse_size(row[5]),
+            cpu=parse_seconds(row[6].partition(".")[0]),
+            cores=count(row[7]),
+            elapsed=count(row[8]),
+        )
         found.setdefault(job, []).append(step)
     return {job: tuple(steps) for job, steps in found.items()}
+
+
+@functools.cache  # the tasks of an array are many
+def read_steps(job: int) -> Dict[str, Tuple[StepEnd, ...]]:
+    """Ask sacct about a job, or all tasks of an array, once."""
+    return ask_steps([JobId(job)])
 
 
 def steps_of(job: JobId) -> Tuple[StepEnd, ...]:
     """Return the steps of a job or of one task of an array."""
     return read_steps(job.job).get(str(job), ())
+
+
+def read_usage(jobs: Sequence[JobId]) -> Dict[JobId, AccountedUse]:
+    """Ask sacct once; those are missing that it does not know, all of them where it is off."""
+    return usage_of(ask_steps(jobs)) if jobs else {}
+
+
+def usage_of(steps: Mapping[str, Sequence[StepEnd]]) -> Dict[JobId, AccountedUse]:
+    """Return what each job used; its first row is its own."""
+    used = {}
+    for name, (whole, *others) in steps.items():
+        job = JobId.read(name)
+        sizes = (step.memory for step in (whole, *others) if step.memory is not None)
+        if job is not None:
+            largest = max(sizes, default=None)
+            used[job] = AccountedUse(whole.cpu, whole.cores, whole.elapsed, largest)
+    return used

@@ -73,7 +73,7 @@ class LimitedGroup:
 
     scope: ``Scope.QOS``, ``ACCOUNT`` or ``ASSOCIATION`` (the user's own in the account ``name``).
     parent: the parent of an account, or "". account, user: the one to whose jobs a QOS applies the
-    limits; both "": to all its jobs. share: of an association, the fair share (0 to 1); None: none.
+    limits; both "": to all its jobs.
     """
 
     scope: str
@@ -83,7 +83,6 @@ class LimitedGroup:
     limits: Tuple[Limit, ...] = ()
     account: str = ""
     user: str = ""
-    share: Optional[float] = None
 
 
 _QOS_ASKED = ("Name", "Flags", "LimitFactor", "Preempt", "Priority", "PreemptMode", *QOS_FIELDS)
@@ -117,8 +116,7 @@ def parse_groups(text: str, user: str) -> Tuple[LimitedGroup, ...]:
             continue
         whole, _, parts = line.partition(" Account Limits=")
         limits = read_group_limits(whole, scope, name)
-        share = _share(line) if scope == Scope.ASSOCIATION else None
-        groups.append(LimitedGroup(scope, name, parent, partition, limits, share=share))
+        groups.append(LimitedGroup(scope, name, parent, partition, limits))
         of_accounts, _, of_users = parts.partition("User Limits=")
         for account, told in re.findall(r"([^ ,={}]+)=\{([^}]*)\}", of_accounts):
             limits = read_group_limits(told, scope, name)
@@ -130,12 +128,6 @@ def parse_groups(text: str, user: str) -> Tuple[LimitedGroup, ...]:
             limits = read_group_limits(told[1], scope, name)
             groups.append(LimitedGroup(scope, name, parent, partition, limits, user=user))
     return tuple(groups)
-
-
-def _share(line: str) -> Optional[float]:
-    """In ``SharesRaw/Norm/Level/Factor=5/0.20/5/0.42``; without priority/multifactor, none."""
-    found = re.search(r" SharesRaw/Norm/Level/Factor=\d+/([\d.]+)/\d+/([\d.]+) ", line)
-    return None if found is None or float(found[1]) > 1 else float(found[2])
 
 
 def _before_id(line: str, key: str) -> str:

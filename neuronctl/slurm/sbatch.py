@@ -11,8 +11,7 @@ from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.fields import parse_timestamp
 from neuronctl.slurm.own_queue import forget
 from neuronctl.slurm.process import Result, clean_environment, failure, plain_words, run
-from neuronctl.slurm.refusals import cure_of, is_uncertain
-from neuronctl.slurm.sbatch_passthrough import find_sbatch, given_environment, with_started
+from neuronctl.slurm.sbatch_passthrough import find_sbatch, with_started
 
 _PATIENCE = 30.0  # seconds to wait for sbatch
 
@@ -21,6 +20,44 @@ _ANSWER_LOST = r"(?i)socket timed out|zero bytes|connection reset"
 
 # slurmctld has heard nothing of the job.
 _NOT_SENT = r"(?i)connect failure|connection refused|establish a configuration source"
+
+
+# Slurm's words for a refusal, and what to do about it.
+_CURES = (
+    (
+        "Invalid account or account/partition combination",
+        "name an account of yours with -A; 'neuronctl partitions --live' lists them",
+    ),
+    ("Invalid qos", "name a QOS of yours with -q; 'neuronctl partitions --live' lists them"),
+    ("Invalid partition name", "'neuronctl partitions' lists the partitions"),
+    (
+        "group not permitted to use this partition",
+        "use another partition; 'neuronctl partitions --live' shows which take your jobs",
+    ),
+    (
+        "job submit limit",
+        "'neuronctl partitions --live' shows what you hold of your limits; wait until some jobs "
+        "end, or request less",
+    ),
+    ("time limit is invalid", "request a shorter --time; 'neuronctl partitions' shows the limits"),
+    (
+        "Node count specification invalid|More processors requested than permitted"
+        "|node configuration is not available|CPU count per node can not be satisfied",
+        "request less per node, or fewer nodes; 'neuronctl partitions NAME' shows what it has",
+    ),
+    ("Memory specification can not be satisfied", "request less --mem"),
+    ("Invalid feature specification", "'scontrol show node' shows the features of each node"),
+    ("Invalid generic resource", "'scontrol show node' shows the GPUs of each node (Gres)"),
+    ("Invalid node name specified", "'neuronctl partitions NAME' shows the nodes of a partition"),
+    ("Requested reservation is invalid", "'scontrol show reservation' lists them"),
+    ("Invalid job array specification", "'scontrol show config' shows MaxArraySize"),
+    ("Job dependency problem", "'neuronctl status JOB' shows whether Slurm still knows the job"),
+    ("Invalid license specification", "'scontrol show licenses' lists them"),
+)
+
+# Words of --test-only both for nodes that are too small, and for nodes that are out of service or
+# reserved, for which a job waits (Slurm 22.05).
+_UNCERTAIN = "(?i)node configuration is not available|Required node not available|Nodes? busy"
 
 
 @dataclass(frozen=True)
@@ -88,7 +125,7 @@ def sbatch_existing(
     words: the command, ``sbatch`` first. script: for sbatch's standard input. environment: more
     variables. Raises as ``sbatch``.
     """
-    return _submit(words, script, cwd, {**given_environment(), **environment})
+    return _submit(words, script, cwd, {**os.environ, **environment})
 
 
 def _submit(
@@ -128,8 +165,9 @@ def _submit(
 def _refusal(result: Result) -> SlurmError:
     """Return the error for an sbatch that failed, with the cure for what Slurm says."""
     error = failure(result)
-    if isinstance(error, SlurmRefusedError):
-        error.hint = error.hint or cure_of(result.words)
+    if isinstance(error, SlurmRefusedError) and not error.hint:
+        found = (cure for words, cure in _CURES if re.search(words, result.words, re.IGNORECASE))
+        error.hint = next(found, "")
     return error
 
 
@@ -159,11 +197,11 @@ def test_submission(
     no nodes for it. Limits that would make the job wait are not seen. Raises
     SlurmRefusedError with Slurm's words, and SlurmUnavailableError.
     """
-    env = with_started(find_sbatch(), {**given_environment(), "TZ": "UTC"})
+    env = with_started(find_sbatch(), {**os.environ, "TZ": "UTC"})
     argv = [words[0], "--test-only", *words[1:]]
     result = run(argv, timeout=_PATIENCE, input=script, cwd=cwd, env=env)
     if result.returncode != 0:
-        if is_uncertain(result.words) and not only_size:
+        if re.search(_UNCERTAIN, result.words) and not only_size:
             return TestedStart(None, doubt=result.words)
         raise _refusal(result)
     nodes = re.search(r" on nodes (\S+)", result.stderr)

@@ -44,20 +44,6 @@ def with_started(path: str, environment: Mapping[str, str]) -> Dict[str, str]:
     return others
 
 
-def given_environment() -> Dict[str, str]:
-    """Return the environment as it was given to this process.
-
-    It lacks the LC_CTYPE that Python sets for itself where the locale is C.
-    """
-    given = dict(os.environ)
-    with contextlib.suppress(OSError):
-        with open("/proc/self/environ", "rb") as file:
-            own = not any(pair.startswith(b"LC_CTYPE=") for pair in file.read().split(b"\0"))
-        if own and given.get("LC_CTYPE") in ("C.UTF-8", "C.utf8", "UTF-8"):
-            del given["LC_CTYPE"]
-    return given
-
-
 def start_sbatch(
     path: str, words: Sequence[str], stdin: Optional[bytes], environment: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:

@@ -163,8 +163,6 @@ class SiteConfig:
     """What a job gets that asks for none, where its partition does not say; None: all."""
     kill_wait: int = 30
     """Seconds from then on until Slurm kills the processes that have not ended."""
-    fair_share: bool = False
-    """Whether fair shares count for the priority of jobs."""
     preempts_by: str = ""
     """What decides which jobs a job may preempt: ``qos``, ``partition_prio``, or ``none``."""
     preempt_mode: str = ""
@@ -196,8 +194,6 @@ def parse_config(text: str) -> SiteConfig:
         kill_wait=parse_count(found["KillWait"]) or 0,
         memory_mb_per_cpu=count(found["DefMemPerCPU"]),
         memory_mb_per_node=count(found["DefMemPerNode"]),
-        fair_share=found["PriorityType"] == "priority/multifactor"
-        and found["PriorityWeightFairShare"] not in ("0", ""),
         preempts_by=found["PreemptType"].rpartition("/")[2],
         preempt_mode=found["PreemptMode"],
         requeues=found["JobRequeue"] != "0",

@@ -8,7 +8,6 @@ from typing import Optional, Tuple
 import pytest
 from slurm_answers import CONFIG, LIMITS, MINE, NOW, job, live, shared
 
-from neuronctl.cli.json_data import standing_data
 from neuronctl.common.units import UNLIMITED
 from neuronctl.slurm.answers import latest_ends
 from neuronctl.slurm.budgets import budget_words
@@ -83,7 +82,7 @@ def groups_of_kim() -> Tuple[LimitedGroup, ...]:
     return parse_groups(text, "kim")
 
 
-def test_budgets_and_fair_shares_are_read() -> None:
+def test_budgets_are_read() -> None:
     fast = dataclasses.replace(MINE, qos=("FAST",))
     limits = dataclasses.replace(LIMITS, associations=(fast,))
     snapshot = live(limits=limits, limited_groups=groups_of_kim())
@@ -94,12 +93,6 @@ def test_budgets_and_fair_shares_are_read() -> None:
         "QOS fast: 9 of 10 hours left (GrpWall)",
     ]
     assert len(live(limited_groups=groups_of_kim()).budgets) == 3, "without that QOS"
-    assert standing_data(snapshot)["fair_shares"] == []
-    weighing = dataclasses.replace(CONFIG, fair_share=True)
-    snapshot = dataclasses.replace(snapshot, limits=dataclasses.replace(limits, config=weighing))
-    assert standing_data(snapshot)["fair_shares"] == [
-        {"account": "lab", "partition": "", "factor": 0.42}
-    ]
 
 
 def test_what_does_not_count_is_not_told() -> None:

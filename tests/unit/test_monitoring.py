@@ -20,7 +20,7 @@ from neuronctl.monitoring.samples import (
 from neuronctl.monitoring.totals import total
 from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_usage import AccountedUse, parse_usage
+from neuronctl.slurm.job_steps import AccountedUse, parse_steps, usage_of
 from neuronctl.slurm.srun import parse_node_usage
 from neuronctl.tracking.job_status import JobStatus
 
@@ -168,14 +168,15 @@ def test_curves_and_their_holes() -> None:
 
 def test_what_accounting_has() -> None:
     text = (
-        "4711|1-00:00:10|32|100|\n4711.batch|00:11.557|32|41|114168K\n"
-        "4711.0||32|41|1.5G\n4712_3|00:50.5|2|100|\n"
+        "4711|FAILED|1:0|0:0||8G|1-00:00:10|32|100\n"
+        "4711.batch|FAILED|1:0||114168K||00:11.557|32|41\n"
+        "4711.0|FAILED|1:0||1.5G|||32|41\n4712_3|COMPLETED|0:0|0:0|||00:50.5|2|100\n"
     )
-    used = parse_usage(text.replace("|", "\x1f"))
+    used = usage_of(parse_steps(text.replace("|", "\x1f")))
     use, task = used[JobId(4711)], used[JobId(4712, 3)]
     assert (use.cpu, use.cores, use.elapsed) == (86410.0, 32, 100)
     assert use.largest_task == int(1.5 * GIB)
-    assert (task.cpu, task.cores_busy, task.largest_task) == (50.5, 0.505, None)
+    assert (task.cpu, task.cores_busy, task.largest_task) == (50, 0.5, None)
 
 
 def test_sums_are_weighted_by_hours() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Tuple
 
 from neuronctl.catalog import schema
-from neuronctl.catalog.model import Catalog, Location, Path
+from neuronctl.catalog.model import Catalog, Path, Place
 from neuronctl.common import yamlfile
 from neuronctl.common.errors import CatalogError, did_you_mean
 from neuronctl.common.yamlfile import path_key
@@ -14,11 +14,11 @@ from neuronctl.common.yamlfile import path_key
 def merge(layers: List[yamlfile.Document]) -> Catalog:
     """Merge layers, lowest first, into one catalog; raises CatalogError with all that is wrong."""
     data: Dict[str, Any] = {}
-    places: Dict[Path, Location] = {}
-    for layer in layers:
-        _lay_over(data, layer.data, (), layer, places)
+    places: Dict[Path, Place] = {}
+    for number, layer in enumerate(layers):
+        _lay_over(data, layer.data, (), (number, layer.lines), places)
     files = tuple(layer.file for layer in layers)
-    errors: Dict[Path, Tuple[Location, CatalogError]] = {}
+    errors: Dict[Path, schema.Mistake] = {}
     node = schema.Node(data, (), places, errors)
     node.check_keys(("default_cluster", "clusters"))
     below = node.below("clusters")
@@ -28,34 +28,32 @@ def merge(layers: List[yamlfile.Document]) -> Catalog:
         words = f"{default!r} is not a cluster"
         node.refuse("default_cluster", words, did_you_mean(default, clusters))
     if errors:
-        ranked = sorted(errors.values(), key=lambda at: (files.index(at[0].file), at[0].line))
-        first, *others = (error for _, error in ranked)
+        first, *others = (
+            CatalogError(f"{files[number]}:{line}: {message}", hint)
+            for (number, line), message, hint in sorted(errors.values())
+        )
         first.others = tuple(others)
         raise first
     # A catalog's paths begin with the cluster; "clusters" itself would only add noise.
     found = {
-        path[1:] if path[0] == "clusters" else path: place
+        path_key(path[1:] if path[0] == "clusters" else path): list(place)
         for path, place in places.items()
         if path != ("clusters",)
     }
-    return Catalog(
-        clusters,
-        default,
-        files,
-        places={
-            path_key(path): [files.index(place.file), place.line] for path, place in found.items()
-        },
-    )
+    return Catalog(clusters, default, files, found)
 
 
 def _lay_over(
     below: Dict[str, Any],
     above: Mapping[str, Any],
     path: Path,
-    layer: yamlfile.Document,
-    places: Dict[Path, Location],
+    layer: Tuple[int, Mapping[str, int]],
+    places: Dict[Path, Place],
 ) -> None:
-    """Merge ``above`` into ``below``. A null keeps its key, so that the name is checked too."""
+    """Merge ``above`` into ``below``. A null keeps its key, so that the name is checked too.
+
+    layer: its number, and the line of each of its values.
+    """
     for key, value in above.items():
         here = (*path, key)
         old = below.get(key)
@@ -65,7 +63,8 @@ def _lay_over(
         if isinstance(old, (dict, list)):
             for gone in [known for known in places if known[: len(here)] == here]:
                 del places[gone]
-        places[here] = Location(layer.file, layer.lines[path_key(here)])
+        number, lines = layer
+        places[here] = number, lines[path_key(here)]
         if isinstance(value, dict):
             below[key] = {}
             _lay_over(below[key], value, here, layer, places)

@@ -16,16 +16,8 @@ from neuronctl.common.yamlfile import KeyPath, path_key
 Path = KeyPath
 """The path of a catalog value: ``("neuron", "partitions", "amd_a100nv_8", "max_gpus")``."""
 
-
-@dataclass(frozen=True)
-class Location:
-    """The file and line (counted from 1) that a catalog value was read from."""
-
-    file: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+Place = Tuple[int, int]
+"""Where a value is: the number of its layer, the lowest of which is 0, and the line (from 1)."""
 
 
 @dataclass(frozen=True)
@@ -389,11 +381,14 @@ class Catalog:
         found, cluster = self._nearest(path), self.clusters[path[0]]
         if found is None:
             return Citation(f"{cluster.source}, {cluster.date}")
-        place, stated = self._location(found), self.places.get(path_key((path[0], "source")))
+        (file, line), stated = self.places[found], self.places.get(path_key((path[0], "source")))
         evidence = self.evidence(*path)
         doubtful = evidence.startswith(("advice", "observation"))
-        words = [str(place), *([evidence] if evidence and evidence != "slurm" else [])]
-        if stated is not None and self.files[stated[0]] == place.file and "(" not in evidence:
+        words = [
+            f"{self.files[file]}:{line}",
+            *([evidence] if evidence and evidence != "slurm" else []),
+        ]
+        if stated is not None and stated[0] == file and "(" not in evidence:
             words.append(f"{cluster.source}, {cluster.date}")
         return Citation(": ".join(words), doubtful=doubtful)
 
@@ -414,10 +409,6 @@ class Catalog:
     def has(self, *path: str) -> bool:
         """Return True if a file has a value at ``path`` itself."""
         return path_key(path) in self.places
-
-    def _location(self, key: str) -> Location:
-        file, line = self.places[key]
-        return Location(self.files[file], line)
 
     def _nearest(self, path: Path) -> Optional[str]:
         """The key of a value, of that which a partition inherits, or of what is nearest around."""

@@ -16,17 +16,17 @@ from neuronctl.catalog.model import (
     CommentPolicy,
     Containers,
     CorePolicy,
-    Location,
     Network,
     Partition,
     Path,
+    Place,
     Policy,
     Price,
     Qos,
     WallTime,
 )
 from neuronctl.common import units
-from neuronctl.common.errors import CatalogError, did_you_mean
+from neuronctl.common.errors import did_you_mean
 from neuronctl.common.frozen import replace
 from neuronctl.common.rule_codes import CODES
 from neuronctl.common.shell import BASHS_OWN
@@ -66,19 +66,23 @@ _FORMS: Mapping[str, Tuple[str, str]] = {
 """The pattern of a key's value, or of each of its values, and what to write."""
 
 
+Mistake = Tuple[Place, str, str]
+"""Where it is, what is wrong, and what to write."""
+
+
 class Node:
     """One mapping of the merged catalog, with typed access to its values.
 
     A wrong value is reported with ``refuse``, and read as if it were not there, so that all errors
-    are found at once. errors: each with the place where it sorts, for all nodes of a catalog.
+    are found at once. errors: those of all nodes of a catalog.
     """
 
     def __init__(
         self,
         data: Mapping[str, Any],
         path: Path,
-        places: Mapping[Path, Location],
-        errors: Dict[Path, Tuple[Location, CatalogError]],
+        places: Mapping[Path, Place],
+        errors: Dict[Path, Mistake],
     ) -> None:
         self.data = data
         self.path = path
@@ -87,13 +91,11 @@ class Node:
 
     def refuse(self, key: str, message: str, hint: str = "") -> None:
         """Report an error about a key of this mapping, "" for the mapping itself."""
-        path = place = (*self.path, key) if key else self.path
-        while place and place not in self.places:
-            place = place[:-1]
-        found = self.places.get(place, Location("", 0))
-        where = f"{found}: " if place else ""
-        error = CatalogError(f"{where}{'.'.join(path)}: {message}", hint)
-        self.errors.setdefault(path, (found, error))
+        path = known = (*self.path, key) if key else self.path
+        while known and known not in self.places:
+            known = known[:-1]
+        mistake = self.places.get(known, (0, 1)), f"{'.'.join(path)}: {message}", hint
+        self.errors.setdefault(path, mistake)
 
     def check_keys(self, allowed: Sequence[str]) -> None:
         """Report each key that is not one of these."""

@@ -25,7 +25,7 @@ def test_a_good_layer(run: Run, tmp_path: Path) -> None:
         ("{max_gpu: 3}", "max_gpu: unknown key"),
         ("{max_running_jobs: -1}", "-1 is less than 1"),
         ("{max_running_jobs: 3, max_running_jobs: 4}", "duplicate key"),
-        ("{memory_mb_per_node: 192G}", "write it in MB: 196608"),
+        ("{memory_mb_per_node: 192G}", "write a whole number of at least 1 (MB)"),
     ],
 )
 def test_a_wrong_one(run: Run, tmp_path: Path, partition: str, words: str) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from functools import cached_property
-from typing import TYPE_CHECKING, Callable, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Mapping, Optional, Tuple
 
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.catalog.model import Catalog, Cluster
@@ -34,7 +33,7 @@ class JudgedScript:
     """One script and what was found. name: the file's, ``<stdin>`` for standard input.
 
     plan: what its directives ask for, None where it is not judged as a job. verdict: what would
-    happen to it now, None where Slurm was not asked. facts: as it was read.
+    happen to it now, None where Slurm was not asked.
     """
 
     name: str
@@ -42,7 +41,6 @@ class JudgedScript:
     findings: Tuple[ScriptFinding, ...]
     plan: Optional[JobPlan] = None
     verdict: Optional[Verdict] = None
-    facts: Optional[ScriptFacts] = None
 
     @property
     def has_errors(self) -> bool:
@@ -56,12 +54,8 @@ class JudgedScript:
 
     def line(self, number: int) -> str:
         """Return the text of a line."""
-        known = 0 < number <= len(self._lines)
-        return self._lines[number - 1].rstrip("\r") if known else ""
-
-    @cached_property
-    def _lines(self) -> Sequence[str]:
-        return self.text.split("\n")
+        lines = self.text.split("\n")
+        return lines[number - 1].rstrip("\r") if 0 < number <= len(lines) else ""
 
 
 def judge_text(
@@ -71,18 +65,15 @@ def judge_text(
     cluster: Cluster,
     *,
     asked: Optional[AskedOnce] = None,
-    command_line: Optional[Sequence[str]] = None,
     comment_parts: Mapping[str, str] = {},
 ) -> JudgedScript:
     """Judge a script for a cluster, by what the Slurm of this machine says where there is one.
 
-    asked: what it has said of the scripts before this one. command_line: options of sbatch's; None
-    where it is not known. A script without any option is then not judged as a job: its options are
-    on that command line. comment_parts: as of JudgeBy.
+    A script without any option is not judged as a job: its options are on a command line. asked:
+    what Slurm has said of the scripts before this one. comment_parts: as of JudgeBy.
     """
-    header = read_header(text, environment=os.environ, command_line=command_line or ())
-    known = bool(header.given) or command_line is not None
-    request = request_of_script(header, name, cluster) if known else None
+    header = read_header(text, environment=os.environ)
+    request = request_of_script(header, name, cluster) if header.given else None
     here = local_cluster() is not None
     by = JudgeBy(catalog, ask_slurm=here, asked=asked, of_script=True, comment_parts=comment_parts)
     return judge_script(name, text, header, request, cluster, by)
@@ -107,16 +98,12 @@ def judge_script(
     text = "" if is_too_long(text) else text
     text_read = beginning(text.replace("\r\n", "\n"))
     broken = _unreadable(text_read, header)
-    for_grammar = text_read
-    if len(text_read) > _LONG and broken is not None:
-        for_grammar = "\n".join(text_read.split("\n")[: broken.place.line - 1])
-    elif len(text_read) > _LONG and not header.for_bash:
-        for_grammar = text_read[: text_read.rfind("\n", 0, _LONG) + 1]
-    shell = read_shell(for_grammar, job_variables(header))
-    ends = [line for line in (header.left_out, shell.left_out) if line]
-    if for_grammar != text_read and not header.for_bash:
-        ends.append(for_grammar.count("\n") + 1)
-    left_out = min(ends, default=0)
+    read = text_read
+    if len(read) > _LONG and (broken is not None or not header.for_bash):
+        read = read[: read.rfind("\n", 0, _LONG) + 1]
+    shell = read_shell(read, job_variables(header))
+    ends = [header.left_out, shell.left_out, read.count("\n") + 1 if read != text_read else 0]
+    left_out = min(filter(None, ends), default=0)
     if broken is not None and any(
         command.name == "exit" and command.sure and command.place.line < broken.place.line
         for command in shell.commands
@@ -129,16 +116,13 @@ def judge_script(
         with contextlib.suppress(NeuronctlError):  # such as a name with a control character
             made = plan(replace(request, modules=modules(shell)), cluster)
             judgement = judge_plan(made, by)
-    facts = ScriptFacts(
-        *(text_read, header, shell, made, broken, left_out),
-        name=name,
-    )
+    facts = ScriptFacts(*(text_read, header, shell, made, broken, left_out), name=name)
     found = check_script(facts, () if judgement is None else judgement.findings, now=now)
     verdict = None
     if judgement is not None and now:
         # Only what holds for the script stands against it.
         verdict = judgement.with_rules(of_script.finding for of_script in found).verdict
-    return JudgedScript(name, text, found, made, verdict, facts)
+    return JudgedScript(name, text, found, made, verdict)
 
 
 _LONG = 10_000

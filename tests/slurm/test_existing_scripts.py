@@ -178,8 +178,9 @@ def test_as_sbatch_itself(own: Sandbox, lines: None, line: str) -> None:
             names = {one["JobName"] for one in jobs}
             assert {kept["job_name"]} == names
             if len(jobs) == 1 and "Array" not in str(jobs):
-                log = jobs[0]["StdOut"].replace("ID", new[0])
-                assert (kept["stdout"], kept["cwd"]) == (log, jobs[0]["WorkDir"])
+                told = json.loads(own.exec(["neuronctl", "show", "--json", new[0]]).stdout)
+                assert told["jobs"][0]["stdout"] == jobs[0]["StdOut"].replace("ID", new[0])
+                assert kept["cwd"] == jobs[0]["WorkDir"]
     plain, ours = seen
     if plain[0] and ours[1][1].startswith(plain[1][1]):
         ours[1][1] = plain[1][

@@ -44,6 +44,9 @@ _OPAQUE = re.compile(
 )
 """What may run other text, start others, or tell one copy from another."""
 
+_ONE_DEVICE = re.compile(r"\bTrainer\([^\n]*\bdevices=(?:1|'1'|\[0\])[,)]")
+"""Lightning's trainer for one GPU, whatever the job has."""
+
 _TRAINS = re.compile(r"\.backward\(|GradientTape")
 
 
@@ -66,6 +69,8 @@ def python_program(name: str, search: Sequence[str], *, module: bool) -> str:
             break
         seen.add(file)
         text, imports, is_whole = _read(file)
+        if _ONE_DEVICE.search(text):
+            return Copies.NO_SIGN
         if _SIGNS.search(text):
             return Copies.SHARED
         trains |= _TRAINS.search(text) is not None

@@ -101,11 +101,19 @@ def launcher_as_program(context: RuleContext) -> Iterator[Violation]:
     )
 
 
+_LIGHTNING = 'Trainer(devices="auto", num_nodes=int(os.environ["SLURM_JOB_NUM_NODES"]))'
+_SHARES = {
+    **dict.fromkeys(("tensorflow", "keras"), "tf.distribute"),
+    **dict.fromkeys(("lightning", "pytorch_lightning"), _LIGHTNING),
+}
+"""What an import's program is distributed with, which init does not write."""
+
+
 @rule(
     ERROR,
     "NC310",
     "training for one GPU started on every GPU",
-    "of_launch of_machine of_step first",
+    "of_launch of_step first",
 )
 def copies(context: RuleContext) -> Iterator[Violation]:
     plan, here, request = context.plan, context.local, context.plan.request
@@ -119,17 +127,20 @@ def copies(context: RuleContext) -> Iterator[Violation]:
     many = [f"-N {plan.nodes}"] if plan.most_nodes > 1 else []
     many += [f"--gpus-per-node {plan.gpus_per_node}"] if plan.gpus_per_node > 1 else []
     many += [f"-D {quote(request.chdir)}"] if request.chdir else []
-    change = ""
-    if file is not None:  # a module's has no name to type
+    explained = "'neuronctl help first-multi-node-training from one GPU to several' explains it"
+    change = f" ({explained})"
+    framework = next((_SHARES[name] for name in here.imports if name in _SHARES), "")
+    if framework:
+        change = f" with {framework}"
+    elif file is not None:  # a module's has no name to type
         many += [quote(file), "| patch", quote(request.resolve_path(file))]
-        change = f": neuronctl init {' '.join(many)}"
+        change = f": neuronctl init {' '.join(many)}{change}"
     words = f"{name} trains alone" if alone else f"nothing in {name} shares the work"
     yield Violation(
         f"{plan.starts}, and {words}: {plan.processes} copies would do the same and overwrite each "
         "other's files",
-        f"make it distributed{change} ('neuronctl help first-multi-node-training from one GPU to "
-        f"several' explains it); or request {'one task' if tasks else ' '.join(once)}; if this is "
-        f"meant: --launcher {plan.launcher.name}",
+        f"make it distributed{change}; or request {'one task' if tasks else ' '.join(once)}; "
+        f"if this is meant: --launcher {plan.launcher.name}",
         # Somebody who counts tasks, or runs other lines before, may know better.
         severity=None if alone and not (tasks or request.setup) else WARNING,
     )

@@ -88,6 +88,9 @@ def test_what_hides_the_rest_is_not_judged(text: str, tmp_path: Path) -> None:
 def test_a_training_for_one_gpu(tmp_path: Path) -> None:
     assert known(tmp_path, TRAINS) == Copies.ALONE
     assert known(tmp_path, "print('training')\n") == Copies.NO_SIGN
+    lightning = "from lightning import Trainer\nTrainer(callbacks=[Own()], devices={})\n"
+    assert known(tmp_path, lightning.format(1)) == Copies.NO_SIGN
+    assert known(tmp_path, lightning.format(4)) == Copies.SHARED
     # Copies that can tell themselves apart may share a list of work.
     for line in ("import os; os.getpid()", "import socket", "import os; os.rename('a', 'b')"):
         assert known(tmp_path, f"{line}\n{TRAINS}") == Copies.NO_SIGN

@@ -30,11 +30,6 @@ _LETTERS = {2: "é".encode(), 3: "éa".encode(), 4: "éé".encode()}
 _parser: Optional[Parser] = None
 
 
-def syntax_tree(text: str) -> Node:
-    """Return the tree of shell text, in which ``$A/$B/c`` may stand as ``$A/${B}/c``."""
-    return parsed(text)[0]
-
-
 def parsed(text: str) -> Tuple[Node, bytes, int]:
     """Return the tree of shell text, the text that it is of, and the first line left out, or 0.
 

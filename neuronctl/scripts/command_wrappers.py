@@ -16,8 +16,6 @@ _PREFIXES: Mapping[Tuple[str, ...], str] = {
     ("stdbuf",): "-i -o -e --input --output --error",
     ("timeout",): "-k -s --kill-after --signal",
     ("taskset",): "",
-    ("ncu",): "-o --export -k --kernel-name -c --launch-count -s --launch-skip --set --section "
-    "--metrics --target-processes --mode --replay-mode",
     ("nsys", "profile"): "-o --output -e --env-var -t --trace -s --sample -c --capture-range -f "
     "--force-overwrite -w --show-output -x --stop-on-exit -d --duration -y --delay -b "
     "--backtrace --stats --cuda-memory-usage --cudabacktrace --gpu-metrics-devices "

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import difflib
 import re
-from functools import partial
 from typing import Dict, List, Mapping, Sequence
 
 from neuronctl.scripts.directives import (
@@ -88,49 +87,40 @@ def read_header(
 
 def _whole_file(text: str) -> List[Refusal]:
     """Why sbatch refuses the file whatever its directives say."""
-    refusal = partial(Refusal, whole=True)
+    found: List[Refusal] = []
+
+    def refuse(message: str, place: SourceSpan, hint: str = "", edits: Sequence[Edit] = ()) -> None:
+        found.append(Refusal(message, place, hint, whole=True, edits=tuple(edits)))
+
+    lines, plain = text.split("\n"), text.lstrip("\ufeff")
+    first = SourceSpan(1, 1, len(lines[0].rstrip("\r")) + 1)
     if is_too_long(text):
         message = f"it has more than {MAX_BYTES:,} bytes, which is Slurm's limit (max_script_size)"
-        hint = "leave the data out: let the script read them from another file"
-        return [refusal(message, SourceSpan(1), hint)]
+        refuse(message, first, "leave the data out: let the script read them from another file")
+        return found
     if not text.strip(BLANKS):
-        what = "contains only blanks" if text else "is empty"
-        return [refusal(f"the script {what}", SourceSpan(1))]
-    found: List[Refusal] = []
-    lines = text.split("\n")
-    plain = text.lstrip("\ufeff")
+        refuse(f"the script {'contains only blanks' if text else 'is empty'}", first)
+        return found
     if plain != text:
         mark = SourceSpan(1, 1, len(text) - len(plain) + 1)
-        found.append(
-            refusal(
-                "the file begins with a byte order mark (BOM), and so not with #!",
-                mark,
-                "save it as UTF-8 without BOM: sed -i '1s/^\\xEF\\xBB\\xBF//' FILE",
-                edits=(Edit(mark, ""),),
-            )
-        )
+        message = "the file begins with a byte order mark (BOM), and so not with #!"
+        hint = "save it as UTF-8 without BOM: sed -i '1s/^\\xEF\\xBB\\xBF//' FILE"
+        refuse(message, mark, hint, [Edit(mark, "")])
     if not plain.startswith("#!"):
-        found.append(
-            refusal(
-                "the first line is not #! and the path of an interpreter",
-                SourceSpan(1, 1, len(lines[0].rstrip("\r")) + 1),
-                "let the file begin with #!/bin/bash",
-            )
-        )
+        message = "the first line is not #! and the path of an interpreter"
+        refuse(message, first, "let the file begin with #!/bin/bash")
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
-        found.append(refusal("the file contains a NUL character", SourceSpan(line)))
-    if "\r\n" in text:
-        places = (
-            SourceSpan(number, len(line), len(line) + 1)
-            for number, line in enumerate(lines[:-1], 1)
-            if line.endswith("\r")
-        )
-        first = next(places)
-        short = beginning(text) == text
-        returns = tuple(Edit(place, "") for place in (first, *places)) if short else ()
+        refuse("the file contains a NUL character", SourceSpan(line))
+    ends = [
+        SourceSpan(number, len(line), len(line) + 1)
+        for number, line in enumerate(lines[:-1], 1)
+        if line.endswith("\r")
+    ]
+    if ends:
+        returns = [Edit(place, "") for place in ends if beginning(text) == text]
         hint = "convert the file: sed -i 's/\\r$//' FILE"
-        found.append(refusal("the lines end as on Windows (CR LF)", first, hint, edits=returns))
+        refuse("the lines end as on Windows (CR LF)", ends[0], hint, returns)
     return found
 
 

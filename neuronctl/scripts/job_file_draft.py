@@ -79,18 +79,15 @@ def draft_job_file(
     if arguments is not None:
         message = "refers to the arguments of the script, and shell text in a job file has none"
         remarks.append(Remark(first - 1 + arguments, message, "write the values themselves"))
-    shell_text = [Entry("run", _run_text(body, header))]
-    for entries in filter(None, (_program(body, header, asked), shell_text)):
-        above = [f"From {'standard input' if name == '<stdin>' else name}", *comments]
-        made = write([*keys, *entries], above=above)
-        try:
-            parse_job_file(made, "job.yaml")
-        except JobFileError as error:
-            refused = error
-            continue
-        ordered = sorted(dict.fromkeys(remarks), key=lambda remark: remark.line)
-        return JobFileDraft(made, tuple(ordered))
-    raise UsageError(f"{name}:1: cannot be imported: {refused.message}", refused.hint) from None
+    entries = _program(body, header, asked) or [Entry("run", _run_text(body, header))]
+    above = [f"From {'standard input' if name == '<stdin>' else name}", *comments]
+    made = write([*keys, *entries], above=above)
+    try:
+        parse_job_file(made, "job.yaml")
+    except JobFileError as error:
+        raise UsageError(f"{name}:1: cannot be imported: {error.message}", error.hint) from None
+    ordered = sorted(dict.fromkeys(remarks), key=lambda remark: remark.line)
+    return JobFileDraft(made, tuple(ordered))
 
 
 def _program(body: str, header: Header, asked: JobRequest) -> Optional[List[Entry]]:
@@ -141,17 +138,16 @@ def _directive_entries(
     header: Header, name: str, asked: JobRequest, remarks: List[Remark]
 ) -> List[Entry]:
     """Return the keys for the directives; append what no key can say to ``remarks``."""
+    remarked: Dict[str, str] = {}
     behind = {each.place.line: each.text for each in header.ignored if each.reason == REMARK}
     values: Dict[str, object] = {}
     others: List[str] = []
-    lines: Dict[str, int] = {}
     for option in header.options.values():
-        key, number = option.name, option.place.line
+        key, value, number = option.name, option.value or "true", option.place.line
         if key == "no-requeue":
             key, value = "requeue", "false"
-        else:
-            value = "true" if option.value is None else option.value
-        lines[key] = number
+        if key in OF_SLURM and number in behind:
+            remarked[key] = behind[number][1:].strip()
         if key in _CANNOT_SAY:
             message = f"{option.text}: a job file cannot say this"
             remarks.append(Remark(number, message, _CANNOT_SAY[key]))
@@ -181,9 +177,7 @@ def _directive_entries(
             message = f"'{what}' has no effect ({ignored.reason})"
             remarks.append(Remark(ignored.place.line, message))
     made = [
-        Entry(key, values[key], remark=behind.pop(lines.get(key, 0), "")[1:].strip())
-        for key in OF_SLURM
-        if key in values
+        Entry(key, values[key], remark=remarked.get(key, "")) for key in OF_SLURM if key in values
     ]
     return [*made, Entry("sbatch", others)] if others else made
 

@@ -12,7 +12,7 @@ from neuronctl.launch.launcher_calls import LauncherCall, called
 from neuronctl.launch.launchers import ALL, ONE
 from neuronctl.request.job import JobRequest
 from neuronctl.request.sbatch_options import SRUN, GetoptError, getopt
-from neuronctl.scripts.bash_grammar import syntax_tree, text_of
+from neuronctl.scripts.bash_grammar import parsed, text_of
 from neuronctl.scripts.shell_text import Assignment, ShellText, ShellWord
 from neuronctl.scripts.usual_commands import LOOKS_OR_PREPARES
 
@@ -22,9 +22,6 @@ _CONDA_HOOK = re.compile(
     r"""|(?:source|\.)\s+"?\$\(\s*conda\s+info\s+--base\s*\)"?/etc/profile\.d/conda\.sh"?"""
 )
 """What neuronctl itself does before it activates a conda environment."""
-
-_CORES_OF_THE_JOB = ["srun", '--cpus-per-task="$SLURM_CPUS_PER_TASK"']
-"""What check makes of srun, and neuronctl itself writes."""
 
 
 def program_entries(body: str, shell: ShellText, asked: JobRequest) -> Optional[List[Entry]]:
@@ -142,8 +139,6 @@ def _launch(
 
     A launcher must start as many processes as neuronctl would.
     """
-    if [word.raw for word in given[:2]] == _CORES_OF_THE_JOB:
-        given = [given[0], *given[2:]]
     words = [word.value or "" for word in given]
     if words[0] in LOOKS_OR_PREPARES or words[0] in shell.functions or "" in words:
         return None
@@ -227,7 +222,7 @@ def uses_arguments(text: str) -> Optional[int]:
     """Return the first line, from 1, that refers to the script's arguments; None if none does."""
     if re.search(r"(?m)^[ \t]*set[ \t]+--", text):
         return None  # it has arguments of its own making
-    waiting = [syntax_tree(text)]
+    waiting = [parsed(text)[0]]
     while waiting:
         node = waiting.pop()
         if re.match(r"\$\{?[1-9@*#]", text_of(node)) and "expansion" in node.type:

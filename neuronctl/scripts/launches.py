@@ -117,10 +117,8 @@ class Launch:
     def written(self, *names: str) -> Iterator[Tuple[str, SourceSpan]]:
         """Yield what the command gives these options, as far as it is known, and where."""
         for pair in pairs(self.command.words):
-            place, end = pair.word.place, pair.value.place
             if pair.name.startswith("-") and _key(pair.name) in names:
-                end_column = end.end if end.line == place.line else place.end
-                yield pair.value.text, replace(place, end=end_column)
+                yield pair.value.text, pair.word.place
 
     def below(self) -> Iterator[Launch]:
         """Yield all that it starts, at any depth."""

@@ -173,12 +173,13 @@ class _Reader:
         words: List[ShellWord] = []
         assigned: List[Assignment] = []
         for child in node.children:
-            if child.type == "variable_assignment":
-                name = child.child_by_field_name("name")
-                word = self.word(child.child_by_field_name("value"), child)
-                if name is not None:
-                    place = self.place(child)
-                    assigned.append(Assignment(text_of(name), word, True, False, place))
+            name = child.child_by_field_name("name")
+            if child.type == "variable_assignment" and name is not None:
+                word, place = (
+                    self.word(child.child_by_field_name("value"), child),
+                    self.place(child),
+                )
+                assigned.append(Assignment(text_of(name), word, True, False, place))
             elif child.type == "command_name":
                 words += self.words(child.children[0] if child.children else child, child)
             elif child.is_named and not child.type.endswith("_redirect"):

@@ -8,10 +8,9 @@ from typing import Iterator, Optional, Tuple
 from neuronctl.common.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
-from neuronctl.scripts.command_wrappers import names_python
 from neuronctl.scripts.launches import PROGRAM, PYTHON, Launch
 from neuronctl.scripts.shell_text import Command
-from neuronctl.scripts.usual_commands import LOOKS_OR_PREPARES
+from neuronctl.scripts.usual_commands import LOOKS_OR_PREPARES, names_python
 
 _TOOLS = """
 build compileall ensurepip http ipykernel json jupyter mpi4py nltk notebook pip pytest site spacy

@@ -16,7 +16,6 @@ from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.yamlfile.writer import Entry, write
 from neuronctl.request.job import BY_NAME, OF_SLURM, JobRequest
 from neuronctl.request.job_file import parse_job_file
-from neuronctl.scripts.command_wrappers import interpreter
 from neuronctl.scripts.directives import DIRECTIVE
 from neuronctl.scripts.header import read_header
 from neuronctl.scripts.job_file_program import program_entries, uses_arguments
@@ -24,6 +23,7 @@ from neuronctl.scripts.model import AFTER_COMMAND, MISSPELLED, REMARK, Header
 from neuronctl.scripts.script_file import MOST_CHARACTERS
 from neuronctl.scripts.script_request import job_variables, request_of_script
 from neuronctl.scripts.shell_reader import read_shell
+from neuronctl.scripts.usual_commands import interpreter
 
 
 @dataclass(frozen=True)
@@ -103,35 +103,27 @@ def _program(body: str, header: Header, asked: JobRequest) -> Optional[List[Entr
 
 def _refuse(header: Header, name: str, text: str) -> None:
     """Raise UsageError for a script that no job file can stand for."""
+    lines = text.split("\n")
+    odd = (at for at, line in enumerate(lines, 1) if not line.replace("\t", "").isprintable())
+    number, message, hint = 1, "", "submit the script itself: neuronctl submit FILE"
     if len(text) > MOST_CHARACTERS:
-        raise UsageError(
-            f"{name}:1: has more than {MOST_CHARACTERS:,} characters, too many for a job file",
-            "submit the script itself: neuronctl submit FILE",
-        )
-    if header.refusals:
+        message = f"has more than {MOST_CHARACTERS:,} characters, too many for a job file"
+    elif header.refusals:
         first = header.refusals[0]
-        raise UsageError(
-            f"{name}:{max(1, first.place.line)}: sbatch refuses this script: {first.message}",
-            first.hint or f"'neuronctl check {name}' says more",
-        )
-    if header.components > 1:
-        raise UsageError(
-            f"{name}:1: a heterogeneous job of {header.components} components: a job file has one",
-            "submit the script itself with sbatch",
-        )
-    if not header.for_bash:
+        number, message = max(1, first.place.line), f"sbatch refuses this script: {first.message}"
+        hint = first.hint or f"'neuronctl check {name}' says more"
+    elif header.components > 1:
+        message = f"a heterogeneous job of {header.components} components: a job file has one"
+    elif not header.for_bash:
         shell = interpreter(header.shebang) or "no interpreter"
-        raise UsageError(
-            f"{name}:1: a script for {shell}: bash reads what a job file runs",
-            "write a job file that starts it as a program: script: FILE",
-        )
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.replace("\t", "").isprintable():
-            raise UsageError(
-                f"{name}:{number}: cannot be imported: it contains a control character, or bytes "
-                "that are not UTF-8",
-                "remove the character",
-            )
+        message = f"a script for {shell}: bash reads what a job file runs"
+        hint = "write a job file that starts it as a program: script: FILE"
+    else:
+        number = next(odd, 0)
+        message = "cannot be imported: it contains a control character, or bytes that are not UTF-8"
+        hint = "remove the character"
+    if number:
+        raise UsageError(f"{name}:{number}: {message}", hint)
 
 
 def _directive_entries(

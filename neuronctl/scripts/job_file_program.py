@@ -83,7 +83,7 @@ class _Software:
             return not self.environment and not self.variables
         exported = [each for each in shell.assignments if each.place.line == number]
         if exported:
-            return self._take_exports(line, exported)
+            return self._take_export(line, exported[0])
         called = [each for each in shell.commands if each.place.line == number]
         words = [word.value or "" for word in called[0].words] if called else []
         plain = len(called) == 1 and called[0].sure and _is_written(line, called[0].words)
@@ -107,22 +107,14 @@ class _Software:
             self.environment["venv"] = folder[1]
         return bool(self.environment)
 
-    def _take_exports(self, line: str, exported: Sequence[Assignment]) -> bool:
+    def _take_export(self, line: str, variable: Assignment) -> bool:
         """Take ``export NAME=VALUE`` whose value is plain text."""
-        names = [variable.name for variable in exported]
-        written = " ".join(f"{variable.name}={variable.word.raw}" for variable in exported)
-        plain = all(
-            variable.sure
-            and variable.word.value is not None
-            and not re.search(r"[$`~\0]", variable.word.raw)
-            and variable.name not in BASHS_OWN
-            for variable in exported
-        )
-        if line.split() != f"export {written}".split() or not plain:
+        name, word = variable.name, variable.word
+        plain = word.known and variable.sure and not re.search(r"[$`~\0]", word.raw)
+        own = name in BASHS_OWN or name in self.variables
+        if own or not plain or line.split() != f"export {name}={word.raw}".split():
             return False
-        if len(set(names)) < len(names) or {*names} & {*self.variables}:
-            return False
-        self.variables.update({each.name: each.word.value for each in exported})
+        self.variables[name] = word.text
         return True
 
     def entries(self) -> List[Entry]:

@@ -10,10 +10,10 @@ from neuronctl.common.frozen import dataclass, field, replace
 from neuronctl.launch.launcher_calls import called
 from neuronctl.launch.launchers import Launcher, every
 from neuronctl.request.sbatch_options import SRUN, GetoptError, getopt_with_plugins
-from neuronctl.scripts.command_wrappers import names_python, program_at, python_runs
 from neuronctl.scripts.model import SourceSpan
 from neuronctl.scripts.shell_reader import read_shell
 from neuronctl.scripts.shell_text import Command, ShellWord
+from neuronctl.scripts.usual_commands import names_python, program_at, python_runs
 
 PYTHON, SHELL, PROGRAM = "python", "shell", "program"
 CONTAINERS = ("singularity", "apptainer")
@@ -151,9 +151,6 @@ def _container_image_at(words: Sequence[str]) -> int:
     return at
 
 
-_LONGEST_TEXT = 10_000
-"""Characters of ``bash -c TEXT`` that are read: for more that is not bash, the grammar takes
-minutes."""
 _DEEPEST = 8
 
 
@@ -258,11 +255,8 @@ class _Starts:
 
     def of_text(self, text: ShellWord) -> Tuple[Launch, ...]:
         """Return what shell text starts."""
-        if len(text.text) > _LONGEST_TEXT:
-            return ()
         started: List[Launch] = []
-        shell = read_shell(text.text)
-        for inner in shell.commands:
+        for inner in read_shell(text.text).commands:
             # Positions within the text mean nothing to a reader of the script.
             placed = tuple(replace(word, place=text.place) for word in inner.words)
             written = tuple(replace(word, place=text.place) for word in inner.writes)

@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import Dict, Mapping, Optional, Tuple
 
 from neuronctl.common.frozen import dataclass, replace
-from neuronctl.scripts.command_wrappers import interpreter
 from neuronctl.scripts.option_values import ACCUMULATED, digits, excluding
+from neuronctl.scripts.usual_commands import interpreter
 
 GPU_OPTIONS = ("gpus-per-node", "gpus", "gres", "gpus-per-task", "gpus-per-socket")
 """The options of sbatch and srun that request GPUs."""

@@ -77,8 +77,6 @@ class _Reader:
         self.commands: List[Command] = []
         self.assignments: List[Assignment] = []
         self.written: List[ShellWord] = []
-        self.unexported: Dict[str, List[int]] = {}
-        """Name -> which of the assignments an ``export`` of that name would export."""
         self.often = set_often(self.root)
         self.documents: Set[int] = set()
         self.functions: Set[str] = set()
@@ -221,8 +219,9 @@ class _Reader:
             if child.type == "variable_assignment":
                 self.assignment(child, where, exported)
             elif child.type == "variable_name" and exported:
-                for number in self.unexported.pop(text_of(child), ()):
-                    self.assignments[number] = replace(self.assignments[number], exported=True)
+                for number, each in enumerate(self.assignments):
+                    if each.name == text_of(child):
+                        self.assignments[number] = replace(each, exported=True)
             else:
                 self.visit(child, where)
 
@@ -232,8 +231,6 @@ class _Reader:
         if name_node is None:
             return
         name, word = text_of(name_node), self.word(node.child_by_field_name("value"), node)
-        if not exported:
-            self.unexported.setdefault(name, []).append(len(self.assignments))
         self.assignments.append(Assignment(name, word, exported, where.sure, self.place(node)))
         self.origins[name] = word.names[:_MOST_ORIGINS]
         follows = where.sure and name_node.type == "variable_name" and name not in self.often

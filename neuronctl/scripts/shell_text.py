@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import signal as signals
 from functools import cached_property
-from typing import Dict, FrozenSet, List, Optional, Sequence, Tuple
+from typing import FrozenSet, List, Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass
 from neuronctl.scripts.model import SourceSpan
@@ -139,14 +139,7 @@ class ShellText:
 
     def assigned(self, name: str) -> Tuple[Assignment, ...]:
         """Return every place that sets a variable."""
-        return tuple(self._by_name.get(name, ()))
-
-    @cached_property
-    def _by_name(self) -> Dict[str, List[Assignment]]:
-        found: Dict[str, List[Assignment]] = {}
-        for assignment in self.assignments:
-            found.setdefault(assignment.name, []).append(assignment)
-        return found
+        return tuple(each for each in self.assignments if each.name == name)
 
     @cached_property
     def uncaptured(self) -> Tuple[Command, ...]:

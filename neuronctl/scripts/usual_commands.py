@@ -1,11 +1,12 @@
-"""The commands of anybody's script that only look, prepare, or put away: one list of them."""
+"""Commands of anybody's script: those that run the rest of their words, or only prepare."""
 
 from __future__ import annotations
 
 import re
-from typing import FrozenSet
+from typing import TYPE_CHECKING, FrozenSet, Mapping, Sequence, Tuple
 
-from neuronctl.scripts.shell_text import Command
+if TYPE_CHECKING:
+    from neuronctl.scripts.shell_text import Command
 
 LOOKS_OR_PREPARES: FrozenSet[str] = frozenset(
     """
@@ -34,3 +35,88 @@ def wraps_up(command: Command) -> bool:
     sends = name == "wandb" and words[:1] == ("sync",)
     asks = bool(words) and words[-1] in _ASKS
     return name in LOOKS_OR_PREPARES or sends or asks or _TELLS.search(name) is not None
+
+
+# Their options whose value is a word of its own.
+_PREFIXES: Mapping[Tuple[str, ...], str] = {
+    **{(name,): "" for name in ("nohup", "command", "builtin", "setsid", "catchsegv")},
+    ("exec",): "-a",
+    ("time",): "-f -o --format --output",
+    ("sudo",): "-u -g -C -D -h -p -R -r -T -t -U",
+    ("env",): "-u -C -S --unset --chdir",
+    ("nice",): "-n --adjustment",
+    ("stdbuf",): "-i -o -e --input --output --error",
+    ("timeout",): "-k -s --kill-after --signal",
+    ("taskset",): "",
+    ("nsys", "profile"): "-o --output -e --env-var -t --trace -s --sample -c --capture-range -f "
+    "--force-overwrite -w --show-output -x --stop-on-exit -d --duration -y --delay -b "
+    "--backtrace --stats --cuda-memory-usage --cudabacktrace --gpu-metrics-devices "
+    "--gpu-metrics-device --capture-range-end --cpuctxsw --python-sampling",
+    ("shifter",): "-i --image -m --module -V --volume -e --env -w --workdir --entrypoint",
+    (
+        "numactl",
+    ): "-i -p -P -m -w -N -C -O -L -M --interleave --preferred --preferred-many --membind "
+    "--cpunodebind --physcpubind --weighted-interleave",
+    ("uv", "run"): "-p --python --with --with-editable --with-requirements --extra --group "
+    "--no-group --only-group --package --project --directory --env-file --index --index-url "
+    "--extra-index-url --find-links --config-file --cache-dir",
+    ("poetry", "run"): "",
+    ("pixi", "run"): "-e --environment -p --platform --manifest-path",
+    **{
+        (name, "run"): "-n --name -p --prefix --cwd -r --root-prefix"
+        for name in ("conda", "mamba", "micromamba")
+    },
+}
+# Words of their own before the command.
+_POSITIONAL = {"timeout": 1, "taskset": 1}
+
+
+def interpreter(shebang: str) -> str:
+    """``bash``, where ``/bin/bash -l`` or ``/usr/bin/env bash`` follows ``#!``; "" for nothing."""
+    names = [word.rpartition("/")[2] for word in shebang.split() if not word.startswith("-")]
+    return next((name for name in names if name != "env"), "")
+
+
+def names_python(word: str) -> bool:
+    """Whether a command's first word is Python: ``python``, ``/usr/bin/python3.11``."""
+    return word.rpartition("/")[2].rstrip("0123456789.") == "python"
+
+
+def python_runs(words: Sequence[str]) -> Tuple[str, str, int]:
+    """What a command line of Python runs: its kind, its name, and where its arguments begin.
+
+    The kind is ``script``, ``m`` (a module), or ``c``; the name is "" if there is none.
+    """
+    at = 1
+    while at < len(words) and len(words[at]) > 1 and words[at].startswith("-"):
+        option, at = words[at], at + 1
+        if option == "--":
+            break
+        letter = "" if option.startswith("--") else next((c for c in option if c in "cmWX"), "")
+        attached = option.partition(letter)[2] if letter else ""
+        if letter in ("c", "m"):
+            name = attached or "".join(words[at : at + 1])
+            return letter, name, at + (not attached)
+        at += bool(letter and not attached) or option == "--check-hash-based-pycs"
+    return "script", "".join(words[at : at + 1]), at + 1
+
+
+def program_at(words: Sequence[str]) -> int:
+    """The index of the program that a command line ends by running; len(words) if it names none."""
+    at = 0
+    while at < len(words):
+        name = words[at].rpartition("/")[2]
+        length = 2 if (name, *words[at + 1 : at + 2]) in _PREFIXES else 1
+        values = _PREFIXES.get((name, *words[at + 1 : at + length]))
+        if values is None:
+            break
+        if name == "command" and words[at + 1 : at + 2] in (["-v"], ["-V"]):
+            return len(words)  # it only looks for a program
+        at += length
+        while at < len(words) and words[at].startswith("-") and words[at] != "--":
+            at += 2 if words[at] in values.split() else 1
+        at += at < len(words) and words[at] == "--"
+        while name == "env" and at < len(words) and re.match(r"\w+=", words[at]):
+            at += 1
+        at += _POSITIONAL.get(name, 0)
+    return min(at, len(words))

@@ -194,7 +194,7 @@ def test_an_option_of_a_plugin_is_carried_over() -> None:
         ("set -e\nmodule load a\ndate", {"setup": "set -e\nmodule load a\ndate"}),
         ('eval "$(conda shell.bash hook)"\nconda activate x', {"conda": "x"}),
         ("source venv/bin/activate\nexport A=1", {"venv": "venv", "env": {"A": 1}}),
-        ("export A=1 B='x y'\ncd sub", {"env": {"A": 1, "B": "x y"}, "setup": "cd sub"}),
+        ("export A=1\nexport B='x y'\ncd sub", {"env": {"A": 1, "B": "x y"}, "setup": "cd sub"}),
         # From the first line on that neuronctl would not do itself, all stays as it was.
         ("export A=$B\nmodule load a", {"setup": "export A=$B\nmodule load a"}),
         ("module load a\nmodule list\nconda activate x",

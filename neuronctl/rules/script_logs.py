@@ -43,6 +43,14 @@ def late_directory(facts: ScriptFacts) -> Iterator[Violation]:
         directory = os.path.dirname(given.value or "") if given is not None else ""
         if given is None or not directory or os.path.isdir(directory.replace("%u", login_name())):
             continue
+        if re.search("%[0-9]*[jAJ]", directory):
+            yield Violation(
+                f"the directory of --{name}={given.value} is named after the job's id, so that it "
+                "cannot be there before: the job fails without a log",
+                _made_before(directory),
+                place=given.place,
+            )
+            return
         wanted = _plain_path(directory)
         for command in facts.shell.calls("mkdir"):
             # Such a script makes the directory and submits itself.

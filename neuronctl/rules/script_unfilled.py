@@ -28,7 +28,7 @@ _PATH_TO = re.compile(
 """A directory of an example: ``/path/to/data``."""
 _VALUE_OF_YOURS = re.compile(
     r"""(?xi) (?: --?[\w-]+= )? (?: your[-_] (?:[a-z]+[-_])* (?: name | entity | project | account
-    | id | user | username | email | key | token )
+    | id | user | username | email | key | token ) (?: [-_]here )?
     | (?-i: (?:CHANGE|REPLACE|FILL|INSERT|FIX) [-_]? (?:ME|THIS|IN|HERE) | __[A-Z][A-Z_]+__ )
     | \.\.\. | x{3,} ) | (?: \S*/ )? your[-_]\w+\.(?:py|sh|R|jl|m)"""
 )

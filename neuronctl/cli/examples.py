@@ -7,8 +7,7 @@ from typing import Mapping, Tuple
 _EXAMPLES = {
     "submit": "submit -N 2 --gpus-per-node 4 -t 8:00:00 train.py --epochs 20 | submit -t 30 job.sh",
     "sbatch": "sbatch -p amd_a100nv_8 job.sh | sbatch --gres=gpu:1 --wrap 'python eval.py'",
-    "generate": "generate -N 2 --gpus-per-node 2 -t 60 train.py | "
-    "generate -f job.yaml --write job.sh",
+    "generate": "generate -N 2 --gpus-per-node 2 -t 60 train.py | generate -f job.yaml > job.sh",
     "init": "init | init -N 2 --gpus-per-node 2 -t 2:00:00 train.py --epochs 3",
     "salloc": "salloc -p auto --gpus-per-node 1 -t 60 | "
     "salloc -N 2 --gpus-per-node 2 -t 30 --conda torch",
@@ -33,8 +32,8 @@ _EXAMPLES = {
     "help": "help launchers | help submit",
     "catalog check": "catalog check partitions.yaml | "
     "catalog check ~/.config/neuronctl/partitions.yaml",
-    "catalog import": "catalog import | catalog import --write partitions.yaml",
-    "catalog": "catalog import --write partitions.yaml | catalog check my.yaml",
+    "catalog import": "catalog import > partitions.yaml",
+    "catalog": "catalog import > partitions.yaml | catalog check my.yaml",
     "config": "config | config --json",
     "sandbox": "sandbox up --nodes amd_a100nv_8=4 | sandbox shell",
     "config edit": "config edit",

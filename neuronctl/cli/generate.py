@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple
 
-from neuronctl.cli import job_output
-from neuronctl.cli.job_options import (
-    body_option,
-    file_option,
-    job_command,
-    optional_program,
-)
-from neuronctl.cli.say import notify, print_script, say
+from neuronctl.cli.job_options import body_option, job_command, optional_program
+from neuronctl.cli.job_output import TerminalReporter
+from neuronctl.cli.say import notify, print_script
 from neuronctl.request.job import Body
 from neuronctl.submission.pipeline import judge_job
 from neuronctl.submission.planned_job import plan_job
 
 
 @job_command("generate")
-@file_option("--write", help="Write the script to FILE.")
 @body_option
 @optional_program
 def command(
@@ -29,7 +23,6 @@ def command(
     template: Optional[str],
     force: bool,
     explain: bool,
-    write: Optional[str],
     **options: Any,
 ) -> None:
     """Print the job script for review. Slurm is not needed.
@@ -49,12 +42,7 @@ def command(
         find_job=True,
         tell=notify,
     )
-    judge_job(planned, job_output.TerminalReporter(explain=explain), force=force)
+    judge_job(planned, TerminalReporter(explain=explain), force=force)
     if planned.plan.code is not None:
         notify(f"'neuronctl submit' makes the snapshot: {planned.plan.code.place}")
-    script = planned.script()
-    if write is None:
-        print_script(script)
-    else:
-        job_output.write_text(write, script, force=force)
-        say(f"wrote {write}; submit it with 'sbatch {write}'")
+    print_script(planned.script())

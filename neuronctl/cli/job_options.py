@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import click
 
 from neuronctl.common.errors import UsageError
-from neuronctl.common.files import open_named
 from neuronctl.launch import launchers
 from neuronctl.request.job import OPTIONS, Body
+from neuronctl.request.job_file import read_body
 from neuronctl.request.options import Option
-from neuronctl.request.values import shell_text
 
 BEHIND_DASHES = "neuronctl.behind_dashes"
 """Key of a click context's ``meta``: whether the remaining words follow ``--``."""
@@ -141,40 +139,15 @@ optional_program = _words("[SCRIPT [ARGS]...]")
 """Where a job file, too, can name it."""
 
 
-def _shell_text(
-    ctx: click.Context, parameter: click.Parameter, file: Optional[str]
+def _body(
+    context: click.Context, parameter: click.Parameter, file: Optional[str]
 ) -> Optional[Body]:
-    if file is None:
-        return None
-    name = "standard input" if file == "-" else f"'{file}'"
-    try:
-        with open_named(file) as stream:
-            text = stream.read(_LONGEST + 1).decode("utf-8-sig")
-    except (OSError, ValueError) as error:
-        problem = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"--body: cannot read {name}: {problem}") from None
-    first, _, rest = text.partition("\n")
-    if first.startswith("#!"):
-        if not re.search(r"\b(ba)?sh\b", first):
-            raise UsageError(
-                f"--body: {name} is not for bash: it begins with {first.strip()}",
-                "name the file as SCRIPT, without --body",
-            )
-        text = f"\n{rest}"  # errors name the file's lines
-    if len(text) > _LONGEST:
-        raise UsageError(f"--body: {name} has more than {_LONGEST // 1024} KiB")
-    try:
-        return Body(shell_text(text), None if file == "-" else file)
-    except ValueError as error:
-        raise UsageError(f"--body: {name} {error}") from None
+    return None if file is None else read_body(file)
 
-
-_LONGEST = 1024 * 1024
-"""Bytes of shell text; sbatch itself takes scripts of 4 MiB."""
 
 body_option = file_option(
     "--body",
-    callback=_shell_text,
+    callback=_body,
     help="Run the shell text in FILE (- for standard input) once, in place of SCRIPT.",
 )
 

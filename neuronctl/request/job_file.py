@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -15,13 +16,14 @@ from typing import (
     Tuple,
 )
 
-from neuronctl.common.errors import JobFileError, did_you_mean
-from neuronctl.common.files import UntrustedFileError, head, read_trusted
+from neuronctl.common.errors import JobFileError, UsageError, did_you_mean
+from neuronctl.common.files import UntrustedFileError, head, open_named, read_trusted
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.paths import PROJECT_CONFIG, config_files, defaults_file, present
 from neuronctl.common.words import other_dash, replace_other_dashes
 from neuronctl.request.job import (
     BY_NAME,
+    Body,
     Layer,
     Origin,
     Source,
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
 
 JOB_FILE = "job.yaml"
 """What ``submit`` and ``generate`` read in the current directory where no job is named."""
+
+_LONGEST = 4 * 1024 * 1024
+"""Bytes of shell text: sbatch takes no longer script."""
 
 # Allowed in a job file, but not among a user's defaults.
 _PROGRAM_KEYS = ("script", "args", "run", "steps")
@@ -381,3 +386,26 @@ def _kind(value: Any) -> str:
         (float, f"the number {value}"),
     )
     return next((word for kind, word in kinds if isinstance(value, kind)), "nothing")
+
+
+def read_body(file: str) -> Body:
+    """Return the shell text in a file, ``-`` for standard input; raises UsageError."""
+    name = "standard input" if file == "-" else f"'{file}'"
+    try:
+        with open_named(file) as stream:
+            text = stream.read(_LONGEST).decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        problem = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"--body: cannot read {name}: {problem}") from None
+    first, _, rest = text.partition("\n")
+    if first.startswith("#!"):
+        if not re.search(r"\b(ba)?sh\b", first):
+            raise UsageError(
+                f"--body: {name} is not for bash: it begins with {first.strip()}",
+                "name the file as SCRIPT, without --body",
+            )
+        text = f"\n{rest}"  # errors name the file's lines
+    try:
+        return Body(shell_text(text), None if file == "-" else file)
+    except ValueError as error:
+        raise UsageError(f"--body: {name} {error}") from None

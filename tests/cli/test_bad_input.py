@@ -185,18 +185,6 @@ def test_ctrl_c_during_sbatch(fake_slurm: FakeSlurm, tmp_path: Path) -> None:
 # ---------------------------------------------------------- the cannot write the job's record
 
 
-# ----------------------------------------------------------------------------- --write
-
-
-def test_write_never_over_a_file(run: Run, tmp_path: Path) -> None:
-    path = tmp_path / "job.sh"
-    path.write_text("mine\n")
-    one_error(run("generate", *ONE, "--write", "job.sh", "train.py", code=2), "already exists")
-    assert path.read_text() == "mine\n"
-    run("generate", *ONE, "--write", "job.sh", "--force", "train.py")
-    assert path.read_text().startswith("#!/bin/bash\n")
-
-
 # ------------------------------------------------------------------------ broken outputs
 
 

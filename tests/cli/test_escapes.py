@@ -53,5 +53,5 @@ def test_a_catalog(hostile: Path) -> None:
 
 
 def test_a_script(hostile: Path) -> None:
-    argv = [*SUBMIT[1:-2], "t.py", "--write", f"{HOSTILE}.sh"]
-    harmless(on_terminal("", "generate", *argv), SHOWN)
+    (hostile / f"{HOSTILE}.sh").write_text("#!/bin/bash\n#SBATCH -N 1\ntrue\n")
+    harmless(on_terminal("", "import", f"{HOSTILE}.sh", "-o", f"{HOSTILE}.yaml"), SHOWN)

@@ -41,15 +41,6 @@ def test_double_dash_before_the_script(run: Run) -> None:
     assert run("generate", *ONE, "--", "train.py", "-x").stdout.endswith("python train.py -x\n")
 
 
-def test_write(run: Run, tmp_path: Path) -> None:
-    shown = run("generate", *ONE, "train.py").stdout
-    result = run("generate", *ONE, "--write", "job.sh", "train.py")
-    assert (result.stdout, "sbatch job.sh" in result.stderr) == ("", True)
-    assert (tmp_path / "job.sh").read_text() == shown
-    assert (tmp_path / "job.sh").stat().st_mode & 0o777 == 0o700
-    assert {path.name for path in tmp_path.iterdir()} == {"job.sh", "train.py"}
-
-
 def test_job_file_and_what_overrides_it(run: Run, tmp_path: Path, clean_home: Path) -> None:
     config = clean_home / ".config" / "neuronctl" / "config.yaml"
     config.parent.mkdir(parents=True)
@@ -115,7 +106,7 @@ def test_a_file_name_never_becomes_a_line_of_the_script(run: Run, tmp_path: Path
 def test_broken_shell_text_is_refused_with_the_line_of_its_file(run: Run, tmp_path: Path) -> None:
     (tmp_path / "body.sh").write_text("#!/bin/bash\n\necho a\necho 'b\n")
     refused = run("generate", *ONE, "--body", "body.sh", code=4)
-    assert "NC407" in refused.stderr and "line 4, column 6: unexpected EOF" in refused.stderr
+    assert "NC407" in refused.stderr and "line 4, column 1: unexpected EOF" in refused.stderr
     (tmp_path / "body.sh").write_text("#!/bin/bash\n# nothing\n")
     refused = run("generate", *ONE, "--body", "body.sh", code=2)
     assert "'body.sh' is empty" in refused.stderr

@@ -98,27 +98,17 @@ def _copy(path: str, sink: BinaryIO, header: str = "") -> Optional[int]:
 
 
 def _explain(place: LogPlace, path: str) -> None:
-    """Say why there is no log at ``path``; raise NoSuchJobError if there will never be one."""
+    """Say that there is no log at ``path``; raise NoSuchJobError if there will never be one."""
     from neuronctl.slurm.job_states import ENDED, PENDING, UNKNOWN
-    from neuronctl.slurm.pending_reasons import explain
-    from neuronctl.tracking.endings import is_launch_failure
 
     job, state = place.job, place.job.state
     if not path:
         raise NoSuchJobError(f"job {job.id} is interactive and has no log ({state})")
-    if state == PENDING:
-        words = explain(job.reason).words or "no reason given"
-        say(f"job {job.id} has not started ({words}); its log will be {path}")
-    elif is_launch_failure(job):
-        raise NoSuchJobError(
-            f"job {job.id} ended ({state}, 0:53): it could not open its log {path}",
-            "the log's directory must exist and be writable for you when the job starts",
-        )
-    elif state in ENDED or state == UNKNOWN:
+    if state in ENDED or state == UNKNOWN:
         guess = " (sbatch's default: accounting does not say)" if place.guessed else ""
         raise NoSuchJobError(
             f"job {job.id} ended ({state}) and there is no log at {path}{guess}",
-            "it may have been moved or deleted, or the job was cancelled before it started",
+            f"'neuronctl why {job.id}' says more",
         )
-    else:
-        say(f"job {job.id} is {state} and has no log yet at {path}")
+    yet = "its log will be" if state == PENDING else "no log yet at"
+    say(f"job {job.id} is {state}; {yet} {path}")

@@ -22,11 +22,10 @@ from neuronctl.common.console import (
     shortened,
 )
 from neuronctl.common.errors import UsageError
-from neuronctl.common.frozen import asdict, replace
+from neuronctl.common.frozen import asdict
 from neuronctl.common.words import amount, counted, duration, percent
 
 if TYPE_CHECKING:
-    from neuronctl.catalog.model import Cluster
     from neuronctl.monitoring.advice import JobUse
     from neuronctl.monitoring.samples import NodeUse
     from neuronctl.tracking.job_status import JobStatus
@@ -48,6 +47,8 @@ def command(jobs: Sequence[str], since: Optional[str], html: Optional[str], as_j
     are summed up. The figures are those of a job that was submitted with --monitor; of any other,
     there is only what accounting has.
     """
+    from neuronctl.monitoring.job_use import read_use
+
     at_most_one({"--html": html, "--json": as_json})
     at_most_one({"JOB": jobs, "--since": since})
     if not jobs and since is None:
@@ -57,7 +58,8 @@ def command(jobs: Sequence[str], since: Optional[str], html: Optional[str], as_j
     if html is not None and len(found) != 1:
         hint = f"name one: neuronctl report {found[0].id} --html FILE" if found else "name one"
         raise UsageError("--html is for one job", hint)
-    used = use_of(found)
+    used = read_use(found)
+    notify(*(job.unread for job in used if job.unread))
     if as_json:
         data: Dict[str, Any] = {"jobs": [_data(job) for job in used]}
         if len(used) != 1:
@@ -77,17 +79,15 @@ def command(jobs: Sequence[str], since: Optional[str], html: Optional[str], as_j
         _print_sums(used)
 
 
-def _find_named(words: Sequence[str]) -> List[JobStatus]:
+def _find_named(words: Sequence[str]) -> Sequence[JobStatus]:
     from neuronctl.cli.jobs import found_jobs, one_job
     from neuronctl.records.store import RecordStore
 
     store = RecordStore.default()
-    ids = [one_job(word, store) for word in words]
-    order = {id.job: place for place, id in reversed(list(enumerate(ids)))}
-    return sorted(found_jobs(ids, store).jobs, key=lambda status: order.get(status.id.job, 0))
+    return found_jobs([one_job(word, store) for word in words], store).jobs
 
 
-def _find_since(since: str) -> List[JobStatus]:
+def _find_since(since: str) -> Sequence[JobStatus]:
     from neuronctl.common.units import parse_since
     from neuronctl.tracking.lookup import mine
 
@@ -95,40 +95,6 @@ def _find_since(since: str) -> List[JobStatus]:
     found = mine(since=after).sure()
     notify(*found.notes)
     return [status for status in found.jobs if status.submit is None or status.submit >= after]
-
-
-def use_of(statuses: Sequence[JobStatus]) -> List[JobUse]:
-    """Return what is known of each job; sacct is asked once for all without samples."""
-    from neuronctl.request.job_file import own_cluster
-    from neuronctl.slurm.job_steps import read_usage
-
-    cluster = own_cluster()
-    sampled = [sampled_use(status, cluster, ask=len(statuses) == 1) for status in statuses]
-    silent = [job.status for job in sampled if not job.nodes]
-    accounted = read_usage([status.id for status in silent])
-    return [replace(job, accounted=accounted.get(job.status.id)) for job in sampled]
-
-
-def sampled_use(status: JobStatus, cluster: Cluster, *, ask: bool) -> JobUse:
-    """Return what a job's samples say. ask: ask Slurm where a log is that is not recorded."""
-    from neuronctl.monitoring.advice import JobUse
-    from neuronctl.monitoring.samples import folder_of, read_samples
-    from neuronctl.tracking.chains import chain_of
-    from neuronctl.tracking.lookup import log_paths
-
-    log = log_paths(status)[0] if ask else status.stdout
-    use = JobUse(status, price=cluster.price_in(status.partition))
-    if log is None:
-        return use
-    folder = folder_of(log)
-    since = 0 if status.record is None else status.record.earliest
-    chain = chain_of(status.record)
-    before = [] if chain is None else sorted(id for id in chain.jobs if id < status.job_id)
-    try:
-        return replace(use, nodes=read_samples(folder, status.job_id, since, before))
-    except OSError as error:  # of one job: what Slurm knows of it, and the others, are told
-        notify(f"cannot read the samples of job {status.id} in {folder}: {error.strerror}")
-        return replace(use, unread=True)
 
 
 def _print_sums(used: Sequence[JobUse]) -> None:

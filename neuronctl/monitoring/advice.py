@@ -28,15 +28,14 @@ _TIME_USED, _LEAST_LIMIT = 0.1, 3600
 class JobUse:
     """A job and what its nodes wrote of it, in each of its runs.
 
-    accounted: what Slurm has of one that wrote nothing. unread: whether what it wrote cannot be
-    read.
+    accounted: what Slurm has of one that wrote nothing. unread: why what it wrote cannot be read.
     """
 
     status: JobStatus
     nodes: Tuple[NodeUse, ...] = ()
     accounted: Optional[AccountedUse] = None
     price: Price = Price()
-    unread: bool = False
+    unread: str = ""
 
     @property
     def runs(self) -> Tuple[JobUse, ...]:

@@ -91,22 +91,19 @@ def test_not_started_yet(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("scontrol", page("7", "PENDING", "/scratch/kim/7.out"))
     result = run("logs", "7")
     assert result.stdout == ""
-    assert result.stderr == (
-        "job 7 has not started (jobs with higher priority are ahead); "
-        "its log will be /scratch/kim/7.out\n"
-    )
+    assert result.stderr == "job 7 is PENDING; its log will be /scratch/kim/7.out\n"
 
 
 def test_started_but_silent(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("scontrol", page("7", "RUNNING", "/scratch/kim/7.out"))
-    assert "is RUNNING and has no log yet" in run("logs", "7").stderr
+    assert "job 7 is RUNNING; no log yet at" in run("logs", "7").stderr
 
 
 def test_no_log_directory(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("scontrol", page("7", "FAILED", "/no/7.out", exit="0:53"))
     result = run("logs", "7", code=8)
-    assert "(FAILED, 0:53): it could not open its log /no/7.out" in result.stderr
-    assert "the log's directory must exist" in result.stderr
+    assert "ended (FAILED) and there is no log at /no/7.out" in result.stderr
+    assert "neuronctl why 7" in result.stderr
 
 
 def forget(fake: FakeSlurm) -> None:

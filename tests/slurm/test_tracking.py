@@ -86,7 +86,7 @@ def test_every_kind_of_end(sandbox: Sandbox) -> None:
     )
     assert sandbox.exec(["neuronctl", "logs", ids["code"]]).stdout == "bad\n"
     where = sandbox.exec(["neuronctl", "logs", ids["no-directory"]], check=False)
-    assert where.returncode == 8 and "could not open its log /nowhere/" in where.stderr
+    assert where.returncode == 8 and "there is no log at /nowhere/" in where.stderr
     host = sandbox.exec(["neuronctl", "logs", ids["node-in-name"]]).stdout
     assert host.startswith("gpu")
 

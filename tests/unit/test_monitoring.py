@@ -8,9 +8,9 @@ from typing import Dict, List, Optional
 import pytest
 
 from neuronctl.catalog.model import Price
-from neuronctl.cli.report import sampled_use
 from neuronctl.common.frozen import replace
 from neuronctl.monitoring.advice import JobUse, advise
+from neuronctl.monitoring.job_use import read_sampled_use
 from neuronctl.monitoring.samples import (
     GpuUse,
     NodeUse,
@@ -233,12 +233,12 @@ def test_top_reads_nvidia_smi_by_its_header() -> None:
 
 
 def test_samples_that_cannot_be_read_hide_no_other_job(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "train.out.samples"
     folder.symlink_to(folder)
     monkeypatch.setattr(JobStatus, "stdout", str(tmp_path / "train.out"))
-    job = sampled_use(STATUS, own_cluster(), ask=False)
-    assert job.unread and not job.nodes
-    said = " ".join(capsys.readouterr().err.split())
-    assert "cannot read the samples of job 4711 in" in said and "Too many levels" in said
+    job = read_sampled_use(STATUS, own_cluster(), ask=False)
+    assert not job.nodes
+    assert "cannot read the samples of job 4711 in" in job.unread
+    assert "Too many levels" in job.unread

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any, Dict, List, Sequence
+from typing import List, Sequence
 
 import pytest
 from bench import IMAGE, IMAGES, job
-from harness import Sandbox, wait_until
+from harness import Sandbox
 from test_bench_mpi import RANKS, SUM, ranks
 
 import neuronctl
@@ -52,35 +51,6 @@ def test_an_image_runs_under_srun_as_the_ordinary_user(container_bench: Sandbox)
 def test_mpi_runs_in_the_image_under_srun(container_bench: Sandbox) -> None:
     container_bench.write("sum.py", SUM)
     assert ranks(job(container_bench, [f"srun --mpi=pmix {EXEC} python sum.py"])) == RANKS
-
-
-def test_what_it_ran_with_is_that_of_the_image(container_bench: Sandbox) -> None:
-    container_bench.write("train.py", UNTIL_SEEN)
-    size = ["-p", "amd_a100nv_8", "-N2", "--gpus-per-node=1", "-t5", "--field=misc"]
-    command = ["neuronctl", "submit", "--json", *size, "--appl=pytorch", "-o", "%j.out"]
-    words = [*command, "--container", IMAGE, "--launcher=srun", "train.py"]
-    job = str(json.loads(container_bench.exec(words).stdout)["job_id"])
-
-    def seen() -> Dict[str, Any]:
-        told = container_bench.exec(["neuronctl", "show", job, "--json"]).stdout
-        found: Dict[str, Any] = json.loads(told)["environment"] or {}
-        return found if found.get("python") else {}
-
-    found = wait_until(seen)
-    container_bench.exec(["touch", "is_seen"])
-    container_bench.exec(["neuronctl", "wait", job])
-    log = container_bench.exec(["cat", f"{job}.out"]).stdout
-    assert f"{found['python']} {found['torch']} {len(found['packages'])}\n" in log
-
-
-UNTIL_SEEN = """\
-import importlib.metadata, os, platform, time
-found = importlib.metadata.distributions()
-names = {each.metadata["Name"].lower().replace("_", "-").replace(".", "-") for each in found}
-print(platform.python_version(), importlib.metadata.version("torch"), len(names), flush=True)
-while not os.path.exists("is_seen"):
-    time.sleep(0.3)  # the time limit ends it
-"""
 
 
 def contained(sandbox: Sandbox, options: Sequence[str], code: int = 0) -> List[str]:

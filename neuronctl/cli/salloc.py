@@ -10,7 +10,7 @@ from neuronctl.cli import job_output
 from neuronctl.cli.job_options import BEHIND_DASHES, job_command
 from neuronctl.cli.say import notify, print_script
 from neuronctl.common.errors import UsageError
-from neuronctl.common.shell import join, positional, quote
+from neuronctl.common.shell import join, quote
 from neuronctl.submission.pipeline import judge_job
 from neuronctl.submission.planned_job import plan_job, refuse_other_dash
 
@@ -85,9 +85,9 @@ def command(
     if command is None:
         program = ["--pty", "bash", "-c", _SHELL]
     else:
-        text, arguments = positional(given)
-        setting = "" if arguments == given else f"set -- {text}; "
-        program = ["bash", "-c", f"{setting}{_COMMAND}", "bash", *arguments]
+        # srun would begin another command at a word ":".
+        setting, given = (f"set -- {join(given)}; ", ()) if ":" in given else ("", given)
+        program = ["bash", "-c", f"{setting}{_COMMAND}", "bash", *given]
     if contained and not words:
         image = quote(request.container or "")
         notify(f"the shell runs outside the image; 'neuronctl run --container {image} …' enters it")

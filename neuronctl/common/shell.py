@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import List, Sequence, Tuple, Union
+from typing import Sequence, Tuple, Union
 
 
 class Shell(str):
@@ -63,25 +63,3 @@ def references(text: str) -> Tuple[str, ...]:
 def join(words: Sequence[CommandWord]) -> str:
     """Join quoted words into a command line."""
     return " ".join(quote(word) for word in words)
-
-
-def positional(words: Sequence[CommandWord]) -> Tuple[str, Tuple[CommandWord, ...]]:
-    """Shell text that expands to ``words``, and the arguments to pass to that shell.
-
-    srun, salloc, and mpirun start another command at every argument ``:``; such a word therefore
-    goes into the shell text instead of the arguments.
-    """
-    if ":" not in words:
-        return '"$@"', tuple(words)
-    parts: List[str] = []
-    given: List[CommandWord] = []
-    start = 1
-    for word in [*words, ":"]:
-        if word != ":":
-            given.append(word)
-            continue
-        if len(given) >= start:
-            parts.append(f'"${{@:{start}:{len(given) - start + 1}}}"')
-            start = len(given) + 1
-        parts.append(":")
-    return " ".join(parts[:-1]), tuple(given)

@@ -73,23 +73,19 @@ def duration(seconds: Optional[int]) -> str:
     return " ".join(parts) or "0 s"
 
 
-DASHES = {
-    "\u2010": "a hyphen (U+2010)",
-    "\u2011": "a non-breaking hyphen (U+2011)",
-    "\u2012": "a figure dash (U+2012)",
-    "\u2013": "an en dash (U+2013)",
-    "\u2014": "an em dash (U+2014)",
-    "\u2015": "a horizontal bar (U+2015)",
-    "\u2212": "a minus sign (U+2212)",
-    "\ufe58": "a small em dash (U+FE58)",
-    "\ufe63": "a small hyphen (U+FE63)",
-    "\uff0d": "a full-width hyphen (U+FF0D)",
-}
+DASHES = tuple("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d")
+"""What looks like ASCII's ``-``."""
 
 
 def other_dash(text: str) -> str:
     """The first dash in ``text`` that is not ASCII's ``-``: ``an en dash (U+2013)``; "": none."""
-    return next((DASHES[character] for character in text if character in DASHES), "")
+    import unicodedata
+
+    found = next((character for character in text if character in DASHES), "")
+    if not found:
+        return ""
+    name = unicodedata.name(found).lower()
+    return f"{'an' if name[0] == 'e' else 'a'} {name} (U+{ord(found):04X})"
 
 
 def replace_other_dashes(text: str) -> str:

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_builders import plan_of
 
-from neuronctl.common.shell import positional
 from neuronctl.launch import launchers
 from neuronctl.launch.launchers import not_a_macro
 from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped
@@ -86,17 +85,3 @@ def test_a_first_double_dash_is_behind_another(name: str) -> None:
     words = plan_of(launcher=name, script="train.py", args=("--", "x"), nodes=2).program
     own_parser = not launchers.load(name).python
     assert words == (("--",) if own_parser else ("python",)) + ("train.py", "--", "x")
-
-
-@pytest.mark.parametrize(
-    ("words", "text", "given_on"),
-    [
-        ((), '"$@"', ()),
-        (("a", "b"), '"$@"', ("a", "b")),
-        ((":",), ":", ()),
-        (("a", ":", "b"), '"${@:1:1}" : "${@:2:1}"', ("a", "b")),
-        ((":", "a", "b", ":", ":"), ': "${@:1:2}" : :', ("a", "b")),
-    ],
-)
-def test_a_lone_colon_stands_in_the_text(words: tuple, text: str, given_on: tuple) -> None:
-    assert positional(words) == (text, given_on)

@@ -139,7 +139,10 @@ def expand_hostlist(text: str) -> List[str]:
     invalid host list and for more than MAX_HOSTS names.
     """
     names: List[str] = []
-    for item in _split_outside_brackets(text):
+    items = re.findall(r"((?:[^,\[\]]|\[[^\[\]]*\])*),", f"{text},")
+    if ",".join(items) != text:
+        raise ValueError(f"host list {text!r} has unbalanced brackets")
+    for item in items:
         # [literal, inside, literal, inside, …, literal]
         pieces = re.split(r"\[([^\[\]]*)\]", item)
         literals = pieces[::2]
@@ -193,20 +196,6 @@ def _too_many(whole: str) -> ValueError:
     return ValueError(f"host list {whole[:60]!r} expands to more than {MAX_HOSTS} names")
 
 
-def _split_outside_brackets(text: str) -> List[str]:
-    items, inside, start = [], False, 0
-    for position, char in enumerate(text):
-        if (char == "[" and inside) or (char == "]" and not inside):
-            raise ValueError(f"host list {text!r} has unbalanced brackets")
-        inside = char == "[" or (inside and char != "]")
-        if char == "," and not inside:
-            items.append(text[start:position])
-            start = position + 1
-    if inside:
-        raise ValueError(f"host list {text!r} has an unclosed bracket")
-    return [*items, text[start:]]
-
-
 def _expand_ranges(inside: str, whole: str) -> List[str]:
     numbers: List[str] = []
     for piece in inside.split(","):
@@ -252,12 +241,8 @@ def expand_log_pattern(
 ) -> str:
     """The file name that sbatch makes of an ``--output`` pattern (man sbatch, "filename pattern").
 
-    ``%%`` is a percent sign, ``%A`` the array's job id (the job's own outside an array), ``%a``
-    the array index, ``%j`` the job id, ``%J`` the same for a batch script, ``%n`` and ``%t`` the
-    node and task number (0 for a batch script), ``%N`` the short host name, ``%s`` the step,
-    ``%u`` and ``%x`` the user and job name. ``%5j`` pads numbers with zeros, to at most ten
-    digits. A backslash anywhere disables all replacements and escapes the next character. Slurm
-    leaves unknown symbols unchanged.
+    ``%5j`` pads numbers with zeros, to at most ten digits. A backslash anywhere disables all
+    replacements and escapes the next character. Slurm leaves unknown symbols unchanged.
 
     any_task: return a pattern for the tasks of an array, in which symbols that differ between
     tasks, and ``%%``, are left unchanged.
@@ -265,15 +250,9 @@ def expand_log_pattern(
     if "\\" in pattern:
         return re.sub(r"\\(.?)", r"\1", pattern, flags=re.DOTALL)
     # Outside an array, Slurm prints its NO_VAL constant for the index.
-    numbers = {
-        "A": job_id if array_job_id is None else array_job_id,
-        "a": _NO_VAL if array_task_id is None else array_task_id,
-        "b": (_NO_VAL if array_task_id is None else array_task_id) % 10,
-        "j": job_id,
-        "J": job_id,
-        "n": 0,
-        "t": 0,
-    }
+    index = _NO_VAL if array_task_id is None else array_task_id
+    numbers = {"a": index, "b": index % 10, "j": job_id, "J": job_id, "n": 0, "t": 0}
+    numbers["A"] = job_id if array_job_id is None else array_job_id
     words = {"%": "%", "s": "batch", "N": node.split(".")[0], "u": user, "x": job_name}
     if any_task:
         numbers = {key: number for key, number in numbers.items() if key not in "abjJ"}

@@ -10,7 +10,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.errors import CatalogError, PolicyError, did_you_mean
-from neuronctl.common.frozen import dataclass, field, replace
+from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.yamlfile import KeyPath, path_key
 
 Path = KeyPath
@@ -63,7 +63,7 @@ class CommentPolicy:
     values: Tuple[str, ...] = ()
     fields: Tuple[CommentField, ...] = ()
     pattern: Optional[str] = None
-    meanings: Mapping[str, str] = field(default_factory=dict)
+    meanings: Mapping[str, str] = {}
 
     @property
     def parts(self) -> str:
@@ -112,7 +112,7 @@ class Policy:
     submit_from: Tuple[str, ...] = ()
     """Directories that jobs may be submitted from; ``{user}`` stands for the login name."""
     comment: CommentPolicy = CommentPolicy()
-    forbidden_options: Mapping[str, str] = field(default_factory=dict)
+    forbidden_options: Mapping[str, str] = {}
     """sbatch option (``"mem"``, without dashes) -> why the site forbids it."""
     gpu_option: str = "gres"
     """The option that the site uses to request GPUs: ``"gres"`` or ``"gpus-per-node"``."""
@@ -285,7 +285,7 @@ class Cluster:
     policy: Policy = Policy()
     modules: Tuple[str, ...] = ()
     """Modules seen on the cluster, to choose from and to tell older ones by; none is loaded."""
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = {}
     """Variables that every job on this cluster exports (JSC: HF_HUB_OFFLINE=1)."""
     network: Network = Network()
     containers: Containers = Containers()
@@ -295,8 +295,8 @@ class Cluster:
     scratch_days: Optional[int] = None
     """Days without access after which the site deletes a file there."""
     default_partition: Optional[str] = None
-    qos: Mapping[str, Qos] = field(default_factory=dict)
-    evidence: Mapping[str, str] = field(default_factory=dict)
+    qos: Mapping[str, Qos] = {}
+    evidence: Mapping[str, str] = {}
     """Path of a value or a mapping below the cluster, joined by dots -> what it rests on, if that
     is not the word of the cluster's source: ``slurm``, or ``advice`` or ``observation (WHERE,
     WHEN)``, of which nobody says that Slurm enforces it."""
@@ -360,7 +360,7 @@ class Catalog:
     default_cluster: str
     files: Tuple[str, ...]
     """The files read, lowest layer first."""
-    places: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    places: Mapping[str, Sequence[int]] = {}
     """Each value's file (its index in ``files``) and line (from 1), by its path's ``path_key``."""
 
     def cluster(self, name: Optional[str] = None) -> Cluster:

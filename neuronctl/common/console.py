@@ -15,7 +15,7 @@ import os
 import sys
 from typing import Any, Iterable, Iterator, List, Mapping, Optional, Sequence, TextIO, Tuple
 
-from neuronctl.common.frozen import dataclass, field
+from neuronctl.common.frozen import dataclass
 
 GAP = 2
 """Blanks between two columns."""
@@ -37,7 +37,7 @@ class Column:
     min_width: Optional[int] = None
     no_wrap: bool = False
     priority: int = 0
-    styles: Mapping[str, str] = field(default_factory=dict)
+    styles: Mapping[str, str] = {}
 
     def style_of(self, cell: str) -> str:
         return self.styles.get(cell, self.style)

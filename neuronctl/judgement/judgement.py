@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import SlurmError
-from neuronctl.common.frozen import dataclass, field, replace
+from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.rule_codes import WARNING
 from neuronctl.common.words import counted, verb
 from neuronctl.judgement.local_facts import gather_local_facts
@@ -131,7 +131,7 @@ class JudgeBy:
     asked: Optional[AskedOnce] = None
     meanwhile: Optional[Callable[[], None]] = None
     of_script: bool = False
-    comment_parts: Mapping[str, str] = field(default_factory=dict)
+    comment_parts: Mapping[str, str] = {}
 
 
 def judge_plan(plan: JobPlan, by: JudgeBy) -> Judgement:

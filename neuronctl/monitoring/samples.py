@@ -13,7 +13,7 @@ import re
 from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.files import open_regular
-from neuronctl.common.frozen import dataclass, field
+from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.nvidia_smi import gpu_columns
 
 PARTS = 240
@@ -61,7 +61,7 @@ class GpuUse:
     power: Optional[float] = None
     temperature: Optional[float] = None
     clock: Optional[float] = None
-    slowed: Mapping[str, float] = field(default_factory=dict)
+    slowed: Mapping[str, float] = {}
     curve: Curve = ()
     memory_curve: Curve = ()
 

@@ -13,7 +13,6 @@ import re
 from functools import partial
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.common import frozen
 from neuronctl.common.frozen import dataclass
 from neuronctl.request import values
 from neuronctl.request.options import DECLARED, Option, option
@@ -305,7 +304,7 @@ class JobRequest:
 
     amounts: Optional[Amounts] = None
     """Of somebody's script; None: nodes, tasks, cores, and GPUs are as planned."""
-    origins: Mapping[str, Origin] = frozen.field(default_factory=dict, compare=False)
+    origins: Mapping[str, Origin] = {}
     """Field name -> where its value came from, for every requested field."""
 
     def origin(self, name: str) -> Origin:

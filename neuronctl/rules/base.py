@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterator, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Catalog, Citation, Path
-from neuronctl.common.frozen import dataclass, field, replace
+from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.rule_codes import CODES, ERROR, ROW, WARNING
 from neuronctl.planning import JobPlan
 from neuronctl.slurm.bad_nodes import NodeFault
@@ -132,7 +132,7 @@ class LocalFacts:
     """What is known of each launch of a job with steps, in order."""
     broken_texts: Tuple[Tuple[str, str, SyntaxProblem], ...] = ()
     """(step, which text, why) of the user's shell text that bash cannot read."""
-    bad_nodes: Mapping[str, NodeFault] = field(default_factory=dict)
+    bad_nodes: Mapping[str, NodeFault] = {}
     """Those that have failed in the user's jobs, with how."""
 
 
@@ -165,9 +165,9 @@ class RuleContext:
     local: LocalFacts = LocalFacts()
     reviewed: bool = False
     slurm: Optional[SlurmFacts] = None
-    sources: Mapping[Path, Citation] = field(default_factory=dict)
+    sources: Mapping[Path, Citation] = {}
     of_script: bool = False
-    comment_parts: Mapping[str, str] = field(default_factory=dict)
+    comment_parts: Mapping[str, str] = {}
     of_text = False
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Dict, List, Optional, Sequence
 
-from neuronctl.common.frozen import dataclass, field
+from neuronctl.common.frozen import dataclass
 from neuronctl.common.shell import BASHS_OWN
 from neuronctl.common.yamlfile.writer import Entry
 from neuronctl.launch.launcher_calls import LauncherCall, called
@@ -43,7 +43,7 @@ def program_entries(body: str, shell: ShellText, asked: JobRequest) -> Optional[
     launch = _launch(last.words, shell, asked) if prepares and plain else None
     if launch is None:
         return None
-    software = _Software()
+    software = _Software([], {}, {}, [])
     taken = 0
     while taken < first and software.take(lines[taken], taken + 1, shell):
         taken += 1
@@ -66,10 +66,10 @@ def _is_written(text: str, words: Sequence[ShellWord]) -> bool:
 class _Software:
     """What the lines at the beginning activate and export, in the order of a job file."""
 
-    modules: List[str] = field(default_factory=list)
-    environment: Dict[str, str] = field(default_factory=dict)
-    variables: Dict[str, object] = field(default_factory=dict)
-    comments: List[str] = field(default_factory=list)
+    modules: List[str]
+    environment: Dict[str, str]
+    variables: Dict[str, object]
+    comments: List[str]
 
     def take(self, line: str, number: int, shell: ShellText) -> bool:
         """Take what a line activates or exports; return False if it does more, or too late."""

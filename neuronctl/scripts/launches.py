@@ -6,7 +6,7 @@ import re
 from functools import cached_property
 from typing import Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.common.frozen import dataclass, field, replace
+from neuronctl.common.frozen import dataclass, replace
 from neuronctl.launch.launcher_calls import called
 from neuronctl.launch.launchers import Launcher, every
 from neuronctl.request.sbatch_options import SRUN, GetoptError, getopt_with_plugins
@@ -60,7 +60,7 @@ class Launch:
     word: ShellWord
     command: Command
     launcher: Launcher = _NONE
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = {}
     certain: bool = True
     inside: Tuple[Launch, ...] = ()
 

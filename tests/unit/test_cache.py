@@ -12,7 +12,7 @@ import pytest
 
 from neuronctl.common import cache
 from neuronctl.common.from_json import NOT_RESTORED, restored
-from neuronctl.common.frozen import dataclass, field
+from neuronctl.common.frozen import dataclass
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ class Outer:
     one: Inner
     several: Optional[Tuple[Inner, ...]]
     named: Mapping[str, Inner]
-    plain: Mapping[str, int] = field(default_factory=dict)
+    plain: Mapping[str, int] = {}
     parts: Tuple[Mapping[str, int], ...] = ()
 
 

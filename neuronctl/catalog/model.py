@@ -384,13 +384,10 @@ class Catalog:
         (file, line), stated = self.places[found], self.places.get(path_key((path[0], "source")))
         evidence = self.evidence(*path)
         doubtful = evidence.startswith(("advice", "observation"))
-        words = [
-            f"{self.files[file]}:{line}",
-            *([evidence] if evidence and evidence != "slurm" else []),
-        ]
+        words = [f"{self.files[file]}:{line}", "" if evidence == "slurm" else evidence]
         if stated is not None and stated[0] == file and "(" not in evidence:
             words.append(f"{cluster.source}, {cluster.date}")
-        return Citation(": ".join(words), doubtful=doubtful)
+        return Citation(": ".join(filter(None, words)), doubtful=doubtful)
 
     def evidence(self, *path: str) -> str:
         """Return what the value at ``path`` (the cluster first) rests on; "" for the source.

@@ -230,7 +230,7 @@ class JobRequest:
     launcher_options: Tuple[str, ...] = _job(
         "--launcher-option WORD...",
         "A word for the launcher itself, such as --tee=3; repeatable.",
-        values.option_words("--launcher-option"),
+        values.words,
     )
     """They stand behind those that neuronctl gives it."""
     preflight: Optional[bool] = _job(
@@ -295,7 +295,7 @@ class JobRequest:
     container_options: Tuple[str, ...] = _environment(
         "--container-option WORD...",
         "A word for the container runtime, such as --rocm; repeatable.",
-        values.option_words("--container-option"),
+        values.words,
     )
     setup: Tuple[str, ...] = _environment(
         "--setup LINE...", "Shell line to run before the launch; repeatable.", values.setup

@@ -20,7 +20,6 @@ from neuronctl.common.errors import JobFileError, UsageError, did_you_mean
 from neuronctl.common.files import UntrustedFileError, head, open_named, read_trusted
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.paths import PROJECT_CONFIG, config_files, defaults_file, present
-from neuronctl.common.words import other_dash, replace_other_dashes
 from neuronctl.request.job import (
     BY_NAME,
     Body,
@@ -234,11 +233,7 @@ def _layer(
 
 
 def _unknown(key: str, known: Sequence[str], where: str) -> JobFileError:
-    dash = other_dash(key)
-    key = replace_other_dashes(key) if dash else key
-    words = f", which contains {dash}, not '-'" if dash else ""
-    hint = did_you_mean(key.replace("_", "-"), known)
-    return JobFileError(f"{where}: unknown key '{key}'{words}", hint)
+    return JobFileError(f"{where}: unknown key '{key}'", did_you_mean(key.replace("_", "-"), known))
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 from neuronctl.common import units
-from neuronctl.common.shell import BASHS_OWN, join
+from neuronctl.common.shell import BASHS_OWN
 from neuronctl.common.words import other_dash
 
 Fields = Dict[str, Any]
@@ -87,44 +87,21 @@ def command_words(text: str) -> str:
     return text
 
 
-_SIZES = r"[0-9]{1,9}(?:-[0-9]{1,9}(?::[0-9]{1,9})?)?"
-
-
-def node_count(text: str) -> Tuple[int, int]:
-    """Return the least and the most nodes of ``--nodes``: ``4``, ``2-4``, ``1k``.
-
-    Of a list of sizes (``1,2,4``, since Slurm 23.02), the least and the most. Raises ValueError.
-    """
-    if re.fullmatch(rf"{_SIZES}(?:,{_SIZES})*", text):
-        numbers = [int(number) for number in re.findall(r"(?<!:)\b[0-9]+", text)]
-        if "," in text or ":" in text:
-            return min(numbers), max(numbers)
-    match = re.fullmatch(
-        r"\s*(?:\+?([0-9]{1,9}k?m?)\s*)?(?:-\s*\+?([0-9]{1,9}k?m?)\s*)?", text, re.I
-    )
-    if match is None or not (match[1] or match[2]):
-        raise ValueError(f"'{text}' is not a whole number of nodes")
-    low, high = _number_of_nodes(match[1] or "1"), _number_of_nodes(match[2] or match[1])
-    if high and high < low:
-        raise ValueError(f"'{text}' runs backward")
-    return low, high
-
-
-def _number_of_nodes(text: str) -> int:
-    figure = int(text.rstrip("kKmM"))
-    return figure * (1024 if "k" in text.lower() else 1) * (1024**2 if "m" in text.lower() else 1)
-
-
 def nodes(text: str) -> Optional[Fields]:
-    """A number of nodes, or a range; None: none, which Slurm takes beside some other options.
+    """A number of nodes, or a range; None: none, a list of sizes (``1,2,4``), thousands (``1k``).
 
     A script may leave it open how many it gets at most (``2-0``): ``max_nodes`` is 0.
     """
-    least, most = node_count(text)
-    if (least, most) == (0, 0):
-        return None
+    match = re.fullmatch(r"\s*\+?([0-9]{1,9})\s*(?:-\s*\+?([0-9]{1,9})\s*)?", text)
+    if match is None:
+        if re.fullmatch(r"[\s0-9kKmM+:,-]*[0-9][\s0-9kKmM+:,-]*", text):
+            return None
+        raise ValueError(f"'{text}' is not a whole number of nodes")
+    least, most = int(match[1]), int(match[2] or match[1])
     if most == 0:
-        return {"nodes": least, "max_nodes": 0}
+        return {"nodes": least, "max_nodes": 0} if least else None
+    if most < least:
+        raise ValueError(f"'{text}' runs backward")
     least = max(1, least)
     return {"nodes": least, **({"max_nodes": most} if most > least else {})}
 
@@ -300,17 +277,3 @@ def env(texts: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
 def words(texts: Sequence[str]) -> Tuple[str, ...]:
     """Names, or other texts on one line each."""
     return tuple(one_line(text) for text in texts)
-
-
-def option_words(option: str) -> Callable[[Sequence[str]], Tuple[str, ...]]:
-    """Words that are passed on byte for byte, each an option or its value."""
-
-    def read(texts: Sequence[str]) -> Tuple[str, ...]:
-        for text in texts:
-            first, *others = one_line(text).split(" ")
-            if first.startswith("-") and "=" not in first and others:
-                several = (part for word in text.split() for part in (option, word))
-                raise ValueError(f"'{text}' is several words; write {join(tuple(several))}")
-        return tuple(texts)
-
-    return read

@@ -71,23 +71,18 @@ class TerminalReporter(Reporter):
             notify(f"--conda {conda.value}: {conda.reason}")
         show_findings(judged)
 
-    def refused(
-        self, draft: RecordDraft, judged: JudgedJob, by: Optional[SlurmRefusedError] = None
-    ) -> PolicyError:
+    def refused(self, draft: RecordDraft, judged: JudgedJob) -> PolicyError:
         """Return the error with the number of findings; with ``--json`` the data is printed."""
-        if by is not None:
-            notify(by.message)
-            show_findings(judged)
         self._print_data(draft, judged)
         return judged.refusal("use --force to override")
 
-    def unexplained(
-        self, draft: RecordDraft, judged: Optional[JudgedJob], by: SlurmRefusedError
+    def slurm_refused(
+        self, draft: RecordDraft, judged: Optional[JudgedJob], error: SlurmRefusedError
     ) -> None:
         """With ``--json``, print the data; the message is printed as the error."""
         from neuronctl.judgement.verdict import REFUSED, SLURM, Verdict
 
-        self._print_data(draft, judged, verdict=Verdict(REFUSED, by.message, judged_by=SLURM))
+        self._print_data(draft, judged, verdict=Verdict(REFUSED, error.message, judged_by=SLURM))
 
     def submitting(self, draft: RecordDraft, judged: Optional[JudgedJob]) -> None:
         """Say what is submitted and what would happen to it; with ``--dry-run`` print it."""

@@ -17,7 +17,6 @@ from neuronctl.slurm.sbatch_passthrough import (
     start_sbatch,
     started_sbatches,
 )
-from neuronctl.submission.monitored_script import take_monitor
 from neuronctl.submission.sbatch_attempt import Attempt
 
 _WHATEVER_BREAKS = contextlib.suppress(Exception)
@@ -38,9 +37,8 @@ def command(words: Tuple[str, ...]) -> int:
     neither does a record that cannot be written. The components of a heterogeneous job are not
     judged.
 
-    With --monitor among the options, or in your configuration, the job is sampled for 'neuronctl
-    report'. sbatch gets the script unchanged; BASH_ENV starts the sampler, so the script must be
-    one for bash.
+    With 'monitor: true' in your configuration, the job is sampled for 'neuronctl report'. sbatch
+    gets the script unchanged; BASH_ENV starts the sampler, so the script must be one for bash.
     """
     return call(words)
 
@@ -48,17 +46,14 @@ def command(words: Tuple[str, ...]) -> int:
 def call(words: Sequence[str]) -> int:
     """Run ``sbatch WORDS``, and record its job; return its exit code, 128 + N for signal N."""
     path = find_sbatch()
-    left, monitor = take_monitor(words)
     untold: List[str] = []  # findings, printed only if sbatch refuses the job
     tell = notify if sys.stderr.isatty() else untold.append
     attempt = Attempt(["neuronctl", *sys.argv[1:]], tell)
     variables: Mapping[str, str] = {}
     if not started_sbatches():  # else a neuronctl above this process records the job
-        with contextlib.nullcontext() if monitor else _WHATEVER_BREAKS:
-            variables = attempt.read(left, monitor)
         with _WHATEVER_BREAKS:
-            attempt.begin()
-    code = _run(path, left, attempt, {**os.environ, **variables})
+            variables = attempt.begin(words)
+    code = _run(path, words, attempt, {**os.environ, **variables})
     if code > 0:
         notify(*untold)
     with _WHATEVER_BREAKS:

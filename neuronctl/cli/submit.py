@@ -44,8 +44,8 @@ def command(
     submitted has its id printed on standard output: a refusal prints nothing there.
     """
     job: Submittable
-    file = batch_script(words[0]) if words else None
-    if file is not None:
+    text = batch_script(words[0]) if words else None
+    if text is not None:
         from neuronctl.submission.existing_job import existing_job
 
         given = (("--file", job_file), ("--body", body), ("--template", template))
@@ -53,7 +53,7 @@ def command(
         job = existing_job(
             *(words, options),
             tell=notify,
-            file=file,
+            text=text,
             others=others,
             catalog_file=catalog,
         )

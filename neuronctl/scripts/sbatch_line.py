@@ -6,22 +6,12 @@ import os
 from typing import Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass
-from neuronctl.request.sbatch_options import (
-    NO_VALUE,
-    SBATCH,
-    GetoptError,
-    OptionSpec,
-    getopt_with_plugins,
-)
+from neuronctl.request.sbatch_options import SBATCH, GetoptError, getopt_with_plugins
 
 STDIN = "/dev/stdin"
 
 WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
 """The script that sbatch makes of what ``--wrap`` gives."""
-
-
-_OWN = tuple(OptionSpec(name, "", NO_VALUE, name) for name in ("monitor", "no-monitor"))
-"""Options that ``neuronctl sbatch`` adds."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +59,7 @@ def read_line(words: Sequence[str]) -> SbatchLine:
     submits = True
     wrap: Optional[str] = None
     while True:
-        parsed, end = getopt_with_plugins(rest, (*SBATCH, *_OWN))
+        parsed, end = getopt_with_plugins(rest, SBATCH)
         if components == 1:
             known = tuple(rest[:end])
         submits &= not {"help", "usage", "version", "test-only"}.intersection(

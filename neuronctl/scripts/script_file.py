@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from typing import List, Optional, Tuple
+from typing import List, Optional
 
 from neuronctl.common.errors import UsageError
-from neuronctl.common.files import file_state, open_named, open_regular
-from neuronctl.common.frozen import dataclass
+from neuronctl.common.files import open_named, open_regular
 
 MAX_BYTES = 4 * 1024 * 1024
 """The longest script that slurmctld takes where the site does not say otherwise."""
@@ -65,19 +64,10 @@ def scripts_at(path: str) -> List[str]:
     return found if os.path.isdir(path) else [path]
 
 
-@dataclass(frozen=True)
-class ScriptFile:
-    """A file as it was read. text: bytes that are not UTF-8 as surrogates. state: file_state()."""
-
-    text: str
-    state: Tuple[int, ...]
-
-
-def batch_script(path: str) -> Optional[ScriptFile]:
-    """A script with directives: of another language's, those that sbatch reads; None if not one."""
+def batch_script(path: str) -> Optional[str]:
+    """The text of a script with directives, as sbatch reads them; None for any other file."""
     if not os.path.isfile(path):
         return None
-    state = file_state(path)
     try:
         with open_regular(path) as file:
             first = file.read(4096)
@@ -89,4 +79,4 @@ def batch_script(path: str) -> Optional[ScriptFile]:
     head = None if re.match(_SHELL, text) else re.match(rb"(?:[ \t]*(?:#[^\n]*)?\n)*", text)
     if re.search(_DIRECTIVE, text if head is None else head[0]) is None:
         return None
-    return ScriptFile(text.decode("utf-8", "surrogateescape"), state)
+    return text.decode("utf-8", "surrogateescape")

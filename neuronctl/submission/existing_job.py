@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from neuronctl.catalog.model import Catalog, Cluster
     from neuronctl.judgement.partition_choice import Choice
     from neuronctl.records.job_record import RecordDraft
-    from neuronctl.scripts.script_file import ScriptFile
     from neuronctl.submission.transaction import Notify
 
 
@@ -73,7 +72,7 @@ class ExistingJob:
             },
         )
 
-    def judge(self, *, anew: bool = False) -> JudgedJob:
+    def judge(self) -> JudgedJob:
         """Judge it as it is submitted here and now; findings name their lines.
 
         Of a job for another Slurm cluster than this machine's, the script alone is judged.
@@ -83,7 +82,7 @@ class ExistingJob:
         by = JudgeBy(
             self.catalog,
             ask_slurm=self.ask_slurm and here,
-            snapshot=None if anew or self.choice is None else self.choice.snapshot,
+            snapshot=None if self.choice is None else self.choice.snapshot,
             of_script=True,
         )
         judged = judge_script(
@@ -117,7 +116,7 @@ def existing_job(
     *,
     tell: Notify,
     stdin: Optional[str] = None,
-    file: Optional[ScriptFile] = None,
+    text: Optional[str] = None,
     others: Sequence[str] = (),
     catalog_file: Optional[str] = None,
     recorded: Optional[Mapping[str, Any]] = None,
@@ -125,12 +124,12 @@ def existing_job(
     """The job of the script that ``sbatch WORDS`` would submit from here, with options over it.
 
     options: long names to values, as in options_layer(). others: further options that were given.
-    stdin, file: as for read_existing(). recorded: whether to sample it if the options do not say;
+    stdin, text: as for read_existing(). recorded: whether to sample it if the options do not say;
     None: as configured. tell hears why it is not. Raises UsageError for what cannot be applied to a
     script, and where sbatch would not return with a job.
     """
     said = options_layer(options).values  # raises UsageError for a value that is none
-    script, over = read_existing(words, stdin, file), _sbatch_options(options, others)
+    script, over = read_existing(words, stdin, text), _sbatch_options(options, others)
     script = script.add_options(*over) if over else script
     for name in ("wait", "test-only"):
         if name in script.header.options:

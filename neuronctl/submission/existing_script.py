@@ -8,7 +8,6 @@ from typing import Optional, Sequence, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.errors import UsageError
-from neuronctl.common.files import file_state
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.paths import working_directory
 from neuronctl.records.job_record import RecordDraft
@@ -16,27 +15,23 @@ from neuronctl.request.sbatch_options import GetoptError
 from neuronctl.scripts.header import read_header
 from neuronctl.scripts.model import Header
 from neuronctl.scripts.sbatch_line import WRAPPED, SbatchLine, read_line
-from neuronctl.scripts.script_file import ScriptFile, read_file
+from neuronctl.scripts.script_file import read_file
 
 
 @dataclass(frozen=True)
 class ExistingScript:
     """A batch script and the command line that submits it.
 
-    file: as it was read, with bytes that are not UTF-8 as surrogates. path: absolute, "" where the
-    text does not come from a file. header: with the command line and the environment over it.
-    monitor: whether its job is sampled.
+    text: bytes that are not UTF-8 as surrogates. path: absolute, "" where the text does not come
+    from a file. header: with the command line and the environment over it. monitor: whether its job
+    is sampled.
     """
 
     line: SbatchLine
-    file: ScriptFile
+    text: str
     path: str
     header: Header
     monitor: bool = False
-
-    @property
-    def text(self) -> str:
-        return self.file.text
 
     @property
     def name(self) -> str:
@@ -79,15 +74,10 @@ class ExistingScript:
         """What sbatch reads from its standard input."""
         return self.text if self.line.reads_stdin else None
 
-    @property
-    def has_changed(self) -> bool:
-        """Whether the file is no longer the one that was read."""
-        return bool(self.path) and file_state(self.path) != self.file.state
-
     def add_options(self, *options: str) -> ExistingScript:
         """Return the same script with more options, over those that it has."""
         words = (*self.line.options, *options, *self.line.script)
-        return replace(read_existing(words, self.text, self.file), monitor=self.monitor)
+        return replace(read_existing(words, self.text, self.text), monitor=self.monitor)
 
     @property
     def draft(self) -> RecordDraft:
@@ -117,28 +107,28 @@ class ExistingScript:
 
 
 def read_existing(
-    words: Sequence[str], stdin: Optional[str] = None, file: Optional[ScriptFile] = None
+    words: Sequence[str], stdin: Optional[str] = None, text: Optional[str] = None
 ) -> ExistingScript:
     """Read the script that ``sbatch WORDS`` would submit from here.
 
-    stdin: the text of standard input, which is not read. file: the script where it was read
+    stdin: the text of standard input, which is not read. text: the file's where it was read
     already. Raises UsageError where sbatch refuses the words, and where the script cannot be read.
     """
     try:
         line = read_line(words)
     except GetoptError as error:
         raise UsageError(f"sbatch does not take these words: {error}") from None
-    path = line.path(working_directory())
+    path = ""
     if line.wrap is not None:
-        file = ScriptFile(WRAPPED.format(line.wrap), ())
+        text = WRAPPED.format(line.wrap)
     elif line.reads_stdin:
-        path, file = "", ScriptFile(stdin or "", ())
-    elif not path:
-        raise UsageError(f"the batch script cannot be read: no file '{line.file}'")
-    elif file is None:
-        state = file_state(path)
-        file = ScriptFile(read_file(path), state)
-    header = read_header(file.text, environment=os.environ, command_line=line.known)
+        text = stdin or ""
+    else:
+        path = line.path(working_directory())
+        if not path:
+            raise UsageError(f"the batch script cannot be read: no file '{line.file}'")
+        text = read_file(path) if text is None else text
+    header = read_header(text, environment=os.environ, command_line=line.known)
     if line.components > 1:
         header = replace(header, components=line.components)
-    return ExistingScript(line, file, path, header)
+    return ExistingScript(line, text, path, header)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import zlib
-from typing import TYPE_CHECKING, Dict, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, Optional
 
 from neuronctl.common.errors import UsageError
 from neuronctl.common.files import write_private
@@ -20,24 +20,6 @@ from neuronctl.planning.model import MONITOR_INTERVAL
 if TYPE_CHECKING:
     from neuronctl.submission.existing_script import ExistingScript
     from neuronctl.submission.transaction import Notify
-
-_SWITCH, _NO = "--monitor", "--no-monitor"
-
-
-def take_monitor(words: Sequence[str]) -> Tuple[Tuple[str, ...], Optional[bool]]:
-    """Take --monitor and --no-monitor from the words behind ``sbatch``; return which was given."""
-    if _SWITCH not in words and _NO not in words:
-        return tuple(words), None
-    from neuronctl.request.sbatch_options import GetoptError
-    from neuronctl.scripts.sbatch_line import read_line
-
-    try:
-        line = read_line(words)
-    except GetoptError:
-        return tuple(words), None  # sbatch says what is wrong
-    others = [word for word in line.options if word not in (_SWITCH, _NO)]
-    given = [word for word in line.options if word in (_SWITCH, _NO)]
-    return (*others, *line.script), given[-1] == _SWITCH if given else None
 
 
 def monitored(
@@ -53,8 +35,8 @@ def monitored(
     why = _why_unsampled(script)
     if why and said:
         raise UsageError(
-            f"{_SWITCH} cannot sample this job: {why}",
-            f"leave out {_SWITCH}; 'neuronctl report' then has what accounting knows",
+            f"--monitor cannot sample this job: {why}",
+            "leave out --monitor; 'neuronctl report' then has what accounting knows",
         )
     if why:
         tell(f"the job is not sampled: {why}")

@@ -10,7 +10,6 @@ import time
 from typing import TYPE_CHECKING, Optional, Sequence
 
 from neuronctl.common.errors import (
-    NeuronctlError,
     PolicyError,
     SlurmRefusedError,
     SlurmUnavailableError,
@@ -37,17 +36,15 @@ class Reporter:
     def judged(self, judged: JudgedJob) -> None:
         """Say which partition was chosen, and what was found."""
 
-    def refused(
-        self, draft: RecordDraft, judged: JudgedJob, by: Optional[SlurmRefusedError] = None
-    ) -> PolicyError:
-        """Return what to raise where errors refuse the job. by: sbatch, which refused it first."""
+    def refused(self, draft: RecordDraft, judged: JudgedJob) -> PolicyError:
+        """Return what to raise where errors refuse the job."""
         errors = "; ".join(f"{finding.code}: {finding.message}" for finding in judged.errors)
         return PolicyError(f"refused: {errors}", judged.errors[0].hint)
 
-    def unexplained(
-        self, draft: RecordDraft, judged: Optional[JudgedJob], by: SlurmRefusedError
+    def slurm_refused(
+        self, draft: RecordDraft, judged: Optional[JudgedJob], error: SlurmRefusedError
     ) -> None:
-        """Say that sbatch refuses the job for an unknown reason."""
+        """Say that sbatch refuses the job; the error is raised afterwards."""
 
     def submitting(self, draft: RecordDraft, judged: Optional[JudgedJob]) -> None:
         """Say what is submitted, or would be."""
@@ -91,10 +88,7 @@ def submit_job(
     try:
         done = submit_draft(job, draft, reporter.tell)
     except SlurmRefusedError as error:
-        now = _judge_refused(job, judged)
-        if now is not None:
-            raise reporter.refused(draft, now, error) from error
-        reporter.unexplained(draft, judged, error)
+        reporter.slurm_refused(draft, judged, error)
         raise
     reporter.submitted(draft, judged, done)
     return done
@@ -118,24 +112,8 @@ def _tested(
         place = draft.submit_dir or draft.cwd
         tested = test_submission(words, text, cwd=place, only_size=judged.verdict.only_size)
     except SlurmRefusedError as error:
-        reporter.unexplained(draft, judged, error)
+        reporter.slurm_refused(draft, judged, error)
         raise
     except SlurmUnavailableError:
         return judged
     return replace(judged, verdict=with_test(judged.verdict, tested, int(time.time())))
-
-
-def _judge_refused(job: Submittable, judged: Optional[JudgedJob]) -> Optional[JudgedJob]:
-    """Judge anew a job that sbatch refused although nothing stood against it.
-
-    Another job may have taken the last place under a limit, for example. None if nothing explains
-    the refusal (a plugin of the site's may have refused), or if the job was forced.
-    """
-    if judged is not None and judged.errors:
-        return None
-    try:
-        now = job.judge(anew=True)
-    except NeuronctlError:
-        return None
-    # What the catalog alone has against it was known before, or was not asked.
-    return now if now and any(finding.by_slurm for finding in now.errors) else None

@@ -56,7 +56,7 @@ class PlannedJob:
 
     existing = slurm_cluster = None
 
-    def judge(self, *, anew: bool = False) -> JudgedJob:
+    def judge(self) -> JudgedJob:
         """Judge it, as of Submittable.
 
         What Slurm said for the choice of the partition holds for the verdict too.
@@ -64,7 +64,7 @@ class PlannedJob:
         by = JudgeBy(
             self.catalog,
             ask_slurm=self.ask_slurm,
-            snapshot=None if anew else self.snapshot,
+            snapshot=self.snapshot,
             meanwhile=_load_the_rest,
         )
         judgement = judge_plan(self.plan, by)

@@ -13,7 +13,6 @@ from neuronctl.records import provenance, recorded
 from neuronctl.records.job_record import JobRecord, RecordDraft
 from neuronctl.request.job import Layer, Origin, Source
 from neuronctl.scripts.sbatch_line import read_line
-from neuronctl.submission.judged_job import JudgedJob
 from neuronctl.submission.planned_job import PlannedJob, check_utf8, plan_job
 from neuronctl.submission.transaction import Notify
 
@@ -118,11 +117,8 @@ class RecordedJob:
 
     existing = slurm_cluster = None
 
-    def judge(self, *, anew: bool = False) -> Optional[JudgedJob]:
-        """Judge its request, but not before sbatch refuses it."""
-        if not anew:
-            return None
-        return plan_again(self.record, {"env": self.exported}).judge(anew=True)
+    def judge(self) -> None:
+        """Leave it to sbatch: it was judged when it was planned."""
 
     @property
     def variables(self) -> Mapping[str, str]:

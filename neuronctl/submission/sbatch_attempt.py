@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Mapping, Optional, Sequence
 from neuronctl.common.frozen import replace
 
 if TYPE_CHECKING:
-    from neuronctl.submission.existing_script import ExistingScript
     from neuronctl.submission.transaction import Notify, Recording
 
 _ANSWERED = 5.0
@@ -27,28 +26,26 @@ class Attempt:
         self.stdin: Optional[bytes] = None
         self._command_line = command_line
         self._tell = tell
-        self._script: Optional[ExistingScript] = None
         self._recording: Optional[Recording] = None
         self._began = time.monotonic()
 
-    def read(self, words: Sequence[str], monitor: Optional[bool]) -> Mapping[str, str]:
-        """Read the script; return what sbatch's environment needs for what starts before it.
+    def begin(self, words: Sequence[str]) -> Mapping[str, str]:
+        """Judge the script, tell what was found, and write the intent to submit it.
 
-        Raises UsageError where the job is to be sampled and cannot be.
+        Returns what sbatch's environment needs for what starts before the script.
         """
+        from neuronctl.catalog.loader import load
+        from neuronctl.catalog.local_cluster import recognise
         from neuronctl.request.job_file import configuration
-        from neuronctl.request.sbatch_options import GetoptError
         from neuronctl.scripts.sbatch_line import read_line
+        from neuronctl.submission.existing_job import ExistingJob
         from neuronctl.submission.existing_script import read_existing
         from neuronctl.submission.monitored_script import batch_shell_variables, monitored
+        from neuronctl.submission.transaction import Recording
 
-        try:
-            line = read_line(words)
-        except GetoptError:  # sbatch says so itself
-            return {}
+        line, text = read_line(words), None
         if not line.submits:
             return {}
-        text = None
         if line.reads_stdin:
             with open(0, "rb", closefd=False) as stream:
                 self.stdin = stream.read()
@@ -56,33 +53,23 @@ class Attempt:
         script = read_existing(words, text)
         if "test-only" in script.header.options:
             return {}
-        self._script = script
-        otherwise = configuration().values.get("monitor")
-        self._script = monitored(script, monitor, otherwise, self._tell)
-        return batch_shell_variables(self._script)
-
-    def begin(self) -> None:
-        """Judge the script, tell what was found, and write the intent to submit it."""
-        script = self._script
-        if script is None:
-            return
-        from neuronctl.catalog.loader import load
-        from neuronctl.catalog.local_cluster import recognise
-        from neuronctl.request.job_file import configured_cluster
-        from neuronctl.submission.existing_job import ExistingJob
-        from neuronctl.submission.transaction import Recording
-
-        draft = replace(script.draft, command_line=tuple(self._command_line))
+        variables: Mapping[str, str] = {}
+        draft = script.draft
         with contextlib.suppress(Exception):  # the job has a record, whatever breaks
+            configured = configuration().values
+            script = monitored(script, None, configured.get("monitor"), self._tell)
+            variables, draft = batch_shell_variables(script), script.draft
             catalog = load()
-            cluster, _ = recognise(catalog, configured_cluster())
+            cluster, _ = recognise(catalog, configured.get("cluster"))
             judged = ExistingJob(script, catalog, cluster, ask_slurm=False).judge()
             draft = judged.recorded(draft)
             for finding in judged.findings:
                 self._tell(f"{finding.severity} {finding.code}: {finding.message}")
+        draft = replace(draft, command_line=tuple(self._command_line))
         where = script.slurm_cluster
         self._recording = Recording(draft, self._tell, cluster=where, ask_slurm=False)
         self._began = time.monotonic()
+        return variables
 
     def heard(self, line: bytes) -> None:
         """Take a line of sbatch's output; the one with the job's id completes the record."""

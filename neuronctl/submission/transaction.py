@@ -43,12 +43,8 @@ class Submittable(Protocol):
     @property
     def draft(self) -> RecordDraft: ...
 
-    def judge(self, *, anew: bool = False) -> Optional[JudgedJob]:
-        """Judge it; None where it is submitted as it was.
-
-        anew: sbatch has refused it; judge it by what Slurm says at this moment, also where it is
-        submitted as it was.
-        """
+    def judge(self) -> Optional[JudgedJob]:
+        """Judge it; None where it is submitted as it was."""
 
     def script(self) -> str:
         """Return the script that sbatch gets."""
@@ -163,11 +159,6 @@ def submit_draft(job: Submittable, draft: RecordDraft, notify: Notify) -> Submis
         raise
     # First of all: a terminal that is gone must not keep the job out of its record.
     record = recording.taken(submitted)
-    if own is not None and own.has_changed:
-        warn(
-            f"warning: {own.name} was changed while it was submitted: the record may have "
-            "another text than the job"
-        )
     if submitted.warnings:
         warn(f"sbatch: {submitted.warnings}")
     output, error_log = (

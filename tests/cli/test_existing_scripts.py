@@ -136,17 +136,6 @@ def test_sbatch_refuses(run: Run, fake_slurm: FakeSlurm) -> None:
     assert (record["status"], record["failure"]) == ("failed", "sbatch refused the request: no")
 
 
-def test_a_file_that_changes_meanwhile_is_told(
-    run: Run, fake_slurm: FakeSlurm, script: Path
-) -> None:
-    fake = fake_slurm.directory / "bin"
-    fake.mkdir()
-    (fake / "sbatch").write_text("#!/bin/sh\necho '# more' >> job.sh\necho 7\n")
-    (fake / "sbatch").chmod(0o755)
-    said = run("submit", "job.sh", env={"PATH": f"{fake}:{os.environ['PATH']}"}).stderr
-    assert "job.sh was changed while it was submitted" in said
-
-
 def test_the_record_is_whole_and_private(run: Run, fake_slurm: FakeSlurm, script: Path) -> None:
     secret = "hf_0123456789abcdefghij"
     script.write_text(SCRIPT + f"export HF_TOKEN={secret}\n")

@@ -120,10 +120,3 @@ def test_a_draft_needs_no_judgement(script: Path) -> None:
     errors = judged("job.sh").errors
     assert [one.code for one in errors] == ["NC601"]
     assert errors[0].message.startswith("job.sh:2: ")
-
-
-def test_a_changed_file_is_seen(script: Path) -> None:
-    own = read_existing(["job.sh"])
-    assert not own.has_changed
-    script.write_text(SCRIPT + "\n")
-    assert own.has_changed

@@ -12,11 +12,7 @@ from neuronctl.common.errors import UsageError
 from neuronctl.request.job import OPTIONS
 from neuronctl.submission.existing_job import existing_job
 from neuronctl.submission.existing_script import ExistingScript, read_existing
-from neuronctl.submission.monitored_script import (
-    batch_shell_variables,
-    monitored,
-    take_monitor,
-)
+from neuronctl.submission.monitored_script import batch_shell_variables, monitored
 
 
 @pytest.fixture(autouse=True)
@@ -28,20 +24,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("SBATCH_EXPORT", raising=False)
     (tmp_path / "job.sh").write_text("#!/bin/bash\ntrue\n")
     return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("words", "left", "said"),
-    [
-        (("--monitor", "job.sh", "--monitor"), ("job.sh", "--monitor"), True),
-        (("-N2", "--monitor", "-t", "5", "job.sh"), ("-N2", "-t", "5", "job.sh"), True),
-        (("--no-monitor", "job.sh"), ("job.sh",), False),
-        (("job.sh", "--monitor"), ("job.sh", "--monitor"), None),
-        (("-N2", "job.sh"), ("-N2", "job.sh"), None),
-    ],
-)
-def test_words(words: Tuple[str, ...], left: Tuple[str, ...], said: Optional[bool]) -> None:
-    assert take_monitor(words) == (left, said)
 
 
 TOLD: List[str] = []

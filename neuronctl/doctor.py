@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import sys
 import time
@@ -12,16 +11,14 @@ from typing import Callable, Dict, Iterator, List, Optional, Tuple, Type
 
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import config_file, is_cluster, local_cluster, recognise
-from neuronctl.catalog.model import Cluster
 from neuronctl.common import errors
 from neuronctl.common.errors import NeuronctlError, RecordError
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.paths import cache_dir, defaults_file, state_dir
-from neuronctl.common.shell import quote
 from neuronctl.common.users import login_name
-from neuronctl.common.words import amount, counted, moment
+from neuronctl.common.words import counted
 from neuronctl.records.store import RecordStore
-from neuronctl.request.job_file import configuration, configured_cluster, own_cluster
+from neuronctl.request.job_file import configuration, configured_cluster
 from neuronctl.slurm.answers import ask_now
 from neuronctl.slurm.process import installed, run, where_slurm_is
 from neuronctl.version import __version__
@@ -69,8 +66,8 @@ def examine(catalog_file: Optional[str] = None) -> Tuple[Check, ...]:
         "catalog": lambda: _catalog(catalog_file),
         "directories": _directories,
         "software": _software,
-        "storage": lambda: _storage(catalog_file),
-        "last_job": _last_job,
+        "quotas": _quotas,
+        "records": _records,
     }
     checks: List[Check] = []
     for name, probe in probes.items():
@@ -203,86 +200,31 @@ def _writable(name: str, path: str) -> Check:
 
 
 def _software() -> Iterator[Check]:
-    conda = os.environ.get("CONDA_EXE") or shutil.which("conda")
-    module = os.environ.get("LMOD_CMD") or os.environ.get("MODULESHOME")
     runtimes = (shutil.which(runtime) for runtime in ("singularity", "apptainer", "enroot"))
-    for name, found, absent in (
-        ("conda", conda, "no conda on PATH"),
-        ("modules", module, "neither LMOD_CMD nor MODULESHOME is set in this shell"),
-        (
-            "containers",
-            ", ".join(filter(None, runtimes)),
-            "no singularity, apptainer, or enroot on PATH",
-        ),
+    for name, found in (
+        ("conda", os.environ.get("CONDA_EXE") or shutil.which("conda")),
+        ("modules", os.environ.get("LMOD_CMD") or os.environ.get("MODULESHOME")),
+        ("containers", ", ".join(filter(None, runtimes))),
     ):
-        yield Check(name, GOOD, found) if found else Check(name, ABSENT, absent)
+        yield Check(name, GOOD, found) if found else Check(name, ABSENT, "not found in this shell")
 
 
-_LOOK_FOR_SPACE = "the largest directories: du -xh --max-depth=2 ~ | sort -h | tail"
-_DAYS_BEFORE = 3
-"""Days before a file in scratch expires in which it is named."""
-
-
-def _storage(catalog_file: Optional[str]) -> Iterator[Check]:
+def _quotas() -> Iterator[Check]:
+    """Say which quotas are used up: quota and lfs mark those with an asterisk."""
     home = os.path.expanduser("~")
     for argv in (["quota", "--no-wrap"], ["lfs", "quota", "-q", "-u", login_name(), home]):
-        if shutil.which(argv[0]) is not None:
-            # quota ends with 1 if one is exceeded, lfs if there is no Lustre.
-            with contextlib.suppress(NeuronctlError):
-                yield from parse_quotas(run(argv, timeout=_TIMEOUT).stdout)
-    with contextlib.suppress(NeuronctlError):  # the catalog's own line says why
-        yield from _expiring(own_cluster(catalog_file))
+        if shutil.which(argv[0]) is None:
+            continue
+        with contextlib.suppress(NeuronctlError):
+            lines = run(argv, timeout=_TIMEOUT).stdout.splitlines()
+            over = "; ".join(" ".join(line.split()) for line in lines if "*" in line)
+            hint = "the largest directories: du -xh --max-depth=2 ~ | sort -h | tail"
+            if over:
+                yield _wrong("quota", f"used up, says {argv[0]}: {over}", hint, RecordError)
 
 
-def parse_quotas(text: str) -> Iterator[Check]:
-    """Yield a line for each limited quota in what ``quota`` or ``lfs quota -q`` prints."""
-    number = r"\s+\[?(\d+)\*?\]?"
-    row = rf"(?m)^\s*(\S+){number}{number}{number}\s+(?:\S*[a-z:-]\S*\s+)?(\d+)\*?\s+(\d+)\s+(\d+)"
-    # lfs puts the figures on a line of their own behind a long name.
-    for found in re.finditer(row, re.sub(r"(?m)^(\s*/\S+)\s*\n\s+", r"\1 ", text)):
-        kib, soft, hard, files, soft_files, hard_files = map(int, found.groups()[1:])
-        most_kib = min(filter(None, (soft, hard)), default=0)
-        most_files = min(filter(None, (soft_files, hard_files)), default=0)
-        parts = []
-        if most_kib:
-            parts.append(f"{amount(kib * 1024)} of {amount(most_kib * 1024)}")
-        if most_files:
-            parts.append(f"{files:,} of {most_files:,} files")
-        words = f"{', '.join(parts)} on {found[1]}"
-        pairs = ((kib, most_kib), (files, most_files))
-        share = max((used / most for used, most in pairs if most), default=0.0)
-        if share >= 1:
-            yield _wrong("quota", f"used up: {words}", _LOOK_FOR_SPACE, RecordError)
-        elif parts:
-            yield Check("quota", GOOD, words, _LOOK_FOR_SPACE if share >= 0.9 else "")
-
-
-def _expiring(cluster: Cluster) -> Iterator[Check]:
-    """Name a file in scratch that the site is about to delete."""
-    scratch, days = (cluster.scratch or "").replace("{user}", login_name()), cluster.scratch_days
-    if days is None or not os.path.isdir(scratch):
-        return
-    left = max(1, days - _DAYS_BEFORE)
-    unused = ["-type", "f", "-atime", f"+{left - 1}", "-mtime", f"+{left - 1}"]
-    old = run(["find", scratch, *unused, "-print", "-quit"], timeout=_TIMEOUT).stdout.strip()
-    if not old:
-        yield Check("scratch", GOOD, f"{scratch}: nothing expires within {days - left} days")
-        return
-    words = f"{scratch}: files not used for {left} days, such as {old}; the site deletes files "
-    words += f"after {days} days without access"
-    hint = f"list them, and copy what you need: find {quote(scratch)} {' '.join(unused)}"
-    yield Check("scratch", GOOD, words, hint)
-
-
-def _last_job() -> Iterator[Check]:
+def _records() -> Iterator[Check]:
     store = RecordStore.default()
-    newest = store.recent(1)
+    store.recent(1)
     for warning in store.warnings:
         yield _wrong("records", warning, "", RecordError)
-    if not newest:
-        yield Check("last job", ABSENT, "no recorded jobs")
-        return
-    record = newest[0]
-    words = f"{record.job_id} ({record.job_name}) in {record.partition}"
-    words += f", submitted {moment(record.begun_at)}"
-    yield Check("last job", GOOD, words, f"neuronctl status {record.job_id}")

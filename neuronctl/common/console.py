@@ -86,13 +86,10 @@ def print_table(
     columns: Sequence[Column],
     rows: Iterable[Sequence[str]],
     *,
-    title: str = "",
     file: Optional[TextIO] = None,
 ) -> None:
     """Print rows under their headers; each row has as many cells as there are columns."""
     out = file or sys.stdout
-    if title:
-        print_text(title, "bold", file=out)
     fits = is_terminal(out) or os.environ.get("COLUMNS", "").isdecimal()
     width = terminal_width() if fits else sys.maxsize
     texts = [[printable(cell) for cell in row] for row in rows]

@@ -37,7 +37,6 @@ def test_without_slurm(run: Run, no_slurm: None) -> None:
     assert "slurm" not in found
     assert found["catalog"]["state"] == found["cluster"]["state"] == "ok"
     assert "neuron, from the catalog's default" in found["cluster"]["words"]
-    assert found["last job"]["words"] == "no recorded jobs"
     assert {one["state"] for one in found.values()} <= {"ok", "wrong", "not here"}
 
 

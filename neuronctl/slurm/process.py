@@ -7,6 +7,7 @@ import re
 import selectors
 import signal
 import subprocess
+import threading
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -130,12 +131,18 @@ def run(
     """
     if env is None:
         env = clean_environment(os.environ, for_job=False)
-    deadline = time.monotonic() + timeout
     process = _start(argv, input, cwd, env)
     try:
-        return _result(process, argv, timeout, deadline, silence)
+        stdout, stderr = _read_outputs(process, argv[0], time.monotonic() + timeout)
+    except subprocess.TimeoutExpired:
+        raise SlurmUnavailableError(
+            f"{argv[0]} did not respond within {timeout:g} s",
+            silence or "slurmctld may be busy or restarting: try again later",
+        ) from None
     finally:
         _end(process)
+    said, errors = (output.decode("utf-8", "replace") for output in (stdout, stderr))
+    return Result(argv, said, errors, process.returncode, stdout)
 
 
 def run_together(
@@ -146,50 +153,29 @@ def run_together(
 ) -> List[Union[Result, SlurmUnavailableError]]:
     """Run several queries, each (argv, standard input), in parallel; return the answers in order.
 
-    timeout: seconds for all of them together. meanwhile: called while they run. A command that
-    does not exist or does not respond yields its error and does not affect the others.
+    timeout: seconds for each. meanwhile: called while they run. A command that does not exist or
+    does not respond yields its error and does not affect the others.
     """
-    env, deadline = clean_environment(os.environ, for_job=False), time.monotonic() + timeout
-    started: List[Union[subprocess.Popen[bytes], SlurmUnavailableError]] = []
-    answers: List[Union[Result, SlurmUnavailableError]] = []
-    try:
-        for argv, input in commands:
-            try:
-                started.append(_start(argv, input, None, env))
-            except SlurmUnavailableError as error:
-                started.append(error)
-        if meanwhile is not None:
-            meanwhile()
-        for (argv, _), process in zip(commands, started):
-            try:
-                if isinstance(process, SlurmUnavailableError):
-                    raise process
-                answers.append(_result(process, argv, timeout, deadline))
-            except SlurmUnavailableError as error:
-                answers.append(error)
-    finally:
-        for process in started:
-            if not isinstance(process, SlurmUnavailableError):
-                _end(process)
-    return answers
+    answers: Dict[int, Union[Result, SlurmUnavailableError]] = {}
 
+    def ask(place: int, argv: Sequence[str], input: Optional[str]) -> None:
+        try:
+            answers[place] = run(argv, timeout=timeout, input=input)
+        except SlurmUnavailableError as error:
+            answers[place] = error
 
-def _result(
-    process: subprocess.Popen[bytes],
-    argv: Sequence[str],
-    timeout: float,
-    deadline: float,
-    silence: str = "",
-) -> Result:
-    try:
-        stdout, stderr = _read_outputs(process, argv[0], deadline)
-    except subprocess.TimeoutExpired:
-        raise SlurmUnavailableError(
-            f"{argv[0]} did not respond within {timeout:g} s",
-            silence or "slurmctld may be busy or restarting: try again later",
-        ) from None
-    said, errors = (output.decode("utf-8", "replace") for output in (stdout, stderr))
-    return Result(argv, said, errors, process.returncode, stdout)
+    # After Ctrl-C nobody waits for them.
+    threads = [
+        threading.Thread(target=ask, args=(place, *command), daemon=True)
+        for place, command in enumerate(commands)
+    ]
+    for thread in threads:
+        thread.start()
+    if meanwhile is not None:
+        meanwhile()
+    for thread in threads:
+        thread.join()
+    return [answers[place] for place in range(len(commands))]
 
 
 _LOOK = 0.25

@@ -71,9 +71,14 @@ class JobId:
         return str(self.job) if self.task is None else f"{self.job}_{self.task}"
 
     @property
+    def indexes(self) -> FrozenSet[int]:
+        """The tasks of the array that it names; empty for a job."""
+        return frozenset((self.task,)) if self.task is not None else task_indexes(self.tasks or "")
+
+    @property
     def count(self) -> int:
         """The number of tasks: 2 for ``4711_[1,5%1]``, 1 for a single job or task."""
-        return 1 if self.tasks is None else len(task_indexes(self.tasks))
+        return 1 if self.tasks is None else len(self.indexes)
 
     @property
     def with_log(self) -> JobId:
@@ -82,31 +87,21 @@ class JobId:
 
     def covers(self, other: JobId) -> bool:
         """Whether ``other`` is this job or part of it: 4711 and 4711_[1-5] cover 4711_3."""
-        if self.job != other.job:
-            return False
-        if self.task is None and self.tasks is None and self.het is None:
-            return True
-        if self.tasks is not None and other.task is not None:
-            return other.task in task_indexes(self.tasks)
-        return self == other
+        if self == JobId(self.job):
+            return self.job == other.job
+        return self == other or (self.job == other.job and other.task in self.indexes)
 
     def without(self, others: Sequence[JobId]) -> Optional[JobId]:
         """The tasks of ``4711_[0-9]`` that are in none of ``others``; None if none remain."""
-        tasks = task_indexes(self.tasks or "")
-        left = set(tasks)
-        for other in others:
-            left -= {other.task} if other.task is not None else task_indexes(other.tasks or "")
-        if len(left) == len(tasks):
+        left = self.indexes.difference(*(other.indexes for other in others))
+        if left == self.indexes:
             return self
         return JobId(self.job, tasks=fold_ranges(sorted(left))) if left else None
 
     def overlaps(self, other: JobId) -> bool:
         """Return True if both have a task in common, as 4711_[1-5] and 4711_[3-9%2] do."""
-        if self.covers(other) or other.covers(self):
-            return True
-        if self.job != other.job or self.tasks is None or other.tasks is None:
-            return False
-        return not task_indexes(self.tasks).isdisjoint(task_indexes(other.tasks))
+        common = self.job == other.job and not self.indexes.isdisjoint(other.indexes)
+        return common or self.covers(other) or other.covers(self)
 
 
 _INDEXES = r"([0-9]{1,10})(?:-([0-9]{1,10})(?::([0-9]{1,10}))?)?"

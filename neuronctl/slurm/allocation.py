@@ -55,16 +55,11 @@ def _gpus(environ: Mapping[str, str]) -> Optional[int]:
     """GPUs per node; usually None in the shell that a plain salloc opens on the login node."""
     if "SLURM_GPUS" in environ and environ.get("SLURM_JOB_NUM_NODES") != "1":
         return None  # a total: the nodes may differ
-    count = parse_count(environ.get("SLURM_GPUS_ON_NODE", ""))
-    if count is not None:
-        return count
     each = environ.get("SLURM_GPUS_PER_NODE")  # "4", "a100:4" or "a100:2,h100:2"
-    if each:
+    here = parse_count(environ.get("SLURM_GPUS_ON_NODE", ""))
+    if here is None and each:
         return sum(int(part.rpartition(":")[2]) for part in each.split(","))
-    visible = environ.get("SLURM_JOB_GPUS")
-    if not visible and environ.get("SLURMD_NODENAME"):
-        visible = environ.get("CUDA_VISIBLE_DEVICES")  # on other machines it is not the job's
-    return len([gpu for gpu in visible.split(",") if gpu]) if visible else None
+    return here
 
 
 def _counts(text: str) -> Tuple[int, ...]:

@@ -44,7 +44,7 @@ def minutes_left(budget: Limit) -> int:
 def budget_words(budget: Limit) -> str:
     """Return ``account lab: 588 of 1,000 GPU hours left (GrpTRESMins)``."""
     tres = budget.tres
-    unit = f"{TRES_NAMES.get(tres, (tres, tres))[0]} hours".strip()
+    unit = f"{TRES_NAMES.get(tres, tres)} hours".strip()
     text = f"{budget.holder}: {_hours(minutes_left(budget))} of {_hours(budget.figure)} {unit} left"
     if budget.promised:
         text += f", {_hours(budget.promised)} set aside for running jobs"

@@ -41,19 +41,8 @@ class Scope:
     PARTITION = "partition"
 
 
-TRES_NAMES = {
-    "cpu": ("core", "cores"),
-    "node": ("node", "nodes"),
-    "gres/gpu": ("GPU", "GPUs"),
-    "mem": ("MB of memory", "MB of memory"),
-}
-"""Words for the TRES that are counted here: singular and plural."""
-
-_MINUTE_NAMES = {
-    **{tres: (f"{one}-minute", f"{one}-minutes") for tres, (one, _) in TRES_NAMES.items()},
-    "mem": ("MB-minutes of memory", "MB-minutes of memory"),
-    "": ("minute", "minutes"),
-}
+TRES_NAMES = {"cpu": "core", "node": "node", "gres/gpu": "GPU", "mem": "MB of memory"}
+"""Words for one of the TRES that are counted here."""
 
 # Slurm's names of a pending reason differ between a QOS and an association in these parts.
 _QOS_PARTS = {"user": "PerUser", "mem": "Memory"}
@@ -254,25 +243,23 @@ class Limit:
         tres = f"{self.tres}=" if self.tres else ""
         return f"{name or self.kind} {tres}{self.figure}"
 
-    @property
-    def things(self) -> str:
-        """What it counts, in words; Slurm's own name where there are none."""
-        _, several = self._names
-        return several
+    def things(self, figure: int = 2) -> str:
+        """What it counts, in words, for one or several; Slurm's own name where there are none."""
+        counts, tres = self.about.counts, self.tres
+        if tres and tres not in TRES_NAMES:
+            return tres
+        if tres == "mem":
+            return TRES_NAMES[tres] if counts == Counts.TRES else "MB-minutes of memory"
+        name = TRES_NAMES.get(tres, "job" if counts in (Counts.RUNNING, Counts.SUBMITTED) else "")
+        if counts in (Counts.TRES_MINUTES, Counts.SPENT):
+            name = f"{name}-minute".lstrip("-")
+        return name if figure == 1 else f"{name}s"
 
     def amount(self, figure: int) -> str:
         """So much of what it counts: ``1 GPU``, ``2 GPUs``, ``8:00:00``."""
         if self.about.counts == Counts.TIME:
             return units.format_time(figure)
-        one, several = self._names
-        return f"{figure} {one if figure == 1 else several}"
-
-    @property
-    def _names(self) -> Tuple[str, str]:
-        if self.about.counts in (Counts.RUNNING, Counts.SUBMITTED):
-            return "job", "jobs"
-        names = TRES_NAMES if self.about.counts == Counts.TRES else _MINUTE_NAMES
-        return names.get(self.tres, (self.tres, self.tres))
+        return f"{figure} {self.things(figure)}"
 
 
 def read_limits(fields: Mapping[str, str], scope: str, name: str) -> Tuple[Limit, ...]:

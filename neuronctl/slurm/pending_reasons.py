@@ -111,23 +111,23 @@ def is_planned(reason: str) -> bool:
 def _of_limit(limit: Limit) -> Tuple[str, str]:
     """What the reason of a limit means, whatever its figure."""
     kind, tres = limit.about, limit.tres
-    what = "memory" if tres == "mem" else TRES_NAMES.get(tres, (tres,))[0]
+    what = "memory" if tres == "mem" else TRES_NAMES.get(tres, tres)
     whose = "its QOS" if limit.scope == Scope.QOS and kind.per != Per.ACCOUNT else "your account"
     if kind.counts == Counts.TIME:
         return f"will never start: exceeds the time limit of {whose}", _SHORTER
     if kind.counts in (Counts.RUNNING, Counts.SUBMITTED):
         limited = f"limit on {'running' if kind.counts == Counts.RUNNING else 'submitted'} jobs"
     else:
-        limited = f"{what} limit" if kind.counts == Counts.TRES else f"limit on {limit.things}"
+        limited = f"{what} limit" if kind.counts == Counts.TRES else f"limit on {limit.things()}"
     if kind.minimum:
-        return f"will never start: fewer {limit.things} than {whose} requires", "request more"
+        return f"will never start: fewer {limit.things()} than {whose} requires", "request more"
     if kind.per == Per.USER:
         return f"you have reached your {limited}", OWN_JOBS
     if kind.per in (Per.JOB, Per.NODE):
         return f"will never start: exceeds the {limited} per {kind.per} of {whose}", NEVER
     if kind.counts == Counts.SPENT:
         # Used minutes are gone until an administrator resets them.
-        return f"{whose} has used up its {limit.things}", _ADMIN
+        return f"{whose} has used up its {limit.things()}", _ADMIN
     return f"{whose} has reached its {limited}", _SHARED_LIMIT
 
 

@@ -86,14 +86,11 @@ _MOST_WORDS = 4000  # characters
 
 
 def clean_environment(environ: Mapping[str, str], *, for_job: bool) -> Dict[str, str]:
-    """The environment for a Slurm command.
+    """The environment for a Slurm command: the user's, without what would change the command.
 
-    SBATCH_* and similar variables override a script, SQUEUE_* and SLURM_TIME_FORMAT change the
-    output, and the variables of an allocation, MPI, or torchrun that neuronctl runs in would reach
-    the new job through ``--export=ALL``. All of these are removed; SLURM_CONF and everything else
-    that the user exported stay. ``for_job``: the command passes its environment to a job (sbatch,
-    salloc), so locale and time zone stay the user's. Queries get LC_ALL=C and UTC, so that times
-    are the same everywhere, and unabridged array expressions.
+    for_job: the command passes its environment to a job (sbatch, salloc), so locale and time zone
+    stay the user's. Queries get LC_ALL=C and UTC, so that times are the same everywhere, and
+    unabridged array expressions.
     """
     clean = {
         name: value
@@ -302,17 +299,19 @@ def failure(result: Result) -> SlurmError:
 
 def not_found(command: str) -> SlurmUnavailableError:
     """The error for a command that is not on PATH."""
-    hint = where_slurm_is(or_else=", or add Slurm's bin directory to PATH")
-    return SlurmUnavailableError(f"{command} not found: Slurm is not on PATH", hint)
+    return SlurmUnavailableError(f"{command} not found: Slurm is not on PATH", where_slurm_is())
 
 
-def where_slurm_is(*, or_else: str = "") -> str:
-    """The hint on a machine without Slurm; ``or_else``: another remedy, if no sandbox is up."""
+def where_slurm_is() -> str:
+    """The hint on a machine without Slurm."""
     from neuronctl.slurm.sandbox_address import is_up
 
     if is_up():
         return "your sandbox is up: open a shell in it with 'neuronctl sandbox shell'"
-    return f"log in to the cluster's login node{or_else}; 'neuronctl generate' works without Slurm"
+    return (
+        "log in to the cluster's login node, or add Slurm's bin directory to PATH; "
+        "'neuronctl generate' works without Slurm"
+    )
 
 
 def installed() -> bool:

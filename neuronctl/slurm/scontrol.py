@@ -148,27 +148,28 @@ def names_of(groups: Iterable[NodeGroup]) -> FrozenSet[str]:
 
 @dataclass(frozen=True)
 class SiteConfig:
-    """The values of ``scontrol show config`` that neuronctl uses."""
+    """The values of ``scontrol show config`` that neuronctl uses.
+
+    enforce: AccountingStorageEnforce (``limits``, ``qos``, ``associations``). memory_counts:
+    whether memory is a resource that jobs hold. over_time: seconds for which a job may go on after
+    its time limit, ``UNLIMITED``: for ever. kill_wait: seconds from then on until Slurm kills the
+    processes that have not ended. memory_mb_per_…: what a job gets that asks for none, where its
+    partition does not say; None: all. preempts_by: what decides which jobs a job may preempt:
+    ``qos``, ``partition_prio``, or ``none``. preempt_mode: what becomes of preempted jobs, where
+    neither partition nor QOS says it. requeues: whether Slurm requeues jobs that do not say it.
+    """
 
     cluster: str
     version: str
     enforce: Tuple[str, ...]
-    """AccountingStorageEnforce: ``limits``, ``qos``, ``associations``."""
     memory_counts: bool
-    """Whether memory is a resource that jobs hold."""
     over_time: int = 0
-    """Seconds for which a job may go on after its time limit; ``UNLIMITED``: for ever."""
     memory_mb_per_cpu: Optional[int] = None
     memory_mb_per_node: Optional[int] = None
-    """What a job gets that asks for none, where its partition does not say; None: all."""
     kill_wait: int = 30
-    """Seconds from then on until Slurm kills the processes that have not ended."""
     preempts_by: str = ""
-    """What decides which jobs a job may preempt: ``qos``, ``partition_prio``, or ``none``."""
     preempt_mode: str = ""
-    """What becomes of preempted jobs, where neither partition nor QOS says it."""
     requeues: bool = True
-    """JobRequeue: whether Slurm requeues jobs that do not say it."""
 
 
 def scontrol_questions(user: str, job_ids: Sequence[int] = ()) -> Tuple[List[str], str]:

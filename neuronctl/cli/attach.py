@@ -10,7 +10,7 @@ import click
 
 from neuronctl.cli.jobs import running
 from neuronctl.common.errors import UsageError
-from neuronctl.slurm.process import run_interactive
+from neuronctl.slurm.process import become
 from neuronctl.tracking.lookup import nodes_of
 
 
@@ -41,4 +41,4 @@ def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:
     if ":" in program:  # srun would begin another command there
         program = ["bash", "-c", f"exec {join(program)}"]
     argv = overlap_argv(status.job_id, [node or nodes[0]], program, pty=terminal)
-    return run_interactive(argv)
+    become(argv)

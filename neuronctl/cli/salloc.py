@@ -70,7 +70,7 @@ def command(
     # Not before: it is imported while Slurm answers.
     from neuronctl.rendering.launch_command import contained_launch
     from neuronctl.rendering.render import render_shell
-    from neuronctl.slurm.process import run_interactive
+    from neuronctl.slurm.process import become
 
     job_output.show_verdict(judged)
     salloc = ["salloc", *(f"--{option}" for option in plan.salloc_options)]
@@ -98,4 +98,4 @@ def command(
             f"{join(argv)}\n\n# ${_WIRING} holds these lines, which run {where}:\n{wiring}"
         )
         return 0
-    return run_interactive(argv, environment={_WIRING: wiring, **plan.secrets})
+    become(argv, {_WIRING: wiring, **plan.secrets})

@@ -7,9 +7,10 @@ import re
 import selectors
 import signal
 import subprocess
+import sys
 import threading
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple, Union
 
 from neuronctl.common import slow
 from neuronctl.common.errors import (
@@ -326,36 +327,19 @@ def unreachable(words: str) -> bool:
     return re.search(_UNREACHABLE, words) is not None
 
 
-def run_interactive(
-    argv: Sequence[str],
-    *,
-    environment: Optional[Mapping[str, str]] = None,
-    cwd: Optional[str] = None,
-) -> int:
-    """Run a command (salloc) on the user's terminal; return its exit code (or 128 + signal).
+def become(argv: Sequence[str], environment: Mapping[str, str] = {}) -> NoReturn:
+    """Replace neuronctl by a command (salloc, srun) on the user's terminal.
 
-    environment: variables to set for the command, in addition to the user's. The command handles
-    Ctrl-C itself; SIGTERM is passed on to it.
+    environment: variables to set for the command, in addition to the user's.
     """
-
-    def ignore(number: int, frame: Any) -> None:
-        """Do nothing; the command would inherit SIG_IGN on exec."""
-
-    def hand_on(number: int, frame: Any) -> None:
-        process.send_signal(number)
-
-    env = {**clean_environment(os.environ, for_job=True), **(environment or {})}
-    before = {signal.SIGINT: signal.signal(signal.SIGINT, ignore)}
+    env = {**clean_environment(os.environ, for_job=True), **environment}
+    sys.stdout.flush()
+    sys.stderr.flush()
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # which Python ignores, for itself
     try:
-        process = subprocess.Popen(list(argv), env=env, cwd=cwd)
-        before[signal.SIGTERM] = signal.signal(signal.SIGTERM, hand_on)
-        code = process.wait()
+        os.execvpe(argv[0], list(argv), env)
     except OSError as error:
-        raise _cannot_start(argv[0], error, cwd) from None
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    return code if code >= 0 else 128 - code
+        raise _cannot_start(argv[0], error, None) from None
 
 
 def _cannot_start(command: str, error: OSError, cwd: Optional[str]) -> NeuronctlError:

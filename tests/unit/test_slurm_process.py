@@ -16,7 +16,7 @@ from neuronctl.common import slow
 from neuronctl.common.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
 from neuronctl.slurm.job_control import scancel
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.process import installed, run, run_interactive
+from neuronctl.slurm.process import become, installed, run
 from neuronctl.slurm.sacct import sacct
 from neuronctl.slurm.sbatch import Submitted, sbatch
 from neuronctl.slurm.squeue import squeue
@@ -166,7 +166,7 @@ def test_no_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             call()
         assert "neuronctl generate" in caught.value.hint
     with pytest.raises(SlurmUnavailableError, match="not found"):
-        run_interactive(["salloc"])
+        become(["salloc"])
 
 
 def test_a_directory_that_is_not_there(command: Command, tmp_path: Path) -> None:
@@ -192,12 +192,13 @@ def test_output_that_is_not_text(command: Command) -> None:
     assert squeue() == ()
 
 
-def test_interactive(command: Command, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    command("salloc", 'echo "$@"; exit 3')
-    assert run_interactive(["salloc", "-N", "1"]) == 3
-    assert capfd.readouterr().out == "-N 1\n"
-    command("salloc", "kill -9 $$")
-    assert run_interactive(["salloc"]) == 137
+def test_a_command_on_the_terminal_takes_the_place_of_neuronctl(command: Command) -> None:
+    command("salloc", 'echo "$@"; yes; exit 3')
+    call = "from neuronctl.slurm.process import become; become(['salloc', '-N', '1'])"
+    argv = ["bash", "-c", '"$0" -c "$1" 2>&1 | head -n 1', sys.executable, call]
+    assert subprocess.run(argv, stdout=subprocess.PIPE, text=True).stdout == "-N 1\n"
+    command("salloc", "exit 3")
+    assert subprocess.run([sys.executable, "-c", call]).returncode == 3
 
 
 def test_which_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

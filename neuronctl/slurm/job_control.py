@@ -107,22 +107,6 @@ def job_gpus(job_id: int) -> Dict[str, int]:
     return parse_job_gpus(answer(["scontrol", "show", "job", "-d", str(job_id)]))
 
 
-def scancel_argv(
-    job_ids: Sequence[JobId], signal: Optional[str] = None, batch: bool = False
-) -> List[str]:
-    """One scancel for all jobs; with ``signal`` (``USR1``), it only sends them that signal.
-
-    batch: send the signal to the batch shell instead of the job steps.
-    """
-    argv = ["scancel"]
-    if signal is not None:
-        argv.append("--signal=" + signal)
-    if batch:
-        argv.append("--batch")
-    # scancel does not accept "%2" (how many may run at once) after the tasks.
-    return argv + [re.sub(r"%\d+\]$", "]", str(job)) for job in job_ids]
-
-
 def parse_scancel(stderr: str) -> Dict[str, str]:
     """Parse ``Kill job error on job id 4711: Access/…`` into ``{"4711": "Access/…"}``."""
     return {
@@ -136,14 +120,21 @@ def parse_scancel(stderr: str) -> Dict[str, str]:
 def scancel(
     job_ids: Sequence[JobId], *, signal: Optional[str] = None, batch: bool = False
 ) -> Dict[str, str]:
-    """Cancel (or signal) jobs with one scancel: what Slurm refused, its message by job id.
+    """Cancel jobs with one scancel: what Slurm refused, its message by job id.
 
-    That a job has ended meanwhile is no refusal. batch: send the signal to the batch shell instead
-    of the job steps. Raises SlurmUnavailableError, and SlurmRefusedError if Slurm's message names
-    no job.
+    signal: only send them that signal (``USR1``). batch: send it to the batch shell instead of the
+    job steps. That a job has ended meanwhile is no refusal. Raises SlurmUnavailableError, and
+    SlurmRefusedError if Slurm's message names no job.
     """
+    argv = ["scancel"]
+    if signal is not None:
+        argv.append("--signal=" + signal)
+    if batch:
+        argv.append("--batch")
+    # scancel does not accept "%2" (how many may run at once) after the tasks.
+    argv += [re.sub(r"%\d+\]$", "]", str(job)) for job in job_ids]
     try:
-        result = run(scancel_argv(job_ids, signal, batch), timeout=30)
+        result = run(argv, timeout=30)
     finally:
         forget()
     refused = parse_scancel(result.stderr)

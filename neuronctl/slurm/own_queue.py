@@ -13,7 +13,8 @@ from typing import Optional, Tuple
 from neuronctl.catalog.local_cluster import config_file
 from neuronctl.common import cache
 from neuronctl.common.files import file_state
-from neuronctl.common.frozen import dataclass
+from neuronctl.common.from_json import NOT_RESTORED, restored
+from neuronctl.common.frozen import asdict, dataclass
 from neuronctl.slurm.process import TIMEOUT
 from neuronctl.slurm.squeue import (
     QueueJob,
@@ -72,13 +73,11 @@ def _place() -> Tuple[str, str]:
 
 def _write(answer: Optional[OwnQueue]) -> None:
     name, version = _place()
-    value = None if answer is None else [answer.asked_at, answer.end, answer.text]
-    cache.write(_KIND, name, value, version)
+    cache.write(_KIND, name, None if answer is None else asdict(answer), version)
 
 
 def _read() -> Optional[OwnQueue]:
     try:
-        asked_at, end, text = cache.read(_KIND, *_place())
-        return OwnQueue(asked_at + 0.0, end + "", text + "")
-    except (TypeError, ValueError):
+        return restored(OwnQueue, cache.read(_KIND, *_place()))
+    except NOT_RESTORED:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import List, Mapping, Optional, Sequence
+from typing import Mapping, Optional, Sequence
 
 from neuronctl.common.errors import SlurmError, SlurmRefusedError, SlurmUnavailableError
 from neuronctl.common.frozen import dataclass
@@ -48,11 +48,7 @@ _CURES = (
     ("Memory specification can not be satisfied", "request less --mem"),
     ("Invalid feature specification", "'scontrol show node' shows the features of each node"),
     ("Invalid generic resource", "'scontrol show node' shows the GPUs of each node (Gres)"),
-    ("Invalid node name specified", "'neuronctl partitions NAME' shows the nodes of a partition"),
     ("Requested reservation is invalid", "'scontrol show reservation' lists them"),
-    ("Invalid job array specification", "'scontrol show config' shows MaxArraySize"),
-    ("Job dependency problem", "'neuronctl status JOB' shows whether Slurm still knows the job"),
-    ("Invalid license specification", "'scontrol show licenses' lists them"),
 )
 
 # Words of --test-only both for nodes that are too small, and for nodes that are out of service or
@@ -67,16 +63,6 @@ class Submitted:
     job_id: int
     cluster: Optional[str] = None
     warnings: str = ""
-
-
-def sbatch_argv(mark: str = "") -> List[str]:
-    """The sbatch command that reads the script from standard input.
-
-    mark: becomes the script's first argument, which Slurm stores with the job (Command in squeue
-    and scontrol, SubmitLine in sacct) and which generated scripts ignore.
-    """
-    argv = ["sbatch", "--parsable"]
-    return [*argv, "/dev/stdin", f"neuronctl-{mark}"] if mark else argv
 
 
 def parse_submitted(stdout: str, stderr: str = "") -> Optional[Submitted]:
@@ -101,16 +87,19 @@ def sbatch(
 ) -> Submitted:
     """Submit a batch script, passed to sbatch's standard input.
 
-    mark: a word without spaces that identifies the job later. cwd: the directory to submit from
-    (the job's, unless the script has ``--chdir``). environment: variables that the job inherits in
-    addition to the user's (secrets, which no script contains).
+    mark: a word without spaces that identifies the job later: the script's first argument, which
+    Slurm stores with the job (Command in squeue and scontrol, SubmitLine in sacct) and which
+    generated scripts ignore. cwd: the directory to submit from (the job's, unless the script has
+    ``--chdir``). environment: variables that the job inherits in addition to the user's (secrets,
+    which no script contains).
 
     Raises SlurmRefusedError with Slurm's message, and SlurmUnavailableError if there is no sbatch,
     no slurmctld, or no response in time. In the last case it is unknown whether the job was
     accepted, and the error says so.
     """
     env = {**clean_environment(os.environ, for_job=True), **(environment or {})}
-    return _submit(sbatch_argv(mark), script, cwd, env)
+    marked = ["/dev/stdin", f"neuronctl-{mark}"] if mark else []
+    return _submit(["sbatch", "--parsable", *marked], script, cwd, env)
 
 
 def sbatch_existing(
@@ -204,11 +193,8 @@ def test_submission(
         if re.search(_UNCERTAIN, result.words) and not only_size:
             return TestedStart(None, doubt=result.words)
         raise _refusal(result)
+    # sbatch: Job 7 to start at 2026-08-12T09:30:00 using 4 processors on nodes n1 …
+    start = re.search(r"to start at (\S+)", result.stderr)
     nodes = re.search(r" on nodes (\S+)", result.stderr)
-    return TestedStart(parse_predicted(result.stderr), "" if nodes is None else nodes[1])
-
-
-def parse_predicted(stderr: str) -> Optional[int]:
-    """Parse ``sbatch: Job 7 to start at 2026-08-12T09:30:00 using …`` from stderr."""
-    match = re.search(r"to start at (\S+)", stderr)
-    return None if match is None else parse_timestamp(match[1])
+    expected = None if start is None else parse_timestamp(start[1])
+    return TestedStart(expected, "" if nodes is None else nodes[1])

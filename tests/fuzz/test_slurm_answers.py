@@ -20,7 +20,7 @@ from neuronctl.slurm.limits import ASSOCIATION_FIELDS, QOS_FIELDS
 from neuronctl.slurm.process import answer
 from neuronctl.slurm.sacct import parse_sacct
 from neuronctl.slurm.sacctmgr import parse_associations, parse_groups, parse_qos
-from neuronctl.slurm.sbatch import parse_predicted, parse_submitted
+from neuronctl.slurm.sbatch import parse_submitted
 from neuronctl.slurm.scontrol import (
     parse_config,
     parse_job_states,
@@ -183,7 +183,7 @@ def test_srun_on_the_nodes_of_a_job(text: str) -> None:
     )
 )
 def test_sbatch_scancel_and_slurm_conf(text: str) -> None:
-    for parse in (parse_submitted, parse_predicted, parse_scancel, parse_cluster_name):
+    for parse in (parse_submitted, parse_scancel, parse_cluster_name):
         read(parse, text)
 
 

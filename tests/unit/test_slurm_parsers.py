@@ -25,12 +25,11 @@ from neuronctl.slurm.fields import (
 from neuronctl.slurm.job_control import (
     parse_scancel,
     parse_show_job,
-    scancel_argv,
 )
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Scope, read_group_limits
 from neuronctl.slurm.sacct import parse_sacct
-from neuronctl.slurm.sbatch import Submitted, parse_submitted, sbatch_argv
+from neuronctl.slurm.sbatch import Submitted, parse_submitted
 from neuronctl.slurm.squeue import parse_squeue
 
 
@@ -195,11 +194,9 @@ def test_warnings_are_kept() -> None:
     assert answer == Submitted(7, None, "warning: can't honor --ntasks-per-node set to 4")
 
 
-def test_sbatch_argv() -> None:
-    assert sbatch_argv() == ["sbatch", "--parsable"]
-    marked = sbatch_argv(mark="K")
-    assert marked == ["sbatch", "--parsable", "/dev/stdin", "neuronctl-K"]
-    assert (mark_of(" ".join(marked)), mark_of("(null)"), mark_of("")) == ("K", "", "")
+def test_the_mark_of_a_job() -> None:
+    assert mark_of("sbatch --parsable /dev/stdin neuronctl-K") == "K"
+    assert mark_of("(null)") == mark_of("") == ""
 
 
 # ---------------------------------------------------------------------------- squeue
@@ -355,9 +352,6 @@ def test_show_job_with_a_reason_of_several_words() -> None:
 
 
 def test_scancel() -> None:
-    assert scancel_argv([JobId(4), JobId(5, task=1)], "USR1") == [
-        "scancel", "--signal=USR1", "4", "5_1",
-    ]  # fmt: skip
     words = "scancel: error: Kill job error on job id 4: Access/permission denied\n"
     assert parse_scancel(words) == {"4": "Access/permission denied"}
     assert parse_scancel("") == {}

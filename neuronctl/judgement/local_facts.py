@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Iterator, Optional, Tuple
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.files import head
 from neuronctl.common.paths import defaults_file, working_directory
+from neuronctl.common.shell import quote
 from neuronctl.common.units import expand_log_pattern
 from neuronctl.common.users import login_name
-from neuronctl.launch.environments import find_conda
+from neuronctl.launch.environments import CONDA_PLACES, find_conda
 from neuronctl.planning import JobPlan
 from neuronctl.planning.software import (
     LONGEST_PROGRAM,
@@ -24,7 +25,7 @@ from neuronctl.planning.software import (
     python_module,
 )
 from neuronctl.request.job import JobRequest
-from neuronctl.rules.base import Fault, Kind, LocalFacts
+from neuronctl.rules.base import Fault, LocalFacts
 from neuronctl.slurm.bad_nodes import bad_nodes
 
 if TYPE_CHECKING:
@@ -98,30 +99,36 @@ def _directory_fault(plan: JobPlan) -> Optional[Fault]:
     directory = plan.request.chdir
     if directory is None or os.access(os.path.join(directory, ""), os.X_OK):
         return None
-    return Fault(Kind.DENIED if os.path.isdir(directory) else Kind.MISSING)
+    hint = f"create it first: mkdir -p {quote(directory)}; or name another"
+    if os.path.isdir(directory):
+        return Fault(f"you cannot enter the directory '{directory}': permission denied", hint)
+    if "~" in directory.split("/"):
+        hint = "Slurm takes ~ as a name: write the home directory out"
+    return Fault(f"there is no directory '{directory}': Slurm would run the job in /tmp", hint)
 
 
 def _program_fault(plan: JobPlan) -> Optional[Fault]:
     request, script = plan.request, plan.request.script
     if script is None or (_brings_programs(plan) and not _is_file_name(script)):
         return None
-    path = request.resolve_path(script)
+    path, words = request.resolve_path(script), ""
+    hint = "give a path that is valid on the nodes, relative to the job's directory"
     if os.path.isdir(path):
-        return Fault(Kind.DIRECTORY)
-    if not _is_file_name(script):
-        if _on_path(script, request):
-            return None
-        if not os.path.lexists(path):
-            return Fault(Kind.NOT_ON_PATH)
-    if not os.path.exists(path):
-        return Fault(Kind.MISSING)
-    if not os.path.isfile(path):
-        return Fault(Kind.NO_FILE)
-    if not os.access(path, os.R_OK):
-        return Fault(Kind.UNREADABLE, more="permission denied")
-    executable = script.endswith(".py") or os.access(path, os.X_OK)
-    # Directives are a rule of their own.
-    return None if executable or _has_directives(request) else Fault(Kind.NOT_EXECUTABLE)
+        words = f"'{script}' is a directory, not a program"
+    elif not _is_file_name(script) and _on_path(script, request):
+        return None
+    elif not _is_file_name(script) and not os.path.lexists(path):
+        words = f"no program '{script}' in {request.chdir or 'this directory'} or on PATH"
+    elif not os.path.exists(path):
+        words = f"no file '{script}' in {os.path.realpath(request.chdir or working_directory())}"
+    elif not os.path.isfile(path):
+        words = f"'{script}' is not a file"
+    elif not os.access(path, os.R_OK):
+        words = f"cannot read '{script}': permission denied"
+    elif not (script.endswith(".py") or os.access(path, os.X_OK) or _has_directives(request)):
+        words = f"'{script}' is not executable"  # directives are a rule of their own
+        hint = f"chmod +x {quote(script)}, or run it with bash: bash {quote(script)}"
+    return Fault(words, hint) if words else None
 
 
 def _brings_programs(plan: JobPlan) -> bool:
@@ -189,15 +196,18 @@ def _image_fault(plan: JobPlan) -> Optional[Fault]:
 
     Pyxis takes for a registry's whatever does not begin with ``.`` or ``/``.
     """
-    image = plan.request.container
+    image, places = plan.request.container, plan.cluster.containers.image_dirs
     if image is None or "://" in image:
         return None
     if plan.wrapping.srun and not image.startswith((".", "/")) and not image.endswith(".sqsh"):
         return None
     path = plan.request.resolve_path(image)
+    hint = f"the site's images are in {', '.join(places)}" if places else ""
     if not os.path.exists(path):
-        return Fault(Kind.MISSING, image)
-    return None if os.access(path, os.R_OK) else Fault(Kind.DENIED, image)
+        return Fault(f"no container image '{image}'", hint)
+    if not os.access(path, os.R_OK):
+        return Fault(f"cannot read the container image '{image}': permission denied", hint)
+    return None
 
 
 def _environment_fault(plan: JobPlan) -> Optional[Fault]:
@@ -206,15 +216,27 @@ def _environment_fault(plan: JobPlan) -> Optional[Fault]:
     if request.venv is not None:
         directory = request.resolve_path(os.path.expanduser(request.venv)).rstrip("/")
         if not os.path.isdir(directory):
-            return Fault(Kind.MISSING, directory)
+            return Fault(
+                f"no virtual environment '{directory}'",
+                f"create it first: python3 -m venv {quote(directory)}; or name another",
+            )
         if not os.path.isfile(f"{directory}/bin/activate"):
-            return Fault(Kind.NO_VENV, directory)
+            return Fault(
+                f"'{directory}' is not a virtual environment: it has no bin/activate",
+                "name the directory that 'python3 -m venv' created",
+            )
     if request.conda is not None:
         path = request.resolve_path(os.path.expanduser(request.conda))
         if "/" in request.conda and not os.path.isdir(path):
-            return Fault(Kind.MISSING, request.conda)
+            words = f"no conda environment '{request.conda}'"
+            return Fault(words, "name another; 'conda env list' lists yours")
         if not _may_bring(plan) and find_conda(request.conda, request.resolve_path("")) is None:
-            return Fault(Kind.NO_CONDA)
+            return Fault(
+                "--conda needs 'conda', which is neither on PATH (the job inherits it) nor in "
+                f"{', '.join(CONDA_PLACES)}",
+                "load the module that provides it (--module NAME), or name the environment by its "
+                "path",
+            )
     return None
 
 
@@ -246,7 +268,10 @@ def _log_fault(plan: JobPlan) -> Optional[Fault]:
         made = os.path.dirname(pattern)
         varies = "%" in made and re.search(r"%[0-9]*[AjJ]", made.replace("%%", ""))
         if varies and "\\" not in pattern:
-            return Fault(Kind.NAMED_BY_ID, made)
+            return Fault(
+                f"the log directory '{made}' cannot exist yet: it is named after the job id",
+                "put the id into the file name, as in -o %x_%j.out",
+            )
         fault = log_fault(name)
         if fault is not None:
             return fault
@@ -255,17 +280,21 @@ def _log_fault(plan: JobPlan) -> Optional[Fault]:
 
 def log_fault(path: str) -> Optional[Fault]:
     """Return why a log cannot be written, as far as this machine can tell."""
+    hint = "choose another with -o"
     if os.path.isdir(path):
-        return Fault(Kind.DIRECTORY, path)
+        return Fault(f"the log file '{path}' is a directory", hint)
     if os.path.exists(path) and not os.path.isfile(path) and os.access(path, os.W_OK):
         return None  # /dev/null
     directory = os.path.dirname(path) or "."
     if not os.path.isdir(directory):
-        return Fault(Kind.MISSING, directory)
+        hint = f"create it first: mkdir -p {quote(directory)}; or {hint}"
+        return Fault(f"the log directory '{directory}' does not exist", hint)
     is_writable = os.path.isfile(path) and os.access(path, os.W_OK)  # it is written again
+    directory = os.path.abspath(directory)
     if not is_writable and not os.access(directory, os.W_OK | os.X_OK):
-        return Fault(Kind.DENIED, os.path.abspath(directory))
+        return Fault(f"you cannot write to the log directory '{directory}'", hint)
     space = os.statvfs(directory)
     if (space.f_blocks and not space.f_bavail) or (space.f_files and not space.f_favail):
-        return Fault(Kind.FULL, os.path.abspath(directory))
+        words = f"the file system of the log directory '{directory}' is full"
+        return Fault(words, "free some space there, or choose another with -o", is_full=True)
     return None

@@ -58,22 +58,6 @@ class Finding:
         return RULES[self.code]
 
 
-class Kind:
-    """In what way something cannot be used."""
-
-    MISSING = "missing"
-    DENIED = "denied"
-    UNREADABLE = "unreadable"
-    DIRECTORY = "a directory"
-    NO_FILE = "not a file"
-    NOT_EXECUTABLE = "not executable"
-    NOT_ON_PATH = "not on PATH"
-    NO_VENV = "not a virtual environment"
-    NO_CONDA = "no program conda"
-    NAMED_BY_ID = "named after the job id"
-    FULL = "on a full file system"
-
-
 class Copies:
     """What is known of a program that starts several times."""
 
@@ -88,14 +72,14 @@ class Copies:
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a file or a directory cannot be used. kind: of Kind.
+    """Why a file or a directory cannot be used, and what to do.
 
-    path: where it would be. more: what the system says of it.
+    is_full: whether only its file system has no space left.
     """
 
-    kind: str
-    path: str = ""
-    more: str = ""
+    words: str
+    hint: str = ""
+    is_full: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,123 +2,58 @@
 
 from __future__ import annotations
 
-from typing import Iterator
+from typing import Iterator, Optional
 
 from neuronctl.common.rule_codes import ERROR, WARNING
-from neuronctl.common.shell import quote
-from neuronctl.launch.environments import CONDA_PLACES
-from neuronctl.rules.base import Fault, Kind, RuleContext, Violation, rule
+from neuronctl.rules.base import Fault, RuleContext, Violation, rule
 
 
 @rule(ERROR, "NC412", "directory cannot be entered", "of_machine only_now", about="chdir")
 def job_directory(context: RuleContext) -> Iterator[Violation]:
-    fault, directory = context.local.chdir, context.plan.request.chdir
-    if fault is None or directory is None:
-        return
-    words = f"there is no directory '{directory}': Slurm would run the job in /tmp"
-    if fault.kind == Kind.DENIED:
-        words = f"you cannot enter the directory '{directory}': permission denied"
-    hint = f"create it first: mkdir -p {quote(directory)}; or name another"
-    if fault.kind == Kind.MISSING and "~" in directory.split("/"):
-        hint = "Slurm takes ~ as a name: write the home directory out"
-    yield Violation(words, hint)
+    yield from _told(context.local.chdir)
+
+
+def _told(fault: Optional[Fault]) -> Iterator[Violation]:
+    if fault is not None:
+        yield Violation(fault.words, fault.hint)
 
 
 @rule(ERROR, "NC401", "program cannot be run", "of_machine of_launch of_step first")
 def program(context: RuleContext) -> Iterator[Violation]:
-    fault, request = context.local.program, context.plan.request
+    fault = context.local.program
     for name in context.local.not_on_path:
         yield Violation(
             f"no program '{name}' on PATH, which the job inherits: the job would fail at once",
             "name the environment that has it: --conda NAME, --venv DIR, or --module NAME",
             severity=WARNING,
         )
-    if fault is None:
-        return
-    script = request.script or ""
-    where = request.chdir or "this directory"
-    words = {
-        Kind.DIRECTORY: f"'{script}' is a directory, not a program",
-        Kind.NOT_ON_PATH: f"no program '{script}' in {where} or on PATH",
-        Kind.MISSING: f"no file '{script}' in {request.chdir or context.local.directory}",
-        Kind.NO_FILE: f"'{script}' is not a file",
-        Kind.UNREADABLE: f"cannot read '{script}': {fault.more}",
-        Kind.NOT_EXECUTABLE: f"'{script}' is not executable",
-    }[fault.kind]
-    hint = "give a path that is valid on the nodes, relative to the job's directory"
-    if fault.kind == Kind.NOT_EXECUTABLE:
-        hint = f"chmod +x {quote(script)}, or run it with bash: bash {quote(script)}"
-    if request.setup:  # such a line may change the directory, or make the program
-        yield Violation(f"{words}, unless a setup line provides it", hint, severity=WARNING)
+    if fault is not None and context.plan.request.setup:
+        # Such a line may change the directory, or make the program.
+        words = f"{fault.words}, unless a setup line provides it"
+        yield Violation(words, fault.hint, severity=WARNING)
     else:
-        yield Violation(words, hint)
+        yield from _told(fault)
 
 
 @rule(ERROR, "NC403", "container image cannot be used", "of_machine of_launch")
 def image(context: RuleContext) -> Iterator[Violation]:
-    fault, directories = context.local.image, context.plan.cluster.containers.image_dirs
-    if fault is not None:
-        words = f"no container image '{fault.path}'"
-        if fault.kind == Kind.DENIED:
-            words = f"cannot read the container image '{fault.path}': permission denied"
-        yield Violation(
-            words, f"the site's images are in {', '.join(directories)}" if directories else ""
-        )
+    yield from _told(context.local.image)
 
 
 @rule(ERROR, "NC406", "environment cannot be activated", "of_machine")
 def environment(context: RuleContext) -> Iterator[Violation]:
-    fault, request = context.local.environment, context.plan.request
-    if fault is None:
-        return
-    if fault.kind == Kind.NO_VENV:
-        yield Violation(
-            f"'{fault.path}' is not a virtual environment: it has no bin/activate",
-            "name the directory that 'python3 -m venv' created",
-        )
-    elif fault.kind == Kind.NO_CONDA:
-        yield Violation(
-            "--conda needs 'conda', which is neither on PATH (the job inherits it) nor in "
-            f"{', '.join(CONDA_PLACES)}",
-            "load the module that provides it (--module NAME), or name the environment by its path",
-        )
-    elif fault.path == request.conda:
-        yield Violation(
-            f"no conda environment '{fault.path}'", "name another; 'conda env list' lists yours"
-        )
-    else:
-        yield Violation(
-            f"no virtual environment '{fault.path}'",
-            f"create it first: python3 -m venv {quote(fault.path)}; or name another",
-        )
+    yield from _told(context.local.environment)
 
 
 @rule(ERROR, "NC411", "log file cannot be written", "of_machine", about="output error")
 def log(context: RuleContext) -> Iterator[Violation]:
     fault = context.local.log
-    if fault is not None and fault.kind == Kind.FULL:
-        words = f"{log_words(fault)}; what the job writes would be lost"
-        yield Violation(words, "free some space there, or choose another with -o", severity=WARNING)
+    if fault is not None and fault.is_full:
+        words = f"{fault.words}; what the job writes would be lost"
+        yield Violation(words, fault.hint, severity=WARNING)
     elif fault is not None:
-        hint = "choose another with -o"
-        if fault.kind == Kind.NAMED_BY_ID:
-            hint = "put the id into the file name, as in -o %x_%j.out"
-        elif fault.kind == Kind.MISSING:
-            hint = f"create it first: mkdir -p {quote(fault.path)}; or {hint}"
         fails = "the job would fail at start (exit code 0:53), without a log"
-        yield Violation(f"{log_words(fault)}; {fails}", hint)
-
-
-def log_words(fault: Fault) -> str:
-    """Return why a log cannot be written."""
-    return {
-        Kind.NAMED_BY_ID: f"the log directory '{fault.path}' cannot exist yet: it is named after "
-        "the job id",
-        Kind.DIRECTORY: f"the log file '{fault.path}' is a directory",
-        Kind.MISSING: f"the log directory '{fault.path}' does not exist",
-        Kind.DENIED: f"you cannot write to the log directory '{fault.path}'",
-        Kind.FULL: f"the file system of the log directory '{fault.path}' is full",
-    }[fault.kind]
+        yield Violation(f"{fault.words}; {fails}", fault.hint)
 
 
 def _has_directives(body: str) -> bool:

@@ -9,7 +9,6 @@ from plan_builders import plan_of
 
 from neuronctl.judgement.local_facts import gather_local_facts
 from neuronctl.launch.containers import find_image
-from neuronctl.rules.base import Fault, Kind
 
 
 def test_a_bare_image_name_is_sought_in_the_sites_directories(
@@ -36,9 +35,10 @@ def test_pyxis_knows_a_file_by_its_first_character_and_all_else_is_a_registrys(
     assert find_image("images/torch", ["/site"]) == "./images/torch"
     for name in ("nvcr.io#nvidia/pytorch:24.12-py3", "nvidia/cuda:12", "ubuntu:22.04"):
         assert find_image(name, ["/site"]) == name
-        for runtime, fault in (("pyxis", None), ("singularity", Fault(Kind.MISSING, name))):
+        for runtime, is_file in (("pyxis", False), ("singularity", True)):
             made = plan_of(container=name, container_runtime=runtime, launcher="srun")
-            assert gather_local_facts(made).image == fault
+            assert (gather_local_facts(made).image is not None) == is_file
     for name in ("./none", "images/none.sqsh"):
         made = plan_of(container=name, container_runtime="pyxis", launcher="srun")
-        assert gather_local_facts(made).image == Fault(Kind.MISSING, name)
+        fault = gather_local_facts(made).image
+        assert fault is not None and fault.words == f"no container image '{name}'"

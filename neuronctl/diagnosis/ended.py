@@ -339,7 +339,7 @@ def _failed(evidence: JobEvidence) -> Diagnosis:
         number, code, sign = max(-sign.exit, 0), max(sign.exit, 0), None
     # An explicit log message outweighs the usual meaning of a signal, unless a process dies of that
     # signal without a word and the log only shows what came of it.
-    silent = number in CRASHES
+    silent = number in CRASHES and not (sign is not None and sign.stopped)
     if (
         sign is not None
         and sign.kind != MESSAGE

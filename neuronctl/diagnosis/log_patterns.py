@@ -40,6 +40,7 @@ class LogMatch:
     entry: of what is known, "" for none. consequence: another process probably failed first. exit:
     of a launcher's report, the exit code of the process that failed first, or the negative number
     of the signal that it died of. where: the place in the user's code, the rank.
+    stopped: whether srun ended the other tasks of the step then, with a signal that says nothing.
     """
 
     kind: str
@@ -51,6 +52,7 @@ class LogMatch:
     exit: int = 0
     entry: str = ""
     where: str = ""
+    stopped: bool = False
 
     @property
     def weight(self) -> int:
@@ -78,6 +80,7 @@ _STOPPED = (
     "srun: launch/slurm: _step_signal",
     "srun: Force Term",
     "srun: Job step aborted",
+    "srun: Terminating",
     "slurmstepd: error: *** STEP",
 )
 """What precedes srun's killing of the other tasks of a step."""
@@ -146,6 +149,8 @@ def search(
     """
     marks = _marks(lines)
     found = _found(lines, [mark for mark in marks if not _is_warning(mark)], alone)
+    if found is not None and any(line.startswith(_STOPPED) for line in lines[-found.number :]):
+        found = replace(found, stopped=True)
     before = [mark for mark in _marks(head) if mark.entry is not None and mark.entry.explains]
     before = [replace(mark, match=replace(mark.match, number=0)) for mark in before]
     for mark in before + marks:
@@ -173,7 +178,7 @@ def _found(lines: Sequence[str], marks: Sequence[_Mark], alone: bool) -> Optiona
         groups[-1].append(mark)
     consequence: Optional[LogMatch] = None
     for group in reversed(groups):
-        found = _first_failure(group)
+        found = _first_failure(group, alone)
         # What was printed long before, and not as the end of a process, was survived.
         if found is not None and (found.raised or consequence is None):
             return found.match
@@ -183,10 +188,14 @@ def _found(lines: Sequence[str], marks: Sequence[_Mark], alone: bool) -> Optiona
     return consequence
 
 
-def _first_failure(group: Sequence[_Mark]) -> Optional[_Mark]:
-    """Of failures that belong together, the one that the others follow; None: only consequences."""
+def _first_failure(group: Sequence[_Mark], alone: bool) -> Optional[_Mark]:
+    """Of failures that belong together, the one that the others follow; None: only consequences.
+
+    alone: tracebacks of a single process are of one run after the other.
+    """
     known = [mark for mark in group if mark.known]
     raised = [mark for mark in group if mark.raised and not mark.match.consequence]
+    raised = raised[-1:] if alone else raised
     reports = [mark for mark in group if mark.match.exit not in _NO_NEWS]
     begun = min((mark.index for mark in raised), default=len(group) + group[-1].index)
     reports = [mark for mark in reports if mark.match.kind != _OF_SHELL or mark.index < begun]
@@ -207,8 +216,10 @@ def _first_failure(group: Sequence[_Mark]) -> Optional[_Mark]:
         told = [mark for mark in reports if mark.match.exit > 0]
         if told and (others or not raised):
             return told[0]
+        aborted = all(mark.match.exit == -signal.SIGABRT for mark in reports)
         if not any(mark.match.consequence for mark in group):
-            return next(iter(raised or reports))
+            said = [mark for mark in group if mark.match.kind == MESSAGE and aborted]
+            return next(iter(raised or said or reports))
     telling = [mark for mark in group if mark.match.consequence and mark.match.kind not in FOLLOWS]
     said = [mark for mark in group if mark.match.kind == MESSAGE and not telling]
     return next(iter(of_raised or raised or known or said), None)
@@ -239,7 +250,7 @@ def _marks(lines: Sequence[str]) -> List[_Mark]:
             inside = index + len(one.lines)
             mark = _of_raised(known, one, raw, number)
             if mark is not None and one.before is not None:
-                mark = _of_chain(marks, mark, one.before)
+                mark = _of_chain(marks, mark, one)
         else:
             mark = _of_line(known, lines, index, line)
         if mark is not None:
@@ -247,12 +258,12 @@ def _marks(lines: Sequence[str]) -> List[_Mark]:
     return [mark for mark in marks if mark.entry is None or mark.entry.role not in (NOISE, ADVICE)]
 
 
-def _of_chain(marks: List[_Mark], mark: _Mark, before: int) -> Optional[_Mark]:
+def _of_chain(marks: List[_Mark], mark: _Mark, later: Raised) -> Optional[_Mark]:
     """Of an exception that was raised while another one was handled, keep the one that tells."""
-    earlier = next((one for one in marks if one.index == before and one.raised), None)
+    earlier = next((one for one in marks if one.index == later.before and one.raised), None)
     if earlier is None:
         return mark
-    if earlier.known:
+    if earlier.known and (later.direct or not mark.known):
         return None
     marks.remove(earlier)
     return mark

@@ -61,7 +61,7 @@ class Raised:
 
     index: of its line. lines: its message, with what belongs to it. frame: the last one of the
     user's own code, or the last one of all. raiser: the file that raised it. before: the exception
-    during whose handling it was raised.
+    during whose handling it was raised; direct: which is its cause.
     """
 
     index: int
@@ -69,6 +69,7 @@ class Raised:
     frame: Optional[Frame] = None
     raiser: str = ""
     before: Optional[int] = None
+    direct: bool = False
 
     @property
     def name(self) -> str:
@@ -104,6 +105,7 @@ def find_raised(lines: Sequence[str]) -> Dict[int, Raised]:
     broken: Dict[str, int] = {}
     last: Dict[str, int] = {}
     chained: Set[str] = set()
+    direct: Dict[str, bool] = {}
     frames: Dict[str, List[Frame]] = {}
     found: Dict[int, Raised] = {}
     for index, raw in enumerate(lines):
@@ -116,6 +118,7 @@ def find_raised(lines: Sequence[str]) -> Dict[int, Raised]:
             frames[prefix] = []
         elif line.startswith(_CHAINED):
             chained.add(prefix)
+            direct[prefix] = line.startswith(_CHAINED[1])
         elif open.get(prefix) and line and not line[0].isspace():
             # Processes that write into one file may do so in turn.
             open[prefix] -= 1
@@ -126,10 +129,12 @@ def find_raised(lines: Sequence[str]) -> Dict[int, Raised]:
                 own = frames.get(prefix, [])
                 before = last.get(prefix) if prefix in chained else None
                 raiser = own[-1].file if own else ""
-                found[index] = Raised(index, message, _own_frame(own), raiser, before)
+                found[index] = Raised(
+                    index, message, _own_frame(own), raiser, before, direct.get(prefix, False)
+                )
                 last[prefix] = index
             chained.discard(prefix)
-        elif line.startswith(_UNREADABLE):
+        elif line.startswith(_UNREADABLE) or _ends_cut_off(lines, index, line):
             found[index] = Raised(index, _message(lines, index), _place(lines[:index]))
         elif broken.get(prefix) and not open.get(prefix) and _GOES_ON.match(line):
             broken[prefix] -= 1  # the line that seemed to end it is none of its own
@@ -145,6 +150,12 @@ def _add_frame(frames: List[Frame], line: str) -> None:
         frames.append(Frame(match[1], int(match[2]), match[3] or ""))
     elif frames and not frames[-1].source and line.startswith("    "):
         frames[-1] = replace(frames[-1], source=line.strip())
+
+
+def _ends_cut_off(lines: Sequence[str], index: int, line: str) -> bool:
+    """Whether an exception ends a traceback whose beginning is not there."""
+    match = re.match(r"[A-Za-z_][\w.]*(?:Error|Exception): ", line)
+    return match is not None and index > 0 and lines[index - 1].startswith("    ")
 
 
 def _place(lines: Sequence[str]) -> Optional[Frame]:

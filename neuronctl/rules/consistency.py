@@ -237,6 +237,19 @@ def signal_and_launcher(context: RuleContext) -> Iterator[Violation]:
         )
 
 
+@rule(WARNING, "NC322", "GPUs that ssh does not name", "of_launch of_step")
+def gpus_over_ssh(context: RuleContext) -> Iterator[Violation]:
+    plan = context.plan
+    has, by_ssh = plan.partition.gpus_per_node, plan.launcher.ssh and not plan.launcher.signals
+    shared = not plan.request.exclusive and 0 < plan.gpus_per_node < has
+    if by_ssh and plan.most_nodes > 1 and shared:
+        yield Violation(
+            f"{plan.launcher.name} starts processes over ssh, and those on other nodes than the "
+            "first do not learn which GPUs are theirs: they may use another job's",
+            f"request whole nodes (--gpus-per-node {has}), or --launcher {plan.launcher.name}-mpi",
+        )
+
+
 @rule(ERROR, "NC331", "container and environment exclude each other")
 def container_and_environment(context: RuleContext) -> Iterator[Violation]:
     request = context.plan.request

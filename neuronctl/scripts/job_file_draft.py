@@ -19,11 +19,10 @@ from neuronctl.request.job_file import parse_job_file
 from neuronctl.scripts.directives import DIRECTIVE
 from neuronctl.scripts.header import read_header
 from neuronctl.scripts.job_file_program import program_entries, uses_arguments
-from neuronctl.scripts.model import AFTER_COMMAND, MISSPELLED, REMARK, Header
+from neuronctl.scripts.model import AFTER_COMMAND, MISSPELLED, REMARK, Header, interpreter
 from neuronctl.scripts.script_file import MOST_CHARACTERS
 from neuronctl.scripts.script_request import job_variables, request_of_script
 from neuronctl.scripts.shell_reader import read_shell
-from neuronctl.scripts.usual_commands import interpreter
 
 
 @dataclass(frozen=True)

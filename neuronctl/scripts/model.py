@@ -7,7 +7,6 @@ from typing import Dict, Mapping, Optional, Tuple
 
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.scripts.option_values import ACCUMULATED, digits, excluding
-from neuronctl.scripts.usual_commands import interpreter
 
 GPU_OPTIONS = ("gpus-per-node", "gpus", "gres", "gpus-per-task", "gpus-per-socket")
 """The options of sbatch and srun that request GPUs."""
@@ -19,6 +18,12 @@ AFTER_COMMAND = "after the first command"
 MISSPELLED = "not spelled #SBATCH"
 REMARK = "in a remark"
 OVERRIDDEN = "overridden"
+
+
+def interpreter(shebang: str) -> str:
+    """``bash``, where ``/bin/bash -l`` or ``/usr/bin/env bash`` follows ``#!``; "" for nothing."""
+    names = [word.rpartition("/")[2] for word in shebang.split() if not word.startswith("-")]
+    return next((name for name in names if name != "env"), "")
 
 
 @dataclass(frozen=True)

@@ -71,12 +71,6 @@ _PREFIXES: Mapping[Tuple[str, ...], str] = {
 _POSITIONAL = {"timeout": 1, "taskset": 1}
 
 
-def interpreter(shebang: str) -> str:
-    """``bash``, where ``/bin/bash -l`` or ``/usr/bin/env bash`` follows ``#!``; "" for nothing."""
-    names = [word.rpartition("/")[2] for word in shebang.split() if not word.startswith("-")]
-    return next((name for name in names if name != "env"), "")
-
-
 def names_python(word: str) -> bool:
     """Whether a command's first word is Python: ``python``, ``/usr/bin/python3.11``."""
     return word.rpartition("/")[2].rstrip("0123456789.") == "python"

@@ -7,7 +7,6 @@ import re
 import selectors
 import signal
 import subprocess
-import sys
 import threading
 import time
 from typing import Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple, Union
@@ -333,8 +332,6 @@ def become(argv: Sequence[str], environment: Mapping[str, str] = {}) -> NoReturn
     environment: variables to set for the command, in addition to the user's.
     """
     env = {**clean_environment(os.environ, for_job=True), **environment}
-    sys.stdout.flush()
-    sys.stderr.flush()
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # which Python ignores, for itself
     try:
         os.execvpe(argv[0], list(argv), env)

@@ -45,7 +45,7 @@ def monitored(
 
 def _why_unsampled(script: ExistingScript) -> str:
     """Return why nothing can start in the batch shell before the script; "" if it can."""
-    from neuronctl.scripts.usual_commands import interpreter
+    from neuronctl.scripts.model import interpreter
 
     header, before = script.header, os.environ.get("BASH_ENV")
     if interpreter(header.shebang) != "bash" or re.search(r"\s-\S*p", header.shebang):

@@ -141,8 +141,12 @@ CASES: Dict[str, List[str]] = {
     # The forms that have a budget of lines: test_golden.py.
     **{
         f"two-nodes-{launcher}.sh": [*TWO_NODES, *PYTORCH, "--launcher", launcher, "train.py"]
-        for launcher in ("torchrun", "srun", "accelerate", "deepspeed", "horovodrun", "mpirun")
+        for launcher in ("torchrun", "srun", "accelerate", "deepspeed", "mpirun")
     },
+    "two-nodes-horovodrun.sh": [
+        *[*TWO_NODES, *PYTORCH, "--launcher", "horovodrun", "--gpus-per-node", "8"],
+        "train.py",
+    ],
     "two-nodes-container.sh": [
         *[
             *TWO_NODES,

@@ -326,6 +326,12 @@ CASES: List[Case] = [
         ["1 process for 2 GPUs", "idle"],
         {"launcher": "python", "gpus_per_node": 2},
     ),
+    (
+        "NC322",
+        {"nodes": 2, "gpus_per_node": 2, "launcher": "horovodrun"},
+        ["another job's", "--gpus-per-node 8", "horovodrun-mpi"],
+        {"nodes": 2, "gpus_per_node": 2, "launcher": "horovodrun-mpi"},
+    ),
     ("NC311", {"conda": "x", "venv": "y"}, ["--conda and --venv"], {"conda": "x"}),
     (
         "NC124",

@@ -75,7 +75,7 @@ def command(
     if not of_snapshot:
         resubmission.tell_changes(record, notify)
     if args is not None:
-        resubmission.arguments_of(record)  # raises UsageError where it takes none
+        resubmission.check_arguments(record)
     reporter = TerminalReporter(mode, before=record.draft.decisions)
     submit = functools.partial(submit_job, reporter=reporter, force=force, dry_run=mode.dry_run)
     if record.draft.sbatch:

@@ -132,10 +132,10 @@ def _record_rows(record: JobRecord, draft: RecordDraft) -> List[Tuple[str, str]]
 
 def _print_differences(first: JobRecord, second: JobRecord, *, as_json: bool) -> None:
     """Print how the plans and scripts of two jobs differ."""
-    from neuronctl.submission.resubmission import changed_plan
+    from neuronctl.records.recorded import changed_decisions
 
     names = f"job {first.job_id}", f"job {second.job_id}"
-    values = changed_plan(first, second)
+    values = changed_decisions(first.draft.decisions, second.draft.decisions)
     before, after = (record.draft.script.splitlines() for record in (first, second))
     lines = list(difflib.unified_diff(before, after, *names, lineterm=""))
     if as_json:

@@ -83,13 +83,9 @@ class ExistingScript:
     def draft(self) -> RecordDraft:
         """The record of its job as far as it is known before it is judged."""
         here, header = working_directory(), self.header
-        error, array, time_limit = header.value("error"), header.value("array"), None
-        with contextlib.suppress(ValueError):
+        error, time_limit = header.value("error"), None
+        with contextlib.suppress(ValueError):  # which sbatch refuses too
             time_limit = units.parse_time(header.value("time") or "")
-        try:
-            units.check_array(array or "0")
-        except ValueError:  # which sbatch refuses too
-            array = None
         request = {"script": self.path, "monitor": self.monitor}
         return RecordDraft(
             cwd=self.chdir,
@@ -99,7 +95,7 @@ class ExistingScript:
             partition=header.value("partition") or "",
             output=os.path.join(self.chdir, self.output),
             error=None if error is None else os.path.join(self.chdir, error),
-            array=array,
+            array=header.value("array"),
             time_limit=time_limit,
             submit_dir="" if self.chdir == here else here,
             sbatch=("sbatch", *self.words),

@@ -64,15 +64,8 @@ def prepare_launch(
         step_options.append(f"--{name}{gpus}")
     made = plan(request, cluster, place=AllocationPart(hosts, cores, tuple(step_options)))
     if made.cores_per_node > cores:
-        tasks = made.ntasks_per_node
-        if made.cpus_per_task > 1:
-            part = "" if gpus == fewest else f" with {gpus} of its {fewest} GPUs"
-            raise UsageError(
-                f"requested {made.cores_per_node} cores per node ({tasks} tasks x "
-                f"{made.cpus_per_task} cores); the allocation has {cores}{part}",
-                f"request at most -c {max(1, cores // tasks)}",
-            )
-        warnings.append(f"warning: {tasks} tasks per node share {counted(cores, 'core')}")
+        tasks = f"{counted(made.ntasks_per_node, 'task')} x {counted(made.cpus_per_task, 'core')}"
+        warnings.append(f"warning: {tasks} per node share {counted(cores, 'core')}")
         step_options.append("--overcommit")
         made = plan(request, cluster, place=AllocationPart(hosts, cores, tuple(step_options)))
     findings = apply_rules(RuleContext(made, catalog, gather_local_facts(made), reviewed=reviewed))

@@ -11,7 +11,7 @@ from neuronctl.catalog.local_cluster import local_cluster, recognise
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.common.errors import SlurmError, UsageError
 from neuronctl.common.frozen import dataclass, replace
-from neuronctl.common.paths import config_files, working_directory
+from neuronctl.common.paths import working_directory
 from neuronctl.common.units import compress_hostlist, hosts
 from neuronctl.common.words import other_dash, replace_other_dashes
 from neuronctl.judgement.judgement import JudgeBy, judge_plan
@@ -28,6 +28,7 @@ from neuronctl.request.job import (
     StepRequest,
     build_request,
 )
+from neuronctl.request.job_file import JOB_FILE, configuration, own_job_file, read_job_file
 from neuronctl.slurm.bad_nodes import bad_nodes
 from neuronctl.submission.judged_job import JudgedJob
 
@@ -69,7 +70,7 @@ class PlannedJob:
         )
         judgement = judge_plan(self.plan, by)
         verdict = judgement.verdict if self.ask_slurm else None
-        return JudgedJob(*(self.plan, judgement.findings, verdict, self.choice))
+        return JudgedJob(self.plan, judgement.findings, verdict, self.choice)
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -127,14 +128,10 @@ def plan_job(
     find_job: whether it is that of job.yaml in the current directory where no job is named. tell:
     hears which files are used that nobody has named.
     """
-    layers = [_defaults(tell) if recorded is None else recorded]
+    layers = [configuration(tell) if recorded is None else recorded]
     if job_file is not None:
-        from neuronctl.request.job_file import read_job_file
-
         layers.append(read_job_file(job_file))
     elif find_job and not (body or steps) and (not words or _is_argument(words[0])):
-        from neuronctl.request.job_file import JOB_FILE, own_job_file
-
         own = own_job_file()
         if own is not None:
             layers.append(own)
@@ -212,14 +209,6 @@ def _exclude_bad_nodes(request: JobRequest) -> JobRequest:
     origins = {**request.origins, "exclude": Origin(Source.DERIVED, "--avoid-bad-nodes")}
     exclude = ",".join(filter(None, (request.exclude, compress_hostlist(more))))
     return replace(request, exclude=exclude, origins=origins)
-
-
-def _defaults(tell: Optional[Callable[[str], None]]) -> Layer:
-    if not config_files():
-        return Layer({}, {})
-    from neuronctl.request.job_file import configuration  # here: few users have one
-
-    return configuration(tell)
 
 
 def options_layer(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import UsageError
 from neuronctl.common.frozen import dataclass, replace
-from neuronctl.common.shell import join
 from neuronctl.records import provenance, recorded
 from neuronctl.records.job_record import JobRecord, RecordDraft
 from neuronctl.request.job import Layer, Origin, Source
@@ -55,30 +53,14 @@ def tell_changes(record: JobRecord, notify: Notify) -> None:
     notify(*provenance.drift(then, now))
 
 
-def arguments_of(record: JobRecord) -> Sequence[str]:
-    """Return the arguments of the recorded program; raise UsageError if it takes none."""
-    draft = record.draft
-    if draft.sbatch:
-        line = read_line(draft.sbatch[1:])
-        if line.file or line.reads_stdin:
-            return line.args
-    elif draft.request.get("script") is not None:
-        return tuple(draft.request.get("args", ()))
-    raise UsageError(
-        f"job {record.job_id} runs shell text or several programs, which take no arguments",
-        "options such as --env can be changed",
-    )
-
-
-def changed_plan(first: JobRecord, second: JobRecord) -> List[recorded.Change]:
-    """Return what differs between the plans of two jobs, and between their programs' arguments."""
-    rows = []
-    for record in (first, second):
-        args: Sequence[str] = ()
-        with contextlib.suppress(UsageError):
-            args = arguments_of(record)
-        rows.append([*record.draft.decisions, ("arguments", join(args))])
-    return recorded.changed_decisions(*rows)
+def check_arguments(record: JobRecord) -> None:
+    """Raise UsageError if the recorded program takes no arguments."""
+    line = read_line(record.draft.sbatch[1:]) if record.draft.sbatch else None
+    if not (line.file or line.reads_stdin if line else record.draft.request.get("script")):
+        raise UsageError(
+            f"job {record.job_id} runs shell text or several programs, which take no arguments",
+            "options such as --env can be changed",
+        )
 
 
 def sbatch_words(record: JobRecord, args: Optional[Sequence[str]]) -> Tuple[str, ...]:

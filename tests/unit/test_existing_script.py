@@ -113,10 +113,10 @@ def test_what_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_draft_needs_no_judgement(script: Path) -> None:
     """It is what the record begins with, before anything can go wrong."""
-    script.write_text(SCRIPT.replace("-n 2", "-n two -t never -a 1-x"))
+    script.write_text(SCRIPT.replace("-n 2", "-n two -t never"))
     drafted = read_existing(["job.sh"]).draft
     assert drafted.sbatch == ("sbatch", "job.sh")
-    assert (drafted.job_name, drafted.array, drafted.time_limit) == ("job.sh", None, None)
+    assert (drafted.job_name, drafted.time_limit) == ("job.sh", None)
     errors = judged("job.sh").errors
     assert [one.code for one in errors] == ["NC601"]
     assert errors[0].message.startswith("job.sh:2: ")

@@ -22,8 +22,8 @@ from neuronctl.launch.launcher_calls import called
 from neuronctl.launch.launchers import Launcher, not_a_macro
 from neuronctl.planning.model import Export, is_secret
 from neuronctl.request.job import JobRequest
+from neuronctl.scripts.model import interpreter
 from neuronctl.scripts.usual_commands import (
-    interpreter,
     names_python,
     program_at,
     python_runs,

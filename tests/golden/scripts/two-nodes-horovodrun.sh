@@ -2,16 +2,16 @@
 #SBATCH --job-name=train
 #SBATCH --partition=amd_a100nv_8
 #SBATCH --nodes=2
-#SBATCH --ntasks-per-node=2  # one task per GPU
-#SBATCH --cpus-per-task=8    # 2 GPUs x 8 cores per GPU / 2 tasks
-#SBATCH --gres=gpu:2
+#SBATCH --ntasks-per-node=8  # one task per GPU
+#SBATCH --cpus-per-task=8    # 8 GPUs x 8 cores per GPU / 8 tasks
+#SBATCH --gres=gpu:8
 #SBATCH --time=1-00:00:00
 #SBATCH --comment="field=misc;appl=pytorch"
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
 export PYTHONUNBUFFERED=1                     # lines reach the log as printed
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless you exported it
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 64 cores / 8 processes, unless you exported it
 
 # Check each node before the launch: one line in the log instead of a training that hangs.
 check_node() {
@@ -21,7 +21,7 @@ check_node() {
     command -v python >/dev/null || defect 'no program on PATH: python'
     [ -r train.py ] || defect 'cannot read train.py'
     gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")  # 0: no list, all are seen
-    [ "$gpus" -eq 0 ] || [ "$gpus" -ge 2 ] || defect "2 GPUs requested, $gpus available"
+    [ "$gpus" -eq 0 ] || [ "$gpus" -ge 8 ] || defect "8 GPUs requested, $gpus available"
     ! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect 'nvidia-smi finds no GPU'
     [ "$SLURM_NODEID" -gt 0 ] || for host in $(scontrol show hostnames "$SLURM_JOB_NODELIST"); do
         timeout 10 ssh -n -o BatchMode=yes -o ConnectTimeout=5 "$host" true || defect "ssh to $host asks for a password or fails"
@@ -31,6 +31,6 @@ check_node() {
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 \
     bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
 
-hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed "s/\$/:2/" | paste -sd,)
-# horovodrun starts 2 processes of train.py on each of 2 nodes.
-exec horovodrun --gloo -np 4 -H "$hosts" --network-interface ib0 python train.py
+hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed "s/\$/:8/" | paste -sd,)
+# horovodrun starts 8 processes of train.py on each of 2 nodes.
+exec horovodrun --gloo -np 16 -H "$hosts" --network-interface ib0 python train.py

@@ -11,6 +11,7 @@ terminal only.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import sys
 from typing import Any, Iterable, Iterator, List, Mapping, Optional, Sequence, TextIO, Tuple
@@ -95,15 +96,13 @@ def print_table(
     texts = [[printable(cell) for cell in row] for row in rows]
     shown = _shown(columns, texts, width) if fits else range(len(columns))
     kept = [columns[n] for n in shown]
-    headers = [column.header for column in kept]
-    cells = [[row[n] for n in shown] for row in texts]
-    widths = [max(map(cell_width, column)) for column in zip(headers, *cells)]
-    if sum(widths) + GAP * (len(widths) - 1) > width:
-        _fold(kept, cells, out, width)
-    elif has_styles(out):
-        _draw(kept, headers, cells, widths, out, width)
+    cells = [[columns[n].header for n in shown], *([row[n] for n in shown] for row in texts)]
+    widths = _fitted(kept, cells, width)
+    lines = list(_aligned(kept, _fold(cells, widths), widths))
+    if has_styles(out):
+        _draw(kept, lines, out, width)
     else:
-        for line in _aligned(kept, [headers, *cells], widths):
+        for line in lines:
             _write(out, "".join(line).rstrip() + "\n")
     left_out = [column.header for n, column in enumerate(columns) if n not in shown]
     if left_out:
@@ -204,8 +203,51 @@ def _write(out: TextIO, text: str) -> None:
     out.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
+def _least_width(column: Column, texts: Sequence[str]) -> int:
+    """Return how narrow a column may be: as its longest text, or word if it may be folded."""
+    parts = texts if column.no_wrap else [word for text in texts for word in text.split()]
+    return max(column.min_width or 0, *map(cell_width, parts))
+
+
+def _shown(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> List[int]:
+    """Indices of the columns to show, without those that there is no room for."""
+    least = [_least_width(one, [one.header, *cells]) for one, *cells in zip(columns, *rows)]
+    shown = list(range(len(columns)))
+    while sum(least[n] + GAP for n in shown) - GAP > width:
+        last = max(shown, key=lambda n: (columns[n].priority, n))
+        if columns[last].priority == 0:
+            break
+        shown.remove(last)
+    return shown
+
+
+def _fitted(columns: Sequence[Column], lines: Sequence[Sequence[str]], width: int) -> List[int]:
+    """Return the columns' widths; the widest of those that may be folded are made narrower."""
+    texts = list(zip(*lines))
+    widths = [max(map(cell_width, cells)) for cells in texts]
+    least = [_least_width(column, cells) for column, cells in zip(columns, texts)]
+    while sum(widths) + GAP * (len(widths) - 1) > width:
+        wide = [n for n in range(len(widths)) if widths[n] > least[n]]
+        if not wide:
+            break
+        widths[max(wide, key=lambda n: widths[n])] -= 1
+    return widths
+
+
+def _fold(rows: Iterable[Sequence[str]], widths: Sequence[int]) -> Iterator[Sequence[str]]:
+    """Yield the lines of each row, whose cells are folded at blanks where they are too wide."""
+    import textwrap
+
+    for row in rows:
+        parts = [
+            [cell] if cell_width(cell) <= width else textwrap.wrap(cell, width)
+            for cell, width in zip(row, widths)
+        ]
+        yield from itertools.zip_longest(*parts, fillvalue="")
+
+
 def _aligned(
-    columns: Sequence[Column], lines: Sequence[Sequence[str]], widths: Sequence[int]
+    columns: Sequence[Column], lines: Iterable[Sequence[str]], widths: Sequence[int]
 ) -> Iterator[List[str]]:
     """Yield the cells of each line, padded to one width per column; the gap is in them."""
     gaps = [" " * GAP] * (len(columns) - 1) + [""]
@@ -217,36 +259,13 @@ def _aligned(
         yield padded
 
 
-def _shown(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> List[int]:
-    """Indices of the columns to show, without those that there is no room for."""
-    least = []
-    for column, *cells in zip(columns, *rows):
-        texts = [column.header, *cells]
-        parts = texts if column.no_wrap else [word for text in texts for word in text.split()]
-        least.append(max(column.min_width or 0, *map(cell_width, parts)))
-    shown = list(range(len(columns)))
-    while sum(least[n] + GAP for n in shown) - GAP > width:
-        last = max(shown, key=lambda n: (columns[n].priority, n))
-        if columns[last].priority == 0:
-            break
-        shown.remove(last)
-    return shown
-
-
-def _draw(
-    columns: Sequence[Column],
-    headers: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    widths: Sequence[int],
-    out: TextIO,
-    width: int,
-) -> None:
+def _draw(columns: Sequence[Column], lines: Iterable[List[str]], out: TextIO, width: int) -> None:
     console = _rich_console(out, width)
     # For 100 rows this takes 4 ms, and rich's Table 120 ms.
     from rich.segment import Segment, Segments
 
     segments: List[Segment] = []
-    for line in _aligned(columns, [headers, *rows], widths):
+    for line in lines:
         is_head = not segments
         while line and not line[-1].strip():
             line.pop()
@@ -256,42 +275,6 @@ def _draw(
             segments.append(Segment(cell, console.get_style(style) if style else None))
         segments.append(Segment.line())
     console.print(Segments(segments), soft_wrap=True, end="")
-
-
-def _fold(
-    columns: Sequence[Column],
-    rows: Sequence[Sequence[str]],
-    out: TextIO,
-    width: int,
-) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(
-        box=None,
-        padding=(0, GAP, 0, 0),
-        pad_edge=False,
-        header_style="bold",
-    )
-    for column in columns:
-        table.add_column(
-            Text(column.header),
-            justify="right" if column.justify == "right" else "left",
-            style=column.style,
-            min_width=column.min_width,
-            no_wrap=column.no_wrap,
-            overflow="fold",
-        )
-    for row in rows:
-        table.add_row(*(Text(cell, column.style_of(cell)) for column, cell in zip(columns, row)))
-    console = _rich_console(out, width)
-    if has_styles(out):
-        console.print(table)
-        return
-    with console.capture() as drawn:
-        console.print(table)
-    for line in drawn.get().splitlines():
-        _write(out, line.rstrip() + "\n")
 
 
 def _rich_console(out: TextIO, width: int) -> Any:

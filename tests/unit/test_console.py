@@ -38,9 +38,9 @@ ROWS = [
 ]
 
 
-def plain(columns: List[Column], rows: List[List[str]], title: str = "") -> List[str]:
+def plain(columns: List[Column], rows: List[List[str]]) -> List[str]:
     out = io.StringIO()
-    console.print_table(columns, rows, title=title, file=out)
+    console.print_table(columns, rows, file=out)
     return out.getvalue().splitlines()
 
 
@@ -58,8 +58,7 @@ def on_terminal(
 
 
 def test_elsewhere_a_table_is_plain_aligned_text() -> None:
-    assert plain(COLUMNS, ROWS, "Title") == [
-        "Title",
+    assert plain(COLUMNS, ROWS) == [
         "NAME       N  REMARK                     EXTRA",
         "first      7  a remark of several words  x",
         "학습작업  12                             yy",
@@ -143,11 +142,11 @@ def test_an_output_that_knows_no_unicode_gets_escapes() -> None:
 def test_without_a_terminal_rich_is_not_imported() -> None:
     code = (
         "import sys; from neuronctl.common import console;"
-        "console.print_table([console.Column('A')], [['x']], title='T');"
+        "console.print_table([console.Column('A')], [['x']]);"
         "sys.exit('rich' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "T\nA\nx\n")
+    assert (done.returncode, done.stdout) == (0, "A\nx\n")
 
 
 @given(

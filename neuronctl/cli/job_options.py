@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import click
 
@@ -11,6 +11,9 @@ from neuronctl.launch import launchers
 from neuronctl.request.job import OPTIONS, Body
 from neuronctl.request.job_file import read_body
 from neuronctl.request.options import Option
+
+if TYPE_CHECKING:
+    from neuronctl.submission.planned_job import PlannedJob
 
 BEHIND_DASHES = "neuronctl.behind_dashes"
 """Key of a click context's ``meta``: whether the remaining words follow ``--``."""
@@ -114,6 +117,17 @@ def job_command(name: str, *, batch: bool = True) -> Callable[[Callable[..., Any
         return click.command(name, cls=cls, context_settings=context)(function)
 
     return decorate
+
+
+def plan_given(given: Mapping[str, Any], words: Sequence[str] = (), **how: Any) -> PlannedJob:
+    """Plan the job that a ``job_command`` was given. how: as for plan_job()."""
+    from neuronctl.cli.say import notify
+    from neuronctl.submission.planned_job import plan_job
+
+    options = dict(given)
+    how["catalog_file"] = options.pop("catalog")
+    how.update((name, options.pop(name, None)) for name in ("job_file", "body", "template"))
+    return plan_job(options, words=words, tell=notify, **how)
 
 
 def file_option(*names: str, metavar: str = "FILE", **how: Any) -> Decorator:

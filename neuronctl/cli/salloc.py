@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, Tuple
 
 import click
 
 from neuronctl.cli import job_output
-from neuronctl.cli.job_options import BEHIND_DASHES, job_command
+from neuronctl.cli.job_options import BEHIND_DASHES, job_command, plan_given
 from neuronctl.cli.say import notify, print_script
 from neuronctl.common.errors import UsageError
 from neuronctl.common.shell import join, quote
 from neuronctl.submission.pipeline import judge_job
-from neuronctl.submission.planned_job import plan_job, refuse_other_dash
+from neuronctl.submission.planned_job import refuse_other_dash
 
 # The shell of the interactive step reads its wiring from a variable: no file has to be shared
 # with the node, and no argument list shows it to other users.
@@ -33,16 +33,7 @@ _STEP = (
 @job_command("salloc", batch=False)
 @click.option("--dry-run", is_flag=True, help="Print the command and the setup only.")
 @click.argument("words", metavar="[-- CMD...]", nargs=-1, type=click.UNPROCESSED)
-def command(
-    words: Tuple[str, ...],
-    job_file: Optional[str],
-    catalog: Optional[str],
-    template: Optional[str],
-    force: bool,
-    explain: bool,
-    dry_run: bool,
-    **options: Any,
-) -> int:
+def command(words: Tuple[str, ...], force: bool, explain: bool, dry_run: bool, **given: Any) -> int:
     """Open a shell on the first node of an allocation, set up like a job.
 
     Modules, environment, MASTER_ADDR and MASTER_PORT are set there, and srun starts its tasks
@@ -57,13 +48,7 @@ def command(
             f"'{words[0]}' among the options: salloc takes no SCRIPT",
             f"omit it to get a shell, or run it in the allocation: -- {there}",
         )
-    planned = plan_job(
-        options,
-        catalog_file=catalog,
-        job_file=job_file,
-        interactive=True,
-        tell=notify,
-    )
+    planned = plan_given(given, interactive=True)
     reporter = job_output.TerminalReporter(job_output.SubmitMode(dry_run=dry_run), explain=explain)
     judged = judge_job(planned, reporter, force=force)
     plan = planned.plan
@@ -77,17 +62,17 @@ def command(
     request = plan.request
     command = '"$@"' if words else None
     contained = request.container is not None
-    given = words
+    behind = words
     if words and contained:
         # These words stand in the wiring.
-        command, given = contained_launch(plan, words), ()
-    wiring = render_shell(plan, command=command, template=template)
+        command, behind = contained_launch(plan, words), ()
+    wiring = render_shell(plan, command=command, template=given["template"])
     if command is None:
         program = ["--pty", "bash", "-c", _SHELL]
     else:
         # srun would begin another command at a word ":".
-        setting, given = (f"set -- {join(given)}; ", ()) if ":" in given else ("", given)
-        program = ["bash", "-c", f"{setting}{_COMMAND}", "bash", *given]
+        setting, behind = (f"set -- {join(behind)}; ", ()) if ":" in behind else ("", behind)
+        program = ["bash", "-c", f"{setting}{_COMMAND}", "bash", *behind]
     if contained and not words:
         image = quote(request.container or "")
         notify(f"the shell runs outside the image; 'neuronctl run --container {image} …' enters it")

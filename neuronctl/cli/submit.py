@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Optional, Tuple
 
-from neuronctl.cli.job_options import body_option, job_command, optional_program
+from neuronctl.cli.job_options import (
+    body_option,
+    job_command,
+    optional_program,
+    plan_given,
+)
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import notify
 from neuronctl.cli.submission import submission_options
-from neuronctl.request.job import Body
 from neuronctl.scripts.script_file import batch_script
 from neuronctl.submission.pipeline import submit_job
-from neuronctl.submission.planned_job import plan_job
 
 if TYPE_CHECKING:
     from neuronctl.submission.transaction import Submission, Submittable
@@ -22,15 +25,7 @@ if TYPE_CHECKING:
 @body_option
 @optional_program
 def command(
-    words: Tuple[str, ...],
-    job_file: Optional[str],
-    body: Optional[Body],
-    catalog: Optional[str],
-    template: Optional[str],
-    force: bool,
-    explain: bool,
-    mode: SubmitMode,
-    **options: Any,
+    words: Tuple[str, ...], force: bool, explain: bool, mode: SubmitMode, **given: Any
 ) -> Optional[Submission]:
     """Check a job, submit it with sbatch, and record it.
 
@@ -48,25 +43,17 @@ def command(
     if text is not None:
         from neuronctl.submission.existing_job import existing_job
 
-        given = (("--file", job_file), ("--body", body), ("--template", template))
-        others = [name for name, value in given if value]
+        names = {"job_file": "--file", "body": "--body", "template": "--template"}
+        others = [option for name, option in names.items() if given.pop(name)]
+        catalog = given.pop("catalog")
         job = existing_job(
-            *(words, options),
+            *(words, given),
             tell=notify,
             text=text,
             others=others,
             catalog_file=catalog,
         )
     else:
-        job = plan_job(
-            options,
-            words=words,
-            catalog_file=catalog,
-            job_file=job_file,
-            body=body,
-            template=template,
-            find_job=True,
-            tell=notify,
-        )
+        job = plan_given(given, words, find_job=True)
     reporter = TerminalReporter(mode, explain=explain)
     return submit_job(job, reporter, force=force, dry_run=mode.dry_run)

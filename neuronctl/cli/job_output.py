@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-from typing import TYPE_CHECKING, Iterator, Optional, Sequence, TextIO, Tuple
+from typing import TYPE_CHECKING, Optional, Sequence, TextIO, Tuple
 
 from neuronctl.cli.say import drop_output, notify, print_script, say
 from neuronctl.common.console import Column, print_line, print_table
@@ -103,12 +102,18 @@ class TerminalReporter(Reporter):
             notify(*([f"the command is: {join(draft.sbatch)}"] if draft.sbatch else []))
 
     def submitted(self, draft: RecordDraft, judged: Optional[JudgedJob], done: Submission) -> None:
-        """Print the job's id and its logs."""
-        with _said_if_possible(f"job {done.job_id} is submitted"):
+        """Print the job's id and its logs; it is submitted also where that fails."""
+        try:
             if self._mode.as_json:
                 self._print_data(draft, judged, done)
             else:
                 show_submission(done, following=self._mode.follow)
+            sys.stdout.flush()
+        except OSError as error:
+            drop_output()
+            if not isinstance(error, BrokenPipeError):
+                words = f"job {done.job_id} is submitted; cannot write standard output"
+                notify(f"{words}: {error.strerror}")
 
     def _print_data(
         self,
@@ -123,21 +128,6 @@ class TerminalReporter(Reporter):
 
             verdict = verdict or (None if judged is None else judged.verdict)
             print_json("neuronctl.submit/1", submission_data(draft, judged, done, verdict))
-
-
-@contextlib.contextmanager
-def _said_if_possible(done: str) -> Iterator[None]:
-    """Let a failure to print not fail what is already done.
-
-    done: what to say on standard error where standard output is on a full disk.
-    """
-    try:
-        yield
-        sys.stdout.flush()
-    except OSError as error:
-        drop_output()
-        if not isinstance(error, BrokenPipeError):
-            say(f"neuronctl: {done}; cannot write standard output: {error.strerror}")
 
 
 def show_choice(choice: Optional[Choice]) -> None:

@@ -27,7 +27,6 @@ from neuronctl.common.words import amount, counted, duration, percent
 
 if TYPE_CHECKING:
     from neuronctl.monitoring.advice import JobUse
-    from neuronctl.monitoring.samples import NodeUse
     from neuronctl.tracking.job_status import JobStatus
 
 _MOST = 16
@@ -137,8 +136,6 @@ def _print_job(job: JobUse) -> None:
     print_rows(_figures(job))
     if job.last_gpus:
         _print_gpus(job)
-    if len(job.last_nodes) > 1:
-        _print_nodes(job)
     said = advise(job)
     if not job.nodes and not job.unread and status.start is not None:
         said.append("it has no samples beside its log; submit with --monitor to have them")
@@ -180,6 +177,7 @@ def _gpu_words(job: JobUse) -> str:
 
 def _sampled_figures(job: JobUse) -> List[Tuple[str, str]]:
     nodes, fullest = job.last_nodes, max(job.nodes, key=lambda node: node.memory_peak)
+    held = "" if fullest.memory is None else f" of {amount(fullest.memory)}"
     on = f" on {fullest.node}" if len(nodes) > 1 else ""
     read, written = (sum(getattr(node, name) for node in job.nodes) for name in ("read", "written"))
     told = counted(len(nodes), "node") + f", every {nodes[0].every:g} s"
@@ -187,18 +185,13 @@ def _sampled_figures(job: JobUse) -> List[Tuple[str, str]]:
     gaps = sum(node.silent for node in job.nodes)
     told += f"; {duration(int(gaps))} without samples" if gaps else ""
     rows = [
-        ("memory", f"at most {_memory(fullest)}{on}, without caches"),
+        ("memory", f"at most {amount(fullest.memory_peak)}{held}{on}, without caches"),
         ("files", f"{amount(read)} read, {amount(written)} written"),
         ("samples", f"{max(node.samples for node in job.nodes)} from {told}"),
     ]
     if job.gpu_energy:
         rows.append(("energy", f"{job.gpu_energy / 3.6e6:.2f} kWh of the GPUs that report it"))
     return rows
-
-
-def _memory(node: NodeUse) -> str:
-    held = "" if node.memory is None else f" of {amount(node.memory)}"
-    return f"{amount(node.memory_peak)}{held}"
 
 
 def _print_gpus(job: JobUse) -> None:
@@ -215,17 +208,6 @@ def _print_gpus(job: JobUse) -> None:
     print_table(columns, rows)
     if len(gpus) > _MOST:
         print_line(f"the {_MOST} least used of {len(gpus)}; --json and --html have more")
-
-
-def _print_nodes(job: JobUse) -> None:
-    columns = [Column("NODE", no_wrap=True), figures("CORES BUSY"), figures("MEMORY")]
-    columns += [figures("READ", 1), figures("WRITTEN", 2)]
-    rows = []
-    for node in sorted(job.last_nodes, key=lambda node: node.cores_busy or 0.0)[:_MOST]:
-        cores = _told(node.cores_busy, "{:.1f}")
-        rows.append([node.node, cores, _memory(node), amount(node.read), amount(node.written)])
-    print_line()
-    print_table(columns, rows)
 
 
 def _told(value: Optional[float], form: str) -> str:

@@ -180,7 +180,8 @@ def judge(
             [judge(replace(context, plan=here), snapshot, unasked_because) for here in each]
         )
     found = _judge(context, snapshot, unasked_because)
-    if found.forecast is None or plan.most_nodes == plan.nodes:
+    limits = () if found.forecast is None else found.forecast.on_cluster.limits_by_nodes
+    if plan.most_nodes == plan.nodes or not limits:
         return found
     words = f"Slurm may choose up to {plan.most_nodes} nodes, for which limits were not looked at"
     return replace(found, doubt=words if found.verdict.kind == CAN_START else "")

@@ -55,7 +55,11 @@ class PlanOnCluster:
         return tuple(
             association
             for association in self.snapshot.limits.associations
-            if (association.is_default if account is None else _same(association.account, account))
+            if (
+                association.is_default
+                if account is None
+                else association.account.lower() == account.lower()
+            )
         )
 
     @property
@@ -145,6 +149,12 @@ class PlanOnCluster:
             *(self.partition, () if own is None else own.flags, self.qos_in_force),
             *(self.association, self.snapshot.limited_groups),
         )
+
+    @property
+    def limits_by_nodes(self) -> Tuple[Limit, ...]:
+        """Those of which the job takes more on more nodes."""
+        each = (limit for limit in self.limits if limit.tres and limit.about.per != Per.NODE)
+        return tuple(limit for limit in each if limit.kind != "MaxNodes")
 
     def used_of_each(self, limit: Limit) -> Optional[int]:
         """Return what the account, or the user, uses of a QOS' limit on each; None: not told."""
@@ -319,8 +329,3 @@ class PlanOnCluster:
             return False
         counts = self.snapshot.limits.config.memory_counts
         return needs.fits(cores, gpus, group.memory_mb - (memory_used if counts else 0))
-
-
-def _same(one: str, other: str) -> bool:
-    """Return whether Slurm takes two names of an account or a QOS for one."""
-    return one.lower() == other.lower()

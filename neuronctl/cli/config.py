@@ -10,9 +10,9 @@ import click
 from neuronctl.cli.say import notify
 from neuronctl.common.console import Column, print_json, print_table
 from neuronctl.common.errors import JobFileError, UsageError
-from neuronctl.common.paths import config_dir, defaults_file, present
+from neuronctl.common.paths import config_dir, config_files, defaults_file, present
 from neuronctl.request.config_file import settings
-from neuronctl.request.job_file import configuration, used_files
+from neuronctl.request.job_file import configuration
 
 
 @click.group("config", invoke_without_command=True)
@@ -21,9 +21,8 @@ from neuronctl.request.job_file import configuration, used_files
 def command(context: click.Context, as_json: bool) -> None:
     """Show your defaults, which all your jobs share, and the line that sets each.
 
-    A key is an option of a job without its dashes. The site's file comes first, then yours, then
-    .neuronctl.yaml of the current directory, if that file is yours; a job file and the command line
-    come before all of them. Secrets are hidden.
+    A key is an option of a job without its dashes. Yours count more than the site's; a job file and
+    the command line count more than both. Secrets are hidden.
     """
     if context.invoked_subcommand is not None:
         return
@@ -31,7 +30,7 @@ def command(context: click.Context, as_json: bool) -> None:
     if as_json:
         keys = ("key", "value", "where")
         values = [{key: getattr(setting, key) for key in keys} for setting in found]
-        data = {"file": defaults_file(), "files": used_files(), "values": values}
+        data = {"file": defaults_file(), "files": config_files(), "values": values}
         print_json("neuronctl.config/1", data)
     elif found:
         columns = [Column("KEY", no_wrap=True), Column("VALUE"), Column("FROM")]

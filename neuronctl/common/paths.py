@@ -28,12 +28,11 @@ def defaults_file() -> str:
 
 
 SITE_CONFIG = "/etc/neuronctl/config.yaml"
-PROJECT_CONFIG = ".neuronctl.yaml"
 
 
 def config_files() -> List[str]:
-    """The configurations that are there, lowest first: the site's, the user's, the project's."""
-    return [file for file in (SITE_CONFIG, defaults_file(), PROJECT_CONFIG) if present(file)]
+    """The configurations that are there, lowest first: the site's, and the user's."""
+    return [file for file in (SITE_CONFIG, defaults_file()) if present(file)]
 
 
 def state_dir() -> str:

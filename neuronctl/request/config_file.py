@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple
 
 from neuronctl.common.errors import JobFileError
 from neuronctl.common.frozen import dataclass
+from neuronctl.common.paths import config_files
 from neuronctl.request.job import find
-from neuronctl.request.job_file import configuration, has_keys, used_files
+from neuronctl.request.job_file import configuration, has_keys
 from neuronctl.request.options import Option
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def settings() -> List[Setting]:
 
     configuration()  # raises what is wrong with the files
     found: Dict[str, Setting] = {}
-    for file in used_files():
+    for file in config_files():
         text = yamlfile.text_of(file, JobFileError, found=True)
         if has_keys(text):
             document = yamlfile.parse(text, file, JobFileError)

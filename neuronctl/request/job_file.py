@@ -17,9 +17,9 @@ from typing import (
 )
 
 from neuronctl.common.errors import JobFileError, UsageError, did_you_mean
-from neuronctl.common.files import UntrustedFileError, head, open_named, read_trusted
+from neuronctl.common.files import head, open_named
 from neuronctl.common.frozen import dataclass
-from neuronctl.common.paths import PROJECT_CONFIG, config_files, defaults_file, present
+from neuronctl.common.paths import config_files, present
 from neuronctl.request.job import (
     BY_NAME,
     Body,
@@ -45,16 +45,6 @@ _LONGEST = 4 * 1024 * 1024
 
 # Allowed in a job file, but not among a user's defaults.
 _PROGRAM_KEYS = ("script", "args", "run", "steps")
-
-_PROJECT_KEYS = (
-    *("partition", "account", "qos", "nodes", "ntasks", "ntasks-per-node", "cpus-per-task"),
-    *("gpus-per-node", "gpus", "gres", "mem", "exclusive", "constraint", "time"),
-    *("cluster", "field", "appl", "comment", "launcher", "monitor"),
-)
-"""What .neuronctl.yaml may set: nothing that runs, that is written, or that leads elsewhere.
-
-A directory may be a clone of somebody else's work; nobody names the file.
-"""
 
 # What a step may have of its own.
 _STEP_OPTIONS = (
@@ -105,13 +95,6 @@ def parse_job_file(text: str, path: str) -> Layer:
     return _layer(yamlfile.parse(text, path, JobFileError), Source.JOB_FILE, _PROGRAM_KEYS)
 
 
-def parse_config(text: str, path: str) -> Layer:
-    """The defaults in the text of a configuration file; raises JobFileError with path:line."""
-    from neuronctl.common import yamlfile
-
-    return _config(yamlfile.parse(text, path, JobFileError))
-
-
 def read_config(path: str) -> Layer:
     """Read a configuration file; a missing one sets nothing, nor does one of comments alone.
 
@@ -123,17 +106,12 @@ def read_config(path: str) -> Layer:
 
     try:
         # Most commands read the configuration, so it is cached.
-        return _config(yamlfile.read(path, JobFileError, found=True, private=_PRIVATE_KEYS))
+        document = yamlfile.read(path, JobFileError, found=True, private=_PRIVATE_KEYS)
     except JobFileError:
         if has_keys(yamlfile.text_of(path, JobFileError, found=True)):
             raise
         return Layer({}, {})
-
-
-def _config(document: Document) -> Layer:
-    """Return the layer of a configuration file."""
-    allowed = _PROJECT_KEYS if document.file == PROJECT_CONFIG else None
-    return _layer(document, Source.CONFIG, (), allowed)
+    return _layer(document, Source.CONFIG, ())
 
 
 def has_keys(text: str) -> bool:
@@ -148,36 +126,12 @@ def parse_steps(steps: Sequence[Mapping[str, Any]]) -> Tuple[StepRequest, ...]:
     return _steps(steps, _Reader(Document("steps", {"steps": steps}, {}, {}), ("steps",)))
 
 
-def configuration(tell: Optional[Callable[[str], None]] = None) -> Layer:
-    """Return the defaults of the site, the user, and the project, the last of which counts most.
+def configuration() -> Layer:
+    """Return the defaults of the site and the user, which count more.
 
-    tell: hears whether the project's file is used. Raises JobFileError with file:line.
+    Raises JobFileError with file:line.
     """
-    return merge([read_config(file) for file in used_files(tell)])
-
-
-def used_files(tell: Optional[Callable[[str], None]] = None) -> List[str]:
-    """Return the configuration files that count, lowest first. tell: as of configuration()."""
-    files = config_files()
-    if files[-1:] == [PROJECT_CONFIG]:
-        stranger = _not_own(PROJECT_CONFIG)
-        if tell is not None:
-            how = f"{PROJECT_CONFIG} is not used: {stranger}"
-            tell(how if stranger else f"using {PROJECT_CONFIG}")
-        if stranger:
-            files.pop()
-    return files
-
-
-def _not_own(file: str) -> str:
-    """Return why a file of the working directory is not the user's own; "" if it is."""
-    try:
-        read_trusted(file)
-    except UntrustedFileError as error:
-        return str(error.strerror)
-    except OSError:
-        pass  # which the reader reports
-    return ""
+    return merge([read_config(file) for file in config_files()])
 
 
 def configured_cluster() -> Optional[str]:
@@ -196,12 +150,7 @@ def own_cluster(catalog_file: Optional[str] = None, asked: Optional[str] = None)
     return recognise(load(catalog_file), asked or configured_cluster())[0]
 
 
-def _layer(
-    document: Document,
-    source: Source,
-    program_keys: Sequence[str],
-    allowed: Optional[Sequence[str]] = None,
-) -> Layer:
+def _layer(document: Document, source: Source, program_keys: Sequence[str]) -> Layer:
     values: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
     for key, data in document.data.items():
@@ -212,11 +161,6 @@ def _layer(
             option = find(key)
             if option is None:
                 raise _unknown(key, (*program_keys, *BY_NAME), read.where)
-            if allowed is not None and option.long not in allowed:
-                raise read.error(
-                    "cannot be set for a directory: it may be somebody else's work",
-                    f"put it into job.yaml, or into {defaults_file()}",
-                )
             fields = _option(option, data, read)
         for name, value in fields.items():
             if name in values:

@@ -128,7 +128,7 @@ def plan_job(
     find_job: whether it is that of job.yaml in the current directory where no job is named. tell:
     hears which files are used that nobody has named.
     """
-    layers = [configuration(tell) if recorded is None else recorded]
+    layers = [configuration() if recorded is None else recorded]
     if job_file is not None:
         layers.append(read_job_file(job_file))
     elif find_job and not (body or steps) and (not words or _is_argument(words[0])):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Callable
@@ -87,46 +86,6 @@ def test_the_nearer_file_counts_and_is_named(here: Path, monkeypatch: pytest.Mon
     site.chmod(0o644)
     here.parent.chmod(0o755)
     monkeypatch.setattr(paths, "SITE_CONFIG", str(site))
-    (here / ".neuronctl.yaml").write_text("time: 30\n")
-    (here / ".neuronctl.yaml").chmod(0o644)
     found = configuration()
     assert (found.values["account"], found.values["field"]) == ("lab", "nlp")
-    assert ".neuronctl.yaml:1" in [origin.where for origin in found.origins.values()]
     assert found.origins["account"].where == f"{site}:2"
-
-
-def test_a_directory_has_defaults_of_its_own(run: Run, here: Path) -> None:
-    (here / ".neuronctl.yaml").write_text("time: 30\n")
-    (here / ".neuronctl.yaml").chmod(0o644)
-    shown = run("generate", *JOB, "train.py", cwd=here)
-    assert "--time=00:30:00" in shown.stdout and "using .neuronctl.yaml\n" in shown.stderr
-    assert "--time=00:07:00" in run("generate", *JOB, "-t", "7", "train.py", cwd=here).stdout
-    listed = json.loads(run("config", "--json", cwd=here).stdout)
-    where = {value["key"]: value["where"] for value in listed["values"]}
-    assert where["time"] == ".neuronctl.yaml:1" and where["field"].endswith("config.yaml:1")
-    assert listed["files"] == [listed["file"], ".neuronctl.yaml"]
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["setup: [touch x]", "env: {LD_PRELOAD: ./x.so}", "conda: ./env", "venv: .venv", "chdir: /tmp",
-     "container: ./x.sif", "output: ~/.bashrc", "sbatch: [nice=1]", "module: [x]", "script: x.py",
-     "launcher-option: [--x]"],
-)  # fmt: skip
-def test_a_directory_cannot_have_anything_run(run: Run, here: Path, line: str) -> None:
-    (here / ".neuronctl.yaml").write_text(line + "\n")
-    said = run("generate", *JOB, "train.py", cwd=here, code=3)
-    assert ".neuronctl.yaml:1" in said.stderr and said.stdout == ""
-
-
-def test_somebody_elses_file_is_not_used(run: Run, here: Path) -> None:
-    (here / ".neuronctl.yaml").write_text("time: 30\n")
-    (here / ".neuronctl.yaml").chmod(0o666)
-    shown = run("generate", *JOB, "train.py", cwd=here)
-    assert "--time=01:00:00" in shown.stdout
-    assert ".neuronctl.yaml is not used: other users can write it" in shown.stderr
-    if os.geteuid() == 0:
-        (here / ".neuronctl.yaml").chmod(0o644)
-        os.chown(here / ".neuronctl.yaml", 12345, -1)
-        shown = run("generate", *JOB, "train.py", cwd=here)
-        assert "is not used: it belongs to user 12345" in shown.stderr

@@ -146,7 +146,7 @@ def test_slurm(place: Path, line: tuple[str, ...], name: str, drawn: Any, fails:
 @inputs(0.1)
 @given(
     st.sampled_from((*LINES, ("check", "t.py"), ("check", "."), ("import", "t.py"))),
-    st.sampled_from(("t.py", "job.yaml", "catalog.yaml", "train-4711.out", ".neuronctl.yaml")),
+    st.sampled_from(("t.py", "job.yaml", "catalog.yaml", "train-4711.out")),
     st.sampled_from(sorted(ODD)),
 )
 def test_what_is_no_file(place: Path, line: tuple[str, ...], name: str, odd: str) -> None:

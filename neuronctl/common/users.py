@@ -1,4 +1,4 @@
-"""The name of the current user, and the uid of any."""
+"""The names of users."""
 
 from __future__ import annotations
 
@@ -22,15 +22,3 @@ def name_of(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
-
-
-def uid_of(user: str) -> int:
-    """Return the uid of a login name, as far as this machine knows it; else -1."""
-    import pwd
-
-    if user == login_name():
-        return os.getuid()
-    try:
-        return pwd.getpwnam(user).pw_uid
-    except KeyError:
-        return -1

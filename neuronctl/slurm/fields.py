@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Sequence, Tuple
 
@@ -68,6 +69,15 @@ def count(text: str) -> Optional[int]:
     """The whole number, which Slurm keeps in 64 bits; None where there is none: ``UNLIMITED``."""
     # Not isdigit() alone, which is true of ², nor int() of any length.
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else None
+
+
+def parse_number(text: str) -> Optional[float]:
+    """A decimal number; None for anything else, ``[N/A]`` or ``nan``."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 @_remembered
@@ -141,19 +151,18 @@ class ExitCode:
 
     @classmethod
     def parse(cls, text: str) -> Optional[ExitCode]:
-        """Parse ``1:0``; None for anything else."""
-        match = re.fullmatch(r"([0-9]{1,10}):([0-9]{1,10})", text.strip())
-        return cls(int(match[1]), int(match[2])) if match else None
-
-    @classmethod
-    def of_wait_status(cls, status: int) -> ExitCode:
-        """Decode a wait(2) status: 34560 is 135:0, 9 is 0:9.
+        """Parse ``1:0``, or a wait status as squeue 22.05 prints it: 34560 is 135:0, 9 is 0:9.
 
         Slurm stores its own error numbers in the same field (4021: the log could not be opened) and
         decodes them the same way: 0:53.
         """
-        signal = status & 0x7F
-        return cls(0, signal) if signal else cls(status >> 8 & 0xFF, 0)
+        match = re.fullmatch(r"([0-9]{1,10}):([0-9]{1,10})", text.strip())
+        if match is not None:
+            return cls(int(match[1]), int(match[2]))
+        status = count(text)
+        if status is None or status & 0x7F:
+            return None if status is None else cls(0, status & 0x7F)
+        return cls(status >> 8 & 0xFF, 0)
 
     def __str__(self) -> str:
         return f"{self.code}:{self.signal}"

@@ -10,7 +10,7 @@ from neuronctl.common.units import first_host, hosts
 from neuronctl.slurm.fields import ExitCode, count, parse_gres_gpus
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.own_queue import forget
-from neuronctl.slurm.process import answer, failure, run
+from neuronctl.slurm.process import failure, run
 
 # What may say anything, to the end of its line.
 _FREE_TEXT = r"(?m)\b(?:JobName|Comment|Command|WorkDir|StdIn|StdOut|StdErr)=.*$"
@@ -104,7 +104,10 @@ def job_gpus(job_id: int) -> Dict[str, int]:
 
     Raises SlurmError.
     """
-    return parse_job_gpus(answer(["scontrol", "show", "job", "-d", str(job_id)]))
+    result = run(["scontrol", "show", "job", "-d", str(job_id)])
+    if result.returncode != 0:
+        raise failure(result)
+    return parse_job_gpus(result.stdout)
 
 
 def parse_scancel(stderr: str) -> Dict[str, str]:

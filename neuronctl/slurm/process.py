@@ -252,14 +252,6 @@ def in_memory(content: bytes) -> int:
     return file
 
 
-def answer(argv: Sequence[str], *, timeout: float = TIMEOUT) -> str:
-    """The output of a query; raises SlurmUnavailableError, and SlurmRefusedError if it fails."""
-    result = run(argv, timeout=timeout)
-    if result.returncode != 0:
-        raise failure(result)
-    return whole(result)
-
-
 def whole(result: Result) -> str:
     """What a command printed; SlurmUnavailableError where that ends in the middle of a line.
 

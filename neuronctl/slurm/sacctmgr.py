@@ -6,8 +6,7 @@ import re
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass
-from neuronctl.common.users import uid_of
-from neuronctl.slurm.fields import count
+from neuronctl.slurm.fields import count, parse_number
 from neuronctl.slurm.limits import (
     ASSOCIATION_FIELDS,
     QOS_FIELDS,
@@ -121,9 +120,8 @@ def parse_groups(text: str, user: str) -> Tuple[LimitedGroup, ...]:
         for account, told in re.findall(r"([^ ,={}]+)=\{([^}]*)\}", of_accounts):
             limits = read_group_limits(told, scope, name)
             groups.append(LimitedGroup(scope, name, parent, partition, limits, account))
-        # All users who had a job are in it: " kim(1000)={MaxJobsPU=4(1) …} lee(1001)={…}". Where
-        # slurmctld cannot name them, " 1000={…}" is what it has.
-        told = re.search(rf" (?:{re.escape(user)}\(\d+\)|{uid_of(user)})={{([^}}]*)}}", of_users)
+        # All users who had a job are in it: " kim(1000)={MaxJobsPU=4(1) …} lee(1001)={…}".
+        told = re.search(rf" {re.escape(user)}\(\d+\)={{([^}}]*)}}", of_users)
         if told is not None:
             limits = read_group_limits(told[1], scope, name)
             groups.append(LimitedGroup(scope, name, parent, partition, limits, user=user))
@@ -139,15 +137,13 @@ def parse_qos(text: str) -> Tuple[SlurmQos, ...]:
     """sacctmgr's rows on QOS; rows of another length are the associations'."""
     return tuple(
         SlurmQos(
-            row["Name"],
-            words(row["Flags"]),
-            read_limits({kind: row[kind] for kind in QOS_FIELDS}, Scope.QOS, row["Name"]),
-            float(row["LimitFactor"])
-            if re.fullmatch(r"[0-9.]*[0-9]", row["LimitFactor"])
-            else None,
-            words(row["Preempt"]),
-            count(row["Priority"]),
-            row["PreemptMode"],
+            name=row["Name"],
+            flags=words(row["Flags"]),
+            limits=read_limits({kind: row[kind] for kind in QOS_FIELDS}, Scope.QOS, row["Name"]),
+            factor=parse_number(row["LimitFactor"]),
+            preempts=words(row["Preempt"]),
+            priority=count(row["Priority"]),
+            preempt_mode=row["PreemptMode"],
         )
         for row in _rows(text, _QOS_ASKED)
     )

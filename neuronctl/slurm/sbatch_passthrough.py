@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.slurm.process import in_memory, not_found
 
@@ -18,16 +18,13 @@ def find_sbatch() -> str:
 
     Raises SlurmUnavailableError where there is none.
     """
-    paths: List[str] = []
+    started = started_sbatches()
     for directory in os.environ.get("PATH", os.defpath).split(os.pathsep):
         path = os.path.join(directory, "sbatch")
-        if os.path.isfile(path) and os.access(path, os.X_OK):
-            paths.append(path)
-    started = started_sbatches()
-    left = [path for path in paths if os.path.realpath(path) not in started]
-    if not left:
-        raise not_found("sbatch")
-    return left[0]
+        runs = os.path.isfile(path) and os.access(path, os.X_OK)
+        if runs and os.path.realpath(path) not in started:
+            return path
+    raise not_found("sbatch")
 
 
 def started_sbatches() -> Tuple[str, ...]:

@@ -28,12 +28,6 @@ def _first_id(text: str) -> Optional[JobId]:
     return JobId.read(text.rpartition("\n")[2])
 
 
-def _exit_code(text: str) -> Optional[ExitCode]:
-    """Parse a wait status (Slurm 22.05) or ``17:0`` (Slurm 24.11)."""
-    status = count(text)
-    return ExitCode.parse(text) if status is None else ExitCode.of_wait_status(status)
-
-
 def _or_nothing(text: str) -> str:
     return "" if text in ("None", "N/A", "(null)") else text
 
@@ -61,7 +55,7 @@ _COLUMNS: Columns = {
     "SubmitTime": ("submit", parse_timestamp),
     "StartTime": ("start", parse_timestamp),
     "EndTime": ("end", parse_timestamp),
-    "exit_code": ("exit", _exit_code),
+    "exit_code": ("exit", ExitCode.parse),
     "Command": ("command", str),
     "WorkDir": ("work_dir", str),
     "Name": ("name", str),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.units import compress_hostlist
-from neuronctl.slurm.fields import count
+from neuronctl.slurm.fields import count, parse_number
 from neuronctl.slurm.nvidia_smi import SURVEYED, gpu_columns, query
 from neuronctl.slurm.process import failure, run
 
@@ -74,11 +73,11 @@ def parse_node_usage(text: str) -> Tuple[NodeUsage, ...]:
 
 def _node(facts: Sequence[Tuple[str, str]]) -> NodeUsage:
     told = dict(facts)
-    total, free = (_number(told.get(name, "")) for name in ("MemTotal", "MemAvailable"))
+    total, free = (parse_number(told.get(name, "")) for name in ("MemTotal", "MemAvailable"))
     return NodeUsage(
         node=told.get("node", ""),
         gpus=_gpus([text for kind, text in facts if kind == "gpu"]),
-        load=_number(told.get("load", "")),
+        load=parse_number(told.get("load", "")),
         cores=count(told.get("cores", "")),
         memory_used=None if total is None or free is None else (total - free) / 1024,
         memory=None if total is None else total / 1024,
@@ -95,16 +94,8 @@ def _gpus(lines: Sequence[str]) -> Tuple[Gpu, ...]:
         row = [text.strip() for text in line.split(",")]
         if len(row) > max(places.values()):
             index, name, *figures = (row[places[figure]] for figure in SURVEYED)
-            gpus.append(Gpu(index, name, *map(_number, figures)))
+            gpus.append(Gpu(index, name, *map(parse_number, figures)))
     return tuple(gpus)
-
-
-def _number(text: str) -> Optional[float]:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
 
 
 def read_node_usage(job_id: int, nodes: Sequence[str]) -> Tuple[NodeUsage, ...]:

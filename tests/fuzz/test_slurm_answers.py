@@ -17,7 +17,7 @@ from neuronctl.slurm.allocation import from_environment
 from neuronctl.slurm.job_control import parse_job_gpus, parse_scancel, parse_show_job
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import ASSOCIATION_FIELDS, QOS_FIELDS
-from neuronctl.slurm.process import answer
+from neuronctl.slurm.process import run
 from neuronctl.slurm.sacct import parse_sacct
 from neuronctl.slurm.sacctmgr import parse_associations, parse_groups, parse_qos
 from neuronctl.slurm.sbatch import parse_submitted
@@ -197,7 +197,7 @@ def test_variables_of_an_allocation(changed: dict[str, str]) -> None:
 @given(st.sampled_from(QUEUE + PAST + SITE), st.sampled_from(("", ">&2", ">&2 2>&1")))
 def test_an_answer_without_end(text: str, where: str) -> None:
     with bounded():
-        answer(["sh", "-c", f'yes "$1" {where}', "sh", text])
+        run(["sh", "-c", f'yes "$1" {where}', "sh", text])
 
 
 FIELDS = [

@@ -131,7 +131,7 @@ def _no_answer(error: NeuronctlError) -> Check:
     if asked and config_file() is None:
         words = f"cannot read {asked}, which $SLURM_CONF names"
         hint = "set SLURM_CONF to the cluster's slurm.conf, or unset it"
-    elif isinstance(error, errors.SlurmIdentityError):
+    elif "munge" in words.lower() or "authentication credential" in words:
         words = f"Slurm cannot verify your identity: munge is not responding: {words}"
         hint = "report this to your site's administrators"
     return Check("slurm", BAD, words, hint, failed.exit_code)

@@ -89,10 +89,6 @@ class SlurmUnavailableError(SlurmError):
     exit_code = 6
 
 
-class SlurmIdentityError(SlurmUnavailableError):
-    """Slurm cannot verify who asks: munge is not responding."""
-
-
 class SlurmRefusedError(SlurmError):
     """Slurm rejected the request; the message quotes Slurm."""
 

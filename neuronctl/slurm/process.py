@@ -15,7 +15,6 @@ from neuronctl.common import slow
 from neuronctl.common.errors import (
     NeuronctlError,
     SlurmError,
-    SlurmIdentityError,
     SlurmRefusedError,
     SlurmUnavailableError,
     UsageError,
@@ -36,11 +35,9 @@ _SCRUBBED = (
 # Of these, what says how to reach the cluster, or what a site or user sets for all jobs.
 _KEPT = r"SLURM_(?:CONF|JWT|MPI_TYPE)|PMIX_MCA_.*"
 
-# What Slurm commands print when the fault lies with the cluster and not with the request, and
-# which of that is about the user's identity.
-_IDENTITY = r"(?i)authentication credential|munge"
+# What Slurm commands print when the fault lies with the cluster and not with the request.
 _UNREACHABLE = (
-    rf"{_IDENTITY}|unable to contact slurm controller|socket timed out"
+    r"(?i)authentication credential|munge|unable to contact slurm controller|socket timed out"
     r"|connection (?:refused|timed out|reset)|zero bytes were transmitted|broken pipe"
     r"|transport endpoint|no route to host|network is unreachable"
     r"|could not establish a configuration source|unable to (?:process configuration|resolve)"
@@ -279,8 +276,7 @@ def failure(result: Result) -> SlurmError:
             where_slurm_is(),
         )
     if unreachable(words):
-        kind = SlurmIdentityError if re.search(_IDENTITY, words) else SlurmUnavailableError
-        return kind(
+        return SlurmUnavailableError(
             f"{command} cannot reach slurmctld",
             "slurmctld may be down or restarting: try again later; "
             "'neuronctl generate' works without Slurm",

@@ -50,7 +50,7 @@ _COLUMNS: Columns = {
     "AllocTRES": ("gpus", parse_tres_gpus),
     "ReqTRES": ("requested", parse_tres_gpus),
     "WorkDir": ("work_dir", str),
-    "SubmitLine": ("command", str),
+    "SubmitLine": ("mark", mark_of),
     "JobName": ("name", str),
 }
 
@@ -65,8 +65,8 @@ class AccountingJob:
     """One allocation in the accounting database (the latest run of a requeued job).
 
     Times are seconds since the epoch, durations are seconds, None: unknown. state: as printed,
-    without the ``by UID`` of CANCELLED, which is ``cancelled_by``. gpus: of the whole job. command:
-    the line that submitted it, "" where it is not stored.
+    without the ``by UID`` of CANCELLED, which is ``cancelled_by``. gpus: of the whole job. mark:
+    the one given to sbatch, or "".
     """
 
     id: JobId
@@ -87,12 +87,7 @@ class AccountingJob:
     gpus: Optional[int]
     work_dir: str
     name: str
-    command: str = ""
-
-    @property
-    def mark(self) -> str:
-        """The mark given to sbatch, or ""."""
-        return mark_of(self.command)
+    mark: str = ""
 
 
 @dataclass(frozen=True)

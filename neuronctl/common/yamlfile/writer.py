@@ -25,8 +25,8 @@ class Entry:
 def write(entries: Iterable[Entry], *, above: Iterable[str] = ()) -> str:
     """Return the text of a file.
 
-    Values: a text, a number, a boolean, None, a list of these or of mappings, or a mapping; in a
-    mapping of a list, the key "" has the comment lines above it. above: comment lines at the top.
+    Values: a text, a number, a boolean, None, a list of these or of mappings, or a mapping. above:
+    comment lines at the top.
     """
     lines = [_comment(line) for line in above]
     for entry in entries:
@@ -41,10 +41,8 @@ def write(entries: Iterable[Entry], *, above: Iterable[str] = ()) -> str:
 
 
 def _comment(text: str) -> str:
-    shown = "".join(
-        character if character.isprintable() else "?" for character in text.replace("\t", " ")
-    )
-    return f"# {shown}".rstrip()
+    shown = (each if each.isprintable() else "?" for each in text.replace("\t", " "))
+    return f"# {''.join(shown)}".rstrip()
 
 
 def _entry(key: str, value: object, indent: str) -> List[str]:
@@ -65,23 +63,16 @@ def _entry(key: str, value: object, indent: str) -> List[str]:
         return [head, *(f"{indent}  - {_scalar(item)}" for item in value)]
     lines = [head]
     for item in value:
-        below = [
-            line for name in item if name for line in _entry(name, item[name], indent + "    ")
-        ]
-        lines += [f"{indent}  {_comment(text)}" for text in item.get("", ())]
+        below = [line for name in item for line in _entry(name, item[name], indent + "    ")]
         lines += [f"{indent}  - {below[0].lstrip()}", *below[1:]]
     return lines
 
 
-# What may stand in a block of lines; others become escapes in double quotes.
-_BLOCK = re.compile(r"[\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]*\Z")
-
-
 def _text(head: str, text: str, indent: str) -> List[str]:
-    if not text.endswith("\n") or not text.strip() or not _BLOCK.match(text):
-        return [f"{head} {_scalar(text)}"]
+    """A block of lines where that is possible; other characters need double quotes."""
     body = text[:-1]
-    if body.endswith("\n"):
+    plain = body.replace("\n", "").replace("\t", "").isprintable()
+    if not text.endswith("\n") or not plain or not body.strip() or body.endswith("\n"):
         return [f"{head} {_scalar(text)}"]
     # Where the first line is indented itself, YAML has to be told where the text begins.
     sign = "2" if body[0] in " \t\n" else ""
@@ -107,6 +98,4 @@ _NOT_PLAIN = ("~", "null", "true", "false", "-", "---", "...")
 
 def _quoted(text: str) -> str:
     quoted = json.dumps(text, ensure_ascii=False)
-    return "".join(
-        character if character.isprintable() else f"\\U{ord(character):08x}" for character in quoted
-    )
+    return "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in quoted)

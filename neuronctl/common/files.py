@@ -12,7 +12,7 @@ import errno
 import os
 import re
 import stat
-from typing import BinaryIO, Iterator, Optional, Tuple, Union
+from typing import BinaryIO, Iterator, Tuple, Union
 
 _LARGEST = 64 * 1024 * 1024  # bytes of a file that is read back
 _LARGEST_TRUSTED = 1024 * 1024
@@ -267,7 +267,7 @@ def _check_writers(descriptor: int, what: str, path: str, *, root: bool) -> None
 
 def _refuse_others(status: os.stat_result, what: str, *, root: bool = True) -> None:
     owner = status.st_uid
-    if owner == os.geteuid() or (root and (owner == 0 or owner == _unmapped())):
+    if owner == os.geteuid() or (root and owner == 0):
         return
     raise UntrustedFileError(
         f"{what} belongs to user {owner}", "use a copy in a directory of your own"
@@ -298,14 +298,3 @@ def _is_own_group(status: os.stat_result, descriptor: int) -> bool:
     with contextlib.suppress(OSError, AttributeError):
         return "system.posix_acl_access" not in os.listxattr(descriptor)
     return True
-
-
-def _unmapped() -> Optional[int]:
-    """To whom root's files belong in a user namespace that has no number for root."""
-    with contextlib.suppress(OSError, ValueError):
-        with open("/proc/self/uid_map", encoding="ascii") as file:
-            if file.read().split()[:3] == ["0", "0", "4294967295"]:
-                return None
-        with open("/proc/sys/kernel/overflowuid", encoding="ascii") as file:
-            return int(file.read())
-    return None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Dict, Mapping, Optional, Tuple
+import re
+from typing import Any, Dict, Mapping, Optional, Set, Tuple
 
 from neuronctl.catalog.model import Citation
 from neuronctl.common.frozen import dataclass
@@ -18,8 +19,10 @@ from neuronctl.slurm.squeue import QueueJob
 
 _UNUSABLE = (
     *("DOWN", "DRAIN", "FAIL", "COMPLETING", "UNKNOWN", "FUTURE", "NO_RESPOND", "NOT_RESPONDING"),
-    *("POWER", "REBOOT", "PERFCTRS", "BLOCKED", "INVAL", "*"),
+    *("POWER_D", "POWERING_DOWN", "REBOOT", "PERFCTRS", "BLOCKED", "INVAL", "*"),
 )
+"""How the words of a state begin in which no job starts. POWERED_DOWN is none: Slurm boots such a
+node for the job (man sinfo, NODE STATE CODES)."""
 
 
 def slurm_says(command: str, asked_at: Optional[int] = None) -> Citation:
@@ -87,14 +90,17 @@ def is_reserved(group: NodeGroup) -> bool:
 
 
 def is_up(group: NodeGroup) -> bool:
-    """Return whether Slurm may start jobs on the nodes at all, as they are, reservations aside.
+    """Return True if Slurm may start jobs on the nodes, as they are, reservations aside.
 
     On one that still ends a job it may.
     """
-    state = group.state.replace("COMPLETING", "")
-    return not any(word in state for word in _UNUSABLE)
+    return not any(word.startswith(_UNUSABLE) for word in _words(group) - {"COMPLETING"})
 
 
 def is_usable(group: NodeGroup) -> bool:
-    """Whether Slurm starts jobs on the nodes now, where they have room, reservations aside."""
-    return not any(word in group.state for word in _UNUSABLE)
+    """Return True if Slurm starts jobs on the nodes now, where they have room."""
+    return not any(word.startswith(_UNUSABLE) for word in _words(group))
+
+
+def _words(group: NodeGroup) -> Set[str]:
+    return set(re.findall(r"\w+|\*", group.state))

@@ -28,7 +28,7 @@ _JUDGED = {
     **dict.fromkeys(("cpus-per-gpu", "mincpus", "ntasks-per-gpu"), _NUMBER),
     **dict.fromkeys(("mem-per-cpu", "mem-per-gpu"), r"\d{1,9}[KMGTkmgt]?[Bb]?"),
     "exclusive": r"user",
-    "gpus-per-task": rf"(gpu:)?([A-Za-z][\w.-]*:)?{_NUMBER}",
+    "gpus-per-task": rf"(gpu:)?([\w.-]+:)?{_NUMBER}",
 }
 """Options that change nothing in when a job starts, or whose effect is known, by their values."""
 

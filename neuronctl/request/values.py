@@ -125,7 +125,7 @@ def gpus_in_all(text: str) -> Optional[Fields]:
 
 def gpu_type_of_task(text: Optional[str]) -> Optional[str]:
     """Return the one type that ``--gpus-per-task`` asks for; None: no type, or several."""
-    match = re.fullmatch(r"(?:gpu:)?([A-Za-z][\w.-]*):[0-9]{1,9}", text or "")
+    match = re.fullmatch(r"(?:gpu:)?([\w.-]+):[0-9]{1,9}", text or "")
     return None if match is None or match[1] == "gpu" else match[1]
 
 

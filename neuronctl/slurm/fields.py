@@ -87,15 +87,22 @@ def parse_count(text: str) -> Optional[int]:
     return count(match[0]) if match else None
 
 
-_GPUS = r"(?:^|[,:/])gpu(?:[:=]([A-Za-z][\w.-]*))?(?:[:=]([0-9]{1,20}))?(?=$|[,(])"
-
-
 @_remembered
 def parse_gres(text: str) -> Mapping[str, int]:
-    """GPUs per node by type, "" without one, in ``gpu:a100:4(S:0-1),gres:gpu:2,gres:x:1``."""
+    """GPUs per node by type, "" without one, in ``gpu:a100:4(S:0-1),gres:gpu:2,gres:x:1``.
+
+    A type may begin with a digit (``gpu:3090:4``, MIG's ``gpu:1g.5gb:7``); it is ``(null)`` where
+    Slurm names none, and ``no_consume`` may follow it.
+    """
     found: Dict[str, int] = {}
-    for match in re.finditer(_GPUS, text):
-        found[match[1] or ""] = found.get(match[1] or "", 0) + int(match[2] or 1)
+    for item in re.split(r",(?![^()]*\))", text):
+        parts = re.split("[:=/]", re.sub(r"\(.*", "", item.replace("(null)", "")))
+        name, *rest = parts[1:] if parts[0] == "gres" else parts
+        rest = [part for part in rest if part not in ("", "no_consume")]
+        if name == "gpu":
+            number = count(rest.pop()) if rest and count(rest[-1]) is not None else 1
+            kind = rest[0] if rest else ""
+            found[kind] = found.get(kind, 0) + (number or 0)
     return found
 
 

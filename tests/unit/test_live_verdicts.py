@@ -148,6 +148,22 @@ def test_a_reservation_to_come_is_waited_for() -> None:
     assert (verdict.kind, verdict.cause, verdict.until) == ("will wait", "Reservation", NOW + 600)
 
 
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [
+        ("IDLE+CLOUD+POWERED_DOWN", "can start now"),
+        ("IDLE+CLOUD+POWERING_UP", "can start now"),
+        ("IDLE+DYNAMIC", "can start now"),
+        ("IDLE+POWERING_DOWN", "will wait"),
+        ("IDLE*+CLOUD", "will wait"),
+        ("MIXED+REBOOT_ISSUED", "will wait"),
+    ],
+)
+def test_nodes_that_slurm_boots_for_a_job(state: str, kind: str) -> None:
+    look = live(nodes=tuple(dataclasses.replace(each, state=state) for each in NODES))
+    assert judged(look, gpus_per_node=1).verdict.kind == kind
+
+
 def test_nodes_that_are_down_are_not_waited_for_as_for_jobs() -> None:
     look = live(nodes=(node("n1", state="DOWN"), node("n2", state="IDLE+DRAIN"), *NODES[2:]))
     assert judged(look, gpus_per_node=1, nodes=2).verdict.kind == "can start now"

@@ -118,6 +118,10 @@ def test_the_types_of_gpus() -> None:
     assert parse_gres("gpu:a100:4(S:0-1)") == {"a100": 4}
     assert parse_gres("nvme:1,gpu:2,gpu:h100:1") == {"": 2, "h100": 1}
     assert parse_gres("(null)") == {}
+    assert parse_gres("gpu:3090:4,gpu:1g.5gb:7(S:0)") == {"3090": 4, "1g.5gb": 7}
+    assert parse_gres("gpu:(null):4(S:0-1)") == {"": 4}
+    assert parse_gres("gres:gpu:l40s:no_consume:4,shard:8") == {"l40s": 4}
+    assert parse_gres("gpu:a100-sxm4:8(IDX:0-3,5)") == {"a100-sxm4": 8}
     assert parse_seconds("5") == 300 and parse_seconds("UNLIMITED") == UNLIMITED
     assert parse_seconds("Partition_Limit") is None
     assert parse_count("4") == 4 and parse_count("2-4") == 2 and parse_count("") is None

@@ -9,7 +9,8 @@ from neuronctl.common.rule_codes import WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.scripts.model import SourceSpan
-from neuronctl.scripts.usual_commands import wraps_up
+from neuronctl.scripts.shell_text import Command
+from neuronctl.scripts.usual_commands import LOOKS_OR_PREPARES
 
 _FILTERS = frozenset("head tee ts grep sed awk cat gzip pigz xz zstd sort tail".split())  # noqa: SIM905
 _LOOKS_BACK = re.compile(r"\|\||&&|\$\?|PIPESTATUS|\btrap\b|\b(if|while|until)\b")
@@ -29,6 +30,22 @@ def _works(facts: ScriptFacts) -> Dict[int, str]:
     return {id(run.command): run.word.raw for run in reversed(facts.launches) if run.works}
 
 
+_TELLS = re.compile(r"notif|slack|telegram|mail|stats")
+_ASKS = ("--version", "-version", "-V", "--help", "-h")
+
+
+def _wraps_up(command: Command) -> bool:
+    """Return True if a command behind the work only reports, or moves files."""
+    name, words = command.name, command.arguments
+    if name in ("conda", "mamba", "micromamba", "source", "."):
+        return words[:1] == ("deactivate",)
+    if name in ("eval", "exec", "sbatch"):
+        return False
+    sends = name == "wandb" and words[:1] == ("sync",)
+    asks = bool(words) and words[-1] in _ASKS
+    return name in LOOKS_OR_PREPARES or sends or asks or _TELLS.search(name) is not None
+
+
 def _behind_a_pipe(facts: ScriptFacts) -> Iterator[Violation]:
     if re.search(r"pipefail|PIPESTATUS", facts.text):
         return
@@ -37,7 +54,7 @@ def _behind_a_pipe(facts: ScriptFacts) -> Iterator[Violation]:
         filters = beside.piped and beside.name in _FILTERS and not command.background
         if not filters or id(command) not in works:
             continue
-        last = all(each.piped or wraps_up(each) for each in commands[at + 2 :])
+        last = all(each.piped or _wraps_up(each) for each in commands[at + 2 :])
         if facts.strict or last:
             ends = "the job ends as COMPLETED" if last else "the script goes on"
             yield Violation(
@@ -55,7 +72,7 @@ def _thrown_away(facts: ScriptFacts) -> Iterator[Violation]:
     works, commands = _works(facts), facts.shell.uncaptured
     at = max((at for at, each in enumerate(commands) if id(each) in works), default=-1)
     rest = commands[at + 1 :]
-    if at < 0 or not rest or commands[at].background or not all(map(wraps_up, rest)):
+    if at < 0 or not rest or commands[at].background or not all(map(_wraps_up, rest)):
         return
     last, name = rest[-1], works[id(commands[at])]
     text = "\n".join(facts.lines[commands[at].place.line - 1 : last.place.line])

@@ -9,8 +9,7 @@ from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
 from neuronctl.scripts.launches import PYTHON, SHELL
-from neuronctl.scripts.model import SourceSpan
-from neuronctl.scripts.option_values import digits
+from neuronctl.scripts.model import SourceSpan, digits
 
 _OF_A_TASK = ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_TASK_PID", "SLURM_NODEID")
 

@@ -10,7 +10,7 @@ from neuronctl.common.rule_codes import WARNING
 from neuronctl.common.words import counted, duration
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
-from neuronctl.scripts.option_values import digits
+from neuronctl.scripts.model import digits
 
 
 @script_rule(WARNING, "NC611", "tasks that contradict nodes")

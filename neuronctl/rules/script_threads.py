@@ -10,7 +10,7 @@ from neuronctl.common.words import counted
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
-from neuronctl.scripts.option_values import digits
+from neuronctl.scripts.model import digits
 
 # How programs are told their number of threads, as patterns of the options' names.
 _THREADS = {

@@ -15,16 +15,11 @@ from neuronctl.slurm.process import run
 
 @dataclass(frozen=True)
 class SyntaxProblem:
-    """What bash says of shell text, and where.
-
-    warning: whether bash runs it all the same, which it does with a here-document that nothing
-    ends. at_end: whether the text ends too early.
-    """
+    """What bash says of shell text, and where; warning: whether bash runs it all the same."""
 
     place: SourceSpan
     message: str
     warning: bool
-    at_end: bool
 
 
 @cache
@@ -42,6 +37,5 @@ def syntax_problem(text: str) -> Optional[SyntaxProblem]:
         return None
     # To bash, the end of the file is on a line of its own.
     line = min(int(found[1]), text.rstrip().count("\n") + 1)
-    at_end = re.search("end of file|EOF|end-of-file", found[3]) is not None
     place = SourceSpan(line, 1, len(text.split("\n")[line - 1]) + 1)
-    return SyntaxProblem(place, found[3], bool(found[2]), at_end)
+    return SyntaxProblem(place, found[3], bool(found[2]))

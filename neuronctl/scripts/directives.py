@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from functools import partial
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import replace
 from neuronctl.common.words import DASHES, other_dash, replace_other_dashes
+from neuronctl.request.job import OF_SLURM
 from neuronctl.request.sbatch_options import (
     EARLY,
     NO_VALUE,
@@ -21,6 +23,7 @@ from neuronctl.request.sbatch_options import (
     getopt_with_plugins,
     variables,
 )
+from neuronctl.request.values import memory, time, whole_number
 from neuronctl.scripts.model import (
     COMMAND_LINE,
     NOWHERE,
@@ -32,13 +35,11 @@ from neuronctl.scripts.model import (
     Refusal,
     SourceSpan,
 )
-from neuronctl.scripts.option_values import check_value
 
 BLANKS = " \t\n\v\f\r"
 """What C's isspace() takes for a blank: no other characters, such as a no-break space."""
 
 DIRECTIVE = ("#SBATCH", "#SLURM")
-
 
 _LIKE_A_SPACE = "\u00a0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _LIKE_NOTHING = "\u200b\u200c\u200d\u2060\ufeff"
@@ -136,9 +137,6 @@ def _words(line: str, number: int) -> Tuple[List[_Word], List[Ignored]]:
         while at < len(line) and line[at] in BLANKS:
             at += 1
         begin = at
-        if line[at : at + 1] == ":":
-            place = SourceSpan(number, at + 1, at + 2)
-            raise Refused(Refusal("a word cannot begin with ':'", place))
         text, at = _word(line, number, begin)
         if not text:
             break
@@ -170,6 +168,28 @@ def _given(option: Parsed, words: Sequence[_Word]) -> GivenOption:
     (_, first), (_, last) = words[option.index], words[option.value_index]
     place = replace(first, end=last.end)
     return GivenOption(option.known.name, option.value, SCRIPT, place, last)
+
+
+_COUNTS = """
+ntasks-per-core ntasks-per-socket ntasks-per-gpu ntasks-per-tres cpus-per-gpu cores-per-socket
+sockets-per-node threads-per-core thread-spec mincpus
+"""
+
+_CHECKS: Dict[str, Callable[[str], object]] = {
+    **dict.fromkeys(_COUNTS.split(), whole_number),
+    "core-spec": partial(whole_number, least=0),
+    "time-min": time,
+    **{name: memory for name in ("mem-per-cpu", "mem-per-gpu", "tmp")},
+}
+"""Of options that neuronctl has not itself; those are in request/job.py."""
+
+
+def check_value(name: str, value: Optional[str]) -> None:
+    """Raise ValueError where sbatch itself refuses ``value``; of other options nothing is known."""
+    if name in OF_SLURM:
+        OF_SLURM[name].parse_directive(value)
+    elif value is not None and name in _CHECKS:
+        _CHECKS[name](value)
 
 
 def _check(option: GivenOption) -> None:
@@ -212,15 +232,13 @@ def command_line_options(words: Sequence[str], refusals: List[Refusal]) -> List[
     return given
 
 
-_FLAGS = frozenset(option.name for option in SBATCH if option.takes == NO_VALUE)
-
-
 def environment_options(environment: Mapping[str, str]) -> List[GivenOption]:
     """Return the options that ``SBATCH_*`` variables set; those without a value are not read."""
+    flags = {option.name for option in SBATCH if option.takes == NO_VALUE}
     return [
         GivenOption(name, environment[variable], variable)
         for variable, name in variables().items()
-        if environment.get(variable) and name not in _FLAGS
+        if environment.get(variable) and name not in flags
     ]
 
 

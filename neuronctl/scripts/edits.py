@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from typing import Dict, Iterable, List
 
 from neuronctl.scripts.model import Edit
@@ -27,13 +28,9 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
 
 def unified_diff(name: str, before: str, after: str) -> str:
     """What ``diff -u`` prints of two texts of a file; "" where they are the same."""
-    lines = difflib.unified_diff(_lines(before), _lines(after), name, name)
+    # splitlines() would split at other characters, too.
+    old, new = ([part for part in re.split("(?<=\n)", text) if part] for text in (before, after))
+    lines = difflib.unified_diff(old, new, name, name)
     return "".join(
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
     )
-
-
-def _lines(text: str) -> List[str]:
-    """The lines with their ends; splitlines() would split at other characters, too."""
-    *lines, last = text.split("\n")
-    return [f"{line}\n" for line in lines] + ([last] if last else [])

@@ -23,6 +23,7 @@ from neuronctl.scripts.directives import (
     separates_components,
 )
 from neuronctl.scripts.model import (
+    ACCUMULATED,
     AFTER_COMMAND,
     MISSPELLED,
     OVERRIDDEN,
@@ -33,8 +34,8 @@ from neuronctl.scripts.model import (
     Ignored,
     Refusal,
     SourceSpan,
+    excluding,
 )
-from neuronctl.scripts.option_values import ACCUMULATED, excluding
 from neuronctl.scripts.script_file import MAX_BYTES, beginning, is_too_long
 
 

@@ -52,8 +52,8 @@ def program_entries(body: str, shell: ShellText, asked: JobRequest) -> Optional[
     if setup:
         entries.append(Entry("setup", f"{setup}\n"))
     head, *others = launch.items()
-    above = tuple(software.comments)
-    return [*entries, Entry(*head, above=above), *(Entry(*each) for each in others)]
+    first_entry = Entry(*head, above=tuple(software.comments))
+    return [*entries, first_entry, *(Entry(*each) for each in others)]
 
 
 def _is_written(text: str, words: Sequence[ShellWord]) -> bool:
@@ -150,7 +150,8 @@ def _launch(
         keys = {"launcher": call.launcher.name}
         keys.update({"launcher-option": options} if options else {})
     words = words[start:]
-    expanded = any(re.search(r"^~|[$`]", each.raw.partition("'")[0]) for each in given[start:])
+    expanded = any(re.search("[$`]", each.raw.partition("'")[0]) for each in given[start:])
+    expanded = expanded or any(each.raw.startswith("~") for each in given)
     module = words[2:] if words[:2] == ["python", "-m"] else words
     if not words or expanded or "-c" in words or called(module, akin=False) is not None:
         return None

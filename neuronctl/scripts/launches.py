@@ -10,7 +10,7 @@ from neuronctl.common.frozen import dataclass, replace
 from neuronctl.launch.launcher_calls import called
 from neuronctl.launch.launchers import Launcher, every
 from neuronctl.request.sbatch_options import SRUN, GetoptError, getopt_with_plugins
-from neuronctl.scripts.model import SourceSpan
+from neuronctl.scripts.model import SourceSpan, digits
 from neuronctl.scripts.shell_reader import read_shell
 from neuronctl.scripts.shell_text import Command, ShellWord
 from neuronctl.scripts.usual_commands import names_python, program_at, python_runs
@@ -24,11 +24,7 @@ _NONE = Launcher("", "", distributed=False, one_task_per_node=False)
 
 @dataclass(frozen=True)
 class Pair:
-    """A word of a command as an option with its value: ``NAME=VALUE``, or ``NAME VALUE``.
-
-    name: what it gets. word: with the name. value: what follows ``=``, or the next word; empty
-    without either.
-    """
+    """A word as the name of an option, with what follows ``=``, or the next word, or nothing."""
 
     name: str
     word: ShellWord
@@ -95,9 +91,9 @@ class Launch:
     def count(self, *names: str) -> Optional[int]:
         """Return the number that one of these options gives, None if none does or it is unknown."""
         for name in names:
-            text = self.options.get(_key(name), "")
-            if re.fullmatch(r"\s*\+?[0-9]{1,9}", text):
-                return int(text)
+            number = digits(self.options.get(_key(name), "").strip().lstrip("+"))
+            if number is not None:
+                return number
         return None
 
     def has(self, *names: str) -> bool:
@@ -134,7 +130,7 @@ def launches(commands: Iterable[Command]) -> Tuple[Launch, ...]:
 
 _CONTAINER_FLAGS = """
 nv rocm c contain cleanenv e writable_tmpfs no_home fakeroot f containall C userns u pid p ipc i
-writable w no_init no_privs keep_privs nvccli compat net no_eval no_umask vm
+writable w nvccli compat net no_eval
 """.split()  # noqa: SIM905
 
 
@@ -192,12 +188,8 @@ class _Starts:
         """Return a launch by the first word. behind: what it starts; None if that is not known."""
         # An unquoted variable in front of the program may hold options.
         certain = behind is not None and not (behind and behind[0].may_be_several)
-        inside = self.below(behind or ()) if certain else ()
+        inside = _Starts(self.command, self.depth + 1).of(behind or ()) if certain else ()
         return Launch(kind, words[0], self.command, launcher, options, certain, inside)
-
-    def below(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
-        """Return what words behind others start."""
-        return _Starts(self.command, self.depth + 1).of(words)
 
     def launcher(self, called_as: Sequence[str], words: Sequence[ShellWord]) -> Optional[Launch]:
         """Return a launcher that is called. called_as: the values of the words, or of the last."""
@@ -231,7 +223,7 @@ class _Starts:
         # The image's name in a variable is one word, as a rule; two in a row may be anything.
         if all(word.may_be_several for word in inner[:2]):
             return (self.found(PROGRAM, words, behind=None),)
-        started = self.below(inner[1:])
+        started = _Starts(self.command, self.depth + 1).of(inner[1:])
         # An image may hand the words behind it to a program of its own.
         known = started and (started[0].kind in (SHELL, PYTHON) or started[0].is_launcher)
         return started if how == "exec" or known else (self.found(PROGRAM, words),)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import Dict, Mapping, Optional, Tuple
 
 from neuronctl.common.frozen import dataclass, replace
-from neuronctl.scripts.option_values import ACCUMULATED, digits, excluding
 
 GPU_OPTIONS = ("gpus-per-node", "gpus", "gres", "gpus-per-task", "gpus-per-socket")
 """The options of sbatch and srun that request GPUs."""
@@ -18,6 +18,21 @@ AFTER_COMMAND = "after the first command"
 MISSPELLED = "not spelled #SBATCH"
 REMARK = "in a remark"
 OVERRIDDEN = "overridden"
+
+ACCUMULATED = ("mail-type", "verbose")
+"""Each of these adds to those before it; of any other option the last holds."""
+
+_EXCLUDING = (("exclusive", "oversubscribe"), ("requeue", "no-requeue"))
+
+
+def excluding(name: str) -> Tuple[str, ...]:
+    """The options that set what ``name`` sets too."""
+    return next((tuple(set(group) - {name}) for group in _EXCLUDING if name in group), ())
+
+
+def digits(text: Optional[str]) -> Optional[int]:
+    """A number in at most nine ASCII digits; None for anything else."""
+    return int(text) if text is not None and re.fullmatch("[0-9]{1,9}", text) else None
 
 
 def interpreter(shebang: str) -> str:

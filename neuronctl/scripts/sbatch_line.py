@@ -6,7 +6,7 @@ import os
 from typing import Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass
-from neuronctl.request.sbatch_options import SBATCH, GetoptError, getopt_with_plugins
+from neuronctl.request.sbatch_options import SBATCH, getopt_with_plugins
 
 STDIN = "/dev/stdin"
 
@@ -70,8 +70,6 @@ def read_line(words: Sequence[str]) -> SbatchLine:
         if rest[:1] != [":"]:
             break
         components, rest = components + 1, rest[1:]
-    if wrap is not None and rest:
-        raise GetoptError("--wrap takes no script beside it", len(words) - len(rest))
     file, args = (rest[0], rest[1:]) if rest else ("", [])
     options = tuple(words[: len(words) - len(rest)])
     if options[-1:] == ("--",):

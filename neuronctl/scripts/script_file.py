@@ -24,8 +24,7 @@ def beginning(text: str) -> str:
 
 def is_too_long(text: str) -> bool:
     """Whether a script has more than MAX_BYTES."""
-    # No character has more than four bytes.
-    return len(text) * 4 > MAX_BYTES and len(text.encode("utf-8", "surrogateescape")) > MAX_BYTES
+    return len(text.encode("utf-8", "surrogateescape")) > MAX_BYTES
 
 
 def read_file(path: str) -> str:

@@ -17,8 +17,7 @@ from neuronctl.common.units import hosts
 from neuronctl.request.job import OF_SLURM, Amounts, JobRequest, Origin, Source
 from neuronctl.request.sbatch_options import EARLY
 from neuronctl.request.values import gpu_type_of_task
-from neuronctl.scripts.model import SCRIPT, Header
-from neuronctl.scripts.option_values import digits
+from neuronctl.scripts.model import SCRIPT, Header, digits
 from neuronctl.scripts.shell_text import ShellText
 
 # These say how the job is submitted, and nothing about it.
@@ -107,9 +106,8 @@ def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:
     gpus = fields.get("gpus")
     if nodes is not None and gpus and fields.get("max_nodes", 0) > gpus:
         fields["max_nodes"] = max(nodes, gpus)  # sbatch takes no more of a range
-    names = ("nodes", "max_nodes", "ntasks", "ntasks_per_node", "cpus_per_task", "gpus")
-    said = {name: fields.get(name) for name in (*names, "gpus_per_node")}
-    fields["amounts"] = Amounts(**said)
+    names = "nodes max_nodes ntasks ntasks_per_node cpus_per_task gpus gpus_per_node"
+    fields["amounts"] = Amounts(**{name: fields.get(name) for name in names.split()})
     cores, gpus_a_node = _of_partition(fields.get("partition"), cluster)
     per_task = header.count("gpus-per-task")
     per_gpu = header.count("cpus-per-gpu")

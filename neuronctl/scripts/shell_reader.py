@@ -9,12 +9,12 @@ from neuronctl.common.frozen import replace
 from neuronctl.scripts.bash_grammar import LOOPS, below, parsed, set_often, text_of
 from neuronctl.scripts.model import NOWHERE, SourceSpan
 from neuronctl.scripts.shell_text import (
+    EXPANSION,
     Assignment,
     Command,
     ShellText,
     ShellWord,
     Value,
-    is_partly_known,
     reads_more,
     split_words,
 )
@@ -35,13 +35,6 @@ _PLACEHOLDER = re.compile(
     rb"<([A-Za-z][A-Za-z0-9_ -]{0,60}|[^<>\s]{0,60}(path|your|name|here)[^<>\s]{0,60})>"
     rb"(?![A-Za-z0-9(>&])"
 )
-
-
-def _characters(line: bytes, byte: int) -> int:
-    """Return how many characters of a line are before a byte."""
-    if line.isascii():
-        return min(byte, len(line))
-    return len(line[:byte].decode("utf-8", "surrogateescape"))
 
 
 def _before(line: bytes, parsed_line: bytes, column: int) -> int:
@@ -115,7 +108,10 @@ class _Reader:
         end_column = end_column if end_row == row else len(parsed)
         if parsed is not line and parsed != line:
             column, end_column = _before(line, parsed, column), _before(line, parsed, end_column)
-        return SourceSpan(row + 1, _characters(line, column) + 1, _characters(line, end_column) + 1)
+        before, until = (
+            line[:at].decode("utf-8", "surrogateescape") for at in (column, end_column)
+        )
+        return SourceSpan(row + 1, len(before) + 1, len(until) + 1)
 
     def visit(self, node: Node, where: Command) -> None:
         """Collect the commands and assignments below a node. where: in what it stands."""
@@ -255,7 +251,7 @@ class _Reader:
                     items += tuple(self.words(child, child))
             if known_array:
                 self.arrays[name] = items
-        elif known or is_partly_known(text):
+        elif known or re.sub(EXPANSION, "", text):
             self.values[name] = text, known
 
     def words(self, node: Node, around: Node) -> List[ShellWord]:

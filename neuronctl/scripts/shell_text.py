@@ -17,7 +17,7 @@ from neuronctl.scripts.model import SourceSpan
 _INITIALIZES = re.compile(r"activate|\.?(conda|mamba|profile|bashrc|bash|modules|lmod)(\.sh)?")
 """The names of files that change no variable of the script's."""
 
-_EXPANSION = r"\$\{[^}]*\}|\$\([^()]*\)|`[^`]*`|\$\w+"
+EXPANSION = r"\$\{[^}]*\}|\$\([^()]*\)|`[^`]*`|\$\w+"
 
 Value = Tuple[str, bool]
 """A text, and whether all of it is known; else it has expansions as they are written."""
@@ -57,13 +57,8 @@ class ShellWord:
 def split_words(text: str, known: bool) -> List[Value]:
     """Return the words that an unquoted variable of this value expands to."""
     special = re.compile(r"[*?\[\\]" if known else r"[*?\[\\$`]")
-    words = re.findall(rf"(?:{_EXPANSION}|\S)+", text)
+    words = re.findall(rf"(?:{EXPANSION}|\S)+", text)
     return [(word, special.search(word) is None) for word in words]
-
-
-def is_partly_known(text: str) -> bool:
-    """Return True if a text that is not known has more than expansions."""
-    return re.sub(_EXPANSION, "", text) != ""
 
 
 def reads_more(words: Sequence[ShellWord]) -> bool:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, FrozenSet, Mapping, Sequence, Tuple
-
-if TYPE_CHECKING:
-    from neuronctl.scripts.shell_text import Command
+from typing import FrozenSet, Mapping, Sequence, Tuple
 
 LOOKS_OR_PREPARES: FrozenSet[str] = frozenset(
     """
@@ -21,22 +18,6 @@ LOOKS_OR_PREPARES: FrozenSet[str] = frozenset(
 )
 """None of them is the work that a job was submitted for."""
 
-_TELLS = re.compile(r"notif|slack|telegram|mail|stats")
-_ASKS = ("--version", "-version", "-V", "--help", "-h")
-
-
-def wraps_up(command: Command) -> bool:
-    """Return True if a command behind the work only reports, or moves files."""
-    name, words = command.name, command.arguments
-    if name in ("conda", "mamba", "micromamba", "source", "."):
-        return words[:1] == ("deactivate",)
-    if name in ("eval", "exec", "sbatch"):
-        return False
-    sends = name == "wandb" and words[:1] == ("sync",)
-    asks = bool(words) and words[-1] in _ASKS
-    return name in LOOKS_OR_PREPARES or sends or asks or _TELLS.search(name) is not None
-
-
 # Their options whose value is a word of its own.
 _PREFIXES: Mapping[Tuple[str, ...], str] = {
     **{(name,): "" for name in ("nohup", "command", "builtin", "setsid", "catchsegv")},
@@ -49,14 +30,10 @@ _PREFIXES: Mapping[Tuple[str, ...], str] = {
     ("timeout",): "-k -s --kill-after --signal",
     ("taskset",): "",
     ("nsys", "profile"): "-o --output -e --env-var -t --trace -s --sample -c --capture-range -f "
-    "--force-overwrite -w --show-output -x --stop-on-exit -d --duration -y --delay -b "
-    "--backtrace --stats --cuda-memory-usage --cudabacktrace --gpu-metrics-devices "
-    "--gpu-metrics-device --capture-range-end --cpuctxsw --python-sampling",
+    "--force-overwrite -w --show-output -x --stop-on-exit -d --duration -y --delay --stats",
     ("shifter",): "-i --image -m --module -V --volume -e --env -w --workdir --entrypoint",
-    (
-        "numactl",
-    ): "-i -p -P -m -w -N -C -O -L -M --interleave --preferred --preferred-many --membind "
-    "--cpunodebind --physcpubind --weighted-interleave",
+    ("numactl",): "-i -p -P -m -w -N -C --interleave --preferred --membind --cpunodebind "
+    "--physcpubind",
     ("uv", "run"): "-p --python --with --with-editable --with-requirements --extra --group "
     "--no-group --only-group --package --project --directory --env-file --index --index-url "
     "--extra-index-url --find-links --config-file --cache-dir",

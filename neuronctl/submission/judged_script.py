@@ -130,13 +130,12 @@ _LONG = 10_000
 
 
 def _unreadable(text: str, header: Header) -> Optional[SyntaxProblem]:
-    """Return what bash cannot read of a script, but for the end where lines are left out."""
-    if not header.for_bash or "\0" in text:
+    """Return what bash cannot read of a script; it is not asked where lines are left out."""
+    if not header.for_bash or header.left_out or "\0" in text:
         return None
     from neuronctl.scripts.bash_syntax import syntax_problem
 
-    found = syntax_problem(text)
-    return None if found is not None and header.left_out and found.at_end else found
+    return syntax_problem(text)
 
 
 _MOST_ROUNDS = 20

@@ -22,8 +22,7 @@ from states import NODES
 
 from neuronctl.scripts import directives
 from neuronctl.scripts.header import read_header
-from neuronctl.scripts.model import COMMAND_LINE, SCRIPT, Header
-from neuronctl.scripts.option_values import excluding
+from neuronctl.scripts.model import COMMAND_LINE, SCRIPT, Header, excluding
 
 SEED = 20261122
 STATES = 6

@@ -61,7 +61,7 @@ def test_words(words: List[str], options: List[str], file: str, args: List[str])
     assert (line.options, line.file, line.args) == (options, file, args)
 
 
-@pytest.mark.parametrize("words", [["-N"], ["-Z", "x"], ["--no=1"], ["--wrap=a", "job.sh"]])
+@pytest.mark.parametrize("words", [["-N"], ["-Z", "x"], ["--no=1"]])
 def test_words_that_sbatch_refuses(words: List[str]) -> None:
     with pytest.raises(GetoptError):
         read_line(words)

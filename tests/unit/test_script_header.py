@@ -6,6 +6,7 @@ from typing import Dict, Optional
 
 import pytest
 
+from neuronctl.scripts.directives import check_value
 from neuronctl.scripts.header import read_header
 from neuronctl.scripts.model import (
     AFTER_COMMAND,
@@ -15,7 +16,6 @@ from neuronctl.scripts.model import (
     REMARK,
     Header,
 )
-from neuronctl.scripts.option_values import check_value
 
 
 def head(*lines: str) -> Header:

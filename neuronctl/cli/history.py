@@ -27,7 +27,7 @@ from neuronctl.slurm.job_states import FAILED, UNKNOWN
 from neuronctl.tracking.endings import outcome_words
 from neuronctl.tracking.job_names import is_named
 from neuronctl.tracking.job_status import JobStatus, state_counts
-from neuronctl.tracking.lookup import look_up, mine
+from neuronctl.tracking.lookup import look_up
 from neuronctl.tracking.runs import runs_words
 
 States = Dict[str, Sequence[JobStatus]]
@@ -52,6 +52,10 @@ def command(name: Optional[str], since: Optional[str], limit: int, as_json: bool
     Submissions that Slurm refused, or that were interrupted, are listed too.
     """
     store = RecordStore.default()
+    if store.open_intents():
+        from neuronctl.records.recovery import recover
+
+        notify(*recover(store))
     after = 0 if since is None else parse_since(since, int(time.time()))
     late = itertools.takewhile(lambda record: record.begun_at >= after, store.iter())
     named = (record for record in late if name is None or is_named(record.job_name, name))
@@ -69,8 +73,6 @@ def command(name: Optional[str], since: Optional[str], limit: int, as_json: bool
 
 def _states(records: Sequence[JobRecord], store: RecordStore) -> States:
     """Return the states of all recorded jobs, from one squeue and one sacct."""
-    if store.open_intents():
-        notify(*mine(store).notes)  # only an answer about all jobs finds an interrupted submission
     asked = [JobId(record.job_id) for record in records if record.job_id is not None]
     if not asked:
         return {}

@@ -9,12 +9,11 @@ submitted twice.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from typing import Dict, Iterable, List, Tuple, Union
 
 from neuronctl.catalog.local_cluster import local_cluster
-from neuronctl.common.errors import NeuronctlError, RecordError, SlurmError
+from neuronctl.common.errors import NeuronctlError, RecordError
 from neuronctl.common.words import moment
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.fields import CLOCK_SKEW
@@ -50,11 +49,6 @@ class Recovery:
         }
         self._unmarked: Dict[int, Row] = {}
 
-    @property
-    def since(self) -> int:
-        """The start of the period to query sacct for (epoch seconds)."""
-        return min(record.begun_at for record in self.open.values()) - CLOCK_SKEW
-
     def match(self, rows: Iterable[Row]) -> None:
         """Complete the records of the jobs among these rows."""
         for row in rows:
@@ -65,17 +59,6 @@ class Recovery:
                 self._unmarked.pop(row.id.job, None)
             elif self.open:
                 self._unmarked.setdefault(row.id.job, row)
-
-    def look_closer(self) -> None:
-        """Ask sacct about similar jobs in the queue: newer Slurm versions have the mark only there.
-
-        Ask by job id, because a query for a period omits held jobs. If accounting cannot be
-        reached, nothing changes.
-        """
-        alike = {number for record in self.open.values() for number in self._alike(record)}
-        if alike:
-            with contextlib.suppress(SlurmError):
-                self.match(sacct([JobId(number) for number in sorted(alike)]).jobs)
 
     def settle(self, accounting: Accounting) -> None:
         """Resolve the rest, after squeue and sacct have reported all of the user's jobs."""
@@ -92,6 +75,10 @@ class Recovery:
                     self.notes += [note] if note else []
             except RecordError as error:
                 self.notes.append(error.message)
+
+    def alike_jobs(self) -> List[int]:
+        """Return the jobs without a mark that may be one of these submissions'."""
+        return sorted({number for one in self.open.values() for number in self._alike(one)})
 
     def _complete(self, record: JobRecord, row: Row) -> None:
         then = "its record is now complete"
@@ -151,23 +138,26 @@ def recover(store: RecordStore) -> Tuple[str, ...]:
 
     Starts no process if there are none. If Slurm cannot be reached, they stay open.
     """
+    found = Recovery(store)
+    if not found.open:
+        return ()
+    user = str(os.getuid())
     try:
-        recovery = Recovery(store)
-    except RecordError as error:
-        return (error.message,)
-    try:
-        if not recovery.open:
-            return ()
-        user = str(os.getuid())
-        recovery.match(squeue(user=user))
-        recovery.look_closer()
-        if recovery.open:
-            accounting = sacct(user=user, since=recovery.since)
-            recovery.match(accounting.jobs)
-            recovery.settle(accounting)
+        found.match(squeue(user=user))
+        alike = found.alike_jobs()
+        if alike:
+            # Newer Slurm versions have the mark in accounting only, and a query for a period omits
+            # held jobs.
+            found.match(sacct([JobId(number) for number in alike]).jobs)
+        if found.open:
+            since = min(record.begun_at for record in found.open.values()) - CLOCK_SKEW
+            accounting = sacct(user=user, since=since)
+            found.match(accounting.jobs)
+            found.settle(accounting)
     except NeuronctlError as error:
-        return (f"cannot check the state of an interrupted submission: {error.message}",)
-    return tuple(recovery.notes)
+        failure = f"cannot check the state of an interrupted submission: {error.message}"
+        return (*found.notes, failure)
+    return tuple(found.notes)
 
 
 def _is_in_flight(record: JobRecord) -> bool:

@@ -41,7 +41,6 @@ from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.node_faults import remember_failed_nodes
 
 if TYPE_CHECKING:
-    from neuronctl.records.recovery import Recovery
     from neuronctl.records.store import JobRecord, RecordStore
 
 RECENT = 24 * 3600
@@ -248,14 +247,13 @@ class _Search:
         self.remember_until = time.monotonic() + _REMEMBERING
         self.records: Dict[int, JobRecord] = {}
         self.without_record: Set[int] = set()
-        self.recovery: Optional[Recovery] = None
 
     def run(self, asked: Sequence[JobId], ask: Callable[[], Sequence[QueueJob]]) -> Found:
         with self._tolerant():
             if self.store.open_intents():
-                from neuronctl.records.recovery import Recovery
+                from neuronctl.records.recovery import recover
 
-                self.recovery = Recovery(self.store)
+                self.notes += recover(self.store)
             self._read_records(asked)
         try:
             queue = ask()
@@ -266,11 +264,6 @@ class _Search:
                 for status in jobstatus.recorded_statuses(record, jobstatus.NOT_RESPONDING)
             ]
             return self._found(jobs, error)
-        if self.recovery is not None and self.recovery.open:
-            self.recovery.match(queue)
-            if not asked:
-                with self._tolerant():
-                    self.recovery.look_closer()
         queue = self._fold_chains(queue, asked)
         accounting = self._ask_accounting(asked, queue)
         numbers = {row.id.job for row in queue} | {row.id.job for row in accounting.jobs}
@@ -341,26 +334,16 @@ class _Search:
             record for number, record in self.records.items() if number in wanted
         )
         wanted.update(job for chain in known.values() for job in chain.jobs)
-        # Only a query for all of the user's jobs shows which jobs never arrived.
-        lost = self.recovery if not asked and self.recovery and self.recovery.open else None
-        if not wanted and lost is None and self.since is None:
+        if not wanted and self.since is None:
             return Accounting()
         try:
-            if lost is not None or self.since is not None:
+            if self.since is not None:
                 begun = [r.begun_at for r in self.records.values() if r.job_id in wanted]
-                since = min([self.since or int(time.time()) - RECENT, *begun])
-                since = since if lost is None else min(since, lost.since)
-                accounting = sacct(user=self.user, since=since)
+                accounting = sacct(user=self.user, since=min([self.since, *begun]))
             else:
                 accounting = sacct([JobId(number) for number in sorted(wanted)])
         except SlurmError as error:
             accounting = Accounting(off=error.message)  # squeue's answer stands
-        if lost is not None:
-            recorded = set(lost.open)
-            lost.match(accounting.jobs)
-            lost.settle(accounting)
-            # Recovered jobs were not requested, but belong in the answer.
-            wanted |= {row.id.job for row in accounting.jobs if row.mark in recorded}
         if accounting.off:
             self.notes.append(f"{accounting.off}; how jobs ended may be unknown")
         rows = [
@@ -383,8 +366,7 @@ class _Search:
 
     def _found(self, jobs: Iterable[JobStatus], error: Optional[SlurmUnavailableError]) -> Found:
         ordered = tuple(sorted(jobs, key=jobstatus.order))
-        found = self.recovery.notes if self.recovery is not None else ()
-        return Found(ordered, (), (*self.store.warnings, *self.notes, *found), error)
+        return Found(ordered, (), (*self.store.warnings, *self.notes), error)
 
 
 def _group_by_number(rows: Iterable[chains.Row]) -> Dict[int, List[chains.Row]]:

@@ -48,3 +48,15 @@ def mandatory(cluster: Cluster) -> List[str]:
     policy = cluster.policy
     pairs = (("--account", policy.account_required), ("--qos", policy.qos_required))
     return [option for option, required in pairs if required]
+
+
+def comment_values(cluster: Cluster) -> List[Tuple[str, str]]:
+    """Return what each part of a comment may be, with the meanings that are known."""
+    comment = cluster.policy.comment
+    lists = [(comment.part_name(part.key), part.values) for part in comment.fields]
+    meant = {value: f"{value} ({meaning})" for value, meaning in comment.meanings.items()}
+    any_value = "any word" if comment.form == "word" else "any text"
+    return [
+        (option, ", ".join(meant.get(value, value) for value in dict.fromkeys(values)) or any_value)
+        for option, values in lists or [("--comment", comment.values)]
+    ]

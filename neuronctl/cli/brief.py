@@ -9,7 +9,7 @@ import click
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import recognise
 from neuronctl.catalog.model import Partition
-from neuronctl.catalog.site_rules import site_rules
+from neuronctl.catalog.site_rules import comment_values, site_rules
 from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.job_options import catalog_option, cluster_option
 from neuronctl.common import units
@@ -70,6 +70,7 @@ def _page(catalog_file: Optional[str], name: Optional[str]) -> Iterator[str]:
     from neuronctl.planning import plan
     from neuronctl.request.job import JobRequest
     from neuronctl.request.job_file import configured_cluster
+    from neuronctl.slurm.budgets import budget_words
 
     catalog, user, now = load(catalog_file), login_name(), {}
     here, _ = recognise(catalog, name or configured_cluster())
@@ -90,16 +91,17 @@ def _page(catalog_file: Optional[str], name: Optional[str]) -> Iterator[str]:
     for subject, text in site_rules(catalog, here):
         what = f"`{subject}`" if subject[0] == "-" else subject
         yield f"- {what}: {text.replace('{user}', user)}"
-    comment = here.policy.comment
-    for field in comment.fields:
-        known = (f"{value} ({comment.meanings.get(value, '')})" for value in field.values)
-        yield f"- values of `{comment.part_name(field.key)}`: {', '.join(known).replace(' ()', '')}"
+    for option, values in comment_values(here) if here.policy.comment.fields else ():
+        yield f"- values of `{option}`: {values}"
     yield f"\n## Partitions\n\n{_HEADER}"
     for partition in here.partitions.values():
         if not now or partition.name in now:
             yield _row(partition, now.get(partition.name))
     yield f"\n## You\n\n- login name: {user}"
-    yield from _standing(snapshot)
+    if snapshot is not None:
+        for own in snapshot.limits.associations:
+            yield f"- account {own.account}, QOS {', '.join(own.qos)}"
+        yield from (f"- {budget_words(budget)}" for budget in snapshot.budgets)
     for setting in settings():
         yield f"- default of all your jobs: `{setting.key}: {setting.value}` ({setting.where})"
     yield ""
@@ -119,13 +121,3 @@ def _row(partition: Partition, now: Optional[PartitionNow]) -> str:
         "?" if now is None else now.free_words,
     )
     return f"| {' | '.join(cells)} | {partition.good_for}".rstrip()
-
-
-def _standing(snapshot: Optional[Snapshot]) -> Iterator[str]:
-    """Yield the user's accounts and budgets."""
-    from neuronctl.slurm.budgets import budget_words
-
-    if snapshot is not None:
-        for own in snapshot.limits.associations:
-            yield f"- account {own.account}, QOS {', '.join(own.qos)}"
-        yield from (f"- {budget_words(budget)}" for budget in snapshot.budgets)

@@ -8,8 +8,8 @@ import click
 
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import local_cluster, recognise
-from neuronctl.catalog.model import Catalog, Cluster, CommentPolicy, Partition, Qos
-from neuronctl.catalog.site_rules import mandatory, site_rules
+from neuronctl.catalog.model import Catalog, Cluster, Partition, Qos
+from neuronctl.catalog.site_rules import comment_values, mandatory, site_rules
 from neuronctl.cli.job_options import catalog_option, cluster_option
 from neuronctl.common import units
 from neuronctl.common.console import (
@@ -23,6 +23,7 @@ from neuronctl.common.console import (
 )
 from neuronctl.common.errors import PolicyError, did_you_mean
 from neuronctl.common.frozen import asdict
+from neuronctl.common.words import counted
 from neuronctl.request.job import JobRequest
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.slurm.bad_nodes import bad_nodes
@@ -79,9 +80,8 @@ def command(
     others = [name for name in known.clusters if name != chosen.name]
     if others:
         print_text(f"other clusters (--cluster): {', '.join(others)}", "dim")
-    print_text("")
     if comment:
-        _print_comment_values(chosen.policy.comment)
+        _print_pairs("OPTION", "VALUES", comment_values(chosen))
     else:
         _print_overview(known, chosen, partitions)
 
@@ -158,6 +158,7 @@ def _print_live(partitions: Sequence[PartitionNow], now: int) -> None:
 
 
 def _print_overview(catalog: Catalog, cluster: Cluster, shown: Sequence[Partition]) -> None:
+    print_text("")
     print_table(_OVERVIEW, [_overview_row(partition) for partition in shown])
     print_text("")
     print_text("CORES, GPUS: per node. SUBMIT, RUN, MAX GPUS: limits per user.", "dim")
@@ -187,33 +188,14 @@ def _overview_row(partition: Partition) -> List[str]:
 
 
 def _qos_words(qos: Qos) -> str:
-    """Return a QOS' limits, the partitions that it is for, and its note."""
-    limits = {
-        "jobs in the queue per user": qos.max_submit_jobs,
-        "running jobs per user": qos.max_running_jobs,
-        "GPUs per user": qos.max_gpus,
-        "nodes per job": qos.max_nodes,
-    }
-    words = [f"only in {', '.join(qos.partitions)}"] if qos.partitions else []
-    words += [f"{each}: {figure}" for each, figure in limits.items() if figure is not None]
-    if qos.wall_time.maximum is not None:
-        words.append(f"time limit {_time(qos.wall_time.maximum)}")
-    return "; ".join(filter(None, [*words, qos.note]))
-
-
-def _print_comment_values(comment: CommentPolicy) -> None:
-    """Print those whose meaning is known on a line each, then the others."""
-    rows = []
-    lists = [(comment.part_name(field.key), field.values) for field in comment.fields]
-    for option, values in lists or [("--comment", comment.values)]:
-        known = [value for value in values if comment.meanings.get(value)]
-        rows += [[option, value, comment.meanings[value]] for value in known]
-        others = [value for value in dict.fromkeys(values) if value not in known]
-        if others or not values:
-            any_value = "any word" if comment.form == "word" else "any text"
-            rows.append([option, "", ", ".join(others) or any_value])
-    columns = [Column("OPTION", no_wrap=True), Column("VALUE", style="bold", no_wrap=True)]
-    print_table([*columns, Column("MEANING, OR OTHER VALUES")], rows)
+    """Return the partitions that a QOS is for, its limits, and its note."""
+    limit = qos.wall_time.maximum
+    words = (
+        f"only in {', '.join(qos.partitions)}" if qos.partitions else "",
+        f"at most {counted(qos.max_gpus, 'GPU')} per user" if qos.max_gpus else "",
+        f"time limit {_time(limit)}" if limit is not None else "",
+    )
+    return "; ".join(filter(None, (*words, qos.note)))
 
 
 def _print_pairs(first: str, second: str, rows: Sequence[Sequence[str]]) -> None:

@@ -55,13 +55,18 @@ def gather_local_facts(plan: JobPlan, *, elsewhere: bool = False) -> LocalFacts:
         copies=_copies(plan),
         has_directives=_has_directives(plan.request),
         imports=_imports(text) if text and is_python(plan.request) else (),
-        variables=frozenset(os.environ),
+        variables=frozenset(filter(_is_inherited, os.environ)),
         of_steps=tuple(gather_local_facts(launch) for launch in plan.launches)
         if plan.steps
         else (),
         broken_texts=tuple(_broken_texts(plan)),
         bad_nodes=bad_nodes(local_cluster()),
     )
+
+
+def _is_inherited(name: str) -> bool:
+    """Return True unless a variable names the cluster on which the job is submitted anyway."""
+    return not name.endswith("_CLUSTERS") or os.environ[name].lower() != local_cluster()
 
 
 def _broken_texts(plan: JobPlan) -> Iterator[Tuple[str, str, SyntaxProblem]]:

@@ -111,7 +111,7 @@ class LocalFacts:
     """The names in the import lines of a Python program, in lower case, without those of Python's
     own modules."""
     variables: FrozenSet[str] = frozenset()
-    """The names of the variables that the job inherits."""
+    """The names of the variables that the job inherits, or that would choose its cluster."""
     of_steps: Tuple[LocalFacts, ...] = ()
     """What is known of each launch of a job with steps, in order."""
     broken_texts: Tuple[Tuple[str, str, SyntaxProblem], ...] = ()

@@ -216,6 +216,12 @@ def other_words(context: RuleContext) -> Iterator[Violation]:
             yield Violation(
                 f"--sbatch {option} would bypass neuronctl's plan and checks", OTHER_WORDS[name]
             )
+    for name in sorted({"SBATCH_CLUSTERS", "SLURM_CLUSTERS"} & context.local.variables):
+        yield Violation(
+            f"${name} names another cluster than this one, for which the job is planned",
+            f"unset {name}, or {OTHER_WORDS['clusters']}",
+            severity=WARNING if context.reviewed else None,
+        )
 
 
 @rule(WARNING, "NC321", "signal that does not reach every process", "of_step")

@@ -65,16 +65,23 @@ class Submitted:
     warnings: str = ""
 
 
+_ACCEPTED = re.compile(
+    r"\s*(?:Submitted batch job ([0-9]{1,10})(?: on cluster (\S+))?\b.*"
+    r"|([0-9]{1,10})(?:;(\S*))?(?: estimates .*)?)\s*"
+)
+
+
 def parse_submitted(stdout: str, stderr: str = "") -> Optional[Submitted]:
     """Parse ``4711`` or ``4711;cluster`` on a line of its own; None if there is no such line.
 
-    Without ``--parsable``, the line is ``Submitted batch job 4711 on cluster NAME``.
+    Without ``--parsable``, the line is ``Submitted batch job 4711 on cluster NAME``. A site's
+    plugin may add what the job costs: ``4711 estimates 2 SUs from allocation lab``.
     """
     for line in reversed(stdout.splitlines()):
-        said = line.strip().removeprefix("Submitted batch job ")
-        number, _, cluster = said.partition(";" if ";" in said else " on cluster ")
-        if number.isascii() and number.isdigit() and len(number) <= 10:
-            return Submitted(int(number), cluster or None, plain_words(stderr))
+        match = _ACCEPTED.fullmatch(line)
+        if match is not None:
+            cluster = match[2] or match[4]
+            return Submitted(int(match[1] or match[3]), cluster or None, plain_words(stderr))
     return None
 
 

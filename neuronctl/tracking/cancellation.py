@@ -104,7 +104,7 @@ class JobAction:
         if not active:
             result, words = "ended", f"{word} had already ended: {states}"
             if not all(status.ended for status in statuses):  # accounting lags behind, or is off
-                words = f"{word} is no longer in the queue; how it ended is not known"
+                words = f"{word} is {statuses[0].stated_reason}"
         elif self.state not in (None, *(status.state for status in active)):
             result, words = "other-state", f"{word} is not {self.state}: {states}"
         else:

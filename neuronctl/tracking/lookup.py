@@ -276,7 +276,9 @@ class _Search:
         for number in sorted(numbers | set(self.records)):
             record = self.records.get(number)
             rows, past = queue_of.get(number, ()), past_of.get(number, ())
-            statuses = jobstatus.merge(record, rows, past, absent=absent)
+            where = record and record.cluster not in (None, self.cluster) and record.cluster
+            elsewhere = f"on cluster {where}, which was not asked: squeue -M {where} -j {number}"
+            statuses = jobstatus.merge(record, rows, past, absent=elsewhere if where else absent)
             jobs += statuses
             # If many states are new, the rest is written at the next look.
             if record is not None and time.monotonic() <= self.remember_until:
@@ -286,7 +288,9 @@ class _Search:
     def _read_records(self, asked: Sequence[JobId]) -> None:
         """Read the records of the jobs that are asked for, or of the last day."""
         if asked:
-            self.records = self.store.find({id.job for id in asked}, self.cluster)
+            wanted = {id.job for id in asked}
+            self.records = self.store.find(wanted, self.cluster)
+            self.records.update(self.store.find(wanted - set(self.records)))  # another cluster's
             return
         after = int(time.time()) - RECENT if self.since is None else self.since
         recent = self.store.recent(since=after, cluster=self.cluster)

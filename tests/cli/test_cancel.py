@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any, Callable
 
 from fake_slurm import FakeSlurm, queue_row
@@ -41,6 +42,15 @@ def test_ended_in_between(run: Run, fake_slurm: FakeSlurm) -> None:
     words = "scancel: error: Kill job error on job id 7: Job/step already completing or completed\n"
     fake_slurm.answer("scancel", stderr=words, code=1)
     assert run("cancel", "7").stdout == "7 cancelled\n"
+
+
+def test_a_job_of_another_cluster(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    (tmp_path / "own.sh").write_text("#!/bin/bash\n#SBATCH -M nautilus -p gpu -t 5\nhostname\n")
+    fake_slurm.answer("sbatch", "Submitted batch job 3969755 on cluster nautilus\n")
+    run("submit", "--force", "own.sh")
+    where = "on cluster nautilus, which was not asked: squeue -M nautilus -j 3969755"
+    assert where in run("status", "3969755").stdout
+    assert run("cancel", "3969755").stdout == f"3969755 is {where}\n"
 
 
 def test_slurm_is_away(run: Run, fake_slurm: FakeSlurm) -> None:

@@ -651,6 +651,11 @@ def test_values_nearest_to_the_program_come_first(imports: Tuple[str, ...], word
     assert "did you mean pytorch or pytorch-ddp or pytorch-fsdp? 'neuronctl" in wrong
 
 
+def test_another_cluster_in_the_environment() -> None:
+    facts = dataclasses.replace(HERE, variables=frozenset({"SLURM_CLUSTERS"}))
+    assert "unset SLURM_CLUSTERS" in said("NC313", {"here": facts})
+
+
 def test_a_value_is_found_by_its_meaning() -> None:
     values = ("a1", "mse", "b2", "c3", "d4", "e5", "f6")
     meanings = {"mse": "materials science and engineering"}

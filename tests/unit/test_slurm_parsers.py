@@ -186,6 +186,9 @@ def test_memory_of_a_job(text: str, megabytes: Optional[int]) -> None:
         ("Submitted batch job 4711 on cluster neuron\n", Submitted(4711, "neuron")),
         ("sbatch: Job 7 to start at 2026-08-12T09:30:00\n", None),
         ("4711;\n", Submitted(4711)),
+        ("Submitted batch job 7 estimates 2 SUs from lab. Left: 2306129\n", Submitted(7)),
+        ("JOBID NAME\n7 own\n7 estimates 2 SUs from lab. Left: 23\n", Submitted(7)),
+        ("7 own\n", None),
         ("20260812093000\n", None),  # no job id has so many digits
     ],
 )

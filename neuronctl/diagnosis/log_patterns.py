@@ -296,6 +296,9 @@ def _of_line(
     known: Sequence[Entry], lines: Sequence[str], index: int, line: str
 ) -> Optional[_Mark]:
     number = len(lines) - index
+    shown = line
+    if line.endswith(":") and index + 1 < len(lines):
+        line = f"{line} {plain_end(lines[index + 1]).strip()}"  # Lmod names modules below
     lowered = line.lower()
     for entry in known:
         if entry.exceptions:
@@ -308,9 +311,9 @@ def _of_line(
         if entry.weak and _ordinary(lines, index, len(lines)) > _WEAK:
             return None
         rank = rank_of(lines[index])
-        return _Mark(index, _told(entry, words, line, number, rank and f"rank {rank}"), entry)
-    if _SAYS_ERROR.search(line):
-        return _Mark(index, LogMatch(MESSAGE, "", "", line, number))
+        return _Mark(index, _told(entry, words, shown, number, rank and f"rank {rank}"), entry)
+    if _SAYS_ERROR.search(shown):
+        return _Mark(index, LogMatch(MESSAGE, "", "", shown, number))
     return None
 
 

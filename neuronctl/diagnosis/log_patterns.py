@@ -297,7 +297,7 @@ def _of_line(
 ) -> Optional[_Mark]:
     number = len(lines) - index
     shown = line
-    if line.endswith(":") and index + 1 < len(lines):
+    if line.endswith(("unknown:", "requested:")) and index + 1 < len(lines):
         line = f"{line} {plain_end(lines[index + 1]).strip()}"  # Lmod names modules below
     lowered = line.lower()
     for entry in known:

@@ -25,7 +25,7 @@ from neuronctl.common.paths import cache_dir
 from neuronctl.common.users import login_name
 from neuronctl.common.words import amount, counted
 from neuronctl.planning.code_copy import CodeFile, CodeSnapshot
-from neuronctl.records.repository import list_code
+from neuronctl.records.provenance import list_code
 
 LARGEST = 500 << 20
 """Bytes that are copied at most."""
@@ -64,16 +64,14 @@ def plan_snapshot(directory: str, cluster: Cluster) -> CodeSnapshot:
         if os.path.islink(whole):
             links[path] = _link_target(code.root, whole)
             continue
-        content, executable = _read(whole)
-        sha256 = hashlib.sha256(content).hexdigest()
-        files.append(CodeFile(path, len(content), sha256, executable))
+        content, executable = _read(whole), os.access(whole, os.X_OK)
+        files.append(CodeFile(path, len(content), hashlib.sha256(content).hexdigest(), executable))
     names = [[file.path, file.sha256, file.executable] for file in files]
     state = json.dumps([names, sorted(links.items())]).encode("ascii")
     store, purge_days = _store(cluster)
-    below = os.path.relpath(directory, code.root)
     return CodeSnapshot(
         root=code.root,
-        below="" if below == "." else below,
+        below=directory[len(code.root) + 1 :],
         place=os.path.join(store, hashlib.sha256(state).hexdigest()[:16]),
         files=tuple(files),
         links=links,
@@ -96,11 +94,11 @@ def _link_target(root: str, link: str) -> str:
     return os.path.relpath(target, os.path.dirname(link)) if inside else target
 
 
-def _read(path: str) -> Tuple[bytes, bool]:
-    """Return a file's content, and whether it can be run."""
+def _read(path: str) -> bytes:
+    """Return a file's content; raises UsageError if it cannot be read."""
     try:
         with open_regular(path) as file:
-            return file.read(), bool(os.fstat(file.fileno()).st_mode & stat.S_IXUSR)
+            return file.read()
     except OSError as error:
         raise UsageError(
             f"--snapshot cannot read {path}: {error.strerror}",
@@ -120,10 +118,9 @@ def make_snapshot(snapshot: CodeSnapshot) -> None:
             path = os.path.join(code, file.path)
             if sha256_of(path) == file.sha256:
                 continue
-            content, _ = _read(os.path.join(snapshot.root, file.path))
+            content = _read(os.path.join(snapshot.root, file.path))
             if hashlib.sha256(content).hexdigest() != file.sha256:
-                words = f"{file.path} was changed while its snapshot was made"
-                raise UsageError(words, "submit again")
+                raise UsageError(f"{file.path} was changed while its snapshot was made")
             write_private(path, content, mode=0o555 if file.executable else 0o444)
         for name, target in snapshot.links.items():
             path = os.path.join(code, name)
@@ -132,8 +129,8 @@ def make_snapshot(snapshot: CodeSnapshot) -> None:
                 with contextlib.suppress(FileExistsError):  # another submission's
                     os.symlink(target, path)
         os.makedirs(os.path.join(code, snapshot.below), mode=0o700, exist_ok=True)
-        sums = "".join(_sum(file.path, file.sha256) for file in snapshot.files)
-        write_private(os.path.join(snapshot.place, "sums"), sums)
+        sums = (_sum(file.path, file.sha256) for file in snapshot.files)
+        write_private(os.path.join(snapshot.place, "sums"), "".join(sums))
     except OSError as error:
         raise RecordError(
             f"the snapshot cannot be written to {snapshot.place}: {error.strerror}",

@@ -1,19 +1,44 @@
-"""Where a job came from: its program's text and git commit at submission time.
+"""Where the code of a job comes from: its program, and the commit and files of its directory.
 
-``read_provenance`` reads the current ones; ``drift`` lists what has changed since then.
+git gets no setting of the repository that names a program for a plain look (``core.fsmonitor``,
+hooks), and none of the caller's ``GIT_*`` variables. It refuses other users' repositories by
+itself.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-from typing import List, Optional, Tuple
+from typing import FrozenSet, List, Optional, Tuple
 
-from neuronctl.common.files import open_regular
+from neuronctl.common.errors import NeuronctlError, UsageError
+from neuronctl.common.files import sha256_of
 from neuronctl.common.frozen import dataclass
-from neuronctl.records.repository import read_state
 
-_LONGEST = 64 * 1024 * 1024  # the largest program, in bytes, that is hashed
+_PATIENCE = 3.0
+"""Seconds to wait for git on a slow file system before doing without its answer."""
+
+_LISTING = 60.0
+"""Seconds to wait where its answer is needed."""
+
+
+def read_state(directory: str) -> Tuple[str, Optional[bool]]:
+    """Return the commit of the repository around a directory, and if tracked files differ from it.
+
+    The commit is "" outside a repository, and before its first commit. The difference is None if
+    git does not say in a few seconds. Submodules are not entered.
+    """
+    status = ["status", "--porcelain=v2", "--branch", "--untracked-files=no"]
+    try:
+        lines = _git(directory, *status, "--ignore-submodules=all", timeout=_PATIENCE).splitlines()
+    except NeuronctlError:
+        try:
+            return _git(directory, "rev-parse", "HEAD", timeout=_PATIENCE).strip(), None
+        except NeuronctlError:
+            return "", None
+    commit = next((line[13:] for line in lines if line.startswith("# branch.oid ")), "(initial)")
+    if commit == "(initial)":
+        return "", None
+    return commit, any(not line.startswith("#") for line in lines)
 
 
 @dataclass(frozen=True)
@@ -37,12 +62,12 @@ def read_provenance(script: Optional[str], cwd: str, content: bytes = b"") -> Pr
     """
     commit, dirty = read_state(cwd)
     path = os.path.join(cwd, script) if script else ""
-    data = (content or _content(path)) if path else None
-    if data is None:
+    if not os.path.isfile(path):
         return Provenance(commit, dirty)
     import hashlib
 
-    return Provenance(commit, dirty, path, hashlib.sha256(data).hexdigest())
+    digest = hashlib.sha256(content).hexdigest() if content else sha256_of(path)
+    return Provenance(commit, dirty, path, digest)
 
 
 def drift(then: Provenance, now: Provenance) -> Tuple[str, ...]:
@@ -61,8 +86,61 @@ def drift(then: Provenance, now: Provenance) -> Tuple[str, ...]:
     return tuple(lines)
 
 
-def _content(path: str) -> Optional[bytes]:
-    with contextlib.suppress(OSError, ValueError), open_regular(path) as file:
-        data = file.read(_LONGEST + 1)
-        return data if len(data) <= _LONGEST else None
-    return None
+@dataclass(frozen=True)
+class Code:
+    """The files of a repository, by their paths in it, as git lists them.
+
+    root: the root of its working tree. files: tracked ones that are there, and new ones that no
+    .gitignore names. new: these. ignored: what one names, a directory of nothing else as one entry.
+    """
+
+    root: str
+    files: Tuple[str, ...]
+    new: FrozenSet[str]
+    ignored: Tuple[str, ...]
+
+
+def list_code(directory: str) -> Code:
+    """Return the code around a directory, with that of submodules and other nested repositories.
+
+    Raises UsageError outside a repository, and if git cannot list it.
+    """
+    try:
+        root = _git(directory, "rev-parse", "--show-toplevel").rstrip("\n")
+    except NeuronctlError as error:
+        raise UsageError(
+            f"{directory} is in no git repository of yours, which says what its code is",
+            f"git says: {error.message.splitlines()[0]}",
+        ) from None
+    tracked = _list(root, "--cached")
+    new = set(_list(root, "--others"))
+    ignored = _list(root, "--others", "--ignored", "--directory")
+    files = []
+    for name in sorted({*tracked, *new}):
+        path = os.path.join(root, name)
+        if os.path.lexists(os.path.join(path, ".git")):
+            inner, below = list_code(path), name.rstrip("/")
+            files += [f"{below}/{file}" for file in inner.files]
+            new |= {f"{below}/{file}" for file in inner.new}
+            ignored += [f"{below}/{file}" for file in inner.ignored]
+        elif os.path.islink(path) or os.path.isfile(path):
+            files.append(name)
+    return Code(root, tuple(files), frozenset(new), tuple(name.rstrip("/") for name in ignored))
+
+
+def _list(root: str, *which: str) -> List[str]:
+    listed = _git(root, "ls-files", "-z", "--exclude-standard", *which)
+    return sorted(filter(None, listed.split("\0")))
+
+
+def _git(directory: str, *words: str, timeout: float = _LISTING) -> str:
+    """Return what a git command prints; raises NeuronctlError if it fails."""
+    from neuronctl.slurm.process import run
+
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    env.update(LC_ALL="C", GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0")
+    settings = ["-c", "core.fsmonitor=", "-c", f"core.hooksPath={os.devnull}"]
+    result = run(["git", *settings, *words], timeout=timeout, cwd=directory, env=env)
+    if result.returncode:
+        raise UsageError(result.words or f"git {words[0]} failed")
+    return os.fsdecode(result.raw)

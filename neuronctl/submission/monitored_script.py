@@ -47,7 +47,7 @@ def _why_unsampled(script: ExistingScript) -> str:
     """Return why nothing can start in the batch shell before the script; "" if it can."""
     from neuronctl.scripts.model import interpreter
 
-    header, before = script.header, os.environ.get("BASH_ENV")
+    header = script.header
     if interpreter(header.shebang) != "bash" or re.search(r"\s-\S*p", header.shebang):
         # --posix and -p ignore BASH_ENV.
         return f"only bash can start the sampler, and not as '{header.shebang}'"
@@ -56,8 +56,6 @@ def _why_unsampled(script: ExistingScript) -> str:
     passed = (header.value("export") or "ALL").split(",")[0].upper() == "ALL"
     if "export-file" in header.options or not passed:
         return "the sampler needs BASH_ENV, and --export does not pass it on; --export=ALL does"
-    if before and not os.path.isfile(before):
-        return f"BASH_ENV is '{before}', which is not a file"
     return ""
 
 

@@ -94,12 +94,6 @@ def test_refused(here: Path, text: str, words: Tuple[str, ...], why: str) -> Non
     assert not (here / "state").exists()
 
 
-def test_a_bash_env_that_is_no_file(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BASH_ENV", "$HOME/none.sh")
-    with pytest.raises(UsageError, match="not a file"):
-        own()
-
-
 def test_a_script_on_standard_input() -> None:
     assert own("-N1", text="#!/bin/bash\n").monitor
     with pytest.raises(UsageError, match="only bash"):

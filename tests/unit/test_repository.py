@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from neuronctl.common.errors import UsageError
-from neuronctl.records.repository import list_code, read_state
+from neuronctl.records.provenance import list_code, read_state
 
 
 def git(directory: Path, *argv: str) -> str:

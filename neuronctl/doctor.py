@@ -10,7 +10,7 @@ import time
 from typing import Callable, Dict, Iterator, List, Optional, Tuple, Type
 
 from neuronctl.catalog.loader import load
-from neuronctl.catalog.local_cluster import config_file, is_cluster, local_cluster, recognise
+from neuronctl.catalog.local_cluster import is_cluster, local_cluster, recognise
 from neuronctl.common import errors
 from neuronctl.common.errors import NeuronctlError, RecordError
 from neuronctl.common.frozen import dataclass
@@ -53,20 +53,18 @@ def _wrong(name: str, words: str, hint: str, kind: Type[NeuronctlError]) -> Chec
     return Check(name, BAD, words, hint, kind.exit_code)
 
 
-def _failed(name: str, error: NeuronctlError) -> Check:
-    return Check(name, BAD, "; ".join(error.message.splitlines()), error.hint, error.exit_code)
-
-
 def examine(catalog_file: Optional[str] = None) -> Tuple[Check, ...]:
     """Run all checks; a check that fails becomes a line of the report, never an error."""
     probes: Dict[str, Callable[[], Iterator[Check]]] = {
-        "program": _program,
-        "commands": _commands,
+        "neuronctl": _program,
+        "slurm commands": _commands,
         "slurm": _slurm,
         "catalog": lambda: _catalog(catalog_file),
+        "cluster": lambda: _cluster(catalog_file),
         "directories": _directories,
+        "configuration": _configuration,
         "software": _software,
-        "quotas": _quotas,
+        "quota": _quotas,
         "records": _records,
     }
     checks: List[Check] = []
@@ -74,7 +72,8 @@ def examine(catalog_file: Optional[str] = None) -> Tuple[Check, ...]:
         try:
             checks += probe()
         except NeuronctlError as error:
-            checks.append(_failed(name, error))
+            words = "; ".join(error.message.splitlines())
+            checks.append(Check(name, BAD, words, error.hint, error.exit_code))
     return tuple(checks)
 
 
@@ -104,11 +103,7 @@ def _slurm() -> Iterator[Check]:
     if not installed():
         return
     begun = time.monotonic()
-    try:
-        limits = ask_now(login_name(), timeout=_TIMEOUT).limits
-    except NeuronctlError as error:
-        yield _no_answer(error)
-        return
+    limits = ask_now(login_name(), timeout=_TIMEOUT).limits
     spent = int((time.monotonic() - begun) * 1000)
     config = limits.config
     words = f"{config.version}, cluster {config.cluster}, answered in {spent} ms; "
@@ -123,63 +118,33 @@ def _slurm() -> Iterator[Check]:
         yield Check("accounting", GOOD, f"your accounts: {accounts or 'none'}; enforces {enforced}")
 
 
-def _no_answer(error: NeuronctlError) -> Check:
-    """Return why Slurm is not responding, in plain English if its own message is unclear."""
-    failed = _failed("slurm", error)
-    asked = os.environ.get("SLURM_CONF")
-    words, hint = failed.words, failed.hint
-    if asked and config_file() is None:
-        words = f"cannot read {asked}, which $SLURM_CONF names"
-        hint = "set SLURM_CONF to the cluster's slurm.conf, or unset it"
-    elif "munge" in words.lower() or "authentication credential" in words:
-        words = f"Slurm cannot verify your identity: munge is not responding: {words}"
-        hint = "report this to your site's administrators"
-    return Check("slurm", BAD, words, hint, failed.exit_code)
-
-
 def _catalog(file: Optional[str]) -> Iterator[Check]:
-    try:
-        known = load(file)
-    except NeuronctlError as error:
-        yield _failed("catalog", error)
-        return
-    yield Check("catalog", GOOD, ", overridden by ".join(known.files))
-    try:
-        asked = configured_cluster()
-        cluster, _ = recognise(known, asked)
-    except NeuronctlError as error:
-        yield _failed("cluster", error)
-        return
-    _, how = recognise(known)
-    own = is_cluster(cluster, local_cluster() or "")
-    if asked is not None:
-        how = f"your configuration, {how}" if own else "your configuration"
-    words = f"{cluster.name}, from {how}; {cluster.source}, {cluster.date}"
+    yield Check("catalog", GOOD, ", overridden by ".join(load(file).files))
+
+
+def _cluster(file: Optional[str]) -> Iterator[Check]:
+    known, asked = load(file), configured_cluster()
+    cluster, how = recognise(known, asked)
+    words = f"{cluster.name}, from {how or 'your configuration'}; {cluster.source}, {cluster.date}"
     yield Check("cluster", GOOD, words, "'neuronctl catalog import' prints what Slurm says")
-    places = [directory.replace("{user}", login_name()) for directory in cluster.policy.submit_from]
-    for place in places:
-        if os.path.isdir(place):
-            yield Check("submit from", GOOD, place)
-        elif own:
+    for directory in (
+        cluster.policy.submit_from if is_cluster(cluster, local_cluster() or "") else ()
+    ):
+        place = directory.replace("{user}", login_name())
+        if not os.path.isdir(place):
             words = f"{place} does not exist, but jobs must be submitted from there"
             yield _wrong("submit from", words, "ask your site to create it", errors.PolicyError)
-        else:
-            yield Check("submit from", ABSENT, f"no {place} on this machine")
 
 
 def _directories() -> Iterator[Check]:
     for name, path in (("records", state_dir()), ("cache", cache_dir())):
         yield _writable(name, path)
-    config = defaults_file()
-    if os.path.exists(config):
-        try:
-            count = len(configuration().values)
-        except NeuronctlError as error:
-            yield _failed("configuration", error)
-            return
-        yield Check("configuration", GOOD, f"{config}, {counted(count, 'default')}")
-    else:
-        yield Check("configuration", ABSENT, config)
+
+
+def _configuration() -> Iterator[Check]:
+    count = counted(len(configuration().values), "default")
+    made = os.path.exists(defaults_file())
+    yield Check("configuration", GOOD if made else ABSENT, f"{defaults_file()}, {count}")
 
 
 def _writable(name: str, path: str) -> Check:

@@ -87,7 +87,7 @@ def test_a_slurm_that_is_not_whole(run: Run, tmp_path: Path) -> None:
             "squeue cannot find slurm.conf: this machine",
             6,
         ),
-        ("Munge encode failed: no socket", "cannot verify your identity: munge is not", 6),
+        ("Munge encode failed: no socket", "Munge encode failed: no socket", 6),
         ("no", "squeue refused the request: slurm_load_jobs error: no", 7),
     ],
 )
@@ -96,21 +96,6 @@ def test_slurm_that_fails(
 ) -> None:
     fake_slurm.answer("squeue", stderr=f"slurm_load_jobs error: {stderr}\n", code=1)
     assert words in checks(run, code=code)["slurm"]["words"]
-
-
-def test_a_slurm_conf_that_is_not_there(run: Run, fake_slurm: FakeSlurm) -> None:
-    fake_slurm.answer("squeue", stderr="fatal: Unable to process configuration file\n", code=1)
-    found = checks(run, env={"SLURM_CONF": "/none/slurm.conf"}, code=6)
-    assert found["slurm"]["words"] == "cannot read /none/slurm.conf, which $SLURM_CONF names"
-
-
-SCONTROL = """\
-ClusterName             = neuron
-SLURM_VERSION           = 22.05.8
-
-PartitionName=p Nodes=n1 State=UP TotalNodes=1
-NodeName=n1 CPUTot=1 State=IDLE Partitions=p
-"""
 
 
 def test_a_wrong_catalog_and_configuration(run: Run, no_slurm: None, tmp_path: Path) -> None:

@@ -69,11 +69,6 @@ class ExistingScript:
         array = self.header.value("array") is not None
         return self.header.value("output") or ("slurm-%A_%a.out" if array else "slurm-%j.out")
 
-    @property
-    def stdin(self) -> Optional[str]:
-        """What sbatch reads from its standard input."""
-        return self.text if self.line.reads_stdin else None
-
     def add_options(self, *options: str) -> ExistingScript:
         """Return the same script with more options, over those that it has."""
         words = (*self.line.options, *options, *self.line.script)

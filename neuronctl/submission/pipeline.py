@@ -76,7 +76,7 @@ def submit_job(
     if judged is not None:
         draft = judged.recorded(draft)
     if dry_run:
-        reporter.submitting(draft, _tested(job, draft, judged, reporter))
+        reporter.submitting(draft, _tested(draft, judged, reporter))
         return None
     reporter.submitting(draft, judged)
     from neuronctl.submission.transaction import submit_draft
@@ -95,7 +95,7 @@ def submit_job(
 
 
 def _tested(
-    job: Submittable, draft: RecordDraft, judged: Optional[JudgedJob], reporter: Reporter
+    draft: RecordDraft, judged: Optional[JudgedJob], reporter: Reporter
 ) -> Optional[JudgedJob]:
     """Return the judgement with what ``sbatch --test-only`` says; raises SlurmRefusedError.
 
@@ -106,11 +106,9 @@ def _tested(
     from neuronctl.judgement.verdict import with_test
     from neuronctl.slurm.sbatch import test_submission
 
-    words = draft.sbatch or ("sbatch", "/dev/stdin")
-    text = draft.script if job.existing is None else job.existing.stdin
+    words, place = draft.sbatch or ("sbatch", "/dev/stdin"), draft.submit_dir or draft.cwd
     try:
-        place = draft.submit_dir or draft.cwd
-        tested = test_submission(words, text, cwd=place, only_size=judged.verdict.only_size)
+        tested = test_submission(words, draft.script, cwd=place, only_size=judged.verdict.only_size)
     except SlurmRefusedError as error:
         reporter.slurm_refused(draft, judged, error)
         raise

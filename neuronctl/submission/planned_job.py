@@ -55,7 +55,7 @@ class PlannedJob:
     submit_dir: str = ""
     snapshot: Optional[Snapshot] = None
 
-    existing = slurm_cluster = None
+    slurm_cluster = None
 
     def judge(self) -> JudgedJob:
         """Judge it, as of Submittable.

@@ -97,7 +97,7 @@ class RecordedJob:
     record: JobRecord
     exported: Sequence[str] = ()
 
-    existing = slurm_cluster = None
+    slurm_cluster = None
 
     def judge(self) -> None:
         """Leave it to sbatch: it was judged when it was planned."""

@@ -16,7 +16,6 @@ from neuronctl.slurm.process import installed
 from neuronctl.slurm.sbatch import Submitted, sbatch, sbatch_existing
 
 if TYPE_CHECKING:
-    from neuronctl.submission.existing_script import ExistingScript
     from neuronctl.submission.judged_job import JudgedJob
 
 Notify = Callable[[str], None]
@@ -26,13 +25,9 @@ Notify = Callable[[str], None]
 class Submittable(Protocol):
     """A job that can be submitted, whoever wrote its script.
 
-    existing: the script, where it is somebody's own. variables: those that the job inherits
-    beside the user's environment, secrets among them.
+    variables: those that the job inherits beside the user's environment, secrets among them.
     slurm_cluster: None: this one. draft: its record as far as it is known before it is judged.
     """
-
-    @property
-    def existing(self) -> Optional[ExistingScript]: ...
 
     @property
     def variables(self) -> Mapping[str, str]: ...
@@ -138,12 +133,13 @@ def submit_draft(job: Submittable, draft: RecordDraft, notify: Notify) -> Submis
         warnings.append(text)
         notify(text)
 
-    own, variables = job.existing, job.variables
+    variables, place = job.variables, draft.submit_dir or draft.cwd
     recording = Recording(draft, warn, cluster=job.slurm_cluster)
-    place = draft.submit_dir or draft.cwd
     try:
-        if own is not None:
-            submitted = sbatch_existing(draft.sbatch, own.stdin, cwd=place, environment=variables)
+        if draft.sbatch:  # which reads standard input only where it is given no file
+            submitted = sbatch_existing(
+                draft.sbatch, draft.script, cwd=place, environment=variables
+            )
         else:
             submitted = sbatch(draft.script, mark=recording.key, cwd=place, environment=variables)
     except SlurmError as error:

@@ -62,7 +62,6 @@ def test_the_file_goes_to_sbatch_as_it_is(run: Run, fake_slurm: FakeSlurm, tmp_p
     assert f"  log     {tmp_path}/slurm-7.out\n" in result.stdout
     (call,) = fake_slurm.calls("sbatch")
     assert call == ["sbatch", "--time=5", "--nice=3", "job.sh", "a b", "--more"]
-    assert fake_slurm.stdin() == ""
     assert fake_slurm.seen_env("sbatch")["SBATCH_ACCOUNT"] == "lab"
     (record,) = records()
     draft = record["draft"]

@@ -41,34 +41,26 @@ class WallTime:
 
 
 @dataclass(frozen=True)
-class CommentField:
-    """One ``key=value`` pair of a structured ``--comment``; the site accepts only ``values``."""
-
-    key: str
-    values: Tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class CommentPolicy:
     """The required form of ``--comment``.
 
     form: ``"any"`` is free text; ``"word"`` is one word, one of ``values`` if there are any;
-    ``"fields"`` is ``key=value`` pairs joined by ``;``, in the order of ``fields``. pattern: a
-    regular expression for all of it. meanings: what a value stands for, where its name does not say
-    it.
+    ``"fields"`` is ``key=value`` pairs joined by ``;``, in the order of ``fields``, each with the
+    values that the site accepts. pattern: a regular expression for all of it. meanings: what a
+    value stands for, where its name does not say it.
     """
 
     required: bool = False
     form: str = "any"
     values: Tuple[str, ...] = ()
-    fields: Tuple[CommentField, ...] = ()
+    fields: Mapping[str, Tuple[str, ...]] = {}
     pattern: Optional[str] = None
     meanings: Mapping[str, str] = {}
 
     @property
     def parts(self) -> str:
         """``field=FIELD;appl=APPL``: the form of structured comments."""
-        return ";".join(f"{part.key}={part.key.upper()}" for part in self.fields)
+        return ";".join(f"{key}={key.upper()}" for key in self.fields)
 
     def part_name(self, key: str) -> str:
         """Return how a part is given: by an option of its name, if there is one, or ``key=``."""
@@ -79,17 +71,17 @@ class CommentPolicy:
         """What to type for a structured comment."""
         if not self._have_options:
             return f'--comment="{self.parts}"'
-        return " ".join(f"--{part.key} {part.key.upper()}" for part in self.fields)
+        return " ".join(f"--{key} {key.upper()}" for key in self.fields)
 
     @property
     def _have_options(self) -> bool:
-        return all(part.key in ("field", "appl") for part in self.fields)
+        return {*self.fields} <= {"field", "appl"}
 
     def values_of(self, option: str) -> Optional[Tuple[str, ...]]:
         """What ``field`` or ``appl`` takes, empty: any word; None: the comment has no such part."""
         if self.form == "word":
             return self.values if option == "appl" else None
-        return next((part.values for part in self.fields if part.key == option), None)
+        return self.fields.get(option)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import (
     Cluster,
-    CommentField,
     CommentPolicy,
     Containers,
     CorePolicy,
@@ -57,7 +56,6 @@ _FORMS: Mapping[str, Tuple[str, str]] = {
     **dict.fromkeys(("submit_from", "image_dirs", "scratch"), _DIRECTORY),
     **dict.fromkeys(("interface", "host_suffix"), _PLAIN),
     "date": (r"\d{4}(-\d{2}(-\d{2})?)?", "write 2026-08-12, 2026-08, or 2026"),
-    "key": ("[A-Za-z0-9_-]+", "write one word, such as 'key: field'"),
     "evidence": (
         r"(guide|advice|slurm)( \(.+\))?|observation \(.+\)",
         "write guide, advice, slurm, or observation (WHERE, WHEN)",
@@ -298,15 +296,12 @@ def _pattern(node: Node, key: str, default: Any) -> Optional[str]:
     return value
 
 
-def _comment_fields(node: Node, key: str, default: Any) -> Tuple[CommentField, ...]:
-    found = []
-    for number, item in enumerate(node.typed(key, list, "a list of 'key:' and 'values:'") or []):
-        if not isinstance(item, dict):
-            node.refuse(key, f"{_show(item)} is not allowed", "write 'key:' and 'values:'")
-            continue
-        below = Node(item, (*node.path, key, str(number)), node.places, node.errors)
-        found.append(_build(CommentField, below))
-    return tuple(found)
+def _comment_fields(node: Node, key: str, default: Any) -> Dict[str, Tuple[str, ...]]:
+    below = node.below(key)
+    for name in below.present():
+        if not re.fullmatch("[A-Za-z0-9_-]+", name):
+            below.refuse(name, "is not one word", "write, for example, 'field: [nlp, cv]'")
+    return {name: below.texts(name) for name in below.present()}
 
 
 _BY_KEY: Mapping[str, _Read] = {

@@ -53,7 +53,7 @@ def mandatory(cluster: Cluster) -> List[str]:
 def comment_values(cluster: Cluster) -> List[Tuple[str, str]]:
     """Return what each part of a comment may be, with the meanings that are known."""
     comment = cluster.policy.comment
-    lists = [(comment.part_name(part.key), part.values) for part in comment.fields]
+    lists = [(comment.part_name(key), values) for key, values in comment.fields.items()]
     meant = {value: f"{value} ({meaning})" for value, meaning in comment.meanings.items()}
     any_value = "any word" if comment.form == "word" else "any text"
     return [

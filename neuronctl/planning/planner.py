@@ -300,9 +300,7 @@ class _PlanBuilder(JobSize):
             return self.asked("comment", "comment", request.comment)
         given = {"field": request.field, "appl": request.appl}
         if policy.form == "fields":
-            pairs = [
-                f"{each.key}={given[each.key]}" for each in policy.fields if given.get(each.key)
-            ]
+            pairs = [f"{key}={given[key]}" for key in policy.fields if given.get(key)]
             if not pairs:
                 return None
             return self.derived("comment", ";".join(pairs), "from --field and --appl")

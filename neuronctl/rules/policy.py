@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Dict, Iterator, Mapping, Sequence, Tuple
 
 from neuronctl.common.frozen import replace
 from neuronctl.common.rule_codes import ERROR
@@ -26,7 +26,7 @@ def _comment_form(context: RuleContext) -> str:
 def _comment_values(context: RuleContext) -> Dict[str, Tuple[str, ...]]:
     """Return what each part of the comment takes, as far as the site lists it."""
     policy = context.plan.cluster.policy.comment
-    known = {field.key: field.values for field in policy.fields}
+    known = policy.fields
     if policy.form == "word":
         known = {"word": policy.values}
     return {key: values for key, values in known.items() if values}
@@ -96,14 +96,14 @@ def _right_comment(context: RuleContext) -> str:
         return word if not policy.values or word in policy.values else ""
     words = re.split(r"[\s;,&|]+", context.plan.comment or "")
     found: Dict[str, str] = {}
-    for field in policy.fields:
-        known = {value.lower(): value for value in field.values}
-        said = [given[field.key]] if field.key in given else words
-        values = [word.removeprefix(f"{field.key}=").lower() for word in said]
+    for key, allowed in policy.fields.items():
+        known = {value.lower(): value for value in allowed}
+        said = [given[key]] if key in given else words
+        values = [word.removeprefix(f"{key}=").lower() for word in said]
         right = {known[value] for value in values if value in known}
         if len(right) != 1:
             return ""
-        found[field.key] = right.pop()
+        found[key] = right.pop()
     if len(given) < len(found) and len([word for word in words if word]) > len(found):
         return ""  # what it says beside them would be lost
     return ";".join(f"{key}={value}" for key, value in found.items())
@@ -178,14 +178,13 @@ def _wrong_parts(
         yield Violation(words, _joined(hints), source)
         return
     for key in given:
-        if key not in [field.key for field in policy.fields]:
+        if key not in policy.fields:
             yield Violation(
                 f"comment '{comment}' has a key '{key}' that the site does not know",
-                "keys: " + " ".join(field.key for field in policy.fields),
+                "keys: " + " ".join(policy.fields),
                 source,
             )
-    for field in policy.fields:
-        key, values = field.key, field.values
+    for key, values in policy.fields.items():
         if key not in given:
             # --comment hides --field and --appl.
             add = f"add ;{key}={key.upper()} to it, or use {_comment_form(context)} instead"
@@ -199,7 +198,7 @@ def _wrong_parts(
                 _choices(context, key, values, given[key]),
                 source,
             )
-    order: List[str] = [field.key for field in policy.fields]
+    order = list(policy.fields)
     if keys != order and set(keys) == set(order):
         yield Violation(
             f"comment '{comment}' must have each part once, in the order {policy.parts}",

@@ -179,9 +179,9 @@ def site_lua(layout: Layout, user: str) -> str:
     if comment.form == "word":
         form, pattern = "WORD", "([^%s;=]+)"
     elif comment.form == "fields":
-        values = [field.values for field in comment.fields]
-        form = ";".join(f"{field.key}=..." for field in comment.fields)
-        keys = (re.sub(r"(\W)", r"%\1", field.key) for field in comment.fields)
+        values = list(comment.fields.values())
+        form = ";".join(f"{key}=..." for key in comment.fields)
+        keys = (re.sub(r"(\W)", r"%\1", key) for key in comment.fields)
         pattern = ";".join(f"{key}=([^;]*)" for key in keys)
     site = {
         "partitions": partitions,

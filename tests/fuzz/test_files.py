@@ -66,8 +66,7 @@ clusters:
       comment:
         required: true
         form: fields
-        fields:
-          - {key: field, values: [nlp, misc]}
+        fields: {field: [nlp, misc]}
     environment: {A: b}
     scratch: /scratch/{user}
     partitions:

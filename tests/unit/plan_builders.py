@@ -8,7 +8,6 @@ from typing import Any, List, Optional, Tuple
 from neuronctl.catalog.model import (
     Catalog,
     Cluster,
-    CommentField,
     CommentPolicy,
     CorePolicy,
     Policy,
@@ -42,7 +41,7 @@ UNKNOWN = Partition("dim", gpus_per_node=8)
 FIELDS = CommentPolicy(
     required=True,
     form="fields",
-    fields=(CommentField("field", ("nlp", "misc")), CommentField("appl", ("pytorch", "jax"))),
+    fields={"field": ("nlp", "misc"), "appl": ("pytorch", "jax")},
 )
 STRICT = Policy(
     submit_from=("/scratch/{user}",),

@@ -71,7 +71,7 @@ def load(tmp_path: Path, text: str) -> CatalogError:
         (CLUSTER, "evidence: {policy: observation}", "evidence.policy", "is not", "observation (W"),
         (COMMENT, "form: regex", "form", "'regex' is not allowed", "fields"),
         (COMMENT, "fields: null", "fields", "has no fields", "fields:"),
-        (COMMENT, "fields: [{key: a b}]", "fields.0.key", "'a b' is not allowed", "key: field"),
+        (COMMENT, "fields: {a b: [x]}", "fields.a b", "is not one word", "field: [nlp, cv]"),
         (COMMENT, "pattern: '('", "pattern", "not a regular expression", "p-[0-9]+"),
     ],
 )  # fmt: skip

@@ -73,10 +73,9 @@ def test_neurons_policy(catalog: Catalog) -> None:
     assert (policy.cores.rule, policy.cores.cores_per_gpu) == ("cap", None)
     assert policy.memory_fraction == 0.95
     assert (policy.comment.required, policy.comment.form) == (True, "fields")
-    field, appl = policy.comment.fields
-    assert (field.key, appl.key) == ("field", "appl")
-    assert {"nlp", "cv", "misc"} <= set(field.values)
-    assert {"pytorch", "vasp", "misc"} <= set(appl.values)
+    assert list(policy.comment.fields) == ["field", "appl"]
+    assert {"nlp", "cv", "misc"} <= set(policy.comment.fields["field"])
+    assert {"pytorch", "vasp", "misc"} <= set(policy.comment.fields["appl"])
     assert cluster.network.interface == "ib0"
     assert cluster.scratch == "/scratch/{user}"
     assert cluster.containers.runtime == "singularity"

@@ -13,7 +13,6 @@ from neuronctl.catalog.model import (
     Catalog,
     Citation,
     Cluster,
-    CommentField,
     CommentPolicy,
     CorePolicy,
     Partition,
@@ -641,7 +640,7 @@ def test_figures_that_are_not_known_give_no_finding() -> None:
 )
 def test_values_nearest_to_the_program_come_first(imports: Tuple[str, ...], words: str) -> None:
     names = ("jax", "pytorch", "pytorch-ddp", "pytorch-fsdp", "vasp", "namd", "misc")
-    fields = (CommentField("field", ("nlp", "misc")), CommentField("appl", names))
+    fields = {"field": ("nlp", "misc"), "appl": names}
     meanings = {"nlp": "natural language processing"}
     site = policy(comment=CommentPolicy(True, "fields", fields=fields, meanings=meanings))
     facts = dataclasses.replace(HERE, imports=imports)
@@ -659,14 +658,14 @@ def test_another_cluster_in_the_environment() -> None:
 def test_a_value_is_found_by_its_meaning() -> None:
     values = ("a1", "mse", "b2", "c3", "d4", "e5", "f6")
     meanings = {"mse": "materials science and engineering"}
-    fields = (CommentField("field", values), CommentField("appl", ("vasp",)))
+    fields = {"field": values, "appl": ("vasp",)}
     site = policy(comment=CommentPolicy(True, "fields", fields=fields, meanings=meanings))
     told = said("NC202", on(site, field="Materials science", appl="vasp"))
     assert "did you mean mse (materials science and engineering)?" in told
 
 
 def test_parts_of_a_comment_without_options_of_their_own() -> None:
-    fields = (CommentField("project", ("a1",)), CommentField("kind", ("x", "y")))
+    fields = {"project": ("a1",), "kind": ("x", "y")}
     site = policy(comment=CommentPolicy(True, "fields", fields=fields))
     assert 'add --comment="project=PROJECT;kind=KIND";' in said("NC201", on(site))
 

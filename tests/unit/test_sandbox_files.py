@@ -8,7 +8,6 @@ from typing import Dict, List
 from test_sandbox_layout import A100, CPU, V100, cluster
 
 from neuronctl.catalog.model import (
-    CommentField,
     CommentPolicy,
     CorePolicy,
     Partition,
@@ -132,7 +131,7 @@ def test_limits_of_a_user_wait_and_do_not_deny() -> None:
 FIELDS = CommentPolicy(
     required=True,
     form="fields",
-    fields=(CommentField("field", ("misc", "nlp")), CommentField("appl", ("pytorch",))),
+    fields={"field": ("misc", "nlp"), "appl": ("pytorch",)},
 )
 
 

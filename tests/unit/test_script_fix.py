@@ -8,7 +8,7 @@ from typing import Dict, List, Tuple
 
 import pytest
 
-from neuronctl.catalog.model import Catalog, CommentField, CommentPolicy
+from neuronctl.catalog.model import Catalog, CommentPolicy
 from neuronctl.scripts.edits import unified_diff
 from neuronctl.submission.judged_script import JudgedScript, judge_text, mended
 
@@ -124,10 +124,10 @@ def test_line_ends_and_a_byte_order_mark(small: Catalog) -> None:
 FIELDS = CommentPolicy(
     required=True,
     form="fields",
-    fields=(
-        CommentField("field", ("nlp", "cv", "misc")),
-        CommentField("appl", ("pytorch", "vasp", "misc")),
-    ),
+    fields={
+        "field": ("nlp", "cv", "misc"),
+        "appl": ("pytorch", "vasp", "misc"),
+    },
 )
 WORD = CommentPolicy(required=True, form="word", values=("pytorch", "vasp"))
 BOTH = {"field": "nlp", "appl": "vasp"}

@@ -28,7 +28,7 @@ from neuronctl.scripts.bash_syntax import SyntaxProblem
 from neuronctl.scripts.model import SourceSpan
 
 HERE = LocalFacts(user="kim", directory="/scratch/kim/run")
-BROKEN = SyntaxProblem(SourceSpan(1, 2, 3), "syntax error", False, False)
+BROKEN = SyntaxProblem(SourceSpan(1, 2, 3), "syntax error", False)
 FORBIDDEN = policy(forbidden_options={"mem": "it is unusable", "exclusive": "nodes are shared"})
 WORD = policy(comment=CommentPolicy(required=True, form="word", values=("pytorch", "python")))
 PROJECT = policy(comment=CommentPolicy(required=True, pattern="proj-[0-9]+"))

@@ -15,7 +15,6 @@ from neuronctl.judgement.partition_choice import Candidate, Choice, candidates, 
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.planning import plan
 from neuronctl.rules import LocalFacts
-from neuronctl.slurm.sbatch import parse_predicted
 from neuronctl.submission.planned_job import PlannedJob
 
 HERE = LocalFacts(user="kim", directory="/scratch/kim")
@@ -77,12 +76,6 @@ def test_no_partition_at_all(fields: Dict[str, Any]) -> None:
         choose(made, Catalog({"toy": where}, "toy", ()), ask=False)
     assert "gpu: NC121: " in caught.value.message
     assert caught.value.hint == "request less, or name a partition with -p"
-
-
-def test_prediction_is_read() -> None:
-    words = "sbatch: Job 7 to start at 2026-08-12T09:30:00 using 8 processors on nodes gpu35\n"
-    assert parse_predicted(words) == 1786527000
-    assert parse_predicted("sbatch: nothing of the kind") is None
 
 
 def test_the_verdict_reads_what_slurm_said_for_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,9 +85,8 @@ def batch_script(context: RuleContext) -> Iterator[Violation]:
 @rule(ERROR, "NC407", "shell text that cannot be read")
 def broken_shell_text(context: RuleContext) -> Iterator[Violation]:
     for step, text, problem in context.local.broken_texts:
-        where = f"line {problem.place.line}, column {problem.place.column}"
         yield Violation(
-            f"{step}bash cannot read {text}, {where}: {problem.message}",
+            f"{step}bash cannot read {text}, line {problem.place.line}: {problem.message}",
             "look for an open quote, bracket, block, or here-document at or before that line",
         )
 

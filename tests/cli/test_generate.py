@@ -106,7 +106,7 @@ def test_a_file_name_never_becomes_a_line_of_the_script(run: Run, tmp_path: Path
 def test_broken_shell_text_is_refused_with_the_line_of_its_file(run: Run, tmp_path: Path) -> None:
     (tmp_path / "body.sh").write_text("#!/bin/bash\n\necho a\necho 'b\n")
     refused = run("generate", *ONE, "--body", "body.sh", code=4)
-    assert "NC407" in refused.stderr and "line 4, column 1: unexpected EOF" in refused.stderr
+    assert "NC407" in refused.stderr and "line 4: unexpected EOF" in refused.stderr
     (tmp_path / "body.sh").write_text("#!/bin/bash\n# nothing\n")
     refused = run("generate", *ONE, "--body", "body.sh", code=2)
     assert "'body.sh' is empty" in refused.stderr

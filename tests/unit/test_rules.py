@@ -434,7 +434,7 @@ CASES: List[Case] = [
     (
         "NC407",
         here(broken_texts=(("", "--setup", BROKEN),)),
-        ["bash cannot read --setup, line 1, column 2: syntax error", "open quote"],
+        ["bash cannot read --setup, line 1: syntax error", "open quote"],
         here(),
     ),
     (

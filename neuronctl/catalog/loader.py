@@ -14,8 +14,7 @@ from typing import List, Optional
 from neuronctl.catalog.model import Catalog
 from neuronctl.common import cache, yamlfile
 from neuronctl.common.errors import CatalogError
-from neuronctl.common.from_json import NOT_RESTORED, restored
-from neuronctl.common.frozen import asdict
+from neuronctl.common.frozen import NOT_RESTORED, asdict, restored
 from neuronctl.common.paths import config_dir, data_path, present
 
 SITE_FILE = "/etc/neuronctl/partitions.yaml"

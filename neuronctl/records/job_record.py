@@ -7,8 +7,7 @@ import time
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from neuronctl.common.errors import RecordError
-from neuronctl.common.from_json import NOT_RESTORED, restored
-from neuronctl.common.frozen import asdict, dataclass
+from neuronctl.common.frozen import NOT_RESTORED, asdict, dataclass, restored
 from neuronctl.common.units import expand_log_pattern, first_host
 from neuronctl.records.provenance import Provenance
 from neuronctl.slurm.fields import CLOCK_SKEW

@@ -14,8 +14,7 @@ from typing import Dict, List, Optional
 
 from neuronctl.common.errors import NeuronctlError
 from neuronctl.common.files import read_private, write_private
-from neuronctl.common.from_json import NOT_RESTORED, restored
-from neuronctl.common.frozen import asdict, dataclass
+from neuronctl.common.frozen import NOT_RESTORED, asdict, dataclass, restored
 from neuronctl.common.paths import state_dir
 
 DAYS = 3

@@ -13,8 +13,7 @@ from typing import Optional, Tuple
 from neuronctl.catalog.local_cluster import config_file
 from neuronctl.common import cache
 from neuronctl.common.files import file_state
-from neuronctl.common.from_json import NOT_RESTORED, restored
-from neuronctl.common.frozen import asdict, dataclass
+from neuronctl.common.frozen import NOT_RESTORED, asdict, dataclass, restored
 from neuronctl.slurm.process import TIMEOUT
 from neuronctl.slurm.squeue import (
     QueueJob,

@@ -11,8 +11,7 @@ from typing import Callable, Mapping, Optional, Tuple
 import pytest
 
 from neuronctl.common import cache
-from neuronctl.common.from_json import NOT_RESTORED, restored
-from neuronctl.common.frozen import dataclass
+from neuronctl.common.frozen import NOT_RESTORED, dataclass, restored
 
 
 @pytest.fixture

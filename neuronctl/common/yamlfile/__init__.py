@@ -17,8 +17,7 @@ from typing import Any, Mapping, Sequence, Tuple, Type, Union
 from neuronctl.common import cache
 from neuronctl.common.errors import NeuronctlError
 from neuronctl.common.files import open_named, read_trusted
-from neuronctl.common.from_json import NOT_RESTORED, restored
-from neuronctl.common.frozen import asdict, dataclass
+from neuronctl.common.frozen import NOT_RESTORED, asdict, dataclass, restored
 
 MAX_BYTES = 1_000_000
 

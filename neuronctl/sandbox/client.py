@@ -166,7 +166,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], setup: Setup) -> None:
             with contextlib.suppress(OSError):
                 hint = f"details: {write_error_details(message['trace'])}"
     else:
-        words = (errors.decode(errors="replace").splitlines() or ["it was killed"])[-1]
+        words = "; ".join(errors.decode(errors="replace").splitlines()) or "it was killed"
         hint = (
             "in a container, run it with more privileges (docker run --privileged); elsewhere, the "
             "kernel must let users create namespaces (docs/explanation/sandbox.md)"

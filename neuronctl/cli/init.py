@@ -22,10 +22,10 @@ from neuronctl.common.errors import PolicyError, UsageError, did_you_mean
 from neuronctl.common.files import open_regular
 from neuronctl.common.frozen import replace
 from neuronctl.common.shell import join, quote
-from neuronctl.judgement.local_facts import imports_of
 from neuronctl.planning.software import LONGEST_PROGRAM
 from neuronctl.request.job import OPTIONS, JobRequest
 from neuronctl.request.job_file import JOB_FILE, configuration
+from neuronctl.rules.local_facts import imports_of
 from neuronctl.rules.policy import near_imports
 from neuronctl.scripts.script_file import batch_script
 from neuronctl.submission.first_job import Worked, job_file, programs, software

@@ -152,7 +152,7 @@ def _log_paths(status: JobStatus) -> Tuple[List[str], bool]:
 
 def _log_problem(paths: Sequence[str]) -> Tuple[str, bool]:
     """Return why a log cannot be written, and whether its file system is full."""
-    from neuronctl.judgement.local_facts import log_fault  # here: with all that plans a job
+    from neuronctl.rules.local_facts import log_fault  # here: with all that plans a job
 
     fault = next(filter(None, map(log_fault, paths)), None)
     return ("", False) if fault is None else (fault.words, fault.is_full)

@@ -9,7 +9,6 @@ from neuronctl.common.errors import SlurmError
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.rule_codes import WARNING
 from neuronctl.common.words import counted, verb
-from neuronctl.judgement.local_facts import gather_local_facts
 from neuronctl.judgement.verdict import (
     CAN_START,
     NOT_KNOWN,
@@ -21,6 +20,7 @@ from neuronctl.judgement.verdict import (
 )
 from neuronctl.planning import JobPlan
 from neuronctl.rules import Finding, RuleContext, SlurmFacts, apply_rules, order
+from neuronctl.rules.local_facts import gather_local_facts
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Catalog

@@ -9,11 +9,11 @@ from neuronctl.catalog.model import Catalog
 from neuronctl.common.errors import PolicyError, SlurmError
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.judgement.judgement import Judgement, judge
-from neuronctl.judgement.local_facts import gather_local_facts
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.judgement.verdict import NOT_KNOWN, ORDER, Verdict
 from neuronctl.planning import JobPlan, plan
 from neuronctl.rules import Finding, LocalFacts, RuleContext
+from neuronctl.rules.local_facts import gather_local_facts
 
 
 @dataclass(frozen=True)

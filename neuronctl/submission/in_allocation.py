@@ -11,12 +11,12 @@ from neuronctl.common import units
 from neuronctl.common.errors import SlurmError, UsageError
 from neuronctl.common.frozen import replace
 from neuronctl.common.words import counted
-from neuronctl.judgement.local_facts import gather_local_facts
 from neuronctl.launch import launchers
 from neuronctl.planning import AllocationPart, plan
 from neuronctl.request.job import JobRequest, build_request
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.rules import RuleContext, apply_rules
+from neuronctl.rules.local_facts import gather_local_facts
 from neuronctl.slurm.allocation import Allocation, from_environment
 from neuronctl.slurm.job_control import job_gpus
 from neuronctl.submission.judged_job import JudgedJob

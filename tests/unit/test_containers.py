@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from plan_builders import plan_of
 
-from neuronctl.judgement.local_facts import gather_local_facts
 from neuronctl.launch.containers import find_image
+from neuronctl.rules.local_facts import gather_local_facts
 
 
 def test_a_bare_image_name_is_sought_in_the_sites_directories(

@@ -14,12 +14,11 @@ from plan_builders import plan_of
 from neuronctl.catalog.model import Catalog
 from neuronctl.common.errors import UsageError
 from neuronctl.common.users import login_name
-from neuronctl.judgement import local_facts
 from neuronctl.launch import environments
 from neuronctl.launch.containers import find_image
 from neuronctl.launch.environments import Conda, find_conda
 from neuronctl.request.job import StepRequest
-from neuronctl.rules import LocalFacts, RuleContext, apply_rules
+from neuronctl.rules import LocalFacts, RuleContext, apply_rules, local_facts
 
 ROOT = Path(__file__).resolve().parents[2]
 SIF_X86 = b"#!/usr/bin/env run-singularity\n\0" + b"SIF_MAGIC\0" + b"01\0" + b"02\0" + b"\0" * 16

@@ -10,10 +10,9 @@ import pytest
 from plan_builders import plan_of
 
 from neuronctl.catalog.model import Catalog
-from neuronctl.judgement import local_facts
-from neuronctl.judgement.python_program import python_program
-from neuronctl.rules import RuleContext, apply_rules
+from neuronctl.rules import RuleContext, apply_rules, local_facts
 from neuronctl.rules.base import Copies
+from neuronctl.rules.python_program import python_program
 
 TRAINS = """
 import argparse

@@ -185,7 +185,7 @@ def _copies(plan: JobPlan) -> str:
         return ""
     if request.container is not None and (name is None or name.startswith("/")):
         return ""  # it is the image's
-    from neuronctl.judgement.python_program import python_program  # here: few jobs start several
+    from neuronctl.rules.python_program import python_program  # here: few jobs start several
 
     here = request.resolve_path("") or "."
     first = here if name is None else os.path.dirname(os.path.realpath(request.resolve_path(name)))

@@ -41,7 +41,7 @@ def test_help_is_in_groups(run: Run) -> None:
         (["stats"], "No such command 'stats'. Did you mean 'status'?", "neuronctl --help"),
         (["xyzzy"], "No such command 'xyzzy'.\n", "neuronctl --help"),
         (["--verson"], "No such option", "neuronctl --help"),
-        (["status", "--tsks"], "--tasks", "neuronctl status --help"),
+        (["status", "--wach"], "--watch", "neuronctl status --help"),
         (["catalog", "chek"], "No such command 'chek'.", "neuronctl catalog --help"),
     ],
 )

@@ -57,7 +57,7 @@ SECTIONS = {
         "doctor": "Check whether everything works on this machine.",
     },
     "Set up": {
-        "catalog": "Check, draft or compare a partition catalog.",
+        "catalog": "Check a partition catalog, or draft one from Slurm.",
         "config": "Show or change your defaults.",
         "completion": "Print what completes words with the Tab key in a shell.",
         "sandbox": "Run a real Slurm on this machine.",
@@ -66,27 +66,20 @@ SECTIONS = {
 
 COMMANDS = {name: help for commands in SECTIONS.values() for name, help in commands.items()}
 
-OPTIONS = {
-    "--version": "Show the version and exit.",
-    "-h, --help": "Show this message and exit.",
-}
-"""Of neuronctl itself, read before anything else."""
+
+def _rows(rows: Mapping[str, str]) -> str:
+    return "".join(f"  {name:10}  {help}\n" for name, help in rows.items())
 
 
-def _rows(rows: Mapping[str, str], like: Mapping[str, str]) -> str:
-    width = max(map(len, like))
-    return "".join(f"  {name:{width}}  {help}\n" for name, help in rows.items())
-
-
-HELP = f"""\
+HELP = """\
 Usage: neuronctl [OPTIONS] COMMAND [ARGS]...
 
   Submit, check and track GPU training jobs on a Slurm cluster.
 
 Options:
-{_rows(OPTIONS, OPTIONS)}""" + "".join(
-    f"\n{section}:\n{_rows(commands, COMMANDS)}" for section, commands in SECTIONS.items()
-)
+  --version   Show the version and exit.
+  -h, --help  Show this message and exit.
+""" + "".join(f"\n{section}:\n{_rows(commands)}" for section, commands in SECTIONS.items())
 
 
 def main(argv: Optional[List[str]] = None) -> NoReturn:

@@ -9,10 +9,10 @@ from typing import List, Optional, Tuple
 
 import click
 
-from neuronctl.cli import COMMANDS, HELP, OPTIONS
+from neuronctl.cli import COMMANDS, HELP
 from neuronctl.cli.examples import EPILOGS
 from neuronctl.common import slow
-from neuronctl.common.errors import UsageError
+from neuronctl.common.errors import UsageError, did_you_mean
 
 
 class LazyGroup(click.Group):
@@ -40,11 +40,7 @@ class LazyGroup(click.Group):
     ) -> Tuple[Optional[str], Optional[click.Command], List[str]]:
         name = args[0]
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            from difflib import get_close_matches
-
-            near = get_close_matches(name, COMMANDS, n=1)
-            guess = f" Did you mean '{near[0]}'?" if near else ""
-            ctx.fail(f"No such command '{name}'.{guess}")
+            raise UsageError(f"no such command '{name}'", did_you_mean(name, COMMANDS))
         return super().resolve_command(ctx, args)
 
     def get_help(self, ctx: click.Context) -> str:
@@ -54,11 +50,7 @@ class LazyGroup(click.Group):
 root = LazyGroup(
     "neuronctl",
     help="Submit, check and track GPU training jobs on a Slurm cluster.",
-    params=[  # for completion
-        click.Option([name], metavar=value, is_flag=not value, expose_value=False, help=help)
-        for (name, _, value), help in ((text.partition(" "), OPTIONS[text]) for text in OPTIONS)
-        if value != "--help"
-    ],
+    params=[click.Option(["--version"], is_flag=True, expose_value=False)],  # for completion
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

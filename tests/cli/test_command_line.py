@@ -38,8 +38,6 @@ def test_help_is_in_groups(run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "said", "see"),
     [
-        (["stats"], "No such command 'stats'. Did you mean 'status'?", "neuronctl --help"),
-        (["xyzzy"], "No such command 'xyzzy'.\n", "neuronctl --help"),
         (["--verson"], "No such option", "neuronctl --help"),
         (["status", "--wach"], "--watch", "neuronctl status --help"),
         (["catalog", "chek"], "No such command 'chek'.", "neuronctl catalog --help"),
@@ -48,6 +46,12 @@ def test_help_is_in_groups(run: Run) -> None:
 def test_did_you_mean(run: Run, words: List[str], said: str, see: str) -> None:
     result = run(*words, code=2)
     assert said in result.stderr and f"see '{see}'" in result.stderr and result.stdout == ""
+
+
+def test_a_command_that_there_is_not(run: Run) -> None:
+    said = run("stats", code=2).stderr
+    assert said.startswith("neuronctl: no such command 'stats'\n  hint: did you mean status")
+    assert "valid: attach, brief, " in run("xyzzy", code=2).stderr
 
 
 @pytest.mark.parametrize("writable", [True, False])

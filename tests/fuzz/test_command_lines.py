@@ -35,7 +35,7 @@ LINES = tuple(
         "top 4711",
         "cancel 4711 --yes",
         "cancel --signal USR1 4711_3",
-        "history --all --json",
+        "history --json",
         "show 4711",
         "show 4711 --script",
         "resubmit 4711 --dry-run",

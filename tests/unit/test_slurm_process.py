@@ -14,6 +14,7 @@ import pytest
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common import slow
 from neuronctl.common.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
+from neuronctl.slurm import sbatch as sbatch_module
 from neuronctl.slurm.job_control import scancel
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import become, installed, run
@@ -62,6 +63,17 @@ def test_refused_in_slurms_own_words(command: Command) -> None:
         SlurmRefusedError, match="sbatch refused the request: comment\\?\nFailed: Denied"
     ):
         sbatch("")
+
+
+def test_what_slurm_expects_is_read(command: Command) -> None:
+    said = "sbatch: Job 7 to start at 2026-08-12T09:30:00 using 8 processors on nodes gpu35"
+    command("sbatch", f"echo '{said} in partition gpu' >&2")
+    told = sbatch_module.test_submission(["sbatch"], "x")
+    assert (told.start, told.node_list) == (1786527000, "gpu35")
+    command("sbatch", "exit 0")
+    assert sbatch_module.test_submission(["sbatch"], "x").start is None
+    command("sbatch", "echo 'allocation failure: Required node not available' >&2; exit 1")
+    assert "Required node" in sbatch_module.test_submission(["sbatch"], "x").doubt
 
 
 def test_controller_away(command: Command) -> None:

@@ -56,7 +56,8 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     """
     from neuronctl.catalog.loader import load
     from neuronctl.catalog.local_cluster import recognise
-    from neuronctl.submission.planned_job import options_layer, plan_job
+    from neuronctl.request.typed_options import options_layer
+    from neuronctl.submission.planned_job import plan_job
 
     if os.path.lexists(JOB_FILE) and not force:
         raise UsageError(f"'{JOB_FILE}' already exists", "use --force to overwrite it")

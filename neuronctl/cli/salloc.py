@@ -11,8 +11,8 @@ from neuronctl.cli.job_options import BEHIND_DASHES, job_command, plan_given
 from neuronctl.cli.say import notify, print_script
 from neuronctl.common.errors import UsageError
 from neuronctl.common.shell import join, quote
+from neuronctl.request.typed_options import refuse_other_dash
 from neuronctl.submission.pipeline import judge_job
-from neuronctl.submission.planned_job import refuse_other_dash
 
 # The shell of the interactive step reads its wiring from a variable: no file has to be shared
 # with the node, and no argument list shows it to other users.

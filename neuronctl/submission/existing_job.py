@@ -13,12 +13,12 @@ from neuronctl.judgement.verdict import NOT_KNOWN, REFUSED, Verdict
 from neuronctl.planning import plan
 from neuronctl.request.job import OPTIONS, JobRequest, Origin, Source
 from neuronctl.request.job_file import configuration
+from neuronctl.request.typed_options import options_layer
 from neuronctl.scripts.script_request import request_of_script
 from neuronctl.submission.existing_script import ExistingScript, read_existing
 from neuronctl.submission.judged_job import JudgedJob
 from neuronctl.submission.judged_script import judge_script
 from neuronctl.submission.monitored_script import batch_shell_variables, monitored
-from neuronctl.submission.planned_job import options_layer
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Catalog, Cluster

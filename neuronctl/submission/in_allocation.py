@@ -15,12 +15,13 @@ from neuronctl.launch import launchers
 from neuronctl.planning import AllocationPart, plan
 from neuronctl.request.job import JobRequest, build_request
 from neuronctl.request.job_file import configured_cluster
+from neuronctl.request.typed_options import options_layer
 from neuronctl.rules import RuleContext, apply_rules
 from neuronctl.rules.local_facts import gather_local_facts
 from neuronctl.slurm.allocation import Allocation, from_environment
 from neuronctl.slurm.job_control import job_gpus
 from neuronctl.submission.judged_job import JudgedJob
-from neuronctl.submission.planned_job import located, options_layer
+from neuronctl.submission.planned_job import located
 
 
 def prepare_launch(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import local_cluster, recognise
@@ -13,13 +13,11 @@ from neuronctl.common.errors import SlurmError, UsageError
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.paths import working_directory
 from neuronctl.common.units import compress_hostlist, hosts
-from neuronctl.common.words import other_dash, replace_other_dashes
 from neuronctl.judgement.judgement import JudgeBy, judge_plan
 from neuronctl.launch.containers import find_image
 from neuronctl.launch.environments import find_conda
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import (
-    OPTIONS,
     Body,
     JobRequest,
     Layer,
@@ -29,6 +27,7 @@ from neuronctl.request.job import (
     build_request,
 )
 from neuronctl.request.job_file import JOB_FILE, configuration, own_job_file, read_job_file
+from neuronctl.request.typed_options import is_argument, options_layer
 from neuronctl.slurm.bad_nodes import bad_nodes
 from neuronctl.submission.judged_job import JudgedJob
 
@@ -131,7 +130,7 @@ def plan_job(
     layers = [configuration() if recorded is None else recorded]
     if job_file is not None:
         layers.append(read_job_file(job_file))
-    elif find_job and not (body or steps) and (not words or _is_argument(words[0])):
+    elif find_job and not (body or steps) and (not words or is_argument(words[0])):
         own = own_job_file()
         if own is not None:
             layers.append(own)
@@ -209,100 +208,6 @@ def _exclude_bad_nodes(request: JobRequest) -> JobRequest:
     origins = {**request.origins, "exclude": Origin(Source.DERIVED, "--avoid-bad-nodes")}
     exclude = ",".join(filter(None, (request.exclude, compress_hostlist(more))))
     return replace(request, exclude=exclude, origins=origins)
-
-
-def options_layer(
-    options: Mapping[str, Any],
-    words: Sequence[str] = (),
-    body: Optional[Body] = None,
-    steps: Tuple[StepRequest, ...] = (),
-) -> Layer:
-    """Parse options into a layer; raises UsageError.
-
-    options: long option names, with ``_`` for ``-``, to a text, a boolean for a flag or a list of
-    texts; None and an empty list mean "not given". words: the program and its arguments, or only
-    arguments, for a program that is named elsewhere. body: shell text, steps: several programs, in
-    place of the one.
-    """
-    values: Dict[str, Any] = {}
-    origins: Dict[str, Origin] = {}
-    for option in OPTIONS:
-        value = options.get(option.long.replace("-", "_"))
-        if value is None or value == ():
-            continue
-        if option.is_flag:
-            texts = [option.text_of_flag(value) or "false"]
-        else:
-            texts = list(value) if option.kind == "list" else [value]
-        if option.long == "env":
-            texts = [_fill_from_environment(text) for text in texts]
-        try:
-            fields = option.parse(texts)
-        except ValueError as error:
-            raise UsageError(f"--{option.long}: {error}", option.usage) from None
-        for name, parsed in fields.items():
-            origin = Origin(Source.ASKED, f"--{option.long}")
-            if name in values and values[name] != parsed:
-                raise UsageError(
-                    f"{origin.where} and {origins[name].where} contradict each other",
-                    "keep one of them",
-                )
-            values[name], origins[name] = parsed, origin
-    if words:
-        refuse_other_dash(words[0])
-        words = ["python", *words] if words[0] == "-m" else words
-        if not _is_argument(words[0]):
-            values["script"], origins["script"] = words[0], _TYPED
-            words = words[1:]
-        values["args"], origins["args"] = tuple(words), _TYPED
-    text, file = (None, None) if body is None else (body.text, body.file)
-    for name, given in (("body", text), ("text_file", file), ("steps", steps)):
-        if given:
-            values[name], origins[name] = given, Origin(Source.ASKED, f"--{name}")
-    if sum(name in values for name in ("script", "body", "steps")) > 1:
-        raise UsageError("SCRIPT, --body, and steps contradict each other", "keep one of them")
-    check_utf8(words)
-    return Layer(values, origins)
-
-
-_TYPED = Origin(Source.ASKED, "SCRIPT")
-
-
-def _is_argument(word: str) -> bool:
-    """Whether the first word behind the options is no program: its name would begin with a dash."""
-    return len(word) > 1 and word.startswith("-") and word != "-m"
-
-
-def check_utf8(words: Sequence[str]) -> None:
-    """Raise UsageError for a word that no script could hold."""
-    for text in words:
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            raise UsageError(
-                f"the argument {text!r} is not valid UTF-8",
-                "a job script is UTF-8 text: rename the file, or let the program read the value "
-                "from a file",
-            )
-
-
-def refuse_other_dash(word: str) -> None:
-    """Raise UsageError for a word that begins with a dash that is not ASCII's."""
-    dash = other_dash(word[:1])
-    if dash:
-        raise UsageError(
-            f"'{word}' begins with {dash}, not with '-'", f"type {replace_other_dashes(word)}"
-        )
-
-
-def _fill_from_environment(text: str) -> str:
-    """``NAME`` alone takes its value from this process, as in docker and sbatch."""
-    if "=" in text or not text.isidentifier():
-        return text
-    if text not in os.environ:
-        raise UsageError(
-            f"--env: {text} is not exported in your shell",
-            f"export it first, or give a value: --env {text}=VALUE",
-        )
-    return f"{text}={os.environ[text]}"
 
 
 def located(request: JobRequest, cluster: Cluster) -> JobRequest:

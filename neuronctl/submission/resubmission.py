@@ -10,8 +10,9 @@ from neuronctl.common.frozen import dataclass, replace
 from neuronctl.records import provenance, recorded
 from neuronctl.records.job_record import JobRecord, RecordDraft
 from neuronctl.request.job import Layer, Origin, Source
+from neuronctl.request.typed_options import check_utf8
 from neuronctl.scripts.sbatch_line import read_line
-from neuronctl.submission.planned_job import PlannedJob, check_utf8, plan_job
+from neuronctl.submission.planned_job import PlannedJob, plan_job
 from neuronctl.submission.transaction import Notify
 
 

@@ -142,6 +142,9 @@ def submit_draft(job: Submittable, draft: RecordDraft, notify: Notify) -> Submis
             )
         else:
             submitted = sbatch(draft.script, mark=recording.key, cwd=place, environment=variables)
+    except KeyboardInterrupt:
+        warn("interrupted while sbatch was running: the job may be in the queue ('status' tells)")
+        raise
     except SlurmError as error:
         # Only then is it certain that there is no job; any other error leaves the intent.
         if error.certain or not installed():

@@ -1,0 +1,104 @@
+"""The options and words of one command line, or of one call of the library, as a layer."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+
+from neuronctl.common.errors import UsageError
+from neuronctl.common.words import other_dash, replace_other_dashes
+from neuronctl.request.job import OPTIONS, Body, Layer, Origin, Source, StepRequest
+
+
+def options_layer(
+    options: Mapping[str, Any],
+    words: Sequence[str] = (),
+    body: Optional[Body] = None,
+    steps: Tuple[StepRequest, ...] = (),
+) -> Layer:
+    """Parse options into a layer; raises UsageError.
+
+    options: long option names, with ``_`` for ``-``, to a text, a boolean for a flag or a list of
+    texts; None and an empty list mean "not given". words: the program and its arguments, or only
+    arguments, for a program that is named elsewhere. body: shell text, steps: several programs, in
+    place of the one.
+    """
+    values: Dict[str, Any] = {}
+    origins: Dict[str, Origin] = {}
+    for option in OPTIONS:
+        value = options.get(option.long.replace("-", "_"))
+        if value is None or value == ():
+            continue
+        if option.is_flag:
+            texts = [option.text_of_flag(value) or "false"]
+        else:
+            texts = list(value) if option.kind == "list" else [value]
+        if option.long == "env":
+            texts = [_fill_from_environment(text) for text in texts]
+        try:
+            fields = option.parse(texts)
+        except ValueError as error:
+            raise UsageError(f"--{option.long}: {error}", option.usage) from None
+        for name, parsed in fields.items():
+            origin = Origin(Source.ASKED, f"--{option.long}")
+            if name in values and values[name] != parsed:
+                raise UsageError(
+                    f"{origin.where} and {origins[name].where} contradict each other",
+                    "keep one of them",
+                )
+            values[name], origins[name] = parsed, origin
+    if words:
+        refuse_other_dash(words[0])
+        words = ["python", *words] if words[0] == "-m" else words
+        if not is_argument(words[0]):
+            values["script"], origins["script"] = words[0], _TYPED
+            words = words[1:]
+        values["args"], origins["args"] = tuple(words), _TYPED
+    text, file = (None, None) if body is None else (body.text, body.file)
+    for name, given in (("body", text), ("text_file", file), ("steps", steps)):
+        if given:
+            values[name], origins[name] = given, Origin(Source.ASKED, f"--{name}")
+    if sum(name in values for name in ("script", "body", "steps")) > 1:
+        raise UsageError("SCRIPT, --body, and steps contradict each other", "keep one of them")
+    check_utf8(words)
+    return Layer(values, origins)
+
+
+_TYPED = Origin(Source.ASKED, "SCRIPT")
+
+
+def is_argument(word: str) -> bool:
+    """Whether the first word behind the options is no program: its name would begin with a dash."""
+    return len(word) > 1 and word.startswith("-") and word != "-m"
+
+
+def check_utf8(words: Sequence[str]) -> None:
+    """Raise UsageError for a word that no script could hold."""
+    for text in words:
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise UsageError(
+                f"the argument {text!r} is not valid UTF-8",
+                "a job script is UTF-8 text: rename the file, or let the program read the value "
+                "from a file",
+            )
+
+
+def refuse_other_dash(word: str) -> None:
+    """Raise UsageError for a word that begins with a dash that is not ASCII's."""
+    dash = other_dash(word[:1])
+    if dash:
+        raise UsageError(
+            f"'{word}' begins with {dash}, not with '-'", f"type {replace_other_dashes(word)}"
+        )
+
+
+def _fill_from_environment(text: str) -> str:
+    """``NAME`` alone takes its value from this process, as in docker and sbatch."""
+    if "=" in text or not text.isidentifier():
+        return text
+    if text not in os.environ:
+        raise UsageError(
+            f"--env: {text} is not exported in your shell",
+            f"export it first, or give a value: --env {text}=VALUE",
+        )
+    return f"{text}={os.environ[text]}"

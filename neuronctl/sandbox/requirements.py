@@ -69,7 +69,7 @@ def check(uid: int, root: str = "/") -> None:
             remedies.append(f"{change}apt-get install --no-install-recommends {missing}")
     for file, option in (("/etc/subuid", "--add-subuids"), ("/etc/subgid", "--add-subgids")):
         found = sub_ids(file, uid)
-        if uid != 0 and (found is None or found.count < _FEWEST_IDS):
+        if uid != 0 and found.stop - found.start < _FEWEST_IDS:
             name = name_of(uid)
             problems.append(f"{file} has no range of {_FEWEST_IDS} ids for {name}")
             remedies.append(f"usermod {option} FIRST-LAST {name}")

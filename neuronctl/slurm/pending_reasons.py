@@ -8,9 +8,9 @@ from typing import Dict, Iterator, Tuple
 from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.limits import KINDS, TRES_NAMES, Counts, Limit, Per, Scope
 
-OWN_JOBS = "it starts when other jobs of yours end"
+_OWN_JOBS = "it starts when other jobs of yours end"
 _SHARED_LIMIT = "it starts when other jobs that share the limit end"
-NEVER = "cancel it and resubmit it with a smaller request"
+_NEVER = "cancel it and resubmit it with a smaller request"
 
 _ADMIN = "if this persists, ask your administrators"
 _SHORTER = "use 'scontrol update jobid=ID timelimit=TIME' with a shorter time"
@@ -21,7 +21,7 @@ REASONS: Dict[str, Tuple[str, str]] = {
         "its account may not use the partition",
         "use 'scontrol update jobid=ID account=NAME' with an allowed account",
     ),
-    "BadConstraints": ("will never start: no node meets its constraints", NEVER),
+    "BadConstraints": ("will never start: no node meets its constraints", _NEVER),
     # An earlier start after a requeue makes the steps of the new run fail to launch.
     "BeginTime": ("waiting for its --begin time, or two minutes after a requeue", ""),
     "Dependency": ("waiting for another job", "'neuronctl why ID' shows which one"),
@@ -45,7 +45,7 @@ REASONS: Dict[str, Tuple[str, str]] = {
     ),
     "job_requeued_in_held_state": ("held after a requeue", "release it with 'scontrol release ID'"),
     "Licenses": ("waiting for a license", "'scontrol show licenses' shows their use"),
-    "MaxMemPerLimit": ("will never start: exceeds the memory per node or core", NEVER),
+    "MaxMemPerLimit": ("will never start: exceeds the memory per node or core", _NEVER),
     "NodeDown": ("a node that it needs is down", _ADMIN),
     "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_higher_priority_partitions": (
         "its nodes are down, drained, or reserved",
@@ -54,7 +54,7 @@ REASONS: Dict[str, Tuple[str, str]] = {
     "PartitionConfig": ("the partition's configuration does not allow it", _PARTITIONS),
     "PartitionDown": ("its partition is down", _PARTITIONS),
     "PartitionInactive": ("its partition is inactive", _PARTITIONS),
-    "PartitionNodeLimit": ("will never start: exceeds the partition's node limit", NEVER),
+    "PartitionNodeLimit": ("will never start: exceeds the partition's node limit", _NEVER),
     "PartitionTimeLimit": ("will never start: exceeds the partition's time limit", _SHORTER),
     "Priority": (
         "jobs with higher priority are ahead",
@@ -122,9 +122,9 @@ def _of_limit(limit: Limit) -> Tuple[str, str]:
     if kind.minimum:
         return f"will never start: fewer {limit.things()} than {whose} requires", "request more"
     if kind.per == Per.USER:
-        return f"you have reached your {limited}", OWN_JOBS
+        return f"you have reached your {limited}", _OWN_JOBS
     if kind.per in (Per.JOB, Per.NODE):
-        return f"will never start: exceeds the {limited} per {kind.per} of {whose}", NEVER
+        return f"will never start: exceeds the {limited} per {kind.per} of {whose}", _NEVER
     if kind.counts == Counts.SPENT:
         # Used minutes are gone until an administrator resets them.
         return f"{whose} has used up its {limit.things()}", _ADMIN

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Optional, Tuple
+from typing import TYPE_CHECKING, Tuple
 
 from neuronctl.common.errors import UsageError
-from neuronctl.common.frozen import dataclass
 from neuronctl.common.users import name_of
 
 if TYPE_CHECKING:
@@ -53,24 +52,16 @@ def is_ours(uid: int) -> bool:
     """Whether ``uid`` can be our own sandbox's; root in our user namespace has a subordinate id."""
     if uid == os.getuid():
         return True
-    ids = sub_ids("/etc/subuid", os.getuid()) if os.getuid() else None
-    return ids is not None and ids.first <= uid < ids.first + ids.count
+    return os.getuid() != 0 and uid in sub_ids("/etc/subuid", os.getuid())
 
 
-@dataclass(frozen=True)
-class SubIds:
-    """A user's range of subordinate ids, from /etc/subuid or /etc/subgid."""
-
-    first: int
-    count: int
-
-
-def sub_ids(file: str, uid: int) -> Optional[SubIds]:
-    """The first range that ``/etc/subuid`` or ``/etc/subgid`` assigns to a user, or None."""
+def sub_ids(file: str, uid: int) -> range:
+    """The first range that ``/etc/subuid`` or ``/etc/subgid`` has for a user, or an empty one."""
     names = {str(uid), name_of(uid)}
     with contextlib.suppress(OSError), open(file, encoding="utf-8", errors="replace") as stream:
         for line in stream:
-            owner, *range_ = line.strip().split(":")
-            if owner in names and len(range_) == 2 and all(map(str.isdecimal, range_)):
-                return SubIds(*map(int, range_))
-    return None
+            owner, *numbers = line.strip().split(":")
+            if owner in names and len(numbers) == 2 and all(map(str.isdecimal, numbers)):
+                first, count = map(int, numbers)
+                return range(first, first + count)
+    return range(0)

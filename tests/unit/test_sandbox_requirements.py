@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
 
 import pytest
 
 from neuronctl.common.errors import SlurmUnavailableError
 from neuronctl.sandbox import requirements
-from neuronctl.slurm.sandbox_address import SubIds, sub_ids
+from neuronctl.slurm.sandbox_address import sub_ids
 
 
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("", None),
-        ("other:100000:65536\n", None),
-        ("4711:100000:65536\n", SubIds(100000, 65536)),
-        ("4711:100000:65536\n4711:300000:70000\nother:1:99999\n", SubIds(100000, 65536)),
-        ("4711:x:65536\n4711:1\n4711\n:::\n", None),
+        ("", range(0)),
+        ("other:100000:65536\n", range(0)),
+        ("4711:100000:65536\n", range(100000, 165536)),
+        ("4711:100000:65536\n4711:300000:70000\nother:1:99999\n", range(100000, 165536)),
+        ("4711:x:65536\n4711:1\n4711\n:::\n", range(0)),
     ],
 )
-def test_sub_ids_of_a_user(tmp_path: Path, text: str, found: Optional[SubIds]) -> None:
+def test_sub_ids_of_a_user(tmp_path: Path, text: str, found: range) -> None:
     file = tmp_path / "subuid"
     file.write_text(text)
     assert sub_ids(str(file), 4711) == found
 
 
 def test_no_file_is_no_sub_ids(tmp_path: Path) -> None:
-    assert sub_ids(str(tmp_path / "subuid"), 4711) is None
+    assert sub_ids(str(tmp_path / "subuid"), 4711) == range(0)
 
 
 def test_all_that_is_missing_is_named_at_once(

@@ -80,21 +80,18 @@ def format_elapsed(seconds: Optional[int]) -> str:
     return re.sub("^(?:00:)?0?", "", format_time(seconds).lower())
 
 
-_SINCE_UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def parse_timeout(text: str) -> int:
-    """Return the seconds of ``90s``, ``10m``, ``8h``, ``2d``, or of a time as squeue prints it.
+    """Return the seconds of ``90s``, ``10m``, ``8h``, ``2d``, ``1w``.
 
     A bare number is refused: Slurm would read minutes, and timeout(1) seconds. Raises ValueError.
     """
-    match = re.fullmatch(r"([0-9]{1,8})([smhd])", text.strip(), re.ASCII)
-    if match:
-        return int(match[1]) * {"s": 1, **_SINCE_UNITS}[match[2]]
-    with contextlib.suppress(ValueError):
-        if not text.strip().isdigit():
-            return parse_duration(text.strip())
-    raise ValueError(f"{text!r} is not a time; use 90s, 10m, 8h, 2d or 1:30:00")
+    match = re.fullmatch(r"([0-9]{1,8})([smhdw])", text.strip(), re.ASCII)
+    if match is None:
+        raise ValueError(f"{text!r} is not a time; use 90s, 10m, 8h or 2d")
+    return int(match[1]) * _SECONDS[match[2]]
 
 
 def parse_since(text: str, now: int, name: str = "--since") -> int:
@@ -102,12 +99,10 @@ def parse_since(text: str, now: int, name: str = "--since") -> int:
 
     Raises UsageError naming the forms; name: the option's, for the message.
     """
-    match = re.fullmatch(r"([0-9]{1,6})([mhdw])", text.strip(), re.ASCII)
-    if match:
-        return now - int(match[1]) * _SINCE_UNITS[match[2]]
-    for form in ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M"):
-        with contextlib.suppress(ValueError, OverflowError):
-            return int(time.mktime(time.strptime(text.strip(), form)))
+    with contextlib.suppress(ValueError):
+        return now - parse_timeout(text)
+    with contextlib.suppress(ValueError, OverflowError):
+        return int(time.mktime(time.strptime(text.strip(), "%Y-%m-%d")))
     from neuronctl.common.errors import UsageError
 
     raise UsageError(f"{name}: {text!r} is not a time; use 12h, 7d, 2w or a day such as 2026-11-01")

@@ -6,9 +6,7 @@ a test compares that page with this module. Nothing here depends on click or Slu
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Iterable, Tuple
+from collections.abc import Iterable
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, where nothing else has one."""
@@ -26,7 +24,7 @@ class NeuronctlError(Exception):
     """
 
     exit_code = 1
-    others: Tuple[NeuronctlError, ...] = ()
+    others: tuple[NeuronctlError, ...] = ()
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)

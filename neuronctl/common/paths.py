@@ -10,10 +10,6 @@ import os
 
 from neuronctl.common.errors import UsageError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import List
-
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 
@@ -30,7 +26,7 @@ def defaults_file() -> str:
 SITE_CONFIG = "/etc/neuronctl/config.yaml"
 
 
-def config_files() -> List[str]:
+def config_files() -> list[str]:
     """The configurations that are there, lowest first: the site's, and the user's."""
     return [file for file in (SITE_CONFIG, defaults_file()) if present(file)]
 

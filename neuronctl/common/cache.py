@@ -8,10 +8,11 @@ can be deleted at any time.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import zlib
-from typing import Any
+from typing import Any, Iterator
 
 from neuronctl.common.errors import NeuronctlError
 from neuronctl.common.files import read_private, write_private
@@ -45,3 +46,17 @@ def write(kind: str, name: str, value: Any, source: str = "") -> None:
     with contextlib.suppress(NeuronctlError, OSError, ValueError):
         content = json.dumps(kept).encode("ascii")
         write_private(path_of(kind, name), b"%08x\n%s" % (zlib.crc32(content), content))
+
+
+@contextlib.contextmanager
+def working_out(kind: str, name: str) -> Iterator[bool]:
+    """Yield True where this process is to work a value out, False while another one does so."""
+    free = True
+    with contextlib.ExitStack() as opened:
+        with contextlib.suppress(OSError):  # no value yet, or a file system without locks
+            file = opened.enter_context(open(path_of(kind, name), "rb"))
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                free = False
+        yield free

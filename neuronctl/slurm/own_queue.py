@@ -25,6 +25,9 @@ from neuronctl.slurm.squeue import (
 
 _KIND = "queue"
 
+_PATIENCE = 3.0
+"""Seconds to wait for another command that asks at the same moment."""
+
 
 @dataclass(frozen=True)
 class OwnQueue:
@@ -48,9 +51,19 @@ class OwnQueue:
 
 def ask_own_queue(oldest: float = 0.0, *, timeout: float = TIMEOUT) -> OwnQueue:
     """Return the user's own jobs; oldest: of how many seconds ago. Raises SlurmError."""
-    kept = _read() if oldest > 0 else None
-    if kept is not None and kept.age <= oldest:
-        return kept
+    until = time.monotonic() + _PATIENCE
+    while oldest > 0:
+        kept = _read()
+        if kept is not None and kept.age <= oldest:
+            return kept
+        with cache.working_out(_KIND, _place()[0]) as mine:
+            if mine or time.monotonic() > until:
+                return _ask(timeout)
+        time.sleep(0.1)
+    return _ask(timeout)
+
+
+def _ask(timeout: float) -> OwnQueue:
     asked_at, end = time.time(), unguessable_end()
     argv = squeue_argv(user=str(os.getuid()), end=end)
     answer = OwnQueue(asked_at, end, read_queue(argv, timeout=timeout))

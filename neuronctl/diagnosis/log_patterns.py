@@ -114,9 +114,9 @@ _NO_NEWS = frozenset((0, 1, 255, -1, -2, -15))
 """What says little: 1 is any Python exception, 255 ssh's own code, and SIGTERM ends the others."""
 
 _SAYS_ERROR = re.compile(
-    r"^(?!srun: error: \S+: task|slurmstepd\S*: error: \*\*\*)"
-    r"(?:\S+ )?\W{0,3}(?:(?i:fatal(?: error)?|error)\b ?(?:[:!]| in )|ERROR\b|FATAL\b|Abort\()"
-    r"|: (?:fatal )?error: |^\S*(?:Error|Exception): |\b[Ff]atal error\b"
+    r"^(?!srun: error: \S+: task|slurmstepd\S*: error: \*\*\*)(?:(?:\S+ )?\W{0,3}"
+    r"(?:(?i:fatal(?: error)?|error)\b ?(?:[:!]| in )|ERROR\b|FATAL\b|Abort\()"
+    r"|.*: (?:fatal )?error: |\S*(?:Error|Exception): |.*\b[Ff]atal error\b)"
 )
 
 
@@ -171,8 +171,10 @@ def _explains(entry: Entry, found: LogMatch) -> bool:
 
 def _found(lines: Sequence[str], marks: Sequence[_Mark], alone: bool) -> Optional[LogMatch]:
     groups: List[List[_Mark]] = []
-    most = _CLOSE_ALONE if alone else _CLOSE
     for mark in marks:
+        # What follows from a failure may stand behind a launcher's words.
+        follows = mark.match.consequence or mark.match.exit
+        most = _CLOSE_ALONE if alone and not follows else _CLOSE
         if not groups or _ordinary(lines, groups[-1][-1].index, mark.index) > most:
             groups.append([])
         groups[-1].append(mark)
@@ -194,6 +196,8 @@ def _first_failure(group: Sequence[_Mark], alone: bool) -> Optional[_Mark]:
     alone: tracebacks of a single process are of one run after the other.
     """
     known = [mark for mark in group if mark.known]
+    # What explains others is the cause where it explains what is found here, and else survived.
+    known = [mark for mark in known if mark.entry and not mark.entry.explains] or known
     raised = [mark for mark in group if mark.raised and not mark.match.consequence]
     raised = raised[-1:] if alone else raised
     reports = [mark for mark in group if mark.match.exit not in _NO_NEWS]
@@ -282,7 +286,8 @@ def _of_raised(known: Sequence[Entry], one: Raised, raw: str, number: int) -> Op
             return _Mark(
                 one.index, _told(entry, one.name, one.lines[0], number, where), entry, True
             )
-        for further, line in enumerate(one.lines):
+        silent = entry.role in (NOISE, ADVICE)
+        for further, line in enumerate(one.lines[:1] if silent else one.lines):
             words = _words_of(entry, line)
             if words is not None:
                 told = _told(entry, words, line, number - further, where)

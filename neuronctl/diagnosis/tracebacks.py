@@ -22,8 +22,8 @@ _GOES_ON = re.compile(r'\s+File ".*", line \d+, in |    \S')
 TRACEBACK = "Traceback (most recent call last):"
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _NOT_OF_IT = re.compile(
-    r"$|[=*#-]{5}|srun: |slurmstepd|wandb: |Error in sys\.excepthook|Set the environment variable "
-    r"|During handling|The above exception|\[rank\d|[EWI]\d{4} |\d{4}-\d\d-\d\d|[^\n]*"
+    r"$|[=*#-]{5}|srun: |slurmstepd|wandb: |Error in sys\.excepthook|Exception ignored"
+    r"|Set the environment variable |During handling|The above exception|\[rank\d|[EWI]\d{4} |\d{4}-\d\d-\d\d|[^\n]*"
     + re.escape(TRACEBACK)
 )
 """The line behind an exception that is not of its message."""
@@ -155,7 +155,7 @@ def _add_frame(frames: List[Frame], line: str) -> None:
 def _ends_cut_off(lines: Sequence[str], index: int, line: str) -> bool:
     """Whether an exception ends a traceback whose beginning is not there."""
     match = re.match(r"[A-Za-z_][\w.]*(?:Error|Exception): ", line)
-    return match is not None and index > 0 and lines[index - 1].startswith("    ")
+    return match is not None and index > 0 and lines[index - 1].startswith(("    ", "  File "))
 
 
 def _place(lines: Sequence[str]) -> Optional[Frame]:

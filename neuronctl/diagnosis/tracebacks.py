@@ -23,8 +23,8 @@ TRACEBACK = "Traceback (most recent call last):"
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _NOT_OF_IT = re.compile(
     r"$|[=*#-]{5}|srun: |slurmstepd|wandb: |Error in sys\.excepthook|Exception ignored"
-    r"|Set the environment variable |During handling|The above exception|\[rank\d|[EWI]\d{4} |\d{4}-\d\d-\d\d|[^\n]*"
-    + re.escape(TRACEBACK)
+    r"|Set the environment variable |During handling|The above exception"
+    r"|\[rank\d|[EWI]\d{4} |\d{4}-\d\d-\d\d|[^\n]*" + re.escape(TRACEBACK)
 )
 """The line behind an exception that is not of its message."""
 

@@ -93,7 +93,7 @@ def command(
         return submit(existing)
     variables = resubmission.exported_variables(record, options)
     if not changed and (of_snapshot or not record.draft.snapshot):
-        notify(f"the script of job {record.job_id}, byte for byte, from {record.cwd}")
+        notify(f"the script of job {record.job_id}, byte for byte, from {working_directory()}")
         return submit(resubmission.RecordedJob(record, variables))
     again = resubmission.plan_again(
         record, options, args=args, variables=variables, catalog_file=catalog

@@ -59,21 +59,18 @@ class JudgedJob:
     def recorded(self, draft: RecordDraft) -> RecordDraft:
         """Return the record of a job with what is known of it once it is judged."""
         plan = self.plan
-        request = asdict(replace(plan.request, origins={}))
-        left_out = {"origins"} | ({"launcher", "script"} if self.existing_script else set())
+        env = tuple(pair for pair in plan.request.env if pair[0] not in plan.secrets)
+        request = asdict(replace(plan.request, origins={}, env=env))
+        left_out = ("launcher", "script") if self.existing_script else ()
         known = {
             name: value
             for name, value in request.items()
-            if value not in (None, ()) and name not in left_out
+            if value not in (None, (), {}) and name not in left_out
         }
-        exported = tuple(plan.secrets)
-        if exported:
-            env = [pair for pair in plan.request.env if pair[0] not in exported]
-            known["env"] = env
         return replace(
             draft,
             request={**known, **draft.request},
-            exported=exported,
+            exported=tuple(plan.secrets),
             partition=plan.partition_list,
             nodes=plan.nodes,
             gpus_per_node=plan.gpus_per_node,

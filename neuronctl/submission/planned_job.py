@@ -42,8 +42,7 @@ class PlannedJob:
     """A job whose script neuronctl writes: its plan, and the catalog it was made from.
 
     choice: as in JudgedJob. ask_slurm: whether it is judged by what Slurm says, and not as a
-    script that is only shown. template: the user's own. submit_dir: where to submit from, "" for
-    this directory. snapshot: what Slurm has said for it.
+    script that is only shown. template: the user's own. snapshot: what Slurm has said for it.
     """
 
     plan: JobPlan
@@ -51,7 +50,6 @@ class PlannedJob:
     choice: Optional[Choice] = None
     ask_slurm: bool = True
     template: Optional[str] = None
-    submit_dir: str = ""
     snapshot: Optional[Snapshot] = None
 
     slurm_cluster = None
@@ -80,8 +78,8 @@ class PlannedJob:
         from neuronctl.records.job_record import RecordDraft
 
         plan = self.plan
-        submit_dir = self.submit_dir or working_directory()
-        cwd = plan.request.chdir or submit_dir
+        here = working_directory()
+        cwd = plan.request.chdir or here
         return RecordDraft(
             cwd=cwd,
             request={},
@@ -90,7 +88,7 @@ class PlannedJob:
             output=os.path.join(cwd, plan.output or "slurm-%j.out"),
             error=None if plan.error is None else os.path.join(cwd, plan.error),
             array=plan.request.array,
-            submit_dir="" if submit_dir == cwd else submit_dir,
+            submit_dir="" if here == cwd else here,
             runs=plan.until_done is not None,
             snapshot=plan.code.place if plan.code else "",
         )
@@ -115,7 +113,6 @@ def plan_job(
     recorded: Optional[Layer] = None,
     ask_slurm: bool = True,
     template: Optional[str] = None,
-    submit_dir: str = "",
     find_job: bool = False,
     tell: Optional[Callable[[str], None]] = None,
 ) -> PlannedJob:
@@ -123,7 +120,7 @@ def plan_job(
 
     options, words, body, steps: as in options_layer(). recorded: a recorded request, in place of
     the user's configuration, which it includes. ask_slurm: whether ``-p auto`` and the judgement go
-    by what Slurm says now, and not by the catalog alone. template, submit_dir: as in PlannedJob.
+    by what Slurm says now, and not by the catalog alone. template: as in PlannedJob.
     find_job: whether it is that of job.yaml in the current directory where no job is named. tell:
     hears which files are used that nobody has named.
     """
@@ -176,7 +173,7 @@ def plan_job(
     if made.until_done is not None and request.array is None and ask_slurm:
         snapshot, chain = _how_it_goes_on(made, snapshot)
         made = settle(request, chain=chain)
-    return PlannedJob(made, catalog, choice, ask_slurm, template, submit_dir, snapshot)
+    return PlannedJob(made, catalog, choice, ask_slurm, template, snapshot)
 
 
 def _how_it_goes_on(made: JobPlan, snapshot: Optional[Snapshot]) -> Tuple[Optional[Snapshot], str]:

@@ -17,12 +17,11 @@ from neuronctl.submission.transaction import Notify
 
 
 def enter_directory(record: JobRecord) -> None:
-    """Make the job's directory, or that which sbatch is called in, this process's.
+    """Make the directory that the job was submitted from this process's.
 
     Raises UsageError if it cannot be entered.
     """
-    draft = record.draft
-    place = draft.submit_dir if draft.sbatch and draft.submit_dir else record.cwd
+    place = record.draft.submit_dir or record.cwd
     try:
         os.chdir(place)
     except OSError as error:
@@ -135,5 +134,4 @@ def plan_again(
         origins = {**layer.origins, "args": Origin(Source.ASKED, "ARGS")}
         layer = Layer({**layer.values, "args": tuple(args)}, origins)
     options = {**options, "env": (*(options.get("env") or ()), *variables)}
-    submit_dir = record.draft.submit_dir or record.cwd
-    return plan_job(options, catalog_file=catalog_file, recorded=layer, submit_dir=submit_dir)
+    return plan_job(options, catalog_file=catalog_file, recorded=layer)

@@ -67,21 +67,15 @@ class JobSize(Decisions):
 
     def _gpus(self) -> int:
         nodes, gpus, total = self.nodes, self.request.gpus_per_node, self.request.gpus
-        if total and self.request.max_nodes is not None:
+        uneven = total is not None and (total % nodes or gpus not in (None, total // nodes))
+        if total and (uneven or self.request.max_nodes is not None):
+            most = self.request.max_nodes
+            where = f"{nodes} to {most} nodes" if most else counted(nodes, "node")
+            each = gpus or -(-total // nodes)
             raise UsageError(
-                f"--gpus: {counted(total, 'GPU')} on {nodes} to {self.request.max_nodes} nodes: "
-                "how many each has is not known",
-                "request GPUs per node: --gpus-per-node",
-            )
-        if total is not None and (total % nodes or gpus not in (None, total // nodes)):
-            wanted = gpus or -(-total // nodes)
-            what = f"--gpus: {counted(total, 'GPU')} on {counted(nodes, 'node')}"
-            raise UsageError(
-                f"{what} cannot be divided evenly"
-                if gpus is None
-                else f"{what} contradicts --gpus-per-node={gpus}",
-                f"request GPUs per node: -N {nodes} --gpus-per-node {wanted} requests "
-                f"{counted(nodes * wanted, 'GPU')}",
+                f"--gpus: {counted(total, 'GPU')} are not {each} on each of {where}",
+                f"request GPUs per node: -N {nodes} --gpus-per-node {each} requests "
+                f"{counted(nodes * each, 'GPU')}",
             )
         if gpus is not None:
             return self.asked("gpus-per-node", "gpus_per_node", gpus)

@@ -157,7 +157,7 @@ def test_nothing_in_a_script_steers_the_terminal(run: Run, tmp_path: Path) -> No
 def test_explain(run: Run) -> None:
     page = run("explain", "nc631").stdout
     assert page.startswith("NC631 (error, warning): rank expanded by the batch shell\n")
-    assert "```diff\n #!/bin/bash" in page
+    assert "- is wrong, + is right:\n\n #!/bin/bash" in page
     assert "More nodes than the partition has." in run("explain", "NC111").stdout
     assert "did you mean" in run("explain", "NC99", code=2).stderr
 

@@ -195,12 +195,14 @@ def answer(same: Sequence[JobStatus], diagnosis: Diagnosis) -> List[str]:
 def explain_end(jobs: Sequence[JobStatus], file: Optional[TextIO] = None) -> None:
     """Print ``why``'s answer of a single job that has failed, where a view of jobs ends.
 
-    What cannot be read now, such as a log or a user's own causes, is left to ``why`` itself.
+    Nothing is said where the cause is not known: the state stands above already. What cannot be
+    read now, such as a log or a user's own causes, is left to ``why`` itself.
     """
     if len(jobs) != 1 or not jobs[0].ended or jobs[0].state in (*GOOD, CANCELLED, UNKNOWN):
         return
     with contextlib.suppress(NeuronctlError):
-        for line in answer(jobs, examine(jobs[0])[1]):
+        diagnosis = examine(jobs[0])[1]
+        for line in answer(jobs, diagnosis) if diagnosis.cause or diagnosis.where else ():
             print_text(folded(line), file=file)
 
 

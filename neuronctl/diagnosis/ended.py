@@ -6,6 +6,7 @@ tells the two apart.
 
 from __future__ import annotations
 
+import re
 import signal
 from typing import Dict, Optional, Tuple
 
@@ -388,10 +389,21 @@ def _signed(evidence: JobEvidence, what: str, line: Optional[LogLine], sign: Log
         sign.remedy,
         certain=False,
         line=line,
-        where=sign.where,
+        where=", ".join(filter(None, (sign.where, _node_of(evidence, sign.where)))),
         entry=sign.entry,
     )
     return made if sign.entry else _not_known(evidence, made)
+
+
+def _node_of(evidence: JobEvidence, where: str) -> str:
+    """Return the node of the rank that failed first: the job's only one, or as srun names it."""
+    nodes = evidence.status.node_list
+    rank = re.search(r"rank (\d+)$", where)
+    if where and nodes and not re.search(r"[,\[]", nodes):
+        return f"on {nodes}"
+    task = rank and re.compile(rf"srun: error: (\S+): tasks? {rank[1]}(?=[,:-])")
+    named = (task.search(line.text) for line in backwards(evidence)) if task else ()
+    return next((f"on {match[1]}" for match in named if match), "")
 
 
 def _not_known(evidence: JobEvidence, made: Diagnosis) -> Diagnosis:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import re
 import time
 from typing import Any, List, Optional, Sequence, Tuple
 
@@ -13,7 +15,7 @@ from neuronctl.common.frozen import replace
 from neuronctl.common.secrets import hide_secrets
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, began
-from neuronctl.diagnosis.log_text import read_tail
+from neuronctl.diagnosis.log_text import LogTail, read_tail
 from neuronctl.diagnosis.waiting import earlier_runs
 from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_id import JobId
@@ -58,6 +60,8 @@ def gather(status: JobStatus) -> JobEvidence:
         begin = runs.runs[-1].begin if runs is not None and runs.runs else 0
         tails = [read_tail(path, begin=0 if place else begin) for place, path in enumerate(paths)]
         logs, unread = ([log for log in tails if bool(log.problem) == bad] for bad in (False, True))
+        if status.ended and status.state not in GOOD:
+            logs = [*_named_logs(logs, paths), *logs]
     queue: Tuple[QueueJob, ...] = ()
     if status.state == PENDING and status.source == "squeue" and status.partition:
         # The reason is known all the same.
@@ -87,6 +91,29 @@ def gather(status: JobStatus) -> JobEvidence:
 
 _WITH_STEPS = (COMPLETED, FAILED)
 """States that say nothing of a step that Slurm ended."""
+
+
+_NAMES_LOG = re.compile(
+    r"(?:[Ss]ee (?:the )?(?:full )?log(?: file)?|error_file *:|[Ll]ogs?(?: file)?(?: is| are)?"
+    r" (?:at|in|to|written to|saved to)|[Cc]heck (?:the )?log(?: file)?)[: ]+['\"]?(/[^\s'\",;]+)"
+)
+_MOST_NAMED, _LAST_LINES = 2, 400
+
+
+def _named_logs(logs: Sequence[LogTail], paths: Sequence[str]) -> List[LogTail]:
+    """Read the files of the user's own that the last lines of a log name as logs of an error."""
+    lines = [line for log in logs for line in log.lines[-_LAST_LINES:]]
+    named = dict.fromkeys(path for line in lines for path in _NAMES_LOG.findall(line))
+    found: List[LogTail] = []
+    for path in named:
+        with contextlib.suppress(OSError):
+            if path not in paths and os.stat(path).st_uid == os.getuid():
+                tail = read_tail(path)
+                if path.endswith(".json"):  # torchrun's, with a traceback as one text
+                    text = "\n".join(tail.lines).replace("\\n", "\n").replace('\\"', '"')
+                    tail = replace(tail, lines=tuple(text.split("\n")))
+                found += [tail] * (not tail.problem)
+    return found[:_MOST_NAMED]
 
 
 def _requested(status: JobStatus, name: str) -> Any:

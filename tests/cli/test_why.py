@@ -65,7 +65,7 @@ def test_where_in_the_program_and_what_a_step_says(
     )
     fake_slurm.queue(queue_row("7", state="FAILED", name="train", exit="256"))
     text = run("why", "7").stdout
-    place = "Where: /home/kim/train.py:21, in forward: x = x.view(8, 3), rank 1."
+    place = "Where: /home/kim/train.py:21, in forward: x = x.view(8, 3), rank 1, on gpu01."
     assert place in " ".join(text.split())
     assert place in " ".join(run("status", "7").stdout.split()), "the same answer"
     rows = ["7|FAILED|1:0|0:125||4G", "7.batch|FAILED|1:0||2G|", "7.0|OUT_OF_MEMORY|0:125||4G|"]
@@ -74,6 +74,20 @@ def test_where_in_the_program_and_what_a_step_says(
     (told,) = json.loads(run("why", "7", "--json").stdout)["jobs"]
     assert (told["kind"], told["certain"]) == ("out-of-memory", True)
     assert "its step '0', which used up its memory" in told["cause"]
+
+
+def test_a_log_that_the_log_names(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    record(7, tmp_path)
+    error = tmp_path / "error.json"
+    (tmp_path / "7.out").write_text(
+        f"Root Cause (first observed failure):\n  error_file: {error}\n"
+    )
+    trace = 'Traceback (most recent call last):\\n  File \\"t.py\\", line 3, in f\\n    g()\\n'
+    error.write_text(f'{{"message": "{trace}RuntimeError: CUDA error: out of memory\\n"}}')
+    fake_slurm.queue(queue_row("7", state="FAILED", name="train", exit="256"))
+    (told,) = json.loads(run("why", "7", "--json").stdout)["jobs"]
+    assert (told["kind"], told["log"]["path"]) == ("cuda-out-of-memory", str(error))
+    assert told["where"].startswith("t.py:3, in f: g()")
 
 
 def test_an_entry_of_the_users_own(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:

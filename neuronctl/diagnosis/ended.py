@@ -389,21 +389,23 @@ def _signed(evidence: JobEvidence, what: str, line: Optional[LogLine], sign: Log
         sign.remedy,
         certain=False,
         line=line,
-        where=", ".join(filter(None, (sign.where, _node_of(evidence, sign.where)))),
+        where=_with_node(evidence, sign.where),
         entry=sign.entry,
     )
     return made if sign.entry else _not_known(evidence, made)
 
 
-def _node_of(evidence: JobEvidence, where: str) -> str:
-    """Return the node of the rank that failed first: the job's only one, or as srun names it."""
-    nodes = evidence.status.node_list
-    rank = re.search(r"rank (\d+)$", where)
-    if where and nodes and not re.search(r"[,\[]", nodes):
-        return f"on {nodes}"
-    task = rank and re.compile(rf"srun: error: (\S+): tasks? {rank[1]}(?=[,:-])")
-    named = (task.search(line.text) for line in backwards(evidence)) if task else ()
-    return next((f"on {match[1]}" for match in named if match), "")
+def _with_node(evidence: JobEvidence, where: str) -> str:
+    """Add the node of the rank that failed first: the job's only one, or as srun names it."""
+    node = evidence.status.node_list
+    rank = re.search(r"\(rank (\d+)\)$", where)
+    if re.search(r"[,\[]", node):
+        task = rank and re.compile(rf"srun: error: (\S+): tasks? {rank[1]}(?=[,:-])")
+        named = (task.search(line.text) for line in backwards(evidence)) if task else ()
+        node = next((match[1] for match in named if match), "")
+    if not where or not node:
+        return where
+    return f"{where[:-1]}, {node})" if rank else f"{where} ({node})"
 
 
 def _not_known(evidence: JobEvidence, made: Diagnosis) -> Diagnosis:

@@ -179,15 +179,18 @@ def _found(lines: Sequence[str], marks: Sequence[_Mark], alone: bool) -> Optiona
             groups.append([])
         groups[-1].append(mark)
     consequence: Optional[LogMatch] = None
+    weak: Optional[LogMatch] = None
     for group in reversed(groups):
         found = _first_failure(group, alone)
         # What was printed long before, and not as the end of a process, was survived.
-        if found is not None and (found.raised or consequence is None):
+        if found is not None and found.entry is not None and found.entry.weak:
+            weak = weak or found.match
+        elif found is not None and (found.raised or (consequence is None and weak is None)):
             return found.match
         later = [mark.match for mark in group if mark.match.consequence]
         later = [match for match in later if match.kind not in FOLLOWS] or later
         consequence = later[0] if later and consequence is None else consequence
-    return consequence
+    return consequence or weak
 
 
 def _first_failure(group: Sequence[_Mark], alone: bool) -> Optional[_Mark]:
@@ -276,7 +279,7 @@ def _of_chain(marks: List[_Mark], mark: _Mark, later: Raised) -> Optional[_Mark]
 def _of_raised(known: Sequence[Entry], one: Raised, raw: str, number: int) -> Optional[_Mark]:
     """Return what an exception says: by its message and class, or by its class only."""
     where = "" if one.frame is None else one.frame.words
-    where = ", ".join(filter(None, (where, rank_of(raw) and f"rank {rank_of(raw)}")))
+    where = " ".join(filter(None, (where, rank_of(raw) and f"(rank {rank_of(raw)})")))
     for entry in known:
         if entry.exceptions and one.name not in entry.exceptions:
             continue
@@ -316,7 +319,7 @@ def _of_line(
         if entry.weak and _ordinary(lines, index, len(lines)) > _WEAK:
             return None
         rank = rank_of(lines[index])
-        return _Mark(index, _told(entry, words, shown, number, rank and f"rank {rank}"), entry)
+        return _Mark(index, _told(entry, words, shown, number, rank and f"(rank {rank})"), entry)
     if _SAYS_ERROR.search(shown):
         return _Mark(index, LogMatch(MESSAGE, "", "", shown, number))
     return None

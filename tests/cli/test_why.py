@@ -65,7 +65,7 @@ def test_where_in_the_program_and_what_a_step_says(
     )
     fake_slurm.queue(queue_row("7", state="FAILED", name="train", exit="256"))
     text = run("why", "7").stdout
-    place = "Where: /home/kim/train.py:21, in forward: x = x.view(8, 3), rank 1, on gpu01."
+    place = "Where: /home/kim/train.py:21, in forward: x = x.view(8, 3) (rank 1, gpu01)."
     assert place in " ".join(text.split())
     assert place in " ".join(run("status", "7").stdout.split()), "the same answer"
     rows = ["7|FAILED|1:0|0:125||4G", "7.batch|FAILED|1:0||2G|", "7.0|OUT_OF_MEMORY|0:125||4G|"]

@@ -11,6 +11,7 @@ from neuronctl.diagnosis import log_patterns
 from neuronctl.diagnosis.log_text import LogTail
 from neuronctl.slurm.job_steps import StepEnd
 from neuronctl.slurm.sacct import AccountingJob
+from neuronctl.slurm.scontrol import Reservation
 from neuronctl.slurm.squeue import QueueJob
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.runs import Runs
@@ -32,10 +33,10 @@ class JobEvidence:
     canceller: login name, "you", or "" if unknown. logs: the logs that exist. unread: those that
     cannot be read. log_guessed: their path is not recorded. log_problem: why a log cannot be
     written now, as seen from this machine; log_full: because its file system is full. queue: for a
-    pending job, the jobs of its partition. earlier: its runs before a requeue, newest first. steps:
-    of an ended job. more_memory: how to request more memory on this cluster. most_time: the
-    partition's maximum in seconds. warned: whether a signal told it before its limit. now: epoch
-    seconds. runs: of a job that goes on.
+    pending job, the jobs of its partition. reservations: of a job that waits for them. earlier: its
+    runs before a requeue, newest first. steps: of an ended job. more_memory: how to request more
+    memory on this cluster. most_time: the partition's maximum in seconds. warned: whether a signal
+    told it before its limit. now: epoch seconds. runs: of a job that goes on.
     """
 
     status: JobStatus
@@ -47,6 +48,7 @@ class JobEvidence:
     log_problem: str = ""
     log_full: bool = False
     queue: Tuple[QueueJob, ...] = ()
+    reservations: Tuple[Reservation, ...] = ()
     earlier: Tuple[AccountingJob, ...] = ()
     most_time: Optional[int] = None
     warned: bool = False

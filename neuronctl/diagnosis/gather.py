@@ -18,10 +18,12 @@ from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, began
 from neuronctl.diagnosis.log_text import LogTail, read_tail
 from neuronctl.diagnosis.waiting import earlier_runs
 from neuronctl.request.job_file import own_cluster
+from neuronctl.slurm.job_control import show_reservations
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import COMPLETED, FAILED, GOOD, PENDING, UNKNOWN
 from neuronctl.slurm.job_steps import steps_of
 from neuronctl.slurm.sacct import AccountingJob, sacct
+from neuronctl.slurm.scontrol import Reservation
 from neuronctl.slurm.squeue import QueueJob, squeue
 from neuronctl.tracking.chains import chain_of
 from neuronctl.tracking.endings import canceller, is_launch_failure
@@ -67,6 +69,10 @@ def gather(status: JobStatus) -> JobEvidence:
         # The reason is known all the same.
         with contextlib.suppress(SlurmError):
             queue = squeue(partition=status.partition)
+    reservations: Tuple[Reservation, ...] = ()
+    if status.state == PENDING and "maintenance" in status.reason:
+        with contextlib.suppress(SlurmError):
+            reservations = show_reservations()
     problem, full = "", False
     if status.ended and status.state not in GOOD and not guessed:
         problem, full = _log_problem(paths)
@@ -80,6 +86,7 @@ def gather(status: JobStatus) -> JobEvidence:
         log_problem=problem,
         log_full=full,
         queue=queue,
+        reservations=reservations,
         earlier=_earlier(status),
         more_memory=_more_memory(status),
         most_time=_most_time(status),

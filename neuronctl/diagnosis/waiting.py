@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Sequence, Tuple
 
+from neuronctl.common import units
 from neuronctl.common.units import UNLIMITED
 from neuronctl.common.words import counted, duration, moment, verb
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, last_line, search
@@ -60,6 +61,9 @@ def waiting(evidence: JobEvidence) -> Diagnosis:
                 f"it will never start: run 'neuronctl cancel {status.id.job}', fix the job that it "
                 "depends on, then resubmit both"
             )
+    elif "maintenance" in status.reason:
+        cause, shorter = _maintenance(evidence)
+        remedy = shorter or remedy
     elif own is not None and name in ("Priority", "Resources"):
         cause = _turn(evidence, own, name)
     if status.expected is not None and status.expected > evidence.now:
@@ -129,6 +133,24 @@ def _dependency_words(dependency: str) -> str:
         elif part:
             parts.append(part)
     return "; ".join(parts)
+
+
+def _maintenance(evidence: JobEvidence) -> Tuple[str, str]:
+    """Return when the maintenance is that the job could run into, and how it starts before that."""
+    now = evidence.now
+    planned = [one for one in evidence.reservations if "MAINT" in one.flags and one.end > now]
+    if not planned:
+        return "", ""
+    first = min(planned, key=lambda one: one.start)
+    words = f"maintenance of {first.node_list} ({first.name})"
+    if first.start <= now:
+        return f"{words} lasts until {moment(first.end)}", ""
+    words += f" lasts from {moment(first.start)} until {moment(first.end)}"
+    left = units.format_time(max(60, (first.start - now) // 60 * 60 - 60))
+    return words, (
+        f"with a time limit of {left} or less it can start before that: "
+        f"'scontrol update jobid={evidence.status.id} timelimit={left}', or resubmit it with -t"
+    )
 
 
 def _turn(evidence: JobEvidence, own: QueueJob, reason: str) -> str:

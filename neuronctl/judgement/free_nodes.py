@@ -187,7 +187,7 @@ def _not_available(search: NodeSearch) -> Wait:
         said.append(reservation_words(reserved, snapshot))
         left = min(one.start for one in reserved.by) - snapshot.asked_at
         before = search_nodes(replace(on_cluster, snapshot=replace(snapshot, reservations=()))).free
-        if left > 0 and before is not None and not on_cluster.lacking(before):
+        if left >= 60 and before is not None and not on_cluster.lacking(before):
             shorter = units.format_time(left // 60 * 60)
             said.append(f"with -t {shorter} or less it can start now")
         elif not down:

@@ -11,6 +11,7 @@ from neuronctl.slurm.fields import ExitCode, count, parse_gres_gpus
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.own_queue import forget
 from neuronctl.slurm.process import failure, run
+from neuronctl.slurm.scontrol import Reservation, parse_reservations
 
 # What may say anything, to the end of its line.
 _FREE_TEXT = r"(?m)\b(?:JobName|Comment|Command|WorkDir|StdIn|StdOut|StdErr)=.*$"
@@ -108,6 +109,14 @@ def job_gpus(job_id: int) -> Dict[str, int]:
     if result.returncode != 0:
         raise failure(result)
     return parse_job_gpus(result.stdout)
+
+
+def show_reservations() -> Tuple[Reservation, ...]:
+    """The cluster's reservations. Raises SlurmError."""
+    result = run(["scontrol", "--oneliner", "show", "reservation"])
+    if result.returncode != 0:
+        raise failure(result)
+    return parse_reservations(result.stdout)
 
 
 def parse_scancel(stderr: str) -> Dict[str, str]:

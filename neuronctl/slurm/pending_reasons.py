@@ -14,6 +14,7 @@ _NEVER = "cancel it and resubmit it with a smaller request"
 
 _ADMIN = "if this persists, ask your administrators"
 _SHORTER = "use 'scontrol update jobid=ID timelimit=TIME' with a shorter time"
+_SHORTER_GAP = "with a shorter --time, it may start earlier by backfill"
 _PARTITIONS = "'neuronctl partitions --live' shows other partitions"
 
 REASONS: Dict[str, Tuple[str, str]] = {
@@ -58,13 +59,21 @@ REASONS: Dict[str, Tuple[str, str]] = {
     "PartitionTimeLimit": ("will never start: exceeds the partition's time limit", _SHORTER),
     "Priority": (
         "jobs with higher priority are ahead",
-        "with a shorter --time, it may start earlier by backfill",
+        _SHORTER_GAP,
     ),
     "Prolog": ("its nodes are being prepared", ""),
     "QOSNotAllowed": ("its QOS may not use the partition", _PARTITIONS),
     "ReqNodeNotAvail": (
-        "a node that it requests is not available",
+        "the nodes that it may have are not available",
         "'scontrol show node NODE' and 'scontrol show reservation' show why",
+    ),
+    "ReqNodeNotAvail,_May_be_reserved_for_other_job": (
+        "its nodes may be planned for other jobs, which are ahead",
+        _SHORTER_GAP,
+    ),
+    "ReqNodeNotAvail,_Reserved_for_maintenance": (
+        "it may still run when maintenance begins",
+        "'scontrol show reservation' shows when that is",
     ),
     "Reservation": ("waiting for its reservation", "'scontrol show reservation' shows its start"),
     "Resources": ("waiting for free nodes or GPUs", "it is next in line"),

@@ -9,6 +9,7 @@ import pytest
 from slurm_answers import job
 
 from neuronctl.common.units import UNLIMITED
+from neuronctl.common.words import moment
 from neuronctl.diagnosis import log_patterns
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import JobEvidence
@@ -22,6 +23,7 @@ from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED
 from neuronctl.slurm.sacct import AccountingJob
+from neuronctl.slurm.scontrol import Reservation
 from neuronctl.tracking.job_status import NOT_RESPONDING, JobStatus
 from neuronctl.tracking.runs import read_runs
 
@@ -35,7 +37,7 @@ def status(state: str, **given: Any) -> JobStatus:
     return JobStatus(state=state, **values)
 
 
-_EVIDENCE = ("log_problem", "log_full", "unread", "runs", "checkpoint")
+_EVIDENCE = ("reservations", "log_problem", "log_full", "unread", "runs", "checkpoint")
 
 
 def evidence(state: str, *lines: str, now: int = 1000, **given: Any) -> JobEvidence:
@@ -200,6 +202,26 @@ def test_waiting_for_its_turn() -> None:
     assert "1 other pending job in gpu is ahead of it" in waiting(*equal, reason="Priority")
     assert "Slurm expects it to start at" in waiting(rows[0], reason="Resources", expected=5000)
     assert "(in 1 h 6 min)" in waiting(rows[0], reason="Resources", expected=5000)
+
+
+def test_maintenance_that_it_could_run_into() -> None:
+    def why(start: int, end: int, *flags: str) -> str:
+        planned = Reservation("upkeep", start, end, "n[1-4]", 64, flags)
+        return waiting(
+            (7, "PENDING", 1, 0),
+            reason="ReqNodeNotAvail, Reserved for maintenance",
+            reservations=(Reservation("course", 0, 90000, "n1", 8, ()), planned),
+        )
+
+    words = why(1000 + 7230, 99000, "MAINT", "IGNORE_JOBS")
+    assert "it may still run when maintenance begins. maintenance of n[1-4] (upkeep) lasts" in words
+    assert f"from {moment(8230)} until {moment(99000)}" in words
+    assert "with a time limit of 01:59:00 or less it can start before that" in words
+    assert "'scontrol update jobid=7 timelimit=01:59:00'" in words
+    begun = why(500, 99000, "MAINT")
+    assert f"lasts until {moment(99000)}" in begun and "time limit" not in begun
+    assert "upkeep" not in why(500, 900, "MAINT")
+    assert "upkeep" not in why(500, 99000)
 
 
 def run_of(submit: int, end: int, state: str, **given: Any) -> AccountingJob:

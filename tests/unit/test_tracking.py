@@ -142,7 +142,7 @@ def test_unknown_states_and_reasons_stay_as_they_came() -> None:
     assert status.state == "DISCOMBOBULATED" and status.explained.words == "BecauseX"
     assert explain("Priority").words == "jobs with higher priority are ahead"
     assert explain("ReqNodeNotAvail, UnavailableNodes:gpu30").words == (
-        "a node that it requests is not available (UnavailableNodes:gpu30)"
+        "the nodes that it may have are not available (UnavailableNodes:gpu30)"
     )
 
 

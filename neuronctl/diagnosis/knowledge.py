@@ -5,10 +5,12 @@ docs/reference/causes.md describes the file.
 
 from __future__ import annotations
 
+import bisect
 import functools
+import itertools
 import os
 import re
-from typing import Any, List, Mapping, NoReturn, Pattern, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NoReturn, Pattern, Sequence, Tuple
 
 from neuronctl.common import yamlfile
 from neuronctl.common.errors import CatalogError, did_you_mean
@@ -52,7 +54,7 @@ class Entry:
     @property
     def vague(self) -> bool:
         """Whether it knows a class of exceptions only, not the message."""
-        return not self.patterns and not self.frame
+        return not self.patterns
 
 
 @functools.cache
@@ -186,11 +188,26 @@ def _least(needs: _Needs) -> int:
     return min(len(text) for text in needs)
 
 
-def likely(known: Sequence[Entry], text: str) -> List[Entry]:
-    """Return the entries that may match a line of the text, which is in lower case."""
-    return [
-        entry
-        for entry in known
-        if not entry.patterns
-        or any(need in text for pattern in entry.patterns for need in needed_texts(pattern))
-    ]
+def likely(known: Sequence[Entry], lines: Sequence[str]) -> List[List[Entry]]:
+    """Return, of each line, the entries with a pattern that may match it, in their order."""
+    lowered = [line.lower() for line in lines]
+    text = "\n".join(lowered)
+    starts = [0, *itertools.accumulate(len(line) + 1 for line in lowered)]
+    places: Dict[str, List[int]] = {}
+    found: List[Dict[int, None]] = [{} for _ in lines]
+    for order, entry in enumerate(known):
+        for need in (need for pattern in entry.patterns for need in needed_texts(pattern)):
+            if need not in places:
+                places[need] = _lines_with(need, text, starts)
+            for line in places[need]:
+                found[line][order] = None
+    return [[known[order] for order in sorted(orders)] for orders in found]
+
+
+def _lines_with(need: str, text: str, starts: Sequence[int]) -> List[int]:
+    found = []
+    place = text.find(need)
+    while 0 <= place < starts[-1]:
+        found.append(bisect.bisect_right(starts, place) - 1)
+        place = text.find(need, starts[found[-1] + 1])
+    return found

@@ -6,6 +6,7 @@ for what launchers report of a process that failed, and for other words of an er
 
 from __future__ import annotations
 
+import itertools
 import re
 import signal
 from typing import Dict, List, Optional, Sequence
@@ -235,7 +236,7 @@ def _first_failure(group: Sequence[_Mark], alone: bool) -> Optional[_Mark]:
 def _marks(lines: Sequence[str]) -> List[_Mark]:
     """Return every sign in the order of the log."""
     raised = find_raised(lines)
-    known = likely(entries(), "\n".join(lines).lower())
+    known = likely(entries(), lines)
     marks: List[_Mark] = []
     source = False  # whether the last line was a traceback's that names a line of source
     stopped = False  # by srun: what is killed afterwards did not fail
@@ -255,11 +256,13 @@ def _marks(lines: Sequence[str]) -> List[_Mark]:
         one = raised.get(index)
         if one is not None:
             inside = index + len(one.lines)
-            mark = _of_raised(known, one, raw, number)
+            names = {entry.name for part in known[index:inside] for entry in part}
+            those = [entry for entry in entries() if entry.vague or entry.name in names]
+            mark = _of_raised(those, one, raw, number)
             if mark is not None and one.before is not None:
                 mark = _of_chain(marks, mark, one)
         else:
-            mark = _of_line(known, lines, index, line)
+            mark = _of_line(known[index], lines, index, line)
         if mark is not None:
             marks.append(mark)
     return [mark for mark in marks if mark.entry is None or mark.entry.role not in (NOISE, ADVICE)]
@@ -316,7 +319,7 @@ def _of_line(
             continue
         if entry.kind == "preflight" and not _ends_with(lines[index:]):
             continue
-        if entry.weak and _ordinary(lines, index, len(lines)) > _WEAK:
+        if entry.weak and _ordinary(lines, index, len(lines), _WEAK) > _WEAK:
             return None
         rank = rank_of(lines[index])
         return _Mark(index, _told(entry, words, shown, number, rank and f"(rank {rank})"), entry)
@@ -350,12 +353,16 @@ def _ends_with(lines: Sequence[str]) -> bool:
     return len(others) <= 2 and "preflight: all is well" not in lines
 
 
-def _ordinary(lines: Sequence[str], after: int, before: int) -> int:
-    """How many of the lines between two are neither of a traceback nor of a launcher's table."""
-    between = (plain_end(line) for line in lines[after + 1 : before])
-    return sum(
-        1 for line in between if line and line[0].isalnum() and not line.startswith(TRACEBACK)
+def _ordinary(lines: Sequence[str], after: int, before: int, most: int = _CLOSE) -> int:
+    """How many of the lines between two are neither of a traceback nor of a launcher's table.
+
+    most: beyond which they need not be counted.
+    """
+    between = (plain_end(lines[index]) for index in range(after + 1, before))
+    ordinary = (
+        line for line in between if line and line[0].isalnum() and not line.startswith(TRACEBACK)
     )
+    return len(list(itertools.islice(ordinary, most + 1)))
 
 
 def _report(lines: Sequence[str], index: int, line: str) -> Optional[LogMatch]:

@@ -50,7 +50,11 @@ class LazyGroup(click.Group):
 root = LazyGroup(
     "neuronctl",
     help="Submit, check and track GPU training jobs on a Slurm cluster.",
-    params=[click.Option(["--version"], is_flag=True, expose_value=False)],  # for completion
+    params=[  # for completion
+        click.Option(
+            ["--version"], is_flag=True, expose_value=False, help="Show the version and exit."
+        )
+    ],
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

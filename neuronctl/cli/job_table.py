@@ -14,7 +14,6 @@ from neuronctl.common.console import (
     print_table,
     print_text,
     shortened,
-    terminal_width,
 )
 from neuronctl.common.units import UNLIMITED, format_elapsed
 from neuronctl.common.words import moment
@@ -23,7 +22,7 @@ from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus, state_counts
 from neuronctl.tracking.runs import runs_words
 
-_WIDE = 100  # columns of a terminal with room for long names and bars
+_NAME, _BAR = 16, 6  # characters of a name, and of a bar
 
 STATE_STYLES = {state.name: state.style for state in STATES.values() if state.style}
 """Styles of states on a terminal, the most important first; they differ without colors too."""
@@ -66,14 +65,11 @@ def print_jobs(lines: Sequence[Line], *, users: bool, advise: bool) -> None:
         figures("GPUS", 3),
         Column("FROM", priority=6, style="dim"),
     ]
-    narrow = bars and terminal_width() < _WIDE
-    rows = [_row(line, 12 if narrow else 20) for line in lines]
+    rows = [_row(line) for line in lines]
     if bars:
-        unicode = draws_blocks()
         columns[5] = Column("TIME", no_wrap=True, priority=2)
         for row, line in zip(rows, lines):
-            if len(line) == 1:
-                row[5] = bar(line[0], unicode=unicode, cells=6 if narrow else 8) or row[5]
+            row[5] = (_bar(line[0]) if len(line) == 1 else "") or row[5]
     if users:
         columns.insert(1, Column("USER", no_wrap=True))
         for row, line in zip(rows, lines):
@@ -95,7 +91,7 @@ def _advice(lines: Sequence[Line]) -> List[str]:
     return [before + advice for (_, advice), before in seen.items()]
 
 
-def _row(line: Line, name_width: int) -> List[str]:
+def _row(line: Line) -> List[str]:
     job = line[0]
     name, state, how = shortened(str(job.id), 16), job.state, state_detail(job)
     elapsed, nodes, gpus = job.elapsed, job.nodes, job.gpus
@@ -110,7 +106,7 @@ def _row(line: Line, name_width: int) -> List[str]:
     sizes = ["" if number is None else str(number) for number in (nodes, gpus)]
     return [
         name,
-        shortened(job.name, name_width),
+        shortened(job.name, _NAME),
         job.partition,
         state,
         how,
@@ -145,11 +141,11 @@ def state_detail(job: JobStatus) -> str:
     return "; ".join(filter(None, (words, runs_words(job))))
 
 
-def bar(job: JobStatus, *, unicode: bool, cells: int) -> str:
+def _bar(job: JobStatus) -> str:
     """Return the time used and left, ``███░░░░░ 4:12 left``; "" unless the job is running."""
     if job.ended or not job.elapsed or not job.time_limit or job.time_limit == UNLIMITED:
         return ""
-    share = min(1.0, job.elapsed / job.time_limit)
-    full = round(share * cells)
-    drawn = "█" * full + "░" * (cells - full) if unicode else "#" * full + "." * (cells - full)
+    full = round(min(1.0, job.elapsed / job.time_limit) * _BAR)
+    used, left = "█░" if draws_blocks() else "#."
+    drawn = used * full + left * (_BAR - full)
     return f"{drawn} {format_elapsed(max(0, job.time_limit - job.elapsed))} left"

@@ -145,7 +145,7 @@ def test_on_a_terminal(fake_slurm: FakeSlurm, width: int) -> None:
     lines = plain(text).splitlines()
     assert all(len(line) <= width for line in lines), lines
     assert "RUNNING" in plain(text) and "train" in plain(text)
-    assert {40: "TIME", 80: "███░░░ 5:00 left", 200: "████░░░░ 5:00 left"}[width] in plain(text)
+    assert {40: "TIME", 80: "███░░░ 5:00 left", 200: "███░░░ 5:00 left"}[width] in plain(text)
 
 
 def test_the_first_pages_show_the_table_of_a_terminal(fake_slurm: FakeSlurm, root: Path) -> None:

@@ -100,14 +100,18 @@ def _copy(path: str, sink: BinaryIO, header: str = "") -> Optional[int]:
 def _explain(place: LogPlace, path: str) -> None:
     """Say that there is no log at ``path``; raise NoSuchJobError if there will never be one."""
     from neuronctl.slurm.job_states import ENDED, PENDING, UNKNOWN
+    from neuronctl.tracking.job_status import JobStatus
 
     job, state = place.job, place.job.state
     if not path:
         raise NoSuchJobError(f"job {job.id} is interactive and has no log ({state})")
     if state in ENDED or state == UNKNOWN:
         guess = " (sbatch's default: accounting does not say)" if place.guessed else ""
+        ended = f"ended ({state})"
+        if isinstance(job, JobStatus) and job.absent:
+            ended = f"is {job.stated_reason}"
         raise NoSuchJobError(
-            f"job {job.id} ended ({state}) and there is no log at {path}{guess}",
+            f"there is no log at {path}{guess}: job {job.id} {ended}",
             f"'neuronctl why {job.id}' says more",
         )
     yet = "its log will be" if state == PENDING else "no log yet at"

@@ -197,8 +197,13 @@ class JobWatch:
         if told and all(status.ended for status in told):
             self.statuses, self.ended = tuple(told), True
             return
-        if not told and not self.statuses and self.record is None:
-            raise NoSuchJobError(f"no matching jobs: {self.job}", accounting.off)
+        if not told and not self.statuses:
+            record = self.record or self.store.get(self.job.job)  # another cluster's
+            if record is None:
+                raise NoSuchJobError(f"no matching jobs: {self.job}", accounting.off)
+            elsewhere = jobstatus.where_else(record)
+            if elsewhere:
+                raise NoSuchJobError(f"job {self.job} is {elsewhere}")
         now = time.monotonic()
         if self._absent_since is None:
             self._absent_since = now

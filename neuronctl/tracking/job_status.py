@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple, TypeVar
 
+from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_id import JobId
@@ -206,9 +207,17 @@ def _array_id(record: JobRecord) -> JobId:
     return JobId(record.job_id, tasks=record.array)
 
 
+def where_else(record: JobRecord) -> str:
+    """Say on which other cluster a job is, whose Slurm is not asked; "" for one of this cluster."""
+    cluster = record.cluster
+    if cluster in (None, local_cluster()):
+        return ""
+    return f"on cluster {cluster}, which was not asked: squeue -M {cluster} -j {record.job_id}"
+
+
 def recorded_statuses(record: JobRecord, absent: str) -> List[JobStatus]:
     """Return the status from the record alone; ``absent`` says why there is no other source."""
-    whole = _whole_from_record(record, absent)
+    whole = _whole_from_record(record, where_else(record) or absent)
     return [whole if record.array is None else replace(whole, id=_array_id(record))]
 
 

@@ -48,6 +48,7 @@ def find_logs(asked: JobId, record: Optional[JobRecord]) -> LogPlace:
             out = record.log_path(page.id.task, own_id=own, node_list=node_list)
             error = record.log_path(page.id.task, own_id=own, node_list=node_list, err=True)
         return LogPlace(page, (out, error))
+    record = record or RecordStore.default().get(asked.job)  # another cluster's
     told = merge(record, accounting=sacct([asked]).jobs)
     past = [status for status in told if matches(asked, status)]
     if past and past[0].id.het is not None:

@@ -276,9 +276,7 @@ class _Search:
         for number in sorted(numbers | set(self.records)):
             record = self.records.get(number)
             rows, past = queue_of.get(number, ()), past_of.get(number, ())
-            where = record and record.cluster not in (None, self.cluster) and record.cluster
-            elsewhere = f"on cluster {where}, which was not asked: squeue -M {where} -j {number}"
-            statuses = jobstatus.merge(record, rows, past, absent=elsewhere if where else absent)
+            statuses = jobstatus.merge(record, rows, past, absent=absent)
             jobs += statuses
             # If many states are new, the rest is written at the next look.
             if record is not None and time.monotonic() <= self.remember_until:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Callable
 
+import pytest
 from fake_slurm import FakeSlurm, queue_row
 from terminal import on_terminal
 
@@ -44,13 +45,23 @@ def test_ended_in_between(run: Run, fake_slurm: FakeSlurm) -> None:
     assert run("cancel", "7").stdout == "7 cancelled\n"
 
 
-def test_a_job_of_another_cluster(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+@pytest.mark.parametrize("conf", ["", "ClusterName=lab\n"], ids=["not-known", "known"])
+def test_a_job_of_another_cluster(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, conf: str
+) -> None:
+    (tmp_path / "slurm.conf").write_text(conf)
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
     (tmp_path / "own.sh").write_text("#!/bin/bash\n#SBATCH -M nautilus -p gpu -t 5\nhostname\n")
     fake_slurm.answer("sbatch", "Submitted batch job 3969755 on cluster nautilus\n")
     run("submit", "--force", "own.sh")
     where = "on cluster nautilus, which was not asked: squeue -M nautilus -j 3969755"
-    assert where in run("status", "3969755").stdout
     assert run("cancel", "3969755").stdout == f"3969755 is {where}\n"
+    for command in ("status", "why", "show"):
+        assert where in " ".join(run(command, "3969755").stdout.split())
+    for words in (["logs"], ["logs", "-f"], ["wait"]):
+        assert f"job 3969755 is {where}" in run(*words, "3969755", code=8).stderr
+    (tmp_path / "slurm-3969755.out").write_text("step 1\n")
+    assert run("logs", "3969755").stdout == "step 1\n"
 
 
 def test_slurm_is_away(run: Run, fake_slurm: FakeSlurm) -> None:

@@ -102,7 +102,7 @@ def test_started_but_silent(run: Run, fake_slurm: FakeSlurm) -> None:
 def test_no_log_directory(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("scontrol", page("7", "FAILED", "/no/7.out", exit="0:53"))
     result = run("logs", "7", code=8)
-    assert "ended (FAILED) and there is no log at /no/7.out" in result.stderr
+    assert "there is no log at /no/7.out: job 7 ended (FAILED)" in result.stderr
     assert "neuronctl why 7" in result.stderr
 
 

@@ -60,10 +60,7 @@ def software(taken: bool, directory: str) -> Tuple[Dict[str, Worked], str]:
 
 
 def job_file(
-    program: JobRequest,
-    options: Mapping[str, Any],
-    worked: Mapping[str, Worked],
-    cluster: Cluster,
+    program: JobRequest, options: Mapping[str, Any], worked: Mapping[str, Worked], cluster: Cluster
 ) -> str:
     """Return the text of a job file. worked: of the options, those that nobody gave."""
     entries = [Entry("script", program.script, ("The program, and its arguments.",))]

@@ -9,11 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Optional, Sequence
 
-from neuronctl.common.errors import (
-    PolicyError,
-    SlurmRefusedError,
-    SlurmUnavailableError,
-)
+from neuronctl.common.errors import PolicyError, SlurmRefusedError, SlurmUnavailableError
 from neuronctl.common.frozen import replace
 
 if TYPE_CHECKING:

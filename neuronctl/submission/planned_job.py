@@ -60,10 +60,7 @@ class PlannedJob:
         What Slurm said for the choice of the partition holds for the verdict too.
         """
         by = JudgeBy(
-            self.catalog,
-            ask_slurm=self.ask_slurm,
-            snapshot=self.snapshot,
-            meanwhile=_load_the_rest,
+            self.catalog, ask_slurm=self.ask_slurm, snapshot=self.snapshot, meanwhile=_load_the_rest
         )
         judgement = judge_plan(self.plan, by)
         verdict = judgement.verdict if self.ask_slurm else None

@@ -21,12 +21,7 @@ from typing import (
 )
 
 from neuronctl.catalog.local_cluster import local_cluster
-from neuronctl.common.errors import (
-    NoSuchJobError,
-    RecordError,
-    SlurmError,
-    SlurmUnavailableError,
-)
+from neuronctl.common.errors import NoSuchJobError, RecordError, SlurmError, SlurmUnavailableError
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.units import expand_hostlist
 from neuronctl.slurm.job_control import scontrol_show_job

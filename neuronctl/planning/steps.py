@@ -101,8 +101,8 @@ def step_place(
         option = "gres=gpu:" if policy.gpu_option == "gres" else "gpus-per-node="
         options += (f"--{option}{gpus}",)
     if share.beside:
-        # Without --mem=0, a step takes all memory that --mem asked for, and the next one waits.
-        options += ("--exact", "--mem=0") if request.mem is not None else ("--exact",)
+        # Without --mem=0, a step may take all of the job's memory, and the next one waits.
+        options += ("--exact", "--mem=0")
     elif 1 < nodes < share.nodes:
         options += ("--relative=0",)  # from the first node on, where the processes meet
     cores = share.cores_with(gpus, job_cores)

@@ -27,7 +27,7 @@ _LINES = re.compile(
     rb"\n(?:run (?P<begun>\d{1,6}) of at most (?P<most>\d{1,6}), on (?P<nodes>[^\s,]\S*?)"
     rb"(?:,? (?:as )?\(?job (?P<job>\d{1,10})\)?)?"
     rb"|run \d{1,6}: (?P<asked>time to save)[^\n]*"
-    rb"|run \d{1,6} has saved \(exit code (?P<saved>\d{1,3})\): another one follows"
+    rb"|run \d{1,6} ended with exit code (?P<saved>\d{1,3}): another one follows"
     rb"|run \d{1,6} (?:waits|follows) as job (?P<next>\d{1,10})"
     rb"|(?P<finished>done) in \d{1,6} runs?"
     rb"|the program failed with exit code (?P<failed>\d{1,3}): no other run follows"

@@ -49,7 +49,7 @@ def evidence(state: str, *lines: str, now: int = 1000, **given: Any) -> JobEvide
 
 
 ONE = "run 1 of at most 2, on n1\n"
-TWO = f"{ONE}run 1 has saved (exit code 75): another one follows\nrun 2 of at most 2, on n1\n"
+TWO = f"{ONE}run 1 ended with exit code 75: another one follows\nrun 2 of at most 2, on n1\n"
 
 
 def test_a_job_that_goes_on_was_cancelled_in_a_run() -> None:

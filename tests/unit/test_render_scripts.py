@@ -310,7 +310,7 @@ case "${0##*/} ${1-}" in squeue*) echo RUNNING ;; sbatch*) echo 4712 ;; esac
     [
         (0, 2, "done in 2 runs", False),
         (9, 2, "the program failed with exit code 9: no other run follows", False),
-        (75, 2, "run 2 has saved (exit code 75): another one follows", True),
+        (75, 2, "run 2 ended with exit code 75: another one follows", True),
         (75, 3, "that was the last of 3 runs", False),
     ],
 )

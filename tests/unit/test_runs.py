@@ -19,7 +19,7 @@ TEXT = """\
 run 1 of at most 10, on n[1-2]
 loss 0.5
 run 1: time to save; it ends in 65 s
-run 1 has saved (exit code 75): another one follows
+run 1 ended with exit code 75: another one follows
 run 2 of at most 10, on n3
 run 3 of at most 10, on n3
 """
@@ -55,7 +55,7 @@ def test_runs_by_their_lines() -> None:
         ("done in 3 runs", "finished", 0, True),
         ("the program failed with exit code 7: no other run follows", "failed", 7, True),
         ("that was the last of 10 runs", "last", None, True),
-        ("run 3 has saved (exit code 1): another one follows", "saved", 1, False),
+        ("run 3 ended with exit code 1: another one follows", "saved", 1, False),
         ("something else", "", None, False),
     ],
 )
@@ -105,7 +105,7 @@ def test_a_chain_is_its_first_job(tmp_path: Path) -> None:
     [
         ("done in 2 runs\n", ("COMPLETED", "CANCELLED"), 8),
         ("", ("CANCELLED", "CANCELLED"), 8),
-        ("run 2 has saved (exit code 75): another one follows\n", ("FAILED", "CANCELLED"), 10),
+        ("run 2 ended with exit code 75: another one follows\n", ("FAILED", "CANCELLED"), 10),
     ],
 )
 def test_the_end_of_a_chain(tmp_path: Path, log: str, states: Any, shown: int) -> None:

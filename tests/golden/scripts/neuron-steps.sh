@@ -52,21 +52,21 @@ code=0; wait "$!" || code=$?
 processes=()
 # the shell text starts once.
 {
-    srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 --gres=gpu:1 --exact bash -c \
-        'python eval.py --fold 1'
+    srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 --gres=gpu:1 --exact --mem=0 \
+        bash -c 'python eval.py --fold 1'
 } &
 processes+=("$!")
 # eval.py starts once.
 {
-    srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 --gres=gpu:1 --exact python \
-        eval.py --fold 2
+    srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 --gres=gpu:1 --exact --mem=0 \
+        python eval.py --fold 2
 } &
 processes+=("$!")
 # torchrun starts 2 processes of eval.py.
 {
     export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless you exported it
-    srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=16 --gres=gpu:2 --exact torchrun \
-        --standalone --nproc-per-node=2 eval.py
+    srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=16 --gres=gpu:2 --exact --mem=0 \
+        torchrun --standalone --nproc-per-node=2 eval.py
 } &
 processes+=("$!")
 code=0; for process in "${processes[@]}"; do wait "$process" || code=$?; done

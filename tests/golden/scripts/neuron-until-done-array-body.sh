@@ -12,7 +12,7 @@
 #SBATCH --signal=B:USR2@120  # then USR1 goes to what handles it, to save
 #SBATCH --output=%x.%A-%a.log
 
-unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # of another training
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # set by a torchrun that submitted this job
 export PYTHONUNBUFFERED=1                                                  # lines reach the log as printed
 
 # Check the node first, and report each defect.
@@ -45,7 +45,7 @@ echo "run $run of at most $most, on $SLURM_JOB_NODELIST"
 trap 'asked=$SECONDS; echo "run $run: time to save"; tell_program USR1 "$program"; scancel --signal=USR1 "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"' USR2
 trap 'tell_program TERM "$program"; scancel --signal=TERM "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"; wait "$program"; exit 143' TERM  # scancel
 job & program=$!
-# A signal would lose the exit code to 'wait'. Who has not saved shortly before the end goes on from what there is.
+# A signal would lose the exit code to 'wait'. Shortly before the end, nobody is waited for: the next run begins from the last save.
 while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 105)); do sleep 0.5; done
 code=124; kill -0 "$program" 2>/dev/null || { code=0; wait "$program" || code=$?; }
 if [ "$code" -eq 0 ]; then
@@ -55,8 +55,9 @@ elif [[ ! $asked && $code -ne 75 ]]; then
 elif [ "$run" -ge "$most" ]; then
     echo "that was the last of $most runs"
 else
-    echo "run $run has saved (exit code $code): another one follows"
-    until [ "$(squeue -h -j "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" -o %T)" = RUNNING ] && scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"; do sleep 5; done
-    sleep 300  # until Slurm ends this run
+    echo "run $run ended with exit code $code: another one follows"
+    for _ in {1..60}; do  # Slurm ends this run at the first one that it takes
+        [ "$(squeue -h -j "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" -o %T)" = RUNNING ] && scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" && sleep 300; sleep 5
+    done
 fi
 exit "$code"

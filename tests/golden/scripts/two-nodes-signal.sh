@@ -31,7 +31,7 @@ check_node() {
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 \
     bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
 
-# The signal $1 to the training's own processes on each node, and not to their children; torchrun itself would end at it.
+# Send the signal $1 to the training's processes on each node: not to their children, nor to torchrun, which would end at it.
 tell_ranks() {
     srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0 \
         bash -c 'ranks=$(grep -lsz "^SLURM_JOB_ID=$SLURM_JOB_ID\$" $(grep -lsz ^LOCAL_RANK= /proc/[0-9]*/environ) | cut -d/ -f3 | sort)

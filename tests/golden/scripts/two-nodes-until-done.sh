@@ -33,7 +33,7 @@ check_node() {
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 \
     bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
 
-# The signal $1 to the training's own processes on each node, and not to their children; torchrun itself would end at it.
+# Send the signal $1 to the training's processes on each node: not to their children, nor to torchrun, which would end at it.
 tell_ranks() {
     srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0 \
         bash -c 'ranks=$(grep -lsz "^SLURM_JOB_ID=$SLURM_JOB_ID\$" $(grep -lsz ^LOCAL_RANK= /proc/[0-9]*/environ) | cut -d/ -f3 | sort)
@@ -49,7 +49,7 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-e
     bash -c 'exec torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
         --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
         "$@"' torchrun train.py & program=$!
-# A signal would lose the exit code to 'wait'. Who has not saved shortly before the end goes on from what there is.
+# A signal would lose the exit code to 'wait'. Shortly before the end, nobody is waited for: the next run begins from the last save.
 while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); do sleep 0.5; done
 code=124; kill -0 "$program" 2>/dev/null || { code=0; wait "$program" || code=$?; }
 if [ "$code" -eq 0 ]; then
@@ -59,8 +59,9 @@ elif [[ ! $asked && $code -ne 75 ]]; then
 elif [ "$run" -ge "$most" ]; then
     echo "that was the last of $most runs"
 else
-    echo "run $run has saved (exit code $code): another one follows"
-    until [ "$(squeue -h -j "$SLURM_JOB_ID" -o %T)" = RUNNING ] && scontrol requeue "$SLURM_JOB_ID"; do sleep 5; done
-    sleep 300  # until Slurm ends this run
+    echo "run $run ended with exit code $code: another one follows"
+    for _ in {1..60}; do  # Slurm ends this run at the first one that it takes
+        [ "$(squeue -h -j "$SLURM_JOB_ID" -o %T)" = RUNNING ] && scontrol requeue "$SLURM_JOB_ID" && sleep 300; sleep 5
+    done
 fi
 exit "$code"

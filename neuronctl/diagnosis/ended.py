@@ -129,7 +129,17 @@ def _diagnose_state(evidence: JobEvidence) -> Diagnosis:
     if began(status):
         word = _SLURMS_WORDS.get(status.state)
         line = (word and line_with(evidence, word)) or last_line(evidence)
-    return Diagnosis(kind, what, remedy=remedy, line=line)
+    made = Diagnosis(kind, what, remedy=remedy, line=line)
+    found = search(evidence) if status.state == "TIMEOUT" else None
+    if found is None or not found[1].entry or found[1].consequence or found[0].number > _AT_END:
+        return made
+    # What has failed and did not end the job may have kept it until then.
+    cause = f"before that, its log shows an error: {found[1].cause}"
+    return replace(made, cause=cause, certain=False, where=_with_node(evidence, found[1].where))
+
+
+_AT_END = 40
+"""Among how many last lines an error says something of a job that met its limit."""
 
 
 def _cancelled(evidence: JobEvidence) -> Tuple[str, str, str]:

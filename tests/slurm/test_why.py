@@ -56,7 +56,7 @@ ENDS: Dict[str, Tuple[List[str], str, str, str, str]] = {
         ["--wrap=python3 -c 'open(\"/data/none.pt\")'"],
         "FAILED",
         "missing-file",
-        "Likely cause: '/data/none.pt' does not exist",
+        "Likely cause: the file or directory '/data/none.pt' does not exist",
         "FileNotFoundError: [Errno 2] No such file or directory: '/data/none.pt'",
     ),
     "command": (
@@ -77,11 +77,11 @@ ENDS: Dict[str, Tuple[List[str], str, str, str, str]] = {
         "Address already in use",
     ),
     "exception": (
-        ["--wrap=python3 -c 'raise ArithmeticError(\"loss is nan\")'; false"],
+        ["--wrap=python3 -c 'raise ArithmeticError(\"loss is odd\")'; false"],
         "FAILED",
         "exception",
-        "Likely cause: the program raised a Python exception",
-        "ArithmeticError: loss is nan",
+        "Likely cause: the program raised ArithmeticError. Where: <string>:1",
+        "ArithmeticError: loss is odd",
     ),
     "cuda": (
         [

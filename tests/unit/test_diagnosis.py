@@ -84,6 +84,9 @@ def test_every_state_is_explained(state: str) -> None:
 
 def test_facts_of_the_states() -> None:
     assert diagnose(evidence("TIMEOUT")).what == "time limit reached (10 min)"
+    made = diagnose(evidence("TIMEOUT", *TRACE, "KeyError: 'x'", "step 9"))
+    assert made.kind == "time-limit" and "its log shows an error: a dictionary" in made.cause
+    assert diagnose(evidence("TIMEOUT", *TRACE, "KeyError: 'x'", *["step"] * 99)).cause == ""
     assert "(gpu[1-2])" in diagnose(evidence("NODE_FAIL")).what
     line = "slurmstepd: error: Detected 1 oom_kill event in StepId=7.batch"
     made = diagnose(evidence("OUT_OF_MEMORY", line, "the end", exit=ExitCode(0, 125)))

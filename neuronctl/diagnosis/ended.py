@@ -168,24 +168,23 @@ def _when(evidence: JobEvidence) -> str:
 
 def _more_time(evidence: JobEvidence) -> str:
     """Return what to do about the time limit: not what the job had already."""
-    status, most = evidence.status, evidence.most_time
-    again = f"'neuronctl resubmit {_again(status.id)}"
-    save = (
-        "let it save checkpoints"
-        if evidence.warned
-        else "let it save checkpoints: --signal B:USR1@120 --setup \"trap 'touch save-now' USR1\" "
-        "creates a file two minutes before the limit, which your program can check for"
-    )
-    if most is not None and status.time_limit is not None and status.time_limit >= most:
-        go_on = (
-            f"{again}' goes on from the last one" if status.record else "submit it again to go on"
+    status, most, record = evidence.status, evidence.most_time, evidence.status.record
+    again = f"neuronctl resubmit {_again(status.id)}"
+    save = "let it save checkpoints"
+    if record is not None and not record.rest.get("sbatch") and not record.runs:
+        save += (
+            f": '{again} --until-done' asks it to before the limit, and goes on in further runs "
+            "('neuronctl help go-on-until-done')"
         )
-        return f"it had all the time that {status.partition} allows: {save}; {go_on}"
+    else:
+        save += f"; {again!r} goes on from the last one" if record else ", and submit it again"
+    if most is not None and status.time_limit is not None and status.time_limit >= most:
+        return f"it had all the time that {status.partition} allows: {save}"
     upto = "'neuronctl partitions' shows each partition's maximum"
     if most is not None:
         upto = f"{status.partition} allows {format_time(most)}"
-    more = f"{again} -t TIME'" if status.record else "submit it again with a longer -t"
-    return f"request more time: {more} ({upto}); or {save}, and resubmit it to go on"
+    more = f"'{again} -t TIME'" if record else "submit it again with a longer -t"
+    return f"request more time: {more} ({upto}); or {save}"
 
 
 def _again(id: JobId) -> str:

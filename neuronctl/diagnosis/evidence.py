@@ -35,8 +35,8 @@ class JobEvidence:
     written now, as seen from this machine; log_full: because its file system is full. queue: for a
     pending job, the jobs of its partition. reservations: of a job that waits for them. earlier: its
     runs before a requeue, newest first. steps: of an ended job. more_memory: how to request more
-    memory on this cluster. most_time: the partition's maximum in seconds. warned: whether a signal
-    told it before its limit. now: epoch seconds. runs: of a job that goes on.
+    memory on this cluster. most_time: the partition's maximum in seconds. now: epoch seconds.
+    runs: of a job that goes on.
     """
 
     status: JobStatus
@@ -51,7 +51,6 @@ class JobEvidence:
     reservations: Tuple[Reservation, ...] = ()
     earlier: Tuple[AccountingJob, ...] = ()
     most_time: Optional[int] = None
-    warned: bool = False
     runs: Optional[Runs] = None
     steps: Tuple[StepEnd, ...] = ()
     more_memory: str = "request more memory with --mem (or more cores, if memory comes with them)"

@@ -7,10 +7,10 @@ import functools
 import os
 import re
 import time
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Cluster, Partition
-from neuronctl.common.errors import NeuronctlError, RecordError, SlurmError
+from neuronctl.common.errors import NeuronctlError, SlurmError
 from neuronctl.common.frozen import replace
 from neuronctl.common.secrets import hide_secrets
 from neuronctl.diagnosis.ended import diagnose
@@ -90,7 +90,6 @@ def gather(status: JobStatus) -> JobEvidence:
         earlier=_earlier(status),
         more_memory=_more_memory(status),
         most_time=_most_time(status),
-        warned=bool(_requested(status, "signal")),
         runs=runs,
         steps=steps_of(status.id) if status.state in _WITH_STEPS and began(status) else (),
     )
@@ -121,13 +120,6 @@ def _named_logs(logs: Sequence[LogTail], paths: Sequence[str]) -> List[LogTail]:
                     tail = replace(tail, lines=tuple(text.split("\n")))
                 found += [tail] * (not tail.problem)
     return found[:_MOST_NAMED]
-
-
-def _requested(status: JobStatus, name: str) -> Any:
-    """Return a value of the recorded request; None where there is none."""
-    with contextlib.suppress(RecordError):
-        return None if status.record is None else status.record.draft.request.get(name)
-    return None
 
 
 @functools.cache  # an array's tasks are many

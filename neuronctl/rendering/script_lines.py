@@ -65,7 +65,7 @@ def _meeting_lines(plan: JobPlan, port_number: str) -> List[RemarkedLine]:
     starts_none = not plan.launcher.distributed
     if not plan.interactive and (starts_none or _starts_one_task(plan)):
         names = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT"
-        return [(f"unset {names}", "set by a torchrun that submitted this job")]
+        return [(f"unset {names}", "left by an outer torchrun")]
     return []
 
 

@@ -188,12 +188,12 @@ def test_a_time_limit_and_what_the_job_had(run: Run, fake_slurm: FakeSlurm, tmp_
     record(7, tmp_path)
     text = " ".join(run("why", "7").stdout.split())
     assert "'neuronctl resubmit 7 -t TIME' (amd_a100nv_8 allows 2-00:00:00)" in text
-    assert "--signal B:USR1@120" in text
-    record(8, tmp_path, request={"signal": "B:USR1@60"})
+    assert "'neuronctl resubmit 7 --until-done' asks it to before the limit" in text
+    record(8, tmp_path, sbatch=("sbatch", "own.sh"))
     fake_slurm.queue(queue_row("8", limit="2-00:00:00", **ended))
     text = " ".join(run("why", "8").stdout.split())
     assert "it had all the time that amd_a100nv_8 allows: let it save checkpoints" in text
-    assert "'neuronctl resubmit 8' goes on" in text and "--signal" not in text and "-t" not in text
+    assert "'neuronctl resubmit 8' goes on" in text and "--until-done" not in text
 
 
 def test_text_cannot_steer_the_terminal(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:

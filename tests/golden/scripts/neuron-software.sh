@@ -18,7 +18,7 @@ module load cuda/12.9.1 || stop 'cannot load the modules cuda/12.9.1'
 . "$(conda info --base)/etc/profile.d/conda.sh" || stop 'conda not found'
 conda activate 'my env' || stop 'cannot activate the environment my env'
 
-unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # set by a torchrun that submitted this job
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # left by an outer torchrun
 export PYTHONUNBUFFERED=1                                                  # lines reach the log as printed
 
 ulimit -c 0

@@ -12,7 +12,7 @@
 #SBATCH --signal=B:USR2@120  # then USR1 goes to what handles it, to save
 #SBATCH --output=%x.%A-%a.log
 
-unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # set by a torchrun that submitted this job
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # left by an outer torchrun
 export PYTHONUNBUFFERED=1                                                  # lines reach the log as printed
 
 # Check the node first, and report each defect.

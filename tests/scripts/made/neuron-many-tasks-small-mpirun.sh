@@ -15,7 +15,7 @@ type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
 module purge
 module load gcc/11.5.0 mpi/openmpi-4.1.8 || stop 'cannot load the modules gcc/11.5.0 mpi/openmpi-4.1.8'
 
-unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # set by a torchrun that submitted this job
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # left by an outer torchrun
 export PYTHONUNBUFFERED=1                                                  # lines reach the log as printed
 
 # Check the node first, and report each defect.

@@ -34,8 +34,9 @@ description: Submit, follow, and repair GPU jobs on a Slurm cluster with neuronc
 """
 _TIMEOUT = 10.0
 _HEADER = (
-    "| partition | nodes | GPUs per node | cores per node | time limit | your GPUs | free now |\n"
-    "|---|---|---|---|---|---|---|"
+    "| partition | nodes | GPUs per node | cores per node | time limit | your GPUs | free now "
+    "| good for |\n"
+    "|---|---|---|---|---|---|---|---|"
 )
 
 

@@ -133,12 +133,6 @@ def test_an_empty_queue_lets_it_start(sandbox: Sandbox) -> None:
     assert "neuronctl: can start now: 4 nodes have room for its share" in result.stderr
 
 
-def test_more_than_the_wall_time_is_refused(sandbox: Sandbox) -> None:
-    result = submit(sandbox, "-t", "3-0", "--gpus-per-node", "1", code=4)
-    assert "NC141: requested a time limit of 3-00:00:00" in result.stderr
-    assert "may run at most 2-00:00:00" in result.stderr
-
-
 def test_several_partitions(sandbox: Sandbox) -> None:
     """Slurm refuses for all what one of them cannot take (EnforcePartLimits=ALL)."""
     both = ["-p", f"{PARTITION},amd_a100nv_8"]

@@ -86,14 +86,6 @@ def test_srun_passes_the_cores_on(sandbox: Sandbox, no_jobs: None, options: List
     assert 10000 <= int(said[0]["MASTER_PORT"]) < 30000
 
 
-def test_failure_is_the_jobs_own_exit_code(sandbox: Sandbox, no_jobs: None) -> None:
-    sandbox.write("fail.py", "import sys\nsys.exit(23)\n")
-    result = sandbox.exec(
-        ["neuronctl", "submit", *JOB, "--gpus-per-node", "1", "--wait", "fail.py"], check=False
-    )
-    assert result.returncode == 23
-
-
 def test_signal_reaches_the_program(sandbox: Sandbox, no_jobs: None) -> None:
     """B: signals the batch shell only, which would run its trap after the program's end."""
     sandbox.write(
@@ -146,16 +138,3 @@ def test_salloc_runs_a_command_on_the_first_node(sandbox: Sandbox, no_jobs: None
     assert lines[0] == "gpu35"
     assert lines[1].split()[1] == "4"
     assert lines[2:] == ["0: gpu35", "1: gpu35", "2: gpu36", "3: gpu36"]
-
-
-def test_slurm_refuses_in_its_own_words(sandbox: Sandbox, no_jobs: None) -> None:
-    """Forced past what neuronctl itself would say: exit code 7, and no job."""
-    sandbox.write("probe.py", PROBE)
-    result = sandbox.exec(
-        ["neuronctl", "submit", *JOB, "--gpus-per-node", "1", "-q", "no-such-qos"]
-        + ["--force", "probe.py", "x"],
-        check=False,
-    )
-    assert result.returncode == 7
-    assert "Invalid qos specification" in result.stderr
-    assert "Traceback" not in result.stderr

@@ -160,15 +160,6 @@ def test_requeued_under_the_same_id(sandbox: Sandbox) -> None:
     assert [row["exit_code"] for row in status(sandbox, job)] == [4]
 
 
-@pytest.mark.long
-def test_time_limit(sandbox: Sandbox) -> None:
-    job = submit(sandbox, "-t1", "--wrap=sleep 300")
-    result = sandbox.exec(["neuronctl", "logs", "-f", job], timeout=240)
-    assert f"job {job} ended: TIMEOUT" in result.stderr
-    (row,) = status(sandbox, job)
-    assert row["state"] == "TIMEOUT" and row["elapsed"] >= 60
-
-
 SUBMIT = ["-p", "amd_a100nv_8", "--gpus-per-node", "1", "-t", "5", "--launcher", "python"]
 SUBMIT += ["--field", "misc", "--appl", "pytorch-ddp"]
 PROGRAM = """\
@@ -239,13 +230,3 @@ def test_ctrl_c_ends_the_following_and_not_the_job(sandbox: Sandbox) -> None:
 
 
 # ---------------------------------------------------------------- the cluster at fault
-
-
-def test_a_cut_off_submission_can_be_found_again(sandbox: Sandbox) -> None:
-    """What Slurm keeps of a script is what the record has."""
-    sandbox.write("p.py", PROGRAM)
-    sandbox.exec(["neuronctl", "submit", *SUBMIT, "--sbatch", "hold", "p.py", "0"])
-    job = status(sandbox)[-1]["job_id"]
-    kept = sandbox.exec(["scontrol", "write", "batch_script", job, "-"]).stdout
-    (record,) = _records(sandbox, job)
-    assert kept == record["draft"]["script"]

@@ -261,11 +261,6 @@ def test_a_node_fails_and_somebody_else_cancels(sandbox: Sandbox) -> None:
     assert "cancelled by " in text and data["cancelled_by"] is not None
 
 
-def test_unknown_job(sandbox: Sandbox) -> None:
-    result = sandbox.exec(["neuronctl", "why", "999999"], check=False)
-    assert result.returncode == 8 and "no matching jobs: 999999" in result.stderr
-
-
 QOS, ACCOUNT = "qos p_amd_a100nv_8 set", "account sandbox set"
 
 

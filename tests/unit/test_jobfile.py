@@ -111,10 +111,6 @@ def test_refused_with_file_and_line(tmp_path: Path, text: str, line: int, words:
     assert words in error.message
 
 
-def test_unknown_key_names_the_nearest(tmp_path: Path) -> None:
-    assert refused(tmp_path, "parition: gpu\n").hint.startswith("did you mean partition")
-
-
 @pytest.mark.parametrize("name", ["none.yaml", "."])
 def test_unreadable(tmp_path: Path, name: str) -> None:
     with pytest.raises(JobFileError, match="cannot read"):

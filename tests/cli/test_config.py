@@ -22,7 +22,6 @@ time: "24:00:00"
 env: {NCCL_DEBUG: INFO, HF_TOKEN: hf_abcdefghijklmnopqrstuvwxyz012345}
 gpus_per_node: 1
 """
-JOB = ["-p", "amd_a100nv_8", "--appl", "misc", "--launcher", "torchrun", "--gpus-per-node", "1"]
 
 
 @pytest.fixture

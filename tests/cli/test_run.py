@@ -76,10 +76,3 @@ def test_the_rules_on_a_launch(
 ) -> None:
     result = run(*RUN, *words, "train.py", env=ALLOCATION, code=4)
     assert said in plain(result.stderr) and "--force" not in result.stderr
-
-
-DETAILS = """\
-JobId=154173 JobName=interactive
-   JOB_GRES=gpu:a100:8
-     Nodes=gpu[32-33] CPU_IDs=0-15 Mem=121600 GRES=gpu:a100:4(IDX:0-3)
-"""

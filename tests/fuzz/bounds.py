@@ -114,18 +114,3 @@ def bounded(*expected: Type[Exception]) -> Iterator[None]:
         spent = time.process_time() - start
         if spent > slowest:
             slowest, slowest_test = spent, os.environ.get("PYTEST_CURRENT_TEST", "")
-
-
-def grows(work: Callable[[int], Any], size: int, *, tolerance: float = 0.3) -> float:
-    """How many times as much CPU time ``work`` takes for four times the size; 0 for a moment.
-
-    In proportion to the size, that is 4; where each part is compared with each other one, 16.
-    tolerance: seconds that are no more than a moment, in which a machine does other things too.
-    """
-    spent = []
-    for length in (size, 4 * size):
-        start = time.process_time()
-        with bounded():
-            work(length)
-        spent.append(time.process_time() - start)
-    return 0 if spent[1] < tolerance else spent[1] / spent[0]

@@ -79,7 +79,6 @@ PYTORCH = ["--field", "misc", "--appl", "pytorch"]
 ONE_GPU = ["generate", "-p", "amd_a100nv_8", "--gpus-per-node", "1", "-t", "2:00:00", *PYTORCH]
 TWO_NODES = ["generate", "-p", "amd_a100nv_8", "-N", "2", "--gpus-per-node", "2", "-t", "1-0"]
 
-TRAIN = "train_hvd.py"
 RUN = ["run", "--print", "--cluster", "neuron-2022"]
 JURECA = ["generate", "--cluster", "jureca", "-A", "training2436", "-p", "dc-gpu", "-t", "1:00:00"]
 

@@ -74,7 +74,6 @@ VARIABLES = {
     "SBATCH_GRES": ["gpu:1"],
     "SBATCH_CPUS_PER_GPU": ["2"],
 }
-LONG = sorted({*VALUES, *FLAGS})
 
 
 def _quoted(rng: Random, value: str) -> str:

@@ -143,9 +143,6 @@ def test_two_nodes_signals_and_exit_codes_are_as_without(sandbox: Sandbox) -> No
     assert "GPU 3 of gpu36" in sandbox.exec(page).stdout
 
 
-HANGS = "#!/bin/sh\nexec sleep 600\n"
-
-
 OWN = """\
 #!/bin/bash -eu
 #SBATCH -c2

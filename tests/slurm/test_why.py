@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 import time
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import pytest
 from harness import COMMENT, Sandbox, wait_until
@@ -259,32 +258,6 @@ def test_a_node_fails_and_somebody_else_cancels(sandbox: Sandbox) -> None:
     data, text = why(sandbox, other)
     assert data["kind"] == "cancelled" and "by you" not in text
     assert "cancelled by " in text and data["cancelled_by"] is not None
-
-
-QOS, ACCOUNT = "qos p_amd_a100nv_8 set", "account sandbox set"
-
-
-@contextlib.contextmanager
-def changed(sandbox: Sandbox, limit: str) -> Iterator[None]:
-    """A limit of Slurm's set by its administrator."""
-    sandbox.root("sacctmgr", "-i", "modify", *limit.split())
-    try:
-        yield
-    finally:
-        own = {f"{QOS} MaxJobsPerUser": 10, f"{QOS} MaxTRESPerUser=gres/gpu": 88}  # the sandbox's
-        name = limit.rpartition("=")[0]
-        sandbox.root("sacctmgr", "-i", "modify", *f"{name}={own.get(name, -1)}".split())
-
-
-def reason_of(sandbox: Sandbox, job: str, *passing: str) -> str:
-    """Slurm's reason as soon as it is none of those that pass."""
-    give_up = time.monotonic() + 150
-    while True:
-        reason = sandbox.exec(["squeue", "-h", "-o", "%r", "-j", job]).stdout.strip()
-        if reason.partition(",")[0] not in ("", "None", "Priority", *passing):
-            return reason
-        assert time.monotonic() < give_up
-        time.sleep(0.3)
 
 
 HANGS = """\

@@ -108,17 +108,6 @@ def with_mine(*more: str) -> ClusterFigures:
     return dataclasses.replace(LIMITS, associations=(mine,))
 
 
-OTHERS = Association("group", "", ("fast",), "")
-"""In another account, which is not the default one."""
-
-
-def newer(limits: ClusterFigures) -> ClusterFigures:
-    """The same of Slurm 24.11, and the user's account is below another one."""
-    mine = dataclasses.replace(MINE, above=("faculty", "root"))
-    config = dataclasses.replace(CONFIG, version="24.11.5")
-    return dataclasses.replace(limits, associations=(mine,), config=config)
-
-
 def with_accounts(*associations: Association) -> ClusterFigures:
     """A user of these accounts, on a cluster that has their QOS."""
     more = tuple(SlurmQos(name, ()) for name in ("fast", "long"))

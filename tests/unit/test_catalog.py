@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Callable
 
 import pytest
 
@@ -13,8 +12,6 @@ from neuronctl.catalog import loader
 from neuronctl.catalog.model import Price, WallTime, path_key
 from neuronctl.common.errors import CatalogError, PolicyError
 from neuronctl.common.units import UNLIMITED
-
-Write = Callable[[Path, str], Path]
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,7 @@ from typing import Any, List, Tuple
 import pytest
 from slurm_answers import (
     BUSY,
-    CONFIG,
     FULL,
-    LIMITS,
     MINE,
     NEW,
     NODES,
@@ -103,10 +101,6 @@ SIZES: List[Tuple[ClusterFigures, Any, List[str], Any]] = [
 
 
 # code, what Slurm says, the request, words of the finding, what just does not violate it
-NEWER = dataclasses.replace(LIMITS, config=dataclasses.replace(CONFIG, version="24.11.5"))
-
-LICENSES = {"foo": (4, 3), "bar": (1, 0)}
-
 CASES: List[Tuple[str, Snapshot, Any, List[str], Snapshot, Any]] = [
     ("NC103", live(limits=NEW), {"partition": "new"}, ["'new'", "catalog import"], live(), {}),
     ("NC501", live((*BUSY, job(4))), {}, ["you have 4 jobs", "may have 4"], live(BUSY), {}),

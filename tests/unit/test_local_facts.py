@@ -20,7 +20,6 @@ from neuronctl.launch.environments import Conda, find_conda
 from neuronctl.request.job import StepRequest
 from neuronctl.rules import LocalFacts, RuleContext, apply_rules, local_facts
 
-ROOT = Path(__file__).resolve().parents[2]
 SIF_X86 = b"#!/usr/bin/env run-singularity\n\0" + b"SIF_MAGIC\0" + b"01\0" + b"02\0" + b"\0" * 16
 
 

@@ -121,6 +121,10 @@ _SAYS_ERROR = re.compile(
 )
 
 
+_GOES_ON_BELOW = ("unknown:", "requested:", "Fatal error:")
+"""Ends of lines of Lmod and GROMACS whose message is the next line."""
+
+
 @dataclass(frozen=True)
 class _Mark:
     """A sign, where it stands, what is known of it, and whether it ends a traceback."""
@@ -308,8 +312,8 @@ def _of_line(
 ) -> Optional[_Mark]:
     number = len(lines) - index
     shown = line
-    if line.endswith(("unknown:", "requested:")) and index + 1 < len(lines):
-        line = f"{line} {plain_end(lines[index + 1]).strip()}"  # Lmod names modules below
+    if line.endswith(_GOES_ON_BELOW) and index + 1 < len(lines):
+        line = f"{line} {plain_end(lines[index + 1]).strip()}"
     lowered = line.lower()
     for entry in known:
         if entry.exceptions:

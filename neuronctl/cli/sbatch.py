@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 from typing import List, Mapping, Sequence, Tuple
 
 import click
 
 from neuronctl.cli.say import notify
-from neuronctl.common.errors import SlurmUnavailableError
-from neuronctl.slurm.sbatch_passthrough import (
-    find_sbatch,
-    start_sbatch,
-    started_sbatches,
-)
+from neuronctl.slurm.sbatch_passthrough import find_sbatch, run_sbatch, started_sbatches
 from neuronctl.submission.sbatch_attempt import Attempt
 
 _WHATEVER_BREAKS = contextlib.suppress(Exception)
@@ -34,8 +28,8 @@ def command(words: Tuple[str, ...]) -> int:
 
     Output, exit code, and job are sbatch's own, so that alias sbatch='neuronctl sbatch' is
     harmless. Findings are printed on standard error if it is a terminal. They refuse nothing, and
-    neither does a record that cannot be written. The components of a heterogeneous job are not
-    judged.
+    neither does a record that cannot be written, which is said. The components of a heterogeneous
+    job are not judged.
 
     With 'monitor: true' in your configuration, the job is sampled for 'neuronctl report'. sbatch
     gets the script unchanged; BASH_ENV starts the sampler, so the script must be one for bash.
@@ -48,37 +42,25 @@ def call(words: Sequence[str]) -> int:
     path = find_sbatch()
     untold: List[str] = []  # findings, printed only if sbatch refuses the job
     tell = notify if sys.stderr.isatty() else untold.append
-    attempt = Attempt(["neuronctl", *sys.argv[1:]], tell)
+    attempt = Attempt(["neuronctl", *sys.argv[1:]], tell, notify)
     variables: Mapping[str, str] = {}
+    unrecorded = ""
     if not started_sbatches():  # else a neuronctl above this process records the job
-        with _WHATEVER_BREAKS:
+        try:
             variables = attempt.begin(words)
-    code = _run(path, words, attempt, {**os.environ, **variables})
+        except Exception as error:  # of which sbatch may say more
+            unrecorded = f"the job has no record: {error}"
+    environment = {**os.environ, **variables}
+
+    def hear(line: bytes) -> None:
+        with _WHATEVER_BREAKS:
+            attempt.heard(line)
+
+    code = run_sbatch(path, words, environment, stdin=attempt.stdin, hear=hear)
     if code > 0:
         notify(*untold)
+    elif unrecorded:
+        notify(unrecorded)
     with _WHATEVER_BREAKS:
         attempt.ended(code)
     return code if code >= 0 else 128 - code
-
-
-def _run(path: str, words: Sequence[str], attempt: Attempt, environment: Mapping[str, str]) -> int:
-    """Run sbatch with this process's files; return its exit code, or minus its signal."""
-    try:
-        process = start_sbatch(path, words, attempt.stdin, environment)
-    except OSError as error:
-        raise SlurmUnavailableError(f"cannot start {path}: {error.strerror}") from None
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, lambda given, frame: process.send_signal(given))
-    assert process.stdout is not None
-    with process.stdout as output:
-        for line in output:
-            with _WHATEVER_BREAKS:
-                attempt.heard(line)
-            try:
-                os.write(1, line)
-            except BrokenPipeError:  # sbatch would die of it
-                process.send_signal(signal.SIGPIPE)
-            except OSError:
-                pass  # a full disk, which sbatch takes no notice of
-    return process.wait()

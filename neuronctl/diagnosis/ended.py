@@ -379,7 +379,9 @@ def _failed(evidence: JobEvidence) -> Diagnosis:
         return _not_known(evidence, Diagnosis(kind, what, line=line))
     elif not cause and code:
         where = "its log is empty"
-        if evidence.unread and not evidence.logs:
+        if evidence.unread and not evidence.logs and evidence.log_guessed:
+            where = "where its log is, is not recorded"
+        elif evidence.unread and not evidence.logs:
             where = (
                 f"its log {evidence.unread[0].path} cannot be read: {evidence.unread[0].problem}"
             )

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
-from typing import Dict, Mapping, Optional, Sequence, Tuple
+import threading
+from typing import IO, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.common.console import printable
+from neuronctl.common.errors import SlurmUnavailableError
 from neuronctl.slurm.process import in_memory, not_found
 
 _STARTED = "NEURONCTL_SBATCH"
@@ -41,18 +45,53 @@ def with_started(path: str, environment: Mapping[str, str]) -> Dict[str, str]:
     return others
 
 
-def start_sbatch(
-    path: str, words: Sequence[str], stdin: Optional[bytes], environment: Mapping[str, str]
-) -> subprocess.Popen[bytes]:
-    """Start ``sbatch WORDS`` with this process's files; its standard output is a pipe.
+def run_sbatch(
+    path: str,
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    stdin: Optional[bytes],
+    hear: Callable[[bytes], None],
+) -> int:
+    """Run ``sbatch WORDS`` with this process's files; return its exit code, or minus its signal.
 
-    stdin: what to give it in place of this process's standard input. Raises OSError.
+    stdin: what to give it in place of this process's standard input. hear: is given each line of
+    its standard output. Raises SlurmUnavailableError where it cannot be started.
     """
-    return subprocess.Popen(
-        ["sbatch", *words],
-        executable=path,
-        stdin=None if stdin is None else in_memory(stdin),
-        stdout=subprocess.PIPE,
-        env=with_started(path, environment),
-        close_fds=False,
-    )
+    try:
+        process = subprocess.Popen(
+            ["sbatch", *words],
+            executable=path,
+            stdin=None if stdin is None else in_memory(stdin),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if os.isatty(2) else None,
+            env=with_started(path, environment),
+            close_fds=False,
+        )
+    except OSError as error:
+        raise SlurmUnavailableError(f"cannot start {path}: {error.strerror}") from None
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda given, frame: process.send_signal(given))
+
+    def pass_on(lines: Optional[IO[bytes]], number: int) -> None:
+        """Write the lines to a file of this process; nothing in them can steer a terminal."""
+        for line in lines or ():
+            if number == 1:
+                hear(line)
+            if os.isatty(number):
+                text = printable(line.decode("utf-8", "replace").rstrip("\r\n").expandtabs())
+                line = f"{text}\n".encode()
+            try:
+                os.write(number, line)
+            except BrokenPipeError:  # sbatch would die of it
+                process.send_signal(signal.SIGPIPE)
+            except OSError:
+                pass  # a full disk, which sbatch takes no notice of
+
+    with process:
+        errors = threading.Thread(target=pass_on, args=(process.stderr, 2))
+        errors.start()
+        pass_on(process.stdout, 1)
+        errors.join()
+    return process.returncode

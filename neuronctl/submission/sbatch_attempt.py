@@ -21,11 +21,12 @@ A request that it received and did not answer takes Slurm's MessageTimeout, 10 s
 class Attempt:
     """What is known of the job beside sbatch. stdin: the script, where it was read from there."""
 
-    def __init__(self, command_line: Sequence[str], tell: Notify) -> None:
-        """command_line: what the user called. tell: is told of the findings, and of the record."""
+    def __init__(self, command_line: Sequence[str], tell: Notify, warn: Notify) -> None:
+        """command_line: what the user called. tell hears of the findings, warn of the record."""
         self.stdin: Optional[bytes] = None
         self._command_line = command_line
         self._tell = tell
+        self._warn = warn
         self._recording: Optional[Recording] = None
         self._began = time.monotonic()
 
@@ -67,7 +68,7 @@ class Attempt:
                 self._tell(f"{finding.severity} {finding.code}: {finding.message}")
         draft = replace(draft, command_line=tuple(self._command_line))
         where = script.slurm_cluster
-        self._recording = Recording(draft, self._tell, cluster=where, ask_slurm=False)
+        self._recording = Recording(draft, self._warn, cluster=where, ask_slurm=False)
         self._began = time.monotonic()
         return variables
 

@@ -167,16 +167,27 @@ def test_whatever_breaks_sbatch_runs(
         (Path(os.environ["XDG_CONFIG_HOME"]) / "neuronctl" / "config.yaml").write_text("[")
     fake_slurm.answer("sbatch", "Submitted batch job 7\n")
     result = run("sbatch", "job.sh", env=env)
-    assert (result.stdout, result.stderr) == ("Submitted batch job 7\n", "")
+    assert result.stdout == "Submitted batch job 7\n"
+    assert ("state/neuronctl" in result.stderr) == (fault == "store") == bool(result.stderr)
     assert len(records()) == (fault != "store")
 
 
-def test_findings_are_told_on_a_terminal_only(
+def test_a_job_without_a_record_is_said(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("sbatch", "Submitted batch job 7\n")
+    nowhere = {"HOME": "nowhere", "XDG_STATE_HOME": ""}
+    result = run("sbatch", "job.sh", env=nowhere)
+    assert result.stdout == "Submitted batch job 7\n"
+    assert "the job has no record: no home directory" in result.stderr
+    fake_slurm.answer("sbatch", stderr="sbatch: error: No\n", code=1)
+    assert run("sbatch", "job.sh", env=nowhere, code=1).stderr == "sbatch: error: No\n"
+
+
+def test_on_a_terminal_findings_are_told_and_nothing_steers_it(
     run: Run, fake_slurm: FakeSlurm, script: Path
 ) -> None:
     script.write_text(WRONG)
-    fake_slurm.answer("sbatch", "Submitted batch job 7\n")
-    assert run("sbatch", "job.sh").stderr == ""
+    fake_slurm.answer("sbatch", "Submitted batch job 7\n", "sbatch: \033[2Jdear\tuser\n")
+    assert run("sbatch", "job.sh").stderr == "sbatch: \033[2Jdear\tuser\n"
     assert records()[0]["draft"]["findings"][0][0] == "NC141"
     main, terminal = pty.openpty()
     argv = [sys.executable, "-m", "neuronctl", "sbatch", "job.sh"]
@@ -188,6 +199,7 @@ def test_findings_are_told_on_a_terminal_only(
     os.close(main)
     assert done.returncode == 0
     assert said.index("error NC141: job.sh:2: requested") < said.index("Submitted batch job 7")
+    assert "sbatch: \\x1b[2Jdear" in said
 
 
 def test_without_slurm(run: Run, tmp_path: Path) -> None:

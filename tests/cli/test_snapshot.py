@@ -22,7 +22,8 @@ ONE = [
 
 
 @pytest.fixture(autouse=True)
-def code(tmp_path: Path) -> Path:
+def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("PWD", raising=False)  # as in a cron job
     place = tmp_path / "code"
     place.mkdir()
     subprocess.run(["git", "init", "-q"], cwd=place, check=True)

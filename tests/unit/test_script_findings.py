@@ -13,6 +13,7 @@ from typing import List, Tuple
 import pytest
 
 from neuronctl.catalog.model import Catalog
+from neuronctl.rules.script import ScriptFinding
 from neuronctl.submission.judged_script import judge_text
 
 CPU = "-p cpu -N 1 -n 1"
@@ -31,50 +32,36 @@ Row = Tuple[str, str, str]
 FOUND: List[Row] = [
     # NC621: a launcher within a launcher, and nodes that do not know of one another.
     ("NC621", GPUS, "srun torchrun --nproc_per_node=4 t.py@@"),
-    ("NC621", GPUS, "srun bash -c 'cd x && torchrun --nproc_per_node=4 t.py'@@"),
     ("NC621", GPUS, "srun --ntasks-per-node=1 accelerate launch --num_processes 4 t.py@@"),
-    ("NC621", GPUS, "srun mpirun -np 4 python t.py@@"),
     ("NC621", EACH, "srun deepspeed --hostfile hosts t.py@@"),
     ("NC621", GPUS, "srun singularity exec --nv x.sif torchrun --nproc_per_node=4 t.py@@"),
-    ("NC621", GPUS, 'L="torchrun --nproc_per_node=4"\nsrun $L t.py@@'),
     ("NC621", GPUS, 'L="torchrun --nproc_per_node=4 t.py"\nsrun bash -c "$L"@@'),
     ("NC621", NODES, 'A=(torchrun --nproc_per_node 4)\nsrun "${A[@]}" t.py@@'),
     ("NC621", EACH, "srun torchrun --nproc_per_node=4 t.py@@"),
     ("NC621", EACH, "srun torchrun --nnodes=3 --nproc_per_node 4 t.py@@"),
     ("NC621", EACH, "srun torchrun --nnodes=$SLURM_NNODES --rdzv-backend=c10d t.py@@"),
-    ("NC621", EACH, "srun torchrun --nnodes=3 --rdzv_endpoint=$H:$P t.py@@"),
-    ("NC621", EACH, "srun torchrun --nproc_per_node 4 --rdzv_endpoint=$H:1 t.py@@"),
     ("NC621", EACH, "srun bash -c 'torchrun --nnodes=3 --node_rank=$SLURM_NODEID t.py'@@"),
     # NC622: steps that do not fit the job.
-    ("NC622", GPU, "srun --container-image a.sqsh --container-mounts=/a:/b -N2 ./x@@"),
     ("NC622", GPU, "COUNT=3\nsrun --nodes $COUNT python t.py@@"),
     ("NC622", GPU, "torchrun --nnodes=2 --nproc_per_node=1 --rdzv_endpoint=$H:1 t.py@@"),
     ("NC622", GPU, "accelerate launch --num_machines 3 --num_processes 1 t.py@@"),
-    ("NC622", EACH, "srun torchrun --nnodes=2 --nproc_per_node=4 --rdzv_endpoint=$H t.py@@"),
     ("NC622", EACH, "srun torchrun --nnodes=1 --nproc_per_node=4 t.py@@"),
-    ("NC622", "-p cpu -N 1 -n 4", "srun -n 16 ./mpi@@"),
     ("NC622", "-p cpu -N 1 -n 8", "srun -n 8 -c 4 ./x@@"),
     ("NC622", "-p cpu -N 1 -n 2", "mpirun -n 6 ./x@@"),
     # NC623: processes and GPUs.
     ("NC623", FOUR, "accelerate launch --num_processes 1 t.py@@"),
-    ("NC623", FOUR, "torchrun --nproc-per-node 8 t.py@@"),
     ("NC623", GPU, "N=2\ndeepspeed --num_gpus=$N t.py@@"),
     ("NC623", "-p gpu --gpus-per-node=2 -N 1", "horovodrun -np 4 -H localhost:4 python t.py@@"),
     ("NC623", GPUS, "srun -n1 torchrun --nproc_per_node 3 t.py@@"),
     # NC624: what starts once, on the first node.
     ("NC624", "-p gpu -N 1 -n 4", "python -u train.py@@"),
-    ("NC624", "-p cpu -N 1 -n 4", "gmx_mpi mdrun -deffnm md@@"),
     ("NC624", TASKS, "nohup python3 -m training.main fit@@"),
-    ("NC624", TASKS, "uv run t.py@@"),
     ("NC624", TASKS, "bash -c 'python t.py'@@"),
     ("NC624", TASKS, "for i in 1 2; do\n  python t.py $i@@\ndone"),
-    ("NC624", TASKS, "nsys profile -o x -t cuda python t.py@@"),
     ("NC624", TASKS, "apptainer exec x.sif pw.x -i in@@"),
-    ("NC624", TASKS, "Rscript fit.R@@"),
     ("NC624", TASKS, "bash train.sh --lr 1@@"),
     ("NC624", TASKS, "h=$(srun -N1 -n1 hostname)\npython t.py --host $h@@"),
     ("NC624", EACH, "torchrun --nproc_per_node 4 t.py@@"),
-    ("NC624", EACH, "torchrun --nnodes=3 --nproc_per_node 4 --rdzv_endpoint=$H:$P t.py@@"),
     ("NC624", EACH, "N=$SLURM_NNODES\naccelerate launch --num_machines $N t.py@@"),
     ("NC624", EACH, "python -m torch.distributed.launch --nproc_per_node 4 t.py@@"),
     ("NC624", EACH, "deepspeed t.py@@"),
@@ -82,53 +69,107 @@ FOUND: List[Row] = [
     ("NC624", EACH, "apptainer run x.sif /bin/bash -c 'cd /x; torchrun --nproc_per_node=4 t.py'@@"),
     # NC625: GPUs that nothing uses.
     ("NC625", FOUR, "python train.py@@"),
-    ("NC625", FOUR, "for i in a b; do\n  python t.py $i@@\ndone"),
     ("NC625", FOUR, "nvidia-smi -l 60 > use.log &\npython train.py@@"),
-    ("NC625", f"{FOUR} -n 1", "srun python train.py@@"),
     ("NC625", NODES, "mpirun -n 3 python t.py@@"),
     ("NC625", FOUR, "torchrun --standalone --nnodes=1 -m pkg.train@@"),
     ("NC625", EACH, "srun torchrun --nnodes=3 --rdzv-backend=c10d --rdzv-endpoint=$H:1 t.py@@"),
     ("NC625", GPU, "bwa mem ref.fa a.fq > a.sam@@"),
-    ("NC625", GPU, "module load conda\npip install torch@@"),
     # NC626: cores that a step does not get.
     ("NC626", CORES, "srun --container-image=x.sqsh python t.py@@"),
-    ("NC626", CORES, "srun bash -c 'mkdir x; ./a'@@"),
     ("NC626", CORES, "srun --environment ${EDF_FILE} python t.py@@"),
-    # NC627: steps that wait for one another.
     # NC651: what the end of the job kills.
     ("NC651", CPU, "nohup python t.py > log 2>&1 &@@\necho started\nsleep 5"),
     ("NC651", CPU, "for i in 1 2; do\n  ./simulate $i &@@\ndone"),
-    ("NC651", CPU, "python t.py --fold 1 &@@\npython t.py --fold 2"),
     ("NC651", CPU, "tmux new-session -d -s a 'python t.py'@@"),
     # NC635: signals that miss the program.
     ("NC635", f"{CPU} --signal=USR1@60@@", "python t.py"),
-    ("NC635", f"{CPU} --signal=SIGTERM@60@@", "bash -c 'python t.py'"),
     ("NC635", f"{CPU} --signal=B:USR1@60@@", "python t.py"),
     # NC636, NC652: what comes too late, or is lost with the node.
     ("NC636", f"{CPU} --signal=B:USR1@60", "trap 'x' USR1@@\nbash -c 'python t.py'\n"),
     ("NC636", f"{GPU} --signal=B:10@60", "trap 'touch x' SIGUSR1@@\nsrun python train.py"),
     ("NC652", GPU, "python t.py --out_dir /tmp/run@@"),
     ("NC652", GPU, "O=$TMPDIR/run\nsrun python t.py --save-path=$O@@\necho end"),
-    ("NC652", CPU, "python t.py > /dev/shm/scores.csv@@"),
     # NC653: one file for all tasks of an array.
     ("NC653", ARRAY, "#SBATCH -o all.txt@@\nsrun ./a"),
-    ("NC653", ARRAY, "#SBATCH -o %x-%A.txt@@\nsrun ./a"),
     # NC654, NC655: indexes.
     ("NC654", CPU, f"./a {INDEX}@@"),
     ("NC654", CPU, "f=$(sed -n ${SLURM_ARRAY_TASK_ID}p list)@@\npython t.py $f"),
     ("NC655", f"{CPU} --array=0-3", f"a=(x y z)\n./a ${{a[{INDEX}]}}@@"),
-    ("NC655", f"{CPU} --array=1-3", "a=(x 'y z' w)\nb=${a[SLURM_ARRAY_TASK_ID]}@@\n./a $b"),
     ("NC655", f"{CPU} --array=0-2%1", "a=(x y z)\ni=$((SLURM_ARRAY_TASK_ID - 1))\n./a ${a[$i]}@@"),
     # NC663: containers that see no GPU.
     ("NC663", GPU, "singularity exec $IMAGES/x.sif ./a@@"),
     ("NC663", GPU, "singularity exec --bind /data x.sif bash -c 'cd x; python t.py'@@"),
-    ("NC663", "-p gpu --gpus-per-node=1", "#SBATCH -J amd_a100nv_8\nsrun apptainer run x.sif@@"),
     # NC665: programs that are none.
     ("NC665", CPU, "srun OMP_NUM_THREADS=1 python t.py@@"),
-    ("NC665", TASKS, "mpirun -np 2 A=1 ./x@@"),
     ("NC665", CPU, "python -m train.py@@"),
     ("NC665", CPU, "python python t.py@@"),
     ("NC665", CPU, "python3@@\ndeactivate"),
+    # Directives, lines of shell, and variables.
+    ("NC601", "-p gpu -N 1", "#SBATCH --gres=gpu=1@@\nsrun python train.py"),
+    ("NC601", GPU, "#SBATCH --tiem=10@@\nsrun python train.py"),
+    ("NC601", GPU, "#SBATCH —-time=10@@\nsrun python train.py"),
+    ("NC601", GPU, "#SBATCH -J my job@@\nsrun python train.py"),
+    ("NC601", GPU, "#SBATCH --time=2h@@\nsrun python train.py"),
+    ("NC603", GPU, "cd /tmp\n#SBATCH --time=10@@\nsrun python train.py"),
+    ("NC603", GPU, "A=1\n\n# words\n#SBATCH -J late@@\nsrun python train.py"),
+    ("NC604", CPU, "SBATCH --gres=gpu:1@@\n./a"),
+    ("NC604", GPU, "#sbatch --time=10@@\nsrun python train.py"),
+    ("NC604", GPU, "#SBACTH --time=10@@\nsrun python train.py"),
+    ("NC605", GPU, "#SBATCH -t 10@@\n#SBATCH --time=20\nsrun python train.py"),
+    ("NC606", "--gres=gpu:1", "#SBATCH --partition=$P@@\nsrun python train.py"),
+    ("NC606", "-p gpu -N 1", "#SBATCH --gpus-per-node=${X}@@\nsrun python train.py"),
+    ("NC606", GPU, "#SBATCH -o logs/@@\nsrun python train.py"),
+    ("NC606", GPU, "#SBATCH -e run-${SLURM_JOB_ID}.err@@\nsrun python train.py"),
+    ("NC611", "-p gpu --gpus-per-node=1", "#SBATCH -N 3 -n 1@@\nsrun python train.py"),
+    ("NC612", "-p cpu -N 1 -n 4", "#SBATCH --mem=8@@\nsrun ./x"),
+    ("NC612", "-p cpu -N 1", "#SBATCH --mem-per-cpu=1@@\nsrun python train.py"),
+    ("NC612", CPU, "#SBATCH --mem=48@@\nRscript a.R"),
+    ("NC631", TASKS, "export RANK=$SLURM_PROCID@@\nsrun python t.py"),
+    ("NC631", NODES, "srun python t.py --node=$SLURM_NODEID@@"),
+    ("NC631", GPUS, 'srun bash -c "python t.py $SLURM_PROCID"@@'),
+    ("NC631", EACH, "cat >r.sh <<E\ntorchrun --node_rank $SLURM_NODEID@@ t.py\nE\nsrun bash r.sh"),
+    ("NC632", "-p gpu --gpus-per-node=1", "export MASTER_PORT=29400@@\npython t.py"),
+    ("NC632", GPU, "torchrun --nproc_per_node=1 --master_port 29501 t.py@@"),
+    ("NC632", GPU, "torchrun --nproc-per-node=1 --rdzv_endpoint=$HOST:29500 t.py@@"),
+    ("NC634", f"{CPU} -o /w/p/logs/%j", "cd /w/p\nmkdir -p logs@@\n./a"),
+    ("NC634", GPU, "#SBATCH -o out/%j/log.txt@@\nmkdir -p out\nsrun python train.py"),
+    ("NC657", GPU, "jupyter lab --ip=0.0.0.0 --NotebookApp.token=${USER}@@"),
+    ("NC657", GPU, "python -m jupyter lab --ServerApp.token=''@@ --port 8888"),
+    ("NC634", GPU, "#SBATCH -o out/%j.txt\nmkdir -p out@@\nsrun python train.py"),
+    ("NC634", GPU, "#SBATCH -e /tmp/%u/x/%j.err\nmkdir -p /tmp/${USER}/x@@\nsrun python train.py"),
+    ("NC637", f"{CPU} -c 4", "bwa mem -t 16 x y > z@@"),
+    ("NC637", f"{GPU} -c 4", "make -j64@@"),
+    ("NC637", CPU, "export OMP_NUM_THREADS=64@@\n./a"),
+    ("NC637", "-p cpu -N 1 --ntasks-per-node=2", "python t.py --workers 24@@"),
+    ("NC638", CPU, "conda init@@\n./a"),
+    ("NC638", CPU, "python t.py\nsource v/bin/activate@@"),
+    ("NC640", GPU, "export API_KEY=abcdefgh12345678@@\nsrun python train.py"),
+    ("NC642", "-p cpu -N 2 --ntasks-per-node=1", "MASTER_ADDR=127.0.0.1 srun python t.py@@"),
+    ("NC642", NODES, "export MASTER_ADDR=$(hostname --ip-address)@@\nsrun python train.py"),
+    ("NC642", NODES, "A=$(srun -n1 -N1 hostname -i)@@\nsrun python train.py --addr $A"),
+    ("NC642", NODES, "A=$(scontrol show hostnames $SLURM_STEP_NODELIST)@@\nsrun ./x $A"),
+    ("NC642", EACH, "srun torchrun --nnodes=3 --rdzv_endpoint=localhost:$P t.py@@"),
+    ("NC642", NODES, 'srun bash -c "MASTER_PORT=\\$(shuf -i 1-9 -n 1) python t.py"@@'),
+    ("NC643", CPU, "python t.py --lr=__LR__@@"),
+    ("NC643", CPU, "DATA=CHANGE_ME@@\n./a $DATA"),
+    ("NC643", CPU, "#SBATCH --account=....@@\n./a"),
+    ("NC645", GPU, 'source "$(dirname "$0")/env.sh"@@\npython t.py'),
+    ("NC645", GPU, 'D="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"@@\npython $D/t.py'),
+    ("NC646", GPU, "python t.py | tee log@@"),
+    ("NC646", GPU, "zcat x | python t.py | gzip > y@@"),
+    ("NC646", GPU, "python t.py\necho done\n# so\n# that\nexit $?@@"),
+    ("NC649", CPU, "export $N=4@@\n./a"),
+    ("NC649", CPU, '$root = "/x"@@\n./a $root'),
+    ("NC649", CPU, "if [ $N=1 ]; then@@\n./a\nfi"),
+    ("NC649", CPU, "for i in {1..$N}; do@@\n./a $i\ndone"),
+    ("NC660", CPU, "#tmp=/x\n./a $tmp@@"),
+    ("NC660", CPU, "mpirun -np $NSLOTS ./a@@"),
+    ("NC660", f"{CPU} --array=1-10", "./a $SGE_TASK_ID@@"),
+    ("NC121", "-p gpu -N 1", "#SBATCH --gres=gpu:9@@\nsrun -n9 ./x"),
+    ("NC646", GPU, "srun python t.py\necho end\nexit 0@@"),
+    ("NC646", GPU, "srun python t.py || true@@"),
+    ("NC646", GPU, "set -o pipefail\nsrun python t.py\nexit 0@@"),
+    ("NC646", GPU, "python t.py\necho done\nif [ $? -ne 0 ]; then@@\n  exit 1\nfi"),
 ]
 
 RIGHT: List[Row] = [
@@ -144,25 +185,19 @@ RIGHT: List[Row] = [
     ("NC621", GPUS, "srun -n1 torchrun --nproc_per_node=4 t.py"),
     ("NC621", GPUS, "srun torchrun --nproc_per_node=1 --nnodes=4 --rdzv_endpoint=$H:1 t.py"),
     ("NC622", EACH, "srun torchrun --nnodes=1:3 --rdzv_endpoint=$H t.py"),
-    ("NC622", EACH, "srun -N1 -n1 torchrun --nnodes=1 t.py"),
     ("NC622", GPUS, "srun --gres=gpu:2 -n 2 python t.py"),
-    ("NC622", "-p cpu -N 1 -n 2", "mpirun --oversubscribe -n 6 ./x"),
     ("NC622", "-p cpu -n 4", "srun -n 8 --overcommit ./x"),
     ("NC622", "-p cpu -n 4 --exclusive", "srun -n 8 ./x"),
     ("NC622", "-p cpu -N 2", "mpiexec -ppn 8 ./x\nmpirun -n $SLURM_NTASKS ./x"),
     ("NC622", NODES, "srun torchrun --nnodes 8 --nproc_per_node 1 --rdzv_endpoint=$H:$P t.py"),
     ("NC623", FOUR, "torchrun --nproc_per_node=1 a.py\ntorchrun --nproc_per_node=4 b.py"),
     ("NC623", FOUR, "python t.py --devices 4 --gpu 3\npython u.py --devices 50"),
-    ("NC623", f"{GPU} -n 4", "srun python mpi.py"),
     ("NC623", EACH, 'horovodrun -np 12 -H "$hosts" python t.py'),
     ("NC624", TASKS, 'srun "${PYTHON_BIN}" t.py'),
-    ("NC624", TASKS, "srun bash -c 'python t.py'"),
     ("NC624", TASKS, "mpirun pw.x -i in\n./charmrun ./solve in"),
-    ("NC624", TASKS, "python -m venv env\npython -m pip install x"),
     ("NC624", TASKS, "./prepare.sh\n./train.sh"),
     ("NC624", TASKS, "module load parsl\npython workflow.py"),
     ("NC624", "-p cpu -N 1 -n 8", "python t.py --multiprocessing-distributed"),
-    ("NC624", "-p cpu -N 1 -n 8", "python t.py --num-ranks=8"),
     ("NC624", EACH, "srun torchrun --nnodes=3 --nproc_per_node 4 --rdzv_endpoint=$H:$P t.py"),
     ("NC624", EACH, "torchrun --nproc_per_node 4 prepare.py\nsrun python t.py"),
     (
@@ -174,11 +209,9 @@ RIGHT: List[Row] = [
     ("NC624", EACH, "accelerate launch --config_file x.yaml t.py"),
     ("NC624", EACH, "f() {\n  torchrun --nnodes=3 t.py\n}\nexport -f f\nsrun bash -c f"),
     ("NC625", FOUR, "torchrun --nproc_per_node=$N t.py"),
-    ("NC625", FOUR, "torchrun $OPTIONS t.py"),
     ("NC625", FOUR, "export PET_NPROC_PER_NODE=4\ntorchrun t.py"),
     ("NC625", FOUR, "accelerate launch t.py"),  # of itself, one for each GPU
     ("NC625", FOUR, "torchrun a.py\ntorchrun --nproc_per_node=4 t.py"),
-    ("NC625", FOUR, "for i in a b; do\n  ./t.py $i &\ndone\nwait"),
     ("NC625", FOUR, "singularity exec --nv a.sif serve &\npython ask.py"),
     ("NC625", FOUR, "srun python -u train.py --n_gpu 4"),
     ("NC625", FOUR, "python t.py hydra/launcher=torchrun"),
@@ -190,11 +223,9 @@ RIGHT: List[Row] = [
     ("NC626", CORES, "srun mkdir -p x\nsrun bash -c 'hostname | cut -d. -f1'"),
     ("NC651", CPU, "python serve.py &\npython ask.py"),
     ("NC651", CPU, "for i in 1 2; do\n  ./simulate $i &\ndone\nwait"),
-    ("NC651", CPU, "python serve.py &\nsleep infinity"),
     ("NC651", CPU, "python serve.py &\nwhile sleep 60; do date; done"),
     ("NC651", CPU, "nvidia-smi dmon > log &\npython t.py"),
     ("NC635", f"{CPU} --signal=USR1@60", "srun python t.py"),
-    ("NC635", f"{CPU} --signal=USR1@60", "mpirun python t.py"),
     ("NC635", f"{CPU} --signal=B:USR1@60", "exec python t.py"),
     ("NC635", f"{CPU} --signal=B:USR1@60", "trap 'touch save' USR1\npython t.py &\nwait"),
     ("NC636", GPU, "trap 'rm -rf x' TERM\npython t.py"),
@@ -205,22 +236,18 @@ RIGHT: List[Row] = [
     ("NC652", GPU, "python t.py --output_dir /tmp/debug > /tmp/log.txt"),
     ("NC653", f"{ARRAY} -o log/%x-%4a.txt", "srun ./a"),
     ("NC653", f"{ARRAY} -o log.txt --open-mode=append", "srun ./a"),
-    ("NC653", f"{CPU} --array=7 -o log.txt", "srun ./a > log"),
     ("NC654", ARRAY, f"./a {INDEX}"),
     ("NC654", CPU, "./a ${SLURM_ARRAY_TASK_ID:-0}"),
     ("NC654", CPU, f'if [ -n "{INDEX}" ]; then\n  ./a {INDEX}\nfi'),
     ("NC654", CPU, f"[[ ! {INDEX} ]] && exit\n./a {INDEX}"),
-    ("NC654", CPU, f"if test {INDEX}; then\n  ./a {INDEX}\nfi"),
     ("NC654", CPU, f"# sbatch --array=1-3 job.sh\n./a {INDEX}"),
     ("NC654", CPU, f"echo task {INDEX}\n./a"),
-    ("NC655", f"{CPU} --array=0-2", f"a=(x y z)\n./a ${{a[{INDEX}]}}"),
     ("NC655", f"{CPU} --array=1-3", f"a=(x y z)\n./a ${{a[{INDEX}-1]}}"),
     ("NC655", ARRAY, f"a=(x y z)\n[ {INDEX} -gt 2 ] && exit\n./a ${{a[{INDEX}]}}"),
     ("NC655", ARRAY, "a=(x y z)\n./a ${a[$((SLURM_ARRAY_TASK_ID % 3))]}"),
     ("NC655", ARRAY, f"a=(x*)\n./a ${{a[{INDEX}]}}"),
     ("NC655", ARRAY, f"a=(x)\na+=(y)\n./a ${{a[{INDEX}]}}"),
     ("NC663", GPU, "singularity exec --nv x.sif python t.py"),
-    ("NC663", CPU, "singularity exec x.sif python t.py"),
     ("NC663", "-p amd --gpus-per-node=1", "singularity exec x.sif python t.py"),
     ("NC663", GPU, "export APPTAINER_NV=1\napptainer exec x.sif python t.py"),
     ("NC663", GPU, "apptainer exec x.sif bwa mem a b\npython t.py"),
@@ -228,13 +255,65 @@ RIGHT: List[Row] = [
     ("NC665", CPU, "python3 < t.py\necho 'print(1)' | python\npython <<E\nprint(1)\nE"),
     ("NC665", CPU, 'python --version\nv=$(python)\n"$PYTHON"\npython -m pkg.train'),
     ("NC665", CPU, "srun env A=1 python t.py\nA=1 srun python t.py x=1\n! grep x y"),
+    # Directives, lines of shell, and variables.
+    ("NC634", GPU, "#SBATCH -o /var/x.log\nmkdir -p /var/y\n./a"),
+    ("NC646", GPU, "srun python t.py\nexit $?"),
+    ("NC646", GPU, "set -eu\nsrun python t.py\nexit 0"),
+    ("NC601", "-p gpu --gres=gpu:a100:1,nvme:2", "srun python train.py"),
+    ("NC601", GPU, "#SBATCH --array=0-${N}\nsrun python train.py"),
+    ("NC604", GPU, "# SBATCH --time=10\n#SBATCH -t 20\nsrun python train.py"),
+    ("NC604", GPU, "#sbatch --export=A=1 -J b train.sbatch\nsrun python train.py"),
+    ("NC606", f"{GPU} -o logs/x", "srun python train.py"),
+    ("NC612", "-p site -n 1", "#SBATCH --time=0-1\n./a"),
+    ("NC612", "-p cpu -N 1 -n 64 --mem-per-cpu=1", "srun ./x"),
+    ("NC612", f"{GPU} -t 5", "python train.py"),
+    ("NC631", EACH, "R=$SLURM_NODEID\nR=2\nsrun python t.py $R"),
+    ("NC631", EACH, "cat >r.sh <<'E'\npython t.py $SLURM_NODEID\nE\nsrun bash r.sh"),
+    ("NC631", EACH, "R='$SLURM_NODEID'\nsrun bash -c \"torchrun --nnodes 3 --node_rank $R t.py\""),
+    ("NC632", "-p gpu --gpus-per-node=1", "export MASTER_PORT=29400\ntorchrun t.py"),
+    ("NC632", "-p other -N 2 --gpus-per-node=4", "MASTER_PORT=29500 srun python t.py"),
+    ("NC632", GPU, "torchrun --standalone --master_port 29501 t.py"),
+    ("NC632", GPU, "export MASTER_PORT=${MASTER_PORT:-29500}\npython t.py"),
+    ("NC634", f"{CPU} -o out/logs/%j", "mkdir -p $ROOT/logs\n./a"),
+    ("NC634", f"{CPU} -o /r/logs/x.log", 'W="${W:-/q}"\nmkdir -p "$W/logs"'),
+    ("NC657", GPU, 'jupyter lab --ip=0.0.0.0 --ServerApp.token="$(cat ~/.token)"'),
+    ("NC634", GPU, "#SBATCH -o logs/%j.txt\nR=${R:-/x}\nmkdir -p $R/logs\npython t.py"),
+    ("NC637", "-p cpu -N 1 -n 4", "cc -qopenmp a.c -o a\nsrun ./a"),
+    ("NC637", CORES, "N=8\nbowtie2 -p $N -x i -U a"),
+    ("NC638", CPU, "conda init\nsource ~/.bashrc\n./a"),
+    ("NC638", CPU, ". /x/conda.sh && conda activate e"),
+    ("NC638", CPU, "conda env create -f e.yml\nsource env.sh"),
+    ("NC640", GPU, "export HF_TOKEN=hf_xxx"),
+    ("NC640", CPU, 'echo -e "for control, pwd=\\\\c";pwd\n./a'),
+    ("NC640", GPU, "set -x\nset +x\nsource .env\npython t.py"),
+    ("NC640", GPU, "WANDB_API_KEY=$1\npython t.py --token=$2"),
+    ("NC642", "-p cpu -N 2 --ntasks-per-node=1", "MASTER_ADDR=localhost python t.py"),
+    ("NC642", NODES, "export MASTER_ADDR=$(hostname)\nsrun bash -c 'x $SLURM_STEP_NODELIST'"),
+    ("NC642", EACH, "srun torchrun --nnodes=3 --rdzv_endpoint=$H:$P t.py"),
+    ("NC642", GPUS, 'srun bash -c "MASTER_PORT=$((9000 + RANDOM)) python t.py"'),
+    ("NC642", EACH, "hosts=$SLURM_JOB_NODELIST\nm=$(scontrol show hostnames $hosts | head -n1)"),
+    ("NC643", CPU, "DATA=$CHANGE_ME\n./a --todo"),
+    ("NC643", CPU, "python t.py --name=__main__"),
+    ("NC645", GPU, 'echo "usage: $0 FILE"\npython t.py'),
+    ("NC645", GPU, 'if [ -z "$SLURM_JOB_ID" ]; then\n  cd "$(dirname "$0")"\nfi'),
+    ("NC646", CPU, "bash a.sh"),
+    ("NC646", CPU, "srun ./a\ncp -r o /r"),
+    ("NC649", CPU, "[ $root = /x ] && ./a"),
+    ("NC649", CPU, "A=(x y)\npython t.py $A"),
+    ("NC660", CPU, "A=/x B=$A/y\n./a $B"),
+    ("NC660", CPU, "python t.py $model $step"),
+    ("NC660", CPU, '#tmp="--tmp=/x"\n./a $tmp'),
 ]
+
+
+def judged(text: str, small: Catalog) -> Tuple[ScriptFinding, ...]:
+    return judge_text("job.sh", text, small, small.clusters["small"]).findings
 
 
 def found(options: str, commands: str, small: Catalog) -> List[Tuple[str, int, str]]:
     """Return the code, line, and severity of each finding."""
     text = f"#!/bin/bash -l\n#SBATCH {options}\n{commands}\n".replace("@@", "")
-    findings = judge_text("job.sh", text, small, small.clusters["small"]).findings
+    findings = judged(text, small)
     return [(one.finding.code, one.place.line, one.finding.severity) for one in findings]
 
 
@@ -284,8 +363,7 @@ def test_the_hint_for_a_torchrun_on_several_nodes_is_a_line_that_works(
     srun: str, small: Catalog
 ) -> None:
     def hints(commands: str) -> List[str]:
-        text = f"#!/bin/bash -l\n#SBATCH {EACH}\n{commands}\n"
-        findings = judge_text("job.sh", text, small, small.clusters["small"]).findings
+        findings = judged(f"#!/bin/bash -l\n#SBATCH {EACH}\n{commands}\n", small)
         codes = ("NC621", "NC622", "NC624", "NC632", "NC642")
         return [one.finding.hint for one in findings if one.finding.code in codes]
 
@@ -294,3 +372,26 @@ def test_the_hint_for_a_torchrun_on_several_nodes_is_a_line_that_works(
     assert options and before
     line = f'srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 torchrun {options[0]} '
     assert hints(f"{before[0]}\n{line}--nproc_per_node=4 t.py") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("conda activate x\npython t.py", [3]),
+        ("module load gcc/12 cuda\nconda activate x\npython t.py", [3, 4]),
+        ("module load anaconda3\nconda activate x\npython t.py", [3]),
+        ('eval "$(conda shell.bash hook)"\nconda activate x\npython t.py', []),
+        ("source activate x\npython t.py", [3]),
+        ("PATH=$HOME/conda/bin:$PATH\nsource activate x\npython t.py", []),
+    ],
+)
+def test_conda_and_module_in_a_shell_that_is_no_login_shell(
+    text: str, lines: List[int], small: Catalog
+) -> None:
+    findings = judged(f"#!/bin/bash\n#SBATCH {GPU}\n{text}\n", small)
+    assert [one.place.line for one in findings if one.finding.code == "NC638"] == lines
+
+
+def test_a_dash_of_a_word_processor_in_the_first_line(small: Catalog) -> None:
+    findings = judged(f"#!/bin/bash –l\n#SBATCH {GPU}\npython t.py\n", small)
+    assert ("NC615", 1) in [(one.finding.code, one.place.line) for one in findings]

@@ -16,10 +16,7 @@ TOP = "#!/bin/bash -l\n#SBATCH -p gpu --gpus-per-node=1 -N 1\n"
 
 
 def checked(text: str, catalog: Catalog, **parts: str) -> JudgedScript:
-    return judge_text(
-        *("job.sh", text, catalog, catalog.clusters["small"]),
-        comment_parts=parts,
-    )
+    return judge_text("job.sh", text, catalog, catalog.clusters["small"], comment_parts=parts)
 
 
 def fixed(text: str, catalog: Catalog, **parts: str) -> JudgedScript:
@@ -41,15 +38,11 @@ def with_comments(catalog: Catalog, comment: CommentPolicy) -> Catalog:
 MENDS: List[Tuple[str, str, str]] = [
     ("NC601", "#SBATCH --time＝10", "#SBATCH --time=10"),
     ("NC601", "#SBATCH －－time＝１０", "#SBATCH --time=10"),
-    ("NC601", "#SBATCH －t １０", "#SBATCH -t 10"),
     ("NC601", "#SBATCH\u3000-t 10", "#SBATCH -t 10"),
     ("NC601", "#SBATCH –J x", "#SBATCH -J x"),
-    ("NC601", "#SBATCH —-c 6", "#SBATCH -c 6"),
     ("NC601", "#SBATCH —--time 10", "#SBATCH --time 10"),
     ("NC601", "#SBATCH --ntasks–per‑node=1", "#SBATCH --ntasks-per-node=1"),
     ("NC601", "#SBATCH --time=1–00:00:00", "#SBATCH --time=1-00:00:00"),
-    ("NC601", "#SBATCH --nodes=1–2", "#SBATCH --nodes=1-2"),
-    ("NC601", "#SBATCH\u00a0-J x", "#SBATCH -J x"),
     ("NC601", "#SBATCH -J x\u3000-t 5\u2003-n 1", "#SBATCH -J x -t 5 -n 1"),
     ("NC601", "#SBATCH \u200b--time=5", "#SBATCH --time=5"),
     ("NC601", "#SBATCH -J “a b”", '#SBATCH -J "a b"'),
@@ -87,13 +80,10 @@ def test_a_mend(
         "#SBATCH –time=10 # – it",
         '#SBATCH –J "a – b" -t 5',
         "#SBATCH -J a–b --array=1–2%1",
-        "#SBATCH -J my job",
         "##SBATCH –J x",
         " #SBATCH -J x",
-        "#SBATCH -J a–b",
         "#SBATCH -J 'x",
         "#SBATCH -o /tmp/$HOME.x",
-        "#SBATCH -o /tmp/$SLURM_ARRAY_TASK_ID",
         "#SBATCH -o /tmp/\\\\$USER",
         "#SBATCH -D /tmp/$USER",
         "#SBATCH -J x # neuronctl: ignore=NC606 $USER",
@@ -121,14 +111,8 @@ def test_line_ends_and_a_byte_order_mark(small: Catalog) -> None:
     assert after.findings == ()
 
 
-FIELDS = CommentPolicy(
-    required=True,
-    form="fields",
-    fields={
-        "field": ("nlp", "cv", "misc"),
-        "appl": ("pytorch", "vasp", "misc"),
-    },
-)
+PARTS = {"field": ("nlp", "cv", "misc"), "appl": ("pytorch", "vasp", "misc")}
+FIELDS = CommentPolicy(required=True, form="fields", fields=PARTS)
 WORD = CommentPolicy(required=True, form="word", values=("pytorch", "vasp"))
 BOTH = {"field": "nlp", "appl": "vasp"}
 
@@ -138,9 +122,7 @@ BOTH = {"field": "nlp", "appl": "vasp"}
     [
         (FIELDS, BOTH, "-J x --comment=any # it", '-J x --comment="field=nlp;appl=vasp" # it'),
         (FIELDS, BOTH, "--comment 'a b'", '--comment "field=nlp;appl=vasp"'),
-        (FIELDS, BOTH, "--comm=x", '--comm="field=nlp;appl=vasp"'),
         (FIELDS, BOTH, "-J x", '-J x\n#SBATCH --comment="field=nlp;appl=vasp"'),
-        (FIELDS, BOTH, "–-comment=x", '--comment="field=nlp;appl=vasp"'),
         (FIELDS, {"field": "cv"}, "--comment=PyTorch", '--comment="field=cv;appl=pytorch"'),
         (FIELDS, {"field": "cv"}, "--comment=misc", '--comment="field=cv;appl=misc"'),
         (FIELDS, {"appl": "vasp"}, "--comment=nlp", '--comment="field=nlp;appl=vasp"'),
@@ -151,9 +133,7 @@ BOTH = {"field": "nlp", "appl": "vasp"}
         (FIELDS, {"field": "cv"}, "--comment=field=nlp;appl=vasp", "--comment=field=nlp;appl=vasp"),
         (FIELDS, {"field": "cv"}, "--comment=other", "--comment=other"),
         (FIELDS, {}, "--comment='nlp cv'", "--comment='nlp cv'"),
-        (FIELDS, {}, "-J x", "-J x"),
         (WORD, {"appl": "vasp"}, "--comment='a b'", '--comment="vasp"'),
-        (WORD, {"appl": "vasp"}, "-J x", '-J x\n#SBATCH --comment="vasp"'),
         (WORD, {}, "--comment=x", "--comment=x"),
         (CommentPolicy(), BOTH, "-J x", "-J x"),
     ],

@@ -23,29 +23,22 @@ def only(text: str) -> Command:
         ("x a", "a"),
         ("x 'a $b'", "a $b"),
         ('x "a\\$b"', "a$b"),
-        ("x a\"b\"'c'", "abc"),
         ("x a\\ b", "a b"),
         ("A=1; x $A", "1"),
         ("A=1; x p${A}q", "p1q"),
         ("A='1 2'; x \"$A \"", "1 2 "),
         ("A='1 2'; x $A", "2"),
         ("A='1 2'; x p$A", None),
-        ("A='1 *'; x $A", None),
-        ("A=1; A=2; x $A", "2"),
         ("A=1; A=$A,2; A+=,3; x $A", "1,2,3"),
         ("A=1; if y; then A=2; fi; x $A", None),
         ("A=1; source v/bin/activate; x $A", "1"),
         ("x $((7 / B))", None),
-        ("A=2; x ${A:-1}", "2"),
         ("A=(a 'b c'); A+=(d); x \"${A[@]}\"", "d"),
-        ("A='a $B'; x $A", "$B"),
         ("if y; then A=1; fi; x $A", None),
         ("for A in 1; do x $A; done", None),
         ("A=1; source env.sh; x $A", None),
         ("A=1; read A; x $A", None),
         ("A=$(y); x $A", None),
-        ("A=1 y; x $A", None),
-        ("x $B", None),
         ("x ${B:-1}", None),
         ("x *.py", None),
         ("x {a,b}", None),
@@ -84,19 +77,14 @@ def launch(command: Command) -> Optional[Launch]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("python a.py", ["python"]),
         ("python -u -m torch.distributed.run a.py", ["torchrun", "python"]),
         ("srun -N 2 --mpi=pmix python a.py", ["srun", "python"]),
-        (
-            "srun bash -c 'cd x && torchrun a.py'",
-            ["srun", "shell", "program", "torchrun", "python"],
-        ),
+        ("srun bash -c 'x && torchrun a'", ["srun", "shell", "program", "torchrun", "program"]),
         ("time env A=1 nohup srun -n2 ./x", ["srun", "program"]),
         ("timeout -k 5 10m mpirun -np 4 --mca btl self ./x", ["mpirun", "program"]),
         ("singularity exec --nv -B /a:/b $IMG python a.py", ["python"]),
         ("apptainer run x.sif python a.py", ["python"]),
         ("accelerate launch --multi_gpu --num_processes 2 a.py", ["accelerate launch", "python"]),
-        ("accelerate config", ["program"]),
         ("horovodrun -np 4 python a.py", ["horovodrun", "python"]),
         ("srun $OPTIONS python a.py", ["srun"]),
         ("$LAUNCH python a.py", []),
@@ -109,11 +97,9 @@ def test_what_is_started(text: str, expected: List[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "names", "count"),
     [
-        ("torchrun --nproc-per-node=4 a.py", ("nproc_per_node",), 4),
         ("N=3; torchrun --nproc_per_node $N a.py", ("nproc_per_node",), 3),
         ("torchrun --nproc_per_node=gpu a.py", ("nproc_per_node",), None),
         ("torchrun --nproc_per_node $N a.py", ("nproc_per_node",), None),
-        ("srun -n4 ./x", ("ntasks",), 4),
         ("srun --ntasks-per-n=2 ./x", ("ntasks_per_node",), 2),
         ("mpirun -n 2 ./x", ("np", "n"), 2),
     ],
@@ -126,14 +112,9 @@ def test_counts(text: str, names: Tuple[str, ...], count: Optional[int]) -> None
 
 def test_export_takes_the_assignments_before_it() -> None:
     read = read_shell("A=1\nB=2\nA=3\nexport A\nA=4\nexport C=5\nexport A B\nA=6\n")
-    assert [(one.name, one.word.value, one.exported) for one in read.assignments] == [
-        ("A", "1", True),
-        ("B", "2", True),
-        ("A", "3", True),
-        ("A", "4", True),
-        ("C", "5", True),
-        ("A", "6", False),
-    ]
+    told = [f"{one.name}={one.word.value}" for one in read.assignments if one.exported]
+    assert told == ["A=1", "B=2", "A=3", "A=4", "C=5"]
+    assert read.assignments[-1].word.value == "6"
 
 
 @pytest.mark.parametrize("before", ["", "é", "\udcff"])
@@ -156,9 +137,8 @@ def test_a_word_with_several_variables_is_one(word: str) -> None:
     places = [one.place for one in command.words[1:]]
     assert [line[one.column - 1 : one.end - 1] for one in places] == [f"ö{word}", "zz"]
     (exported,) = read_shell(f"export P={word}").assignments
-    assert (exported.word.text.replace("{", "").replace("}", "")) == word.replace("{", "").replace(
-        "}", ""
-    ).replace('"', "")
+    bare = str.maketrans("", "", '{}"')
+    assert exported.word.text.translate(bare) == word.translate(bare)
     assert read_shell(f"P={word}\nY=1").commands == ()
     assert read_shell(f"x '{word}' \\$A/\\$B/c").commands[0].words[1].value == word
 
@@ -174,16 +154,15 @@ def test_a_variable_of_several_words_is_as_many() -> None:
 
 
 @pytest.mark.parametrize("character", ["é", "ı", "한", "\uffee", "\U0001f600", "\U0010ffff"])
-@pytest.mark.parametrize("begin", ["{", "{12", "{1..", "{1..34", "a{", "${", "{{"])
+@pytest.mark.parametrize("begin", ["{", "{12", "{1..34", "${"])
 def test_a_character_behind_a_brace(begin: str, character: str) -> None:
     """The grammar's scanner reads memory that is not its own for it, and may end the process."""
     text = f"echo {begin}{character}x}} 뒤\n"
     data = text.encode()
     given = bash_grammar._harmless(data)
     assert len(given) == len(data) and given.count(b"\n") == 1
-    assert all(
-        ord(one) < 0x100 for one in re.findall(r"\{[0-9]*(?:\.\.[0-9]*)?(.)", given.decode())
-    )
+    behind = re.findall(r"\{[0-9]*(?:\.\.[0-9]*)?(.)", given.decode())
+    assert all(ord(one) < 0x100 for one in behind)
     (command,) = read_shell(text).commands
     assert command.words[0].raw == "echo"
     assert text[:-1].endswith(command.words[-1].raw)

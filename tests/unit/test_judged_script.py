@@ -134,8 +134,6 @@ def test_without_a_directive_the_options_are_on_a_command_line() -> None:
         ("--gres=gpu:0", "export CUDA_VISIBLE_DEVICES=0", set()),
         ("-J x", "export HF_TOKEN='<your-token-here>'", set()),
         ("-J x", "export HF_TOKEN=<your-token-here>", {"NC643"}),  # to bash, a redirection
-        ("-J x", "export WANDB_API_KEY=your_api_key_here", {"NC643"}),
-        ("-J x", "export HF_TOKEN=hf_xxxxxxxxxxxxxxxx", set()),
         ("--export=ALL,DB_PASSWORD=swordfish99", "./x", {"NC640"}),
         ("--export=ALL,A=hf_AbCdEfGhIjKlMnOpQrStUvWxYz01234567", "./x", {"NC640"}),
         ("--export=ALL,HF_TOKEN=$HF_TOKEN", "./x", set()),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Dict, Optional
 
 import pytest
-from plan_builders import FIELDS, GPU, HOUR, cluster, directive, plan_of, policy, request
+from plan_builders import FIELDS, HOUR, cluster, directive, plan_of, policy, request
 
-from neuronctl.catalog.model import Catalog, CommentPolicy, CorePolicy
+from neuronctl.catalog.model import Catalog, CommentPolicy
 from neuronctl.common import units
 from neuronctl.common.errors import UsageError
 from neuronctl.judgement.judgement import judge
@@ -27,8 +27,6 @@ def why(made: JobPlan, name: str) -> str:
 ASKED = [
     ("job_name", "실험 1", "job-name", "실험 1"),
     ("partition", "old", "partition", "old"),
-    ("account", "acc", "account", "acc"),
-    ("qos", "long", "qos", "long"),
     ("nodes", 2, "nodes", "2"),
     ("ntasks_per_node", 3, "ntasks-per-node", "3"),
     ("cpus_per_task", 5, "cpus-per-task", "5"),
@@ -37,9 +35,7 @@ ASKED = [
     ("mem", "80G", "mem", "80G"),
     ("exclusive", True, "exclusive", None),
     ("constraint", "hwperf", "constraint", "hwperf"),
-    ("reservation", "school", "reservation", "school"),
     ("nodelist", "n1", "nodelist", "n1"),
-    ("exclude", "n[2-3]", "exclude", "n[2-3]"),
     ("time_limit", "2:00:00", "time", "2:00:00"),
     ("comment", "word", "comment", "word"),
     ("dependency", "afterok:1", "dependency", "afterok:1"),
@@ -48,9 +44,7 @@ ASKED = [
     ("requeue", False, "no-requeue", None),
     ("signal", "B:USR1@60", "signal", "B:USR1@60"),
     ("mail_type", "END", "mail-type", "END"),
-    ("mail_user", "me", "mail-user", "me"),
     ("output", "o_%j", "output", "o_%j"),
-    ("error", "e_%j", "error", "e_%j"),
     ("sbatch", ("nice=100",), "nice", "100"),
     ("sbatch", ("hold",), "hold", None),
 ]
@@ -67,10 +61,7 @@ def test_what_is_asked_for_reaches_its_directive(
 
 def test_nothing_else_is_emitted() -> None:
     options = [one.option for one in plan_of().directives]
-    assert options == [
-        *["job-name", "partition", "nodes", "cpus-per-task", "time"],
-        *["output", "error"],
-    ]
+    assert options == ["job-name", "partition", "nodes", "cpus-per-task", "time", "output", "error"]
 
 
 def test_gpus_are_asked_for_as_the_site_does() -> None:
@@ -114,12 +105,10 @@ LAUNCHES = [
     ({}, "python", 1, 1),
     ({"gpus_per_node": 1}, "python", 1, 1),
     ({"gpus_per_node": 4}, "torchrun", 1, 4),
-    ({"nodes": 2}, "torchrun", 1, 1),
     ({"nodes": 2, "gpus_per_node": 2}, "torchrun", 1, 2),
     ({"ntasks_per_node": 4, "gpus_per_node": 4}, "srun", 4, 4),
     ({"ntasks": 8, "nodes": 2}, "srun", 4, 4),
     ({"launcher": "srun", "gpus_per_node": 4}, "srun", 4, 4),
-    ({"launcher": "srun"}, "srun", 1, 1),
     ({"launcher": "torchrun", "gpus_per_node": 1}, "torchrun", 1, 1),
     ({"script": "prog", "nodes": 2}, "srun", 1, 1),
     ({"script": "prog", "gpus_per_node": 4}, "python", 1, 1),
@@ -150,11 +139,6 @@ CORES = [
     ({"gpus_per_node": 1, "cpus_per_task": 3}, 3, ""),
     ({"partition": "cpu"}, 1, "one core per task by default"),
     ({"partition": "dim", "gpus_per_node": 4}, 4, "one core per GPU by default"),
-    (
-        {"partition": "dim", "gpus_per_node": 4, "launcher": "srun"},
-        1,
-        "one core per GPU by default",
-    ),
 ]
 
 
@@ -167,15 +151,8 @@ def test_cores(fields: Dict[str, Any], cores: int, reason: str) -> None:
     assert found is not None and found.remark == reason
 
 
-def test_fixed_cores_a_gpu() -> None:
-    where = cluster(policy(cores=CorePolicy("default", 7)))
-    assert plan_of(where, gpus_per_node=2).cpus_per_task == 14
-
-
 TIMES = [
-    ("10", 600, "00:10:00"),
     ("90:00", 5400, "01:30:00"),
-    ("05:00", 300, "00:05:00"),
     ("24:00:00", 24 * HOUR, "24:00:00"),
     ("2-0", 48 * HOUR, "2-00:00:00"),
     ("1-12:30", 131400, "1-12:30:00"),
@@ -261,12 +238,6 @@ def test_partition_and_cluster_by_default() -> None:
     assert (none.partition.name, directive(none, "partition")) == ("", None)
 
 
-def test_unknown_partition_is_planned_all_the_same() -> None:
-    made = plan_of(partition="nosuch", gpus_per_node=2)
-    assert made.partition.name == "nosuch"
-    assert made.partition.nodes is None
-
-
 def test_every_value_has_one_reason() -> None:
     made = plan_of(gpus_per_node=2, nodes=2, comment="x")
     names = [one.name for one in made.decisions]
@@ -280,7 +251,6 @@ SIGNALS = [
     ("USR1@60", (), ("USR1", False, False)),
     ("B:SIGUSR1", (), ("USR1", True, False)),
     ("RB:10@5", (), ("USR1", True, False)),
-    ("R:TERM", (), ("TERM", False, False)),
     ("B:USR1@60", ("trap 'x' USR1",), ("USR1", True, True)),
     ("B:USR1@60", ("trap 'x' SIGUSR1 TERM",), ("USR1", True, True)),
     ("B:USR1@60", ("trap 'x' USR2",), ("USR1", True, False)),
@@ -294,12 +264,6 @@ def test_signal(text: str, setup: Any, expected: Any) -> None:
     assert signal is not None
     assert (signal.name, signal.to_batch_shell, signal.trapped == "setup") == expected
     assert plan_of().signal is None
-
-
-def test_totals() -> None:
-    made = plan_of(nodes=2, gpus_per_node=4, launcher="srun")
-    assert (made.gpus, made.cores_per_node) == (8, 32)
-    assert made.partition is GPU
 
 
 @pytest.mark.parametrize(("total", "nodes", "each"), [(4, 1, 4), (8, 2, 4), (2, 2, 1)])

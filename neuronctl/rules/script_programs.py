@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import dropwhile
 from typing import Iterator, Optional, Tuple
 
 from neuronctl.common.rule_codes import ERROR, WARNING
@@ -80,11 +81,12 @@ def nothing_waits(facts: ScriptFacts) -> Iterator[Violation]:
     beside = [at for at, command in enumerate(commands) if _goes_on(command)]
     if not beside or re.search(r"\b(wait|fg)\b|(?m:(^|[;&|{])[ \t]*exec[ \t])", facts.text):
         return
-    found: Optional[Command] = commands[beside[-1]]
-    if found is None or any(
-        each.in_loop and each.place.line > found.place.line for each in commands
-    ):
+    later = commands[beside[-1] + 1 :]
+    if commands[beside[-1]].in_loop:
+        later = tuple(dropwhile(lambda each: each.in_loop, later))
+    if any(each.in_loop for each in later):  # such as one that asks whether it still runs
         return
+    found: Optional[Command] = commands[beside[-1]]
     until = "at once"
     after = [command for command in commands[beside[-1] + 1 :] if _keeps_alive(command)]
     if after:

@@ -79,7 +79,7 @@ FOUND: List[Row] = [
     ("NC626", CORES, "srun --environment ${EDF_FILE} python t.py@@"),
     # NC651: what the end of the job kills.
     ("NC651", CPU, "nohup python t.py > log 2>&1 &@@\necho started\nsleep 5"),
-    ("NC651", CPU, "for i in 1 2; do\n  ./simulate $i &@@\ndone"),
+    ("NC651", CPU, "for i in 1 2; do\n  ./simulate $i &@@\n  sleep 5\ndone"),
     ("NC651", CPU, "tmux new-session -d -s a 'python t.py'@@"),
     # NC635: signals that miss the program.
     ("NC635", f"{CPU} --signal=USR1@60@@", "python t.py"),

@@ -52,7 +52,8 @@ def ranks(facts: ScriptFacts) -> Iterator[Violation]:
             message = f"the batch shell expands ${name} in this here-document, and it is 0"
             hint = f"write \\${name}, or quote the word behind <<"
             yield Violation(message, hint, place=word.place, severity=WARNING)
-    used = {name for run in facts.launches for word in run.command.words for name in word.names}
+    programs = [run for run in facts.launches if run.name not in ("echo", "printf")]
+    used = {name for run in programs for word in run.command.words for name in word.names}
     for variable in facts.shell.assignments:
         name = _expanded(variable.word.names, nodes)
         given = facts.ranks_are_given and re.fullmatch("(LOCAL_)?RANK", variable.name)

@@ -124,7 +124,7 @@ FOUND: List[Row] = [
     ("NC612", "-p cpu -N 1 -n 4", "#SBATCH --mem=8@@\nsrun ./x"),
     ("NC612", "-p cpu -N 1", "#SBATCH --mem-per-cpu=1@@\nsrun python train.py"),
     ("NC612", CPU, "#SBATCH --mem=48@@\nRscript a.R"),
-    ("NC631", TASKS, "export RANK=$SLURM_PROCID@@\nsrun python t.py"),
+    ("NC631", TASKS, "export RANK=$SLURM_PROCID@@\necho $RANK\nsrun python t.py"),
     ("NC631", NODES, "srun python t.py --node=$SLURM_NODEID@@"),
     ("NC631", GPUS, 'srun bash -c "python t.py $SLURM_PROCID"@@'),
     ("NC631", EACH, "cat >r.sh <<E\ntorchrun --node_rank $SLURM_NODEID@@ t.py\nE\nsrun bash r.sh"),

@@ -12,7 +12,7 @@ from neuronctl.scripts.shell_text import Command
 from neuronctl.scripts.usual_commands import LOOKS_OR_PREPARES
 
 _CONDA = ("conda", "mamba", "micromamba")
-_READ_BEFORE = ("source", ".", "eval", "module", "ml")
+_READ_BEFORE = ("source", ".", "eval", "module", "ml", "spack", "uenv")
 """Whatever one of these reads may define conda."""
 _HOOK = 'put eval "$(conda shell.bash hook)" before it'
 _NO_CONDA = re.compile(

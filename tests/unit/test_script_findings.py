@@ -381,6 +381,7 @@ def test_the_hint_for_a_torchrun_on_several_nodes_is_a_line_that_works(
         ("module load gcc/12 cuda\nconda activate x\npython t.py", [3, 4]),
         ("module load anaconda3\nconda activate x\npython t.py", [3]),
         ('eval "$(conda shell.bash hook)"\nconda activate x\npython t.py', []),
+        ("uenv miniconda3-py39\nconda activate x\npython t.py", []),
         ("source activate x\npython t.py", [3]),
         ("PATH=$HOME/conda/bin:$PATH\nsource activate x\npython t.py", []),
     ],

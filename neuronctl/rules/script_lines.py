@@ -20,7 +20,8 @@ _KNOWS = re.compile(r"scontrol show job|Command=|(\[|\btest) .{0,200}SLURM_|\$\{
 
 @script_rule(WARNING, "NC645", "directory of Slurm's copy")
 def own_directory(facts: ScriptFacts) -> Iterator[Violation]:
-    if not facts.header.given or _KNOWS.search(facts.text):
+    header = facts.header
+    if not (header.given or header.ignored) or _KNOWS.search(facts.text):
         return
     for number, line in facts.plain_lines:
         match = _ITS_DIRECTORY.search(line)

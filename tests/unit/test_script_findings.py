@@ -332,6 +332,12 @@ def test_a_defect_is_found_on_its_line(
     assert {each[0] for each in told if each[2] == "error"} <= {code}
 
 
+def test_the_directory_of_a_script_whose_directives_come_too_late(small: Catalog) -> None:
+    text = f'#!/bin/bash\nset -e\n#SBATCH {GPU}\ncd "$(dirname "$0")"\npython t.py\n'
+    told = {(one.finding.code, one.place.line) for one in judged(text, small)}
+    assert {("NC603", 3), ("NC645", 4)} <= told
+
+
 @pytest.mark.parametrize(("code", "options", "commands"), RIGHT)
 def test_a_right_script_has_no_such_finding(
     code: str, options: str, commands: str, small: Catalog

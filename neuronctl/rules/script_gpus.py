@@ -1,4 +1,4 @@
-"""NC623, NC625, and NC663: GPUs that are too few, idle, or that a container does not see."""
+"""NC623, NC625, NC633, and NC663: GPUs that are too few, idle, or out of sight."""
 
 from __future__ import annotations
 
@@ -134,6 +134,28 @@ def _starts_one(start: Start) -> bool:
     known = launch.certain and not launch.has(*own.counts, "help", "h")
     words = (word.text for each in launch.below() for word in each.own_words)
     return one and known and not any(map(_SEVERAL.match, words))
+
+
+_OF_ARRAY = re.compile(r"\"?\$\{?SLURM_ARRAY_TASK_ID\}?\"?")
+
+
+@script_rule(WARNING, "NC633", "GPUs that the job does not have")
+def gpus_by_hand(facts: ScriptFacts) -> Iterator[Violation]:
+    """Slurm numbers the GPUs of each job from 0, where it shows a job no others."""
+    has = 0 if facts.plan is None else facts.plan.gpus_per_node
+    before = (variable for command in facts.shell.commands for variable in command.assigned)
+    for variable in (*facts.shell.assignments, *before) if has else ():
+        word = variable.word
+        # CUDA reads the list as far as the first number that there is not.
+        first = re.match(r"\d{1,3}(?=,|$)", word.value or "")
+        beyond = int(first[0]) >= has if first else has == 1 and _OF_ARRAY.fullmatch(word.raw)
+        if variable.name == "CUDA_VISIBLE_DEVICES" and beyond:
+            yield Violation(
+                f"CUDA_VISIBLE_DEVICES={word.raw} hides the job's GPUs: it has "
+                f"{counted(has, 'GPU')}, numbered from 0",
+                "remove it: Slurm sets it",
+                place=variable.place,
+            )
 
 
 _DRIVER = re.compile(r"--nv|(SINGULARITY|APPTAINER)_NV|libcuda\.so|libnvidia|/dev/nvidia|(?i:rocm)")

@@ -26,7 +26,7 @@ KINDS: Dict[str, str] = {
     "alone": "NC621 NC624",
     "arm": "NC405",
     "array-index": "NC655",
-    "by-hand": "",
+    "by-hand": "NC633",
     "comment": "NC202",
     "cores": "NC132",
     "cores-few": "",

@@ -77,6 +77,9 @@ FOUND: List[Row] = [
     # NC626: cores that a step does not get.
     ("NC626", CORES, "srun --container-image=x.sqsh python t.py@@"),
     ("NC626", CORES, "srun --environment ${EDF_FILE} python t.py@@"),
+    # NC633: GPUs that the job does not have.
+    ("NC633", f"{GPU} --array=0-3", f"export CUDA_VISIBLE_DEVICES={INDEX}@@\n./a"),
+    ("NC633", GPU, "CUDA_VISIBLE_DEVICES=0 ./a\nCUDA_VISIBLE_DEVICES=1 ./b@@"),
     # NC651: what the end of the job kills.
     ("NC651", CPU, "nohup python t.py > log 2>&1 &@@\necho started\nsleep 5"),
     ("NC651", CPU, "for i in 1 2; do\n  ./simulate $i &@@\n  sleep 5\ndone"),
@@ -225,6 +228,9 @@ RIGHT: List[Row] = [
     ("NC651", CPU, "for i in 1 2; do\n  ./simulate $i &\ndone\nwait"),
     ("NC651", CPU, "python serve.py &\nwhile sleep 60; do date; done"),
     ("NC651", CPU, "nvidia-smi dmon > log &\npython t.py"),
+    ("NC633", GPUS, "CUDA_VISIBLE_DEVICES=0,1 ./a &\nCUDA_VISIBLE_DEVICES=2,3 ./b &\nwait"),
+    ("NC633", CPU, "CUDA_VISIBLE_DEVICES=1 ./a"),
+    ("NC633", GPU, "export CUDA_VISIBLE_DEVICES=0,1\n./a"),
     ("NC635", f"{CPU} --signal=USR1@60", "srun python t.py"),
     ("NC635", f"{CPU} --signal=B:USR1@60", "exec python t.py"),
     ("NC635", f"{CPU} --signal=B:USR1@60", "trap 'touch save' USR1\npython t.py &\nwait"),

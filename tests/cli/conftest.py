@@ -19,3 +19,9 @@ def fake_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("SLURM_CONF", os.devnull)
     return fake
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> None:
+    """A program where the commands run."""
+    (tmp_path / "train.py").write_text("print('training')\n")

@@ -14,19 +14,13 @@ from typing import Callable, List
 import pytest
 from fake_slurm import FakeSlurm
 
+pytestmark = pytest.mark.usefixtures("program")
 Result = subprocess.CompletedProcess
 Run = Callable[..., "Result[str]"]
 
 HERE = ["--cluster", "neuron-2022", "-p", "amd_a100nv_8", "--comment", "pytorch"]
 """A cluster that jobs may be submitted to from anywhere."""
 ONE = [*HERE, "--gpus-per-node", "1"]
-
-
-@pytest.fixture(autouse=True)
-def program(tmp_path: Path) -> Path:
-    path = tmp_path / "train.py"
-    path.write_text("print('training')\n")
-    return path
 
 
 def one_error(result: Result[str], *words: str) -> None:

@@ -10,17 +10,11 @@ from typing import Callable
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("program")
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 SITE = ["--cluster", "neuron-2022", "-p", "amd_a100nv_8", "--comment", "pytorch"]
 ONE = [*SITE, "--gpus-per-node", "1"]
-
-
-@pytest.fixture(autouse=True)
-def program(tmp_path: Path) -> Path:
-    path = tmp_path / "train.py"
-    path.write_text("print('training')\n")
-    return path
 
 
 def test_prints_the_script_and_nothing_else(run: Run) -> None:

@@ -9,20 +9,10 @@ from typing import Any, Callable
 
 import pytest
 from fake_slurm import FakeSlurm, queue_row
+from recorded import record
 from terminal import on_terminal
 
-from neuronctl.records.store import RecordDraft, RecordStore
-
 Run = Callable[..., Any]
-
-
-def record(job_id: int, output: str, **given: Any) -> None:
-    draft = RecordDraft(
-        cwd="/scratch/kim", command_line=(), script="", request={}, job_name="train",
-        partition="cpu", output=output, **given,
-    )  # fmt: skip
-    store = RecordStore.default()
-    store.complete(store.begin(draft), job_id)
 
 
 def page(id: str, state: str, stdout: str, *, array: str = "", exit: str = "0:0") -> str:
@@ -34,7 +24,7 @@ def page(id: str, state: str, stdout: str, *, array: str = "", exit: str = "0:0"
 
 
 def test_the_record_knows_where(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-    record(7, f"{tmp_path}/%x %j.out", error=f"{tmp_path}/%j.err")
+    record(7, output=f"{tmp_path}/%x %j.out", error=f"{tmp_path}/%j.err")
     (tmp_path / "train 7.out").write_text("loss 1\nno newline")
     (tmp_path / "7.err").write_text("warned\n")
     both = run("logs", "7")
@@ -46,7 +36,7 @@ def test_the_record_knows_where(run: Run, fake_slurm: FakeSlurm, tmp_path: Path)
 
 
 def test_the_traceback_comes_last(tmp_path: Path, run: Run, fake_slurm: FakeSlurm) -> None:
-    record(7, f"{tmp_path}/7.out", error=f"{tmp_path}/7.err")
+    record(7, output=f"{tmp_path}/7.out", error=f"{tmp_path}/7.err")
     (tmp_path / "7.err").write_text("ValueError: loss is nan\n")
     result = run("logs", "7")
     assert (result.stdout, "loss is nan" in result.stderr) == ("", True), "only one of them exists"
@@ -69,14 +59,14 @@ def test_without_a_record_slurm_knows(run: Run, fake_slurm: FakeSlurm, tmp_path:
 
 
 def test_first_node_in_the_name(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-    record(7, f"{tmp_path}/%N-%j.out")
+    record(7, output=f"{tmp_path}/%N-%j.out")
     (tmp_path / "gpu07-7.out").write_text("here\n")
     fake_slurm.answer("scontrol", page("7", "RUNNING", f"{tmp_path}/%N-7.out"))
     assert run("logs", "7").stdout == "here\n"
 
 
 def test_a_task_of_an_array(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-    record(7, f"{tmp_path}/%A_%a-%j.out", array="0-3")
+    record(7, output=f"{tmp_path}/%A_%a-%j.out", array="0-3")
     (tmp_path / "7_3-10.out").write_text("three\n")
     task = page("10", "RUNNING", "", array="ArrayJobId=7 ArrayTaskId=3 ")
     fake_slurm.answer("scontrol", task)
@@ -118,7 +108,7 @@ def test_nobody_knows(run: Run, fake_slurm: FakeSlurm) -> None:
 
 
 def test_a_log_that_cannot_be_read(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-    record(7, str(tmp_path))
+    record(7, output=str(tmp_path))
     assert "cannot be read: Is a directory" in run("logs", "7", code=8).stderr
 
 
@@ -144,7 +134,7 @@ def test_no_slurm_at_all(run: Run, tmp_path: Path, flags: tuple[str, ...]) -> No
 
 def test_an_empty_log(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     (tmp_path / "7.out").write_text("")
-    record(7, f"{tmp_path}/7.out")
+    record(7, output=f"{tmp_path}/7.out")
     assert "7.out is empty: nothing was written to it" in run("logs", "7").stderr
 
 
@@ -152,7 +142,7 @@ def test_a_later_run_of_a_chain_is_its_first_job(
     run: Run, fake_slurm: FakeSlurm, tmp_path: Path
 ) -> None:
     """Slurm's mails, and its own commands, name it by its own id."""
-    record(7, f"{tmp_path}/%j.out", runs=True)
+    record(7, output=f"{tmp_path}/%j.out", runs=True)
     log = "run 1 of at most 9, on n1, as job 7\nrun 2 of at most 9, on n1, as job 9\n"
     (tmp_path / "7.out").write_text(log)
     told = run("logs", "9")

@@ -3,42 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import subprocess
-import sys
 from pathlib import Path
 from typing import Callable, List
 
 import pytest
+from terminal import on_terminal
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-def in_terminal(argv: List[str], cwd: Path, width: int, **env: str) -> str:
-    """Output of the command line in a real pseudo-terminal, without its carriage returns."""
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "neuronctl", *argv],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        cwd=cwd,
-        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": str(width), **env},
-    ) as process:
-        os.close(theirs)
-        output = b""
-        while True:
-            try:
-                chunk = os.read(ours, 65536)
-            except OSError:  # the other end is closed
-                break
-            if not chunk:
-                break
-            output += chunk
-        os.close(ours)
-        assert process.wait() == 0, output
-    return output.decode().replace("\r\n", "\n")
 
 
 def test_the_overview(run: Run) -> None:
@@ -136,15 +108,15 @@ def test_mistakes(
     assert "Traceback" not in done.stderr
 
 
-def test_on_a_narrow_terminal_it_says_what_is_left_out(tmp_path: Path) -> None:
-    out = in_terminal(["partitions"], tmp_path, 60)
+def test_on_a_narrow_terminal_it_says_what_is_left_out() -> None:
+    out = on_terminal("", "partitions", width=60)
     assert "hidden to fit the terminal: NODES, CORES" in out
     assert "TIME LIMIT" in out
 
 
-def test_colour_only_on_a_terminal_that_has_it(tmp_path: Path) -> None:
-    assert "\x1b[1m" in in_terminal(["partitions"], tmp_path, 80)
-    assert "\x1b" not in in_terminal(["partitions"], tmp_path, 80, TERM="dumb")
+def test_colour_only_on_a_terminal_that_has_it() -> None:
+    assert "\x1b[1m" in on_terminal("", "partitions", width=80)
+    assert "\x1b" not in on_terminal("", "partitions", width=80, term="dumb")
 
 
 WITH_QOS = """

@@ -11,11 +11,12 @@ from unittest.mock import Mock
 
 import pytest
 from fake_slurm import FakeSlurm, accounting_row, queue_row
+from recorded import draft
 
 from neuronctl.common.errors import RecordError
 from neuronctl.common.frozen import replace
 from neuronctl.records.recovery import Recovery
-from neuronctl.records.store import RecordDraft, RecordStore
+from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.sacct import Accounting
 from neuronctl.slurm.squeue import parse_squeue
@@ -23,18 +24,11 @@ from neuronctl.slurm.squeue import parse_squeue
 Run = Callable[..., Any]
 
 
-DRAFT = RecordDraft(
-    cwd="/scratch/kim", command_line=(), script="", request={}, nodes=1, job_name="train",
-    partition="cpu", output="/scratch/kim/%x-%j.out", time_limit=600,
-)  # fmt: skip
-
-
 def cut_off(age: int = 0, name: str = "train", cluster: Optional[str] = None, **given: Any) -> str:
     """An intent whose neuronctl is gone, begun ``age`` seconds ago; its key."""
     store = RecordStore.default()
-    before = (
-        Path(store.directory) / f"{store.begin(replace(DRAFT, job_name=name, **given))}.intent.json"
-    )
+    key = store.begin(draft(job_name=name, **given))
+    before = Path(store.directory) / f"{key}.intent.json"
     data = json.loads(before.read_text())
     before.unlink()  # before the new one is written: in the first ms of a second, it is the same
     begun = time.time() - age

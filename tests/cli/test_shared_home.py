@@ -12,20 +12,15 @@ from typing import Any, Callable
 
 import pytest
 from fake_slurm import FakeSlurm, queue_row
+from recorded import draft, record
 from test_recovery import cut_off, files, marked
 
 from neuronctl.common import files as private
 from neuronctl.records.recovery import Recovery
-from neuronctl.records.store import RecordDraft, RecordStore
+from neuronctl.records.store import RecordStore
 from neuronctl.slurm.sacct import Accounting
 
 Run = Callable[..., Any]
-
-
-def draft(**given: Any) -> RecordDraft:
-    values = {"cwd": "/scratch/kim", "command_line": (), "script": "", "request": {}, "nodes": 1}
-    values.update(job_name="train", partition="cpu", output="/o", time_limit=600)
-    return RecordDraft(**{**values, **given})  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -98,12 +93,12 @@ def test_resolved_by_the_other_node_meanwhile() -> None:
 def test_an_answer_that_another_node_has_overtaken() -> None:
     """It asked before the job ended and writes after the other node, which asked later."""
     store, other = RecordStore.default(), RecordStore.default()
-    record = store.complete(store.begin(draft()), 7, None)
-    other.saw(record, "COMPLETED", exit="0:0", final=True)
-    assert [seen.state for seen in store.saw(record, "RUNNING").states] == ["COMPLETED"]
-    record = store.complete(store.begin(draft()), 8, None)
-    other.saw(record, "RUNNING")
-    states = store.saw(record, "COMPLETED", exit="0:0", final=True).states
+    known = record(7)
+    other.saw(known, "COMPLETED", exit="0:0", final=True)
+    assert [seen.state for seen in store.saw(known, "RUNNING").states] == ["COMPLETED"]
+    known = record(8)
+    other.saw(known, "RUNNING")
+    states = store.saw(known, "COMPLETED", exit="0:0", final=True).states
     assert [seen.state for seen in states] == ["RUNNING", "COMPLETED"]
     requeued = store.saw(store.get(8), "PENDING")  # type: ignore[arg-type]
     assert [seen.state for seen in requeued.states] == ["RUNNING", "COMPLETED", "PENDING"]

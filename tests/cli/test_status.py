@@ -9,20 +9,9 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 from fake_slurm import FakeSlurm, accounting_row, queue_row
-
-from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
+from recorded import record
 
 Run = Callable[..., Any]
-
-
-def record(job_id: int, **given: Any) -> JobRecord:
-    values = {
-        "cwd": "/scratch/kim", "command_line": (), "script": "", "request": {}, "nodes": 1,
-        "job_name": "train", "partition": "cpu", "output": "/scratch/kim/%x-%j.out",
-        "gpus_per_node": 2, "time_limit": 600, **given,
-    }  # fmt: skip
-    store = RecordStore.default()
-    return store.complete(store.begin(RecordDraft(**values)), job_id)
 
 
 def jobs(stdout: str) -> List[Dict[str, Any]]:
@@ -56,7 +45,7 @@ def test_only_those_in_a_state(run: Run, fake_slurm: FakeSlurm) -> None:
 
 def test_queue_accounting_and_record_in_one_table(run: Run, fake_slurm: FakeSlurm) -> None:
     for job_id in (1, 2, 3):
-        record(job_id)
+        record(job_id, gpus_per_node=2)
     fake_slurm.queue(
         queue_row("1"),
         queue_row(
@@ -88,7 +77,7 @@ def test_queue_accounting_and_record_in_one_table(run: Run, fake_slurm: FakeSlur
 
 
 def test_json(run: Run, fake_slurm: FakeSlurm) -> None:
-    key = record(7).key
+    key = record(7, gpus_per_node=2).key
     fake_slurm.queue(queue_row("7", state="FAILED", limit="UNLIMITED", exit="9"))
     fake_slurm.accounting(accounting_row("7", state="FAILED", exit="0:9"))
     (job,) = jobs(run("status", "7", "--json").stdout)

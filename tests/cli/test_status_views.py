@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Callable, List
 
 import pytest
 from fake_slurm import FakeSlurm, accounting_row, queue_row
-from terminal import on_terminal, to_the_end
-
-from neuronctl.records.store import RecordDraft, RecordStore
+from recorded import record
+from terminal import on_terminal
 
 Run = Callable[..., Any]
 
@@ -35,13 +32,8 @@ def test_states_at_a_glance(
     """Failed, running and completed jobs look different, without colors too."""
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("NO_COLOR", no_color)
-    store = RecordStore.default()
     for number in (7, 8, 9, 10):
-        draft = RecordDraft(
-            cwd="/scratch/kim", command_line=(), script="", request={}, job_name="train",
-            partition="cpu", output="/o", array="0-1" if number == 10 else None,
-        )  # fmt: skip
-        store.complete(store.begin(draft), number)
+        record(number, array="0-1" if number == 10 else None)
     states = {"7": "FAILED", "8": "RUNNING", "9": "COMPLETED", "10_0": "COMPLETED"}
     states["10_1"] = "OUT_OF_MEMORY"
     fake_slurm.queue(*(queue_row(id, state=state) for id, state in states.items()))
@@ -108,28 +100,6 @@ def test_watching_without_slurm(run: Run, tmp_path: Any) -> None:
     assert "squeue not found" in result.stderr
 
 
-def so_wide(fake_slurm: FakeSlurm, width: int) -> str:
-    """What status prints on a terminal so wide."""
-    import fcntl
-    import pty
-    import struct
-    import termios
-
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-    env = {**os.environ, **fake_slurm.env, "TERM": "xterm", "PYTHONUTF8": "1"}
-    env.pop("COLUMNS", None)
-    env.pop("NO_COLOR", None)
-    with subprocess.Popen(
-        [sys.executable, "-m", "neuronctl", "status"], stdout=theirs, env=env
-    ) as process:
-        os.close(theirs)
-        text = to_the_end(ours)
-    os.close(ours)
-    assert process.returncode == 0
-    return text.decode()
-
-
 def plain(text: str) -> str:
     """The text without its colours."""
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
@@ -140,7 +110,7 @@ def test_on_a_terminal(fake_slurm: FakeSlurm, width: int) -> None:
     fake_slurm.queue(
         queue_row("7", used="5:00"), queue_row("8", state="PENDING", reason="Priority")
     )
-    text = so_wide(fake_slurm, width)
+    text = on_terminal("", "status", width=width)
     assert "\x1b[32mRUNNING" in text and "\x1b[33mPENDING" in text
     lines = plain(text).splitlines()
     assert all(len(line) <= width for line in lines), lines
@@ -151,7 +121,7 @@ def test_on_a_terminal(fake_slurm: FakeSlurm, width: int) -> None:
 def test_the_first_pages_show_the_table_of_a_terminal(fake_slurm: FakeSlurm, root: Path) -> None:
     """Where a newcomer compares the page with the screen."""
     fake_slurm.queue(queue_row("1", state="COMPLETED"))
-    header = plain(so_wide(fake_slurm, 120)).splitlines()[0].split()
+    header = plain(on_terminal("", "status", width=120)).splitlines()[0].split()
     for page in ("README.md", "README.ko.md", "docs/tutorial/first-multi-node-training.md"):
         (shown,) = re.findall(r"^JOB  .*", (root / page).read_text(encoding="utf-8"), re.MULTILINE)
         assert shown.split() == header, page

@@ -13,19 +13,13 @@ import pytest
 from begun import begun
 from fake_slurm import FakeSlurm, queue_row
 
+pytestmark = pytest.mark.usefixtures("program")
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 ONE = [
     *["--cluster", "neuron-2022", "-p", "amd_a100nv_8", "--comment", "pytorch"],
     *["--gpus-per-node", "1", "-t", "1:00:00"],
 ]
-
-
-@pytest.fixture(autouse=True)
-def program(tmp_path: Path) -> Path:
-    path = tmp_path / "train.py"
-    path.write_text("print('training')\n")
-    return path
 
 
 def records() -> List[Dict[str, Any]]:

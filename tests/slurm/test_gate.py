@@ -99,10 +99,8 @@ def test_with_all_gpus_held_it_waits_and_slurm_says_why(sandbox: Sandbox) -> Non
     ("limit", "reason"),
     [
         ("qos p_cas_v100nv_4 set GrpTRES=gres/gpu=4", "QOSGrpGRES"),
-        ("qos p_cas_v100nv_4 set GrpTRES=cpu=35", "QOSGrpCpuLimit"),
         ("qos p_cas_v100nv_4 set GrpJobs=1", "QOSGrpJobsLimit"),
         ("account sandbox set GrpTRES=gres/gpu=4", "AssocGrpGRES"),
-        ("account sandbox set GrpJobs=1", "AssocGrpJobsLimit"),
     ],
 )
 def test_a_limit_of_a_whole_group(sandbox: Sandbox, limit: str, reason: str) -> None:
@@ -294,17 +292,14 @@ CASES: List[Case] = [
     ),
     ([], [], ["-q", "hi"], "", "Invalid qos specification"),
     ([], [], ["-A", "nobody"], "", NO_ACCOUNT),
-    ([], [], ["-C", "nosuch"], "", "Invalid feature specification"),
     ([], [], ["--reservation", "nosuch"], "", "Requested reservation is invalid"),
     ([], [], ["-a", "0-9999999"], "", "Invalid job array specification"),
     ([], [], ["-q", "NORMAL"], "can start now", ""),
     # None of these ever lets a job run.
     limited(THEIRS, "MaxJobsPerUser=0", "refused NC501", "QOSMaxJobsPerUserLimit"),
     limited(THEIRS, "MaxTRESPerUser=node=0", "refused NC509", "QOSMaxNodePerUserLimit"),
-    limited(THEIRS, "MaxTRESPerAccount=cpu=9", "refused NC509", "MaxCpuPerAccount"),
     limited(THEIRS, "MaxTRESPerJob=mem=5000", "refused NC509", "QOSMaxMemoryPerJob"),
     limited(THEIRS, "GrpJobs=0", "refused NC501", "QOSGrpJobsLimit"),
-    limited(THEIRS, "GrpTRES=gres/gpu=0", "refused NC509", "QOSGrpGRES"),
     limited(THEIRS, "GrpTRESMins=gres/gpu=0", "refused NC509", "QOSGrpGRESMinutes"),
     limited(MINE, "GrpWall=0", "refused NC509", "AssocGrpWallLimit"),
 ]

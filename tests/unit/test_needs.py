@@ -38,17 +38,9 @@ MIX = dataclasses.replace(
 )
 
 
-def said(
-    options: str,
-    version: str = "22.05.8",
-    groups: Tuple[NodeGroup, ...] = (LARGE, SMALL),
-    jobs: Tuple[Any, ...] = (),
-    queue: Any = None,
-    qos: str = "",
-    **partition: Any,
-) -> str:
+def said(options: str, version: str = "22.05.8", *more: Any, **partition: Any) -> str:
     """The kind of verdict on a script with these options."""
-    return judged(options, version, groups, jobs, queue, qos, **partition).verdict.kind
+    return judged(options, version, *more, **partition).verdict.kind
 
 
 def judged(

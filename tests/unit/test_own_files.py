@@ -297,15 +297,7 @@ def test_links_without_end(tmp_path: Path) -> None:
 
 
 def _draft() -> RecordDraft:
-    return RecordDraft(
-        cwd="/",
-        command_line=("neuronctl", "submit"),
-        script="#!/bin/bash\n",
-        request={},
-        job_name="x",
-        partition="cpu",
-        output="x.out",
-    )
+    return RecordDraft("/", {}, "x", "cpu", "x.out", script="#!/bin/bash\n")
 
 
 # ------------------------------------------------------------------ job.yaml of the directory

@@ -19,24 +19,9 @@ from plan_builders import plan_of
 from neuronctl.launch import launchers
 from neuronctl.rendering.render import render_job
 
-TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])) | st.sampled_from(
-    [
-        "",
-        "-p",
-        "--",
-        "$HOME",
-        "$(exit 9)",
-        "`exit 9`",
-        "'",
-        '"',
-        "\\",
-        "a\nb",
-        "*",
-        "~",
-        "실험",
-        "😀",
-    ]
-)
+HOSTILE = ["", "-p", "--", "$HOME", "$(exit 9)", "`exit 9`", "'", '"', "\\", "a\nb", "*", "~", "😀"]
+TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
+TEXT |= st.sampled_from(HOSTILE)
 
 SECRET = "hf_" + "s" * 28
 

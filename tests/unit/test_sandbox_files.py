@@ -108,21 +108,12 @@ def test_gpus_by_their_device_files() -> None:
 
 def test_limits_of_a_user_wait_and_do_not_deny() -> None:
     commands = slurmconf.sacctmgr_commands(made(), "ada")
-    assert commands == [
-        ["sacctmgr", "--immediate", *rest]
-        for rest in (
-            [
-                "add",
-                "qos",
-                "p_amd_a100nv_8",
-                "MaxSubmitJobsPerUser=20",
-                "MaxJobsPerUser=10",
-                "MaxTRESPerUser=gres/gpu=88",
-            ],
-            ["add", "qos", "p_cpu"],
-            ["add", "account", "sandbox", "Cluster=test"],
-            ["add", "user", "ada", "Account=sandbox", "Cluster=test"],
-        )
+    limits = "MaxSubmitJobsPerUser=20 MaxJobsPerUser=10 MaxTRESPerUser=gres/gpu=88"
+    assert [" ".join(words) for words in commands] == [
+        f"sacctmgr --immediate add qos p_amd_a100nv_8 {limits}",
+        "sacctmgr --immediate add qos p_cpu",
+        "sacctmgr --immediate add account sandbox Cluster=test",
+        "sacctmgr --immediate add user ada Account=sandbox Cluster=test",
     ]
 
 

@@ -17,12 +17,7 @@ from forks import Command, Forks, start
 # The same examples in every run, so that a failure is the work of a change; `make fuzz` draws
 # others. No test depends on how fast the machine is, or on examples that an earlier run kept.
 hypothesis.settings.register_profile(
-    "neuronctl",
-    max_examples=25,
-    deadline=None,
-    database=None,
-    derandomize=True,
-    print_blob=True,
+    "neuronctl", max_examples=25, deadline=None, database=None, derandomize=True, print_blob=True
 )
 hypothesis.settings.load_profile("neuronctl")
 

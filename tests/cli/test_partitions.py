@@ -41,7 +41,7 @@ def test_named_partitions(run: Run) -> None:
     out = run("partitions", "cas_v100nv_8", "gh200_1", "cas_v100nv_8").stdout
     table = out.partition("\n\n")[2].partition("\n\n")[0]
     assert [line.split()[0] for line in table.splitlines()] == [
-        *("PARTITION", "cas_v100nv_8", "gh200_1"),
+        *("PARTITION", "cas_v100nv_8", "gh200_1")
     ]
     assert "bigmem" not in out
 

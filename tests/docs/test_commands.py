@@ -33,10 +33,7 @@ def walk() -> Iterator[Tuple[str, click.Command, click.Context]]:
 def below(
     command: click.Command, name: str, parent: click.Context | None
 ) -> Iterator[Tuple[str, click.Command, click.Context]]:
-    settings = {
-        "terminal_width": WIDTH,
-        "max_content_width": WIDTH,
-    }
+    settings = {"terminal_width": WIDTH, "max_content_width": WIDTH}
     context = click.Context(
         command, info_name=name, parent=parent, **{**command.context_settings, **settings}
     )

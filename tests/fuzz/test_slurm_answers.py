@@ -118,11 +118,7 @@ def use(ids: Sequence[JobId]) -> None:
                 id.without([other])
 
 
-JOBS = {
-    parse_squeue: QUEUE,
-    parse_sacct: PAST,
-    parse_show_job: SHOWN,
-}
+JOBS = {parse_squeue: QUEUE, parse_sacct: PAST, parse_show_job: SHOWN}
 
 
 @pytest.mark.parametrize("parse", JOBS, ids=lambda parse: parse.__name__)

@@ -155,7 +155,7 @@ CASES: Dict[str, List[str]] = {
             "--container",
             "pytorch_22.03-hd-py3.sif",
             "train.py",
-        ],
+        ]
     ],
     "one-gpu-until-done.sh": [*ONE_GPU, "--until-done", "train.py", "--lr", "0.1"],
     "one-gpu-chain.sh": [*ONE_GPU, "--until-done", "--no-requeue", "train.py", "--lr", "0.1"],
@@ -168,13 +168,13 @@ CASES: Dict[str, List[str]] = {
         "train.py",
     ],
     "two-nodes-monitor.sh": [
-        *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--monitor", "train.py"],
+        *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--monitor", "train.py"]
     ],
     "two-nodes-stall.sh": [
-        *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--stall", "1h", "train.py"],
+        *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--stall", "1h", "train.py"]
     ],
     "two-nodes-signal.sh": [
-        *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--signal", "USR1@120", "train.py"],
+        *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--signal", "USR1@120", "train.py"]
     ],
     "two-nodes-everything.sh": [
         *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--until-done", "--no-requeue"],

@@ -88,10 +88,7 @@ def is_of_matrix(item: pytest.Item) -> bool:
     )
 
 
-_SHARED = (
-    *("broken", "accounts", "own", "ran"),
-    *("going", "failing", "still"),
-)
+_SHARED = (*("broken", "accounts", "own", "ran"), *("going", "failing", "still"))
 """Expensive fixtures, each of one file: a sandbox, or all the jobs that ran in one."""
 
 

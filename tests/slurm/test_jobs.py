@@ -132,7 +132,7 @@ def test_salloc_runs_a_command_on_the_first_node(sandbox: Sandbox, no_jobs: None
     command = 'hostname; echo "$MASTER_PORT $SLURM_NTASKS"; srun -l hostname | sort'
     result = sandbox.exec(
         ["neuronctl", "salloc", *JOB, "-N", "2", "--gpus-per-node", "2"]
-        + ["--", "bash", "-c", command],
+        + ["--", "bash", "-c", command]
     )
     lines = result.stdout.splitlines()
     assert lines[0] == "gpu35"

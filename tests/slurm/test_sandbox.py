@@ -568,10 +568,7 @@ def test_the_machine_may_replace_its_files(slurm_there: None) -> None:
     script = script.replace("sandbox up", f"sandbox up {' '.join(SYSTEM)}")
     result = subprocess.run(
         ["unshare", "-m", "bash", "-c", script],
-        env={
-            **made.environment(),
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        },
+        env={**made.environment(), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
         timeout=300,

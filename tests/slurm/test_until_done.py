@@ -187,8 +187,7 @@ def test_goes_on_until_the_program_ends_with_0(form: str, going: Sandbox) -> Non
 
 @pytest.mark.parametrize("chain", [False, True])
 @pytest.mark.parametrize(
-    ("how", "runs", "causes"),
-    [("3", 10, ["failed"]), ("75", 2, ["saved", "last"])],
+    ("how", "runs", "causes"), [("3", 10, ["failed"]), ("75", 2, ["saved", "last"])]
 )
 def test_stops(chain: bool, how: str, runs: int, causes: List[str], going: Sandbox) -> None:
     options = ["--gpus-per-node=1", f"--max-runs={runs}", *["--no-requeue"] * chain]

@@ -15,13 +15,7 @@ JOB = ["sbatch", "--parsable", "-p", "amd_a100nv_8", "-n1", "-c1", "--gres=gpu:1
 # name -> (sbatch's further arguments; state, kind; words of the paragraph; words of the log's line)
 ENDS: Dict[str, Tuple[List[str], str, str, str, str]] = {
     "good": (["--wrap=echo fine"], "COMPLETED", "completed", "completed with exit code 0", ""),
-    "code": (
-        ["--wrap=echo bad; exit 3"],
-        "FAILED",
-        "exit-code",
-        "failed with exit code 3.",
-        "bad",
-    ),
+    "code": (["--wrap=echo bad; exit 3"], "FAILED", "exit-code", "failed with exit code 3.", "bad"),
     "signal": (
         ["--wrap=echo up; kill -9 $$"],
         "FAILED",

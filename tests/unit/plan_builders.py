@@ -5,14 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, List, Optional, Tuple
 
-from neuronctl.catalog.model import (
-    Catalog,
-    Cluster,
-    CommentPolicy,
-    CorePolicy,
-    Policy,
-    WallTime,
-)
+from neuronctl.catalog.model import Catalog, Cluster, CommentPolicy, CorePolicy, Policy, WallTime
 from neuronctl.catalog.model import Partition as Partition
 from neuronctl.planning import Directive, JobPlan, plan
 from neuronctl.request.job import JobRequest, Layer, Origin, Source
@@ -39,9 +32,7 @@ UNKNOWN = Partition("dim", gpus_per_node=8)
 """A partition of which the catalog knows nothing but its GPUs."""
 
 FIELDS = CommentPolicy(
-    required=True,
-    form="fields",
-    fields={"field": ("nlp", "misc"), "appl": ("pytorch", "jax")},
+    required=True, form="fields", fields={"field": ("nlp", "misc"), "appl": ("pytorch", "jax")}
 )
 STRICT = Policy(
     submit_from=("/scratch/{user}",),

@@ -32,10 +32,7 @@ COLUMNS = [
     Column("REMARK", priority=1),
     Column("EXTRA", priority=2, no_wrap=True),
 ]
-ROWS = [
-    ["first", "7", "a remark of several words", "x"],
-    ["학습작업", "12", "", "yy"],
-]
+ROWS = [["first", "7", "a remark of several words", "x"], ["학습작업", "12", "", "yy"]]
 
 
 def plain(columns: List[Column], rows: List[List[str]]) -> List[str]:
@@ -149,9 +146,7 @@ def test_without_a_terminal_rich_is_not_imported() -> None:
     assert (done.returncode, done.stdout) == (0, "A\nx\n")
 
 
-@given(
-    st.lists(st.tuples(st.text(max_size=8), st.text(max_size=8)), min_size=1, max_size=5),
-)
+@given(st.lists(st.tuples(st.text(max_size=8), st.text(max_size=8)), min_size=1, max_size=5))
 def test_columns_stay_aligned_whatever_is_in_them(rows: List[object]) -> None:
     cells = [[str(a), str(b), "|"] for a, b in rows]  # type: ignore[misc]
     lines = plain([Column("A"), Column("B", "right"), Column("|")], cells)

@@ -11,12 +11,7 @@ from neuronctl.catalog.model import Price
 from neuronctl.common.frozen import replace
 from neuronctl.monitoring.advice import JobUse, advise
 from neuronctl.monitoring.job_use import read_sampled_use
-from neuronctl.monitoring.samples import (
-    GpuUse,
-    NodeUse,
-    fill_holes,
-    read_samples,
-)
+from neuronctl.monitoring.samples import GpuUse, NodeUse, fill_holes, read_samples
 from neuronctl.monitoring.totals import total
 from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_id import JobId
@@ -94,8 +89,7 @@ def test_what_is_not_told_is_not_known(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"", b"\0" * 5000, b"x" * (3 << 20), b"# cores=a\n", b"#\ntime,cpu,memory\n1,2\n"],
+    "content", [b"", b"\0" * 5000, b"x" * (3 << 20), b"# cores=a\n", b"#\ntime,cpu,memory\n1,2\n"]
 )
 def test_broken_files(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "4711-0.a.csv").write_bytes(content)

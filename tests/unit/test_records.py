@@ -183,13 +183,7 @@ def test_a_record_with_a_wrong_type_is_skipped(
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("script", None),
-        ("decisions", [1]),
-        ("request", []),
-        ("surroundings", 1),
-    ],
+    ("name", "value"), [("script", None), ("decisions", [1]), ("request", []), ("surroundings", 1)]
 )
 def test_a_damaged_draft_leaves_its_job(store: RecordStore, name: str, value: object) -> None:
     submitted(store, 1)

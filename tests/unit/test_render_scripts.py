@@ -264,8 +264,7 @@ def test_gpus_of_one_node(
 
 
 @pytest.mark.parametrize(
-    ("script", "tasks", "ranks"),
-    [("prog", 1, False), ("prog", 2, True), ("train.py", 1, True)],
+    ("script", "tasks", "ranks"), [("prog", 1, False), ("prog", 2, True), ("train.py", 1, True)]
 )
 def test_one_task_of_a_program_is_no_training(
     script: str, tasks: int, ranks: bool, bin_dir: Path

@@ -7,13 +7,7 @@ from typing import Dict, List
 
 from test_sandbox_layout import A100, CPU, V100, cluster
 
-from neuronctl.catalog.model import (
-    CommentPolicy,
-    CorePolicy,
-    Partition,
-    Policy,
-    WallTime,
-)
+from neuronctl.catalog.model import CommentPolicy, CorePolicy, Partition, Policy, WallTime
 from neuronctl.sandbox import layout, setup
 from neuronctl.sandbox import slurm_conf as slurmconf
 
@@ -120,9 +114,7 @@ def test_limits_of_a_user_wait_and_do_not_deny() -> None:
 # ------------------------------------------------------------------- job_submit.lua
 
 FIELDS = CommentPolicy(
-    required=True,
-    form="fields",
-    fields={"field": ("misc", "nlp"), "appl": ("pytorch",)},
+    required=True, form="fields", fields={"field": ("misc", "nlp"), "appl": ("pytorch",)}
 )
 
 

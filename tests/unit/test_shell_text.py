@@ -147,7 +147,7 @@ def test_a_variable_of_several_words_is_as_many() -> None:
     text = 'L="torchrun --nproc_per_node=2 \\\n  --nnodes 1"\nsrun $L t.py'
     words = only(text).words
     assert [one.value for one in words] == [
-        *("srun", "torchrun", "--nproc_per_node=2", "--nnodes", "1", "t.py"),
+        *("srun", "torchrun", "--nproc_per_node=2", "--nnodes", "1", "t.py")
     ]
     assert {one.place.column for one in words[1:5]} == {6}
     assert only("L='a b'\nx \"$L\" '$L'").arguments == ("a b", "$L")

@@ -22,10 +22,7 @@ from neuronctl.slurm.fields import (
     parse_tres,
     parse_tres_gpus,
 )
-from neuronctl.slurm.job_control import (
-    parse_scancel,
-    parse_show_job,
-)
+from neuronctl.slurm.job_control import parse_scancel, parse_show_job
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Scope, read_group_limits
 from neuronctl.slurm.sacct import parse_sacct

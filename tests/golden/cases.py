@@ -78,6 +78,9 @@ ALLOCATION = {
 PYTORCH = ["--field", "misc", "--appl", "pytorch"]
 ONE_GPU = ["generate", "-p", "amd_a100nv_8", "--gpus-per-node", "1", "-t", "2:00:00", *PYTORCH]
 TWO_NODES = ["generate", "-p", "amd_a100nv_8", "-N", "2", "--gpus-per-node", "2", "-t", "1-0"]
+TORCHRUN = [*TWO_NODES, *PYTORCH, "--launcher", "torchrun"]
+CHAIN = ["--until-done", "--no-requeue"]
+IMAGE = ["--container", "pytorch_22.03-hd-py3.sif"]
 
 RUN = ["run", "--print", "--cluster", "neuron-2022"]
 JURECA = ["generate", "--cluster", "jureca", "-A", "training2436", "-p", "dc-gpu", "-t", "1:00:00"]
@@ -143,50 +146,18 @@ CASES: Dict[str, List[str]] = {
         for launcher in ("torchrun", "srun", "accelerate", "deepspeed", "mpirun")
     },
     "two-nodes-horovodrun.sh": [
-        *[*TWO_NODES, *PYTORCH, "--launcher", "horovodrun", "--gpus-per-node", "8"],
-        "train.py",
+        *[*TWO_NODES, *PYTORCH, "--launcher", "horovodrun", "--gpus-per-node", "8", "train.py"]
     ],
-    "two-nodes-container.sh": [
-        *[
-            *TWO_NODES,
-            *PYTORCH,
-            "--launcher",
-            "torchrun",
-            "--container",
-            "pytorch_22.03-hd-py3.sif",
-            "train.py",
-        ]
-    ],
+    "two-nodes-container.sh": [*TORCHRUN, *IMAGE, "train.py"],
     "one-gpu-until-done.sh": [*ONE_GPU, "--until-done", "train.py", "--lr", "0.1"],
-    "one-gpu-chain.sh": [*ONE_GPU, "--until-done", "--no-requeue", "train.py", "--lr", "0.1"],
-    "two-nodes-until-done.sh": [
-        *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--until-done"],
-        "train.py",
-    ],
-    "two-nodes-chain.sh": [
-        *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--until-done", "--no-requeue"],
-        "train.py",
-    ],
-    "two-nodes-monitor.sh": [
-        *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--monitor", "train.py"]
-    ],
-    "two-nodes-stall.sh": [
-        *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--stall", "1h", "train.py"]
-    ],
-    "two-nodes-signal.sh": [
-        *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--signal", "USR1@120", "train.py"]
-    ],
+    "one-gpu-chain.sh": [*ONE_GPU, *CHAIN, "train.py", "--lr", "0.1"],
+    "two-nodes-until-done.sh": [*TORCHRUN, "--until-done", "train.py"],
+    "two-nodes-chain.sh": [*TORCHRUN, *CHAIN, "train.py"],
+    "two-nodes-monitor.sh": [*TORCHRUN, "--monitor", "train.py"],
+    "two-nodes-stall.sh": [*TORCHRUN, "--stall", "1h", "train.py"],
+    "two-nodes-signal.sh": [*TORCHRUN, "--signal", "USR1@120", "train.py"],
     "two-nodes-everything.sh": [
-        *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--until-done", "--no-requeue"],
-        *[
-            "--monitor",
-            "--stall",
-            "1h",
-            "--checkpoint",
-            "out",
-            "--container",
-            "pytorch_22.03-hd-py3.sif",
-        ],
+        *[*TORCHRUN, *CHAIN, "--monitor", "--stall", "1h", "--checkpoint", "out", *IMAGE],
         *["--module", "cuda/12.9.1", "--setup", "ulimit -c 0"],
         *["--resume-with", "--resume 'the latest'", "train.py"],
     ],
@@ -194,7 +165,7 @@ CASES: Dict[str, List[str]] = {
     "neuron-steps.sh": ["generate", "-f", "steps.yaml"],
     "neuron-body-signal.sh": [*ONE_GPU, "--signal", "USR1@60", "--body", "body.sh"],
     "neuron-requeue-own-trap-torchrun.sh": [
-        *[*TWO_NODES, *PYTORCH, "--launcher", "torchrun", "--requeue", "--signal", "B:USR1@120"],
+        *[*TORCHRUN, "--requeue", "--signal", "B:USR1@120"],
         *["--setup", "trap 'scontrol requeue \"$SLURM_JOB_ID\"' USR1", "train.py"],
     ],
     "neuron-until-done-array-body.sh": [

@@ -97,11 +97,6 @@ def test_nested_repositories_are_code_too(tree: Path) -> None:
     assert "inner/x.py" in [file.path for file in plan_snapshot(str(tree), CLUSTER).files]
 
 
-def test_outside_a_repository(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is in no git repository of yours"):
-        plan_snapshot(str(tmp_path), CLUSTER)
-
-
 def test_too_much(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code_snapshot, "LARGEST", 2000)
     (tree / "large.bin").write_bytes(b"\0" * 4096)

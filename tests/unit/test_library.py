@@ -70,7 +70,6 @@ def test_a_plan_from_a_job_file(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"gpu_per_node": 1}, "no such option: gpu_per_node"),
-        ({"nodes": "many"}, "--nodes: 'many' is not a whole number"),
         ({"requeue": "yes"}, "requeue: expected True or False, got 'yes'"),
         ({"env": {"1A": "x"}}, "--env: "),
     ],

@@ -15,7 +15,6 @@ from neuronctl.catalog.model import Catalog
 from neuronctl.common.errors import UsageError
 from neuronctl.common.users import login_name
 from neuronctl.launch import environments
-from neuronctl.launch.containers import find_image
 from neuronctl.launch.environments import Conda, find_conda
 from neuronctl.request.job import StepRequest
 from neuronctl.rules import LocalFacts, RuleContext, apply_rules, local_facts
@@ -140,20 +139,6 @@ def test_images(here: Path) -> None:
     assert problem("NC403", container="docker://ubuntu") == ""
     (here / "image.sif").write_bytes(SIF_X86)
     assert problem("NC403", container="image.sif") == ""
-
-
-def test_a_bare_image_is_sought_in_the_clusters_directories(here: Path) -> None:
-    first, second = here / "a", here / "b"
-    first.mkdir()
-    second.mkdir()
-    places = [f"{first}/", str(second)]
-    assert find_image("x.sif", places) == f"{first}/x.sif", "it is nowhere: the first"
-    (second / "x.sif").touch()
-    assert find_image("x.sif", places) == f"{second}/x.sif"
-    (here / "x.sif").touch()
-    assert find_image("x.sif", places) == "x.sif", "it is here"
-    assert find_image("./y.sif", places) == "./y.sif"
-    assert find_image("y.sif", []) == "y.sif"
 
 
 def test_environments(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,12 +60,6 @@ def test_variable_of_this_shell(run: Run) -> None:
     assert "export MINE='two words'\n" in result.stdout
 
 
-def test_secret_is_named_and_not_shown(run: Run) -> None:
-    result = run("generate", *ONE, "--env", "HF_TOKEN=hf_x8Kd02mQz7LpT4vN5678", "train.py")
-    assert "hf_x8Kd02mQz7LpT4vN5678" not in result.stdout + result.stderr
-    assert "HF_TOKEN" in result.stdout
-
-
 def test_warnings_go_to_standard_error(run: Run) -> None:
     result = run("generate", *SITE, "train.py")
     assert "warning NC122" in result.stderr

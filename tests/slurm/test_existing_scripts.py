@@ -173,9 +173,7 @@ def test_as_sbatch_itself(own: Sandbox, lines: None, line: str) -> None:
                 assert kept["cwd"] == jobs[0]["WorkDir"]
     plain, ours = seen
     if plain[0] and ours[1][1].startswith(plain[1][1]):
-        ours[1][1] = plain[1][
-            1
-        ]  # behind what sbatch says, what was found in a script that it refuses
+        ours[1][1] = plain[1][1]  # behind it, what was found in a script that sbatch refuses
     assert plain[:3] == ours[:3]
     for one, other in zip(plain[3], ours[3]):
         assert {

@@ -63,27 +63,6 @@ def test_byte_for_byte_overridden_and_after_a_change(sandbox: Sandbox) -> None:
     assert end_of(sandbox, newest(sandbox)["job_id"]) == first.replace("first", "second")
 
 
-def test_a_secret_is_taken_from_the_shell(sandbox: Sandbox) -> None:
-    sandbox.write("secret.py", 'import os\nprint(len(os.environ["HF_TOKEN"]))\n')
-    token = "hf_" + "q7Wd2" * 6  # of x alone, it would be a placeholder
-    with_token = ["env", f"HF_TOKEN={token}", "neuronctl"]
-    sandbox.exec([*with_token, "submit", *SUBMIT, "--env", "HF_TOKEN", "secret.py"])
-    job = newest(sandbox)["job_id"]
-    assert end_of(sandbox, job) == "33\n"
-    result = sandbox.exec(["neuronctl", "resubmit", str(job)], check=False)
-    assert (
-        result.returncode == 2
-        and "was given HF_TOKEN, which its record does not hold" in result.stderr
-    )
-    sandbox.exec([*with_token, "resubmit", str(job)])
-    assert end_of(sandbox, newest(sandbox)["job_id"]) == "33\n"
-    sandbox.exec([*with_token, "resubmit", str(job), "-t", "6"])
-    again = newest(sandbox)["job_id"]
-    assert end_of(sandbox, again) == "33\n"
-    for argv in (["show", str(again)], ["history", "--json"], ["show", "--json", str(again)]):
-        assert token not in sandbox.exec(["neuronctl", *argv]).stdout
-
-
 def test_git_commit_and_its_drift(sandbox: Sandbox) -> None:
     commit = "git -c user.name=a -c user.email=a@b commit -qam"
     sandbox.write("repo/g.py", "print(1)\n")

@@ -148,12 +148,6 @@ def test_modules_of_the_submitting_shell(sandbox: Sandbox) -> None:
     assert told["LOADEDMODULES"] == "mine/1.0"
 
 
-def test_a_path_that_refers_to_itself(sandbox: Sandbox) -> None:
-    words = [*ONE, "--env", f"PATH={sandbox.scratch}/tools:$PATH"]
-    result = sandbox.exec(["neuronctl", "submit", *words, "own-tool"], check=False)
-    assert result.returncode == 4 and "error NC341: --env PATH refers to itself" in result.stderr
-
-
 def test_a_secret_and_resubmission(sandbox: Sandbox) -> None:
     words = [*ONE, "--env", "MY_TOKEN", "--env", "P", "-o", "log", "tell.py"]
     before = "export MY_TOKEN='a$b$$c' P='$HOME$$'"

@@ -53,12 +53,8 @@ def test_what_slurm_does_not_say_is_none() -> None:
 
 
 @pytest.mark.parametrize("name", ["SLURM_JOB_ID", "SLURM_JOB_NODELIST"])
-def test_no_allocation(name: str) -> None:
+def test_no_allocation_or_one_that_cannot_be_read(name: str) -> None:
     with pytest.raises(UsageError, match="not inside an allocation"):
         from_environment({key: value for key, value in JOB.items() if key != name})
-
-
-@pytest.mark.parametrize("name", ["SLURM_JOB_ID", "SLURM_JOB_NODELIST"])
-def test_variables_that_cannot_be_read(name: str) -> None:
     with pytest.raises(UsageError, match="cannot read the allocation"):
         from_environment({**JOB, name: "gpu[1-"})

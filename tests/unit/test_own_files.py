@@ -312,12 +312,6 @@ def job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / JOB_FILE
 
 
-def refused_job_file() -> NeuronctlError:
-    with pytest.raises(JobFileError) as caught:
-        own_job_file()
-    return caught.value
-
-
 def test_job_yaml_of_the_users_own_is_read_and_not_cached(job_file: Path, tmp_path: Path) -> None:
     found = own_job_file()
     assert found is not None and found.values["script"] == "train.py"
@@ -334,6 +328,7 @@ def test_job_yaml_that_others_can_write_is_refused(
     lab = grp.struct_group(("lab", "x", job_file.stat().st_gid, ["kim"]))
     monkeypatch.setattr(grp, "getgrgid", lambda number: lab)
     job_file.chmod(mode)
-    error = refused_job_file()
-    assert error.message == "cannot read job.yaml: other users can write it"
-    assert error.hint == "chmod go-w job.yaml; or name it, if you trust it: -f job.yaml"
+    with pytest.raises(JobFileError) as caught:
+        own_job_file()
+    assert caught.value.message == "cannot read job.yaml: other users can write it"
+    assert caught.value.hint == "chmod go-w job.yaml; or name it, if you trust it: -f job.yaml"

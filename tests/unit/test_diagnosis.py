@@ -37,7 +37,15 @@ def status(state: str, **given: Any) -> JobStatus:
     return JobStatus(state=state, **values)
 
 
-_EVIDENCE = ("reservations", "log_problem", "log_full", "unread", "runs", "checkpoint")
+_EVIDENCE = (
+    "reservations",
+    "log_problem",
+    "log_full",
+    "unread",
+    "log_guessed",
+    "runs",
+    "checkpoint",
+)
 
 
 def evidence(state: str, *lines: str, now: int = 1000, **given: Any) -> JobEvidence:
@@ -123,6 +131,10 @@ def test_log_directory() -> None:
         (
             {"unread": (LogTail("/s/7.out", problem="No such file or directory", missing=True),)},
             "its log /s/7.out cannot be read: No such file or directory, so look up what",
+        ),
+        (
+            {"unread": (LogTail("/s/7.out", missing=True),), "log_guessed": True},
+            "where its log is, is not recorded, so look up what",
         ),
         (
             {"log_problem": "the file system of the log directory '/s' is full", "log_full": True},

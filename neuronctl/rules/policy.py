@@ -86,7 +86,7 @@ def near_imports(imports: Sequence[str], values: Sequence[str]) -> Tuple[str, Tu
 def _right_comment(context: RuleContext) -> str:
     """Return the one right comment of a batch script, or "" if that is not clear.
 
-    It is what check's options say, else what the script's comment already says of each part.
+    It is what the script's comment already says of each part, else what check's options say.
     """
     policy, given = context.plan.cluster.policy.comment, context.comment_parts
     if not context.of_script:
@@ -94,13 +94,16 @@ def _right_comment(context: RuleContext) -> str:
     if policy.form == "word":
         word = given.get("appl", "")
         return word if not policy.values or word in policy.values else ""
-    words = re.split(r"[\s;,&|]+", context.plan.comment or "")
+    words = re.split(r"[\s;,&|]+", (context.plan.comment or "").lower())
+    known = {key: {one.lower(): one for one in allowed} for key, allowed in policy.fields.items()}
     found: Dict[str, str] = {}
-    for key, allowed in policy.fields.items():
-        known = {value.lower(): value for value in allowed}
-        said = [given[key]] if key in given else words
-        values = [word.removeprefix(f"{key}=").lower() for word in said]
-        right = {known[value] for value in values if value in known}
+    for key, values in known.items():
+        said = {word.removeprefix(f"{key}=") for word in words} & values.keys()
+        if key in given:  # a word that may be said of another part is not sure
+            others = {value for name in known.keys() - {key} for value in known[name]}
+            sure = {value for value in said if value not in others or f"{key}={value}" in words}
+            said = sure or {given[key].lower()} & values.keys()
+        right = {values[value] for value in said}
         if len(right) != 1:
             return ""
         found[key] = right.pop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Optional, Sequence, TextIO, Tuple
 
 from neuronctl.cli.say import drop_output, notify, print_script, say
@@ -218,7 +219,15 @@ def summary(judged: JudgedJob) -> str:
     if runs is not None:
         parts.append(runs.value)
     starts = sorted(launches, key=lambda launch: not launch.starts_several)
-    return "; ".join([", ".join(parts), *dict.fromkeys(launch.starts for launch in starts)])
+    counts = Counter(launch.starts for launch in starts)
+    words = [text if count == 1 else f"{count} times: {text}" for text, count in counts.items()]
+    if len(words) > _MOST_STARTS:
+        words[_MOST_STARTS - 1 :] = [f"and {len(words) - _MOST_STARTS + 1} more"]
+    return "; ".join([", ".join(parts), *words])
+
+
+_MOST_STARTS = 4
+"""What starts is told of so many programs of a job with steps."""
 
 
 def write_text(path: str, text: str, *, force: bool, mode: int = 0o700) -> None:

@@ -42,6 +42,22 @@ def test_what_was_reviewed_is_what_is_submitted(run: Run, fake_slurm: FakeSlurm)
     assert "neuronctl logs -f 4711" in result.stdout
 
 
+def test_what_starts_is_told_of_few_programs(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    def told(*scripts: str) -> str:
+        steps = "".join(f"  - {{script: {script}, launcher: python}}\n" for script in scripts)
+        (tmp_path / "steps.yaml").write_text(f"steps:\n{steps}")
+        result = run("submit", *ONE, "--dry-run", "-f", "steps.yaml", "--force")
+        (line,) = (line for line in result.stderr.splitlines() if "would submit" in line)
+        return line.partition("; ")[2]
+
+    assert told("a.py", "b.py") == "a.py starts once; b.py starts once"
+    assert told("a.py", "a.py", "b.py") == "2 times: a.py starts once; b.py starts once"
+    many = told(*(f"{number}.py" for number in range(12)))
+    assert many == "0.py starts once; 1.py starts once; 2.py starts once; and 9 more"
+
+
 def test_record(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     fake_slurm.answer("sbatch", "4711;toy\n")
     run("submit", *ONE, "train.py")

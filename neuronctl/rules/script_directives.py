@@ -27,11 +27,12 @@ def refused_directive(facts: ScriptFacts) -> Iterator[Violation]:
     for given in facts.header.options.values():
         if given.source == SCRIPT and given.place.line not in told:
             yield from _refused_by_slurm(given)
+            yield from _without_a_number(facts, given)
             yield from _perhaps_of_a_plugin(facts, given)
 
 
 _ODD_GRES = re.compile(
-    r"gpu(=[^0-9].*|:|:[^:]+:|:[0-9]+:[^0-9].*|:[^:]+:[0-9]+:.*|[0-9]+|/.*)|(?!gpu\b)gpus?\b.*",
+    r"|gpu(=[^0-9].*|:|:[^:]+:|:[0-9]+:[^0-9].*|:[^:]+:[0-9]+:.*|[0-9]+|/.*)|(?!gpu\b)gpus?\b.*",
     re.IGNORECASE,
 )
 
@@ -53,6 +54,18 @@ def _refused_by_slurm(given: GivenOption) -> Iterator[Violation]:
     elif name == "gres" and any(map(_ODD_GRES.fullmatch, value.split(","))):
         message, hint = f"Slurm refuses --gres={value}", "write gpu:N, or gpu:TYPE:N"
         yield Violation(message, hint, place=place)
+
+
+def _without_a_number(facts: ScriptFacts, given: GivenOption) -> Iterator[Violation]:
+    """Check what Slurm multiplies with a number that the job does not say."""
+    numbers = ("ntasks", "nodes", "ntasks-per-node", "gpus")
+    if given.name == "gpus-per-task" and not facts.has(*numbers):
+        yield Violation(
+            "Slurm 22.05 to 23.11 refuses --gpus-per-task where nothing says how many tasks",
+            "write --ntasks, too",
+            place=given.place,
+            severity=WARNING,
+        )
 
 
 def _perhaps_of_a_plugin(facts: ScriptFacts, given: GivenOption) -> Iterator[Violation]:

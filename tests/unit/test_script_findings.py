@@ -109,6 +109,9 @@ FOUND: List[Row] = [
     ("NC665", CPU, "python3@@\ndeactivate"),
     # Directives, lines of shell, and variables.
     ("NC601", "-p gpu -N 1", "#SBATCH --gres=gpu=1@@\nsrun python train.py"),
+    ("NC601", CPU, "#SBATCH --gres=@@\nsrun ./a"),
+    ("NC601", CPU, "#SBATCH --gres=nvme:1,@@\nsrun ./a"),
+    ("NC601", "-p gpu", "#SBATCH --gpus-per-task=1@@\nsrun python train.py"),
     ("NC601", GPU, "#SBATCH --tiem=10@@\nsrun python train.py"),
     ("NC601", GPU, "#SBATCH —-time=10@@\nsrun python train.py"),
     ("NC601", GPU, "#SBATCH -J my job@@\nsrun python train.py"),
@@ -266,6 +269,8 @@ RIGHT: List[Row] = [
     ("NC646", GPU, "srun python t.py\nexit $?"),
     ("NC646", GPU, "set -eu\nsrun python t.py\nexit 0"),
     ("NC601", "-p gpu --gres=gpu:a100:1,nvme:2", "srun python train.py"),
+    ("NC601", "-p gpu -N 1 --gpus-per-task=1", "srun python train.py"),
+    ("NC601", "-p gpu --gpus=2 --gpus-per-task=1", "srun python train.py"),
     ("NC601", GPU, "#SBATCH --array=0-${N}\nsrun python train.py"),
     ("NC604", GPU, "# SBATCH --time=10\n#SBATCH -t 20\nsrun python train.py"),
     ("NC604", GPU, "#sbatch --export=A=1 -J b train.sbatch\nsrun python train.py"),

@@ -137,7 +137,7 @@ def state_detail(job: JobStatus) -> str:
     elif job.node_list and not job.stated_reason:
         words = f"on {job.node_list}"
     elif job.expected is not None and job.expected > time.time():
-        words += f"; starts by {moment(job.expected)}"
+        words += f"{words and '; '}starts by {moment(job.expected)}"
     return "; ".join(filter(None, (words, runs_words(job))))
 
 

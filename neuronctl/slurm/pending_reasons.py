@@ -42,7 +42,7 @@ REASONS: Dict[str, Tuple[str, str]] = {
     ),
     "launch_failed_requeued_held": (
         "held: its launch failed and it was requeued",
-        "check 'neuronctl why ID', then use 'scontrol release ID'",
+        "use 'scontrol release ID'; if it fails again, tell your administrators",
     ),
     "job_requeued_in_held_state": ("held after a requeue", "release it with 'scontrol release ID'"),
     "Licenses": ("waiting for a license", "'scontrol show licenses' shows their use"),

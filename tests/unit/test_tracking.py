@@ -115,6 +115,13 @@ def test_absent_is_not_completed() -> None:
     assert merge(None) == ()
 
 
+def test_a_job_id_that_was_given_twice() -> None:
+    (status,) = merge(record(), [], [past(submit=NOW - 10**8)], absent="not there")
+    assert (status.state, status.absent) == ("UNKNOWN", "not there"), "that one ended before"
+    (status,) = merge(record(), [], [past(submit=NOW + 10**6, name="b", work_dir="/b")])
+    assert (status.state, status.record) == ("COMPLETED", None), "a newer job has it now"
+
+
 def test_an_array_is_one_status_a_task() -> None:
     statuses = merge(
         record(array="0-9", output="/s/%A_%a.out"),

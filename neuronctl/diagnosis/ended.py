@@ -244,6 +244,13 @@ def _completed(evidence: JobEvidence) -> Diagnosis:
             remedy="if it only left when it was asked to save, with work undone, let it end with "
             f"75 then, and 'neuronctl resubmit {_again(status.id)}'",
         )
+    for step in evidence.steps:
+        number = 0 if step.exit is None or not step.name else step.exit.signal
+        # What runs beside the program is ended with SIGTERM and SIGKILL.
+        if number not in (0, 2, 9, 15):
+            cause = f"its step '{step.name}' was ended by {endings.signal_name(number)}"
+            cause += ", and the script went on"
+            return Diagnosis("completed", what, cause, _SET_E, line=last_line(evidence))
     return Diagnosis("completed", what)
 
 

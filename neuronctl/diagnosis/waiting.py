@@ -21,17 +21,22 @@ _REQUEUE_TAKES = 60
 def running(evidence: JobEvidence) -> Diagnosis:
     status = evidence.status
     where = f" on {status.node_list}" if status.node_list else ""
-    what = f"{status.state}{where} for {duration(status.elapsed)}"
+    requeued = status.state == "REQUEUED"
+    what = f"{'ran' if requeued else status.state}{where} for {duration(status.elapsed)}"
     if status.time_limit == UNLIMITED:
         what += ", with no time limit"
     elif status.state in LEAVING:
         what += "; it has ended, and Slurm waits for its nodes"
+    elif requeued:
+        what += "; then Slurm put it back into the queue, and does not list it there now"
     elif status.time_limit is not None and status.elapsed is not None:
         what += f"; {duration(max(0, status.time_limit - status.elapsed))} left"
+    if status.state in ("SUSPENDED", "STOPPED"):
+        what += "; it stands still, and goes on when Slurm or an administrator resumes it"
     earlier = _earlier_words(evidence)
     what += earlier and f"; {earlier}"
     found = search(evidence)
-    if found is not None:
+    if found is not None and found[1].cause:
         line, sign = found
         cause = f"its log already shows an error: {sign.cause}"
         return Diagnosis("running", what, cause, sign.remedy, certain=False, line=line)

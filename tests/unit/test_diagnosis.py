@@ -22,6 +22,7 @@ from neuronctl.diagnosis.waiting import earlier_runs
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED
+from neuronctl.slurm.job_steps import StepEnd
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.scontrol import Reservation
 from neuronctl.tracking.job_status import NOT_RESPONDING, JobStatus
@@ -45,6 +46,7 @@ _EVIDENCE = (
     "log_guessed",
     "runs",
     "checkpoint",
+    "steps",
 )
 
 
@@ -192,6 +194,24 @@ def test_running() -> None:
     assert "with no time limit" in made.what and "already shows an error" in made.cause
     made = diagnose(evidence("RUNNING", "Process 3 exit with status code 137."))
     assert made.cause.endswith("an error: rank 3 failed first, killed by signal 9, SIGKILL")
+
+
+def test_stopped_and_put_back() -> None:
+    assert "goes on when Slurm or an administrator" in diagnose(evidence("SUSPENDED")).what
+    log = "slurmstepd: error: Failed to send MESSAGE_TASK_EXIT: Connection refused"
+    made = diagnose(evidence("REQUEUED", log))
+    assert made.what.startswith("ran on gpu[1-2] for 1 min 2 s; then Slurm put it back")
+    assert (made.cause, "left" in made.what) == ("", False)
+
+
+def test_completed_though_a_step_was_ended() -> None:
+    def end(name: str, state: str, signal: int) -> StepEnd:
+        return StepEnd(name, state, ExitCode(0, signal), *[None] * 5)
+
+    steps = (end("batch", "COMPLETED", 0), end("0", "CANCELLED", 9), end("1", "CANCELLED", 10))
+    cause = diagnose(evidence("COMPLETED", "fine", steps=steps)).cause
+    assert cause == "its step '1' was ended by signal 10, SIGUSR1, and the script went on"
+    assert diagnose(evidence("COMPLETED", "fine", steps=steps[:2])).cause == "", "of a monitor"
 
 
 def waiting(*rows: Tuple[int, str, int, int], **given: Any) -> str:

@@ -138,8 +138,9 @@ def merge(
     if record is not None:
         ours = [row for row in queue if _is_of(record, row.submit, row.name, row.work_dir)]
         past = [row for row in accounting if _is_of(record, row.submit, row.name, row.work_dir)]
-        others = [row.submit for row in (*queue, *accounting)] if not (ours or past) else []
-        if any(submit is None or submit >= record.earliest for submit in others):
+        times = [row.submit for row in queue] + [row.submit for row in accounting]
+        later = [time for time in times if time is None or time >= record.earliest]
+        if later and not (ours or past):
             # The job id now belongs to another job, and that is the one to show.
             record = None
         else:

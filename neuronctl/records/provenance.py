@@ -1,8 +1,8 @@
 """Where the code of a job comes from: its program, and the commit and files of its directory.
 
 git gets no setting of the repository that names a program for a plain look (``core.fsmonitor``,
-hooks), and none of the caller's ``GIT_*`` variables. It refuses other users' repositories by
-itself.
+hooks), fetches nothing that a partial clone lacks, and gets none of the caller's ``GIT_*``
+variables. It refuses other users' repositories by itself.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _git(directory: str, *words: str, timeout: float = _LISTING) -> str:
     from neuronctl.slurm.process import run
 
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    env.update(LC_ALL="C", GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0")
+    env.update(LC_ALL="C", GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", GIT_ALLOW_PROTOCOL="")
     settings = ["-c", "core.fsmonitor=", "-c", f"core.hooksPath={os.devnull}"]
     result = run(["git", *settings, *words], timeout=timeout, cwd=directory, env=env)
     if result.returncode:

@@ -67,6 +67,21 @@ def test_neither_a_monitor_nor_a_hook_runs(repository: Path, tmp_path: Path) -> 
     assert ran.exists(), "plain git runs neither: the test shows nothing"
 
 
+def test_nothing_is_fetched(repository: Path, tmp_path: Path) -> None:
+    """A partial clone names the program that fetches what it lacks."""
+    partial, ran, program = tmp_path / "partial", tmp_path / "ran", tmp_path / "program"
+    git(repository, "config", "uploadpack.allowFilter", "true")
+    source = f"file://{repository}"
+    git(tmp_path, "clone", "-q", "--filter=tree:0", "--no-checkout", source, str(partial))
+    program.write_text(f'#!/bin/sh\ntouch {ran}\nexec git-upload-pack "$@"\n')
+    program.chmod(0o755)
+    git(partial, "config", "remote.origin.uploadpack", str(program))
+    assert read_state(str(partial)) == (git(repository, "rev-parse", "HEAD"), None)
+    assert not ran.exists()
+    git(partial, "status")
+    assert ran.exists(), "plain git fetches nothing: the test shows nothing"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a directory away")
 def test_a_repository_of_another_user(repository: Path) -> None:
     for path in (repository, repository / ".git"):

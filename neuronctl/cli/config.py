@@ -10,6 +10,7 @@ import click
 from neuronctl.cli.say import notify
 from neuronctl.common.console import Column, print_json, print_table
 from neuronctl.common.errors import JobFileError, UsageError
+from neuronctl.common.files import open_own_directory
 from neuronctl.common.paths import config_dir, config_files, defaults_file, present
 from neuronctl.request.config_file import settings
 from neuronctl.request.job_file import configuration
@@ -49,13 +50,11 @@ def edit() -> None:
         from neuronctl.common import yamlfile
 
         yamlfile.text_of(defaults_file(), JobFileError, found=True)  # raises if it is not yours
-    directory, name = os.path.split(defaults_file())
     try:
-        os.makedirs(config_dir(), mode=0o700, exist_ok=True)
-        os.chdir(directory)  # so that no shell, which starts the editor, reads the path
+        os.fchdir(open_own_directory(config_dir()))  # no shell, which starts the editor, reads it
     except OSError as error:
-        raise UsageError(f"cannot use {directory}: {error.strerror}") from None
-    click.edit(filename=name)
+        raise UsageError(f"cannot use {config_dir()}: {error.strerror}") from None
+    click.edit(filename=os.path.basename(defaults_file()))
     cluster = configuration().values.get("cluster")
     if cluster is not None:
         from neuronctl.catalog.loader import load

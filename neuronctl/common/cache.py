@@ -15,7 +15,7 @@ import zlib
 from typing import Any, Iterator
 
 from neuronctl.common.errors import NeuronctlError
-from neuronctl.common.files import read_private, write_private
+from neuronctl.common.files import open_regular, read_private, write_private
 from neuronctl.common.paths import cache_dir
 from neuronctl.version import __version__
 
@@ -54,7 +54,7 @@ def working_out(kind: str, name: str) -> Iterator[bool]:
     free = True
     with contextlib.ExitStack() as opened:
         with contextlib.suppress(OSError):  # no value yet, or a file system without locks
-            file = opened.enter_context(open(path_of(kind, name), "rb"))
+            file = opened.enter_context(open_regular(path_of(kind, name)))
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -40,7 +40,7 @@ def write_private(
     a crash of the machine. Otherwise as ``write_whole``.
     """
     directory, name = os.path.split(os.path.abspath(path))
-    with _closing(_own_directory(directory)) as place:
+    with _closing(open_own_directory(directory)) as place:
         _write(place, name, content, mode=mode, sync=sync)
 
 
@@ -87,10 +87,11 @@ def _closing(descriptor: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _own_directory(path: str) -> int:
+def open_own_directory(path: str) -> int:
     """Open a directory of this user's, which becomes private; make what is missing of it."""
     if os.geteuid() == 0:
         _refuse_way_of_others(path)
+        _refuse_way_of_others(os.path.realpath(path))
     _make_directories(path)
     opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -127,20 +128,23 @@ def _refuse_way_of_others(path: str) -> None:
 def rewrite(path: str, before: bytes, after: bytes) -> None:
     """Replace the content of a user's own file, of which only the content is to change.
 
-    A symbolic link stays one, and the mode stays. Raises OSError, whose text says why, for a file
-    of somebody else, one without the user's write permission, and one that is no longer ``before``.
+    A symbolic link stays one, and the mode stays. What is checked is what is written, whatever the
+    names lead to meanwhile. Raises OSError, whose text says why, for a file of somebody else, one
+    without the user's write permission, and one that is no longer ``before``.
     """
-    path = os.path.realpath(path)
-    with open_regular(path) as file:
-        status = os.fstat(file.fileno())
-        _refuse_others(status, "it", root=False)
-        if not status.st_mode & stat.S_IWUSR:
-            raise PermissionError(errno.EACCES, "its mode does not let you write it")
-        if status.st_nlink > 1:
-            raise OSError(errno.EMLINK, "it has several names (hard links)")
-        if file.read(len(before) + 1) != before:
-            raise OSError(errno.EBUSY, "it has changed meanwhile")
-    write_whole(path, after, mode=stat.S_IMODE(status.st_mode))
+    directory, name = os.path.split(os.path.realpath(path))
+    with _closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY)) as place:
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
+        with _regular(os.open(name, flags, dir_fd=place)) as file:
+            status = os.fstat(file.fileno())
+            _refuse_others(status, "it", root=False)
+            if not status.st_mode & stat.S_IWUSR:
+                raise PermissionError(errno.EACCES, "its mode does not let you write it")
+            if status.st_nlink > 1:
+                raise OSError(errno.EMLINK, "it has several names (hard links)")
+            if file.read(len(before) + 1) != before:
+                raise OSError(errno.EBUSY, "it has changed meanwhile")
+        _write(place, name, after, mode=stat.S_IMODE(status.st_mode), sync=False)
 
 
 # ------------------------------------------------------------------------------- reading
@@ -205,6 +209,15 @@ def tail(path: str, size: int) -> bytes:
         file.seek(max(0, os.fstat(file.fileno()).st_size - size))
         return file.read(size)
     return b""
+
+
+def is_own_directory(path: str) -> bool:
+    """Return True if only this user can write in a directory."""
+    with contextlib.suppress(OSError):
+        with _closing(os.open(path, os.O_RDONLY | os.O_DIRECTORY)) as place:
+            _check_writers(place, "it", path, root=False)
+        return os.access(path, os.W_OK | os.X_OK)
+    return False
 
 
 def file_state(path: str) -> Tuple[int, ...]:

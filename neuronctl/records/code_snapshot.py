@@ -20,7 +20,7 @@ from typing import Optional, Tuple
 
 from neuronctl.catalog.model import Cluster
 from neuronctl.common.errors import RecordError, UsageError
-from neuronctl.common.files import open_regular, sha256_of, write_private
+from neuronctl.common.files import is_own_directory, open_regular, sha256_of, write_private
 from neuronctl.common.paths import cache_dir
 from neuronctl.common.users import login_name
 from neuronctl.common.words import amount, counted
@@ -80,9 +80,12 @@ def plan_snapshot(directory: str, cluster: Cluster) -> CodeSnapshot:
 
 
 def _store(cluster: Cluster) -> Tuple[str, Optional[int]]:
-    """Return where snapshots are, and after how many days the site deletes files there."""
+    """Return where snapshots are, and after how many days the site deletes files there.
+
+    A scratch directory in which others can write is none for code that a job will run.
+    """
     scratch = (cluster.scratch or "").replace("{user}", login_name())
-    if scratch and os.access(scratch, os.W_OK | os.X_OK):
+    if scratch and is_own_directory(scratch):
         return os.path.join(scratch, ".neuronctl", "snapshots"), cluster.scratch_days
     return os.path.join(cache_dir(), "snapshots"), None
 

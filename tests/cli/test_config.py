@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Callable
@@ -77,6 +78,16 @@ def test_edit_needs_a_terminal_and_a_file_of_ones_own(run: Run, file: Path) -> N
     assert "there is no terminal" in run("config", "edit", code=2).stderr
     file.chmod(0o666)
     assert "other users can write it" in " ".join(on_terminal("", "config", "edit").split())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a directory away")
+def test_root_edits_nothing_in_another_users_home(
+    clean_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDITOR", "touch")
+    os.chown(clean_home, 12345, -1)
+    said = " ".join(on_terminal("", "config", "edit").split())
+    assert "belongs to user 12345" in said and not (clean_home / ".config").exists()
 
 
 def test_the_nearer_file_counts_and_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

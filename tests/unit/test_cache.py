@@ -125,3 +125,10 @@ def test_another_shape_is_not_restored(change: Mapping[str, object]) -> None:
     for data in ({**kept, **change}, None, [], 1, "x", {}):
         with pytest.raises(NOT_RESTORED):
             restored(Outer, data)
+
+
+def test_a_pipe_in_its_place_is_not_waited_for(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+    with cache.working_out("kind", "name") as mine:
+        assert mine

@@ -133,3 +133,12 @@ def test_copies_expire_unless_a_job_has_written_into_them(tree: Path) -> None:
     assert there == [False, True, True]
     assert (tree / "sub/data/x").exists()
     assert keep_snapshot(used.place) and os.stat(f"{used.place}/sums").st_mtime > 1
+
+
+def test_it_is_kept_where_nobody_else_can_write(tree: Path, tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir(mode=0o700)
+    there = replace(CLUSTER, scratch=str(scratch))
+    assert plan_snapshot(str(tree), there).place.startswith(f"{scratch}/")
+    scratch.chmod(0o777)
+    assert not plan_snapshot(str(tree), there).place.startswith(f"{scratch}/")

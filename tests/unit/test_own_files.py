@@ -300,6 +300,37 @@ def _draft() -> RecordDraft:
     return RecordDraft("/", {}, "x", "cpu", "x.out", script="#!/bin/bash\n")
 
 
+@needs_root
+def test_root_makes_nothing_there_through_a_link_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "mallory").mkdir()
+    os.chown(tmp_path / "mallory", MALLORY, -1)
+    (tmp_path / "state").symlink_to("mallory")
+    with pytest.raises(OSError, match=f"the directory above belongs to user {MALLORY}"):
+        files.write_private(str(tmp_path / "state" / "jobs" / "file"), "text")
+    assert not list((tmp_path / "mallory").iterdir())
+
+
+# ------------------------------------------------------------------- check --fix --write
+
+
+def test_what_was_checked_is_what_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever can write in the directory above may swap the file's directory meanwhile."""
+    for place in ("scripts", "keys"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "job.sh").write_text(place)
+
+    def swapped(*look: Any, **more: Any) -> None:
+        (tmp_path / "scripts").rename(tmp_path / "before")
+        (tmp_path / "scripts").symlink_to("keys")
+
+    monkeypatch.setattr(files, "_refuse_others", swapped)
+    files.rewrite(str(tmp_path / "scripts" / "job.sh"), b"scripts", b"mended")
+    assert (tmp_path / "keys" / "job.sh").read_text() == "keys"
+    assert (tmp_path / "before" / "job.sh").read_text() == "mended"
+
+
 # ------------------------------------------------------------------ job.yaml of the directory
 
 

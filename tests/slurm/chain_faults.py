@@ -146,8 +146,8 @@ def defects(sandbox: Sandbox, name: str, id: str) -> List[str]:
         early = re.match(r"(FAILED\|0:9|NODE_FAIL\|\d:0|PREEMPTED\|\d+:\d+)\|00:00:0[0-5]$", state)
         kind = "killed before the next run was submitted" if early else "lost"
         found.append(f"{kind}: {log.splitlines()[-3:]}, {last} {state}")
-    if len(jobs) != len(set(jobs)):
-        found.append(f"doubled: {jobs}")
+    if len(jobs) != len(set(jobs)) or len(ended) != len(set(ended)):
+        found.append(f"doubled: {ran}")
     if len([run for run in ended if run >= EACH]) > 1:
         found.append(f"after the end: {ended}")
     return [f"{name} (job {id}): {words}" for words in found]

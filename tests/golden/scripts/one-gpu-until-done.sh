@@ -28,8 +28,8 @@ echo "run $run of at most $most, on $SLURM_JOB_NODELIST"
 trap 'asked=$SECONDS; echo "run $run: time to save"; kill -s TERM "$program"' USR2
 trap 'kill -s TERM "$program"; wait "$program"; exit 143' TERM  # scancel
 python train.py --lr 0.1 & program=$!
-# A signal would lose the exit code to 'wait'. Shortly before the end, nobody is waited for: the next run begins from the last save.
-while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); do sleep 0.5; done
+# A signal ends 'wait', not the program. Shortly before the end, nobody is waited for: the next run begins from the last save.
+wait "$program"; while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); do sleep 0.5; done
 code=124; kill -0 "$program" 2>/dev/null || { code=0; wait "$program" || code=$?; }
 if [ "$code" -eq 0 ]; then
     echo "done in $run runs"

@@ -47,20 +47,21 @@ if [ "$before" ]; then  # nothing follows what was cancelled or is done
     [[ ! $state =~ CANCELLED|COMPLETED ]] || exit 0
 fi
 next_run() {  # submits the next run, unless it is there already, and prints its job id
-    squeue -h --me -t PENDING -n "$SLURM_JOB_NAME" -o '%A %E' | sed -n "s/ afterany:$SLURM_JOB_ID(.*//p" | grep -m 1 . ||
+    queue=$(squeue -h --me -t PENDING -o '%A %E') || return  # slurmctld does not answer: submit nothing twice
+    sed -n "s/ afterany:$SLURM_JOB_ID(.*//p" <<<"$queue" | grep -m 1 . ||
         (cd "$SLURM_SUBMIT_DIR" && sbatch --parsable --dependency="afterany:$SLURM_JOB_ID" --open-mode=append \
             --output="$(readlink /proc/$$/fd/1)" --error="$(readlink /proc/$$/fd/2)" "$0" "$mark" "$((run + 1))" "$SLURM_JOB_ID")
 }
 echo "run $run of at most $most, on $SLURM_JOB_NODELIST, as job $SLURM_JOB_ID"
-[ "$run" -ge "$most" ] || ! next=$(next_run) || echo "run $((run + 1)) waits as job $next"
+[ "$run" -ge "$most" ] || for _ in {1..5}; do next=$(next_run) && echo "run $((run + 1)) waits as job $next" && break; sleep 5; done
 trap 'asked=$SECONDS; echo "run $run: time to save"; tell_ranks TERM &' USR2
 # torchrun starts 2 processes of train.py on each of 2 nodes.
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 \
     bash -c 'exec torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
         --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
         "$@"' torchrun train.py & program=$!
-# A signal would lose the exit code to 'wait'. Shortly before the end, nobody is waited for: the next run begins from the last save.
-while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); do sleep 0.5; done
+# A signal ends 'wait', not the program. Shortly before the end, nobody is waited for: the next run begins from the last save.
+wait "$program"; while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); do sleep 0.5; done
 code=124; kill -0 "$program" 2>/dev/null || { code=0; wait "$program" || code=$?; }
 if [ "$code" -eq 0 ]; then
     echo "done in $run runs"
@@ -70,8 +71,7 @@ elif [ "$run" -ge "$most" ]; then
     echo "that was the last of $most runs"
 else
     echo "run $run ended with exit code $code: another one follows"
-    for _ in {1..60}; do next=$(next_run) && break; sleep 10; done  # also where slurmctld has lost it
-    exit "$code"
+    for _ in {1..60}; do next=$(next_run) && break; sleep 10; done; next=''  # also where slurmctld has lost it
 fi
-for _ in {1..20}; do [ "$next" ] && ! scancel "$next" || break; sleep 15; done
+for _ in {1..20}; do [ ! "$next" ] || scancel "$next" || [ "$code" -eq 0 ] && break; sleep 15; done  # after 0, it ends by itself
 exit "$code"

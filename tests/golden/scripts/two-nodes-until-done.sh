@@ -49,8 +49,8 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-e
     bash -c 'exec torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
         --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
         "$@"' torchrun train.py & program=$!
-# A signal would lose the exit code to 'wait'. Shortly before the end, nobody is waited for: the next run begins from the last save.
-while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); do sleep 0.5; done
+# A signal ends 'wait', not the program. Shortly before the end, nobody is waited for: the next run begins from the last save.
+wait "$program"; while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); do sleep 0.5; done
 code=124; kill -0 "$program" 2>/dev/null || { code=0; wait "$program" || code=$?; }
 if [ "$code" -eq 0 ]; then
     echo "done in $run runs"

@@ -21,6 +21,7 @@ from neuronctl.cli.say import notify
 from neuronctl.cli.submission import submission_options
 from neuronctl.common.errors import UsageError
 from neuronctl.common.paths import working_directory
+from neuronctl.common.shell import join
 from neuronctl.records.store import RecordStore
 from neuronctl.request.job import OPTIONS
 from neuronctl.submission.pipeline import submit_job
@@ -90,6 +91,11 @@ def command(
             catalog_file=catalog,
             recorded=record.draft.request,
         )
+        if args and not existing.existing.reads_arguments:
+            raise UsageError(
+                f"{existing.existing.name} reads no arguments, so that {join(args)} would be lost",
+                'write "$@" behind the program in the script',
+            )
         return submit(existing)
     variables = resubmission.exported_variables(record, options)
     if not changed and (of_snapshot or not record.draft.snapshot):

@@ -118,10 +118,19 @@ def sbatch_existing(
 ) -> Submitted:
     """Submit somebody's own script by its own command line, in the environment as it is.
 
+    Inside another job, what describes that job is left out: srun would read it in the new one.
     words: the command, ``sbatch`` first. script: for sbatch's standard input. environment: more
     variables. Raises as ``sbatch``.
     """
-    return _submit(words, script, cwd, {**os.environ, **environment})
+    env = dict(os.environ)
+    if outer_job():
+        env = {name: env[name] for name in env if not re.match("SLURM_(?!CONF|JWT|CLUSTERS)", name)}
+    return _submit(words, script, cwd, {**env, **environment})
+
+
+def outer_job() -> str:
+    """Return the job in which this process runs; "" outside of one."""
+    return os.environ.get("SLURM_JOB_ID", "")
 
 
 def _submit(

@@ -8,6 +8,7 @@ from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import local_cluster, recognise
 from neuronctl.common.errors import UsageError
 from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.shell import join
 from neuronctl.judgement.judgement import JudgeBy
 from neuronctl.judgement.verdict import NOT_KNOWN, REFUSED, Verdict
 from neuronctl.planning import plan
@@ -15,6 +16,7 @@ from neuronctl.request.job import OPTIONS, JobRequest, Origin, Source
 from neuronctl.request.job_file import configuration
 from neuronctl.request.typed_options import options_layer
 from neuronctl.scripts.script_request import request_of_script
+from neuronctl.slurm.sbatch import outer_job
 from neuronctl.submission.existing_script import ExistingScript, read_existing
 from neuronctl.submission.judged_job import JudgedJob
 from neuronctl.submission.judged_script import judge_script
@@ -137,6 +139,10 @@ def existing_job(
                 f"{script.name} is to be submitted with --{name}, which belongs on a command line",
                 "leave it out, and use 'neuronctl submit --wait' or --dry-run",
             )
+    if outer_job():
+        tell(f"this is inside job {outer_job()}, whose SLURM_* variables are kept from the new job")
+    if script.line.args and not script.reads_arguments:
+        tell(f"warning: {script.name} reads no arguments, and {join(script.line.args)} is lost")
     configured = configuration().values
     otherwise = configured if recorded is None else recorded
     script = monitored(script, said.get("monitor"), otherwise.get("monitor"), tell)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from typing import Optional, Sequence, Tuple
 
 from neuronctl.common import units
@@ -16,6 +17,12 @@ from neuronctl.scripts.header import read_header
 from neuronctl.scripts.model import Header
 from neuronctl.scripts.sbatch_line import WRAPPED, SbatchLine, read_line
 from neuronctl.scripts.script_file import read_file
+
+_READS = r"""(?x)
+    \$\{?[#!]?[@*\#1-9] | \b(?:shift|getopts?|source|eval|BASH_ARG[CV]|select)\b
+    | (?:^|[;&|\s])\.\s | \bfor\s+\w+\s*(?:;|do\b|\n)
+"""
+"""What may read a script's arguments, or another file that may."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,12 @@ class ExistingScript:
     def words(self) -> Tuple[str, ...]:
         """The words behind ``sbatch``."""
         return (*self.line.options, *self.line.script)
+
+    @property
+    def reads_arguments(self) -> bool:
+        """Whether the script may read its arguments; not where nothing in it can name them."""
+        lines = re.sub(r"(?m)^[ \t]*#.*", "", self.text)
+        return not self.header.for_bash or re.search(_READS, lines) is not None
 
     @property
     def job_name(self) -> str:

@@ -39,6 +39,7 @@ class Attempt:
         from neuronctl.catalog.local_cluster import recognise
         from neuronctl.request.job_file import configuration
         from neuronctl.scripts.sbatch_line import read_line
+        from neuronctl.slurm.sbatch import outer_job
         from neuronctl.submission.existing_job import ExistingJob
         from neuronctl.submission.existing_script import read_existing
         from neuronctl.submission.monitored_script import batch_shell_variables, monitored
@@ -54,6 +55,11 @@ class Attempt:
         script = read_existing(words, text)
         if "test-only" in script.header.options:
             return {}
+        if outer_job():
+            self._tell(
+                f"this is inside job {outer_job()}, whose SLURM_* variables reach the new job, "
+                "where srun may refuse them; 'neuronctl submit' keeps them from it"
+            )
         variables: Mapping[str, str] = {}
         draft = script.draft
         with contextlib.suppress(Exception):  # the job has a record, whatever breaks

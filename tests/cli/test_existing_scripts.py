@@ -207,7 +207,49 @@ def test_without_slurm(run: Run, tmp_path: Path) -> None:
     assert "sbatch not found" in said
 
 
+def test_inside_another_job(
+    run: Run, fake_slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What describes that job would be read by srun in the new one."""
+    outer = {"SLURM_JOB_ID": "999", "SLURM_MEM_PER_CPU": "1000", "SLURM_CPU_BIND": "quiet"}
+    for name, value in {**outer, "SLURM_CLUSTERS": "neuron"}.items():
+        monkeypatch.setenv(name, value)
+    fake_slurm.answer("sbatch", "Submitted batch job 7\n")
+    said = run("submit", "--force", "job.sh").stderr
+    assert "this is inside job 999, whose SLURM_* variables are kept from the new job" in said
+    passed = fake_slurm.seen_env("sbatch")
+    assert not outer.keys() & passed.keys() and passed["SLURM_CLUSTERS"] == "neuron"
+    run("sbatch", "job.sh")
+    assert outer.items() <= fake_slurm.seen_env("sbatch").items()
+
+
 # ------------------------------------------------------------------------- and afterwards
+
+
+@pytest.mark.parametrize(
+    ("line", "reads"),
+    [
+        ("python train.py", False),
+        ('python train.py # "$@"', True),
+        ("# $1", False),
+        ('python train.py "$@"', True),
+        ("lr=${1:-0.1}", True),
+        ("for lr\ndo true; done", True),
+        ("source ./run.sh", True),
+        (". ./run.sh", True),
+        ("for lr in 1 2; do echo $lr $?; done", False),
+    ],
+)
+def test_arguments_that_the_script_never_reads(
+    run: Run, fake_slurm: FakeSlurm, script: Path, line: str, reads: bool
+) -> None:
+    script.write_text(SCRIPT.replace('python train.py "$@"', line))
+    fake_slurm.answer("sbatch", "Submitted batch job 7\n")
+    said = run("submit", "--force", "job.sh", "--lr", "0.5").stderr
+    assert ("job.sh reads no arguments, and --lr 0.5 is lost" in said) != reads
+    run("resubmit", "--force", "7")
+    again = run("resubmit", "--force", "7", "--", "--lr", "0.6", code=0 if reads else 2).stderr
+    assert ("--lr 0.6 would be lost" in again) != reads
 
 
 def test_the_same_again(run: Run, fake_slurm: FakeSlurm, tmp_path: Path, script: Path) -> None:

@@ -7,6 +7,7 @@ import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass
+from neuronctl.common.words import clipped
 from neuronctl.slurm.fields import (
     SEPARATOR,
     Columns,
@@ -157,7 +158,9 @@ def sacct(
         argv.append("--starttime=" + time.strftime("%Y-%m-%dT%H:%M:%S", begin))
     result = run(argv)
     if result.returncode == 0:
-        return Accounting(tuple(parse_sacct(whole(result))))
+        jobs = tuple(parse_sacct(whole(result)))
+        said = "" if jobs else clipped(" ".join(result.stdout.split()), 200)
+        return Accounting(jobs, said and f"sacct lists no jobs, and says: {said}")
     if re.search(_OFF, result.stderr):
         return Accounting(off="accounting is disabled on this cluster", disabled=True)
     if re.search(_DATABASE, result.stderr) or unreachable(result.words):

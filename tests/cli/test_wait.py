@@ -76,6 +76,12 @@ def test_another_users_job_is_asked_for_by_its_id(run: Run, fake_slurm: FakeSlur
     assert "--jobs=7" in fake_slurm.calls("squeue")[-1]
 
 
+def test_advice_in_place_of_accounting(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("sacct", "Your query was too wide.\nUse sacct -j JOBID.\n")
+    said = "sacct lists no jobs, and says: Your query was too wide. Use sacct -j JOBID."
+    assert f"{said}; how jobs ended may be unknown" in run("why", "7", code=8).stderr
+
+
 def test_no_slurm_is_said_at_once(run: Run, fake_slurm: FakeSlurm) -> None:
     os.environ["PATH"] = "/nowhere"
     assert "squeue not found" in run("wait", "1", "2", code=6).stderr

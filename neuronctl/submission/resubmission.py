@@ -11,6 +11,7 @@ from neuronctl.records import provenance, recorded
 from neuronctl.records.job_record import JobRecord, RecordDraft
 from neuronctl.request.job import Layer, Origin, Source
 from neuronctl.request.typed_options import check_utf8
+from neuronctl.rules.local_facts import log_fault
 from neuronctl.scripts.sbatch_line import read_line
 from neuronctl.submission.planned_job import PlannedJob, plan_job
 from neuronctl.submission.transaction import Notify
@@ -100,7 +101,14 @@ class RecordedJob:
     slurm_cluster = None
 
     def judge(self) -> None:
-        """Leave it to sbatch: it was judged when it was planned."""
+        """Leave it to sbatch: it was judged when it was planned.
+
+        Raises UsageError where its log cannot be written: Slurm would end it without a word.
+        """
+        for err in (False, True):
+            fault = log_fault(self.record.log_path(0, err=err))
+            if fault is not None:
+                raise UsageError(fault.words, fault.hint)
 
     @property
     def variables(self) -> Mapping[str, str]:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import Sequence, Tuple, Union
+from typing import NoReturn, Sequence, Tuple, Union
 
 
 class Shell(str):
     """Text for the shell to evaluate, such as ``"$MASTER_ADDR"``; a plain str is a literal."""
 
     __slots__ = ()
+
+    def __mul__(self, other: object) -> NoReturn:
+        """Refuse what would repeat the text; raises TypeError."""
+        raise TypeError(f"{self} is known when the job runs: let bash multiply, in $((...))")
+
+    __rmul__ = __mul__
 
 
 CommandWord = Union[str, Shell]

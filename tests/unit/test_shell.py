@@ -61,3 +61,10 @@ def test_references(text: str, names: Tuple[str, ...]) -> None:
 def test_nul_is_refused() -> None:
     with pytest.raises(ValueError, match="NUL"):
         quote("a\0b")
+
+
+def test_what_only_the_job_knows_is_not_multiplied() -> None:
+    nodes = Shell('"$SLURM_JOB_NUM_NODES"')
+    for multiply in (lambda: nodes * 2, lambda: 2 * nodes):
+        with pytest.raises(TypeError, match="let bash multiply"):
+            multiply()

@@ -106,8 +106,9 @@ def _slurm() -> Iterator[Check]:
     limits = ask_now(login_name(), timeout=_TIMEOUT).limits
     spent = int((time.monotonic() - begun) * 1000)
     config = limits.config
+    nodes = sum(len(group.names) for group in limits.nodes)
     words = f"{config.version}, cluster {config.cluster}, answered in {spent} ms; "
-    words += f"{counted(len(limits.partitions), 'partition')}, {counted(len(limits.nodes), 'node')}"
+    words += f"{counted(len(limits.partitions), 'partition')}, {counted(nodes, 'node')}"
     yield Check("slurm", GOOD, words)
     if limits.qos is None:
         hint = "'sacctmgr show qos' shows why"
@@ -127,13 +128,11 @@ def _cluster(file: Optional[str]) -> Iterator[Check]:
     cluster, how = recognise(known, asked)
     words = f"{cluster.name}, from {how or 'your configuration'}; {cluster.source}, {cluster.date}"
     yield Check("cluster", GOOD, words, "'neuronctl catalog import' prints what Slurm says")
-    for directory in (
-        cluster.policy.submit_from if is_cluster(cluster, local_cluster() or "") else ()
-    ):
-        place = directory.replace("{user}", login_name())
-        if not os.path.isdir(place):
-            words = f"{place} does not exist, but jobs must be submitted from there"
-            yield _wrong("submit from", words, "ask your site to create it", errors.PolicyError)
+    here = is_cluster(cluster, local_cluster() or "")
+    places = [place.replace("{user}", login_name()) for place in cluster.policy.submit_from]
+    if here and places and not any(map(os.path.isdir, places)):
+        words = f"there is no {' and no '.join(places)}, but jobs must be submitted from there"
+        yield _wrong("submit from", words, "ask your site to create it", errors.PolicyError)
 
 
 def _directories() -> Iterator[Check]:

@@ -83,6 +83,9 @@ def up(
     if done:
         took = time.monotonic() - before
         print_line(f"sandbox up: {running.cluster}, {nodes}, in {took:.1f} s")
+        others = [name for name in built.cluster.partitions if name not in running.partitions]
+        if others and catalog is not None and not counts:
+            print_line(f"  without --nodes NAME=N, not built: {', '.join(others)}")
     else:
         print_line(f"sandbox is up already: {running.cluster}, {nodes}")
     print_line("  run a command there: neuronctl sandbox exec -- sinfo")

@@ -23,7 +23,7 @@ from neuronctl.common.files import open_regular
 from neuronctl.common.frozen import replace
 from neuronctl.common.shell import join, quote
 from neuronctl.planning.software import LONGEST_PROGRAM
-from neuronctl.request.job import OPTIONS, JobRequest
+from neuronctl.request.job import OPTIONS, JobRequest, Source
 from neuronctl.request.job_file import JOB_FILE, configuration
 from neuronctl.rules.local_facts import imports_of
 from neuronctl.rules.policy import near_imports
@@ -110,6 +110,10 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
         raise PolicyError(again, change)
     notify(f"the job in {planned.plan.partition_list}: {job_output.summary(judged)}")
     job_output.show_verdict(judged)
+    time = planned.plan.decision("time")
+    if time is not None and time.source == Source.CLUSTER:  # the site's default
+        worked["time"] = Worked(time.value, "the default here: a shorter one may start earlier")
+        notify(f"time: {time.value} ({worked['time'].why})")
     text = job_file(program, every, worked, cluster)
     job_output.write_text(JOB_FILE, text, force=force, mode=0o600)
     notify(*filter(None, [advice, change]))

@@ -88,7 +88,7 @@ def test_options_and_arguments_reach_the_file_as_typed(run: Run, tmp_path: Path)
     words = ["train.py", "--lr", "0.10", "a b", "# c", "한글", "true"]
     options = ["-p", "amd_a100nv_8", "--gpus-per-node", "2", "--launcher", "none", "--monitor"]
     options += ["--field", "nlp", "--appl", "jax", "-J", "한 글", "--no-preflight"]
-    options += ["--setup", "a: b"]
+    options += ["--setup", "a: b", "-t", "1:00:00"]
     run("init", *options, *words, cwd=here)
     direct = run("generate", *options, *words, cwd=here).stdout
     assert run("generate", cwd=here).stdout == direct
@@ -156,7 +156,7 @@ def test_a_terminal_is_asked_for_size_and_comment(
     assert said.count("]: ") == 3 and "wrote job.yaml" in said
     assert written(here) == {
         **{"script": "b.py", "partition": "auto", "gpus-per-node": 2},
-        **{"field": "nlp", "appl": "pytorch"},
+        **{"field": "nlp", "appl": "pytorch", "time": "2-00:00:00"},
     }
 
 

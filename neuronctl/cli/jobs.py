@@ -25,7 +25,12 @@ def one_job(word: str, store: RecordStore) -> JobId:
     if not is_name(word):
         return JobId.parse(word)
     found = newest(word, store)
-    notify(f"{word} is job {found}, the newest of that name")
+    any_name = word == "*"
+    notify(
+        f"job {found}, your newest"
+        if any_name
+        else f"{word} is job {found}, the newest of that name"
+    )
     return found
 
 
@@ -35,7 +40,7 @@ def running(word: str) -> JobStatus:
 
     status = running_job(word)
     if is_name(word):
-        notify(f"{word} is job {status.id}")
+        notify(f"{'your newest' if word == '*' else word} is job {status.id}")
     return status
 
 

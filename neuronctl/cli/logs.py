@@ -23,16 +23,17 @@ _PIECE = 1 << 20
 
 
 @click.command("logs")
-@click.argument("job", metavar="JOB")
+@click.argument("job", metavar="[JOB]", default="*")
 @click.option("-f", "--follow", "go_on", is_flag=True, help="Follow the log until the job ends.")
 @click.option("--err", is_flag=True, help="Show only the log of standard error, if separate.")
 def command(job: str, go_on: bool, err: bool) -> Optional[int]:
     """Show or follow a job's log.
 
     JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
-    newest of that name). Where the log of standard error is separate, it follows on standard error.
-    If there is no log yet, standard error says why. With -f, the job's states are shown there too,
-    and Ctrl-C stops following without affecting the job.
+    newest of that name); without it, your newest that neuronctl submitted. Where the log of
+    standard error is separate, it follows on standard error. If there is no log yet, standard error
+    says why. With -f, the job's states are shown there too, and Ctrl-C stops following without
+    affecting the job.
     """
     from neuronctl.catalog.local_cluster import local_cluster
 

@@ -37,15 +37,16 @@ Told = Tuple[List[JobStatus], JobEvidence, Diagnosis]
 
 
 @click.command("why")
-@click.argument("job", metavar="JOB")
+@click.argument("job", metavar="[JOB]", default="*")
 @click.option("--stacks", is_flag=True, help="Of a running job, also what its processes do now.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.why/1).")
 def command(job: str, stacks: bool, as_json: bool) -> None:
     """Explain why a job is waiting, or how it ended and why.
 
     JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
-    newest of that name). What Slurm reports is stated as fact; what an exit code or a line in the
-    log usually means is stated as likely, with the place in your program where the log names it.
+    newest of that name); without it, your newest that neuronctl submitted. What Slurm reports is
+    stated as fact; what an exit code or a line in the log usually means is stated as likely, with
+    the place in your program where the log names it.
 
     With --stacks, one srun asks each node of the job where its processes are: py-spy names the
     functions of a Python process if the process has it on its PATH; of any other, the kernel names

@@ -9,7 +9,7 @@ from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.errors import NoSuchJobError, UsageError
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import RUNNING
-from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.job_status import JobStatus, order
 from neuronctl.tracking.lookup import look_up, queued
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ def is_named(name: str, word: str) -> bool:
 def newest(word: str, store: RecordStore) -> JobId:
     """Return the newest job that neuronctl submitted under a name that is, or matches, ``word``.
 
+    ``*`` matches all names.
+
     Raises NoSuchJobError if no record has such a name.
     """
     cluster, found = local_cluster(), 0
@@ -42,6 +44,8 @@ def newest(word: str, store: RecordStore) -> JobId:
                     break
     if found:
         return JobId(found)
+    if word == "*":
+        raise NoSuchJobError("no job was submitted with neuronctl", "name one by its id")
     raise NoSuchJobError(
         f"{word!r} is neither a job id nor the name of a job submitted with neuronctl",
         "a job id looks like 4711, or 4711_3 for an array task; 'neuronctl status' lists your jobs",
@@ -49,7 +53,7 @@ def newest(word: str, store: RecordStore) -> JobId:
 
 
 def running_job(word: str) -> JobStatus:
-    """Return the running job or task of this id, or the user's own of this name.
+    """Return the running job or task of this id, or the user's own of this name; ``*``: the newest.
 
     Raises UsageError where several run, NoSuchJobError where none does.
     """
@@ -58,6 +62,8 @@ def running_job(word: str) -> JobStatus:
     else:
         jobs = look_up([JobId.parse(word)]).sure().jobs
     running = [status for status in jobs if status.state == RUNNING]
+    if word == "*":
+        running = sorted(running, key=order)[-1:]
     if len(running) > 1:
         names = ", ".join(str(status.id) for status in running)
         raise UsageError(f"{word} is {len(running)} running jobs or tasks", f"name one: {names}")

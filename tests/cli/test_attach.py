@@ -60,3 +60,6 @@ def test_top(run: Run, fake_slurm: FakeSlurm) -> None:
     assert "neuronctl: train is job 7\n" in run("top", "train").stderr
     fake_slurm.answer("srun", stderr="srun: error: Job has expired\n", code=1)
     assert "Job has expired" in run("top", "7", code=7).stderr
+    fake_slurm.answer("srun", said)
+    fake_slurm.queue(*(queue_row(id, node_list=f"gpu0{id}") for id in "32"))
+    assert "neuronctl: your newest is job 3\n" in run("top").stderr

@@ -170,6 +170,33 @@ def test_resubmit_after_the_program_changed(
         assert f"the program of job 7 is gone: there is no {program}\n" in gone
 
 
+def test_resubmit_where_the_log_cannot_be_written(
+    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], tmp_path: Path
+) -> None:
+    (tmp_path / "logs").mkdir()
+    submitted(7, "-o", "logs/%x.out")
+    (tmp_path / "logs").rmdir()
+    assert (
+        f"the log directory '{tmp_path}/logs' does not exist" in run("resubmit", "7", code=2).stderr
+    )
+    run("resubmit", "7", "-o", "%x.out", "--force")
+    assert len(fake_slurm.calls("sbatch")) == 2
+
+
+def test_without_a_name_it_is_the_newest(
+    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], tmp_path: Path
+) -> None:
+    for command in ("logs", "why"):
+        assert "no job was submitted with neuronctl" in run(command, code=8).stderr
+    submitted(7)
+    submitted(8, "-J", "other")
+    (tmp_path / "other_8.out").write_text("step 1\n")
+    fake_slurm.accounting(accounting_row("8", name="other", work_dir=str(tmp_path)))
+    said = run("logs")
+    assert said.stdout == "step 1\n" and "neuronctl: job 8, your newest\n" in said.stderr
+    assert "Job 8 (other): completed" in run("why").stdout
+
+
 def test_resubmit_what_held_a_secret(
     run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str]
 ) -> None:

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Optional, Sequence, TextIO, Tuple
 
 from neuronctl.cli.say import drop_output, notify, print_script, say
-from neuronctl.common.console import Column, print_line, print_table
+from neuronctl.common.console import Column, print_line, print_table, printable
 from neuronctl.common.errors import (
     PolicyError,
     SlurmRefusedError,
@@ -156,7 +156,7 @@ def show_findings(job: JudgedJob) -> None:
     for finding in job.findings:
         if finding.rule.waits:
             continue  # the verdict says it
-        lines = [f"{finding.severity} {finding.code}: {finding.message}"]
+        lines = [f"{finding.severity} {finding.code}: {printable(finding.message)}"]
         lines += [f"hint: {finding.hint}"] if finding.hint else []
         lines += [f"from: {finding.source}"] if finding.source else []
         notify("\n  ".join(lines))

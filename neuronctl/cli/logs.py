@@ -11,6 +11,7 @@ import click
 
 from neuronctl.cli.jobs import one_recorded
 from neuronctl.cli.say import notify, say
+from neuronctl.common.console import printable
 from neuronctl.common.errors import INTERRUPTED, NoSuchJobError
 from neuronctl.common.files import open_regular
 from neuronctl.records.store import RecordStore
@@ -103,7 +104,7 @@ def _explain(place: LogPlace, path: str) -> None:
     from neuronctl.slurm.job_states import ENDED, PENDING, UNKNOWN
     from neuronctl.tracking.job_status import JobStatus
 
-    job, state = place.job, place.job.state
+    job, state, path = place.job, place.job.state, printable(path)
     if not path:
         raise NoSuchJobError(f"job {job.id} is interactive and has no log ({state})")
     if state in ENDED or state == UNKNOWN:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.common.console import printable
 from neuronctl.common.errors import UsageError
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.records import provenance, recorded
@@ -27,7 +28,8 @@ def enter_directory(record: JobRecord) -> None:
         os.chdir(place)
     except OSError as error:
         raise UsageError(
-            f"job {record.job_id} is for {place}, which cannot be entered: {error.strerror}",
+            f"job {record.job_id} is for {printable(place)}, which cannot be entered: "
+            f"{error.strerror}",
             f"'neuronctl show {record.job_id} --script' prints its script",
         ) from None
 

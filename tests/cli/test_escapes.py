@@ -40,6 +40,22 @@ def test_a_directory(hostile: Path, fake_slurm: FakeSlurm) -> None:
     harmless(said, SHOWN, "Submitted batch job 7")
 
 
+def test_a_line_break_begins_no_line(
+    hostile: Path, fake_slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands behind it could be taken for a message of neuronctl's."""
+    place = hostile.parent / "a\nneuronctl: fake"
+    hostile.rename(place)
+    monkeypatch.chdir(place)
+    fake_slurm.answer("sbatch", "7\n")
+    said = [on_terminal("", *SUBMIT), on_terminal("", "logs", "7")]
+    place.rename(hostile)
+    said.append(on_terminal("", "resubmit", "7"))
+    for text in said:
+        assert r"a\nneuronctl: fake" in " ".join(text.split())
+        assert "\nneuronctl: fake" not in text
+
+
 def test_a_job(hostile: Path, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("7", name=HOSTILE))
     harmless(on_terminal("", "status"), "RUNNING")  # which cuts names

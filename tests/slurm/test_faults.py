@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 import pytest
 from harness import COMMENT, Sandbox, processes, sandbox_up, wait_until
@@ -50,6 +50,11 @@ class Broken:
         try:
             yield
         finally:
+            self.start(argv, home)
+
+    def start(self, argv: Sequence[str], home: int) -> None:
+        """Start a daemon on its node; once more where its port is still taken."""
+        for _ in range(20):
             again = subprocess.Popen(
                 self.sandbox.inside(*argv, pid=home),
                 stdin=subprocess.DEVNULL,
@@ -57,7 +62,11 @@ class Broken:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                again.wait(0.5)
+                continue
             self.started.append(again)
+            return
 
     def oldest_beside(self, pid: int) -> int:
         """The first process on the node of this one, which holds the node's namespaces."""

@@ -116,9 +116,10 @@ def _limits_per_user(qos: SlurmQos) -> Dict[str, int]:
 
 
 def _qos_of_jobs(limits: ClusterFigures) -> List[SlurmQos]:
-    """Return the QOS that a job may name: those that no partition has for its own limits."""
+    """Return the QOS that a job may name: not those that only partitions have."""
     own = [limits.qos_named(site.qos) for site in limits.partitions if site.qos]
-    return [qos for qos in limits.qos or () if qos not in own]
+    named = {name.lower() for one in limits.associations for name in one.qos}
+    return [qos for qos in limits.qos or () if qos not in own or qos.name.lower() in named]
 
 
 def _qos(qos: SlurmQos, limits: ClusterFigures) -> Data:

@@ -88,3 +88,8 @@ def test_the_qos_that_a_job_may_name_are_drafted() -> None:
         assert found_long.wall_time.maximum == longest
     assert found.qos["slow"].partitions == ("cpu",)
     assert read(dataclasses.replace(LIMITS, qos=None)).qos == {}
+    # One that a partition has for its own limits may be the users' as well.
+    normal = dataclasses.replace(QOS, name="normal")
+    partitions = (dataclasses.replace(PARTITION, qos="normal"), *LIMITS.partitions[1:])
+    both = read(dataclasses.replace(LIMITS, partitions=partitions, qos=(normal,)))
+    assert both.qos["normal"].max_gpus == both.partitions["gpu"].max_gpus == 16

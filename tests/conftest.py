@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import os
 import signal
 import subprocess
 from pathlib import Path
-from typing import Callable, Iterator, Mapping, Optional
+from typing import Callable, Iterator, List, Mapping, Optional
 
 import hypothesis
 import pytest
@@ -142,31 +143,44 @@ def clean_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def homes(clean_session: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Homes, as many as are asked for, in each of which the shipped templates are compiled.
+def homes(clean_session: None, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
+    """Makes a home, in each of which the shipped templates are compiled.
 
     To compile them takes four times as long as all the rest of a short command.
     """
     base = tmp_path_factory.mktemp("homes")
-    templates = base / "templates"
-    templates.mkdir(mode=0o700)
+    (base / "templates").mkdir(mode=0o700)
+    numbers = itertools.count()
 
-    def made() -> Iterator[Path]:
-        for number in itertools.count():
-            cache = base / str(number) / ".cache" / "neuronctl"
-            cache.mkdir(parents=True)
-            (cache / "templates").symlink_to(templates)
-            yield base / str(number)
+    def make() -> Path:
+        home = base / str(next(numbers))
+        (home / ".cache" / "neuronctl").mkdir(parents=True)
+        (home / ".cache" / "neuronctl" / "templates").symlink_to(base / "templates")
+        return home
 
-    return made()
+    return make
+
+
+_UNUSED: List[Path] = []
+"""Homes in which no test has left anything."""
 
 
 @pytest.fixture(autouse=True)
-def clean_home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home of its own for each test (a folder whose tests share one overrides this fixture)."""
-    home = next(homes)
+def clean_home(
+    homes: Callable[[], Path], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """A home of its own for each test (a folder whose tests share one overrides this fixture).
+
+    Most tests leave theirs as it was, and the next one gets it; not where a process may go on.
+    """
+    home = _UNUSED.pop() if _UNUSED else homes()
     use_home(monkeypatch, home)
-    return home
+    yield home
+    cache = home / ".cache" / "neuronctl"
+    with contextlib.suppress(OSError):
+        left = [name for folder in (home, cache.parent, cache) for name in os.listdir(folder)]
+        if left == [".cache", "neuronctl", "templates"] and "run" not in request.fixturenames:
+            _UNUSED.append(home)
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,7 @@ ONLY = {
 }
 
 
+@functools.cache
 def imports(file: Path) -> Set[str]:
     """Top-level names of all modules that a file imports, at its top or later."""
     found: Set[str] = set()

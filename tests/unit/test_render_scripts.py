@@ -35,6 +35,7 @@ while [ "${1#-}" != "$1" ]; do shift; done
 export SLURM_PROCID=3 SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_NTASKS=4
 exec "$@"
 """
+AT_ONCE = "sleep() { command sleep 0.01; }\n"
 TOOLS = {
     "srun": SRUN,
     "scontrol": "#!/bin/sh\nprintf 'n1\\nn2\\n'\n",
@@ -58,11 +59,14 @@ Ran = Tuple[int, List[str], Dict[str, str], str]
 
 
 def run_script(script: str, bin_dir: Path, **environment: str) -> Ran:
-    """(exit code, the last command's argv, its environment, standard error)."""
+    """(exit code, the last command's argv, its environment, standard error).
+
+    What the script itself sleeps passes at once.
+    """
     for name in ("argv", "env"):
         (bin_dir / name).unlink(missing_ok=True)
     result = subprocess.run(
-        ["bash", "-c", script],
+        ["bash", "-c", f"{AT_ONCE}{script}"],
         capture_output=True,
         env={
             "PATH": f"{bin_dir}:{os.environ['PATH']}",
@@ -304,7 +308,9 @@ def test_end_of_a_run(
     more = {"requeue": False} if chain else {}
     made = plan_of(launcher="python", until_done=True, max_runs=3, preflight=False, **more)
     script = tmp_path / "slurm_script"
-    script.write_text("sleep() { command sleep 0.01; }\n" + render_job(made))
+    # Slurm ends a run that waits 300 s for that.
+    ended = 'sleep() { [ "$1" != 300 ] || exit "$code"; command sleep 0.01; }\n'
+    script.write_text(ended + render_job(made))
     for name in ("squeue", "sbatch", "scontrol", "scancel", "sacct"):
         (tmp_path / name).write_text(TOLD)
         (tmp_path / name).chmod(0o755)

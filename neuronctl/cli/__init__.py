@@ -117,7 +117,7 @@ def program() -> None:
 def _run(words: List[str]) -> int:
     """Run the command line ``words``; returns the exit code."""
     if "_NEURONCTL_COMPLETE" in os.environ:
-        from neuronctl.cli.completing import answer
+        from neuronctl.cli.live_values import answer
         from neuronctl.cli.root import root
 
         return answer(root, os.environ["_NEURONCTL_COMPLETE"])

@@ -17,7 +17,7 @@ def command(shell: str) -> None:
     those of this moment: jobs by id and name, and what the catalog has: partitions, QOS, and what a
     site's comment may contain.
     """
-    from neuronctl.cli.completing import VARIABLE
+    from neuronctl.cli.live_values import VARIABLE
     from neuronctl.cli.root import root
 
     kind = get_completion_class(shell)

@@ -87,7 +87,7 @@ class TerminalReporter(Reporter):
     def submitting(self, draft: RecordDraft, judged: Optional[JudgedJob]) -> None:
         """Say what is submitted and what would happen to it; with ``--dry-run`` print it."""
         if judged is not None and self._before is not None:
-            from neuronctl.records.recorded import changed_decisions
+            from neuronctl.records.found_records import changed_decisions
 
             for name, before, after in changed_decisions(self._before, draft.decisions):
                 notify(f"{name}: {before or 'none'} -> {after or 'none'}")

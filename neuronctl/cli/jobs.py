@@ -58,7 +58,7 @@ def one_recorded(word: str, store: RecordStore) -> JobId:
 
 def recorded_job(word: str, store: RecordStore) -> JobRecord:
     """The record of a whole job; raises UsageError for a part of an array, NoSuchJobError."""
-    from neuronctl.records.recorded import record_of
+    from neuronctl.records.found_records import record_of
 
     asked = one_recorded(word, store)
     if asked.task is not None or asked.tasks is not None:

@@ -68,7 +68,7 @@ def command(jobs: Sequence[str], since: Optional[str], html: Optional[str], as_j
         print_json("neuronctl.report/1", data)
     elif html is not None:
         from neuronctl.cli.job_output import write_text
-        from neuronctl.monitoring.page import report_page
+        from neuronctl.monitoring.report_page import report_page
 
         write_text(html, report_page(used[0], _figures(used[0])), force=True, mode=0o600)
         notify(f"wrote {html}: open it in a browser")

@@ -30,7 +30,7 @@ class LazyGroup(click.Group):
         for below in command.commands.values() if isinstance(command, click.Group) else ():
             below.epilog = EPILOGS[f"{name} {below.name}"]
         if ctx.resilient_parsing:
-            from neuronctl.cli.completing import add_values
+            from neuronctl.cli.live_values import add_values
 
             add_values(command)
         return command

@@ -43,7 +43,7 @@ def command(job: str, other: Optional[str], only_script: bool, as_json: bool) ->
     JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
     newest of that name). Of two, the plans and scripts are compared.
     """
-    from neuronctl.records.recorded import record_of
+    from neuronctl.records.found_records import record_of
 
     store = RecordStore.default()
     if other is not None:
@@ -132,7 +132,7 @@ def _record_rows(record: JobRecord, draft: RecordDraft) -> List[Tuple[str, str]]
 
 def _print_differences(first: JobRecord, second: JobRecord, *, as_json: bool) -> None:
     """Print how the plans and scripts of two jobs differ."""
-    from neuronctl.records.recorded import changed_decisions
+    from neuronctl.records.found_records import changed_decisions
 
     names = f"job {first.job_id}", f"job {second.job_id}"
     values = changed_decisions(first.draft.decisions, second.draft.decisions)

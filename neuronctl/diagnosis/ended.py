@@ -25,7 +25,7 @@ from neuronctl.diagnosis.evidence import (
     says_signal,
     search,
 )
-from neuronctl.diagnosis.log_patterns import CRASHES, EXCEPTION, FOLLOWS, MESSAGE, LogMatch
+from neuronctl.diagnosis.log_search import CRASHES, EXCEPTION, FOLLOWS, MESSAGE, LogMatch
 from neuronctl.diagnosis.waiting import running, waiting
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import CANCELLED, COMPLETED, FAILED, PENDING, STATES, UNKNOWN

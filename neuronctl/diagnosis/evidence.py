@@ -7,7 +7,7 @@ import signal
 from typing import Iterator, Optional, Tuple
 
 from neuronctl.common.frozen import dataclass, replace
-from neuronctl.diagnosis import log_patterns
+from neuronctl.diagnosis import log_search
 from neuronctl.diagnosis.log_text import LogTail
 from neuronctl.slurm.job_steps import StepEnd
 from neuronctl.slurm.sacct import AccountingJob
@@ -77,12 +77,12 @@ class Diagnosis:
     around: Tuple[str, ...] = ()
 
 
-def search(evidence: JobEvidence) -> Optional[Tuple[LogLine, log_patterns.LogMatch]]:
+def search(evidence: JobEvidence) -> Optional[Tuple[LogLine, log_search.LogMatch]]:
     """Return the best line of all logs: causes before consequences, standard error first."""
     best = None
     alone = evidence.status.gpus == evidence.status.nodes == 1
     for log in reversed(evidence.logs):
-        found = log_patterns.search(log.lines, alone=alone, head=log.head)
+        found = log_search.search(log.lines, alone=alone, head=log.head)
         if found is not None and (best is None or best[1].weight < found.weight):
             best = (LogLine(log.path, found.line, found.number), found)
     return best

@@ -194,7 +194,7 @@ def _judge(context: RuleContext, snapshot: Optional[Snapshot], unasked_because: 
     # Here: only a job that Slurm is asked about needs them.
     from neuronctl.judgement.forecast import forecast
     from neuronctl.judgement.live_rules import live_findings
-    from neuronctl.judgement.overlay import overlay
+    from neuronctl.judgement.slurm_figures import overlay
 
     plan, sources = overlay(context.plan, snapshot)
     context = replace(context, plan=plan, sources=sources)

@@ -1,1 +1,1 @@
-"""From a plan to the text of a script; the only package that imports jinja2."""
+"""From a plan to the text of a script, which stands in templates/; only this imports jinja2."""

@@ -8,7 +8,7 @@ from typing import Any, List, Mapping, Optional, Sequence, Tuple
 from neuronctl.common.console import printable
 from neuronctl.common.errors import UsageError
 from neuronctl.common.frozen import dataclass, replace
-from neuronctl.records import provenance, recorded
+from neuronctl.records import found_records, provenance
 from neuronctl.records.job_record import JobRecord, RecordDraft
 from neuronctl.request.job import Layer, Origin, Source
 from neuronctl.request.typed_options import check_utf8
@@ -138,7 +138,7 @@ def plan_again(
 
     args: the program's, in place of the recorded ones. variables: from exported_variables().
     """
-    layer = recorded.request_layer(record)
+    layer = found_records.request_layer(record)
     if args is not None:
         check_utf8(args)
         origins = {**layer.origins, "args": Origin(Source.ASKED, "ARGS")}

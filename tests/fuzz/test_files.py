@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from neuronctl.common.paths import config_dir
-from neuronctl.records import recorded
+from neuronctl.records import found_records
 from neuronctl.records.job_record import (
     JobRecord,
     RecordDraft,
@@ -242,7 +242,7 @@ def _use_record(file: bytes) -> None:
     with bounded():
         assert encode(record) and record.json_data()
     with bounded():
-        record.draft, recorded.request_layer(record), exported_variables(record, {})
+        record.draft, found_records.request_layer(record), exported_variables(record, {})
     with bounded():
         RecordedJob(record).draft, RecordedJob(record).script()
     if record.job_id is not None:

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from neuronctl.common import console, secrets, shell, units
-from neuronctl.diagnosis import log_patterns, log_text
+from neuronctl.diagnosis import log_search, log_text
 from neuronctl.request.begin_time import moment
 
 LOGS = (
@@ -42,7 +42,7 @@ def test_logs(text: str, size: int) -> None:
     file.write_bytes(content(text))
     with bounded():
         tail = log_text.read_tail(str(file))
-        log_patterns.search(tail.lines)
+        log_search.search(tail.lines)
         log_text.read_tail(str(file), most=size)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from neuronctl.common import yamlfile
 from neuronctl.common.errors import CatalogError
-from neuronctl.diagnosis import log_patterns
+from neuronctl.diagnosis import log_search
 from neuronctl.diagnosis.knowledge import (
     ADVICE,
     NOISE,
@@ -51,7 +51,7 @@ def test_the_entry_is_the_one_that_answers(entry: Entry) -> None:
     """Another one of the same kind may come first; of warnings and noise, there is no answer."""
     for line in entry.matches:
         told = [*TRACE, line] if entry.exceptions and not entry.frame else [line]
-        found = log_patterns.search(told)
+        found = log_search.search(told)
         if entry.role in (NOISE, ADVICE, WARNING) or entry.frame:
             assert found is None or found.entry != entry.name
         else:

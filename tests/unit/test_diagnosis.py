@@ -10,7 +10,7 @@ from slurm_answers import job
 
 from neuronctl.common.units import UNLIMITED
 from neuronctl.common.words import moment
-from neuronctl.diagnosis import log_patterns
+from neuronctl.diagnosis import log_search
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import JobEvidence
 from neuronctl.diagnosis.log_text import (
@@ -388,7 +388,7 @@ LINES = [
 
 @pytest.mark.parametrize(("lines", "kind", "word"), LINES, ids=lambda value: str(value)[:40])
 def test_well_known_lines(lines: Any, kind: str, word: str) -> None:
-    found = log_patterns.search(
+    found = log_search.search(
         ["step 1", *lines, "srun: error: gpu35: task 0: Exited with exit code 1"]
     )
     assert found is not None and found.kind == kind and word in found.cause
@@ -409,7 +409,7 @@ def test_well_known_lines(lines: Any, kind: str, word: str) -> None:
     ],
 )
 def test_harmless_lines(line: str) -> None:
-    assert log_patterns.search([line, "done"]) is None
+    assert log_search.search([line, "done"]) is None
 
 
 def test_the_cause_before_its_consequences() -> None:
@@ -425,16 +425,14 @@ def test_the_cause_before_its_consequences() -> None:
         "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
         "=====",
     ]
-    found = log_patterns.search(lines)
+    found = log_search.search(lines)
     assert found is not None and found.kind == "cuda-out-of-memory" and found.number == 8
-    found = log_patterns.search(lines[3:])
+    found = log_search.search(lines[3:])
     assert found is not None and (found.kind, found.consequence) == ("nccl", True)
 
 
 def test_an_error_that_was_survived() -> None:
-    found = log_patterns.search(
-        ["CUDA out of memory: halving the batch", *TRACE, "ValueError: nan"]
-    )
+    found = log_search.search(["CUDA out of memory: halving the batch", *TRACE, "ValueError: nan"])
     assert found is not None and found.line == "ValueError: nan"
 
 

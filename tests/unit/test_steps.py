@@ -146,8 +146,8 @@ def test_the_summary_names_all_that_starts_several_times() -> None:
         JudgedJob(plan_of(steps=(once, once, several, once, several), nodes=2), ())
     ).split("; ")[1:]
     assert said == [
-        "srun starts 1 task of a.out on each of 2 nodes",
-        "the shell text starts once, on the first node",
+        "2 times: srun starts 1 task of a.out on each of 2 nodes",
+        "3 times: the shell text starts once, on the first node",
     ]
 
 

@@ -69,8 +69,7 @@ def test_the_last_place_taken_between_the_verdict_and_sbatch(sandbox: Sandbox) -
     assert "REFUSED" in newest and "QOSMaxSubmitJobPerUserLimit" in newest
     # So for a recorded script, which is submitted byte for byte without a verdict before.
     again = sandbox.exec([*PATIENT, "resubmit", str(first)], check=False)
-    assert again.returncode == 4 and "sbatch refused the request: " in again.stderr
-    assert "error NC501: you have 8 jobs in the queue and may have 8" in again.stderr
+    assert again.returncode == 7 and "QOSMaxSubmitJobPerUserLimit" in again.stderr
 
 
 def test_with_all_gpus_held_it_waits_and_slurm_says_why(sandbox: Sandbox) -> None:

@@ -96,7 +96,7 @@ class Comparison:
             f"sacctmgr -i add user {name} account={account}" for name, account in OTHERS.items()
         )
         self._root(
-            f"sed -i 's/^MaxArraySize/Licenses={LICENSES}\\n&/; /^JobSubmitPlugins/d; "
+            f"sed -i 's/^MaxArraySize/Licenses={LICENSES}\\n&/; "
             # A node that is down stays so, until the state is over.
             "s/^ReturnToService=.*/ReturnToService=0/' /etc/slurm/slurm.conf; "
             f"scontrol reconfigure; {accounts}; {others}; sacctmgr -i add qos hi; "

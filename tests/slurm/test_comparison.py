@@ -52,7 +52,8 @@ def test_in_random_states_slurm_does_what_was_said(
     for row in rows:
         if row["said"][0] == "not known":
             happened = row["happened"] or ["nothing", ""]
-            print(f"{happened[0]}: not known: {row['request']}: {row['said'][2]}")
+            place, request, words = row["number"], row["request"], row["said"][2]
+            print(f"{happened[0]}: not known, state {place}: {request}: {words}")
     record_property(
         "agreement",
         f"seed {seed}: {counted(len(rows), 'request')} in {counted(len(numbers), 'state')}, "

@@ -108,7 +108,7 @@ local function core_problem(job, partition)
       "requested CPU cores per node (%d) exceed the allowed limit (%d) for %d GPU(s)",
       cores, most, gpus)
   end
-  if cores_per_task and cores < gpus then
+  if most and cores_per_task and cores < gpus then
     return string.format(
       "requested CPU cores per node (%d) are fewer than the GPUs per node (%d)", cores, gpus)
   end

@@ -41,15 +41,17 @@ def ask_slurm(
     )
     limits = now.limits
     _check_cluster(plan, limits.config.cluster)
+    by_group = any(each.allow_groups for each in limits.partitions)
     return Snapshot(
         limits=limits,
         jobs=latest_ends(now.jobs, limits.config),
         nodes=limits.nodes,
         job_states=now.job_states,
         asked_at=int(time.time()),
-        groups=_groups() if any(each.allow_groups for each in limits.partitions) else (),
+        groups=_groups() if by_group or now.reservations else (),
         limited_groups=now.limited_groups,
         reservations=now.reservations,
+        licenses=now.licenses,
         user=login_name(),
     )
 

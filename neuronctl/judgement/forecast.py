@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Iterator, Tuple
 
 from neuronctl.common.frozen import dataclass
-from neuronctl.judgement.free_nodes import NodeSearch, check_nodes, search_nodes
+from neuronctl.judgement.free_nodes import (
+    NodeSearch,
+    check_nodes,
+    may_be_planned_for_others,
+    search_nodes,
+)
 from neuronctl.judgement.limits import check_limits
 from neuronctl.judgement.outcomes import Doubt, LimitRefusal, Outcome, Wait
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
@@ -13,6 +18,7 @@ from neuronctl.judgement.reservations import check_reservation
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.judgement.start_conditions import check_start_conditions
 from neuronctl.planning import JobPlan
+from neuronctl.slurm.limits import Scope
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,11 @@ def forecast(plan: JobPlan, snapshot: Snapshot) -> Forecast:
         nodes,
         tuple(outcome for outcome in outcomes if isinstance(outcome, LimitRefusal)),
         tuple(outcome for outcome in outcomes if isinstance(outcome, Wait)),
-        tuple(outcome for outcome in outcomes if isinstance(outcome, Doubt)),
+        tuple(
+            outcome
+            for outcome in outcomes
+            if isinstance(outcome, Doubt) and not (snapshot.tested and outcome.by_test)
+        ),
     )
 
 
@@ -49,3 +59,18 @@ def _outcomes(on_cluster: PlanOnCluster, nodes: NodeSearch) -> Iterator[Outcome]
     yield from check_reservation(on_cluster)
     yield from check_limits(on_cluster)
     yield from check_nodes(nodes)
+    yield from _hidden(on_cluster, nodes)
+
+
+def _hidden(on_cluster: PlanOnCluster, nodes: NodeSearch) -> Iterator[Doubt]:
+    """Yield what may be there although Slurm does not tell this user (PrivateData)."""
+    snapshot = on_cluster.snapshot
+    private, accounts = snapshot.limits.config.private, snapshot.limited_groups
+    if "reservations" in private:
+        yield Doubt("reservations of others are not shown here (PrivateData)")
+    if "jobs" in private and may_be_planned_for_others(nodes):
+        words = "jobs of others, which may wait for these nodes, are not shown here (PrivateData)"
+        yield Doubt(words, cause="Priority")
+    told = any((each.scope, each.name) == (Scope.ACCOUNT, on_cluster.account) for each in accounts)
+    if snapshot.enforced and not told and {"usage", "users", "accounts"} & set(private):
+        yield Doubt("limits of accounts and what they hold are not shown here (PrivateData)")

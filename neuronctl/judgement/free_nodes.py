@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import FrozenSet, Iterator, Optional, Tuple
+from typing import TYPE_CHECKING, FrozenSet, Iterator, Optional, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.frozen import dataclass, replace
@@ -18,9 +18,12 @@ from neuronctl.judgement.reservations import (
     reserved_nodes,
 )
 from neuronctl.judgement.snapshot import is_up, is_usable, slurm_says
-from neuronctl.slurm.job_states import WAITING
+from neuronctl.slurm.job_states import HOLDING, WAITING
 from neuronctl.slurm.scontrol import NodeGroup, names_of
 from neuronctl.slurm.squeue import QueueJob
+
+if TYPE_CHECKING:
+    from neuronctl.slurm.sbatch import TestedStart
 
 _SAID_OF_NODES = slurm_says("scontrol show node")
 
@@ -64,17 +67,24 @@ def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
         fitting &= on_cluster.matching
     suitable = fitting - reserved.nodes
     free = None
-    if _where_not_known(on_cluster) is None:
+    if on_cluster.snapshot.tested is not None:
+        free = _tested_free(on_cluster, reserved)
+    elif _where_not_known(on_cluster) is None:
         own = ("", on_cluster.snapshot.user)  # others may have nodes alone (--exclusive=user)
         usable = [group for group in on_cluster.pool if is_usable(group) and group.owner in own]
         free = suitable & names_of(filter(on_cluster.fits, usable))
+        others = _with_jobs_of_others(on_cluster)
+        if on_cluster.needs.whole == "user" and others is not None:
+            beside = replace(on_cluster.needs, whole="")
+            shared = names_of(group for group in usable if on_cluster.fits(group, beside))
+            free |= suitable & shared - others
     return NodeSearch(on_cluster, reserved, fitting, suitable, free)
 
 
 def _where_not_known(on_cluster: PlanOnCluster) -> Optional[Doubt]:
     """Return why it is not known which nodes the job may have; None: it is."""
     request, partition, needs = on_cluster.plan.request, on_cluster.partition, on_cluster.needs
-    if not on_cluster.snapshot.nodes or partition is None:
+    if not on_cluster.pool or partition is None:
         return Doubt("Slurm tells no nodes; what is free is not known")
     if on_cluster.matching is None:
         words = f"--constraint={request.constraint} is not judged here: Slurm may refuse it"
@@ -101,7 +111,9 @@ def _where_not_known(on_cluster: PlanOnCluster) -> Optional[Doubt]:
 def check_nodes(search: NodeSearch) -> Iterator[Outcome]:
     """Yield the wait for nodes, or the doubt whether those with room are really the job's."""
     on_cluster = search.on_cluster
-    if search.free is None:
+    if on_cluster.snapshot.tested is not None:
+        yield from _after_test(search, on_cluster.snapshot.tested)
+    elif search.free is None:
         doubt = _where_not_known(on_cluster)
         if doubt is not None:
             yield doubt
@@ -121,10 +133,9 @@ def check_nodes(search: NodeSearch) -> Iterator[Outcome]:
 def _why_not(search: NodeSearch, free: FrozenSet[str]) -> Outcome:
     """Return the wait of a job for which too few nodes have room, or how it may get some."""
     on_cluster, partition = search.on_cluster, search.on_cluster.partition
-    reservations = on_cluster.snapshot.reservations or ()
-    magnetic = [one.name for one in reservations if "MAGNETIC" in one.flags]
-    if magnetic and on_cluster.plan.request.reservation is None:
-        return Doubt(f"whether it may start in reservation {magnetic[0]} is not known")
+    magnetic = _magnetic(on_cluster)
+    if magnetic:
+        return Doubt(f"whether it may start in reservation {magnetic} is not known")
     up = search.suitable & names_of(filter(is_up, on_cluster.pool))
     if on_cluster.lacking(up):
         return _not_available(search)
@@ -132,13 +143,26 @@ def _why_not(search: NodeSearch, free: FrozenSet[str]) -> Outcome:
     if preempted:
         words = f"jobs hold what it needs; whether it preempts those of {' and '.join(preempted)}"
         return Doubt(f"{words} is not known", cause="Resources")
-    if on_cluster.needs.whole == "user":
+    if on_cluster.needs.whole == "user" and _with_jobs_of_others(on_cluster) is None:
         words = "no nodes are empty; whether those with jobs of yours have room is not known"
         return Doubt(words, cause="Resources")
     if partition is not None and partition.jobs_per_core > 1 and on_cluster.needs.whole != "nodes":
         words = f"{partition.name} gives each core to several jobs (OverSubscribe=FORCE); whether"
         return Doubt(f"{words} those in use take one more is not known", cause="Resources")
     return _busy(search, free)
+
+
+def _magnetic(on_cluster: PlanOnCluster) -> str:
+    """Return a reservation in which it may start although it does not ask for it, or ""."""
+    snapshot, own = on_cluster.snapshot, on_cluster.association
+    names = {snapshot.user, *snapshot.groups, on_cluster.account, *(own.above if own else ())}
+    found = (
+        one.name
+        for one in snapshot.reservations or ()
+        if "MAGNETIC" in one.flags
+        and (names & {*one.allowed} or any(name[:1] == "-" for name in one.allowed))
+    )
+    return next(found, "") if on_cluster.plan.request.reservation is None else ""
 
 
 def _preempted(on_cluster: PlanOnCluster) -> Tuple[str, ...]:
@@ -202,6 +226,64 @@ def _not_available(search: NodeSearch) -> Wait:
     return Wait("NC504", "ReqNodeNotAvail", "; ".join([words, *said]), source, until)
 
 
+def _tested_free(on_cluster: PlanOnCluster, reserved: ReservedNodes) -> Optional[FrozenSet[str]]:
+    """Return the nodes on which sbatch --test-only would start the job now; None: on none.
+
+    It adds what the jobs in the queue would take, even where they do not wait for nodes: a job for
+    which it names nodes that nobody uses starts there now.
+    """
+    snapshot, tested = on_cluster.snapshot, on_cluster.snapshot.tested
+    if tested is None or tested.start is None:
+        return None
+    nodes = frozenset(hosts(tested.node_list))
+    groups = [group for group in on_cluster.pool if not group.cores_used and is_usable(group)]
+    unused = names_of(groups) - reserved.nodes - reserved.parts
+    now = tested.start <= snapshot.asked_at + 60
+    own = on_cluster.plan.request.reservation is not None
+    fits = nodes.isdisjoint(_overlooked(on_cluster)) and (now or (nodes <= unused and not own))
+    return nodes if fits else None
+
+
+def _overlooked(on_cluster: PlanOnCluster) -> FrozenSet[str]:
+    """Return the nodes of which --test-only says too much: of one user, or of shared cores."""
+    whole, own = on_cluster.needs.whole == "user", ("", on_cluster.snapshot.user)
+    partition = on_cluster.partition
+    every = whole or (partition is not None and partition.jobs_per_core > 1)
+    return names_of(
+        group
+        for group in on_cluster.pool
+        if group.cores_used
+        and (every or group.owner not in own or _shares_cores(on_cluster, group))
+    )
+
+
+def _with_jobs_of_others(on_cluster: PlanOnCluster) -> Optional[FrozenSet[str]]:
+    """Return the nodes on which others' jobs run; None: whose jobs run where is not known."""
+    snapshot = on_cluster.snapshot
+    if snapshot.queue is None or "jobs" in snapshot.limits.config.private:
+        return None
+    held = (job for job in snapshot.queue if job.state in HOLDING and job.user != snapshot.user)
+    return frozenset(name for job in held for name in hosts(job.node_list))
+
+
+def _after_test(search: NodeSearch, tested: TestedStart) -> Iterator[Outcome]:
+    """Yield what remains once sbatch --test-only has placed the job: it heeds no job that waits."""
+    on_cluster, snapshot = search.on_cluster, search.on_cluster.snapshot
+    nodes = frozenset(hosts(tested.node_list))
+    waiting = any(job.state in WAITING for job in snapshot.queue or ())
+    hidden = snapshot.queue is None or "jobs" in snapshot.limits.config.private
+    unseen = hidden and any(group.cores_used for group in on_cluster.pool)
+    others = (_magnetic(on_cluster), _preempted(on_cluster), _overlooked(on_cluster))
+    ahead = _job_ahead(on_cluster, nodes)
+    if ahead:
+        yield Doubt(f"{ahead}; whether it starts before that is not known", cause="Priority")
+    elif search.free is None and (waiting or unseen or any(others)):
+        yield Doubt("whether it has to wait for nodes is not known", cause="Resources")
+    elif search.free is None:
+        words = f"{on_cluster.plan.partition.name} has no room for it now"
+        yield Wait("NC504", "Resources", words, _SAID_OF_NODES)
+
+
 # ------------------------------------------------------------------------------ doubts
 
 
@@ -241,7 +323,8 @@ def _job_ahead(on_cluster: PlanOnCluster, free: FrozenSet[str]) -> str:
         if job.user != snapshot.user and _would_delay(on_cluster, job):
             # Where Slurm has not planned when it starts, it may be anywhere.
             kept |= free if job.start is None else set(hosts(job.planned_nodes))
-    return "a job of others waits for these nodes" if on_cluster.lacking(free - kept) else ""
+    waited = free & kept if snapshot.tested is not None else on_cluster.lacking(free - kept)
+    return "a job of others waits for these nodes" if waited else ""
 
 
 def may_be_planned_for_others(search: NodeSearch) -> bool:
@@ -250,9 +333,11 @@ def may_be_planned_for_others(search: NodeSearch) -> bool:
     Slurm marks such nodes as PLANNED; 22.05 does so only where nothing runs.
     """
     on_cluster, free = search.on_cluster, search.free
-    if free is None or on_cluster.lacking(free):
-        return False
     idle = names_of(group for group in on_cluster.pool if not group.cores_used)
+    if free is None or on_cluster.needs.is_spread or on_cluster.needs.whole == "user":
+        return not names_of(on_cluster.pool) <= idle - _planned(on_cluster)
+    if on_cluster.lacking(free):
+        return False
     return on_cluster.lacking((idle & free) - _planned(on_cluster))
 
 
@@ -261,7 +346,8 @@ def _planned(on_cluster: PlanOnCluster) -> FrozenSet[str]:
 
 
 def _waits_for_nodes(job: QueueJob) -> bool:
-    return job.state in WAITING and job.reason in ("Resources", "Priority")
+    planned = job.reason.startswith("ReqNodeNotAvail") and job.start is not None
+    return job.state in WAITING and (planned or job.reason in ("Resources", "Priority"))
 
 
 def _would_delay(on_cluster: PlanOnCluster, job: QueueJob) -> bool:

@@ -12,6 +12,7 @@ from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.snapshot import running
 from neuronctl.slurm.job_states import WAITING
 from neuronctl.slurm.limits import KINDS, TRES_NAMES, Counts, Limit, Per, Scope
+from neuronctl.slurm.sacctmgr import association_in
 from neuronctl.slurm.squeue import QueueJob
 
 _GPU = "gres/gpu"
@@ -26,7 +27,14 @@ def counted_jobs(limit: Limit, on_cluster: PlanOnCluster) -> Tuple[QueueJob, ...
         return snapshot.jobs_in_qos(limit.name)
     if limit.scope == Scope.PARTITION:
         return tuple(job for job in snapshot.jobs if limit.name in job.partitions)
-    return tuple(job for job in snapshot.jobs if job.account == limit.name)
+    jobs = (job for job in snapshot.jobs if job.account == limit.name)
+    if limit.scope != Scope.ASSOCIATION:
+        return tuple(jobs)
+    # One for a partition counts the jobs there, and the one without those elsewhere.
+    own, every = on_cluster.association, on_cluster.associations
+    return tuple(
+        job for job in jobs if own in (association_in(name, every) for name in job.partitions)
+    )
 
 
 def check_limits(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
@@ -80,9 +88,17 @@ def _wanted(limit: Limit, on_cluster: PlanOnCluster) -> Optional[int]:
 
 def _concerns(limit: Limit, on_cluster: PlanOnCluster) -> bool:
     """Return whether a limit of what is not counted here may stop the job all the same."""
-    if limit.tres in TRES_NAMES or limit.tres == "billing":
+    if limit.tres in TRES_NAMES or limit.tres == "billing" or limit.about.minimum:
         return True
-    return limit.tres.startswith("gres/gpu") and bool(on_cluster.needs.all_gpus)
+    kind, gpus = limit.tres.partition("gres/gpu:")[2], on_cluster.needs.all_gpus
+    if kind:
+        # Of a job that names no type, releases of Slurm count the type that it gets, or none.
+        here = (group.gpus_of(kind)[0] for group in on_cluster.pool)
+        types = dict(on_cluster.needs.gpu_types)
+        return kind in types or (gpus + limit.used > limit.figure and not types and any(here))
+    if limit.tres.startswith("license/"):
+        return on_cluster.plan.request.sbatch_value("licenses") is not None
+    return limit.tres.startswith("gres/gpu") and bool(gpus)
 
 
 def _in_queue(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
@@ -125,10 +141,11 @@ def _shared(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Iterator[Ou
     """Yield the wait for what other jobs hold of a limit, of the user's or of the whole group's."""
     about, mine = limit.about, counted_jobs(limit, on_cluster)
     used: Optional[int] = limit.used
-    if about.bare:
+    if about.bare or limit.tres.startswith("gres/gpu:"):
         used = on_cluster.used_of_each(limit)
     elif about.per == Per.USER:
-        unknown = limit.tres and any(job.holds(limit.tres) is None for job in running(mine))
+        untold = (job for job in running(mine) if "cpu" not in job.tres)
+        unknown = limit.tres and any(job.holds(limit.tres) is None for job in untold)
         used = None if unknown else limit.held_by(mine)
     if used is not None and used + wanted <= limit.figure:
         return
@@ -205,4 +222,5 @@ def _partition_doubts(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
             f"the job's memory per core may be over {most} MB (MaxMemPerCPU of {partition.name}): "
             "Slurm gives it more cores, or refuses it",
             refusable=True,
+            by_test=True,
         )

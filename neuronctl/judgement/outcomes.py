@@ -43,12 +43,13 @@ class Doubt:
     """Something that is unknown.
 
     refusable: Slurm may even refuse the job because of it. cause: Slurm's reason if the job waits
-    for it.
+    for it. by_test: ``sbatch --test-only`` settles it.
     """
 
     words: str
     refusable: bool = False
     cause: str = ""
+    by_test: bool = False
 
 
 Outcome = Union[LimitRefusal, Wait, Doubt]

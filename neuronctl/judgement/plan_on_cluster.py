@@ -241,6 +241,14 @@ class PlanOnCluster:
             gpus = self.gpus_held // nodes
             job = {"cpu": nodes * cores, "gres/gpu": nodes * gpus}
         node = {"cpu": cores, "gres/gpu": gpus}
+        tested = self.snapshot.tested
+        if tested is not None and tested.node_list:
+            nodes, known = len(units.hosts(tested.node_list)), {"cpu": tested.cores}
+            if needs.whole != "nodes":
+                known["gres/gpu"] = needs.gpus or nodes * needs.gpus_per_node
+            job = self._with_memory(known, nodes)
+            even = not (self.may_get_more_nodes or needs.unsure)
+            return JobSize(job, self._with_memory(node, 1) if even else {"node": 1})
         if self.may_get_more_nodes:
             known = {tres: job[tres] for tres in job if tres == "cpu" or not needs.gpus_per_node}
             if needs.memory_per_core and not needs.memory_per_node:
@@ -257,10 +265,12 @@ class PlanOnCluster:
     def _with_memory(self, amounts: Dict[str, int], nodes: int) -> Dict[str, int]:
         needs = self.needs
         memory = nodes * needs.memory_per_node or amounts["cpu"] * needs.memory_per_core
-        memory = memory or amounts["gres/gpu"] * needs.memory_per_gpu
+        memory = memory or amounts.get("gres/gpu", 0) * needs.memory_per_gpu
         sizes = {group.memory_mb for group in self.pool}
         if needs.whole_memory and len(sizes) == 1:
             memory = nodes * sizes.pop()
+        for kind, count in needs.gpu_types:
+            amounts[f"gres/gpu:{kind}"] = nodes * count or amounts.get("gres/gpu", 0)
         return {**amounts, **({"mem": memory} if memory else {}), "node": nodes}
 
     @property
@@ -311,9 +321,9 @@ class PlanOnCluster:
         """Whether these nodes are too few, or not all of ``--nodelist`` are among them."""
         return not self.named_hosts <= names or len(names) < self.needs.nodes
 
-    def fits(self, group: NodeGroup, *, empty: bool = False) -> bool:
+    def fits(self, group: NodeGroup, needs: Optional[Needs] = None, *, empty: bool = False) -> bool:
         """Whether a share of the job fits on each node of a group; empty: as if nothing ran."""
-        needs, partition = self.needs, self.partition
+        needs, partition = needs or self.needs, self.partition
         cores_used, memory_used = (0, 0) if empty else (group.cores_used, group.memory_mb_used)
         cores, gpus = group.cores - cores_used, group.gpus - (0 if empty else group.gpus_used)
         if partition is not None and partition.max_cores_per_node is not None:

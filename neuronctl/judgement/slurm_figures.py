@@ -28,7 +28,27 @@ def overlay(plan: JobPlan, snapshot: Snapshot) -> Tuple[JobPlan, Mapping[Path, C
     _, partitions, sources = known
     partition = partitions.get(plan.partition.name, Partition(plan.partition.name))
     cluster = replace(plan.cluster, partitions=partitions)
-    return replace(plan, cluster=cluster, partition=partition), sources
+    return _spread(replace(plan, cluster=cluster, partition=partition)), sources
+
+
+def _spread(plan: JobPlan) -> JobPlan:
+    """Return it with as few nodes as Slurm's have to be, where a script leaves those to Slurm."""
+    asked, partition = plan.request.amounts, plan.partition
+    if asked is None or asked.nodes is not None or not (asked.gpus or asked.ntasks):
+        return plan
+    if any(plan.request.sbatch_value(name) for name in ("gpus-per-task", "overcommit")):
+        return plan
+    gpus = asked.gpus or 0
+    least = asked.least_nodes(partition.max_cores_per_node or 0, partition.gpus_per_node)
+    nodes = max(least, len(set(units.hosts(plan.request.nodelist))))
+    each = plan.ntasks_per_node if asked.ntasks is None else -(-asked.ntasks // nodes)
+    return replace(
+        plan,
+        nodes=nodes,
+        most_nodes=max(nodes, plan.most_nodes),
+        ntasks_per_node=min(asked.ntasks_per_node or each, each),
+        gpus_per_node=-(-gpus // nodes) if gpus else plan.gpus_per_node,
+    )
 
 
 def _partitions(

@@ -6,7 +6,7 @@ Also which of its sbatch options are not judged at all.
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterator, List, Tuple
+from typing import Dict, Iterator, List, Mapping, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.words import moment
@@ -32,6 +32,16 @@ _JUDGED = {
 }
 """Options that change nothing in when a job starts, or whose effect is known, by their values."""
 
+_ONLY_PLACE = (
+    *("contiguous", "cores-per-socket", "extra-node-info", "gpus-per-socket", "gres-flags", "hint"),
+    *("ntasks-per-core", "ntasks-per-socket", "sockets-per-node", "spread-job", "tmp"),
+    *("threads-per-core", "use-min-nodes"),
+)
+"""Options that matter only in which nodes and cores Slurm gives the job."""
+
+_OF_THREADS = ("hint=nomultithread", "hint=multithread", "threads-per-core=1")
+"""Those that change nothing where each core has one thread."""
+
 
 def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """Yield what the job waits for as asked, and what it may wait for."""
@@ -43,16 +53,32 @@ def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     begin = request.sbatch_value("begin")
     if begin is not None:
         yield from _begin(begin, on_cluster.snapshot.asked_at)
+    licenses = request.sbatch_value("licenses")
+    if licenses is not None:
+        yield from _licenses(licenses, on_cluster.snapshot.licenses)
     others = [item for item in request.gres if not item.startswith("gpu:")]
-    if others:
+    if others and others != ["none"]:
         words = f"--gres={','.join(others)} is not judged here: Slurm may refuse it"
-        yield Doubt(words, refusable=True)
+        yield Doubt(words, refusable=True, by_test=True)
+    one_thread = all(group.threads == 1 for group in on_cluster.pool)
     for option in request.sbatch:
         name, _, value = option.partition("=")
         known = name in _JUDGED and re.fullmatch(_JUDGED[name], value, re.ASCII)
-        if not known and name not in ("hold", "begin"):
+        of_threads = one_thread and option in _OF_THREADS
+        if not (known or of_threads) and name not in ("hold", "begin", "licenses"):
             words = f"--sbatch {option} is not judged here: Slurm may refuse it, or wait for it"
-            yield Doubt(words, refusable=True)
+            yield Doubt(words, refusable=True, by_test=name in _ONLY_PLACE)
+
+
+def _licenses(text: str, told: Mapping[str, Tuple[int, int]]) -> Iterator[Outcome]:
+    wanted = [re.fullmatch(r"([^:|=]+)(?:[:=](\d{1,9}))?", item) for item in text.split(",")]
+    for match in wanted:
+        if match is None or match[1] not in told or told[match[1]][0] < int(match[2] or 1):
+            yield Doubt(f"Slurm may refuse --licenses={text}", refusable=True)
+        elif told[match[1]][1] < int(match[2] or 1):
+            have, free = told[match[1]]
+            words = f"{free} of {have} licenses {match[1]} are free; requested {match[2] or 1}"
+            yield Wait("NC507", "Licenses", words)
 
 
 def _begin(text: str, now: int) -> Iterator[Outcome]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Callable, Optional
 
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.words import moment
@@ -26,7 +26,8 @@ class Verdict:
 
     until: epoch seconds by which it starts at the latest as far as the user's own limits allow;
     None: unknown. judged_by: SLURM, or why only the catalog was used. only_size: whether nothing
-    but the job's size can be why Slurm finds no nodes for it, such as nodes that are down.
+    but the job's size can be why Slurm finds no nodes for it, such as nodes that are down. placed:
+    gives the verdict once ``sbatch --test-only`` has said where the job would run.
     """
 
     kind: str
@@ -35,6 +36,7 @@ class Verdict:
     until: Optional[int] = None
     judged_by: str = SLURM
     only_size: bool = False
+    placed: Optional[Callable[[TestedStart], Verdict]] = None
 
     @property
     def by_slurm(self) -> bool:
@@ -51,6 +53,8 @@ def with_test(verdict: Verdict, tested: TestedStart, now: int) -> Verdict:
     """
     if tested.doubt and verdict.kind == CAN_START:
         return replace(verdict, kind=NOT_KNOWN, words=f"sbatch --test-only says: {tested.doubt}")
+    if tested.start is not None and verdict.placed is not None:
+        verdict = verdict.placed(tested)
     later = tested.start is not None and tested.start > now + 60
     if tested.start is None or (later and verdict.kind == CAN_START):
         return verdict

@@ -80,6 +80,13 @@ class Amounts:
     gpus: Optional[int] = None
     gpus_per_node: Optional[int] = None
 
+    def least_nodes(self, cores: int, gpus: int) -> int:
+        """Return how many nodes of so many cores and GPUs it needs; 0: how many is not known."""
+        tasks, of_node = self.ntasks or 1, self.gpus_per_node or gpus
+        fitting = max(1, cores // (self.cpus_per_task or 1)) if cores else tasks
+        nodes = -(-tasks // min(fitting, self.ntasks_per_node or fitting))
+        return max(nodes, -(-(self.gpus or 0) // of_node)) if of_node else nodes
+
 
 _NOT_IN_A_SCRIPT = ("wait", "test-only", "wrap", "parsable", "help", "usage", "version")
 """sbatch reads these from a script too, and then does not simply submit it."""

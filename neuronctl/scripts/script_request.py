@@ -13,6 +13,7 @@ import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Cluster
+from neuronctl.common.frozen import replace
 from neuronctl.common.units import hosts
 from neuronctl.request.job import OF_SLURM, Amounts, JobRequest, Origin, Source
 from neuronctl.request.sbatch_options import EARLY
@@ -107,21 +108,15 @@ def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:
     if nodes is not None and gpus and fields.get("max_nodes", 0) > gpus:
         fields["max_nodes"] = max(nodes, gpus)  # sbatch takes no more of a range
     names = "nodes max_nodes ntasks ntasks_per_node cpus_per_task gpus gpus_per_node"
-    fields["amounts"] = Amounts(**{name: fields.get(name) for name in names.split()})
+    fields["amounts"] = asked = Amounts(**{name: fields.get(name) for name in names.split()})
     cores, gpus_a_node = _of_partition(fields.get("partition"), cluster)
     per_task = header.count("gpus-per-task")
     per_gpu = header.count("cpus-per-gpu")
     if nodes is None:
         named = fields.get("nodelist") is not None
-        nodes = max(1, len(set(hosts(fields.get("nodelist")))))
-        if tasks is not None:
-            cpus = fields.get("cpus_per_task", 1)
-            fitting = max(1, cores // cpus) if cores else tasks
-            nodes = max(nodes, -(-tasks // min(fitting, each or fitting)))
         total = fields.get("gpus") or (per_task or 0) * (tasks or 1)
-        gpus_a_node = fields.get("gpus_per_node") or gpus_a_node
-        if total and gpus_a_node:
-            nodes = max(nodes, -(-total // gpus_a_node))
+        least = replace(asked, gpus=total).least_nodes(cores, gpus_a_node)
+        nodes = max(least, len(set(hosts(fields.get("nodelist")))))
         if not named or nodes > 1:
             fields["nodes"] = nodes
     elif tasks is not None and tasks < nodes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from neuronctl.common.errors import SlurmUnavailableError
 from neuronctl.common.frozen import dataclass, replace
@@ -110,7 +110,8 @@ def used_of_each(
 class Answers:
     """The answers of squeue, scontrol, and sacctmgr.
 
-    job_states: by the requested ids. reservations: None if Slurm did not list them.
+    job_states: by the requested ids. reservations: None if Slurm did not list them. licenses: as
+    parse_licenses() reads them.
     """
 
     jobs: Tuple[QueueJob, ...]
@@ -118,6 +119,7 @@ class Answers:
     limited_groups: Tuple[database.LimitedGroup, ...]
     job_states: Dict[int, str]
     reservations: Optional[Tuple[site.Reservation, ...]] = None
+    licenses: Mapping[str, Tuple[int, int]] = {}
 
 
 _ENDING = 60
@@ -180,7 +182,8 @@ def ask_now(
         reservations = site.parse_reservations(told)
     states = site.parse_job_states(told) if job_ids else {}
     active = tuple(job for job in jobs if job.state not in ENDED)
-    return Answers(active, limits, groups, states, reservations)
+    licenses = site.parse_licenses(told)
+    return Answers(active, limits, groups, states, reservations, licenses)
 
 
 def _good(answer: object, *, part: bool = False) -> Result:

@@ -212,7 +212,7 @@ class Limit:
     @property
     def reason(self) -> str:
         """The reason that Slurm gives a job that waits for it; "" where there is none."""
-        text = self.about.reasons.get(self.tres, "")
+        text = self.about.reasons.get(self.tres.partition(":")[0], "")
         if not text or self.scope == Scope.PARTITION or self.about.bare:
             return text
         if self.scope == Scope.QOS:
@@ -277,8 +277,8 @@ def _figures(counts: str, text: str) -> Mapping[str, Optional[int]]:
         return {"": count(text)}
     if counts == Counts.TIME:
         return {"": parse_seconds(text)}
-    known = parse_tres(text).items()
-    return {tres: figure for tres, figure in known if not tres.startswith("gres/gpu:")}
+    # One on GPUs of a type is none on all.
+    return {tres: figure for tres, figure in parse_tres(text).items() if f"{tres}=" in text}
 
 
 def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:

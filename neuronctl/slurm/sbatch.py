@@ -181,12 +181,13 @@ class TestedStart:
     """What ``sbatch --test-only`` says of a job that Slurm would take.
 
     start: when it expects the job to start (epoch seconds); None if it does not say. node_list: on
-    which nodes. doubt: Slurm's words for what it may refuse or let wait.
+    which nodes. cores: on all of them. doubt: Slurm's words for what it may refuse or let wait.
     """
 
     start: Optional[int]
     node_list: str = ""
     doubt: str = ""
+    cores: int = 0
 
 
 def test_submission(
@@ -211,6 +212,8 @@ def test_submission(
         raise _refusal(result)
     # sbatch: Job 7 to start at 2026-08-12T09:30:00 using 4 processors on nodes n1 …
     start = re.search(r"to start at (\S+)", result.stderr)
-    nodes = re.search(r" on nodes (\S+)", result.stderr)
+    nodes = re.search(r" using ([0-9]{1,9}) processors on nodes (\S+)", result.stderr)
     expected = None if start is None else parse_timestamp(start[1])
-    return TestedStart(expected, "" if nodes is None else nodes[1])
+    if nodes is None:
+        return TestedStart(expected)
+    return TestedStart(expected, nodes[2], cores=int(nodes[1]))

@@ -98,7 +98,8 @@ class SitePartition:
 class Reservation:
     """Nodes reserved, now or later, from ``start`` to ``end`` (epoch seconds).
 
-    cores: how many of the nodes' cores it reserves; None: unknown.
+    cores: how many of the nodes' cores it reserves; None: unknown. allowed: the users, groups and
+    accounts that it is for, all in one; "-name" leaves one out.
     """
 
     name: str
@@ -107,6 +108,7 @@ class Reservation:
     node_list: str
     cores: Optional[int]
     flags: Tuple[str, ...]
+    allowed: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,7 @@ class SiteConfig:
     partition does not say; None: all. preempts_by: what decides which jobs a job may preempt:
     ``qos``, ``partition_prio``, or ``none``. preempt_mode: what becomes of preempted jobs, where
     neither partition nor QOS says it. requeues: whether Slurm requeues jobs that do not say it.
+    private: what users are not told of others (PrivateData), such as ``jobs``.
     """
 
     cluster: str
@@ -170,6 +173,7 @@ class SiteConfig:
     preempts_by: str = ""
     preempt_mode: str = ""
     requeues: bool = True
+    private: Tuple[str, ...] = ()
 
 
 def scontrol_questions(user: str, job_ids: Sequence[int] = ()) -> Tuple[List[str], str]:
@@ -177,7 +181,7 @@ def scontrol_questions(user: str, job_ids: Sequence[int] = ()) -> Tuple[List[str
 
     user: whose group limits are asked for. job_ids: the jobs whose states are asked for.
     """
-    lines = ["show config", "show partition", "show node", "show reservation"]
+    lines = ["show config", "show partition", "show node", "show reservation", "show licenses"]
     lines += [f"show job {number}" for number in job_ids]
     lines.append(f"show assoc_mgr flags=assoc,qos users={user}")
     return ["scontrol", "--all", "--detail", "--oneliner"], "".join(line + "\n" for line in lines)
@@ -198,6 +202,7 @@ def parse_config(text: str) -> SiteConfig:
         preempts_by=found["PreemptType"].rpartition("/")[2],
         preempt_mode=found["PreemptMode"],
         requeues=found["JobRequeue"] != "0",
+        private=words(found["PrivateData"]),
     )
 
 
@@ -299,9 +304,21 @@ def parse_reservations(text: str) -> Tuple[Reservation, ...]:
         start, end = parse_timestamp(line["StartTime"]), parse_timestamp(line["EndTime"])
         if start is not None and end is not None:
             cores, flags = count(line["CoreCnt"]), words(line["Flags"])
-            nodes = _text(line["Nodes"])
-            found.append(Reservation(line["ReservationName"], start, end, nodes, cores, flags))
+            nodes, name = _text(line["Nodes"]), line["ReservationName"]
+            allowed = tuple(who for key in _ALLOWED for who in words(line[key]))
+            found.append(Reservation(name, start, end, nodes, cores, flags, allowed))
     return tuple(found)
+
+
+_ALLOWED = ("Users", "Groups", "Accounts")
+
+
+def parse_licenses(text: str) -> Dict[str, Tuple[int, int]]:
+    """The ``LicenseName=`` lines: name -> how many there are, and how many are free."""
+    return {
+        line["LicenseName"]: (count(line["Total"]) or 0, count(line["Free"]) or 0)
+        for line in _lines(text, "LicenseName")
+    }
 
 
 def parse_job_states(text: str) -> Dict[int, str]:

@@ -220,3 +220,17 @@ def test_nobody_knows(run: Run, fake_slurm: FakeSlurm) -> None:
     forget(fake_slurm)
     assert "no matching jobs: 7" in run("why", "7", code=8).stderr
     run("why", "x", code=8)
+
+
+def test_a_job_that_waits_for_maintenance(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    record(7, tmp_path)
+    reason = "ReqNodeNotAvail, Reserved for maintenance"
+    fake_slurm.queue(queue_row("7", state="PENDING", name="train", reason=reason))
+    fake_slurm.answer(
+        "scontrol",
+        "ReservationName=upkeep StartTime=2037-01-03T00:00:00 EndTime=2037-01-05T00:00:00 "
+        "Nodes=n[1-4] CoreCnt=256 Flags=MAINT,IGNORE_JOBS Users=root\n",
+    )
+    words = " ".join(run("why", "7").stdout.split())
+    assert "Maintenance of n[1-4] (upkeep) lasts from 2037-01-0" in words
+    assert "'scontrol update jobid=7 timelimit=" in words

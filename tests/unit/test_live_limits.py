@@ -11,6 +11,7 @@ from slurm_answers import (
     BUSY,
     CONFIG,
     LIMITS,
+    MINE,
     NODES,
     NORMAL,
     OTHER,
@@ -30,8 +31,9 @@ from neuronctl.catalog.model import Catalog
 from neuronctl.judgement.judgement import judge
 from neuronctl.rules import RuleContext
 from neuronctl.slurm.answers import ClusterFigures
-from neuronctl.slurm.limits import Limit, Scope
+from neuronctl.slurm.limits import Limit, Scope, read_limits
 from neuronctl.slurm.sacctmgr import LimitedGroup, parse_groups
+from neuronctl.slurm.scontrol import parse_config
 
 
 def test_slurms_own_figures_count_instead_of_the_catalogs() -> None:
@@ -249,6 +251,74 @@ def test_what_is_left_of_the_minutes_of_a_user_or_an_account(
     wanted = {"gpus_per_node": 1, "cpus_per_task": 2, "time_limit": "10"}
     verdict = judged(look, **wanted).verdict
     assert said in verdict.words or said == verdict.kind
+
+
+@pytest.mark.parametrize(
+    ("figures", "asked", "kind"),
+    [
+        # A limit on GPUs of a type is none on all GPUs.
+        ("gres/gpu:a100=1", {"gpus_per_node": 1}, "can start now"),
+        ("gres/gpu:v100=1", {"gpus_per_node": 2}, "can start now"),
+        ("gres/gpu:a100=1", {"gpus_per_node": 2}, "not known"),
+        ("gres/gpu:a100=1", {"gpus_per_node": 2, "gpu_type": "a100"}, "refused"),
+        ("gres/gpu:a100=2", {"gpus_per_node": 2, "gpu_type": "a100"}, "can start now"),
+        ("gres/gpu:a100=1,gres/gpu=1", {"gpus_per_node": 2}, "refused"),
+        ("license/foo=1", {"gpus_per_node": 1}, "can start now"),
+        ("license/foo=1", {"gpus_per_node": 1, "sbatch": ("licenses=foo",)}, "not known"),
+        ("billing=9", {"gpus_per_node": 1}, "not known"),
+    ],
+)
+@pytest.mark.parametrize("name", ["MaxTRES", "MaxTRESPU"])
+def test_limits_on_what_few_sites_count(name: str, figures: str, asked: Any, kind: str) -> None:
+    look = live(
+        *((), with_more(f"{name} {figures}")),
+        licenses={"foo": (2, 2)},
+        limited_groups=(shared("QOS", "p_gpu"),),
+    )
+    assert judged(look, **asked).verdict.kind == kind
+
+
+def test_jobs_without_gpus_hold_none() -> None:
+    held = {"tres": {"cpu": 4}, "gpus_per_node": None}
+    bare = dataclasses.replace(job(1, **held), tres={"cpu": 4})
+    assert judged(live((bare,)), gpus_per_node=8).verdict.kind == "can start now"
+
+
+def test_a_limit_of_an_association_counts_the_jobs_under_that_one() -> None:
+    """A user may have one for a partition, and another one for all others."""
+    one = read_limits({"MaxJobsPU": "1"}, Scope.ASSOCIATION, "lab")
+    everywhere, here = (
+        dataclasses.replace(MINE, partition=name, limits=one) for name in ("", "gpu")
+    )
+    for own, partition, kind in (
+        ((here,), "cpu", "can start now"),
+        ((here,), "gpu", "will wait"),
+        ((everywhere,), "cpu", "will wait"),
+        ((everywhere, here), "cpu", "can start now"),
+        ((everywhere, here), "gpu", "will wait"),
+    ):
+        limits = dataclasses.replace(LIMITS, associations=own, qos=(NORMAL,))
+        said = judged(live((job(1, partition=partition),), limits), gpus_per_node=1).verdict
+        assert said.kind == kind, (own, partition)
+
+
+@pytest.mark.parametrize(
+    ("private", "look", "words"),
+    [
+        ("reservations", {}, "reservations of others are not shown here"),
+        ("usage", {}, "limits of accounts and what they hold"),
+        ("jobs", {"nodes": HALF}, "jobs of others, which may wait"),
+        ("jobs", {}, ""),
+        ("usage", {"limited_groups": (shared("account", "lab"),)}, ""),
+        ("cloud", {}, ""),
+    ],
+)
+def test_what_slurm_hides_is_not_known(private: str, look: Any, words: str) -> None:
+    config = parse_config(f"PrivateData             = {private},events\n")
+    limits = dataclasses.replace(LIMITS, config=dataclasses.replace(CONFIG, private=config.private))
+    said = judged(live(limits=limits, **look), gpus_per_node=1).verdict
+    assert said.kind == ("not known" if words else "can start now")
+    assert words in said.words
 
 
 def test_other_resources_than_gpus_are_not_followed() -> None:

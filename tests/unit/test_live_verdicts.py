@@ -64,6 +64,9 @@ def test_a_job_of_ones_own_that_waits_for_nodes_is_ahead() -> None:
     verdict = judged(live((young,)), gpus_per_node=1).verdict
     assert (verdict.kind, verdict.cause) == ("not known", "Priority")
     assert "your job 9 waits before it" in verdict.words
+    held_back = dataclasses.replace(first, reason="ReqNodeNotAvail, May be reserved for other job")
+    verdict = judged(live((held_back,)), gpus_per_node=1, time_limit="61").verdict
+    assert (verdict.kind, verdict.cause) == ("not known", "Priority")
     elsewhere = dataclasses.replace(first, partition="cpu")
     assert judged(live((elsewhere,)), gpus_per_node=1).verdict.kind == "can start now"
 
@@ -94,10 +97,18 @@ def test_maintenance_that_begins_before_the_end() -> None:
 
 
 def test_a_job_between_the_nodes_of_a_magnetic_reservation_and_others() -> None:
-    magnet = reserved("n[1-3]", flags=("MAGNETIC",))
-    look = live(user="kim", reservations=(magnet,))
-    verdict = judged(look, gpus_per_node=1, nodes=2, nodelist="n3,n4").verdict
-    assert (verdict.kind, "reservation course" in verdict.words) == ("not known", True)
+    for allowed, kind in (
+        (("kim",), "not known"),
+        (("staff",), "not known"),
+        (("lab",), "not known"),
+        (("-lee",), "not known"),
+        (("lee", "physics"), "will wait"),
+    ):
+        magnet = reserved("n[1-3]", flags=("MAGNETIC",), allowed=allowed)
+        look = live(user="kim", groups=("staff",), reservations=(magnet,))
+        verdict = judged(look, gpus_per_node=1, nodes=2, nodelist="n3,n4").verdict
+        assert verdict.kind == kind, allowed
+        assert "reservation course" in verdict.words or kind == "will wait"
 
 
 def test_nodes_reserved_for_others_are_not_free() -> None:

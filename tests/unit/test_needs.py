@@ -9,15 +9,17 @@ import dataclasses
 from typing import Any, List, Tuple
 
 import pytest
-from slurm_answers import CONFIG, LIMITS, NORMAL, PARTITION, QOS, fields_of, live
+from slurm_answers import CONFIG, LIMITS, NORMAL, NOW, PARTITION, QOS, fields_of, job, live
 
 from neuronctl.catalog.model import Catalog, Cluster, Partition
 from neuronctl.judgement.judgement import Judgement, judge
 from neuronctl.judgement.snapshot import Snapshot
+from neuronctl.judgement.verdict import with_test
 from neuronctl.planning import plan
 from neuronctl.rules import RuleContext
 from neuronctl.scripts.header import read_header
 from neuronctl.scripts.script_request import request_of_script
+from neuronctl.slurm import sbatch
 from neuronctl.slurm.limits import Scope, read_limits
 from neuronctl.slurm.scontrol import NodeGroup, parse_nodes, parse_partitions
 
@@ -33,6 +35,7 @@ def nodes(*names: str, cores: int, gpu: str, gpus: int, **fields: Any) -> NodeGr
 
 LARGE = nodes("m1", "m2", cores=8, gpu="v100", gpus=4)
 SMALL = nodes("m3", "m4", cores=4, gpu="a100", gpus=2)
+OF_CATALOG = Partition("mix")
 MIX = dataclasses.replace(
     PARTITION, name="mix", qos="", node_list="m[1-4]", memory_mb_per_cpu=4000, max_time=None
 )
@@ -50,6 +53,7 @@ def judged(
     jobs: Tuple[Any, ...] = (),
     queue: Any = None,
     qos: str = "",
+    catalog: Partition = OF_CATALOG,
     **partition: Any,
 ) -> Judgement:
     """What is said of a script with these options; qos: a limit of the job's, ``MaxTRES cpu=8``."""
@@ -59,7 +63,7 @@ def judged(
         "tests",
         "2026-11-20",
         default_partition="mix",
-        partitions={"mix": Partition("mix")},
+        partitions={"mix": catalog},
     )
     header = read_header("#!/bin/bash\n", command_line=["-p", "mix", *options.split()])
     made = plan(request_of_script(header, "job.sh", cluster), cluster)
@@ -185,3 +189,70 @@ def test_what_a_job_gets_without_asking_counts(asked: str, defaults: Any, starts
 )
 def test_limits_on_what_a_job_has(asked: str, qos: str, kind: str) -> None:
     assert said(asked, qos=qos) == kind
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes", "gpus"),
+    [("-G 7", 2, 4), ("-G 4", 1, 4), ("-n 9", 2, 0), ("-G 4 -n 12", 2, 2)],
+)
+def test_nodes_that_are_left_to_slurm_are_as_many_as_slurms_have_to_be(
+    asked: str, nodes: int, gpus: int
+) -> None:
+    """Whatever the catalog says of their size."""
+    wrong = [Partition("mix", gpus_per_node=gpus, cores_per_node=(16,)) for gpus in (1, 8)]
+    plans = [judged(asked, "22.05.8", catalog=each).plan for each in (*wrong, Partition("mix"))]
+    assert {(made.nodes, made.gpus_per_node) for made in plans} == {(nodes, gpus)}
+    kinds = {judged(asked, "22.05.8", catalog=each).verdict.kind for each in wrong}
+    assert kinds == {said(asked)}
+
+
+def placed(options: str, start: int, nodes: str, cores: int, **given: Any) -> Any:
+    """The kind of verdict and the words, once ``sbatch --test-only`` has placed the job."""
+    verdict = judged(options, "22.05.8", **given).verdict
+    assert verdict.kind == "not known"
+    tested = with_test(verdict, sbatch.TestedStart(NOW + start, nodes, cores=cores), NOW)
+    return tested.kind, tested.words
+
+
+BUSY = dataclasses.replace(SMALL, names=("m3",), cores_used=4)
+REST = dataclasses.replace(SMALL, names=("m4",))
+ALL = {"groups": (LARGE, BUSY, REST), "queue": ()}
+
+
+@pytest.mark.parametrize("asked", options(UNKNOWN))
+def test_where_a_job_is_spread_sbatch_says(asked: str) -> None:
+    if "-w" in asked:
+        return
+    now = placed(asked, 0, "m[1-4]", 12)
+    assert now[0] == RUNS and now[1].startswith("4 nodes have room for its share; without limits,")
+    # It counts all jobs that wait; nodes that nobody uses are free all the same.
+    assert placed(asked, 3600, "m[1-4]", 12)[0] == RUNS
+    assert placed(asked, 3600, "m[1-4]", 12, **ALL)[0] == WAITS
+
+
+def test_nodes_of_the_users_own_jobs_take_more_of_them() -> None:
+    """With --exclusive=user, once Slurm says whose jobs run where."""
+    used = dataclasses.replace(LARGE, names=("m1",), cores_used=4)
+    for user, cores, kind in (("kim", 4, RUNS), ("kim", 5, WAITS), ("lee", 4, WAITS)):
+        queue = (job(4, user=user, node_list="m1", partition="other"),)
+        asked = f"--exclusive=user -N1 -n {cores}"
+        assert said(asked, groups=(used,), queue=queue) == kind
+
+
+def test_what_sbatch_says_of_a_place_is_not_all() -> None:
+    waits = job(8, state="PENDING", reason="Resources", partition="mix", user="lee", start=None)
+    held = dataclasses.replace(waits, reason="QOSMaxJobsPerUserLimit")
+    for given, start, kind in (
+        ({"queue": (waits,)}, 0, "not known"),
+        ({"queue": (held,)}, 0, RUNS),
+        ({"queue": (held,)}, 3600, "not known"),
+        ({"queue": None}, 3600, "not known"),
+        ({"jobs": (job(5, state="PENDING", reason="Priority", partition="mix"),)}, 0, "not known"),
+        ({"qos": "MaxTRES cpu=24"}, 0, RUNS),
+        ({"groups": (LARGE, dataclasses.replace(BUSY, owner="lee"), REST)}, 0, "not known"),
+        ({"groups": (LARGE, dataclasses.replace(BUSY, owner="kim"), REST)}, 0, RUNS),
+        ({"qos": "MaxTRES billing=9"}, 0, "not known"),
+    ):
+        assert placed("-n 24", start, "m[2-3]", 12, **{**ALL, **given})[0] == kind, given
+    for asked, kind in (("--contiguous", RUNS), ("--switches=1", "not known")):
+        assert placed(f"-N1 {asked}", 0, "m1", 1)[0] == kind

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 import pytest
-from slurm_answers import BUSY, NOW, job, judged, live, with_partition
+from slurm_answers import BUSY, NOW, job, judged, live, node, with_partition
+
+from neuronctl.slurm.scontrol import parse_licenses
 
 
 def test_singleton_waits_for_jobs_of_its_name() -> None:
@@ -60,6 +63,40 @@ def test_what_it_waits_for_does_not_hide_that_slurm_may_refuse_it() -> None:
     look = live(limits=with_partition(max_memory_mb_per_cpu=999))
     assert judged(look, gpus_per_node=1, sbatch=("hold",)).verdict.kind == "not known"
     assert judged(live(), gpus_per_node=1, sbatch=("hold", "tmp=5")).verdict.kind == "not known"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("foo", "can start now"),
+        ("foo:1,bar:2", "can start now"),
+        ("foo:2", "will wait"),
+        ("foo:4", "not known"),  # sbatch refuses it
+        ("baz", "not known"),
+        ("foo|bar", "not known"),
+    ],
+)
+def test_licenses(text: str, kind: str) -> None:
+    told = parse_licenses(
+        "LicenseName=foo Total=3 Used=2 Free=1 Reserved=0 Remote=no\n"
+        "LicenseName=bar Total=2 Used=0 Free=2 Reserved=0 Remote=no\n"
+    )
+    said = judged(live(licenses=told), gpus_per_node=1, sbatch=(f"licenses={text}",)).verdict
+    assert said.kind == kind
+    if kind == "will wait":
+        assert (said.cause, said.words) == ("Licenses", "1 of 3 licenses foo are free; requested 2")
+
+
+@pytest.mark.parametrize("option", ["hint=nomultithread", "threads-per-core=1"])
+@pytest.mark.parametrize(("threads", "kind"), [(1, "can start now"), (2, "not known")])
+def test_options_about_threads(option: str, threads: int, kind: str) -> None:
+    nodes = (node("n1", threads=threads),)
+    limits = dataclasses.replace(with_partition(), nodes=nodes)
+    assert judged(live(limits=limits), sbatch=(option,)).verdict.kind == kind
+
+
+def test_a_gres_of_none_is_none() -> None:
+    assert judged(live(), gres=("none",)).verdict.kind == "can start now"
 
 
 def test_a_moment_to_begin_at_is_told() -> None:

@@ -73,8 +73,8 @@ def beyond_the_list(facts: ScriptFacts) -> Iterator[Violation]:
             if count is None or offset is None:
                 continue
             first, last = max(0, -offset), count - 1 - offset
-            few = tasks.overlaps(JobId(1, tasks=f"{max(0, last + 1)}-99999999"))
-            if few or (first and tasks.overlaps(JobId(1, tasks=f"0-{first - 1}"))):
+            few = max(tasks.indexes, default=last) > last
+            if few or min(tasks.indexes, default=first) < first:
                 yield Violation(
                     f"{match[1]} has {counted(count, 'element')}, for the indexes {first} to "
                     f"{last}: the {'highest' if few else 'lowest'} of --array={array.value} finds "

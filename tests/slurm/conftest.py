@@ -10,7 +10,6 @@ import os
 from pathlib import Path
 from typing import Dict, Iterator, List
 
-import launching
 import pytest
 from bench import (  # noqa: F401, fixtures
     bench,
@@ -162,18 +161,11 @@ def newest_mpi(request: pytest.FixtureRequest) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The tables: launchers, verdicts, and faults with what became of the jobs."""
-    kinds = ("passed", "failed", "error", "skipped")
-    reports = {kind: terminalreporter.getreports(kind) for kind in kinds}
-    lines = launching.table(report for kind in kinds for report in reports[kind])
-    if lines:
-        terminalreporter.section("launchers, each a real job on two nodes (python: one process)")
-    for line in lines:
-        terminalreporter.write_line(line)
+    """The tables: verdicts, and faults with what became of the jobs."""
     properties = [
         (kind, name, value)
         for kind in ("passed", "failed")
-        for report in reports[kind]
+        for report in terminalreporter.getreports(kind)
         if report.when == "call"
         for name, value in report.user_properties
     ]

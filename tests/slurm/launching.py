@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import pytest
 from _pytest.mark.structures import ParameterSet
@@ -257,34 +256,3 @@ def run_cell(sandbox: Sandbox, venv: Path, launcher: str, wrapper: str) -> Ran:
 def hexed(words: Sequence[str]) -> List[str]:
     """``words`` as the program tells them."""
     return [os.fsencode(word).hex() for word in words]
-
-
-def table(reports: Iterable[pytest.TestReport]) -> List[str]:
-    """What became of test_launch_table.py's jobs, as lines; none where it did not run."""
-    said: Dict[Tuple[str, str], str] = {}
-    for report in reports:
-        cell = re.search(r"test_launch_table\.py::test_cell\[([\w-]+)-(\w+)\]", report.nodeid)
-        if cell is None:
-            continue
-        place = cell[1], cell[2]
-        if report.failed:
-            said[place] = "FAILED"
-        elif report.skipped:
-            # (file, line, "Skipped: why")
-            said[place] = f"not run: {str(report.longrepr[2]).splitlines()[0]}"
-        elif report.when == "call":
-            said[place] = f"ran ({kind_of(*place)})"
-    if not said:
-        return []
-    whys = sorted({word for word in said.values() if word.startswith("not run: ")})
-    short = {word: f"not run [{number}]" for number, word in enumerate(whys, 1)}
-    rows = [["", *WRAPPERS]]
-    for name in NAMES:
-        cells = [said.get((name, wrapper), "test-matrix") for wrapper in WRAPPERS]
-        rows.append([name, *(short.get(word, word) for word in cells)])
-    return [
-        *("".join(f"{word:15}" for word in row).rstrip() for row in rows),
-        *(f"{number[8:]} {word[9:]}" for word, number in short.items()),
-        "ran with: horovod, torch: that framework; mpi: mpi4py; own: a sum over plain TCP",
-        "conda: activated from a stand-in. Pyxis: its line as text only, no Enroot to run it",
-    ]

@@ -65,20 +65,9 @@ def test_two_ranks_without_torchrun(horovod_venv: Path, tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    processes = [
-        start(
-            horovod_venv,
-            tmp_path,
-            "--epochs",
-            "2",
-            RANK=rank,
-            LOCAL_RANK=rank,
-            WORLD_SIZE="2",
-            MASTER_ADDR="127.0.0.1",
-            MASTER_PORT=port,
-        )
-        for rank in ("0", "1")
-    ]
+    meet = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    train = functools.partial(start, horovod_venv, tmp_path, "--epochs", "2", **meet)
+    processes = [train(RANK=rank, LOCAL_RANK=rank) for rank in ("0", "1")]
     zero, one = finish(*processes)
     assert "rank 0 of 2 on " in zero
     assert "rank 1 of 2 on " in one

@@ -86,27 +86,6 @@ def test_srun_passes_the_cores_on(sandbox: Sandbox, no_jobs: None, options: List
     assert 10000 <= int(said[0]["MASTER_PORT"]) < 30000
 
 
-def test_signal_reaches_the_program(sandbox: Sandbox, no_jobs: None) -> None:
-    """B: signals the batch shell only, which would run its trap after the program's end."""
-    sandbox.write(
-        "catch.py",
-        "import signal, sys, time\n"
-        "signal.signal(signal.SIGUSR1, lambda *_: (print('caught', flush=True), sys.exit(9)))\n"
-        "print('ready', flush=True)\ntime.sleep(100)\n",
-    )
-    job_id = sandbox.exec(
-        ["neuronctl", "submit", *JOB, "--gpus-per-node", "1", "--signal", "B:USR1@60"]
-        + ["-o", "catch_%j.out", "catch.py"]
-    ).stdout.split()[3]
-    ready = f"until grep -q ready catch_{job_id}.out 2>/dev/null; do sleep 0.2; done"
-    sandbox.exec(["bash", "-c", f"{ready}; scancel --batch --signal=USR1 {job_id}"])
-    sandbox.exec(["bash", "-c", f"while squeue -h -j {job_id} | grep -q .; do sleep 0.2; done"])
-    assert "caught" in sandbox.exec(["cat", f"catch_{job_id}.out"]).stdout
-    # slurmdbd hears of the end a little later than squeue shows it.
-    ended = f"until neuronctl status {job_id} | grep 'exit code 9:0'; do sleep 0.5; done"
-    sandbox.exec(["bash", "-c", ended])
-
-
 def test_secret_reaches_the_job_but_no_file(sandbox: Sandbox, no_jobs: None) -> None:
     """A typed one stands in the record's command line, which is private and shown with ``***``."""
     sandbox.write("length.py", "import os\nprint('length', len(os.environ['HF_TOKEN']))\n")

@@ -1,7 +1,4 @@
-"""Every launcher in every place software can live, each a real job on two nodes.
-
-The table is printed at the end of the run: what ran, with what, and what did not and why.
-"""
+"""Every launcher in every place software can live, each a real job on two nodes."""
 
 from __future__ import annotations
 

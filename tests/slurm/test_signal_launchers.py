@@ -29,6 +29,7 @@ sys.exit(3)
     ("launcher", "signal", "nodes"),
     [
         ("srun", "USR1", 2),
+        ("srun", "B:USR1", 2),
         ("srun", "TERM", 1),
         ("python", "INT", 1),
         ("torchrun", "USR1", 2),
@@ -45,12 +46,13 @@ def test_a_program_saves(
     launcher: str, signal: str, nodes: int, bench: Sandbox, horovod_venv: Path
 ) -> None:
     bench.write("save.py", SAVE)
-    name = f"{launcher}-{signal}-{nodes}"  # no two jobs share a log
+    to, _, signal = signal.rpartition(":")
+    name = f"{launcher}-{to}{signal}-{nodes}"  # no two jobs share a log
     count = nodes * (1 if launcher == "python" else 2)
     options = ["-p", "amd_a100nv_8", "-t", "20", "--field", "misc", "--appl", "pytorch"]
     options += ["-N", str(nodes), "--gpus-per-node", str(count // nodes), "--no-preflight"]
-    options += ["--launcher", launcher, "--signal", f"{signal}@60", "--env", f"WITH={signal}"]
-    options += [f"--venv={horovod_venv}", "-o", name, "--json"]
+    options += ["--launcher", launcher, "--signal", f"{to}:{signal}@60".lstrip(":")]
+    options += ["--env", f"WITH={signal}", f"--venv={horovod_venv}", "-o", name, "--json"]
     made = bench.exec(["neuronctl", "submit", *options, "save.py"])
     job = str(json.loads(made.stdout)["job_id"])
     query = ["sacct", "-X", "-n", "-P", "-j", job, "-o", "State,ExitCode"]

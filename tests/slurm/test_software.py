@@ -103,10 +103,6 @@ WAYS = {
         *(["--conda", "@HERE@/conda/envs/torch"], "true", ""),
         "by the path given: @HERE@/conda",
     ),
-    "a path below the directory": (
-        *(["--conda", "conda/envs/torch"], "true", ""),
-        "by the path given: @HERE@/conda",
-    ),
 }
 
 

@@ -248,12 +248,3 @@ def test_example_of_the_documentation(own: Path) -> None:
     script = render_job(made)
     assert "\nexec mpirun_wrapper python train.py 'a b'\n" in script
     assert "#SBATCH --ntasks-per-node=2" in script
-
-
-def test_deepspeed() -> None:
-    text = line("deepspeed", gpus_per_node=2, script="train.py", args=("--", "x"))
-    assert "bash -c" in text and '--node_rank="$SLURM_NODEID"' in text
-    world = '{\\"0\\": [$CUDA_VISIBLE_DEVICES], \\"1\\": [$CUDA_VISIBLE_DEVICES]}'
-    assert world in text
-    assert text.endswith("deepspeed -- train.py -- x")
-    assert '{\\"0\\": [0]}' in line("deepspeed", nodes=1)

@@ -135,15 +135,6 @@ def test_srun_tells_each_process_its_rank(bin_dir: Path) -> None:
     assert (seen["MASTER_ADDR"], seen["MASTER_PORT"]) == ("n1", str(10000 + 4711))
 
 
-def test_torchrun_evaluates_on_each_node_what_differs_there(bin_dir: Path) -> None:
-    script = render_job(plan_of(launcher="torchrun", nodes=2, gpus_per_node=2, preflight=False))
-    _, argv, _, _ = run_script(script, bin_dir)
-    assert argv[0] == "torchrun"
-    assert {"--nnodes=2", "--nproc-per-node=2", "--rdzv-backend=c10d"} <= set(argv)
-    assert {"--rdzv-id=4711", f"--rdzv-endpoint=n1:{10000 + 4711}"} <= set(argv)
-    assert "--rdzv-conf=is_host=0" in argv  # the recorder is on node 1
-
-
 def test_one_process_sees_nothing_of_another_training(bin_dir: Path) -> None:
     script = render_job(plan_of(launcher="python", gpus_per_node=1))
     stale = {"RANK": "9", "LOCAL_RANK": "9", "WORLD_SIZE": "9", "LOCAL_WORLD_SIZE": "9"}

@@ -8,33 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_sandbox_files import running
 
 from neuronctl.common.errors import SlurmUnavailableError
 from neuronctl.sandbox import client, enter
-from neuronctl.sandbox.setup import Running
 from neuronctl.slurm.sandbox_address import NAME_VARIABLE, address, is_up
 
-RUNNING = Running(  # noqa: S604 (a login shell is no shell=True)
-    pid=1,
-    cluster="neuron",
-    partitions={"cpu": ["cpu01"]},
-    login_node="glogin01",
-    account="sandbox",
-    user="ada",
-    uid=1001,
-    gid=1001,
-    home="/home/ada",
-    shell="/bin/bash",
-    scratch="/scratch/ada",
-    started=0.0,
-    slurm="22.05.8",
-    root="/",
-    ssh=True,
-    modules=True,
-    pmix=True,
-    catalog=None,
-    binds=[["/data", "/data"]],
-)
+RUNNING = running("ada", 1001, "/home/ada")
 
 
 def test_a_command_starts_as_after_a_login(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,6 +193,9 @@ def _again(id: JobId) -> str:
     return str(id.job) if tasks is None else f"{id.job} --array {tasks}"
 
 
+_SCRIPT = "/slurm_script: "
+"""How the shell that runs the batch script names it."""
+
 _SET_E = "add 'set -e' to a script to end it at the first error"
 
 _NEAR = 0.9
@@ -225,9 +228,16 @@ def _completed(evidence: JobEvidence) -> Diagnosis:
         return by_step
     found = search(evidence)
     failed = next((step for step in evidence.steps if step.name == "" and step.exit), None)
-    if failed is not None and failed.exit is not None and failed.exit.code and found is None:
+    if failed is not None and failed.exit is not None and failed.exit.code:
         cause = f"a step ended with exit code {failed.exit.code}, and the script went on"
-        return Diagnosis("completed", what, cause, _SET_E, line=last_line(evidence))
+        line, remedy = last_line(evidence), _SET_E
+        if found is not None and found[1].cause:
+            line, remedy = found[0], found[1].remedy
+            cause += f"; likely, {found[1].cause}"
+        return Diagnosis("completed", what, cause, remedy, line=line)
+    if found is not None and found[1].kind == "command-not-found" and _SCRIPT in found[0].text:
+        cause = f"{found[1].cause}, and the script went on"
+        return Diagnosis("completed", what, cause, found[1].remedy, certain=False, line=found[0])
     if found is not None and found[1].kind == "exception":
         return Diagnosis(
             "completed",

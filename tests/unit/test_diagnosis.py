@@ -214,6 +214,24 @@ def test_completed_though_a_step_was_ended() -> None:
     assert diagnose(evidence("COMPLETED", "fine", steps=steps[:2])).cause == "", "of a monitor"
 
 
+def test_completed_though_something_in_it_failed() -> None:
+    killed = "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0."
+    whole = (StepEnd("", "COMPLETED", ExitCode(137, 0), *[None] * 5),)
+    made = diagnose(evidence("COMPLETED", killed, "all done", steps=whole))
+    assert made.cause == (
+        "a step ended with exit code 137, and the script went on; likely, the job used up its "
+        "memory on the node"
+    )
+    assert "more memory" in made.remedy and made.line is not None and made.line.text == killed
+    assert diagnose(evidence("COMPLETED", "all done", steps=whole)).remedy.startswith(
+        "add 'set -e'"
+    )
+    gone = "/var/spool/slurmd/job00007/slurm_script: line 4: ./x: No such file or directory"
+    made = diagnose(evidence("COMPLETED", gone, "all done"))
+    assert made.cause == "the program './x' is not there, and the script went on"
+    assert diagnose(evidence("COMPLETED", "bash: line 1: x: command not found")).cause == ""
+
+
 def waiting(*rows: Tuple[int, str, int, int], **given: Any) -> str:
     queue = tuple(
         job(id, 0, state, priority=priority, end=end, dependency=given.pop(f"on{id}", ""))

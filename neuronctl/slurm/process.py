@@ -72,11 +72,12 @@ class Result:
 def plain_words(text: str) -> str:
     """Slurm's message without ``sbatch: error:`` at the start of each line.
 
-    Of a very long one the beginning and the end.
+    Of a very long one the beginning and the end. What plugins report about themselves comes last.
     """
     if len(text) > _MOST_WORDS:
         text = f"{text[: _MOST_WORDS // 2]}\n...\n{text[-_MOST_WORDS // 2 :]}"
-    return re.sub(_PREFIX, "", text).strip() if text else ""
+    lines = re.sub(_PREFIX, "", text).strip().split("\n")
+    return "\n".join(sorted(lines, key=lambda line: line.startswith("spank: ")))
 
 
 _MOST_WORDS = 4000  # characters

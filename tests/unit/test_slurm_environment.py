@@ -46,6 +46,8 @@ def test_queries_answer_in_utc_and_a_jobs_locale_stays_the_users() -> None:
 
 
 def test_plain_words() -> None:
+    noisy = "sbatch: error: spank: x11.so: Plugin file not found\nsbatch: error: Invalid account\n"
+    assert plain_words(noisy) == "Invalid account\nspank: x11.so: Plugin file not found"
     said = (
         "sbatch: error: Batch job submission failed: Invalid qos specification\n"
         "sbatch: warning: can't honor --ntasks-per-node\nscancel: fatal: no\nsacct: hm\n"

@@ -42,9 +42,6 @@ def records() -> List[Dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted(folder().glob("*.json"))]
 
 
-# ------------------------------------------------------------------------- submit job.sh
-
-
 def test_the_file_goes_to_sbatch_as_it_is(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     fake_slurm.answer("sbatch", "Submitted batch job 7\n")
     argv = ["-t", "5", "--sbatch", "nice=3", "job.sh", "a b", "--more"]
@@ -124,9 +121,6 @@ def test_the_record_is_whole_and_private(run: Run, fake_slurm: FakeSlurm, script
     assert secret in json.dumps(records())
     run("resubmit", "7")
     assert secret in fake_slurm.calls("sbatch")[1]
-
-
-# ------------------------------------------------------------------------- neuronctl sbatch
 
 
 @pytest.mark.parametrize(
@@ -221,9 +215,6 @@ def test_inside_another_job(
     assert not outer.keys() & passed.keys() and passed["SLURM_CLUSTERS"] == "neuron"
     run("sbatch", "job.sh")
     assert outer.items() <= fake_slurm.seen_env("sbatch").items()
-
-
-# ------------------------------------------------------------------------- and afterwards
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any, Callable
 
@@ -68,20 +67,6 @@ def test_into_a_file_that_is_not_there(run: Run, tmp_path: Path) -> None:
     again = run("import", "job.sh", "-o", "job.yaml", code=2)
     assert "'job.yaml' already exists" in again.stderr
     run("import", "job.sh", "-o", "job.yaml", "--force")
-
-
-def test_what_generate_makes_of_it(run: Run, tmp_path: Path) -> None:
-    run("import", "job.sh", "-o", "job.yaml")
-    made = run("generate", "-f", "job.yaml").stdout
-    directives = {line for line in made.splitlines() if line.startswith("#SBATCH")}
-    assert "#SBATCH --gres=gpu:1" in directives
-    assert "#SBATCH --output=slurm-%j.out" in directives
-    assert not any("--error" in line for line in directives)
-    assert "module load gcc/11.5.0 || stop" in made
-    assert made.endswith("\nexec python train.py --lr 0.10\n")
-    subprocess.run(["bash", "-n"], input=made, text=True, check=True)
-    (tmp_path / "made.sh").write_text(made)
-    assert "error" not in run("check", "made.sh").stdout
 
 
 @pytest.mark.parametrize(

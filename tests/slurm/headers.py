@@ -177,9 +177,6 @@ def random_script(rng: Random) -> Script:
     return {"text": text, "environment": environment, "arguments": arguments}
 
 
-# --------------------------------------------------------------- inside the sandbox
-
-
 def submit_all(folder: str, scripts: Sequence[Script]) -> List[Tuple[str, str]]:
     """What sbatch made of each script, held: ("", what scontrol shows) or (its message, "")."""
     environment = {

@@ -194,9 +194,6 @@ def test_as_asked(sandbox: Sandbox, options: List[str], reason: str) -> None:
     assert seen in ((reason,) if reason else ("None", ""))
 
 
-# ------------------------------------------------------------------------------ -p auto
-
-
 @pytest.mark.parametrize(
     ("full", "empty"), [("amd_a100nv_8", "cas_v100nv_8"), ("cas_v100nv_8", "amd_a100nv_8")]
 )
@@ -226,9 +223,6 @@ def test_auto_takes_the_partition_where_it_starts_first(
     assert sandbox.exec(["squeue", "-h", "-j", other, "-o", "%T"]).stdout.strip() == "PENDING"
 
 
-# ------------------------------------------------------------------------- the catalog
-
-
 def test_partitions_live(sandbox: Sandbox) -> None:
     sandbox.exec([*RAW, "--gres=gpu:3"])
     sandbox.exec(["sh", "-c", "until squeue -h -t R | grep -q .; do sleep 0.3; done"])
@@ -247,8 +241,6 @@ def test_partitions_live(sandbox: Sandbox) -> None:
     page = sandbox.exec(["neuronctl", "brief"]).stdout
     assert re.search(rf"^\| `{PARTITION}` \|.* 3/12 \| 13 GPUs \|", page, re.M)
 
-
-# ------------------------------------------------------------ accounts, QOS, and limits
 
 UPDATE = f"scontrol update PartitionName={PARTITION}"
 SET = "sacctmgr -i modify"

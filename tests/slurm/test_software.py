@@ -158,9 +158,6 @@ def test_a_secret_and_resubmission(sandbox: Sandbox) -> None:
     assert "a$b" not in shown
 
 
-# --------------------------------------------------------------------------- --chdir
-
-
 def test_chdir_is_sbatchs(sandbox: Sandbox) -> None:
     """The program, the log and what a later command looks for are in the job's directory."""
     here = sandbox.scratch

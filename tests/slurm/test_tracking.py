@@ -197,19 +197,6 @@ def _records(sandbox: Sandbox, job: str) -> List[Dict[str, Any]]:
     return [json.loads(sandbox.exec(["sh", "-c", shell]).stdout)]
 
 
-def test_submit_and_wait(sandbox: Sandbox) -> None:
-    sandbox.write("p.py", PROGRAM)
-    argv = ["neuronctl", "submit", *SUBMIT, "--wait", "p.py", "5"]
-    result = sandbox.exec(argv, check=False)
-    assert result.returncode == 5
-    assert "step" not in result.stdout and "complaint" not in result.stderr
-    (job,) = re.findall(r"Submitted batch job (\d+)", result.stdout)
-    assert result.stderr.endswith(f"neuronctl: job {job} ended: FAILED, exit code 5:0\n")
-    again = sandbox.exec(["neuronctl", "resubmit", "p", "--follow"], check=False)
-    assert again.returncode == 5 and f"p is job {job}, the newest" in again.stderr
-    assert "step 2" in again.stdout and "ended: FAILED, exit code 5:0" in again.stderr
-
-
 def test_ctrl_c_ends_the_following_and_not_the_job(sandbox: Sandbox) -> None:
     job = submit(sandbox, "--wrap=echo up; sleep 300")
     words = [sys.executable, "-m", "neuronctl", "sandbox", "exec", "--"]
@@ -227,6 +214,3 @@ def test_ctrl_c_ends_the_following_and_not_the_job(sandbox: Sandbox) -> None:
     assert process.returncode == 130
     assert f"stopped following; job {job} continues" in err and f"neuronctl logs -f {job}" in err
     assert status(sandbox, job)[0]["state"] == "RUNNING"
-
-
-# ---------------------------------------------------------------- the cluster at fault

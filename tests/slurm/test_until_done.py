@@ -186,22 +186,6 @@ def test_goes_on_until_the_program_ends_with_0(form: str, going: Sandbox) -> Non
 
 
 @pytest.mark.parametrize("chain", [False, True])
-@pytest.mark.parametrize(
-    ("how", "runs", "causes"), [("3", 10, ["failed"]), ("75", 2, ["saved", "last"])]
-)
-def test_stops(chain: bool, how: str, runs: int, causes: List[str], going: Sandbox) -> None:
-    options = ["--gpus-per-node=1", f"--max-runs={runs}", *["--no-requeue"] * chain]
-    job = Going(going, *options, "goes.py", how, "9")
-    job.begun(len(causes))
-    assert job.ended() == "FAILED"
-    job.none_left()
-    assert job.causes() == causes
-    assert len(job.lines("ran")) == len(causes)
-    state = json.loads(job.exec("neuronctl", "status", "--json", job.id))["jobs"][0]
-    assert (state["state"], state["exit_code"]) == ("FAILED", int(how))
-
-
-@pytest.mark.parametrize("chain", [False, True])
 def test_another_run_after_a_node_died(chain: bool, going: Sandbox) -> None:
     job = Going(going, "--gpus-per-node=1", *["--no-requeue"] * chain, "goes.py", "waits", "2")
     job.ready(1)

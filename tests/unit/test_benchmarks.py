@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-import pytest
-
 from benchmarks import cases, report, verdict
 from benchmarks.figures import (
     Samples,
-    count_line,
     extra_line,
-    number,
     quartiles,
     ratio_line,
     time_line,
@@ -27,14 +23,6 @@ def test_median_and_quartiles() -> None:
     assert (one.median, one.quartiles) == (3, (2, 4))
     assert str(one) == "3.0 (2.0 to 4.0)"
     assert quartiles([7.0]) == (7.0, 7.0)
-
-
-def test_memory_is_the_most_of_all_runs() -> None:
-    assert Samples((1, 1), (10_000, 20_000)).memory == pytest.approx(20.48)
-
-
-def test_numbers_show_what_counts() -> None:
-    assert [number(one) for one in (0.12, 19.94, 20, 480.4)] == ["0.1", "19.9", "20", "480"]
 
 
 def test_a_ratio_is_of_the_medians_and_its_spread_of_neighbours() -> None:
@@ -55,10 +43,6 @@ def test_what_the_gate_adds_is_of_neighbours() -> None:
     line = extra_line("gate", samples(150, 900, 200), "without", samples(100, 850, 100), 50)
     assert (line.value, line.met) == ("50 ms more (2.00 ×)", True)
     assert extra_line("gate", samples(151), "without", samples(100), 50).met is False
-
-
-def test_counts() -> None:
-    assert (count_line("c", 100, 100).met, count_line("c", 101, 100).met) == (True, False)
 
 
 def results() -> Dict[str, Any]:

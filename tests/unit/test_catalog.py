@@ -10,7 +10,7 @@ import pytest
 
 from neuronctl.catalog import loader
 from neuronctl.catalog.model import Price, WallTime, path_key
-from neuronctl.common.errors import CatalogError, PolicyError
+from neuronctl.common.errors import CatalogError
 from neuronctl.common.units import UNLIMITED
 
 
@@ -170,21 +170,6 @@ def test_files_that_must_be_there_and_files_that_need_not(
         loader.load()
 
 
-def test_unknown_names_get_the_nearest_and_all() -> None:
-    catalog = loader.load()
-    with pytest.raises(CatalogError) as no_cluster:
-        catalog.cluster("nueron")
-    assert no_cluster.value.message == "the catalog has no cluster 'nueron'"
-    assert "did you mean neuron" in no_cluster.value.hint
-    assert no_cluster.value.exit_code == 3
-    with pytest.raises(PolicyError) as no_partition:
-        catalog.cluster("neuron").partition("amd_a100")
-    assert "cluster neuron has no partition 'amd_a100'" in no_partition.value.message
-    assert no_partition.value.hint.startswith("did you mean amd_a100_4")
-    assert "cas_v100nv_8" in no_partition.value.hint
-    assert no_partition.value.exit_code == 4
-
-
 def test_a_place_that_is_not_known_is_that_of_what_is_round_it() -> None:
     catalog = loader.load()
     round_it = catalog.cite("neuron", "partitions", "cpu")
@@ -210,9 +195,6 @@ def test_a_figure_carries_its_own_evidence(tmp_path: Path) -> None:
     seen = "evidence: {policy.cores: 'observation (here, today)'},"
     own = loader.load(str(write(tmp_path / "y.yaml", text % seen)))
     assert own.cite("neuron", "policy", "cores", "rule").doubtful
-
-
-# ---------------------------------------------------------------------------- the cache
 
 
 def test_what_is_kept_of_a_catalog_is_never_stale(tmp_path: Path, clean_home: Path) -> None:

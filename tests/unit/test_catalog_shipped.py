@@ -63,27 +63,6 @@ def test_neuron_is_the_guides_table(catalog: Catalog) -> None:
     assert (gh200.arch, gh200.module_prefix) == ("aarch64", "ARM_")
 
 
-def test_neurons_policy(catalog: Catalog) -> None:
-    cluster = catalog.cluster("neuron")
-    policy = cluster.policy
-    assert policy.submit_from == ("/scratch/{user}",)
-    assert set(policy.forbidden_options) == {"mem", "mem-per-cpu", "mem-per-gpu"}
-    assert policy.gpu_option == "gres"
-    assert policy.gpus_required
-    assert (policy.cores.rule, policy.cores.cores_per_gpu) == ("cap", None)
-    assert policy.memory_fraction == 0.95
-    assert (policy.comment.required, policy.comment.form) == (True, "fields")
-    assert list(policy.comment.fields) == ["field", "appl"]
-    assert {"nlp", "cv", "misc"} <= set(policy.comment.fields["field"])
-    assert {"pytorch", "vasp", "misc"} <= set(policy.comment.fields["appl"])
-    assert cluster.network.interface == "ib0"
-    assert cluster.scratch == "/scratch/{user}"
-    assert cluster.containers.runtime == "singularity"
-    assert cluster.containers.image_dirs == tuple(
-        f"/apps/applications/singularity_images/{name}" for name in ("ngc", "examples", "imagenet")
-    )
-
-
 def test_the_default_is_neuron_and_no_partition_is(catalog: Catalog) -> None:
     assert catalog.cluster() is catalog.cluster("neuron")
     for name in ("neuron", "neuron-2022"):

@@ -38,9 +38,6 @@ def test_shared_limits_are_read() -> None:
     assert qos == shared("QOS", "p_gpu", cores=(20, 7), submit=(5, 4))
 
 
-# ------------------------------------------------------------------------- the answers
-
-
 @pytest.mark.parametrize(
     ("over_time", "later"), [(0, 10 + 60), (300, 300 + 10 + 60), (UNLIMITED, None)]
 )

@@ -68,9 +68,6 @@ def test_the_directory_is_gone(here: Path) -> None:
         seen()
 
 
-# --------------------------------------------------------------------------- the program
-
-
 @pytest.mark.parametrize(
     ("script", "words"),
     [
@@ -129,9 +126,6 @@ def test_in_a_container_only_a_file_is_looked_for(here: Path) -> None:
     (here / "image.sif").write_bytes(SIF_X86)
     assert problem("NC401", script="only-in-there", container="image.sif") == ""
     assert "no file" in problem("NC401", script="none.py", container="image.sif")
-
-
-# ----------------------------------------------------------- images and environments
 
 
 def test_images(here: Path) -> None:
@@ -218,9 +212,6 @@ def test_everything_is_looked_up_in_the_jobs_directory(here: Path) -> None:
     assert "Slurm takes ~ as a name" in told("NC412", **gone)[1]
 
 
-# -------------------------------------------------------------------------- log files
-
-
 def test_log_files(here: Path) -> None:
     words, hint = told("NC411", output="no ne/%x_%j.out")
     assert words.startswith("the log directory 'no ne' does not exist; the job would")
@@ -245,9 +236,6 @@ def test_what_is_closed(here: Path) -> None:
     (here / "secret.py").write_text("")
     (here / "secret.py").chmod(0)
     assert "cannot read" in problem("NC401", script="secret.py")
-
-
-# --------------------------------------------------------------------------- shell text
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,6 @@ def render() -> str:
     return render_job(plan_of(launcher="python"))
 
 
-# ------------------------------------------------------------- what becomes part of a job
-
 FOUND: Dict[str, Any] = {
     "config.yaml": ("partition: cpu\n", configuration, JobFileError),
     "partitions.yaml": ("default_cluster: neuron\n", loader.load, CatalogError),
@@ -234,9 +232,6 @@ def test_a_file_that_is_named_may_be_anybodys(tmp_path: Path) -> None:
     assert read_job_file(tmp_path / "job.yaml").values == {"nodes": 2}
 
 
-# ---------------------------------------------------------- root in another user's home
-
-
 @needs_root
 @pytest.mark.parametrize(
     "part", [".local/state/neuronctl/jobs", ".local/state/neuronctl", ".local"]
@@ -310,9 +305,6 @@ def test_root_makes_nothing_there_through_a_link_of_its_own(tmp_path: Path) -> N
     assert not list((tmp_path / "mallory").iterdir())
 
 
-# ------------------------------------------------------------------- check --fix --write
-
-
 def test_what_was_checked_is_what_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,9 +321,6 @@ def test_what_was_checked_is_what_is_written(
     files.rewrite(str(tmp_path / "scripts" / "job.sh"), b"scripts", b"mended")
     assert (tmp_path / "keys" / "job.sh").read_text() == "keys"
     assert (tmp_path / "before" / "job.sh").read_text() == "mended"
-
-
-# ------------------------------------------------------------------ job.yaml of the directory
 
 
 @pytest.fixture

@@ -22,8 +22,6 @@ def why(made: JobPlan, name: str) -> str:
     return decision.reason
 
 
-# ---------------------------------------------------------------- options -> directives
-
 ASKED = [
     ("job_name", "실험 1", "job-name", "실험 1"),
     ("partition", "old", "partition", "old"),
@@ -86,9 +84,6 @@ def test_slurm_does_not_requeue_a_job_of_a_chain() -> None:
     assert directive(chained, "no-requeue") is not None
     assert directive(chained, "requeue") is None
     assert directive(plan_of(until_done=True), "requeue") is not None
-
-
-# ---------------------------------------------------------------- what is derived
 
 
 def test_nodes() -> None:

@@ -111,8 +111,6 @@ def test_limits_of_a_user_wait_and_do_not_deny() -> None:
     ]
 
 
-# ------------------------------------------------------------------- job_submit.lua
-
 FIELDS = CommentPolicy(
     required=True, form="fields", fields={"field": ("misc", "nlp"), "appl": ("pytorch",)}
 )
@@ -147,9 +145,6 @@ def test_the_policy_is_in_the_lua_tables() -> None:
 def test_a_ratio_that_is_only_a_default_is_no_cap() -> None:
     text = slurmconf.site_lua(made(policy=Policy(cores=CorePolicy("default"))), "ada")
     assert '["cores_per_gpu"]' not in text
-
-
-# ---------------------------------------------------------------------- other files
 
 
 def running(user: str, uid: int, home: str) -> setup.Running:

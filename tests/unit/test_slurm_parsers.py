@@ -159,9 +159,6 @@ def test_memory_of_a_job(text: str, megabytes: Optional[int]) -> None:
     assert parse_tres(f"cpu=8,mem={text}").get("mem") == megabytes
 
 
-# ---------------------------------------------------------------------------- sbatch
-
-
 @pytest.mark.parametrize(
     ("stdout", "expected"),
     [
@@ -189,8 +186,6 @@ def test_the_mark_of_a_job() -> None:
     assert mark_of("sbatch --parsable /dev/stdin neuronctl-K") == "K"
     assert mark_of("(null)") == mark_of("") == ""
 
-
-# ---------------------------------------------------------------------------- squeue
 
 ROW = (
     "{id}\x1f11\x1fneuron\x1famd_a100nv_8\x1flab\x1fnormal\x1f{state}\x1f{reason}\x1f2"
@@ -257,8 +252,6 @@ def test_what_is_left_of_an_array() -> None:
     assert array.without([JobId(4, tasks="0-8"), JobId(4, task=9)]) is None
 
 
-# ----------------------------------------------------------------------------- sacct
-
 PAST = (
     "{id}\x1f10\x1fneuron\x1fp\x1fnormal\x1f{state}\x1f{exit}\x1f2026-11-21T00:52:43"
     "\x1f2026-11-21T00:52:43\x1f{end}\x1f25\x1f{limit}\x1f1\x1f{nodes}\x1f{alloc}"
@@ -288,8 +281,6 @@ def test_sacct_leaves_out_steps_and_greetings() -> None:
     (job,) = parse_sacct("hello\n" + past("4.batch") + past("5"))
     assert str(job.id) == "5"
 
-
-# ------------------------------------------------------------------ scontrol, scancel
 
 PAGE = """\
 JobId={id} {array}JobName=a name=with all | sorts

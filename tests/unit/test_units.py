@@ -140,18 +140,9 @@ def test_folding_loses_no_name_and_invents_none(names: List[str]) -> None:
     ],
 )
 def test_log_patterns(pattern: str, name: str) -> None:
-    assert (
-        units.expand_log_pattern(
-            pattern,
-            job_id=4711,
-            array_job_id=4700,
-            array_task_id=3,
-            job_name="train",
-            user="kim",
-            node="gpu30.cluster",
-        )
-        == name
-    )
+    task = {"job_id": 4711, "array_job_id": 4700, "array_task_id": 3}
+    rest = {"job_name": "train", "user": "kim", "node": "gpu30.cluster"}
+    assert units.expand_log_pattern(pattern, **task, **rest) == name
 
 
 def test_outside_an_array_A_is_the_job_itself_and_a_is_slurms_no_value() -> None:

@@ -203,7 +203,7 @@ def explain_end(jobs: Sequence[JobStatus], file: Optional[TextIO] = None) -> Non
         return
     with contextlib.suppress(NeuronctlError):
         diagnosis = examine(jobs[0])[1]
-        for line in answer(jobs, diagnosis) if diagnosis.cause or diagnosis.where else ():
+        for line in answer(jobs, diagnosis) if diagnosis.cause else ():
             print_text(folded(line), file=file)
 
 

@@ -130,16 +130,21 @@ def _diagnose_state(evidence: JobEvidence) -> Diagnosis:
         word = _SLURMS_WORDS.get(status.state)
         line = (word and line_with(evidence, word)) or last_line(evidence)
     made = Diagnosis(kind, what, remedy=remedy, line=line)
-    found = search(evidence) if status.state == "TIMEOUT" else None
+    found = search(evidence) if kind in ("time-limit", "cancelled") else None
     if found is None or not found[1].entry or found[1].consequence or found[0].number > _AT_END:
         return made
+    by_slurm = line_with(evidence, "cancelled")
+    if kind == "cancelled" and (by_slurm is None or by_slurm.number > found[0].number):
+        return made  # it may be what came of that
     # What has failed and did not end the job may have kept it until then.
     cause = f"before that, its log shows an error: {found[1].cause}"
-    return replace(made, cause=cause, certain=False, where=_with_node(evidence, found[1].where))
+    where, remedy = _with_node(evidence, found[1].where), remedy or found[1].remedy
+    return replace(made, cause=cause, remedy=remedy, certain=False, where=where)
 
 
 _AT_END = 40
-"""Among how many last lines an error says something of a job that met its limit."""
+"""Among how many last lines an error says something of a job that met its limit or was cancelled,
+and srun names the task that failed first."""
 
 
 def _cancelled(evidence: JobEvidence) -> Tuple[str, str, str]:
@@ -442,7 +447,18 @@ def _not_known(evidence: JobEvidence, made: Diagnosis) -> Diagnosis:
     of_err = made.line is not None and made.line.path == status.stderr != status.stdout
     logs = f"neuronctl logs {status.id}{' --err' if of_err else ''}"
     remedy = f"the cause is unknown: read what it wrote with '{logs}'"
-    return replace(made, remedy=remedy, around=lines_around(evidence, made.line))
+    where = made.where or _first_task(evidence)
+    return replace(made, remedy=remedy, where=where, around=lines_around(evidence, made.line))
+
+
+def _first_task(evidence: JobEvidence) -> str:
+    """Return the task, and its node, that srun reports first, but for those that it stopped."""
+    first = ""
+    for line in backwards(evidence):
+        task = re.match(r"srun: error: (\S+): tasks? (\d+)[\d,-]*: (?!Killed|Term)", line.text)
+        if task is not None and line.number <= _AT_END:
+            first = f"task {task[2]} on {task[1]}"
+    return first
 
 
 def _signal_of(evidence: JobEvidence, code: int, told: int) -> Tuple[int, str]:

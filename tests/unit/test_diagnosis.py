@@ -86,6 +86,16 @@ def test_a_job_that_no_longer_moved() -> None:
     assert (made.kind, made.line and made.line.text) == ("stalled", line)
 
 
+def test_where_the_cause_is_not_known_is_the_task_that_srun_names_first() -> None:
+    srun = "srun: error: n1: task"
+    stopped, first = "srun: Job step aborted", f"{srun} 1: Exited with exit code 1"
+    lines = (stopped, f"{srun}s 0,2: Killed", first, f"{srun} 3: Terminated")
+    made = diagnose(evidence("FAILED", *lines, exit=ExitCode(1, 0)))
+    assert (made.cause, made.where) == ("", "task 1 on n1")
+    long = (first, *["step"] * 99)
+    assert diagnose(evidence("FAILED", *long, exit=ExitCode(1, 0))).where == ""
+
+
 @pytest.mark.parametrize("state", sorted(ENDED))
 def test_every_state_is_explained(state: str) -> None:
     made = diagnose(evidence(state, exit=ExitCode(0, 0)))
@@ -97,6 +107,12 @@ def test_facts_of_the_states() -> None:
     made = diagnose(evidence("TIMEOUT", *TRACE, "KeyError: 'x'", "step 9"))
     assert made.kind == "time-limit" and "its log shows an error: a dictionary" in made.cause
     assert diagnose(evidence("TIMEOUT", *TRACE, "KeyError: 'x'", *["step"] * 99)).cause == ""
+    said = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2024-09-18T22:08:20 ***"
+    made = diagnose(evidence("CANCELLED", *TRACE, "KeyError: 'x'", said, canceller="you"))
+    assert made.kind == "cancelled" and "shows an error: a dictionary" in made.cause
+    assert made.remedy and not made.certain
+    for after in ((said,), ()):  # what came of being cancelled
+        assert diagnose(evidence("CANCELLED", *after, *TRACE, "KeyError: 'x'")).cause == ""
     assert "(gpu[1-2])" in diagnose(evidence("NODE_FAIL")).what
     line = "slurmstepd: error: Detected 1 oom_kill event in StepId=7.batch"
     made = diagnose(evidence("OUT_OF_MEMORY", line, "the end", exit=ExitCode(0, 125)))

@@ -145,8 +145,6 @@ def tell(slow: Dict[str, str], record_property: Any) -> Tell:
     return lambda fault, outcome: record_property("fault", (fault, outcome))
 
 
-# ------------------------------------------------------------------------------ submission
-
 KILLER = r"""
 import json, os, random, signal, subprocess, sys, time
 argv, times, first = json.loads(sys.argv[1]), int(sys.argv[2]), int(sys.argv[4])
@@ -293,9 +291,6 @@ def test_controller_dead_while_submitting(broken: Broken, tell: Tell) -> None:
     tell("slurmctld dead during a submission", "exit code 6; no job, and its record says so")
 
 
-# ------------------------------------------------------------------------------ the daemons
-
-
 def test_accounting_daemons_dead(broken: Broken, tell: Tell) -> None:
     with broken.without("mariadbd"), broken.without("slurmdbd"):
         result = broken.neuronctl(*SUBMIT[1:], "-J", "unbooked", "./p.sh", "3")
@@ -319,9 +314,6 @@ def test_node_dies(broken: Broken, tell: Tell) -> None:
     assert "a node failed" in broken.neuronctl("status", dies).stdout
     broken.shell(f"scancel {again}")
     tell("slurmd dead under a running job", "NODE_FAIL; with --requeue PENDING under the same id")
-
-
-# ------------------------------------------------------------------------------ the records
 
 
 def test_state_directory_full(broken: Broken, tell: Tell) -> None:
@@ -353,6 +345,3 @@ def test_state_directory_full(broken: Broken, tell: Tell) -> None:
         "state directory full",
         "submitted with a warning; full only after the intent: its record is completed later",
     )
-
-
-# --------------------------------------------------------------------- what takes its time

@@ -33,9 +33,6 @@ GPU_JOB = ["sbatch", "-p", "amd_a100nv_8", "--gres=gpu:1", "-t", "5"]
 SLEEP = "--wrap=sleep 300"
 
 
-# --------------------------------------------------------------------- what is there
-
-
 def test_up_again_is_the_same_sandbox(sandbox: Sandbox) -> None:
     before = sandbox.status()
     again = sandbox.neuronctl("sandbox", "up", *SYSTEM, "--nodes", "cas_v100nv_4=4")
@@ -65,9 +62,6 @@ def test_every_node_has_every_name(sandbox: Sandbox) -> None:
     there = sandbox.exec(["getent", "hosts", "gpu35", "gpu36", "gpu01", "glogin01"]).stdout
     for line in there.splitlines():
         assert out.count(line) == 2
-
-
-# ----------------------------------------------------------------------------- exec
 
 
 def by_command(sandbox: Sandbox, *argv: str, input: Optional[str] = None) -> Result[str]:
@@ -194,9 +188,6 @@ def test_copy_runs_nothing_of_the_current_directory(sandbox: Sandbox, tmp_path: 
     assert not (tmp_path / "ran").exists()
 
 
-# ----------------------------------------------------------------- the site's rules
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -301,8 +292,6 @@ srun --cpus-per-task=4 sh -c 'echo "task $(hostname) $SLURM_CPUS_PER_TASK $CUDA_
     sandbox.exec(["sh", "-c", look])
 
 
-# ---------------------------------------------------------- all processes of a step end
-
 STUBBORN = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -341,8 +330,6 @@ def test_a_requeue_ends_what_ran_before(sandbox: Sandbox, no_jobs: None) -> None
     wait_until(lambda: sandbox.exec(state).stdout == "PENDING\n")
     assert _running(sandbox, "before") == 0
 
-
-# ------------------------------------------------------------------ what stays behind
 
 SMALL = ["--nodes", "amd_a100nv_8=1", "--nodes", "cas_v100nv_8=0"]
 PLACES = ("/", "/etc", "/etc/slurm", "/home", "/run", "/var/lib", "/var/log", "/var/spool")
@@ -497,9 +484,6 @@ def test_a_cluster_and_settings_of_ones_own(
         }
 
 
-# ------------------------------------------------------- what the machine has to fear
-
-
 def test_only_the_sandboxs_root_uses_the_database_which_writes_no_files(sandbox: Sandbox) -> None:
     client = ["mariadb", "--socket=/run/mysqld/mysqld.sock", "-N"]
     outfile = [*client, "-u", "root", "-e", "select 1 into outfile '/tmp/written'"]
@@ -580,9 +564,6 @@ def test_the_machine_may_replace_its_files(slurm_there: None) -> None:
     assert lines[-4:] == ["neuron", "gpu35", "idle", "sandbox down"]
 
 
-# ---------------------------------------------------------------------- without root
-
-
 @pytest.mark.skipif(os.getuid() != 0, reason="all other tests run without root already")
 def test_an_ordinary_user_needs_no_root(slurm_there: None) -> None:
     if SYSTEM:
@@ -622,9 +603,6 @@ stat -c '%n %U' made-on-*
     for line in ("alice", "gpu35", "gpu36", "made-on-gpu35 alice", "made-on-gpu36 alice"):
         assert line in lines
     assert lines.count("20101") == 2
-
-
-# -------------------------------------------------------------------------- helpers
 
 
 def _exec(

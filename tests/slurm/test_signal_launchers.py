@@ -18,7 +18,7 @@ def save(number, frame):
     print("saved", flush=True)
     sys.exit(0)
 
-signal.signal(getattr(signal, "SIG" + os.environ["WITH"]), save)
+signal.signal(getattr(signal, "SIG" + os.environ.get("WITH", "USR1")), save)
 print("ready", flush=True)
 time.sleep(600)
 sys.exit(3)

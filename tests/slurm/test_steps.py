@@ -7,6 +7,7 @@ from typing import Dict, List
 import pytest
 import yaml
 from harness import Sandbox, wait_until
+from test_signal_launchers import SAVE
 
 JOB: Dict[str, object] = {
     "partition": "amd_a100nv_8",
@@ -21,22 +22,6 @@ import os, sys
 keys = ("SLURM_PROCID", "RANK", "WORLD_SIZE", "CUDA_VISIBLE_DEVICES")
 print("ran", *[os.environ.get(key, "-") for key in keys], *sys.argv[1:], flush=True)
 """
-
-SAVE = """
-import os, signal, sys, time
-
-def save(number, frame):
-    # Slurm signals every process of a task here, and the task's shell does so again.
-    signal.signal(number, signal.SIG_IGN)
-    print("saved", flush=True)
-    sys.exit(0)
-
-signal.signal(getattr(signal, "SIG" + os.environ.get("WITH", "USR1")), save)
-print("ready", flush=True)
-time.sleep(300)
-sys.exit(3)
-"""
-
 
 INTERRUPTED = """
 import time

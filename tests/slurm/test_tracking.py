@@ -187,14 +187,10 @@ def test_submit_and_follow(sandbox: Sandbox) -> None:
     newest = status(sandbox)[-1]
     assert (newest["state"], newest["exit_code"]) == ("FAILED", 3)
     assert newest["record"] is not None and newest["stdout"].startswith(sandbox.scratch)
-    (record,) = _records(sandbox, newest["job_id"])
+    shell = f'cat "$XDG_STATE_HOME"/neuronctl/jobs/*.{newest["job_id"]}.json'
+    record = json.loads(sandbox.exec(["sh", "-c", shell]).stdout)
     assert [seen["state"] for seen in record["states"]][-1] == "FAILED"
     assert record["states"][-1]["exit"] == "3:0"
-
-
-def _records(sandbox: Sandbox, job: str) -> List[Dict[str, Any]]:
-    shell = f'cat "$XDG_STATE_HOME"/neuronctl/jobs/*.{job}.json'
-    return [json.loads(sandbox.exec(["sh", "-c", shell]).stdout)]
 
 
 def test_ctrl_c_ends_the_following_and_not_the_job(sandbox: Sandbox) -> None:

@@ -49,9 +49,7 @@ def judged(*words: str) -> JudgedJob:
     [
         (["job.sh"], (), "job.sh", ()),
         (["-p", "x", "job.sh", "-p", "y"], ("-p", "x"), "job.sh", ("-p", "y")),
-        (["-px", "--", "job.sh"], ("-px",), "job.sh", ()),
         (["--site=3", "-N1", "job.sh"], ("--site=3", "-N1"), "job.sh", ()),
-        (["-N1", ":", "--site", "-N2", "job.sh"], ("-N1", ":", "--site", "-N2"), "job.sh", ()),
         (["--wrap", "a b"], ("--wrap", "a b"), "", ()),
         ([], (), "", ()),
     ],

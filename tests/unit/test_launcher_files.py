@@ -86,12 +86,10 @@ def test_working_directory_does_not_count(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("text", "place", "words"),
     [
-        ("", 1, "no header"),
         ("{#\ndistributed: yes\n", 1, "no header"),
         ("{#\ndistributed: yes\n#}\n", 1, "'one_task_per_node' is missing"),
         ("{#\ndistributed: true\n#}\n", 2, "must be yes or no, not 'true'"),
         ("{#\n\ndistribute: yes\n#}\n", 3, "unknown trait 'distribute'"),
-        ("{#\nssh: yes\nssh: no\n#}\n", 3, "given twice"),
         ("{#\nrendezvous: sometimes\n#}\n", 2, "must be always or never or several nodes"),
         ("{#\nsignals: TERM USR9\n#}\n", 2, "names of signals"),
         ("{#\nsets: -a\n  -b\nssh: maybe\n#}\n", 4, "must be yes or no"),

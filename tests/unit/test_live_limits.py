@@ -12,7 +12,6 @@ from slurm_answers import (
     CONFIG,
     LIMITS,
     MINE,
-    NODES,
     NORMAL,
     OTHER,
     PARTITION,
@@ -90,14 +89,6 @@ SHARED = tuple(node(f"n{number}", 2, partitions=("gpu", "old")) for number in ra
             "(MaxCPUsPerNode); what is left is not known",
         ),
         ({"limits": with_partition(max_memory_mb_per_cpu=999)}, {}, "may be over 999 MB"),
-        (
-            {
-                "limits": with_partition(max_memory_mb_per_node=9, memory_mb_per_cpu=None),
-                "nodes": (*NODES, node("g9", memory_mb=9)),
-            },
-            {},
-            "MaxMemPerNode mem=9 of partition gpu is not known",
-        ),
     ],
 )
 def test_what_cannot_be_told_is_not_known(look: Any, asked: Any, words: str) -> None:

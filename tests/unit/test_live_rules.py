@@ -207,14 +207,6 @@ CASES: List[Tuple[str, Snapshot, Any, List[str], Snapshot, Any]] = [
         live(limited_groups=(shared("QOS", "other", submit=(9, 9)),)),
         {},
     ),
-    (
-        "NC503",
-        live((job(1, tres={"cpu": 60}),), with_more("MaxTRESPU cpu=64")),
-        {"cpus_per_task": 5},
-        ["you hold 60 of 64 cores in QOS p_gpu; 5 more must wait"],
-        live((job(1, tres={"cpu": 60}),), with_more("MaxTRESPU cpu=64")),
-        {"cpus_per_task": 4},
-    ),
     *(
         ("NC102", live(limits=limits), {}, ["closed to your groups, account, or QOS"], live(), {})
         for limits in (

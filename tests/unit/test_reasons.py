@@ -37,10 +37,6 @@ LIMIT_REASONS = {
     "QOSGrpGRESRunMinutes": ("its QOS has reached its limit on GPU-minutes", "share the limit"),
     "QOSGrpMemoryMinutes": ("its QOS has used up its MB-minutes of memory", "administrators"),
     "AssocGrpWallLimit": ("your account has used up its minutes", "administrators"),
-    "QOSMaxCpuMinutesPerJobLimit": (
-        "will never start: exceeds the limit on core-minutes per job of its QOS",
-        "smaller",
-    ),
     "MaxGRESPerAccount": ("your account has reached its GPU limit", "share the limit"),
     "MaxCpuRunMinsPerUser": ("you have reached your limit on core-minutes", "of yours"),
     "MaxJobsPerAccount": ("your account has reached its limit on running jobs", "share the limit"),

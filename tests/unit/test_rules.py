@@ -200,12 +200,6 @@ CASES: List[Case] = [
     ),
     ("NC211", on(FORBIDDEN, mem="80G"), ["--mem=80G", "it is unusable"], on(FORBIDDEN)),
     (
-        "NC211",
-        on(FORBIDDEN, exclusive=True),
-        ["--exclusive is not allowed", "nodes are shared"],
-        on(FORBIDDEN, exclusive=False),
-    ),
-    (
         "NC221",
         {**on(STRICT), **here(directory="/scratch/kimchi")},
         ["only from /scratch/kim", "/scratch/kimchi", "cd /scratch/kim"],
@@ -328,12 +322,6 @@ CASES: List[Case] = [
         {"args": ("--id", "$SLURM_JOB_ID:$HOME:$x"), **here(variables=frozenset({"HOME"}))},
         ["$SLURM_JOB_ID, $HOME in the program's arguments are passed on"],
         {"args": ("^a$", "$x", "$HOME"), **here()},
-    ),
-    (
-        "NC341",
-        {"args": ("$SLURM_JOB_ID",)},
-        ["$SLURM_JOB_ID in the program's arguments is passed on"],
-        {"script": "/bin/bash", "args": ("-c", "echo $SLURM_JOB_ID")},
     ),
     (
         "NC344",

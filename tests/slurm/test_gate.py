@@ -179,7 +179,6 @@ def test_a_limit_that_has_changed_holds_at_once(sandbox: Sandbox) -> None:
     [
         (["--sbatch", "begin=now+1hour"], "BeginTime"),
         (["--sbatch", "begin=now+1hour", "--sbatch", "hold"], "JobHeldUser"),
-        (["--sbatch", "begin=now+1hour", "-d", "singleton"], "Dependency"),
         (["-d", "singleton"], "Dependency"),
         (["-d", "singleton", "-J", "another"], ""),
     ],

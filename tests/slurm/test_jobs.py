@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Dict, List
+from typing import List
 
 import pytest
 from harness import Sandbox
@@ -27,15 +27,6 @@ os.makedirs(sys.argv[1], exist_ok=True)
 with open(f"{sys.argv[1]}/{said['RANK']}.json", "w") as file:
     json.dump(said, file)
 """
-
-
-def submit(sandbox: Sandbox, *words: str, copy: List[str]) -> Dict[str, object]:
-    """Submit and wait for the end: what ``submit --json`` said."""
-    result = sandbox.exec(
-        ["neuronctl", "submit", *JOB, "--json", "--wait", *words], copy=copy, timeout=300
-    )
-    said: Dict[str, object] = json.loads(result.stdout)
-    return said
 
 
 def test_two_node_training_by_torchrun(bench: Sandbox, horovod_venv: Path) -> None:
@@ -64,12 +55,8 @@ def test_srun_passes_the_cores_on(sandbox: Sandbox, no_jobs: None, options: List
     """Slurm 22.05 and later do not hand --cpus-per-task from sbatch to srun."""
     sandbox.write("probe.py", PROBE)
     directory = f"probe{len(options)}"
-    submit(
-        sandbox,
-        *("-N", "2", "--gpus-per-node", "2", "--launcher", "srun", *options),
-        *("probe.py", directory),
-        copy=[],
-    )
+    words = ["-N", "2", "--gpus-per-node", "2", "--launcher", "srun", *options, "probe.py"]
+    sandbox.exec(["neuronctl", "submit", *JOB, "--wait", *words, directory])
     said = [
         json.loads(sandbox.exec(["cat", f"{directory}/{rank}.json"]).stdout) for rank in range(4)
     ]

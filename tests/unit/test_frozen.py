@@ -56,7 +56,6 @@ GIVEN: Tuple[Tuple[Tuple[Any, ...], Dict[str, Any]], ...] = (
     ((1, "a"), {}),
     ((1,), {"second": "a"}),
     ((), {"second": "a", "first": 1}),
-    ((1, "a", 2, ("b",), {"c": 3}), {}),
     ((1, "a", 2, ("b",), {"c": 3}, 7), {}),
     ((1, "a"), {"fifth": {"c": 3}, "third": 4}),
 )
@@ -120,11 +119,9 @@ def test_frozen(kind: Callable[..., Any]) -> None:
     ("positional", "named"),
     [
         ((1,), {}),
-        ((), {}),
         ((1, "a", 2, (), {}, 6, 7), {}),
         ((1, "a"), {"first": 2}),
         ((1, "a"), {"seventh": 2}),
-        ((1,), {"seventh": 2}),
     ],
 )
 def test_wrong_values(

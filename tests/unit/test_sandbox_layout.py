@@ -116,13 +116,11 @@ def test_nodes_that_cannot_be(wanted: Dict[str, int], message: str, hint: str) -
 @pytest.mark.parametrize(
     ("pattern", "allowed", "place"),
     [
-        (None, ["/labs/{user}"], "/labs/ada"),
         (None, ["/var/jobs", "/data"], "/data"),
         ("/scratch/{user}", ["/labs", "/scratch"], "/scratch/ada"),
         ("/scratch/{user}", ["/labs/{user}/jobs"], "/labs/ada/jobs"),
         (None, ["/"], "/scratch/ada"),
         (None, ["/home/{user}"], "/home/ada"),
-        (None, ["/usr/local"], "/scratch/ada"),
     ],
 )
 def test_commands_start_where_jobs_may_be_submitted(

@@ -63,7 +63,7 @@ class Broken:
                 start_new_session=True,
             )
             with contextlib.suppress(subprocess.TimeoutExpired):
-                again.wait(0.5)
+                again.wait(2)
                 continue
             self.started.append(again)
             return

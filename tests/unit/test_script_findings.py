@@ -123,6 +123,7 @@ FOUND: List[Row] = [
     ("NC604", CPU, "SBATCH --gres=gpu:1@@\n./a"),
     ("NC604", GPU, "#sbatch --time=10@@\nsrun python train.py"),
     ("NC604", GPU, "#SBACTH --time=10@@\nsrun python train.py"),
+    ("NC605", GPU, "#SBATCH --gres=nvme:1@@\n#SBATCH --gres=localtmp:9\nsrun python train.py"),
     ("NC605", GPU, "#SBATCH -t 10@@\n#SBATCH --time=20\nsrun python train.py"),
     ("NC606", "--gres=gpu:1", "#SBATCH --partition=$P@@\nsrun python train.py"),
     ("NC606", "-p gpu -N 1", "#SBATCH --gpus-per-node=${X}@@\nsrun python train.py"),

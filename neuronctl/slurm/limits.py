@@ -7,13 +7,15 @@ reads limits gets it.
 from __future__ import annotations
 
 import re
-from typing import Iterable, Iterator, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Iterable, Iterator, Mapping, Optional, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.fields import count, parse_seconds, parse_tres
 from neuronctl.slurm.job_states import HOLDING, LEAVING
-from neuronctl.slurm.squeue import QueueJob
+
+if TYPE_CHECKING:
+    from neuronctl.slurm.squeue import QueueJob
 
 
 class Per:

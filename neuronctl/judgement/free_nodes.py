@@ -18,6 +18,7 @@ from neuronctl.judgement.reservations import (
     reserved_nodes,
 )
 from neuronctl.judgement.snapshot import is_up, is_usable, slurm_says
+from neuronctl.planning.needs import Needs
 from neuronctl.slurm.job_states import HOLDING, WAITING
 from neuronctl.slurm.scontrol import NodeGroup, names_of
 from neuronctl.slurm.squeue import QueueJob
@@ -70,15 +71,20 @@ def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
     if on_cluster.snapshot.tested is not None:
         free = _tested_free(on_cluster, reserved)
     elif _where_not_known(on_cluster) is None:
-        own = ("", on_cluster.snapshot.user)  # others may have nodes alone (--exclusive=user)
-        usable = [group for group in on_cluster.pool if is_usable(group) and group.owner in own]
-        free = suitable & names_of(filter(on_cluster.fits, usable))
-        others = _with_jobs_of_others(on_cluster)
-        if on_cluster.needs.whole == "user" and others is not None:
-            beside = replace(on_cluster.needs, whole="")
-            shared = names_of(group for group in usable if on_cluster.fits(group, beside))
-            free |= suitable & shared - others
+        free = suitable & _with_room(on_cluster, on_cluster.needs)
     return NodeSearch(on_cluster, reserved, fitting, suitable, free)
+
+
+def _with_room(on_cluster: PlanOnCluster, needs: Needs) -> FrozenSet[str]:
+    """Return the nodes with room now for one node's share of these needs."""
+    own = ("", on_cluster.snapshot.user)  # others may have nodes alone (--exclusive=user)
+    usable = [group for group in on_cluster.pool if is_usable(group) and group.owner in own]
+    free = names_of(group for group in usable if on_cluster.fits(group, needs))
+    others = _with_jobs_of_others(on_cluster)
+    if needs.whole == "user" and others is not None:
+        beside = replace(needs, whole="")
+        free |= names_of(group for group in usable if on_cluster.fits(group, beside)) - others
+    return free
 
 
 def _where_not_known(on_cluster: PlanOnCluster) -> Optional[Doubt]:
@@ -244,6 +250,27 @@ def _tested_free(on_cluster: PlanOnCluster, reserved: ReservedNodes) -> Optional
     return nodes if fits else None
 
 
+def _is_full(search: NodeSearch) -> bool:
+    """Return whether too few nodes have room for the least that the job takes of one."""
+    on_cluster, needs = search.on_cluster, search.on_cluster.needs
+    shared = any(_shares_cores(on_cluster, group) for group in on_cluster.pool)
+    one_core = on_cluster.partition is None or on_cluster.partition.jobs_per_core == 1
+    own_known = needs.whole != "user" or _with_jobs_of_others(on_cluster) is not None
+    sure = one_core and own_known and len(on_cluster.named_hosts) <= needs.nodes
+    sure = sure and on_cluster.plan.request.reservation is None
+    if _magnetic(on_cluster) or _preempted(on_cluster) or shared or not sure:
+        return False
+    least = replace(
+        needs,
+        tasks=needs.nodes,
+        least_cores=needs.cores_per_task,
+        gpus=0 if needs.nodes > 1 else min(1, needs.gpus),
+    )
+    room = _with_room(on_cluster, least) - search.reserved.nodes
+    room -= set(hosts(on_cluster.plan.request.exclude))
+    return on_cluster.lacking(room if on_cluster.matching is None else room & on_cluster.matching)
+
+
 def _overlooked(on_cluster: PlanOnCluster) -> FrozenSet[str]:
     """Return the nodes of which --test-only says too much: of one user, or of shared cores."""
     whole, own = on_cluster.needs.whole == "user", ("", on_cluster.snapshot.user)
@@ -274,14 +301,15 @@ def _after_test(search: NodeSearch, tested: TestedStart) -> Iterator[Outcome]:
     hidden = snapshot.queue is None or "jobs" in snapshot.limits.config.private
     unseen = hidden and any(group.cores_used for group in on_cluster.pool)
     others = (_magnetic(on_cluster), _preempted(on_cluster), _overlooked(on_cluster))
+    unsure = waiting or unseen or any(others)
     ahead = _job_ahead(on_cluster, nodes)
-    if ahead:
-        yield Doubt(f"{ahead}; whether it starts before that is not known", cause="Priority")
-    elif search.free is None and (waiting or unseen or any(others)):
-        yield Doubt("whether it has to wait for nodes is not known", cause="Resources")
-    elif search.free is None:
+    if search.free is None and (_is_full(search) or not (ahead or unsure)):
         words = f"{on_cluster.plan.partition.name} has no room for it now"
         yield Wait("NC504", "Resources", words, _SAID_OF_NODES)
+    elif ahead:
+        yield Doubt(f"{ahead}; whether it starts before that is not known", cause="Priority")
+    elif search.free is None:
+        yield Doubt("whether it has to wait for nodes is not known", cause="Resources")
 
 
 # ------------------------------------------------------------------------------ doubts

@@ -133,8 +133,10 @@ def _dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
         found.setdefault(_state_of(term, on_cluster), []).append(term[1])
     if not terms or _OPEN in found or ("?" in text and len(found) > 1):
         # On a job that it does not know any more, Slurm may refuse to depend.
-        refusable = not terms or bool(unknown_dependencies(on_cluster))
-        yield Doubt(f"whether it waits for --dependency={text} is not known", refusable)
+        unknown = unknown_dependencies(on_cluster)
+        only = len(unknown) == len(found.get(_OPEN, ())) and "?" not in text and bool(terms)
+        words = f"whether it waits for --dependency={text} is not known"
+        yield Doubt(words, refusable=not terms or bool(unknown), by_test=only)
     elif _NEVER in found:
         ended = " and ".join(f"job {id} ended as {states[id]}" for id in sorted({*found[_NEVER]}))
         words = f"forever: --dependency={text} cannot be met, because {ended}"

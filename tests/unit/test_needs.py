@@ -254,5 +254,11 @@ def test_what_sbatch_says_of_a_place_is_not_all() -> None:
         ({"qos": "MaxTRES billing=9"}, 0, "not known"),
     ):
         assert placed("-n 24", start, "m[2-3]", 12, **{**ALL, **given})[0] == kind, given
+    full = tuple(
+        dataclasses.replace(group, cores_used=group.cores, memory_mb_used=group.memory_mb)
+        for group in (LARGE, SMALL)
+    )
+    for queue in ((held,), (waits,)):
+        assert placed("-n 24", 3600, "m[1-4]", 24, groups=full, queue=queue)[0] == WAITS
     for asked, kind in (("--contiguous", RUNS), ("--switches=1", "not known")):
         assert placed(f"-N1 {asked}", 0, "m1", 1)[0] == kind

@@ -80,13 +80,16 @@ def test_texts_that_a_pattern_needs() -> None:
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=[entry.name for entry in ENTRIES])
 def test_no_pattern_backtracks_badly(entry: Entry) -> None:
-    """On lines of the greatest length that repeat what the pattern asks for."""
+    """On lines of the greatest length that repeat what it asks for, a pattern takes no time."""
+    begun = time.process_time()
+    sum(range(1_000_000))
+    much = 50 * (time.process_time() - begun)
     for pattern in entry.patterns:
         need = needed_texts(pattern)[0]
         begun = time.process_time()
         for part in (need, f"{need} ", "a", "/a.b ", ": '"):
             compiled(pattern).search((need + part * 2000)[:2000])
-        assert time.process_time() - begun < 0.5, pattern
+        assert time.process_time() - begun < much, pattern
 
 
 @pytest.mark.parametrize(

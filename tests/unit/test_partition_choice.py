@@ -93,14 +93,14 @@ def test_the_verdict_reads_what_slurm_said_for_the_choice(monkeypatch: pytest.Mo
 
 def test_a_partition_is_worked_out_once_for_all_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     """400 partitions took 19 s."""
-    from neuronctl.judgement import overlay
+    from neuronctl.judgement import slurm_figures
 
-    real, worked_out = overlay._partition, []
+    real, worked_out = slurm_figures._partition, []
 
     def partition(site: Any, *rest: Any) -> Any:
         worked_out.append(site.name)
         return real(site, *rest)
 
-    monkeypatch.setattr(overlay, "_partition", partition)
+    monkeypatch.setattr(slurm_figures, "_partition", partition)
     judged(live(limits=THREE), gpus_per_node=4)
     assert len(worked_out) == len(set(worked_out)) >= 2

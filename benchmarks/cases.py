@@ -210,7 +210,7 @@ def submitting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> R
         f"status of {MINE} jobs": ["status", *ids],
         "logs": ["logs", ended],
         "history": ["history"],
-        "history --all": ["history", "--all"],
+        "history -n 5000": ["history", "-n", "5000"],
         "cancel 1 job": ["cancel", "--yes", ids[0]],
         "cancel 50 jobs": ["cancel", "--yes", *ids[1:51]],
     }

@@ -103,7 +103,7 @@ def lines(results: Mapping[str, Any]) -> List[Line]:
     for name, calls in results["processes"].items():
         known = "not yet" not in name
         free = "sbatch" if name.startswith("submit") else ""
-        limit = (PAGES if name == "history --all" else 1) * PROCESSES if known else None
+        limit = (PAGES if name == "history -n 5000" else 1) * PROCESSES if known else None
         made.append(processes_line(f"Slurm processes of {name}", calls, limit, free))
     one, many = (results["waits"][str(count)] for count in (min(cases.WAITS), max(cases.WAITS)))
     figure = f"requests to slurmctld of {max(cases.WAITS)} `wait` at once"

@@ -285,7 +285,7 @@ class Cluster:
     scratch: Optional[str] = None
     """The user's scratch directory; ``{user}`` stands for the login name."""
     scratch_days: Optional[int] = None
-    """Days without access after which the site deletes a file there."""
+    """Days without access after which the site removes a file there: deletes or renames it."""
     default_partition: Optional[str] = None
     qos: Mapping[str, Qos] = {}
     evidence: Mapping[str, str] = {}

@@ -17,7 +17,7 @@ def site_rules(catalog: Catalog, cluster: Cluster) -> List[Tuple[str, str]]:
         lines.append(("submit from", ", ".join(policy.submit_from)))
     if cluster.scratch_days is not None:
         days = counted(cluster.scratch_days, "day")
-        told = f"the site deletes a file in {cluster.scratch or 'it'} after {days} without access"
+        told = f"the site removes a file from {cluster.scratch or 'it'} after {days} without access"
         lines.append(("scratch", told))
     if policy.comment.required:
         forms = {"any": "any text", "word": "one word", "fields": policy.comment.parts}

@@ -133,6 +133,8 @@ def _program_fault(plan: JobPlan) -> Optional[Fault]:
     elif not (script.endswith(".py") or os.access(path, os.X_OK) or _has_directives(request)):
         words = f"'{script}' is not executable"  # directives are a rule of their own
         hint = f"chmod +x {quote(script)}, or run it with bash: bash {quote(script)}"
+        if script.endswith((".yaml", ".yml")):
+            hint = f"if it is a job file: -f {quote(script)}"
     return Fault(words, hint) if words else None
 
 

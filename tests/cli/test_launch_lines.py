@@ -71,7 +71,6 @@ def launched(text: str, place: Path) -> List[str]:
 
 @pytest.mark.parametrize("launcher", LINES)
 def test_launch_line(launcher: str, run: Run, tmp_path: Path) -> None:
-    Path("train.py").write_text("print(1)\n")
     (tmp_path / "train.py").write_text("print(1)\n")
     text = run("generate", *JOB, "--launcher", launcher, *OWN).stdout
     assert launched(text, tmp_path) == LINES[launcher]

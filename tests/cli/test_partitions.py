@@ -32,7 +32,7 @@ def test_the_overview(run: Run) -> None:
         "amd_a100nv_8      88 GPUs per user, but its nodes have only 72",
         "interactive jobs  at most 08:00:00",
         "cas_v100_2    trying out, and jobs of one or two GPUs",
-        "scratch           the site deletes a file in /scratch/{user} after 15 days without access",
+        "scratch           the site removes a file from /scratch/{user} after 15 days",
     ):
         assert words in out
 

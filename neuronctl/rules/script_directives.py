@@ -61,7 +61,7 @@ def _without_a_number(facts: ScriptFacts, given: GivenOption) -> Iterator[Violat
     numbers = ("ntasks", "nodes", "ntasks-per-node", "gpus")
     if given.name == "gpus-per-task" and not facts.has(*numbers):
         yield Violation(
-            "Slurm 22.05 to 23.11 refuses --gpus-per-task where nothing says how many tasks",
+            "Slurm 22.05 and 23.11 refuse --gpus-per-task without a number of tasks",
             "write --ntasks, too",
             place=given.place,
             severity=WARNING,

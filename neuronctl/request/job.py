@@ -11,12 +11,15 @@ import enum
 import os
 import re
 from functools import partial
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass
 from neuronctl.request import values
 from neuronctl.request.options import DECLARED, Option, option
 from neuronctl.request.values import one_line
+
+if TYPE_CHECKING:
+    from neuronctl.request.axes import Axis
 
 
 class Source(enum.Enum):
@@ -131,6 +134,8 @@ class JobRequest:
     """What runs one after the other in place of one program."""
     text_file: Optional[str] = None
     """The file that ``body`` or ``steps`` were read from, which names the job."""
+    sweep: Tuple[Axis, ...] = ()
+    """What ``neuronctl sweep`` varies; no job has it."""
 
     job_name: Optional[str] = option("-J, --job-name NAME", "Job name (default: the program's).")
     partition: Optional[str] = option(

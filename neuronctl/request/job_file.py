@@ -36,6 +36,7 @@ from neuronctl.request.values import shell_text
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
     from neuronctl.common.yamlfile import Document
+    from neuronctl.request.axes import Axis
 
 JOB_FILE = "job.yaml"
 """What ``submit`` and ``generate`` read in the current directory where no job is named."""
@@ -44,7 +45,7 @@ _LONGEST = 4 * 1024 * 1024
 """Bytes of shell text: sbatch takes no longer script."""
 
 # Allowed in a job file, but not among a user's defaults.
-_PROGRAM_KEYS = ("script", "args", "run", "steps")
+_PROGRAM_KEYS = ("script", "args", "run", "steps", "sweep")
 
 # What a step may have of its own.
 _STEP_OPTIONS = (
@@ -52,7 +53,7 @@ _STEP_OPTIONS = (
 )
 
 # These keys may contain a secret; a file that uses them is never cached.
-_PRIVATE_KEYS = ("env", "setup", "run", "steps")
+_PRIVATE_KEYS = ("env", "setup", "run", "steps", "sweep")
 
 
 def read_job_file(path: str) -> Layer:
@@ -233,11 +234,37 @@ def _program(key: str, data: Any, read: _Reader) -> Dict[str, Any]:
             raise read.error(str(error)) from None
     if key == "steps":
         return {"steps": _steps(data, read)}
+    if key == "sweep":
+        return {"sweep": _sweep(data, read)}
     example = 'write one argument per entry: args: [--lr, "0.1"]'
     args = tuple(place.text(item) for place, item in read.items(data, example))
     if any("\0" in arg for arg in args):
         raise read.error("an argument cannot contain a NUL byte")
     return {"args": args}
+
+
+def _sweep(data: Any, read: _Reader) -> Tuple[Axis, ...]:
+    from neuronctl.request.axes import SOURCES, make_axes
+
+    def texts(value: Any, place: _Reader) -> Any:
+        if isinstance(value, dict):
+            return {name: texts(item, place.child(name)) for name, item in value.items()}
+        if isinstance(value, list):
+            return [texts(item, entry) for entry, item in place.items(value, "")]
+        return place.text(value)
+
+    if not isinstance(data, dict) or not data:
+        raise read.error(f"expected {', '.join(SOURCES)}, found {_kind(data)}")
+    found: List[Axis] = []
+    for key, value in data.items():
+        place = read.child(key)
+        if key not in SOURCES:
+            raise _unknown(key, SOURCES, place.where)
+        try:
+            found.extend(make_axes(key, texts(value, place)))
+        except ValueError as error:
+            raise place.error(f"{key}: {error}") from None
+    return tuple(found)
 
 
 def _steps(data: Any, read: _Reader) -> Tuple[StepRequest, ...]:

@@ -60,7 +60,7 @@ class JudgedJob:
         """Return the record of a job with what is known of it once it is judged."""
         plan = self.plan
         env = tuple(pair for pair in plan.request.env if pair[0] not in plan.secrets)
-        request = asdict(replace(plan.request, origins={}, env=env))
+        request = asdict(replace(plan.request, origins={}, env=env, sweep=()))
         left_out = ("launcher", "script") if self.existing_script else ()
         known = {
             name: value

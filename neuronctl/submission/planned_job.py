@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from neuronctl.judgement.partition_choice import Choice
     from neuronctl.judgement.snapshot import Snapshot
     from neuronctl.records.job_record import RecordDraft
+    from neuronctl.request.axes import Axis
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,7 @@ def plan_job(
     ask_slurm: bool = True,
     template: Optional[str] = None,
     find_job: bool = False,
+    sweep: Optional[Tuple[Axis, ...]] = None,
     tell: Optional[Callable[[str], None]] = None,
 ) -> PlannedJob:
     """Plan a job from options, a job file and the user's configuration, in this order of weight.
@@ -118,8 +120,9 @@ def plan_job(
     options, words, body, steps: as in options_layer(). recorded: a recorded request, in place of
     the user's configuration, which it includes. ask_slurm: whether ``-p auto`` and the judgement go
     by what Slurm says now, and not by the catalog alone. template: as in PlannedJob.
-    find_job: whether it is that of job.yaml in the current directory where no job is named. tell:
-    hears which files are used that nobody has named.
+    find_job: whether it is that of job.yaml in the current directory where no job is named. sweep:
+    what is varied, in place of what the job file says; None: it is no sweep. tell: hears which
+    files are used that nobody has named.
     """
     layers = [configuration() if recorded is None else recorded]
     if job_file is not None:
@@ -132,6 +135,7 @@ def plan_job(
                 tell(f"using {JOB_FILE}")
     layers.append(options_layer(options, words, body, steps))
     request = build_request(layers)
+    request = _swept(request, sweep)
     if words and request.script is None:
         raise UsageError(
             f"'{words[0]}' is an argument, but no program is named to receive it",
@@ -171,6 +175,32 @@ def plan_job(
         snapshot, chain = _how_it_goes_on(made, snapshot)
         made = settle(request, chain=chain)
     return PlannedJob(made, catalog, choice, ask_slurm, template, snapshot)
+
+
+def _swept(request: JobRequest, axes: Optional[Tuple[Axis, ...]]) -> JobRequest:
+    """Return the request with what is varied; raises UsageError."""
+    if axes is None:
+        if request.sweep:
+            raise UsageError(
+                f"{request.origin('sweep').where}: the job file describes a sweep, not one job",
+                "submit it with 'neuronctl sweep'",
+            )
+        return request
+    from neuronctl.request.axes import COMMAND, SHELL_COMMAND  # here, as most jobs are no sweep
+
+    axes = axes or request.sweep
+    if not axes:
+        raise UsageError(
+            "a sweep needs parameters", "name them with their values: --param lr=0.1,0.01"
+        )
+    if request.body or request.steps:
+        raise UsageError(
+            "a sweep fills the words of one program, not shell text or steps",
+            "let a script take them as arguments: train.sh {lr}",
+        )
+    if request.script is None and any(name == COMMAND for axis in axes for name, _ in axis[0]):
+        request = replace(request, script=SHELL_COMMAND[0], args=SHELL_COMMAND[1:])
+    return replace(request, sweep=axes)
 
 
 def _how_it_goes_on(made: JobPlan, snapshot: Optional[Snapshot]) -> Tuple[Optional[Snapshot], str]:

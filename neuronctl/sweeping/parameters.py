@@ -1,0 +1,105 @@
+"""The tasks of a sweep: each combination of its parameters, filled into the job's words."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from typing import Dict, Iterable, List, Sequence, Tuple
+
+from neuronctl.common.errors import UsageError, did_you_mean
+from neuronctl.common.frozen import dataclass
+from neuronctl.request.axes import MOST, NAME, Axis, Row
+from neuronctl.request.job import find
+from neuronctl.request.typed_options import check_utf8
+
+SIZES = ("nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "gpus")
+"""Options of a job that a parameter of the same name sets."""
+
+_PLACE = re.compile(rf"\{{\{{(?P<literal>{NAME})\}}\}}|(?<!\$)\{{(?P<name>{NAME})\}}")
+"""``{lr}``, but not ``${HOME}``; ``{{lr}}`` stands for the text ``{lr}``."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task of a sweep.
+
+    parameters: each with its value, in their order. words: the program and its arguments. sizes:
+    the options of its job that parameters set, by their long names.
+    """
+
+    number: int
+    parameters: Row
+    words: Tuple[str, ...]
+    sizes: Row = ()
+
+
+def make_tasks(axes: Sequence[Axis], words: Sequence[str], first: int = 1) -> Tuple[Task, ...]:
+    """Return a task for each combination of rows, numbered from ``first``, in their order.
+
+    words: the program and its arguments, with ``{name}`` where a parameter's value comes. Raises
+    UsageError where a parameter or a ``{name}`` has no counterpart, and for two equal tasks.
+    """
+    names = [name for axis in axes for name, _ in axis[0]]
+    _check_names(names, words)
+    check_utf8([value for axis in axes for row in axis for _, value in row])
+    count = math.prod(map(len, axes))
+    if count > MOST:
+        factors = " x ".join(str(len(axis)) for axis in axes)
+        raise UsageError(
+            f"the sweep has {count} tasks ({factors}); at most {MOST} are possible",
+            "leave values out, or make several sweeps of it",
+        )
+    tasks: List[Task] = []
+    seen: Dict[Tuple[Tuple[str, ...], Row], Task] = {}
+    for number, rows in enumerate(itertools.product(*axes), first):
+        row = tuple(itertools.chain.from_iterable(rows))
+        sizes = tuple((_size(name), value) for name, value in row if _size(name))
+        task = Task(number, row, _fill(words, dict(row)), sizes)
+        same = seen.setdefault((task.words, sizes), task)
+        if same is not task:
+            raise UsageError(
+                f"tasks {same.number} and {number} are the same: {show_parameters(row)}",
+                "keep one of them",
+            )
+        tasks.append(task)
+    return tuple(tasks)
+
+
+def show_parameters(row: Iterable[Tuple[str, str]]) -> str:
+    """Return parameters in one line, such as ``lr=0.1 seed=1``."""
+    return " ".join(f"{name}={value}" for name, value in row)
+
+
+def _check_names(names: Sequence[str], words: Sequence[str]) -> None:
+    twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
+    if twice is not None:
+        raise UsageError(f"two sources set the parameter {twice}", "keep one of them")
+    places = [match["name"] for word in words for match in _PLACE.finditer(word) if match["name"]]
+    unfilled = next((name for name in places if name not in names), None)
+    if unfilled is not None:
+        raise UsageError(
+            f"no parameter fills {{{unfilled}}}",
+            f"{did_you_mean(unfilled, names)}; if the program needs the text {{{unfilled}}}, "
+            f"write {{{{{unfilled}}}}}",
+        )
+    unused = next((name for name in names if name not in places and not _size(name)), None)
+    if unused is not None:
+        raise UsageError(
+            f"no word of the program uses the parameter {unused}",
+            f"add it where its value belongs, such as --{unused} {{{unused}}}",
+        )
+
+
+def _size(name: str) -> str:
+    """Return the option of the job that a parameter sets, "" for none."""
+    option = find(name)
+    return option.long if option and option.long in SIZES else ""
+
+
+def _fill(words: Sequence[str], values: Dict[str, str]) -> Tuple[str, ...]:
+    """Return the words with the values in their places, byte for byte."""
+    return tuple(
+        _PLACE.sub(lambda at: f"{{{at['literal']}}}" if at["literal"] else values[at["name"]], word)
+        for word in words
+    )

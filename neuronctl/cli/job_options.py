@@ -32,7 +32,7 @@ _SECTIONS = {
     "Software": "module conda venv env setup",
     "Container": "container container-runtime container-option bind",
     "Launch": "launcher launcher-option preflight",
-    "After other jobs, or many times": "dependency array requeue signal",
+    "After other jobs, or many times": "after after-ok dependency array requeue signal",
     "Longer than the time limit": "until-done max-runs resume-with",
     "If it no longer moves": "stall checkpoint",
     "Samples for a report": "monitor",

@@ -133,7 +133,7 @@ _VALUES: Mapping[str, Callable[[str], Known]] = {
     "appl": functools.partial(_codes, "appl"),
     "launcher": _launchers,
     "cluster": _clusters,
-    "dependency": _jobs,
+    **dict.fromkeys(("dependency", "after", "after_ok"), _jobs),
     "TOPIC": _topics,
     "JOB": _jobs,
     "CODE": _rules,

@@ -231,6 +231,16 @@ class JobRequest:
     """``field=`` of a structured comment (Neuron since 2026-08-12)."""
     appl: Optional[str] = _job("--appl NAME", "Application, for the site's comment.")
     """``appl=`` of a structured comment."""
+    after: Tuple[str, ...] = _job(
+        "--after JOB...",
+        "Start once this job, by its name or id, has ended; repeatable.",
+        values.words,
+    )
+    after_ok: Tuple[str, ...] = _job(
+        "--after-ok JOB...",
+        "Start once this job has completed; refused if it failed; repeatable.",
+        values.words,
+    )
     avoid_bad_nodes: Optional[bool] = _job(
         "--[no-]avoid-bad-nodes", "Also exclude the nodes that have failed in your last jobs."
     )

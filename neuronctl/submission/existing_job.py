@@ -161,10 +161,16 @@ def existing_job(
         choice = choose(made, catalog, ask=True, of_script=True)
         job = job.with_options(f"--partition={choice.plan.partition.name}")
         job = replace(job, choice=choice)
+    if said.get("after") or said.get("after_ok"):
+        from neuronctl.submission.predecessors import wait_for_named  # here, as few jobs have one
+
+        named = {name: said.get(name, ()) for name in ("after", "after_ok")}
+        waiting = wait_for_named(replace(job.request, **named), tell).dependency
+        job = job.with_options(f"--dependency={waiting}") if waiting else job
     return job
 
 
-_NOT_SBATCHS = ("cluster", "field", "appl", "monitor")
+_NOT_SBATCHS = ("cluster", "field", "appl", "monitor", "after", "after-ok")
 """Options that are not sbatch's and mean something for a script all the same."""
 
 

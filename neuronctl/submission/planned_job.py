@@ -44,6 +44,7 @@ class PlannedJob:
 
     choice: as in JudgedJob. ask_slurm: whether it is judged by what Slurm says, and not as a
     script that is only shown. template: the user's own. snapshot: what Slurm has said for it.
+    dependency: as typed, without the jobs that --after and --after-ok name.
     """
 
     plan: JobPlan
@@ -52,6 +53,7 @@ class PlannedJob:
     ask_slurm: bool = True
     template: Optional[str] = None
     snapshot: Optional[Snapshot] = None
+    dependency: Optional[str] = None
 
     slurm_cluster = None
 
@@ -78,9 +80,10 @@ class PlannedJob:
         plan = self.plan
         here = working_directory()
         cwd = plan.request.chdir or here
+        follows = plan.request.after or plan.request.after_ok
         return RecordDraft(
             cwd=cwd,
-            request={},
+            request={"dependency": self.dependency} if follows else {},
             job_name=plan.job_name,
             partition=plan.partition_list,
             output=os.path.join(cwd, plan.output or "slurm-%j.out"),
@@ -152,6 +155,11 @@ def plan_job(
     catalog = load(catalog_file)
     cluster, how = recognise(catalog, request.cluster)
     request = _exclude_bad_nodes(located(request, cluster))
+    dependency = request.dependency
+    if request.after or request.after_ok:
+        from neuronctl.submission.predecessors import wait_for_named  # here, as few jobs have one
+
+        request = wait_for_named(request, tell or (lambda message: None), ask_slurm=ask_slurm)
     conda = None if request.conda is None else find_conda(request.conda, request.resolve_path(""))
     code = None
     if request.snapshot:
@@ -174,7 +182,7 @@ def plan_job(
     if made.until_done is not None and request.array is None and ask_slurm:
         snapshot, chain = _how_it_goes_on(made, snapshot)
         made = settle(request, chain=chain)
-    return PlannedJob(made, catalog, choice, ask_slurm, template, snapshot)
+    return PlannedJob(made, catalog, choice, ask_slurm, template, snapshot, dependency)
 
 
 def _swept(request: JobRequest, axes: Optional[Tuple[Axis, ...]]) -> JobRequest:

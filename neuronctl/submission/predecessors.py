@@ -1,0 +1,98 @@
+"""The jobs that --after and --after-ok name, as Slurm's --dependency."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Callable, Optional, Sequence, Tuple
+
+from neuronctl.common.console import printable
+from neuronctl.common.errors import PolicyError, UsageError
+from neuronctl.common.frozen import replace
+from neuronctl.records.store import RecordStore
+from neuronctl.request.job import Origin, Source
+from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.job_states import GOOD
+from neuronctl.tracking.chains import chain_of
+from neuronctl.tracking.endings import ending_words
+from neuronctl.tracking.job_names import is_name, is_named, newest
+from neuronctl.tracking.lookup import look_up, no_such_job, queued
+
+if TYPE_CHECKING:
+    from neuronctl.request.job import JobRequest
+    from neuronctl.tracking.job_status import JobStatus
+
+
+def wait_for_named(
+    request: JobRequest, tell: Callable[[str], None], *, ask_slurm: bool = True
+) -> JobRequest:
+    """Return the request with its --after and --after-ok as a part of --dependency.
+
+    tell hears which jobs these are. ask_slurm: whether to leave out those that have ended, and to
+    refuse what can never be met; else a name is that of the newest recorded job.
+
+    Raises NoSuchJobError for an unknown job, and PolicyError for an --after-ok that cannot be met.
+    """
+    named = [("--after", "afterany", word) for word in request.after]
+    named += [("--after-ok", "afterok", word) for word in request.after_ok]
+    if not named:
+        return request
+    terms = [request.dependency] if request.dependency else []
+    if "?" in (request.dependency or ""):
+        raise UsageError(
+            f"{named[0][0]} and --dependency {request.dependency} contradict each other: "
+            "Slurm waits for all jobs, or ('?') for any",
+            "keep one of them",
+        )
+    for option, kind, word in named:
+        if not ask_slurm:
+            id = newest(word, RecordStore.default()) if is_name(word) else JobId.parse(word)
+            terms.append(f"{kind}:{id.asked}")
+            continue
+        id, jobs = _find(word)
+        waits_for = _check(f"{option} {word}", kind, jobs, tell)
+        if waits_for is not None:
+            number = waits_for.job_id if waits_for.is_later_run else id.asked
+            terms.append(f"{kind}:{number}")
+    origins = {**request.origins, "dependency": Origin(Source.DERIVED, named[0][0])}
+    return replace(request, dependency=",".join(dict.fromkeys(terms)) or None, origins=origins)
+
+
+def _find(word: str) -> Tuple[JobId, Sequence[JobStatus]]:
+    """Return the job of this id, or the newest of this name, one that has not ended if there is."""
+    if is_name(word):
+        named = [job for job in queued() if is_named(job.name, word)]
+        if named:
+            _, number = max((not job.ended, job.id.job) for job in named)
+            return JobId(number), [job for job in named if job.id.job == number]
+        id = newest(word, RecordStore.default())
+    else:
+        id = JobId.parse(word)
+    found = look_up([id]).sure()
+    if found.missing:
+        raise no_such_job(found.missing)
+    return id, found.jobs
+
+
+def _check(
+    given: str, kind: str, jobs: Sequence[JobStatus], tell: Callable[[str], None]
+) -> Optional[JobStatus]:
+    """Return a job, or task, that has not ended, if any; raises PolicyError."""
+    for job in jobs:
+        if kind == "afterok" and job.ended and job.state not in GOOD:
+            raise PolicyError(
+                f"{given}: job {job.id} ({printable(job.name)}) ended as {job.state}, "
+                f"{ending_words(job)}: a job that follows it would never start",
+                f"'neuronctl resubmit {job.id.job}' submits it again; --after {job.id.job} does "
+                "not ask how it ended",
+            )
+    first = next((job for job in jobs if not job.ended), jobs[0])
+    words = f"{given}: job {first.id.job} ({printable(first.name)})"
+    if first.ended:
+        tell(f"{words} has ended as {first.state}: there is nothing to wait for")
+        return None
+    tell(f"{words} is {first.state}")
+    if chain_of(first.record) is not None:
+        tell(
+            f"warning: each run of {words[len(given) + 2 :]} is a job of its own: Slurm waits "
+            f"for the present one, job {first.job_id}, and not for those that follow"
+        )
+    return first

@@ -1,0 +1,156 @@
+"""--after and --after-ok: jobs that follow each other by name, with fake Slurm commands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Callable, List
+
+import pytest
+from fake_slurm import FakeSlurm, accounting_row, queue_row
+from recorded import record
+
+from neuronctl.records.store import RecordStore
+
+pytestmark = pytest.mark.usefixtures("program")
+Run = Callable[..., Any]
+JOB = ["--cluster", "neuron-2022", "-p", "amd_a100nv_8", "--comment", "pytorch"]
+JOB += ["--gpus-per-node", "1", "-t", "1:00:00"]
+
+RUNNING = [queue_row("41", name="prepare"), queue_row("40", name="prepare")]
+MIXED = [
+    queue_row("50_1", own="51", name="grid", state="COMPLETED"),
+    queue_row("50_[2-3]", own="50", name="grid", state="PENDING"),
+]
+FAILED = [queue_row("60", name="broken", state="FAILED", exit="3:0")]
+DONE = [queue_row("61", name="made", state="COMPLETED")]
+PART_FAILED = [*MIXED, queue_row("50_4", own="52", name="grid", state="TIMEOUT", exit="0:0")]
+
+
+def dependency(text: str) -> List[str]:
+    return re.findall(r"^#SBATCH --dependency=(\S+)", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("options", "rows", "term", "words"),
+    [
+        (["--after-ok", "prepare"], RUNNING, "afterok:41", "job 41 (prepare) is RUNNING"),
+        (["--after", "prep*"], RUNNING, "afterany:41", "job 41 (prepare) is RUNNING"),
+        (["--after", "40"], RUNNING, "afterany:40", "job 40 (prepare) is RUNNING"),
+        (["--after-ok", "grid"], MIXED, "afterok:50", "job 50 (grid) is PENDING"),
+        (["--after-ok", "50_2"], MIXED, "afterok:50_2", "job 50 (grid) is PENDING"),
+        (["--after", "grid"], PART_FAILED, "afterany:50", "job 50 (grid) is PENDING"),
+        (
+            ["--after", "prepare", "--after-ok=40", "--after", "prepare", "-d", "singleton"],
+            RUNNING,
+            "singleton,afterany:41,afterok:40",
+            "job 40 (prepare) is RUNNING",
+        ),
+    ],
+)
+def test_slurm_waits_for_what_is_named(
+    options: List[str], rows: List[str], term: str, words: str, run: Run, fake_slurm: FakeSlurm
+) -> None:
+    fake_slurm.queue(*rows)
+    fake_slurm.answer("sbatch", "70\n")
+    told = run("submit", *JOB, *options, "train.py").stderr
+    assert dependency(fake_slurm.stdin()) == [term]
+    assert words in told
+
+
+@pytest.mark.parametrize("option", ["--after", "--after-ok"])
+def test_what_has_ended_well_is_not_waited_for(
+    option: str, run: Run, fake_slurm: FakeSlurm
+) -> None:
+    fake_slurm.queue(*DONE)
+    fake_slurm.answer("sbatch", "70\n")
+    told = run("submit", *JOB, option, "61", "train.py").stderr
+    assert dependency(fake_slurm.stdin()) == []
+    assert f"{option} 61: job 61 (made) has ended as COMPLETED: there is nothing to wait" in told
+
+
+@pytest.mark.parametrize(
+    ("options", "rows", "code", "message"),
+    [
+        (["--after-ok", "60"], FAILED, 4, "job 60 (broken) ended as FAILED, exit code 3:0: a job"),
+        (["--after-ok", "grid"], PART_FAILED, 4, "job 50_4 (grid) ended as TIMEOUT, time limit"),
+        (["--after", "nothing"], RUNNING, 8, "'nothing' is neither a job id nor the name of a job"),
+        (["--after", "99"], [], 8, "no matching jobs: 99"),
+        (["--after", "4-1"], [], 2, "invalid job id '4-1'"),
+        (["--after", " "], [], 2, "--after: is empty"),
+        (["--after", "41", "-d", "afterok:1?afterok:2"], RUNNING, 2, "contradict each other"),
+    ],
+)
+def test_what_can_never_be_met_is_refused(
+    options: List[str], rows: List[str], code: int, message: str, run: Run, fake_slurm: FakeSlurm
+) -> None:
+    fake_slurm.queue(*rows)
+    result = run("submit", *JOB, "--force", *options, "train.py", code=code)
+    assert message in result.stderr
+    assert fake_slurm.calls("sbatch") == []
+
+
+def test_slurm_has_to_answer(run: Run, fake_slurm: FakeSlurm) -> None:
+    record(30, job_name="prepare")
+    fake_slurm.answer("squeue", stderr="Unable to contact slurm controller (connect failure)\n", code=1)
+    assert "Unable to contact slurm" in run("submit", *JOB, "--after", "30", "train.py", code=6).stderr
+    # generate goes by the records alone.
+    text = run("generate", *JOB, "--after-ok", "prepare", "train.py").stdout
+    assert dependency(text) == ["afterok:30"]
+
+
+def test_the_newest_recorded_job_counts_once_all_have_ended(
+    run: Run, fake_slurm: FakeSlurm
+) -> None:
+    record(30, job_name="prepare")
+    record(31, job_name="prepare")
+    fake_slurm.queue(queue_row("9", name="other"))
+    fake_slurm.accounting(accounting_row("31", name="prepare", state="FAILED", exit="1:0"))
+    told = run("submit", *JOB, "--after-ok", "prepare", "train.py", code=4).stderr
+    assert "--after-ok prepare: job 31 (prepare) ended as FAILED" in told
+    assert "--after 31 does not ask how it ended" in told
+
+
+def test_it_is_resolved_again_for_a_resubmission(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(*RUNNING)
+    fake_slurm.answer("sbatch", "70\n")
+    run("submit", *JOB, "--after", "prepare", "-d", "singleton", "train.py")
+    fake_slurm.queue(queue_row("45", name="prepare"))
+    fake_slurm.answer("sbatch", "71\n")
+    run("resubmit", "70", "--time", "10")
+    assert dependency(fake_slurm.stdin()) == ["singleton,afterany:45"]
+
+
+def test_a_job_file_names_them_too(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    fake_slurm.queue(*RUNNING, *DONE)
+    (tmp_path / "job.yaml").write_text("after: [prepare, 40]\nafter-ok: made\nscript: train.py\n")
+    text = run("submit", *JOB, "-f", "job.yaml", "--dry-run").stdout
+    assert dependency(text) == ["afterany:41,afterany:40"]
+
+
+def test_a_script_of_ones_own_follows_too(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    (tmp_path / "job.sh").write_text("#!/bin/bash\n#SBATCH -p cpu\n#SBATCH -d singleton\ntrue\n")
+    fake_slurm.queue(*RUNNING)
+    fake_slurm.answer("sbatch", "Submitted batch job 70\n")
+    run("submit", "--force", "--after", "prepare", "job.sh")
+    (call,) = fake_slurm.calls("sbatch")
+    assert "--dependency=singleton,afterany:41" in call
+
+
+def test_a_chain_is_followed_by_its_present_run(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    record(30, job_name="long", output=f"{tmp_path}/long.out", runs=True)
+    (tmp_path / "long.out").write_text(
+        "run 1 of at most 9, on gpu1, as job 30\nrun 2 waits as job 33\n"
+        "run 1 ended with exit code 75: another one follows\n"
+        "run 2 of at most 9, on gpu1, as job 33\nrun 3 waits as job 35\n"
+    )
+    fake_slurm.queue(
+        queue_row("33", name="long", command="/var/spool/job33/slurm_script"),
+        queue_row("35", name="long", state="PENDING"),
+    )
+    assert RecordStore.default().get(30) is not None
+    result = run("submit", *JOB, "--after", "long", "--dry-run", "train.py")
+    assert dependency(result.stdout) == ["afterany:33"]
+    assert "Slurm waits for the present one, job 33, and not for those" in result.stderr

@@ -92,8 +92,9 @@ def test_what_can_never_be_met_is_refused(
 
 def test_slurm_has_to_answer(run: Run, fake_slurm: FakeSlurm) -> None:
     record(30, job_name="prepare")
-    fake_slurm.answer("squeue", stderr="Unable to contact slurm controller (connect failure)\n", code=1)
-    assert "Unable to contact slurm" in run("submit", *JOB, "--after", "30", "train.py", code=6).stderr
+    away = "Unable to contact slurm controller (connect failure)"
+    fake_slurm.answer("squeue", stderr=f"{away}\n", code=1)
+    assert away in run("submit", *JOB, "--after", "30", "train.py", code=6).stderr
     # generate goes by the records alone.
     text = run("generate", *JOB, "--after-ok", "prepare", "train.py").stdout
     assert dependency(text) == ["afterok:30"]

@@ -135,6 +135,17 @@ class Network:
 
 
 @dataclass(frozen=True)
+class Login:
+    """host: the name of the login nodes for ``ssh`` from outside.
+
+    ssh_to_nodes: whether users may also log in to the nodes of their jobs.
+    """
+
+    host: Optional[str] = None
+    ssh_to_nodes: bool = False
+
+
+@dataclass(frozen=True)
 class Containers:
     """runtime: ``"singularity"`` or ``"apptainer"``.
 
@@ -280,6 +291,7 @@ class Cluster:
     environment: Mapping[str, str] = {}
     """Variables that every job on this cluster exports (JSC: HF_HUB_OFFLINE=1)."""
     network: Network = Network()
+    login: Login = Login()
     containers: Containers = Containers()
     price: Price = Price()
     scratch: Optional[str] = None

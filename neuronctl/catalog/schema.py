@@ -15,6 +15,7 @@ from neuronctl.catalog.model import (
     CommentPolicy,
     Containers,
     CorePolicy,
+    Login,
     Network,
     Partition,
     Path,
@@ -54,7 +55,7 @@ _PLAIN = (
 )
 _FORMS: Mapping[str, Tuple[str, str]] = {
     **dict.fromkeys(("submit_from", "image_dirs", "scratch"), _DIRECTORY),
-    **dict.fromkeys(("interface", "host_suffix"), _PLAIN),
+    **dict.fromkeys(("interface", "host_suffix", "host"), _PLAIN),
     "date": (r"\d{4}(-\d{2}(-\d{2})?)?", "write 2026-08-12, 2026-08, or 2026"),
     "evidence": (
         r"(guide|advice|slurm)( \(.+\))?|observation \(.+\)",
@@ -204,7 +205,7 @@ _BY_TYPE: Mapping[str, _Read] = {
 
 _MODELS: Mapping[str, type] = {
     kind.__name__: kind
-    for kind in (*(CommentPolicy, Containers, CorePolicy, Network, Policy, Price, WallTime),)
+    for kind in (*(CommentPolicy, Containers, CorePolicy, Login, Network, Policy, Price, WallTime),)
 }
 
 

@@ -29,6 +29,7 @@ SECTIONS = {
         "init": "Write the job file of this directory.",
         "salloc": "Open a shell in an allocation that is set up like a job.",
         "run": "Launch a program in the current allocation.",
+        "serve": "Run a notebook, an editor, or another server in a job.",
     },
     "Watch it": {
         "status": "Show the state of your jobs.",

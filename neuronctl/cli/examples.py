@@ -12,6 +12,7 @@ _EXAMPLES = {
     "salloc": "salloc -p auto --gpus-per-node 1 -t 60 | "
     "salloc -N 2 --gpus-per-node 2 -t 30 --conda torch",
     "run": "run train.py --epochs 1 | run -N 1 --launcher torchrun train.py",
+    "serve": "serve -p auto --gpus-per-node 1 -t 4:00:00 jupyter | serve --list | serve connect",
     "status": "status --watch | status 4711 4712 --json",
     "why": "why 4711 | why train --stacks",
     "logs": "logs -f train | logs 4711 --err",

@@ -94,7 +94,9 @@ class BatchCommand(JobCommand):
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def job_command(name: str, *, batch: bool = True) -> Callable[[Callable[..., Any]], click.Command]:
+def job_command(
+    name: str, *, batch: bool = True, cls: Optional[type] = None
+) -> Callable[[Callable[..., Any]], click.Command]:
     """Return a click command with all of a job's options (with ``batch``, a batch job's).
 
     SCRIPT and ARGS may follow them. Option parsing stops at SCRIPT: what follows belongs to it.
@@ -113,8 +115,8 @@ def job_command(name: str, *, batch: bool = True) -> Callable[[Callable[..., Any
         ):
             function = add(function)
         context = {"allow_interspersed_args": False}
-        cls = BatchCommand if batch else JobCommand
-        return click.command(name, cls=cls, context_settings=context)(function)
+        kind = cls or (BatchCommand if batch else JobCommand)
+        return click.command(name, cls=kind, context_settings=context)(function)
 
     return decorate
 

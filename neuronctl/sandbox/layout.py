@@ -166,11 +166,14 @@ def _place(pattern: str, user: str) -> str:
 def hosts_file(layout: Layout) -> str:
     """/etc/hosts of every node: all nodes, with only localhost on the loopback address.
 
-    If the cluster's nodes have a second name on the fast network (gpu1i), it is included.
+    If the cluster's nodes have a second name on the fast network (gpu1i), it is included, and so is
+    the name that the login node has outside.
     """
     suffix = layout.cluster.network.host_suffix
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback"]
     everyone = [(LOGIN_ADDRESS, LOGIN_NODE)]
+    if layout.cluster.login.host:
+        lines.append(f"{LOGIN_ADDRESS} {layout.cluster.login.host}")
     everyone += [(node.address, node.name) for node in layout.nodes]
     for address, name in everyone:
         lines.append(f"{address} {name} {name}{suffix}" if suffix else f"{address} {name}")

@@ -22,6 +22,7 @@ TABLES = {
     "`comment`:": model.CommentPolicy,
     "`cores`:": model.CorePolicy,
     "## Network": model.Network,
+    "## Login": model.Login,
     "## Containers": model.Containers,
     "## Price": model.Price,
 }

@@ -1,0 +1,135 @@
+"""How a server is reached: what its job has noted, and what to type on one's own machine.
+
+Each value is a file in a folder of the job's own, which templates/serve.sh makes and removes:
+``node``, ``address``, ``port``, ``token``, what a recipe adds, and at last ``ready``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import time
+from string import Template
+from typing import Callable, Dict, Optional, Set
+
+from neuronctl.catalog.local_cluster import local_cluster
+from neuronctl.catalog.model import Cluster
+from neuronctl.common.files import read_private
+from neuronctl.common.frozen import dataclass
+from neuronctl.common.paths import state_dir
+from neuronctl.common.users import login_name
+from neuronctl.serving.recipes import Recipe, load
+from neuronctl.tracking.follow import JobWatch
+
+_EVERY = 0.5  # seconds between two looks at a job's folder
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A server that answers. tunnel, url, text: what to type, open, and read; "" if there is none.
+
+    reachable: whether this machine reaches its port, where the tunnel begins.
+    """
+
+    job_id: int
+    name: str
+    recipe: str
+    node: str
+    address: str
+    port: int
+    token: str
+    tunnel: str
+    url: str
+    text: str
+    reachable: bool
+
+
+def folders() -> str:
+    """Return the directory with a folder for each job of this cluster that is a server."""
+    cluster = re.sub(r"[^A-Za-z0-9_-]", "_", local_cluster() or "-")
+    return os.path.join(state_dir(), "serve", cluster)
+
+
+def known_servers() -> Set[int]:
+    """Return the jobs that have a folder: some may have ended without removing it."""
+    with contextlib.suppress(OSError):
+        return {int(name) for name in os.listdir(folders()) if name.isdigit()}
+    return set()
+
+
+def wait_for_server(watch: JobWatch, tell: Callable[[str], None]) -> Optional[Dict[str, str]]:
+    """Return what a job has noted once its server answers; None if the job has ended.
+
+    tell: hears of the job's state, again and again.
+    """
+    due, state = 0.0, ""
+    while True:
+        if time.monotonic() >= due:
+            state = (watch.poll() or [state])[-1]
+            due = time.monotonic() + watch.pause
+        if watch.ended:
+            return None
+        noted = None if watch.waiting else _noted(watch.job.job)
+        if noted is not None:
+            return noted
+        tell(state)
+        time.sleep(_EVERY)
+
+
+def _noted(job: int) -> Optional[Dict[str, str]]:
+    folder = os.path.join(folders(), str(job))
+    try:
+        names = os.listdir(folder)
+        if "ready" not in names:
+            return None
+        # A recipe's own files, such as a configuration, may come and go.
+        noted = {}
+        for name in filter(str.isidentifier, names):
+            with contextlib.suppress(FileNotFoundError):
+                content = read_private(os.path.join(folder, name))
+                noted[name] = content.decode("utf-8", "replace").strip()
+        return noted if {"recipe", "node", "address", "port", "token"} <= {*noted} else None
+    except OSError:
+        return None
+
+
+def connection(noted: Dict[str, str], job: int, name: str, cluster: Cluster) -> Connection:
+    """Return how to reach a server. noted: by its job."""
+    recipe: Recipe = load(noted["recipe"])
+    node, address, port, user = noted["node"], noted["address"], noted["port"], login_name()
+    login = f"{user}@{cluster.login.host or socket.getfqdn()}"
+    on_loopback = address.startswith("127.")
+    # The node's name, if it leads from here to where the server listens.
+    host = "localhost" if on_loopback else node if _resolves(node, address) else address
+    values = dict(noted, name=name, job=str(job), host=host, user=user, cluster=cluster.name)
+    values["jump"] = f"{login},{user}@{node}" if on_loopback else login
+    url = Template(recipe.url).safe_substitute(values)
+    way = f"-J {login} {user}@{node}" if on_loopback else login
+    tunnel = f"ssh -N -L {port}:{host}:{port} {way}" if url else ""
+    return Connection(
+        job_id=job,
+        name=name,
+        recipe=recipe.name,
+        node=node,
+        address=address,
+        port=int(port),
+        token=noted["token"],
+        tunnel=tunnel,
+        url=url,
+        text=Template(recipe.print).safe_substitute(values).rstrip("\n"),
+        reachable=on_loopback or _answers(address, int(port)),
+    )
+
+
+def _resolves(node: str, address: str) -> bool:
+    with contextlib.suppress(OSError):
+        return address in {str(info[4][0]) for info in socket.getaddrinfo(node, None)}
+    return False
+
+
+def _answers(address: str, port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=3):
+        return True
+    return False

@@ -63,17 +63,24 @@ lint: install ## ruff, mypy --strict, and shellcheck over our own scripts; the t
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/shellcheck .ci/run tools/apt-install tools/build-* tools/demo
+	$(BIN)/shellcheck .ci/run tools/apt-install tools/build-* tools/demo tools/zipapp/start.sh
 
 docs: install ## write the generated pages of docs/reference anew
 	$(BIN)/python -m pytest tests/docs --update-docs
 
+dist: install ## the wheel and the sdist, into dist
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+
+zipapp: dist ## dist/neuronctl.pyz, neuronctl in one file, for login nodes without pip
+	$(BIN)/python tools/zipapp/build.py dist/neuronctl-*.whl dist/neuronctl.pyz
+
 install: $(VENV)/install.stamp ## neuronctl and its tools in .venv, as in tools/outside/requirements.txt
 
-lock: $(VENV)/tools.stamp ## the newest versions of all that pip installs here, into tools/outside
-	$(VENV)/tools/bin/uv pip compile --quiet --universal --python-version 3.9 --generate-hashes \
+lock: install ## the newest versions of all that pip installs here, into tools/outside
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.9 --generate-hashes \
 		--upgrade --no-header --all-extras --output-file tools/outside/requirements.txt pyproject.toml
-	cd tools/outside && $(CURDIR)/$(VENV)/tools/bin/uv pip compile --quiet --universal \
+	cd tools/outside && $(CURDIR)/$(BIN)/uv pip compile --quiet --universal \
 		--python-version 3.10 --upgrade --no-header --no-annotate --output-file parts.txt \
 		training.txt horovod.txt deepspeed.txt
 
@@ -109,7 +116,7 @@ $(VENV)/install.stamp: $(VENV)/python.stamp pyproject.toml tools/outside/require
 
 $(VENV)/tools.stamp: $(VENV)/python.stamp
 	$(PYTHON) -m venv $(VENV)/tools
-	$(VENV)/tools/bin/pip install --quiet uv pip-audit
+	$(VENV)/tools/bin/pip install --quiet pip-audit
 	@touch $@
 
 $(VENV)/torch.stamp: $(VENV)/python.stamp tools/outside/torch.txt tools/outside/parts.txt
@@ -117,4 +124,4 @@ $(VENV)/torch.stamp: $(VENV)/python.stamp tools/outside/torch.txt tools/outside/
 	$(BIN)/pip install --quiet $(TORCH)
 	@touch $@
 
-.PHONY: help demo test test-matrix test-agreement test-fast fuzz bench lint docs install lock audit packages parts test-packages clean
+.PHONY: help demo test test-matrix test-agreement test-fast fuzz bench lint docs dist zipapp install lock audit packages parts test-packages clean

@@ -6,6 +6,8 @@ import re
 import time
 from typing import TYPE_CHECKING, Iterator, Optional, Set, Tuple
 
+from neuronctl.common.errors import UsageError
+
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
@@ -70,9 +72,14 @@ def _tree(data: bytes) -> Tuple[Node, bytes]:
     """Return the tree of a text, or of as many of its first lines as are read in time; those."""
     global _parser
     if _parser is None:
-        import tree_sitter
-        import tree_sitter_bash
-
+        try:
+            import tree_sitter
+            import tree_sitter_bash
+        except ImportError as error:  # neuronctl.pyz on a machine that it was not built for
+            raise UsageError(
+                f"cannot read batch scripts: {error}",
+                "install neuronctl with pip, which brings tree_sitter",
+            ) from None
         _parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
     harmless = _harmless(data)
     if len(data) < _PART:

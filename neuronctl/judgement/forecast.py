@@ -42,11 +42,7 @@ def forecast(plan: JobPlan, snapshot: Snapshot) -> Forecast:
         nodes,
         tuple(outcome for outcome in outcomes if isinstance(outcome, LimitRefusal)),
         tuple(outcome for outcome in outcomes if isinstance(outcome, Wait)),
-        tuple(
-            outcome
-            for outcome in outcomes
-            if isinstance(outcome, Doubt) and not (snapshot.tested and outcome.by_test)
-        ),
+        tuple(outcome for outcome in outcomes if isinstance(outcome, Doubt)),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, FrozenSet, Iterator, Optional, Tuple
+from typing import FrozenSet, Iterator, Optional, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.frozen import dataclass, replace
@@ -18,13 +18,9 @@ from neuronctl.judgement.reservations import (
     reserved_nodes,
 )
 from neuronctl.judgement.snapshot import is_up, is_usable, slurm_says
-from neuronctl.planning.needs import Needs
 from neuronctl.slurm.job_states import HOLDING, WAITING
 from neuronctl.slurm.scontrol import NodeGroup, names_of
 from neuronctl.slurm.squeue import QueueJob
-
-if TYPE_CHECKING:
-    from neuronctl.slurm.sbatch import TestedStart
 
 _SAID_OF_NODES = slurm_says("scontrol show node")
 
@@ -44,18 +40,6 @@ class NodeSearch:
     suitable: FrozenSet[str]
     free: Optional[FrozenSet[str]]
 
-    @property
-    def only_size(self) -> bool:
-        """Whether nothing but its size can be why Slurm finds no nodes for the job."""
-        on_cluster = self.on_cluster
-        small = self.free is not None and on_cluster.lacking(self.fitting)
-        if small and not on_cluster.needs.is_spread:
-            return True
-        in_service = all(is_up(group) for group in on_cluster.pool)
-        # sbatch --test-only refuses some jobs with --nodelist that sbatch takes (Slurm 22.05).
-        reserved_or_named = on_cluster.snapshot.reservations or on_cluster.named_hosts
-        return in_service and not reserved_or_named
-
 
 def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
     """Look through the nodes of the job's partition."""
@@ -68,18 +52,17 @@ def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
         fitting &= on_cluster.matching
     suitable = fitting - reserved.nodes
     free = None
-    if on_cluster.snapshot.tested is not None:
-        free = _tested_free(on_cluster, reserved)
-    elif _where_not_known(on_cluster) is None:
-        free = suitable & _with_room(on_cluster, on_cluster.needs)
+    if _where_not_known(on_cluster) is None:
+        free = suitable & _with_room(on_cluster)
     return NodeSearch(on_cluster, reserved, fitting, suitable, free)
 
 
-def _with_room(on_cluster: PlanOnCluster, needs: Needs) -> FrozenSet[str]:
-    """Return the nodes with room now for one node's share of these needs."""
+def _with_room(on_cluster: PlanOnCluster) -> FrozenSet[str]:
+    """Return the nodes with room now for one node's share of the job."""
     own = ("", on_cluster.snapshot.user)  # others may have nodes alone (--exclusive=user)
     usable = [group for group in on_cluster.pool if is_usable(group) and group.owner in own]
-    free = names_of(group for group in usable if on_cluster.fits(group, needs))
+    needs = on_cluster.needs
+    free = names_of(group for group in usable if on_cluster.fits(group))
     others = _with_jobs_of_others(on_cluster)
     if needs.whole == "user" and others is not None:
         beside = replace(needs, whole="")
@@ -117,9 +100,7 @@ def _where_not_known(on_cluster: PlanOnCluster) -> Optional[Doubt]:
 def check_nodes(search: NodeSearch) -> Iterator[Outcome]:
     """Yield the wait for nodes, or the doubt whether those with room are really the job's."""
     on_cluster = search.on_cluster
-    if on_cluster.snapshot.tested is not None:
-        yield from _after_test(search, on_cluster.snapshot.tested)
-    elif search.free is None:
+    if search.free is None:
         doubt = _where_not_known(on_cluster)
         if doubt is not None:
             yield doubt
@@ -232,58 +213,6 @@ def _not_available(search: NodeSearch) -> Wait:
     return Wait("NC504", "ReqNodeNotAvail", "; ".join([words, *said]), source, until)
 
 
-def _tested_free(on_cluster: PlanOnCluster, reserved: ReservedNodes) -> Optional[FrozenSet[str]]:
-    """Return the nodes on which sbatch --test-only would start the job now; None: on none.
-
-    It adds what the jobs in the queue would take, even where they do not wait for nodes: a job for
-    which it names nodes that nobody uses starts there now.
-    """
-    snapshot, tested = on_cluster.snapshot, on_cluster.snapshot.tested
-    if tested is None or tested.start is None:
-        return None
-    nodes = frozenset(hosts(tested.node_list))
-    groups = [group for group in on_cluster.pool if not group.cores_used and is_usable(group)]
-    unused = names_of(groups) - reserved.nodes - reserved.parts
-    now = tested.start <= snapshot.asked_at + 60
-    own = on_cluster.plan.request.reservation is not None
-    fits = nodes.isdisjoint(_overlooked(on_cluster)) and (now or (nodes <= unused and not own))
-    return nodes if fits else None
-
-
-def _is_full(search: NodeSearch) -> bool:
-    """Return whether too few nodes have room for the least that the job takes of one."""
-    on_cluster, needs = search.on_cluster, search.on_cluster.needs
-    shared = any(_shares_cores(on_cluster, group) for group in on_cluster.pool)
-    one_core = on_cluster.partition is None or on_cluster.partition.jobs_per_core == 1
-    own_known = needs.whole != "user" or _with_jobs_of_others(on_cluster) is not None
-    sure = one_core and own_known and len(on_cluster.named_hosts) <= needs.nodes
-    sure = sure and on_cluster.plan.request.reservation is None
-    if _magnetic(on_cluster) or _preempted(on_cluster) or shared or not sure:
-        return False
-    least = replace(
-        needs,
-        tasks=needs.nodes,
-        least_cores=needs.cores_per_task,
-        gpus=0 if needs.nodes > 1 else min(1, needs.gpus),
-    )
-    room = _with_room(on_cluster, least) - search.reserved.nodes
-    room -= set(hosts(on_cluster.plan.request.exclude))
-    return on_cluster.lacking(room if on_cluster.matching is None else room & on_cluster.matching)
-
-
-def _overlooked(on_cluster: PlanOnCluster) -> FrozenSet[str]:
-    """Return the nodes of which --test-only says too much: of one user, or of shared cores."""
-    whole, own = on_cluster.needs.whole == "user", ("", on_cluster.snapshot.user)
-    partition = on_cluster.partition
-    every = whole or (partition is not None and partition.jobs_per_core > 1)
-    return names_of(
-        group
-        for group in on_cluster.pool
-        if group.cores_used
-        and (every or group.owner not in own or _shares_cores(on_cluster, group))
-    )
-
-
 def _with_jobs_of_others(on_cluster: PlanOnCluster) -> Optional[FrozenSet[str]]:
     """Return the nodes on which others' jobs run; None: whose jobs run where is not known."""
     snapshot = on_cluster.snapshot
@@ -291,25 +220,6 @@ def _with_jobs_of_others(on_cluster: PlanOnCluster) -> Optional[FrozenSet[str]]:
         return None
     held = (job for job in snapshot.queue if job.state in HOLDING and job.user != snapshot.user)
     return frozenset(name for job in held for name in hosts(job.node_list))
-
-
-def _after_test(search: NodeSearch, tested: TestedStart) -> Iterator[Outcome]:
-    """Yield what remains once sbatch --test-only has placed the job: it heeds no job that waits."""
-    on_cluster, snapshot = search.on_cluster, search.on_cluster.snapshot
-    nodes = frozenset(hosts(tested.node_list))
-    waiting = any(job.state in WAITING for job in snapshot.queue or ())
-    hidden = snapshot.queue is None or "jobs" in snapshot.limits.config.private
-    unseen = hidden and any(group.cores_used for group in on_cluster.pool)
-    others = (_magnetic(on_cluster), _preempted(on_cluster), _overlooked(on_cluster))
-    unsure = waiting or unseen or any(others)
-    ahead = _job_ahead(on_cluster, nodes)
-    if search.free is None and (_is_full(search) or not (ahead or unsure)):
-        words = f"{on_cluster.plan.partition.name} has no room for it now"
-        yield Wait("NC504", "Resources", words, _SAID_OF_NODES)
-    elif ahead:
-        yield Doubt(f"{ahead}; whether it starts before that is not known", cause="Priority")
-    elif search.free is None:
-        yield Doubt("whether it has to wait for nodes is not known", cause="Resources")
 
 
 # ------------------------------------------------------------------------------ doubts
@@ -351,8 +261,7 @@ def _job_ahead(on_cluster: PlanOnCluster, free: FrozenSet[str]) -> str:
         if job.user != snapshot.user and _would_delay(on_cluster, job):
             # Where Slurm has not planned when it starts, it may be anywhere.
             kept |= free if job.start is None else set(hosts(job.planned_nodes))
-    waited = free & kept if snapshot.tested is not None else on_cluster.lacking(free - kept)
-    return "a job of others waits for these nodes" if waited else ""
+    return "a job of others waits for these nodes" if on_cluster.lacking(free - kept) else ""
 
 
 def may_be_planned_for_others(search: NodeSearch) -> bool:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Callable, Dict, Iterable, Mapping, Optional, S
 from neuronctl.common.errors import SlurmError
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.rule_codes import WARNING
-from neuronctl.common.units import hosts
 from neuronctl.common.words import counted, verb
 from neuronctl.judgement.verdict import (
     CAN_START,
@@ -22,7 +21,6 @@ from neuronctl.judgement.verdict import (
 from neuronctl.planning import JobPlan
 from neuronctl.rules import Finding, RuleContext, SlurmFacts, apply_rules, order
 from neuronctl.rules.local_facts import gather_local_facts
-from neuronctl.slurm.scontrol import names_of
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Catalog
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from neuronctl.judgement.forecast import Forecast
     from neuronctl.judgement.outcomes import Wait
     from neuronctl.judgement.snapshot import Snapshot
-    from neuronctl.slurm.sbatch import TestedStart
 
 
 @dataclass(frozen=True)
@@ -57,28 +54,6 @@ class Judgement:
     @cached_property
     def verdict(self) -> Verdict:
         """What would happen to the job if it were submitted now."""
-        verdict = self._verdict
-        if verdict.kind != NOT_KNOWN or self.forecast is None:
-            return verdict
-        return replace(verdict, placed=self._placed, only_size=self.forecast.nodes.only_size)
-
-    def _placed(self, tested: TestedStart) -> Verdict:
-        """Return the verdict of a job that Slurm takes and places as ``--test-only`` says."""
-        from neuronctl.judgement.forecast import forecast
-
-        assert self.forecast is not None
-        before = self.forecast.on_cluster
-        now = forecast(self.plan, replace(before.snapshot, tested=tested))
-        here = names_of(before.pool).issuperset(hosts(tested.node_list))
-        if not here or now.refusals != self.forecast.refusals:
-            return self.verdict
-        off = {wait.code for wait in self.forecast.waits if wait not in self.waits}
-        waits = tuple(wait for wait in now.waits if wait.code not in off)
-        sure = tuple(finding for finding in self.findings if not finding.doubtful)
-        return replace(self, forecast=now, waits=waits, findings=sure, doubt="").verdict
-
-    @property
-    def _verdict(self) -> Verdict:
         forecast, refusals, waits = self.forecast, self.refusals, self.waits
         judged_by = SLURM if forecast is not None else f"the catalog alone: {self.unasked_because}"
         if refusals:

@@ -222,5 +222,4 @@ def _partition_doubts(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
             f"the job's memory per core may be over {most} MB (MaxMemPerCPU of {partition.name}): "
             "Slurm gives it more cores, or refuses it",
             refusable=True,
-            by_test=True,
         )

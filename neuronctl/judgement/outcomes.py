@@ -43,13 +43,12 @@ class Doubt:
     """Something that is unknown.
 
     refusable: Slurm may even refuse the job because of it. cause: Slurm's reason if the job waits
-    for it. by_test: ``sbatch --test-only`` settles it.
+    for it.
     """
 
     words: str
     refusable: bool = False
     cause: str = ""
-    by_test: bool = False
 
 
 Outcome = Union[LimitRefusal, Wait, Doubt]

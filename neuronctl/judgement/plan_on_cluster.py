@@ -241,14 +241,6 @@ class PlanOnCluster:
             gpus = self.gpus_held // nodes
             job = {"cpu": nodes * cores, "gres/gpu": nodes * gpus}
         node = {"cpu": cores, "gres/gpu": gpus}
-        tested = self.snapshot.tested
-        if tested is not None and tested.node_list:
-            nodes, known = len(units.hosts(tested.node_list)), {"cpu": tested.cores}
-            if needs.whole != "nodes":
-                known["gres/gpu"] = needs.gpus or nodes * needs.gpus_per_node
-            job = self._with_memory(known, nodes)
-            even = not (self.may_get_more_nodes or needs.unsure)
-            return JobSize(job, self._with_memory(node, 1) if even else {"node": 1})
         if self.may_get_more_nodes:
             known = {tres: job[tres] for tres in job if tres == "cpu" or not needs.gpus_per_node}
             if needs.memory_per_core and not needs.memory_per_node:

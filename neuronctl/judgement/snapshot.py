@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Set, Tuple
+from typing import Any, Dict, Mapping, Optional, Set, Tuple
 
 from neuronctl.catalog.model import Citation
 from neuronctl.common.frozen import dataclass
@@ -16,9 +16,6 @@ from neuronctl.slurm.limits import Limit
 from neuronctl.slurm.sacctmgr import LimitedGroup
 from neuronctl.slurm.scontrol import NodeGroup, Reservation
 from neuronctl.slurm.squeue import QueueJob
-
-if TYPE_CHECKING:
-    from neuronctl.slurm.sbatch import TestedStart
 
 _UNUSABLE = (
     *("DOWN", "DRAIN", "FAIL", "COMPLETING", "UNKNOWN", "FUTURE", "NO_RESPOND", "NOT_RESPONDING"),
@@ -57,8 +54,6 @@ class Snapshot:
     user: str = ""
     queue: Optional[Tuple[QueueJob, ...]] = None
     """All users' jobs in the partitions of the nodes; None: not asked."""
-    tested: Optional[TestedStart] = None
-    """What ``sbatch --test-only`` says of the one job that is judged by it."""
 
     @property
     def enforced(self) -> bool:

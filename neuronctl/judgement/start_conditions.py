@@ -32,13 +32,6 @@ _JUDGED = {
 }
 """Options that change nothing in when a job starts, or whose effect is known, by their values."""
 
-_ONLY_PLACE = (
-    *("contiguous", "cores-per-socket", "extra-node-info", "gpus-per-socket", "gres-flags", "hint"),
-    *("ntasks-per-core", "ntasks-per-socket", "sockets-per-node", "spread-job", "tmp"),
-    *("threads-per-core", "use-min-nodes"),
-)
-"""Options that matter only in which nodes and cores Slurm gives the job."""
-
 _OF_THREADS = ("hint=nomultithread", "hint=multithread", "threads-per-core=1")
 """Those that change nothing where each core has one thread."""
 
@@ -59,7 +52,7 @@ def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     others = [item for item in request.gres if not item.startswith("gpu:")]
     if others and others != ["none"]:
         words = f"--gres={','.join(others)} is not judged here: Slurm may refuse it"
-        yield Doubt(words, refusable=True, by_test=True)
+        yield Doubt(words, refusable=True)
     one_thread = all(group.threads == 1 for group in on_cluster.pool)
     for option in request.sbatch:
         name, _, value = option.partition("=")
@@ -67,7 +60,7 @@ def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
         of_threads = one_thread and option in _OF_THREADS
         if not (known or of_threads) and name not in ("hold", "begin", "licenses"):
             words = f"--sbatch {option} is not judged here: Slurm may refuse it, or wait for it"
-            yield Doubt(words, refusable=True, by_test=name in _ONLY_PLACE)
+            yield Doubt(words, refusable=True)
 
 
 def _licenses(text: str, told: Mapping[str, Tuple[int, int]]) -> Iterator[Outcome]:
@@ -134,9 +127,8 @@ def _dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     if not terms or _OPEN in found or ("?" in text and len(found) > 1):
         # On a job that it does not know any more, Slurm may refuse to depend.
         unknown = unknown_dependencies(on_cluster)
-        only = len(unknown) == len(found.get(_OPEN, ())) and "?" not in text and bool(terms)
         words = f"whether it waits for --dependency={text} is not known"
-        yield Doubt(words, refusable=not terms or bool(unknown), by_test=only)
+        yield Doubt(words, refusable=not terms or bool(unknown))
     elif _NEVER in found:
         ended = " and ".join(f"job {id} ended as {states[id]}" for id in sorted({*found[_NEVER]}))
         words = f"forever: --dependency={text} cannot be met, because {ended}"

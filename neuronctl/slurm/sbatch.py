@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Mapping, Optional, Sequence
+from typing import Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import SlurmError, SlurmRefusedError, SlurmUnavailableError
 from neuronctl.common.frozen import dataclass
-from neuronctl.slurm.fields import parse_timestamp
 from neuronctl.slurm.own_queue import forget
 from neuronctl.slurm.process import Result, clean_environment, failure, plain_words, run
 from neuronctl.slurm.sbatch_passthrough import find_sbatch, with_started
@@ -176,44 +175,17 @@ def _refusal(result: Result) -> SlurmError:
     return error
 
 
-@dataclass(frozen=True)
-class TestedStart:
-    """What ``sbatch --test-only`` says of a job that Slurm would take.
-
-    start: when it expects the job to start (epoch seconds); None if it does not say. node_list: on
-    which nodes. cores: on all of them. doubt: Slurm's words for what it may refuse or let wait.
-    """
-
-    start: Optional[int]
-    node_list: str = ""
-    doubt: str = ""
-    cores: int = 0
-
-
 def test_submission(
-    words: Sequence[str],
-    script: Optional[str],
-    *,
-    cwd: Optional[str] = None,
-    only_size: bool = False,
-) -> TestedStart:
+    words: Sequence[str], script: Optional[str], *, cwd: Optional[str] = None
+) -> Tuple[str, bool]:
     """Ask Slurm whether it would take a job; nothing is submitted, but a job id is used up.
 
-    words: the sbatch command. only_size: whether nothing but the job's size can be why Slurm finds
-    no nodes for it. Limits that would make the job wait are not seen. Raises
-    SlurmRefusedError with Slurm's words, and SlurmUnavailableError.
+    words: the sbatch command. Returns what Slurm says, and whether it found nodes; limits that
+    would make the job wait are not seen. Raises SlurmRefusedError, and SlurmUnavailableError.
     """
-    env = with_started(find_sbatch(), {**os.environ, "TZ": "UTC"})
     argv = [words[0], "--test-only", *words[1:]]
+    env = with_started(find_sbatch(), os.environ)
     result = run(argv, timeout=_PATIENCE, input=script, cwd=cwd, env=env)
-    if result.returncode != 0:
-        if re.search(_UNCERTAIN, result.words) and not only_size:
-            return TestedStart(None, doubt=result.words)
+    if result.returncode != 0 and not re.search(_UNCERTAIN, result.words):
         raise _refusal(result)
-    # sbatch: Job 7 to start at 2026-08-12T09:30:00 using 4 processors on nodes n1 …
-    start = re.search(r"to start at (\S+)", result.stderr)
-    nodes = re.search(r" using ([0-9]{1,9}) processors on nodes (\S+)", result.stderr)
-    expected = None if start is None else parse_timestamp(start[1])
-    if nodes is None:
-        return TestedStart(expected)
-    return TestedStart(expected, nodes[2], cores=int(nodes[1]))
+    return result.words, result.returncode == 0

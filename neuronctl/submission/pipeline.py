@@ -6,7 +6,6 @@ the library are each a Reporter.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Optional, Sequence
 
 from neuronctl.common.errors import PolicyError, SlurmRefusedError, SlurmUnavailableError
@@ -93,21 +92,24 @@ def submit_job(
 def _tested(
     draft: RecordDraft, judged: Optional[JudgedJob], reporter: Reporter
 ) -> Optional[JudgedJob]:
-    """Return the judgement with what ``sbatch --test-only`` says; raises SlurmRefusedError.
+    """Tell what ``sbatch --test-only`` says, and return the judgement; raises SlurmRefusedError.
 
     A job that has errors, or that Slurm was not asked about, is not tested.
     """
     if judged is None or judged.errors or judged.verdict is None or not judged.verdict.by_slurm:
         return judged
-    from neuronctl.judgement.verdict import with_test
+    from neuronctl.judgement.verdict import CAN_START, NOT_KNOWN
     from neuronctl.slurm.sbatch import test_submission
 
     words, place = draft.sbatch or ("sbatch", "/dev/stdin"), draft.submit_dir or draft.cwd
     try:
-        tested = test_submission(words, draft.script, cwd=place, only_size=judged.verdict.only_size)
+        said, has_nodes = test_submission(words, draft.script, cwd=place)
     except SlurmRefusedError as error:
         reporter.slurm_refused(draft, judged, error)
         raise
     except SlurmUnavailableError:
         return judged
-    return replace(judged, verdict=with_test(judged.verdict, tested, int(time.time())))
+    reporter.tell(f"sbatch --test-only says, whatever your limits: {said}")
+    if has_nodes or judged.verdict.kind != CAN_START:
+        return judged
+    return replace(judged, verdict=replace(judged.verdict, kind=NOT_KNOWN))

@@ -9,17 +9,15 @@ import dataclasses
 from typing import Any, List, Tuple
 
 import pytest
-from slurm_answers import CONFIG, LIMITS, NORMAL, NOW, PARTITION, QOS, fields_of, job, live
+from slurm_answers import CONFIG, LIMITS, NORMAL, PARTITION, QOS, fields_of, job, live
 
 from neuronctl.catalog.model import Catalog, Cluster, Partition
 from neuronctl.judgement.judgement import Judgement, judge
 from neuronctl.judgement.snapshot import Snapshot
-from neuronctl.judgement.verdict import with_test
 from neuronctl.planning import plan
 from neuronctl.rules import RuleContext
 from neuronctl.scripts.header import read_header
 from neuronctl.scripts.script_request import request_of_script
-from neuronctl.slurm import sbatch
 from neuronctl.slurm.limits import Scope, read_limits
 from neuronctl.slurm.scontrol import NodeGroup, parse_nodes, parse_partitions
 
@@ -206,30 +204,6 @@ def test_nodes_that_are_left_to_slurm_are_as_many_as_slurms_have_to_be(
     assert kinds == {said(asked)}
 
 
-def placed(options: str, start: int, nodes: str, cores: int, **given: Any) -> Any:
-    """The kind of verdict and the words, once ``sbatch --test-only`` has placed the job."""
-    verdict = judged(options, "22.05.8", **given).verdict
-    assert verdict.kind == "not known"
-    tested = with_test(verdict, sbatch.TestedStart(NOW + start, nodes, cores=cores), NOW)
-    return tested.kind, tested.words
-
-
-BUSY = dataclasses.replace(SMALL, names=("m3",), cores_used=4)
-REST = dataclasses.replace(SMALL, names=("m4",))
-ALL = {"groups": (LARGE, BUSY, REST), "queue": ()}
-
-
-@pytest.mark.parametrize("asked", options(UNKNOWN))
-def test_where_a_job_is_spread_sbatch_says(asked: str) -> None:
-    if "-w" in asked:
-        return
-    now = placed(asked, 0, "m[1-4]", 12)
-    assert now[0] == RUNS and now[1].startswith("4 nodes have room for its share; without limits,")
-    # It counts all jobs that wait; nodes that nobody uses are free all the same.
-    assert placed(asked, 3600, "m[1-4]", 12)[0] == RUNS
-    assert placed(asked, 3600, "m[1-4]", 12, **ALL)[0] == WAITS
-
-
 def test_nodes_of_the_users_own_jobs_take_more_of_them() -> None:
     """With --exclusive=user, once Slurm says whose jobs run where."""
     used = dataclasses.replace(LARGE, names=("m1",), cores_used=4)
@@ -237,28 +211,3 @@ def test_nodes_of_the_users_own_jobs_take_more_of_them() -> None:
         queue = (job(4, user=user, node_list="m1", partition="other"),)
         asked = f"--exclusive=user -N1 -n {cores}"
         assert said(asked, groups=(used,), queue=queue) == kind
-
-
-def test_what_sbatch_says_of_a_place_is_not_all() -> None:
-    waits = job(8, state="PENDING", reason="Resources", partition="mix", user="lee", start=None)
-    held = dataclasses.replace(waits, reason="QOSMaxJobsPerUserLimit")
-    for given, start, kind in (
-        ({"queue": (waits,)}, 0, "not known"),
-        ({"queue": (held,)}, 0, RUNS),
-        ({"queue": (held,)}, 3600, "not known"),
-        ({"queue": None}, 3600, "not known"),
-        ({"jobs": (job(5, state="PENDING", reason="Priority", partition="mix"),)}, 0, "not known"),
-        ({"qos": "MaxTRES cpu=24"}, 0, RUNS),
-        ({"groups": (LARGE, dataclasses.replace(BUSY, owner="lee"), REST)}, 0, "not known"),
-        ({"groups": (LARGE, dataclasses.replace(BUSY, owner="kim"), REST)}, 0, RUNS),
-        ({"qos": "MaxTRES billing=9"}, 0, "not known"),
-    ):
-        assert placed("-n 24", start, "m[2-3]", 12, **{**ALL, **given})[0] == kind, given
-    full = tuple(
-        dataclasses.replace(group, cores_used=group.cores, memory_mb_used=group.memory_mb)
-        for group in (LARGE, SMALL)
-    )
-    for queue in ((held,), (waits,)):
-        assert placed("-n 24", 3600, "m[1-4]", 24, groups=full, queue=queue)[0] == WAITS
-    for asked, kind in (("--contiguous", RUNS), ("--switches=1", "not known")):
-        assert placed(f"-N1 {asked}", 0, "m1", 1)[0] == kind

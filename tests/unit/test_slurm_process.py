@@ -60,15 +60,17 @@ def test_refused_in_slurms_own_words(command: Command) -> None:
         sbatch("")
 
 
-def test_what_slurm_expects_is_read(command: Command) -> None:
-    said = "sbatch: Job 7 to start at 2026-08-12T09:30:00 using 8 processors on nodes gpu35"
-    command("sbatch", f"echo '{said} in partition gpu' >&2")
-    told = sbatch_module.test_submission(["sbatch"], "x")
-    assert (told.start, told.node_list) == (1786527000, "gpu35")
-    command("sbatch", "exit 0")
-    assert sbatch_module.test_submission(["sbatch"], "x").start is None
+def test_what_slurm_says_of_a_job_that_is_not_submitted(command: Command) -> None:
+    said = "Job 7 to start at 2026-08-12T09:30:00 using 8 processors on nodes gpu35"
+    command("sbatch", f"echo 'sbatch: {said}' >&2")
+    assert sbatch_module.test_submission(["sbatch"], "x") == (said, True)
     command("sbatch", "echo 'allocation failure: Required node not available' >&2; exit 1")
-    assert "Required node" in sbatch_module.test_submission(["sbatch"], "x").doubt
+    told, found = sbatch_module.test_submission(["sbatch"], "x")
+    assert "Required node" in told and not found
+    command("sbatch", "echo 'allocation failure: Invalid feature specification' >&2; exit 1")
+    with pytest.raises(SlurmRefusedError) as caught:
+        sbatch_module.test_submission(["sbatch"], "x")
+    assert "scontrol show node" in caught.value.hint
 
 
 def test_controller_away(command: Command) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 import click
 
 from neuronctl.cli.exclusive import at_most_one
-from neuronctl.cli.job_options import file_option
 from neuronctl.cli.say import notify
 from neuronctl.common.console import (
     Column,
@@ -36,42 +35,26 @@ _MOST = 16
 @click.command("report")
 @click.argument("jobs", metavar="[JOB]...", nargs=-1)
 @click.option("--since", metavar="WHEN", help="Your jobs since 12h, 7d, or a day (2026-11-01).")
-@file_option("--html", metavar="FILE", help="Write a page with all curves, which needs no network.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.report/1).")
-def command(jobs: Sequence[str], since: Optional[str], html: Optional[str], as_json: bool) -> None:
+def command(jobs: Sequence[str], since: Optional[str], as_json: bool) -> None:
     """Show what jobs did with their GPUs, cores, and memory, and what could be better.
 
     JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
-    newest of that name). Of several jobs, of an array, and with --since, the hours, use, and cost
-    are summed up. The figures are those of a job that was submitted with --monitor; of any other,
-    there is only what accounting has.
+    newest of that name). Of several jobs, of an array, and with --since, the hours are summed up.
+    The figures are those of a job that was submitted with --monitor; of any other, there is only
+    what accounting has.
     """
     from neuronctl.monitoring.job_use import read_use
 
-    at_most_one({"--html": html, "--json": as_json})
     at_most_one({"JOB": jobs, "--since": since})
     if not jobs and since is None:
         hint = "'neuronctl status' lists your jobs; --since 7d sums up those of a week"
         raise UsageError("report needs JOB or --since", hint)
     found = _find_named(jobs) if since is None else _find_since(since)
-    if html is not None and len(found) != 1:
-        hint = f"name one: neuronctl report {found[0].id} --html FILE" if found else "name one"
-        raise UsageError("--html is for one job", hint)
     used = read_use(found)
     notify(*(job.unread for job in used if job.unread))
     if as_json:
-        data: Dict[str, Any] = {"jobs": [_data(job) for job in used]}
-        if len(used) != 1:
-            from neuronctl.monitoring.totals import total
-
-            data["total"] = asdict(total(used))
-        print_json("neuronctl.report/1", data)
-    elif html is not None:
-        from neuronctl.cli.job_output import write_text
-        from neuronctl.monitoring.report_page import report_page
-
-        write_text(html, report_page(used[0], _figures(used[0])), force=True, mode=0o600)
-        notify(f"wrote {html}: open it in a browser")
+        print_json("neuronctl.report/1", {"jobs": [_data(job) for job in used]})
     elif len(used) == 1:
         _print_job(used[0])
     else:
@@ -98,19 +81,13 @@ def _find_since(since: str) -> Sequence[JobStatus]:
 
 def _print_sums(used: Sequence[JobUse]) -> None:
     """Print the sums, and the jobs that took most."""
-    from neuronctl.monitoring.totals import total
-
     if not used:
         print_line("no matching jobs")
         return
-    whole = total(used)
-    words = f"{counted(whole.jobs, 'job')}: {whole.node_hours:.1f} node hours"
-    words += f", {whole.gpu_hours:.1f} GPU hours" if whole.gpu_hours else ""
-    words += f", {used[0].price.words(whole.cost)}" if whole.cost is not None else ""
-    print_text(words, "bold")
-    if whole.gpu_hours:
-        told = f"the use of GPUs is known for {whole.gpu_hours_sampled:.1f} of the GPU hours"
-        print_text(told if any(job.nodes for job in used) else f"{told} (--monitor samples it)")
+    gpu_hours = sum(job.gpu_hours for job in used)
+    words = counted(sum(job.status.id.count for job in used), "job")
+    words += f": {sum(job.node_hours for job in used):.1f} node hours"
+    print_text(f"{words}, {gpu_hours:.1f} GPU hours" if gpu_hours else words, "bold")
     print_line()
     columns = [Column("JOB", no_wrap=True, style="bold"), Column("NAME", no_wrap=True, priority=1)]
     columns += [Column("STATE", no_wrap=True, priority=2), figures("TIME"), figures("GPU H")]
@@ -207,7 +184,7 @@ def _print_gpus(job: JobUse) -> None:
     print_line()
     print_table(columns, rows)
     if len(gpus) > _MOST:
-        print_line(f"the {_MOST} least used of {len(gpus)}; --json and --html have more")
+        print_line(f"the {_MOST} least used of {len(gpus)}; --json has all")
 
 
 def _told(value: Optional[float], form: str) -> str:
@@ -227,7 +204,6 @@ def _data(job: JobUse) -> Dict[str, Any]:
         **status_data(job.status),
         "gpu_hours": job.gpu_hours,
         "node_hours": job.node_hours,
-        "cost": job.cost,
         "gpu_use": job.use,
         "gpu_idle": job.idle,
         "cores_busy": job.cores_busy,

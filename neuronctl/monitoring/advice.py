@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Callable, Dict, List, Optional, Tuple
 
-from neuronctl.catalog.model import Price
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.units import UNLIMITED, format_time, hosts
 from neuronctl.common.words import duration, percent, verb
-from neuronctl.monitoring.samples import POWER_LIMIT, GpuUse, NodeUse, mean, weighted_mean
+from neuronctl.monitoring.samples import GpuUse, NodeUse, mean, weighted_mean
 from neuronctl.slurm.job_states import COMPLETED
 from neuronctl.slurm.job_steps import AccountedUse
 from neuronctl.tracking.job_status import JobStatus
@@ -19,7 +18,6 @@ from neuronctl.tracking.job_status import JobStatus
 LEAST_SAMPLES = 10
 LONG_IDLE = 600  # seconds
 _GPU_USE, _GPU_MEMORY, _GPU_IDLE, _APART = 0.15, 0.15, 0.3, 0.3
-_CLOCK, _SLOWED = 0.8, 0.1
 _CORES_BUSY = 0.25
 _TIME_USED, _LEAST_LIMIT = 0.1, 3600
 
@@ -34,7 +32,6 @@ class JobUse:
     status: JobStatus
     nodes: Tuple[NodeUse, ...] = ()
     accounted: Optional[AccountedUse] = None
-    price: Price = Price()
     unread: str = ""
 
     @property
@@ -78,11 +75,6 @@ class JobUse:
     @property
     def node_hours(self) -> float:
         return self.seconds * (self.status.nodes or 0) / 3600
-
-    @property
-    def cost(self) -> Optional[float]:
-        """None where the catalog has no prices."""
-        return self.price.of(self.gpu_hours, self.node_hours)
 
     @property
     def gpus(self) -> Tuple[GpuUse, ...]:
@@ -206,23 +198,6 @@ def _apart(job: JobUse) -> Optional[str]:
     )
 
 
-def _slow(job: JobUse) -> Optional[str]:
-    bad = [
-        (gpu, {name: share for name, share in gpu.slowed.items() if name != POWER_LIMIT})
-        for gpu in job.gpus
-        if gpu.clock is not None and gpu.clock < _CLOCK
-    ]
-    for gpu, reasons in bad:
-        if reasons and max(reasons.values()) > _SLOWED:
-            why = max(reasons, key=lambda name: reasons[name])
-            heat = "" if gpu.temperature is None else f"; {gpu.temperature:.0f} C at most"
-            return (
-                f"{job.place(gpu)} ran at {percent(gpu.clock or 0)} of its clock while in use "
-                f"({why}{heat}): tell your site's support, and leave {gpu.node} out with -x"
-            )
-    return None
-
-
 def _small(job: JobUse) -> Optional[str]:
     used = [gpu for gpu in job.told if not gpu.never_used and gpu.memory and gpu.memory_peak]
     shares = [(gpu.memory_peak or 0) / (gpu.memory or 1) for gpu in used]
@@ -254,7 +229,6 @@ def _early(job: JobUse) -> Optional[str]:
 ADVICE: Tuple[Advice, ...] = (
     _no_gpu,
     _unused,
-    _slow,
     _data_loading,
     _idle_stretch,
     _apart,

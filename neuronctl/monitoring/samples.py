@@ -16,26 +16,8 @@ from neuronctl.common.files import open_regular
 from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.nvidia_smi import gpu_columns
 
-PARTS = 240
-"""Into how many equal parts of time a curve is divided."""
-
 IDLE = 1.0
 """Percent of use up to which a GPU counts as idle in a sample."""
-
-Curve = Tuple[Optional[float], ...]
-"""The mean in each of PARTS parts of a run's time; None: no sample fell into it."""
-
-POWER_LIMIT = "power limit"
-"""An ordinary state of a GPU that is busy."""
-
-SLOWED = {
-    0x4: POWER_LIMIT,
-    0x8: "hardware slowdown",
-    0x20: "the driver's thermal limit",
-    0x40: "the hardware's thermal limit",
-    0x80: "power brake",
-}
-"""Why a GPU runs below its clock, by NVML's bits (nvmlClocksEventReasons)."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +25,7 @@ class GpuUse:
     """One GPU of a job. None: nvidia-smi did not say.
 
     use: mean percent of time in which a kernel ran. idle: share of the samples without one.
-    longest_idle: seconds, from idle_since (epoch). idle_for: seconds without use until the last
-    sample. memory_peak, memory: MiB. power: mean in W. temperature: the highest in C. clock: mean
-    share of its highest clock while it was in use. slowed: share of the samples by reason.
+    longest_idle: seconds, from idle_since (epoch). memory_peak, memory: MiB. power: mean in W.
     """
 
     node: str
@@ -55,15 +35,9 @@ class GpuUse:
     idle: Optional[float] = None
     longest_idle: int = 0
     idle_since: Optional[int] = None
-    idle_for: int = 0
     memory_peak: Optional[float] = None
     memory: Optional[float] = None
     power: Optional[float] = None
-    temperature: Optional[float] = None
-    clock: Optional[float] = None
-    slowed: Mapping[str, float] = {}
-    curve: Curve = ()
-    memory_curve: Curve = ()
 
     @property
     def never_used(self) -> bool:
@@ -77,7 +51,7 @@ class NodeUse:
     restart: how often the job had been requeued. seconds: between its first and last samples.
     cores, memory: what the job holds there. cpu: CPU time in seconds. memory_peak: without page
     cache. read, written: by system calls of the job's processes. silent: seconds without the
-    samples that were due. curve: cores in use.
+    samples that were due.
     """
 
     node: str
@@ -94,8 +68,6 @@ class NodeUse:
     read: float = 0.0
     written: float = 0.0
     silent: float = 0.0
-    curve: Curve = ()
-    memory_curve: Curve = ()
     gpus: Tuple[GpuUse, ...] = ()
 
     @property
@@ -208,23 +180,6 @@ class _Table:
 _OF_NODE = ("time", "cpu", "memory", "read", "written")
 
 
-class _Axis:
-    """A run's time, divided into PARTS."""
-
-    def __init__(self, times: Sequence[float]) -> None:
-        self.first, self.last = times[0], times[-1]
-        self.scale = PARTS / (max(self.last - self.first, 1) + 1)
-
-    def curve_of(self, times: Sequence[float], values: Sequence[float]) -> Curve:
-        sums, counts = [0.0] * PARTS, [0] * PARTS
-        for now, value in zip(times, values):
-            part = int((now - self.first) * self.scale)
-            if value == value and 0 <= part < PARTS:
-                sums[part] += value
-                counts[part] += 1
-        return tuple(round(whole / n, 4) if n else None for whole, n in zip(sums, counts))
-
-
 def _read_node(path: str, name: str, restart: int) -> Optional[NodeUse]:
     try:
         table = _Table(path)
@@ -233,38 +188,33 @@ def _read_node(path: str, name: str, restart: int) -> Optional[NodeUse]:
     times, memory = table.figures["time"], table.figures["memory"]
     if not times:
         return None
-    axis, every = _Axis(times), table.positive("every") or 10.0
-    cpu = _growth_by_sample(table.figures["cpu"])
+    first, last, every = times[0], times[-1], table.positive("every") or 10.0
     steps = [after - before for before, after in zip(times, times[1:])]
-    busy = [math.nan, *(by / step if step else math.nan for by, step in zip(cpu[1:], steps))]
-    memory_curve = axis.curve_of(times, memory)
     cores = table.positive("cores")
     return NodeUse(
         node=name,
         samples=len(times),
-        first=int(axis.first),
-        last=int(axis.last),
+        first=int(first),
+        last=int(last),
         every=every,
         restart=restart,
-        seconds=axis.last - axis.first,
+        seconds=last - first,
         cores=None if cores is None else int(cores),
         memory=table.memory_limit,
-        cpu=sum(cpu),
+        cpu=_growth(table.figures["cpu"]),
         memory_peak=max(memory),
-        read=sum(_growth_by_sample(table.figures["read"])),
-        written=sum(_growth_by_sample(table.figures["written"])),
+        read=_growth(table.figures["read"]),
+        written=_growth(table.figures["written"]),
         silent=sum(step for step in steps if step > 2.5 * every),
-        curve=axis.curve_of(times, busy),
-        memory_curve=memory_curve,
-        gpus=_read_gpus(_gpus_path(path), name, axis, every),
+        gpus=_read_gpus(f"{path[: -len('.csv')]}.gpus.csv", name, first, last + every, every),
     )
 
 
-def _growth_by_sample(values: Sequence[float]) -> List[float]:
+def _growth(values: Sequence[float]) -> float:
     """Return how much a counter grew. It falls if processes have ended that were part of it."""
-    before, grown = 0.0, []
+    before = grown = 0.0
     for value in values:
-        grown.append(value - before if value > before else 0.0)
+        grown += value - before if value > before else 0.0
         before = value if value == value else before
     return grown
 
@@ -274,17 +224,13 @@ def _growth_by_sample(values: Sequence[float]) -> List[float]:
 _MOST_GPUS = 128
 
 
-def _gpus_path(path: str) -> str:
-    return f"{path[: -len('.csv')]}.gpus.csv"
-
-
 def _gpu_places(header: str) -> Dict[str, int]:
     """Return where the rows below a header have each figure; {} if it is none."""
     places = gpu_columns(header)
     return places if {"index", "use"} <= places.keys() else {}
 
 
-def _read_gpus(path: str, node: str, axis: _Axis, every: float) -> Tuple[GpuUse, ...]:
+def _read_gpus(path: str, node: str, first: float, last: float, every: float) -> Tuple[GpuUse, ...]:
     gpus: Dict[str, _Gpu] = {}
     try:
         lines = _lines(path)
@@ -293,7 +239,7 @@ def _read_gpus(path: str, node: str, axis: _Axis, every: float) -> Tuple[GpuUse,
         for line in lines if places else ():
             cells = line.split(",")
             now, index = _number(cells[0]), cells[min(places["index"], len(cells) - 1)].strip()
-            if len(cells) != header.count(",") + 1 or not axis.first <= now <= axis.last + every:
+            if len(cells) != header.count(",") + 1 or not first <= now <= last:
                 continue
             if index not in gpus and index.isdigit() and len(gpus) < _MOST_GPUS:
                 gpus[index] = _Gpu()
@@ -301,7 +247,7 @@ def _read_gpus(path: str, node: str, axis: _Axis, every: float) -> Tuple[GpuUse,
                 gpus[index].add(now, {name: cells[place] for name, place in places.items()})
     except OSError:
         pass
-    return tuple(gpus[index].result(node, index, axis, every) for index in sorted(gpus, key=int))
+    return tuple(gpus[index].result(node, index, every) for index in sorted(gpus, key=int))
 
 
 class _Gpu:
@@ -319,23 +265,9 @@ class _Gpu:
     def known(self, name: str) -> List[float]:
         return [value for value in self.figures.get(name, ()) if value == value]
 
-    def result(self, node: str, index: str, axis: _Axis, every: float) -> GpuUse:
-        uses, sizes = self.figures["use"], self.figures.get("memory", [])
+    def result(self, node: str, index: str, every: float) -> GpuUse:
         use = self.known("use")
-        longest, since, at_last = self._idle_stretches(2.5 * every)
-        reasons = [int(bits) for bits in self.known("reasons")]
-        slowed = {
-            name: count / len(self.times)
-            for bit, name in SLOWED.items()
-            if (count := sum(1 for bits in reasons if bits & bit))
-        }
-        clocks = [
-            clock / most
-            for clock, most, used in zip(
-                self.figures.get("clock", ()), self.figures.get("most", ()), uses
-            )
-            if clock > 0 and most > 0 and used > IDLE
-        ]
+        longest, since = self._longest_idle(2.5 * every)
         return GpuUse(
             node=node,
             index=index,
@@ -344,19 +276,13 @@ class _Gpu:
             idle=mean([float(value <= IDLE) for value in use]),
             longest_idle=int(longest),
             idle_since=int(since) if longest else None,
-            idle_for=int(at_last),
             memory_peak=max(self.known("memory"), default=None),
             memory=max(self.known("whole"), default=None),
             power=mean(self.known("power")),
-            temperature=max(self.known("heat"), default=None),
-            clock=mean(clocks),
-            slowed=slowed,
-            curve=axis.curve_of(self.times, uses),
-            memory_curve=axis.curve_of(self.times, sizes),
         )
 
-    def _idle_stretches(self, gap: float) -> Tuple[float, float, float]:
-        """Return the longest stretch without use, when it began, and how long the last one is.
+    def _longest_idle(self, gap: float) -> Tuple[float, float]:
+        """Return how long the longest stretch without use was, and when it began.
 
         gap: seconds without samples after which nobody knows what the GPU did.
         """
@@ -372,7 +298,7 @@ class _Gpu:
             elif begun is None:
                 begun = now
             before = now
-        return longest, since, 0.0 if begun is None else before - begun
+        return longest, since
 
 
 # ------------------------------------------------------------------------- means
@@ -388,20 +314,3 @@ def weighted_mean(pairs: Iterable[Tuple[Optional[float], float]]) -> Optional[fl
     known = [(value, weight) for value, weight in pairs if value is not None]
     whole = sum(weight for _, weight in known)
     return sum(value * weight for value, weight in known) / whole if whole else None
-
-
-def fill_holes(curve: Curve, samples: int) -> Curve:
-    """Return the curve without holes if samples are rarer than parts: each holds until the next.
-
-    What stays empty are the gaps: parts in which some samples should have been, but are not.
-    """
-    places = [part for part, value in enumerate(curve) if value is not None]
-    if len(places) < 2 or samples > 2 * len(places):
-        return curve
-    steps = [later - part for part, later in zip(places, places[1:])]
-    late = max(2.0, 2.5 * sorted(steps)[len(steps) // 2])
-    whole = list(curve)
-    for part, step in zip(places, steps):
-        if step <= late:
-            whole[part + 1 : part + step] = [curve[part]] * (step - 1)
-    return tuple(whole)

@@ -43,14 +43,6 @@ def launcher_templates() -> jinja2.Environment:
     return _environment("launchers", directories())
 
 
-def page_templates() -> jinja2.Environment:
-    """Return the environment of the shipped pages, in which ``{{ value }}`` is escaped for HTML."""
-    loader = jinja2.FileSystemLoader(shipped_directory())
-    return jinja2.Environment(
-        loader=loader, undefined=jinja2.StrictUndefined, autoescape=True, **_SYNTAX
-    )
-
-
 @functools.lru_cache(maxsize=8)
 def _environment(kind: str, directories: Tuple[str, ...]) -> jinja2.Environment:
     """It looks at a file's time before it takes the template for known."""

@@ -13,22 +13,14 @@ FIGURES: Mapping[str, Tuple[str, Optional[str]]] = {
     "whole": ("memory.total", "MiB"),
     "power": ("power.draw", "W"),
     "heat": ("temperature.gpu", None),
-    "clock": ("clocks.sm", "MHz"),
-    "most": ("clocks.max.sm", "MHz"),
-    "reasons": ("clocks_throttle_reasons.active", None),
 }
 """Each figure by the name of its field, and the unit in which it is read."""
 
-_OTHER_NAMES = {
-    "clocks.current.sm": "clock",
-    "clocks_event_reasons.active": "reasons",  # since driver 535
-}
+SURVEYED = tuple(FIGURES)
+"""What top asks for."""
 
-SAMPLED = tuple(figure for figure in FIGURES if figure != "name")
+SAMPLED = tuple(figure for figure in FIGURES if figure not in ("name", "heat"))
 """What --monitor samples."""
-
-SURVEYED = ("index", "name", "use", "memory", "whole", "power", "heat")
-"""Fields that every driver reports."""
 
 
 def query(*figures: str) -> str:
@@ -42,7 +34,6 @@ def gpu_columns(header: str) -> Dict[str, int]:
     A column in another unit counts as absent.
     """
     known = {field: (figure, unit) for figure, (field, unit) in FIGURES.items()}
-    known.update({name: (figure, FIGURES[figure][1]) for name, figure in _OTHER_NAMES.items()})
     found: Dict[str, int] = {}
     for place, title in enumerate(header.split(",")):
         match = re.fullmatch(r" *([\w.]+)(?: \[(.*)\])? *", title)

@@ -18,7 +18,7 @@ NVIDIA_SMI = """\
 import sys, time
 words = dict(word[2:].partition("=")[::2] for word in sys.argv[1:] if word.startswith("--"))
 units = {"utilization.gpu": " [%]", "memory.used": " [MiB]", "memory.total": " [MiB]"}
-units.update({"power.draw": " [W]", "clocks.sm": " [MHz]", "clocks.max.sm": " [MHz]"})
+units["power.draw"] = " [W]"
 if "-L" in sys.argv:
     sys.exit(0)
 fields = words["query-gpu"].split(",")
@@ -27,9 +27,7 @@ sample = 0
 while True:
     for gpu, use in enumerate([0 if sample % 4 < 2 else 100, 0, 97, 98]):
         values = {"index": gpu, "utilization.gpu": use, "memory.used": 40000}
-        values.update({"memory.total": 81559, "power.draw": "[N/A]", "temperature.gpu": 60})
-        values.update({"clocks.sm": 990 if gpu == 2 else 1980, "clocks.max.sm": 1980})
-        values["clocks_throttle_reasons.active"] = f"{0x40 if gpu == 2 else 0:#018x}"
+        values.update({"memory.total": 81559, "power.draw": "[N/A]"})
         print(", ".join(str(values.get(field, "[N/A]")) for field in fields))
     sys.stdout.flush()
     if "loop" not in words:
@@ -103,8 +101,6 @@ def test_known_use_is_told(sandbox: Sandbox) -> None:
     first = node["gpus"][0]
     assert abs(first["idle"] - idle) < 0.02 and abs(first["use"] / 100 - (1 - idle)) < 0.02
     assert [gpu["use"] for gpu in node["gpus"]][1:] == pytest.approx([0, 97, 98])
-    assert [gpu["clock"] for gpu in node["gpus"]][2:] == pytest.approx([0.5, 1])
-    assert node["gpus"][2]["slowed"] == {"the hardware's thermal limit": 1}
     log = sandbox.exec(["cat", f"one_{job}.out"]).stdout
     measured = re.search(r"CPU (\S+) MEMORY (\d+)", log)
     assert measured and node["cpu"] == pytest.approx(float(measured[1]), rel=0.2)
@@ -139,8 +135,8 @@ def test_two_nodes_signals_and_exit_codes_are_as_without(sandbox: Sandbox) -> No
     first, second = (node["memory_peak"] for node in nodes)
     assert 90 << 20 < second < first < 250 << 20
     assert all(node["memory"] == 16 * 3800 << 20 for node in nodes)
-    page = ["sh", "-c", f"neuronctl report {job} --html two.html; cat two.html"]
-    assert "GPU 3 of gpu36" in sandbox.exec(page).stdout
+    told = sandbox.exec(["neuronctl", "report", job]).stdout
+    assert re.search(r"gpu36 +3 ", told), told
 
 
 OWN = """\

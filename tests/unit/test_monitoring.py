@@ -7,25 +7,19 @@ from typing import Dict, List, Optional
 
 import pytest
 
-from neuronctl.catalog.model import Price
 from neuronctl.common.frozen import replace
 from neuronctl.monitoring.advice import JobUse, advise
 from neuronctl.monitoring.job_use import read_sampled_use
-from neuronctl.monitoring.samples import GpuUse, NodeUse, fill_holes, read_samples
-from neuronctl.monitoring.totals import total
-from neuronctl.request.job_file import own_cluster
+from neuronctl.monitoring.samples import GpuUse, NodeUse, read_samples
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_steps import AccountedUse, parse_steps, usage_of
+from neuronctl.slurm.job_steps import parse_steps, usage_of
 from neuronctl.slurm.srun import parse_node_usage
 from neuronctl.tracking.job_status import JobStatus
 
 START = 1_795_000_000
 GIB = 1 << 30
 HEAD = "# cores=16 memory=65536M every=10\ntime,cpu,memory,read,written\n"
-GPU_HEAD = (
-    ",index, utilization.gpu [%], memory.used [MiB], memory.total [MiB], power.draw [W], "
-    "temperature.gpu, clocks.sm [MHz], clocks.max.sm [MHz], clocks_throttle_reasons.active\n"
-)
+GPU_HEAD = ",index, utilization.gpu [%], memory.used [MiB], memory.total [MiB], power.draw [W]\n"
 
 
 def node(
@@ -47,8 +41,8 @@ def gpus(
     (folder / f"{job}.{name}.gpus.csv").write_text(f"{START}{GPU_HEAD}" + "".join(lines))
 
 
-def row(index: int, use: object, memory: object = 40000, clock: int = 1980, bits: int = 0) -> str:
-    return f"{index}, {use}, {memory}, 81559, [N/A], {60 + index}, {clock}, 1980, {bits:#018x}"
+def row(index: int, use: object, memory: object = 40000) -> str:
+    return f"{index}, {use}, {memory}, 81559, [N/A]"
 
 
 def test_a_node(tmp_path: Path) -> None:
@@ -58,24 +52,19 @@ def test_a_node(tmp_path: Path) -> None:
     assert one.cores_busy == pytest.approx(4.0)
     assert one.memory_peak == GIB + 59 * (1 << 20)
     assert (one.read, one.written, one.silent) == (59_000, 590, 0)
-    assert len(one.curve) == 240 and {value for value in one.curve if value is not None} == {4.0}
 
 
 def test_its_gpus(tmp_path: Path) -> None:
     node(tmp_path)
     moments = {}
     for n in range(60):
-        use, bits = (80, 0x4) if n % 20 < 10 else (0, 0x1)
-        moments[10 * n] = [row(0, use, bits=bits), row(1, 95, 70000, 990, 0x40)]
+        moments[10 * n] = [row(0, 80 if n % 20 < 10 else 0), row(1, 95, 70000)]
     gpus(tmp_path, moments)
     (one,) = read_samples(str(tmp_path), 4711)
     first, second = one.gpus
     assert (first.use, first.idle, first.longest_idle) == (40.0, 0.5, 100)
-    assert (first.idle_for, second.idle_for) == (90, 0)
-    assert first.idle_since == START + 100 and first.slowed == {"power limit": 0.5}
-    assert (second.clock, second.power, second.temperature) == (0.5, None, 61)
-    assert (second.memory_peak, second.memory) == (70000, 81559)
-    assert second.slowed == {"the hardware's thermal limit": 1.0}
+    assert first.idle_since == START + 100
+    assert (second.power, second.memory_peak, second.memory) == (None, 70000, 81559)
 
 
 def test_what_is_not_told_is_not_known(tmp_path: Path) -> None:
@@ -106,8 +95,8 @@ def test_broken_files(tmp_path: Path, content: bytes) -> None:
 STATUS = JobStatus(
     JobId(4711), 4711, "train", "kim", "gpu", "COMPLETED", "", "sacct", nodes=1, node_list="gpu30"
 )
-GPU = GpuUse("gpu30", "0", 60, use=90.0, idle=0.05, memory_peak=40_000, memory=81_559, clock=1.0)
-UNUSED = replace(GPU, index="1", use=0.0, idle=1.0, clock=None)
+GPU = GpuUse("gpu30", "0", 60, use=90.0, idle=0.05, memory_peak=40_000, memory=81_559)
+UNUSED = replace(GPU, index="1", use=0.0, idle=1.0)
 NODE = NodeUse("gpu30", 60, START, START + 600, 10, 0, 600, 16, 64 * GIB, cpu=2400)
 
 
@@ -128,11 +117,6 @@ def used(*of: GpuUse, status: JobStatus = STATUS, **of_node: Optional[float]) ->
         (used(replace(GPU, use=50.0, idle=0.4), cpu=9000), ["they wait for the CPU"]),
         (used(replace(GPU, longest_idle=1200, idle_since=START)), ["idle for 20 min at a stretch"]),
         (used(GPU, GPU, replace(GPU, index="2", use=20.0)), ["GPU 2 was used 20 % of the time"]),
-        (
-            used(replace(GPU, clock=0.5, slowed={"the driver's thermal limit": 0.9})),
-            ["ran at 50 % of its clock"],
-        ),
-        (used(replace(GPU, clock=0.5, slowed={"power limit": 0.9})), []),
         (used(replace(GPU, use=30.0, memory_peak=8_000)), ["a larger batch"]),
         (
             used(GPU, status=replace(STATUS, elapsed=7800, time_limit=172800)),
@@ -149,17 +133,6 @@ def test_advice(job: JobUse, advice: List[str]) -> None:
         assert part in text
 
 
-def test_curves_and_their_holes() -> None:
-    """Of a sample in every tenth part, one is missing in the middle, and then ten."""
-    few = [50.0 if part % 10 == 0 else None for part in range(240)]
-    few[60] = None
-    whole = fill_holes(tuple(few), 23)
-    assert whole[:231] == (50.0,) * 231 and whole[231:] == (None,) * 9
-    few[100:200] = [None] * 100
-    whole = fill_holes(tuple(few), 13)
-    assert whole[:91] == (50.0,) * 91 and whole[91:200] == (None,) * 109
-
-
 def test_what_accounting_has() -> None:
     text = (
         "4711|FAILED|1:0|0:0||8G|1-00:00:10|32|100\n"
@@ -171,21 +144,6 @@ def test_what_accounting_has() -> None:
     assert (use.cpu, use.cores, use.elapsed) == (86410.0, 32, 100)
     assert use.largest_task == int(1.5 * GIB)
     assert (task.cpu, task.cores_busy, task.largest_task) == (50, 0.5, None)
-
-
-def test_sums_are_weighted_by_hours() -> None:
-    hour = replace(STATUS, elapsed=3600, nodes=1, gpus=2, user="kim", time_limit=None)
-    price = Price(gpu_hour=2.5, node_hour=1.0)
-    busy = JobUse(hour, (replace(NODE, gpus=(GPU,)),), price=price)
-    idle = replace(
-        busy, status=replace(hour, elapsed=3 * 3600, name="eval"), nodes=used(UNUSED).nodes
-    )
-    silent = JobUse(replace(hour, name="eval"), (), AccountedUse(1800, 2, 3600, None), price=price)
-    whole = total([busy, idle, silent])
-    assert (whole.jobs, whole.node_hours, whole.gpu_hours, whole.gpu_hours_sampled) == (3, 5, 10, 8)
-    assert whole.gpu_use == pytest.approx(90 / 4) and whole.cost == 5 + 25
-    assert total([silent]).cores_busy == 0.25 and total([silent]).gpu_use is None
-    assert total([replace(silent, price=Price())]).cost is None
 
 
 def test_runs_of_a_job_that_was_requeued(tmp_path: Path) -> None:
@@ -232,7 +190,7 @@ def test_samples_that_cannot_be_read_hide_no_other_job(
     folder = tmp_path / "train.out.samples"
     folder.symlink_to(folder)
     monkeypatch.setattr(JobStatus, "stdout", str(tmp_path / "train.out"))
-    job = read_sampled_use(STATUS, own_cluster(), ask=False)
+    job = read_sampled_use(STATUS, ask=False)
     assert not job.nodes
     assert "cannot read the samples of job 4711 in" in job.unread
     assert "Too many levels" in job.unread

@@ -62,7 +62,7 @@ sample_node() {
     echo "# cores=$cores memory=${memory}M every=$every"
     echo 'time,cpu,memory,read,written'  # in seconds and bytes
     nvidia-smi ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} --format=csv,nounits --loop="$every" \
-        --query-gpu=index,utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu,clocks.sm,clocks.max.sm,clocks_throttle_reasons.active \
+        --query-gpu=index,utilization.gpu,memory.used,memory.total,power.draw \
         > >(while IFS= read -r line; do printf '%(%s)T,%s\n' -1 "$line"; done >"$file.gpus.csv") &
     gpus=$!
     while [ -z "$batch_shell" ] || kill -0 "$batch_shell"; do

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import sys
@@ -10,7 +9,7 @@ import time
 from typing import Callable, Dict, Iterator, List, Optional, Tuple, Type
 
 from neuronctl.catalog.loader import load
-from neuronctl.catalog.local_cluster import is_cluster, local_cluster, recognise
+from neuronctl.catalog.local_cluster import recognise
 from neuronctl.common import errors
 from neuronctl.common.errors import NeuronctlError, RecordError
 from neuronctl.common.frozen import dataclass
@@ -20,7 +19,7 @@ from neuronctl.common.words import counted
 from neuronctl.records.store import RecordStore
 from neuronctl.request.job_file import configuration, configured_cluster
 from neuronctl.slurm.answers import ask_now
-from neuronctl.slurm.process import installed, run, where_slurm_is
+from neuronctl.slurm.process import installed, where_slurm_is
 from neuronctl.version import __version__
 
 GOOD = "ok"
@@ -63,8 +62,6 @@ def examine(catalog_file: Optional[str] = None) -> Tuple[Check, ...]:
         "cluster": lambda: _cluster(catalog_file),
         "directories": _directories,
         "configuration": _configuration,
-        "software": _software,
-        "quota": _quotas,
         "records": _records,
     }
     checks: List[Check] = []
@@ -128,11 +125,6 @@ def _cluster(file: Optional[str]) -> Iterator[Check]:
     cluster, how = recognise(known, asked)
     words = f"{cluster.name}, from {how or 'your configuration'}; {cluster.source}, {cluster.date}"
     yield Check("cluster", GOOD, words, "'neuronctl catalog import' prints what Slurm says")
-    here = is_cluster(cluster, local_cluster() or "")
-    places = [place.replace("{user}", login_name()) for place in cluster.policy.submit_from]
-    if here and places and not any(map(os.path.isdir, places)):
-        words = f"there is no {' and no '.join(places)}, but jobs must be submitted from there"
-        yield _wrong("submit from", words, "ask your site to create it", errors.PolicyError)
 
 
 def _directories() -> Iterator[Check]:
@@ -153,38 +145,11 @@ def _writable(name: str, path: str) -> Check:
     if not os.access(existing, os.W_OK | os.X_OK) or not os.path.isdir(existing):
         hint = "change its permissions, or set XDG_STATE_HOME and XDG_CACHE_HOME"
         return _wrong(name, f"{existing} is not a writable directory", hint, RecordError)
-    free = shutil.disk_usage(existing).free >> 20
-    if free < 10:
-        return _wrong(name, f"{path}: only {free} MB free", "free some space", RecordError)
     made = os.path.exists(path)
     if made and os.stat(path).st_mode & 0o077:
         hint = f"chmod 700 {path}"
         return _wrong(name, f"other users can access {path}", hint, RecordError)
     return Check(name, GOOD, f"{path}{'' if made else ', created when needed'}")
-
-
-def _software() -> Iterator[Check]:
-    runtimes = (shutil.which(runtime) for runtime in ("singularity", "apptainer", "enroot"))
-    for name, found in (
-        ("conda", os.environ.get("CONDA_EXE") or shutil.which("conda")),
-        ("modules", os.environ.get("LMOD_CMD") or os.environ.get("MODULESHOME")),
-        ("containers", ", ".join(filter(None, runtimes))),
-    ):
-        yield Check(name, GOOD, found) if found else Check(name, ABSENT, "not found in this shell")
-
-
-def _quotas() -> Iterator[Check]:
-    """Say which quotas are used up: quota and lfs mark those with an asterisk."""
-    home = os.path.expanduser("~")
-    for argv in (["quota", "--no-wrap"], ["lfs", "quota", "-q", "-u", login_name(), home]):
-        if shutil.which(argv[0]) is None:
-            continue
-        with contextlib.suppress(NeuronctlError):
-            lines = run(argv, timeout=_TIMEOUT).stdout.splitlines()
-            over = "; ".join(" ".join(line.split()) for line in lines if "*" in line)
-            hint = "the largest directories: du -xh --max-depth=2 ~ | sort -h | tail"
-            if over:
-                yield _wrong("quota", f"used up, says {argv[0]}: {over}", hint, RecordError)
 
 
 def _records() -> Iterator[Check]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, Mapping, Tuple
 import click
 from click.shell_completion import CompletionItem, shell_complete
 
-from neuronctl.cli import COMMANDS, SECTIONS
+from neuronctl.cli import SECTIONS
 from neuronctl.common.errors import NeuronctlError, SlurmError
 
 if TYPE_CHECKING:
@@ -102,41 +102,13 @@ def _codes(key: str, command: str) -> Known:
     return [(value, policy.meanings.get(value, "")) for value in policy.values_of(key) or ()]
 
 
-def _clusters(command: str) -> Known:
-    from neuronctl.catalog.loader import load
-
-    return [(cluster.name, cluster.title) for cluster in load().clusters.values()]
-
-
-def _rules(command: str) -> Known:
-    from neuronctl.judgement.rule_pages import every_rule
-
-    return [(code, rule.title) for code, rule in every_rule().items()]
-
-
-def _topics(command: str) -> Known:
-    from neuronctl.cli.help import topics
-
-    return [*((topic, "") for topic in topics()), *COMMANDS.items()]
-
-
-def _launchers(command: str) -> Known:
-    from neuronctl.launch.launchers import names
-
-    return [(name, "") for name in names()]
-
-
 _VALUES: Mapping[str, Callable[[str], Known]] = {
     "partition": _partitions,
     "qos": lambda command: [(name, "") for name in _cluster().qos],
     "field": functools.partial(_codes, "field"),
     "appl": functools.partial(_codes, "appl"),
-    "launcher": _launchers,
-    "cluster": _clusters,
     **dict.fromkeys(("dependency", "after", "after_ok"), _jobs),
-    "TOPIC": _topics,
     "JOB": _jobs,
-    "CODE": _rules,
 }
 """By the names of options, and by the names of values in help, as the next ones."""
 

@@ -54,7 +54,6 @@ def test_commands_options_and_files(offered: Offered) -> None:
     assert list(offered("catalog", "im")) == ["import"]
     assert offered("nonsense", "x") == {}
     assert offered("submit", "tra") == offered("submit", "-f", "tra") == {"tra": "file"}
-    assert "submit" in offered("help", "sub") and "launchers" in offered("help", "laun")
 
 
 def test_jobs_of_this_moment(offered: Offered, fake_slurm: FakeSlurm) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
@@ -10,6 +11,7 @@ import click
 
 from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.job_options import catalog_option, job_options
+from neuronctl.cli.korean import in_language
 from neuronctl.cli.say import notify
 from neuronctl.common.console import cell_width, print_line, printable
 from neuronctl.common.errors import PolicyError, UsageError, did_you_mean
@@ -177,7 +179,8 @@ def _print_causes(checked: Sequence[JudgedScript]) -> None:
         cause
         for script in checked
         for cause in {
-            (one.finding.severity, one.finding.code, one.finding.title) for one in script.findings
+            (one.finding.severity, one.finding.code, in_language(one.finding, sys.stdout).title)
+            for one in script.findings
         }
     )
     several = [(cause, number) for cause, number in causes.most_common() if number > 1]
@@ -197,7 +200,7 @@ def _summary(findings: Sequence[ScriptFinding]) -> str:
 
 def _print_finding(script: JudgedScript, same: Sequence[ScriptFinding], told: Set[str]) -> None:
     """Print a finding with its line, and the other lines where it is; a hint only once."""
-    finding, place = same[0].finding, same[0].place
+    finding, place = in_language(same[0].finding, sys.stdout), same[0].place
     where = f"{script.name}:{place.line}:{place.column}"
     print_line(f"{where}: {finding.severity} {finding.code}: {finding.message}")
     for text in _marked_line(script.line(place.line), same[0]):

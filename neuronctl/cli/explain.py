@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from neuronctl.common.console import print_text
@@ -11,6 +13,8 @@ from neuronctl.common.console import print_text
 @click.argument("code", metavar="CODE")
 def command(code: str) -> None:
     """Explain the rule CODE, such as NC603: what happens, why, and what to write."""
+    from neuronctl.cli.korean import explained, is_korean
     from neuronctl.judgement.rule_pages import explanation
 
-    print_text(explanation(code))
+    text = explanation(code)
+    print_text(explained(code.upper(), text) if is_korean(sys.stdout) else text)

@@ -156,6 +156,9 @@ def show_findings(job: JudgedJob) -> None:
     for finding in job.findings:
         if finding.rule.waits:
             continue  # the verdict says it
+        from neuronctl.cli.korean import in_language  # here: most jobs have no findings
+
+        finding = in_language(finding, sys.stderr)
         lines = [f"{finding.severity} {finding.code}: {printable(finding.message)}"]
         lines += [f"hint: {finding.hint}"] if finding.hint else []
         lines += [f"from: {finding.source}"] if finding.source else []

@@ -122,11 +122,14 @@ def print_json(schema: str, data: Mapping[str, Any]) -> None:
 
 def folded(text: str, first: str = "", later: str = "") -> str:
     """A paragraph, folded at blanks. first, later: what stands before its first and other lines."""
+    import re
     import textwrap
 
     width = min(terminal_width(), 100) if sys.stderr.isatty() or is_terminal() else 80
     fold = textwrap.TextWrapper(width, first, later, break_on_hyphens=False, break_long_words=False)
-    return fold.fill(text)
+    # textwrap counts characters: one of two cells, such as a Hangul syllable, gets a second one.
+    doubled = re.sub("[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uff01-\uff60]", "\\g<0>\0", text)
+    return fold.fill(doubled).replace("\0", "")
 
 
 def print_text(text: str, style: str = "", *, file: Optional[TextIO] = None) -> None:

@@ -26,7 +26,7 @@ def explanation(code: str) -> str:
     row = re.search(rf"^\| {code} \| ([a-z, ]+) \| (.*) \|$", _page("rules.md"), re.MULTILINE)
     assert row is not None  # a test holds that each has one
     section = re.search(rf"^## {code}\n((?:(?!## ).*\n)+)", _page("script-rules.md"), re.MULTILINE)
-    text = f"{code} ({row[1]}): {rules[code].title}\n\n{row[2]}"
+    text = f"{code} ({row[1]}): {rules[code].title}\n\n{row[2]}".replace("\\|", "|")
     text += "" if section is None else f"\n\n{section[1].strip()}"
     text = text.replace("```diff", "- is wrong, + is right:\n").replace("\n```", "")
     return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)  # without links

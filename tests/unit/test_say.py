@@ -10,6 +10,7 @@ from typing import List
 import pytest
 
 from neuronctl.cli.say import print_script, say
+from neuronctl.common.console import cell_width
 
 LONG = "  hint: give a path that holds on the nodes, from the directory /scratch/a-b you submit in"
 
@@ -38,6 +39,13 @@ def test_a_terminal_gets_long_lines_folded_at_blanks(monkeypatch: pytest.MonkeyP
     assert all(len(line) <= 40 for line in lines)
     assert all(line.startswith("    ") for line in lines[1:])
     assert " ".join(line.strip() for line in lines) == LONG.strip()
+
+
+def test_hangul_takes_two_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "  hint: " + "노드당 GPU 수를 줄이거나 노드 수를 늘리세요 " * 4
+    lines = shown(monkeypatch, text, 40)
+    assert all(30 <= cell_width(line) <= 40 for line in lines[:-1])
+    assert " ".join(line.strip() for line in lines) == text.strip()
 
 
 def test_a_word_that_is_too_long_is_left_whole(monkeypatch: pytest.MonkeyPatch) -> None:

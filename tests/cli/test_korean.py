@@ -1,0 +1,132 @@
+"""What a Korean user sees: korean.yaml follows the rules, and the locale changes nothing else."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Set
+
+import pytest
+
+from neuronctl.cli.korean import texts
+from neuronctl.judgement.rule_pages import every_rule
+
+Run = Callable[..., Any]
+KOREAN = {"LC_ALL": "", "LC_MESSAGES": "", "LANG": "ko_KR.UTF-8"}
+HANGUL = re.compile("[가-힣]")
+RULES = [code for code in texts() if code != "every"]
+KEPT = re.compile(
+    r"\{\w+\}|(?<![\w-])--?[a-z][\w-]*|\$\w+|\b[A-Z_]{4,}\b|'neuronctl [a-z]+|mkdir|chmod|srun",
+    re.ASCII,
+)
+"""What a translation has as it is: figures, options, variables, and commands."""
+
+
+def words_of(*modules: str) -> Set[str]:
+    """Return the words of all texts in modules but their docstrings."""
+    words: Set[str] = set()
+    for module in modules:
+        file = Path(str(import_module(module).__file__))
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        notes = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and id(node) not in notes:
+                words |= set(re.findall(r"\w+", str(node.value)))
+    return words
+
+
+def translations(code: str) -> Iterator[Any]:
+    yield from texts()[code]["says"].items()
+
+
+def test_twenty_rules_that_there_are() -> None:
+    assert len(RULES) == 20 and set(RULES) <= set(every_rule())
+    assert all(HANGUL.search(texts()[code][key]) for code in RULES for key in ("title", "explain"))
+
+
+@pytest.mark.parametrize("code", texts())
+def test_translations_follow_the_rules(code: str) -> None:
+    """Whoever changes a rule's words changes their translation, too."""
+    judges: List[str] = [str(rule.judge.__module__) for rule in every_rule().values()]
+    if code in RULES:
+        judges = [str(every_rule()[code].judge.__module__)]
+    said = words_of(*judges, "neuronctl.rules.local_facts")
+    for english, korean in translations(code):
+        assert set(re.findall(r"\w+", re.sub(r"\{\w+\}", " ", english))) <= said, english
+        kept = set(KEPT.findall(korean))
+        assert set(KEPT.findall(english)) <= kept, korean
+        assert {name for name in kept if name[0] == "{"} <= set(KEPT.findall(english)), korean
+
+
+WRONG = """\
+#!/bin/bash
+#SBATCH -p amd_a100nv_8 -N 2 --gres=gpu:9 -t 9-0
+#SBATCH --ntasks-per-node=1 --cpus-per-task=16 -o logs/%j.out
+conda activate pt
+srun python train.py | tee train.log
+"""
+
+
+def seen(run: Run, *argv: str, **locale: str) -> str:
+    result = run(*argv, code=None, env={**KOREAN, **locale})
+    return str(result.stdout + result.stderr)
+
+
+def test_findings_in_korean(run: Run, tmp_path: Path) -> None:
+    """Codes, options, and figures stay, and so does what is to be typed."""
+    (tmp_path / "job.sh").write_text(WRONG)
+    lines = seen(run, "check", "job.sh").splitlines()
+    heads = [at for at, line in enumerate(lines) if re.match(r"job.sh:\d+:\d+: ", line)]
+    told = {lines[at].split()[2][:-1]: (lines[at], lines[at + 3]) for at in heads}
+    assert "노드당 GPU 9개를 요청했습니다" in told["NC121"][0]
+    hint = "  hint: --gpus-per-node 8 이하로 요청하거나, -N 3 --gpus-per-node 8 옵션을 쓰세요"
+    assert told["NC121"][1] == hint
+    assert "요청한 시간 제한: 9-00:00:00" in told["NC141"][0]
+    assert told["NC411"][1].startswith("  hint: 먼저 만드세요: mkdir -p logs; 아니면 -o ")
+    for code in ("NC121", "NC141", "NC201", "NC411", "NC638", "NC646", "NC626"):
+        assert all(map(HANGUL.search, told[code])), told[code]
+    generated = seen(run, "generate", "-p", "nosuch", "train.py")
+    assert "error NC101: neuron에 'nosuch' 파티션이 없습니다\n" in generated
+
+
+def test_explain_in_korean(run: Run) -> None:
+    text = seen(run, "explain", "nc626")
+    assert text.startswith(
+        "NC626 (note): srun이 태스크의 코어 수를 이어받지 않습니다\n\nSlurm 22.05"
+    )
+    assert '+srun --cpus-per-task="$SLURM_CPUS_PER_TASK" python train.py\n' in text
+    assert seen(run, "explain", "NC623") == run("explain", "NC623").stdout, "not among the twenty"
+
+
+@pytest.mark.parametrize(
+    "locale",
+    [
+        {"LANG": "C"},
+        {"LC_ALL": "C.UTF-8"},
+        {"LC_MESSAGES": "en_US.UTF-8"},
+        {"LANG": "kok_IN.UTF-8"},
+        {"PYTHONIOENCODING": "ascii"},
+        {"PYTHONIOENCODING": "latin-1"},
+    ],
+    ids=str,
+)
+def test_other_locales_see_english(run: Run, tmp_path: Path, locale: Dict[str, str]) -> None:
+    (tmp_path / "job.sh").write_text(WRONG)
+    for argv in (("check", "job.sh"), ("explain", "NC121")):
+        assert seen(run, *argv, **locale) == seen(run, *argv, LC_ALL="C.UTF-8")
+        assert not HANGUL.search(seen(run, *argv, **locale))
+
+
+def test_data_are_english_everywhere(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "job.sh").write_text(WRONG)
+    (tmp_path / "train.py").write_text("import torch\n")
+    for argv in (
+        ("check", "--json", "job.sh"),
+        ("submit", "--dry-run", "--json", "-p", "amd_a100nv_8", "--gpus-per-node", "9", "train.py"),
+    ):
+        texts = [run(*argv, code=4, env=env).stdout for env in (KOREAN, {"LC_ALL": "C.UTF-8"})]
+        assert texts[0] == texts[1] and not HANGUL.search(texts[0])
+        assert json.loads(texts[0])

@@ -58,6 +58,8 @@ class Launcher:
     the processes."""
     whole_allocation: bool = False
     """Of one that starts a single process: whether that may use more than one task's share."""
+    every_node: bool = False
+    """Of one that starts the program once: whether the launcher itself runs on every node."""
     rendezvous: str = NEVER
     """When the processes find each other through MASTER_ADDR and MASTER_PORT."""
     macros: str = NEVER
@@ -125,6 +127,11 @@ class Launcher:
     def starts_processes(self) -> bool:
         """Whether it starts several processes in one task."""
         return self.distributed and self.one_task_per_node
+
+    @property
+    def takes_all_nodes(self) -> bool:
+        """Whether it runs on all nodes of the launch, rather than on the first one."""
+        return self.distributed or self.every_node
 
     @property
     def by_srun(self) -> bool:

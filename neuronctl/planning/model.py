@@ -237,7 +237,7 @@ class JobPlan:
     @property
     def inline(self) -> bool:
         """Whether the batch shell itself runs the launch's shell text."""
-        plain = not (self.own_step or self.launcher.distributed or self.request.container)
+        plain = not (self.own_step or self.launcher.takes_all_nodes or self.request.container)
         return self.request.body is not None and plain
 
     @property

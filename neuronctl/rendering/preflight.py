@@ -39,7 +39,7 @@ def checks(plan: JobPlan, known: LaunchParts) -> Checks:
         launches += step.launches
         if any(launch.inline for launch in step.launches):
             break
-    several = plan.most_nodes > 1 and any(part.launcher.distributed for part in plan.launches)
+    several = plan.most_nodes > 1 and any(part.launcher.takes_all_nodes for part in plan.launches)
     image = plan.request.container
     files: List[str] = []
     programs: List[CommandWord] = [*plan.wrapping.prefix[:1]]

@@ -46,10 +46,12 @@ def tasks_and_nodes(context: RuleContext) -> Iterator[Violation]:
 @rule(ERROR, "NC302", "launcher starts its own processes", "of_step")
 def one_task_a_node(context: RuleContext) -> Iterator[Violation]:
     plan, launcher = context.plan, context.plan.launcher
-    if launcher.starts_processes() and plan.ntasks_per_node > 1:
+    own = launcher.starts_processes() or launcher.every_node
+    if own and plan.ntasks_per_node > 1:
+        starts = counted(plan.processes_per_node, "process") if launcher.distributed else "workers"
         yield Violation(
-            f"requested {plan.ntasks_per_node} tasks per node; {launcher.name} starts "
-            f"{counted(plan.processes_per_node, 'process')} in each and needs one task per node",
+            f"requested {plan.ntasks_per_node} tasks per node; {launcher.name} starts {starts} "
+            "in each and needs one task per node",
             "leave --ntasks-per-node out, or use --launcher srun",
         )
 

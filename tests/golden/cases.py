@@ -135,6 +135,7 @@ CASES: Dict[str, List[str]] = {
         *["--epochs", "20"],
     ],
     "neuron-python-one-gpu.sh": [*ONE_GPU, "train.py", "--lr", "0.1"],
+    "neuron-ray.sh": [*TWO_NODES, *PYTORCH, "--launcher", "ray", "train.py"],
     "neuron-srun-executable.sh": [
         *["generate", "-p", "cpu", "-N", "2", "--ntasks-per-node", "48", "-t", "30"],
         *["--field", "phys", "--appl", "in_house", "--module", "gcc/15.2.0"],

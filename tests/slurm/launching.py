@@ -21,8 +21,8 @@ from harness import Sandbox
 
 from neuronctl.launch import launchers
 
-# DeepSpeed is not in the image, and has an environment of its own: test_launch_deepspeed.py.
-NAMES = tuple(name for name in launchers.names() if name != "deepspeed")
+# DeepSpeed and Ray are not in the image: test_launch_deepspeed.py, tests/unit/test_launcher_ray.py.
+NAMES = tuple(name for name in launchers.names() if name not in ("deepspeed", "ray"))
 WRAPPERS = ("plain", "venv", "modules", "container")
 TORCH_IN_IMAGE, HOROVOD_IN_IMAGE = ("torchrun", "container"), ("horovodrun", "container")
 DEAR = ("accelerate", "horovodrun", "horovodrun-mpi", "torchrun", "torchrun_jsc")

@@ -26,7 +26,7 @@ def launch(**fields: Any) -> str:
 
 
 def test_all_but_the_plain_ones_take_options() -> None:
-    plain = {name for name in launchers.names() if not launchers.load(name).distributed}
+    plain = {name for name in launchers.names() if not launchers.load(name).takes_all_nodes}
     assert set(WITH_OPTIONS) == {*launchers.names()} - plain
 
 

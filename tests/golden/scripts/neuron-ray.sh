@@ -1,0 +1,68 @@
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --partition=amd_a100nv_8
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1  # one task per node by default
+#SBATCH --cpus-per-task=16   # 2 GPUs x 8 cores per GPU
+#SBATCH --gres=gpu:2
+#SBATCH --time=1-00:00:00
+#SBATCH --comment="field=misc;appl=pytorch"
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)  # the processes meet on the first node,
+export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))          # on a port of this job's own
+export PYTHONUNBUFFERED=1                                                 # lines reach the log as printed
+
+# Check each node before the launch: one line in the log instead of a training that hangs.
+check_node() {
+    local failed=0
+    defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+    command -v python >/dev/null || defect 'no program on PATH: python'
+    [ -r train.py ] || defect 'cannot read train.py'
+    gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")  # 0: no list, all are seen
+    [ "$gpus" -eq 0 ] || [ "$gpus" -ge 2 ] || defect "2 GPUs requested, $gpus available"
+    ! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect 'nvidia-smi finds no GPU'
+    getent hosts "$MASTER_ADDR" >/dev/null || defect "cannot resolve $MASTER_ADDR"
+    return "$failed"
+}
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 \
+    bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
+
+unset RAY_ADDRESS  # of another cluster
+RAY_AUTH_TOKEN=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
+export RAY_AUTH_MODE=token RAY_AUTH_TOKEN RAY_USAGE_STATS_ENABLED=0 RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S=0
+# train.py starts once, on the first node.
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 bash -c \
+    '
+    options=("${@:2:$1}"); shift $((1 + $1))
+    dir=/tmp/ray_$SLURM_JOB_ID.$SLURM_STEP_ID; rm -rf "$dir"; mkdir -m 700 "$dir" || exit 1
+    trap "kill \$ray \$program 2>/dev/null; wait \$ray; rm -rf $dir" EXIT
+    fail() { grep -v state-dump "$dir/log" | tail -n 40; echo "ray: $(hostname -s): $1" >&2; exit 1; }
+    start_ray() {  # on ports that are free, except for those in "$@"
+        ray start --block --temp-dir="$dir/ray" --num-cpus="$SLURM_CPUS_PER_TASK" --num-gpus=2 \
+            --{node-manager,object-manager,min-worker,max-worker,runtime-env-agent,metrics-export}-port=0 \
+            --dashboard-agent-{listen,grpc}-port=0 "$@" "${options[@]}" >"$dir/log" 2>&1 & ray=$!
+    }
+    head_answers() { (: <"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; }
+    if [ "$SLURM_NODEID" -gt 0 ]; then  # a worker: it ends with the head, and the exit code is that one
+        trap "exit 0" TERM
+        until head_answers; do sleep 1; done
+        start_ray --address="$MASTER_ADDR:$MASTER_PORT"
+        while head_answers; do sleep 2; kill -0 "$ray" 2>/dev/null || fail "the worker ended"; done
+        exit 0
+    fi
+    own=$(getent ahostsv4 "$MASTER_ADDR" | grep -v ^127 | head -n 1 | cut -d " " -f 1)
+    client=$(python -c "import grpc" 2>/dev/null && echo "--ray-client-server-port=$((30000 + MASTER_PORT % 2768))")
+    start_ray --head --port="$MASTER_PORT" --include-dashboard=false ${own:+--node-ip-address=$own} $client
+    export RAY_ADDRESS=$MASTER_ADDR:$MASTER_PORT
+    until joined=$(timeout 60 python -c "import ray; ray.init(); print(len(ray.nodes()))" 2>/dev/null | tail -n 1)
+        [ "${joined:-0}" -ge "$SLURM_STEP_NUM_NODES" ]; do
+        kill -0 "$ray" 2>/dev/null || fail "the head ended"
+        [ "$SECONDS" -lt 300 ] || fail "only ${joined:-0} of $SLURM_STEP_NUM_NODES nodes joined within 5 minutes"
+    done
+    (trap - INT QUIT; exec "$@") & program=$!  # bash ignores both in the background
+    wait -n "$program" "$ray"; code=$?
+    kill -0 "$ray" 2>/dev/null || fail "the head ended"
+    exit "$code"
+' ray 0 python train.py

@@ -190,12 +190,14 @@ def _start(setup: Setup, running: Running) -> None:
         run(command)
     rootfs.write_files("/etc/slurm", slurm_files(layout, running, with_qos=True))
     run(["scontrol", "reconfigure"])
+    sshd = [str(shutil.which("sshd", path=SEARCH_PATH)), "-D", "-e"]
+    if running.ssh:
+        spawn(f"sshd-{LOGIN_NODE}", sshd)
     for enter, node in zip(inside, layout.nodes):
         slurmd = ["slurmd", "-D", "-d", STEPD, "-N", node.name]
         spawn(f"slurmd-{node.name}", [*enter, *slurmd])
         if running.ssh:
-            sshd = str(shutil.which("sshd", path=SEARCH_PATH))
-            spawn(f"sshd-{node.name}", [*enter, sshd, "-D", "-e"])
+            spawn(f"sshd-{node.name}", [*enter, *sshd])
     states = ["sinfo", "--noheader", "--Node", "--format=%T"]
     slurmctld.wait_for(lambda: set(run(states).split()) == {"idle"})
     # The database propagates its changes to slurmctld with a delay, the user's last of all.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from itertools import accumulate
 from typing import Iterator, Set
 
 from neuronctl.common.rule_codes import WARNING
@@ -31,23 +33,35 @@ def secrets(facts: ScriptFacts) -> Iterator[Violation]:
             )
 
 
-_TOKEN = re.compile(
-    r"""(?x) --(?:Notebook|Server|IdentityProvider|Password\w*|Lab)\w*\.(?:token|password)
-    = (?P<value> .*)"""
+_GUESSED = r"""['"]*(\$\{?(USER|LOGNAME|SLURM_JOB_ID)\}?|\$\(whoami\)|)['"]*(?!\S)"""
+_ALL_ADDRESSES = r"--host[= ]['\"]?(0\.0\.0\.0|::)['\"]?(?!\S)"
+_SERVERS = (
+    (
+        *("jupyter", "jupyter"),
+        r"--(Notebook|Server|IdentityProvider|Password\w*|Lab)\w*\.(token|password)=" + _GUESSED,
+        *("(?!)", "it is empty, or easily guessed"),
+    ),
+    ("code", "code-server", r"--auth[= ]none(?!\S)", "(?!)", "it asks for no password"),
+    ("tensorboard", "tensorboard", rf"--bind_all|{_ALL_ADDRESSES}", "(?!)", "it asks for no token"),
+    ("vllm", "vllm", _ALL_ADDRESSES, "--api-key|VLLM_API_KEY", "it asks for no key"),
 )
-_GUESSED = re.compile(r"""['"]*(\$\{?(USER|LOGNAME|SLURM_JOB_ID)\}?|\$\(whoami\)|)['"]*""")
+"""A recipe of ``serve``; a word of the command that starts such a server; what opens it; what the
+script has if it is closed nevertheless; and why it is open."""
 
 
 @script_rule(WARNING, "NC657", "server open to everybody")
 def open_server(facts: ScriptFacts) -> Iterator[Violation]:
     for launch in facts.every_launch:
         words = launch.command.words
-        for word in words if any("jupyter" in each.raw for each in words) else ():
-            given = _TOKEN.fullmatch(word.raw)
-            if given is not None and _GUESSED.fullmatch(given["value"]):
-                yield Violation(
-                    f"{word.raw} lets everybody in who can reach this node, and they then are you: "
-                    "it is empty, or easily guessed",
-                    "leave it out: Jupyter makes a token of its own, and writes it into the log",
-                    place=word.place,
-                )
+        ends = list(accumulate(len(word.raw) + 1 for word in words))
+        line = " ".join(word.raw for word in words)
+        for recipe, program, opens, closes, why in _SERVERS:
+            found = re.search(rf"(?<!\S)(?:{opens})", line) if program in line else None
+            if found is None or re.search(closes, facts.text):
+                continue
+            yield Violation(
+                f"{found[0]} lets everybody in who can reach this node, and they then are you: "
+                f"{why}",
+                f"'neuronctl serve {recipe}' runs it with a random token, and says how to reach it",
+                place=words[bisect_right(ends, found.start())].place,
+            )

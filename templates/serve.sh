@@ -47,4 +47,4 @@ PORT=$(free_port "$SLURM_JOB_ID") && TOKEN=$(od -An -N24 -tx1 /dev/urandom | tr 
 export SERVE FOLDER NODE ADDRESS PORT TOKEN
 export SINGULARITY_BIND="${SINGULARITY_BIND:+$SINGULARITY_BIND,}$SERVE" APPTAINER_BIND="${APPTAINER_BIND:+$APPTAINER_BIND,}$SERVE"
 trap close_server EXIT; trap : TERM
-watch_server & watch=$!
+watch_server & watch=$!; disown  # bash need not say how it ended

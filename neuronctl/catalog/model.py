@@ -157,6 +157,32 @@ class Containers:
 
 
 @dataclass(frozen=True)
+class Price:
+    """What a job costs: its GPUs and its nodes together; nothing is known of it without a price.
+
+    gpu_hour, node_hour: the price of a GPU, and of a node, for an hour. currency: ``KRW``, ``SU``.
+    """
+
+    gpu_hour: Optional[float] = None
+    node_hour: Optional[float] = None
+    currency: str = ""
+
+    @property
+    def known(self) -> bool:
+        return self.gpu_hour is not None or self.node_hour is not None
+
+    def of(self, gpu_hours: float, node_hours: float) -> Optional[float]:
+        """Return the cost of so many hours; None without a price."""
+        if not self.known:
+            return None
+        return gpu_hours * (self.gpu_hour or 0) + node_hours * (self.node_hour or 0)
+
+    def words(self, cost: float) -> str:
+        """As people read it: ``1,234.50 KRW``."""
+        return f"{cost:,.2f} {self.currency}".rstrip()
+
+
+@dataclass(frozen=True)
 class Partition:
     """One partition: its nodes and its limits per user."""
 
@@ -188,6 +214,8 @@ class Partition:
     """Nodes per job."""
     wall_time: WallTime = WallTime()
     """The limits in effect, already merged with the cluster's."""
+    price: Price = Price()
+    """Already merged with the cluster's."""
     module_prefix: str = ""
     """The prefix of module names on this partition's nodes (gh200_1: ``ARM_``)."""
     open: bool = True
@@ -265,6 +293,7 @@ class Cluster:
     network: Network = Network()
     login: Login = Login()
     containers: Containers = Containers()
+    price: Price = Price()
     scratch: Optional[str] = None
     """The user's scratch directory; ``{user}`` stands for the login name."""
     scratch_days: Optional[int] = None
@@ -296,6 +325,11 @@ class Cluster:
         """Return the partition as it limits a job of that QOS; an empty one if it is not known."""
         partition, limiting = self.partitions.get(name) or Partition(name), self.qos_named(qos)
         return partition if limiting is None else limiting.limited(partition)
+
+    def price_in(self, partition: str) -> Price:
+        """Return the prices of a partition; those of the cluster if it is not known."""
+        known = self.partitions.get(partition)
+        return self.price if known is None else known.price
 
     def cores_per_gpu(self, partition: Partition) -> Optional[int]:
         """Cores per GPU: the policy's fixed number, or cores per node / GPUs per node."""

@@ -21,6 +21,7 @@ from neuronctl.catalog.model import (
     Path,
     Place,
     Policy,
+    Price,
     Qos,
     WallTime,
 )
@@ -143,13 +144,13 @@ class Node:
             value = None
         return default if value is None else value
 
-    def fraction(self, key: str, default: Any) -> Any:
-        """Return a number of at least 0 and at most 1."""
+    def number(self, key: str, default: Any, most: float = 1e15) -> Any:
+        """Return a number of at least 0."""
         value = self.data.get(key)
         if value is None:
             return default
-        if type(value) not in (int, float) or not 0 <= value <= 1:
-            words = "write a number of at least 0 and at most 1"
+        if type(value) not in (int, float) or not 0 <= value <= most:
+            words = "write a number of at least 0" + (f" and at most {most:g}" if most < 9 else "")
             self.refuse(key, f"{_show(value)} is not allowed", words)
             return default
         return float(value)
@@ -196,13 +197,15 @@ _BY_TYPE: Mapping[str, _Read] = {
     "str": Node.text,
     "Optional[str]": Node.text,
     "Optional[int]": lambda node, key, default: node.whole(key, 1, default),
+    "float": Node.number,
+    "Optional[float]": Node.number,
     "bool": Node.boolean,
     "Tuple[str, ...]": lambda node, key, default: node.texts(key),
 }
 
 _MODELS: Mapping[str, type] = {
     kind.__name__: kind
-    for kind in (*(CommentPolicy, Containers, CorePolicy, Login, Network, Policy, WallTime),)
+    for kind in (*(CommentPolicy, Containers, CorePolicy, Login, Network, Policy, Price, WallTime),)
 }
 
 
@@ -307,7 +310,7 @@ _BY_KEY: Mapping[str, _Read] = {
     **dict.fromkeys(("gpus_per_node",), lambda node, key, default: node.whole(key, 0, default)),
     **dict.fromkeys(("forbidden_options", "meanings", "evidence"), _texts_by_name),
     "priority": lambda node, key, default: node.whole(key, 0, default),
-    "memory_fraction": Node.fraction,
+    "memory_fraction": lambda node, key, default: node.number(key, default, 1),
     "cores_per_node": _cores_per_node,
     "node_list": _node_list,
     "environment": _environment,
@@ -329,6 +332,7 @@ def read_cluster(name: str, node: Node) -> Cluster:
         name,
         arch=node.text("arch", Cluster.arch),
         wall_time=_build(WallTime, node.below("wall_time")),
+        price=_build(Price, node.below("price")),
     )
     below, of_qos = node.below("partitions"), node.below("qos")
     partitions = {key: _partition(key, below.below(key), base) for key in below.present()}

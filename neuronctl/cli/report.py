@@ -40,9 +40,9 @@ def command(jobs: Sequence[str], since: Optional[str], as_json: bool) -> None:
     """Show what jobs did with their GPUs, cores, and memory, and what could be better.
 
     JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
-    newest of that name). Of several jobs, of an array, and with --since, the hours are summed up.
-    The figures are those of a job that was submitted with --monitor; of any other, there is only
-    what accounting has.
+    newest of that name). Of several jobs, of an array, and with --since, hours and cost are summed
+    up. The figures are those of a job that was submitted with --monitor; of any other, there is
+    only what accounting has.
     """
     from neuronctl.monitoring.job_use import read_use
 
@@ -87,7 +87,9 @@ def _print_sums(used: Sequence[JobUse]) -> None:
     gpu_hours = sum(job.gpu_hours for job in used)
     words = counted(sum(job.status.id.count for job in used), "job")
     words += f": {sum(job.node_hours for job in used):.1f} node hours"
-    print_text(f"{words}, {gpu_hours:.1f} GPU hours" if gpu_hours else words, "bold")
+    words += f", {gpu_hours:.1f} GPU hours" if gpu_hours else ""
+    costs = [job.cost for job in used if job.cost is not None]
+    print_text(f"{words}, {used[0].price.words(sum(costs))}" if costs else words, "bold")
     print_line()
     columns = [Column("JOB", no_wrap=True, style="bold"), Column("NAME", no_wrap=True, priority=1)]
     columns += [Column("STATE", no_wrap=True, priority=2), figures("TIME"), figures("GPU H")]
@@ -204,6 +206,7 @@ def _data(job: JobUse) -> Dict[str, Any]:
         **status_data(job.status),
         "gpu_hours": job.gpu_hours,
         "node_hours": job.node_hours,
+        "cost": job.cost,
         "gpu_use": job.use,
         "gpu_idle": job.idle,
         "cores_busy": job.cores_busy,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Callable, Dict, List, Optional, Tuple
 
+from neuronctl.catalog.model import Price
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.units import UNLIMITED, format_time, hosts
 from neuronctl.common.words import duration, percent, verb
@@ -32,6 +33,7 @@ class JobUse:
     status: JobStatus
     nodes: Tuple[NodeUse, ...] = ()
     accounted: Optional[AccountedUse] = None
+    price: Price = Price()
     unread: str = ""
 
     @property
@@ -75,6 +77,11 @@ class JobUse:
     @property
     def node_hours(self) -> float:
         return self.seconds * (self.status.nodes or 0) / 3600
+
+    @property
+    def cost(self) -> Optional[float]:
+        """None where the catalog has no prices."""
+        return self.price.of(self.gpu_hours, self.node_hours)
 
     @property
     def gpus(self) -> Tuple[GpuUse, ...]:

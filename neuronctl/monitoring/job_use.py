@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import List, Sequence
 
+from neuronctl.catalog.model import Cluster
 from neuronctl.common.frozen import replace
 from neuronctl.monitoring.advice import JobUse
 from neuronctl.monitoring.samples import folder_of, read_samples
+from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_steps import read_usage
 from neuronctl.tracking.chains import chain_of
 from neuronctl.tracking.job_status import JobStatus
@@ -15,16 +17,17 @@ from neuronctl.tracking.lookup import log_paths
 
 def read_use(statuses: Sequence[JobStatus]) -> List[JobUse]:
     """Return what is known of each job; sacct is asked once for all without samples."""
-    sampled = [read_sampled_use(status, ask=len(statuses) == 1) for status in statuses]
+    cluster = own_cluster()
+    sampled = [read_sampled_use(status, cluster, ask=len(statuses) == 1) for status in statuses]
     silent = [job.status for job in sampled if not job.nodes]
     accounted = read_usage([status.id for status in silent])
     return [replace(job, accounted=accounted.get(job.status.id)) for job in sampled]
 
 
-def read_sampled_use(status: JobStatus, *, ask: bool) -> JobUse:
+def read_sampled_use(status: JobStatus, cluster: Cluster, *, ask: bool) -> JobUse:
     """Return what a job's samples say. ask: ask Slurm where a log is that is not recorded."""
     log = log_paths(status)[0] if ask else status.stdout
-    use = JobUse(status)
+    use = JobUse(status, price=cluster.price_in(status.partition))
     if log is None:
         return use
     folder = folder_of(log)

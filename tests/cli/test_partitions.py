@@ -74,8 +74,9 @@ def test_json(run: Run) -> None:
         "gpus_per_node": 0, "gpu": None, "interconnect": None, "arch": "x86_64",
         "max_submit_jobs": 8, "max_running_jobs": 4, "max_gpus": None, "max_nodes": None,
         "wall_time": {"default": 172800, "maximum": 172800, "interactive_maximum": 28800},
-        "module_prefix": "", "open": True,
-        "good_for": "programs without GPUs that need much memory", "note": "",
+        "price": {"gpu_hour": None, "node_hour": None,
+                  "currency": "(the guide's figure; it names no unit)"}, "module_prefix": "",
+        "open": True, "good_for": "programs without GPUs that need much memory", "note": "",
     }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from neuronctl.catalog import loader
-from neuronctl.catalog.model import WallTime, path_key
+from neuronctl.catalog.model import Price, WallTime, path_key
 from neuronctl.common.errors import CatalogError
 from neuronctl.common.units import UNLIMITED
 
@@ -209,3 +209,17 @@ def test_what_is_kept_of_a_catalog_is_never_stale(tmp_path: Path, clean_home: Pa
     assert limit() == 5
     write(clean_home / ".config" / "neuronctl" / "partitions.yaml", layer("note", "'x'"))
     assert loader.load(str(file)).cluster().partition("cpu").note == "x"
+
+
+def test_a_partition_has_its_clusters_prices_unless_it_has_its_own(tmp_path: Path) -> None:
+    own = write(
+        tmp_path / "prices.yaml",
+        "clusters: {neuron: {price: {gpu_hour: 2, node_hour: 1, currency: SU}, partitions: {"
+        "cpu: {price: {gpu_hour: null, node_hour: 0.5}}, bigmem: {price: null}}}}\n",
+    )
+    neuron = loader.load(str(own)).cluster()
+    whole = Price(2, 1, "SU")
+    assert neuron.price == whole == neuron.price_in("unknown")
+    assert neuron.price_in("gh200_1") == Price(0.11354, 1, "SU")
+    assert neuron.price_in("cpu") == Price(None, 0.5, "SU")
+    assert neuron.price_in("bigmem") == whole  # null takes out what a lower file says of it

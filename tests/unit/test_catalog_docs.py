@@ -24,6 +24,7 @@ TABLES = {
     "## Network": model.Network,
     "## Login": model.Login,
     "## Containers": model.Containers,
+    "## Price": model.Price,
 }
 
 
@@ -47,7 +48,7 @@ def test_every_key_has_its_row(page: str) -> None:
 def test_its_examples_load(page: str) -> None:
     shipped = read(loader.data_path("partitions.yaml"), CatalogError)
     examples = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    assert len(examples) == 4
+    assert len(examples) == 5
     for example in examples:
         catalog = merge([shipped, parse(example, "catalog.md", CatalogError)])
         assert 1 in {file for file, _ in catalog.places.values()}

@@ -11,6 +11,7 @@ from neuronctl.common.frozen import replace
 from neuronctl.monitoring.advice import JobUse, advise
 from neuronctl.monitoring.job_use import read_sampled_use
 from neuronctl.monitoring.samples import GpuUse, NodeUse, read_samples
+from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_steps import parse_steps, usage_of
 from neuronctl.slurm.srun import parse_node_usage
@@ -190,7 +191,7 @@ def test_samples_that_cannot_be_read_hide_no_other_job(
     folder = tmp_path / "train.out.samples"
     folder.symlink_to(folder)
     monkeypatch.setattr(JobStatus, "stdout", str(tmp_path / "train.out"))
-    job = read_sampled_use(STATUS, ask=False)
+    job = read_sampled_use(STATUS, own_cluster(), ask=False)
     assert not job.nodes
     assert "cannot read the samples of job 4711 in" in job.unread
     assert "Too many levels" in job.unread

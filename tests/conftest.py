@@ -82,6 +82,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the generated pages of docs/reference anew",
     )
+    parser.addoption(
+        "--confirm-korean",
+        metavar="PAGE",
+        action="append",
+        default=[],
+        help="note that a page of docs/ko says what the English page says now",
+    )
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,8 @@ from doc_pages import ROOT, Example, examples, pages
 
 from neuronctl.cli.root import root
 
-EXAMPLES = [example for page in pages() for example in examples(page)]
+KOREAN = ROOT / "docs/ko"  # whose code is that of the English pages
+EXAMPLES = [example for page in pages() if KOREAN not in page.parents for example in examples(page)]
 
 
 def words(example: Example) -> List[str]:

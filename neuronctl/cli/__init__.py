@@ -25,6 +25,7 @@ SECTIONS = {
     "Run a job": {
         "submit": "Check a job, submit it with sbatch and record it.",
         "sbatch": "Call sbatch; check and record what it submits.",
+        "sweep": "Run a program for many parameters, within the limits on jobs.",
         "generate": "Print the job script for review.",
         "init": "Write the job file of this directory.",
         "salloc": "Open a shell in an allocation that is set up like a job.",

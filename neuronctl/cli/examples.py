@@ -7,6 +7,12 @@ from typing import Mapping, Tuple
 _EXAMPLES = {
     "submit": "submit -N 2 --gpus-per-node 4 -t 8:00:00 train.py --epochs 20 | submit -t 30 job.sh",
     "sbatch": "sbatch -p amd_a100nv_8 job.sh | sbatch --gres=gpu:1 --wrap 'python eval.py'",
+    "sweep": "sweep --gpus-per-node 1 --param lr=0.1,0.01 train.py --lr {lr} | "
+    "sweep -c 4 -t 8:00:00 --commands commands.txt --side-by-side 8",
+    "sweep retry": "sweep retry train --failed",
+    "sweep add": "sweep add train --param lr=0.001",
+    "sweep cancel": "sweep cancel train",
+    "sweep logs": "sweep logs train 17",
     "generate": "generate -N 2 --gpus-per-node 2 -t 60 train.py | generate -f job.yaml > job.sh",
     "init": "init | init -N 2 --gpus-per-node 2 -t 2:00:00 train.py --epochs 3",
     "salloc": "salloc -p auto --gpus-per-node 1 -t 60 | "

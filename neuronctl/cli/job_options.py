@@ -36,6 +36,8 @@ _SECTIONS = {
     "Longer than the time limit": "until-done max-runs resume-with",
     "If it no longer moves": "stall checkpoint",
     "Samples for a report": "monitor",
+    "Parameters": "param together table commands",
+    "The tasks of the sweep": "side-by-side task-time retries max-fails jobs",
 }
 """Headings of a job's options in help, in their order; what is in none comes with the others."""
 

@@ -69,16 +69,16 @@ def _show(paths: Tuple[str, str], only_err: bool) -> bool:
     to standard error if it is another and not all that was asked for.
     """
     out, err = paths
-    sizes = [_copy(err if only_err else out, sys.stdout.buffer)]
+    sizes = [copy_log(err if only_err else out, sys.stdout.buffer)]
     if err != out and not only_err:
         header = f"neuronctl: standard error, from {err}:"
-        sizes.append(_copy(err, sys.stderr.buffer, header))
+        sizes.append(copy_log(err, sys.stderr.buffer, header))
     if not any(sizes) and 0 in sizes:
         notify(f"{err if only_err else out} is empty: nothing was written to it")
     return any(size is not None for size in sizes)
 
 
-def _copy(path: str, sink: BinaryIO, header: str = "") -> Optional[int]:
+def copy_log(path: str, sink: BinaryIO, header: str = "") -> Optional[int]:
     """Write a log to a stream, after the header unless it is empty; return its size, or None."""
     try:
         with open_regular(path) as file:

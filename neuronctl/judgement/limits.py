@@ -101,13 +101,32 @@ def _concerns(limit: Limit, on_cluster: PlanOnCluster) -> bool:
     return limit.tres.startswith("gres/gpu") and bool(gpus)
 
 
+def room_in_queue(on_cluster: PlanOnCluster) -> Optional[int]:
+    """Return how many more such jobs the user may submit now; None: no limit is known.
+
+    Where Slurm tells no limits, the catalog's figure holds.
+    """
+    partition, jobs = on_cluster.plan.partition, on_cluster.snapshot.jobs
+    rooms = [
+        limit.figure - _used_in_queue(limit, on_cluster)
+        for limit in on_cluster.limits
+        if limit.about.counts == Counts.SUBMITTED
+    ]
+    if not on_cluster.snapshot.enforced and partition.max_submit_jobs is not None:
+        here = (job for job in jobs if partition.name in job.partitions)
+        rooms.append(partition.max_submit_jobs - sum(job.count for job in here))
+    return max(0, min(rooms)) if rooms else None
+
+
+def _used_in_queue(limit: Limit, on_cluster: PlanOnCluster) -> int:
+    if limit.about.per == Per.USER and limit.about.counts == Counts.SUBMITTED:
+        return limit.held_by(counted_jobs(limit, on_cluster))
+    return (on_cluster.used_of_each(limit) or 0) if limit.about.per in _EACH else limit.used
+
+
 def _in_queue(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """Yield the refusal by a limit on jobs in the queue, or by one that lets no job run."""
-    used = limit.used
-    if limit.about.per == Per.USER and limit.about.counts == Counts.SUBMITTED:
-        used = limit.held_by(counted_jobs(limit, on_cluster))
-    elif limit.about.per in _EACH:
-        used = on_cluster.used_of_each(limit) or 0
+    used = _used_in_queue(limit, on_cluster)
     wanted = on_cluster.array_size if limit.about.counts == Counts.SUBMITTED else 1
     if used + wanted > limit.figure:
         now = replace(limit, used=used)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, List, Tuple
+from typing import Any, Iterable, List, Mapping, Tuple
 
 from neuronctl.common.errors import NoSuchJobError
 from neuronctl.records.store import JobRecord, RecordStore
@@ -29,9 +29,13 @@ def record_of(store: RecordStore, job_id: int) -> JobRecord:
 
 def request_layer(record: JobRecord) -> Layer:
     """The recorded request, as the lowest layer of a new one, without its secret variables."""
-    origin = Origin(Source.ASKED, f"record of job {record.job_id}")
+    return stored_layer(record.draft.request, f"record of job {record.job_id}")
+
+
+def stored_layer(request: Mapping[str, Any], where: str) -> Layer:
+    """Return a stored request as a layer. where: it was stored, for messages."""
+    origin = Origin(Source.ASKED, where)
     known = JobRequest.__annotations__.keys() - {"origins", "amounts"}
-    request = record.draft.request
     values = {name: _restored_value(request[name]) for name in request if name in known}
     return Layer(values, dict.fromkeys(values, origin))
 

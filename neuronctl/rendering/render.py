@@ -21,14 +21,14 @@ from neuronctl.rendering.script_lines import (
     indented,
     variable_lines,
 )
-from neuronctl.rendering.step_lines import step_lines
+from neuronctl.rendering.step_lines import step_lines, task_launch
 from neuronctl.rendering.template_errors import reported
 
 
-def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
+def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = "") -> str:
     """Return the batch script of ``plan``; ``template`` is a file in place of job.sh.j2.
 
-    Raises TemplateError with file and line.
+    steps: shell text in place of the plan's steps. Raises TemplateError with file and line.
     """
     parts = launch_parts(plan)
     checked = checks(plan, parts)
@@ -36,7 +36,8 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
         (checked.srun, checked.programs, checked.files, checked.binds, checked.gpus)
         + (plan.request.venv is not None, plan.request.conda is not None)
     )
-    before, launch = _launch(plan, is_last=template is None and not _has_own_template())
+    is_last = template is None and not _has_own_template()
+    before, launch = _launch(plan, steps, is_last=is_last)
     several = plan.nodes * plan.ntasks_per_node * plan.processes > 1 and not plan.steps
     stall = duration(plan.stall) if plan.stall else ""
     text = _render(
@@ -70,16 +71,17 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
     return re.sub(r"\n{3,}", "\n\n", text)
 
 
-def _launch(plan: JobPlan, *, is_last: bool) -> Tuple[List[str], str]:
+def _launch(plan: JobPlan, steps: str, *, is_last: bool) -> Tuple[List[str], str]:
     """Return the lines before the launch, and the launch; a function's body is indented.
 
-    is_last: whether the script ends with it.
+    steps: as for render_job(). is_last: whether the script ends with it.
     """
+    steps = steps or "\n".join(step_lines(plan))
     if _is_function(plan):
-        text = "\n".join(step_lines(plan)) if plan.steps else function_body(plan.request.body or "")
+        text = steps if plan.steps else function_body(plan.request.body or "")
         return [], indented(text) or text
     if plan.steps:
-        return [], "\n".join(step_lines(plan))
+        return [], steps
     if plan.inline:
         return [], (plan.request.body or "").strip("\n")
     parts = launch_parts(plan)
@@ -150,6 +152,19 @@ def render_shell(
     lines = variable_lines(plan)
     text = _render("salloc.sh.j2", plan, template, exports=lines, command=command)
     return text.lstrip("\n")
+
+
+def render_sweep(plan: JobPlan, **settings: Any) -> str:
+    """Return what a job runs in place of its one step: the tasks of a sweep, one after the other.
+
+    settings: values of the template.
+    """
+    launch, slots = task_launch(plan), len(plan.steps[0].launches)
+    assert plan.until_done is not None
+    before_end, limit = plan.until_done.before_end, max(0, plan.time_limit or 0)
+    # Slurm may send its signal up to a minute early.
+    margin = before_end + min(60, limit // 8)
+    return _render("sweep.j2", plan, launch=launch, slots=slots, margin=margin, **settings).strip()
 
 
 def render_run(plan: JobPlan) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import List, Sequence
+from typing import List, Sequence, Union
 
 from neuronctl.common.console import printable
 from neuronctl.common.frozen import replace
+from neuronctl.common.shell import Shell
 from neuronctl.planning import JobPlan
 from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped
 from neuronctl.rendering.script_lines import add_remarks, export_lines, function_body, indented
@@ -36,8 +37,18 @@ def step_lines(plan: JobPlan) -> List[str]:
     return lines
 
 
-def _launch_lines(job: JobPlan, plan: JobPlan, beside: int) -> Sequence[str]:
-    """Return the lines of one launch. beside: how many others start just before it."""
+def task_launch(plan: JobPlan) -> str:
+    """Return the text that launches one task of a sweep; its words are those of ``$@``."""
+    first, *others = plan.steps[0].launches
+    beside = "slot" if others else ""
+    return "\n".join(_launch_lines(plan, replace(first, program=(Shell('"$@"'),)), beside))
+
+
+def _launch_lines(job: JobPlan, plan: JobPlan, beside: Union[int, str]) -> Sequence[str]:
+    """Return the lines of one launch.
+
+    beside: how many others start just before it, or a variable that tells it.
+    """
     parts = launch_parts(plan)
     changed = [export for export in plan.exports if export not in job.exports]
     lines = add_remarks(export_lines(replace(plan, exports=tuple(changed))))

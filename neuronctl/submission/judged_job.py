@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
 from neuronctl.common.errors import PolicyError
 from neuronctl.common.frozen import asdict, dataclass, replace
@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from neuronctl.judgement.partition_choice import Choice
     from neuronctl.judgement.verdict import Verdict
     from neuronctl.records.job_record import RecordDraft
+
+
+def stored_request(plan: JobPlan) -> Dict[str, Any]:
+    """Return the request of a plan as a record has it: what was asked for, without secrets."""
+    env = tuple(pair for pair in plan.request.env if pair[0] not in plan.secrets)
+    request = asdict(replace(plan.request, origins={}, env=env))
+    return {name: value for name, value in request.items() if value not in (None, (), {})}
 
 
 @dataclass(frozen=True)

@@ -59,10 +59,10 @@ class SweepSettings:
     """What a sweep was asked for; ``retry`` and ``add`` go by it.
 
     words: the program's, with ``{name}`` for a parameter. axes: what it varies. request: of one
-    task, as a job's record has it. cwd: where it was made. exported:
-    the secret variables that its jobs need, by name. side_by_side: tasks at a time in a job.
-    task_time: seconds a task takes at most; None: as long as the longest so far. retries: how often
-    an interrupted task is done again. max_fails: so many failures without a success pause it.
+    task, as a job's record has it. cwd: where it was made. exported: the secret variables that its
+    jobs need, by name. catalog, template: as for plan_job(). side_by_side: tasks at a time in a
+    job. task_time: seconds a task takes at most; None: as long as the longest so far. retries: how
+    often an interrupted task is done again. max_fails: so many failures without a success pause it.
     """
 
     words: Tuple[str, ...]
@@ -70,6 +70,8 @@ class SweepSettings:
     request: Mapping[str, Any]
     cwd: str
     exported: Tuple[str, ...] = ()
+    catalog: Optional[str] = None
+    template: Optional[str] = None
     side_by_side: int = 1
     task_time: Optional[int] = None
     retries: int = 2
@@ -82,6 +84,7 @@ class TaskState:
 
     number: int
     values: Mapping[str, str]
+    sizes: Row
     state: str = WAITING
     attempt: int = 0
     code: Optional[int] = None
@@ -117,6 +120,12 @@ class Sweep:
             text = json.dumps({"schema": 1, **asdict(settings)})
             write_private(f"{self.path}/sweep.json", text + "\n", sync=True)
 
+    def remove(self) -> None:
+        """Remove the folder of a sweep that has come to nothing."""
+        import shutil
+
+        shutil.rmtree(self.path, ignore_errors=True)
+
     def settings(self) -> SweepSettings:
         """Return the settings; raises UsageError where there is no such sweep."""
         if not self.exists:
@@ -132,7 +141,12 @@ class Sweep:
                 data = json.loads(self._read("sweep.json"))
                 if data.pop("schema") != 1:
                     raise ValueError("it is of another version of neuronctl")
-                return restored(SweepSettings, data)
+                found = restored(SweepSettings, data)
+                axes = (
+                    tuple(tuple((name, value) for name, value in row) for row in axis)
+                    for axis in found.axes
+                )
+                return replace(found, axes=tuple(axes))
             except NOT_RESTORED as error:
                 raise RecordError(f"{self.path}/sweep.json is damaged: {error!r}") from None
 
@@ -142,7 +156,7 @@ class Sweep:
         """Add the tasks that are not there yet; returns how many. Two may add at once."""
         asked: Dict[str, Dict[str, str]] = {}
         for task in tasks:
-            lines = asked.setdefault(json.dumps(dict(task.sizes)), {})
+            lines = asked.setdefault(self.size_line(task.sizes), {})
             lines[_quoted(task.words)] = json.dumps(dict(task.parameters))
         return sum(self._add(sizes, lines) for sizes, lines in asked.items())
 
@@ -156,17 +170,24 @@ class Sweep:
                 if not new or self._publish(name, f"{sizes}\n{''.join(new)}"):
                     return len(new)
 
+    @staticmethod
+    def size_line(sizes: Row) -> str:
+        """Return the first line of a part with tasks of these sizes."""
+        return json.dumps(dict(sizes))
+
     def sizes(self) -> List[Row]:
         """Return the sizes of its jobs, one entry for each that differs."""
         with self._reported("read"):
             first = dict.fromkeys(part[0] for part in self._parts("tasks"))
         return [tuple(json.loads(line).items()) for line in first]
 
-    def values(self) -> List[Mapping[str, str]]:
-        """Return the parameters of each task, in order."""
-        with self._reported("read"):
-            lines = (line for part in self._parts("tasks") for line in part[2::2])
-            return [json.loads(line) for line in lines]
+    def _tasks(self) -> List[Tuple[Mapping[str, str], Row]]:
+        """Return the parameters of each task, and the sizes of its job, in order."""
+        found: List[Tuple[Mapping[str, str], Row]] = []
+        for part in self._parts("tasks"):
+            sizes = tuple(json.loads(part[0]).items())
+            found += [(json.loads(line), sizes) for line in part[2::2]]
+        return found
 
     def do_again(self, attempts: Iterable[Tuple[int, int]]) -> None:
         """Let another attempt follow these (task, attempt); the sweep is no longer paused."""
@@ -191,30 +212,32 @@ class Sweep:
         answer. It is called between claims and results: what has no result and no running job then
         is interrupted.
         """
-        values = self.values()
         with self._reported("read"):
+            tasks = self._tasks()
             claimed = re.findall(
                 r"(?m)^(\d+)\.(\d+)$", "\n".join(os.listdir(f"{self.path}/claims"))
             )
             running = ask_running()
             results, last_runs = self._results()
             again = {line for part in self._parts("again") for line in part}
-            attempts = dict.fromkeys(range(1, len(values) + 1), 0)
+            attempts = dict.fromkeys(range(1, len(tasks) + 1), 0)
             for number, attempt in (map(int, name) for name in claimed):
                 attempts[number] = max(attempt, attempts.get(number, 0))
             found = []
-            for (number, attempt), named in zip(attempts.items(), values):
+            for (number, attempt), task in zip(attempts.items(), tasks):
                 key = f"{number} {attempt}"
                 if not attempt or key in again:
-                    found.append(TaskState(number, named, attempt=attempt))
+                    found.append(TaskState(number, *task, attempt=attempt))
                 elif key in results:
-                    found.append(_ended(number, named, attempt, results[key]))
+                    found.append(
+                        replace(TaskState(number, *task, attempt=attempt), **_ended(results[key]))
+                    )
                 else:
                     job, run, _, node, start = self._read(f"claims/{number}.{attempt}").split()
                     state = NOT_KNOWN if running is None else INTERRUPTED
                     if int(job) in (running or ()) and int(run) >= last_runs.get(job, 0):
                         state = RUNNING
-                    one = TaskState(number, named, state, attempt, job_id=int(job), node=node)
+                    one = TaskState(number, *task, state, attempt, job_id=int(job), node=node)
                     found.append(replace(one, start=int(start)))
         return found
 
@@ -237,7 +260,9 @@ class Sweep:
 
     def notes(self) -> Dict[str, str]:
         """Return why it is paused (by ""), and why nodes take no more tasks (by their names)."""
-        found = {}
+        found: Dict[str, str] = {}
+        if not self.exists:
+            return found
         with self._reported("read"):
             if os.path.exists(f"{self.path}/paused"):
                 found[""] = self._read("paused").strip()
@@ -298,13 +323,19 @@ def names() -> List[str]:
     return []
 
 
-def _ended(
-    number: int, values: Mapping[str, str], attempt: int, fields: Sequence[str]
-) -> TaskState:
+def _ended(fields: Sequence[str]) -> Dict[str, Any]:
+    """Return what a result says of a task."""
     _, _, code, start, end, node, metric, last_line, job = fields
-    metric = "" if metric == "-" else metric
-    state, times = FAILED if int(code) else DONE, (int(code), int(start), int(end))
-    return TaskState(number, values, state, attempt, *times, node, int(job), metric, last_line)
+    return {
+        "state": FAILED if int(code) else DONE,
+        "code": int(code),
+        "start": int(start),
+        "end": int(end),
+        "node": node,
+        "job_id": int(job),
+        "metric": "" if metric == "-" else metric,
+        "last_line": last_line,
+    }
 
 
 def _quoted(words: Sequence[str]) -> str:

@@ -50,10 +50,13 @@ def understand(argv: List[str]) -> None:
     context = root.make_context("neuronctl", argv[1:2])
     command, rest = root.get_command(context, argv[1]), argv[2:]
     assert command is not None, f"no such command: {argv[1]}"
-    if not isinstance(command, click.Group) and "--help" not in rest:
+    below = command.commands if isinstance(command, click.Group) else {}
+    takes_words = any(isinstance(param, click.Argument) for param in command.params)
+    runs = not below or (takes_words and rest[0] not in below)
+    if runs and "--help" not in rest:
         command.make_context(command.name, list(rest), parent=context)
     context = click.Context(command, info_name=argv[1], parent=context)
-    while isinstance(command, click.Group) and rest[:1] not in ([], ["--json"]):
+    while not runs and isinstance(command, click.Group) and rest[:1] not in ([], ["--json"]):
         found = command.get_command(context, rest[0])
         assert found is not None, f"no such command: {rest[0]}"
         command, rest = found, rest[1:]

@@ -1,0 +1,230 @@
+"""The jobs of a sweep: how many there may be, what they ask for, and what they run."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, AbstractSet, Any, Dict, Iterable, List, Mapping, Optional, Tuple
+
+from neuronctl.common.errors import SlurmError, SlurmRefusedError, UsageError
+from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.units import compress_hostlist, hosts, parse_memory
+from neuronctl.common.words import counted
+from neuronctl.launch import launchers
+from neuronctl.planning import JobPlan
+from neuronctl.planning.software import program, runs_python
+from neuronctl.records.found_records import stored_layer
+from neuronctl.request.axes import Row
+from neuronctl.request.job import Layer, StepRequest
+from neuronctl.slurm.job_states import ACTIVE, WAITING
+from neuronctl.slurm.own_queue import ask_own_queue
+from neuronctl.submission.pipeline import Reporter, submit_job
+from neuronctl.submission.planned_job import PlannedJob, plan_job
+from neuronctl.sweeping.folder import Sweep, SweepSettings
+
+if TYPE_CHECKING:
+    from neuronctl.records.job_record import RecordDraft
+    from neuronctl.submission.judged_job import JudgedJob
+    from neuronctl.submission.transaction import Submission
+
+_MOST = 1000
+"""Jobs of a sweep that are submitted at once: what Slurm's MaxArraySize allows by default."""
+
+_RUNS = 999
+_SIGNAL = "TERM@60"
+
+_OVER_LIMIT = "(?i)submit ?(job)?s?.*limit|Invalid job array specification"
+"""Slurm's words for too many jobs."""
+
+
+@dataclass(frozen=True)
+class SweepJob:
+    """Jobs of a sweep, as of Submittable: their script takes tasks from the sweep's folder."""
+
+    planned: PlannedJob
+    sweep: Sweep
+    settings: SweepSettings
+    sizes: Row
+
+    slurm_cluster = None
+
+    def judge(self) -> JudgedJob:
+        """Judge it, as any job."""
+        return self.planned.judge()
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        return self.planned.variables
+
+    @property
+    def draft(self) -> RecordDraft:
+        return self.planned.draft
+
+    def script(self) -> str:
+        """Return the script that sbatch gets; raises TemplateError."""
+        from neuronctl.rendering.render import render_job, render_sweep
+
+        settings, plan = self.settings, self.planned.plan
+        steps = render_sweep(
+            plan,
+            sweep=self.sweep.name,
+            folder=self.sweep.path,
+            sizes=self.sweep.size_line(self.sizes),
+            task_time=settings.task_time,
+            retries=settings.retries,
+            max_fails=settings.max_fails,
+        )
+        return render_job(plan, template=self.planned.template, steps=steps)
+
+
+def task_words(plan: JobPlan, args: Iterable[str]) -> Tuple[str, ...]:
+    """Return the words that start a task with these arguments. plan: of one task."""
+    processes = plan.most_nodes * plan.processes_per_node
+    python = runs_python(plan.request)
+    macros = launchers.holds(
+        plan.launcher.macros, nodes=plan.most_nodes, processes=processes, python=python
+    )
+    request = replace(plan.request, args=tuple(args))
+    return tuple(map(str, program(request, plan.launcher, macros=macros)))
+
+
+def plan_task(settings: SweepSettings, sizes: Row) -> JobPlan:
+    """Plan one task of a sweep as a job of its own."""
+    layer = stored_layer(settings.request, "the sweep")
+    options = {name.replace("-", "_"): value for name, value in sizes}
+    return plan_job(options, recorded=layer, ask_slurm=False, catalog_file=settings.catalog).plan
+
+
+def submit_workers(
+    sweep: Sweep,
+    settings: SweepSettings,
+    sizes: Row,
+    tasks: int,
+    reporter: Reporter,
+    *,
+    most: Optional[int] = None,
+    **how: Any,
+) -> List[Submission]:
+    """Submit jobs for so many tasks, as the limits allow now; returns the submissions.
+
+    most: so many jobs at most. how: as for submit_job().
+    """
+    layer = _job_layer(sweep, settings, plan_task(settings, sizes))
+    planned = _plan(settings, layer)
+    count, chain = min(_MOST, -(-tasks // settings.side_by_side)), ""
+    if planned.plan.until_done is not None:
+        chain = planned.plan.until_done.chain
+    count = max(1, min([count, *([most] if most else []), *_rooms(planned, chain)]))
+    while True:
+        try:
+            return list(
+                _submit(sweep, settings, sizes, planned, layer, count, chain, reporter, how)
+            )
+        except SlurmRefusedError as error:
+            if count == 1 or not re.search(_OVER_LIMIT, error.message):
+                raise
+            reporter.tell(f"Slurm takes no {counted(count, 'job')}: {error.message}")
+            count //= 2
+
+
+def _submit(
+    sweep: Sweep,
+    settings: SweepSettings,
+    sizes: Row,
+    planned: PlannedJob,
+    layer: Layer,
+    count: int,
+    chain: str,
+    reporter: Reporter,
+    how: Mapping[str, Any],
+) -> Iterable[Submission]:
+    """Submit so many jobs: an array; jobs of their own where Slurm would not requeue them."""
+    array = count > 1 and not chain
+    if array:
+        planned = _plan(settings, layer, array=f"1-{count}")
+    for _ in range(1 if array else count):
+        done = submit_job(SweepJob(planned, sweep, settings, sizes), reporter, **how)
+        if done is None:
+            return
+        sweep.add_job(done.job_id)
+        yield done
+
+
+def _plan(settings: SweepSettings, layer: Layer, **options: Any) -> PlannedJob:
+    return plan_job(
+        {**options, "env": settings.exported},
+        recorded=layer,
+        catalog_file=settings.catalog,
+        template=settings.template,
+    )
+
+
+def _rooms(planned: PlannedJob, chain: str) -> List[int]:
+    """How many jobs the limits leave room for; none: no limit is known."""
+    from neuronctl.judgement.limits import room_in_queue
+    from neuronctl.judgement.plan_on_cluster import PlanOnCluster
+
+    if planned.snapshot is None:
+        return []
+    room = room_in_queue(PlanOnCluster(planned.plan, planned.snapshot))
+    # Of a chain, two jobs are in the queue at a time.
+    return [] if room is None else [room // 2 if chain else room]
+
+
+def _job_layer(sweep: Sweep, settings: SweepSettings, task: JobPlan) -> Layer:
+    """Return the request of a job that runs so many tasks side by side."""
+    request, slots = task.request, settings.side_by_side
+    values: Dict[str, Any] = {name: getattr(request, name) for name in request.origins}
+    step = StepRequest(
+        script=request.script,
+        args=request.args,
+        launcher=request.launcher,
+        launcher_options=request.launcher_options,
+        ntasks_per_node=task.ntasks_per_node if request.ntasks_per_node else None,
+    )
+    for name in ("script", "args", "sweep", "launcher", "launcher_options", "array"):
+        values.pop(name, None)
+    values.update(
+        steps=(StepRequest(together=(step,) * slots) if slots > 1 else step,),
+        until_done=True,
+        max_runs=request.max_runs or _RUNS,
+        signal=request.signal or _SIGNAL,
+        job_name=sweep.name,
+    )
+    bad = sorted({*hosts(request.exclude), *filter(None, sweep.notes())})
+    if bad:
+        values["exclude"] = compress_hostlist(bad)
+    if slots > 1:
+        if task.most_nodes > 1:
+            raise UsageError(
+                f"--side-by-side {slots}: a task of {counted(task.most_nodes, 'node')} runs alone",
+                "leave it out, or let a task run on one node",
+            )
+        values.update(
+            gpus=None,
+            gpus_per_node=slots * task.gpus_per_node or None,
+            cpus_per_task=slots * task.cpus_per_task,
+            ntasks=None,
+            ntasks_per_node=None,
+        )
+        if request.mem is not None:
+            values["mem"] = f"{slots * parse_memory(request.mem)}M"
+    origins = {name: request.origin(name) for name in values}
+    return Layer(values, origins)
+
+
+def ask_running() -> Optional[AbstractSet[int]]:
+    """Return the user's jobs that run now, by each one's own id; None: Slurm does not answer."""
+    try:
+        rows = ask_own_queue().rows
+    except SlurmError:
+        return None
+    return {row.job_id for row in rows if row.state in ACTIVE - WAITING}
+
+
+def count_workers(name: str) -> int:
+    """Return how many jobs of this name are in the queue; 0 where Slurm does not answer."""
+    try:
+        rows = ask_own_queue(2.0).rows
+    except SlurmError:
+        return 0
+    return sum(row.count for row in rows if row.name == name and row.state in ACTIVE)

@@ -1,0 +1,88 @@
+"""``neuronctl sweep`` without a cluster: what is shown, submitted, and refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Callable, List
+
+import pytest
+from fake_slurm import FakeSlurm
+
+pytestmark = pytest.mark.usefixtures("program")
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+ONE = [
+    *["--cluster", "neuron-2022", "-p", "amd_a100nv_8", "--comment", "pytorch"],
+    *["--gpus-per-node", "1", "-t", "1:00:00"],
+]
+LR = [*ONE, "--param", "lr=0.1,0.01", "train.py", "--lr", "{lr}"]
+
+
+def folder(name: str = "train") -> Path:
+    return Path(os.environ["XDG_STATE_HOME"], "neuronctl", "sweeps", name)
+
+
+def test_a_dry_run_leaves_nothing(run: Run, fake_slurm: FakeSlurm) -> None:
+    result = run("sweep", "--dry-run", *LR)
+    assert "2 tasks, at most 2 GPU hours" in result.stderr
+    assert "#SBATCH --array=1-2\n" in result.stdout
+    assert subprocess.run(["bash", "-n"], input=result.stdout, text=True).returncode == 0
+    assert fake_slurm.calls("sbatch") == [] and not folder().exists()
+
+
+def test_again_with_more_values_does_only_those(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    run("sweep", *LR)
+    assert (folder() / "jobs" / "4711").exists()
+    result = run("sweep", *ONE, "--param", "lr=0.1,0.001", "train.py", "--lr", "{lr}")
+    assert "1 new task; 1 are in the sweep already" in result.stderr
+    run("sweep", "add", "train", "--param", "lr=0.5")
+    lines = "".join(path.read_text() for path in sorted((folder() / "tasks").iterdir()))
+    assert [line for line in lines.splitlines() if line.startswith("python")] == [
+        f"python train.py --lr {lr}" for lr in ("0.1", "0.01", "0.001", "0.5")
+    ]
+    refused = run("sweep", *ONE, "--param", "lr=1", "train.py", "{lr}", code=None)
+    assert refused.returncode != 0 and "of another program" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["train.py"], "nothing to vary"),
+        (["--param", "lr=1", "train.py"], "no word of the program uses the parameter lr"),
+        (["--param", "lr=1,1", "train.py", "{lr}"], "are the same"),
+        (["--param", "f=train.py,x.py", "{f}"], "the same for all tasks"),
+        (["--array", "1-3", "--param", "lr=1", "train.py", "{lr}"], "leave --array"),
+        (["--task-time", "soon", "--param", "lr=1", "train.py", "{lr}"], "soon"),
+    ],
+)
+def test_refused(run: Run, fake_slurm: FakeSlurm, words: List[str], said: str) -> None:
+    result = run("sweep", *ONE, *words, code=None)
+    assert result.returncode != 0 and said in result.stderr
+    assert "Traceback" not in result.stderr and not folder().exists()
+
+
+def test_what_slurm_refuses_leaves_nothing(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("sbatch", "", "sbatch: error: Batch job submission failed: no", code=1)
+    assert run("sweep", *LR, code=None).returncode != 0
+    assert not folder().exists()
+
+
+def test_as_few_jobs_as_slurm_takes(run: Run, fake_slurm: FakeSlurm) -> None:
+    words = "sbatch: error: QOSMaxSubmitJobPerUserLimit"
+    fake_slurm.answer("sbatch", "", words, code=1)
+    result = run("sweep", *LR, code=None)
+    assert "Slurm takes no 2 jobs" in result.stderr and len(fake_slurm.calls("sbatch")) == 2
+
+
+def test_cancelled_and_gone_on_with(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    run("sweep", *LR)
+    assert "no more tasks are taken" in run("sweep", "cancel", "train").stdout
+    assert (folder() / "paused").read_text().startswith("cancelled")
+    run("sweep", "retry", "train")
+    assert not (folder() / "paused").exists() and len(fake_slurm.calls("sbatch")) == 2
+    assert "it has no log yet" in run("sweep", "logs", "train", "2").stderr
+    assert "has 2 tasks" in run("sweep", "logs", "train", "3", code=None).stderr

@@ -75,6 +75,9 @@ dist: install ## the wheel and the sdist, into dist
 zipapp: dist ## dist/neuronctl.pyz, neuronctl in one file, for login nodes without pip
 	$(BIN)/python tools/zipapp/build.py dist/neuronctl-*.whl dist/neuronctl.pyz
 
+site: $(VENV)/site.stamp ## the documentation as web pages, into build/html
+	$(VENV)/site/bin/python tools/site/build.py build/html
+
 install: $(VENV)/install.stamp ## neuronctl and its tools in .venv, as in tools/outside/requirements.txt
 
 lock: install ## the newest versions of all that pip installs here, into tools/outside
@@ -83,6 +86,8 @@ lock: install ## the newest versions of all that pip installs here, into tools/o
 	cd tools/outside && $(CURDIR)/$(BIN)/uv pip compile --quiet --universal \
 		--python-version 3.10 --upgrade --no-header --no-annotate --output-file parts.txt \
 		training.txt horovod.txt deepspeed.txt
+	echo zensical | $(BIN)/uv pip compile --quiet --universal --python-version 3.10 --no-header \
+		--upgrade --generate-hashes --output-file tools/outside/site.txt -
 
 audit: $(VENV)/tools.stamp ## known vulnerabilities of these versions; a mirror of the package index may not know them
 	$(VENV)/tools/bin/pip-audit --strict --disable-pip --require-hashes -r tools/outside/requirements.txt
@@ -119,9 +124,14 @@ $(VENV)/tools.stamp: $(VENV)/python.stamp
 	$(VENV)/tools/bin/pip install --quiet pip-audit
 	@touch $@
 
+$(VENV)/site.stamp: $(VENV)/python.stamp tools/outside/site.txt
+	$(PYTHON) -m venv $(VENV)/site
+	$(VENV)/site/bin/pip install --quiet -r tools/outside/site.txt
+	@touch $@
+
 $(VENV)/torch.stamp: $(VENV)/python.stamp tools/outside/torch.txt tools/outside/parts.txt
 	@echo 'Installing PyTorch in $(VENV): some 200 MB, or 3 GB with a GPU build.'
 	$(BIN)/pip install --quiet $(TORCH)
 	@touch $@
 
-.PHONY: help demo test test-matrix test-agreement test-fast fuzz bench lint docs dist zipapp install lock audit packages parts test-packages clean
+.PHONY: help demo test test-matrix test-agreement test-fast fuzz bench lint docs dist zipapp site install lock audit packages parts test-packages clean

@@ -1,6 +1,6 @@
 """Take the pictures in the documentation: real commands on a real Slurm, exported as SVG by rich.
 
-    python docs/pictures/take.py              takes all of them, in about three minutes
+    python docs/pictures/take.py              takes all of them, in about four minutes
 
 It brings up its own sandbox, submits jobs, runs the commands on a terminal of 80 columns and draws
 what they print. The pictures load no fonts.
@@ -40,6 +40,29 @@ PROGRAMS = {
     "    print(f'step {n}: loss {4 / (n + 1):.3f}', flush=True)\n    time.sleep(1)\n",
     "finetune.py": "import flash_attn\n",
     "evaluate.py": "print('accuracy 0.913')\n",
+    "resnet.py": "import time\nend = time.time() + 150\n"
+    "while time.time() < end:\n    sum(range(10**6))\n",
+    "bin/nvidia-smi": """#!/usr/bin/env python3
+# Stands in for NVIDIA's: four GPUs, of which one waits for data and one is never used.
+import sys, time
+words = dict(word[2:].partition("=")[::2] for word in sys.argv[1:] if word.startswith("--"))
+units = {"utilization.gpu": " [%]", "memory.used": " [MiB]", "memory.total": " [MiB]"}
+if "-L" in sys.argv:
+    sys.exit(0)
+fields = words["query-gpu"].split(",")
+print(", ".join(field + units.get(field, "") for field in fields))
+sample = 0
+while True:
+    sample += 1
+    for gpu, use in enumerate([93, 91, 100 if sample % 3 == 0 else 4, 0]):
+        values = {"index": gpu, "utilization.gpu": use, "memory.used": 61204 if use else 3}
+        values["memory.total"] = 143771
+        print(", ".join(str(values.get(field, "[N/A]")) for field in fields))
+    sys.stdout.flush()
+    if "loop" not in words:
+        break
+    time.sleep(float(words["loop"]))
+""",
 }
 
 
@@ -69,7 +92,13 @@ def main() -> None:
 def inside() -> List[str]:
     """Submit the jobs, wait for the states that the pictures show, draw; return the file names."""
     for name, text in PROGRAMS.items():
+        Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_text(text, encoding="utf-8")
+    Path("bin/nvidia-smi").chmod(0o755)
+    path = os.environ["PATH"]
+    os.environ["PATH"] = f"{Path('bin').resolve()}:{path}"
+    sampled = submit("resnet", "amd_h200nv_8", 4, "10", "resnet.py", "--monitor")
+    os.environ["PATH"] = path
     late = submit("ablation", "cas_v100nv_8", 1, "1", "train.py")
     broken = submit("finetune", "cas_v100nv_8", 1, "10", "finetune.py")
     submit("evaluate", "cas_v100nv_8", 1, "10", "evaluate.py")
@@ -84,10 +113,12 @@ def inside() -> List[str]:
     )
     wait_until(lambda: states().get(late) == "TIMEOUT")
     wait_until(lambda: "Resources" in [job["reason"] for job in jobs()])
+    wait_until(lambda: states().get(sampled) == "COMPLETED")
     pictures: Dict[str, Tuple[str, ...]] = {
         "status.svg": ("neuronctl status",),
         "status-watch.svg": ("neuronctl status --watch 'pre*' '한국어*'",),
         "why.svg": (f"neuronctl why {broken}", f"neuronctl why {late}"),
+        "report.svg": (f"neuronctl report {sampled}",),
         "why-waits.svg": (f"neuronctl why {waits}", f"neuronctl why {after}"),
         "partitions-live.svg": ("neuronctl partitions --live",),
     }
@@ -121,8 +152,8 @@ def states() -> Dict[str, str]:
 
 
 def wait_until(check: Callable[[], Any]) -> None:
-    """Check once a second; give up after three minutes."""
-    give_up = time.monotonic() + 180
+    """Check once a second; give up after four minutes."""
+    give_up = time.monotonic() + 240
     while not check():
         if time.monotonic() > give_up:
             sys.exit(f"jobs did not get to the states for the pictures: {states()}")

@@ -93,9 +93,11 @@ def test_understood(example: Example, project: Path) -> None:
 
 def real_output(example: Example, run: Run, project: Path) -> str:
     """What the command prints, with this machine's names replaced."""
-    result = run(*words(example)[1:], cwd=project, code=None)
+    argv = words(example)
+    to_file = ">" in argv
+    result = run(*argv[1 : argv.index(">") if to_file else None], cwd=project, code=None)
     assert result.returncode != 1, f"{example}: {result.stderr}"  # a defect is no example
-    text = result.stdout + result.stderr
+    text = ("" if to_file else result.stdout) + result.stderr
     user = pwd.getpwuid(os.getuid()).pw_name
     for here, there in (
         (str(project), "~/project"),

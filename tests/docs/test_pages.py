@@ -15,8 +15,18 @@ from neuronctl.common import errors
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for target in LINK.findall(page.read_text(encoding="utf-8")):
-        if "://" not in target and not target.startswith("#"):
-            assert (page.parent / target.split("#")[0]).exists(), f"{page}: {target}"
+        if "://" not in target:
+            name, _, heading = target.partition("#")
+            file = page.parent / name if name else page
+            assert file.exists(), f"{page}: {target}"
+            assert not heading or heading in headings(file), f"{page}: {target}"
+
+
+def headings(page: Path) -> Set[str]:
+    """The names that GitHub, and the site, give the headings of a page."""
+    text = re.sub(r"(?ms)^```.*?^```$", "", page.read_text(encoding="utf-8"))
+    found = re.findall(r"(?m)^#+ (.+)$", text)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}
 
 
 def test_every_page_can_be_found() -> None:

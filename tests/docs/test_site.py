@@ -1,0 +1,58 @@
+"""The site has every page, without anybody naming it twice. ``make site`` itself checks links."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Dict
+
+import pytest
+from doc_pages import LINK, ROOT, pages
+
+
+@pytest.fixture(scope="module")
+def site() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("site_build", ROOT / "tools/site/build.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def done(site: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Dict[str, str]:
+    found: Dict[str, str] = {}
+    site.stage("docs/README.md", tmp_path_factory.mktemp("site"), found)
+    return found
+
+
+def test_every_page_is_in_the_site_and_its_navigation(
+    site: ModuleType, done: Dict[str, str]
+) -> None:
+    ours = {str(page.relative_to(ROOT)) for page in pages() if ROOT / "docs" in page.parents}
+    assert ours <= set(done)
+    listed = {page for _, part in site.sections("docs/README.md") for _, page in part}
+    assert ours - {"docs/README.md"} <= listed
+    nav = str(site.navigation(site.sections("docs/README.md")))
+    assert all(repr(done[page]) in nav for page in listed)
+
+
+def test_links_lead_to_what_is_staged(site: ModuleType, tmp_path: Path) -> None:
+    """Also from a page beside docs/, and to an example."""
+    found: Dict[str, str] = {}
+    site.stage("docs/README.md", tmp_path, found)
+    assert "project/README.md" in found.values() and "project/examples/saves.c" in found.values()
+    for name in found.values():
+        if name.endswith(".md"):
+            page = tmp_path / name
+            for target in LINK.findall(page.read_text(encoding="utf-8")):
+                path = target.split("#")[0]
+                left = path.endswith("/") or "://" in path
+                assert left or not path or (page.parent / path).exists(), f"{name}: {target}"
+
+
+def test_llms_txt_lists_the_pages(site: ModuleType) -> None:
+    text = site.overview("name", "what it is", site.sections("docs/README.md"))
+    assert text.startswith("# name\n\n> what it is\n\n## Tutorials\n\n- [")
+    assert "](reference/commands.md)" in text and "](project/CHANGELOG.md)" in text

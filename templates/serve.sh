@@ -1,9 +1,7 @@
 # A server: a port that is this job's alone, a token that only you can read, and a note once it answers.
-NODE=${SLURMD_NODENAME:-$(hostname -s)} FOLDER=$SERVE/$SLURM_JOB_ID
+NODE=${SLURMD_NODENAME:-$(hostname -s)} FOLDER=$SERVE/${SLURM_JOB_ID:?}
 [ -n "$ADDRESS" ] || ADDRESS=$(getent ahostsv4 "$NODE" | awk '$1 !~ /^127\./ { print $1; exit }')
 [ -n "$ADDRESS" ] || ADDRESS=$(hostname -I | awk '{ print $1 }')
-rm -rf "$FOLDER"; mkdir -m 700 "$FOLDER" ||
-    { echo "serve: $NODE cannot write $SERVE; set XDG_STATE_HOME to a directory that the nodes can write" >&2; exit 1; }
 free_port() {  # the first from $1 on that has no socket; below the kernel's own ports, above those of MASTER_PORT
     local number port
     for ((number = $1; number < $1 + 2768; number++)); do
@@ -30,7 +28,7 @@ watch_server() {
     echo "serve: $RECIPE answers on port $PORT of $NODE"
     local used=$SECONDS
     while [ -n "$IDLE" ] && sleep 5; do
-        if has_socket 01 || nvidia-smi ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} 2>/dev/null \
+        if has_socket 01 || timeout 30 nvidia-smi ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} 2>/dev/null \
             --query-gpu=utilization.gpu --format=csv,noheader,nounits | grep -qE '^ *([6-9]|[0-9]{2,})'; then used=$SECONDS; fi
         ((SECONDS - used < IDLE)) || { : >"$FOLDER/idle"; end_server "nobody used it for $IDLE s, so it ends"; }
     done
@@ -43,7 +41,9 @@ close_server() {
     exit "$code"
 }
 PORT=$(free_port "$SLURM_JOB_ID") && TOKEN=$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n') || exit 1
-(umask 077; for name in RECIPE NODE ADDRESS PORT TOKEN; do echo "${!name}" >"$FOLDER/${name,,}"; done)
+rm -rf "$FOLDER"
+(umask 077; mkdir "$FOLDER" && for name in RECIPE NODE ADDRESS PORT TOKEN; do echo "${!name}" >"$FOLDER/${name,,}" || exit; done) ||
+    { echo "serve: $NODE cannot write $SERVE; set XDG_STATE_HOME to a directory that the nodes can write" >&2; exit 1; }
 export SERVE FOLDER NODE ADDRESS PORT TOKEN
 export SINGULARITY_BIND="${SINGULARITY_BIND:+$SINGULARITY_BIND,}$SERVE" APPTAINER_BIND="${APPTAINER_BIND:+$APPTAINER_BIND,}$SERVE"
 trap close_server EXIT; trap : TERM

@@ -20,7 +20,7 @@ from neuronctl.common.console import (
     shortened,
     terminal_width,
 )
-from neuronctl.common.errors import INTERRUPTED, NoSuchJobError, UsageError
+from neuronctl.common.errors import INTERRUPTED, NoSuchJobError, TemplateError, UsageError
 from neuronctl.common.frozen import asdict
 from neuronctl.common.units import parse_timeout
 
@@ -145,9 +145,15 @@ def _newest_server() -> JobId:
 def _list_recipes() -> int:
     from neuronctl.serving.recipes import load, names
 
-    recipes = [load(name) for name in names()]
     columns = [Column("RECIPE", no_wrap=True), Column("SERVES"), Column("FILE")]
-    print_table(columns, [[recipe.name, recipe.title, recipe.file] for recipe in recipes])
+    rows = []
+    for name in names():
+        try:
+            recipe = load(name)
+            rows.append([name, recipe.title, recipe.file])
+        except TemplateError as error:
+            notify(error.message)
+    print_table(columns, rows)
     return 0
 
 

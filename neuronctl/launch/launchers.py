@@ -20,7 +20,7 @@ from neuronctl.common.files import open_regular, read_trusted
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.paths import config_dir, data_path, present
 
-SITE_DIRECTORY = "/etc/neuronctl/templates/launchers"
+SITE_DIRECTORY = "/etc/neuronctl/templates"
 
 ALWAYS, NEVER = "always", "never"
 SEVERAL_NODES, SEVERAL_PROCESSES = "several nodes", "several processes"
@@ -158,17 +158,18 @@ def not_a_macro(word: str) -> str:
     return word if as_read == word else word.replace("$", "$$")
 
 
-def directories() -> Tuple[str, ...]:
+def directories(kind: str = "launchers") -> Tuple[str, ...]:
     """Return where launchers are looked for: the user's directory, the site's, the shipped one."""
-    own = os.path.join(config_dir(), "templates", "launchers")
-    return own, SITE_DIRECTORY, os.path.join(data_path("templates"), "launchers")
+    templates = os.path.join(config_dir(), "templates"), SITE_DIRECTORY, data_path("templates")
+    return tuple(os.path.join(directory, kind) for directory in templates)
 
 
-def names() -> Tuple[str, ...]:
+def names(kind: str = "launchers", ending: str = ".j2") -> Tuple[str, ...]:
     found = set()
-    for directory in directories():
+    for directory in directories(kind):
         with contextlib.suppress(OSError):
-            found |= {file[:-3] for file in os.listdir(directory) if file.endswith(".j2")}
+            files = [file for file in os.listdir(directory) if file.endswith(ending)]
+            found |= {file[: -len(ending)] for file in files}
     return tuple(sorted(found))
 
 

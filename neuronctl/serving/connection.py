@@ -74,7 +74,7 @@ def wait_for_server(watch: JobWatch, tell: Callable[[str], None]) -> Optional[Di
         noted = None if watch.waiting else _noted(watch.job.job)
         if noted is not None:
             return noted
-        tell(state)
+        tell(state if watch.waiting else f"{state}; waiting for the server's first answer")
         time.sleep(_EVERY)
 
 

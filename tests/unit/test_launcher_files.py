@@ -27,7 +27,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The site's directory."""
     directory = tmp_path / "etc" / "launchers"
     directory.mkdir(parents=True)
-    monkeypatch.setattr(launchers, "SITE_DIRECTORY", str(directory))
+    monkeypatch.setattr(launchers, "SITE_DIRECTORY", str(directory.parent))
     return directory
 
 

@@ -1,0 +1,104 @@
+"""Recipes of servers: which file counts, what is wrong with one, and the job that it makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from neuronctl.common.errors import TemplateError, UsageError
+from neuronctl.launch import launchers
+from neuronctl.serving import recipes
+from neuronctl.serving.server_job import plan_server
+
+GOOD = "title: mine\ncommand: run it\nready: ask /\n"
+OPTIONS = {"partition": "amd_a100nv_8", "gpus_per_node": "1", "time": "10"}
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's directory of recipes; the site's is beside it."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(launchers, "SITE_DIRECTORY", str(tmp_path / "etc"))
+    directory = tmp_path / "config" / "neuronctl" / "templates" / "recipes"
+    directory.mkdir(parents=True)
+    (tmp_path / "etc" / "recipes").mkdir(parents=True)
+    return directory
+
+
+def test_the_users_recipe_comes_before_the_sites_and_the_shipped_one(
+    own: Path, tmp_path: Path
+) -> None:
+    shipped = recipes.load("jupyter")
+    site = tmp_path / "etc" / "recipes" / "jupyter.yaml"
+    site.write_text(GOOD.replace("mine", "the site's"))
+    assert recipes.load("jupyter").title == "the site's" != shipped.title
+    (own / "jupyter.yaml").write_text(GOOD)
+    assert recipes.load("jupyter").title == "mine"
+    assert {"jupyter", "code", "ssh"} <= {*recipes.names()}
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        (GOOD + "comand: x\n", ":4: unknown key 'comand'"),
+        ("title: x\nready: x\n", ":1: key 'command' is missing"),
+        ("title: x\ncommand: [a, b]\nready: x\n", ":2: 'command' is not text"),
+        (GOOD + "needs: 7\n", ":4: 'needs' is not text"),
+        (GOOD + "guard: none\n", ":4: guard: must be own or gate, not 'none'"),
+        ("- a\n", ":1: "),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line(own: Path, text: str, message: str) -> None:
+    (own / "bad.yaml").write_text(text)
+    with pytest.raises(TemplateError, match=f"bad.yaml{message}".replace(".", r"\.")):
+        recipes.load("bad")
+
+
+def test_a_file_that_others_can_write_is_not_read(own: Path) -> None:
+    (own / "open.yaml").write_text(GOOD)
+    (own / "open.yaml").chmod(0o666)
+    with pytest.raises(TemplateError, match="other users can write it"):
+        recipes.load("open")
+
+
+@pytest.mark.parametrize("name", ["nosuch", "../recipes/mine", "", "."])
+def test_an_unknown_name_is_told_those_that_there_are(own: Path, name: str) -> None:
+    (own / "mine.yaml").write_text(GOOD)
+    with pytest.raises(UsageError) as caught:
+        recipes.load(name)
+    assert "mine" in caught.value.hint
+
+
+def test_the_users_words_reach_the_server_as_typed(own: Path) -> None:
+    (own / "mine.yaml").write_text(GOOD + "needs: a tool\n")
+    words = ["it's", "--port={port}", "$HOME", "", "a b"]
+    job = plan_server(recipes.load("mine"), words, OPTIONS, ask_slurm=False)
+    script = job.script()
+    assert job.plan.job_name == "mine"
+    assert """set -- "it's" --port="$PORT" '$HOME' '' 'a b'\n""" in script
+    assert "command -v 'a tool' >/dev/null" in script
+    assert script.index("watch_server &") < script.index("set -- ")
+    assert "\nready() {\n    ask /\n}\n" in script
+
+
+@pytest.mark.parametrize("option", [{"array": "0-1"}, {"until_done": True}])
+def test_a_server_is_one_job(own: Path, option: dict[str, object]) -> None:
+    (own / "mine.yaml").write_text(GOOD)
+    with pytest.raises(UsageError, match="does not fit a server"):
+        plan_server(recipes.load("mine"), [], {**OPTIONS, **option}, ask_slurm=False)
+
+
+def test_it_listens_on_loopback_where_one_may_log_in_to_the_nodes(
+    own: Path, tmp_path: Path
+) -> None:
+    (own / "mine.yaml").write_text(GOOD)
+    catalog = tmp_path / "catalog.yaml"
+    catalog.write_text("clusters:\n  neuron:\n    login: {ssh_to_nodes: true}\n")
+    options = {**OPTIONS, "cluster": "neuron"}
+    made = [
+        plan_server(recipes.load("mine"), [], options, ask_slurm=False, catalog_file=file).script()
+        for file in (None, str(catalog))
+    ]
+    assert ["ADDRESS=127.0.0.1" in script for script in made] == [False, True]

@@ -14,7 +14,7 @@ from neuronctl.launch.launchers import template_text
 from neuronctl.request.job import Body
 from neuronctl.request.typed_options import check_utf8
 from neuronctl.serving.connection import folders
-from neuronctl.serving.recipes import Recipe
+from neuronctl.serving.recipes import OWN, Recipe
 from neuronctl.submission.planned_job import PlannedJob, plan_job
 
 
@@ -52,6 +52,7 @@ def make_place() -> None:
 
 def _body(recipe: Recipe, words: Sequence[str]) -> str:
     """Return the shell text that starts the server, in the container if there is one."""
+    words = words[1:] if words[:1] == ("--",) else words
     lines = [f"set -- {join([_with_port(word) for word in words])}".rstrip()]
     if recipe.needs:
         program = quote(recipe.needs)
@@ -60,7 +61,18 @@ def _body(recipe: Recipe, words: Sequence[str]) -> str:
             f"command -v {program} >/dev/null || "
             f'{{ echo "preflight: $NODE: no program on PATH: "{program} >&2; exit 127; }}',
         ]
-    return "\n".join([*lines, recipe.command])
+    if recipe.guard == OWN:
+        return "\n".join([*lines, recipe.command])
+    gate = template_text(data_path("templates/gate.py"), own=False)
+    return "\n".join(
+        [
+            *lines,
+            f"cat >\"$FOLDER/gate.py\" <<'END OF GATE'\n{gate}END OF GATE",
+            f"server() {{\n{recipe.command.rstrip()}\n}}",
+            "export -f server",
+            """python3 "$FOLDER/gate.py" bash -c 'server "$@"' server "$@\"""",
+        ]
+    )
 
 
 def _with_port(word: str) -> Shell:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, List, Optional, Tuple
 
 import click
 
-from neuronctl.cli.job_options import BatchCommand, job_command
+from neuronctl.cli.job_options import BatchCommand, job_command, plan_given
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import hint_at_why, notify
 from neuronctl.common.console import (
@@ -84,18 +84,13 @@ def command(
         seconds = None if idle is None else parse_timeout(idle)
     except ValueError as error:
         raise UsageError(f"--idle: {error}") from None
-    how = {name: given.pop(name) for name in ("job_file", "template")}
     job = plan_server(
-        *(load(words[0]), words[1:], given),
+        *(load(words[0]), words[1:], lambda body: plan_given({**given, "body": body})),
         idle=seconds,
-        catalog_file=given.pop("catalog"),
-        tell=notify,
-        **how,
     )
-    mode = SubmitMode(dry_run, as_json and dry_run, follow=True)
-    reporter = (_QuietReporter if as_json else TerminalReporter)(mode, explain=explain)
     if not dry_run:
         make_place()
+    reporter = _Reporter(SubmitMode(dry_run, as_json), explain=explain)
     done = submit_job(job, reporter, force=force, dry_run=dry_run)
     if done is None:
         return 0
@@ -129,12 +124,12 @@ def connect(job: str, as_json: bool) -> int:
 
 
 def _newest_server() -> JobId:
-    from neuronctl.serving.connection import known_servers
+    from neuronctl.serving.connection import is_server
     from neuronctl.slurm.job_states import RUNNING
     from neuronctl.tracking.lookup import queued
 
-    known = known_servers()
-    found = [each.id for each in queued() if each.state == RUNNING and each.id.job in known]
+    running = [each.id for each in queued() if each.state == RUNNING]
+    found = [id for id in running if is_server(id.job)]
     if not found:
         raise NoSuchJobError(
             "no server of yours is running", "name one that waits, or start one: see --list"
@@ -157,11 +152,11 @@ def _list_recipes() -> int:
     return 0
 
 
-class _QuietReporter(TerminalReporter):
+class _Reporter(TerminalReporter):
     """Leaves standard output to the connection."""
 
     def submitted(self, draft: RecordDraft, judged: Optional[JudgedJob], done: Submission) -> None:
-        notify(f"submitted batch job {done.job_id}")
+        notify(f"submitted batch job {done.job_id}; its log: {done.output}")
 
 
 def _wait(
@@ -175,14 +170,13 @@ def _wait(
     try:
         noted = wait_for_server(watch, progress.show)
     except KeyboardInterrupt:
-        progress.clear()
+        progress.show("")
         notify(
             f"stopped waiting; the job continues: neuronctl serve connect {job} waits again, "
             f"neuronctl cancel {job} ends it"
         )
         return INTERRUPTED
-    finally:
-        progress.clear()
+    progress.show("")
     if noted is None:
         from neuronctl.cli.why import explain_end
 
@@ -219,19 +213,14 @@ class _Progress:
     def __init__(self) -> None:
         self._begun = time.monotonic()
         self._shown = ""
-        self._terminal = sys.stderr.isatty()
 
     def show(self, state: str) -> None:
-        if self._terminal:
-            waited = f" ({time.monotonic() - self._begun:.0f} s)"
+        """Show a state; "" clears the line."""
+        if sys.stderr.isatty():
+            waited = f" ({time.monotonic() - self._begun:.0f} s)" if state else ""
             line = shortened(state, terminal_width() - len(waited) - 1) + waited
             sys.stderr.write(f"\r\033[K{printable(line)}")
             sys.stderr.flush()
-        elif state != self._shown:
+        elif state not in ("", self._shown):
             notify(state)
-        self._shown = state
-
-    def clear(self) -> None:
-        if self._terminal and self._shown:
-            sys.stderr.write("\r\033[K")
-            sys.stderr.flush()
+            self._shown = state

@@ -12,7 +12,7 @@ import re
 import socket
 import time
 from string import Template
-from typing import Callable, Dict, Optional, Set
+from typing import Callable, Dict, Optional
 
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.catalog.model import Cluster
@@ -52,11 +52,9 @@ def folders() -> str:
     return os.path.join(state_dir(), "serve", cluster)
 
 
-def known_servers() -> Set[int]:
-    """Return the jobs that have a folder: some may have ended without removing it."""
-    with contextlib.suppress(OSError):
-        return {int(name) for name in os.listdir(folders()) if name.isdigit()}
-    return set()
+def is_server(job: int) -> bool:
+    """Return True if a job that runs has begun to be a server."""
+    return os.path.isdir(os.path.join(folders(), str(job)))
 
 
 def wait_for_server(watch: JobWatch, tell: Callable[[str], None]) -> Optional[Dict[str, str]]:
@@ -84,15 +82,13 @@ def _noted(job: int) -> Optional[Dict[str, str]]:
         names = os.listdir(folder)
         if "ready" not in names:
             return None
-        # A recipe's own files, such as a configuration, may come and go.
-        noted = {}
-        for name in filter(str.isidentifier, names):
-            with contextlib.suppress(FileNotFoundError):
-                content = read_private(os.path.join(folder, name))
-                noted[name] = content.decode("utf-8", "replace").strip()
-        return noted if {"recipe", "node", "address", "port", "token"} <= {*noted} else None
+        contents = {
+            name: read_private(os.path.join(folder, name))
+            for name in filter(str.isidentifier, names)
+        }
     except OSError:
         return None
+    return {name: text.decode("utf-8", "replace").strip() for name, text in contents.items()}
 
 
 def connection(noted: Dict[str, str], job: int, name: str, cluster: Cluster) -> Connection:

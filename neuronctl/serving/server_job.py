@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, List, Mapping, Optional, Sequence
+from typing import Callable, List, Optional, Sequence
 
 from neuronctl.common.errors import UsageError
 from neuronctl.common.files import open_own_directory
@@ -15,20 +15,19 @@ from neuronctl.request.job import Body
 from neuronctl.request.typed_options import check_utf8
 from neuronctl.serving.connection import folders
 from neuronctl.serving.recipes import OWN, Recipe
-from neuronctl.submission.planned_job import PlannedJob, plan_job
+from neuronctl.submission.planned_job import PlannedJob
 
 
 def plan_server(
     recipe: Recipe,
     words: Sequence[str],
-    options: Mapping[str, Any],
+    plan: Callable[[Body], PlannedJob],
     *,
     idle: Optional[int] = None,
-    **how: Any,
 ) -> PlannedJob:
-    """Plan the job of a server. words: the user's, for it. idle: seconds. how: of plan_job()."""
+    """Plan the job of a server. words: the user's, for it. plan: plans that of a shell text."""
     check_utf8(words)
-    job = plan_job(options, body=Body(_body(recipe, words), recipe.file), **how)
+    job = plan(Body(_body(recipe, words), recipe.file))
     request = job.plan.request
     for name in ("array", "until_done"):
         if getattr(request, name):

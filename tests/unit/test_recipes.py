@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, Dict, Optional
 
 import pytest
 
@@ -10,9 +11,14 @@ from neuronctl.common.errors import TemplateError, UsageError
 from neuronctl.launch import launchers
 from neuronctl.serving import recipes
 from neuronctl.serving.server_job import plan_server
+from neuronctl.submission.planned_job import plan_job
 
 GOOD = "title: mine\ncommand: run it\nready: ask /\n"
 OPTIONS = {"partition": "amd_a100nv_8", "gpus_per_node": "1", "time": "10"}
+
+
+def plan_with(options: Dict[str, Any], catalog: Optional[str] = None) -> Any:
+    return lambda body: plan_job(options, body=body, ask_slurm=False, catalog_file=catalog)
 
 
 @pytest.fixture
@@ -74,7 +80,7 @@ def test_an_unknown_name_is_told_those_that_there_are(own: Path, name: str) -> N
 def test_the_users_words_reach_the_server_as_typed(own: Path) -> None:
     (own / "mine.yaml").write_text(GOOD + "needs: a tool\n")
     words = ["it's", "--port={port}", "$HOME", "", "a b"]
-    job = plan_server(recipes.load("mine"), words, OPTIONS, ask_slurm=False)
+    job = plan_server(recipes.load("mine"), words, plan_with(OPTIONS))
     script = job.script()
     assert job.plan.job_name == "mine"
     assert """set -- "it's" --port="$PORT" '$HOME' '' 'a b'\n""" in script
@@ -84,10 +90,10 @@ def test_the_users_words_reach_the_server_as_typed(own: Path) -> None:
 
 
 @pytest.mark.parametrize("option", [{"array": "0-1"}, {"until_done": True}])
-def test_a_server_is_one_job(own: Path, option: dict[str, object]) -> None:
+def test_a_server_is_one_job(own: Path, option: Dict[str, Any]) -> None:
     (own / "mine.yaml").write_text(GOOD)
     with pytest.raises(UsageError, match="does not fit a server"):
-        plan_server(recipes.load("mine"), [], {**OPTIONS, **option}, ask_slurm=False)
+        plan_server(recipes.load("mine"), [], plan_with({**OPTIONS, **option}))
 
 
 def test_it_listens_on_loopback_where_one_may_log_in_to_the_nodes(
@@ -98,7 +104,7 @@ def test_it_listens_on_loopback_where_one_may_log_in_to_the_nodes(
     catalog.write_text("clusters:\n  neuron:\n    login: {ssh_to_nodes: true}\n")
     options = {**OPTIONS, "cluster": "neuron"}
     made = [
-        plan_server(recipes.load("mine"), [], options, ask_slurm=False, catalog_file=file).script()
+        plan_server(recipes.load("mine"), [], plan_with(options, file)).script()
         for file in (None, str(catalog))
     ]
     assert ["ADDRESS=127.0.0.1" in script for script in made] == [False, True]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from functools import lru_cache
-from typing import TYPE_CHECKING, Dict, Optional, Tuple, TypeVar, Union
+from typing import Dict, Optional, Tuple, TypeVar, Union
 
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.common import secrets
@@ -16,9 +17,6 @@ from neuronctl.launch.containers import Wrapping
 from neuronctl.launch.environments import ShellLine
 from neuronctl.launch.launchers import Launcher, option_name
 from neuronctl.request.job import JobRequest, Source
-
-if TYPE_CHECKING:
-    from neuronctl.planning.code_copy import CodeSnapshot
 
 T = TypeVar("T")
 
@@ -165,6 +163,26 @@ class JobStep:
         """Its own launch, or those that run side by side."""
         steps = self.together or (self,)
         return tuple(step.launch for step in steps if step.launch is not None)
+
+
+@dataclass(frozen=True)
+class CodeSnapshot:
+    """The code of a job as it is now (``--snapshot``), and where its copy is, or would be.
+
+    root: of the repository. below: the job's directory in it, "" for the root. tree: git's name of
+    the state. place: the copy's directory, in which ``code`` is the tree. purge_days: after which
+    the site deletes what nobody uses.
+    """
+
+    root: str
+    below: str
+    tree: str
+    place: str
+    purge_days: Optional[int] = None
+
+    @property
+    def code(self) -> str:
+        return os.path.join(self.place, "code")
 
 
 @dataclass(frozen=True)

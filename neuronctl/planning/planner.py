@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from functools import partial
-from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.common import units
@@ -22,6 +22,7 @@ from neuronctl.launch.environments import Conda
 from neuronctl.planning.directives import directives
 from neuronctl.planning.model import (
     AllocationPart,
+    CodeSnapshot,
     JobPlan,
     JobStep,
     UntilDone,
@@ -39,9 +40,6 @@ from neuronctl.planning.software import (
 from neuronctl.planning.steps import Share, step_place, step_request
 from neuronctl.request.job import JobRequest, Source, StepRequest
 from neuronctl.request.values import one_line
-
-if TYPE_CHECKING:
-    from neuronctl.planning.code_copy import CodeSnapshot
 
 
 def plan(
@@ -143,7 +141,7 @@ class _PlanBuilder(JobSize):
         sharing = processes if launcher.distributed else 1
         until_done = self._until_done(time_limit)
         if self.code is not None and not self.name:
-            self.asked("snapshot", "snapshot", str(self.code))
+            self.asked("snapshot", "snapshot", self.code.place)
         settled: Dict[str, Union[str, bool, None]] = {
             "job-name": job_name,
             "partition": ",".join(each.name for each in (partition, *alternatives)) or None,
@@ -362,7 +360,7 @@ class _PlanBuilder(JobSize):
             )
         scratch = self.cluster.scratch
         own = None if scratch is None else Shell(scratch.replace("{user}", "$USER"))
-        if self.code is not None and self.code.links:  # which lead there
+        if self.code is not None:  # whose links lead there
             request = replace(request, binds=(*request.binds, self.code.root))
         return RUNTIMES[name](request, own, self.gpus > 0)
 

@@ -1,82 +1,73 @@
-"""Copies of code as it was when a job was submitted: one directory for each state of a tree.
+"""Copies of code as it was when a job was submitted: one directory for each state of a repository.
 
-What git tracks, and what is new and not ignored, is copied, read-only; what is ignored (data,
-outputs, environments) is linked to where it is, and logs of jobs are left out. A state is known by
-its digest, and jobs with the same code share a copy. A copy that no job has used for 90 days, and
-into which none has written, is removed when the next one is made.
+What git tracks, and what is new and not ignored, is copied; what is ignored (data, outputs,
+environments) and submodules are linked to where they are, and logs of jobs are left out. Jobs with
+the same code share a copy. One that no job has used for 90 days, and into which none has written,
+is removed when the next one is made.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
-import re
 import shutil
-import stat
+import tempfile
 import time
-from typing import Optional, Tuple
+from typing import Optional, Set, Tuple
 
 from neuronctl.catalog.model import Cluster
-from neuronctl.common.errors import RecordError, UsageError
-from neuronctl.common.files import is_own_directory, open_regular, sha256_of, write_private
+from neuronctl.common.errors import NeuronctlError, RecordError, UsageError
+from neuronctl.common.files import is_own_directory, sha256_of, write_private
 from neuronctl.common.paths import cache_dir
 from neuronctl.common.users import login_name
-from neuronctl.common.words import amount, counted
-from neuronctl.planning.code_copy import CodeFile, CodeSnapshot
-from neuronctl.records.provenance import list_code
+from neuronctl.common.words import amount
+from neuronctl.planning.model import CodeSnapshot
+from neuronctl.records.provenance import git
 
 LARGEST = 500 << 20
-"""Bytes that are copied at most."""
+"""Bytes of new files that are copied at most."""
 
 _KEPT = 90 * 86400
 """Seconds for which a copy is kept after it was last used."""
 
-_LOG = re.compile(r".*[-_.]\d+(_\d+)?\.(out|err|log|runs)(\.stacks)?")
+_LOGS = tuple(f":(exclude)*.{kind}" for kind in ("out", "err", "log", "runs", "stacks"))
 
 
 def plan_snapshot(directory: str, cluster: Cluster) -> CodeSnapshot:
     """Return the snapshot of the code around a directory; nothing is copied yet.
 
-    Raises UsageError if there is no repository, a file cannot be read, or it is too much.
+    Raises UsageError outside a repository, and if new files are too much.
     """
     directory = os.path.realpath(directory)
-    code = list_code(directory)
-    copied = [path for path in code.files if not (path in code.new and _LOG.fullmatch(path))]
-    sizes = {path: os.lstat(os.path.join(code.root, path)).st_size for path in copied}
-    total = sum(sizes.values())
-    if total > LARGEST:
-        largest = max(sizes, key=lambda path: sizes[path])
+    try:
+        root = git(directory, "rev-parse", "--show-toplevel").rstrip("\n")
+    except NeuronctlError as error:
         raise UsageError(
-            f"--snapshot copies at most {amount(LARGEST)}, and {code.root} has {amount(total)} in "
-            f"{counted(len(sizes), 'file')}; the largest: {largest} ({amount(sizes[largest])})",
+            f"{directory} is in no git repository of yours, which says what its code is",
+            f"git says: {error.message.splitlines()[0]}",
+        ) from None
+    listed = git(root, "ls-files", "-z", "--others", "--exclude-standard", "--", ".", *_LOGS)
+    sizes = {name: os.lstat(os.path.join(root, name)).st_size for name in listed.split("\0")[:-1]}
+    if sum(sizes.values()) > LARGEST:
+        largest = max(sizes, key=lambda name: sizes[name])
+        raise UsageError(
+            f"--snapshot copies at most {amount(LARGEST)} that git does not know, and {root} has "
+            f"{amount(sum(sizes.values()))}; the largest: {largest} ({amount(sizes[largest])})",
             "list what is no code in .gitignore: it is then linked, and not copied",
         )
-    links = {
-        path: os.path.join(code.root, path)
-        for path in code.ignored
-        if "__pycache__" not in path.split("/") and not path.endswith(".pyc")
-    }
-    files = []
-    for path in copied:
-        whole = os.path.join(code.root, path)
-        if os.path.islink(whole):
-            links[path] = _link_target(code.root, whole)
-            continue
-        content, executable = _read(whole), os.access(whole, os.X_OK)
-        files.append(CodeFile(path, len(content), hashlib.sha256(content).hexdigest(), executable))
-    names = [[file.path, file.sha256, file.executable] for file in files]
-    state = json.dumps([names, sorted(links.items())]).encode("ascii")
+    with tempfile.TemporaryDirectory(prefix="neuronctl-") as place:
+        index = os.path.join(place, "index")
+        with contextlib.suppress(OSError):  # of a repository without a commit
+            shutil.copy2(
+                os.path.join(root, git(root, "rev-parse", "--git-path", "index").strip()), index
+            )
+        git(root, "add", "--all", "--", ".", *_LOGS, index=index)
+        tree = git(root, "write-tree", index=index).strip()
     store, purge_days = _store(cluster)
-    return CodeSnapshot(
-        root=code.root,
-        below=directory[len(code.root) + 1 :],
-        place=os.path.join(store, hashlib.sha256(state).hexdigest()[:16]),
-        files=tuple(files),
-        links=links,
-        purge_days=purge_days,
-    )
+    state = hashlib.sha256(os.fsencode(f"{tree} {root}")).hexdigest()[:16]
+    below = directory[len(root) + 1 :]
+    return CodeSnapshot(root, below, tree, os.path.join(store, state), purge_days)
 
 
 def _store(cluster: Cluster) -> Tuple[str, Optional[int]]:
@@ -90,62 +81,37 @@ def _store(cluster: Cluster) -> Tuple[str, Optional[int]]:
     return os.path.join(cache_dir(), "snapshots"), None
 
 
-def _link_target(root: str, link: str) -> str:
-    """Return where a link of the tree leads from its place in a copy: to what is copied, if so."""
-    target = os.path.normpath(os.path.join(os.path.dirname(link), os.readlink(link)))
-    inside = target == root or target.startswith(f"{root}/")
-    return os.path.relpath(target, os.path.dirname(link)) if inside else target
-
-
-def _read(path: str) -> bytes:
-    """Return a file's content; raises UsageError if it cannot be read."""
-    try:
-        with open_regular(path) as file:
-            return file.read()
-    except OSError as error:
-        raise UsageError(
-            f"--snapshot cannot read {path}: {error.strerror}",
-            "make it readable, or list it in .gitignore: it is then linked, and not copied",
-        ) from None
-
-
 def make_snapshot(snapshot: CodeSnapshot) -> None:
-    """Make the copy, or what is missing of it, and remove copies that have expired.
-
-    Raises UsageError if the code has changed since it was planned, RecordError if the copy cannot
-    be written.
-    """
-    code = snapshot.code
+    """Make the copy, or what is missing of it; raises RecordError if it cannot be written."""
+    root, code = snapshot.root, snapshot.code
     try:
-        for file in snapshot.files:
-            path = os.path.join(code, file.path)
-            if sha256_of(path) == file.sha256:
-                continue
-            content = _read(os.path.join(snapshot.root, file.path))
-            if hashlib.sha256(content).hexdigest() != file.sha256:
-                raise UsageError(f"{file.path} was changed while its snapshot was made")
-            write_private(path, content, mode=0o555 if file.executable else 0o444)
-        for name, target in snapshot.links.items():
-            path = os.path.join(code, name)
-            if not os.path.lexists(path):
+        os.makedirs(os.path.join(code, snapshot.below), mode=0o700, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="neuronctl-") as place:
+            index = os.path.join(place, "index")
+            git(root, "read-tree", snapshot.tree, index=index)
+            staged = git(root, "ls-files", "-z", "--stage", index=index).split("\0")[:-1]
+            names = {line.partition("\t")[2]: line.startswith("160000 ") for line in staged}
+            if not all(os.path.lexists(os.path.join(code, name)) for name in names):
+                where = f"--prefix={code}/"
+                git(root, "checkout-index", "--all", "--force", "--quiet", where, index=index)
+        paths = {name: os.path.join(code, name) for name in names}
+        files = {n: p for n, p in paths.items() if os.path.isfile(p) and not os.path.islink(p)}
+        sums = "".join(f"{sha256_of(path)}  {name}\n" for name, path in files.items())
+        write_private(os.path.join(snapshot.place, "sums"), sums)
+        modules = [name for name, is_module in names.items() if is_module]
+        which = ("--others", "--ignored", "--exclude-standard", "--directory")
+        for name in (*modules, *git(root, "ls-files", "-z", *which).split("\0")[:-1]):
+            path = os.path.join(code, name.rstrip("/"))
+            if name in modules:
+                with contextlib.suppress(OSError):
+                    os.rmdir(path)
+            if not name.endswith(("__pycache__/", ".pyc")) and not os.path.lexists(path):
                 os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
                 with contextlib.suppress(FileExistsError):  # another submission's
-                    os.symlink(target, path)
-        os.makedirs(os.path.join(code, snapshot.below), mode=0o700, exist_ok=True)
-        sums = (_sum(file.path, file.sha256) for file in snapshot.files)
-        write_private(os.path.join(snapshot.place, "sums"), "".join(sums))
-    except OSError as error:
-        raise RecordError(
-            f"the snapshot cannot be written to {snapshot.place}: {error.strerror}",
-            "free some space there",
-        ) from None
+                    os.symlink(os.path.join(root, name.rstrip("/")), path)
+    except (OSError, NeuronctlError) as error:
+        raise RecordError(f"the snapshot cannot be written to {snapshot.place}: {error}") from None
     _remove_expired(os.path.dirname(snapshot.place))
-
-
-def _sum(path: str, sha256: str) -> str:
-    """Return a line as sha256sum writes it and reads it."""
-    name = path.replace("\\", "\\\\").replace("\n", "\\n")
-    return f"{'' if name == path else chr(92)}{sha256}  {name}\n"
 
 
 def keep_snapshot(place: str) -> bool:
@@ -163,17 +129,19 @@ def _remove_expired(store: str) -> None:
     with contextlib.suppress(OSError):
         for name in os.listdir(store):
             place = os.path.join(store, name)
+            sums = os.path.join(place, "sums")
             with contextlib.suppress(OSError):
-                used = os.stat(os.path.join(place, "sums")).st_mtime
-                if time.time() - used > _KEPT and not _has_results(place):
-                    shutil.rmtree(place)
+                if time.time() - os.stat(sums).st_mtime > _KEPT:
+                    with open(sums, encoding="utf-8", errors="surrogateescape") as file:
+                        made = {line.rstrip("\n").partition("  ")[2] for line in file}
+                    if not _has_results(os.path.join(place, "code"), made):
+                        shutil.rmtree(place)
 
 
-def _has_results(place: str) -> bool:
-    """Return True if a job has written files into a copy, whose own files are read-only."""
-    for folder, _, names in os.walk(os.path.join(place, "code")):
-        modes = [os.lstat(os.path.join(folder, name)).st_mode for name in names]
-        written = any(stat.S_ISREG(mode) and mode & stat.S_IWUSR for mode in modes)
-        if written and not folder.endswith("__pycache__"):
+def _has_results(code: str, made: Set[str]) -> bool:
+    """Return True if a copy has files that were not copied into it."""
+    for folder, _, names in os.walk(code):
+        paths = [os.path.join(folder, name) for name in names if not name.endswith(".pyc")]
+        if any(os.path.relpath(p, code) not in made and not os.path.islink(p) for p in paths):
             return True
     return False

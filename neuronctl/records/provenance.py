@@ -8,7 +8,7 @@ variables. It refuses other users' repositories by itself.
 from __future__ import annotations
 
 import os
-from typing import FrozenSet, List, Optional, Tuple
+from typing import List, Optional, Tuple
 
 from neuronctl.common.errors import NeuronctlError, UsageError
 from neuronctl.common.files import sha256_of
@@ -29,10 +29,10 @@ def read_state(directory: str) -> Tuple[str, Optional[bool]]:
     """
     status = ["status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     try:
-        lines = _git(directory, *status, "--ignore-submodules=all", timeout=_PATIENCE).splitlines()
+        lines = git(directory, *status, "--ignore-submodules=all", timeout=_PATIENCE).splitlines()
     except NeuronctlError:
         try:
-            return _git(directory, "rev-parse", "HEAD", timeout=_PATIENCE).strip(), None
+            return git(directory, "rev-parse", "HEAD", timeout=_PATIENCE).strip(), None
         except NeuronctlError:
             return "", None
     commit = next((line[13:] for line in lines if line.startswith("# branch.oid ")), "(initial)")
@@ -86,59 +86,17 @@ def drift(then: Provenance, now: Provenance) -> Tuple[str, ...]:
     return tuple(lines)
 
 
-@dataclass(frozen=True)
-class Code:
-    """The files of a repository, by their paths in it, as git lists them.
+def git(directory: str, *words: str, timeout: float = _LISTING, index: str = "") -> str:
+    """Return what a git command prints; raises NeuronctlError if it fails.
 
-    root: the root of its working tree. files: tracked ones that are there, and new ones that no
-    .gitignore names. new: these. ignored: what one names, a directory of nothing else as one entry.
+    index: the file to take for the repository's own.
     """
-
-    root: str
-    files: Tuple[str, ...]
-    new: FrozenSet[str]
-    ignored: Tuple[str, ...]
-
-
-def list_code(directory: str) -> Code:
-    """Return the code around a directory, with that of submodules and other nested repositories.
-
-    Raises UsageError outside a repository, and if git cannot list it.
-    """
-    try:
-        root = _git(directory, "rev-parse", "--show-toplevel").rstrip("\n")
-    except NeuronctlError as error:
-        raise UsageError(
-            f"{directory} is in no git repository of yours, which says what its code is",
-            f"git says: {error.message.splitlines()[0]}",
-        ) from None
-    tracked = _list(root, "--cached")
-    new = set(_list(root, "--others"))
-    ignored = _list(root, "--others", "--ignored", "--directory")
-    files = []
-    for name in sorted({*tracked, *new}):
-        path = os.path.join(root, name)
-        if os.path.lexists(os.path.join(path, ".git")):
-            inner, below = list_code(path), name.rstrip("/")
-            files += [f"{below}/{file}" for file in inner.files]
-            new |= {f"{below}/{file}" for file in inner.new}
-            ignored += [f"{below}/{file}" for file in inner.ignored]
-        elif os.path.islink(path) or os.path.isfile(path):
-            files.append(name)
-    return Code(root, tuple(files), frozenset(new), tuple(name.rstrip("/") for name in ignored))
-
-
-def _list(root: str, *which: str) -> List[str]:
-    listed = _git(root, "ls-files", "-z", "--exclude-standard", *which)
-    return sorted(filter(None, listed.split("\0")))
-
-
-def _git(directory: str, *words: str, timeout: float = _LISTING) -> str:
-    """Return what a git command prints; raises NeuronctlError if it fails."""
     from neuronctl.slurm.process import run
 
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     env.update(LC_ALL="C", GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", GIT_ALLOW_PROTOCOL="")
+    if index:
+        env["GIT_INDEX_FILE"] = index
     settings = ["-c", "core.fsmonitor=", "-c", f"core.hooksPath={os.devnull}"]
     result = run(["git", *settings, *words], timeout=timeout, cwd=directory, env=env)
     if result.returncode:

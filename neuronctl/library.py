@@ -88,14 +88,14 @@ class Job:
 
     def cancel(self) -> None:
         """Cancel it; nothing happens where it has ended. Raises SlurmRefusedError."""
-        from neuronctl.tracking.cancellation import JobAction, carry_out, known_jobs
+        from neuronctl.tracking.cancellation import cancel, known_jobs, targets_of
         from neuronctl.tracking.lookup import no_such_job
 
         known = known_jobs([self._id], RecordStore.default())[0][self._id]
         if not known:
             raise no_such_job([self._id])
-        chosen = JobAction().targets(self._id, known)
-        refused = carry_out(chosen, JobAction()) if chosen else {}
+        chosen = targets_of(self._id, known, None)
+        refused = cancel(chosen) if chosen else {}
         for message in refused.values():
             raise SlurmRefusedError(f"scancel refused the request: {message}")
 

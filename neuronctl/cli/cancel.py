@@ -1,4 +1,4 @@
-"""``neuronctl cancel``: cancel or signal jobs."""
+"""``neuronctl cancel``: cancel jobs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import STATES
 from neuronctl.tracking.cancellation import (
-    JobAction,
     JobOrName,
     Outcome,
-    carry_out,
+    cancel,
     known_jobs,
+    outcomes,
     states_of,
+    targets_of,
 )
 from neuronctl.tracking.job_names import is_name
 from neuronctl.tracking.job_status import JobStatus
@@ -32,22 +33,9 @@ from neuronctl.tracking.lookup import no_such_job
 @click.command("cancel")
 @click.argument("jobs", metavar="[JOB]...", nargs=-1)
 @click.option("--state", metavar="STATE", help="Only jobs in this state: pending, running, …")
-@click.option("--signal", metavar="SIGNAL", help="Send this signal (such as USR1) instead.")
-@click.option(
-    "--batch",
-    is_flag=True,
-    help="Signal only the batch shell (for jobs submitted with --signal B:…).",
-)
 @click.option("-y", "--yes", is_flag=True, help="Cancel several jobs without asking.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.cancel/1).")
-def command(
-    jobs: Tuple[str, ...],
-    state: Optional[str],
-    signal: Optional[str],
-    batch: bool,
-    yes: bool,
-    as_json: bool,
-) -> None:
+def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: bool) -> None:
     """Cancel pending or running jobs by id, name or state.
 
     JOB is a job id, 4711_3 for an array task, '4711_[1-5]' for several, or a name such as train or
@@ -60,33 +48,29 @@ def command(
     """
     if not jobs and state is None:
         raise UsageError("no job given", "give a job id, a name or --state")
-    if batch and signal is None:
-        raise UsageError("--batch needs --signal", "name the signal, such as --signal USR1")
     if state is not None:
         active = [known.name for known in STATES.values() if known.short]
         state = state_name(state, active, "in which a job can be cancelled")
-    name = None if signal is None else signal.strip().upper().removeprefix("SIG")
-    action = JobAction(state, name, batch)
     words: List[JobOrName] = [
         word if is_name(word) else JobId.parse(word) for word in dict.fromkeys(jobs)
     ]
     store = RecordStore.default()
     known, notes = known_jobs(words or ["*"], store)
     notify(*notes)
-    targets = {word: action.targets(word, statuses) for word, statuses in known.items()}
+    targets = {word: targets_of(word, statuses, state) for word, statuses in known.items()}
     chosen = {id: statuses for found in targets.values() for id, statuses in found.items()}
-    if len(chosen) > 1 and not yes and not _agreed(chosen, action, targets if jobs else {}):
+    if len(chosen) > 1 and not yes and not _agreed(chosen, targets if jobs else {}):
         say("nothing done")
         return
-    refused = carry_out(chosen, action) if chosen else {}
+    refused = cancel(chosen) if chosen else {}
     rows: List[Outcome] = []
     for word, statuses in known.items():
-        rows += action.outcomes(word, statuses, targets[word], refused)
+        rows += outcomes(word, statuses, targets[word], refused, state)
     if not jobs and not chosen:
         rows = [Outcome(words="no matching jobs")]
     if as_json:
         data = [asdict(row) for row in rows if row.result]
-        print_json("neuronctl.cancel/1", {"signal": action.signal, "jobs": data})
+        print_json("neuronctl.cancel/1", {"jobs": data})
     else:
         for row in rows:
             if row.result not in ("refused", "unknown"):
@@ -101,7 +85,6 @@ def command(
 
 def _agreed(
     chosen: Mapping[JobId, Sequence[JobStatus]],
-    action: JobAction,
     targets: Mapping[JobOrName, Mapping[JobId, Sequence[JobStatus]]],
 ) -> bool:
     """Show all of several jobs and ask; without a terminal, no name may stand for several."""
@@ -115,5 +98,4 @@ def _agreed(
         return True
     for id, parts in chosen.items():
         say(f"  {id}  {parts[0].name}  {states_of(parts)}")
-    deed = "Cancel" if action.signal is None else f"Send {action.signal} to"
-    return click.confirm(f"{deed} these {counted(len(chosen), 'job')}?", err=True)
+    return click.confirm(f"Cancel these {counted(len(chosen), 'job')}?", err=True)

@@ -288,7 +288,7 @@ def _launch_failure(evidence: JobEvidence) -> Diagnosis:
 
 def _user_signal(name: str) -> Tuple[str, str]:
     return (
-        f"it received SIG{name} (--signal, or cancel --signal) and does not handle it",
+        f"it received SIG{name} (--signal, or scancel --signal) and does not handle it",
         f"handle the signal in the program; or use --signal B:{name}@120 --setup \"trap 'touch "
         f"save-now' {name}\" to create a file that your program can check for",
     )

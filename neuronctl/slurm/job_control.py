@@ -129,22 +129,14 @@ def parse_scancel(stderr: str) -> Dict[str, str]:
     }
 
 
-def scancel(
-    job_ids: Sequence[JobId], *, signal: Optional[str] = None, batch: bool = False
-) -> Dict[str, str]:
+def scancel(job_ids: Sequence[JobId]) -> Dict[str, str]:
     """Cancel jobs with one scancel: what Slurm refused, its message by job id.
 
-    signal: only send them that signal (``USR1``). batch: send it to the batch shell instead of the
-    job steps. That a job has ended meanwhile is no refusal. Raises SlurmUnavailableError, and
+    That a job has ended meanwhile is no refusal. Raises SlurmUnavailableError, and
     SlurmRefusedError if Slurm's message names no job.
     """
-    argv = ["scancel"]
-    if signal is not None:
-        argv.append("--signal=" + signal)
-    if batch:
-        argv.append("--batch")
     # scancel does not accept "%2" (how many may run at once) after the tasks.
-    argv += [re.sub(r"%\d+\]$", "]", str(job)) for job in job_ids]
+    argv = ["scancel", *(re.sub(r"%\d+\]$", "]", str(job)) for job in job_ids)]
     try:
         result = run(argv, timeout=30)
     finally:

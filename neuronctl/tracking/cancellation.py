@@ -37,83 +37,61 @@ class Outcome:
     words: str = ""
 
 
-@dataclass(frozen=True)
-class JobAction:
-    """What to do, and to which of the jobs that were named: those in this state, or in any.
+def targets_of(
+    word: JobOrName, statuses: Sequence[JobStatus], state: Optional[str]
+) -> Dict[JobId, List[JobStatus]]:
+    """The ids for scancel: the one that was given, where all of it is meant, or squeue's.
 
-    signal: its name, without SIG, to send instead of cancelling; the job must have a process.
-    batch: whether to signal only the batch shell.
+    Of a name squeue's: the tasks of an array may have several names. state: only jobs in it.
     """
-
-    state: Optional[str] = None
-    signal: Optional[str] = None
-    batch: bool = False
-
-    def takes(self, status: JobStatus) -> bool:
-        """Whether it is to be done to this job, which has a process where a signal is sent."""
-        if not is_active(status) or (self.signal is not None and status.state == PENDING):
-            return False
-        return self.state is None or status.state == self.state
-
-    def targets(
-        self, word: JobOrName, statuses: Sequence[JobStatus]
-    ) -> Dict[JobId, List[JobStatus]]:
-        """The ids for scancel: the one that was given, where all of it is meant, or squeue's.
-
-        Of a name squeue's: the tasks of an array may have several names.
-        """
-        taken = [status for status in statuses if self.takes(status)]
-        active = [status for status in statuses if is_active(status)]
-        found: Dict[JobId, List[JobStatus]] = {}
-        for status in taken:
-            id = status.id
-            if isinstance(word, JobId):
-                every = word.task is not None or len(taken) == len(active)
-                # scancel passes over a task's own number (4713 for 4711_2) without a word.
-                id = word if every and id.job == word.job else _common(word, id)
-            found.setdefault(id, []).append(status)
-        return found
-
-    def outcomes(
-        self,
-        word: JobOrName,
-        statuses: Sequence[JobStatus],
-        targets: Mapping[JobId, Sequence[JobStatus]],
-        refused: Mapping[str, str],
-    ) -> List[Outcome]:
-        """What became of the targets, of which scancel refused some; or why ``word`` has none."""
-        if not targets:
-            return [self._untouched(word, statuses)]
-        done, words = ("cancelled", "cancelled")
-        if self.signal is not None:
-            done, words = "signaled", f"was sent {self.signal}"
-            words += "" if self.batch else ": its steps of srun alone; --batch: its batch shell"
-        rows = []
-        for id, parts in targets.items():
-            name = f" ({parts[0].name})" if isinstance(word, str) else ""
-            row = Outcome(str(id), parts[0].name, states_of(parts), done, f"{id}{name} {words}")
-            message = refused.get(_scancel_name(id))
-            rows.append(row if message is None else replace(row, result="refused", words=message))
-        return rows
-
-    def _untouched(self, word: JobOrName, statuses: Sequence[JobStatus]) -> Outcome:
-        if not statuses:
-            return Outcome(str(word), result="unknown", words="no matching jobs")
-        states = ", ".join(sorted({status.state for status in statuses}))
-        active = [status for status in statuses if is_active(status)]
-        if not active:
-            result, words = "ended", f"{word} had already ended: {states}"
-            if not all(status.ended for status in statuses):  # accounting lags behind, or is off
-                words = f"{word} is {statuses[0].stated_reason}"
-        elif self.state not in (None, *(status.state for status in active)):
-            result, words = "other-state", f"{word} is not {self.state}: {states}"
-        else:
-            result, words = "not-started", f"{word} has not started: no process to signal"
-        return Outcome(str(word), statuses[0].name, states, result, words)
+    active = [status for status in statuses if is_active(status)]
+    taken = [status for status in active if state in (None, status.state)]
+    found: Dict[JobId, List[JobStatus]] = {}
+    for status in taken:
+        id = status.id
+        if isinstance(word, JobId):
+            every = word.task is not None or len(taken) == len(active)
+            # scancel passes over a task's own number (4713 for 4711_2) without a word.
+            id = word if every and id.job == word.job else _common(word, id)
+        found.setdefault(id, []).append(status)
+    return found
 
 
-def carry_out(chosen: Mapping[JobId, Sequence[JobStatus]], action: JobAction) -> Dict[str, str]:
-    """Cancel or signal the targets; return why scancel refused some, by their names.
+def outcomes(
+    word: JobOrName,
+    statuses: Sequence[JobStatus],
+    targets: Mapping[JobId, Sequence[JobStatus]],
+    refused: Mapping[str, str],
+    state: Optional[str],
+) -> List[Outcome]:
+    """What became of the targets, of which scancel refused some; or why ``word`` has none."""
+    if not targets:
+        return [_untouched(word, statuses, state)]
+    rows = []
+    for id, parts in targets.items():
+        name = f" ({parts[0].name})" if isinstance(word, str) else ""
+        words = f"{id}{name} cancelled"
+        row = Outcome(str(id), parts[0].name, states_of(parts), "cancelled", words)
+        message = refused.get(_scancel_name(id))
+        rows.append(row if message is None else replace(row, result="refused", words=message))
+    return rows
+
+
+def _untouched(word: JobOrName, statuses: Sequence[JobStatus], state: Optional[str]) -> Outcome:
+    if not statuses:
+        return Outcome(str(word), result="unknown", words="no matching jobs")
+    states = ", ".join(sorted({status.state for status in statuses}))
+    if any(is_active(status) for status in statuses):
+        result, words = "other-state", f"{word} is not {state}: {states}"
+    else:
+        result, words = "ended", f"{word} had already ended: {states}"
+        if not all(status.ended for status in statuses):  # accounting lags behind, or is off
+            words = f"{word} is {statuses[0].stated_reason}"
+    return Outcome(str(word), statuses[0].name, states, result, words)
+
+
+def cancel(chosen: Mapping[JobId, Sequence[JobStatus]]) -> Dict[str, str]:
+    """Cancel the targets; return why scancel refused some, by their names.
 
     A job with --until-done must not come back: of a chain, the job that waits is cancelled first,
     and what its script submits or requeues meanwhile is cancelled too. Raises SlurmError.
@@ -123,13 +101,9 @@ def carry_out(chosen: Mapping[JobId, Sequence[JobStatus]], action: JobAction) ->
         if not more and status.record is not None and status.record.runs and id.tasks is None:
             plain.remove(id)
             going_on.append((id, status))
-    refused = scancel(plain, signal=action.signal, batch=action.batch) if plain else {}
+    refused = scancel(plain) if plain else {}
     for id, status in going_on:
-        own = JobId(status.job_id) if status.is_later_run else id
-        if action.signal is not None:
-            told = scancel([own], signal=action.signal, batch=action.batch)
-        else:
-            told = _cancel_all_runs(own, status)
+        told = _cancel_all_runs(JobId(status.job_id) if status.is_later_run else id, status)
         refused.update({str(id): message for message in told.values()})
     return refused
 

@@ -112,7 +112,7 @@ def test_a_name_of_several_jobs(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(
         *(queue_row(str(n), name="train") for n in range(7, 20)), queue_row("30", name="x")
     )
-    for words in (["train"], ["30", "tr*"], ["train", "--signal", "USR1"]):
+    for words in (["train"], ["30", "tr*"]):
         said = run("cancel", *words, code=2).stderr
         assert "stands for 13 jobs: 7, 8, 9, 10" in said and "add --yes" in said
     assert fake_slurm.calls("scancel") == []
@@ -139,14 +139,11 @@ def test_json(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("scancel", stderr=words, code=1)
     result = run("cancel", "train", "8", "9", "99", "--json", code=7)
     data = json.loads(result.stdout)
-    assert (data["schema"], data["signal"]) == ("neuronctl.cancel/1", None)
+    assert data["schema"] == "neuronctl.cancel/1"
     assert [(job["job_id"], job["result"]) for job in data["jobs"]] == [
         ("7", "cancelled"), ("8", "refused"), ("9", "ended"), ("99", "unknown"),
     ]  # fmt: skip
     fake_slurm.answer("scancel")
-    result = run("cancel", "7", "10", "--signal", "USR1", "--json")
-    data = json.loads(result.stdout)
-    assert [job["result"] for job in data["jobs"]] == ["signaled", "not-started"]
     assert json.loads(run("cancel", "--state", "s", "--json").stdout)["jobs"] == []
 
 
@@ -155,18 +152,6 @@ def test_part_of_an_array(run: Run, fake_slurm: FakeSlurm) -> None:
     assert run("cancel", "7_[5-6]").stdout == "7_[5-6] cancelled\n"
     assert fake_slurm.calls()[-1] == ["scancel", "7_[5-6]"]
     assert "no matching jobs: 7_[12-13]" in run("cancel", "7_[12-13]", code=8).stderr
-
-
-def test_signal(run: Run, fake_slurm: FakeSlurm) -> None:
-    fake_slurm.queue(queue_row("7"), queue_row("8", state="PENDING"))
-    result = run("cancel", "7", "8", "--signal", "sigusr1", "--batch")
-    assert result.stdout == ("7 was sent USR1\n8 has not started: no process to signal\n")
-    assert fake_slurm.calls()[-1] == ["scancel", "--signal=USR1", "--batch", "7"]
-    # A job without srun has none, and scancel is content with that.
-    steps = run("cancel", "7", "--signal", "10")
-    assert steps.stdout == "7 was sent 10: its steps of srun alone; --batch: its batch shell\n"
-    assert "--signal=10" in fake_slurm.calls()[-1]
-    assert "--batch needs --signal" in run("cancel", "7", "--batch", code=2).stderr
 
 
 def test_asks_on_a_terminal_for_more_than_one(fake_slurm: FakeSlurm) -> None:

@@ -34,7 +34,7 @@ LINES = tuple(
         "logs 4711",
         "top 4711",
         "cancel 4711 --yes",
-        "cancel --signal USR1 4711_3",
+        "cancel --state running 4711_3",
         "history --json",
         "show 4711",
         "show 4711 --script",

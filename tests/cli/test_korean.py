@@ -7,7 +7,7 @@ import json
 import re
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Set
+from typing import Any, Callable, Dict, Set
 
 import pytest
 
@@ -25,21 +25,23 @@ KEPT = re.compile(
 """What a translation has as it is: figures, options, variables, and commands."""
 
 
-def words_of(*modules: str) -> Set[str]:
-    """Return the words of all texts in modules but their docstrings."""
+def words_of(module: str, name: str) -> Set[str]:
+    """Return the words of all texts in a function, and in what it names of its module."""
+    tree = ast.parse(Path(str(import_module(module).__file__)).read_text(encoding="utf-8"))
+    parts = {}
+    for part in tree.body:
+        targets = getattr(part, "targets", [part])
+        parts.update({getattr(each, "name", getattr(each, "id", "")): part for each in targets})
     words: Set[str] = set()
-    for module in modules:
-        file = Path(str(import_module(module).__file__))
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        notes = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        for node in ast.walk(tree):
+    left = [name]
+    while left:
+        part = parts.pop(left.pop(), ast.Pass())
+        notes = {id(node.value) for node in ast.walk(part) if isinstance(node, ast.Expr)}
+        for node in ast.walk(part):
             if isinstance(node, ast.Constant) and id(node) not in notes:
                 words |= set(re.findall(r"\w+", str(node.value)))
+            left += [node.id] if isinstance(node, ast.Name) else []
     return words
-
-
-def translations(code: str) -> Iterator[Any]:
-    yield from texts()[code]["says"].items()
 
 
 def test_twenty_rules_that_there_are() -> None:
@@ -52,11 +54,11 @@ def test_twenty_rules_that_there_are() -> None:
 @pytest.mark.parametrize("code", texts())
 def test_translations_follow_the_rules(code: str) -> None:
     """Whoever changes a rule's words changes their translation, too."""
-    judges: List[str] = [str(rule.judge.__module__) for rule in every_rule().values()]
-    if code in RULES:
-        judges = [str(every_rule()[code].judge.__module__)]
-    said = words_of(*judges, "neuronctl.rules.local_facts")
-    for english, korean in translations(code):
+    rules = [every_rule()[each] for each in (RULES if code == "every" else [code])]
+    said = {word for rule in rules for word in words_of(rule.judge.__module__, rule.judge.__name__)}
+    for fault in ("_program_fault", "log_fault") if code in ("NC401", "NC411") else ():
+        said |= words_of("neuronctl.rules.local_facts", fault)
+    for english, korean in texts()[code]["says"].items():
         assert set(re.findall(r"\w+", re.sub(r"\{\w+\}", " ", english))) <= said, english
         kept = set(KEPT.findall(korean))
         assert set(KEPT.findall(english)) <= kept, korean

@@ -13,7 +13,7 @@ import time
 from types import FrameType
 from typing import Any, Dict, Optional
 
-from benchmarks import cases, definitions, plot, report
+from benchmarks import cases, definitions, plot, report, sweeps
 from benchmarks.cluster import cluster
 from benchmarks.peers import CHECKOUT, PINS, environments
 from benchmarks.verdict import lines
@@ -60,7 +60,11 @@ def measure(rounds: int) -> Dict[str, Any]:
     with environments() as made:
         results["versions"] = made.versions()
         groups: Dict[str, Any] = {}
-        for parts in ((cases.starting, cases.watching), (cases.submitting,)):
+        for parts in (
+            (cases.starting, cases.watching),
+            (cases.submitting,),
+            (sweeps.sweeping,),
+        ):
             with cluster(made, f"bench-{os.getpid()}") as there:
                 results["machine"]["slurm"] = there.slurm
                 for part in parts:

@@ -7,6 +7,7 @@ from typing import Any, List, Mapping, Sequence
 
 from benchmarks.cases import FULL, JOBS, MINE, NODES, RECORDS, USUAL, WAITING, WAITS
 from benchmarks.figures import Line, Samples, number
+from benchmarks.sweeps import MANY, RUN, TASKS
 from benchmarks.verdict import SUBMITTING, TERMINAL_MORE
 
 _MARK = {True: "met", False: "**NOT met**", None: ""}
@@ -86,6 +87,10 @@ def _conditions(results: Mapping[str, Any]) -> str:
         "folded) it draws a table with colors.\n"
         "- *Completing* is what the shell waits for when Tab is pressed. Slurm's answer about the "
         "queue may be 5 s old.\n"
+        f"- `sweep`: {TASKS:,} tasks of one GPU, held, as one array; submitit's is `map_array` of "
+        "the same (`benchmarks/inside/map_with_submitit.py`). *A task* is one of "
+        f"{RUN:,} that do nothing, in one job, on the node's disk; *a bare loop* of bash starts "
+        f"them with a log each. `sweep status` tells of {MANY:,} tasks, 9 of 10 of them ended.\n"
         "- Only Slurm's commands are counted as processes.\n"
         "- The classes of `status` are imported with neuronctl's own frozen dataclasses and with "
         "Python's (`neuronctl/common/frozen.py`), on every Python on PATH; in processor time.\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping
 
-from benchmarks import cases, definitions
+from benchmarks import cases, definitions, sweeps
 from benchmarks.cases import MINE, RECORDS
 from benchmarks.figures import (
     Line,
@@ -28,6 +28,8 @@ STATUS_MORE = 60.0
 TERMINAL_MORE = 50.0
 """Milliseconds on top of the bare program of ``status`` on a terminal."""
 COMPLETING = 100.0
+TASK, SWEEP_STATUS, SWEEP_MEMORY = 50.0, 500.0, 60.0
+"""Milliseconds that the folder costs a task, and of ``sweep status``; megabytes."""
 DEFINING = 0.75
 """Above this ratio neuronctl.common.frozen is not worth keeping."""
 MEMORY = 40.0
@@ -85,6 +87,18 @@ def lines(results: Mapping[str, Any]) -> List[Line]:
             [of("status", "bare")],
             TERMINAL_MORE,
         ),
+    ]
+    task_ms = {name: Samples(tuple(ms), ()) for name, ms in results["task_ms"].items()}
+    theirs = of("sweep", "submitit")
+    figure = f"`sweep status` of {sweeps.MANY:,} tasks"
+    looked = of("sweep status", "table")
+    made += [
+        ratio_line(
+            f"`sweep` of {sweeps.TASKS:,} tasks", of("sweep", "sweep"), "submitit", theirs, None
+        ),
+        extra_line("a task of a sweep", task_ms["sweep"], "a bare loop", task_ms["loop"], TASK),
+        time_line(figure, looked, SWEEP_STATUS),
+        memory_line(f"peak memory of {figure}", looked, SWEEP_MEMORY),
     ]
     made += [
         time_line(f"completing {name}", of("completion", name), COMPLETING)

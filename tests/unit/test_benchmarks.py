@@ -90,7 +90,10 @@ def results() -> Dict[str, Any]:
                 **{"bare": 50},
             ),
             "generate": group(**{"generate": 60, "torchx": 244, "without a cache": 90}),
+            "sweep": group(sweep=300, submitit=250),
+            "sweep status": group(table=400),
         },
+        "task_ms": {"sweep": [15.0] * 3, "loop": [2.0] * 3},
     }  # fmt: skip
 
 
@@ -100,6 +103,7 @@ def test_all_met() -> None:
     assert [line.figure for line in lines if line.met is None] == [
         "`submit`",
         "`generate` without a cache",
+        "`sweep` of 1,000 tasks",
         "the same, planned too",
         "Slurm processes of submit, limits not yet known",
     ]
@@ -116,7 +120,7 @@ def test_all_met() -> None:
     assert "That is more than the target already, and leaves nothing for" in report.page(
         measured, lines
     )
-    judged = len(lines) - 4
+    judged = len(lines) - 5
     assert f"{judged} of {judged} targets are met." in page
 
 

@@ -1,0 +1,12 @@
+import sys
+
+import submitit  # type: ignore[import-not-found]
+
+executor = submitit.AutoExecutor(folder="submitit", cluster="slurm")
+executor.update_parameters(
+    timeout_min=5,
+    slurm_partition="cas_v100nv_4",
+    slurm_comment="field=misc;appl=pytorch",
+    slurm_additional_parameters={"gres": "gpu:1", "hold": True},
+)
+print(executor.map_array(abs, range(int(sys.argv[1])))[0].job_id)

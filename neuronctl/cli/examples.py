@@ -9,6 +9,8 @@ _EXAMPLES = {
     "sbatch": "sbatch -p amd_a100nv_8 job.sh | sbatch --gres=gpu:1 --wrap 'python eval.py'",
     "sweep": "sweep --gpus-per-node 1 --param lr=0.1,0.01 train.py --lr {lr} | "
     "sweep -c 4 -t 8:00:00 --commands commands.txt --side-by-side 8",
+    "sweep status": "sweep status train | sweep status train --csv > train.csv | "
+    "sweep status scaling --html scaling.html",
     "sweep retry": "sweep retry train --failed",
     "sweep add": "sweep add train --param lr=0.001",
     "sweep cancel": "sweep cancel train",

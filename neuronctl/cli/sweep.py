@@ -19,13 +19,14 @@ from neuronctl.cli.job_options import (
 )
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import notify, say
+from neuronctl.cli.sweep_status import status
 from neuronctl.common.console import Column, print_line, print_table
 from neuronctl.common.errors import NeuronctlError, SlurmUnavailableError, UsageError
 from neuronctl.common.frozen import replace
 from neuronctl.common.units import UNLIMITED, parse_time
 from neuronctl.common.words import counted, moment
 from neuronctl.planning import JobPlan
-from neuronctl.request.axes import SHELL_COMMAND, Axis, Row, given_axes
+from neuronctl.request.axes import Axis, Row, given_axes
 from neuronctl.sweeping.folder import (
     FAILED,
     INTERRUPTED,
@@ -157,24 +158,19 @@ def command(
     """
     if given["array"] or given["resume_with"]:
         raise UsageError("a sweep has tasks of its own: leave --array and --resume-with out")
-    if any(axis[0][0][0] == "command" for axis in axes) and not words:
-        words = SHELL_COMMAND
-    planned = plan_given({**given, "body": None}, words, find_job=True, ask_slurm=not dry_run)
+    planned = plan_given(
+        {**given, "body": None}, words, find_job=True, ask_slurm=not dry_run, sweep=axes
+    )
     request = planned.plan.request
-    axes = axes or request.sweep
-    if not axes:
-        raise UsageError(
-            "there is nothing to vary", "add --param NAME=VALUES, and {NAME} to the program's words"
-        )
     template = (request.script or "", *request.args)
     if request.body is not None:
         template = ("bash", "-c", request.body)
-    tasks = make_tasks(axes, template)
+    tasks = make_tasks(request.sweep, template)
     seconds = None if task_time is None else parse_time(task_time)
     program, *args = tasks[0].words
     settings = SweepSettings(
         words=template,
-        axes=axes,
+        axes=request.sweep,
         request=_stored(planned.plan, program, args),
         cwd=os.getcwd(),
         exported=tuple(planned.plan.secrets),
@@ -383,3 +379,6 @@ def logs(name: str, task: int) -> None:
         raise UsageError(f"the sweep {name} has {counted(len(states), 'task')}")
     if copy_log(sweep.log(states[task - 1]), sys.stdout.buffer) is None:
         notify(f"task {task} is {states[task - 1].state}; it has no log yet")
+
+
+_group.add_command(status)

@@ -117,7 +117,11 @@ def print_json(schema: str, data: Mapping[str, Any]) -> None:
     import json
 
     # ASCII only: a path or name that is not valid text must not break the whole answer.
-    _write(sys.stdout, json.dumps({"schema": schema, **data}, indent=2) + "\n")
+    parts = json.JSONEncoder(indent=2).iterencode({"schema": schema, **data})
+    # A long answer as a whole would take three times the memory.
+    while text := "".join(itertools.islice(parts, 10_000)):
+        sys.stdout.write(text)
+    sys.stdout.write("\n")
 
 
 def folded(text: str, first: str = "", later: str = "") -> str:

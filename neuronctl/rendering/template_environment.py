@@ -43,6 +43,15 @@ def launcher_templates() -> jinja2.Environment:
     return _environment("launchers", directories())
 
 
+def render_page(name: str, **values: Any) -> str:
+    """Return a shipped page, in which ``{{ value }}`` is escaped for HTML."""
+    loader = jinja2.FileSystemLoader(shipped_directory())
+    pages = jinja2.Environment(
+        loader=loader, undefined=jinja2.StrictUndefined, autoescape=True, **_SYNTAX
+    )
+    return pages.get_template(name).render(**values)
+
+
 @functools.lru_cache(maxsize=8)
 def _environment(kind: str, directories: Tuple[str, ...]) -> jinja2.Environment:
     """It looks at a file's time before it takes the template for known."""

@@ -199,11 +199,11 @@ def _swept(request: JobRequest, axes: Optional[Tuple[Axis, ...]]) -> JobRequest:
     axes = axes or request.sweep
     if not axes:
         raise UsageError(
-            "a sweep needs parameters", "name them with their values: --param lr=0.1,0.01"
+            "there is nothing to vary", "add --param NAME=VALUES, and {NAME} to the program's words"
         )
-    if request.body or request.steps:
+    if request.steps:
         raise UsageError(
-            "a sweep fills the words of one program, not shell text or steps",
+            "a sweep fills the words of one program or of 'run:', not of steps",
             "let a script take them as arguments: train.sh {lr}",
         )
     if request.script is None and any(name == COMMAND for axis in axes for name, _ in axis[0]):

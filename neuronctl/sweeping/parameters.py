@@ -54,7 +54,7 @@ def make_tasks(axes: Sequence[Axis], words: Sequence[str], first: int = 1) -> Tu
     seen: Dict[Tuple[Tuple[str, ...], Row], Task] = {}
     for number, rows in enumerate(itertools.product(*axes), first):
         row = tuple(itertools.chain.from_iterable(rows))
-        sizes = tuple((_size(name), value) for name, value in row if _size(name))
+        sizes = tuple((size_option(name), value) for name, value in row if size_option(name))
         task = Task(number, row, _fill(words, dict(row)), sizes)
         same = seen.setdefault((task.words, sizes), task)
         if same is not task:
@@ -83,7 +83,7 @@ def _check_names(names: Sequence[str], words: Sequence[str]) -> None:
             f"{did_you_mean(unfilled, names)}; if the program needs the text {{{unfilled}}}, "
             f"write {{{{{unfilled}}}}}",
         )
-    unused = next((name for name in names if name not in places and not _size(name)), None)
+    unused = next((name for name in names if name not in places and not size_option(name)), None)
     if unused is not None:
         raise UsageError(
             f"no word of the program uses the parameter {unused}",
@@ -91,7 +91,7 @@ def _check_names(names: Sequence[str], words: Sequence[str]) -> None:
         )
 
 
-def _size(name: str) -> str:
+def size_option(name: str) -> str:
     """Return the option of the job that a parameter sets, "" for none."""
     option = find(name)
     return option.long if option and option.long in SIZES else ""

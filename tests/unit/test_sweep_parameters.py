@@ -207,7 +207,7 @@ def test_a_table_is_refused(content: bytes, message: str, tmp_path: Path) -> Non
 def test_a_sweep_is_no_job(options: Dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text("sweep: {params: {lr: [1]}}" if "sweep" not in options else "partition: x")
-    with pytest.raises(NeuronctlError, match=r"describes a sweep|needs parameters"):
+    with pytest.raises(NeuronctlError, match=r"describes a sweep|nothing to vary"):
         plan_job({}, job_file=str(file), ask_slurm=False, **options)
 
 

@@ -1,0 +1,227 @@
+"""``neuronctl sweep status``: what has become of a sweep's tasks."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from typing import Any, Dict, Mapping, Optional, Sequence
+
+import click
+
+from neuronctl.cli.exclusive import at_most_one
+from neuronctl.cli.job_options import file_option
+from neuronctl.cli.say import notify, print_script
+from neuronctl.common.console import (
+    Column,
+    draws_blocks,
+    figures,
+    is_terminal,
+    print_json,
+    print_line,
+    print_table,
+    shortened,
+)
+from neuronctl.common.errors import UsageError
+from neuronctl.common.shell import quote
+from neuronctl.common.units import format_elapsed
+from neuronctl.common.words import counted, percent, utc
+from neuronctl.sweeping.folder import (
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    NOT_KNOWN,
+    RUNNING,
+    WAITING,
+    Sweep,
+    TaskState,
+    names,
+)
+from neuronctl.sweeping.results import (
+    Scale,
+    SweepStatus,
+    metric_of,
+    read_status,
+    scales_of,
+    seconds_of,
+)
+
+_STATES = {
+    DONE: "dim",
+    RUNNING: "green",
+    WAITING: "yellow",
+    FAILED: "bold red",
+    INTERRUPTED: "bold",
+    NOT_KNOWN: "bold",
+}
+"""In the order in which they are counted, each with its style on a terminal."""
+
+_BAR = 16  # characters of the fastest that could be
+
+
+@click.command("status")
+@click.argument("name", metavar="[NAME]", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.sweep/1).")
+@click.option("--csv", "as_csv", is_flag=True, help="Print all tasks as CSV.")
+@file_option("--html", metavar="FILE", help="Write a page with the curves of a scaling study.")
+def status(name: Optional[str], as_json: bool, as_csv: bool, html: Optional[str]) -> None:
+    """Show the tasks of a sweep: parameters, state, time, exit code, metric, and last line.
+
+    A task's metric is what its program prints as "neuronctl: metric=0.93"; the greatest comes
+    first. Without NAME, all your sweeps are listed, or the only one is shown.
+    """
+    at_most_one({"--json": as_json, "--csv": as_csv, "--html": html})
+    known = names()
+    if name is None and len(known) != 1:
+        if as_json or as_csv or html is not None:
+            raise UsageError("these are the figures of one sweep", f"name one: {', '.join(known)}")
+        _print_sweeps(known)
+        return
+    found = read_status(name or known[0])
+    if found.unanswered:
+        notify(f"Slurm does not say which tasks run: {found.unanswered}")
+    scales = {scale.number: scale for scale in scales_of(found.tasks)}
+    if as_json:
+        print_json("neuronctl.sweep/1", _data(found, scales))
+    elif as_csv:
+        _print_csv(found, scales)
+    elif html is not None:
+        _write_page(html, found.name, tuple(scales.values()))
+    else:
+        _print_counts(found)
+        _print_tasks(found.tasks, scales)
+
+
+def _print_sweeps(known: Sequence[str]) -> None:
+    if not known:
+        print_line("you have no sweeps: 'neuronctl sweep --help' shows how to make one")
+        return
+    columns = [Column("SWEEP", no_wrap=True, style="bold"), figures("TASKS"), Column("STATES")]
+    rows = []
+    for name in known:
+        found = read_status(name, oldest=1.0)  # one answer is enough for all
+        rows.append([found.name, str(len(found.tasks)), _counts(found.counts)])
+    print_table(columns, rows)
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{counts[state]} {state}" for state in _STATES if state in counts)
+
+
+def _print_counts(found: SweepStatus) -> None:
+    """Print how many tasks are in which state, who works on them, and what keeps them back."""
+    name = found.name
+    print_line(f"{name}: {counted(len(found.tasks), 'task')}: {_counts(found.counts)}", "bold")
+    for row in found.jobs:
+        where = f"on {row.node_list}" if row.node_list else row.reason
+        print_line(f"job {row.id}: {row.state} {where}")
+    for node, why in found.notes.items():
+        if node:
+            told = f"{node} takes no more tasks: {why}"
+            print_line(f"{told}; to use it again: rm {quote(Sweep(name).path)}/bad/{node}")
+        else:
+            print_line(f"paused: {why}; when that is mended: neuronctl sweep retry {name} --failed")
+    print_line()
+
+
+def _print_tasks(tasks: Sequence[TaskState], scales: Mapping[int, Scale]) -> None:
+    """Print a line per task; on a terminal, no more than it shows at a time."""
+    import shutil
+
+    most = max(10, shutil.get_terminal_size().lines - 10) if is_terminal() else len(tasks)
+    shown = tasks[:most]
+    titles = list(dict.fromkeys(title for task in shown for title in task.values))
+    columns = [figures("TASK"), *(Column(title, no_wrap=True) for title in titles)]
+    columns += [Column("STATE", no_wrap=True, styles=_STATES), figures("TIME")]
+    if scales:
+        columns += [Column("SPEED-UP", no_wrap=True), figures("EFFICIENCY")]
+    columns.append(figures("EXIT", 2))
+    has_metric = any(task.metric for task in tasks)
+    columns += [figures("METRIC")] if has_metric else []
+    columns.append(Column("LAST LINE", no_wrap=True, priority=1))
+    largest = max((scale.ratio for scale in scales.values()), default=1.0)
+    rows = []
+    for task in shown:
+        seconds = seconds_of(task)
+        if task.state == RUNNING and task.start is not None:
+            seconds = max(0, int(time.time()) - task.start)
+        row = [str(task.number), *(shortened(task.values.get(title, ""), 40) for title in titles)]
+        row += [task.state, "" if seconds is None else format_elapsed(seconds)]
+        if scales:
+            scale = scales.get(task.number)
+            row += ["", ""] if scale is None else [_bar(scale, largest), percent(scale.efficiency)]
+        row.append("" if task.code is None else str(task.code))
+        row += [shortened(task.metric, 12)] if has_metric else []
+        rows.append([*row, shortened(task.last_line, 60)])
+    print_table(columns, rows)
+    if len(tasks) > len(shown):
+        print_line(f"and {len(tasks) - len(shown)} more: --csv and --json have all", "dim")
+
+
+def _data(found: SweepStatus, scales: Mapping[int, Scale]) -> Dict[str, Any]:
+    return {
+        "name": found.name,
+        "tasks_in_state": found.counts,
+        "jobs": [str(row.id) for row in found.jobs],
+        "paused": found.notes.get("", ""),
+        "bad_nodes": {node: why for node, why in found.notes.items() if node},
+        "tasks": [
+            {"number": task.number, "parameters": task.values, **_known(task, scales)}
+            for task in found.tasks
+        ],
+    }
+
+
+def _known(task: TaskState, scales: Mapping[int, Scale]) -> Dict[str, Any]:
+    scale = scales.get(task.number)
+    return {
+        "state": task.state,
+        "attempt": task.attempt,
+        "exit_code": task.code,
+        "start": utc(task.start),
+        "end": utc(task.end),
+        "seconds": seconds_of(task),
+        "node": task.node,
+        "job_id": task.job_id,
+        "metric": metric_of(task),
+        "speedup": None if scale is None else scale.speedup,
+        "efficiency": None if scale is None else scale.efficiency,
+        "last_line": task.last_line,
+    }
+
+
+def _print_csv(found: SweepStatus, scales: Mapping[int, Scale]) -> None:
+    titles = list(dict.fromkeys(title for task in found.tasks for title in task.values))
+    known = [_known(task, scales) for task in found.tasks]
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["task", *titles, *(known[0] if known else ())])
+    for task, values in zip(found.tasks, known):
+        of_task = (task.values.get(title, "") for title in titles)
+        writer.writerow([task.number, *of_task, *values.values()])
+    print_script(text.getvalue())
+
+
+def _write_page(file: str, name: str, scales: Sequence[Scale]) -> None:
+    from neuronctl.cli.job_output import write_text
+    from neuronctl.rendering.template_environment import render_page
+
+    if not scales:
+        raise UsageError(
+            "no size of the job is varied, or no task of it is done: there is no curve to show",
+            "a scaling study varies nodes, gpus-per-node, or ntasks: --param nodes=1,2,4",
+        )
+    page = render_page("scaling.html.j2", title=name, scales=scales, duration=format_elapsed)
+    write_text(file, page, force=True, mode=0o600)
+    notify(f"wrote {file}: open it in a browser")
+
+
+def _bar(scale: Scale, largest: float) -> str:
+    """Return the speed-up, on a terminal as a bar within that of a perfect one."""
+    text = f"{scale.speedup:.2f}"
+    if not is_terminal():
+        return text
+    used, left = "█░" if draws_blocks() else "#."
+    could = max(1, round(scale.ratio / largest * _BAR))
+    full = min(could, max(1, round(scale.speedup / largest * _BAR)))
+    return f"{text:>6} {used * full}{left * (could - full)}"

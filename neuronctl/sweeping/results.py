@@ -1,0 +1,147 @@
+"""What has become of a sweep's tasks, the best first, and how they scale with the job's size."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import AbstractSet, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from neuronctl.common.errors import SlurmError
+from neuronctl.common.frozen import dataclass
+from neuronctl.slurm.job_states import ACTIVE, WAITING
+from neuronctl.slurm.own_queue import ask_own_queue
+from neuronctl.slurm.squeue import QueueJob
+from neuronctl.sweeping.folder import DONE, Sweep, TaskState
+from neuronctl.sweeping.parameters import show_parameters, size_option
+
+_TOTALS = ("gpus", "ntasks")
+"""Sizes of the whole job; the others are those of a node, or of a task."""
+
+
+@dataclass(frozen=True)
+class SweepStatus:
+    """A sweep as it is now.
+
+    tasks: the best metric first, then by number. jobs: those of its jobs that have not ended.
+    notes: as of Sweep.notes(). unanswered: why Slurm does not say which jobs there are.
+    """
+
+    name: str
+    tasks: Tuple[TaskState, ...]
+    jobs: Tuple[QueueJob, ...]
+    notes: Mapping[str, str]
+    unanswered: str = ""
+
+    @property
+    def counts(self) -> Dict[str, int]:
+        """Return how many tasks are in each state."""
+        counts: Dict[str, int] = {}
+        for task in self.tasks:
+            counts[task.state] = counts.get(task.state, 0) + 1
+        return counts
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How a task compares with the one of the smallest job, all else the same.
+
+    shown: its parameters. rest: those that are no size. seconds: how long it took. ratio: how many
+    times as large its job is. speedup: how many times as fast it was.
+    """
+
+    number: int
+    shown: str
+    rest: str
+    seconds: int
+    ratio: float
+    speedup: float
+
+    @property
+    def efficiency(self) -> float:
+        return self.speedup / self.ratio
+
+
+def read_status(name: str, *, oldest: float = 0.0) -> SweepStatus:
+    """Return what a sweep's folder and Slurm say; raises UsageError for no such sweep.
+
+    oldest: how many seconds old Slurm's answer may be.
+    """
+    sweep = Sweep(name)
+    sweep.settings()
+    known = set(sweep.jobs())
+    rows: List[QueueJob] = []
+    problems: List[str] = []
+
+    def ask_running() -> Optional[AbstractSet[int]]:
+        try:
+            rows.extend(ask_own_queue(oldest).rows)
+        except SlurmError as error:
+            problems.append(error.short)
+            return None
+        return {row.job_id for row in rows if row.state in ACTIVE - WAITING}
+
+    tasks = sweep.states(ask_running)
+    jobs = [row for row in rows if row.id.job in known or row.name == name]
+    return SweepStatus(
+        name,
+        tuple(sorted(tasks, key=_by_metric)),
+        tuple(row for row in jobs if row.state in ACTIVE),
+        sweep.notes(),
+        "".join(problems[:1]),
+    )
+
+
+def metric_of(task: TaskState) -> Optional[float]:
+    """Return the figure that a task has printed; None for none."""
+    try:
+        value = float(task.metric)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def seconds_of(task: TaskState) -> Optional[int]:
+    """Return how long the last attempt took."""
+    return None if task.start is None or task.end is None else max(0, task.end - task.start)
+
+
+def scales_of(tasks: Sequence[TaskState]) -> List[Scale]:
+    """Return how the tasks scale that are done, curve by curve; none where no size is varied."""
+    curves: Dict[str, List[TaskState]] = {}
+    for task in tasks:
+        if task.state == DONE and seconds_of(task) and _sizes(task):
+            others = (item for item in task.values.items() if not size_option(item[0]))
+            curves.setdefault(show_parameters(others), []).append(task)
+    scales = []
+    for rest, curve in curves.items():
+        least = {name: min(_sizes(task)[name] for task in curve) for name in _sizes(curve[0])}
+        curve.sort(key=lambda task: _ratio(_sizes(task), least))
+        base = _ratio(_sizes(curve[0]), least)
+        for task in curve:
+            ratio, seconds = _ratio(_sizes(task), least) / base, seconds_of(task) or 1
+            speedup = (seconds_of(curve[0]) or 1) / seconds
+            shown = show_parameters(task.values.items())
+            scales.append(Scale(task.number, shown, rest, seconds, ratio, speedup))
+    return scales
+
+
+def _by_metric(task: TaskState) -> Tuple[bool, float, int]:
+    value = metric_of(task)
+    return (value is None, -(value or 0.0), task.number)
+
+
+def _sizes(task: TaskState) -> Dict[str, int]:
+    """Return the sizes that its parameters set, such as 2 for ``a100:2``."""
+    sizes = (
+        (size_option(name), re.findall("[0-9]+", value)) for name, value in task.values.items()
+    )
+    return {option: int(numbers[-1]) or 1 for option, numbers in sizes if option and numbers}
+
+
+def _ratio(sizes: Mapping[str, int], least: Mapping[str, int]) -> float:
+    """Return how many times as large as the least sizes these are."""
+    ratios = {name: sizes[name] / least[name] for name in least}
+    whole = max((ratios[name] for name in _TOTALS if name in ratios), default=1.0)
+    nodes = ratios.get("nodes", 1.0)
+    parts = [ratio for name, ratio in ratios.items() if name not in (*_TOTALS, "nodes")]
+    return max(whole, nodes * max(parts, default=1.0))

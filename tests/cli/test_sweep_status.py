@@ -1,0 +1,191 @@
+"""``neuronctl sweep status``: counts, tasks, metrics, and how tasks scale."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any, Callable, List
+
+import pytest
+from fake_slurm import FakeSlurm, queue_row
+from sweep_folders import claim, finish, make_sweep
+from terminal import on_terminal
+
+from neuronctl.sweeping.folder import TaskState
+from neuronctl.sweeping.results import scales_of
+
+Run = Callable[..., Any]
+WORDS = ("train.py", "--lr", "{lr}", "--seed", "{seed}")
+
+
+@pytest.fixture
+def grid(fake_slurm: FakeSlurm) -> str:
+    """A sweep of which each state has a task."""
+    sweep = make_sweep("grid", ["lr=0.1,0.01", "seed=1..4"], WORDS)
+    finish(sweep, 1, metric="0.5", line="epoch 3 \x1b[31mloss 0.4")
+    finish(sweep, 2, code=1, line="ValueError: '학습'")
+    finish(sweep, 3, metric="nan", seconds=3700)
+    finish(sweep, 4, metric="0.93")
+    claim(sweep, 5, job=41)
+    claim(sweep, 6, job=40)
+    sweep.add_job(41)
+    fake_slurm.queue(
+        queue_row("41", name="grid"),
+        queue_row("43", name="grid", state="PENDING", reason="Resources", node_list=""),
+        queue_row("44", name="other"),
+    )
+    return sweep.path
+
+
+def test_a_line_per_task_the_best_first(run: Run, grid: str) -> None:
+    lines = run("sweep", "status", "grid").stdout.splitlines()
+    head = "grid: 8 tasks: 3 done, 1 running, 2 waiting, 1 failed, 1 interrupted"
+    assert lines[:3] == [head, "job 41: RUNNING on gpu01", "job 43: PENDING Resources"]
+    assert lines[4].split() == [
+        "TASK",
+        "lr",
+        "seed",
+        "STATE",
+        "TIME",
+        "EXIT",
+        "METRIC",
+        "LAST",
+        "LINE",
+    ]
+    rows = [line.split()[:4] for line in lines[5:]]
+    assert rows[:3] == [
+        ["4", "0.1", "4", "done"], ["1", "0.1", "1", "done"], ["2", "0.1", "2", "failed"]
+    ]  # fmt: skip
+    assert [row[0] for row in rows] == ["4", "1", "2", "3", "5", "6", "7", "8"]
+    assert "epoch 3 \\x1b[31mloss 0.4" in lines[6]
+    assert "ValueError: '학습'" in lines[7]
+    assert "1:01:40" in lines[8]
+
+
+def test_json_and_csv_have_the_same(run: Run, grid: str) -> None:
+    data = json.loads(run("sweep", "status", "grid", "--json").stdout)
+    assert data["schema"] == "neuronctl.sweep/1"
+    assert (data["name"], data["jobs"], data["paused"]) == ("grid", ["41", "43"], "")
+    first = data["tasks"][0]
+    assert first["parameters"] == {"lr": "0.1", "seed": "4"}
+    assert (first["number"], first["seconds"], first["metric"]) == (4, 60, 0.93)
+    assert [task["metric"] for task in data["tasks"]][1:4] == [0.5, None, None]
+    rows = list(csv.DictReader(run("sweep", "status", "grid", "--csv").stdout.splitlines()))
+    assert list(rows[0])[:4] == ["task", "lr", "seed", "state"]
+    assert [(row["task"], row["lr"], row["state"]) for row in rows] == [
+        (str(task["number"]), task["parameters"]["lr"], task["state"]) for task in data["tasks"]
+    ]
+
+
+def test_what_keeps_it_back_is_named(run: Run, grid: str) -> None:
+    Path(grid, "paused").write_text("none of the first 5 tasks succeeded\n")
+    Path(grid, "bad/gpu07").write_text("3 tasks in a row failed within 3 s\n")
+    text = run("sweep", "status", "grid").stdout
+    assert "\npaused: none of the first 5 tasks succeeded; " in text
+    assert "neuronctl sweep retry grid --failed\n" in text
+    assert "\ngpu07 takes no more tasks: 3 tasks in a row failed within 3 s; " in text
+    assert f"rm {grid}/bad/gpu07\n" in text
+
+
+def test_without_slurm_it_is_not_known_what_runs(
+    run: Run, grid: str, fake_slurm: FakeSlurm
+) -> None:
+    fake_slurm.answer("squeue", stderr="Unable to contact slurm controller\n", code=1)
+    result = run("sweep", "status", "grid")
+    assert "3 done, 2 waiting, 1 failed, 2 not known" in result.stdout
+    assert "Slurm does not say which tasks run: " in result.stderr
+
+
+def test_sweeps_are_listed_and_unknown_ones_refused(run: Run, grid: str) -> None:
+    assert run("sweep", "status").stdout.startswith("grid: 8 tasks: ")  # the only one
+    make_sweep("other", ["x=1..3"], ["a", "{x}"])
+    lines = run("sweep", "status").stdout.splitlines()
+    assert [line.split()[:2] for line in lines] == [
+        ["SWEEP", "TASKS"],
+        ["grid", "8"],
+        ["other", "3"],
+    ]
+    assert "name one: grid, other" in run("sweep", "status", "--json", code=2).stderr
+    assert "sweeps are: grid, other" in run("sweep", "status", "gird", code=2).stderr
+    assert "cannot name a sweep" in run("sweep", "status", "../grid", code=2).stderr
+    assert "cannot be combined" in run("sweep", "status", "--json", "--csv", code=2).stderr
+
+
+def test_no_sweep_at_all(run: Run, fake_slurm: FakeSlurm) -> None:
+    assert "you have no sweeps" in run("sweep", "status").stdout
+
+
+def state(number: int, seconds: int, **values: str) -> TaskState:
+    return TaskState(number, values, (), "done", 1, code=0, start=100, end=100 + seconds)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "ratios", "speedups"),
+    [
+        (
+            [state(1, 100, nodes="1"), state(2, 60, nodes="2"), state(3, 25, nodes="4")],
+            [1, 2, 4],
+            [1, 100 / 60, 4],
+        ),
+        # Of the total, and of a node; the smaller of two curves begins at two nodes.
+        ([state(1, 90, gpus="4"), state(2, 50, gpus="a100:8")], [1, 2], [1, 1.8]),
+        (
+            [
+                state(1, 80, **{"nodes": "1", "gpus-per-node": "2", "ntasks-per-node": "2"}),
+                state(2, 20, **{"nodes": "2", "gpus-per-node": "4", "ntasks-per-node": "4"}),
+            ],
+            [1, 4],
+            [1, 4],
+        ),
+        (
+            [
+                state(1, 100, nodes="1", lr="a"), state(2, 50, nodes="2", lr="a"),
+                state(3, 30, nodes="2", lr="b"), state(4, 20, nodes="4", lr="b"),
+            ],
+            [1, 2, 1, 2],
+            [1, 2, 1, 1.5],
+        ),
+        ([state(1, 100, lr="1")], [], []),
+        ([state(1, 0, nodes="1"), state(2, 10, nodes="2")], [1], [1]),
+    ],
+)  # fmt: skip
+def test_scales(tasks: List[TaskState], ratios: List[float], speedups: List[float]) -> None:
+    scales = scales_of(tasks)
+    assert [scale.ratio for scale in scales] == ratios
+    assert [scale.speedup for scale in scales] == pytest.approx(speedups)
+
+
+def test_a_scaling_study_is_a_table_bars_and_a_page(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    sweep = make_sweep("study", ["nodes=1,2,4", "opt=<b>&,sgd"], ["train.py", "{opt}"])
+    for number, seconds in enumerate((100, 90, 55, 50, 30, 40), 1):
+        finish(sweep, number, seconds=seconds)
+    text = run("sweep", "status", "study").stdout
+    assert re.search(r"^ +5 +4 +<b>& +done +0:30 +3\.33 +83 % +0 ", text, re.MULTILINE)
+    data = json.loads(run("sweep", "status", "study", "--json").stdout)
+    assert [round(task["speedup"], 2) for task in data["tasks"]] == [1, 1, 1.82, 1.8, 3.33, 2.25]
+    drawn = on_terminal("", "sweep", "status", "study", width=160)
+    assert "   3.33 █████████████░░░ " in drawn and "   1.00 ████  " in drawn
+    run("sweep", "status", "study", "--html", "study.html")
+    page = (tmp_path / "study.html").read_text(encoding="utf-8")
+    assert (tmp_path / "study.html").stat().st_mode & 0o077 == 0
+    assert page.count("<polyline") == 2 and page.count("<circle") == 6
+    assert "nodes=4 opt=&lt;b&gt;&amp;" in page and "<b>" not in page
+    assert "http" not in page
+
+
+def test_no_page_without_a_curve(run: Run, grid: str, tmp_path: Path) -> None:
+    told = run("sweep", "status", "grid", "--html", "grid.html", code=2).stderr
+    assert "no size of the job is varied" in told and "--param nodes=1,2,4" in told
+    assert not (tmp_path / "grid.html").exists()
+
+
+def test_a_terminal_shows_a_screenful(run: Run, fake_slurm: FakeSlurm) -> None:
+    make_sweep("long", ["x=1..300"], ["a", "{x}"])
+    drawn = on_terminal("", "sweep", "status", "long", width=160)
+    shown = re.search(r"and (\d+) more: --csv and --json have all", drawn)
+    assert shown is not None and drawn.count("waiting") == 300 - int(shown[1]) + 1
+    assert run("sweep", "status", "long").stdout.count("waiting") == 301

@@ -20,7 +20,10 @@ ask() (  # PATH [HEADER [BODY [STATUS]]]: whether the server answers so; no proc
     printf '%s' "${2:+$2$'\r\n'}" "${3:+Content-Length: ${#3}$'\r\n'}" $'\r\n' "$3"; } >&3
     IFS=' ' read -r -t 60 version status _ <&3 && [[ $version == HTTP/* && $status == ${4:-2}* ]]
 )
-end_server() { echo "serve: $1" >&2; pkill -P "$$"; sleep 30; pkill -KILL -P "$$"; }
+end_server() {  # MESSAGE [CODE]: end the server, and the job with this exit code
+    echo "serve: $1" >&2; echo "${2:-1}" >"$FOLDER/.code"
+    pkill -P "$$"; sleep 30; pkill -KILL -P "$$"
+}
 watch_server() {
     trap '' TERM
     until has_socket 0A && ready; do sleep 1; done
@@ -30,12 +33,12 @@ watch_server() {
     while [ -n "$IDLE" ] && sleep 5; do
         if has_socket 01 || timeout 30 nvidia-smi ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} 2>/dev/null \
             --query-gpu=utilization.gpu --format=csv,noheader,nounits | grep -qE '^ *([6-9]|[0-9]{2,})'; then used=$SECONDS; fi
-        ((SECONDS - used < IDLE)) || { : >"$FOLDER/idle"; end_server "nobody used it for $IDLE s, so it ends"; }
+        ((SECONDS - used < IDLE)) || end_server "nobody used it for $IDLE s, so it ends" 0
     done
 }
 close_server() {
     local code=$?
-    [ ! -e "$FOLDER/idle" ] || code=0
+    [ ! -e "$FOLDER/.code" ] || read -r code <"$FOLDER/.code"
     ((code == 0)) || echo "serve: $RECIPE ended with exit code $code$([ -e "$FOLDER/ready" ] || echo ', and never answered')" >&2
     kill -KILL "$watch" 2>/dev/null; rm -rf "$FOLDER"
     exit "$code"

@@ -36,6 +36,11 @@ def state_dir() -> str:
     return _xdg("XDG_STATE_HOME", ".local/state")
 
 
+def sweep_dir(name: str = "") -> str:
+    """The folder of a sweep, or of all of them; may not exist."""
+    return os.path.join(state_dir(), "sweeps", name)
+
+
 def cache_dir() -> str:
     """``$XDG_CACHE_HOME/neuronctl``, by default ``~/.cache/neuronctl``; may not exist."""
     return _xdg("XDG_CACHE_HOME", ".cache")

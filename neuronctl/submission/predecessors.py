@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, Optional, Sequence, Tuple
+import os
+from typing import TYPE_CHECKING, Callable, List, Optional, Sequence, Set, Tuple
 
 from neuronctl.common.console import printable
 from neuronctl.common.errors import PolicyError, UsageError
 from neuronctl.common.frozen import replace
+from neuronctl.common.paths import sweep_dir
 from neuronctl.records.store import RecordStore
 from neuronctl.request.job import Origin, Source
 from neuronctl.slurm.job_id import JobId
@@ -47,29 +49,46 @@ def wait_for_named(
             id = newest(word, RecordStore.default()) if is_name(word) else JobId.parse(word)
             terms.append(f"{kind}:{id.asked}")
             continue
-        id, jobs = _find(word)
-        waits_for = _check(f"{option} {word}", kind, jobs, tell)
-        if waits_for is not None:
-            number = waits_for.job_id if waits_for.is_later_run else id.asked
-            terms.append(f"{kind}:{number}")
+        for id, jobs in _find(word):
+            waits_for = _check(f"{option} {word}", kind, jobs, tell)
+            if waits_for is not None:
+                number = waits_for.job_id if waits_for.is_later_run else id.asked
+                terms.append(f"{kind}:{number}")
     origins = {**request.origins, "dependency": Origin(Source.DERIVED, named[0][0])}
     return replace(request, dependency=",".join(dict.fromkeys(terms)) or None, origins=origins)
 
 
-def _find(word: str) -> Tuple[JobId, Sequence[JobStatus]]:
-    """Return the job of this id, or the newest of this name, one that has not ended if there is."""
+def _find(word: str) -> List[Tuple[JobId, Sequence[JobStatus]]]:
+    """Return the job of this id, or the newest of this name, one that has not ended if there is.
+
+    Of a sweep, all jobs that have not ended count.
+    """
     if is_name(word):
         named = [job for job in queued() if is_named(job.name, word)]
-        if named:
-            _, number = max((not job.ended, job.id.job) for job in named)
-            return JobId(number), [job for job in named if job.id.job == number]
+        active = {job.id.job for job in named if not job.ended}
+        numbers = active & _jobs_of_sweep(word)
+        if named and not numbers:
+            numbers = {max(active or {job.id.job for job in named})}
+        if numbers:
+            return [
+                (JobId(number), [job for job in named if job.id.job == number])
+                for number in sorted(numbers)
+            ]
         id = newest(word, RecordStore.default())
     else:
         id = JobId.parse(word)
     found = look_up([id]).sure()
     if found.missing:
         raise no_such_job(found.missing)
-    return id, found.jobs
+    return [(id, found.jobs)]
+
+
+def _jobs_of_sweep(name: str) -> Set[int]:
+    """Return the jobs that work on a sweep of this name; none where there is no such sweep."""
+    try:
+        return {int(entry) for entry in os.listdir(f"{sweep_dir(name)}/jobs") if entry.isdecimal()}
+    except OSError:
+        return set()
 
 
 def _check(

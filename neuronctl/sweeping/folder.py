@@ -43,7 +43,7 @@ from typing import (
 from neuronctl.common.errors import RecordError, UsageError
 from neuronctl.common.files import open_own_directory, read_private, write_private
 from neuronctl.common.frozen import NOT_RESTORED, asdict, dataclass, replace, restored
-from neuronctl.common.paths import state_dir
+from neuronctl.common.paths import sweep_dir
 from neuronctl.request.axes import Axis, Row
 from neuronctl.sweeping.parameters import Task
 
@@ -106,7 +106,7 @@ class Sweep:
                 "use letters, digits, and _ . + -: --job-name NAME",
             )
         self.name = name
-        self.path = os.path.join(state_dir(), "sweeps", name)
+        self.path = sweep_dir(name)
 
     @property
     def exists(self) -> bool:
@@ -319,7 +319,7 @@ class Sweep:
 def names() -> List[str]:
     """Return the names of the user's sweeps."""
     with contextlib.suppress(OSError):
-        return sorted(os.listdir(os.path.join(state_dir(), "sweeps")))
+        return sorted(os.listdir(sweep_dir()))
     return []
 
 

@@ -9,6 +9,7 @@ from typing import Any, Callable, List
 import pytest
 from fake_slurm import FakeSlurm, accounting_row, queue_row
 from recorded import record
+from sweep_folders import make_sweep
 
 from neuronctl.records.store import RecordStore
 
@@ -155,3 +156,17 @@ def test_a_chain_is_followed_by_its_present_run(
     result = run("submit", *JOB, "--after", "long", "--dry-run", "train.py")
     assert dependency(result.stdout) == ["afterany:33"]
     assert "Slurm waits for the present one, job 33, and not for those" in result.stderr
+
+
+def test_all_jobs_of_a_sweep_are_waited_for(run: Run, fake_slurm: FakeSlurm) -> None:
+    sweep = make_sweep("grid", ["x=1..9"], ["a", "{x}"])
+    for job in (50, 52, 54):
+        sweep.add_job(job)
+    ended = queue_row("50", name="grid", state="FAILED", exit="1:0")
+    fake_slurm.queue(ended, *(queue_row(id, name="grid") for id in ("52_1", "52_2", "54", "60")))
+    text = run("submit", *JOB, "--after-ok", "grid", "--dry-run", "train.py").stdout
+    assert dependency(text) == ["afterok:52,afterok:54"]
+    fake_slurm.queue(queue_row("54", name="grid", state="COMPLETED"), ended)
+    told = run("submit", *JOB, "--after-ok", "grid", "--dry-run", "train.py")
+    assert dependency(told.stdout) == []
+    assert "job 54 (grid) has ended as COMPLETED" in told.stderr

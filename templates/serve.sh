@@ -26,7 +26,7 @@ end_server() {  # MESSAGE [CODE]: end the server, and the job with this exit cod
 }
 watch_server() {
     trap '' TERM
-    until has_socket 0A && ready; do sleep 1; done
+    until has_socket 0A && ready; do sleep $((SECONDS < 60 ? 1 : 5)); done
     (umask 077; echo "$SECONDS" >"$FOLDER/ready")
     echo "serve: $RECIPE answers on port $PORT of $NODE"
     local used=$SECONDS

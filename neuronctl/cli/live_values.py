@@ -16,6 +16,7 @@ from click.shell_completion import CompletionItem, shell_complete
 
 from neuronctl.cli import SECTIONS
 from neuronctl.common.errors import NeuronctlError, SlurmError
+from neuronctl.launch import launchers
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
@@ -109,6 +110,7 @@ _VALUES: Mapping[str, Callable[[str], Known]] = {
     "appl": functools.partial(_codes, "appl"),
     **dict.fromkeys(("dependency", "after", "after_ok"), _jobs),
     "JOB": _jobs,
+    "RECIPE": lambda command: [(name, "") for name in launchers.names("recipes", ".yaml")],
 }
 """By the names of options, and by the names of values in help, as the next ones."""
 

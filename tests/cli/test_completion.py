@@ -52,6 +52,7 @@ def test_commands_options_and_files(offered: Offered) -> None:
     assert "--gpus-per-node" in offered("submit", "--gpus-p")
     assert "--partition" in offered("submit", "-N", "2", "--part")
     assert list(offered("catalog", "im")) == ["import"]
+    assert list(offered("serve", "-N", "1", "ju")) == ["jupyter"]
     assert offered("nonsense", "x") == {}
     assert offered("submit", "tra") == offered("submit", "-f", "tra") == {"tra": "file"}
 
